@@ -1,0 +1,45 @@
+/// \file
+/// Files: whole reads with a size limit, durable atomic writes, folders.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "base/status.h"
+
+namespace heddle {
+
+/// Reads a regular file of at most `limit` bytes.
+/// Errors: kNotFound, kPermissionDenied, kInvalidArgument (a folder), kResourceExhausted (larger).
+Result<std::string> ReadFile(const std::string& path, int64_t limit);
+
+/// Writes `path` so that after a crash it holds the old or the new content: writes path.tmp, fsyncs it,
+/// renames it and fsyncs the folder.
+Status WriteFileAtomically(const std::string& path, std::string_view content);
+
+/// Creates a folder and its parents; existing is fine.
+Status MakeFolders(const std::string& path);
+
+/// fsync of a folder, so that a rename in it is durable.
+Status SyncFolder(const std::string& path);
+
+bool FileExists(const std::string& path);
+
+/// A folder under $TMPDIR (or /tmp) that is removed with its content at the end of scope.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace heddle

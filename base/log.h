@@ -1,0 +1,38 @@
+/// \file
+/// Structured logging: one line "TIME LEVEL COMPONENT message key=value …" on standard error. Log once,
+/// where an error is handled; code that passes an error on adds context and stays silent.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+
+namespace heddle {
+
+enum class LogLevel : int { kDebug = 0, kInfo = 1, kWarning = 2, kError = 3 };
+
+/// Sets the lowest level that is written and the component's name (for example "worker-2").
+void ConfigureLog(LogLevel level, std::string component);
+
+/// Writes one line. Thread: any.
+void LogLine(LogLevel level, std::string_view message);
+
+template <typename... A>
+void LogDebug(fmt::format_string<A...> format, A&&... args) {
+  LogLine(LogLevel::kDebug, fmt::format(format, std::forward<A>(args)...));
+}
+template <typename... A>
+void LogInfo(fmt::format_string<A...> format, A&&... args) {
+  LogLine(LogLevel::kInfo, fmt::format(format, std::forward<A>(args)...));
+}
+template <typename... A>
+void LogWarning(fmt::format_string<A...> format, A&&... args) {
+  LogLine(LogLevel::kWarning, fmt::format(format, std::forward<A>(args)...));
+}
+template <typename... A>
+void LogError(fmt::format_string<A...> format, A&&... args) {
+  LogLine(LogLevel::kError, fmt::format(format, std::forward<A>(args)...));
+}
+
+}  // namespace heddle

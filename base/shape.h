@@ -1,0 +1,43 @@
+/// \file
+/// Shapes of logical tensors, and boxes: rectangular parts of them (offset + extent). Resharding,
+/// checkpoints and recovery all work on boxes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// Extents by dimension, outermost first, row-major. Empty: a scalar (one element).
+using Shape = std::vector<int64_t>;
+
+/// Product of the extents; 1 for a scalar.
+int64_t ElementCount(const Shape& shape);
+
+/// "[2, 3]".
+std::string ToString(const Shape& shape);
+
+/// The part [offset, offset + extent) of a tensor; both have the tensor's rank.
+struct Box {
+  Shape offset;
+  Shape extent;
+
+  friend bool operator==(const Box&, const Box&) = default;
+  friend auto operator<=>(const Box&, const Box&) = default;
+};
+
+/// The box that covers a whole tensor.
+Box WholeBox(const Shape& shape);
+
+/// The common part of two boxes of one rank; nothing when they share no element.
+std::optional<Box> Intersect(const Box& a, const Box& b);
+
+/// Whether `outer` contains every element of `inner`.
+bool Contains(const Box& outer, const Box& inner);
+
+/// "[0:2, 3:6]".
+std::string ToString(const Box& box);
+
+}  // namespace heddle

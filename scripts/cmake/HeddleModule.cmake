@@ -1,0 +1,94 @@
+# One function per kind of target. A library is a folder: its sources are the folder's own *.cc files,
+# so that adding an operator, a transport or a format is adding a file. The declared dependencies are
+# written to layers.txt, which scripts/check_layers.py compares with the real includes.
+
+add_library(heddle_flags INTERFACE)
+target_compile_features(heddle_flags INTERFACE cxx_std_20)
+target_include_directories(heddle_flags INTERFACE "${PROJECT_SOURCE_DIR}")
+target_compile_options(heddle_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wold-style-cast -Woverloaded-virtual
+  -Wnon-virtual-dtor -fno-omit-frame-pointer
+  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
+  $<$<BOOL:${HEDDLE_WERROR}>:-Werror>)
+if(HEDDLE_SANITIZE)
+  target_compile_options(heddle_flags INTERFACE -fsanitize=${HEDDLE_SANITIZE} -fno-sanitize-recover=all)
+  target_link_options(heddle_flags INTERFACE -fsanitize=${HEDDLE_SANITIZE})
+  if(HEDDLE_FUZZ)
+    target_compile_options(heddle_flags INTERFACE -fsanitize=fuzzer-no-link)
+  endif()
+endif()
+
+# heddle_library(NAME [OBJECT] [DEPS name…] [EXTERNAL target…] [GENERATED file…])
+# NAME is the folder's path with '_' for '/': engine/graph is engine_graph. DEPS are names of the same
+# kind, EXTERNAL are imported targets. An OBJECT library keeps every file in the link (registrations).
+function(heddle_library name)
+  cmake_parse_arguments(A "OBJECT" "" "DEPS;EXTERNAL;GENERATED" ${ARGN})
+  if(A_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "heddle_library(${name}): unknown arguments: ${A_UNPARSED_ARGUMENTS}")
+  endif()
+  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cc")
+  file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
+  list(TRANSFORM A_DEPS PREPEND heddle_ OUTPUT_VARIABLE deps)
+  if(sources OR A_GENERATED)
+    if(A_OBJECT)
+      add_library(heddle_${name} OBJECT ${sources} ${A_GENERATED})
+    else()
+      add_library(heddle_${name} STATIC ${sources} ${A_GENERATED})
+    endif()
+    target_link_libraries(heddle_${name} PUBLIC heddle_flags ${deps} ${A_EXTERNAL})
+  else()
+    add_library(heddle_${name} INTERFACE)
+    target_link_libraries(heddle_${name} INTERFACE heddle_flags ${deps} ${A_EXTERNAL})
+  endif()
+  list(JOIN A_DEPS "," joined)
+  set_property(GLOBAL APPEND_STRING PROPERTY HEDDLE_LAYERS "${folder}=${name}:${joined}\n")
+endfunction()
+
+# heddle_test(FILE [LABEL unit] [TIMEOUT 60] [PROCESSORS 1] [DEPS name…] [EXTERNAL target…])
+# FILE_test.cc in the current folder becomes one executable and one ctest entry LABEL.FOLDER.FILE.
+function(heddle_test file)
+  cmake_parse_arguments(A "" "LABEL;TIMEOUT;PROCESSORS" "DEPS;EXTERNAL;ENVIRONMENT" ${ARGN})
+  if(A_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "heddle_test(${file}): unknown arguments: ${A_UNPARSED_ARGUMENTS}")
+  endif()
+  foreach(pair "LABEL;unit" "TIMEOUT;60" "PROCESSORS;1")
+    list(GET pair 0 key)
+    list(GET pair 1 value)
+    if(NOT A_${key})
+      set(A_${key} ${value})
+    endif()
+  endforeach()
+  file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}/tests" "${CMAKE_CURRENT_SOURCE_DIR}")
+  string(REPLACE "/" "_" prefix "${folder}")
+  set(target test_${prefix}_${file})
+  add_executable(${target} ${file}_test.cc)
+  list(TRANSFORM A_DEPS PREPEND heddle_ OUTPUT_VARIABLE deps)
+  target_link_libraries(${target} PRIVATE ${deps} ${A_EXTERNAL} heddle_flags GTest::gmock GTest::gtest_main)
+  add_test(NAME ${A_LABEL}.${prefix}.${file} COMMAND ${target})
+  set_tests_properties(${A_LABEL}.${prefix}.${file} PROPERTIES LABELS ${A_LABEL} TIMEOUT ${A_TIMEOUT}
+    PROCESSORS ${A_PROCESSORS} ENVIRONMENT "${A_ENVIRONMENT}")
+endfunction()
+
+# heddle_fuzz(FILE [DEPS name…]): FILE_fuzz.cc with a corpus folder FILE_corpus beside it. Without
+# HEDDLE_FUZZ the corpus is replayed by an ordinary test.
+function(heddle_fuzz file)
+  cmake_parse_arguments(A "" "" "DEPS;EXTERNAL" ${ARGN})
+  file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}/tests" "${CMAKE_CURRENT_SOURCE_DIR}")
+  string(REPLACE "/" "_" prefix "${folder}")
+  set(target fuzz_${prefix}_${file})
+  add_executable(${target} ${file}_fuzz.cc)
+  list(TRANSFORM A_DEPS PREPEND heddle_ OUTPUT_VARIABLE deps)
+  target_link_libraries(${target} PRIVATE ${deps} ${A_EXTERNAL} heddle_flags)
+  if(HEDDLE_FUZZ)
+    target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+  else()
+    target_sources(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/replay_main.cc")
+    add_test(NAME fuzz.${prefix}.${file} COMMAND ${target} "${CMAKE_CURRENT_SOURCE_DIR}/${file}_corpus")
+    set_tests_properties(fuzz.${prefix}.${file} PROPERTIES LABELS fuzz TIMEOUT 60)
+  endif()
+endfunction()
+
+function(heddle_write_layers)
+  get_property(layers GLOBAL PROPERTY HEDDLE_LAYERS)
+  file(GENERATE OUTPUT "${CMAKE_BINARY_DIR}/layers.txt" CONTENT "${layers}")
+endfunction()
