@@ -1,0 +1,35 @@
+/// \file
+/// A node's constants by name, ordered, printable, comparable.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+
+namespace heddle::graph {
+
+class Attributes {
+ public:
+  using Value = std::variant<int64_t, double>;
+
+  Attributes() = default;
+  Attributes(std::initializer_list<std::pair<const std::string, Value>> values) : values_(values) {}
+
+  /// The value of `name`; it must exist with that type (a broken invariant otherwise).
+  int64_t Int(std::string_view name) const;
+  double Float(std::string_view name) const;
+  /// The value of `name`, or `fallback` when it was not given.
+  int64_t IntOr(std::string_view name, int64_t fallback) const;
+  void Set(std::string name, Value value) { values_.insert_or_assign(std::move(name), value); }
+
+  /// "{epsilon=1e-05, heads=4}", empty text for no attributes.
+  std::string ToString() const;
+  friend bool operator==(const Attributes&, const Attributes&) = default;
+
+ private:
+  std::map<std::string, Value, std::less<>> values_;
+};
+
+}  // namespace heddle::graph

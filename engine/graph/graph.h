@@ -1,0 +1,128 @@
+/// \file
+/// The single-device training program of one microbatch as a list of operators on logical tensors:
+/// forward, backward and optimizer, all explicit, no tape. Built by engine/graph/models, extended by
+/// Differentiate (differentiate.h) and AppendOptimizer (optimizer.h), cut over workers by
+/// engine/program.
+///
+/// Shape legend used in every operator: B microbatch size, T sequence length, D hidden size,
+/// V vocabulary, H heads, N and K a weight's output and input features.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/shape.h"
+#include "engine/graph/attributes.h"
+
+namespace heddle::graph {
+
+class Operator;
+
+using TensorId = int32_t;
+using NodeId = int32_t;
+using ParameterId = int32_t;
+
+enum class TensorKind : uint8_t {
+  kTokens,          ///< Input: token ids of the microbatch, int32 [B, T]. Loaded wherever it is used.
+  kTargets,         ///< Input: next-token ids, int32 [B, T].
+  kParameter,       ///< A parameter in its compute element type.
+  kActivation,      ///< Output of a forward node.
+  kGradient,        ///< Gradient of an activation.
+  kWeightGradient,  ///< One use's contribution to a parameter's gradient, of one microbatch.
+  kLoss,            ///< fp64 scalar: sum of token losses times the loss scale.
+};
+
+struct TensorType {
+  DType dtype = DType::kF32;
+  Shape shape;
+  friend bool operator==(const TensorType&, const TensorType&) = default;
+
+  int64_t bytes() const { return ElementCount(shape) * SizeOf(dtype); }
+};
+
+struct Tensor {
+  std::string name;  ///< Unique, for example "layers.0.attention.query" or "layers.0.attention.query.grad".
+  TensorType type;
+  TensorKind kind = TensorKind::kActivation;
+  NodeId producer = -1;        ///< -1 for inputs and parameters.
+  ParameterId parameter = -1;  ///< For kParameter and kWeightGradient.
+  int use = 0;                 ///< For kWeightGradient: which use of the parameter, 0, 1, …
+};
+
+enum class Phase : uint8_t {
+  kForward,
+  kBackward,   ///< Gradients of activations.
+  kWeight,     ///< Gradients of parameters: apart, so that a schedule may delay them.
+};
+
+struct Node {
+  const Operator* op = nullptr;
+  Attributes attributes;
+  std::vector<TensorId> inputs;
+  std::vector<TensorId> outputs;
+  int segment = 0;
+  Phase phase = Phase::kForward;
+};
+
+/// How a parameter's initial value is drawn; element e of parameter p is a function of (seed, p's name, e).
+struct Initializer {
+  enum class Kind : uint8_t { kNormal, kOnes, kZeros } kind = Kind::kNormal;
+  double standard_deviation = 0.02;
+};
+
+/// A logical parameter. Its truth is the fp32 master (fp64 in an fp64 graph) with two Adam moments.
+struct Parameter {
+  std::string name;  ///< Heddle's own name; models/names.h maps to other formats.
+  Shape shape;
+  Initializer initializer;
+  bool decay = true;     ///< Takes part in decoupled weight decay (matrices do; biases and norms do not).
+  TensorId compute = -1;  ///< The tensor that nodes read.
+  std::vector<TensorId> gradients;  ///< By use; filled by Differentiate.
+};
+
+/// A piece between two cut points: a stage holds whole, contiguous segments.
+struct Segment {
+  std::string name;  ///< "embedding", "layers.0.attention", "layers.0.mlp", …, "head".
+  int layer = -1;    ///< Transformer layer, or -1.
+};
+
+/// AdamW with decoupled decay (Loshchilov & Hutter 2019). The learning rate and the clipping factor are
+/// given each step.
+struct AdamW {
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;
+  double max_gradient_norm = 1.0;  ///< Global-norm clipping; 0: none.
+};
+
+/// Nodes are in an order that respects their inputs: forward by segment, then backward and weight
+/// nodes from the last segment to the first.
+struct Graph {
+  std::vector<Tensor> tensors;
+  std::vector<Node> nodes;
+  std::vector<Parameter> parameters;
+  std::vector<Segment> segments;
+  TensorId tokens = -1;
+  TensorId targets = -1;
+  TensorId loss = -1;
+  DType compute = DType::kF32;  ///< Element type of activations and of matrices in compute.
+  AdamW optimizer;
+
+  const Tensor& tensor(TensorId id) const { return tensors[static_cast<size_t>(id)]; }
+  const Node& node(NodeId id) const { return nodes[static_cast<size_t>(id)]; }
+  const Parameter& parameter(ParameterId id) const { return parameters[static_cast<size_t>(id)]; }
+  /// Element type of masters, moments and summed gradients: fp64 in an fp64 graph, otherwise fp32.
+  DType master_dtype() const { return compute == DType::kF64 ? DType::kF64 : DType::kF32; }
+};
+
+/// What decides a node's cost and kernel: "linear(fp32[4, 64, 128], fp32[256, 128]){…}". Two nodes with
+/// equal signatures take the same time on the same worker.
+std::string NodeSignature(const Graph& graph, const Node& node);
+
+/// One line a node, for tests and people.
+std::string ToString(const Graph& graph);
+
+}  // namespace heddle::graph

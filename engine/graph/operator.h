@@ -1,0 +1,80 @@
+/// \file
+/// What an operator means. Every operator knows its output types, its cost, its gradient (as nodes), its
+/// sharding rules; its kernel has the same name under engine/runtime/kernels. Adding an operator is
+/// adding one file in engine/graph/ops, which registers itself, and one for its kernel.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/graph/graph.h"
+
+namespace heddle::graph {
+
+class GradientBuilder;
+
+/// Work of one execution: arithmetic, and bytes read and written once.
+struct Cost {
+  double flops = 0;
+  double bytes = 0;
+};
+
+/// How a tensor lies on an axis of workers, in the words of GSPMD and DTensor.
+struct Placement {
+  enum class Kind : uint8_t { kReplicate, kShard, kPartial } kind = Kind::kReplicate;
+  int dim = 0;  ///< For kShard: the dimension that is cut (shares may be uneven).
+
+  static Placement Replicate() { return {}; }
+  static Placement Shard(int dim) { return {.kind = Kind::kShard, .dim = dim}; }
+  static Placement Partial() { return {.kind = Kind::kPartial}; }  ///< Values whose sum is the tensor.
+  friend bool operator==(const Placement&, const Placement&) = default;
+};
+
+/// Inputs placed so give outputs placed so, with no communication.
+struct ShardingRule {
+  std::vector<Placement> inputs;
+  std::vector<Placement> outputs;
+};
+
+class Operator {
+ public:
+  virtual ~Operator() = default;
+
+  /// Unique, lower case with underscores; the kernel's and the file's name.
+  virtual std::string_view name() const = 0;
+
+  /// Output types for these inputs. Errors: kInvalidArgument, naming the shapes that do not fit.
+  virtual Result<std::vector<TensorType>> Infer(std::span<const TensorType> inputs,
+                                                const Attributes& attributes) const = 0;
+
+  virtual Cost CostOf(std::span<const TensorType> inputs,
+                      std::span<const TensorType> outputs,
+                      const Attributes& attributes) const = 0;
+
+  /// Adds the nodes that compute the inputs' gradients from the outputs' gradients (gradient.h).
+  /// The default is for operators that are never differentiated (backward operators).
+  virtual Status Gradient(GradientBuilder& builder) const;
+
+  /// All placements that need no communication. The first is everything replicated.
+  virtual std::vector<ShardingRule> ShardingRules(std::span<const TensorType> inputs,
+                                                  std::span<const TensorType> outputs,
+                                                  const Attributes& attributes) const = 0;
+};
+
+/// The registered operator, or nullptr.
+const Operator* FindOperator(std::string_view name);
+
+/// Every registered operator, by name.
+std::vector<const Operator*> AllOperators();
+
+/// Registers T for the life of the process; one a file, at namespace scope.
+struct OperatorRegistration {
+  explicit OperatorRegistration(std::unique_ptr<Operator> op);
+};
+#define HEDDLE_REGISTER_OPERATOR(T) \
+  static const ::heddle::graph::OperatorRegistration registration_of_##T { std::make_unique<T>() }
+
+}  // namespace heddle::graph

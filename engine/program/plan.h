@@ -1,0 +1,71 @@
+/// \file
+/// A Plan is plain data: which workers exist in a generation, which pipelines they form, which segments each
+/// stage holds, how many microbatches each pipeline computes. Printable, diffable, loadable.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/graph/graph.h"
+
+namespace heddle::program {
+
+/// A stage: contiguous segments on one worker.
+struct Stage {
+  int worker = 0;         ///< Index into Plan::workers.
+  int first_segment = 0;
+  int last_segment = 0;   ///< One past the last.
+  bool recompute = false;  ///< Run a segment's forward again before its backward, keeping only its inputs.
+  friend bool operator==(const Stage&, const Stage&) = default;
+};
+
+/// A chain of stages that covers the model and computes one contiguous range of microbatch numbers.
+struct Pipeline {
+  std::vector<Stage> stages;
+  int first_microbatch = 0;
+  int microbatches = 0;
+  friend bool operator==(const Pipeline&, const Pipeline&) = default;
+};
+
+enum class Determinism : uint8_t {
+  kExact,    ///< Partial sums by tree nodes: the same bits under any plan.
+  kRelaxed,  ///< Each pipeline first adds its own microbatches: fewer bytes.
+};
+
+struct Plan {
+  int64_t generation = 0;
+  std::vector<std::string> workers;  ///< Members of the generation by rank; some may hold no stage.
+  std::vector<Pipeline> pipelines;
+  Determinism determinism = Determinism::kExact;
+  double predicted_step_seconds = 0;
+  std::vector<int64_t> predicted_peak_bytes;  ///< By worker.
+  /// transports[a][b]: the transport that comm reported for the pair; empty when unknown.
+  std::vector<std::vector<std::string>> transports;
+
+  int microbatches() const;  ///< Of the global batch.
+  /// Ranks without a stage.
+  std::vector<int> IdleWorkers() const;
+};
+
+/// Checks that pipelines cover all segments in order, microbatch ranges are contiguous and disjoint from 0,
+/// and no worker holds two stages. Errors: kInvalidArgument saying which.
+Status ValidatePlan(const Plan& plan, int segments);
+
+/// Every worker alone in one pipeline: tests, profiling, single device.
+Plan SingleWorkerPlan(const std::string& worker, int segments, int microbatches);
+
+std::string PlanToJson(const Plan& plan);
+/// Errors: kInvalidArgument naming the key.
+Result<Plan> PlanFromJson(std::string_view json);
+
+/// For people: one line a pipeline, with segment names, shares and workers.
+std::string Describe(const Plan& plan, const graph::Graph& graph);
+
+/// The first worker (lowest rank) that holds the parameter is its owner: norm, checkpoint.
+/// holders[p]: ranks that hold parameter p, ascending.
+std::vector<std::vector<int>> ParameterHolders(const graph::Graph& graph, const Plan& plan);
+
+}  // namespace heddle::program

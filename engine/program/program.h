@@ -1,0 +1,86 @@
+/// \file
+/// A Program is what one worker does in one step: a flat list of instructions. The same Program is run by the
+/// runtime, priced by the simulator and checked by the reference interpreter.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/reduction_tree.h"
+#include "engine/graph/graph.h"
+#include "engine/program/plan.h"
+
+namespace heddle::program {
+
+using SlotId = int32_t;
+
+/// A value's place during the step. Slots are written once, except that kFold adds into `left`.
+struct Slot {
+  graph::TensorId tensor = -1;
+  int microbatch = -1;  ///< -1 for parameters' summed gradients.
+  graph::TensorType type;
+};
+
+enum class Code : uint8_t {
+  kLoad,    ///< outputs[0] := the tokens or targets of `microbatch`.
+  kRun,     ///< outputs := node(inputs); parameters are read from the worker's state.
+  kSend,    ///< Sends inputs[0] to `peer` under `tag`; asynchronous: the value is kept until it has left.
+  kRecv,    ///< outputs[0] := the message from `peer` under `tag`; posted early, waited for here.
+  kFold,    ///< inputs[0] += inputs[1].
+  kReduce,  ///< outputs[0] := the sum over `group` of all contributions of `parameter`, in tree order
+            ///< (exact) or the all-reduce of one partial sum each (relaxed). Asynchronous, issued in
+            ///< program order; complete before kVote.
+  kVote,    ///< Waits for all reductions; exchanges sums of squares and losses; decides the step.
+  kUpdate,  ///< AdamW on `parameter` with gradient inputs[0]; refreshes its compute copy.
+  kFree,    ///< The value of inputs[0] is not used again.
+};
+
+struct Instruction {
+  Code code = Code::kRun;
+  graph::NodeId node = -1;             ///< kRun.
+  int microbatch = -1;                 ///< kLoad, kRun, kSend, kRecv.
+  std::vector<SlotId> inputs;          ///< For kRun: by node input; -1 where the input is a parameter.
+  std::vector<SlotId> outputs;
+  int peer = -1;                       ///< kSend, kRecv: rank.
+  uint64_t tag = 0;                    ///< kSend, kRecv, kReduce.
+  graph::ParameterId parameter = -1;   ///< kReduce, kUpdate.
+  std::vector<int> group;              ///< kReduce: ranks, ascending, own among them.
+  std::vector<std::vector<TreeNode>> contributions;  ///< kReduce, exact: by position in the group.
+};
+
+/// kVote's share of this worker.
+struct VoteShare {
+  struct Norm {
+    graph::ParameterId parameter = -1;
+    SlotId gradient = -1;
+  };
+  struct Loss {
+    int microbatch = -1;
+    SlotId slot = -1;
+  };
+  std::vector<Norm> norms;   ///< Parameters that this worker owns.
+  std::vector<Loss> losses;  ///< Microbatches whose loss this worker computed.
+};
+
+struct Program {
+  int64_t generation = 0;
+  int rank = 0;
+  int workers = 0;
+  Determinism determinism = Determinism::kExact;
+  std::vector<Slot> slots;
+  std::vector<Instruction> instructions;
+  VoteShare vote;
+  std::vector<graph::ParameterId> parameters;  ///< Held by this worker, ascending.
+  std::vector<int> peers;                      ///< Ranks it exchanges messages with, ascending.
+  /// Index of kVote in `instructions`: before it nothing is applied, after it only kUpdate and kFree.
+  size_t vote_index = 0;
+};
+
+/// Every instruction on a line, for tests, people and the hash.
+std::string ToString(const Program& program, const graph::Graph& graph);
+
+/// 64-bit hash of everything that decides what a worker does; equal on all machines.
+uint64_t ProgramHash(const Program& program, const graph::Graph& graph);
+
+}  // namespace heddle::program

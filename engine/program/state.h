@@ -1,0 +1,59 @@
+/// \file
+/// Where state lives: boxes by worker, derived from the Plan; and what must move when the Plan changes.
+/// Resharding, checkpoints, migration and recovery are one operation: intersect two sets of boxes and move
+/// what differs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/shape.h"
+#include "engine/program/plan.h"
+
+namespace heddle::program {
+
+/// Roles of a parameter's state, in the order in which they are stored.
+enum class StateRole : uint8_t { kMaster, kExpAvg, kExpAvgSq };
+std::string_view StateRoleName(StateRole role);  ///< "master", "exp_avg", "exp_avg_sq"
+Result<StateRole> ParseStateRole(std::string_view name);
+
+struct StateBox {
+  graph::ParameterId parameter = -1;
+  StateRole role = StateRole::kMaster;
+  Box box;
+  friend bool operator==(const StateBox&, const StateBox&) = default;
+};
+
+/// layout[rank]: the boxes that worker holds. Replicas appear with every holder.
+using StateLayout = std::vector<std::vector<StateBox>>;
+
+StateLayout LayoutOf(const graph::Graph& graph, const Plan& plan);
+
+/// layout[rank] reduced to one owner (the lowest rank) of every element: who writes what in a checkpoint.
+StateLayout OwnedLayout(const graph::Graph& graph, const Plan& plan);
+
+/// One piece to move: `box` of (parameter, role) from worker `source` to `target` (names; source empty: from
+/// the checkpoint).
+struct Transfer {
+  graph::ParameterId parameter = -1;
+  StateRole role = StateRole::kMaster;
+  Box box;
+  std::string source;
+  std::string target;
+};
+
+/// What must move so that every worker holds its boxes of the new plan. `held` says which workers hold valid
+/// boxes now (by name; survivors of one common step). Sources are chosen so that the most loaded
+/// sender sends the least (greedy over bytes). Missing everywhere: source is empty.
+struct HeldState {
+  std::string worker;
+  std::vector<StateBox> boxes;
+};
+std::vector<Transfer> PlanTransfers(const graph::Graph& graph,
+                                    const std::vector<HeldState>& held,
+                                    const Plan& next);
+
+int64_t TransferBytes(const graph::Graph& graph, const std::vector<Transfer>& transfers);
+
+}  // namespace heddle::program
