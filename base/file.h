@@ -29,6 +29,17 @@ Status SyncFolder(const std::string& path);
 
 bool FileExists(const std::string& path);
 
+/// The part before the last slash: "." for a bare name, "/" for a file of the root.
+std::string FolderOf(const std::string& path);
+
+/// `path` as it is meant in a file that lies in `folder`: unchanged when absolute, else folder/path
+/// without "." and "..".
+std::string ResolvePath(const std::string& folder, const std::string& path);
+
+/// `path` seen from the root of the file system; symbolic links are left as they are.
+/// Errors: the working folder's, when it is gone.
+Result<std::string> AbsolutePath(const std::string& path);
+
 /// A folder under $TMPDIR (or /tmp) that is removed with its content at the end of scope.
 class TemporaryFolder {
  public:
