@@ -1,0 +1,362 @@
+#include "engine/runtime/executor.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <deque>
+#include <exception>
+#include <map>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/graph/operator.h"
+#include "engine/runtime/adamw.h"
+#include "engine/runtime/kernel.h"
+#include "engine/runtime/parameter_tensors.h"
+#include "engine/runtime/reduction_queue.h"
+#include "engine/runtime/tensor.h"
+
+namespace heddle::runtime {
+namespace {
+
+using program::Code;
+using program::Instruction;
+using program::SlotId;
+
+// Receives posted ahead of the instruction that waits for them: two hide a message behind compute and bound
+// the memory of early arrivals.
+constexpr size_t kReceivesAhead = 2;
+
+}  // namespace
+
+class Executor::Impl {
+ public:
+  explicit Impl(ExecutorOptions options)
+      : options_(std::move(options)), program_(*options_.program), values_(program_.slots.size()) {
+    for (size_t i = 0; i < program_.instructions.size(); ++i) {
+      if (program_.instructions[i].code == Code::kRecv) {
+        receives_.push_back(i);
+      }
+    }
+    HEDDLE_CHECK(options_.group != nullptr || program_.workers == 1, "a program of several workers needs a group");
+  }
+
+  Status ComputeGradients(int64_t step, int64_t first_sample) {
+    const c10::InferenceMode inference;
+    Reset();
+    context_ = {.seed = options_.seed, .step = step, .first_sample = first_sample};
+    options_.clock->WaitFor(Now());
+    Status status;
+    for (size_t i = 0; i < program_.vote_index && status.ok(); ++i) {
+      status = Guarded([&] { return Execute(program_.instructions[i], i); });
+    }
+    const Time begun = Now();
+    const Status reduced = reductions_.Drain();
+    figures_.waiting_seconds += Seconds(Now() - begun);
+    if (status.ok()) {
+      status = reduced;
+    }
+    if (status.ok()) {
+      status = FinishSends();
+    }
+    figures_.busy_seconds = Seconds(options_.clock->TakeBusy());
+    pending_step_ = status.ok() ? step : 0;
+    return status;
+  }
+
+  Result<VoteOutcome> Vote(int64_t step, bool stop) {
+    const c10::InferenceMode inference;
+    VoteRecord mine{.step = step, .stop = stop, .norms = {}, .losses = {}};
+    for (const auto& norm : program_.vote.norms) {
+      mine.norms.push_back({.parameter = norm.parameter, .sum_of_squares = SumOfSquares(Value(norm.gradient))});
+    }
+    for (const auto& loss : program_.vote.losses) {
+      mine.losses.push_back({.microbatch = loss.microbatch, .loss = Value(loss.slot).item<double>()});
+    }
+    std::vector<VoteRecord> records;
+    if (program_.workers == 1) {
+      records.push_back(std::move(mine));
+    } else {
+      // One tag a step parity: a worker may already vote for the next step while another still reads this one's.
+      const comm::CollectiveOptions vote{.group = {}, .tag = static_cast<uint64_t>(step), .deadline = {}};
+      HEDDLE_ASSIGN_OR_RETURN(const auto all, options_.group->AllGatherBytes(EncodeVote(mine), vote));
+      for (const Bytes& bytes : all) {
+        HEDDLE_ASSIGN_OR_RETURN(auto record, DecodeVote(bytes));
+        records.push_back(std::move(record));
+      }
+    }
+    const bool trains = !options_.graph->parameters.empty() && !options_.graph->parameters[0].gradients.empty();
+    return DecideVote(records, trains ? static_cast<int>(options_.graph->parameters.size()) : 0,
+                      options_.microbatches);
+  }
+
+  void Apply(int64_t step, double norm, double learning_rate) {
+    const c10::InferenceMode inference;
+    HEDDLE_CHECK(pending_step_ == step, "step {} is not pending, {} is", step, pending_step_);
+    const graph::AdamW& adamw = options_.graph->optimizer;
+    const double clip =
+        adamw.max_gradient_norm > 0 && norm > adamw.max_gradient_norm ? adamw.max_gradient_norm / (norm + 1e-6) : 1;
+    for (size_t i = program_.vote_index + 1; i < program_.instructions.size(); ++i) {
+      const Instruction& instruction = program_.instructions[i];
+      if (instruction.code == Code::kFree) {
+        Free(instruction.inputs[0]);
+        continue;
+      }
+      const bool decay = options_.graph->parameter(instruction.parameter).decay;
+      auto& held = options_.state->held(instruction.parameter);
+      options_.clock->Begin();
+      AdamWUpdate(held.master, held.exp_avg, held.exp_avg_sq, Value(instruction.inputs[0]), held.compute,
+                  {.learning_rate = learning_rate,
+                   .clip_factor = clip,
+                   .step = step,
+                   .beta1 = adamw.beta1,
+                   .beta2 = adamw.beta2,
+                   .epsilon = adamw.epsilon,
+                   .weight_decay = decay ? adamw.weight_decay : 0});
+      options_.clock->End();
+    }
+    figures_.busy_seconds += Seconds(options_.clock->TakeBusy());
+    pending_step_ = 0;
+  }
+
+  int64_t pending_step() const { return pending_step_; }
+  const StepFigures& figures() const { return figures_; }
+
+ private:
+  struct Receive {
+    comm::Work work;
+    at::Tensor tensor;
+  };
+  struct SendInFlight {
+    comm::Work work;
+    at::Tensor tensor;
+  };
+
+  template <typename F>
+  static Status Guarded(F f) {
+    try {
+      return f();
+    } catch (const std::exception& error) {  // libtorch's.
+      return InternalError("{}", error.what());
+    }
+  }
+
+  void Reset() {
+    for (at::Tensor& value : values_) {
+      value.reset();
+    }
+    sends_.clear();
+    posted_.clear();
+    next_receive_ = 0;
+    live_bytes_ = 0;
+    pending_step_ = 0;
+    figures_ = {};
+  }
+
+  const at::Tensor& Value(SlotId slot) const {
+    const at::Tensor& value = values_[static_cast<size_t>(slot)];
+    HEDDLE_CHECK(value.defined(), "slot {} is read before it is written or after it is freed", slot);
+    return value;
+  }
+
+  const program::Slot& SlotOf(SlotId slot) const { return program_.slots[static_cast<size_t>(slot)]; }
+
+  Status Put(SlotId slot, at::Tensor value) {
+    live_bytes_ += SlotOf(slot).type.bytes();
+    figures_.peak_bytes = std::max(figures_.peak_bytes, live_bytes_);
+    values_[static_cast<size_t>(slot)] = std::move(value);
+    if (options_.memory_cap_bytes > 0 && live_bytes_ > options_.memory_cap_bytes) {
+      return ResourceExhaustedError("values of {} bytes exceed the worker's memory cap of {} bytes", live_bytes_,
+                                    options_.memory_cap_bytes);
+    }
+    return Status::Ok();
+  }
+
+  void Free(SlotId slot) {
+    live_bytes_ -= SlotOf(slot).type.bytes();
+    values_[static_cast<size_t>(slot)].reset();
+  }
+
+  Status Execute(const Instruction& instruction, size_t index) {
+    PostReceives(index);
+    switch (instruction.code) {
+      case Code::kLoad: return Load(instruction);
+      case Code::kRun: return Run(instruction);
+      case Code::kSend: return Send(instruction);
+      case Code::kRecv: return Recv(instruction, index);
+      case Code::kFold:
+        options_.clock->Begin();
+        FoldInto(values_[static_cast<size_t>(instruction.inputs[0])], Value(instruction.inputs[1]));
+        options_.clock->End();
+        return Status::Ok();
+      case Code::kReduce: return Reduce(instruction);
+      case Code::kFree:
+        Free(instruction.inputs[0]);
+        return Status::Ok();
+      case Code::kVote:
+      case Code::kUpdate: break;
+    }
+    return InternalError("instruction {} does not belong before the vote", index);
+  }
+
+  Status Load(const Instruction& instruction) {
+    const SlotId slot = instruction.outputs[0];
+    const graph::TensorType& type = SlotOf(slot).type;
+    const bool wants_tokens = SlotOf(slot).tensor == options_.graph->tokens;
+    const auto batch = static_cast<size_t>(type.shape[0]);
+    const auto length = static_cast<size_t>(type.shape[1]);
+    std::vector<int32_t> tokens(batch * length);
+    std::vector<int32_t> targets(batch * length);
+    const int64_t first = SampleOf(instruction.microbatch);
+    for (size_t b = 0; b < batch; ++b) {
+      HEDDLE_RETURN_IF_ERROR(options_.read_sample(first + static_cast<int64_t>(b),
+                                                  std::span(tokens).subspan(b * length, length),
+                                                  std::span(targets).subspan(b * length, length)));
+    }
+    at::Tensor value = EmptyTensor(type);
+    const std::vector<int32_t>& source = wants_tokens ? tokens : targets;
+    std::ranges::copy(std::as_bytes(std::span(source)), BytesOf(value).begin());
+    return Put(slot, std::move(value));
+  }
+
+  int64_t SampleOf(int microbatch) const {
+    const int64_t size = options_.graph->tensor(options_.graph->tokens).type.shape[0];
+    return context_.first_sample + microbatch * size;
+  }
+
+  Status Run(const Instruction& instruction) {
+    const graph::Node& node = options_.graph->node(instruction.node);
+    const Kernel kernel = KernelOf(node);
+    std::vector<at::Tensor> inputs;
+    inputs.reserve(node.inputs.size());
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const graph::Tensor& tensor = options_.graph->tensor(node.inputs[i]);
+      inputs.push_back(tensor.kind == graph::TensorKind::kParameter ? options_.state->held(tensor.parameter).compute
+                                                                    : Value(instruction.inputs[i]));
+    }
+    KernelContext context = context_;
+    context.first_sample = SampleOf(instruction.microbatch);
+    options_.clock->Begin();
+    std::vector<at::Tensor> outputs = kernel(node, inputs, context);
+    options_.clock->End();
+    HEDDLE_CHECK(outputs.size() == node.outputs.size(), "kernel of {} gave {} outputs", node.op->name(),
+                 outputs.size());
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (instruction.outputs[i] >= 0) {
+        HEDDLE_RETURN_IF_ERROR(Put(instruction.outputs[i], std::move(outputs[i])));
+      }
+    }
+    return Status::Ok();
+  }
+
+  Kernel KernelOf(const graph::Node& node) {
+    Kernel& kernel = kernels_[node.op];
+    if (kernel == nullptr) {
+      kernel = FindKernel(node.op->name());
+      HEDDLE_CHECK(kernel != nullptr, "operator {} has no kernel", node.op->name());
+    }
+    return kernel;
+  }
+
+  Status Send(const Instruction& instruction) {
+    while (!sends_.empty() && sends_.front().work.Done()) {
+      HEDDLE_RETURN_IF_ERROR(sends_.front().work.Wait());
+      sends_.pop_front();
+    }
+    at::Tensor value = Value(instruction.inputs[0]).contiguous();
+    comm::Work work = options_.group->Send(instruction.peer, instruction.tag, BytesOf(value), /*urgent=*/true);
+    sends_.push_back({.work = std::move(work), .tensor = std::move(value)});
+    return Status::Ok();
+  }
+
+  Status FinishSends() {
+    Status first;
+    for (SendInFlight& send : sends_) {
+      const Status status = send.work.Wait();
+      if (first.ok()) {
+        first = status;
+      }
+    }
+    sends_.clear();
+    return first;
+  }
+
+  void PostReceives(size_t index) {
+    while (next_receive_ < receives_.size() &&
+           (receives_[next_receive_] <= index || posted_.size() < kReceivesAhead)) {
+      const size_t at = receives_[next_receive_++];
+      const Instruction& receive = program_.instructions[at];
+      at::Tensor tensor = EmptyTensor(SlotOf(receive.outputs[0]).type);
+      comm::Work work = options_.group->Recv(receive.peer, receive.tag, BytesOf(tensor));
+      posted_.emplace(at, Receive{.work = std::move(work), .tensor = std::move(tensor)});
+    }
+  }
+
+  Status Recv(const Instruction& instruction, size_t index) {
+    const auto found = posted_.find(index);
+    const Time begun = Now();
+    HEDDLE_RETURN_IF_ERROR(found->second.work.Wait());
+    figures_.waiting_seconds += Seconds(Now() - begun);
+    options_.clock->WaitFor(found->second.work.finished_at());
+    at::Tensor value = std::move(found->second.tensor);
+    posted_.erase(found);
+    return Put(instruction.outputs[0], std::move(value));
+  }
+
+  Status Reduce(const Instruction& instruction) {
+    const SlotId slot = instruction.outputs[0];
+    at::Tensor output = EmptyTensor(SlotOf(slot).type);
+    std::vector<at::Tensor> mine;
+    for (const SlotId input : instruction.inputs) {
+      mine.push_back(Value(input));
+    }
+    HEDDLE_RETURN_IF_ERROR(Put(slot, output));
+    reductions_.Push([this, &instruction, output, mine = std::move(mine)] {
+      return RunReduction(instruction, output, mine);
+    });
+    return Status::Ok();
+  }
+
+  Status RunReduction(const Instruction& instruction, const at::Tensor& output, const std::vector<at::Tensor>& mine) {
+    const DType dtype = options_.graph->master_dtype();
+    const comm::CollectiveOptions options{.group = instruction.group, .tag = instruction.tag, .deadline = {}};
+    if (program_.determinism == program::Determinism::kRelaxed) {
+      std::ranges::copy(BytesOf(mine[0]), BytesOf(output).begin());
+      return options_.group->AllReduce(BytesOf(output), dtype, comm::ReduceOp::kSum, options);
+    }
+    std::vector<std::span<const std::byte>> values;
+    for (const at::Tensor& value : mine) {
+      values.emplace_back(BytesOf(value));
+    }
+    return options_.group->ReduceTree({.nodes = instruction.contributions}, values, BytesOf(output), dtype, options);
+  }
+
+  const ExecutorOptions options_;
+  const program::Program& program_;
+  std::vector<at::Tensor> values_;  // By slot.
+  std::vector<size_t> receives_;    // Positions of kRecv, ascending.
+  std::map<const graph::Operator*, Kernel> kernels_;
+
+  std::deque<SendInFlight> sends_;
+  std::map<size_t, Receive> posted_;  // By instruction.
+  size_t next_receive_ = 0;
+  KernelContext context_;
+  int64_t live_bytes_ = 0;
+  int64_t pending_step_ = 0;
+  StepFigures figures_;
+  ReductionQueue reductions_;  // Last: its thread ends before what its tasks use.
+};
+
+Executor::Executor(ExecutorOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Executor::~Executor() = default;
+
+Status Executor::ComputeGradients(int64_t step, int64_t first_sample) {
+  return impl_->ComputeGradients(step, first_sample);
+}
+Result<VoteOutcome> Executor::Vote(int64_t step, bool stop) { return impl_->Vote(step, stop); }
+void Executor::Apply(int64_t step, double norm, double learning_rate) { impl_->Apply(step, norm, learning_rate); }
+int64_t Executor::pending_step() const { return impl_->pending_step(); }
+const StepFigures& Executor::figures() const { return impl_->figures(); }
+
+}  // namespace heddle::runtime

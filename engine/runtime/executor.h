@@ -1,0 +1,64 @@
+/// \file
+/// Runs a Program: what one worker does in a step, as a transaction. ComputeGradients runs everything up to
+/// the vote and applies nothing; Vote exchanges norms and losses; Apply updates the state. Sends and receives
+/// progress on the communicator's threads, reductions on a thread of the executor's own, beside compute.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/status.h"
+#include "comm/communicator.h"
+#include "engine/program/program.h"
+#include "engine/runtime/batch.h"
+#include "engine/runtime/device_clock.h"
+#include "engine/runtime/parameter_state.h"
+#include "engine/runtime/vote.h"
+
+namespace heddle::runtime {
+
+struct ExecutorOptions {
+  const graph::Graph* graph = nullptr;      ///< Outlives the executor, like everything else here.
+  const program::Program* program = nullptr;
+  ParameterState* state = nullptr;
+  comm::Communicator* group = nullptr;      ///< nullptr: only when the program has one worker.
+  DeviceClock* clock = nullptr;
+  SampleReader read_sample;
+  uint64_t seed = 0;
+  int microbatches = 1;                     ///< Of the global batch.
+  int64_t memory_cap_bytes = 0;             ///< Live values and state above it: kResourceExhausted; 0: none.
+};
+
+struct StepFigures {
+  double busy_seconds = 0;      ///< Device time in compute instructions.
+  double waiting_seconds = 0;   ///< In receives and for reductions.
+  int64_t peak_bytes = 0;       ///< Largest sum of live values.
+};
+
+/// Thread: one caller at a time; Abort of the communicator ends its waits.
+class Executor {
+ public:
+  explicit Executor(ExecutorOptions options);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  /// Runs step `step` (1, 2, …) up to the vote. Its samples start at (step - 1) * global batch; `first_sample`
+  /// is that number. On return all reductions this worker takes part in are complete. The gradients are
+  /// kept until the next call. Errors: those of the communicator and the reader; nothing was applied.
+  Status ComputeGradients(int64_t step, int64_t first_sample);
+  /// Exchanges records. `stop`: this worker was told to stop. Errors: the communicator's.
+  Result<VoteOutcome> Vote(int64_t step, bool stop);
+  /// Applies AdamW with this step's gradients. `norm` is the vote's. Precondition: ComputeGradients
+  /// succeeded for `step` (also with a norm that other workers told, after a loss).
+  void Apply(int64_t step, double norm, double learning_rate);
+  /// Step whose gradients are complete and not yet applied; 0: none.
+  int64_t pending_step() const;
+  const StepFigures& figures() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace heddle::runtime

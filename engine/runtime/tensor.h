@@ -1,0 +1,22 @@
+/// \file
+/// Between Heddle's element types and ATen's tensors. ATen stays behind engine/runtime.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <span>
+
+#include "engine/graph/graph.h"
+
+namespace heddle::runtime {
+
+at::ScalarType ScalarTypeOf(DType dtype);
+
+/// An uninitialised contiguous CPU tensor.
+at::Tensor EmptyTensor(const graph::TensorType& type);
+
+/// The elements of a contiguous CPU tensor as bytes, without a copy.
+std::span<std::byte> BytesOf(const at::Tensor& tensor);
+
+}  // namespace heddle::runtime
