@@ -60,6 +60,9 @@ class Executor::Impl {
     if (status.ok()) {
       status = FinishSends();
     }
+    if (!status.ok()) {
+      AbandonMessages(status);
+    }
     figures_.busy_seconds = Seconds(options_.clock->TakeBusy());
     pending_step_ = status.ok() ? step : 0;
     return status;
@@ -280,6 +283,23 @@ class Executor::Impl {
     }
     sends_.clear();
     return first;
+  }
+
+  // After a failure the group is of no more use: aborting it ends what is in flight, so that no message is written
+  // to, or read from, memory that was given back.
+  void AbandonMessages(const Status& reason) {
+    if (options_.group == nullptr) {
+      return;
+    }
+    options_.group->Abort(reason);
+    for (SendInFlight& send : sends_) {
+      send.work.Wait().IgnoreError("the step has failed already");
+    }
+    for (auto& [index, receive] : posted_) {
+      receive.work.Wait().IgnoreError("the step has failed already");
+    }
+    sends_.clear();
+    posted_.clear();
   }
 
   void PostReceives(size_t index) {

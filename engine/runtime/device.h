@@ -1,0 +1,29 @@
+/// \file
+/// The device of a worker: element types between Heddle and libtorch, and what a process does once before it
+/// computes.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string_view>
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+namespace heddle::runtime {
+
+at::ScalarType ToScalarType(DType dtype);
+
+/// Errors: kInvalidArgument for a type that Heddle does not know.
+Result<DType> FromScalarType(at::ScalarType type);
+
+/// "cpu", "cuda" or "cuda:N" as a device that this libtorch and this machine have.
+/// Errors: kInvalidArgument for other words; kUnimplemented when the device is not there.
+Result<c10::Device> OpenDevice(std::string_view name);
+
+/// Makes malloc keep freed activations instead of returning them to the system: without it every step
+/// faults in the pages of every large tensor again, because glibc maps each large block anew. Call once,
+/// before the first tensor. No effect without glibc.
+void KeepFreedMemory();
+
+}  // namespace heddle::runtime

@@ -1,0 +1,38 @@
+#include "engine/runtime/kernel.h"
+
+#include <map>
+
+#include "base/check.h"
+#include "engine/runtime/kernel_registry.h"
+
+namespace heddle::runtime {
+namespace {
+
+/// Filled by static initialisers only, so it needs no lock; keys are string literals.
+std::map<std::string_view, Kernel>& Registry() {
+  static std::map<std::string_view, Kernel> registry;
+  return registry;
+}
+
+}  // namespace
+
+Kernel FindKernel(std::string_view op) {
+  const auto& registry = Registry();
+  const auto found = registry.find(op);
+  return found == registry.end() ? nullptr : found->second;
+}
+
+std::vector<std::string_view> KernelNames() {
+  std::vector<std::string_view> names;
+  for (const auto& entry : Registry()) {
+    names.push_back(entry.first);
+  }
+  return names;
+}
+
+KernelRegistration::KernelRegistration(std::string_view op, Kernel kernel) {
+  const bool inserted = Registry().emplace(op, kernel).second;
+  HEDDLE_CHECK(inserted, "kernel {} registered twice", op);
+}
+
+}  // namespace heddle::runtime

@@ -1,0 +1,23 @@
+#include "engine/runtime/kernels/attention_heads.h"
+
+namespace heddle::runtime {
+namespace {
+
+// q [B, T, H*d], k, v [B, T, G*d] -> o [B, T, H*d], lse [B, H, T]: causal, scale 1/sqrt(d); query head h
+// reads key head h / (H / G).
+Tensors Attention(const graph::Node& node, Inputs inputs, const KernelContext& /*context*/) {
+  const int64_t heads = node.attributes.Int("heads");
+  const int64_t kv_heads = node.attributes.Int("kv_heads");
+  const at::Tensor query = SplitHeads(inputs[0], heads, 1);
+  const at::Tensor key = SplitHeads(inputs[1], kv_heads, heads / kv_heads);
+  const at::Tensor value = SplitHeads(inputs[2], kv_heads, heads / kv_heads);
+  const at::Tensor scores = CausalScores(query, key);
+  const at::Tensor lse = at::logsumexp(scores, {3});
+  const at::Tensor out = at::matmul(at::exp(scores - lse.unsqueeze(3)), value);
+  return {JoinHeads(out, inputs[0].scalar_type()), lse};
+}
+
+HEDDLE_REGISTER_KERNEL(attention, Attention);
+
+}  // namespace
+}  // namespace heddle::runtime

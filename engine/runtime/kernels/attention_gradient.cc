@@ -1,0 +1,37 @@
+#include "engine/runtime/kernels/attention_heads.h"
+
+namespace heddle::runtime {
+namespace {
+
+// do, q, k, v, o, lse -> dq, dk, dv. With P = exp(S - lse): dV = P^T dO, dP = dO V^T,
+// dS = P * (dP - rowsum(dO * O)), dQ = dS K / sqrt(d), dK = dS^T Q / sqrt(d)
+// (Dao et al. 2022, arXiv:2205.14135, appendix B).
+Tensors AttentionGradient(const graph::Node& node, Inputs inputs, const KernelContext& /*context*/) {
+  const int64_t heads = node.attributes.Int("heads");
+  const int64_t kv_heads = node.attributes.Int("kv_heads");
+  const int64_t copies = heads / kv_heads;
+  const at::Tensor dout = SplitHeads(inputs[0], heads, 1);
+  const at::Tensor query = SplitHeads(inputs[1], heads, 1);
+  const at::Tensor key = SplitHeads(inputs[2], kv_heads, copies);
+  const at::Tensor value = SplitHeads(inputs[3], kv_heads, copies);
+  const at::Tensor out = SplitHeads(inputs[4], heads, 1);
+  const double scale = 1.0 / std::sqrt(static_cast<double>(query.size(3)));
+
+  const at::Tensor probability = at::exp(CausalScores(query, key) - inputs[5].unsqueeze(3));
+  const at::Tensor delta = at::sum(dout * out, {3}, /*keepdim=*/true);
+  const at::Tensor dscores =
+      probability * (at::matmul(dout, value.transpose(2, 3)) - delta) * scale;
+  const at::Tensor dquery = at::matmul(dscores, key);
+  const auto by_group = [&](const at::Tensor& gradient) {
+    return gradient.view({gradient.size(0), kv_heads, copies, gradient.size(2), gradient.size(3)}).sum(2);
+  };
+  const at::Tensor dkey = by_group(at::matmul(dscores.transpose(2, 3), query));
+  const at::Tensor dvalue = by_group(at::matmul(probability.transpose(2, 3), dout));
+  const at::ScalarType type = inputs[1].scalar_type();
+  return {JoinHeads(dquery, type), JoinHeads(dkey, type), JoinHeads(dvalue, type)};
+}
+
+HEDDLE_REGISTER_KERNEL(attention_gradient, AttentionGradient);
+
+}  // namespace
+}  // namespace heddle::runtime

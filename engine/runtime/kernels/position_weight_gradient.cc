@@ -1,0 +1,22 @@
+#include "engine/runtime/kernels/common.h"
+
+namespace heddle::runtime {
+namespace {
+
+// dy [B, T, D] -> dweight [P, D]: the sum over the batch; rows from T on are 0. Samples are added one by
+// one, so that the order is fixed on every device.
+Tensors PositionWeightGradient(const graph::Node& node, Inputs inputs, const KernelContext& /*context*/) {
+  const at::Tensor& dy = inputs[0];
+  at::Tensor dweight = at::zeros({node.attributes.Int("positions"), dy.size(2)},
+                                 dy.options().dtype(WideType(dy)));
+  at::Tensor used = dweight.narrow(0, 0, dy.size(1));
+  for (int64_t b = 0; b < dy.size(0); ++b) {
+    used.add_(dy.select(0, b));
+  }
+  return {dweight};
+}
+
+HEDDLE_REGISTER_KERNEL(position_weight_gradient, PositionWeightGradient);
+
+}  // namespace
+}  // namespace heddle::runtime
