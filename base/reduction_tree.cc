@@ -9,7 +9,7 @@ std::vector<TreeNode> CoverRange(int64_t first, int64_t last) {
   std::vector<TreeNode> nodes;
   while (first < last) {
     const int alignment = first == 0 ? 62 : std::countr_zero(static_cast<uint64_t>(first));
-    const int fits = std::bit_width(static_cast<uint64_t>(last - first)) - 1;
+    const int fits = static_cast<int>(std::bit_width(static_cast<uint64_t>(last - first))) - 1;
     const int level = std::min(alignment, fits);
     nodes.push_back({.level = level, .index = first >> level});
     first += int64_t{1} << level;
@@ -48,7 +48,7 @@ int FoldBelow(std::span<const TreeNode> nodes, int begin, int end, TreeNode pare
 std::vector<Fold> FoldOrder(std::span<const TreeNode> nodes) {
   std::vector<Fold> folds;
   if (nodes.size() > 1) {
-    const int level = std::bit_width(static_cast<uint64_t>(nodes.back().last() - 1));
+    const int level = static_cast<int>(std::bit_width(static_cast<uint64_t>(nodes.back().last() - 1)));
     FoldBelow(nodes, 0, static_cast<int>(nodes.size()), {.level = level, .index = 0}, folds);
   }
   return folds;

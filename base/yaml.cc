@@ -37,7 +37,7 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 /// "did you mean 'steps'?", or the list of what is known.
 std::string SuggestKey(std::string_view word, const std::vector<std::string_view>& known) {
   if (const std::string nearest = NearestName(word, known); !nearest.empty()) {
-    return "did you mean '" + nearest + "'?";
+    return fmt::format("did you mean '{}'?", nearest);
   }
   return known.empty() ? "" : fmt::format("known keys: {}", fmt::join(known, ", "));
 }
@@ -103,7 +103,7 @@ std::string NearestName(std::string_view word, const std::vector<std::string_vie
 }
 
 std::string JoinYamlPath(const std::string& outer, std::string_view key) {
-  return outer.empty() ? std::string(key) : outer + "." + std::string(key);
+  return outer.empty() ? std::string(key) : fmt::format("{}.{}", outer, key);
 }
 
 std::string DescribeYamlNode(const YamlNode& node) {
@@ -121,7 +121,7 @@ std::string DescribeYamlNode(const YamlNode& node) {
   std::string shown =
       node.scalar.size() > kShown ? node.scalar.substr(0, kShown) + "…" : node.scalar;
   std::replace(shown.begin(), shown.end(), '\n', ' ');
-  return "'" + shown + "'";
+  return fmt::format("'{}'", shown);
 }
 
 void YamlState::Note(const YamlPlace& place,
@@ -186,7 +186,8 @@ Status YamlDocument::Finish() {
       });
   std::string message;
   for (size_t i = 0; i < std::min(problems.size(), kProblemsMax); ++i) {
-    message += (i == 0 ? "" : "\n") + FormatYamlProblem(state_->filename, problems[i]);
+    message += i == 0 ? "" : "\n";
+    message += FormatYamlProblem(state_->filename, problems[i]);
   }
   if (problems.size() > kProblemsMax) {
     message += fmt::format("\n{} more problems", problems.size() - kProblemsMax);

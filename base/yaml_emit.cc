@@ -39,7 +39,7 @@ bool LooksTyped(std::string_view text) {
 }
 
 std::string Quote(std::string_view text) {
-  std::string out = "\"";
+  std::string out(1, '"');
   for (const char c : text) {
     switch (c) {
       case '"':
@@ -65,7 +65,8 @@ std::string Quote(std::string_view text) {
         }
     }
   }
-  return out + "\"";
+  out += '"';
+  return out;
 }
 
 std::string ScalarText(const YamlNode& node, const YamlEmitOptions& options) {
@@ -87,7 +88,7 @@ class Emitter {
         out_ += " null\n";
         break;
       case Kind::kScalar:
-        out_ += " " + ScalarText(node, options_) + "\n";
+        out_ += fmt::format(" {}\n", ScalarText(node, options_));
         break;
       case Kind::kList:
         out_ += node.items.empty() ? " []\n" : "\n";
@@ -118,7 +119,8 @@ class Emitter {
     for (const YamlNode::Entry* entry : entries) {
       out_.append(static_cast<size_t>(2 * depth), ' ');
       const bool quote = !IsPlain(entry->key);
-      out_ += (quote ? Quote(entry->key) : entry->key) + ":";
+      out_ += quote ? Quote(entry->key) : entry->key;
+      out_ += ':';
       EmitValue(entry->value, depth + 1);
     }
   }

@@ -1,0 +1,74 @@
+#include "base/file.h"
+
+#include <filesystem>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace heddle {
+namespace {
+
+TEST(FileTest, WritesAtomicallyAndReadsBack) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/a";
+  ASSERT_TRUE(WriteFileAtomically(path, std::string("one\0two", 7)).ok());
+  EXPECT_EQ(*ReadFile(path, 100), std::string("one\0two", 7));
+  ASSERT_TRUE(WriteFileAtomically(path, "").ok());
+  EXPECT_EQ(*ReadFile(path, 0), "");
+  EXPECT_FALSE(FileExists(path + ".tmp"));
+}
+
+TEST(FileTest, AFailedWriteLeavesTheOldContentAndNothingElse) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/a";
+  ASSERT_TRUE(MakeFolders(path + "/b").ok());
+  // A folder in its place: the rename fails after everything was written.
+  EXPECT_FALSE(WriteFileAtomically(path, "new").ok());
+  EXPECT_TRUE(FileExists(path + "/b"));
+  EXPECT_FALSE(FileExists(path + ".tmp"));
+}
+
+TEST(FileTest, ReadingNamesWhatIsWrong) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(WriteFileAtomically(folder.path() + "/large", std::string(11, 'x')).ok());
+  ASSERT_EQ(::mkfifo((folder.path() + "/fifo").c_str(), 0600), 0);
+  EXPECT_EQ(ReadFile(folder.path() + "/none", 10).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(ReadFile(folder.path(), 10).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReadFile(folder.path() + "/fifo", 10).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReadFile(folder.path() + "/large", 10).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(ReadFile(folder.path() + "/large", 11).ok());
+}
+
+TEST(FileTest, MakesFoldersAndRefusesAFileInTheWay) {
+  const TemporaryFolder folder;
+  EXPECT_TRUE(MakeFolders(folder.path() + "/a/b/c").ok());
+  EXPECT_TRUE(MakeFolders(folder.path() + "/a/b/c").ok());
+  ASSERT_TRUE(WriteFileAtomically(folder.path() + "/file", "x").ok());
+  EXPECT_FALSE(MakeFolders(folder.path() + "/file").ok());
+  EXPECT_FALSE(MakeFolders(folder.path() + "/file/below").ok());
+}
+
+TEST(FileTest, TemporaryFoldersVanish) {
+  std::string path;
+  {
+    const TemporaryFolder folder;
+    path = folder.path();
+    ASSERT_TRUE(WriteFileAtomically(path + "/a", "x").ok());
+  }
+  EXPECT_FALSE(FileExists(path));
+}
+
+TEST(FileTest, PathsResolveAgainstTheFolderOfTheirFile) {
+  EXPECT_EQ(FolderOf("a/b.yaml"), "a");
+  EXPECT_EQ(FolderOf("b.yaml"), ".");
+  EXPECT_EQ(FolderOf("/b.yaml"), "/");
+  EXPECT_EQ(ResolvePath("a/b", "../c"), "a/c");
+  EXPECT_EQ(ResolvePath("a/b", "/c"), "/c");
+  EXPECT_EQ(ResolvePath(".", "c"), "c");
+  EXPECT_EQ(*AbsolutePath("c"), std::filesystem::current_path().string() + "/c");
+}
+
+}  // namespace
+}  // namespace heddle
