@@ -1,0 +1,289 @@
+#include "engine/job/job.h"
+
+#include <cmath>
+#include <numbers>
+#include <set>
+
+#include "base/file.h"
+#include "base/yaml.h"
+
+namespace heddle::job {
+namespace {
+
+constexpr int64_t kMost = int64_t{1} << 40;
+constexpr int64_t kPlanBytesMost = 64 << 20;
+
+graph::ModelConfig ReadModel(YamlReader model) {
+  graph::ModelConfig config;
+  if (model.Has("config")) {
+    const std::string path = model.RequiredPath("config");
+    if (path.empty()) {
+      return config;
+    }
+    const Result<std::string> text = ReadFile(path, 1 << 20);
+    if (!text.ok()) {
+      model.Fail("config", text.status().message());
+      return config;
+    }
+    const Result<graph::ModelConfig> parsed = graph::ParseModelConfig(*text);
+    if (!parsed.ok()) {
+      model.Fail("config", path + ": " + parsed.status().message());
+      return config;
+    }
+    return *parsed;
+  }
+  config.family = model.RequiredChoice<graph::ModelFamily>(
+      "model_type", {{"llama", graph::ModelFamily::kLlama}, {"gpt2", graph::ModelFamily::kGpt2}});
+  const Range<int64_t> positive{.least = 1, .most = int64_t{1} << 24};
+  config.vocab_size = model.Optional<int64_t>("vocab_size", 256, positive);
+  config.hidden_size = model.Required<int64_t>("hidden_size", positive);
+  config.num_hidden_layers =
+      model.Required<int64_t>("num_hidden_layers", {.least = 1, .most = 4096});
+  config.num_attention_heads = model.Required<int64_t>("num_attention_heads", positive);
+  config.num_key_value_heads =
+      model.Optional<int64_t>("num_key_value_heads", config.num_attention_heads, positive);
+  config.intermediate_size =
+      model.Optional<int64_t>("intermediate_size", 4 * config.hidden_size, positive);
+  config.max_position_embeddings =
+      model.Optional<int64_t>("max_position_embeddings", 2048, positive);
+  config.norm_epsilon = model.Optional<double>("norm_epsilon", 1e-5, {.above = 0.0, .below = 1.0});
+  config.rope_theta = model.Optional<double>("rope_theta", 10000.0, {.above = 0.0});
+  config.tie_word_embeddings =
+      model.Optional<bool>("tie_word_embeddings", config.family == graph::ModelFamily::kGpt2);
+  config.initializer_range =
+      model.Optional<double>("initializer_range", 0.02, {.least = 0.0, .most = 10.0});
+  config.dropout = model.Optional<double>("dropout", 0.0, {.least = 0.0, .below = 1.0});
+  const Status valid = graph::ValidateModel(config);
+  if (!valid.ok()) {
+    model.Fail("", valid.message());
+  }
+  return config;
+}
+
+DataSection ReadData(YamlReader data) {
+  DataSection section;
+  if (data.Has("text")) {
+    section.text = data.PathList("text");
+  }
+  section.include = data.List<std::string>("include");
+  section.tokens = data.OptionalPath("tokens", "");
+  section.token_type = data.OptionalChoice<std::string>(
+      "token_type", "uint16", {{"uint16", "uint16"}, {"uint32", "uint32"}});
+  section.validation_fraction =
+      data.Optional<double>("validation_fraction", 0.05, {.least = 0.0, .below = 1.0});
+  if (data.present() && section.text.empty() == section.tokens.empty()) {
+    data.Fail("", "expected exactly one of data.text and data.tokens");
+  }
+  return section;
+}
+
+BatchSection ReadBatch(YamlReader batch) {
+  const Range<int64_t> positive{.least = 1, .most = int64_t{1} << 24};
+  BatchSection section;
+  section.microbatch = batch.Required<int64_t>("microbatch", positive);
+  section.global = batch.Required<int64_t>("global", positive);
+  section.sequence = batch.Required<int64_t>("sequence", positive);
+  if (section.microbatch > 0 && section.global % section.microbatch != 0) {
+    batch.Fail("global",
+               "batch.global " + std::to_string(section.global) +
+                   " cannot be split into microbatches of " + std::to_string(section.microbatch) +
+                   " samples",
+               "make batch.global a multiple of batch.microbatch");
+    section.global = section.microbatch;
+  }
+  return section;
+}
+
+OptimizerSection ReadOptimizer(YamlReader optimizer) {
+  OptimizerSection section;
+  const Range<double> fraction{.least = 0.0, .below = 1.0};
+  section.learning_rate =
+      optimizer.Required<double>("learning_rate", {.above = 0.0, .most = 100.0});
+  section.minimum_learning_rate =
+      optimizer.Optional<double>("minimum_learning_rate", 0.0, {.least = 0.0, .most = 100.0});
+  section.schedule = optimizer.OptionalChoice<LearningRateSchedule>(
+      "schedule", LearningRateSchedule::kCosine,
+      {{"cosine", LearningRateSchedule::kCosine}, {"constant", LearningRateSchedule::kConstant}});
+  section.warmup_steps =
+      optimizer.Optional<int64_t>("warmup_steps", 0, {.least = 0, .most = kMost});
+  section.adamw.beta1 = optimizer.Optional<double>("beta1", 0.9, fraction);
+  section.adamw.beta2 = optimizer.Optional<double>("beta2", 0.95, fraction);
+  section.adamw.epsilon = optimizer.Optional<double>("epsilon", 1e-8, {.above = 0.0});
+  section.adamw.weight_decay = optimizer.Optional<double>("weight_decay", 0.1, {.least = 0.0});
+  section.adamw.max_gradient_norm =
+      optimizer.Optional<double>("max_gradient_norm", 1.0, {.least = 0.0});
+  return section;
+}
+
+Emulation ReadEmulation(YamlReader emulate) {
+  Emulation emulation;
+  emulation.speed = emulate.Optional<double>("speed", 1.0, {.above = 0.0, .most = 1.0});
+  emulation.memory_bytes = emulate.Optional<ByteSize>("memory", ByteSize{0}).value;
+  emulation.link_bytes_per_second = emulate.Optional<ByteRate>("link", ByteRate{0}).value;
+  return emulation;
+}
+
+std::vector<WorkerSection> ReadWorkers(YamlReader& job) {
+  std::vector<WorkerSection> workers;
+  std::set<std::string> names;
+  for (YamlReader& worker : job.Children("workers")) {
+    WorkerSection section;
+    section.name = worker.Optional<std::string>("name", "worker-" + std::to_string(workers.size()));
+    section.emulation = ReadEmulation(worker.OptionalChild("emulate"));
+    if (section.name.find_first_not_of(
+            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") !=
+            std::string::npos ||
+        section.name.front() == '.') {
+      worker.Fail("name", "a worker's name has letters, digits, '-', '_' and '.' only, got '" +
+                              section.name + "'");
+    } else if (!names.insert(section.name).second) {
+      worker.Fail("name", "two workers are named '" + section.name + "'");
+    }
+    workers.push_back(std::move(section));
+  }
+  if (workers.empty()) {
+    workers.push_back({.name = "worker-0", .emulation = {}});
+  }
+  return workers;
+}
+
+ElasticSection ReadElastic(YamlReader elastic) {
+  ElasticSection section;
+  section.minimum_workers =
+      elastic.Optional<int64_t>("minimum_workers", 1, {.least = 1, .most = 1 << 20});
+  section.lease =
+      elastic.Optional<Duration>("lease", section.lease, {.least = std::chrono::milliseconds(500)});
+  section.restart = elastic.Optional<bool>("restart", false);
+  section.operation_timeout = elastic.Optional<Duration>(
+      "operation_timeout", section.operation_timeout, {.least = std::chrono::milliseconds(100)});
+  section.drift_threshold =
+      elastic.Optional<double>("drift_threshold", 1.2, {.above = 1.0, .most = 100.0});
+  return section;
+}
+
+void ReadPlan(YamlReader& root, JobConfig& job) {
+  const std::string path = root.OptionalPath("plan", "");
+  if (path.empty()) {
+    return;
+  }
+  const Result<std::string> text = ReadFile(path, kPlanBytesMost);
+  if (!text.ok()) {
+    root.Fail("plan", text.status().message());
+    return;
+  }
+  Result<program::Plan> plan = program::PlanFromJson(*text);
+  if (!plan.ok()) {
+    root.Fail("plan", path + ": " + plan.status().message());
+  } else if (plan->microbatches() != job.batch.microbatches()) {
+    root.Fail("plan", path + ": the plan has " + std::to_string(plan->microbatches()) +
+                          " microbatches, the job " + std::to_string(job.batch.microbatches()));
+  } else {
+    job.plan = *std::move(plan);
+  }
+}
+
+void ReadSections(YamlReader& root, JobConfig& job) {
+  job.name = root.Optional<std::string>("name", "job");
+  job.steps = root.Required<int64_t>("steps", {.least = 1, .most = kMost});
+  job.seed = root.Optional<uint64_t>("seed", 0);
+  job.model = ReadModel(root.Child("model"));
+  job.data = ReadData(root.Child("data"));
+  job.batch = ReadBatch(root.Child("batch"));
+  job.optimizer = ReadOptimizer(root.Child("optimizer"));
+  job.precision = root.OptionalChoice<DType>("precision", DType::kF32,
+                                             {{"fp32", DType::kF32}, {"bf16", DType::kBF16}});
+  job.threads = root.Optional<int64_t>("threads", 1, {.least = 1, .most = 1024});
+  job.workers = ReadWorkers(root);
+  job.elastic = ReadElastic(root.OptionalChild("elastic"));
+  job.on_non_finite = root.OptionalChoice<NonFinitePolicy>(
+      "on_non_finite", NonFinitePolicy::kStop,
+      {{"stop", NonFinitePolicy::kStop}, {"skip", NonFinitePolicy::kSkip}});
+  YamlReader checkpoint = root.OptionalChild("checkpoint");
+  job.checkpoint.every = checkpoint.Optional<int64_t>("every", 0, {.least = 0, .most = kMost});
+  job.checkpoint.keep = checkpoint.Optional<int64_t>("keep", 3, {.least = 2, .most = 1 << 20});
+  job.checkpoint.last = checkpoint.Optional<bool>("last", true);
+  YamlReader validation = root.OptionalChild("validation");
+  job.validation.every = validation.Optional<int64_t>("every", 0, {.least = 0, .most = kMost});
+  job.validation.batches =
+      validation.Optional<int64_t>("batches", 1, {.least = 1, .most = 1 << 20});
+  job.metrics.port =
+      root.OptionalChild("metrics").Optional<int64_t>("port", 0, {.least = 0, .most = 65535});
+  job.determinism = root.OptionalChoice<program::Determinism>(
+      "determinism", program::Determinism::kExact,
+      {{"exact", program::Determinism::kExact}, {"relaxed", program::Determinism::kRelaxed}});
+  job.allow_shm = root.OptionalChild("transport").Optional<bool>("shm", true);
+  ReadPlan(root, job);
+}
+
+// Rules between sections.
+void CrossCheck(YamlReader& root, const JobConfig& job) {
+  if (job.model.family == graph::ModelFamily::kGpt2 &&
+      job.batch.sequence > job.model.max_position_embeddings) {
+    root.Fail("batch", "batch.sequence " + std::to_string(job.batch.sequence) +
+                           " exceeds model.max_position_embeddings " +
+                           std::to_string(job.model.max_position_embeddings));
+  }
+  if (!job.data.text.empty() && job.model.vocab_size < 256) {
+    root.Fail("model",
+              "model.vocab_size " + std::to_string(job.model.vocab_size) +
+                  " is too small for the data: text has byte-level tokens 0 to 255",
+              "set model.vocab_size to 256 or more");
+  }
+  if (job.optimizer.warmup_steps > job.steps) {
+    root.Fail("optimizer", "optimizer.warmup_steps " + std::to_string(job.optimizer.warmup_steps) +
+                               " exceeds steps " + std::to_string(job.steps));
+  }
+  if (job.elastic.minimum_workers > static_cast<int64_t>(job.workers.size())) {
+    root.Fail("elastic", "elastic.minimum_workers " + std::to_string(job.elastic.minimum_workers) +
+                             " exceeds the number of workers " +
+                             std::to_string(job.workers.size()));
+  }
+}
+
+Result<JobConfig> Read(YamlDocument document) {
+  JobConfig job;
+  YamlReader root = document.Root();
+  ReadSections(root, job);
+  CrossCheck(root, job);
+  HEDDLE_RETURN_IF_ERROR(document.Finish());
+  job.text = document.Emit({.absolute_paths = true});
+  job.hash = document.Hash();
+  return job;
+}
+
+}  // namespace
+
+Result<JobConfig> LoadJob(const std::string& path, const std::vector<std::string>& overrides) {
+  HEDDLE_ASSIGN_OR_RETURN(YamlDocument document, YamlDocument::Load(path, overrides));
+  return Read(std::move(document));
+}
+
+Result<JobConfig> ParseJob(const std::string& text, const std::string& filename) {
+  HEDDLE_ASSIGN_OR_RETURN(YamlDocument document, YamlDocument::Parse(text, filename));
+  return Read(std::move(document));
+}
+
+double LearningRate(const OptimizerSection& optimizer, int64_t step, int64_t steps) {
+  if (step <= optimizer.warmup_steps) {
+    return optimizer.learning_rate * static_cast<double>(step) /
+           static_cast<double>(optimizer.warmup_steps);
+  }
+  if (optimizer.schedule == LearningRateSchedule::kConstant || steps <= optimizer.warmup_steps) {
+    return optimizer.learning_rate;
+  }
+  const double progress = static_cast<double>(step - optimizer.warmup_steps) /
+                          static_cast<double>(steps - optimizer.warmup_steps);
+  const double cosine = 0.5 * (1 + std::cos(std::numbers::pi * progress));
+  return optimizer.minimum_learning_rate +
+         (optimizer.learning_rate - optimizer.minimum_learning_rate) * cosine;
+}
+
+graph::TrainingGraphOptions GraphOptions(const JobConfig& job) {
+  return {.microbatch_size = job.batch.microbatch,
+          .sequence_length = job.batch.sequence,
+          .compute = job.precision,
+          .loss_scale = 1.0 / static_cast<double>(job.batch.tokens()),
+          .optimizer = job.optimizer.adamw};
+}
+
+}  // namespace heddle::job

@@ -1,0 +1,121 @@
+/// \file
+/// The job file: everything a user says about one training run, checked. docs/job-file.md lists
+/// every key.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/graph/models/model.h"
+#include "engine/program/plan.h"
+
+namespace heddle::job {
+
+/// Where tokens come from. Exactly one of text and tokens is given.
+struct DataSection {
+  std::vector<std::string> text;      ///< Files or folders of text; byte-level tokens.
+  std::vector<std::string> include;   ///< Globs within folders; empty: everything.
+  std::string tokens;                 ///< A file of token ids.
+  std::string token_type = "uint16";  ///< "uint16" or "uint32".
+  double validation_fraction = 0.05;  ///< Contiguous tail.
+};
+
+struct BatchSection {
+  int64_t microbatch = 1;  ///< Samples of one microbatch.
+  int64_t global = 1;      ///< Samples of one step; a multiple of microbatch.
+  int64_t sequence = 128;  ///< Tokens of one sample.
+
+  int64_t microbatches() const { return global / microbatch; }
+  int64_t tokens() const { return global * sequence; }
+};
+
+enum class LearningRateSchedule : uint8_t { kConstant, kCosine };
+
+struct OptimizerSection {
+  double learning_rate = 3e-4;
+  double minimum_learning_rate = 0;  ///< End of the cosine.
+  LearningRateSchedule schedule = LearningRateSchedule::kCosine;
+  int64_t warmup_steps = 0;
+  graph::AdamW adamw;
+};
+
+/// A device that is made slower, smaller or farther away than it is.
+struct Emulation {
+  double speed = 1;                  ///< (0, 1].
+  int64_t memory_bytes = 0;          ///< 0: no cap.
+  double link_bytes_per_second = 0;  ///< 0: unlimited.
+};
+
+struct WorkerSection {
+  std::string name;
+  Emulation emulation;
+};
+
+struct ElasticSection {
+  int64_t minimum_workers = 1;
+  Duration lease = std::chrono::seconds(3);
+  bool restart = false;  ///< `train` starts a lost local worker again.
+  Duration operation_timeout = std::chrono::seconds(30);
+  double drift_threshold = 1.2;  ///< Lasting change of speed that is worth a look.
+};
+
+enum class NonFinitePolicy : uint8_t { kStop, kSkip };
+
+struct CheckpointSection {
+  int64_t every = 0;  ///< Steps; 0: only at the end.
+  int64_t keep = 3;   ///< Newest ones that stay.
+  bool last = true;   ///< Also after the last step.
+};
+
+struct ValidationSection {
+  int64_t every = 0;    ///< Steps; 0: only at the end, when there is validation data.
+  int64_t batches = 1;  ///< Global batches of validation samples.
+};
+
+struct MetricsSection {
+  int64_t port = 0;  ///< Of the coordinator; 0: any free one.
+};
+
+struct JobConfig {
+  std::string name;
+  int64_t steps = 0;
+  uint64_t seed = 0;
+  graph::ModelConfig model;
+  DataSection data;
+  BatchSection batch;
+  OptimizerSection optimizer;
+  DType precision = DType::kF32;
+  int64_t threads = 1;  ///< Compute threads of each worker.
+  std::vector<WorkerSection> workers;
+  ElasticSection elastic;
+  NonFinitePolicy on_non_finite = NonFinitePolicy::kStop;
+  CheckpointSection checkpoint;
+  ValidationSection validation;
+  MetricsSection metrics;
+  program::Determinism determinism = program::Determinism::kExact;
+  std::optional<program::Plan> plan;  ///< A plan file given by the user instead of a search.
+  bool allow_shm = true;
+
+  std::string
+      text;  ///< The effective job as YAML with absolute paths: parses to the same job anywhere.
+  std::string hash;  ///< Of what was said, not of how it was written.
+};
+
+/// Reads and checks a job file. `overrides`: "key.path=value" each.
+/// Errors: kInvalidArgument, one line a problem "FILE:LINE:COL: error: …"; kNotFound.
+Result<JobConfig> LoadJob(const std::string& path, const std::vector<std::string>& overrides);
+
+/// The same from text that LoadJob made (JobConfig::text).
+Result<JobConfig> ParseJob(const std::string& text, const std::string& filename);
+
+/// Learning rate of step 1, 2, …, steps: linear warm-up, then constant or cosine.
+double LearningRate(const OptimizerSection& optimizer, int64_t step, int64_t steps);
+
+/// What engine/graph builds the job's graphs from.
+graph::TrainingGraphOptions GraphOptions(const JobConfig& job);
+
+}  // namespace heddle::job
