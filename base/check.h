@@ -1,16 +1,19 @@
 /// \file
-/// HEDDLE_CHECK aborts, in every build, when an invariant of ours is broken. Bytes from disk, network,
-/// YAML or the environment never reach one unvalidated: those get a Status.
+/// HEDDLE_CHECK aborts, in every build, when an invariant of ours is broken. Bytes from disk,
+/// network, YAML or the environment never reach one unvalidated: those get a Status.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <string>
+
+#include <fmt/format.h>
 
 namespace heddle {
 
 /// Prints "FILE:LINE: check failed: CONDITION: MESSAGE" to standard error and aborts.
-[[noreturn]] void CheckFailed(const char* file, int line, const char* condition, const std::string& message);
+[[noreturn]] void CheckFailed(const char* file,
+                              int line,
+                              const char* condition,
+                              const std::string& message);
 
 #define HEDDLE_CHECK(condition, ...)                                                        \
   do {                                                                                      \

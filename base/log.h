@@ -1,12 +1,12 @@
 /// \file
-/// Structured logging: one line "TIME LEVEL COMPONENT message key=value …" on standard error. Log once,
-/// where an error is handled; code that passes an error on adds context and stays silent.
+/// Structured logging: one line "TIME LEVEL COMPONENT message key=value …" on standard error. Log
+/// once, where an error is handled; code that passes an error on adds context and stays silent.
 #pragma once
-
-#include <fmt/format.h>
 
 #include <string>
 #include <string_view>
+
+#include <fmt/format.h>
 
 namespace heddle {
 

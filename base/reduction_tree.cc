@@ -20,7 +20,8 @@ std::vector<TreeNode> CoverRange(int64_t first, int64_t last) {
 namespace {
 
 // Folds nodes[begin, end), all below (level, index), and returns the position of their sum.
-int FoldBelow(std::span<const TreeNode> nodes, int begin, int end, TreeNode parent, std::vector<Fold>& out) {
+int FoldBelow(
+    std::span<const TreeNode> nodes, int begin, int end, TreeNode parent, std::vector<Fold>& out) {
   if (end - begin == 1) {
     return begin;
   }
@@ -48,7 +49,8 @@ int FoldBelow(std::span<const TreeNode> nodes, int begin, int end, TreeNode pare
 std::vector<Fold> FoldOrder(std::span<const TreeNode> nodes) {
   std::vector<Fold> folds;
   if (nodes.size() > 1) {
-    const int level = static_cast<int>(std::bit_width(static_cast<uint64_t>(nodes.back().last() - 1)));
+    const int level =
+        static_cast<int>(std::bit_width(static_cast<uint64_t>(nodes.back().last() - 1)));
     FoldBelow(nodes, 0, static_cast<int>(nodes.size()), {.level = level, .index = 0}, folds);
   }
   return folds;

@@ -1,9 +1,10 @@
 /// \file
-/// The one order in which numbered contributions are added, whoever computed them. Contributions are the
-/// leaves of a binary tree over their numbers; node (level, index) covers the numbers
-/// [index << level, (index + 1) << level). A node's value is left + right, or its only non-empty child.
-/// So a sum's bits depend on the contributions and their numbers only, never on which worker held which:
-/// the invariant behind bit-equal losses under any plan, and behind comm's reproducible reduction.
+/// The one order in which numbered contributions are added, whoever computed them. Contributions
+/// are the leaves of a binary tree over their numbers; node (level, index) covers the numbers
+/// [index << level, (index + 1) << level). A node's value is left + right, or its only non-empty
+/// child. So a sum's bits depend on the contributions and their numbers only, never on which worker
+/// held which: the invariant behind bit-equal losses under any plan, and behind comm's reproducible
+/// reduction.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +32,9 @@ struct Fold {
   friend bool operator==(const Fold&, const Fold&) = default;
 };
 
-/// The additions that reduce `nodes` (ascending, disjoint) to one value in tree order; the result is in
-/// values[0]. Empty for one node. The order is that of a depth-first walk, so that a node is folded as
-/// soon as both halves exist.
+/// The additions that reduce `nodes` (ascending, disjoint) to one value in tree order; the result
+/// is in values[0]. Empty for one node. The order is that of a depth-first walk, so that a node is
+/// folded as soon as both halves exist.
 std::vector<Fold> FoldOrder(std::span<const TreeNode> nodes);
 
 }  // namespace heddle

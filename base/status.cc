@@ -7,23 +7,40 @@ namespace heddle {
 
 std::string_view StatusCodeName(StatusCode code) {
   switch (code) {
-    case StatusCode::kOk: return "OK";
-    case StatusCode::kCancelled: return "CANCELLED";
-    case StatusCode::kUnknown: return "UNKNOWN";
-    case StatusCode::kInvalidArgument: return "INVALID_ARGUMENT";
-    case StatusCode::kDeadlineExceeded: return "DEADLINE_EXCEEDED";
-    case StatusCode::kNotFound: return "NOT_FOUND";
-    case StatusCode::kAlreadyExists: return "ALREADY_EXISTS";
-    case StatusCode::kPermissionDenied: return "PERMISSION_DENIED";
-    case StatusCode::kResourceExhausted: return "RESOURCE_EXHAUSTED";
-    case StatusCode::kFailedPrecondition: return "FAILED_PRECONDITION";
-    case StatusCode::kAborted: return "ABORTED";
-    case StatusCode::kOutOfRange: return "OUT_OF_RANGE";
-    case StatusCode::kUnimplemented: return "UNIMPLEMENTED";
-    case StatusCode::kInternal: return "INTERNAL";
-    case StatusCode::kUnavailable: return "UNAVAILABLE";
-    case StatusCode::kDataLoss: return "DATA_LOSS";
-    case StatusCode::kUnauthenticated: return "UNAUTHENTICATED";
+    case StatusCode::kOk:
+      return "OK";
+    case StatusCode::kCancelled:
+      return "CANCELLED";
+    case StatusCode::kUnknown:
+      return "UNKNOWN";
+    case StatusCode::kInvalidArgument:
+      return "INVALID_ARGUMENT";
+    case StatusCode::kDeadlineExceeded:
+      return "DEADLINE_EXCEEDED";
+    case StatusCode::kNotFound:
+      return "NOT_FOUND";
+    case StatusCode::kAlreadyExists:
+      return "ALREADY_EXISTS";
+    case StatusCode::kPermissionDenied:
+      return "PERMISSION_DENIED";
+    case StatusCode::kResourceExhausted:
+      return "RESOURCE_EXHAUSTED";
+    case StatusCode::kFailedPrecondition:
+      return "FAILED_PRECONDITION";
+    case StatusCode::kAborted:
+      return "ABORTED";
+    case StatusCode::kOutOfRange:
+      return "OUT_OF_RANGE";
+    case StatusCode::kUnimplemented:
+      return "UNIMPLEMENTED";
+    case StatusCode::kInternal:
+      return "INTERNAL";
+    case StatusCode::kUnavailable:
+      return "UNAVAILABLE";
+    case StatusCode::kDataLoss:
+      return "DATA_LOSS";
+    case StatusCode::kUnauthenticated:
+      return "UNAUTHENTICATED";
   }
   return "UNKNOWN";
 }
@@ -36,25 +53,47 @@ namespace {
 
 StatusCode CodeOfErrno(int error) {
   switch (error) {
-    case ENOENT: case ENOTDIR: return StatusCode::kNotFound;
-    case EEXIST: return StatusCode::kAlreadyExists;
-    case EACCES: case EPERM: case EROFS: return StatusCode::kPermissionDenied;
-    case ENOSPC: case EDQUOT: case ENOMEM: case EMFILE: case ENFILE: case EADDRINUSE:
+    case ENOENT:
+    case ENOTDIR:
+      return StatusCode::kNotFound;
+    case EEXIST:
+      return StatusCode::kAlreadyExists;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return StatusCode::kPermissionDenied;
+    case ENOSPC:
+    case EDQUOT:
+    case ENOMEM:
+    case EMFILE:
+    case ENFILE:
+    case EADDRINUSE:
       return StatusCode::kResourceExhausted;
-    case EINVAL: case EISDIR: case ENAMETOOLONG: return StatusCode::kInvalidArgument;
-    case ETIMEDOUT: return StatusCode::kDeadlineExceeded;
-    case ECONNREFUSED: case ECONNRESET: case ECONNABORTED: case EPIPE: case EHOSTUNREACH:
-    case ENETUNREACH: case ENETDOWN: return StatusCode::kUnavailable;
-    case EIO: return StatusCode::kDataLoss;
-    default: return StatusCode::kInternal;
+    case EINVAL:
+    case EISDIR:
+    case ENAMETOOLONG:
+      return StatusCode::kInvalidArgument;
+    case ETIMEDOUT:
+      return StatusCode::kDeadlineExceeded;
+    case ECONNREFUSED:
+    case ECONNRESET:
+    case ECONNABORTED:
+    case EPIPE:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+    case ENETDOWN:
+      return StatusCode::kUnavailable;
+    case EIO:
+      return StatusCode::kDataLoss;
+    default:
+      return StatusCode::kInternal;
   }
 }
 
 }  // namespace
 
 Status ErrnoError(int error, std::string_view what) {
-  return {CodeOfErrno(error),
-          fmt::format("{}: {}", what, std::generic_category().message(error))};
+  return {CodeOfErrno(error), fmt::format("{}: {}", what, std::generic_category().message(error))};
 }
 
 }  // namespace heddle

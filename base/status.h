@@ -1,14 +1,14 @@
 /// \file
-/// Errors are values: a Status is success or a canonical code with one message. Codes have the names
-/// and numbers of gRPC's canonical set; what a code means to recovery is stated beside it.
+/// Errors are values: a Status is success or a canonical code with one message. Codes have the
+/// names and numbers of gRPC's canonical set; what a code means to recovery is stated beside it.
 #pragma once
-
-#include <fmt/format.h>
 
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include <fmt/format.h>
 
 namespace heddle {
 
@@ -64,9 +64,9 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-#define HEDDLE_DEFINE_STATUS(Name)                                         \
-  template <typename... A>                                                 \
-  Status Name##Error(fmt::format_string<A...> format, A&&... args) {       \
+#define HEDDLE_DEFINE_STATUS(Name)                                               \
+  template <typename... A>                                                       \
+  Status Name##Error(fmt::format_string<A...> format, A&&... args) {             \
     return {StatusCode::k##Name, fmt::format(format, std::forward<A>(args)...)}; \
   }
 HEDDLE_DEFINE_STATUS(Cancelled)
@@ -93,8 +93,10 @@ Status ErrnoError(int error, std::string_view what);
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}             // NOLINT(google-explicit-constructor): a value is a result
-  Result(Status status) : status_(std::move(status)) {}     // NOLINT(google-explicit-constructor): an error is a result
+  Result(T value)
+      : value_(std::move(value)) {}  // NOLINT(google-explicit-constructor): a value is a result
+  Result(Status status)
+      : status_(std::move(status)) {}  // NOLINT(google-explicit-constructor): an error is a result
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
@@ -113,11 +115,11 @@ class [[nodiscard]] Result {
 #define HEDDLE_CONCAT(a, b) HEDDLE_CONCAT_INNER(a, b)
 
 /// Returns the Status of `expression` from the enclosing function unless it is ok.
-#define HEDDLE_RETURN_IF_ERROR(expression)                       \
-  do {                                                           \
+#define HEDDLE_RETURN_IF_ERROR(expression)                                    \
+  do {                                                                        \
     if (::heddle::Status heddle_status = (expression); !heddle_status.ok()) { \
-      return heddle_status;                                      \
-    }                                                            \
+      return heddle_status;                                                   \
+    }                                                                         \
   } while (false)
 
 /// `HEDDLE_ASSIGN_OR_RETURN(auto x, F())`: x is F's value, or its Status is returned.

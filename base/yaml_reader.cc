@@ -185,7 +185,10 @@ YamlNode* YamlReader::Find(std::string_view key) {
 YamlNode* YamlReader::FindRequired(std::string_view key, std::string_view expected) {
   YamlNode* node = Find(key);
   if (node == nullptr && node_ != nullptr) {
-    node_->missing.emplace_back(key, expected);
+    const std::pair<std::string, std::string> missing(key, expected);
+    if (std::find(node_->missing.begin(), node_->missing.end(), missing) == node_->missing.end()) {
+      node_->missing.push_back(missing);
+    }
   }
   return node;
 }
@@ -307,9 +310,7 @@ int YamlReader::ChoiceIndex(std::string_view key,
 }
 
 YamlReader YamlReader::Child(std::string_view key) {
-  if (Find(key) == nullptr && node_ != nullptr) {
-    node_->missing.emplace_back(key, "a mapping");
-  }
+  FindRequired(key, "a mapping");
   return OptionalChild(key);
 }
 

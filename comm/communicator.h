@@ -1,9 +1,9 @@
 /// \file
-/// The one communicator of Heddle: a generation's group of workers, whatever medium joins each pair.
-/// An Endpoint lives as long as its worker process; each generation it opens a Communicator over the
-/// pairs that the plan uses. Every wait has a deadline and ends at Abort; the generation and the job's
-/// secret are part of every connection's handshake, so that a worker of an old generation, or a
-/// stranger, changes nothing.
+/// The one communicator of Heddle: a generation's group of workers, whatever medium joins each
+/// pair. An Endpoint lives as long as its worker process; each generation it opens a Communicator
+/// over the pairs that the plan uses. Every wait has a deadline and ends at Abort; the generation
+/// and the job's secret are part of every connection's handshake, so that a worker of an old
+/// generation, or a stranger, changes nothing.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,12 @@
 namespace heddle::comm {
 
 struct EndpointOptions {
-  std::string worker;                ///< This worker's name, for messages and metrics.
+  std::string worker;                   ///< This worker's name, for messages and metrics.
   std::string bind_host = "127.0.0.1";  ///< Address that TCP listens on and that others reach.
-  std::string job;                   ///< Job identity; part of the handshake.
-  std::string secret;                ///< Job secret: key of the handshake's HMAC-SHA256. Never logged.
-  bool allow_shm = true;             ///< Use shared memory with workers of the same host.
-  double link_bytes_per_second = 0;  ///< Emulated link: token bucket a direction; 0: unlimited.
+  std::string job;                      ///< Job identity; part of the handshake.
+  std::string secret;     ///< Job secret: key of the handshake's HMAC-SHA256. Never logged.
+  bool allow_shm = true;  ///< Use shared memory with workers of the same host.
+  double link_bytes_per_second = 0;      ///< Emulated link: token bucket a direction; 0: unlimited.
   metrics::Registry* metrics = nullptr;  ///< Required; outlives the endpoint.
 };
 
@@ -41,13 +41,15 @@ struct GroupMember {
 
 struct GroupOptions {
   int64_t generation = 0;
-  int rank = 0;                      ///< Own index in `members`.
+  int rank = 0;  ///< Own index in `members`.
   std::vector<GroupMember> members;
-  /// Ranks that this worker exchanges messages with (symmetric over the group: the caller guarantees
-  /// that a lists b exactly when b lists a). Only these pairs are connected. AllGatherBytes and Barrier
-  /// use the binary tree of ranks (parent of r is (r - 1) / 2): those neighbours are added by Connect.
+  /// Ranks that this worker exchanges messages with (symmetric over the group: the caller
+  /// guarantees that a lists b exactly when b lists a). Only these pairs are connected.
+  /// AllGatherBytes and Barrier use the binary tree of ranks (parent of r is (r - 1) / 2): those
+  /// neighbours are added by Connect.
   std::vector<int> peers;
-  Duration operation_timeout = std::chrono::seconds(30);  ///< Bound of every wait without its own deadline.
+  Duration operation_timeout =
+      std::chrono::seconds(30);  ///< Bound of every wait without its own deadline.
 };
 
 enum class ReduceOp : uint8_t { kSum, kMax, kMin };
@@ -61,7 +63,8 @@ class Work {
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
   /// Whether it ended, well or not. An empty Work is done.
   bool Done() const;
-  /// Blocks until it ended. Errors: those of the operation; kDeadlineExceeded names the peer waited for.
+  /// Blocks until it ended. Errors: those of the operation; kDeadlineExceeded names the peer waited
+  /// for.
   Status Wait(Deadline deadline) const;
   Status Wait() const;  ///< Bounded by the group's operation_timeout.
   /// When it ended (steady clock). Precondition: Done().
@@ -72,11 +75,12 @@ class Work {
 };
 
 /// Who takes part in a collective, and which call of the step it is. Every member passes the same
-/// group (ascending ranks, own rank among them) and the same tag; tags of operations in flight differ.
+/// group (ascending ranks, own rank among them) and the same tag; tags of operations in flight
+/// differ.
 struct CollectiveOptions {
-  std::span<const int> group;            ///< Empty: the whole generation.
+  std::span<const int> group;  ///< Empty: the whole generation.
   uint64_t tag = 0;
-  std::optional<Deadline> deadline;      ///< Default: the group's operation_timeout from the call.
+  std::optional<Deadline> deadline;  ///< Default: the group's operation_timeout from the call.
 };
 
 /// What each member contributes to a ReduceTree; known to all from the plan.
@@ -86,9 +90,9 @@ struct TreeContributions {
 };
 
 /// Errors of every operation: kUnavailable (a peer was lost; its name is in the message),
-/// kDeadlineExceeded (the message names the peer waited for), kAborted (Abort was called; its status'
-/// message), kInvalidArgument (sizes or groups disagree). After an error the outputs are unspecified,
-/// inputs of out-of-place calls are unchanged, and the communicator must be replaced.
+/// kDeadlineExceeded (the message names the peer waited for), kAborted (Abort was called; its
+/// status' message), kInvalidArgument (sizes or groups disagree). After an error the outputs are
+/// unspecified, inputs of out-of-place calls are unchanged, and the communicator must be replaced.
 /// Thread: any; operations may run from several threads at once, each with its own tag.
 class Communicator {
  public:
@@ -104,37 +108,55 @@ class Communicator {
   /// Name of the transport that joins this worker to `peer` ("shm", "tcp"); "self" for itself.
   virtual std::string transport(int peer) const = 0;
 
-  /// Point to point, matched by (peer, tag); sizes must agree. Zero bytes are allowed. A message that
-  /// arrives before its Recv waits at the sender or in a bounded buffer. `urgent` overtakes bulk.
+  /// Point to point, matched by (peer, tag); sizes must agree. Zero bytes are allowed. A message
+  /// that arrives before its Recv waits at the sender or in a bounded buffer. `urgent` overtakes
+  /// bulk.
   virtual Work Send(int peer, uint64_t tag, std::span<const std::byte> data, bool urgent) = 0;
   virtual Work Recv(int peer, uint64_t tag, std::span<std::byte> data) = 0;
 
   /// In place. Every member gets the same bits; the order of additions depends on the group only.
-  virtual Status AllReduce(std::span<std::byte> buffer, DType dtype, ReduceOp op, const CollectiveOptions& options) = 0;
-  /// Member i's share is counts[i] elements (zero allowed); `input` is the whole of sum(counts) elements.
-  virtual Status ReduceScatter(std::span<const std::byte> input, std::span<std::byte> output,
-                               std::span<const int64_t> counts, DType dtype, ReduceOp op,
+  virtual Status AllReduce(std::span<std::byte> buffer,
+                           DType dtype,
+                           ReduceOp op,
+                           const CollectiveOptions& options) = 0;
+  /// Member i's share is counts[i] elements (zero allowed); `input` is the whole of sum(counts)
+  /// elements.
+  virtual Status ReduceScatter(std::span<const std::byte> input,
+                               std::span<std::byte> output,
+                               std::span<const int64_t> counts,
+                               DType dtype,
+                               ReduceOp op,
                                const CollectiveOptions& options) = 0;
   /// `input` is counts[own position] elements; `output` is the whole.
-  virtual Status AllGather(std::span<const std::byte> input, std::span<std::byte> output,
-                           std::span<const int64_t> counts, DType dtype, const CollectiveOptions& options) = 0;
+  virtual Status AllGather(std::span<const std::byte> input,
+                           std::span<std::byte> output,
+                           std::span<const int64_t> counts,
+                           DType dtype,
+                           const CollectiveOptions& options) = 0;
   /// From the member at position `root` of the group to all.
-  virtual Status Broadcast(std::span<std::byte> buffer, int root, const CollectiveOptions& options) = 0;
+  virtual Status Broadcast(std::span<std::byte> buffer,
+                           int root,
+                           const CollectiveOptions& options) = 0;
   virtual Status Barrier(const CollectiveOptions& options) = 0;
-  /// Every worker's record (any size up to 64 MiB in sum) to every worker, in rank order, over the tree.
-  virtual Result<std::vector<Bytes>> AllGatherBytes(std::span<const std::byte> mine, const CollectiveOptions& options) = 0;
+  /// Every worker's record (any size up to 64 MiB in sum) to every worker, in rank order, over the
+  /// tree.
+  virtual Result<std::vector<Bytes>> AllGatherBytes(std::span<const std::byte> mine,
+                                                    const CollectiveOptions& options) = 0;
 
-  /// The reproducible reduction (sum of fp32 or fp64): folds all members' contributions in the order of
-  /// base/reduction_tree.h, whatever the grouping; every member gets the result in `output`.
-  /// `mine[i]` is the value of contributions.nodes[own position][i].
+  /// The reproducible reduction (sum of fp32 or fp64): folds all members' contributions in the
+  /// order of base/reduction_tree.h, whatever the grouping; every member gets the result in
+  /// `output`. `mine[i]` is the value of contributions.nodes[own position][i].
   virtual Status ReduceTree(const TreeContributions& contributions,
                             std::span<const std::span<const std::byte>> mine,
-                            std::span<std::byte> output, DType dtype, const CollectiveOptions& options) = 0;
+                            std::span<std::byte> output,
+                            DType dtype,
+                            const CollectiveOptions& options) = 0;
 
-  /// Ends every wait of this process in this group with `reason`, tells the connected peers, closes the
-  /// connections. Idempotent, never blocks. Thread: any.
+  /// Ends every wait of this process in this group with `reason`, tells the connected peers, closes
+  /// the connections. Idempotent, never blocks. Thread: any.
   virtual void Abort(const Status& reason) = 0;
-  /// Called once, from a progress thread, as soon as a peer is seen to be lost (before any wait ends).
+  /// Called once, from a progress thread, as soon as a peer is seen to be lost (before any wait
+  /// ends).
   virtual void OnPeerLost(std::function<void(int peer, const Status& reason)> handler) = 0;
 
   /// Bytes sent to each rank so far. Thread: any.
@@ -150,16 +172,23 @@ class Endpoint {
 
   /// Opaque text that others pass in GroupMember::address; valid for the endpoint's life.
   virtual std::string address() const = 0;
-  /// Connects to `peers` of the generation, both sides at once; returns when every pair is up. Refuses
-  /// generations below the newest seen (kAborted). Errors: kUnavailable or kDeadlineExceeded name the
-  /// peer; kUnauthenticated. May be cancelled from another thread by Fence.
-  virtual Result<std::unique_ptr<Communicator>> Connect(const GroupOptions& options, Deadline deadline) = 0;
-  /// Refuses everything below `generation` from now on, and aborts communicators and connects of it.
+  /// Connects to `peers` of the generation, both sides at once; returns when every pair is up.
+  /// Refuses generations below the newest seen (kAborted). Errors: kUnavailable or
+  /// kDeadlineExceeded name the peer; kUnauthenticated. May be cancelled from another thread by
+  /// Fence.
+  virtual Result<std::unique_ptr<Communicator>> Connect(const GroupOptions& options,
+                                                        Deadline deadline) = 0;
+  /// Refuses everything below `generation` from now on, and aborts communicators and connects of
+  /// it.
   virtual void Fence(int64_t generation) = 0;
   /// Changes the emulated link rate; 0: unlimited.
   virtual void SetLinkRate(double bytes_per_second) = 0;
-  /// Measures latency and bandwidth to `peer` of a connected group (both sides call it, lower rank first).
-  virtual Result<Link> MeasureLink(Communicator& group, int peer, uint64_t tag, Deadline deadline) = 0;
+  /// Measures latency and bandwidth to `peer` of a connected group (both sides call it, lower rank
+  /// first).
+  virtual Result<Link> MeasureLink(Communicator& group,
+                                   int peer,
+                                   uint64_t tag,
+                                   Deadline deadline) = 0;
 };
 
 }  // namespace heddle::comm

@@ -1,7 +1,7 @@
 /// \file
-/// What communication costs, without communicating: the algorithm a collective takes is chosen here, and
-/// comm runs the choice that the simulator prices. Pure. Model: a message of b bytes over a link takes
-/// latency + b / bytes_per_second (Hockney's model).
+/// What communication costs, without communicating: the algorithm a collective takes is chosen
+/// here, and comm runs the choice that the simulator prices. Pure. Model: a message of b bytes over
+/// a link takes latency + b / bytes_per_second (Hockney's model).
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,9 @@ struct Link {
 class LinkTable {
  public:
   LinkTable() = default;
-  explicit LinkTable(int size) : size_(size), links_(static_cast<size_t>(size) * static_cast<size_t>(size)) {}
+  explicit LinkTable(int size)
+      : size_(size),
+        links_(static_cast<size_t>(size) * static_cast<size_t>(size)) {}
   int size() const { return size_; }
   Link& At(int from, int to) { return links_[Index(from, to)]; }
   const Link& At(int from, int to) const { return links_[Index(from, to)]; }
@@ -41,21 +43,23 @@ class LinkTable {
 };
 
 enum class AllReduceAlgorithm : uint8_t {
-  kDirect,             ///< Everyone sends everything to everyone and folds: few bytes.
-  kRing,               ///< Reduce-scatter and all-gather around a ring: many bytes.
+  kDirect,  ///< Everyone sends everything to everyone and folds: few bytes.
+  kRing,    ///< Reduce-scatter and all-gather around a ring: many bytes.
 };
 
 std::string_view AllReduceAlgorithmName(AllReduceAlgorithm algorithm);
 
 /// The algorithm for an all-reduce of `bytes` among `group` (ranks into `links`, ascending).
-AllReduceAlgorithm ChooseAllReduce(const LinkTable& links, std::span<const int> group, int64_t bytes);
+AllReduceAlgorithm ChooseAllReduce(const LinkTable& links,
+                                   std::span<const int> group,
+                                   int64_t bytes);
 
 /// Predicted seconds of that all-reduce under the algorithm chosen above.
 double AllReduceSeconds(const LinkTable& links, std::span<const int> group, int64_t bytes);
 
 /// Predicted seconds of Communicator::ReduceTree of a tensor of `bytes` where group[i] holds
-/// contributions[i] partial sums: slice owners receive every partial sum of their slice, fold, and send
-/// the result to all.
+/// contributions[i] partial sums: slice owners receive every partial sum of their slice, fold, and
+/// send the result to all.
 double ReduceTreeSeconds(const LinkTable& links,
                          std::span<const int> group,
                          std::span<const int> contributions,

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 
 namespace heddle::graph {
@@ -23,6 +25,9 @@ class Attributes {
   /// The value of `name`, or `fallback` when it was not given.
   int64_t IntOr(std::string_view name, int64_t fallback) const;
   void Set(std::string name, Value value) { values_.insert_or_assign(std::move(name), value); }
+
+  /// The same without the named ones; those that do not exist are no error.
+  Attributes Without(std::initializer_list<std::string_view> names) const;
 
   /// "{epsilon=1e-05, heads=4}", empty text for no attributes.
   std::string ToString() const;

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "engine/graph/operator.h"
@@ -13,8 +14,8 @@ namespace heddle::graph {
 /// Thread: one caller at a time.
 class GraphBuilder {
  public:
-  /// `compute`: element type of activations and of parameters of rank >= 2; parameters of lower rank stay
-  /// in the master's element type.
+  /// `compute`: element type of activations and of parameters of rank >= 2; parameters of lower
+  /// rank stay in the master's element type.
   GraphBuilder(DType compute, int64_t batch, int64_t sequence);
 
   TensorId tokens() const { return graph_.tokens; }
@@ -23,25 +24,41 @@ class GraphBuilder {
   /// Everything applied from now on belongs to a new segment.
   void BeginSegment(std::string name, int layer);
 
+  /// A parameter of this name, read by any number of nodes; the name must be new.
   TensorId AddParameter(std::string name, Shape shape, Initializer initializer, bool decay);
 
-  /// Adds a forward node; returns its outputs. `name` names its first output, and with suffixes the rest.
-  /// Errors: kInvalidArgument when the operator refuses the shapes.
-  Result<std::vector<TensorId>> Apply(std::string_view op, std::string name, std::vector<TensorId> inputs,
+  /// Adds a forward node; returns its outputs. `name` names its first output; the rest are
+  /// `name`.1, `name`.2, … Errors: kInvalidArgument when there is no such operator or it refuses
+  /// the shapes.
+  Result<std::vector<TensorId>> Apply(std::string_view op,
+                                      std::string name,
+                                      std::vector<TensorId> inputs,
                                       Attributes attributes = {});
   /// The same for operators of one interesting output.
-  Result<TensorId> Apply1(std::string_view op, std::string name, std::vector<TensorId> inputs,
+  Result<TensorId> Apply1(std::string_view op,
+                          std::string name,
+                          std::vector<TensorId> inputs,
                           Attributes attributes = {});
+
+  const TensorType& type(TensorId id) const { return graph_.tensor(id).type; }
 
   /// Ends the forward graph with `loss` (fp64 scalar).
   Graph Finish(TensorId loss);
 
  private:
+  TensorId AddTensor(Tensor tensor);
+
   Graph graph_;
+  std::unordered_set<std::string> names_;
 };
 
-/// Adds backward and weight nodes for the loss. Every parameter gets gradients by use (Parameter::gradients).
-/// Errors: kInvalidArgument when a node has no gradient, or a parameter does not influence the loss.
+/// Adds backward and weight nodes for the loss (reverse mode over the node list). Every parameter
+/// gets gradients by use (Parameter::gradients), in forward order of the uses; they are not summed
+/// here. Gradients of an activation with several consumers are summed by `add` nodes, last consumer
+/// first; a sum belongs to the segment of the consumer that completes it, so that one gradient
+/// crosses a cut point where one activation does. Order: nodes of the last segment first, each
+/// segment's nodes contiguous. Errors: kInvalidArgument when a node has no gradient, or a parameter
+/// does not influence the loss; `graph` is then unspecified.
 Status Differentiate(Graph& graph);
 
 }  // namespace heddle::graph

@@ -20,8 +20,8 @@ class GradientBuilder {
   TensorId output(int i) const { return node().outputs[static_cast<size_t>(i)]; }
   virtual const TensorType& type(TensorId tensor) const = 0;
 
-  /// Gradient of output i; nothing when it does not influence the loss. For the loss tensor itself there
-  /// is no gradient tensor (it is 1): cross_entropy ignores it.
+  /// Gradient of output i; nothing when it does not influence the loss. For the loss tensor itself
+  /// there is no gradient tensor (it is 1): cross_entropy ignores it.
   virtual std::optional<TensorId> OutputGradient(int i) const = 0;
   /// Whether anybody wants input i's gradient (tokens' and targets' is never wanted).
   virtual bool Wanted(int i) const = 0;

@@ -1,8 +1,7 @@
 /// \file
 /// The single-device training program of one microbatch as a list of operators on logical tensors:
-/// forward, backward and optimizer, all explicit, no tape. Built by engine/graph/models, extended by
-/// Differentiate (differentiate.h) and AppendOptimizer (optimizer.h), cut over workers by
-/// engine/program.
+/// forward and backward explicit as nodes, no tape; the optimizer as its settings. Built by
+/// engine/graph/models, extended by Differentiate (builder.h), cut over workers by engine/program.
 ///
 /// Shape legend used in every operator: B microbatch size, T sequence length, D hidden size,
 /// V vocabulary, H heads, N and K a weight's output and input features.
@@ -25,11 +24,11 @@ using NodeId = int32_t;
 using ParameterId = int32_t;
 
 enum class TensorKind : uint8_t {
-  kTokens,          ///< Input: token ids of the microbatch, int32 [B, T]. Loaded wherever it is used.
-  kTargets,         ///< Input: next-token ids, int32 [B, T].
-  kParameter,       ///< A parameter in its compute element type.
-  kActivation,      ///< Output of a forward node.
-  kGradient,        ///< Gradient of an activation.
+  kTokens,      ///< Input: token ids of the microbatch, int32 [B, T]. Loaded wherever it is used.
+  kTargets,     ///< Input: next-token ids, int32 [B, T].
+  kParameter,   ///< A parameter in its compute element type.
+  kActivation,  ///< Output of a forward node.
+  kGradient,    ///< Gradient of an activation.
   kWeightGradient,  ///< One use's contribution to a parameter's gradient, of one microbatch.
   kLoss,            ///< fp64 scalar: sum of token losses times the loss scale.
 };
@@ -42,8 +41,18 @@ struct TensorType {
   int64_t bytes() const { return ElementCount(shape) * SizeOf(dtype); }
 };
 
+/// "fp32[4, 64, 128]".
+std::string ToString(const TensorType& type);
+
+/// Element type of masters, moments, weight gradients and norms' statistics beside `compute`: fp64
+/// for fp64, otherwise fp32.
+constexpr DType MasterType(DType compute) {
+  return compute == DType::kF64 ? DType::kF64 : DType::kF32;
+}
+
 struct Tensor {
-  std::string name;  ///< Unique, for example "layers.0.attention.query" or "layers.0.attention.query.grad".
+  std::string
+      name;  ///< Unique, for example "layers.0.attention.query" or "layers.0.attention.query.grad".
   TensorType type;
   TensorKind kind = TensorKind::kActivation;
   NodeId producer = -1;        ///< -1 for inputs and parameters.
@@ -53,8 +62,8 @@ struct Tensor {
 
 enum class Phase : uint8_t {
   kForward,
-  kBackward,   ///< Gradients of activations.
-  kWeight,     ///< Gradients of parameters: apart, so that a schedule may delay them.
+  kBackward,  ///< Gradients of activations.
+  kWeight,    ///< Gradients of parameters: apart, so that a schedule may delay them.
 };
 
 struct Node {
@@ -66,7 +75,8 @@ struct Node {
   Phase phase = Phase::kForward;
 };
 
-/// How a parameter's initial value is drawn; element e of parameter p is a function of (seed, p's name, e).
+/// How a parameter's initial value is drawn; element e of parameter p is a function of (seed, p's
+/// name, e).
 struct Initializer {
   enum class Kind : uint8_t { kNormal, kOnes, kZeros } kind = Kind::kNormal;
   double standard_deviation = 0.02;
@@ -77,8 +87,9 @@ struct Parameter {
   std::string name;  ///< Heddle's own name; models/names.h maps to other formats.
   Shape shape;
   Initializer initializer;
-  bool decay = true;     ///< Takes part in decoupled weight decay (matrices do; biases and norms do not).
-  TensorId compute = -1;  ///< The tensor that nodes read.
+  bool decay =
+      true;  ///< Takes part in decoupled weight decay (matrices do; biases and norms do not).
+  TensorId compute = -1;            ///< The tensor that nodes read.
   std::vector<TensorId> gradients;  ///< By use; filled by Differentiate.
 };
 
@@ -88,8 +99,8 @@ struct Segment {
   int layer = -1;    ///< Transformer layer, or -1.
 };
 
-/// AdamW with decoupled decay (Loshchilov & Hutter 2019). The learning rate and the clipping factor are
-/// given each step.
+/// AdamW with decoupled decay (Loshchilov & Hutter 2019). The learning rate and the clipping factor
+/// are given each step.
 struct AdamW {
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -115,11 +126,12 @@ struct Graph {
   const Node& node(NodeId id) const { return nodes[static_cast<size_t>(id)]; }
   const Parameter& parameter(ParameterId id) const { return parameters[static_cast<size_t>(id)]; }
   /// Element type of masters, moments and summed gradients: fp64 in an fp64 graph, otherwise fp32.
-  DType master_dtype() const { return compute == DType::kF64 ? DType::kF64 : DType::kF32; }
+  DType master_dtype() const { return MasterType(compute); }
 };
 
-/// What decides a node's cost and kernel: "linear(fp32[4, 64, 128], fp32[256, 128]){…}". Two nodes with
-/// equal signatures take the same time on the same worker.
+/// What decides a node's cost and kernel: "linear(fp32[4, 64, 128], fp32[256, 128]){…}". Two nodes
+/// with equal signatures take the same time on the same worker, so the attributes that only change
+/// values (`site`, `scale`, `p`, …) are left out.
 std::string NodeSignature(const Graph& graph, const Node& node);
 
 /// One line a node, for tests and people.

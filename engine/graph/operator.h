@@ -1,11 +1,12 @@
 /// \file
-/// What an operator means. Every operator knows its output types, its cost, its gradient (as nodes), its
-/// sharding rules; its kernel has the same name under engine/runtime/kernels. Adding an operator is
-/// adding one file in engine/graph/ops, which registers itself, and one for its kernel.
+/// What an operator means. Every operator knows its output types, its cost, its gradient (as
+/// nodes), its sharding rules; its kernel has the same name under engine/runtime/kernels. Adding an
+/// operator is adding one file in engine/graph/ops, which registers itself, and one for its kernel.
 #pragma once
 
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -26,10 +27,17 @@ struct Cost {
 struct Placement {
   enum class Kind : uint8_t { kReplicate, kShard, kPartial } kind = Kind::kReplicate;
   int dim = 0;  ///< For kShard: the dimension that is cut (shares may be uneven).
+  /// For kShard: elements of `dim` that stay together (a head); shares are multiples of it. All
+  /// sharded tensors of one rule have the same number of units and are cut at the same ones.
+  int64_t unit = 1;
 
   static Placement Replicate() { return {}; }
-  static Placement Shard(int dim) { return {.kind = Kind::kShard, .dim = dim}; }
-  static Placement Partial() { return {.kind = Kind::kPartial}; }  ///< Values whose sum is the tensor.
+  static Placement Shard(int dim, int64_t unit = 1) {
+    return {.kind = Kind::kShard, .dim = dim, .unit = unit};
+  }
+  static Placement Partial() {
+    return {.kind = Kind::kPartial};
+  }  ///< Values whose sum is the tensor.
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
@@ -37,6 +45,9 @@ struct Placement {
 struct ShardingRule {
   std::vector<Placement> inputs;
   std::vector<Placement> outputs;
+  /// Integer attributes that a share sees in proportion to its units: attention over 2 of 8 units
+  /// runs with a quarter of the heads.
+  std::vector<std::string> scaled = {};
 };
 
 class Operator {
@@ -55,7 +66,8 @@ class Operator {
                       const Attributes& attributes) const = 0;
 
   /// Adds the nodes that compute the inputs' gradients from the outputs' gradients (gradient.h).
-  /// The default is for operators that are never differentiated (backward operators).
+  /// The default is for operators that are never differentiated (backward operators):
+  /// kInvalidArgument.
   virtual Status Gradient(GradientBuilder& builder) const;
 
   /// All placements that need no communication. The first is everything replicated.
@@ -74,7 +86,9 @@ std::vector<const Operator*> AllOperators();
 struct OperatorRegistration {
   explicit OperatorRegistration(std::unique_ptr<Operator> op);
 };
-#define HEDDLE_REGISTER_OPERATOR(T) \
-  static const ::heddle::graph::OperatorRegistration registration_of_##T { std::make_unique<T>() }
+#define HEDDLE_REGISTER_OPERATOR(T)                                        \
+  static const ::heddle::graph::OperatorRegistration registration_of_##T { \
+    std::make_unique<T>()                                                  \
+  }
 
 }  // namespace heddle::graph

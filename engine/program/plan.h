@@ -1,6 +1,7 @@
 /// \file
-/// A Plan is plain data: which workers exist in a generation, which pipelines they form, which segments each
-/// stage holds, how many microbatches each pipeline computes. Printable, diffable, loadable.
+/// A Plan is plain data: which workers exist in a generation, which pipelines they form, which
+/// segments each stage holds, how many microbatches each pipeline computes. Printable, diffable,
+/// loadable.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +16,11 @@ namespace heddle::program {
 
 /// A stage: contiguous segments on one worker.
 struct Stage {
-  int worker = 0;         ///< Index into Plan::workers.
+  int worker = 0;  ///< Index into Plan::workers.
   int first_segment = 0;
-  int last_segment = 0;   ///< One past the last.
-  bool recompute = false;  ///< Run a segment's forward again before its backward, keeping only its inputs.
+  int last_segment = 0;  ///< One past the last.
+  bool recompute =
+      false;  ///< Run a segment's forward again before its backward, keeping only its inputs.
   friend bool operator==(const Stage&, const Stage&) = default;
 };
 
@@ -50,8 +52,8 @@ struct Plan {
   std::vector<int> IdleWorkers() const;
 };
 
-/// Checks that pipelines cover all segments in order, microbatch ranges are contiguous and disjoint from 0,
-/// and no worker holds two stages. Errors: kInvalidArgument saying which.
+/// Checks that pipelines cover all segments in order, microbatch ranges are contiguous and disjoint
+/// from 0, and no worker holds two stages. Errors: kInvalidArgument saying which.
 Status ValidatePlan(const Plan& plan, int segments);
 
 /// Every worker alone in one pipeline: tests, profiling, single device.

@@ -14,11 +14,12 @@ namespace heddle::program {
 
 struct WorkerProfile {
   std::string worker;
-  std::map<std::string, double> seconds;  ///< By graph::NodeSignature; "fold", "update", "copy": seconds a byte.
-  double flops_per_second = 0;            ///< Best measured; prices what was not measured.
-  double bytes_per_second = 0;            ///< Of element-wise work; likewise.
-  double instruction_seconds = 0;         ///< Fixed cost of one instruction.
-  int64_t memory_bytes = 0;               ///< Cap for state and values; 0: unknown, unlimited.
+  std::map<std::string, double>
+      seconds;  ///< By graph::NodeSignature; "fold", "update", "copy": seconds a byte.
+  double flops_per_second = 0;     ///< Best measured; prices what was not measured.
+  double bytes_per_second = 0;     ///< Of element-wise work; likewise.
+  double instruction_seconds = 0;  ///< Fixed cost of one instruction.
+  int64_t memory_bytes = 0;        ///< Cap for state and values; 0: unknown, unlimited.
 
   /// Seconds of one execution of `node`: measured, or priced by its cost.
   double Seconds(const graph::Graph& graph, const graph::Node& node) const;

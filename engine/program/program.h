@@ -1,6 +1,6 @@
 /// \file
-/// A Program is what one worker does in one step: a flat list of instructions. The same Program is run by the
-/// runtime, priced by the simulator and checked by the reference interpreter.
+/// A Program is what one worker does in one step: a flat list of instructions. The same Program is
+/// run by the runtime, priced by the simulator and checked by the reference interpreter.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,16 @@ namespace heddle::program {
 
 using SlotId = int32_t;
 
+/// Tags of messages and reductions. All are below 2^63; what others send in the same generation
+/// sets bit 63. A tensor of one microbatch goes to one stage at most once, so (peer, tag) is unique
+/// within a step.
+constexpr uint64_t MessageTag(graph::TensorId tensor, int microbatch) {
+  return static_cast<uint64_t>(tensor) << 24 | static_cast<uint64_t>(microbatch);
+}
+constexpr uint64_t ReduceTag(graph::ParameterId parameter) {
+  return uint64_t{1} << 62 | static_cast<uint64_t>(parameter);
+}
+
 /// A value's place during the step. Slots are written once, except that kFold adds into `left`.
 struct Slot {
   graph::TensorId tensor = -1;
@@ -25,12 +35,13 @@ struct Slot {
 enum class Code : uint8_t {
   kLoad,    ///< outputs[0] := the tokens or targets of `microbatch`.
   kRun,     ///< outputs := node(inputs); parameters are read from the worker's state.
-  kSend,    ///< Sends inputs[0] to `peer` under `tag`; asynchronous: the value is kept until it has left.
+  kSend,    ///< Sends inputs[0] to `peer` under `tag`; asynchronous: the value is kept until it has
+            ///< left.
   kRecv,    ///< outputs[0] := the message from `peer` under `tag`; posted early, waited for here.
   kFold,    ///< inputs[0] += inputs[1].
-  kReduce,  ///< outputs[0] := the sum over `group` of all contributions of `parameter`, in tree order
-            ///< (exact) or the all-reduce of one partial sum each (relaxed). Asynchronous, issued in
-            ///< program order; complete before kVote.
+  kReduce,  ///< outputs[0] := the sum over `group` of all contributions of `parameter`, in tree
+            ///< order (exact) or the all-reduce of one partial sum each (relaxed). Asynchronous,
+            ///< issued in program order; complete before kVote.
   kVote,    ///< Waits for all reductions; exchanges sums of squares and losses; decides the step.
   kUpdate,  ///< AdamW on `parameter` with gradient inputs[0]; refreshes its compute copy.
   kFree,    ///< The value of inputs[0] is not used again.
@@ -38,14 +49,14 @@ enum class Code : uint8_t {
 
 struct Instruction {
   Code code = Code::kRun;
-  graph::NodeId node = -1;             ///< kRun.
-  int microbatch = -1;                 ///< kLoad, kRun, kSend, kRecv.
-  std::vector<SlotId> inputs;          ///< For kRun: by node input; -1 where the input is a parameter.
+  graph::NodeId node = -1;     ///< kRun.
+  int microbatch = -1;         ///< kLoad, kRun, kSend, kRecv.
+  std::vector<SlotId> inputs;  ///< For kRun: by node input; -1 where the input is a parameter.
   std::vector<SlotId> outputs;
-  int peer = -1;                       ///< kSend, kRecv: rank.
-  uint64_t tag = 0;                    ///< kSend, kRecv, kReduce.
-  graph::ParameterId parameter = -1;   ///< kReduce, kUpdate.
-  std::vector<int> group;              ///< kReduce: ranks, ascending, own among them.
+  int peer = -1;                                     ///< kSend, kRecv: rank.
+  uint64_t tag = 0;                                  ///< kSend, kRecv, kReduce.
+  graph::ParameterId parameter = -1;                 ///< kReduce, kUpdate.
+  std::vector<int> group;                            ///< kReduce: ranks, ascending, own among them.
   std::vector<std::vector<TreeNode>> contributions;  ///< kReduce, exact: by position in the group.
 };
 
@@ -73,7 +84,8 @@ struct Program {
   VoteShare vote;
   std::vector<graph::ParameterId> parameters;  ///< Held by this worker, ascending.
   std::vector<int> peers;                      ///< Ranks it exchanges messages with, ascending.
-  /// Index of kVote in `instructions`: before it nothing is applied, after it only kUpdate and kFree.
+  /// Index of kVote in `instructions`: before it nothing is applied, after it only kUpdate and
+  /// kFree.
   size_t vote_index = 0;
 };
 

@@ -1,7 +1,7 @@
 /// \file
-/// Where state lives: boxes by worker, derived from the Plan; and what must move when the Plan changes.
-/// Resharding, checkpoints, migration and recovery are one operation: intersect two sets of boxes and move
-/// what differs.
+/// Where state lives: boxes by worker, derived from the Plan; and what must move when the Plan
+/// changes. Resharding, checkpoints, migration and recovery are one operation: intersect two sets
+/// of boxes and move what differs.
 #pragma once
 
 #include <string>
@@ -30,11 +30,12 @@ using StateLayout = std::vector<std::vector<StateBox>>;
 
 StateLayout LayoutOf(const graph::Graph& graph, const Plan& plan);
 
-/// layout[rank] reduced to one owner (the lowest rank) of every element: who writes what in a checkpoint.
+/// layout[rank] reduced to one owner (the lowest rank) of every element: who writes what in a
+/// checkpoint.
 StateLayout OwnedLayout(const graph::Graph& graph, const Plan& plan);
 
-/// One piece to move: `box` of (parameter, role) from worker `source` to `target` (names; source empty: from
-/// the checkpoint).
+/// One piece to move: `box` of (parameter, role) from worker `source` to `target` (names; source
+/// empty: from the checkpoint).
 struct Transfer {
   graph::ParameterId parameter = -1;
   StateRole role = StateRole::kMaster;
@@ -43,9 +44,9 @@ struct Transfer {
   std::string target;
 };
 
-/// What must move so that every worker holds its boxes of the new plan. `held` says which workers hold valid
-/// boxes now (by name; survivors of one common step). Sources are chosen so that the most loaded
-/// sender sends the least (greedy over bytes). Missing everywhere: source is empty.
+/// What must move so that every worker holds its boxes of the new plan. `held` says which workers
+/// hold valid boxes now (by name; survivors of one common step). Sources are chosen so that the
+/// most loaded sender sends the least (greedy over bytes). Missing everywhere: source is empty.
 struct HeldState {
   std::string worker;
   std::vector<StateBox> boxes;

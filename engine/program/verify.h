@@ -1,8 +1,8 @@
 /// \file
-/// Static check of a set of Programs: every send has its receive with the same type, no deadlock under
-/// asynchronous sends, every read value is live and freed exactly once, every microbatch's nodes run
-/// exactly once, every parameter's contributions cover all microbatches and uses exactly once on every
-/// holder, collectives are issued in one order, every held parameter is updated once.
+/// Static check of a set of Programs: every send has its receive with the same type, no deadlock
+/// under asynchronous sends, every read value is live and freed exactly once, every microbatch's
+/// nodes run exactly once, every parameter's contributions cover all microbatches and uses exactly
+/// once on every holder, collectives are issued in one order, every held parameter is updated once.
 #pragma once
 
 #include <vector>

@@ -1,8 +1,8 @@
 #include "engine/runtime/adamw.h"
 
-#include <ATen/ATen.h>
-
 #include <cmath>
+
+#include <ATen/ATen.h>
 
 #include "base/check.h"
 
@@ -33,12 +33,15 @@ double SumOfSquares(const at::Tensor& tensor) {
   const at::Tensor flat = tensor.reshape({-1});
   double total = 0;
   for (int64_t begin = 0; begin < flat.numel(); begin += kBlock) {
-    const at::Tensor block = flat.narrow(0, begin, std::min(kBlock, flat.numel() - begin)).to(at::kDouble);
+    const at::Tensor block =
+        flat.narrow(0, begin, std::min(kBlock, flat.numel() - begin)).to(at::kDouble);
     total += at::dot(block, block).item<double>();
   }
   return total;
 }
 
-void FoldInto(at::Tensor& left, const at::Tensor& right) { left.add_(right); }
+void FoldInto(at::Tensor& left, const at::Tensor& right) {
+  left.add_(right);
+}
 
 }  // namespace heddle::runtime

@@ -1,29 +1,29 @@
 /// \file
-/// Element-wise work of the optimizer step on the masters: AdamW, the sum of squares for the global norm, and
-/// the addition of two partial gradients. On a CPU each is one pass over memory.
+/// Element-wise work of the optimizer step on the masters: AdamW, the sum of squares for the global
+/// norm, and the addition of two partial gradients. On a CPU each is one pass over memory.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
+
+#include <ATen/core/Tensor.h>
 
 namespace heddle::runtime {
 
 struct AdamWStep {
   double learning_rate = 0;
-  double clip_factor = 1;    ///< Multiplies the gradient first: global-norm clipping.
-  int64_t step = 1;          ///< Number of this update, from 1: bias correction.
+  double clip_factor = 1;  ///< Multiplies the gradient first: global-norm clipping.
+  int64_t step = 1;        ///< Number of this update, from 1: bias correction.
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
-  double weight_decay = 0;   ///< 0 for parameters without decay.
+  double weight_decay = 0;  ///< 0 for parameters without decay.
 };
 
-/// One step of AdamW with decoupled decay, exactly torch.optim.AdamW's formula (Loshchilov & Hutter 2019,
-/// arXiv:1711.05101). `master`, the moments and `gradient` are contiguous, of one shape and of the master
-/// type (fp32 or fp64); `compute_copy` (fp32, bf16 or fp64; it may be `master` itself) becomes the new
-/// master in its own type. All on one device. Bits depend on the values only, not on threads.
-/// Thread: one caller at a time for one set of tensors.
+/// One step of AdamW with decoupled decay, exactly torch.optim.AdamW's formula (Loshchilov & Hutter
+/// 2019, arXiv:1711.05101). `master`, the moments and `gradient` are contiguous, of one shape and
+/// of the master type (fp32 or fp64); `compute_copy` (fp32, bf16 or fp64; it may be `master`
+/// itself) becomes the new master in its own type. All on one device. Bits depend on the values
+/// only, not on threads. Thread: one caller at a time for one set of tensors.
 void AdamWUpdate(at::Tensor& master,
                  at::Tensor& exp_avg,
                  at::Tensor& exp_avg_sq,
@@ -31,8 +31,8 @@ void AdamWUpdate(at::Tensor& master,
                  at::Tensor& compute_copy,
                  const AdamWStep& step);
 
-/// Sum of the squares of a contiguous fp32 or fp64 tensor, in double: fixed blocks of 4096 elements, added
-/// in order. On a CPU the bits do not depend on the number of threads.
+/// Sum of the squares of a contiguous fp32 or fp64 tensor, in double: fixed blocks of 4096
+/// elements, added in order. On a CPU the bits do not depend on the number of threads.
 double SumOfSquares(const at::Tensor& tensor);
 
 /// left += right; both contiguous, of one type and shape.

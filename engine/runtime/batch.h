@@ -1,5 +1,6 @@
 /// \file
-/// Where a Program's tokens come from: the sample order is data's business, the numbering is the job's.
+/// Where a Program's tokens come from: the sample order is data's business, the numbering is the
+/// job's.
 #pragma once
 
 #include <cstdint>

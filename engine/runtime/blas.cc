@@ -1,11 +1,11 @@
 #include "engine/runtime/blas.h"
 
+#include <fstream>
+#include <sstream>
+
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
-
-#include <fstream>
-#include <sstream>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -47,8 +47,8 @@ Blas FindBlas(std::string_view maps, bool has_mkl) {
   if (has_mkl) {
     return {BlasKind::kMkl, PathWith(maps, "libmkl_")};
   }
-  // Debian's alternatives resolve to /usr/lib/…/openblas-openmp/libblas.so.3 and the like; the reference
-  // libblas may be loaded beside OpenBLAS by another library, so it is looked for last.
+  // Debian's alternatives resolve to /usr/lib/…/openblas-openmp/libblas.so.3 and the like; the
+  // reference libblas may be loaded beside OpenBLAS by another library, so it is looked for last.
   if (const std::string path = PathWith(maps, "openblas-openmp/"); !path.empty()) {
     return {BlasKind::kOpenBlasOpenMp, path};
   }
@@ -99,7 +99,8 @@ void SetThreads(int threads) {
   at::set_num_threads(threads);
   // Only OpenBLAS has this symbol; its OpenMP build accepts the same number.
   using SetOpenBlasThreads = void (*)(int);
-  if (auto set = reinterpret_cast<SetOpenBlasThreads>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads"))) {
+  if (auto set =
+          reinterpret_cast<SetOpenBlasThreads>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads"))) {
     set(threads);
   }
 }

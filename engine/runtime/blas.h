@@ -1,6 +1,7 @@
 /// \file
-/// Which BLAS libtorch's fp32 and fp64 matrix products run in. It decides a worker's speed and whether it keeps to
-/// its cores: the pthread build of OpenBLAS ignores libtorch's threads, the reference BLAS is 20 times slower.
+/// Which BLAS libtorch's fp32 and fp64 matrix products run in. It decides a worker's speed and
+/// whether it keeps to its cores: the pthread build of OpenBLAS ignores libtorch's threads, the
+/// reference BLAS is 20 times slower.
 #pragma once
 
 #include <string>
@@ -36,8 +37,8 @@ std::string BlasWarning(const Blas& blas);
 /// Writes BlasWarning to the log, if there is one.
 void WarnAboutBlas();
 
-/// Sets the number of threads (>= 1) that kernels and matrix products of the calling thread use, the
-/// pthread OpenBLAS included. Call in the thread that runs the kernels.
+/// Sets the number of threads (>= 1) that kernels and matrix products of the calling thread use,
+/// the pthread OpenBLAS included. Call in the thread that runs the kernels.
 void SetThreads(int threads);
 
 }  // namespace heddle::runtime

@@ -1,9 +1,9 @@
 #include "engine/runtime/device.h"
 
+#include <charconv>
+
 #include <ATen/ATen.h>
 #include <malloc.h>
-
-#include <charconv>
 
 #include "base/check.h"
 
@@ -30,8 +30,8 @@ at::ScalarType ToScalarType(DType dtype) {
 }
 
 Result<DType> FromScalarType(at::ScalarType type) {
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64, DType::kI32, DType::kI64,
-                            DType::kU8}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64, DType::kI32,
+                            DType::kI64, DType::kU8}) {
     if (ToScalarType(dtype) == type) {
       return dtype;
     }
@@ -56,7 +56,8 @@ Result<c10::Device> OpenDevice(std::string_view name) {
     }
   }
   if (!at::hasCUDA() || index >= static_cast<int>(at::globalContext().getNumGPUs())) {
-    return UnimplementedError("device '{}': this machine or this libtorch has no such device", name);
+    return UnimplementedError("device '{}': this machine or this libtorch has no such device",
+                              name);
   }
   return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
 }

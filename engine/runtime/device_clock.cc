@@ -6,7 +6,9 @@
 
 namespace heddle::runtime {
 
-void DeviceClock::WaitFor(Time ready) { device_time_ = std::max(device_time_, ready); }
+void DeviceClock::WaitFor(Time ready) {
+  device_time_ = std::max(device_time_, ready);
+}
 
 void DeviceClock::Begin() {
   begun_ = Now();
@@ -29,6 +31,8 @@ Duration DeviceClock::End() {
   return duration;
 }
 
-Duration DeviceClock::TakeBusy() { return std::exchange(busy_, Duration{}); }
+Duration DeviceClock::TakeBusy() {
+  return std::exchange(busy_, Duration{});
+}
 
 }  // namespace heddle::runtime

@@ -1,8 +1,8 @@
 /// \file
-/// The time of one emulated device. A worker of emulated speed s computes at s times its core's rate: an
-/// instruction ends no earlier than when such a device would end it. The device's own time advances by
-/// measured CPU time / s from the moment its input was there, so that waiting for a neighbour is not
-/// caught up, and a moment's contention on the host is.
+/// The time of one emulated device. A worker of emulated speed s computes at s times its core's
+/// rate: an instruction ends no earlier than when such a device would end it. The device's own time
+/// advances by measured CPU time / s from the moment its input was there, so that waiting for a
+/// neighbour is not caught up, and a moment's contention on the host is.
 #pragma once
 
 #include <atomic>

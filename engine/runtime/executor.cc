@@ -1,13 +1,13 @@
 #include "engine/runtime/executor.h"
 
-#include <ATen/ATen.h>
-#include <c10/core/InferenceMode.h>
-
 #include <algorithm>
 #include <deque>
 #include <exception>
 #include <map>
 #include <utility>
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 
 #include "base/check.h"
 #include "engine/graph/operator.h"
@@ -24,8 +24,8 @@ using program::Code;
 using program::Instruction;
 using program::SlotId;
 
-// Receives posted ahead of the instruction that waits for them: two hide a message behind compute and bound
-// the memory of early arrivals.
+// Receives posted ahead of the instruction that waits for them: two hide a message behind compute
+// and bound the memory of early arrivals.
 constexpr size_t kReceivesAhead = 2;
 
 }  // namespace
@@ -33,13 +33,16 @@ constexpr size_t kReceivesAhead = 2;
 class Executor::Impl {
  public:
   explicit Impl(ExecutorOptions options)
-      : options_(std::move(options)), program_(*options_.program), values_(program_.slots.size()) {
+      : options_(std::move(options)),
+        program_(*options_.program),
+        values_(program_.slots.size()) {
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       if (program_.instructions[i].code == Code::kRecv) {
         receives_.push_back(i);
       }
     }
-    HEDDLE_CHECK(options_.group != nullptr || program_.workers == 1, "a program of several workers needs a group");
+    HEDDLE_CHECK(options_.group != nullptr || program_.workers == 1,
+                 "a program of several workers needs a group");
   }
 
   Status ComputeGradients(int64_t step, int64_t first_sample) {
@@ -72,24 +75,30 @@ class Executor::Impl {
     const c10::InferenceMode inference;
     VoteRecord mine{.step = step, .stop = stop, .norms = {}, .losses = {}};
     for (const auto& norm : program_.vote.norms) {
-      mine.norms.push_back({.parameter = norm.parameter, .sum_of_squares = SumOfSquares(Value(norm.gradient))});
+      mine.norms.push_back(
+          {.parameter = norm.parameter, .sum_of_squares = SumOfSquares(Value(norm.gradient))});
     }
     for (const auto& loss : program_.vote.losses) {
-      mine.losses.push_back({.microbatch = loss.microbatch, .loss = Value(loss.slot).item<double>()});
+      mine.losses.push_back(
+          {.microbatch = loss.microbatch, .loss = Value(loss.slot).item<double>()});
     }
     std::vector<VoteRecord> records;
     if (program_.workers == 1) {
       records.push_back(std::move(mine));
     } else {
-      // One tag a step parity: a worker may already vote for the next step while another still reads this one's.
-      const comm::CollectiveOptions vote{.group = {}, .tag = static_cast<uint64_t>(step), .deadline = {}};
-      HEDDLE_ASSIGN_OR_RETURN(const auto all, options_.group->AllGatherBytes(EncodeVote(mine), vote));
+      // One tag a step parity: a worker may already vote for the next step while another still
+      // reads this one's.
+      const comm::CollectiveOptions vote{
+          .group = {}, .tag = static_cast<uint64_t>(step), .deadline = {}};
+      HEDDLE_ASSIGN_OR_RETURN(const auto all,
+                              options_.group->AllGatherBytes(EncodeVote(mine), vote));
       for (const Bytes& bytes : all) {
         HEDDLE_ASSIGN_OR_RETURN(auto record, DecodeVote(bytes));
         records.push_back(std::move(record));
       }
     }
-    const bool trains = !options_.graph->parameters.empty() && !options_.graph->parameters[0].gradients.empty();
+    const bool trains =
+        !options_.graph->parameters.empty() && !options_.graph->parameters[0].gradients.empty();
     return DecideVote(records, trains ? static_cast<int>(options_.graph->parameters.size()) : 0,
                       options_.microbatches);
   }
@@ -98,8 +107,9 @@ class Executor::Impl {
     const c10::InferenceMode inference;
     HEDDLE_CHECK(pending_step_ == step, "step {} is not pending, {} is", step, pending_step_);
     const graph::AdamW& adamw = options_.graph->optimizer;
-    const double clip =
-        adamw.max_gradient_norm > 0 && norm > adamw.max_gradient_norm ? adamw.max_gradient_norm / (norm + 1e-6) : 1;
+    const double clip = adamw.max_gradient_norm > 0 && norm > adamw.max_gradient_norm
+                            ? adamw.max_gradient_norm / (norm + 1e-6)
+                            : 1;
     for (size_t i = program_.vote_index + 1; i < program_.instructions.size(); ++i) {
       const Instruction& instruction = program_.instructions[i];
       if (instruction.code == Code::kFree) {
@@ -109,7 +119,8 @@ class Executor::Impl {
       const bool decay = options_.graph->parameter(instruction.parameter).decay;
       auto& held = options_.state->held(instruction.parameter);
       options_.clock->Begin();
-      AdamWUpdate(held.master, held.exp_avg, held.exp_avg_sq, Value(instruction.inputs[0]), held.compute,
+      AdamWUpdate(held.master, held.exp_avg, held.exp_avg_sq, Value(instruction.inputs[0]),
+                  held.compute,
                   {.learning_rate = learning_rate,
                    .clip_factor = clip,
                    .step = step,
@@ -159,19 +170,22 @@ class Executor::Impl {
 
   const at::Tensor& Value(SlotId slot) const {
     const at::Tensor& value = values_[static_cast<size_t>(slot)];
-    HEDDLE_CHECK(value.defined(), "slot {} is read before it is written or after it is freed", slot);
+    HEDDLE_CHECK(value.defined(), "slot {} is read before it is written or after it is freed",
+                 slot);
     return value;
   }
 
-  const program::Slot& SlotOf(SlotId slot) const { return program_.slots[static_cast<size_t>(slot)]; }
+  const program::Slot& SlotOf(SlotId slot) const {
+    return program_.slots[static_cast<size_t>(slot)];
+  }
 
   Status Put(SlotId slot, at::Tensor value) {
     live_bytes_ += SlotOf(slot).type.bytes();
     figures_.peak_bytes = std::max(figures_.peak_bytes, live_bytes_);
     values_[static_cast<size_t>(slot)] = std::move(value);
     if (options_.memory_cap_bytes > 0 && live_bytes_ > options_.memory_cap_bytes) {
-      return ResourceExhaustedError("values of {} bytes exceed the worker's memory cap of {} bytes", live_bytes_,
-                                    options_.memory_cap_bytes);
+      return ResourceExhaustedError("values of {} bytes exceed the worker's memory cap of {} bytes",
+                                    live_bytes_, options_.memory_cap_bytes);
     }
     return Status::Ok();
   }
@@ -184,21 +198,27 @@ class Executor::Impl {
   Status Execute(const Instruction& instruction, size_t index) {
     PostReceives(index);
     switch (instruction.code) {
-      case Code::kLoad: return Load(instruction);
-      case Code::kRun: return Run(instruction);
-      case Code::kSend: return Send(instruction);
-      case Code::kRecv: return Recv(instruction, index);
+      case Code::kLoad:
+        return Load(instruction);
+      case Code::kRun:
+        return Run(instruction);
+      case Code::kSend:
+        return Send(instruction);
+      case Code::kRecv:
+        return Recv(instruction, index);
       case Code::kFold:
         options_.clock->Begin();
         FoldInto(values_[static_cast<size_t>(instruction.inputs[0])], Value(instruction.inputs[1]));
         options_.clock->End();
         return Status::Ok();
-      case Code::kReduce: return Reduce(instruction);
+      case Code::kReduce:
+        return Reduce(instruction);
       case Code::kFree:
         Free(instruction.inputs[0]);
         return Status::Ok();
       case Code::kVote:
-      case Code::kUpdate: break;
+      case Code::kUpdate:
+        break;
     }
     return InternalError("instruction {} does not belong before the vote", index);
   }
@@ -235,16 +255,17 @@ class Executor::Impl {
     inputs.reserve(node.inputs.size());
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const graph::Tensor& tensor = options_.graph->tensor(node.inputs[i]);
-      inputs.push_back(tensor.kind == graph::TensorKind::kParameter ? options_.state->held(tensor.parameter).compute
-                                                                    : Value(instruction.inputs[i]));
+      inputs.push_back(tensor.kind == graph::TensorKind::kParameter
+                           ? options_.state->held(tensor.parameter).compute
+                           : Value(instruction.inputs[i]));
     }
     KernelContext context = context_;
     context.first_sample = SampleOf(instruction.microbatch);
     options_.clock->Begin();
     std::vector<at::Tensor> outputs = kernel(node, inputs, context);
     options_.clock->End();
-    HEDDLE_CHECK(outputs.size() == node.outputs.size(), "kernel of {} gave {} outputs", node.op->name(),
-                 outputs.size());
+    HEDDLE_CHECK(outputs.size() == node.outputs.size(), "kernel of {} gave {} outputs",
+                 node.op->name(), outputs.size());
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (instruction.outputs[i] >= 0) {
         HEDDLE_RETURN_IF_ERROR(Put(instruction.outputs[i], std::move(outputs[i])));
@@ -268,7 +289,8 @@ class Executor::Impl {
       sends_.pop_front();
     }
     at::Tensor value = Value(instruction.inputs[0]).contiguous();
-    comm::Work work = options_.group->Send(instruction.peer, instruction.tag, BytesOf(value), /*urgent=*/true);
+    comm::Work work =
+        options_.group->Send(instruction.peer, instruction.tag, BytesOf(value), /*urgent=*/true);
     sends_.push_back({.work = std::move(work), .tensor = std::move(value)});
     return Status::Ok();
   }
@@ -285,8 +307,8 @@ class Executor::Impl {
     return first;
   }
 
-  // After a failure the group is of no more use: aborting it ends what is in flight, so that no message is written
-  // to, or read from, memory that was given back.
+  // After a failure the group is of no more use: aborting it ends what is in flight, so that no
+  // message is written to, or read from, memory that was given back.
   void AbandonMessages(const Status& reason) {
     if (options_.group == nullptr) {
       return;
@@ -338,9 +360,12 @@ class Executor::Impl {
     return Status::Ok();
   }
 
-  Status RunReduction(const Instruction& instruction, const at::Tensor& output, const std::vector<at::Tensor>& mine) {
+  Status RunReduction(const Instruction& instruction,
+                      const at::Tensor& output,
+                      const std::vector<at::Tensor>& mine) {
     const DType dtype = options_.graph->master_dtype();
-    const comm::CollectiveOptions options{.group = instruction.group, .tag = instruction.tag, .deadline = {}};
+    const comm::CollectiveOptions options{
+        .group = instruction.group, .tag = instruction.tag, .deadline = {}};
     if (program_.determinism == program::Determinism::kRelaxed) {
       std::ranges::copy(BytesOf(mine[0]), BytesOf(output).begin());
       return options_.group->AllReduce(BytesOf(output), dtype, comm::ReduceOp::kSum, options);
@@ -349,7 +374,8 @@ class Executor::Impl {
     for (const at::Tensor& value : mine) {
       values.emplace_back(BytesOf(value));
     }
-    return options_.group->ReduceTree({.nodes = instruction.contributions}, values, BytesOf(output), dtype, options);
+    return options_.group->ReduceTree({.nodes = instruction.contributions}, values, BytesOf(output),
+                                      dtype, options);
   }
 
   const ExecutorOptions options_;
@@ -374,9 +400,17 @@ Executor::~Executor() = default;
 Status Executor::ComputeGradients(int64_t step, int64_t first_sample) {
   return impl_->ComputeGradients(step, first_sample);
 }
-Result<VoteOutcome> Executor::Vote(int64_t step, bool stop) { return impl_->Vote(step, stop); }
-void Executor::Apply(int64_t step, double norm, double learning_rate) { impl_->Apply(step, norm, learning_rate); }
-int64_t Executor::pending_step() const { return impl_->pending_step(); }
-const StepFigures& Executor::figures() const { return impl_->figures(); }
+Result<VoteOutcome> Executor::Vote(int64_t step, bool stop) {
+  return impl_->Vote(step, stop);
+}
+void Executor::Apply(int64_t step, double norm, double learning_rate) {
+  impl_->Apply(step, norm, learning_rate);
+}
+int64_t Executor::pending_step() const {
+  return impl_->pending_step();
+}
+const StepFigures& Executor::figures() const {
+  return impl_->figures();
+}
 
 }  // namespace heddle::runtime

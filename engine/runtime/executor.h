@@ -1,7 +1,8 @@
 /// \file
-/// Runs a Program: what one worker does in a step, as a transaction. ComputeGradients runs everything up to
-/// the vote and applies nothing; Vote exchanges norms and losses; Apply updates the state. Sends and receives
-/// progress on the communicator's threads, reductions on a thread of the executor's own, beside compute.
+/// Runs a Program: what one worker does in a step, as a transaction. ComputeGradients runs
+/// everything up to the vote and applies nothing; Vote exchanges norms and losses; Apply updates
+/// the state. Sends and receives progress on the communicator's threads, reductions on a thread of
+/// the executor's own, beside compute.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +19,21 @@
 namespace heddle::runtime {
 
 struct ExecutorOptions {
-  const graph::Graph* graph = nullptr;      ///< Outlives the executor, like everything else here.
+  const graph::Graph* graph = nullptr;  ///< Outlives the executor, like everything else here.
   const program::Program* program = nullptr;
   ParameterState* state = nullptr;
-  comm::Communicator* group = nullptr;      ///< nullptr: only when the program has one worker.
+  comm::Communicator* group = nullptr;  ///< nullptr: only when the program has one worker.
   DeviceClock* clock = nullptr;
   SampleReader read_sample;
   uint64_t seed = 0;
-  int microbatches = 1;                     ///< Of the global batch.
-  int64_t memory_cap_bytes = 0;             ///< Live values and state above it: kResourceExhausted; 0: none.
+  int microbatches = 1;          ///< Of the global batch.
+  int64_t memory_cap_bytes = 0;  ///< Live values and state above it: kResourceExhausted; 0: none.
 };
 
 struct StepFigures {
-  double busy_seconds = 0;      ///< Device time in compute instructions.
-  double waiting_seconds = 0;   ///< In receives and for reductions.
-  int64_t peak_bytes = 0;       ///< Largest sum of live values.
+  double busy_seconds = 0;     ///< Device time in compute instructions.
+  double waiting_seconds = 0;  ///< In receives and for reductions.
+  int64_t peak_bytes = 0;      ///< Largest sum of live values.
 };
 
 /// Thread: one caller at a time; Abort of the communicator ends its waits.
@@ -43,9 +44,10 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Runs step `step` (1, 2, …) up to the vote. Its samples start at (step - 1) * global batch; `first_sample`
-  /// is that number. On return all reductions this worker takes part in are complete. The gradients are
-  /// kept until the next call. Errors: those of the communicator and the reader; nothing was applied.
+  /// Runs step `step` (1, 2, …) up to the vote. Its samples start at (step - 1) * global batch;
+  /// `first_sample` is that number. On return all reductions this worker takes part in are
+  /// complete. The gradients are kept until the next call. Errors: those of the communicator and
+  /// the reader; nothing was applied.
   Status ComputeGradients(int64_t step, int64_t first_sample);
   /// Exchanges records. `stop`: this worker was told to stop. Errors: the communicator's.
   Result<VoteOutcome> Vote(int64_t step, bool stop);

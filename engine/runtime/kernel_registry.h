@@ -1,6 +1,6 @@
 /// \file
-/// The list of registered kernels: for the test that every operator has a kernel and every kernel an
-/// operator.
+/// The list of registered kernels: for the test that every operator has a kernel and every kernel
+/// an operator.
 #pragma once
 
 #include <string_view>

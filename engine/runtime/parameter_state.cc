@@ -1,8 +1,8 @@
 #include "engine/runtime/parameter_state.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
+
+#include <ATen/ATen.h>
 
 #include "base/check.h"
 #include "base/hash.h"
@@ -12,15 +12,17 @@
 
 namespace heddle::runtime {
 
-ParameterState::ParameterState(const graph::Graph& graph) : graph_(&graph), held_(graph.parameters.size()) {}
+ParameterState::ParameterState(const graph::Graph& graph)
+    : graph_(&graph),
+      held_(graph.parameters.size()) {}
 ParameterState::~ParameterState() = default;
 ParameterState::ParameterState(ParameterState&&) noexcept = default;
 ParameterState& ParameterState::operator=(ParameterState&&) noexcept = default;
 
 void ParameterState::Hold(const std::vector<graph::ParameterId>& parameters) {
   for (size_t id = 0; id < held_.size(); ++id) {
-    const bool wanted =
-        std::binary_search(parameters.begin(), parameters.end(), static_cast<graph::ParameterId>(id));
+    const bool wanted = std::binary_search(parameters.begin(), parameters.end(),
+                                           static_cast<graph::ParameterId>(id));
     if (!wanted) {
       held_[id].reset();
     } else if (held_[id] == nullptr) {
@@ -66,19 +68,24 @@ void ParameterState::Initialize(uint64_t seed) {
     std::vector<float> values(static_cast<size_t>(ElementCount(parameter.shape)));
     graph::InitializeParameter(parameter, seed, WholeBox(parameter.shape), values);
     Held& held = *held_[id];
-    held.master.copy_(at::from_blob(values.data(), parameter.shape, at::TensorOptions().dtype(at::kFloat)));
+    held.master.copy_(
+        at::from_blob(values.data(), parameter.shape, at::TensorOptions().dtype(at::kFloat)));
     held.exp_avg.zero_();
     held.exp_avg_sq.zero_();
   }
   Refresh();
 }
 
-std::span<std::byte> ParameterState::BytesOf(graph::ParameterId parameter, program::StateRole role) {
+std::span<std::byte> ParameterState::BytesOf(graph::ParameterId parameter,
+                                             program::StateRole role) {
   Held& tensors = held(parameter);
   switch (role) {
-    case program::StateRole::kMaster: return runtime::BytesOf(tensors.master);
-    case program::StateRole::kExpAvg: return runtime::BytesOf(tensors.exp_avg);
-    case program::StateRole::kExpAvgSq: return runtime::BytesOf(tensors.exp_avg_sq);
+    case program::StateRole::kMaster:
+      return runtime::BytesOf(tensors.master);
+    case program::StateRole::kExpAvg:
+      return runtime::BytesOf(tensors.exp_avg);
+    case program::StateRole::kExpAvgSq:
+      return runtime::BytesOf(tensors.exp_avg_sq);
   }
   return {};
 }

@@ -1,6 +1,6 @@
 /// \file
-/// A worker's share of the state: master, two Adam moments and the compute copy of every parameter it
-/// holds. Others see it as bytes.
+/// A worker's share of the state: master, two Adam moments and the compute copy of every parameter
+/// it holds. Others see it as bytes.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@ class ParameterState {
   ParameterState(ParameterState&&) noexcept;
   ParameterState& operator=(ParameterState&&) noexcept;
 
-  /// Makes room for exactly `parameters` (ascending): those already held keep their values, new ones are
-  /// zero, others are dropped.
+  /// Makes room for exactly `parameters` (ascending): those already held keep their values, new
+  /// ones are zero, others are dropped.
   void Hold(const std::vector<graph::ParameterId>& parameters);
   bool Holds(graph::ParameterId parameter) const;
   std::vector<graph::ParameterId> parameters() const;

@@ -1,12 +1,12 @@
 #include "engine/runtime/profiler.h"
 
-#include <ATen/ATen.h>
-#include <c10/core/InferenceMode.h>
-
 #include <algorithm>
 #include <exception>
 #include <functional>
 #include <vector>
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 
 #include "engine/graph/operator.h"
 #include "engine/runtime/adamw.h"
@@ -38,7 +38,8 @@ double MedianSeconds(DeviceClock& clock, Deadline deadline, const std::function<
   return seconds[seconds.size() / 2];
 }
 
-// Values that every operator accepts: small positive token ids (also valid positions), and normal numbers.
+// Values that every operator accepts: small positive token ids (also valid positions), and normal
+// numbers.
 at::Tensor SampleInput(const graph::TensorType& type) {
   if (type.dtype == DType::kI32 || type.dtype == DType::kI64) {
     return at::randint(0, 2, type.shape, at::TensorOptions().dtype(ScalarTypeOf(type.dtype)));
@@ -54,8 +55,13 @@ void MeasureByteRates(DeviceClock& clock, Deadline deadline, program::WorkerProf
   at::Tensor b = at::randn(shape);
   at::Tensor first = at::zeros(shape);
   at::Tensor second = at::zeros(shape);
-  const AdamWStep step{.learning_rate = 1e-6, .clip_factor = 1, .step = 1, .beta1 = 0.9, .beta2 = 0.95,
-                       .epsilon = 1e-8, .weight_decay = 0.1};
+  const AdamWStep step{.learning_rate = 1e-6,
+                       .clip_factor = 1,
+                       .step = 1,
+                       .beta1 = 0.9,
+                       .beta2 = 0.95,
+                       .epsilon = 1e-8,
+                       .weight_decay = 0.1};
   profile.seconds["fold"] = MedianSeconds(clock, deadline, [&] { FoldInto(a, b); }) / bytes;
   profile.seconds["copy"] = MedianSeconds(clock, deadline, [&] { a.copy_(b); }) / bytes;
   profile.seconds["update"] =
@@ -65,7 +71,8 @@ void MeasureByteRates(DeviceClock& clock, Deadline deadline, program::WorkerProf
 
 }  // namespace
 
-Result<program::WorkerProfile> MeasureProfile(const graph::Graph& graph, DeviceClock& clock,
+Result<program::WorkerProfile> MeasureProfile(const graph::Graph& graph,
+                                              DeviceClock& clock,
                                               const ProfilerOptions& options) {
   const c10::InferenceMode inference;
   const Deadline deadline = After(options.budget);
@@ -92,8 +99,9 @@ Result<program::WorkerProfile> MeasureProfile(const graph::Graph& graph, DeviceC
       if (kernel == nullptr) {
         return InternalError("operator {} has no kernel", node.op->name());
       }
-      const double seconds =
-          MedianSeconds(clock, deadline, [&] { kernel(node, inputs, {.seed = 1, .step = 1, .first_sample = 0}); });
+      const double seconds = MedianSeconds(clock, deadline, [&] {
+        kernel(node, inputs, {.seed = 1, .step = 1, .first_sample = 0});
+      });
       profile.seconds[signature] = seconds;
       const graph::Cost cost = node.op->CostOf(input_types, output_types, node.attributes);
       profile.flops_per_second = std::max(profile.flops_per_second, cost.flops / seconds);

@@ -1,6 +1,7 @@
 /// \file
-/// Measures a worker: seconds of every distinct node of a graph, and of folding, updating and copying bytes, on
-/// the device as it is (emulated speed included). Seconds of work; results are cached in a file.
+/// Measures a worker: seconds of every distinct node of a graph, and of folding, updating and
+/// copying bytes, on the device as it is (emulated speed included). Seconds of work; results are
+/// cached in a file.
 #pragma once
 
 #include <string>
@@ -14,13 +15,14 @@ namespace heddle::runtime {
 
 struct ProfilerOptions {
   std::string worker;
-  int64_t memory_bytes = 0;       ///< Cap that goes into the profile; 0: unlimited.
+  int64_t memory_bytes = 0;                   ///< Cap that goes into the profile; 0: unlimited.
   Duration budget = std::chrono::seconds(5);  ///< Measuring stops repeating when it is spent.
 };
 
-/// Every distinct NodeSignature is run once to warm up and then until its median is settled (3 to 15 runs).
-/// Errors: kInternal when a kernel fails.
-Result<program::WorkerProfile> MeasureProfile(const graph::Graph& graph, DeviceClock& clock,
+/// Every distinct NodeSignature is run once to warm up and then until its median is settled (3 to
+/// 15 runs). Errors: kInternal when a kernel fails.
+Result<program::WorkerProfile> MeasureProfile(const graph::Graph& graph,
+                                              DeviceClock& clock,
                                               const ProfilerOptions& options);
 
 }  // namespace heddle::runtime

@@ -1,13 +1,13 @@
 #include "engine/runtime/reference.h"
 
-#include <ATen/ATen.h>
-#include <c10/core/InferenceMode.h>
-
 #include <algorithm>
 #include <cmath>
 #include <deque>
 #include <exception>
 #include <tuple>
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 
 #include "engine/graph/operator.h"
 #include "engine/runtime/adamw.h"
@@ -22,7 +22,10 @@ namespace {
 using program::Code;
 using program::Instruction;
 
-at::Tensor LoadInput(const graph::Graph& graph, graph::TensorId id, int64_t first_sample, const SampleReader& read) {
+at::Tensor LoadInput(const graph::Graph& graph,
+                     graph::TensorId id,
+                     int64_t first_sample,
+                     const SampleReader& read) {
   const graph::TensorType& type = graph.tensor(id).type;
   const auto batch = static_cast<size_t>(type.shape[0]);
   const auto length = static_cast<size_t>(type.shape[1]);
@@ -31,15 +34,21 @@ at::Tensor LoadInput(const graph::Graph& graph, graph::TensorId id, int64_t firs
   std::vector<int32_t> tokens(length);
   std::vector<int32_t> targets(length);
   for (size_t b = 0; b < batch; ++b) {
-    read(first_sample + static_cast<int64_t>(b), tokens, targets).IgnoreError("tests' readers do not fail");
+    read(first_sample + static_cast<int64_t>(b), tokens, targets)
+        .IgnoreError("tests' readers do not fail");
     const std::vector<int32_t>& row = id == graph.tokens ? tokens : targets;
     std::copy(row.begin(), row.end(), out + b * length);
   }
   return value;
 }
 
-void Update(const graph::Graph& graph, ParameterState& state, graph::ParameterId id, const at::Tensor& gradient,
-            int64_t step, double norm, double learning_rate) {
+void Update(const graph::Graph& graph,
+            ParameterState& state,
+            graph::ParameterId id,
+            const at::Tensor& gradient,
+            int64_t step,
+            double norm,
+            double learning_rate) {
   const graph::AdamW& adamw = graph.optimizer;
   const bool clipped = adamw.max_gradient_norm > 0 && norm > adamw.max_gradient_norm;
   auto& held = state.held(id);
@@ -66,13 +75,20 @@ std::vector<graph::ParameterId> AllParameters(const graph::Graph& graph) {
   return all;
 }
 
-int64_t BatchOf(const graph::Graph& graph) { return graph.tensor(graph.tokens).type.shape[0]; }
+int64_t BatchOf(const graph::Graph& graph) {
+  return graph.tensor(graph.tokens).type.shape[0];
+}
 
 // One worker's interpreter: runs until it needs a message that is not there.
 class Worker {
  public:
-  Worker(const graph::Graph& graph, const program::Program& program, const ReferenceOptions& options)
-      : graph_(graph), program_(program), options_(options), state_(graph) {
+  Worker(const graph::Graph& graph,
+         const program::Program& program,
+         const ReferenceOptions& options)
+      : graph_(graph),
+        program_(program),
+        options_(options),
+        state_(graph) {
     state_.Hold(program.parameters);
     state_.Initialize(options.seed);
   }
@@ -97,7 +113,8 @@ class Worker {
   Result<bool> Advance(Mail& mail, Reductions& reductions) {
     bool moved = false;
     for (; !AtVote(); ++next_, moved = true) {
-      HEDDLE_ASSIGN_OR_RETURN(const bool done, Execute(program_.instructions[next_], mail, reductions));
+      HEDDLE_ASSIGN_OR_RETURN(const bool done,
+                              Execute(program_.instructions[next_], mail, reductions));
       if (!done) {
         break;
       }
@@ -108,7 +125,8 @@ class Worker {
   Result<at::Tensor> Value(program::SlotId slot) const {
     const auto found = values_.find(slot);
     if (found == values_.end()) {
-      return InternalError("worker {} instruction {}: slot {} is not live", program_.rank, next_, slot);
+      return InternalError("worker {} instruction {}: slot {} is not live", program_.rank, next_,
+                           slot);
     }
     return found->second;
   }
@@ -119,7 +137,8 @@ class Worker {
       const Instruction& instruction = program_.instructions[i];
       if (instruction.code == Code::kUpdate) {
         HEDDLE_ASSIGN_OR_RETURN(const at::Tensor gradient, Value(instruction.inputs[0]));
-        Update(graph_, state_, instruction.parameter, gradient, step_, norm, options_.learning_rate);
+        Update(graph_, state_, instruction.parameter, gradient, step_, norm,
+               options_.learning_rate);
       }
     }
     return Status::Ok();
@@ -133,11 +152,12 @@ class Worker {
     switch (instruction.code) {
       case Code::kLoad: {
         const program::SlotId slot = instruction.outputs[0];
-        Put(slot, LoadInput(graph_, program_.slots[static_cast<size_t>(slot)].tensor, FirstSample(instruction),
-                            options_.read_sample));
+        Put(slot, LoadInput(graph_, program_.slots[static_cast<size_t>(slot)].tensor,
+                            FirstSample(instruction), options_.read_sample));
         return true;
       }
-      case Code::kRun: return Run(instruction);
+      case Code::kRun:
+        return Run(instruction);
       case Code::kSend: {
         HEDDLE_ASSIGN_OR_RETURN(const at::Tensor value, Value(instruction.inputs[0]));
         mail[{program_.rank, instruction.peer, instruction.tag}].push_back(value.clone());
@@ -158,17 +178,20 @@ class Worker {
         Put(instruction.inputs[0], left + right);
         return true;
       }
-      case Code::kReduce: return Contribute(instruction, reductions);
+      case Code::kReduce:
+        return Contribute(instruction, reductions);
       case Code::kFree:
         if (values_.erase(instruction.inputs[0]) == 0) {
-          return InternalError("worker {} instruction {}: slot {} is freed twice", program_.rank, next_,
-                               instruction.inputs[0]);
+          return InternalError("worker {} instruction {}: slot {} is freed twice", program_.rank,
+                               next_, instruction.inputs[0]);
         }
         return true;
       case Code::kVote:
-      case Code::kUpdate: break;
+      case Code::kUpdate:
+        break;
     }
-    return InternalError("worker {} instruction {} does not belong before the vote", program_.rank, next_);
+    return InternalError("worker {} instruction {} does not belong before the vote", program_.rank,
+                         next_);
   }
 
   Result<bool> Run(const Instruction& instruction) {
@@ -178,7 +201,8 @@ class Worker {
       const graph::Tensor& tensor = graph_.tensor(node.inputs[i]);
       if (tensor.kind == graph::TensorKind::kParameter) {
         if (!state_.Holds(tensor.parameter)) {
-          return InternalError("worker {} reads parameter {} and does not hold it", program_.rank, tensor.parameter);
+          return InternalError("worker {} reads parameter {} and does not hold it", program_.rank,
+                               tensor.parameter);
         }
         inputs.push_back(state_.held(tensor.parameter).compute);
       } else {
@@ -186,7 +210,8 @@ class Worker {
         inputs.push_back(std::move(value));
       }
     }
-    const KernelContext context{.seed = options_.seed, .step = step_, .first_sample = FirstSample(instruction)};
+    const KernelContext context{
+        .seed = options_.seed, .step = step_, .first_sample = FirstSample(instruction)};
     std::vector<at::Tensor> outputs = FindKernel(node.op->name())(node, inputs, context);
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (instruction.outputs[i] >= 0) {
@@ -197,8 +222,8 @@ class Worker {
   }
 
   Result<bool> Contribute(const Instruction& instruction, Reductions& reductions) {
-    const auto position = static_cast<size_t>(
-        std::ranges::find(instruction.group, program_.rank) - instruction.group.begin());
+    const auto position = static_cast<size_t>(std::ranges::find(instruction.group, program_.rank) -
+                                              instruction.group.begin());
     for (size_t i = 0; i < instruction.inputs.size(); ++i) {
       HEDDLE_ASSIGN_OR_RETURN(const at::Tensor value, Value(instruction.inputs[i]));
       const TreeNode node = program_.determinism == program::Determinism::kExact
@@ -223,16 +248,19 @@ class Worker {
 };
 
 // Adds all contributions in tree order and hands the sum to every worker that asked.
-Status CompleteReductions(std::vector<std::unique_ptr<Worker>>& workers, Worker::Reductions& reductions) {
+Status CompleteReductions(std::vector<std::unique_ptr<Worker>>& workers,
+                          Worker::Reductions& reductions) {
   std::map<graph::ParameterId, at::Tensor> sums;
   for (auto& [parameter, contributions] : reductions) {
-    std::ranges::sort(contributions, {}, [](const Worker::Contribution& c) { return c.node.first(); });
+    std::ranges::sort(contributions, {},
+                      [](const Worker::Contribution& c) { return c.node.first(); });
     std::vector<TreeNode> nodes;
     for (const auto& contribution : contributions) {
       nodes.push_back(contribution.node);
     }
     for (const Fold& fold : FoldOrder(nodes)) {
-      contributions[static_cast<size_t>(fold.left)].value += contributions[static_cast<size_t>(fold.right)].value;
+      contributions[static_cast<size_t>(fold.left)].value +=
+          contributions[static_cast<size_t>(fold.right)].value;
     }
     sums[parameter] = contributions[0].value;
   }
@@ -246,7 +274,8 @@ Status CompleteReductions(std::vector<std::unique_ptr<Worker>>& workers, Worker:
   return Status::Ok();
 }
 
-Result<ReferenceStep> CompleteVote(std::vector<std::unique_ptr<Worker>>& workers, const graph::Graph& graph,
+Result<ReferenceStep> CompleteVote(std::vector<std::unique_ptr<Worker>>& workers,
+                                   const graph::Graph& graph,
                                    int64_t microbatches) {
   std::map<int, double> losses;
   std::map<graph::ParameterId, double> norms;
@@ -260,7 +289,8 @@ Result<ReferenceStep> CompleteVote(std::vector<std::unique_ptr<Worker>>& workers
       norms.emplace(norm.parameter, value.to(at::kDouble).square().sum().item<double>());
     }
   }
-  if (losses.size() != static_cast<size_t>(microbatches) || norms.size() != graph.parameters.size()) {
+  if (losses.size() != static_cast<size_t>(microbatches) ||
+      norms.size() != graph.parameters.size()) {
     return InternalError("the vote has {} losses and {} norms", losses.size(), norms.size());
   }
   ReferenceStep out;
@@ -274,8 +304,8 @@ Result<ReferenceStep> CompleteVote(std::vector<std::unique_ptr<Worker>>& workers
   return out;
 }
 
-Result<std::map<std::string, std::vector<double>>> CollectMasters(const graph::Graph& graph,
-                                                                  std::vector<std::unique_ptr<Worker>>& workers) {
+Result<std::map<std::string, std::vector<double>>> CollectMasters(
+    const graph::Graph& graph, std::vector<std::unique_ptr<Worker>>& workers) {
   std::map<std::string, std::vector<double>> masters;
   for (auto& worker : workers) {
     for (const graph::ParameterId id : worker->state().parameters()) {
@@ -291,7 +321,8 @@ Result<std::map<std::string, std::vector<double>>> CollectMasters(const graph::G
 
 }  // namespace
 
-Result<ReferenceResult> RunSingleDevice(const graph::Graph& graph, const ReferenceOptions& options) {
+Result<ReferenceResult> RunSingleDevice(const graph::Graph& graph,
+                                        const ReferenceOptions& options) {
   const c10::InferenceMode inference;
   ParameterState state(graph);
   state.Hold(AllParameters(graph));
@@ -334,7 +365,8 @@ Result<ReferenceResult> RunSingleDevice(const graph::Graph& graph, const Referen
     }
     figures.gradient_norm = std::sqrt(figures.gradient_norm);
     for (const graph::ParameterId id : AllParameters(graph)) {
-      Update(graph, state, id, sums[static_cast<size_t>(id)], step, figures.gradient_norm, options.learning_rate);
+      Update(graph, state, id, sums[static_cast<size_t>(id)], step, figures.gradient_norm,
+             options.learning_rate);
     }
     result.steps.push_back(figures);
   }
@@ -344,7 +376,8 @@ Result<ReferenceResult> RunSingleDevice(const graph::Graph& graph, const Referen
   return result;
 }
 
-Result<ReferenceResult> RunPrograms(const graph::Graph& graph, const std::vector<program::Program>& programs,
+Result<ReferenceResult> RunPrograms(const graph::Graph& graph,
+                                    const std::vector<program::Program>& programs,
                                     const ReferenceOptions& options) {
   const c10::InferenceMode inference;
   std::vector<std::unique_ptr<Worker>> workers;
@@ -368,11 +401,13 @@ Result<ReferenceResult> RunPrograms(const graph::Graph& graph, const std::vector
     }
     for (auto& worker : workers) {
       if (!worker->AtVote()) {
-        return InternalError("deadlock: worker {} waits for a message that nobody sends", worker->program().rank);
+        return InternalError("deadlock: worker {} waits for a message that nobody sends",
+                             worker->program().rank);
       }
     }
     HEDDLE_RETURN_IF_ERROR(CompleteReductions(workers, reductions));
-    HEDDLE_ASSIGN_OR_RETURN(const ReferenceStep figures, CompleteVote(workers, graph, options.microbatches));
+    HEDDLE_ASSIGN_OR_RETURN(const ReferenceStep figures,
+                            CompleteVote(workers, graph, options.microbatches));
     for (auto& worker : workers) {
       HEDDLE_RETURN_IF_ERROR(worker->Finish(figures.gradient_norm));
     }
@@ -384,7 +419,8 @@ Result<ReferenceResult> RunPrograms(const graph::Graph& graph, const std::vector
 
 double LargestDifference(const ReferenceResult& a, const ReferenceResult& b, double floor) {
   auto difference = [floor](double x, double y) { return std::abs(x - y) / (std::abs(y) + floor); };
-  double largest = a.steps.size() == b.steps.size() && a.masters.size() == b.masters.size() ? 0 : INFINITY;
+  double largest =
+      a.steps.size() == b.steps.size() && a.masters.size() == b.masters.size() ? 0 : INFINITY;
   for (size_t i = 0; i < std::min(a.steps.size(), b.steps.size()); ++i) {
     largest = std::max({largest, difference(a.steps[i].loss, b.steps[i].loss),
                         difference(a.steps[i].gradient_norm, b.steps[i].gradient_norm)});

@@ -1,7 +1,7 @@
 /// \file
-/// The reference interpreter: all workers' Programs in one process and one thread, with plain mailboxes in place of
-/// communication, checked against the graph run on a single device with no Program at all. Slow and
-/// obvious; it shares the kernels with the runtime and nothing else.
+/// The reference interpreter: all workers' Programs in one process and one thread, with plain
+/// mailboxes in place of communication, checked against the graph run on a single device with no
+/// Program at all. Slow and obvious; it shares the kernels with the runtime and nothing else.
 #pragma once
 
 #include <cstdint>

@@ -2,10 +2,10 @@
 /// Between Heddle's element types and ATen's tensors. ATen stays behind engine/runtime.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstddef>
 #include <span>
+
+#include <ATen/core/Tensor.h>
 
 #include "engine/graph/graph.h"
 

@@ -48,12 +48,15 @@ Result<VoteRecord> DecodeVote(std::span<const std::byte> bytes) {
   return record;
 }
 
-Result<VoteOutcome> DecideVote(const std::vector<VoteRecord>& records, int parameters, int microbatches) {
+Result<VoteOutcome> DecideVote(const std::vector<VoteRecord>& records,
+                               int parameters,
+                               int microbatches) {
   std::vector<std::optional<double>> norms(static_cast<size_t>(parameters));
   std::vector<std::optional<double>> losses(static_cast<size_t>(microbatches));
   VoteOutcome outcome;
   auto put = [](std::vector<std::optional<double>>& values, int32_t index, double value) {
-    if (index < 0 || static_cast<size_t>(index) >= values.size() || values[static_cast<size_t>(index)]) {
+    if (index < 0 || static_cast<size_t>(index) >= values.size() ||
+        values[static_cast<size_t>(index)]) {
       return false;
     }
     values[static_cast<size_t>(index)] = value;

@@ -1,7 +1,8 @@
 /// \file
-/// The vote that makes a step a transaction: every worker contributes its owned parameters' sums of squares
-/// and its microbatches' losses once all its reductions are complete; what all workers then know (norm,
-/// loss, stop) is computed from the same records in the same order, so it has the same bits everywhere.
+/// The vote that makes a step a transaction: every worker contributes its owned parameters' sums of
+/// squares and its microbatches' losses once all its reductions are complete; what all workers then
+/// know (norm, loss, stop) is computed from the same records in the same order, so it has the same
+/// bits everywhere.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +41,8 @@ Bytes EncodeVote(const VoteRecord& record);
 Result<VoteRecord> DecodeVote(std::span<const std::byte> bytes);
 
 /// Errors: kInternal when steps differ, or a parameter or microbatch is missing or voted twice.
-Result<VoteOutcome> DecideVote(const std::vector<VoteRecord>& records, int parameters, int microbatches);
+Result<VoteOutcome> DecideVote(const std::vector<VoteRecord>& records,
+                               int parameters,
+                               int microbatches);
 
 }  // namespace heddle::runtime
