@@ -26,7 +26,7 @@ struct Stage {
 
 /// A chain of stages that covers the model and computes one contiguous range of microbatch numbers.
 struct Pipeline {
-  std::vector<Stage> stages;
+  std::vector<Stage> stages = {};
   int first_microbatch = 0;
   int microbatches = 0;
   friend bool operator==(const Pipeline&, const Pipeline&) = default;
@@ -39,13 +39,14 @@ enum class Determinism : uint8_t {
 
 struct Plan {
   int64_t generation = 0;
-  std::vector<std::string> workers;  ///< Members of the generation by rank; some may hold no stage.
-  std::vector<Pipeline> pipelines;
+  std::vector<std::string> workers =
+      {};  ///< Members of the generation by rank; some may hold no stage.
+  std::vector<Pipeline> pipelines = {};
   Determinism determinism = Determinism::kExact;
   double predicted_step_seconds = 0;
-  std::vector<int64_t> predicted_peak_bytes;  ///< By worker.
+  std::vector<int64_t> predicted_peak_bytes = {};  ///< By worker.
   /// transports[a][b]: the transport that comm reported for the pair; empty when unknown.
-  std::vector<std::vector<std::string>> transports;
+  std::vector<std::vector<std::string>> transports = {};
 
   int microbatches() const;  ///< Of the global batch.
   /// Ranks without a stage.

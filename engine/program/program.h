@@ -29,7 +29,7 @@ constexpr uint64_t ReduceTag(graph::ParameterId parameter) {
 struct Slot {
   graph::TensorId tensor = -1;
   int microbatch = -1;  ///< -1 for parameters' summed gradients.
-  graph::TensorType type;
+  graph::TensorType type = {};
 };
 
 enum class Code : uint8_t {
@@ -49,15 +49,16 @@ enum class Code : uint8_t {
 
 struct Instruction {
   Code code = Code::kRun;
-  graph::NodeId node = -1;     ///< kRun.
-  int microbatch = -1;         ///< kLoad, kRun, kSend, kRecv.
-  std::vector<SlotId> inputs;  ///< For kRun: by node input; -1 where the input is a parameter.
-  std::vector<SlotId> outputs;
-  int peer = -1;                                     ///< kSend, kRecv: rank.
-  uint64_t tag = 0;                                  ///< kSend, kRecv, kReduce.
-  graph::ParameterId parameter = -1;                 ///< kReduce, kUpdate.
-  std::vector<int> group;                            ///< kReduce: ranks, ascending, own among them.
-  std::vector<std::vector<TreeNode>> contributions;  ///< kReduce, exact: by position in the group.
+  graph::NodeId node = -1;          ///< kRun.
+  int microbatch = -1;              ///< kLoad, kRun, kSend, kRecv.
+  std::vector<SlotId> inputs = {};  ///< For kRun: by node input; -1 where the input is a parameter.
+  std::vector<SlotId> outputs = {};
+  int peer = -1;                      ///< kSend, kRecv: rank.
+  uint64_t tag = 0;                   ///< kSend, kRecv, kReduce.
+  graph::ParameterId parameter = -1;  ///< kReduce, kUpdate.
+  std::vector<int> group = {};        ///< kReduce: ranks, ascending, own among them.
+  std::vector<std::vector<TreeNode>> contributions =
+      {};  ///< kReduce, exact: by position in the group.
 };
 
 /// kVote's share of this worker.
@@ -70,8 +71,8 @@ struct VoteShare {
     int microbatch = -1;
     SlotId slot = -1;
   };
-  std::vector<Norm> norms;   ///< Parameters that this worker owns.
-  std::vector<Loss> losses;  ///< Microbatches whose loss this worker computed.
+  std::vector<Norm> norms = {};   ///< Parameters that this worker owns.
+  std::vector<Loss> losses = {};  ///< Microbatches whose loss this worker computed.
 };
 
 struct Program {
@@ -79,11 +80,11 @@ struct Program {
   int rank = 0;
   int workers = 0;
   Determinism determinism = Determinism::kExact;
-  std::vector<Slot> slots;
-  std::vector<Instruction> instructions;
-  VoteShare vote;
-  std::vector<graph::ParameterId> parameters;  ///< Held by this worker, ascending.
-  std::vector<int> peers;                      ///< Ranks it exchanges messages with, ascending.
+  std::vector<Slot> slots = {};
+  std::vector<Instruction> instructions = {};
+  VoteShare vote = {};
+  std::vector<graph::ParameterId> parameters = {};  ///< Held by this worker, ascending.
+  std::vector<int> peers = {};  ///< Ranks it exchanges messages with, ascending.
   /// Index of kVote in `instructions`: before it nothing is applied, after it only kUpdate and
   /// kFree.
   size_t vote_index = 0;

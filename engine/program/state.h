@@ -21,7 +21,7 @@ Result<StateRole> ParseStateRole(std::string_view name);
 struct StateBox {
   graph::ParameterId parameter = -1;
   StateRole role = StateRole::kMaster;
-  Box box;
+  Box box = {};
   friend bool operator==(const StateBox&, const StateBox&) = default;
 };
 
@@ -39,17 +39,17 @@ StateLayout OwnedLayout(const graph::Graph& graph, const Plan& plan);
 struct Transfer {
   graph::ParameterId parameter = -1;
   StateRole role = StateRole::kMaster;
-  Box box;
-  std::string source;
-  std::string target;
+  Box box = {};
+  std::string source = {};
+  std::string target = {};
 };
 
 /// What must move so that every worker holds its boxes of the new plan. `held` says which workers
 /// hold valid boxes now (by name; survivors of one common step). Sources are chosen so that the
 /// most loaded sender sends the least (greedy over bytes). Missing everywhere: source is empty.
 struct HeldState {
-  std::string worker;
-  std::vector<StateBox> boxes;
+  std::string worker = {};
+  std::vector<StateBox> boxes = {};
 };
 std::vector<Transfer> PlanTransfers(const graph::Graph& graph,
                                     const std::vector<HeldState>& held,

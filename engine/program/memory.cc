@@ -1,0 +1,51 @@
+#include "engine/program/memory.h"
+
+#include <algorithm>
+
+namespace heddle::program {
+
+int64_t StateBytes(const graph::Graph& graph, const Program& program) {
+  constexpr int64_t kStoredRoles = 3;  // Master and two moments.
+  int64_t bytes = 0;
+  for (const graph::ParameterId id : program.parameters) {
+    const graph::Parameter& parameter = graph.parameter(id);
+    bytes += kStoredRoles * ElementCount(parameter.shape) * SizeOf(graph.master_dtype());
+    const graph::TensorType& compute = graph.tensor(parameter.compute).type;
+    if (compute.dtype != graph.master_dtype()) {
+      bytes += compute.bytes();
+    }
+  }
+  return bytes;
+}
+
+int64_t PeakSlotBytes(const Program& program) {
+  int64_t live = 0;
+  int64_t peak = 0;
+  int64_t reducing = 0;  // Freed by the program, but perhaps still read by a reduction.
+  std::vector<bool> reduced(program.slots.size(), false);
+  const auto bytes = [&](SlotId slot) {
+    return program.slots[static_cast<size_t>(slot)].type.bytes();
+  };
+  for (const Instruction& instruction : program.instructions) {
+    for (const SlotId output : instruction.outputs) {
+      live += bytes(output);
+    }
+    peak = std::max(peak, live + reducing);
+    if (instruction.code == Code::kReduce) {
+      for (const SlotId input : instruction.inputs) {
+        reduced[static_cast<size_t>(input)] = true;
+      }
+    } else if (instruction.code == Code::kFree) {
+      const SlotId slot = instruction.inputs.front();
+      live -= bytes(slot);
+      if (reduced[static_cast<size_t>(slot)]) {
+        reducing += bytes(slot);
+      }
+    } else if (instruction.code == Code::kVote) {
+      reducing = 0;
+    }
+  }
+  return peak;
+}
+
+}  // namespace heddle::program

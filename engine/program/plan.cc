@@ -1,0 +1,220 @@
+#include "engine/program/plan.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "engine/program/stages.h"
+
+namespace heddle::program {
+
+namespace {
+
+// Message tags keep the microbatch in 24 bits (program.h).
+constexpr int kMicrobatchesMax = 1 << 24;
+
+Status ValidateWorkers(const Plan& plan) {
+  if (plan.workers.empty()) {
+    return InvalidArgumentError("plan: no workers");
+  }
+  std::set<std::string_view> names;
+  for (const std::string& worker : plan.workers) {
+    if (worker.empty()) {
+      return InvalidArgumentError("plan: a worker has an empty name");
+    }
+    if (!names.insert(worker).second) {
+      return InvalidArgumentError("plan: worker '{}' appears twice", worker);
+    }
+  }
+  const size_t count = plan.workers.size();
+  if (!plan.predicted_peak_bytes.empty() && plan.predicted_peak_bytes.size() != count) {
+    return InvalidArgumentError("plan: predicted_peak_bytes has {} entries for {} workers",
+                                plan.predicted_peak_bytes.size(), count);
+  }
+  if (!plan.transports.empty() && plan.transports.size() != count) {
+    return InvalidArgumentError("plan: transports has {} rows for {} workers",
+                                plan.transports.size(), count);
+  }
+  for (size_t row = 0; row < plan.transports.size(); ++row) {
+    if (plan.transports[row].size() != count) {
+      return InvalidArgumentError("plan: transports[{}] has {} entries for {} workers", row,
+                                  plan.transports[row].size(), count);
+    }
+  }
+  return Status::Ok();
+}
+
+// Stages of one pipeline cover [0, segments) in order; `used` collects the workers of all
+// pipelines.
+Status ValidateStages(const Plan& plan, size_t number, int segments, std::vector<bool>& used) {
+  const Pipeline& pipeline = plan.pipelines[number];
+  int next = 0;
+  for (size_t s = 0; s < pipeline.stages.size(); ++s) {
+    const Stage& stage = pipeline.stages[s];
+    if (stage.worker < 0 || static_cast<size_t>(stage.worker) >= plan.workers.size()) {
+      return InvalidArgumentError("plan: pipeline {} stage {}: worker {} is not in 0..{}", number,
+                                  s, stage.worker, plan.workers.size() - 1);
+    }
+    if (used[static_cast<size_t>(stage.worker)]) {
+      return InvalidArgumentError("plan: pipeline {} stage {}: worker {} holds two stages", number,
+                                  s, plan.workers[static_cast<size_t>(stage.worker)]);
+    }
+    used[static_cast<size_t>(stage.worker)] = true;
+    if (stage.first_segment != next || stage.last_segment <= stage.first_segment ||
+        stage.last_segment > segments) {
+      return InvalidArgumentError(
+          "plan: pipeline {} stage {}: segments [{}, {}) do not continue at {} of {}", number, s,
+          stage.first_segment, stage.last_segment, next, segments);
+    }
+    next = stage.last_segment;
+  }
+  if (next != segments) {
+    return InvalidArgumentError("plan: pipeline {} ends at segment {} of {}", number, next,
+                                segments);
+  }
+  return Status::Ok();
+}
+
+Status ValidateMicrobatches(const Plan& plan) {
+  std::vector<std::pair<int, int>> ranges;
+  for (size_t p = 0; p < plan.pipelines.size(); ++p) {
+    const Pipeline& pipeline = plan.pipelines[p];
+    if (pipeline.microbatches < 1 || pipeline.microbatches > kMicrobatchesMax ||
+        pipeline.first_microbatch < 0 || pipeline.first_microbatch >= kMicrobatchesMax) {
+      return InvalidArgumentError("plan: pipeline {}: {} microbatches from {} are out of range", p,
+                                  pipeline.microbatches, pipeline.first_microbatch);
+    }
+    ranges.emplace_back(pipeline.first_microbatch, pipeline.microbatches);
+  }
+  std::sort(ranges.begin(), ranges.end());
+  int next = 0;
+  for (const auto& [first, count] : ranges) {
+    if (first != next) {
+      return InvalidArgumentError(
+          "plan: microbatches {}: a pipeline's range starts at {}, expected {}",
+          first < next ? "overlap" : "have a gap", first, next);
+    }
+    next += count;
+    if (next > kMicrobatchesMax) {
+      return InvalidArgumentError("plan: more than {} microbatches", kMicrobatchesMax);
+    }
+  }
+  return Status::Ok();
+}
+
+std::string SegmentRange(const graph::Graph& graph, const Stage& stage) {
+  const auto name = [&](int segment) -> std::string {
+    const auto index = static_cast<size_t>(segment);
+    return segment >= 0 && index < graph.segments.size() ? graph.segments[index].name
+                                                         : fmt::format("segment {}", segment);
+  };
+  const std::string first = name(stage.first_segment);
+  return stage.last_segment - stage.first_segment <= 1
+             ? first
+             : fmt::format("{} .. {}", first, name(stage.last_segment - 1));
+}
+
+}  // namespace
+
+int Plan::microbatches() const {
+  int sum = 0;
+  for (const Pipeline& pipeline : pipelines) {
+    sum += pipeline.microbatches;
+  }
+  return sum;
+}
+
+std::vector<int> Plan::IdleWorkers() const {
+  std::vector<bool> used(workers.size(), false);
+  for (const Pipeline& pipeline : pipelines) {
+    for (const Stage& stage : pipeline.stages) {
+      if (stage.worker >= 0 && static_cast<size_t>(stage.worker) < used.size()) {
+        used[static_cast<size_t>(stage.worker)] = true;
+      }
+    }
+  }
+  std::vector<int> idle;
+  for (size_t worker = 0; worker < used.size(); ++worker) {
+    if (!used[worker]) {
+      idle.push_back(static_cast<int>(worker));
+    }
+  }
+  return idle;
+}
+
+Status ValidatePlan(const Plan& plan, int segments) {
+  HEDDLE_RETURN_IF_ERROR(ValidateWorkers(plan));
+  if (segments < 1) {
+    return InvalidArgumentError("plan: the graph has no segments");
+  }
+  if (plan.pipelines.empty()) {
+    return InvalidArgumentError("plan: no pipelines");
+  }
+  std::vector<bool> used(plan.workers.size(), false);
+  for (size_t p = 0; p < plan.pipelines.size(); ++p) {
+    HEDDLE_RETURN_IF_ERROR(ValidateStages(plan, p, segments, used));
+  }
+  return ValidateMicrobatches(plan);
+}
+
+Plan SingleWorkerPlan(const std::string& worker, int segments, int microbatches) {
+  Plan plan;
+  plan.workers = {worker};
+  plan.pipelines = {{.stages = {{.worker = 0, .first_segment = 0, .last_segment = segments}},
+                     .first_microbatch = 0,
+                     .microbatches = microbatches}};
+  return plan;
+}
+
+std::string Describe(const Plan& plan, const graph::Graph& graph) {
+  std::string text =
+      fmt::format("generation {}: {} worker{}, {} pipeline{}, {} microbatches, {}", plan.generation,
+                  plan.workers.size(), plan.workers.size() == 1 ? "" : "s", plan.pipelines.size(),
+                  plan.pipelines.size() == 1 ? "" : "s", plan.microbatches(),
+                  plan.determinism == Determinism::kExact ? "exact" : "relaxed");
+  if (plan.predicted_step_seconds > 0) {
+    text += fmt::format(", {:.4g} s a step predicted", plan.predicted_step_seconds);
+  }
+  text += '\n';
+  for (size_t p = 0; p < plan.pipelines.size(); ++p) {
+    const Pipeline& pipeline = plan.pipelines[p];
+    text += fmt::format("pipeline {}: {} microbatch{} from {}: ", p, pipeline.microbatches,
+                        pipeline.microbatches == 1 ? "" : "es", pipeline.first_microbatch);
+    for (size_t s = 0; s < pipeline.stages.size(); ++s) {
+      const Stage& stage = pipeline.stages[s];
+      const auto worker = static_cast<size_t>(stage.worker);
+      text += fmt::format("{}{} [{}{}]", s == 0 ? "" : " -> ",
+                          worker < plan.workers.size() ? plan.workers[worker] : "?",
+                          SegmentRange(graph, stage), stage.recompute ? ", recomputed" : "");
+    }
+    text += '\n';
+  }
+  const std::vector<int> idle = plan.IdleWorkers();
+  for (size_t i = 0; i < idle.size(); ++i) {
+    text +=
+        fmt::format("{}{}", i == 0 ? "idle: " : ", ", plan.workers[static_cast<size_t>(idle[i])]);
+  }
+  return idle.empty() ? text : text + '\n';
+}
+
+std::vector<std::vector<int>> ParameterHolders(const graph::Graph& graph, const Plan& plan) {
+  const std::vector<std::vector<int>> segments = ParameterSegments(graph);
+  std::vector<std::vector<int>> holders(graph.parameters.size());
+  for (size_t parameter = 0; parameter < holders.size(); ++parameter) {
+    for (const Pipeline& pipeline : plan.pipelines) {
+      for (const int segment : segments[parameter]) {
+        const int stage = StageOf(pipeline, segment);
+        if (stage >= 0) {
+          holders[parameter].push_back(pipeline.stages[static_cast<size_t>(stage)].worker);
+        }
+      }
+    }
+    std::sort(holders[parameter].begin(), holders[parameter].end());
+    holders[parameter].erase(std::unique(holders[parameter].begin(), holders[parameter].end()),
+                             holders[parameter].end());
+  }
+  return holders;
+}
+
+}  // namespace heddle::program

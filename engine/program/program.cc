@@ -1,0 +1,168 @@
+#include "engine/program/program.h"
+
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "base/hash.h"
+#include "engine/graph/operator.h"
+
+namespace heddle::program {
+
+namespace {
+
+using Buffer = fmt::memory_buffer;
+
+template <typename... A>
+void Append(Buffer& out, fmt::format_string<A...> format, A&&... args) {
+  fmt::format_to(std::back_inserter(out), format, std::forward<A>(args)...);
+}
+
+std::string_view CodeName(Code code) {
+  switch (code) {
+    case Code::kLoad:
+      return "load";
+    case Code::kRun:
+      return "run";
+    case Code::kSend:
+      return "send";
+    case Code::kRecv:
+      return "recv";
+    case Code::kFold:
+      return "fold";
+    case Code::kReduce:
+      return "reduce";
+    case Code::kVote:
+      return "vote";
+    case Code::kUpdate:
+      return "update";
+    case Code::kFree:
+      return "free";
+  }
+  return "unknown";
+}
+
+template <typename T>
+bool InRange(int64_t index, const std::vector<T>& list) {
+  return index >= 0 && index < static_cast<int64_t>(list.size());
+}
+
+void AppendSlots(Buffer& out, std::string_view before, const std::vector<SlotId>& slots) {
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (slots[i] < 0) {
+      Append(out, "{}p", i == 0 ? before : ", ");
+    } else {
+      Append(out, "{}%{}", i == 0 ? before : ", ", slots[i]);
+    }
+  }
+}
+
+void AppendContributions(Buffer& out, const Instruction& instruction) {
+  for (size_t i = 0; i < instruction.contributions.size(); ++i) {
+    Append(out, "{}", i == 0 ? " from {" : ", {");
+    const std::vector<TreeNode>& nodes = instruction.contributions[i];
+    for (size_t n = 0; n < nodes.size(); ++n) {
+      Append(out, "{}{}:{}", n == 0 ? "" : " ", nodes[n].level, nodes[n].index);
+    }
+    Append(out, "}}");
+  }
+}
+
+void AppendInstruction(Buffer& out,
+                       size_t index,
+                       const Instruction& instruction,
+                       const graph::Graph& graph) {
+  Append(out, "{:4} {}", index, CodeName(instruction.code));
+  if (instruction.code == Code::kRun) {
+    Append(out, " n{}", instruction.node);
+    if (InRange(instruction.node, graph.nodes)) {
+      const graph::Node& node = graph.node(instruction.node);
+      Append(out, " {}{}", node.op->name(), node.attributes.ToString());
+    }
+  }
+  if (instruction.microbatch >= 0) {
+    Append(out, " m{}", instruction.microbatch);
+  }
+  if (InRange(instruction.parameter, graph.parameters)) {
+    Append(out, " p{} {}", instruction.parameter, graph.parameter(instruction.parameter).name);
+  } else if (instruction.parameter >= 0) {
+    Append(out, " p{}", instruction.parameter);
+  }
+  AppendSlots(out, " ", instruction.inputs);
+  AppendSlots(out, " -> ", instruction.outputs);
+  if (instruction.peer >= 0) {
+    Append(out, " peer {}", instruction.peer);
+  }
+  if (instruction.tag != 0) {
+    Append(out, " tag {:#x}", instruction.tag);
+  }
+  for (size_t i = 0; i < instruction.group.size(); ++i) {
+    Append(out, "{}{}", i == 0 ? " over " : ",", instruction.group[i]);
+  }
+  AppendContributions(out, instruction);
+  Append(out, "\n");
+}
+
+void AppendSlot(Buffer& out, size_t index, const Slot& slot, const graph::Graph& graph) {
+  Append(out, "%{} {} {}{}", index,
+         InRange(slot.tensor, graph.tensors) ? graph.tensor(slot.tensor).name : "?",
+         DTypeName(slot.type.dtype), heddle::ToString(slot.type.shape));
+  if (slot.microbatch >= 0) {
+    Append(out, " m{}", slot.microbatch);
+  }
+  Append(out, "\n");
+}
+
+}  // namespace
+
+std::string ToString(const Program& program, const graph::Graph& graph) {
+  Buffer out;
+  Append(out, "generation {} rank {} of {}, {}\nparameters", program.generation, program.rank,
+         program.workers, program.determinism == Determinism::kExact ? "exact" : "relaxed");
+  for (const graph::ParameterId parameter : program.parameters) {
+    Append(out, " {}", parameter);
+  }
+  Append(out, "\npeers");
+  for (const int peer : program.peers) {
+    Append(out, " {}", peer);
+  }
+  Append(out, "\n");
+  for (size_t i = 0; i < program.slots.size(); ++i) {
+    AppendSlot(out, i, program.slots[i], graph);
+  }
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    AppendInstruction(out, i, program.instructions[i], graph);
+  }
+  Append(out, "vote at {}: norms", program.vote_index);
+  for (const VoteShare::Norm& norm : program.vote.norms) {
+    Append(out, " p{}=%{}", norm.parameter, norm.gradient);
+  }
+  Append(out, "; losses");
+  for (const VoteShare::Loss& loss : program.vote.losses) {
+    Append(out, " m{}=%{}", loss.microbatch, loss.slot);
+  }
+  Append(out, "\n");
+  return fmt::to_string(out);
+}
+
+uint64_t ProgramHash(const Program& program, const graph::Graph& graph) {
+  Buffer out;
+  const graph::AdamW& optimizer = graph.optimizer;
+  // Hexadecimal floats keep every bit.
+  Append(out, "adamw {:a} {:a} {:a} {:a} {:a} compute {}\n", optimizer.beta1, optimizer.beta2,
+         optimizer.epsilon, optimizer.weight_decay, optimizer.max_gradient_norm,
+         DTypeName(graph.compute));
+  for (const graph::ParameterId id : program.parameters) {
+    if (!InRange(id, graph.parameters)) {
+      continue;
+    }
+    const graph::Parameter& parameter = graph.parameter(id);
+    Append(out, "p{} {} {} {} {:a} {}\n", id, parameter.name, heddle::ToString(parameter.shape),
+           static_cast<int>(parameter.initializer.kind), parameter.initializer.standard_deviation,
+           parameter.decay);
+  }
+  const std::string text = ToString(program, graph);
+  return Hash64(text, Hash64(std::string_view(out.data(), out.size())));
+}
+
+}  // namespace heddle::program

@@ -1,0 +1,53 @@
+#include "engine/program/stages.h"
+
+#include <algorithm>
+
+namespace heddle::program {
+
+int StageOf(const Pipeline& pipeline, int segment) {
+  const auto after =
+      std::upper_bound(pipeline.stages.begin(), pipeline.stages.end(), segment,
+                       [](int value, const Stage& stage) { return value < stage.last_segment; });
+  if (after == pipeline.stages.end() || segment < after->first_segment) {
+    return -1;
+  }
+  return static_cast<int>(after - pipeline.stages.begin());
+}
+
+std::vector<std::vector<int>> ParameterSegments(const graph::Graph& graph) {
+  std::vector<std::vector<int>> segments(graph.parameters.size());
+  const auto add = [&](graph::TensorId id, int segment) {
+    const graph::Tensor& tensor = graph.tensor(id);
+    if (tensor.kind == graph::TensorKind::kParameter ||
+        tensor.kind == graph::TensorKind::kWeightGradient) {
+      segments[static_cast<size_t>(tensor.parameter)].push_back(segment);
+    }
+  };
+  for (const graph::Node& node : graph.nodes) {
+    for (const graph::TensorId input : node.inputs) {
+      add(input, node.segment);
+    }
+    for (const graph::TensorId output : node.outputs) {
+      add(output, node.segment);
+    }
+  }
+  for (std::vector<int>& list : segments) {
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+  }
+  return segments;
+}
+
+Position PositionOf(const Plan& plan, int rank) {
+  for (size_t p = 0; p < plan.pipelines.size(); ++p) {
+    const std::vector<Stage>& stages = plan.pipelines[p].stages;
+    for (size_t s = 0; s < stages.size(); ++s) {
+      if (stages[s].worker == rank) {
+        return {.pipeline = static_cast<int>(p), .stage = static_cast<int>(s)};
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace heddle::program
