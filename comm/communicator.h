@@ -170,6 +170,13 @@ class Endpoint {
   /// Errors: kInvalidArgument, kResourceExhausted (port taken, /dev/shm too small).
   static Result<std::unique_ptr<Endpoint>> Create(const EndpointOptions& options);
 
+  /// Replaces EndpointOptions' worker, job and secret: a worker opens its door before the
+  /// coordinator tells it the job. While the secret is empty every connection is refused. Not while
+  /// connected.
+  virtual void SetIdentity(const std::string& worker,
+                           const std::string& job,
+                           const std::string& secret) = 0;
+
   /// Opaque text that others pass in GroupMember::address; valid for the endpoint's life.
   virtual std::string address() const = 0;
   /// Connects to `peers` of the generation, both sides at once; returns when every pair is up.
