@@ -19,6 +19,8 @@ namespace heddle::graph {
 
 class Operator;
 
+using heddle::ToString;  // Of shapes and boxes, which the overloads below would hide.
+
 using TensorId = int32_t;
 using NodeId = int32_t;
 using ParameterId = int32_t;

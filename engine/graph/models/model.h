@@ -1,5 +1,6 @@
 /// \file
-/// Models that Heddle trains, described in the words of Hugging Face's config.json, and their graphs.
+/// Models that Heddle trains, described in the words of Hugging Face's config.json, and their
+/// graphs.
 #pragma once
 
 #include <string>
@@ -18,28 +19,28 @@ struct ModelConfig {
   int64_t intermediate_size = 688;
   int64_t num_hidden_layers = 4;
   int64_t num_attention_heads = 4;
-  int64_t num_key_value_heads = 4;       ///< Llama; GPT-2 has as many as heads.
+  int64_t num_key_value_heads = 4;         ///< Llama; GPT-2 has as many as heads.
   int64_t max_position_embeddings = 2048;  ///< GPT-2: learned positions; Llama: only a limit.
-  double norm_epsilon = 1e-5;            ///< rms_norm_eps or layer_norm_epsilon.
+  double norm_epsilon = 1e-5;              ///< rms_norm_eps or layer_norm_epsilon.
   double rope_theta = 10000.0;
   bool tie_word_embeddings = false;
   double initializer_range = 0.02;
-  double dropout = 0.0;                  ///< GPT-2: embeddings, attention output and MLP output (resid_pdrop).
+  double dropout = 0.0;  ///< GPT-2: embeddings, attention output and MLP output (resid_pdrop).
 };
 
 struct TrainingGraphOptions {
   int64_t microbatch_size = 1;    ///< B
   int64_t sequence_length = 128;  ///< T
   DType compute = DType::kF32;    ///< fp32, bf16 or (tests) fp64.
-  double loss_scale = 1.0;        ///< 1 / (tokens of the global batch): the only scaling of gradients.
+  double loss_scale = 1.0;  ///< 1 / (tokens of the global batch): the only scaling of gradients.
   AdamW optimizer;
 };
 
 /// Checks divisibility, positivity and limits. Errors: kInvalidArgument naming the key.
 Status ValidateModel(const ModelConfig& config);
 
-/// Forward, backward and optimizer of one microbatch. Segments: embedding, then attention and mlp of each
-/// layer, then head.
+/// Forward, backward and optimizer of one microbatch. Segments: embedding, then attention and mlp
+/// of each layer, then head.
 Result<Graph> BuildTrainingGraph(const ModelConfig& config, const TrainingGraphOptions& options);
 
 /// Only the forward part with the loss: validation.

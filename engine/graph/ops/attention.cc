@@ -1,0 +1,83 @@
+/// \file
+/// Causal grouped-query attention (Ainslie et al. 2023): o [B, T, H·d] = softmax(q kᵀ / sqrt(d)) v
+/// with q [B, T, H·d], k and v [B, T, G·d]; head h reads key/value head h / (H/G). lse master [B,
+/// H, T] is the logarithm of the softmax's denominator, which the backward node reads. Attributes
+/// `heads` (H), `kv_heads` (G).
+#include "engine/graph/ops/support.h"
+
+namespace heddle::graph {
+namespace {
+
+class Attention final : public Operator {
+ public:
+  std::string_view name() const override { return "attention"; }
+
+  Result<std::vector<TensorType>> Infer(std::span<const TensorType> inputs,
+                                        const Attributes& attributes) const override {
+    HEDDLE_RETURN_IF_ERROR(CheckCount(name(), inputs, 3, 3));
+    const TensorType& q = inputs[0];
+    const TensorType& k = inputs[1];
+    const TensorType& v = inputs[2];
+    const int64_t heads = attributes.Int("heads");
+    const int64_t kv_heads = attributes.Int("kv_heads");
+    HEDDLE_RETURN_IF_ERROR(CheckRank(name(), "q", q, 3));
+    if (heads <= 0 || kv_heads <= 0 || heads % kv_heads != 0 || q.shape[2] % heads != 0) {
+      return InvalidArgumentError("attention: {} heads and {} key/value heads do not fit q {}",
+                                  heads, kv_heads, ToString(q));
+    }
+    const TensorType kv{q.dtype, {q.shape[0], q.shape[1], q.shape[2] / heads * kv_heads}};
+    HEDDLE_RETURN_IF_ERROR(CheckType(name(), "k", k, kv, "q", q));
+    HEDDLE_RETURN_IF_ERROR(CheckType(name(), "v", v, kv, "q", q));
+    const TensorType lse{MasterType(q.dtype), {q.shape[0], heads, q.shape[1]}};
+    return std::vector<TensorType>{q, lse};
+  }
+
+  Cost CostOf(std::span<const TensorType> inputs,
+              std::span<const TensorType> outputs,
+              const Attributes& /*attributes*/) const override {
+    // Two products of T × T × d a head. The causal half is counted in full: kernels compute whole
+    // tiles.
+    const double scores = static_cast<double>(ElementCount(inputs[0].shape) * inputs[0].shape[1]);
+    return {.flops = 4 * scores, .bytes = TotalBytes(inputs) + TotalBytes(outputs)};
+  }
+
+  Status Gradient(GradientBuilder& b) const override {
+    const auto dy = b.OutputGradient(0);
+    if (!dy) {
+      return Status::Ok();
+    }
+
+    if (!b.Wanted(0) && !b.Wanted(1) && !b.Wanted(2)) {
+      return Status::Ok();
+    }
+    HEDDLE_ASSIGN_OR_RETURN(const auto gradients, b.Apply("attention_gradient",
+                                                          {*dy, b.input(0), b.input(1), b.input(2),
+                                                           b.output(0), b.output(1)},
+                                                          b.node().attributes, Phase::kBackward));
+    for (int i = 0; i < 3; ++i) {
+      if (b.Wanted(i)) {
+        HEDDLE_RETURN_IF_ERROR(b.Contribute(i, gradients[static_cast<size_t>(i)]));
+      }
+    }
+    return Status::Ok();
+  }
+
+  std::vector<ShardingRule> ShardingRules(std::span<const TensorType> inputs,
+                                          std::span<const TensorType> /*outputs*/,
+                                          const Attributes& attributes) const override {
+    const int64_t kv_heads = attributes.Int("kv_heads");
+    const Placement query_heads = Cut(2, inputs[0].shape[2] / kv_heads);
+    const Placement kv = Cut(2, inputs[1].shape[2] / kv_heads);
+    const Placement lse = Cut(1, attributes.Int("heads") / kv_heads);
+    return RuleList(3, 2)
+        .Add({Cut(0), Cut(0), Cut(0)}, {Cut(0), Cut(0)})                        // Batch.
+        .Add({query_heads, kv, kv}, {query_heads, lse}, {"heads", "kv_heads"})  // Groups of heads.
+        .Add({Whole(), Whole(), Sum()}, {Sum(), Whole()})                       // Linear in v.
+        .Take();
+  }
+};
+
+HEDDLE_REGISTER_OPERATOR(Attention);
+
+}  // namespace
+}  // namespace heddle::graph

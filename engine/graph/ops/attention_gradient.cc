@@ -1,0 +1,64 @@
+/// \file
+/// dq, dk, dv of attention from do, q, k, v, o and lse: the probabilities are computed again from
+/// lse (Dao et al. 2022). Attributes `heads` (H), `kv_heads` (G).
+#include "engine/graph/ops/support.h"
+
+namespace heddle::graph {
+namespace {
+
+class AttentionGradient final : public Operator {
+ public:
+  std::string_view name() const override { return "attention_gradient"; }
+
+  Result<std::vector<TensorType>> Infer(std::span<const TensorType> inputs,
+                                        const Attributes& attributes) const override {
+    HEDDLE_RETURN_IF_ERROR(CheckCount(name(), inputs, 6, 6));
+    const TensorType& q = inputs[1];
+    const TensorType& k = inputs[2];
+    const TensorType& v = inputs[3];
+    const int64_t heads = attributes.Int("heads");
+    const int64_t kv_heads = attributes.Int("kv_heads");
+    HEDDLE_RETURN_IF_ERROR(CheckRank(name(), "q", q, 3));
+    if (heads <= 0 || kv_heads <= 0 || heads % kv_heads != 0 || q.shape[2] % heads != 0) {
+      return InvalidArgumentError(
+          "attention_gradient: {} heads and {} key/value heads do not fit q {}", heads, kv_heads,
+          ToString(q));
+    }
+    const TensorType kv{q.dtype, {q.shape[0], q.shape[1], q.shape[2] / heads * kv_heads}};
+    HEDDLE_RETURN_IF_ERROR(CheckType(name(), "k", k, kv, "q", q));
+    HEDDLE_RETURN_IF_ERROR(CheckType(name(), "v", v, kv, "q", q));
+    const TensorType lse{MasterType(q.dtype), {q.shape[0], heads, q.shape[1]}};
+    HEDDLE_RETURN_IF_ERROR(CheckType(name(), "do", inputs[0], q, "q", q));
+    HEDDLE_RETURN_IF_ERROR(CheckType(name(), "o", inputs[4], q, "q", q));
+    HEDDLE_RETURN_IF_ERROR(CheckType(name(), "lse", inputs[5], lse, "q", q));
+    return std::vector<TensorType>{q, kv, kv};
+  }
+
+  Cost CostOf(std::span<const TensorType> inputs,
+              std::span<const TensorType> outputs,
+              const Attributes& /*attributes*/) const override {
+    // Five products of T × T × d a head: scores again, dp, dv, dq, dk.
+    const double scores = static_cast<double>(ElementCount(inputs[1].shape) * inputs[1].shape[1]);
+    return {.flops = 10 * scores, .bytes = TotalBytes(inputs) + TotalBytes(outputs)};
+  }
+
+  std::vector<ShardingRule> ShardingRules(std::span<const TensorType> inputs,
+                                          std::span<const TensorType> /*outputs*/,
+                                          const Attributes& attributes) const override {
+    const int64_t kv_heads = attributes.Int("kv_heads");
+    const Placement q = Cut(2, inputs[1].shape[2] / kv_heads);
+    const Placement kv = Cut(2, inputs[2].shape[2] / kv_heads);
+    const Placement lse = Cut(1, attributes.Int("heads") / kv_heads);
+    return RuleList(6, 3)
+        .Add(std::vector(6, Cut(0)), std::vector(3, Cut(0)))              // Batch.
+        .Add({q, q, kv, kv, q, lse}, {q, kv, kv}, {"heads", "kv_heads"})  // Groups of heads.
+        .Add({Sum(), Whole(), Whole(), Whole(), Whole(), Whole()},
+             std::vector(3, Sum()))  // Linear in do.
+        .Take();
+  }
+};
+
+HEDDLE_REGISTER_OPERATOR(AttentionGradient);
+
+}  // namespace
+}  // namespace heddle::graph
