@@ -1,0 +1,45 @@
+/// \file
+/// The coordinator's durable facts: a few KB that a restarted coordinator goes on from. A
+/// generation number is durable before any worker learns it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "elastic/planning.h"
+
+namespace heddle::elastic {
+
+struct DurableWorker {
+  std::string incarnation;
+  std::string host;
+  std::string profile_json;
+  friend bool operator==(const DurableWorker&, const DurableWorker&) = default;
+};
+
+/// The generation whose state the workers hold.
+struct DurableGeneration {
+  int64_t number = 0;
+  PlanOutcome plan;
+  std::map<std::string, std::string> members;  ///< Name to incarnation.
+};
+
+struct DurableState {
+  std::string job_id;
+  std::string job_yaml;
+  std::string
+      job_path;  ///< What relative paths were relative to; empty: job_yaml is effective already.
+  std::string secret;
+  std::string output_folder;
+  int64_t generation_counter = 0;  ///< Highest number ever given out.
+  std::optional<DurableGeneration> held;
+  std::map<std::string, DurableWorker> workers;
+  int64_t known_step = 0;            ///< Last step whose record was logged (may lag by one save).
+  std::vector<int64_t> checkpoints;  ///< Committed steps, ascending.
+  bool finished = false;
+};
+
+}  // namespace heddle::elastic

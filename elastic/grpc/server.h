@@ -1,0 +1,85 @@
+/// \file
+/// The coordinator's shell: one event-loop thread that owns the state machine, gRPC streams around
+/// it, a planner thread and a commit thread beside it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "elastic/coordinator.h"
+#include "elastic/store/store.h"
+
+namespace heddle::elastic {
+
+/// What the shell calls. Every function may be empty where a test needs it not; exceptions must not
+/// leave them.
+struct CoordinatorHooks {
+  /// Reads a job file's text into a Job (without a secret). `path`: where it came from, for
+  /// relative paths and messages. Thread: gRPC's or the caller of Start.
+  std::function<Result<Job>(const std::string& yaml, const std::string& path)> read_job;
+  /// Finds a plan, lowers it, fills the outcome (request_id is filled by the shell). Thread:
+  /// planner's.
+  std::function<PlanOutcome(const Job& job, const PlanRequest& request)> plan;
+  /// Commits a checkpoint from its parts. Thread: the commit thread.
+  std::function<CheckpointCommitted(const Job& job, const CommitCheckpoint& commit)> commit;
+  /// Removes what an abandoned save has left. Thread: the commit thread.
+  std::function<void(const Job& job, const AbandonCheckpoint& abandon)> abandon;
+  /// Newest sound committed checkpoint's steps found on storage, ascending, when a job starts;
+  /// merged with the store's. Thread: the caller of Submit.
+  std::function<std::vector<int64_t>(const Job& job)> find_checkpoints;
+  /// An entry of the run's log. Thread: the event loop; must not block for long.
+  std::function<void(const LogEvent& event)> log;
+  /// The workers of job.json changed. Thread: the event loop.
+  std::function<void(const std::vector<ListWorkers::Entry>& workers)> list_workers;
+  /// A worker was lost. Thread: the event loop.
+  std::function<void(const WorkerGone& gone)> worker_gone;
+  /// The job ended. Thread: the event loop; Stop must not be called from here.
+  std::function<void(const EndJob& end)> ended;
+};
+
+struct CoordinatorServerOptions {
+  std::string listen = "127.0.0.1:0";  ///< HOST:PORT; port 0: any free one.
+  StateStore* store =
+      nullptr;  ///< Optional: without it nothing outlives the process. Outlives the server.
+  CoordinatorHooks hooks;
+};
+
+/// Thread: any; Stop not from hooks.
+class CoordinatorServer {
+ public:
+  /// Listens, and goes on with the store's job when it has one that is not finished.
+  /// Errors: kResourceExhausted (port taken), the store's, read_job's.
+  static Result<std::unique_ptr<CoordinatorServer>> Start(CoordinatorServerOptions options);
+  ~CoordinatorServer();  ///< Stop().
+
+  /// HOST:PORT that workers connect to.
+  const std::string& address() const;
+  /// Whether a job was found in the store and goes on.
+  bool resumed() const;
+  const std::string& resumed_job_id() const;
+
+  /// Errors: read_job's; kFailedPrecondition when a job runs already.
+  Status Submit(const std::string& yaml, const std::string& path);
+  wire::JobStatus StatusNow() const;
+  Status Drain(const std::string& worker);
+  void Cancel(const std::string& reason);
+  /// A launched process ended: faster than waiting for its stream to break.
+  void ReportExit(const std::string& worker, int64_t pid, const std::string& reason);
+
+  /// Waits until the job has ended and its workers' streams are closed; nothing when `deadline`
+  /// passed.
+  std::optional<EndJob> WaitForEnd(Deadline deadline);
+  /// Ends streams and threads; idempotent. Workers see a coordinator that went away.
+  void Stop();
+
+ private:
+  class Impl;
+  explicit CoordinatorServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace heddle::elastic
