@@ -1,0 +1,49 @@
+#include "checkpoint/chunk_reader.h"
+
+#include "base/hash.h"
+#include "checkpoint/file_access.h"
+#include "checkpoint/layout.h"
+
+namespace heddle::checkpoint {
+
+namespace {
+
+Status Named(const Status& status,
+             const std::string& path,
+             const TensorRecord& tensor,
+             const BoxRecord& box,
+             int64_t index) {
+  return status.WithContext("{}: tensor '{}' ({}), box {}, chunk {}", path, tensor.info.name,
+                            tensor.info.role, ToString(box.box), index);
+}
+
+}  // namespace
+
+Status ChunkReader::CheckHash(int fd,
+                              const std::string& path,
+                              const TensorRecord& tensor,
+                              const BoxRecord& box,
+                              int64_t index) {
+  const ChunkRecord& chunk = box.chunks[static_cast<size_t>(index)];
+  stored_.resize(static_cast<size_t>(chunk.bytes));
+  HEDDLE_RETURN_IF_ERROR(Named(ReadAt(fd, chunk.address, stored_, path), path, tensor, box, index));
+  if (Hash64(std::span<const std::byte>(stored_)) != chunk.hash) {
+    return Named(DataLossError("the stored bytes do not match their hash"), path, tensor, box,
+                 index);
+  }
+  return Status::Ok();
+}
+
+Result<std::span<const std::byte>> ChunkReader::Read(int fd,
+                                                     const std::string& path,
+                                                     const TensorRecord& tensor,
+                                                     const BoxRecord& box,
+                                                     int64_t index) {
+  HEDDLE_RETURN_IF_ERROR(CheckHash(fd, path, tensor, box, index));
+  const int64_t element = SizeOf(tensor.info.dtype);
+  raw_.resize(static_cast<size_t>(ChunkGrid(box.box.extent, box.chunk).chunk_elements() * element));
+  HEDDLE_RETURN_IF_ERROR(Named(decoder_.Decode(stored_, element, raw_), path, tensor, box, index));
+  return std::span<const std::byte>(raw_);
+}
+
+}  // namespace heddle::checkpoint

@@ -1,0 +1,42 @@
+/// \file
+/// Reads, checks and decodes single chunks; shared by reading and verifying.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "checkpoint/codec.h"
+#include "checkpoint/types.h"
+
+namespace heddle::checkpoint {
+
+/// Thread: one caller at a time; keeps its buffers between chunks.
+class ChunkReader {
+ public:
+  /// The decoded chunk `index` of `box`, padding included, valid until the next call. The records
+  /// come from a validated manifest. Errors: kDataLoss naming file, tensor and chunk; those of
+  /// reading.
+  Result<std::span<const std::byte>> Read(int fd,
+                                          const std::string& path,
+                                          const TensorRecord& tensor,
+                                          const BoxRecord& box,
+                                          int64_t index);
+
+  /// Only compares the stored bytes with the chunk's hash. Errors: as Read.
+  Status CheckHash(int fd,
+                   const std::string& path,
+                   const TensorRecord& tensor,
+                   const BoxRecord& box,
+                   int64_t index);
+
+ private:
+  std::vector<std::byte> stored_;
+  std::vector<std::byte> raw_;
+  ChunkDecoder decoder_;
+};
+
+}  // namespace heddle::checkpoint

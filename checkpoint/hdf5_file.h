@@ -1,0 +1,47 @@
+/// \file
+/// The one place that calls libhdf5: writing a file of chunked datasets whose chunks are already
+/// compressed. The library is serial (Debian's build has one global lock), so calls are serialised
+/// here and everything slow happens outside. Its file driver is ours: it keeps the errno of the
+/// first failed write, and from then on swallows writes, so that the library can always close a
+/// file it could not finish (otherwise it keeps the descriptor, and with it the space of a full
+/// disk).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "checkpoint/types.h"
+
+namespace heddle::checkpoint {
+
+/// Thread: one caller at a time; different files from different threads are fine.
+class Hdf5File {
+ public:
+  /// Creates or truncates `path`. Errors: those of open(2).
+  static Result<std::unique_ptr<Hdf5File>> Create(const std::string& path);
+  /// Closes without a promise that anything is on storage.
+  ~Hdf5File();
+
+  /// Opens a dataset for the chunks of `box`; one is open at a time. `box` has elements.
+  Status BeginDataset(const std::string& dataset, const StoredBox& stored, const Shape& chunk);
+  /// Writes the compressed bytes of the chunk that starts at `offset` (in the box's coordinates);
+  /// returns their address in the file.
+  Result<int64_t> WriteChunk(const Shape& offset, std::span<const std::byte> bytes);
+  Status EndDataset();
+
+  /// Closes the file and waits until it is on storage. Errors: the first failed write or fsync:
+  /// kResourceExhausted (disk full, quota, file size limit), kUnavailable or others by errno.
+  Status Close();
+
+ private:
+  struct State;
+  explicit Hdf5File(std::unique_ptr<State> state);
+  Status Failure(const char* what) const;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace heddle::checkpoint

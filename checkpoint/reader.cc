@@ -1,0 +1,198 @@
+#include "checkpoint/reader.h"
+
+#include <algorithm>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/mutex.h"
+#include "checkpoint/chunk_reader.h"
+#include "checkpoint/file_access.h"
+#include "checkpoint/layout.h"
+#include "checkpoint/manifest.h"
+
+namespace heddle::checkpoint {
+
+namespace {
+
+/// One chunk and everything that wants a part of it.
+struct Job {
+  const TensorRecord* tensor = nullptr;
+  const BoxRecord* box = nullptr;
+  int64_t index = 0;
+  std::vector<const ReadRequest*> wanted;
+};
+
+/// The chunks that the requests touch, by file and address, so that a disk reads forward.
+Result<std::vector<Job>> PlanJobs(const Manifest& manifest, std::span<const ReadRequest> requests) {
+  std::map<std::pair<int64_t, int64_t>, Job> jobs;
+  for (const ReadRequest& request : requests) {
+    const TensorRecord* tensor = manifest.Find(request.key);
+    if (tensor == nullptr) {
+      return NotFoundError("tensor '{}' ({}) is not in the checkpoint of step {}", request.key.name,
+                           request.key.role, manifest.step);
+    }
+    HEDDLE_RETURN_IF_ERROR(
+        CheckInside(tensor->info.shape, request.box)
+            .WithContext("tensor '{}' ({})", request.key.name, request.key.role));
+    const int64_t bytes = ElementCount(request.box.extent) * SizeOf(tensor->info.dtype);
+    if (bytes != static_cast<int64_t>(request.out.size())) {
+      return InvalidArgumentError("tensor '{}' ({}): {} bytes of memory for box {} of {} bytes",
+                                  request.key.name, request.key.role, request.out.size(),
+                                  ToString(request.box), bytes);
+    }
+    if (bytes == 0) {
+      continue;
+    }
+    for (const BoxRecord& box : tensor->boxes) {
+      const auto common =
+          ElementCount(box.box.extent) > 0 ? Intersect(box.box, request.box) : std::nullopt;
+      if (!common) {
+        continue;
+      }
+      const ChunkGrid grid(box.box.extent, box.chunk);
+      for (const int64_t index : grid.Touching(Shifted(*common, box.box.offset, -1))) {
+        Job& job = jobs[{box.file, box.chunks[static_cast<size_t>(index)].address}];
+        job.tensor = tensor;
+        job.box = &box;
+        job.index = index;
+        job.wanted.push_back(&request);
+      }
+    }
+  }
+  std::vector<Job> list;
+  list.reserve(jobs.size());
+  for (auto& [place, job] : jobs) {
+    list.push_back(std::move(job));
+  }
+  return list;
+}
+
+Status RunJob(const Job& job, const std::string& path, int fd, ChunkReader& reader) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto raw, reader.Read(fd, path, *job.tensor, *job.box, job.index));
+  const ChunkGrid grid(job.box->box.extent, job.box->chunk);
+  const Box held = Shifted(grid.Full(job.index), job.box->box.offset, 1);
+  const Box filled = Shifted(grid.Clipped(job.index), job.box->box.offset, 1);
+  for (const ReadRequest* request : job.wanted) {
+    if (const auto common = Intersect(filled, request->box)) {
+      CopyPart(raw.data(), held, request->out.data(), request->box, *common,
+               SizeOf(job.tensor->info.dtype));
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+struct Reader::State {
+  std::string path;
+  Manifest manifest;
+  std::vector<OpenedFile> files;
+  std::string PathOf(size_t file) const { return path + "/" + manifest.files[file].name; }
+};
+
+Reader::Reader(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Reader::~Reader() = default;
+
+Result<Manifest> LoadManifest(const std::string& path) {
+  const std::string file = path + "/" + kManifestName;
+  auto text = ReadFile(file, kManifestLimit);
+  if (text.status().code() == StatusCode::kNotFound || !FileExists(file)) {
+    const size_t slash = path.find_last_not_of('/');
+    const std::string trimmed = path.substr(0, slash + 1);
+    if (FileExists(path + "/.") &&
+        ParseStepFolderName(trimmed.substr(trimmed.find_last_of('/') + 1))) {
+      return DataLossError("{}: {} is missing", path, kManifestName);
+    }
+    return InvalidArgumentError("{}: not a checkpoint (no {})", path, kManifestName);
+  }
+  if (!text.ok()) {
+    return DataLossError("{}", text.status().message());
+  }
+  auto manifest = ParseManifest(*text);
+  HEDDLE_RETURN_IF_ERROR(manifest.status().WithContext("{}", file));
+  return manifest;
+}
+
+Result<std::unique_ptr<Reader>> Reader::Open(const std::string& path) {
+  auto state = std::make_unique<State>();
+  state->path = path;
+  HEDDLE_ASSIGN_OR_RETURN(state->manifest, LoadManifest(path));
+  for (size_t i = 0; i < state->manifest.files.size(); ++i) {
+    auto file = OpenRegularFile(state->PathOf(i));
+    if (!file.ok()) {
+      return DataLossError("{}", file.status().message());
+    }
+    if (file->bytes != state->manifest.files[i].bytes) {
+      return DataLossError("{}: {} bytes, {} expected", state->PathOf(i), file->bytes,
+                           state->manifest.files[i].bytes);
+    }
+    state->files.push_back(*std::move(file));
+  }
+  return std::unique_ptr<Reader>(new Reader(std::move(state)));
+}
+
+const Manifest& Reader::manifest() const {
+  return state_->manifest;
+}
+const std::string& Reader::path() const {
+  return state_->path;
+}
+
+Status Reader::Read(const TensorKey& key, const Box& box, std::span<std::byte> out) const {
+  const ReadRequest request{.key = key, .box = box, .out = out};
+  return ReadBoxes(std::span(&request, 1), 1);
+}
+
+Status Reader::ReadBoxes(std::span<const ReadRequest> requests, int threads) const {
+  HEDDLE_ASSIGN_OR_RETURN(const auto jobs, PlanJobs(state_->manifest, requests));
+  Mutex mutex;
+  Status failure;
+  size_t next = 0;
+  const auto work = [&] {
+    ChunkReader reader;
+    for (;;) {
+      size_t mine = 0;
+      {
+        const MutexLock lock(mutex);
+        if (next >= jobs.size() || !failure.ok()) {
+          return;
+        }
+        mine = next++;
+      }
+      const auto file = static_cast<size_t>(jobs[mine].box->file);
+      Status status =
+          RunJob(jobs[mine], state_->PathOf(file), state_->files[file].fd.get(), reader);
+      if (!status.ok()) {
+        const MutexLock lock(mutex);
+        failure = failure.ok() ? std::move(status) : failure;
+        return;
+      }
+    }
+  };
+  std::vector<std::thread> helpers;
+  for (size_t i = 1; i < std::min(static_cast<size_t>(std::max(threads, 1)), jobs.size()); ++i) {
+    helpers.emplace_back(work);
+  }
+  work();
+  for (std::thread& helper : helpers) {
+    helper.join();
+  }
+  return failure;
+}
+
+Status Reader::CheckFileHashes() const {
+  for (size_t i = 0; i < state_->files.size(); ++i) {
+    HEDDLE_ASSIGN_OR_RETURN(const std::string hash, HashFile(state_->files[i], state_->PathOf(i)));
+    if (hash != state_->manifest.files[i].hash) {
+      return DataLossError("{}: its bytes do not match the manifest's hash", state_->PathOf(i));
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace heddle::checkpoint

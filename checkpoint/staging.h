@@ -1,0 +1,31 @@
+/// \file
+/// Memory for snapshots that is kept and touched beforehand: copying into fresh pages is many times
+/// slower than into pages that the process already has.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/status.h"
+
+namespace heddle::checkpoint {
+
+/// Thread: one caller at a time.
+class StagingBuffer {
+ public:
+  StagingBuffer() = default;
+  ~StagingBuffer();
+  StagingBuffer(const StagingBuffer&) = delete;
+  StagingBuffer& operator=(const StagingBuffer&) = delete;
+
+  /// Makes room for `bytes`; content is lost when it grows. Errors: kResourceExhausted.
+  Status Reserve(int64_t bytes);
+  std::byte* data() { return data_; }
+  int64_t size() const { return size_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  int64_t size_ = 0;
+};
+
+}  // namespace heddle::checkpoint

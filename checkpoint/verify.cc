@@ -1,0 +1,112 @@
+#include "checkpoint/verify.h"
+
+#include <fmt/format.h>
+
+#include "checkpoint/chunk_reader.h"
+#include "checkpoint/digest.h"
+#include "checkpoint/file_access.h"
+#include "checkpoint/layout.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/reader.h"
+
+namespace heddle::checkpoint {
+
+namespace {
+
+std::string TensorName(const TensorRecord& tensor) {
+  return fmt::format("{} ({})", tensor.info.name, tensor.info.role);
+}
+
+/// Damage of the chunks of one box, and the digest of its elements when there is none.
+void VerifyBox(const std::string& path,
+               const OpenedFile& file,
+               const std::string& file_name,
+               const TensorRecord& tensor,
+               const BoxRecord& box,
+               ChunkReader& reader,
+               std::vector<Damage>& damages) {
+  const size_t before = damages.size();
+  const ChunkGrid grid(box.box.extent, box.chunk);
+  Digest digest;
+  for (int64_t index = 0; index < grid.count(); ++index) {
+    auto raw = reader.Read(file.fd.get(), path, tensor, box, index);
+    if (!raw.ok()) {
+      damages.push_back(
+          {.file = file_name,
+           .tensor = TensorName(tensor),
+           .what = fmt::format("chunk {} of box {} is damaged", index, ToString(box.box))});
+      continue;
+    }
+    const Box held = Shifted(grid.Full(index), box.box.offset, 1);
+    const Box filled = Shifted(grid.Clipped(index), box.box.offset, 1);
+    digest += DigestPart(*raw, SizeOf(tensor.info.dtype), tensor.info.shape, held, filled);
+  }
+  if (damages.size() == before && digest != box.digest) {
+    damages.push_back({.file = file_name,
+                       .tensor = TensorName(tensor),
+                       .what = fmt::format("the elements of box {} do not match their digest",
+                                           ToString(box.box))});
+  }
+}
+
+void VerifyFile(const std::string& folder,
+                const Manifest& manifest,
+                size_t index,
+                std::vector<Damage>& damages) {
+  const FileRecord& record = manifest.files[index];
+  const std::string path = folder + "/" + record.name;
+  auto file = OpenRegularFile(path);
+  if (!file.ok()) {
+    damages.push_back({.file = record.name, .tensor = "", .what = file.status().message()});
+    return;
+  }
+  if (file->bytes != record.bytes) {
+    damages.push_back({.file = record.name,
+                       .tensor = "",
+                       .what = fmt::format("{} bytes, {} expected", file->bytes, record.bytes)});
+  }
+  const size_t before = damages.size();
+  ChunkReader reader;
+  for (const TensorRecord& tensor : manifest.tensors) {
+    for (const BoxRecord& box : tensor.boxes) {
+      if (box.file == static_cast<int64_t>(index) && !box.chunks.empty()) {
+        VerifyBox(path, *file, record.name, tensor, box, reader, damages);
+      }
+    }
+  }
+  const auto hash = HashFile(*file, path);
+  if (hash.ok() && *hash == record.hash) {
+    return;
+  }
+  if (file->bytes == record.bytes && damages.size() == before) {
+    damages.push_back({.file = record.name,
+                       .tensor = "",
+                       .what = hash.ok()
+                                   ? "the bytes between the tensors (HDF5 structure) are damaged"
+                                   : hash.status().message()});
+  }
+}
+
+}  // namespace
+
+std::string ToString(const Damage& damage) {
+  return damage.tensor.empty()
+             ? fmt::format("{}: {}", damage.file, damage.what)
+             : fmt::format("{}: tensor {}: {}", damage.file, damage.tensor, damage.what);
+}
+
+Result<std::vector<Damage>> Verify(const std::string& path) {
+  std::vector<Damage> damages;
+  const auto manifest = LoadManifest(path);
+  if (manifest.status().code() == StatusCode::kDataLoss) {
+    damages.push_back({.file = kManifestName, .tensor = "", .what = manifest.status().message()});
+    return damages;
+  }
+  HEDDLE_RETURN_IF_ERROR(manifest.status());
+  for (size_t i = 0; i < manifest->files.size(); ++i) {
+    VerifyFile(path, *manifest, i, damages);
+  }
+  return damages;
+}
+
+}  // namespace heddle::checkpoint

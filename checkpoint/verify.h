@@ -1,0 +1,26 @@
+/// \file
+/// Checks every byte of a checkpoint and says what is damaged.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace heddle::checkpoint {
+
+struct Damage {
+  std::string file;    ///< Inside the checkpoint's folder.
+  std::string tensor;  ///< "name (role)" when the bytes are a tensor's, else empty.
+  std::string what;
+};
+
+/// "FILE: tensor 'NAME (ROLE)': WHAT".
+std::string ToString(const Damage& damage);
+
+/// All checksums (manifest, files, chunks), sizes, coverage, and the digest of every tensor from
+/// its decoded elements. Empty: the checkpoint is sound. Errors: kInvalidArgument not a checkpoint;
+/// kPermissionDenied; kUnimplemented a newer version.
+Result<std::vector<Damage>> Verify(const std::string& path);
+
+}  // namespace heddle::checkpoint
