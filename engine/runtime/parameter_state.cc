@@ -29,13 +29,19 @@ void ParameterState::Hold(const std::vector<graph::ParameterId>& parameters) {
       const graph::Parameter& parameter = graph_->parameters[id];
       const graph::TensorType master{.dtype = graph_->master_dtype(), .shape = parameter.shape};
       const graph::TensorType& compute = graph_->tensor(parameter.compute).type;
-      auto held = std::make_unique<Held>();
+      auto held = std::make_shared<Held>();
       held->master = EmptyTensor(master).zero_();
       held->exp_avg = EmptyTensor(master).zero_();
       held->exp_avg_sq = EmptyTensor(master).zero_();
       held->compute = compute.dtype == master.dtype ? held->master : EmptyTensor(compute).zero_();
       held_[id] = std::move(held);
     }
+  }
+}
+
+void ParameterState::Share(const ParameterState& other, const std::vector<graph::ParameterId>& wanted) {
+  for (const graph::ParameterId id : wanted) {
+    held_[static_cast<size_t>(id)] = other.held_[static_cast<size_t>(id)];
   }
 }
 

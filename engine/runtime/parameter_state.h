@@ -25,6 +25,9 @@ class ParameterState {
   ParameterState(ParameterState&&) noexcept;
   ParameterState& operator=(ParameterState&&) noexcept;
 
+  /// Takes the parameters of `wanted` that `other` holds, sharing memory with it: a state that is built beside the
+  /// one it will replace. Neither may be trained while both exist.
+  void Share(const ParameterState& other, const std::vector<graph::ParameterId>& wanted);
   /// Makes room for exactly `parameters` (ascending): those already held keep their values, new
   /// ones are zero, others are dropped.
   void Hold(const std::vector<graph::ParameterId>& parameters);
@@ -44,7 +47,8 @@ class ParameterState {
 
  private:
   const graph::Graph* graph_;
-  std::vector<std::unique_ptr<Held>> held_;  // By parameter; nullptr: not held.
+  // By parameter; nullptr: not held. Shared only between the states that Share joined.
+  std::vector<std::shared_ptr<Held>> held_;
 };
 
 }  // namespace heddle::runtime

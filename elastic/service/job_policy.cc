@@ -1,0 +1,49 @@
+#include "elastic/service/job_policy.h"
+
+namespace heddle::elastic {
+
+JobPolicy PolicyOf(const job::JobConfig& job) {
+  JobPolicy policy;
+  policy.initial_workers = static_cast<int>(job.workers.size());
+  policy.min_workers = static_cast<int>(job.elastic.minimum_workers);
+  policy.total_steps = job.steps;
+  policy.checkpoint_every = job.checkpoint.every;
+  policy.final_checkpoint = job.checkpoint.last;
+  const bool validates = job.data.validation_fraction > 0;
+  policy.validate_every = validates ? job.validation.every : 0;
+  policy.final_validation = validates;
+  policy.not_finite =
+      job.on_non_finite == job::NonFinitePolicy::kSkip ? NotFinitePolicy::kSkip : NotFinitePolicy::kStop;
+  policy.drift.threshold = job.elastic.drift_threshold;
+  policy.lease = job.elastic.lease;
+  policy.heartbeat = std::min<Duration>(std::chrono::milliseconds(200), job.elastic.lease / 5);
+  return policy;
+}
+
+wire::Emulation WireEmulation(const job::Emulation& emulation) {
+  wire::Emulation out;
+  out.set_speed(emulation.speed);
+  out.set_memory_bytes(emulation.memory_bytes);
+  out.set_link_bytes_per_second(emulation.link_bytes_per_second);
+  return out;
+}
+
+job::Emulation EmulationOf(const wire::Emulation& emulation) {
+  return {.speed = emulation.speed() > 0 ? emulation.speed() : 1,
+          .memory_bytes = emulation.memory_bytes(),
+          .link_bytes_per_second = emulation.link_bytes_per_second()};
+}
+
+Job MakeJob(const job::JobConfig& job, const std::string& output_folder) {
+  Job out;
+  out.id = job.hash;
+  out.yaml = job.text;
+  out.output_folder = output_folder;
+  out.policy = PolicyOf(job);
+  for (const job::WorkerSection& worker : job.workers) {
+    out.emulation[worker.name] = WireEmulation(worker.emulation);
+  }
+  return out;
+}
+
+}  // namespace heddle::elastic

@@ -1,0 +1,74 @@
+#include "elastic/service/measurement.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace heddle::elastic {
+
+std::string MeasurementToJson(const WorkerMeasurement& measurement) {
+  const nlohmann::json json = {
+      {"profile", nlohmann::json::parse(program::ProfileToJson(measurement.profile))},
+      {"link",
+       {{"latency_seconds", measurement.link.latency_seconds},
+        {"bytes_per_second", measurement.link.bytes_per_second},
+        {"transport", measurement.link.transport}}}};
+  return json.dump();
+}
+
+Result<WorkerMeasurement> MeasurementFromJson(std::string_view json) {
+  WorkerMeasurement measurement;
+  try {
+    const nlohmann::json parsed = nlohmann::json::parse(json);
+    HEDDLE_ASSIGN_OR_RETURN(measurement.profile, program::ProfileFromJson(parsed.at("profile").dump()));
+    const nlohmann::json& link = parsed.at("link");
+    measurement.link.latency_seconds = link.at("latency_seconds").get<double>();
+    measurement.link.bytes_per_second = link.at("bytes_per_second").get<double>();
+    measurement.link.transport = link.at("transport").get<std::string>();
+  } catch (const nlohmann::json::exception& error) {
+    return InvalidArgumentError("measurement: {}", error.what());
+  }
+  if (!(measurement.link.latency_seconds >= 0) || !(measurement.link.bytes_per_second > 0)) {
+    return InvalidArgumentError("measurement: link: latency {} s and {} bytes a second are no link",
+                                measurement.link.latency_seconds, measurement.link.bytes_per_second);
+  }
+  return measurement;
+}
+
+void ScaleProfile(program::WorkerProfile& profile, double slowdown) {
+  for (auto& [what, seconds] : profile.seconds) {
+    seconds *= slowdown;
+  }
+  profile.flops_per_second /= slowdown;
+  profile.bytes_per_second /= slowdown;
+  profile.instruction_seconds *= slowdown;
+}
+
+Result<planner::ClusterProfile> ClusterOf(const std::vector<Candidate>& candidates) {
+  planner::ClusterProfile cluster;
+  const int size = static_cast<int>(candidates.size());
+  std::vector<comm::Link> ends;
+  for (const Candidate& candidate : candidates) {
+    Result<WorkerMeasurement> measurement = MeasurementFromJson(candidate.profile_json);
+    if (!measurement.ok()) {
+      return measurement.status().WithContext("worker {}", candidate.name);
+    }
+    measurement->profile.worker = candidate.name;
+    ScaleProfile(measurement->profile, candidate.slowdown);
+    cluster.workers.push_back(std::move(measurement->profile));
+    ends.push_back(measurement->link);
+  }
+  cluster.links = comm::LinkTable(size);
+  for (int from = 0; from < size; ++from) {
+    for (int to = 0; to < size; ++to) {
+      const comm::Link& a = ends[static_cast<size_t>(from)];
+      const comm::Link& b = ends[static_cast<size_t>(to)];
+      const bool one_host = candidates[static_cast<size_t>(from)].host == candidates[static_cast<size_t>(to)].host;
+      cluster.links.At(from, to) = {.latency_seconds = std::max(a.latency_seconds, b.latency_seconds),
+                                    .bytes_per_second = std::min(a.bytes_per_second, b.bytes_per_second),
+                                    .transport = one_host ? a.transport : "tcp"};
+    }
+  }
+  return cluster;
+}
+
+}  // namespace heddle::elastic

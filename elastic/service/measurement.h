@@ -1,0 +1,34 @@
+/// \file
+/// What a worker measures of itself when it joins, as it travels in elastic::wire::Profiled, and the cluster
+/// that the planner sees made of such measurements.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "comm/cost/cost.h"
+#include "elastic/planning.h"
+#include "engine/program/profile.h"
+#include "planner/cluster.h"
+
+namespace heddle::elastic {
+
+struct WorkerMeasurement {
+  program::WorkerProfile profile;
+  comm::Link link;  ///< Of the worker's own end, measured through its own endpoint.
+};
+
+std::string MeasurementToJson(const WorkerMeasurement& measurement);
+/// Errors: kInvalidArgument naming the key.
+Result<WorkerMeasurement> MeasurementFromJson(std::string_view json);
+
+/// Scales the compute seconds of a profile: the worker has been measured to take `slowdown` times as long.
+void ScaleProfile(program::WorkerProfile& profile, double slowdown);
+
+/// The candidates' cluster, in their order. The link of a pair is the slower of both ends.
+/// Errors: kInvalidArgument naming the worker.
+Result<planner::ClusterProfile> ClusterOf(const std::vector<Candidate>& candidates);
+
+}  // namespace heddle::elastic

@@ -1,0 +1,48 @@
+#include "elastic/worker/link_probe.h"
+
+#include <thread>
+
+#include "base/check.h"
+
+namespace heddle::elastic {
+namespace {
+
+constexpr Duration kBound = std::chrono::seconds(20);
+
+}  // namespace
+
+Result<comm::Link> ProbeOwnLink(comm::Endpoint& endpoint, const std::string& worker) {
+  // Both ends speak for a job of their own, so that nobody else can join.
+  metrics::Registry unused;
+  const std::string job = "link-probe-" + worker;
+  HEDDLE_ASSIGN_OR_RETURN(const auto mirror, comm::Endpoint::Create({.worker = "mirror",
+                                                                     .bind_host = endpoint.host(),
+                                                                     .job = job,
+                                                                     .secret = job,
+                                                                     .allow_shm = endpoint.allows_shm(),
+                                                                     .metrics = &unused}));
+  endpoint.SetIdentity(worker, job, job);
+  const std::vector<comm::GroupMember> members = {{.name = worker, .address = endpoint.address()},
+                                                  {.name = "mirror", .address = mirror->address()}};
+  Result<comm::Link> other = UnavailableError("not measured");
+  std::thread thread([&] {
+    auto group = mirror->Connect({.generation = 0, .rank = 1, .members = members, .peers = {0}}, After(kBound));
+    if (group.ok()) {
+      other = mirror->MeasureLink(**group, 0, 1, After(kBound));
+    }
+  });
+  Result<comm::Link> link = UnavailableError("not measured");
+  auto group = endpoint.Connect({.generation = 0, .rank = 0, .members = members, .peers = {1}}, After(kBound));
+  if (group.ok()) {
+    link = endpoint.MeasureLink(**group, 1, 1, After(kBound));
+    if (link.ok()) {
+      link->transport = (*group)->transport(1);
+    }
+  } else {
+    link = group.status();
+  }
+  thread.join();
+  return link;
+}
+
+}  // namespace heddle::elastic

@@ -1,0 +1,297 @@
+#include "elastic/worker/trainer.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "checkpoint/manifest.h"
+#include "elastic/service/job_policy.h"
+#include "elastic/service/measurement.h"
+#include "elastic/worker/link_probe.h"
+#include "engine/graph/operator.h"
+#include "engine/program/lower.h"
+#include "engine/program/memory.h"
+#include "engine/program/state.h"
+#include "engine/runtime/device.h"
+#include "engine/runtime/profiler.h"
+
+namespace heddle::elastic {
+namespace {
+
+// A worker's compute seconds of one step by its profile.
+double PredictedBusy(const graph::Graph& graph, const program::Program& program, const program::WorkerProfile& profile) {
+  double seconds = 0;
+  for (const program::Instruction& instruction : program.instructions) {
+    if (instruction.code == program::Code::kRun) {
+      seconds += profile.Seconds(graph, graph.node(instruction.node));
+    } else if (instruction.code == program::Code::kFold) {
+      seconds += profile.ByteSeconds("fold", program.slots[static_cast<size_t>(instruction.inputs[0])].type.bytes());
+    } else if (instruction.code == program::Code::kUpdate) {
+      seconds += profile.ByteSeconds("update", program.slots[static_cast<size_t>(instruction.inputs[0])].type.bytes());
+    }
+  }
+  return seconds;
+}
+
+// Step k consumes the samples after those of k - 1 steps: a pure function, whatever happened in between.
+int64_t FirstSample(const job::JobConfig& job, int64_t step) { return (step - 1) * job.batch.global; }
+
+}  // namespace
+
+Trainer::Trainer(TrainerOptions options)
+    : options_(std::move(options)), clock_(options_.emulation.speed), memory_bytes_(options_.emulation.memory_bytes) {}
+
+Trainer::~Trainer() = default;
+
+Result<std::unique_ptr<Trainer>> Trainer::Create(TrainerOptions options) {
+  std::unique_ptr<Trainer> trainer(new Trainer(std::move(options)));
+  HEDDLE_RETURN_IF_ERROR(trainer->Build());
+  return trainer;
+}
+
+Status Trainer::Build() {
+  const job::JobConfig& job = options_.job;
+  runtime::SetThreads(static_cast<int>(job.threads));
+  HEDDLE_ASSIGN_OR_RETURN(graph_, graph::BuildTrainingGraph(job.model, job::GraphOptions(job)));
+  HEDDLE_ASSIGN_OR_RETURN(evaluation_graph_, graph::BuildEvaluationGraph(job.model, job::GraphOptions(job)));
+  HEDDLE_ASSIGN_OR_RETURN(dataset_, data::Dataset::Open(job::DatasetOptions(job)));
+  HEDDLE_ASSIGN_OR_RETURN(
+      writer_, checkpoint::Writer::Create(
+                   {.root = options_.output_folder + "/checkpoints", .name = options_.worker}, *options_.registry));
+  options_.endpoint->SetLinkRate(options_.emulation.link_bytes_per_second);
+  return Status::Ok();
+}
+
+void Trainer::SetEmulation(const job::Emulation& emulation) {
+  clock_.SetSpeed(emulation.speed);
+  memory_bytes_.store(emulation.memory_bytes);
+  options_.endpoint->SetLinkRate(emulation.link_bytes_per_second);
+}
+
+Result<std::string> Trainer::MeasureProfile() {
+  WorkerMeasurement measurement;
+  HEDDLE_ASSIGN_OR_RETURN(
+      measurement.profile,
+      runtime::MeasureProfile(graph_, clock_, {.worker = options_.worker, .memory_bytes = memory_bytes_.load()}));
+  HEDDLE_ASSIGN_OR_RETURN(measurement.link, ProbeOwnLink(*options_.endpoint, options_.worker));
+  MutexLock lock(mutex_);
+  profile_ = measurement.profile;
+  return MeasurementToJson(measurement);
+}
+
+Result<uint64_t> Trainer::Lower(int64_t generation, const std::string& plan_json) {
+  auto lowered = std::make_shared<Lowered>();
+  HEDDLE_ASSIGN_OR_RETURN(lowered->plan, program::PlanFromJson(plan_json));
+  const auto found = std::ranges::find(lowered->plan.workers, options_.worker);
+  uint64_t hash = 0;
+  if (found != lowered->plan.workers.end()) {
+    lowered->rank = static_cast<int>(found - lowered->plan.workers.begin());
+    HEDDLE_ASSIGN_OR_RETURN(lowered->training, program::Lower(graph_, lowered->plan, lowered->rank));
+    HEDDLE_ASSIGN_OR_RETURN(lowered->evaluation, program::Lower(evaluation_graph_, lowered->plan, lowered->rank));
+    hash = program::ProgramHash(lowered->training, graph_);
+  }
+  MutexLock lock(mutex_);
+  if (!profile_.seconds.empty()) {
+    lowered->predicted_busy_seconds = PredictedBusy(graph_, lowered->training, profile_);
+  }
+  lowered_[generation] = std::move(lowered);
+  return hash;
+}
+
+std::shared_ptr<const Trainer::Lowered> Trainer::FindLowered(int64_t generation) {
+  MutexLock lock(mutex_);
+  const auto found = lowered_.find(generation);
+  return found == lowered_.end() ? nullptr : found->second;
+}
+
+void Trainer::Settle(const SettleStep& settle) {
+  if (held_ == nullptr || held_->trainer == nullptr || held_->applied_step >= settle.step) {
+    return;
+  }
+  if (held_->trainer->pending_step() != settle.step) {
+    settle_status_ = InternalError("step {} is to be settled, but its gradients are not complete here", settle.step);
+    return;
+  }
+  held_->trainer->Apply(settle.step, settle.norm,
+                        job::LearningRate(options_.job.optimizer, settle.step, options_.job.steps));
+  held_->applied_step = settle.step;
+}
+
+void Trainer::Adopt(int64_t generation) {
+  if (moved_ == nullptr || moved_->number != generation) {
+    return;
+  }
+  held_ = std::move(moved_);
+  MutexLock lock(mutex_);
+  lowered_.erase(lowered_.begin(), lowered_.lower_bound(generation));
+}
+
+void Trainer::Discard(int64_t generation) {
+  if (moved_ != nullptr && moved_->number == generation) {
+    moved_.reset();
+  }
+}
+
+runtime::ExecutorOptions Trainer::ExecutorFor(Generation& generation, bool training) {
+  const int64_t cap = memory_bytes_.load();
+  const int64_t state = program::StateBytes(graph_, generation.lowered->training);
+  const bool validates = !training && dataset_->validation_windows() > 0;
+  return {.graph = training ? &graph_ : &evaluation_graph_,
+          .program = training ? &generation.lowered->training : &generation.lowered->evaluation,
+          .state = generation.state.get(),
+          .group = generation.group.get(),
+          .clock = &clock_,
+          .read_sample = [this, validates](int64_t sample, std::span<int32_t> tokens, std::span<int32_t> targets) {
+            return validates ? dataset_->ReadValidation(sample % dataset_->validation_windows(), tokens, targets)
+                             : dataset_->ReadSample(sample, tokens, targets);
+          },
+          .seed = options_.job.seed,
+          .microbatches = static_cast<int>(options_.job.batch.microbatches()),
+          .memory_cap_bytes = cap > 0 ? std::max<int64_t>(cap - state, 1) : 0};
+}
+
+void Trainer::MakeExecutors(Generation& generation) {
+  generation.trainer = std::make_unique<runtime::Executor>(ExecutorFor(generation, true));
+  generation.evaluator = std::make_unique<runtime::Executor>(ExecutorFor(generation, false));
+}
+
+RunEnded Trainer::Run(const RunSteps& run) {
+  RunEnded ended{.generation = run.generation, .how = RunEnded::How::kFailed, .applied_step = run.applied_step};
+  if (held_ == nullptr || held_->number != run.generation || held_->group == nullptr) {
+    ended.status = InternalError("generation {} is to run, but its state is not held", run.generation);
+    return ended;
+  }
+  Generation& generation = *held_;
+  DueAfterStep(generation, run.save, run.validate);
+  bool stop = false;
+  while (!stop && generation.applied_step < options_.job.steps) {
+    ended.status = RunStep(generation, generation.applied_step + 1, ended);
+    ended.applied_step = generation.applied_step;
+    if (!ended.status.ok()) {
+      ended.voted = generation.trainer->pending_step() == generation.applied_step + 1;
+      return ended;
+    }
+    stop = ended.how == RunEnded::How::kStopped;
+    DueAfterStep(generation, CheckpointDue(options_.policy, generation.applied_step),
+                 ValidationDue(options_.policy, generation.applied_step));
+  }
+  if (generation.applied_step >= options_.job.steps) {
+    // What was saved at the last step is reported before the worker says that it has finished.
+    writer_->Wait(After(options_.policy.stop_timeout)).status().IgnoreError("Saved has told the outcome");
+    ended.how = RunEnded::How::kFinished;
+  }
+  return ended;
+}
+
+// Runs one step; ended.how becomes kStopped when somebody was told to stop.
+Status Trainer::RunStep(Generation& generation, int64_t step, RunEnded& ended) {
+  const job::JobConfig& job = options_.job;
+  const Time begun = Now();
+  runtime::Executor& executor = *generation.trainer;
+  HEDDLE_RETURN_IF_ERROR(executor.ComputeGradients(step, FirstSample(job, step)));
+  HEDDLE_ASSIGN_OR_RETURN(const runtime::VoteOutcome outcome,
+                          executor.Vote(step, stop_generation_.load() == generation.number));
+  if (outcome.finite) {
+    executor.Apply(step, outcome.gradient_norm, job::LearningRate(job.optimizer, step, job.steps));
+  }
+  generation.applied_step = step;
+  wire::StepRecord record;
+  record.set_step(step);
+  record.set_generation(generation.number);
+  record.set_loss(outcome.loss);
+  record.set_gradient_norm(outcome.gradient_norm);
+  record.set_tokens(job.batch.tokens());
+  record.set_seconds(Seconds(Now() - begun));
+  record.set_first_sample(FirstSample(job, step));
+  record.set_samples(job.batch.global);
+  record.set_not_finite(!outcome.finite);
+  Report(record, generation);
+  ended.how = outcome.stop ? RunEnded::How::kStopped : RunEnded::How::kFailed;
+  return Status::Ok();
+}
+
+void Trainer::Report(const wire::StepRecord& record, const Generation& generation) {
+  metrics::Registry& registry = *options_.registry;
+  registry.GetGauge("heddle_step", "Last step applied.").Set(static_cast<double>(record.step()));
+  registry.GetGauge("heddle_generation", "Generation that trains.").Set(static_cast<double>(generation.number));
+  registry.GetGauge("heddle_loss", "Training loss of the last step.").Set(record.loss());
+  registry.GetGauge("heddle_gradient_norm", "Global gradient norm of the last step.").Set(record.gradient_norm());
+  registry
+      .GetHistogram("heddle_step_seconds", "Time of a step.",
+                    {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100})
+      .Observe(record.seconds());
+  registry.GetCounter("heddle_tokens_total", "Tokens trained on by the whole job.")
+      .Add(static_cast<double>(record.tokens()));
+  registry.GetGauge("heddle_tokens_per_second", "Throughput of the whole job.")
+      .Set(static_cast<double>(record.tokens()) / std::max(record.seconds(), 1e-9));
+  registry.GetGauge("heddle_predicted_step_seconds", "Step time that the plan predicts.")
+      .Set(generation.lowered->plan.predicted_step_seconds);
+  options_.post(StepApplied{.record = record,
+                            .busy_seconds = generation.trainer->figures().busy_seconds,
+                            .predicted_busy_seconds = generation.lowered->predicted_busy_seconds});
+}
+
+void Trainer::DueAfterStep(Generation& generation, bool save, bool validate) {
+  if (save) {
+    Save(generation);
+  }
+  if (validate && dataset_->validation_windows() > 0) {
+    const Status status = Validate(generation);
+    if (!status.ok()) {
+      LogWarning("validation after step {} was cut: {}", generation.applied_step, status.message());
+    }
+  }
+}
+
+void Trainer::Save(Generation& generation) {
+  const auto owned = program::OwnedLayout(graph_, generation.lowered->plan)[static_cast<size_t>(generation.lowered->rank)];
+  std::vector<checkpoint::BoxView> boxes;
+  for (const program::StateBox& box : owned) {
+    const graph::Parameter& parameter = graph_.parameter(box.parameter);
+    boxes.push_back({.stored = {.name = parameter.name,
+                                .role = std::string(program::StateRoleName(box.role)),
+                                .dtype = graph_.master_dtype(),
+                                .global_shape = parameter.shape,
+                                .box = box.box},
+                     .bytes = generation.state->BytesOf(box.parameter, box.role)});
+  }
+  const int64_t step = generation.applied_step;
+  const int64_t number = generation.number;
+  auto report = [post = options_.post, step, number](const Result<checkpoint::FilePart>& part, double stall) {
+    Saved saved;
+    saved.part.set_step(step);
+    saved.part.set_generation(number);
+    saved.part.set_stall_seconds(stall);
+    if (part.ok()) {
+      saved.part.set_part(checkpoint::EncodePart(*part));
+    } else {
+      saved.part.set_error(part.status().ToString());
+    }
+    post(saved);
+  };
+  // The stall is known only after Snapshot returns, which may be before or after the save ends.
+  auto stall = std::make_shared<std::atomic<double>>(0);
+  const Time begun = Now();
+  const auto snapshot = writer_->Snapshot(
+      {.step = step, .generation = number, .wait = std::chrono::seconds(60)}, boxes,
+      [report, stall](const Result<checkpoint::FilePart>& part) { report(part, stall->load()); });
+  stall->store(Seconds(Now() - begun));
+  if (!snapshot.ok()) {
+    report(snapshot.status(), stall->load());
+  }
+}
+
+Status Trainer::Validate(Generation& generation) {
+  double loss = 0;
+  for (int64_t batch = 0; batch < options_.job.validation.batches; ++batch) {
+    // Step 0 of the evaluation program: nothing in it depends on the step.
+    HEDDLE_RETURN_IF_ERROR(generation.evaluator->ComputeGradients(generation.applied_step, batch * options_.job.batch.global));
+    HEDDLE_ASSIGN_OR_RETURN(const runtime::VoteOutcome outcome, generation.evaluator->Vote(generation.applied_step, false));
+    loss += outcome.loss;
+  }
+  options_.post(Validated{.step = generation.applied_step,
+                          .loss = loss / static_cast<double>(options_.job.validation.batches)});
+  return Status::Ok();
+}
+
+}  // namespace heddle::elastic

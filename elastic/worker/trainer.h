@@ -1,0 +1,119 @@
+/// \file
+/// What a worker does for a job: holds its share of the state, runs the Programs of its generation, moves state
+/// when the plan changes. Its calls are the actions of elastic/member.h; elastic/worker/worker.h is the
+/// process around it.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "checkpoint/writer.h"
+#include "comm/communicator.h"
+#include "elastic/member.h"
+#include "elastic/policy.h"
+#include "engine/data/dataset.h"
+#include "engine/job/job.h"
+#include "engine/program/profile.h"
+#include "engine/program/program.h"
+#include "engine/runtime/executor.h"
+#include "metrics/registry.h"
+
+namespace heddle::elastic {
+
+struct TrainerOptions {
+  std::string worker;                ///< Own name.
+  job::JobConfig job;
+  JobPolicy policy;
+  std::string output_folder;
+  job::Emulation emulation;
+  comm::Endpoint* endpoint = nullptr;    ///< These outlive the trainer.
+  metrics::Registry* registry = nullptr;
+  std::function<void(MemberEvent)> post;  ///< Where events go; thread-safe, never blocks.
+};
+
+/// Thread: "any" where said; the rest from one thread.
+class Trainer {
+ public:
+  /// Builds the graphs, opens the data. Errors: kInvalidArgument when the job does not fit this machine (data
+  /// missing or different, …).
+  static Result<std::unique_ptr<Trainer>> Create(TrainerOptions options);
+  ~Trainer();
+
+  /// Measures this worker's operators and its link; cached beside the run. JSON of planning's WorkerMeasurement.
+  Result<std::string> MeasureProfile();
+  /// Lowers the plan for this worker and keeps it for Move; returns the program's hash. Thread: any.
+  Result<uint64_t> Lower(int64_t generation, const std::string& plan_json);
+  void Settle(const SettleStep& settle);
+  StateMoved Move(const MoveState& move);
+  void Adopt(int64_t generation);
+  void Discard(int64_t generation);
+  /// Trains; posts StepApplied, Saved and Validated; returns how it ended.
+  RunEnded Run(const RunSteps& run);
+  /// Thread: any.
+  void RequestStop(int64_t generation) { stop_generation_.store(generation); }
+  /// Thread: any.
+  void SetEmulation(const job::Emulation& emulation);
+
+ private:
+  /// A plan as this worker runs it. Immutable once made.
+  struct Lowered {
+    program::Plan plan;
+    int rank = -1;                      ///< -1: not in the plan.
+    program::Program training;
+    program::Program evaluation;
+    double predicted_busy_seconds = 0;  ///< Of a step, by the profile; 0: unknown.
+  };
+  /// State, and what runs on it, of one generation.
+  struct Generation {
+    int64_t number = 0;
+    int64_t applied_step = 0;
+    std::shared_ptr<const Lowered> lowered;  // Outlives the executors below.
+    std::unique_ptr<runtime::ParameterState> state;
+    std::unique_ptr<comm::Communicator> group;
+    std::unique_ptr<runtime::Executor> trainer;
+    std::unique_ptr<runtime::Executor> evaluator;
+  };
+
+  explicit Trainer(TrainerOptions options);
+  Status Build();
+  std::shared_ptr<const Lowered> FindLowered(int64_t generation);
+  Result<std::unique_ptr<Generation>> BuildGeneration(const MoveState& move, StateMoved& moved);
+  Status FillFromPeers(const MoveState& move, const program::Plan& held_plan, comm::Communicator& group,
+                       Generation& next, StateMoved& moved);
+  Status FillFromCheckpoint(int64_t step, Generation& next, StateMoved& moved);
+  Result<std::unique_ptr<comm::Communicator>> Connect(int64_t generation,
+                                                      const std::vector<comm::GroupMember>& members,
+                                                      std::vector<int> peers);
+  void MakeExecutors(Generation& generation);
+  runtime::ExecutorOptions ExecutorFor(Generation& generation, bool training);
+  Status RunStep(Generation& generation, int64_t step, RunEnded& ended);
+  void DueAfterStep(Generation& generation, bool save, bool validate);
+  void Save(Generation& generation);
+  Status Validate(Generation& generation);
+  void Report(const wire::StepRecord& record, const Generation& generation);
+
+  const TrainerOptions options_;
+  graph::Graph graph_;
+  graph::Graph evaluation_graph_;
+  std::unique_ptr<data::Dataset> dataset_;
+  runtime::DeviceClock clock_;
+  std::unique_ptr<checkpoint::Writer> writer_;
+  std::atomic<int64_t> memory_bytes_;
+  std::atomic<int64_t> stop_generation_ = 0;
+
+  Mutex mutex_;
+  std::map<int64_t, std::shared_ptr<const Lowered>> lowered_ HEDDLE_GUARDED_BY(mutex_);
+  program::WorkerProfile profile_ HEDDLE_GUARDED_BY(mutex_);
+
+  std::unique_ptr<Generation> held_;   // Trainer thread only, like the next two.
+  std::unique_ptr<Generation> moved_;
+  Status settle_status_;
+};
+
+}  // namespace heddle::elastic

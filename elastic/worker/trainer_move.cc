@@ -1,0 +1,238 @@
+// Trainer's change of plan: build the next generation's state beside the one held.
+#include <algorithm>
+#include <set>
+
+#include "base/log.h"
+#include "checkpoint/layout.h"
+#include "checkpoint/reader.h"
+#include "elastic/worker/trainer.h"
+#include "engine/program/state.h"
+
+namespace heddle::elastic {
+namespace {
+
+// State travels under tags of its own, apart from the Programs'.
+constexpr uint64_t kMoveTag = uint64_t{1} << 60;
+
+std::vector<comm::GroupMember> Members(const google::protobuf::RepeatedPtrField<wire::Member>& members) {
+  std::vector<comm::GroupMember> out;
+  for (const wire::Member& member : members) {
+    out.push_back({.name = member.name(), .address = member.address()});
+  }
+  return out;
+}
+
+int RankOf(const std::vector<comm::GroupMember>& members, const std::string& name) {
+  const auto found = std::ranges::find(members, name, &comm::GroupMember::name);
+  return found == members.end() ? -1 : static_cast<int>(found - members.begin());
+}
+
+// The boxes that the valid workers hold under the plan they come from.
+std::vector<program::HeldState> HeldBoxes(const graph::Graph& graph, const program::Plan& plan,
+                                          const wire::Start::Held& held) {
+  const program::StateLayout layout = program::LayoutOf(graph, plan);
+  std::vector<program::HeldState> out;
+  for (size_t rank = 0; rank < layout.size(); ++rank) {
+    const std::string& worker = plan.workers[rank];
+    if (std::ranges::find(held.workers(), worker) != held.workers().end()) {
+      out.push_back({.worker = worker, .boxes = layout[rank]});
+    }
+  }
+  return out;
+}
+
+// One message of the move, as this worker takes part in it.
+struct Message {
+  comm::Work work;
+  Bytes buffer;                    // When the box is not the whole tensor.
+  std::span<std::byte> target;     // Of a receive: the whole tensor.
+  const program::Transfer* transfer = nullptr;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<comm::Communicator>> Trainer::Connect(int64_t generation,
+                                                             const std::vector<comm::GroupMember>& members,
+                                                             std::vector<int> peers) {
+  std::ranges::sort(peers);
+  peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
+  const int rank = RankOf(members, options_.worker);
+  std::erase(peers, rank);
+  HEDDLE_ASSIGN_OR_RETURN(
+      auto group, options_.endpoint->Connect({.generation = generation,
+                                              .rank = rank,
+                                              .members = members,
+                                              .peers = std::move(peers),
+                                              .operation_timeout = options_.job.elastic.operation_timeout},
+                                             After(options_.policy.move_timeout)));
+  group->OnPeerLost([post = options_.post, generation, members](int peer, const Status& reason) {
+    post(PeerSeenLost{.generation = generation,
+                      .peer = members[static_cast<size_t>(peer)].name,
+                      .reason = reason.message()});
+  });
+  return group;
+}
+
+StateMoved Trainer::Move(const MoveState& move) {
+  const Time begun = Now();
+  StateMoved moved{.generation = move.start.generation()};
+  Result<std::unique_ptr<Generation>> next = BuildGeneration(move, moved);
+  moved.seconds = Seconds(Now() - begun);
+  if (next.ok()) {
+    moved_ = *std::move(next);
+  } else {
+    moved.status = next.status();
+  }
+  return moved;
+}
+
+Result<std::unique_ptr<Trainer::Generation>> Trainer::BuildGeneration(const MoveState& move, StateMoved& moved) {
+  const wire::Start& start = move.start;
+  HEDDLE_RETURN_IF_ERROR(std::exchange(settle_status_, Status::Ok()));
+  auto next = std::make_unique<Generation>();
+  next->number = start.generation();
+  next->applied_step = start.applied_step();
+  next->lowered = FindLowered(start.generation());
+  if (next->lowered == nullptr) {
+    return InternalError("generation {} was not prepared here", start.generation());
+  }
+  next->state = std::make_unique<runtime::ParameterState>(graph_);
+  const bool member = next->lowered->rank >= 0;
+
+  program::Plan held_plan;
+  std::vector<int> move_peers;
+  const auto move_members = Members(start.move_members());
+  if (start.has_held()) {
+    HEDDLE_ASSIGN_OR_RETURN(held_plan, program::PlanFromJson(start.held().plan_json()));
+    const auto transfers =
+        program::PlanTransfers(graph_, HeldBoxes(graph_, held_plan, start.held()), next->lowered->plan);
+    for (const program::Transfer& transfer : transfers) {
+      if (transfer.source == options_.worker) {
+        move_peers.push_back(RankOf(move_members, transfer.target));
+      } else if (transfer.target == options_.worker) {
+        move_peers.push_back(RankOf(move_members, transfer.source));
+      }
+    }
+  }
+  const bool one_group = start.move_generation() == start.generation();
+  if (one_group && member) {
+    move_peers.insert(move_peers.end(), next->lowered->training.peers.begin(), next->lowered->training.peers.end());
+    move_peers.insert(move_peers.end(), next->lowered->evaluation.peers.begin(), next->lowered->evaluation.peers.end());
+  }
+  HEDDLE_ASSIGN_OR_RETURN(auto move_group, Connect(start.move_generation(), move_members, move_peers));
+  if (start.has_held()) {
+    HEDDLE_RETURN_IF_ERROR(FillFromPeers(move, held_plan, *move_group, *next, moved));
+  } else if (member) {
+    next->state->Hold(next->lowered->training.parameters);
+    if (start.initial()) {
+      next->state->Initialize(options_.job.seed);
+    } else {
+      HEDDLE_RETURN_IF_ERROR(FillFromCheckpoint(start.checkpoint_step(), *next, moved));
+    }
+  }
+  next->state->Refresh();
+  if (one_group) {
+    next->group = std::move(move_group);
+  } else {
+    // Nobody closes its end before everybody has what it needs from it.
+    const comm::CollectiveOptions all{.group = {}, .tag = kMoveTag, .deadline = After(options_.policy.move_timeout)};
+    HEDDLE_RETURN_IF_ERROR(move_group->Barrier(all));
+    if (member) {
+      std::vector<int> peers = next->lowered->training.peers;
+      peers.insert(peers.end(), next->lowered->evaluation.peers.begin(), next->lowered->evaluation.peers.end());
+      HEDDLE_ASSIGN_OR_RETURN(next->group, Connect(start.generation(), Members(move.prepared.members()), peers));
+    }
+  }
+  if (member) {
+    MakeExecutors(*next);
+  }
+  return next;
+}
+
+Status Trainer::FillFromPeers(const MoveState& move, const program::Plan& held_plan, comm::Communicator& group,
+                              Generation& next, StateMoved& moved) {
+  const auto held = HeldBoxes(graph_, held_plan, move.start.held());
+  const auto transfers = program::PlanTransfers(graph_, held, next.lowered->plan);
+  const bool valid_here = held_ != nullptr && std::ranges::find(move.start.held().workers(), options_.worker) !=
+                                                  move.start.held().workers().end();
+  if (valid_here && held_->applied_step != move.start.applied_step()) {
+    return InternalError("state of step {} is held where step {} is expected", held_->applied_step,
+                         move.start.applied_step());
+  }
+  if (valid_here) {
+    next.state->Share(*held_->state, next.lowered->training.parameters);
+  }
+  next.state->Hold(next.lowered->training.parameters);
+
+  const auto members = Members(move.start.move_members());
+  std::vector<Message> messages;
+  for (size_t i = 0; i < transfers.size(); ++i) {
+    const program::Transfer& transfer = transfers[i];
+    const bool sends = transfer.source == options_.worker;
+    const bool receives = transfer.target == options_.worker;
+    if (!sends && !receives) {
+      continue;
+    }
+    if (transfer.source.empty()) {
+      return DataLossError("nobody holds {} any more", graph_.parameter(transfer.parameter).name);
+    }
+    const graph::Parameter& parameter = graph_.parameter(transfer.parameter);
+    const Box whole = WholeBox(parameter.shape);
+    const int64_t element = SizeOf(graph_.master_dtype());
+    Message message{.transfer = &transfer};
+    runtime::ParameterState& state = sends ? *held_->state : *next.state;
+    std::span<std::byte> bytes = state.BytesOf(transfer.parameter, transfer.role);
+    message.target = bytes;
+    if (transfer.box != whole) {
+      message.buffer.resize(static_cast<size_t>(ElementCount(transfer.box.extent) * element));
+      if (sends) {
+        checkpoint::CopyPart(bytes.data(), whole, message.buffer.data(), transfer.box, transfer.box, element);
+      }
+      bytes = message.buffer;
+    }
+    const uint64_t tag = kMoveTag + 1 + i;
+    message.work = sends ? group.Send(RankOf(members, transfer.target), tag, bytes, /*urgent=*/false)
+                         : group.Recv(RankOf(members, transfer.source), tag, bytes);
+    messages.push_back(std::move(message));
+  }
+  Status first;
+  const Deadline deadline = After(options_.policy.move_timeout);
+  for (Message& message : messages) {
+    const Status status = message.work.Wait(deadline);
+    if (!status.ok()) {
+      if (first.ok()) {
+        first = status;
+        group.Abort(status);  // So that the waits below end and no message is left in our memory.
+      }
+      continue;
+    }
+    if (message.transfer->target == options_.worker) {
+      const int64_t element = SizeOf(graph_.master_dtype());
+      const Box& box = message.transfer->box;
+      moved.bytes["memory"] += ElementCount(box.extent) * element;
+      if (!message.buffer.empty()) {
+        const Box whole = WholeBox(graph_.parameter(message.transfer->parameter).shape);
+        checkpoint::CopyPart(message.buffer.data(), box, message.target.data(), whole, box, element);
+      }
+    }
+  }
+  return first;
+}
+
+Status Trainer::FillFromCheckpoint(int64_t step, Generation& next, StateMoved& moved) {
+  const std::string path = options_.output_folder + "/checkpoints/" + checkpoint::StepFolderName(step);
+  HEDDLE_ASSIGN_OR_RETURN(const auto reader, checkpoint::Reader::Open(path));
+  std::vector<checkpoint::ReadRequest> requests;
+  for (const program::StateBox& box :
+       program::LayoutOf(graph_, next.lowered->plan)[static_cast<size_t>(next.lowered->rank)]) {
+    const std::span<std::byte> bytes = next.state->BytesOf(box.parameter, box.role);
+    moved.bytes["checkpoint"] += static_cast<int64_t>(bytes.size());
+    requests.push_back({.key = {.name = graph_.parameter(box.parameter).name,
+                                .role = std::string(program::StateRoleName(box.role))},
+                        .box = box.box,
+                        .out = bytes});
+  }
+  return reader->ReadBoxes(requests, static_cast<int>(options_.job.threads));
+}
+
+}  // namespace heddle::elastic
