@@ -1,0 +1,260 @@
+/// \file
+/// Hugging Face's config.json. What would change the model and is not supported is refused by name;
+/// what does not concern training (architectures, token ids, torch_dtype, …) is ignored.
+#include <nlohmann/json.hpp>
+
+#include "engine/graph/models/model.h"
+
+namespace heddle::graph {
+namespace {
+
+using Json = nlohmann::json;
+
+/// A value in a message: nested ones may be of any size and depth, so they are only named.
+std::string Shown(const Json& value) {
+  constexpr size_t kMost = 80;
+  if (value.is_structured()) {
+    return value.is_array() ? "an array" : "an object";
+  }
+  const std::string text = value.dump();
+  return text.size() <= kMost ? text : "a long text";
+}
+
+/// Typed reads of one object; the first error stays.
+class Reader {
+ public:
+  explicit Reader(const Json& object) : object_(object) {}
+
+  const Status& status() const { return status_; }
+
+  /// The key's value, or nullptr when it is absent or null.
+  const Json* Find(const char* key) const {
+    const auto it = object_.find(key);
+    return it == object_.end() || it->is_null() ? nullptr : &*it;
+  }
+
+  void Required(const char* key, int64_t& value) {
+    if (Find(key) == nullptr) {
+      Fail(InvalidArgumentError("{}: missing", key));
+    }
+    Optional(key, value);
+  }
+
+  void Optional(const char* key, int64_t& value) {
+    const Json* const found = Find(key);
+    if (found == nullptr) {
+      return;
+    }
+    if (!found->is_number_integer() ||
+        (found->is_number_unsigned() && found->get<uint64_t>() > uint64_t{INT64_MAX})) {
+      return Fail(InvalidArgumentError("{}: expected an integer, got {}", key, Shown(*found)));
+    }
+    value = found->get<int64_t>();
+  }
+
+  void Optional(const char* key, double& value) {
+    if (const Json* const found = Find(key)) {
+      if (!found->is_number()) {
+        return Fail(InvalidArgumentError("{}: expected a number, got {}", key, Shown(*found)));
+      }
+      value = found->get<double>();
+    }
+  }
+
+  void Optional(const char* key, bool& value) {
+    if (const Json* const found = Find(key)) {
+      if (!found->is_boolean()) {
+        return Fail(InvalidArgumentError("{}: expected true or false, got {}", key, Shown(*found)));
+      }
+      value = found->get<bool>();
+    }
+  }
+
+  /// The key, where it is given, must have one of these values.
+  void Only(const char* key, std::initializer_list<Json> allowed) {
+    const Json* const found = Find(key);
+    if (found == nullptr) {
+      return;
+    }
+    for (const Json& value : allowed) {
+      if (*found == value) {
+        return;
+      }
+    }
+    Fail(InvalidArgumentError("{}: {} is not supported, only {}", key, Shown(*found),
+                              allowed.begin()->dump()));
+  }
+
+  void Fail(Status status) {
+    if (status_.ok()) {
+      status_ = std::move(status);
+    }
+  }
+
+ private:
+  const Json& object_;
+  Status status_;
+};
+
+/// transformers 5 keeps rotary settings in an object of their own.
+void ReadRope(Reader& reader, double& theta) {
+  reader.Optional("rope_theta", theta);
+  for (const char* const key : {"rope_parameters", "rope_scaling"}) {
+    const Json* const found = reader.Find(key);
+    if (found == nullptr) {
+      continue;
+    }
+    if (!found->is_object()) {
+      return reader.Fail(
+          InvalidArgumentError("{}: expected an object, got {}", key, Shown(*found)));
+    }
+    Reader rope(*found);
+    rope.Only("rope_type", {"default"});
+    rope.Only("type", {"default"});
+    rope.Optional("rope_theta", theta);
+    if (!rope.status().ok()) {
+      return reader.Fail(rope.status().WithContext("{}", key));
+    }
+  }
+}
+
+ModelConfig ReadLlama(Reader& reader) {
+  // Defaults are those of transformers' LlamaConfig.
+  ModelConfig config;
+  config.family = ModelFamily::kLlama;
+  config.norm_epsilon = 1e-6;
+  reader.Required("vocab_size", config.vocab_size);
+  reader.Required("hidden_size", config.hidden_size);
+  reader.Required("intermediate_size", config.intermediate_size);
+  reader.Required("num_hidden_layers", config.num_hidden_layers);
+  reader.Required("num_attention_heads", config.num_attention_heads);
+  config.num_key_value_heads = config.num_attention_heads;
+  reader.Optional("num_key_value_heads", config.num_key_value_heads);
+  reader.Optional("max_position_embeddings", config.max_position_embeddings);
+  reader.Optional("rms_norm_eps", config.norm_epsilon);
+  reader.Optional("tie_word_embeddings", config.tie_word_embeddings);
+  reader.Optional("initializer_range", config.initializer_range);
+  ReadRope(reader, config.rope_theta);
+  reader.Only("hidden_act", {"silu", "swish"});
+  reader.Only("attention_bias", {false});
+  reader.Only("mlp_bias", {false});
+  reader.Only("attention_dropout", {0.0});
+  int64_t head_dim = 0;
+  reader.Optional("head_dim", head_dim);
+  if (reader.status().ok() && head_dim != 0 &&
+      (head_dim < 0 || config.num_attention_heads < 1 ||
+       config.hidden_size % config.num_attention_heads != 0 ||
+       head_dim != config.hidden_size / config.num_attention_heads)) {
+    reader.Fail(InvalidArgumentError("head_dim: {} is not hidden_size {} / num_attention_heads {}",
+                                     head_dim, config.hidden_size, config.num_attention_heads));
+  }
+  return config;
+}
+
+ModelConfig ReadGpt2(Reader& reader) {
+  // Defaults are those of transformers' GPT2Config.
+  ModelConfig config;
+  config.family = ModelFamily::kGpt2;
+  config.tie_word_embeddings = true;
+  config.dropout = 0.1;
+  config.max_position_embeddings = 1024;
+  reader.Required("vocab_size", config.vocab_size);
+  reader.Required("n_embd", config.hidden_size);
+  reader.Required("n_layer", config.num_hidden_layers);
+  reader.Required("n_head", config.num_attention_heads);
+  config.num_key_value_heads = config.num_attention_heads;
+  reader.Optional("n_positions", config.max_position_embeddings);
+  if (reader.status().ok() && config.hidden_size > 0 && config.hidden_size <= INT32_MAX) {
+    config.intermediate_size = 4 * config.hidden_size;
+  }
+  reader.Optional("n_inner", config.intermediate_size);
+  reader.Optional("layer_norm_epsilon", config.norm_epsilon);
+  reader.Optional("initializer_range", config.initializer_range);
+  reader.Optional("tie_word_embeddings", config.tie_word_embeddings);
+  reader.Only("activation_function", {"gelu_new", "gelu_pytorch_tanh"});
+  reader.Only("scale_attn_weights", {true});
+  reader.Only("scale_attn_by_inverse_layer_idx", {false});
+  reader.Only("add_cross_attention", {false});
+  reader.Optional("resid_pdrop", config.dropout);
+  // One probability serves the embeddings and both halves of a layer. Attention probabilities are
+  // not dropped, as with every fused attention; so attn_pdrop is not read.
+  double embedding_dropout = config.dropout;
+  reader.Optional("embd_pdrop", embedding_dropout);
+  if (reader.status().ok() && embedding_dropout != config.dropout) {
+    reader.Fail(InvalidArgumentError("embd_pdrop: {} differs from resid_pdrop {}",
+                                     embedding_dropout, config.dropout));
+  }
+  return config;
+}
+
+Json LlamaJson(const ModelConfig& config) {
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"model_type", "llama"},
+          {"vocab_size", config.vocab_size},
+          {"hidden_size", config.hidden_size},
+          {"intermediate_size", config.intermediate_size},
+          {"num_hidden_layers", config.num_hidden_layers},
+          {"num_attention_heads", config.num_attention_heads},
+          {"num_key_value_heads", config.num_key_value_heads},
+          {"max_position_embeddings", config.max_position_embeddings},
+          {"rms_norm_eps", config.norm_epsilon},
+          {"rope_theta", config.rope_theta},
+          {"hidden_act", "silu"},
+          {"attention_bias", false},
+          {"mlp_bias", false},
+          {"tie_word_embeddings", config.tie_word_embeddings},
+          {"initializer_range", config.initializer_range}};
+}
+
+Json Gpt2Json(const ModelConfig& config) {
+  return {{"architectures", {"GPT2LMHeadModel"}},
+          {"model_type", "gpt2"},
+          {"vocab_size", config.vocab_size},
+          {"n_embd", config.hidden_size},
+          {"n_inner", config.intermediate_size},
+          {"n_layer", config.num_hidden_layers},
+          {"n_head", config.num_attention_heads},
+          {"n_positions", config.max_position_embeddings},
+          {"layer_norm_epsilon", config.norm_epsilon},
+          {"activation_function", "gelu_new"},
+          {"embd_pdrop", config.dropout},
+          {"resid_pdrop", config.dropout},
+          {"attn_pdrop", 0.0},
+          {"tie_word_embeddings", config.tie_word_embeddings},
+          {"initializer_range", config.initializer_range}};
+}
+
+}  // namespace
+
+Result<ModelConfig> ParseModelConfig(std::string_view json) {
+  const Json object = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (object.is_discarded()) {
+    return InvalidArgumentError("config.json: not valid JSON");
+  }
+  if (!object.is_object()) {
+    return InvalidArgumentError("config.json: expected an object");
+  }
+  Reader reader(object);
+  const Json* const type = reader.Find("model_type");
+  if (type == nullptr) {
+    return InvalidArgumentError("model_type: missing");
+  }
+  ModelConfig config;
+  if (*type == "llama") {
+    config = ReadLlama(reader);
+  } else if (*type == "gpt2") {
+    config = ReadGpt2(reader);
+  } else {
+    return InvalidArgumentError("model_type: expected \"llama\" or \"gpt2\", got {}", Shown(*type));
+  }
+  HEDDLE_RETURN_IF_ERROR(reader.status());
+  HEDDLE_RETURN_IF_ERROR(ValidateModel(config));
+  return config;
+}
+
+std::string ModelConfigJson(const ModelConfig& config) {
+  return (config.family == ModelFamily::kLlama ? LlamaJson(config) : Gpt2Json(config)).dump(2) +
+         "\n";
+}
+
+}  // namespace heddle::graph
