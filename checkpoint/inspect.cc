@@ -1,0 +1,110 @@
+#include "checkpoint/inspect.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/manifest.h"
+
+namespace heddle::checkpoint {
+
+namespace {
+
+int64_t StoredBytes(const TensorRecord& tensor) {
+  int64_t bytes = 0;
+  for (const BoxRecord& box : tensor.boxes) {
+    for (const ChunkRecord& chunk : box.chunks) {
+      bytes += chunk.bytes;
+    }
+  }
+  return bytes;
+}
+
+int64_t RawBytes(const TensorInfo& info) {
+  return ElementCount(info.shape) * SizeOf(info.dtype);
+}
+
+std::string Size(int64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
+    value /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+double Ratio(int64_t raw, int64_t stored) {
+  return stored > 0 ? static_cast<double>(raw) / static_cast<double>(stored) : 1;
+}
+
+}  // namespace
+
+std::string InspectText(const Manifest& manifest) {
+  std::string text;
+  text += fmt::format("step              {}\n", manifest.step);
+  text += fmt::format("generation        {}\n", manifest.generation);
+  text += fmt::format("samples consumed  {}\n", manifest.job.samples_consumed);
+  text += fmt::format("job               {}\n", manifest.job.job_hash);
+  text += fmt::format("size              {} for {} of tensors (ratio {:.3f})\n",
+                      Size(manifest.StoredBytes()), Size(manifest.RawBytes()),
+                      Ratio(manifest.RawBytes(), manifest.StoredBytes()));
+  for (const FileRecord& file : manifest.files) {
+    text += fmt::format("file              {}  {}\n", file.name, Size(file.bytes));
+  }
+  size_t widest = 4;
+  for (const TensorRecord& tensor : manifest.tensors) {
+    widest = std::max(widest, tensor.info.name.size());
+  }
+  text += fmt::format("{:10}  {:{}}  {:5}  {:>10}  {:>6}  {:>5}  shape\n", "role", "name", widest,
+                      "dtype", "size", "ratio", "boxes");
+  for (const TensorRecord& tensor : manifest.tensors) {
+    const int64_t raw = RawBytes(tensor.info);
+    text += fmt::format("{:10}  {:{}}  {:5}  {:>10}  {:>6.3f}  {:>5}  {}\n", tensor.info.role,
+                        tensor.info.name, widest, DTypeName(tensor.info.dtype), Size(raw),
+                        Ratio(raw, StoredBytes(tensor)), tensor.boxes.size(),
+                        ToString(tensor.info.shape));
+  }
+  return text;
+}
+
+std::string InspectJson(const Manifest& manifest) {
+  using Json = nlohmann::ordered_json;
+  Json files = Json::array();
+  for (const FileRecord& file : manifest.files) {
+    files.push_back({{"name", file.name}, {"bytes", file.bytes}});
+  }
+  Json tensors = Json::array();
+  for (const TensorRecord& tensor : manifest.tensors) {
+    tensors.push_back({{"name", tensor.info.name},
+                       {"role", tensor.info.role},
+                       {"dtype", DTypeName(tensor.info.dtype)},
+                       {"shape", tensor.info.shape},
+                       {"bytes", RawBytes(tensor.info)},
+                       {"stored_bytes", StoredBytes(tensor)},
+                       {"boxes", tensor.boxes.size()},
+                       {"digest", ToHex(tensor.digest)}});
+  }
+  // The plan is JSON text of another layer: shown as JSON when it is.
+  Json plan = Json::parse(manifest.job.plan, nullptr, false);
+  if (plan.is_discarded()) {
+    plan = manifest.job.plan;
+  }
+  const Json json = {{"format", "heddle-checkpoint"},
+                     {"version", manifest.version},
+                     {"step", manifest.step},
+                     {"generation", manifest.generation},
+                     {"created", manifest.created},
+                     {"samples_consumed", manifest.job.samples_consumed},
+                     {"job_hash", manifest.job.job_hash},
+                     {"bytes", manifest.RawBytes()},
+                     {"stored_bytes", manifest.StoredBytes()},
+                     {"plan", std::move(plan)},
+                     {"files", std::move(files)},
+                     {"tensors", std::move(tensors)}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace heddle::checkpoint
