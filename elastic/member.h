@@ -196,10 +196,14 @@ struct MemberIdentity {
 };
 
 struct MemberOptions {
-  /// Without a Welcome for so long the worker gives up (exit 1).
-  Duration welcome_timeout = std::chrono::minutes(10);
-  size_t max_records =
-      1 << 16;  ///< Records kept for a coordinator that is away; the oldest go first.
+  /// Before the job is known: without a word from the coordinator for so long the worker gives up
+  /// (exit 1). Afterwards the job's coordinator_wait counts, and only while nothing runs here.
+  Duration welcome_timeout = std::chrono::minutes(1);
+  /// Records kept for a coordinator that is away; the oldest go first.
+  size_t max_records = 1 << 16;
+  /// A drift window is complete after so many steps and so much time.
+  int64_t window_steps = 5;
+  Duration window_time = std::chrono::milliseconds(500);
 };
 
 /// Thread: one caller at a time. A copy is an independent machine.
