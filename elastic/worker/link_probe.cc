@@ -2,8 +2,6 @@
 
 #include <thread>
 
-#include "base/check.h"
-
 namespace heddle::elastic {
 namespace {
 
@@ -11,18 +9,18 @@ constexpr Duration kBound = std::chrono::seconds(20);
 
 }  // namespace
 
-Result<comm::Link> ProbeOwnLink(comm::Endpoint& endpoint, const std::string& worker) {
+Result<comm::Link> ProbeOwnLink(comm::Endpoint& endpoint, const comm::EndpointOptions& options) {
   // Both ends speak for a job of their own, so that nobody else can join.
   metrics::Registry unused;
-  const std::string job = "link-probe-" + worker;
+  const std::string job = fmt::format("link-probe-{}-{}", options.worker, options.secret);
   HEDDLE_ASSIGN_OR_RETURN(const auto mirror, comm::Endpoint::Create({.worker = "mirror",
-                                                                     .bind_host = endpoint.host(),
+                                                                     .bind_host = options.bind_host,
                                                                      .job = job,
                                                                      .secret = job,
-                                                                     .allow_shm = endpoint.allows_shm(),
+                                                                     .allow_shm = options.allow_shm,
                                                                      .metrics = &unused}));
-  endpoint.SetIdentity(worker, job, job);
-  const std::vector<comm::GroupMember> members = {{.name = worker, .address = endpoint.address()},
+  endpoint.SetIdentity(options.worker, job, job);
+  const std::vector<comm::GroupMember> members = {{.name = options.worker, .address = endpoint.address()},
                                                   {.name = "mirror", .address = mirror->address()}};
   Result<comm::Link> other = UnavailableError("not measured");
   std::thread thread([&] {
@@ -42,6 +40,10 @@ Result<comm::Link> ProbeOwnLink(comm::Endpoint& endpoint, const std::string& wor
     link = group.status();
   }
   thread.join();
+  if (group.ok()) {
+    (*group)->Abort(CancelledError("the link is measured"));
+  }
+  endpoint.SetIdentity(options.worker, options.job, options.secret);
   return link;
 }
 

@@ -3,14 +3,13 @@
 /// a second endpoint in the same process. The link of a pair is then the slower of both ends.
 #pragma once
 
-#include <string>
-
 #include "base/status.h"
 #include "comm/communicator.h"
 
 namespace heddle::elastic {
 
-/// Takes about a quarter of a second. Precondition: the endpoint is in no group.
-Result<comm::Link> ProbeOwnLink(comm::Endpoint& endpoint, const std::string& worker);
+/// `options`: those the endpoint was made with, and the identity it has afterwards. Takes about a quarter of a
+/// second. Precondition: the endpoint is in no group, and has been in none of a job's generations.
+Result<comm::Link> ProbeOwnLink(comm::Endpoint& endpoint, const comm::EndpointOptions& options);
 
 }  // namespace heddle::elastic

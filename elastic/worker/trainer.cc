@@ -12,7 +12,7 @@
 #include "engine/program/lower.h"
 #include "engine/program/memory.h"
 #include "engine/program/state.h"
-#include "engine/runtime/device.h"
+#include "engine/runtime/blas.h"
 #include "engine/runtime/profiler.h"
 
 namespace heddle::elastic {
@@ -73,7 +73,7 @@ Result<std::string> Trainer::MeasureProfile() {
   HEDDLE_ASSIGN_OR_RETURN(
       measurement.profile,
       runtime::MeasureProfile(graph_, clock_, {.worker = options_.worker, .memory_bytes = memory_bytes_.load()}));
-  HEDDLE_ASSIGN_OR_RETURN(measurement.link, ProbeOwnLink(*options_.endpoint, options_.worker));
+  HEDDLE_ASSIGN_OR_RETURN(measurement.link, ProbeOwnLink(*options_.endpoint, options_.endpoint_options));
   MutexLock lock(mutex_);
   profile_ = measurement.profile;
   return MeasurementToJson(measurement);

@@ -32,7 +32,8 @@ struct TrainerOptions {
   JobPolicy policy;
   std::string output_folder;
   job::Emulation emulation;
-  comm::Endpoint* endpoint = nullptr;    ///< These outlive the trainer.
+  comm::EndpointOptions endpoint_options;  ///< With the job's identity and secret.
+  comm::Endpoint* endpoint = nullptr;      ///< These outlive the trainer.
   metrics::Registry* registry = nullptr;
   std::function<void(MemberEvent)> post;  ///< Where events go; thread-safe, never blocks.
 };

@@ -98,7 +98,7 @@ OptimizerSection ReadOptimizer(YamlReader optimizer) {
   OptimizerSection section;
   const Range<double> fraction{.least = 0.0, .below = 1.0};
   section.learning_rate =
-      optimizer.Required<double>("learning_rate", {.above = 0.0, .most = 100.0});
+      optimizer.Required<double>("learning_rate", {.most = 100.0, .above = 0.0});
   section.minimum_learning_rate =
       optimizer.Optional<double>("minimum_learning_rate", 0.0, {.least = 0.0, .most = 100.0});
   section.schedule = optimizer.OptionalChoice<LearningRateSchedule>(
@@ -117,7 +117,7 @@ OptimizerSection ReadOptimizer(YamlReader optimizer) {
 
 Emulation ReadEmulation(YamlReader emulate) {
   Emulation emulation;
-  emulation.speed = emulate.Optional<double>("speed", 1.0, {.above = 0.0, .most = 1.0});
+  emulation.speed = emulate.Optional<double>("speed", 1.0, {.most = 1.0, .above = 0.0});
   emulation.memory_bytes = emulate.Optional<ByteSize>("memory", ByteSize{0}).value;
   emulation.link_bytes_per_second = emulate.Optional<ByteRate>("link", ByteRate{0}).value;
   return emulation;
@@ -157,7 +157,7 @@ ElasticSection ReadElastic(YamlReader elastic) {
   section.operation_timeout = elastic.Optional<Duration>(
       "operation_timeout", section.operation_timeout, {.least = std::chrono::milliseconds(100)});
   section.drift_threshold =
-      elastic.Optional<double>("drift_threshold", 1.2, {.above = 1.0, .most = 100.0});
+      elastic.Optional<double>("drift_threshold", 1.2, {.most = 100.0, .above = 1.0});
   return section;
 }
 
@@ -284,6 +284,20 @@ graph::TrainingGraphOptions GraphOptions(const JobConfig& job) {
           .compute = job.precision,
           .loss_scale = 1.0 / static_cast<double>(job.batch.tokens()),
           .optimizer = job.optimizer.adamw};
+}
+
+data::DatasetOptions DatasetOptions(const JobConfig& job) {
+  data::DatasetOptions options;
+  options.paths = job.data.tokens.empty() ? job.data.text : std::vector<std::string>{job.data.tokens};
+  options.include = job.data.include;
+  if (!job.data.tokens.empty()) {
+    options.format = job.data.token_type == "uint32" ? data::Format::kUint32 : data::Format::kUint16;
+  }
+  options.sequence_length = job.batch.sequence;
+  options.vocabulary = job.model.vocab_size;
+  options.validation_fraction = job.data.validation_fraction;
+  options.seed = job.seed;
+  return options;
 }
 
 }  // namespace heddle::job

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/data/dataset.h"
 #include "engine/graph/models/model.h"
 #include "engine/program/plan.h"
 
@@ -117,5 +118,8 @@ double LearningRate(const OptimizerSection& optimizer, int64_t step, int64_t ste
 
 /// What engine/graph builds the job's graphs from.
 graph::TrainingGraphOptions GraphOptions(const JobConfig& job);
+
+/// What engine/data opens the job's data with.
+data::DatasetOptions DatasetOptions(const JobConfig& job);
 
 }  // namespace heddle::job

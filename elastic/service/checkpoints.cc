@@ -1,0 +1,88 @@
+#include "elastic/service/checkpoints.h"
+
+#include "base/log.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/store.h"
+#include "engine/job/job.h"
+#include "engine/program/state.h"
+
+namespace heddle::elastic {
+namespace {
+
+std::vector<checkpoint::TensorInfo> WholeState(const graph::Graph& graph) {
+  std::vector<checkpoint::TensorInfo> tensors;
+  for (const graph::Parameter& parameter : graph.parameters) {
+    for (const program::StateRole role :
+         {program::StateRole::kMaster, program::StateRole::kExpAvg, program::StateRole::kExpAvgSq}) {
+      tensors.push_back({.name = parameter.name,
+                         .role = std::string(program::StateRoleName(role)),
+                         .dtype = graph.master_dtype(),
+                         .shape = parameter.shape});
+    }
+  }
+  return tensors;
+}
+
+Result<checkpoint::CommitInfo> Commit(const Job& job, const CommitCheckpoint& commit, metrics::Registry& registry) {
+  HEDDLE_ASSIGN_OR_RETURN(const job::JobConfig config, job::ParseJob(job.yaml, "the job"));
+  HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph,
+                          graph::BuildTrainingGraph(config.model, job::GraphOptions(config)));
+  checkpoint::CommitRequest request{.root = CheckpointRoot(job),
+                                    .step = commit.step,
+                                    .generation = commit.generation,
+                                    .job = {.job_hash = job.id,
+                                            .job_yaml = job.yaml,
+                                            .plan = commit.plan_json,
+                                            .samples_consumed = commit.step * config.batch.global},
+                                    .expected = WholeState(graph)};
+  for (const std::string& text : commit.parts) {
+    HEDDLE_ASSIGN_OR_RETURN(checkpoint::FilePart part, checkpoint::DecodePart(text));
+    request.parts.push_back(std::move(part));
+  }
+  HEDDLE_ASSIGN_OR_RETURN(checkpoint::CommitInfo info, checkpoint::Commit(request, registry));
+  const auto pruned = checkpoint::Prune(
+      request.root, {.keep_last = config.checkpoint.keep, .protected_steps = {}, .sound_step = commit.step});
+  if (!pruned.ok()) {
+    LogWarning("old checkpoints stay: {}", pruned.status().message());
+  }
+  return info;
+}
+
+}  // namespace
+
+std::string CheckpointRoot(const Job& job) { return job.output_folder + "/checkpoints"; }
+
+CheckpointCommitted CommitParts(const Job& job, const CommitCheckpoint& commit, metrics::Registry& registry) {
+  const Time begun = Now();
+  CheckpointCommitted committed{.step = commit.step, .generation = commit.generation};
+  const Result<checkpoint::CommitInfo> info = Commit(job, commit, registry);
+  committed.status = info.status();
+  if (info.ok()) {
+    committed.bytes = info->bytes;
+    committed.raw_bytes = info->raw_bytes;
+  }
+  committed.seconds = Seconds(Now() - begun);
+  return committed;
+}
+
+std::vector<int64_t> SoundCheckpoints(const Job& job, const std::function<void(const std::string&)>& skipped) {
+  // Only the newest sound one is read in full; older ones are listed by name and read when they are needed.
+  const std::string root = CheckpointRoot(job);
+  const auto cleaned = checkpoint::CleanOrphans(root);
+  if (!cleaned.ok()) {
+    skipped(cleaned.status().message());
+  }
+  const auto newest = checkpoint::FindNewestSound(root, skipped);
+  const auto entries = checkpoint::List(root);
+  std::vector<int64_t> steps;
+  if (newest.ok() && entries.ok()) {
+    for (const checkpoint::Entry& entry : *entries) {
+      if (entry.step <= newest->step) {
+        steps.push_back(entry.step);
+      }
+    }
+  }
+  return steps;
+}
+
+}  // namespace heddle::elastic

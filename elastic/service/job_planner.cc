@@ -1,0 +1,114 @@
+#include "elastic/service/job_planner.h"
+
+#include <algorithm>
+
+#include "elastic/service/measurement.h"
+#include "engine/program/lower.h"
+#include "engine/program/state.h"
+#include "planner/migration.h"
+#include "planner/search.h"
+#include "planner/simulator.h"
+
+namespace heddle::elastic {
+namespace {
+
+// What changing the plan costs beside moving bytes: connecting, lowering, the stop itself.
+constexpr double kPauseSeconds = 0.3;
+
+// Steps over which a moved byte must pay for itself.
+constexpr int64_t kHorizonSteps = 200;
+
+// The plan that the user gave, on the workers that are there; nothing when it names others.
+std::optional<program::Plan> GivenPlan(const job::JobConfig& job, const PlanRequest& request) {
+  if (!job.plan) {
+    return std::nullopt;
+  }
+  for (const std::string& worker : job.plan->workers) {
+    if (std::ranges::find(request.candidates, worker, &Candidate::name) == request.candidates.end()) {
+      return std::nullopt;
+    }
+  }
+  return job.plan;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const JobPlanner::Parsed>> JobPlanner::Parse(const Job& job) {
+  MutexLock lock(mutex_);
+  if (parsed_ == nullptr || parsed_->id != job.id) {
+    auto parsed = std::make_shared<Parsed>();
+    parsed->id = job.id;
+    HEDDLE_ASSIGN_OR_RETURN(parsed->config, job::ParseJob(job.yaml, "the job"));
+    HEDDLE_ASSIGN_OR_RETURN(parsed->graph,
+                            graph::BuildTrainingGraph(parsed->config.model, job::GraphOptions(parsed->config)));
+    parsed_ = std::move(parsed);
+  }
+  return parsed_;
+}
+
+PlanOutcome JobPlanner::Plan(const Job& job, const PlanRequest& request) {
+  PlanOutcome outcome;
+  outcome.status = [&]() -> Status {
+    HEDDLE_ASSIGN_OR_RETURN(const auto parsed, Parse(job));
+    const graph::Graph& graph = parsed->graph;
+    HEDDLE_ASSIGN_OR_RETURN(const planner::ClusterProfile cluster, ClusterOf(request.candidates));
+    planner::PlanRequest search{.graph = &graph,
+                                .cluster = cluster,
+                                .workers = {},
+                                .microbatches = static_cast<int>(parsed->config.batch.microbatches()),
+                                .determinism = parsed->config.determinism,
+                                .generation = request.generation,
+                                .horizon_steps = kHorizonSteps};
+    if (!request.current_plan_json.empty()) {
+      HEDDLE_ASSIGN_OR_RETURN(search.previous, program::PlanFromJson(request.current_plan_json));
+    }
+    program::Plan plan;
+    if (const auto given = GivenPlan(parsed->config, request)) {
+      plan = *given;
+      plan.generation = request.generation;
+      plan.determinism = parsed->config.determinism;
+      HEDDLE_ASSIGN_OR_RETURN(const auto simulation, planner::ScorePlan(graph, plan, cluster));
+      plan.predicted_step_seconds = simulation.step_seconds;
+      plan.predicted_peak_bytes = simulation.peak_bytes;
+    } else {
+      Result<program::Plan> found = planner::FindPlan(search);
+      if (!found.ok()) {
+        return ResourceExhaustedError("{}", found.status().message());
+      }
+      plan = *std::move(found);
+    }
+    HEDDLE_ASSIGN_OR_RETURN(const auto programs, program::LowerAll(graph, plan));
+    outcome.members = plan.workers;
+    for (const program::Program& program : programs) {
+      outcome.program_hashes.push_back(program::ProgramHash(program, graph));
+      outcome.parameters.emplace_back(program.parameters.begin(), program.parameters.end());
+    }
+    outcome.parameter_count = static_cast<int32_t>(graph.parameters.size());
+    outcome.predicted_step_seconds = plan.predicted_step_seconds;
+    outcome.plan_json = program::PlanToJson(plan);
+    outcome.move_seconds = kPauseSeconds;
+    if (search.previous && request.current_runs) {
+      const Result<planner::Simulation> current = planner::ScorePlan(graph, *search.previous, cluster);
+      outcome.current_step_seconds = current.ok() ? current->step_seconds : 0;
+    }
+    if (search.previous) {
+      const program::StateLayout layout = program::LayoutOf(graph, *search.previous);
+      std::vector<program::HeldState> held;
+      for (size_t rank = 0; rank < layout.size(); ++rank) {
+        held.push_back({.worker = search.previous->workers[rank], .boxes = layout[rank]});
+      }
+      double slowest = 0;
+      for (int from = 0; from < cluster.links.size(); ++from) {
+        for (int to = 0; to < cluster.links.size(); ++to) {
+          slowest = std::max(slowest, from == to ? 0 : 1 / cluster.links.At(from, to).bytes_per_second);
+        }
+      }
+      const int64_t bytes = program::TransferBytes(graph, program::PlanTransfers(graph, held, plan));
+      outcome.move_seconds += static_cast<double>(bytes) * slowest;
+    }
+    return Status::Ok();
+  }();
+  return outcome;
+}
+
+}  // namespace heddle::elastic

@@ -1,0 +1,35 @@
+/// \file
+/// Answers the coordinator's plan requests: the job's graph, the candidates' measurements, the planner.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/mutex.h"
+#include "elastic/planning.h"
+#include "elastic/policy.h"
+#include "engine/graph/graph.h"
+#include "engine/job/job.h"
+
+namespace heddle::elastic {
+
+/// Thread: any.
+class JobPlanner {
+ public:
+  /// Never fails: a request without an answer has the reason in its status. kResourceExhausted: no combination
+  /// of these workers has the memory for the model (more workers may).
+  PlanOutcome Plan(const Job& job, const PlanRequest& request);
+
+ private:
+  struct Parsed {
+    std::string id;
+    job::JobConfig config;
+    graph::Graph graph;
+  };
+  Result<std::shared_ptr<const Parsed>> Parse(const Job& job);
+
+  Mutex mutex_;
+  std::shared_ptr<const Parsed> parsed_ HEDDLE_GUARDED_BY(mutex_);
+};
+
+}  // namespace heddle::elastic

@@ -1,0 +1,103 @@
+#include "elastic/worker/worker.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <random>
+
+#include "base/host.h"
+#include "base/log.h"
+#include "elastic/worker/worker_host.h"
+#include "engine/runtime/blas.h"
+#include "metrics/exposition/exposer.h"
+
+namespace heddle::elastic {
+namespace {
+
+std::atomic<int> terminate_signals{0};
+
+void NoteSignal(int /*signal*/) { terminate_signals.fetch_add(1); }
+
+// 16 random bytes: who this process is, whatever its name or address.
+std::string DrawIncarnation() {
+  std::random_device device;
+  std::string bytes;
+  while (bytes.size() < 16) {
+    const unsigned int word = device();
+    bytes.append(reinterpret_cast<const char*>(&word), sizeof(word));
+  }
+  return bytes;
+}
+
+int RunUntilExit(WorkerHost& host, MemberLoop& loop) {
+  int answered = 0;
+  while (true) {
+    if (const std::optional<int> code = host.WaitForExit(After(std::chrono::milliseconds(100)))) {
+      return *code;
+    }
+    const int signals = terminate_signals.load();
+    if (signals > answered) {
+      if (signals > 1) {
+        LogWarning("second signal: exit without handing the state over");
+        return 1;
+      }
+      loop.Post(TerminateRequested{.reason = "asked to terminate"});
+      answered = signals;
+    }
+  }
+}
+
+}  // namespace
+
+int RunWorker(const WorkerOptions& options) {
+  ConfigureLog(LogLevel::kInfo, options.name.empty() ? "worker" : options.name);
+  std::signal(SIGTERM, NoteSignal);
+  std::signal(SIGINT, NoteSignal);
+  std::signal(SIGPIPE, SIG_IGN);
+  runtime::WarnAboutBlas();
+
+  metrics::Registry registry;
+  auto exposer = metrics::Exposer::Start({.host = options.bind_host, .port = 0, .registry = &registry});
+  if (!exposer.ok()) {
+    LogError("metrics: {}", exposer.status().message());
+    return 1;
+  }
+  const comm::EndpointOptions endpoint_options{.worker = options.name,
+                                               .bind_host = options.bind_host,
+                                               .job = "",
+                                               .secret = "",
+                                               .metrics = &registry};
+  auto endpoint = comm::Endpoint::Create(endpoint_options);
+  if (!endpoint.ok()) {
+    LogError("data endpoint: {}", endpoint.status().message());
+    return 1;
+  }
+  const MemberIdentity identity{.name = options.name,
+                                .incarnation = DrawIncarnation(),
+                                .host = HostIdentity(),
+                                .pid = getpid(),
+                                .data_address = (*endpoint)->address(),
+                                .metrics_address = (*exposer)->address(),
+                                .emulation = options.emulated ? WireEmulation(options.emulation) : wire::Emulation()};
+  int code = 1;
+  {
+    WorkerHost host({.endpoint_options = endpoint_options, .endpoint = endpoint->get(), .registry = &registry});
+    MemberLoop loop(Member(identity, MemberOptions{}, Now()), host);
+    CoordinatorSession session({.coordinator = options.coordinator,
+                                .seed = static_cast<uint64_t>(getpid()),
+                                .up = [&loop] { loop.Post(StreamUp{}); },
+                                .down = [&loop](const std::string& reason) { loop.Post(StreamDown{.reason = reason}); },
+                                .received = [&loop](const wire::ToWorker& message) {
+                                  loop.Post(FromCoordinator{.message = message});
+                                }});
+    host.Attach(&session, &loop);
+    code = RunUntilExit(host, loop);
+    session.Close(After(std::chrono::seconds(2)));
+    host.StopThreads();
+    loop.Stop();
+  }
+  return code;
+}
+
+}  // namespace heddle::elastic

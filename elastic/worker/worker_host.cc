@@ -1,0 +1,202 @@
+#include "elastic/worker/worker_host.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "base/log.h"
+#include "elastic/service/job_policy.h"
+
+namespace heddle::elastic {
+namespace {
+
+// Bound of one sleep of a loop that looks again.
+constexpr Duration kSlice = std::chrono::milliseconds(200);
+
+}  // namespace
+
+TaskThread::TaskThread() : thread_([this] { Run(); }) {}
+
+TaskThread::~TaskThread() {
+  {
+    MutexLock lock(mutex_);
+    closing_ = true;
+    tasks_.clear();
+  }
+  changed_.NotifyAll();
+  thread_.join();
+}
+
+void TaskThread::Push(std::function<void()> task) {
+  {
+    MutexLock lock(mutex_);
+    tasks_.push_back(std::move(task));
+  }
+  changed_.NotifyAll();
+}
+
+void TaskThread::Run() {
+  while (true) {
+    std::function<void()> task;
+    {
+      MutexLock lock(mutex_);
+      while (tasks_.empty() && !closing_) {
+        changed_.WaitUntil(mutex_, After(kSlice));
+      }
+      if (closing_) {
+        return;
+      }
+      task = std::move(tasks_.front());
+      tasks_.pop_front();
+    }
+    task();
+  }
+}
+
+WorkerHost::WorkerHost(WorkerHostOptions options)
+    : options_(std::move(options)),
+      training_(std::make_unique<TaskThread>()),
+      lowering_(std::make_unique<TaskThread>()) {}
+
+WorkerHost::~WorkerHost() { StopThreads(); }
+
+void WorkerHost::Attach(CoordinatorSession* session, MemberLoop* loop) {
+  {
+    MutexLock lock(mutex_);
+    session_ = session;
+    loop_ = loop;
+  }
+  changed_.NotifyAll();
+}
+
+CoordinatorSession& WorkerHost::Session() {
+  MutexLock lock(mutex_);
+  while (session_ == nullptr) {
+    changed_.WaitUntil(mutex_, After(kSlice));
+  }
+  return *session_;
+}
+
+void WorkerHost::Post(MemberEvent event) {
+  MemberLoop* loop = nullptr;
+  {
+    MutexLock lock(mutex_);
+    loop = loop_;
+  }
+  loop->Post(std::move(event));  // Actions, and so posts, come after Session has waited for Attach.
+}
+
+void WorkerHost::Perform(const MemberAction& action) {
+  std::visit(
+      [this](const auto& act) {
+        using A = std::decay_t<decltype(act)>;
+        if constexpr (std::is_same_v<A, SendToCoordinator>) {
+          Session().Send(act.message);
+        } else if constexpr (std::is_same_v<A, ApplyJob>) {
+          training_->Push([this, act] { Apply(act); });
+        } else if constexpr (std::is_same_v<A, MeasureProfile>) {
+          training_->Push([this] {
+            const Result<std::string> json = owned_trainer_->MeasureProfile();
+            Post(ProfileMeasured{.status = json.status(), .profile_json = json.ok() ? *json : ""});
+          });
+        } else if constexpr (std::is_same_v<A, LowerPlan>) {
+          lowering_->Push([this, act] { Lower(act); });
+        } else if constexpr (std::is_same_v<A, AbortBelow>) {
+          LogInfo("fence generation={} reason=\"{}\"", act.generation, act.reason);
+          options_.endpoint->Fence(act.generation);
+        } else if constexpr (std::is_same_v<A, SettleStep>) {
+          training_->Push([this, act] { owned_trainer_->Settle(act); });
+        } else if constexpr (std::is_same_v<A, AdoptState>) {
+          training_->Push([this, act] { owned_trainer_->Adopt(act.generation); });
+        } else if constexpr (std::is_same_v<A, DiscardState>) {
+          training_->Push([this, act] { owned_trainer_->Discard(act.generation); });
+        } else if constexpr (std::is_same_v<A, MoveState>) {
+          training_->Push([this, act] { Post(owned_trainer_->Move(act)); });
+        } else if constexpr (std::is_same_v<A, RunSteps>) {
+          training_->Push([this, act] { Train(act); });
+        } else if constexpr (std::is_same_v<A, RequestStop>) {
+          if (Trainer* trainer = trainer_.load()) {
+            trainer->RequestStop(act.generation);
+          }
+        } else if constexpr (std::is_same_v<A, SetEmulation>) {
+          if (Trainer* trainer = trainer_.load()) {
+            trainer->SetEmulation(EmulationOf(act.emulation));
+          }
+        } else {
+          static_assert(std::is_same_v<A, ExitWorker>);
+          Exit(act);
+        }
+      },
+      action);
+}
+
+void WorkerHost::Apply(const ApplyJob& action) {
+  const wire::Welcome& welcome = action.welcome;
+  Result<job::JobConfig> job = job::ParseJob(welcome.job_yaml(), "the coordinator's job");
+  Status status = job.status();
+  if (status.ok()) {
+    options_.endpoint_options.worker = welcome.name();
+    options_.endpoint_options.job = welcome.job_id();
+    options_.endpoint_options.secret = welcome.secret();
+    options_.endpoint->SetIdentity(welcome.name(), welcome.job_id(), welcome.secret());
+    ConfigureLog(LogLevel::kInfo, welcome.name());
+    const JobPolicy policy = PolicyOf(*job);
+    Result<std::unique_ptr<Trainer>> trainer =
+        Trainer::Create({.worker = welcome.name(),
+                         .job = *std::move(job),
+                         .policy = policy,
+                         .output_folder = welcome.output_folder(),
+                         .emulation = EmulationOf(welcome.emulation()),
+                         .endpoint_options = options_.endpoint_options,
+                         .endpoint = options_.endpoint,
+                         .registry = options_.registry,
+                         .post = [this](MemberEvent event) { Post(std::move(event)); }});
+    status = trainer.status();
+    if (trainer.ok()) {
+      owned_trainer_ = *std::move(trainer);
+      trainer_.store(owned_trainer_.get());
+    }
+  }
+  Post(JobApplied{.status = status});
+}
+
+void WorkerHost::Lower(const LowerPlan& action) {
+  const Result<uint64_t> hash = owned_trainer_->Lower(action.generation, action.plan_json);
+  Post(PlanLowered{
+      .generation = action.generation, .status = hash.status(), .program_hash = hash.ok() ? *hash : 0});
+}
+
+void WorkerHost::Train(const RunSteps& action) {
+  RunEnded ended = owned_trainer_->Run(action);
+  if (ended.how == RunEnded::How::kFailed) {
+    LogWarning("run ended generation={} applied_step={} voted={}: {}", ended.generation, ended.applied_step,
+               ended.voted, ended.status.ToString());
+  }
+  Post(std::move(ended));
+}
+
+void WorkerHost::Exit(const ExitWorker& action) {
+  LogInfo("exit code={} reason=\"{}\"", action.code, action.reason);
+  MutexLock lock(mutex_);
+  if (!exit_code_) {
+    exit_code_ = action.code;
+  }
+  changed_.NotifyAll();
+}
+
+std::optional<int> WorkerHost::WaitForExit(Deadline deadline) {
+  MutexLock lock(mutex_);
+  while (!exit_code_ && Now() < deadline) {
+    changed_.WaitUntil(mutex_, std::min<Time>(deadline, After(kSlice)));
+  }
+  return exit_code_;
+}
+
+void WorkerHost::StopThreads() {
+  options_.endpoint->Fence(std::numeric_limits<int64_t>::max());
+  training_.reset();
+  lowering_.reset();
+}
+
+}  // namespace heddle::elastic

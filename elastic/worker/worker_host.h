@@ -1,0 +1,79 @@
+/// \file
+/// Carries out a Member's actions: a thread for the trainer, one for lowering beside training.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/mutex.h"
+#include "elastic/grpc/client.h"
+#include "elastic/member_loop.h"
+#include "elastic/worker/trainer.h"
+
+namespace heddle::elastic {
+
+/// Runs tasks in order on a thread of its own. Thread: any.
+class TaskThread {
+ public:
+  TaskThread();
+  ~TaskThread();  ///< Drops what has not begun, waits for what has.
+  void Push(std::function<void()> task);
+
+ private:
+  void Run();
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<std::function<void()>> tasks_ HEDDLE_GUARDED_BY(mutex_);
+  bool closing_ HEDDLE_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+struct WorkerHostOptions {
+  comm::EndpointOptions endpoint_options;
+  comm::Endpoint* endpoint = nullptr;  ///< These outlive the host.
+  metrics::Registry* registry = nullptr;
+};
+
+/// Thread: as MemberHost; WaitForExit from any.
+class WorkerHost : public MemberHost {
+ public:
+  explicit WorkerHost(WorkerHostOptions options);
+  ~WorkerHost() override;
+
+  /// Where messages and events go. Both outlive the host's threads (StopThreads).
+  void Attach(CoordinatorSession* session, MemberLoop* loop);
+  void Perform(const MemberAction& action) override;
+  /// The exit code once the member has decided to end; nothing when `deadline` passed.
+  std::optional<int> WaitForExit(Deadline deadline);
+  /// Ends what runs (its group is aborted) and joins the threads.
+  void StopThreads();
+
+ private:
+  void Apply(const ApplyJob& action);
+  void Lower(const LowerPlan& action);
+  void Train(const RunSteps& action);
+  void Exit(const ExitWorker& action);
+  void Post(MemberEvent event);
+  /// Waits for Attach: the session's first callback may come before its constructor has returned.
+  CoordinatorSession& Session();
+
+  WorkerHostOptions options_;
+  std::atomic<Trainer*> trainer_ = nullptr;  // Set once, by Apply.
+  std::unique_ptr<Trainer> owned_trainer_;
+
+  Mutex mutex_;
+  CondVar changed_;
+  CoordinatorSession* session_ HEDDLE_GUARDED_BY(mutex_) = nullptr;
+  MemberLoop* loop_ HEDDLE_GUARDED_BY(mutex_) = nullptr;
+  std::optional<int> exit_code_ HEDDLE_GUARDED_BY(mutex_);
+
+  std::unique_ptr<TaskThread> training_;
+  std::unique_ptr<TaskThread> lowering_;
+};
+
+}  // namespace heddle::elastic
