@@ -1,0 +1,174 @@
+#include "planner/improve.h"
+
+#include <algorithm>
+
+namespace heddle::planner {
+namespace {
+
+using program::Pipeline;
+using program::Plan;
+using program::Stage;
+
+constexpr double kWorthwhile = 1e-6;
+constexpr size_t kMaxPipelines = 16;  // Beyond, there are too many pairs to try.
+
+void Renumber(Plan& plan) {
+  int first = 0;
+  for (Pipeline& pipeline : plan.pipelines) {
+    pipeline.first_microbatch = first;
+    first += pipeline.microbatches;
+  }
+}
+
+bool StageFits(const Problem& problem, const Pipeline& pipeline, size_t j) {
+  const Stage& stage = pipeline.stages[j];
+  const int in_flight =
+      std::min(static_cast<int>(pipeline.stages.size() - j), problem.microbatches);
+  return problem.Fits(stage.worker, stage.first_segment, stage.last_segment, in_flight,
+                      stage.recompute);
+}
+
+/// Recomputation is on exactly where the stage does not fit without. False: it does not fit at all.
+bool SettleRecompute(const Problem& problem, Pipeline& pipeline, size_t j) {
+  for (const bool recompute : {false, true}) {
+    pipeline.stages[j].recompute = recompute;
+    if (StageFits(problem, pipeline, j)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Offers moves one after another; `accept` is told each and says whether to stop.
+class Moves {
+ public:
+  using Accept = std::function<bool(const Plan&)>;
+
+  Moves(const Problem& problem, const Plan& plan, const Accept& accept)
+      : problem_(problem),
+        plan_(plan),
+        accept_(accept) {}
+
+  bool Try() { return TryCuts() || TryShares() || TryWorkers() || TryRanges(); }
+
+ private:
+  bool TryCuts() {
+    for (size_t p = 0; p < plan_.pipelines.size(); ++p) {
+      for (size_t j = 0; j + 1 < plan_.pipelines[p].stages.size(); ++j) {
+        for (const int shift : {-1, 1}) {
+          Plan moved = plan_;
+          Stage& left = moved.pipelines[p].stages[j];
+          Stage& right = moved.pipelines[p].stages[j + 1];
+          left.last_segment += shift;
+          right.first_segment += shift;
+          if (left.first_segment < left.last_segment && right.first_segment < right.last_segment &&
+              SettleRecompute(problem_, moved.pipelines[p], j) &&
+              SettleRecompute(problem_, moved.pipelines[p], j + 1) && accept_(moved)) {
+            return true;
+          }
+        }
+      }
+    }
+    return false;
+  }
+
+  bool TryShares() {
+    for (size_t from = 0; from < plan_.pipelines.size(); ++from) {
+      for (size_t to = 0; to < plan_.pipelines.size(); ++to) {
+        for (const int count : {1, 2, 4}) {
+          if (from == to || plan_.pipelines[from].microbatches < count) {
+            continue;
+          }
+          Plan moved = plan_;
+          moved.pipelines[from].microbatches -= count;
+          moved.pipelines[to].microbatches += count;
+          std::erase_if(moved.pipelines,
+                        [](const Pipeline& pipeline) { return pipeline.microbatches == 0; });
+          Renumber(moved);
+          if (accept_(moved)) {
+            return true;
+          }
+        }
+      }
+    }
+    return false;
+  }
+
+  bool TryWorkers() {
+    for (size_t p = 0; p < plan_.pipelines.size(); ++p) {
+      for (size_t j = 0; j + 1 < plan_.pipelines[p].stages.size(); ++j) {
+        Plan moved = plan_;
+        Pipeline& pipeline = moved.pipelines[p];
+        std::swap(pipeline.stages[j].worker, pipeline.stages[j + 1].worker);
+        if (SettleRecompute(problem_, pipeline, j) && SettleRecompute(problem_, pipeline, j + 1) &&
+            accept_(moved)) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  bool TryRanges() {
+    for (size_t p = 0; p + 1 < plan_.pipelines.size(); ++p) {
+      if (plan_.pipelines[p].microbatches != plan_.pipelines[p + 1].microbatches) {
+        Plan moved = plan_;
+        std::swap(moved.pipelines[p], moved.pipelines[p + 1]);
+        Renumber(moved);
+        if (accept_(moved)) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  const Problem& problem_;
+  const Plan& plan_;
+  const Accept& accept_;
+};
+
+}  // namespace
+
+ScoredPlan Improve(const Problem& problem,
+                   ScoredPlan start,
+                   const std::function<double(const Plan&)>& evaluate,
+                   int& budget) {
+  if (start.plan.pipelines.size() > kMaxPipelines) {
+    return start;
+  }
+  ScoredPlan best = std::move(start);
+  bool better = true;
+  while (better && budget > 0) {
+    ScoredPlan found = best;
+    const Moves::Accept accept = [&](const Plan& moved) {
+      if (budget <= 0) {
+        return true;
+      }
+      --budget;
+      const double seconds = evaluate(moved);
+      if (seconds < best.seconds * (1 - kWorthwhile)) {
+        found = {moved, seconds};
+        return true;
+      }
+      return false;
+    };
+    Moves(problem, best.plan, accept).Try();
+    better = found.seconds < best.seconds;
+    best = std::move(found);
+  }
+  return best;
+}
+
+bool FitsMemory(const Problem& problem, const Plan& plan) {
+  for (const Pipeline& pipeline : plan.pipelines) {
+    for (size_t j = 0; j < pipeline.stages.size(); ++j) {
+      if (!StageFits(problem, pipeline, j)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace heddle::planner

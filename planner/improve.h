@@ -1,0 +1,28 @@
+/// \file
+/// Local moves from a good plan to a better one.
+#pragma once
+
+#include <functional>
+
+#include "planner/problem.h"
+
+namespace heddle::planner {
+
+struct ScoredPlan {
+  program::Plan plan;
+  double seconds = 0;
+};
+
+/// Moves one cut by a segment, a few microbatches from one pipeline to another, or swaps
+/// neighbouring stages' workers or pipelines' ranges, as long as `evaluate` falls by more than a
+/// millionth and is not asked more than `budget` times (counted down). Plans that break memory
+/// limits are not offered. Ties: the first move in a fixed order.
+ScoredPlan Improve(const Problem& problem,
+                   ScoredPlan start,
+                   const std::function<double(const program::Plan&)>& evaluate,
+                   int& budget);
+
+/// Whether every stage fits its worker's memory.
+bool FitsMemory(const Problem& problem, const program::Plan& plan);
+
+}  // namespace heddle::planner

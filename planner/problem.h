@@ -1,0 +1,95 @@
+/// \file
+/// A planning request made ready for the search: validated, with cost tables, worker classes and an
+/// exact answer to "does this stage fit this worker's memory".
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/program/plan.h"
+#include "planner/costs.h"
+#include "planner/estimate.h"
+#include "planner/pipelines.h"
+#include "planner/search.h"
+
+namespace heddle::planner {
+
+/// Peak bytes of stages. Clear cases are decided by an estimate; the others by lowering a pipeline
+/// that has such a stage and measuring its Program. Answers are kept. Thread: one caller at a time.
+class StageMemory {
+ public:
+  StageMemory(const graph::Graph& graph,
+              const SegmentTable& table,
+              int microbatches,
+              program::Determinism determinism)
+      : graph_(graph),
+        table_(table),
+        microbatches_(microbatches),
+        determinism_(determinism) {}
+
+  bool Fits(int64_t memory_bytes, int first, int last, int in_flight, bool recompute);
+  /// Measured on a lowered Program; microbatches beyond a few are extrapolated upwards.
+  int64_t PeakBytes(int first, int last, int in_flight, bool recompute);
+
+ private:
+  const graph::Graph& graph_;
+  const SegmentTable& table_;
+  const int microbatches_;
+  const program::Determinism determinism_;
+  std::map<std::tuple<int, int, int, bool>, int64_t> known_;
+};
+
+struct Problem {
+  const graph::Graph* graph = nullptr;
+  ClusterProfile cluster;  ///< By rank.
+  int microbatches = 0;
+  program::Determinism determinism = program::Determinism::kExact;
+  int64_t generation = 0;
+  SearchLimits limits;
+  SegmentTable table;
+  std::vector<std::unique_ptr<WorkerCosts>> distinct;  ///< One for each distinct profile.
+  std::vector<const WorkerCosts*> costs;               ///< By rank.
+  EstimateInputs estimate;
+  std::unique_ptr<StageMemory> memory;
+  /// By rank: usable share of the memory; lowered when a lowered plan needed more than was
+  /// predicted.
+  std::vector<double> memory_factor;
+
+  int workers() const { return static_cast<int>(cluster.workers.size()); }
+  int64_t MemoryOf(int rank) const;
+  bool Fits(int rank, int first, int last, int in_flight, bool recompute) const {
+    const int64_t cap = MemoryOf(rank);
+    return cap == 0 || memory->Fits(cap, first, last, in_flight, recompute);
+  }
+};
+
+/// Errors: kInvalidArgument (see FindPlan).
+Result<std::unique_ptr<Problem>> MakeProblem(const PlanRequest& request);
+
+/// A Plan without pipelines: names, generation, determinism, transports.
+program::Plan EmptyPlan(const Problem& problem);
+
+/// The pipelines of one candidate, on ranks, with the ways to run each.
+struct Draft {
+  struct Way {
+    Pace pace;
+    std::vector<program::Stage> stages;
+  };
+  std::vector<std::vector<Way>> pipelines;  ///< By pipeline, at least one way each.
+};
+
+/// The Plan with the best shares for the draft; pipelines with larger shares come first, so that
+/// ranges are aligned where shares are powers of two; those without a share are left out.
+program::Plan PlanOf(const Problem& problem, const Draft& draft);
+
+/// Question about the given classes for PipelineTable and BestCuts; refers to `problem` and
+/// `classes`.
+PipelineQuestion QuestionOf(const Problem& problem,
+                            const WorkerClasses& classes,
+                            std::vector<WorkerCosts>& class_costs);
+
+}  // namespace heddle::planner

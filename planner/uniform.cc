@@ -1,0 +1,83 @@
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "planner/improve.h"
+#include "planner/problem.h"
+#include "planner/search.h"
+
+namespace heddle::planner {
+namespace {
+
+using program::Pipeline;
+using program::Plan;
+
+constexpr int kMaxSimulatedWorkers = 64;
+
+/// Part `index` of `total` things dealt to `parts`, the rest to the first: [first, last).
+std::pair<int, int> EvenPart(int total, int parts, int index) {
+  const int each = total / parts;
+  const int rest = total % parts;
+  const int first = index * each + std::min(index, rest);
+  return {first, first + each + (index < rest ? 1 : 0)};
+}
+
+/// The grid with recomputation everywhere or nowhere; nothing when memory or counts forbid it.
+std::optional<Plan> Grid(const Problem& problem, int pipelines, int stages, bool recompute) {
+  Plan plan = EmptyPlan(problem);
+  for (int p = 0; p < pipelines; ++p) {
+    const auto share = EvenPart(problem.microbatches, pipelines, p);
+    Pipeline pipeline{
+        .stages = {}, .first_microbatch = share.first, .microbatches = share.second - share.first};
+    for (int s = 0; s < stages; ++s) {
+      const auto cut = EvenPart(problem.table.segments, stages, s);
+      pipeline.stages.push_back({.worker = p * stages + s,
+                                 .first_segment = cut.first,
+                                 .last_segment = cut.second,
+                                 .recompute = recompute});
+    }
+    plan.pipelines.push_back(std::move(pipeline));
+  }
+  return FitsMemory(problem, plan) ? std::optional(std::move(plan)) : std::nullopt;
+}
+
+}  // namespace
+
+Result<Plan> UniformGrid(const PlanRequest& request) {
+  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<Problem> problem, MakeProblem(request));
+  const int workers = problem->workers();
+  std::optional<Plan> best;
+  double least = std::numeric_limits<double>::infinity();
+  for (int stages = 1; stages <= std::min(workers, problem->table.segments); ++stages) {
+    const int pipelines = workers / stages;
+    if (workers % stages != 0 || pipelines > problem->microbatches) {
+      continue;
+    }
+    std::optional<Plan> plan = Grid(*problem, pipelines, stages, false);
+    if (!plan.has_value()) {
+      plan = Grid(*problem, pipelines, stages, true);
+    }
+    if (!plan.has_value()) {
+      continue;
+    }
+    plan->predicted_step_seconds = EstimateStepSeconds(problem->estimate, *plan);
+    if (workers <= kMaxSimulatedWorkers) {
+      HEDDLE_ASSIGN_OR_RETURN(const Simulation simulation,
+                              ScorePlan(*problem->graph, *plan, problem->cluster));
+      plan->predicted_step_seconds = simulation.step_seconds;
+      plan->predicted_peak_bytes = simulation.peak_bytes;
+    }
+    if (plan->predicted_step_seconds < least) {
+      least = plan->predicted_step_seconds;
+      best = std::move(plan);
+    }
+  }
+  if (!best.has_value()) {
+    return InvalidArgumentError(
+        "no grid of equal pipelines and stages on {} workers has the memory for the model",
+        workers);
+  }
+  return *std::move(best);
+}
+
+}  // namespace heddle::planner
