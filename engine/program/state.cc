@@ -1,0 +1,249 @@
+#include "engine/program/state.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+namespace heddle::program {
+
+namespace {
+
+constexpr std::array<StateRole, 3> kRoles = {StateRole::kMaster, StateRole::kExpAvg,
+                                             StateRole::kExpAvgSq};
+
+void AppendWhole(const graph::Graph& graph,
+                 graph::ParameterId parameter,
+                 std::vector<StateBox>& out) {
+  for (const StateRole role : kRoles) {
+    out.push_back(
+        {.parameter = parameter, .role = role, .box = WholeBox(graph.parameter(parameter).shape)});
+  }
+}
+
+// What is left of `box` without `hole`, as disjoint boxes: for each dimension the part before the
+// hole and the part after it, within the hole's extent of the dimensions before.
+std::vector<Box> Subtract(const Box& box, const Box& hole) {
+  const std::optional<Box> common = Intersect(box, hole);
+  if (!common.has_value()) {
+    return {box};
+  }
+  std::vector<Box> rest;
+  Box middle = box;
+  for (size_t d = 0; d < box.offset.size(); ++d) {
+    const int64_t low = common->offset[d];
+    const int64_t high = low + common->extent[d];
+    const int64_t end = middle.offset[d] + middle.extent[d];
+    if (low > middle.offset[d]) {
+      Box before = middle;
+      before.extent[d] = low - middle.offset[d];
+      rest.push_back(std::move(before));
+    }
+    if (high < end) {
+      Box after = middle;
+      after.offset[d] = high;
+      after.extent[d] = end - high;
+      rest.push_back(std::move(after));
+    }
+    middle.offset[d] = low;
+    middle.extent[d] = high - low;
+  }
+  return rest;
+}
+
+std::vector<Box> Subtract(const std::vector<Box>& boxes, const Box& hole) {
+  std::vector<Box> rest;
+  for (const Box& box : boxes) {
+    std::vector<Box> pieces = Subtract(box, hole);
+    rest.insert(rest.end(), pieces.begin(), pieces.end());
+  }
+  return rest;
+}
+
+using BoxKey = std::pair<graph::ParameterId, StateRole>;
+
+struct Holding {
+  size_t sender = 0;  ///< Index into `held`.
+  const Box* box = nullptr;
+};
+
+// A box that a worker lacks, by position in the result's order.
+struct Need {
+  int target = 0;
+  BoxKey key;
+  Box box;
+  int64_t elements = 0;
+};
+
+std::vector<Need> CollectNeeds(const graph::Graph& graph,
+                               const std::vector<HeldState>& held,
+                               const Plan& next) {
+  std::map<std::string_view, std::map<BoxKey, std::vector<const Box*>>> by_worker;
+  for (const HeldState& state : held) {
+    for (const StateBox& box : state.boxes) {
+      by_worker[state.worker][{box.parameter, box.role}].push_back(&box.box);
+    }
+  }
+  std::vector<Need> needs;
+  const StateLayout layout = LayoutOf(graph, next);
+  for (size_t rank = 0; rank < layout.size(); ++rank) {
+    const auto own = by_worker.find(next.workers[rank]);
+    for (const StateBox& wanted : layout[rank]) {
+      const BoxKey key{wanted.parameter, wanted.role};
+      std::vector<Box> missing = {wanted.box};
+      if (own != by_worker.end()) {
+        if (const auto boxes = own->second.find(key); boxes != own->second.end()) {
+          for (const Box* const box : boxes->second) {
+            missing = Subtract(missing, *box);
+          }
+        }
+      }
+      for (Box& box : missing) {
+        const int64_t elements = ElementCount(box.extent);
+        if (elements > 0) {
+          needs.push_back({.target = static_cast<int>(rank),
+                           .key = key,
+                           .box = std::move(box),
+                           .elements = elements});
+        }
+      }
+    }
+  }
+  return needs;
+}
+
+// Takes one need from the holders with the least to send so far, until it is covered.
+void Assign(const Need& need,
+            const std::vector<Holding>& holdings,
+            const std::vector<HeldState>& held,
+            const Plan& next,
+            std::vector<int64_t>& load,
+            std::vector<Transfer>& out) {
+  const std::string& target = next.workers[static_cast<size_t>(need.target)];
+  const auto emit = [&](const Box& box, const std::string& source) {
+    out.push_back({.parameter = need.key.first,
+                   .role = need.key.second,
+                   .box = box,
+                   .source = source,
+                   .target = target});
+  };
+  std::vector<Box> missing = {need.box};
+  while (!missing.empty()) {
+    const Box box = missing.back();
+    missing.pop_back();
+    const Holding* best = nullptr;
+    std::optional<Box> best_part;
+    for (const Holding& holding : holdings) {
+      std::optional<Box> part = Intersect(box, *holding.box);
+      if (part.has_value() && (best == nullptr || load[holding.sender] < load[best->sender])) {
+        best = &holding;
+        best_part = std::move(part);
+      }
+    }
+    if (best == nullptr) {
+      emit(box, "");
+      continue;
+    }
+    load[best->sender] += ElementCount(best_part->extent);
+    emit(*best_part, held[best->sender].worker);
+    for (Box& rest : Subtract(box, *best_part)) {
+      missing.push_back(std::move(rest));
+    }
+  }
+}
+
+}  // namespace
+
+std::string_view StateRoleName(StateRole role) {
+  switch (role) {
+    case StateRole::kMaster:
+      return "master";
+    case StateRole::kExpAvg:
+      return "exp_avg";
+    case StateRole::kExpAvgSq:
+      return "exp_avg_sq";
+  }
+  return "unknown";
+}
+
+Result<StateRole> ParseStateRole(std::string_view name) {
+  for (const StateRole role : kRoles) {
+    if (name == StateRoleName(role)) {
+      return role;
+    }
+  }
+  return InvalidArgumentError("unknown state role '{}'", name);
+}
+
+StateLayout LayoutOf(const graph::Graph& graph, const Plan& plan) {
+  StateLayout layout(plan.workers.size());
+  const std::vector<std::vector<int>> holders = ParameterHolders(graph, plan);
+  for (size_t parameter = 0; parameter < holders.size(); ++parameter) {
+    for (const int holder : holders[parameter]) {
+      AppendWhole(graph, static_cast<graph::ParameterId>(parameter),
+                  layout[static_cast<size_t>(holder)]);
+    }
+  }
+  return layout;
+}
+
+StateLayout OwnedLayout(const graph::Graph& graph, const Plan& plan) {
+  StateLayout layout(plan.workers.size());
+  const std::vector<std::vector<int>> holders = ParameterHolders(graph, plan);
+  for (size_t parameter = 0; parameter < holders.size(); ++parameter) {
+    if (!holders[parameter].empty()) {
+      AppendWhole(graph, static_cast<graph::ParameterId>(parameter),
+                  layout[static_cast<size_t>(holders[parameter].front())]);
+    }
+  }
+  return layout;
+}
+
+std::vector<Transfer> PlanTransfers(const graph::Graph& graph,
+                                    const std::vector<HeldState>& held,
+                                    const Plan& next) {
+  std::map<BoxKey, std::vector<Holding>> holders;
+  for (size_t sender = 0; sender < held.size(); ++sender) {
+    for (const StateBox& box : held[sender].boxes) {
+      holders[{box.parameter, box.role}].push_back({.sender = sender, .box = &box.box});
+    }
+  }
+  std::vector<Need> needs = CollectNeeds(graph, held, next);
+  // Needs with the fewest sources first, then the largest: what can choose fills the gaps.
+  std::vector<size_t> order(needs.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    order[i] = i;
+  }
+  const auto sources = [&](const Need& need) {
+    const auto found = holders.find(need.key);
+    return found == holders.end() ? size_t{0} : found->second.size();
+  };
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    const size_t sources_a = sources(needs[a]);
+    const size_t sources_b = sources(needs[b]);
+    return sources_a != sources_b ? sources_a < sources_b : needs[a].elements > needs[b].elements;
+  });
+  std::vector<int64_t> load(held.size(), 0);
+  std::vector<std::vector<Transfer>> by_need(needs.size());
+  const std::vector<Holding> nobody;
+  for (const size_t index : order) {
+    const auto found = holders.find(needs[index].key);
+    Assign(needs[index], found == holders.end() ? nobody : found->second, held, next, load,
+           by_need[index]);
+  }
+  std::vector<Transfer> transfers;
+  for (std::vector<Transfer>& list : by_need) {
+    std::move(list.begin(), list.end(), std::back_inserter(transfers));
+  }
+  return transfers;
+}
+
+int64_t TransferBytes(const graph::Graph& graph, const std::vector<Transfer>& transfers) {
+  int64_t elements = 0;
+  for (const Transfer& transfer : transfers) {
+    elements += ElementCount(transfer.box.extent);
+  }
+  return elements * SizeOf(graph.master_dtype());
+}
+
+}  // namespace heddle::program
