@@ -1,7 +1,8 @@
 /// \file
-/// Counters, gauges and histograms of one process, free of any exporter. metrics/exposition.h serves
-/// them to Prometheus. Names follow Prometheus: heddle_<module>_<thing>_<unit>, base units, `_total` for
-/// counters; labels of low cardinality (never a step or a path).
+/// Counters, gauges and histograms of one process, free of any exporter.
+/// metrics/exposition/exposer.h serves them to Prometheus. Names follow Prometheus:
+/// heddle_<module>_<thing>_<unit>, base units, `_total` for counters; labels of low cardinality
+/// (never a step or a path).
 #pragma once
 
 #include <atomic>
@@ -43,7 +44,7 @@ class Histogram {
   explicit Histogram(std::vector<double> bounds);
   void Observe(double value);
   struct Snapshot {
-    std::vector<double> bounds;       ///< Ascending upper bounds, without +Inf.
+    std::vector<double> bounds;        ///< Ascending upper bounds, without +Inf.
     std::vector<uint64_t> cumulative;  ///< One a bound, then the total.
     double sum = 0;
   };
@@ -57,14 +58,16 @@ class Histogram {
 };
 
 /// Owns a process' metrics. A metric asked for twice is the same object and lives as long as the
-/// registry. A name keeps its first kind and help; asking for it as another kind is a broken invariant.
-/// Thread: any.
+/// registry. A name keeps its first kind and help; asking for it as another kind is a broken
+/// invariant. Thread: any.
 class Registry {
  public:
   Counter& GetCounter(const std::string& name, const std::string& help, const Labels& labels = {});
   Gauge& GetGauge(const std::string& name, const std::string& help, const Labels& labels = {});
-  Histogram& GetHistogram(const std::string& name, const std::string& help,
-                          const std::vector<double>& bounds, const Labels& labels = {});
+  Histogram& GetHistogram(const std::string& name,
+                          const std::string& help,
+                          const std::vector<double>& bounds,
+                          const Labels& labels = {});
 
   enum class Kind : uint8_t { kCounter, kGauge, kHistogram };
   struct Sample {
@@ -89,7 +92,8 @@ class Registry {
     std::map<Labels, std::unique_ptr<Gauge>> gauges;
     std::map<Labels, std::unique_ptr<Histogram>> histograms;
   };
-  FamilyEntry& FamilyOf(const std::string& name, const std::string& help, Kind kind) HEDDLE_REQUIRES(mutex_);
+  FamilyEntry& FamilyOf(const std::string& name, const std::string& help, Kind kind)
+      HEDDLE_REQUIRES(mutex_);
 
   mutable Mutex mutex_;
   std::map<std::string, FamilyEntry> families_ HEDDLE_GUARDED_BY(mutex_);

@@ -1,0 +1,119 @@
+#include "metrics/exposition/exposer.h"
+
+#include <atomic>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "tests/metrics/http_get.h"
+
+namespace heddle::metrics {
+namespace {
+
+using testing::HasSubstr;
+
+std::unique_ptr<Exposer> Serve(const Registry& registry,
+                               std::map<std::string, HttpHandler> handlers = {}) {
+  auto exposer = Exposer::Start(registry, {}, std::move(handlers));
+  EXPECT_TRUE(exposer.ok()) << exposer.status().message();
+  return *std::move(exposer);
+}
+
+TEST(ExposerTest, ServesTheRegistryAsText) {
+  Registry registry;
+  registry.GetCounter("heddle_a_total", "A \"quoted\" help.", {{"peer", "w\\1\n\""}}).Add(3);
+  registry.GetHistogram("heddle_b_seconds", "B.", {0.5, 1}).Observe(0.7);
+  registry.GetGauge("heddle_c", "C.").Set(-1.5);
+  const auto exposer = Serve(registry);
+  const HttpAnswer answer = HttpRequest(exposer->port(), "/metrics");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_THAT(answer.head, HasSubstr("Content-Type: text/plain; version=0.0.4"));
+  EXPECT_EQ(answer.body,
+            "# HELP heddle_a_total A \"quoted\" help.\n"
+            "# TYPE heddle_a_total counter\n"
+            "heddle_a_total{peer=\"w\\\\1\\n\\\"\"} 3\n"
+            "# HELP heddle_b_seconds B.\n"
+            "# TYPE heddle_b_seconds histogram\n"
+            "heddle_b_seconds_count 1\n"
+            "heddle_b_seconds_sum 0.7\n"
+            "heddle_b_seconds_bucket{le=\"0.5\"} 0\n"
+            "heddle_b_seconds_bucket{le=\"1\"} 1\n"
+            "heddle_b_seconds_bucket{le=\"+Inf\"} 1\n"
+            "# HELP heddle_c C.\n"
+            "# TYPE heddle_c gauge\n"
+            "heddle_c -1.5\n");
+}
+
+TEST(ExposerTest, ServesHandlersAtTheirPathsOnly) {
+  const Registry registry;
+  const auto exposer = Serve(registry, {{"/status",
+                                         [](const std::string& path) {
+                                           return HttpReply{.content_type = "application/json",
+                                                            .body = "[\"" + path + "\"]"};
+                                         }},
+                                        {"/broken", [](const std::string&) -> HttpReply {
+                                           throw std::runtime_error("no answer today");
+                                         }}});
+  const HttpAnswer answer = HttpRequest(exposer->port(), "/status?x=1");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.body, "[\"/status\"]");
+  EXPECT_THAT(answer.head, HasSubstr("Content-Type: application/json"));
+  EXPECT_EQ(HttpRequest(exposer->port(), "/status", "HEAD").body, "");
+  EXPECT_EQ(HttpRequest(exposer->port(), "/status", "POST").status, 405);
+  EXPECT_EQ(HttpRequest(exposer->port(), "/other").status, 404);
+  EXPECT_EQ(HttpRequest(exposer->port(), "/../etc/passwd").status, 404);
+  EXPECT_EQ(HttpRequest(exposer->port(), "/broken").status, 500);
+}
+
+TEST(ExposerTest, SaysWhyItCannotListen) {
+  const Registry registry;
+  const auto first = Serve(registry);
+  const auto taken = Exposer::Start(registry, {.port = first->port()});
+  EXPECT_EQ(taken.status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(taken.status().message(),
+            fmt::format("cannot listen on 127.0.0.1:{}: Address already in use", first->port()));
+  EXPECT_EQ(Exposer::Start(registry, {.host = "no-address"}).status().code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_TRUE(Exposer::Start(registry, {.host = ""}).ok());
+}
+
+TEST(ExposerTest, AnswersWhileTheProcessComputes) {
+  Registry registry;
+  registry.GetGauge("heddle_c", "C.").Set(1);
+  const auto exposer = Serve(registry);
+  std::atomic<bool> stop = false;
+  std::vector<Thread> busy;
+  for (int i = 0; i < 4; ++i) {
+    busy.emplace_back("busy", [&] {
+      while (!stop) {
+        registry.GetGauge("heddle_c", "C.").Set(2);
+      }
+    });
+  }
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(HttpRequest(exposer->port(), "/metrics").status, 200);
+  }
+  stop = true;
+}
+
+TEST(ExposerTest, SilentClientsNeitherStarveOthersNorHoldUpTheStop) {
+  const Registry registry;
+  auto exposer = Serve(registry);
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 8; ++i) {
+    silent.push_back(Connect(exposer->port()));
+    ASSERT_TRUE(silent.back().valid());
+  }
+  Deadline end = After(std::chrono::seconds(20));
+  while (HttpRequest(exposer->port(), "/metrics").status != 200) {
+    ASSERT_LT(Now(), end);
+  }
+  const Time before = Now();
+  exposer.reset();
+  EXPECT_LT(Seconds(Now() - before), 10);
+}
+
+}  // namespace
+}  // namespace heddle::metrics
