@@ -20,7 +20,8 @@ constexpr int kMaxWorkersWithTransports = 128;
 
 double VoteSeconds(const ClusterProfile& cluster, const SegmentTable& table, int microbatches) {
   const int64_t bytes =
-      64 + 16 * (static_cast<int64_t>(table.parameter_bytes.size()) + microbatches);
+      64 + 16 * (static_cast<int64_t>(table.parameter_bytes.size()) + microbatches) /
+               static_cast<int64_t>(cluster.workers.size());
   return cluster.workers.size() > 1 ? comm::AllGatherBytesSeconds(cluster.links, bytes) : 0;
 }
 

@@ -36,17 +36,18 @@ struct SearchLimits {
 
 struct PlanRequest {
   const graph::Graph* graph = nullptr;  ///< Required; differentiated.
-  ClusterProfile cluster;               ///< In any order; may hold more workers than `workers`.
-  std::vector<std::string> workers;     ///< Members by rank; empty: all of `cluster`, in its order.
-  int microbatches = 0;                 ///< Of the global batch.
+  ClusterProfile cluster = {};          ///< In any order; may hold more workers than `workers`.
+  std::vector<std::string> workers =
+      {};                ///< Members by rank; empty: all of `cluster`, in its order.
+  int microbatches = 0;  ///< Of the global batch.
   program::Determinism determinism = program::Determinism::kExact;
   int64_t generation = 0;
   /// Warm start: what is left of it is among the candidates.
-  std::optional<program::Plan> previous;
+  std::optional<program::Plan> previous = {};
   /// With `previous`: the seconds that moving the state takes count 1 / horizon_steps to each step.
   /// 0: do not count.
   int64_t horizon_steps = 0;
-  SearchLimits limits;
+  SearchLimits limits = {};
 };
 
 /// A plan that lost.
