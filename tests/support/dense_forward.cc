@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -11,6 +12,15 @@ using Outputs = std::vector<DenseTensor>;
 
 Shape WithoutLast(const Shape& shape) {
   return {shape.begin(), shape.end() - 1};
+}
+
+double LogSumExp(std::span<const double> values) {
+  const double most = *std::ranges::max_element(values);
+  double total = 0;
+  for (const double value : values) {
+    total += std::exp(value - most);
+  }
+  return most + std::log(total);
 }
 
 Outputs Embedding(const Attributes&, DenseInputs in, const DenseContext&) {
@@ -127,20 +137,18 @@ Outputs Attention(const Attributes& attributes, DenseInputs in, const DenseConte
     const int64_t head = e / length % heads;
     const int64_t b = e / length / heads;
     const int64_t q = (b * length + t) * q_row + head * d;
-    std::vector<double> weights;
-    double total = 0;
+    std::vector<double> scores;
     for (int64_t s = 0; s <= t; ++s) {
       double dot = 0;
       for (int64_t j = 0; j < d; ++j) {
         dot += in[0][q + j] * in[1][(b * length + s) * kv_row + head / group * d + j];
       }
-      weights.push_back(std::exp(dot / std::sqrt(static_cast<double>(d))));
-      total += weights.back();
+      scores.push_back(dot / std::sqrt(static_cast<double>(d)));
     }
-    lse[e] = std::log(total);
+    lse[e] = LogSumExp(scores);
     for (int64_t s = 0; s <= t; ++s) {
       for (int64_t j = 0; j < d; ++j) {
-        o[q + j] += weights[static_cast<size_t>(s)] / total *
+        o[q + j] += std::exp(scores[static_cast<size_t>(s)] - lse[e]) *
                     in[2][(b * length + s) * kv_row + head / group * d + j];
       }
     }
@@ -194,11 +202,8 @@ Outputs CrossEntropy(const Attributes& attributes, DenseInputs in, const DenseCo
   DenseTensor loss{Shape{}};
   DenseTensor lse(in[1].shape);
   for (int64_t r = 0; r < in[0].rows(); ++r) {
-    double total = 0;
-    for (int64_t j = 0; j < n; ++j) {
-      total += std::exp(in[0][r * n + j]);
-    }
-    lse[r] = std::log(total);
+    lse[r] = LogSumExp(
+        std::span(in[0].values).subspan(static_cast<size_t>(r * n), static_cast<size_t>(n)));
     loss[0] += attributes.Float("scale") * (lse[r] - in[0][r * n + static_cast<int64_t>(in[1][r])]);
   }
   return {loss, lse};

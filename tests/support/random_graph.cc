@@ -100,20 +100,19 @@ TensorId Generator::Mlp(TensorId x) {
   return Coin() ? Apply("swiglu", {Linear(x, inner), up}) : Apply("gelu", {up});
 }
 
-/// One to three blocks, ending with `hidden_` features.
+/// One to three blocks, ending with `hidden_` features. A norm stands first and before each MLP, so
+/// that values stay moderate however long the graph is.
 TensorId Generator::Chain(TensorId x) {
+  x = Norm(x);
   const int64_t blocks = random_.Between(1, 3);
   for (int64_t i = 0; i < blocks; ++i) {
     const TensorId before = x;
-    if (Coin()) {
-      x = Norm(x);
-    }
     switch (random_.Below(3)) {
       case 0:
         x = Attention(x);
         break;
       case 1:
-        x = Mlp(x);
+        x = Mlp(i == 0 ? x : Norm(x));
         break;
       default:
         x = Linear(x, random_.Between(2, 12));
@@ -154,9 +153,7 @@ graph::Graph Generator::Run() {
     x = Segment(x);
   }
   builder_.BeginSegment("head", -1);
-  if (Coin()) {
-    x = Norm(x);
-  }
+  x = Norm(x);
   const bool tied = Coin();
   const TensorId logits = tied ? Apply("linear", {x, table}) : Linear(x, vocabulary_);
   const TensorId loss =

@@ -33,7 +33,7 @@ struct TrainingGraphOptions {
   int64_t sequence_length = 128;  ///< T
   DType compute = DType::kF32;    ///< fp32, bf16 or (tests) fp64.
   double loss_scale = 1.0;  ///< 1 / (tokens of the global batch): the only scaling of gradients.
-  AdamW optimizer;
+  AdamW optimizer = {};
 };
 
 /// Checks divisibility, positivity and limits. Errors: kInvalidArgument naming the key.
