@@ -12,8 +12,8 @@ namespace {
 std::vector<checkpoint::TensorInfo> WholeState(const graph::Graph& graph) {
   std::vector<checkpoint::TensorInfo> tensors;
   for (const graph::Parameter& parameter : graph.parameters) {
-    for (const program::StateRole role :
-         {program::StateRole::kMaster, program::StateRole::kExpAvg, program::StateRole::kExpAvgSq}) {
+    for (const program::StateRole role : {program::StateRole::kMaster, program::StateRole::kExpAvg,
+                                          program::StateRole::kExpAvgSq}) {
       tensors.push_back({.name = parameter.name,
                          .role = std::string(program::StateRoleName(role)),
                          .dtype = graph.master_dtype(),
@@ -23,7 +23,9 @@ std::vector<checkpoint::TensorInfo> WholeState(const graph::Graph& graph) {
   return tensors;
 }
 
-Result<checkpoint::CommitInfo> Commit(const Job& job, const CommitCheckpoint& commit, metrics::Registry& registry) {
+Result<checkpoint::CommitInfo> Commit(const Job& job,
+                                      const CommitCheckpoint& commit,
+                                      metrics::Registry& registry) {
   HEDDLE_ASSIGN_OR_RETURN(const job::JobConfig config, job::ParseJob(job.yaml, "the job"));
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph,
                           graph::BuildTrainingGraph(config.model, job::GraphOptions(config)));
@@ -41,7 +43,8 @@ Result<checkpoint::CommitInfo> Commit(const Job& job, const CommitCheckpoint& co
   }
   HEDDLE_ASSIGN_OR_RETURN(checkpoint::CommitInfo info, checkpoint::Commit(request, registry));
   const auto pruned = checkpoint::Prune(
-      request.root, {.keep_last = config.checkpoint.keep, .protected_steps = {}, .sound_step = commit.step});
+      request.root,
+      {.keep_last = config.checkpoint.keep, .protected_steps = {}, .sound_step = commit.step});
   if (!pruned.ok()) {
     LogWarning("old checkpoints stay: {}", pruned.status().message());
   }
@@ -50,9 +53,13 @@ Result<checkpoint::CommitInfo> Commit(const Job& job, const CommitCheckpoint& co
 
 }  // namespace
 
-std::string CheckpointRoot(const Job& job) { return job.output_folder + "/checkpoints"; }
+std::string CheckpointRoot(const Job& job) {
+  return job.output_folder + "/checkpoints";
+}
 
-CheckpointCommitted CommitParts(const Job& job, const CommitCheckpoint& commit, metrics::Registry& registry) {
+CheckpointCommitted CommitParts(const Job& job,
+                                const CommitCheckpoint& commit,
+                                metrics::Registry& registry) {
   const Time begun = Now();
   CheckpointCommitted committed{.step = commit.step, .generation = commit.generation};
   const Result<checkpoint::CommitInfo> info = Commit(job, commit, registry);
@@ -65,8 +72,10 @@ CheckpointCommitted CommitParts(const Job& job, const CommitCheckpoint& commit, 
   return committed;
 }
 
-std::vector<int64_t> SoundCheckpoints(const Job& job, const std::function<void(const std::string&)>& skipped) {
-  // Only the newest sound one is read in full; older ones are listed by name and read when they are needed.
+std::vector<int64_t> SoundCheckpoints(const Job& job,
+                                      const std::function<void(const std::string&)>& skipped) {
+  // Only the newest sound one is read in full; older ones are listed by name and read when they are
+  // needed.
   const std::string root = CheckpointRoot(job);
   const auto cleaned = checkpoint::CleanOrphans(root);
   if (!cleaned.ok()) {

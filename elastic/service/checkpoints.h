@@ -1,5 +1,6 @@
 /// \file
-/// The coordinator's side of checkpoints: commits what workers wrote, keeps the newest, finds what can be resumed.
+/// The coordinator's side of checkpoints: commits what workers wrote, keeps the newest, finds what
+/// can be resumed.
 #pragma once
 
 #include <functional>
@@ -15,9 +16,13 @@ namespace heddle::elastic {
 std::string CheckpointRoot(const Job& job);
 
 /// Checks that the parts cover the whole state, commits, prunes. Thread: the commit thread.
-CheckpointCommitted CommitParts(const Job& job, const CommitCheckpoint& commit, metrics::Registry& registry);
+CheckpointCommitted CommitParts(const Job& job,
+                                const CommitCheckpoint& commit,
+                                metrics::Registry& registry);
 
-/// Steps of sound checkpoints, ascending, as a run may resume from them. Each damaged one costs a line.
-std::vector<int64_t> SoundCheckpoints(const Job& job, const std::function<void(const std::string&)>& skipped);
+/// Steps of sound checkpoints, ascending, as a run may resume from them. Each damaged one costs a
+/// line.
+std::vector<int64_t> SoundCheckpoints(const Job& job,
+                                      const std::function<void(const std::string&)>& skipped);
 
 }  // namespace heddle::elastic

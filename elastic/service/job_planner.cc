@@ -24,7 +24,8 @@ std::optional<program::Plan> GivenPlan(const job::JobConfig& job, const PlanRequ
     return std::nullopt;
   }
   for (const std::string& worker : job.plan->workers) {
-    if (std::ranges::find(request.candidates, worker, &Candidate::name) == request.candidates.end()) {
+    if (std::ranges::find(request.candidates, worker, &Candidate::name) ==
+        request.candidates.end()) {
       return std::nullopt;
     }
   }
@@ -39,8 +40,9 @@ Result<std::shared_ptr<const JobPlanner::Parsed>> JobPlanner::Parse(const Job& j
     auto parsed = std::make_shared<Parsed>();
     parsed->id = job.id;
     HEDDLE_ASSIGN_OR_RETURN(parsed->config, job::ParseJob(job.yaml, "the job"));
-    HEDDLE_ASSIGN_OR_RETURN(parsed->graph,
-                            graph::BuildTrainingGraph(parsed->config.model, job::GraphOptions(parsed->config)));
+    HEDDLE_ASSIGN_OR_RETURN(
+        parsed->graph,
+        graph::BuildTrainingGraph(parsed->config.model, job::GraphOptions(parsed->config)));
     parsed_ = std::move(parsed);
   }
   return parsed_;
@@ -52,13 +54,14 @@ PlanOutcome JobPlanner::Plan(const Job& job, const PlanRequest& request) {
     HEDDLE_ASSIGN_OR_RETURN(const auto parsed, Parse(job));
     const graph::Graph& graph = parsed->graph;
     HEDDLE_ASSIGN_OR_RETURN(const planner::ClusterProfile cluster, ClusterOf(request.candidates));
-    planner::PlanRequest search{.graph = &graph,
-                                .cluster = cluster,
-                                .workers = {},
-                                .microbatches = static_cast<int>(parsed->config.batch.microbatches()),
-                                .determinism = parsed->config.determinism,
-                                .generation = request.generation,
-                                .horizon_steps = kHorizonSteps};
+    planner::PlanRequest search{
+        .graph = &graph,
+        .cluster = cluster,
+        .workers = {},
+        .microbatches = static_cast<int>(parsed->config.batch.microbatches()),
+        .determinism = parsed->config.determinism,
+        .generation = request.generation,
+        .horizon_steps = kHorizonSteps};
     if (!request.current_plan_json.empty()) {
       HEDDLE_ASSIGN_OR_RETURN(search.previous, program::PlanFromJson(request.current_plan_json));
     }
@@ -88,7 +91,8 @@ PlanOutcome JobPlanner::Plan(const Job& job, const PlanRequest& request) {
     outcome.plan_json = program::PlanToJson(plan);
     outcome.move_seconds = kPauseSeconds;
     if (search.previous && request.current_runs) {
-      const Result<planner::Simulation> current = planner::ScorePlan(graph, *search.previous, cluster);
+      const Result<planner::Simulation> current =
+          planner::ScorePlan(graph, *search.previous, cluster);
       outcome.current_step_seconds = current.ok() ? current->step_seconds : 0;
     }
     if (search.previous) {
@@ -100,10 +104,12 @@ PlanOutcome JobPlanner::Plan(const Job& job, const PlanRequest& request) {
       double slowest = 0;
       for (int from = 0; from < cluster.links.size(); ++from) {
         for (int to = 0; to < cluster.links.size(); ++to) {
-          slowest = std::max(slowest, from == to ? 0 : 1 / cluster.links.At(from, to).bytes_per_second);
+          slowest =
+              std::max(slowest, from == to ? 0 : 1 / cluster.links.At(from, to).bytes_per_second);
         }
       }
-      const int64_t bytes = program::TransferBytes(graph, program::PlanTransfers(graph, held, plan));
+      const int64_t bytes =
+          program::TransferBytes(graph, program::PlanTransfers(graph, held, plan));
       outcome.move_seconds += static_cast<double>(bytes) * slowest;
     }
     return Status::Ok();

@@ -1,5 +1,6 @@
 /// \file
-/// Answers the coordinator's plan requests: the job's graph, the candidates' measurements, the planner.
+/// Answers the coordinator's plan requests: the job's graph, the candidates' measurements, the
+/// planner.
 #pragma once
 
 #include <memory>
@@ -16,8 +17,8 @@ namespace heddle::elastic {
 /// Thread: any.
 class JobPlanner {
  public:
-  /// Never fails: a request without an answer has the reason in its status. kResourceExhausted: no combination
-  /// of these workers has the memory for the model (more workers may).
+  /// Never fails: a request without an answer has the reason in its status. kResourceExhausted: no
+  /// combination of these workers has the memory for the model (more workers may).
   PlanOutcome Plan(const Job& job, const PlanRequest& request);
 
  private:

@@ -12,8 +12,8 @@ JobPolicy PolicyOf(const job::JobConfig& job) {
   const bool validates = job.data.validation_fraction > 0;
   policy.validate_every = validates ? job.validation.every : 0;
   policy.final_validation = validates;
-  policy.not_finite =
-      job.on_non_finite == job::NonFinitePolicy::kSkip ? NotFinitePolicy::kSkip : NotFinitePolicy::kStop;
+  policy.not_finite = job.on_non_finite == job::NonFinitePolicy::kSkip ? NotFinitePolicy::kSkip
+                                                                       : NotFinitePolicy::kStop;
   policy.drift.threshold = job.elastic.drift_threshold;
   policy.lease = job.elastic.lease;
   policy.heartbeat = std::min<Duration>(std::chrono::milliseconds(200), job.elastic.lease / 5);

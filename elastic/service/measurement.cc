@@ -1,6 +1,7 @@
 #include "elastic/service/measurement.h"
 
 #include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 namespace heddle::elastic {
@@ -19,7 +20,8 @@ Result<WorkerMeasurement> MeasurementFromJson(std::string_view json) {
   WorkerMeasurement measurement;
   try {
     const nlohmann::json parsed = nlohmann::json::parse(json);
-    HEDDLE_ASSIGN_OR_RETURN(measurement.profile, program::ProfileFromJson(parsed.at("profile").dump()));
+    HEDDLE_ASSIGN_OR_RETURN(measurement.profile,
+                            program::ProfileFromJson(parsed.at("profile").dump()));
     const nlohmann::json& link = parsed.at("link");
     measurement.link.latency_seconds = link.at("latency_seconds").get<double>();
     measurement.link.bytes_per_second = link.at("bytes_per_second").get<double>();
@@ -29,7 +31,8 @@ Result<WorkerMeasurement> MeasurementFromJson(std::string_view json) {
   }
   if (!(measurement.link.latency_seconds >= 0) || !(measurement.link.bytes_per_second > 0)) {
     return InvalidArgumentError("measurement: link: latency {} s and {} bytes a second are no link",
-                                measurement.link.latency_seconds, measurement.link.bytes_per_second);
+                                measurement.link.latency_seconds,
+                                measurement.link.bytes_per_second);
   }
   return measurement;
 }
@@ -62,10 +65,12 @@ Result<planner::ClusterProfile> ClusterOf(const std::vector<Candidate>& candidat
     for (int to = 0; to < size; ++to) {
       const comm::Link& a = ends[static_cast<size_t>(from)];
       const comm::Link& b = ends[static_cast<size_t>(to)];
-      const bool one_host = candidates[static_cast<size_t>(from)].host == candidates[static_cast<size_t>(to)].host;
-      cluster.links.At(from, to) = {.latency_seconds = std::max(a.latency_seconds, b.latency_seconds),
-                                    .bytes_per_second = std::min(a.bytes_per_second, b.bytes_per_second),
-                                    .transport = one_host ? a.transport : "tcp"};
+      const bool one_host =
+          candidates[static_cast<size_t>(from)].host == candidates[static_cast<size_t>(to)].host;
+      cluster.links.At(from, to) = {
+          .latency_seconds = std::max(a.latency_seconds, b.latency_seconds),
+          .bytes_per_second = std::min(a.bytes_per_second, b.bytes_per_second),
+          .transport = one_host ? a.transport : "tcp"};
     }
   }
   return cluster;

@@ -1,6 +1,6 @@
 /// \file
-/// What a worker measures of itself when it joins, as it travels in elastic::wire::Profiled, and the cluster
-/// that the planner sees made of such measurements.
+/// What a worker measures of itself when it joins, as it travels in elastic::wire::Profiled, and
+/// the cluster that the planner sees made of such measurements.
 #pragma once
 
 #include <string>
@@ -24,7 +24,8 @@ std::string MeasurementToJson(const WorkerMeasurement& measurement);
 /// Errors: kInvalidArgument naming the key.
 Result<WorkerMeasurement> MeasurementFromJson(std::string_view json);
 
-/// Scales the compute seconds of a profile: the worker has been measured to take `slowdown` times as long.
+/// Scales the compute seconds of a profile: the worker has been measured to take `slowdown` times
+/// as long.
 void ScaleProfile(program::WorkerProfile& profile, double slowdown);
 
 /// The candidates' cluster, in their order. The link of a pair is the slower of both ends.

@@ -20,17 +20,20 @@ Result<comm::Link> ProbeOwnLink(comm::Endpoint& endpoint, const comm::EndpointOp
                                                                      .allow_shm = options.allow_shm,
                                                                      .metrics = &unused}));
   endpoint.SetIdentity(options.worker, job, job);
-  const std::vector<comm::GroupMember> members = {{.name = options.worker, .address = endpoint.address()},
-                                                  {.name = "mirror", .address = mirror->address()}};
+  const std::vector<comm::GroupMember> members = {
+      {.name = options.worker, .address = endpoint.address()},
+      {.name = "mirror", .address = mirror->address()}};
   Result<comm::Link> other = UnavailableError("not measured");
   std::thread thread([&] {
-    auto group = mirror->Connect({.generation = 0, .rank = 1, .members = members, .peers = {0}}, After(kBound));
+    auto group = mirror->Connect({.generation = 0, .rank = 1, .members = members, .peers = {0}},
+                                 After(kBound));
     if (group.ok()) {
       other = mirror->MeasureLink(**group, 0, 1, After(kBound));
     }
   });
   Result<comm::Link> link = UnavailableError("not measured");
-  auto group = endpoint.Connect({.generation = 0, .rank = 0, .members = members, .peers = {1}}, After(kBound));
+  auto group = endpoint.Connect({.generation = 0, .rank = 0, .members = members, .peers = {1}},
+                                After(kBound));
   if (group.ok()) {
     link = endpoint.MeasureLink(**group, 1, 1, After(kBound));
     if (link.ok()) {

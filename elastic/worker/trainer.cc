@@ -19,27 +19,36 @@ namespace heddle::elastic {
 namespace {
 
 // A worker's compute seconds of one step by its profile.
-double PredictedBusy(const graph::Graph& graph, const program::Program& program, const program::WorkerProfile& profile) {
+double PredictedBusy(const graph::Graph& graph,
+                     const program::Program& program,
+                     const program::WorkerProfile& profile) {
   double seconds = 0;
   for (const program::Instruction& instruction : program.instructions) {
     if (instruction.code == program::Code::kRun) {
       seconds += profile.Seconds(graph, graph.node(instruction.node));
     } else if (instruction.code == program::Code::kFold) {
-      seconds += profile.ByteSeconds("fold", program.slots[static_cast<size_t>(instruction.inputs[0])].type.bytes());
+      seconds += profile.ByteSeconds(
+          "fold", program.slots[static_cast<size_t>(instruction.inputs[0])].type.bytes());
     } else if (instruction.code == program::Code::kUpdate) {
-      seconds += profile.ByteSeconds("update", program.slots[static_cast<size_t>(instruction.inputs[0])].type.bytes());
+      seconds += profile.ByteSeconds(
+          "update", program.slots[static_cast<size_t>(instruction.inputs[0])].type.bytes());
     }
   }
   return seconds;
 }
 
-// Step k consumes the samples after those of k - 1 steps: a pure function, whatever happened in between.
-int64_t FirstSample(const job::JobConfig& job, int64_t step) { return (step - 1) * job.batch.global; }
+// Step k consumes the samples after those of k - 1 steps: a pure function, whatever happened in
+// between.
+int64_t FirstSample(const job::JobConfig& job, int64_t step) {
+  return (step - 1) * job.batch.global;
+}
 
 }  // namespace
 
 Trainer::Trainer(TrainerOptions options)
-    : options_(std::move(options)), clock_(options_.emulation.speed), memory_bytes_(options_.emulation.memory_bytes) {}
+    : options_(std::move(options)),
+      clock_(options_.emulation.speed),
+      memory_bytes_(options_.emulation.memory_bytes) {}
 
 Trainer::~Trainer() = default;
 
@@ -53,11 +62,13 @@ Status Trainer::Build() {
   const job::JobConfig& job = options_.job;
   runtime::SetThreads(static_cast<int>(job.threads));
   HEDDLE_ASSIGN_OR_RETURN(graph_, graph::BuildTrainingGraph(job.model, job::GraphOptions(job)));
-  HEDDLE_ASSIGN_OR_RETURN(evaluation_graph_, graph::BuildEvaluationGraph(job.model, job::GraphOptions(job)));
+  HEDDLE_ASSIGN_OR_RETURN(evaluation_graph_,
+                          graph::BuildEvaluationGraph(job.model, job::GraphOptions(job)));
   HEDDLE_ASSIGN_OR_RETURN(dataset_, data::Dataset::Open(job::DatasetOptions(job)));
   HEDDLE_ASSIGN_OR_RETURN(
       writer_, checkpoint::Writer::Create(
-                   {.root = options_.output_folder + "/checkpoints", .name = options_.worker}, *options_.registry));
+                   {.root = options_.output_folder + "/checkpoints", .name = options_.worker},
+                   *options_.registry));
   options_.endpoint->SetLinkRate(options_.emulation.link_bytes_per_second);
   return Status::Ok();
 }
@@ -72,8 +83,10 @@ Result<std::string> Trainer::MeasureProfile() {
   WorkerMeasurement measurement;
   HEDDLE_ASSIGN_OR_RETURN(
       measurement.profile,
-      runtime::MeasureProfile(graph_, clock_, {.worker = options_.worker, .memory_bytes = memory_bytes_.load()}));
-  HEDDLE_ASSIGN_OR_RETURN(measurement.link, ProbeOwnLink(*options_.endpoint, options_.endpoint_options));
+      runtime::MeasureProfile(graph_, clock_,
+                              {.worker = options_.worker, .memory_bytes = memory_bytes_.load()}));
+  HEDDLE_ASSIGN_OR_RETURN(measurement.link,
+                          ProbeOwnLink(*options_.endpoint, options_.endpoint_options));
   MutexLock lock(mutex_);
   profile_ = measurement.profile;
   return MeasurementToJson(measurement);
@@ -86,8 +99,10 @@ Result<uint64_t> Trainer::Lower(int64_t generation, const std::string& plan_json
   uint64_t hash = 0;
   if (found != lowered->plan.workers.end()) {
     lowered->rank = static_cast<int>(found - lowered->plan.workers.begin());
-    HEDDLE_ASSIGN_OR_RETURN(lowered->training, program::Lower(graph_, lowered->plan, lowered->rank));
-    HEDDLE_ASSIGN_OR_RETURN(lowered->evaluation, program::Lower(evaluation_graph_, lowered->plan, lowered->rank));
+    HEDDLE_ASSIGN_OR_RETURN(lowered->training,
+                            program::Lower(graph_, lowered->plan, lowered->rank));
+    HEDDLE_ASSIGN_OR_RETURN(lowered->evaluation,
+                            program::Lower(evaluation_graph_, lowered->plan, lowered->rank));
     hash = program::ProgramHash(lowered->training, graph_);
   }
   MutexLock lock(mutex_);
@@ -109,7 +124,8 @@ void Trainer::Settle(const SettleStep& settle) {
     return;
   }
   if (held_->trainer->pending_step() != settle.step) {
-    settle_status_ = InternalError("step {} is to be settled, but its gradients are not complete here", settle.step);
+    settle_status_ = InternalError(
+        "step {} is to be settled, but its gradients are not complete here", settle.step);
     return;
   }
   held_->trainer->Apply(settle.step, settle.norm,
@@ -136,18 +152,21 @@ runtime::ExecutorOptions Trainer::ExecutorFor(Generation& generation, bool train
   const int64_t cap = memory_bytes_.load();
   const int64_t state = program::StateBytes(graph_, generation.lowered->training);
   const bool validates = !training && dataset_->validation_windows() > 0;
-  return {.graph = training ? &graph_ : &evaluation_graph_,
-          .program = training ? &generation.lowered->training : &generation.lowered->evaluation,
-          .state = generation.state.get(),
-          .group = generation.group.get(),
-          .clock = &clock_,
-          .read_sample = [this, validates](int64_t sample, std::span<int32_t> tokens, std::span<int32_t> targets) {
-            return validates ? dataset_->ReadValidation(sample % dataset_->validation_windows(), tokens, targets)
+  return {
+      .graph = training ? &graph_ : &evaluation_graph_,
+      .program = training ? &generation.lowered->training : &generation.lowered->evaluation,
+      .state = generation.state.get(),
+      .group = generation.group.get(),
+      .clock = &clock_,
+      .read_sample =
+          [this, validates](int64_t sample, std::span<int32_t> tokens, std::span<int32_t> targets) {
+            return validates ? dataset_->ReadValidation(sample % dataset_->validation_windows(),
+                                                        tokens, targets)
                              : dataset_->ReadSample(sample, tokens, targets);
           },
-          .seed = options_.job.seed,
-          .microbatches = static_cast<int>(options_.job.batch.microbatches()),
-          .memory_cap_bytes = cap > 0 ? std::max<int64_t>(cap - state, 1) : 0};
+      .seed = options_.job.seed,
+      .microbatches = static_cast<int>(options_.job.batch.microbatches()),
+      .memory_cap_bytes = cap > 0 ? std::max<int64_t>(cap - state, 1) : 0};
 }
 
 void Trainer::MakeExecutors(Generation& generation) {
@@ -156,9 +175,12 @@ void Trainer::MakeExecutors(Generation& generation) {
 }
 
 RunEnded Trainer::Run(const RunSteps& run) {
-  RunEnded ended{.generation = run.generation, .how = RunEnded::How::kFailed, .applied_step = run.applied_step};
+  RunEnded ended{.generation = run.generation,
+                 .how = RunEnded::How::kFailed,
+                 .applied_step = run.applied_step};
   if (held_ == nullptr || held_->number != run.generation || held_->group == nullptr) {
-    ended.status = InternalError("generation {} is to run, but its state is not held", run.generation);
+    ended.status =
+        InternalError("generation {} is to run, but its state is not held", run.generation);
     return ended;
   }
   Generation& generation = *held_;
@@ -177,7 +199,9 @@ RunEnded Trainer::Run(const RunSteps& run) {
   }
   if (generation.applied_step >= options_.job.steps) {
     // What was saved at the last step is reported before the worker says that it has finished.
-    writer_->Wait(After(options_.policy.stop_timeout)).status().IgnoreError("Saved has told the outcome");
+    writer_->Wait(After(options_.policy.stop_timeout))
+        .status()
+        .IgnoreError("Saved has told the outcome");
     ended.how = RunEnded::How::kFinished;
   }
   return ended;
@@ -213,9 +237,11 @@ Status Trainer::RunStep(Generation& generation, int64_t step, RunEnded& ended) {
 void Trainer::Report(const wire::StepRecord& record, const Generation& generation) {
   metrics::Registry& registry = *options_.registry;
   registry.GetGauge("heddle_step", "Last step applied.").Set(static_cast<double>(record.step()));
-  registry.GetGauge("heddle_generation", "Generation that trains.").Set(static_cast<double>(generation.number));
+  registry.GetGauge("heddle_generation", "Generation that trains.")
+      .Set(static_cast<double>(generation.number));
   registry.GetGauge("heddle_loss", "Training loss of the last step.").Set(record.loss());
-  registry.GetGauge("heddle_gradient_norm", "Global gradient norm of the last step.").Set(record.gradient_norm());
+  registry.GetGauge("heddle_gradient_norm", "Global gradient norm of the last step.")
+      .Set(record.gradient_norm());
   registry
       .GetHistogram("heddle_step_seconds", "Time of a step.",
                     {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100})
@@ -244,7 +270,8 @@ void Trainer::DueAfterStep(Generation& generation, bool save, bool validate) {
 }
 
 void Trainer::Save(Generation& generation) {
-  const auto owned = program::OwnedLayout(graph_, generation.lowered->plan)[static_cast<size_t>(generation.lowered->rank)];
+  const auto owned = program::OwnedLayout(
+      graph_, generation.lowered->plan)[static_cast<size_t>(generation.lowered->rank)];
   std::vector<checkpoint::BoxView> boxes;
   for (const program::StateBox& box : owned) {
     const graph::Parameter& parameter = graph_.parameter(box.parameter);
@@ -257,7 +284,8 @@ void Trainer::Save(Generation& generation) {
   }
   const int64_t step = generation.applied_step;
   const int64_t number = generation.number;
-  auto report = [post = options_.post, step, number](const Result<checkpoint::FilePart>& part, double stall) {
+  auto report = [post = options_.post, step, number](const Result<checkpoint::FilePart>& part,
+                                                     double stall) {
     Saved saved;
     saved.part.set_step(step);
     saved.part.set_generation(number);
@@ -285,8 +313,10 @@ Status Trainer::Validate(Generation& generation) {
   double loss = 0;
   for (int64_t batch = 0; batch < options_.job.validation.batches; ++batch) {
     // Step 0 of the evaluation program: nothing in it depends on the step.
-    HEDDLE_RETURN_IF_ERROR(generation.evaluator->ComputeGradients(generation.applied_step, batch * options_.job.batch.global));
-    HEDDLE_ASSIGN_OR_RETURN(const runtime::VoteOutcome outcome, generation.evaluator->Vote(generation.applied_step, false));
+    HEDDLE_RETURN_IF_ERROR(generation.evaluator->ComputeGradients(
+        generation.applied_step, batch * options_.job.batch.global));
+    HEDDLE_ASSIGN_OR_RETURN(const runtime::VoteOutcome outcome,
+                            generation.evaluator->Vote(generation.applied_step, false));
     loss += outcome.loss;
   }
   options_.post(Validated{.step = generation.applied_step,

@@ -1,7 +1,7 @@
 /// \file
-/// What a worker does for a job: holds its share of the state, runs the Programs of its generation, moves state
-/// when the plan changes. Its calls are the actions of elastic/member.h; elastic/worker/worker.h is the
-/// process around it.
+/// What a worker does for a job: holds its share of the state, runs the Programs of its generation,
+/// moves state when the plan changes. Its calls are the actions of elastic/member.h;
+/// elastic/worker/worker.h is the process around it.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@
 namespace heddle::elastic {
 
 struct TrainerOptions {
-  std::string worker;                ///< Own name.
+  std::string worker;  ///< Own name.
   job::JobConfig job;
   JobPolicy policy;
   std::string output_folder;
@@ -41,14 +41,16 @@ struct TrainerOptions {
 /// Thread: "any" where said; the rest from one thread.
 class Trainer {
  public:
-  /// Builds the graphs, opens the data. Errors: kInvalidArgument when the job does not fit this machine (data
-  /// missing or different, …).
+  /// Builds the graphs, opens the data. Errors: kInvalidArgument when the job does not fit this
+  /// machine (data missing or different, …).
   static Result<std::unique_ptr<Trainer>> Create(TrainerOptions options);
   ~Trainer();
 
-  /// Measures this worker's operators and its link; cached beside the run. JSON of planning's WorkerMeasurement.
+  /// Measures this worker's operators and its link; cached beside the run. JSON of planning's
+  /// WorkerMeasurement.
   Result<std::string> MeasureProfile();
-  /// Lowers the plan for this worker and keeps it for Move; returns the program's hash. Thread: any.
+  /// Lowers the plan for this worker and keeps it for Move; returns the program's hash. Thread:
+  /// any.
   Result<uint64_t> Lower(int64_t generation, const std::string& plan_json);
   void Settle(const SettleStep& settle);
   StateMoved Move(const MoveState& move);
@@ -65,7 +67,7 @@ class Trainer {
   /// A plan as this worker runs it. Immutable once made.
   struct Lowered {
     program::Plan plan;
-    int rank = -1;                      ///< -1: not in the plan.
+    int rank = -1;  ///< -1: not in the plan.
     program::Program training;
     program::Program evaluation;
     double predicted_busy_seconds = 0;  ///< Of a step, by the profile; 0: unknown.
@@ -85,8 +87,11 @@ class Trainer {
   Status Build();
   std::shared_ptr<const Lowered> FindLowered(int64_t generation);
   Result<std::unique_ptr<Generation>> BuildGeneration(const MoveState& move, StateMoved& moved);
-  Status FillFromPeers(const MoveState& move, const program::Plan& held_plan, comm::Communicator& group,
-                       Generation& next, StateMoved& moved);
+  Status FillFromPeers(const MoveState& move,
+                       const program::Plan& held_plan,
+                       comm::Communicator& group,
+                       Generation& next,
+                       StateMoved& moved);
   Status FillFromCheckpoint(int64_t step, Generation& next, StateMoved& moved);
   Result<std::unique_ptr<comm::Communicator>> Connect(int64_t generation,
                                                       const std::vector<comm::GroupMember>& members,
@@ -112,7 +117,7 @@ class Trainer {
   std::map<int64_t, std::shared_ptr<const Lowered>> lowered_ HEDDLE_GUARDED_BY(mutex_);
   program::WorkerProfile profile_ HEDDLE_GUARDED_BY(mutex_);
 
-  std::unique_ptr<Generation> held_;   // Trainer thread only, like the next two.
+  std::unique_ptr<Generation> held_;  // Trainer thread only, like the next two.
   std::unique_ptr<Generation> moved_;
   Status settle_status_;
 };

@@ -14,7 +14,8 @@ namespace {
 // State travels under tags of its own, apart from the Programs'.
 constexpr uint64_t kMoveTag = uint64_t{1} << 60;
 
-std::vector<comm::GroupMember> Members(const google::protobuf::RepeatedPtrField<wire::Member>& members) {
+std::vector<comm::GroupMember> Members(
+    const google::protobuf::RepeatedPtrField<wire::Member>& members) {
   std::vector<comm::GroupMember> out;
   for (const wire::Member& member : members) {
     out.push_back({.name = member.name(), .address = member.address()});
@@ -28,7 +29,8 @@ int RankOf(const std::vector<comm::GroupMember>& members, const std::string& nam
 }
 
 // The boxes that the valid workers hold under the plan they come from.
-std::vector<program::HeldState> HeldBoxes(const graph::Graph& graph, const program::Plan& plan,
+std::vector<program::HeldState> HeldBoxes(const graph::Graph& graph,
+                                          const program::Plan& plan,
                                           const wire::Start::Held& held) {
   const program::StateLayout layout = program::LayoutOf(graph, plan);
   std::vector<program::HeldState> out;
@@ -44,27 +46,27 @@ std::vector<program::HeldState> HeldBoxes(const graph::Graph& graph, const progr
 // One message of the move, as this worker takes part in it.
 struct Message {
   comm::Work work;
-  Bytes buffer;                    // When the box is not the whole tensor.
-  std::span<std::byte> target;     // Of a receive: the whole tensor.
+  Bytes buffer;                 // When the box is not the whole tensor.
+  std::span<std::byte> target;  // Of a receive: the whole tensor.
   const program::Transfer* transfer = nullptr;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<comm::Communicator>> Trainer::Connect(int64_t generation,
-                                                             const std::vector<comm::GroupMember>& members,
-                                                             std::vector<int> peers) {
+Result<std::unique_ptr<comm::Communicator>> Trainer::Connect(
+    int64_t generation, const std::vector<comm::GroupMember>& members, std::vector<int> peers) {
   std::ranges::sort(peers);
   peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
   const int rank = RankOf(members, options_.worker);
   std::erase(peers, rank);
   HEDDLE_ASSIGN_OR_RETURN(
-      auto group, options_.endpoint->Connect({.generation = generation,
-                                              .rank = rank,
-                                              .members = members,
-                                              .peers = std::move(peers),
-                                              .operation_timeout = options_.job.elastic.operation_timeout},
-                                             After(options_.policy.move_timeout)));
+      auto group,
+      options_.endpoint->Connect({.generation = generation,
+                                  .rank = rank,
+                                  .members = members,
+                                  .peers = std::move(peers),
+                                  .operation_timeout = options_.job.elastic.operation_timeout},
+                                 After(options_.policy.move_timeout)));
   group->OnPeerLost([post = options_.post, generation, members](int peer, const Status& reason) {
     post(PeerSeenLost{.generation = generation,
                       .peer = members[static_cast<size_t>(peer)].name,
@@ -86,7 +88,8 @@ StateMoved Trainer::Move(const MoveState& move) {
   return moved;
 }
 
-Result<std::unique_ptr<Trainer::Generation>> Trainer::BuildGeneration(const MoveState& move, StateMoved& moved) {
+Result<std::unique_ptr<Trainer::Generation>> Trainer::BuildGeneration(const MoveState& move,
+                                                                      StateMoved& moved) {
   const wire::Start& start = move.start;
   HEDDLE_RETURN_IF_ERROR(std::exchange(settle_status_, Status::Ok()));
   auto next = std::make_unique<Generation>();
@@ -104,8 +107,8 @@ Result<std::unique_ptr<Trainer::Generation>> Trainer::BuildGeneration(const Move
   const auto move_members = Members(start.move_members());
   if (start.has_held()) {
     HEDDLE_ASSIGN_OR_RETURN(held_plan, program::PlanFromJson(start.held().plan_json()));
-    const auto transfers =
-        program::PlanTransfers(graph_, HeldBoxes(graph_, held_plan, start.held()), next->lowered->plan);
+    const auto transfers = program::PlanTransfers(
+        graph_, HeldBoxes(graph_, held_plan, start.held()), next->lowered->plan);
     for (const program::Transfer& transfer : transfers) {
       if (transfer.source == options_.worker) {
         move_peers.push_back(RankOf(move_members, transfer.target));
@@ -116,10 +119,13 @@ Result<std::unique_ptr<Trainer::Generation>> Trainer::BuildGeneration(const Move
   }
   const bool one_group = start.move_generation() == start.generation();
   if (one_group && member) {
-    move_peers.insert(move_peers.end(), next->lowered->training.peers.begin(), next->lowered->training.peers.end());
-    move_peers.insert(move_peers.end(), next->lowered->evaluation.peers.begin(), next->lowered->evaluation.peers.end());
+    move_peers.insert(move_peers.end(), next->lowered->training.peers.begin(),
+                      next->lowered->training.peers.end());
+    move_peers.insert(move_peers.end(), next->lowered->evaluation.peers.begin(),
+                      next->lowered->evaluation.peers.end());
   }
-  HEDDLE_ASSIGN_OR_RETURN(auto move_group, Connect(start.move_generation(), move_members, move_peers));
+  HEDDLE_ASSIGN_OR_RETURN(auto move_group,
+                          Connect(start.move_generation(), move_members, move_peers));
   if (start.has_held()) {
     HEDDLE_RETURN_IF_ERROR(FillFromPeers(move, held_plan, *move_group, *next, moved));
   } else if (member) {
@@ -135,12 +141,15 @@ Result<std::unique_ptr<Trainer::Generation>> Trainer::BuildGeneration(const Move
     next->group = std::move(move_group);
   } else {
     // Nobody closes its end before everybody has what it needs from it.
-    const comm::CollectiveOptions all{.group = {}, .tag = kMoveTag, .deadline = After(options_.policy.move_timeout)};
+    const comm::CollectiveOptions all{
+        .group = {}, .tag = kMoveTag, .deadline = After(options_.policy.move_timeout)};
     HEDDLE_RETURN_IF_ERROR(move_group->Barrier(all));
     if (member) {
       std::vector<int> peers = next->lowered->training.peers;
-      peers.insert(peers.end(), next->lowered->evaluation.peers.begin(), next->lowered->evaluation.peers.end());
-      HEDDLE_ASSIGN_OR_RETURN(next->group, Connect(start.generation(), Members(move.prepared.members()), peers));
+      peers.insert(peers.end(), next->lowered->evaluation.peers.begin(),
+                   next->lowered->evaluation.peers.end());
+      HEDDLE_ASSIGN_OR_RETURN(next->group,
+                              Connect(start.generation(), Members(move.prepared.members()), peers));
     }
   }
   if (member) {
@@ -149,12 +158,16 @@ Result<std::unique_ptr<Trainer::Generation>> Trainer::BuildGeneration(const Move
   return next;
 }
 
-Status Trainer::FillFromPeers(const MoveState& move, const program::Plan& held_plan, comm::Communicator& group,
-                              Generation& next, StateMoved& moved) {
+Status Trainer::FillFromPeers(const MoveState& move,
+                              const program::Plan& held_plan,
+                              comm::Communicator& group,
+                              Generation& next,
+                              StateMoved& moved) {
   const auto held = HeldBoxes(graph_, held_plan, move.start.held());
   const auto transfers = program::PlanTransfers(graph_, held, next.lowered->plan);
-  const bool valid_here = held_ != nullptr && std::ranges::find(move.start.held().workers(), options_.worker) !=
-                                                  move.start.held().workers().end();
+  const bool valid_here =
+      held_ != nullptr && std::ranges::find(move.start.held().workers(), options_.worker) !=
+                              move.start.held().workers().end();
   if (valid_here && held_->applied_step != move.start.applied_step()) {
     return InternalError("state of step {} is held where step {} is expected", held_->applied_step,
                          move.start.applied_step());
@@ -186,13 +199,15 @@ Status Trainer::FillFromPeers(const MoveState& move, const program::Plan& held_p
     if (transfer.box != whole) {
       message.buffer.resize(static_cast<size_t>(ElementCount(transfer.box.extent) * element));
       if (sends) {
-        checkpoint::CopyPart(bytes.data(), whole, message.buffer.data(), transfer.box, transfer.box, element);
+        checkpoint::CopyPart(bytes.data(), whole, message.buffer.data(), transfer.box, transfer.box,
+                             element);
       }
       bytes = message.buffer;
     }
     const uint64_t tag = kMoveTag + 1 + i;
-    message.work = sends ? group.Send(RankOf(members, transfer.target), tag, bytes, /*urgent=*/false)
-                         : group.Recv(RankOf(members, transfer.source), tag, bytes);
+    message.work = sends
+                       ? group.Send(RankOf(members, transfer.target), tag, bytes, /*urgent=*/false)
+                       : group.Recv(RankOf(members, transfer.source), tag, bytes);
     messages.push_back(std::move(message));
   }
   Status first;
@@ -212,7 +227,8 @@ Status Trainer::FillFromPeers(const MoveState& move, const program::Plan& held_p
       moved.bytes["memory"] += ElementCount(box.extent) * element;
       if (!message.buffer.empty()) {
         const Box whole = WholeBox(graph_.parameter(message.transfer->parameter).shape);
-        checkpoint::CopyPart(message.buffer.data(), box, message.target.data(), whole, box, element);
+        checkpoint::CopyPart(message.buffer.data(), box, message.target.data(), whole, box,
+                             element);
       }
     }
   }
@@ -220,7 +236,8 @@ Status Trainer::FillFromPeers(const MoveState& move, const program::Plan& held_p
 }
 
 Status Trainer::FillFromCheckpoint(int64_t step, Generation& next, StateMoved& moved) {
-  const std::string path = options_.output_folder + "/checkpoints/" + checkpoint::StepFolderName(step);
+  const std::string path =
+      options_.output_folder + "/checkpoints/" + checkpoint::StepFolderName(step);
   HEDDLE_ASSIGN_OR_RETURN(const auto reader, checkpoint::Reader::Open(path));
   std::vector<checkpoint::ReadRequest> requests;
   for (const program::StateBox& box :

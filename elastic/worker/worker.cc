@@ -1,10 +1,10 @@
 #include "elastic/worker/worker.h"
 
-#include <unistd.h>
-
 #include <atomic>
 #include <csignal>
 #include <random>
+
+#include <unistd.h>
 
 #include "base/host.h"
 #include "base/log.h"
@@ -17,7 +17,9 @@ namespace {
 
 std::atomic<int> terminate_signals{0};
 
-void NoteSignal(int /*signal*/) { terminate_signals.fetch_add(1); }
+void NoteSignal(int /*signal*/) {
+  terminate_signals.fetch_add(1);
+}
 
 // 16 random bytes: who this process is, whatever its name or address.
 std::string DrawIncarnation() {
@@ -58,7 +60,8 @@ int RunWorker(const WorkerOptions& options) {
   runtime::WarnAboutBlas();
 
   metrics::Registry registry;
-  auto exposer = metrics::Exposer::Start({.host = options.bind_host, .port = 0, .registry = &registry});
+  auto exposer =
+      metrics::Exposer::Start({.host = options.bind_host, .port = 0, .registry = &registry});
   if (!exposer.ok()) {
     LogError("metrics: {}", exposer.status().message());
     return 1;
@@ -73,24 +76,28 @@ int RunWorker(const WorkerOptions& options) {
     LogError("data endpoint: {}", endpoint.status().message());
     return 1;
   }
-  const MemberIdentity identity{.name = options.name,
-                                .incarnation = DrawIncarnation(),
-                                .host = HostIdentity(),
-                                .pid = getpid(),
-                                .data_address = (*endpoint)->address(),
-                                .metrics_address = (*exposer)->address(),
-                                .emulation = options.emulated ? WireEmulation(options.emulation) : wire::Emulation()};
+  const MemberIdentity identity{
+      .name = options.name,
+      .incarnation = DrawIncarnation(),
+      .host = HostIdentity(),
+      .pid = getpid(),
+      .data_address = (*endpoint)->address(),
+      .metrics_address = (*exposer)->address(),
+      .emulation = options.emulated ? WireEmulation(options.emulation) : wire::Emulation()};
   int code = 1;
   {
-    WorkerHost host({.endpoint_options = endpoint_options, .endpoint = endpoint->get(), .registry = &registry});
+    WorkerHost host(
+        {.endpoint_options = endpoint_options, .endpoint = endpoint->get(), .registry = &registry});
     MemberLoop loop(Member(identity, MemberOptions{}, Now()), host);
-    CoordinatorSession session({.coordinator = options.coordinator,
-                                .seed = static_cast<uint64_t>(getpid()),
-                                .up = [&loop] { loop.Post(StreamUp{}); },
-                                .down = [&loop](const std::string& reason) { loop.Post(StreamDown{.reason = reason}); },
-                                .received = [&loop](const wire::ToWorker& message) {
-                                  loop.Post(FromCoordinator{.message = message});
-                                }});
+    CoordinatorSession session(
+        {.coordinator = options.coordinator,
+         .seed = static_cast<uint64_t>(getpid()),
+         .up = [&loop] { loop.Post(StreamUp{}); },
+         .down = [&loop](const std::string& reason) { loop.Post(StreamDown{.reason = reason}); },
+         .received =
+             [&loop](const wire::ToWorker& message) {
+               loop.Post(FromCoordinator{.message = message});
+             }});
     host.Attach(&session, &loop);
     code = RunUntilExit(host, loop);
     session.Close(After(std::chrono::seconds(2)));

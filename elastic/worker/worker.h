@@ -1,6 +1,6 @@
 /// \file
-/// The worker process: one device of a job. Connects to the coordinator, opens its data door and its metrics, and
-/// carries out what elastic/member.h decides with a Trainer.
+/// The worker process: one device of a job. Connects to the coordinator, opens its data door and
+/// its metrics, and carries out what elastic/member.h decides with a Trainer.
 #pragma once
 
 #include <string>
@@ -11,16 +11,17 @@
 namespace heddle::elastic {
 
 struct WorkerOptions {
-  std::string coordinator;          ///< HOST:PORT.
-  std::string name;                 ///< Empty: the coordinator chooses.
-  std::string bind_host = "127.0.0.1";  ///< Address that other workers and Prometheus reach this one under.
-  bool emulated = false;            ///< `emulation` replaces the job file's.
+  std::string coordinator;  ///< HOST:PORT.
+  std::string name;         ///< Empty: the coordinator chooses.
+  std::string bind_host =
+      "127.0.0.1";        ///< Address that other workers and Prometheus reach this one under.
+  bool emulated = false;  ///< `emulation` replaces the job file's.
   job::Emulation emulation;
 };
 
-/// Runs until the coordinator releases the worker, or SIGTERM has been answered by handing its state over.
-/// Returns the process' exit code: 0 released, 1 given up or failed, 2 refused or the job does not fit. Thread: the
-/// process' main thread; handles SIGTERM and SIGINT.
+/// Runs until the coordinator releases the worker, or SIGTERM has been answered by handing its
+/// state over. Returns the process' exit code: 0 released, 1 given up or failed, 2 refused or the
+/// job does not fit. Thread: the process' main thread; handles SIGTERM and SIGINT.
 int RunWorker(const WorkerOptions& options);
 
 }  // namespace heddle::elastic

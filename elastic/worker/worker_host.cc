@@ -59,7 +59,9 @@ WorkerHost::WorkerHost(WorkerHostOptions options)
       training_(std::make_unique<TaskThread>()),
       lowering_(std::make_unique<TaskThread>()) {}
 
-WorkerHost::~WorkerHost() { StopThreads(); }
+WorkerHost::~WorkerHost() {
+  StopThreads();
+}
 
 void WorkerHost::Attach(CoordinatorSession* session, MemberLoop* loop) {
   {
@@ -163,15 +165,16 @@ void WorkerHost::Apply(const ApplyJob& action) {
 
 void WorkerHost::Lower(const LowerPlan& action) {
   const Result<uint64_t> hash = owned_trainer_->Lower(action.generation, action.plan_json);
-  Post(PlanLowered{
-      .generation = action.generation, .status = hash.status(), .program_hash = hash.ok() ? *hash : 0});
+  Post(PlanLowered{.generation = action.generation,
+                   .status = hash.status(),
+                   .program_hash = hash.ok() ? *hash : 0});
 }
 
 void WorkerHost::Train(const RunSteps& action) {
   RunEnded ended = owned_trainer_->Run(action);
   if (ended.how == RunEnded::How::kFailed) {
-    LogWarning("run ended generation={} applied_step={} voted={}: {}", ended.generation, ended.applied_step,
-               ended.voted, ended.status.ToString());
+    LogWarning("run ended generation={} applied_step={} voted={}: {}", ended.generation,
+               ended.applied_step, ended.voted, ended.status.ToString());
   }
   Post(std::move(ended));
 }

@@ -185,6 +185,7 @@ void ReadPlan(YamlReader& root, JobConfig& job) {
 void ReadSections(YamlReader& root, JobConfig& job) {
   job.name = root.Optional<std::string>("name", "job");
   job.steps = root.Required<int64_t>("steps", {.least = 1, .most = kMost});
+  job.output = root.OptionalPath("output", "");
   job.seed = root.Optional<uint64_t>("seed", 0);
   job.model = ReadModel(root.Child("model"));
   job.data = ReadData(root.Child("data"));
@@ -288,10 +289,12 @@ graph::TrainingGraphOptions GraphOptions(const JobConfig& job) {
 
 data::DatasetOptions DatasetOptions(const JobConfig& job) {
   data::DatasetOptions options;
-  options.paths = job.data.tokens.empty() ? job.data.text : std::vector<std::string>{job.data.tokens};
+  options.paths =
+      job.data.tokens.empty() ? job.data.text : std::vector<std::string>{job.data.tokens};
   options.include = job.data.include;
   if (!job.data.tokens.empty()) {
-    options.format = job.data.token_type == "uint32" ? data::Format::kUint32 : data::Format::kUint16;
+    options.format =
+        job.data.token_type == "uint32" ? data::Format::kUint32 : data::Format::kUint16;
   }
   options.sequence_length = job.batch.sequence;
   options.vocabulary = job.model.vocab_size;

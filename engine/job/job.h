@@ -84,6 +84,7 @@ struct MetricsSection {
 struct JobConfig {
   std::string name;
   int64_t steps = 0;
+  std::string output;  ///< Folder of the run; empty: runs/NAME.
   uint64_t seed = 0;
   graph::ModelConfig model;
   DataSection data;

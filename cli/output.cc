@@ -1,0 +1,62 @@
+#include "cli/output.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "cli/command.h"
+
+namespace heddle::cli {
+
+int Report(const Status& status) {
+  if (status.ok()) {
+    return kDone;
+  }
+  const bool positioned = status.message().find(": error: ") != std::string::npos;
+  std::fprintf(stderr, "%s%s\n", positioned ? "" : "error: ", status.message().c_str());
+  switch (status.code()) {
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kNotFound:
+    case StatusCode::kAlreadyExists:
+    case StatusCode::kPermissionDenied:
+    case StatusCode::kFailedPrecondition:
+      return kBadUsage;
+    default:
+      return kFailed;
+  }
+}
+
+Result<std::string> FindCoordinator(const std::string& given, const std::string& run) {
+  if (!given.empty()) {
+    return given;
+  }
+  std::string path = run.empty() ? "" : run + "/job.json";
+  if (path.empty()) {
+    std::filesystem::file_time_type newest;
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator("runs", ignored)) {
+      const std::filesystem::path candidate = entry.path() / "job.json";
+      const auto written = std::filesystem::last_write_time(candidate, ignored);
+      if (!ignored && (path.empty() || written > newest)) {
+        path = candidate.string();
+        newest = written;
+      }
+    }
+  }
+  if (path.empty()) {
+    return InvalidArgumentError(
+        "no run under ./runs: name the coordinator with --coordinator HOST:PORT or the run with "
+        "--run DIR");
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, 16 << 20));
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object() || !json.contains("coordinator") || !json["coordinator"].is_string()) {
+    return InvalidArgumentError("{}: names no coordinator", path);
+  }
+  return json["coordinator"].get<std::string>();
+}
+
+}  // namespace heddle::cli

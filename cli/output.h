@@ -1,0 +1,20 @@
+/// \file
+/// How subcommands speak: data on standard output, everything else on standard error.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+
+namespace heddle::cli {
+
+/// Prints "error: MESSAGE" (a message that names its file, line and column is printed as it is) and
+/// returns the exit code: 2 for bad usage or input, 1 otherwise.
+int Report(const Status& status);
+
+/// The coordinator's address: `given`, or that of the run folder `run` (its job.json), or of the
+/// newest run under
+/// ./runs. Errors: kInvalidArgument.
+Result<std::string> FindCoordinator(const std::string& given, const std::string& run);
+
+}  // namespace heddle::cli

@@ -1,0 +1,51 @@
+#include <cstdio>
+
+#include "cli/command.h"
+#include "cli/output.h"
+#include "elastic/worker/local_plan.h"
+
+namespace heddle::cli {
+namespace {
+
+class Plan : public Command {
+ public:
+  std::string name() const override { return "plan"; }
+  std::string summary() const override {
+    return "Measure the job's workers on this machine and show the best plan";
+  }
+  std::string examples() const override {
+    return "Examples:\n  heddle plan configs/quickstart.yaml --explain\n  heddle plan job.yaml "
+           "--json > plan.json";
+  }
+  void Declare(Arguments& arguments) override {
+    arguments.Positional("JOB", &path_, "Job file (YAML)");
+    arguments.OptionList("set", &overrides_, "Override a key: key.path=value; may be repeated");
+    arguments.Flag("json", &json_, "The plan with its predictions as JSON on standard output");
+    arguments.Flag("explain", &explain_,
+                   "Why this plan: prediction, memory, upper bound, what lost");
+  }
+  int Run() override {
+    const auto planned = elastic::PlanLocally(path_, overrides_);
+    if (!planned.ok()) {
+      return Report(planned.status());
+    }
+    std::printf("%s\n", json_      ? planned->json.c_str()
+                        : explain_ ? planned->explanation.c_str()
+                                   : planned->text.c_str());
+    return kDone;
+  }
+
+ private:
+  std::string path_;
+  std::vector<std::string> overrides_;
+  bool json_ = false;
+  bool explain_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakePlan() {
+  return std::make_unique<Plan>();
+}
+
+}  // namespace heddle::cli

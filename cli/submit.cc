@@ -1,0 +1,64 @@
+#include <cstdio>
+
+#include "base/file.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "elastic/grpc/client.h"
+#include "engine/job/job.h"
+
+namespace heddle::cli {
+namespace {
+
+class Submit : public Command {
+ public:
+  std::string name() const override { return "submit"; }
+  std::string summary() const override { return "Give a job to a persistent coordinator"; }
+  std::string examples() const override {
+    return "Examples:\n  heddle submit job.yaml --coordinator 10.0.0.1:4600 --out /shared/runs/a";
+  }
+  void Declare(Arguments& arguments) override {
+    arguments.Positional("JOB", &path_, "Job file (YAML)");
+    arguments.Option("coordinator", &coordinator_, "HOST:PORT");
+    arguments.Option("run", &run_, "Folder of the coordinator's store");
+    arguments.Option("out", &output_, "Folder of the run, seen alike by coordinator and workers");
+    arguments.OptionList("set", &overrides_, "Override a key: key.path=value; may be repeated");
+  }
+  int Run() override {
+    if (!output_.empty()) {
+      const auto absolute = AbsolutePath(output_);
+      if (!absolute.ok()) {
+        return Report(absolute.status());
+      }
+      overrides_.push_back("output=" + *absolute);
+    }
+    const auto job = job::LoadJob(path_, overrides_);
+    if (!job.ok()) {
+      return Report(job.status());
+    }
+    const auto coordinator = FindCoordinator(coordinator_, run_);
+    if (!coordinator.ok()) {
+      return Report(coordinator.status());
+    }
+    const auto id = elastic::CoordinatorClient(*coordinator).Submit(job->text, path_);
+    if (!id.ok()) {
+      return Report(id.status());
+    }
+    std::printf("%s\n", id->c_str());
+    return kDone;
+  }
+
+ private:
+  std::string path_;
+  std::string coordinator_;
+  std::string run_;
+  std::string output_;
+  std::vector<std::string> overrides_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeSubmit() {
+  return std::make_unique<Submit>();
+}
+
+}  // namespace heddle::cli

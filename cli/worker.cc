@@ -1,0 +1,51 @@
+#include "elastic/worker/worker.h"
+
+#include "cli/command.h"
+#include "cli/emulation_words.h"
+#include "cli/output.h"
+
+namespace heddle::cli {
+namespace {
+
+class Worker : public Command {
+ public:
+  std::string name() const override { return "worker"; }
+  std::string summary() const override {
+    return "Run one worker of a job until the coordinator releases it";
+  }
+  std::string examples() const override {
+    return "Examples:\n  heddle worker --coordinator 10.0.0.1:4600 --bind 10.0.0.7\n"
+           "  heddle worker --coordinator 127.0.0.1:4600 --emulate speed=0.5,memory=1GiB";
+  }
+  void Declare(Arguments& arguments) override {
+    arguments.Option("coordinator", &options_.coordinator, "HOST:PORT of the coordinator", true);
+    arguments.Option("name", &options_.name, "Name of this worker [the coordinator chooses]");
+    arguments.Option("bind", &options_.bind_host,
+                     "Address that the other workers reach this one under [127.0.0.1]");
+    arguments.OptionList("emulate", &emulate_,
+                         "speed=0.5,memory=1GiB,link=1Gbit: act as a lesser device");
+  }
+  int Run() override {
+    if (!emulate_.empty()) {
+      const auto words = ParseEmulation(emulate_);
+      if (!words.ok()) {
+        return Report(words.status());
+      }
+      options_.emulated = true;
+      options_.emulation = words->emulation;
+    }
+    return elastic::RunWorker(options_);
+  }
+
+ private:
+  elastic::WorkerOptions options_;
+  std::vector<std::string> emulate_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeWorker() {
+  return std::make_unique<Worker>();
+}
+
+}  // namespace heddle::cli

@@ -1,0 +1,198 @@
+#include "elastic/service/local_run.h"
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <map>
+
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "elastic/launcher/launcher.h"
+#include "elastic/service/progress.h"
+#include "elastic/service/service.h"
+#include "engine/data/dataset.h"
+#include "engine/job/job.h"
+
+namespace heddle::elastic {
+namespace {
+
+std::atomic<bool> interrupted{false};
+
+void NoteInterrupt(int /*signal*/) {
+  interrupted.store(true);
+}
+
+constexpr const char* kJobHashFile = "/job.hash";
+
+// Whether the folder may be used: new, or of the same job.
+Status ClaimFolder(const std::string& folder, const job::JobConfig& job) {
+  HEDDLE_RETURN_IF_ERROR(MakeFolders(folder).WithContext("output folder {}", folder));
+  const std::string path = folder + kJobHashFile;
+  const Result<std::string> known = ReadFile(path, 1 << 10);
+  if (!known.ok() && known.status().code() != StatusCode::kNotFound) {
+    return known.status();
+  }
+  if (known.ok()) {
+    if (*known != job.hash + "\n") {
+      return InvalidArgumentError(
+          "output folder {} belongs to another job: choose another with --out, or run the same job "
+          "to resume it",
+          folder);
+    }
+    return Status::Ok();
+  }
+  if (FileExists(folder + "/events.jsonl")) {
+    return InvalidArgumentError(
+        "output folder {} holds a run of another program: choose another with --out", folder);
+  }
+  HEDDLE_RETURN_IF_ERROR(MakeFolders(folder + "/logs"));
+  HEDDLE_RETURN_IF_ERROR(WriteFileAtomically(folder + "/job.yaml", job.text));
+  return WriteFileAtomically(path, job.hash + "\n");
+}
+
+// Starts the job's workers, and again those that are lost when the job says so.
+class Workers {
+ public:
+  Workers(const LocalRunOptions& options, const job::JobConfig& job, std::string folder)
+      : options_(options),
+        job_(job),
+        folder_(std::move(folder)) {}
+
+  Status Start(Service& service) {
+    HEDDLE_ASSIGN_OR_RETURN(
+        launcher_,
+        MakeLocalLauncher(
+            {.die_with_parent = true, .on_exit = [this, &service](const ExitReport& exit) {
+               service.server().ReportExit(exit.name, exit.pid, exit.reason);
+               Restart(service, exit);
+             }}));
+    for (const job::WorkerSection& worker : job_.workers) {
+      HEDDLE_RETURN_IF_ERROR(Launch(service, worker.name));
+    }
+    return Status::Ok();
+  }
+
+  // A lost worker that still runs (hung, cut off) is ended: it could only disturb.
+  void End(const WorkerGone& gone) {
+    MutexLock lock(mutex_);
+    const auto found = pids_.find(gone.worker);
+    if (found != pids_.end() && found->second == gone.pid) {
+      launcher_->Signal(gone.pid, SIGKILL).IgnoreError("it has ended already");
+    }
+  }
+
+  // The job has ended: what has not left by itself within the bound is ended.
+  void Stop() {
+    {
+      MutexLock lock(mutex_);
+      stopping_ = true;
+    }
+    if (launcher_ != nullptr && !launcher_->WaitAll(After(std::chrono::seconds(5))).ok()) {
+      MutexLock lock(mutex_);
+      for (const auto& [name, pid] : pids_) {
+        launcher_->Signal(pid, SIGKILL).IgnoreError("it has ended already");
+      }
+    }
+    launcher_.reset();
+  }
+
+ private:
+  Status Launch(Service& service, const std::string& name) {
+    MutexLock lock(mutex_);
+    if (stopping_) {
+      return Status::Ok();
+    }
+    HEDDLE_ASSIGN_OR_RETURN(const int64_t pid,
+                            launcher_->Launch({.name = name,
+                                               .argv = {options_.program, "worker", "--coordinator",
+                                                        service.server().address(), "--name", name},
+                                               .log_path = folder_ + "/logs/" + name + ".log",
+                                               .environment = {}}));
+    pids_[name] = pid;
+    return Status::Ok();
+  }
+
+  void Restart(Service& service, const ExitReport& exit) {
+    // 2: the job does not fit this machine; it would leave again.
+    if (!job_.elastic.restart || exit.code == 0 || exit.code == 2) {
+      return;
+    }
+    const Status status = Launch(service, exit.name);
+    if (!status.ok()) {
+      LogWarning("worker {} was not started again: {}", exit.name, status.message());
+    }
+  }
+
+  const LocalRunOptions& options_;
+  const job::JobConfig& job_;
+  const std::string folder_;
+  std::unique_ptr<Launcher> launcher_;
+  Mutex mutex_;
+  std::map<std::string, int64_t> pids_ HEDDLE_GUARDED_BY(mutex_);
+  bool stopping_ HEDDLE_GUARDED_BY(mutex_) = false;
+};
+
+EndJob WaitForEnd(Service& service) {
+  bool cancelled = false;
+  while (true) {
+    if (const auto end = service.server().WaitForEnd(After(std::chrono::milliseconds(200)))) {
+      return *end;
+    }
+    if (interrupted.load() && !cancelled) {
+      service.server().Cancel("interrupted by the user");
+      cancelled = true;
+    }
+  }
+}
+
+}  // namespace
+
+Status RunLocally(const LocalRunOptions& options) {
+  HEDDLE_ASSIGN_OR_RETURN(const job::JobConfig job,
+                          job::LoadJob(options.job_path, options.overrides));
+  // The data is opened here once, so that what is wrong with it is one line and not one a worker.
+  const auto dataset = data::Dataset::Open(job::DatasetOptions(job));
+  if (!dataset.ok()) {
+    return InvalidArgumentError("{}: data: {}", options.job_path, dataset.status().message());
+  }
+  std::string folder = options.output;
+  if (folder.empty()) {
+    folder = job.output.empty() ? "runs/" + job.name : job.output;
+  }
+  HEDDLE_ASSIGN_OR_RETURN(folder, AbsolutePath(folder));
+  HEDDLE_RETURN_IF_ERROR(ClaimFolder(folder, job));
+  std::signal(SIGINT, NoteInterrupt);
+  std::signal(SIGTERM, NoteInterrupt);
+  std::signal(SIGPIPE, SIG_IGN);
+
+  Progress progress(job.steps, options.progress);
+  Workers workers(options, job, folder);
+  HEDDLE_ASSIGN_OR_RETURN(
+      const auto service,
+      Service::Start({.listen = options.listen,
+                      .metrics_port = static_cast<int>(job.metrics.port),
+                      .store_path = folder + "/coordinator.sqlite",
+                      .output = folder,
+                      .observer = [&progress](const LogEvent& event) { progress.Note(event); },
+                      .worker_gone = [&workers](const WorkerGone& gone) { workers.End(gone); }}));
+  if (!service->server().resumed()) {
+    HEDDLE_RETURN_IF_ERROR(service->server().Submit(job.text, options.job_path));
+  }
+  progress.Say("coordinator " + service->server().address() + ", metrics and status page http://" +
+               service->metrics_address() + "/, output " + folder);
+  Status started = workers.Start(*service);
+  const EndJob end =
+      started.ok() ? WaitForEnd(*service) : EndJob{.ok = false, .reason = started.message()};
+  workers.Stop();
+  progress.Finish();
+  if (!end.ok) {
+    return UnavailableError("the run failed: {}", end.reason);
+  }
+  return Status::Ok();
+}
+
+}  // namespace heddle::elastic

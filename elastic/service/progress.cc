@@ -1,0 +1,101 @@
+#include "elastic/service/progress.h"
+
+#include <cstdio>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "elastic/service/event_fields.h"
+
+namespace heddle::elastic {
+namespace {
+
+constexpr Duration kTerminalInterval = std::chrono::milliseconds(200);
+constexpr Duration kLogInterval = std::chrono::seconds(5);
+
+std::string Clock(double seconds) {
+  const auto whole = static_cast<int64_t>(seconds);
+  return whole >= 3600 ? fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)
+                       : fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+}  // namespace
+
+Progress::Progress(int64_t total_steps, bool shown)
+    : total_steps_(total_steps),
+      shown_(shown),
+      terminal_(isatty(STDERR_FILENO) == 1) {}
+
+void Progress::Print(const std::string& line, bool kept) {
+  if (!shown_) {
+    return;
+  }
+  const char* clear = line_open_ ? "\r\x1b[K" : "";
+  fmt::print(stderr, "{}{}{}", clear, line, kept && terminal_ ? "" : "\n");
+  std::fflush(stderr);
+  line_open_ = kept && terminal_;
+}
+
+std::string Progress::StepLine() const {
+  const double left = seconds_ * static_cast<double>(total_steps_ - step_);
+  return fmt::format("step {}/{}  loss {:.4f}  {:.0f} tokens/s  workers {}  generation {}  left {}",
+                     step_, total_steps_, loss_, tokens_ / (seconds_ > 0 ? seconds_ : 1), workers_,
+                     generation_, Clock(left));
+}
+
+void Progress::Note(const LogEvent& event) {
+  MutexLock lock(mutex_);
+  if (event.kind == "step") {
+    step_ = static_cast<int64_t>(NumberOf(event, "step"));
+    loss_ = NumberOf(event, "loss");
+    tokens_ = NumberOf(event, "tokens");
+    generation_ = static_cast<int64_t>(NumberOf(event, "generation"));
+    const double seconds = NumberOf(event, "seconds");
+    seconds_ = seconds_ > 0 ? 0.9 * seconds_ + 0.1 * seconds : seconds;
+    const Time now = Now();
+    if (now - printed_ >= (terminal_ ? kTerminalInterval : kLogInterval) || step_ == total_steps_) {
+      printed_ = now;
+      Print(StepLine(), true);
+    }
+  } else if (event.kind == "worker_joined") {
+    ++workers_;
+    Print("joined: " + TextOf(event, "worker"), false);
+  } else if (event.kind == "worker_lost" || event.kind == "worker_left") {
+    --workers_;
+    Print(fmt::format("{}: {} ({})", event.kind == "worker_lost" ? "lost" : "left",
+                      TextOf(event, "worker"), TextOf(event, "reason")),
+          false);
+  } else if (event.kind == "plan") {
+    Print(fmt::format("plan of generation {}: {:.3f} s a step predicted",
+                      NumberOf(event, "generation"), NumberOf(event, "predicted_step_seconds")),
+          false);
+  } else if (event.kind == "resumed") {
+    Print(fmt::format("resumed after {:.2f} s, {} steps repeated", NumberOf(event, "seconds"),
+                      NumberOf(event, "steps_repeated")),
+          false);
+  } else if (event.kind == "validation") {
+    Print(fmt::format("step {}: validation loss {:.4f} nats a token", NumberOf(event, "step"),
+                      NumberOf(event, "loss")),
+          false);
+  } else if (event.kind == "checkpoint") {
+    Print(fmt::format("checkpoint of step {}: {:.1f} MB", NumberOf(event, "step"),
+                      NumberOf(event, "bytes") / 1e6),
+          false);
+  } else if (event.kind == "warning") {
+    Print("warning: " + TextOf(event, "message"), false);
+  }
+}
+
+void Progress::Say(const std::string& line) {
+  MutexLock lock(mutex_);
+  Print(line, false);
+}
+
+void Progress::Finish() {
+  MutexLock lock(mutex_);
+  if (line_open_) {
+    Print(StepLine(), false);
+  }
+}
+
+}  // namespace heddle::elastic

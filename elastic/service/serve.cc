@@ -1,0 +1,61 @@
+#include "elastic/service/serve.h"
+
+#include <atomic>
+#include <csignal>
+#include <thread>
+
+#include "base/file.h"
+#include "elastic/service/progress.h"
+#include "elastic/service/service.h"
+
+namespace heddle::elastic {
+namespace {
+
+std::atomic<bool> asked_to_end{false};
+
+void NoteSignal(int /*signal*/) {
+  asked_to_end.store(true);
+}
+
+}  // namespace
+
+Status Serve(const ServeOptions& options) {
+  std::signal(SIGINT, NoteSignal);
+  std::signal(SIGTERM, NoteSignal);
+  std::signal(SIGPIPE, SIG_IGN);
+  HEDDLE_RETURN_IF_ERROR(MakeFolders(options.store));
+  HEDDLE_ASSIGN_OR_RETURN(const std::string store, AbsolutePath(options.store));
+  Progress progress(0, true);
+  HEDDLE_ASSIGN_OR_RETURN(
+      const auto service,
+      Service::Start({.listen = options.listen,
+                      .metrics_host = options.metrics_host,
+                      .metrics_port = options.metrics_port,
+                      .store_path = store + "/coordinator.sqlite",
+                      .default_output = store + "/runs",
+                      .observer = [&progress](const LogEvent& event) { progress.Note(event); }}));
+  HEDDLE_RETURN_IF_ERROR(WriteFileAtomically(
+      store + "/job.json", "{\"coordinator\": \"" + service->server().address() +
+                               "\", \"metrics\": \"" + service->metrics_address() +
+                               "\", \"workers\": []}\n"));
+  progress.Say("coordinator " + service->server().address() + ", metrics and status page http://" +
+               service->metrics_address() + "/" +
+               (service->server().resumed()
+                    ? ", going on with job " + service->server().resumed_job_id()
+                    : ""));
+  bool reported = false;
+  while (!asked_to_end.load()) {
+    const auto end = service->server().WaitForEnd(After(std::chrono::milliseconds(200)));
+    if (end && !reported) {
+      progress.Say(end->ok ? "the job has finished" : "the job failed: " + end->reason);
+    }
+    reported = end.has_value();
+    if (end) {
+      // The job is over; its status stays readable until this process is asked to end.
+      std::this_thread::sleep_until(After(std::chrono::milliseconds(200)));
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace heddle::elastic

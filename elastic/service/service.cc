@@ -1,0 +1,207 @@
+#include "elastic/service/service.h"
+
+#include <map>
+#include <vector>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "checkpoint/store.h"
+#include "elastic/grpc/client.h"
+#include "elastic/run_folder.h"
+#include "elastic/service/checkpoints.h"
+#include "elastic/service/job_planner.h"
+#include "elastic/service/job_policy.h"
+#include "elastic/service/service_metrics.h"
+#include "elastic/store/store.h"
+#include "metrics/dashboard/status_page.h"
+#include "metrics/exposition/exposer.h"
+#include "metrics/service_discovery.h"
+
+namespace heddle::elastic {
+
+class Service::Impl {
+ public:
+  explicit Impl(ServiceOptions options) : options_(std::move(options)), metrics_(registry_) {}
+
+  Status Open() {
+    HEDDLE_ASSIGN_OR_RETURN(store_, OpenSqliteStore(options_.store_path));
+    HEDDLE_ASSIGN_OR_RETURN(
+        exposer_, metrics::Exposer::Start(
+                      registry_, {.host = options_.metrics_host, .port = options_.metrics_port},
+                      {{"/", [](const std::string&) { return Page(); }},
+                       {"/status", [this](const std::string&) { return StatusJson(); }},
+                       {"/sd", [this](const std::string&) { return Targets(); }}}));
+    metrics_address_ = options_.metrics_host + ":" + std::to_string(exposer_->port());
+    HEDDLE_ASSIGN_OR_RETURN(
+        auto server, CoordinatorServer::Start(
+                         {.listen = options_.listen, .store = store_.get(), .hooks = Hooks()}));
+    {
+      MutexLock lock(mutex_);
+      server_ = std::move(server);
+      if (folder_ != nullptr) {
+        folder_->SetAddresses(server_->address(), metrics_address_);
+        Warn(folder_->WriteJobFile(workers_));
+      }
+    }
+    return Status::Ok();
+  }
+
+  // Before the registry and the folder go: the hooks use them.
+  void Stop() {
+    CoordinatorServer* server = nullptr;
+    {
+      MutexLock lock(mutex_);
+      server = server_.get();
+    }
+    if (server != nullptr) {
+      server->Stop();
+    }
+    exposer_.reset();
+  }
+
+  CoordinatorServer& server() { return *server_; }
+  const std::string& metrics_address() const { return metrics_address_; }
+
+ private:
+  static void Warn(const Status& status) {
+    if (!status.ok()) {
+      LogWarning("{}", status.message());
+    }
+  }
+
+  CoordinatorHooks Hooks() {
+    return {
+        .read_job = [this](const std::string& yaml,
+                           const std::string& path) { return ReadJob(yaml, path); },
+        .plan = [this](const Job& job,
+                       const PlanRequest& request) { return planner_.Plan(job, request); },
+        .commit =
+            [this](const Job& job, const CommitCheckpoint& commit) {
+              return CommitParts(job, commit, registry_);
+            },
+        .abandon =
+            [](const Job& job, const AbandonCheckpoint& abandon) {
+              Warn(checkpoint::Abandon(CheckpointRoot(job), abandon.step, abandon.generation));
+            },
+        .find_checkpoints =
+            [this](const Job& job) {
+              return SoundCheckpoints(job, [this](const std::string& line) {
+                LogWarning("checkpoint skipped: {}", line);
+                Log({.kind = "warning", .fields = {{"message", "checkpoint skipped: " + line}}});
+              });
+            },
+        .log = [this](const LogEvent& event) { Log(event); },
+        .list_workers = [this](const std::vector<ListWorkers::Entry>& workers) { List(workers); },
+        .worker_gone =
+            [this](const WorkerGone& gone) {
+              if (options_.worker_gone) {
+                options_.worker_gone(gone);
+              }
+            },
+        .ended = [](const EndJob&) {}};
+  }
+
+  // Reads a submitted job and opens its folder: from then on its events have a place.
+  Result<Job> ReadJob(const std::string& yaml, const std::string& path) {
+    HEDDLE_ASSIGN_OR_RETURN(const job::JobConfig config,
+                            job::ParseJob(yaml, path.empty() ? "the job" : path));
+    std::string output = options_.output;
+    if (output.empty()) {
+      output = config.output.empty() ? options_.default_output + "/" + config.name : config.output;
+    }
+    HEDDLE_ASSIGN_OR_RETURN(auto folder, RunFolder::Open(output));
+    MutexLock lock(mutex_);
+    folder_ = std::move(folder);
+    folder_->SetAddresses(server_ == nullptr ? "" : server_->address(), metrics_address_);
+    return MakeJob(config, output);
+  }
+
+  void Log(const LogEvent& event) {
+    metrics_.Note(event);
+    if (options_.observer) {
+      options_.observer(event);
+    }
+    MutexLock lock(mutex_);
+    if (folder_ != nullptr) {
+      Warn(folder_->Append(event));
+    }
+  }
+
+  void List(const std::vector<ListWorkers::Entry>& workers) {
+    MutexLock lock(mutex_);
+    workers_ = workers;
+    metrics_.SetWorkers(static_cast<int>(workers.size()));
+    if (folder_ != nullptr && server_ != nullptr) {
+      folder_->SetAddresses(server_->address(), metrics_address_);
+      Warn(folder_->WriteJobFile(workers));
+    }
+  }
+
+  static metrics::HttpReply Page() {
+    return {.status = 200,
+            .content_type = "text/html; charset=utf-8",
+            .body = std::string(metrics::StatusPage())};
+  }
+
+  metrics::HttpReply StatusJson() {
+    CoordinatorServer* server = nullptr;
+    {
+      MutexLock lock(mutex_);
+      server = server_.get();
+    }
+    if (server == nullptr) {
+      return {.status = 503, .body = "starting\n"};
+    }
+    return {.status = 200,
+            .content_type = "application/json",
+            .body = StatusToJson(server->StatusNow())};
+  }
+
+  metrics::HttpReply Targets() {
+    std::vector<metrics::ScrapeTarget> targets = {
+        {.address = metrics_address_, .labels = {{"worker", "coordinator"}}}};
+    MutexLock lock(mutex_);
+    for (const ListWorkers::Entry& worker : workers_) {
+      targets.push_back({.address = worker.metrics_address, .labels = {{"worker", worker.name}}});
+    }
+    return {.status = 200,
+            .content_type = "application/json",
+            .body = metrics::ServiceDiscoveryJson(targets)};
+  }
+
+  const ServiceOptions options_;
+  metrics::Registry registry_;
+  ServiceMetrics metrics_;
+  JobPlanner planner_;
+  std::unique_ptr<StateStore> store_;
+  std::string metrics_address_;
+
+  Mutex mutex_;
+  std::unique_ptr<RunFolder> folder_ HEDDLE_GUARDED_BY(mutex_);
+  std::vector<ListWorkers::Entry> workers_ HEDDLE_GUARDED_BY(mutex_);
+
+  std::unique_ptr<metrics::Exposer> exposer_;
+  std::unique_ptr<CoordinatorServer>
+      server_;  // Set once, under mutex_; last: its threads call what is above.
+};
+
+Service::Service(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Service::~Service() {
+  impl_->Stop();
+}
+
+Result<std::unique_ptr<Service>> Service::Start(ServiceOptions options) {
+  auto impl = std::make_unique<Impl>(std::move(options));
+  HEDDLE_RETURN_IF_ERROR(impl->Open());
+  return std::unique_ptr<Service>(new Service(std::move(impl)));
+}
+
+CoordinatorServer& Service::server() {
+  return impl_->server();
+}
+const std::string& Service::metrics_address() const {
+  return impl_->metrics_address();
+}
+
+}  // namespace heddle::elastic

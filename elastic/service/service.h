@@ -1,0 +1,48 @@
+/// \file
+/// The coordinator of a job with everything around it: planner, checkpoints, the run's folder,
+/// metrics, service discovery and the status page. `train` and `serve` are this with and without
+/// workers of their own.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "elastic/grpc/server.h"
+#include "engine/job/job.h"
+
+namespace heddle::elastic {
+
+struct ServiceOptions {
+  std::string listen = "127.0.0.1:0";  ///< HOST:PORT of the coordinator; port 0: any free one.
+  std::string metrics_host = "127.0.0.1";
+  int metrics_port = 0;
+  std::string store_path;      ///< SQLite file of the durable facts; its folder exists.
+  std::string default_output;  ///< Folder of a job that names none: default_output/NAME.
+  std::string output;          ///< Folder of the job, whatever it names; empty: none is forced.
+  std::function<void(const LogEvent&)>
+      observer;  ///< Sees every event; may be empty. Thread: the event loop.
+  std::function<void(const WorkerGone&)> worker_gone;  ///< Likewise.
+};
+
+/// Thread: any.
+class Service {
+ public:
+  /// Errors: kResourceExhausted or kUnavailable (port taken), kFailedPrecondition (another
+  /// coordinator uses the store), kDataLoss (the store), kInvalidArgument (a stored job that no
+  /// longer reads).
+  static Result<std::unique_ptr<Service>> Start(ServiceOptions options);
+  ~Service();
+
+  CoordinatorServer& server();
+  const std::string& metrics_address() const;
+
+ private:
+  class Impl;
+  explicit Service(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace heddle::elastic
