@@ -57,6 +57,10 @@ AllReduceAlgorithm ChooseAllReduce(const LinkTable& links,
 /// Predicted seconds of that all-reduce under the algorithm chosen above.
 double AllReduceSeconds(const LinkTable& links, std::span<const int> group, int64_t bytes);
 
+/// How many members of a group own a slice in a ReduceTree of `bytes`: all, unless slices got so
+/// small that messages cost more than bytes.
+int ReduceTreeOwners(int members, int64_t bytes);
+
 /// Predicted seconds of Communicator::ReduceTree of a tensor of `bytes` where group[i] holds
 /// contributions[i] partial sums: slice owners receive every partial sum of their slice, fold, and
 /// send the result to all.

@@ -1,0 +1,333 @@
+#include "comm/channel.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+
+namespace heddle::comm {
+
+namespace {
+constexpr size_t kStageBytes = size_t{32} << 10;
+/// How long a closed channel waits for its peer to read the news.
+constexpr Duration kLinger = std::chrono::seconds(1);
+}  // namespace
+
+void Operation::Cancel(const Status& status) {
+  channel_->CancelOperation(*this, status);
+}
+
+std::string Operation::Describe() const {
+  return fmt::format("{} {} bytes {} {} (tag {})", is_send ? "sending" : "receiving", size,
+                     is_send ? "to" : "from", channel_->options().peer_name, key.tag);
+}
+
+Channel::Channel(std::shared_ptr<EventLoop> loop,
+                 std::unique_ptr<Connection> connection,
+                 ChannelOptions options)
+    : loop_(std::move(loop)),
+      options_(std::move(options)),
+      transport_(connection->transport()),
+      generation_(static_cast<uint32_t>(options_.generation)),
+      connection_(std::move(connection)),
+      stage_(kStageBytes) {
+  options_.open->Add(1);
+}
+
+Channel::~Channel() {
+  Reset();
+}
+
+void Channel::Start() {
+  const MutexLock lock(mutex_);
+  if (phase_ == Phase::kOpen) {
+    started_ = true;
+    Rearm();
+    RunLater(Now());
+  }
+}
+
+std::shared_ptr<Operation> Channel::Send(MessageKey key,
+                                         std::span<const std::byte> data,
+                                         bool urgent) {
+  auto operation = std::make_shared<Operation>(options_.operation_timeout, shared_from_this());
+  operation->key = key;
+  operation->is_send = true;
+  operation->urgent = urgent;
+  operation->source = data.data();
+  operation->size = data.size();
+  const MutexLock lock(mutex_);
+  if (phase_ != Phase::kOpen) {
+    operation->Complete(failure_);
+    return operation;
+  }
+  messages_[urgent ? 1 : 0].push_back(operation);
+  if (!sending_) {  // Otherwise the connection is full and the loop goes on when it has room.
+    PumpFromCaller();
+  }
+  return operation;
+}
+
+// Moves what fits at once, in the caller's thread: a small message then needs no hop to the loop.
+// What goes wrong here is left to the loop, so that losses are reported from one place.
+void Channel::PumpFromCaller() {
+  if (!started_ || phase_ != Phase::kOpen || !HasOutput()) {
+    return;
+  }
+  const Status status = Pump();
+  if (!status.ok()) {
+    broken_ = status;
+    RunLater(Now());
+    return;
+  }
+  Rearm();
+}
+
+void Channel::HandleReady(int fd, uint32_t events) {
+  Operations ended;
+  Status failure;
+  bool was_open = false;
+  bool lost = false;
+  {
+    const MutexLock lock(mutex_);
+    if (phase_ == Phase::kClosed) {
+      return;
+    }
+    if (fd < 0) {
+      run_at_ = Time::max();
+    } else {
+      peer_hung_up_ = peer_hung_up_ || (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) != 0;
+      connection_->OnReady(fd, events);
+    }
+    Status status = Receive();
+    if (status.ok()) {
+      status = broken_;
+    }
+    if (status.ok()) {
+      status = Pump();
+    }
+    if (status.ok()) {
+      Rearm();
+      return;
+    }
+    was_open = phase_ == Phase::kOpen;
+    lost = status.code() != StatusCode::kAborted && status.code() != StatusCode::kCancelled;
+    if (was_open) {
+      failure = PeerStatus(status);
+      failure_ = failure;
+    }
+    ended = TakeOperations();
+    Shut();
+  }
+  if (was_open && lost) {
+    options_.lost->Add();
+  }
+  if (was_open && options_.on_end) {
+    options_.on_end(failure, lost);
+  }
+  for (const auto& operation : ended) {
+    operation->Complete(failure);
+  }
+}
+
+Status Channel::PeerStatus(const Status& status) const {
+  switch (status.code()) {
+    case StatusCode::kAborted:
+      return AbortedError("{} aborted: {}", options_.peer_name, status.message());
+    case StatusCode::kCancelled:
+      return UnavailableError("{} left the group", options_.peer_name);
+    default:
+      return UnavailableError("{} was lost: {}", options_.peer_name, status.message());
+  }
+}
+
+void Channel::RunLater(Time time) {
+  if (time < run_at_) {
+    run_at_ = time;
+    loop_->RunAt(time, [self = weak_from_this()] {
+      if (const auto channel = self.lock()) {
+        channel->HandleReady(-1, 0);
+      }
+    });
+  }
+}
+
+// Brings what epoll watches in line with what the channel can use now.
+void Channel::Rearm() {
+  if (!started_ || phase_ == Phase::kClosed) {
+    return;
+  }
+  const bool want_read = !in_limited_;
+  const bool want_write = sending_ && !out_limited_;
+  const auto wanted = connection_->Watches(want_read, want_write);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    Registered& watch = watches_[i];
+    if (wanted[i].fd < 0) {
+      continue;
+    }
+    if (watch.watch == 0) {
+      watch.fd = wanted[i].fd;
+      watch.events = wanted[i].events;
+      watch.watch = loop_->Add(watch.fd, watch.events,
+                               [self = weak_from_this(), fd = watch.fd](uint32_t events) {
+                                 if (const auto channel = self.lock()) {
+                                   channel->HandleReady(fd, events);
+                                 }
+                               });
+    } else if (watch.events != wanted[i].events) {
+      watch.events = wanted[i].events;
+      loop_->Modify(watch.watch, watch.fd, watch.events);
+    }
+  }
+  if (!connection_->PrepareToWait(want_read, want_write)) {
+    RunLater(Now());
+  }
+}
+
+Channel::Operations Channel::TakeOperations() {
+  Operations all;
+  const auto take = [&all](auto& queues) {
+    for (auto& queue : queues) {
+      std::move(queue.begin(), queue.end(), std::back_inserter(all));
+      queue.clear();
+    }
+  };
+  take(messages_);
+  take(granted_);
+  for (auto* table : {&asked_, &expected_}) {
+    for (auto& [id, operation] : *table) {
+      all.push_back(std::move(operation));
+    }
+    table->clear();
+  }
+  for (auto& [key, queue] : posted_) {
+    std::move(queue.begin(), queue.end(), std::back_inserter(all));
+  }
+  posted_.clear();
+  if (in_operation_ != nullptr) {
+    all.push_back(std::exchange(in_operation_, nullptr));
+    in_target_ = nullptr;
+  }
+  if (in_early_ != nullptr && in_early_->taken_by != nullptr) {
+    all.push_back(std::exchange(in_early_->taken_by, nullptr));
+  }
+  if (out_.operation != nullptr) {
+    all.push_back(out_.operation);
+    Detach(*all.back());
+  }
+  return all;
+}
+
+// Forgets an operation, so that nothing touches its buffer any more. A frame that is half written
+// is finished from a copy: the stream must stay whole for the messages behind it.
+void Channel::Detach(Operation& operation) {
+  const auto is_it = [&operation](const auto& other) { return other.get() == &operation; };
+  for (auto* queues : {&messages_, &granted_}) {
+    for (auto& queue : *queues) {
+      std::erase_if(queue, is_it);
+    }
+  }
+  for (auto* table : {&asked_, &expected_}) {
+    std::erase_if(*table, [&](const auto& entry) { return is_it(entry.second); });
+  }
+  const auto posted = posted_.find(operation.key);
+  if (posted != posted_.end() && !operation.is_send) {
+    std::erase_if(posted->second, is_it);
+    if (posted->second.empty()) {
+      posted_.erase(posted);
+    }
+  }
+  if (in_operation_.get() == &operation) {
+    in_operation_ = nullptr;
+    in_target_ = nullptr;
+  }
+  if (in_early_ != nullptr && in_early_->taken_by.get() == &operation) {
+    in_early_->taken_by = nullptr;
+  }
+  if (out_.operation.get() == &operation) {
+    if (out_.payload != nullptr) {
+      out_.owned.assign(out_.payload, out_.payload + out_.header.length);
+    }
+    out_.payload = nullptr;
+    out_.operation = nullptr;
+  }
+}
+
+void Channel::CancelOperation(Operation& operation, const Status& status) {
+  const MutexLock lock(mutex_);
+  if (!operation.Done()) {
+    Detach(operation);
+    operation.Complete(status);
+  }
+}
+
+void Channel::Shut() {
+  for (Registered& watch : watches_) {
+    if (watch.watch != 0) {
+      loop_->Remove(watch.watch, watch.fd);
+      watch = Registered{};
+    }
+  }
+  connection_.reset();
+  options_.open->Add(-1);
+  phase_ = Phase::kClosed;
+}
+
+void Channel::Close(const Status& reason, bool aborted) {
+  Operations ended;
+  {
+    const MutexLock lock(mutex_);
+    if (phase_ != Phase::kOpen) {
+      return;
+    }
+    failure_ = reason;
+    phase_ = Phase::kLingering;
+    ended = TakeOperations();
+    early_.clear();
+    control_.clear();
+    if (aborted) {
+      QueueControl(FrameKind::kAbort, 0, 0, reason.message());
+    } else {
+      QueueControl(FrameKind::kGoodbye, 0, 0);
+    }
+    started_ = true;
+    if (Pump().ok()) {
+      Rearm();
+      loop_->RunAt(After(kLinger), [self = shared_from_this()] { self->Reset(); });
+    } else {
+      Shut();
+    }
+  }
+  for (const auto& operation : ended) {
+    operation->Complete(reason);
+  }
+}
+
+bool Channel::closed() const {
+  const MutexLock lock(mutex_);
+  return phase_ == Phase::kClosed;
+}
+
+void Channel::Reset() {
+  Operations ended;
+  Status failure;
+  {
+    const MutexLock lock(mutex_);
+    if (phase_ == Phase::kClosed) {
+      return;
+    }
+    if (failure_.ok()) {
+      failure_ = CancelledError("connection with {} closed", options_.peer_name);
+    }
+    failure = failure_;
+    ended = TakeOperations();
+    connection_->Reset();
+    Shut();
+  }
+  for (const auto& operation : ended) {
+    operation->Complete(failure);
+  }
+}
+
+}  // namespace heddle::comm

@@ -1,0 +1,242 @@
+/// \file
+/// All messages between this worker and one peer of a generation, over whatever connection joins
+/// them.
+///
+/// Small messages travel at once (eager) within a window that the receiver frees as it matches
+/// them; a message that is larger, or finds the window full, asks first and waits at the sender
+/// until its Recv is posted (rendezvous), so that a receiver's memory is bounded and bulk lands in
+/// the posted buffer without a copy. Frames are taken in this order: control, urgent messages, bulk
+/// messages; bulk goes in chunks. Messages of one tag and one urgency match in the order in which
+/// they were sent.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "comm/event_loop.h"
+#include "comm/frame.h"
+#include "comm/token_bucket.h"
+#include "comm/transport.h"
+#include "comm/work.h"
+#include "metrics/registry.h"
+
+namespace heddle::comm {
+
+class Channel;
+
+/// A Send or Recv in flight. Fields belong to its channel's lock.
+class Operation : public Work::State {
+ public:
+  Operation(Duration timeout, std::shared_ptr<Channel> channel)
+      : State(timeout),
+        channel_(std::move(channel)) {}
+
+  void Cancel(const Status& status) override;
+  std::string Describe() const override;
+
+  MessageKey key;
+  bool is_send = false;
+  bool urgent = false;
+  const std::byte* source = nullptr;
+  std::byte* target = nullptr;
+  size_t size = 0;
+  size_t offset = 0;  ///< Bytes handed over so far.
+  uint64_t id = 0;    ///< Rendezvous number.
+
+ private:
+  const std::shared_ptr<Channel> channel_;
+};
+
+/// How many of an endpoint's channels still have a connection. Thread: any.
+class OpenCount {
+ public:
+  void Add(int change) HEDDLE_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    count_ += change;
+    changed_.NotifyAll();
+  }
+  void WaitForNone(Deadline deadline) HEDDLE_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    while (count_ > 0 && Now() < deadline) {
+      changed_.WaitUntil(mutex_, deadline);
+    }
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  int count_ HEDDLE_GUARDED_BY(mutex_) = 0;
+};
+
+struct ChannelOptions {
+  int peer = 0;
+  std::string peer_name;
+  int64_t generation = 0;
+  Duration operation_timeout{};
+  std::shared_ptr<TokenBucket> outgoing;  ///< The worker's emulated link.
+  std::shared_ptr<TokenBucket> incoming;
+  metrics::Counter* sent_bytes = nullptr;
+  metrics::Counter* received_bytes = nullptr;
+  metrics::Counter* lost = nullptr;
+  /// The peer ended it: `lost`, or left or aborted in good order. Loop thread, no lock held, before
+  /// any operation ends.
+  std::function<void(const Status&, bool lost)> on_end;
+  std::shared_ptr<OpenCount> open;
+};
+
+/// Thread: any.
+class Channel : public std::enable_shared_from_this<Channel> {
+ public:
+  Channel(std::shared_ptr<EventLoop> loop,
+          std::unique_ptr<Connection> connection,
+          ChannelOptions options);
+  ~Channel();
+
+  /// Starts to watch the connection; called once.
+  void Start() HEDDLE_EXCLUDES(mutex_);
+
+  std::shared_ptr<Operation> Send(MessageKey key, std::span<const std::byte> data, bool urgent)
+      HEDDLE_EXCLUDES(mutex_);
+  std::shared_ptr<Operation> Recv(MessageKey key, std::span<std::byte> data)
+      HEDDLE_EXCLUDES(mutex_);
+
+  /// Ends all operations with `reason` and tells the peer: that this worker aborted (`aborted`), or
+  /// that it leaves. Never blocks; the connection lingers on the loop until the peer has read the
+  /// news.
+  void Close(const Status& reason, bool aborted) HEDDLE_EXCLUDES(mutex_);
+  /// Whether nothing is left to linger for.
+  bool closed() const HEDDLE_EXCLUDES(mutex_);
+  /// Drops the connection now.
+  void Reset() HEDDLE_EXCLUDES(mutex_);
+
+  std::string transport() const { return transport_; }
+  const ChannelOptions& options() const { return options_; }
+  int64_t bytes_sent() const { return bytes_sent_.load(); }
+
+  void CancelOperation(Operation& operation, const Status& status) HEDDLE_EXCLUDES(mutex_);
+
+ private:
+  enum class Phase : uint8_t { kOpen, kLingering, kClosed };
+
+  /// A message that came before its Recv.
+  struct Early {
+    uint64_t request = 0;  ///< Rendezvous number; 0: eager.
+    size_t size = 0;
+    Bytes data;
+    bool whole = false;
+    std::shared_ptr<Operation> taken_by;  ///< A Recv that found it half arrived.
+  };
+  struct Outgoing {
+    FrameHeader header;
+    const std::byte* payload = nullptr;
+    size_t done = 0;  ///< Of header and payload together.
+    std::shared_ptr<Operation> operation;
+    Bytes owned;  ///< Payload that is not an operation's.
+  };
+  using Operations = std::vector<std::shared_ptr<Operation>>;
+
+  // channel.cc
+  void HandleReady(int fd, uint32_t events) HEDDLE_EXCLUDES(mutex_);
+  void PumpFromCaller() HEDDLE_REQUIRES(mutex_);
+  void Rearm() HEDDLE_REQUIRES(mutex_);
+  void RunLater(Time time) HEDDLE_REQUIRES(mutex_);
+  Operations TakeOperations() HEDDLE_REQUIRES(mutex_);
+  void Shut() HEDDLE_REQUIRES(mutex_);
+  Status PeerStatus(const Status& status) const;
+  void Detach(Operation& operation) HEDDLE_REQUIRES(mutex_);
+
+  // channel_send.cc
+  Status Pump() HEDDLE_REQUIRES(mutex_);
+  bool NextFrame() HEDDLE_REQUIRES(mutex_);
+  bool StartMessage(std::deque<std::shared_ptr<Operation>>& queue) HEDDLE_REQUIRES(mutex_);
+  bool StartChunk(std::deque<std::shared_ptr<Operation>>& queue) HEDDLE_REQUIRES(mutex_);
+  void EndOutgoing() HEDDLE_REQUIRES(mutex_);
+  void QueueControl(FrameKind kind, uint64_t id, uint64_t total, std::string_view text = {})
+      HEDDLE_REQUIRES(mutex_);
+  bool HasOutput() const HEDDLE_REQUIRES(mutex_);
+
+  // channel_receive.cc
+  Status Receive() HEDDLE_REQUIRES(mutex_);
+  Result<bool> FillStage() HEDDLE_REQUIRES(mutex_);
+  Result<bool> ReadPayload() HEDDLE_REQUIRES(mutex_);
+  Result<size_t> ReadSome(std::span<std::byte> buffer) HEDDLE_REQUIRES(mutex_);
+  Status BeginFrame() HEDDLE_REQUIRES(mutex_);
+  Status BeginEager() HEDDLE_REQUIRES(mutex_);
+  Status BeginRequest() HEDDLE_REQUIRES(mutex_);
+  Status BeginData() HEDDLE_REQUIRES(mutex_);
+  Status HandleGrant(bool granted) HEDDLE_REQUIRES(mutex_);
+  Status EndFrame() HEDDLE_REQUIRES(mutex_);
+  void Grant(uint64_t id, std::shared_ptr<Operation> operation) HEDDLE_REQUIRES(mutex_);
+  void ReturnCredit(size_t bytes) HEDDLE_REQUIRES(mutex_);
+  std::shared_ptr<Operation> TakePosted(const MessageKey& key) HEDDLE_REQUIRES(mutex_);
+  Status MismatchError(size_t sent, size_t posted) const;
+
+  const std::shared_ptr<EventLoop> loop_;
+  const ChannelOptions options_;
+  const std::string transport_;
+  const uint32_t generation_;
+  std::atomic<int64_t> bytes_sent_ = 0;
+
+  mutable Mutex mutex_;
+  std::unique_ptr<Connection> connection_ HEDDLE_GUARDED_BY(mutex_);
+  Phase phase_ HEDDLE_GUARDED_BY(mutex_) = Phase::kOpen;
+  Status failure_ HEDDLE_GUARDED_BY(mutex_);  ///< What new operations get once not open.
+  Status broken_ HEDDLE_GUARDED_BY(mutex_);  ///< Seen by a caller's thread, for the loop to handle.
+  struct Registered {
+    uint64_t watch = 0;
+    int fd = -1;
+    uint32_t events = 0;
+  };
+  std::array<Registered, 2> watches_ HEDDLE_GUARDED_BY(mutex_);
+  bool started_ HEDDLE_GUARDED_BY(mutex_) = false;
+  bool peer_hung_up_ HEDDLE_GUARDED_BY(mutex_) = false;
+  bool write_closed_ HEDDLE_GUARDED_BY(mutex_) = false;
+  Time run_at_ HEDDLE_GUARDED_BY(mutex_) = Time::max();  ///< Earliest timer armed.
+
+  // Sending.
+  std::deque<Outgoing> control_ HEDDLE_GUARDED_BY(mutex_);
+  std::array<std::deque<std::shared_ptr<Operation>>, 2> messages_
+      HEDDLE_GUARDED_BY(mutex_);  ///< By urgency.
+  std::array<std::deque<std::shared_ptr<Operation>>, 2> granted_ HEDDLE_GUARDED_BY(mutex_);
+  std::unordered_map<uint64_t, std::shared_ptr<Operation>> asked_ HEDDLE_GUARDED_BY(mutex_);
+  uint64_t next_id_ HEDDLE_GUARDED_BY(mutex_) = 1;
+  size_t requests_ HEDDLE_GUARDED_BY(mutex_) = 0;
+  size_t credit_ HEDDLE_GUARDED_BY(mutex_) = kEagerWindow;
+  bool sending_ HEDDLE_GUARDED_BY(mutex_) = false;  ///< `out_` holds a frame.
+  Outgoing out_ HEDDLE_GUARDED_BY(mutex_);
+  bool out_limited_ HEDDLE_GUARDED_BY(mutex_) = false;  ///< The emulated link holds output back.
+
+  // Receiving.
+  std::vector<std::byte> stage_ HEDDLE_GUARDED_BY(mutex_);
+  size_t stage_begin_ HEDDLE_GUARDED_BY(mutex_) = 0;
+  size_t stage_end_ HEDDLE_GUARDED_BY(mutex_) = 0;
+  FrameHeader in_ HEDDLE_GUARDED_BY(mutex_);
+  bool receiving_ HEDDLE_GUARDED_BY(mutex_) =
+      false;  ///< `in_` holds a frame whose payload is incomplete.
+  size_t in_left_ HEDDLE_GUARDED_BY(mutex_) = 0;
+  std::byte* in_target_ HEDDLE_GUARDED_BY(mutex_) = nullptr;  ///< Null: discard.
+  std::shared_ptr<Operation> in_operation_ HEDDLE_GUARDED_BY(mutex_);
+  std::shared_ptr<Early> in_early_ HEDDLE_GUARDED_BY(mutex_);
+  Bytes in_text_ HEDDLE_GUARDED_BY(mutex_);
+  bool in_limited_ HEDDLE_GUARDED_BY(mutex_) = false;
+  size_t eager_held_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Window the peer has used and not got back.
+  size_t eager_freed_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Of it, free but not yet told.
+  size_t requests_held_ HEDDLE_GUARDED_BY(mutex_) = 0;
+  std::unordered_map<MessageKey, std::deque<std::shared_ptr<Operation>>, MessageKeyHash> posted_
+      HEDDLE_GUARDED_BY(mutex_);
+  std::unordered_map<MessageKey, std::deque<std::shared_ptr<Early>>, MessageKeyHash> early_
+      HEDDLE_GUARDED_BY(mutex_);
+  std::unordered_map<uint64_t, std::shared_ptr<Operation>> expected_ HEDDLE_GUARDED_BY(mutex_);
+};
+
+}  // namespace heddle::comm

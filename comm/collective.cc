@@ -1,0 +1,111 @@
+#include "comm/collective.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <numeric>
+
+namespace heddle::comm {
+
+Result<std::unique_ptr<Collective>> Collective::Begin(Group& group,
+                                                      const CollectiveOptions& options) {
+  std::vector<int> ranks(options.group.begin(), options.group.end());
+  if (ranks.empty()) {
+    ranks.resize(static_cast<size_t>(group.size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+  }
+  if (std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) != ranks.end()) {
+    return InvalidArgumentError("the ranks of a collective's group must ascend");
+  }
+  const auto own = std::find(ranks.begin(), ranks.end(), group.options().rank);
+  if (own == ranks.end() || ranks.front() < 0 || ranks.back() >= group.size()) {
+    return InvalidArgumentError("rank {} is not in the collective's group", group.options().rank);
+  }
+  const auto position = static_cast<int>(own - ranks.begin());
+  const Deadline deadline = options.deadline.value_or(After(group.options().operation_timeout));
+  return std::unique_ptr<Collective>(
+      new Collective(group, std::move(ranks), position, options.tag, deadline));
+}
+
+Collective::~Collective() {
+  CancelAll();
+}
+
+void Collective::CancelAll() {
+  for (const Pending& pending : in_flight_) {
+    if (!pending->Done()) {
+      pending->Cancel(CancelledError("the collective ended with an error"));
+    }
+  }
+  in_flight_.clear();
+}
+
+void Collective::Keep(const Pending& pending) {
+  in_flight_.push_back(pending);
+  if (in_flight_.size() >= prune_at_) {
+    std::erase_if(in_flight_,
+                  [](const Pending& other) { return other->Done() && other->Wait(Time()).ok(); });
+    prune_at_ = std::max<size_t>(256, 2 * in_flight_.size());
+  }
+}
+
+namespace {
+MessageKey KeyOf(uint64_t tag, Phase phase, int64_t major, int64_t minor) {
+  return {.tag = tag,
+          .space = (static_cast<uint64_t>(phase) << 56) | (static_cast<uint64_t>(major) << 32) |
+                   static_cast<uint64_t>(minor)};
+}
+// What a step waits for in both directions must not stand behind someone's bulk.
+bool IsUrgent(Phase phase) {
+  return phase <= Phase::kGatherDownRest;
+}
+}  // namespace
+
+Collective::Pending Collective::Send(
+    int to, Phase phase, int64_t major, int64_t minor, std::span<const std::byte> data) {
+  Pending pending = group_.Send(ranks_[static_cast<size_t>(to)], KeyOf(tag_, phase, major, minor),
+                                data, IsUrgent(phase));
+  Keep(pending);
+  return pending;
+}
+
+Collective::Pending Collective::Recv(
+    int from, Phase phase, int64_t major, int64_t minor, std::span<std::byte> data) {
+  Pending pending =
+      group_.Recv(ranks_[static_cast<size_t>(from)], KeyOf(tag_, phase, major, minor), data);
+  Keep(pending);
+  return pending;
+}
+
+Status Collective::WaitAll() {
+  for (const Pending& pending : in_flight_) {
+    HEDDLE_RETURN_IF_ERROR(Wait(pending));
+  }
+  in_flight_.clear();
+  return Status::Ok();
+}
+
+Segments Segments::Even(int64_t elements, int members) {
+  Segments segments;
+  for (int64_t i = 0; i <= members; ++i) {
+    segments.first.push_back(EvenBegin(elements, members, i));
+  }
+  return segments;
+}
+
+Result<Segments> Segments::FromCounts(std::span<const int64_t> counts, int members) {
+  if (counts.size() != static_cast<size_t>(members)) {
+    return InvalidArgumentError("{} counts for a group of {}", counts.size(), members);
+  }
+  Segments segments;
+  segments.first.push_back(0);
+  for (const int64_t count : counts) {
+    if (count < 0 || count > std::numeric_limits<int64_t>::max() / 16 - segments.total()) {
+      return InvalidArgumentError("a share of {} elements", count);
+    }
+    segments.first.push_back(segments.total() + count);
+  }
+  return segments;
+}
+
+}  // namespace heddle::comm

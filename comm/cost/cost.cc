@@ -1,0 +1,161 @@
+#include "comm/cost/cost.h"
+
+#include <algorithm>
+
+namespace heddle::comm {
+
+namespace {
+
+/// From here on a ring's fewer bytes win over a direct exchange's fewer rounds; below it the two
+/// differ by less than one round's latency on any link.
+constexpr int64_t kDirectBytes = int64_t{32} << 10;
+/// Smallest slice that is worth an owner of its own.
+constexpr int64_t kSliceBytes = int64_t{16} << 10;
+/// A gather's first message has this size whatever the record (comm/tree_gather.cc).
+constexpr int64_t kGatherHeadBytes = 1024;
+/// Pieces in which bulk is pipelined (comm/collective.h).
+constexpr int64_t kPieceBytes = int64_t{256} << 10;
+
+double Bandwidth(const LinkTable& links, int from, int to, double bytes) {
+  return bytes / links.At(from, to).bytes_per_second;
+}
+
+double WorstLatency(const LinkTable& links, std::span<const int> group) {
+  double latency = 0;
+  for (const int from : group) {
+    for (const int to : group) {
+      if (from != to) {
+        latency = std::max(latency, links.At(from, to).latency_seconds);
+      }
+    }
+  }
+  return latency;
+}
+
+// A worker's messages of one direction follow each other on its link.
+double DirectSeconds(const LinkTable& links, std::span<const int> group, int64_t bytes) {
+  double worst = 0;
+  for (const int own : group) {
+    double sending = 0;
+    double receiving = 0;
+    for (const int other : group) {
+      if (other != own) {
+        sending += Bandwidth(links, own, other, static_cast<double>(bytes));
+        receiving += Bandwidth(links, other, own, static_cast<double>(bytes));
+      }
+    }
+    worst = std::max({worst, sending, receiving});
+  }
+  return WorstLatency(links, group) + worst;
+}
+
+double RingSeconds(const LinkTable& links, std::span<const int> group, int64_t bytes) {
+  const auto size = static_cast<int64_t>(group.size());
+  const double segment = static_cast<double>(bytes) / static_cast<double>(size);
+  double step = 0;
+  for (size_t i = 0; i < group.size(); ++i) {
+    const Link& link = links.At(group[i], group[(i + 1) % group.size()]);
+    step = std::max(step, link.latency_seconds + segment / link.bytes_per_second);
+  }
+  return static_cast<double>(2 * (size - 1)) * step;
+}
+
+}  // namespace
+
+std::string_view AllReduceAlgorithmName(AllReduceAlgorithm algorithm) {
+  return algorithm == AllReduceAlgorithm::kDirect ? "direct" : "ring";
+}
+
+AllReduceAlgorithm ChooseAllReduce(const LinkTable& /*links*/,
+                                   std::span<const int> group,
+                                   int64_t bytes) {
+  // Not by the links: each worker knows only its own, and all must choose alike.
+  return group.size() <= 2
+             ? (bytes <= 2 * kDirectBytes ? AllReduceAlgorithm::kDirect : AllReduceAlgorithm::kRing)
+         : bytes <= kDirectBytes ? AllReduceAlgorithm::kDirect
+                                 : AllReduceAlgorithm::kRing;
+}
+
+double AllReduceSeconds(const LinkTable& links, std::span<const int> group, int64_t bytes) {
+  if (group.size() < 2 || bytes == 0) {
+    return 0;
+  }
+  return ChooseAllReduce(links, group, bytes) == AllReduceAlgorithm::kDirect
+             ? DirectSeconds(links, group, bytes)
+             : RingSeconds(links, group, bytes);
+}
+
+int ReduceTreeOwners(int members, int64_t bytes) {
+  return static_cast<int>(std::clamp<int64_t>(bytes / kSliceBytes, 1, members));
+}
+
+double ReduceTreeSeconds(const LinkTable& links,
+                         std::span<const int> group,
+                         std::span<const int> contributions,
+                         int64_t bytes) {
+  if (group.size() < 2 || bytes == 0) {
+    return 0;
+  }
+  // The owners of a small tensor follow from its tag, which is not known here: the first ones stand
+  // for all.
+  const auto owners = static_cast<size_t>(ReduceTreeOwners(static_cast<int>(group.size()), bytes));
+  const double slice = static_cast<double>(bytes) / static_cast<double>(owners);
+  double worst = 0;
+  double piece = 0;
+  for (size_t own = 0; own < group.size(); ++own) {
+    double sending = 0;
+    double receiving = 0;
+    for (size_t other = 0; other < group.size(); ++other) {
+      if (other == own) {
+        continue;
+      }
+      // To an owner go all own partial sums of its slice; from an owner comes the slice's result.
+      const auto own_sums = static_cast<double>(contributions[own]);
+      const auto other_sums = static_cast<double>(contributions[other]);
+      const double out = (other < owners ? own_sums : 0) + (own < owners ? 1 : 0);
+      const double in = (own < owners ? other_sums : 0) + (other < owners ? 1 : 0);
+      sending += Bandwidth(links, group[own], group[other], slice * out);
+      receiving += Bandwidth(links, group[other], group[own], slice * in);
+      piece = std::max(piece, Bandwidth(links, group[own], group[other],
+                                        std::min(slice, static_cast<double>(kPieceBytes))));
+    }
+    worst = std::max({worst, sending, receiving});
+  }
+  // Contributions and results overlap piece by piece, in opposite directions of each link; a slice
+  // of one piece has nothing to overlap with, which one more piece stands for.
+  return 2 * WorstLatency(links, group) + worst + piece;
+}
+
+double AllGatherBytesSeconds(const LinkTable& links, int64_t bytes) {
+  // Up the tree: a parent waits for both children, whose subtrees came in parallel; down: the
+  // whole.
+  const int size = links.size();
+  if (size < 2) {
+    return 0;
+  }
+  std::vector<double> ready(static_cast<size_t>(size), 0.0);
+  std::vector<int64_t> members(static_cast<size_t>(size), 1);
+  for (int rank = size - 1; rank > 0; --rank) {
+    const auto own = static_cast<size_t>(rank);
+    const auto parent = static_cast<size_t>((rank - 1) / 2);
+    const int64_t message = std::max(kGatherHeadBytes, bytes * members[own]);
+    ready[parent] =
+        std::max(ready[parent], ready[own] + links.At(rank, (rank - 1) / 2).Seconds(message));
+    members[parent] += members[own];
+  }
+  const int64_t whole = std::max(kGatherHeadBytes, bytes * size);
+  std::vector<double> told(static_cast<size_t>(size), ready[0]);
+  double last = ready[0];
+  for (int rank = 1; rank < size; ++rank) {
+    const int parent = (rank - 1) / 2;
+    // A parent serves its left child first.
+    const double turn = rank % 2 == 1 ? 1 : 2;
+    const Link& link = links.At(parent, rank);
+    told[static_cast<size_t>(rank)] = told[static_cast<size_t>(parent)] + link.latency_seconds +
+                                      turn * static_cast<double>(whole) / link.bytes_per_second;
+    last = std::max(last, told[static_cast<size_t>(rank)]);
+  }
+  return last;
+}
+
+}  // namespace heddle::comm

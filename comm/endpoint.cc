@@ -1,0 +1,400 @@
+// The endpoint: listens for handshakes, forms groups, fences generations.
+#include <algorithm>
+#include <cerrno>
+#include <list>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "base/check.h"
+#include "comm/communicator.h"
+#include "comm/communicator_impl.h"
+#include "comm/event_loop.h"
+#include "comm/group.h"
+#include "comm/measure.h"
+#include "comm/session.h"
+#include "comm/token_bucket.h"
+#include "comm/transport.h"
+
+namespace heddle::comm {
+
+namespace {
+
+/// Handshakes that have not proved anything yet; beyond it the oldest gives way.
+constexpr size_t kHalfOpenLimit = 256;
+/// Authentic diallers of generations that this worker has not come to yet.
+constexpr size_t kHeldLimit = 4096;
+constexpr Duration kLingerAtEnd = std::chrono::milliseconds(1500);
+
+class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
+ public:
+  EndpointImpl(const EndpointOptions& options,
+               std::shared_ptr<EventLoop> loop,
+               std::vector<std::unique_ptr<Transport>> transports)
+      : options_(options),
+        loop_(std::move(loop)),
+        transports_(std::move(transports)),
+        outgoing_(std::make_shared<TokenBucket>()),
+        incoming_(std::make_shared<TokenBucket>()),
+        open_(std::make_shared<OpenCount>()) {
+    SetIdentity(options.worker, options.job, options.secret);
+    own_["host"] = HostIdentity();
+    for (const auto& transport : transports_) {
+      own_[std::string(transport->name())] = transport->address();
+    }
+    SetLinkRate(options.link_bytes_per_second);
+    for (const auto& transport : transports_) {
+      Listen(*transport);
+    }
+  }
+
+  ~EndpointImpl() override {
+    FenceBelow(INT64_MAX, CancelledError("the endpoint was closed"));
+    // Peers read our last words before the sockets go.
+    open_->WaitForNone(After(kLingerAtEnd));
+    loop_->Stop();
+  }
+
+  void SetIdentity(const std::string& /*worker*/,
+                   const std::string& job,
+                   const std::string& secret) override {
+    const MutexLock lock(mutex_);
+    identity_ = {.job = Sha256(job), .secret = secret};
+  }
+  std::string address() const override { return FormatAddress(own_); }
+  Result<std::unique_ptr<Communicator>> Connect(const GroupOptions& options,
+                                                Deadline deadline) override;
+  void Fence(int64_t generation) override {
+    FenceBelow(generation, AbortedError("generation {} has begun", generation));
+  }
+  void SetLinkRate(double bytes_per_second) override {
+    outgoing_->SetRate(bytes_per_second, Now());
+    incoming_->SetRate(bytes_per_second, Now());
+  }
+  Result<Link> MeasureLink(Communicator& group,
+                           int peer,
+                           uint64_t tag,
+                           Deadline deadline) override {
+    return MeasurePair(group, peer, tag, deadline);
+  }
+
+ private:
+  using Session = std::shared_ptr<AcceptSession>;
+
+  Identity identity() const override {
+    const MutexLock lock(mutex_);
+    return identity_;
+  }
+  void OnAuthentic(const Session& session) override;
+  void OnConnection(const Session& session, std::unique_ptr<Connection> connection) override;
+  void OnRefused(const Session& session, VerdictCode reason) override;
+  void OnGone(const Session& session) override { Forget(session); }
+
+  void Listen(const Transport& transport);
+  void AcceptAll(const Transport& transport);
+  void Forget(const Session& session) {
+    half_open_.remove(session);
+    held_.erase(session);
+  }
+  void FenceBelow(int64_t generation, const Status& reason) HEDDLE_EXCLUDES(mutex_);
+  void ReviewHeld();
+  std::shared_ptr<Group> FindGroup(int64_t generation) HEDDLE_EXCLUDES(mutex_);
+  void Admit(const Session& session, const std::shared_ptr<Group>& group);
+  void Dial(const std::shared_ptr<Group>& group,
+            int peer,
+            size_t first_transport,
+            Deadline deadline);
+  ChannelOptions OptionsFor(const Group& group, int peer, std::string_view transport);
+  Hello HelloFor(const Group& group, int peer) const;
+
+  const EndpointOptions options_;
+  const std::shared_ptr<EventLoop> loop_;
+  const std::vector<std::unique_ptr<Transport>> transports_;
+  const std::shared_ptr<TokenBucket> outgoing_;
+  const std::shared_ptr<TokenBucket> incoming_;
+  const std::shared_ptr<OpenCount> open_;
+  AddressParts own_;  ///< Constant after construction.
+
+  mutable Mutex mutex_;
+  Identity identity_ HEDDLE_GUARDED_BY(mutex_);
+  int64_t oldest_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Generations below are refused.
+  std::map<int64_t, std::weak_ptr<Group>> groups_ HEDDLE_GUARDED_BY(mutex_);
+
+  // Loop thread only.
+  std::list<Session> half_open_;
+  std::set<Session> held_;
+};
+
+void EndpointImpl::Listen(const Transport& transport) {
+  loop_->Add(transport.listen_fd(), EPOLLIN,
+             [this, &transport](uint32_t) { AcceptAll(transport); });
+}
+
+void EndpointImpl::AcceptAll(const Transport& transport) {
+  for (size_t i = 0; i < kHalfOpenLimit; ++i) {
+    UniqueFd socket(
+        ::accept4(transport.listen_fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket.valid()) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
+        // No descriptors: whoever proved nothing yet gives way, and the queue is asked again later.
+        if (!half_open_.empty()) {
+          half_open_.front()->Refuse(VerdictCode::kOverload);
+        }
+      }
+      return;
+    }
+    if (half_open_.size() >= kHalfOpenLimit) {
+      half_open_.front()->Refuse(VerdictCode::kOverload);
+    }
+    auto session = std::make_shared<AcceptSession>(*loop_, *this, transport, std::move(socket));
+    half_open_.push_back(session);
+    session->Start();
+  }
+}
+
+std::shared_ptr<Group> EndpointImpl::FindGroup(int64_t generation) {
+  const MutexLock lock(mutex_);
+  const auto found = groups_.find(generation);
+  return found == groups_.end() ? nullptr : found->second.lock();
+}
+
+void EndpointImpl::OnAuthentic(const Session& session) {
+  half_open_.remove(session);
+  const int64_t generation = session->hello().generation;
+  {
+    const MutexLock lock(mutex_);
+    if (generation < oldest_) {
+      session->Refuse(VerdictCode::kStaleGeneration);
+      return;
+    }
+  }
+  const auto group = FindGroup(generation);
+  if (group != nullptr && !group->ended()) {
+    Admit(session, group);
+  } else if (held_.size() < kHeldLimit) {
+    held_.insert(session);  // Its worker is a little ahead of us.
+  } else {
+    session->Refuse(VerdictCode::kOverload);
+  }
+}
+
+void EndpointImpl::Admit(const Session& session, const std::shared_ptr<Group>& group) {
+  const Hello& hello = session->hello();
+  const GroupOptions& options = group->options();
+  const auto name = [&](int rank) {
+    return Sha256(options.members[static_cast<size_t>(rank)].name);
+  };
+  if (hello.target != options.rank || !group->IsPeer(hello.source) ||
+      hello.source >= options.rank || !SameDigest(hello.source_name, name(hello.source)) ||
+      !SameDigest(hello.target_name, name(hello.target))) {
+    session->Refuse(VerdictCode::kWrongPeer);
+  } else if (group->HasPeer(hello.source)) {
+    session->Refuse(VerdictCode::kDuplicate);
+  } else {
+    session->Welcome();
+  }
+}
+
+void EndpointImpl::OnConnection(const Session& session, std::unique_ptr<Connection> connection) {
+  Forget(session);
+  const Hello& hello = session->hello();
+  const auto group = FindGroup(hello.generation);
+  if (group != nullptr && !group->ended()) {
+    auto options = OptionsFor(*group, hello.source, connection->transport());
+    group->Attach(hello.source, std::move(connection), std::move(options));
+  }
+}
+
+void EndpointImpl::OnRefused(const Session& session, VerdictCode reason) {
+  Forget(session);
+  options_.metrics
+      ->GetCounter("heddle_comm_refused_connections_total", "Connections refused in the handshake.",
+                   {{"reason", std::string(VerdictName(reason))}})
+      .Add();
+}
+
+void EndpointImpl::ReviewHeld() {
+  const std::set<Session> held = std::move(held_);
+  held_.clear();
+  for (const Session& session : held) {
+    OnAuthentic(session);
+  }
+}
+
+ChannelOptions EndpointImpl::OptionsFor(const Group& group, int peer, std::string_view transport) {
+  const std::string& name = group.options().members[static_cast<size_t>(peer)].name;
+  const metrics::Labels labels{{"transport", std::string(transport)}, {"peer", name}};
+  ChannelOptions options;
+  options.peer = peer;
+  options.peer_name = name;
+  options.generation = group.options().generation;
+  options.operation_timeout = group.options().operation_timeout;
+  options.outgoing = outgoing_;
+  options.incoming = incoming_;
+  options.sent_bytes = &options_.metrics->GetCounter("heddle_comm_sent_bytes_total",
+                                                     "Bytes sent to a peer.", labels);
+  options.received_bytes = &options_.metrics->GetCounter("heddle_comm_received_bytes_total",
+                                                         "Bytes received from a peer.", labels);
+  options.lost =
+      &options_.metrics->GetCounter("heddle_comm_peer_lost_total", "Peers whose connection broke.");
+  options.open = open_;
+  return options;
+}
+
+Hello EndpointImpl::HelloFor(const Group& group, int peer) const {
+  const GroupOptions& options = group.options();
+  Hello hello;
+  hello.generation = options.generation;
+  hello.source = options.rank;
+  hello.target = peer;
+  hello.job = identity().job;
+  hello.source_name = Sha256(options.members[static_cast<size_t>(options.rank)].name);
+  hello.target_name = Sha256(options.members[static_cast<size_t>(peer)].name);
+  hello.nonce = MakeNonce();
+  return hello;
+}
+
+// Tries the transports in order from `first_transport`; loop thread.
+void EndpointImpl::Dial(const std::shared_ptr<Group>& group,
+                        int peer,
+                        size_t first_transport,
+                        Deadline deadline) {
+  const GroupMember& member = group->options().members[static_cast<size_t>(peer)];
+  const auto address = ParseAddress(member.address);
+  if (!address.ok()) {
+    group->FailForming(address.status().WithContext("connecting to {}", member.name));
+    return;
+  }
+  size_t index = first_transport;
+  while (index < transports_.size() && !transports_[index]->Reaches(own_, *address)) {
+    ++index;
+  }
+  if (index == transports_.size()) {
+    group->FailForming(UnavailableError("connecting to {}: no transport reaches it", member.name));
+    return;
+  }
+  const auto session = std::make_shared<DialSession>(
+      *loop_, *transports_[index], identity().secret, HelloFor(*group, peer), deadline,
+      [this, weak = std::weak_ptr(group), peer, index,
+       deadline](Result<std::unique_ptr<Connection>> result) {
+        const auto alive = weak.lock();
+        if (alive == nullptr || alive->ended()) {
+          return;
+        }
+        if (result.ok()) {
+          auto options = OptionsFor(*alive, peer, (*result)->transport());
+          alive->Attach(peer, *std::move(result), std::move(options));
+        } else if (index + 1 < transports_.size() &&
+                   result.status().code() != StatusCode::kAborted &&
+                   result.status().code() != StatusCode::kUnauthenticated) {
+          Dial(alive, peer, index + 1, deadline);
+        } else {
+          const std::string& name = alive->options().members[static_cast<size_t>(peer)].name;
+          alive->FailForming(result.status().WithContext("connecting to {}", name));
+        }
+      });
+  session->Start(*address);
+}
+
+Status CheckGroup(const GroupOptions& options) {
+  const auto size = static_cast<int>(options.members.size());
+  if (options.rank < 0 || options.rank >= size) {
+    return InvalidArgumentError("rank {} in a group of {}", options.rank, size);
+  }
+  if (options.generation < 0) {
+    return InvalidArgumentError("generation {}", options.generation);
+  }
+  for (const int peer : options.peers) {
+    if (peer < 0 || peer >= size || peer == options.rank) {
+      return InvalidArgumentError("rank {} lists peer {} in a group of {}", options.rank, peer,
+                                  size);
+    }
+  }
+  return Status::Ok();
+}
+
+GroupOptions WithTreeNeighbours(GroupOptions options) {
+  const auto size = static_cast<int>(options.members.size());
+  std::set<int> peers(options.peers.begin(), options.peers.end());
+  if (options.rank > 0) {
+    peers.insert((options.rank - 1) / 2);
+  }
+  for (const int child : {2 * options.rank + 1, 2 * options.rank + 2}) {
+    if (child < size) {
+      peers.insert(child);
+    }
+  }
+  options.peers.assign(peers.begin(), peers.end());
+  return options;
+}
+
+Result<std::unique_ptr<Communicator>> EndpointImpl::Connect(const GroupOptions& options,
+                                                            Deadline deadline) {
+  HEDDLE_RETURN_IF_ERROR(CheckGroup(options));
+  const auto group = std::make_shared<Group>(loop_, WithTreeNeighbours(options));
+  {
+    const MutexLock lock(mutex_);
+    if (identity_.secret.empty()) {
+      return FailedPreconditionError("an endpoint without a secret connects to nobody");
+    }
+    if (options.generation < oldest_) {
+      return AbortedError("generation {} is stale: {} has begun", options.generation, oldest_);
+    }
+    std::weak_ptr<Group>& place = groups_[options.generation];
+    if (const auto other = place.lock(); other != nullptr && !other->ended()) {
+      return FailedPreconditionError("generation {} is connected already", options.generation);
+    }
+    oldest_ = options.generation;
+    place = group;
+    std::erase_if(groups_, [](const auto& entry) { return entry.second.expired(); });
+  }
+  loop_->Post([this, group, deadline] {
+    for (const int peer : group->options().peers) {
+      if (peer > group->options().rank) {  // The lower rank dials.
+        Dial(group, peer, 0, deadline);
+      }
+    }
+    ReviewHeld();
+  });
+  const Status formed = group->WaitFormed(deadline);
+  if (!formed.ok()) {
+    group->Abort(formed);
+    return formed;
+  }
+  return std::unique_ptr<Communicator>(MakeCommunicator(group));
+}
+
+void EndpointImpl::FenceBelow(int64_t generation, const Status& reason) {
+  std::vector<std::shared_ptr<Group>> stale;
+  {
+    const MutexLock lock(mutex_);
+    oldest_ = std::max(oldest_, generation);
+    for (const auto& [number, weak] : groups_) {
+      if (auto group = weak.lock(); group != nullptr && number < generation) {
+        stale.push_back(std::move(group));
+      }
+    }
+  }
+  for (const auto& group : stale) {
+    group->Abort(reason);
+  }
+  loop_->Post([this] { ReviewHeld(); });
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Endpoint>> Endpoint::Create(const EndpointOptions& options) {
+  HEDDLE_CHECK(options.metrics != nullptr, "an endpoint needs a metrics registry");
+  if (options.link_bytes_per_second < 0) {
+    return InvalidArgumentError("a link rate of {} bytes a second", options.link_bytes_per_second);
+  }
+  HEDDLE_ASSIGN_OR_RETURN(auto loop, EventLoop::Create());
+  HEDDLE_ASSIGN_OR_RETURN(auto transports, MakeTransports(options));
+  return std::unique_ptr<Endpoint>(
+      std::make_unique<EndpointImpl>(options, std::move(loop), std::move(transports)));
+}
+
+}  // namespace heddle::comm

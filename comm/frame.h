@@ -1,0 +1,105 @@
+/// \file
+/// The unit of a connection's byte stream: a fixed header and up to `length` bytes of payload.
+/// Little endian. A receiver trusts nothing in it: generation, kind and every length are checked
+/// against what was posted or granted here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/status.h"
+
+namespace heddle::comm {
+
+/// What matches a message with its Recv. Space 0 is the user's Send and Recv; collectives have
+/// spaces of their own (collective.h), so that their tags never meet.
+struct MessageKey {
+  uint64_t tag = 0;
+  uint64_t space = 0;
+  friend bool operator==(const MessageKey&, const MessageKey&) = default;
+};
+
+struct MessageKeyHash {
+  size_t operator()(const MessageKey& key) const {
+    return static_cast<size_t>((key.tag * 0x9E3779B97F4A7C15U) ^ (key.space * 0xC2B2AE3D27D4EB4FU));
+  }
+};
+
+enum class FrameKind : uint8_t {
+  kEager = 1,    ///< A whole message: payload of `total` bytes.
+  kRequest = 2,  ///< A message of `total` bytes waits at the sender as number `id`.
+  kGrant = 3,    ///< Message `id` may come: its Recv is posted.
+  kReject = 4,   ///< Message `id` has another size than its Recv.
+  kData = 5,     ///< The next `length` bytes of message `id`.
+  kCredit = 6,   ///< `total` bytes of eager window are free again.
+  kAbort = 7,    ///< The peer aborted its group; payload: why, in text.
+  kGoodbye = 8,  ///< The peer left in good order and sends nothing more.
+};
+
+struct FrameHeader {
+  uint32_t magic = kMagic;
+  FrameKind kind = FrameKind::kEager;
+  uint8_t zero[3] = {};
+  uint32_t generation = 0;  ///< Low 32 bits.
+  uint32_t length = 0;
+  uint64_t tag = 0;
+  uint64_t space = 0;
+  uint64_t id = 0;
+  uint64_t total = 0;
+
+  static constexpr uint32_t kMagic = 0x314C4448;  // "HDL1"
+};
+static_assert(sizeof(FrameHeader) == 48);
+
+/// Messages up to this travel at once, without asking, within the window below.
+inline constexpr size_t kEagerBytes = size_t{64} << 10;
+/// Eager bytes that may lie unmatched at a receiver, by peer. Each message counts its bytes and a
+/// header.
+inline constexpr size_t kEagerWindow = size_t{1} << 20;
+/// Largest payload of a kData frame: what an urgent message waits behind at most.
+inline constexpr size_t kChunkBytes = size_t{256} << 10;
+/// Messages that may wait for a grant at once, by peer; further ones wait unannounced.
+inline constexpr size_t kRequestLimit = 1024;
+inline constexpr size_t kAbortTextBytes = 512;
+
+inline size_t EagerCost(size_t bytes) {
+  return bytes + sizeof(FrameHeader);
+}
+
+/// Errors: kDataLoss for a header that no peer of this generation sends.
+inline Status CheckFrame(const FrameHeader& header, uint32_t generation) {
+  if (header.magic != FrameHeader::kMagic) {
+    return DataLossError("frame with magic {:#x}", header.magic);
+  }
+  if (header.generation != generation) {
+    return DataLossError("frame of generation {}", header.generation);
+  }
+  size_t limit = 0;
+  switch (header.kind) {
+    case FrameKind::kEager:
+      limit = kEagerBytes;
+      break;
+    case FrameKind::kData:
+      limit = kChunkBytes;
+      break;
+    case FrameKind::kAbort:
+      limit = kAbortTextBytes;
+      break;
+    case FrameKind::kRequest:
+    case FrameKind::kGrant:
+    case FrameKind::kReject:
+    case FrameKind::kCredit:
+    case FrameKind::kGoodbye:
+      break;
+    default:
+      return DataLossError("frame of kind {}", static_cast<int>(header.kind));
+  }
+  if (header.length > limit ||
+      (header.kind == FrameKind::kEager && header.length != header.total)) {
+    return DataLossError("frame of kind {} with {} of {} bytes", static_cast<int>(header.kind),
+                         header.length, header.total);
+  }
+  return Status::Ok();
+}
+
+}  // namespace heddle::comm

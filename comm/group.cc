@@ -1,0 +1,204 @@
+#include "comm/group.h"
+
+#include <utility>
+
+namespace heddle::comm {
+
+Group::Group(std::shared_ptr<EventLoop> loop, GroupOptions options)
+    : loop_(std::move(loop)),
+      options_(std::move(options)),
+      is_peer_(options_.members.size()) {
+  const MutexLock lock(mutex_);
+  channels_.resize(options_.members.size());
+  for (const int peer : options_.peers) {
+    is_peer_[static_cast<size_t>(peer)] = true;
+  }
+  missing_ = options_.peers.size();
+}
+
+bool Group::HasPeer(int peer) const {
+  const MutexLock lock(mutex_);
+  return channels_[static_cast<size_t>(peer)] != nullptr;
+}
+
+void Group::Attach(int peer, std::unique_ptr<Connection> connection, ChannelOptions channel) {
+  channel.on_end = [weak = weak_from_this(), peer](const Status& status, bool lost) {
+    if (const auto self = weak.lock()) {
+      self->OnChannelEnd(peer, status, lost);
+    }
+  };
+  std::shared_ptr<Channel> attached;
+  {
+    const MutexLock lock(mutex_);
+    auto& place = channels_[static_cast<size_t>(peer)];
+    if (ended_ || place != nullptr) {
+      return;
+    }
+    attached = std::make_shared<Channel>(loop_, std::move(connection), std::move(channel));
+    place = attached;
+    --missing_;
+    changed_.NotifyAll();
+  }
+  attached->Start();
+}
+
+void Group::FailForming(const Status& status) {
+  const MutexLock lock(mutex_);
+  if (!formed_ && forming_failure_.ok()) {
+    forming_failure_ = status;
+    changed_.NotifyAll();
+  }
+}
+
+Status Group::WaitFormed(Deadline deadline) {
+  const MutexLock lock(mutex_);
+  while (missing_ > 0 && forming_failure_.ok() && !ended_ && Now() < deadline) {
+    changed_.WaitUntil(mutex_, deadline);
+  }
+  if (ended_) {
+    return end_reason_;
+  }
+  if (!forming_failure_.ok()) {
+    return forming_failure_;
+  }
+  if (missing_ == 0) {
+    formed_ = true;
+    return Status::Ok();
+  }
+  std::string names;
+  for (const int peer : options_.peers) {
+    if (channels_[static_cast<size_t>(peer)] == nullptr) {
+      names += (names.empty() ? "" : ", ") + options_.members[static_cast<size_t>(peer)].name;
+    }
+  }
+  return DeadlineExceededError("deadline passed while connecting to {}", names);
+}
+
+void Group::OnChannelEnd(int peer, const Status& status, bool lost) {
+  {
+    const MutexLock lock(mutex_);
+    if (!formed_ && forming_failure_.ok()) {
+      forming_failure_ = status;
+      changed_.NotifyAll();
+    }
+    if (lost && !ended_) {
+      losses_.emplace_back(peer, status);
+    }
+  }
+  DeliverLosses();
+}
+
+void Group::DeliverLosses() {
+  const MutexLock handler_lock(handler_mutex_);
+  if (!handler_) {
+    return;
+  }
+  std::vector<std::pair<int, Status>> losses;
+  {
+    const MutexLock lock(mutex_);
+    losses.swap(losses_);
+  }
+  for (const auto& [peer, status] : losses) {
+    handler_(peer, status);
+  }
+}
+
+void Group::SetHandler(Handler handler) {
+  {
+    const MutexLock lock(handler_mutex_);
+    handler_ = std::move(handler);
+  }
+  // What was lost before somebody listened.
+  loop_->Post([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) {
+      self->DeliverLosses();
+    }
+  });
+}
+
+void Group::DropHandler() {
+  const MutexLock lock(handler_mutex_);
+  handler_ = nullptr;
+}
+
+void Group::End(const Status& reason, bool aborted) {
+  std::vector<std::shared_ptr<Channel>> channels;
+  {
+    const MutexLock lock(mutex_);
+    if (ended_) {
+      return;
+    }
+    ended_ = true;
+    end_reason_ = reason;
+    channels = channels_;
+    changed_.NotifyAll();
+  }
+  for (const auto& channel : channels) {
+    if (channel != nullptr) {
+      channel->Close(reason, aborted);
+    }
+  }
+}
+
+bool Group::ended() const {
+  const MutexLock lock(mutex_);
+  return ended_;
+}
+
+Result<std::shared_ptr<Channel>> Group::ChannelOf(int peer) const {
+  if (peer < 0 || peer >= size()) {
+    return InvalidArgumentError("rank {} in a group of {}", peer, size());
+  }
+  const MutexLock lock(mutex_);
+  const auto& channel = channels_[static_cast<size_t>(peer)];
+  if (channel == nullptr) {
+    return InvalidArgumentError("{} is not connected to {}",
+                                options_.members[static_cast<size_t>(options_.rank)].name,
+                                options_.members[static_cast<size_t>(peer)].name);
+  }
+  return channel;
+}
+
+namespace {
+
+std::shared_ptr<Work::State> Failed(const Status& status, Duration timeout) {
+  auto state = std::make_shared<Work::State>(timeout);
+  state->Complete(status);
+  return state;
+}
+
+}  // namespace
+
+std::shared_ptr<Work::State> Group::Send(int peer,
+                                         MessageKey key,
+                                         std::span<const std::byte> data,
+                                         bool urgent) {
+  const auto channel = ChannelOf(peer);
+  return channel.ok() ? (*channel)->Send(key, data, urgent)
+                      : Failed(channel.status(), options_.operation_timeout);
+}
+
+std::shared_ptr<Work::State> Group::Recv(int peer, MessageKey key, std::span<std::byte> data) {
+  const auto channel = ChannelOf(peer);
+  return channel.ok() ? (*channel)->Recv(key, data)
+                      : Failed(channel.status(), options_.operation_timeout);
+}
+
+std::string Group::transport(int peer) const {
+  if (peer == options_.rank) {
+    return "self";
+  }
+  const auto channel = ChannelOf(peer);
+  return channel.ok() ? (*channel)->transport() : "none";
+}
+
+std::vector<int64_t> Group::BytesSent() const {
+  std::vector<int64_t> sent(static_cast<size_t>(size()));
+  const MutexLock lock(mutex_);
+  for (size_t i = 0; i < channels_.size(); ++i) {
+    sent[i] = channels_[i] == nullptr ? 0 : channels_[i]->bytes_sent();
+  }
+  return sent;
+}
+
+}  // namespace heddle::comm

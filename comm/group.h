@@ -1,0 +1,90 @@
+/// \file
+/// A generation's group as its members' channels: forming, point-to-point, losses and the end.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "comm/channel.h"
+#include "comm/communicator.h"
+#include "comm/session.h"
+
+namespace heddle::comm {
+
+/// Thread: any. Outlived by nothing but its channels; callbacks hold it weakly.
+class Group : public std::enable_shared_from_this<Group> {
+ public:
+  using Handler = std::function<void(int peer, const Status& reason)>;
+
+  /// `options.peers` are complete (tree neighbours included), ascending and without repetition.
+  Group(std::shared_ptr<EventLoop> loop, GroupOptions options);
+
+  const GroupOptions& options() const { return options_; }
+  int size() const { return static_cast<int>(options_.members.size()); }
+  bool IsPeer(int rank) const {
+    return rank >= 0 && rank < size() && is_peer_[static_cast<size_t>(rank)];
+  }
+
+  // Forming.
+  /// Adds the connection to `peer` unless there is one already or the group has ended.
+  void Attach(int peer, std::unique_ptr<Connection> connection, ChannelOptions channel)
+      HEDDLE_EXCLUDES(mutex_);
+  bool HasPeer(int peer) const HEDDLE_EXCLUDES(mutex_);
+  void FailForming(const Status& status) HEDDLE_EXCLUDES(mutex_);
+  /// Until every peer is attached. Errors: the first failure; kDeadlineExceeded names who is
+  /// missing.
+  Status WaitFormed(Deadline deadline) HEDDLE_EXCLUDES(mutex_);
+
+  // Once formed.
+  std::shared_ptr<Work::State> Send(int peer,
+                                    MessageKey key,
+                                    std::span<const std::byte> data,
+                                    bool urgent);
+  std::shared_ptr<Work::State> Recv(int peer, MessageKey key, std::span<std::byte> data);
+  std::string transport(int peer) const;
+  std::vector<int64_t> BytesSent() const;
+
+  void SetHandler(Handler handler) HEDDLE_EXCLUDES(mutex_, handler_mutex_);
+  /// Waits for a handler that runs at this moment; none is called afterwards.
+  void DropHandler() HEDDLE_EXCLUDES(mutex_, handler_mutex_);
+
+  void Abort(const Status& reason) HEDDLE_EXCLUDES(mutex_) {
+    End(AbortedError("{}", reason.message()), true);
+  }
+  void Leave() HEDDLE_EXCLUDES(mutex_) {
+    End(CancelledError("the communicator was closed"), false);
+  }
+  bool ended() const HEDDLE_EXCLUDES(mutex_);
+
+ private:
+  void End(const Status& reason, bool aborted) HEDDLE_EXCLUDES(mutex_);
+  void OnChannelEnd(int peer, const Status& status, bool lost) HEDDLE_EXCLUDES(mutex_);
+  void DeliverLosses() HEDDLE_EXCLUDES(mutex_, handler_mutex_);
+  /// The channel to `peer`, or why there is none.
+  Result<std::shared_ptr<Channel>> ChannelOf(int peer) const HEDDLE_EXCLUDES(mutex_);
+
+  const std::shared_ptr<EventLoop> loop_;
+  const GroupOptions options_;
+  std::vector<bool> is_peer_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::vector<std::shared_ptr<Channel>> channels_ HEDDLE_GUARDED_BY(mutex_);
+  size_t missing_ HEDDLE_GUARDED_BY(mutex_) = 0;
+  Status forming_failure_ HEDDLE_GUARDED_BY(mutex_);
+  bool ended_ HEDDLE_GUARDED_BY(mutex_) = false;
+  Status end_reason_ HEDDLE_GUARDED_BY(mutex_);
+  bool formed_ HEDDLE_GUARDED_BY(mutex_) = false;
+  std::vector<std::pair<int, Status>> losses_ HEDDLE_GUARDED_BY(mutex_);  ///< Not yet delivered.
+
+  /// Held while the handler runs, so that dropping it waits; taken before mutex_.
+  Mutex handler_mutex_;
+  Handler handler_ HEDDLE_GUARDED_BY(handler_mutex_);
+};
+
+}  // namespace heddle::comm

@@ -1,0 +1,135 @@
+// Latency: half the median of small round trips. Bandwidth, one direction after the other: messages
+// that grow until one takes long enough to be measured well; the receiver answers each. So an
+// emulated or slow link costs few bytes and a fast one gets large messages.
+#include "comm/measure.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/bytes.h"
+
+namespace heddle::comm {
+
+namespace {
+
+constexpr int kRoundTrips = 33;
+constexpr Duration kLatencyBudget = std::chrono::milliseconds(15);
+constexpr Duration kLongEnough = std::chrono::milliseconds(12);
+constexpr int64_t kFirstBytes = int64_t{16} << 10;
+constexpr int64_t kMostBytes = int64_t{32} << 20;
+
+std::span<std::byte> Raw(int64_t& value) {
+  return std::as_writable_bytes(std::span(&value, 1));
+}
+
+class Pair {
+ public:
+  Pair(Communicator& group, int peer, uint64_t tag, Deadline deadline)
+      : group_(group),
+        peer_(peer),
+        tag_(tag),
+        deadline_(deadline) {}
+
+  Status Send(std::span<const std::byte> data) {
+    return group_.Send(peer_, tag_, data, true).Wait(deadline_);
+  }
+  Status Recv(std::span<std::byte> data) { return group_.Recv(peer_, tag_, data).Wait(deadline_); }
+
+  Result<double> Latency() {
+    std::vector<double> seconds;
+    const Time began = Now();
+    int64_t more = 1;
+    while (more != 0) {
+      more = static_cast<int>(seconds.size()) + 1 < kRoundTrips && Now() - began < kLatencyBudget
+                 ? 1
+                 : 0;
+      const Time start = Now();
+      HEDDLE_RETURN_IF_ERROR(Send(Raw(more)));
+      int64_t echo = 0;
+      HEDDLE_RETURN_IF_ERROR(Recv(Raw(echo)));
+      seconds.push_back(Seconds(Now() - start));
+    }
+    std::nth_element(seconds.begin(),
+                     seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2),
+                     seconds.end());
+    return seconds[seconds.size() / 2] / 2;
+  }
+
+  Status AnswerLatency() {
+    int64_t more = 1;
+    while (more != 0) {
+      HEDDLE_RETURN_IF_ERROR(Recv(Raw(more)));
+      HEDDLE_RETURN_IF_ERROR(Send(Raw(more)));
+    }
+    return Status::Ok();
+  }
+
+  Result<double> Bandwidth(double latency) {
+    double rate = 0;
+    for (int64_t bytes = kFirstBytes; rate == 0; bytes *= 4) {
+      Bytes data(static_cast<size_t>(bytes));
+      int64_t announced = bytes;
+      HEDDLE_RETURN_IF_ERROR(Send(Raw(announced)));
+      int64_t answer = 0;
+      HEDDLE_RETURN_IF_ERROR(Recv(Raw(answer)));  // Its receive is posted.
+      const Time start = Now();
+      HEDDLE_RETURN_IF_ERROR(Send(data));
+      HEDDLE_RETURN_IF_ERROR(Recv(Raw(answer)));
+      const Duration took = Now() - start;
+      if (took >= kLongEnough || bytes >= kMostBytes) {
+        rate =
+            static_cast<double>(bytes) / std::max(Seconds(took) - 2 * latency, Seconds(took) / 2);
+      }
+    }
+    int64_t end = 0;
+    HEDDLE_RETURN_IF_ERROR(Send(Raw(end)));
+    return rate;
+  }
+
+  Status AnswerBandwidth() {
+    while (true) {
+      int64_t bytes = 0;
+      HEDDLE_RETURN_IF_ERROR(Recv(Raw(bytes)));
+      if (bytes == 0) {
+        return Status::Ok();
+      }
+      if (bytes < 0 || bytes > 4 * kMostBytes) {
+        return InvalidArgumentError("a measurement of {} bytes", bytes);
+      }
+      Bytes data(static_cast<size_t>(bytes));
+      const Work arriving = group_.Recv(peer_, tag_, data);
+      HEDDLE_RETURN_IF_ERROR(Send(Raw(bytes)));
+      const Status arrived = arriving.Wait(deadline_);
+      HEDDLE_RETURN_IF_ERROR(arrived);
+      HEDDLE_RETURN_IF_ERROR(Send(Raw(bytes)));
+    }
+  }
+
+ private:
+  Communicator& group_;
+  const int peer_;
+  const uint64_t tag_;
+  const Deadline deadline_;
+};
+
+}  // namespace
+
+Result<Link> MeasurePair(Communicator& group, int peer, uint64_t tag, Deadline deadline) {
+  Pair pair(group, peer, tag, deadline);
+  Link link;
+  link.transport = group.transport(peer);
+  if (group.rank() < peer) {
+    HEDDLE_ASSIGN_OR_RETURN(link.latency_seconds, pair.Latency());
+    HEDDLE_RETURN_IF_ERROR(pair.AnswerLatency());
+    HEDDLE_ASSIGN_OR_RETURN(link.bytes_per_second, pair.Bandwidth(link.latency_seconds));
+    HEDDLE_RETURN_IF_ERROR(pair.AnswerBandwidth());
+  } else {
+    HEDDLE_RETURN_IF_ERROR(pair.AnswerLatency());
+    HEDDLE_ASSIGN_OR_RETURN(link.latency_seconds, pair.Latency());
+    HEDDLE_RETURN_IF_ERROR(pair.AnswerBandwidth());
+    HEDDLE_ASSIGN_OR_RETURN(link.bytes_per_second, pair.Bandwidth(link.latency_seconds));
+  }
+  return link;
+}
+
+}  // namespace heddle::comm

@@ -1,0 +1,133 @@
+/// \file
+/// Handshakes in flight: an AcceptSession for each socket that someone opened to us, a DialSession
+/// for each peer that we open one to. Both live on the event loop, hold no more memory than the
+/// messages' fixed sizes and end by themselves.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "comm/event_loop.h"
+#include "comm/handshake.h"
+#include "comm/transport.h"
+
+namespace heddle::comm {
+
+/// Bound of every step of a handshake that depends on the other side's answer alone.
+inline constexpr Duration kHandshakeTimeout = std::chrono::seconds(2);
+
+/// A socket with fixed-size messages on the loop. Thread: loop only.
+class HandshakeSocket {
+ public:
+  HandshakeSocket(EventLoop& loop, UniqueFd socket) : loop_(loop), socket_(std::move(socket)) {}
+  ~HandshakeSocket() { Unwatch(); }
+  HandshakeSocket(const HandshakeSocket&) = delete;
+  HandshakeSocket& operator=(const HandshakeSocket&) = delete;
+
+  void Watch(uint32_t events, EventLoop::Handler handler);
+  void SetEvents(uint32_t events);
+  void Unwatch();
+  /// Fills `message` over several calls; true when it is whole. Errors: kUnavailable (closed).
+  Result<bool> Read(std::span<std::byte> message);
+  /// The messages are smaller than any socket's buffer, so they go whole or not at all.
+  Status Write(std::span<const std::byte> message);
+  int fd() const { return socket_.get(); }
+  UniqueFd Take();
+  UniqueFd& socket() { return socket_; }
+
+ private:
+  EventLoop& loop_;
+  UniqueFd socket_;
+  uint64_t watch_ = 0;
+  size_t have_ = 0;
+};
+
+/// The accepting side. The owner drops it when `on_end` is called. Thread: loop only.
+class AcceptSession : public std::enable_shared_from_this<AcceptSession> {
+ public:
+  struct Owner {
+    virtual ~Owner() = default;
+    /// What this worker proves and asks for. An empty secret refuses everyone.
+    virtual Identity identity() const = 0;
+    /// The dialler is authentic. The owner calls Welcome or Refuse, now or later.
+    virtual void OnAuthentic(const std::shared_ptr<AcceptSession>& session) = 0;
+    virtual void OnConnection(const std::shared_ptr<AcceptSession>& session,
+                              std::unique_ptr<Connection>) = 0;
+    /// It ended without a connection.
+    virtual void OnRefused(const std::shared_ptr<AcceptSession>& session, VerdictCode reason) = 0;
+    virtual void OnGone(const std::shared_ptr<AcceptSession>& session) = 0;
+  };
+
+  AcceptSession(EventLoop& loop, Owner& owner, const Transport& transport, UniqueFd socket);
+  void Start();
+  void Welcome();
+  void Refuse(VerdictCode reason);
+  const Hello& hello() const { return hello_; }
+  bool authentic() const { return step_ >= Step::kHeld; }
+  /// Ends it silently.
+  void Drop();
+
+ private:
+  enum class Step : uint8_t { kHello, kProof, kHeld, kFinish, kEnded };
+
+  void OnReady();
+  void ReadHello();
+  void ReadProof();
+  void Finish();
+
+  EventLoop& loop_;
+  Owner& owner_;
+  const Transport& transport_;
+  HandshakeSocket socket_;
+  Step step_ = Step::kHello;
+  Hello hello_;
+  Challenge challenge_;
+  Proof proof_;
+  Identity identity_;  ///< As it was when the handshake began.
+};
+
+/// The dialling side. Thread: loop only.
+class DialSession : public std::enable_shared_from_this<DialSession> {
+ public:
+  using Done = std::function<void(Result<std::unique_ptr<Connection>>)>;
+
+  DialSession(EventLoop& loop,
+              const Transport& transport,
+              std::string secret,
+              const Hello& hello,
+              Deadline deadline,
+              Done done);
+  void Start(const AddressParts& peer);
+  /// Ends it without calling `done`.
+  void Drop();
+
+ private:
+  enum class Step : uint8_t { kConnect, kChallenge, kVerdict, kEnded };
+
+  void OnReady();
+  void End(Result<std::unique_ptr<Connection>> result);
+  void ExpectWithin(Step step, Deadline deadline, const char* what);
+  void SendHello();
+  void ReadChallenge();
+  void ReadVerdict();
+
+  EventLoop& loop_;
+  const Transport& transport_;
+  const std::string secret_;
+  const Hello hello_;
+  const Deadline deadline_;
+  Done done_;
+  std::unique_ptr<HandshakeSocket> socket_;
+  Step step_ = Step::kConnect;
+  Challenge challenge_;
+  Verdict verdict_;
+};
+
+}  // namespace heddle::comm

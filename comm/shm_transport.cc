@@ -1,0 +1,341 @@
+// Shared memory: the transport between workers of one host. A pair shares one anonymous memory file
+// with a ring for each direction; it is handed over on the handshake's local socket, so nothing has
+// a name and nothing is left behind by a killed process. The socket stays open: the kernel closes
+// it when the peer dies, which both ends watch. Waiting is by two event descriptors, rung only when
+// the other end sleeps: unlike a futex they fit the one epoll wait that also watches sockets and
+// timers.
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "comm/transport.h"
+
+namespace heddle::comm {
+
+namespace {
+
+constexpr size_t kRingBytes = size_t{512} << 10;
+constexpr size_t kPageBytes = 4096;
+
+/// Shared control words of one direction. Positions only grow; a position's place is its remainder.
+struct RingControl {
+  alignas(64) std::atomic<uint64_t> head;  ///< Bytes written so far; the writer's.
+  alignas(64) std::atomic<uint64_t> tail;  ///< Bytes read so far; the reader's.
+  alignas(64) std::atomic<uint32_t> reader_sleeps;
+  alignas(64) std::atomic<uint32_t> writer_sleeps;
+};
+static_assert(sizeof(RingControl) <= kPageBytes);
+static_assert(std::atomic<uint64_t>::is_always_lock_free &&
+              std::atomic<uint32_t>::is_always_lock_free);
+
+constexpr size_t kDirectionBytes = kPageBytes + kRingBytes;
+constexpr size_t kSegmentBytes = 2 * kDirectionBytes;
+
+struct Segment {
+  UniqueFd memory;
+  UniqueFd own_bell;   ///< Wakes this end.
+  UniqueFd peer_bell;  ///< Wakes the other.
+};
+
+class ShmConnection final : public Connection {
+ public:
+  ShmConnection(UniqueFd socket, Segment segment, std::byte* base, bool dialled)
+      : socket_(std::move(socket)),
+        segment_(std::move(segment)),
+        base_(base),
+        outgoing_(base + (dialled ? 0 : kDirectionBytes)),
+        incoming_(base + (dialled ? kDirectionBytes : 0)) {}
+  ~ShmConnection() override { ::munmap(base_, kSegmentBytes); }
+
+  int socket() const { return socket_.get(); }
+  const Segment& segment() const { return segment_; }
+
+  std::string_view transport() const override { return "shm"; }
+
+  Result<size_t> Write(std::span<const iovec> parts) override {
+    RingControl& ring = Control(outgoing_);
+    const uint64_t used = written_ - ring.tail.load(std::memory_order_acquire);
+    if (used > kRingBytes) {
+      return DataLossError("ring position out of range");
+    }
+    if (hung_up_) {
+      return UnavailableError("the peer closed the connection");
+    }
+    size_t room = kRingBytes - used;
+    const uint64_t before = written_;
+    for (const iovec& part : parts) {
+      const auto* source = static_cast<const std::byte*>(part.iov_base);
+      const size_t count = std::min(room, part.iov_len);
+      const size_t place = written_ % kRingBytes;
+      const size_t first = std::min(count, kRingBytes - place);
+      std::memcpy(outgoing_ + kPageBytes + place, source, first);
+      std::memcpy(outgoing_ + kPageBytes, source + first, count - first);
+      written_ += count;
+      room -= count;
+    }
+    if (written_ != before) {
+      ring.head.store(written_);
+      Ring(ring.reader_sleeps);
+    }
+    return static_cast<size_t>(written_ - before);
+  }
+
+  Result<size_t> Read(std::span<std::byte> buffer) override {
+    RingControl& ring = Control(incoming_);
+    // The order matters: a peer that hung up wrote before it did.
+    const bool hung_up = hung_up_;
+    const uint64_t there = ring.head.load(std::memory_order_acquire) - read_;
+    if (there > kRingBytes) {
+      return DataLossError("ring position out of range");
+    }
+    if (there == 0) {
+      return hung_up ? Result<size_t>(UnavailableError("the peer closed the connection"))
+                     : size_t{0};
+    }
+    const size_t count = std::min<size_t>(there, buffer.size());
+    const size_t place = read_ % kRingBytes;
+    const size_t first = std::min(count, kRingBytes - place);
+    std::memcpy(buffer.data(), incoming_ + kPageBytes + place, first);
+    std::memcpy(buffer.data() + first, incoming_ + kPageBytes, count - first);
+    read_ += count;
+    ring.tail.store(read_);
+    Ring(ring.writer_sleeps);
+    return count;
+  }
+
+  std::array<Watch, 2> Watches(bool /*want_read*/, bool /*want_write*/) override {
+    // Edge-triggered, so that the bell needs no reading: each ring is an edge.
+    return {
+        Watch{.fd = segment_.own_bell.get(), .events = static_cast<uint32_t>(EPOLLIN) | EPOLLET},
+        Watch{.fd = socket_.get(), .events = static_cast<uint32_t>(EPOLLRDHUP) | EPOLLET}};
+  }
+
+  void OnReady(int fd, uint32_t events) override {
+    hung_up_ =
+        hung_up_ || (fd == socket_.get() && (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
+  }
+
+  bool PrepareToWait(bool want_read, bool want_write) override {
+    RingControl& in = Control(incoming_);
+    RingControl& out = Control(outgoing_);
+    // Announce, then look again: the other end publishes, then looks whether someone sleeps (both
+    // in sequential order), so one of the two sees the other.
+    in.reader_sleeps.store(want_read ? 1 : 0);
+    out.writer_sleeps.store(want_write ? 1 : 0);
+    const bool readable = want_read && (in.head.load() != read_ || hung_up_);
+    const bool writable = want_write && written_ - out.tail.load() < kRingBytes;
+    return !readable && !writable;
+  }
+
+  void CloseWrite() override { ::shutdown(socket_.get(), SHUT_WR); }
+  void Reset() override { ::shutdown(socket_.get(), SHUT_RDWR); }
+
+ private:
+  static RingControl& Control(std::byte* direction) {
+    return *reinterpret_cast<RingControl*>(direction);
+  }
+
+  void Ring(std::atomic<uint32_t>& sleeper) {
+    if (sleeper.load() != 0 && sleeper.exchange(0) != 0) {
+      const uint64_t one = 1;
+      // It fails only when the counter is full, and then the peer is being woken already.
+      [[maybe_unused]] const ssize_t written = ::write(segment_.peer_bell.get(), &one, sizeof(one));
+    }
+  }
+
+  const UniqueFd socket_;
+  const Segment segment_;
+  std::byte* const base_;
+  std::byte* const outgoing_;
+  std::byte* const incoming_;
+  uint64_t written_ = 0;  ///< Own positions: what the peer may scribble is never read back.
+  uint64_t read_ = 0;
+  bool hung_up_ = false;
+};
+
+Result<std::byte*> Map(int memory) {
+  void* base = ::mmap(nullptr, kSegmentBytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+  if (base == MAP_FAILED) {
+    return ErrnoError(errno, "mmap");
+  }
+  return static_cast<std::byte*>(base);
+}
+
+Result<Segment> MakeSegment() {
+  Segment segment{.memory = UniqueFd(::memfd_create("heddle", MFD_CLOEXEC | MFD_ALLOW_SEALING)),
+                  .own_bell = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+                  .peer_bell = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))};
+  if (!segment.memory.valid() || !segment.own_bell.valid() || !segment.peer_bell.valid()) {
+    return ErrnoError(errno, "memfd_create");
+  }
+  // Allocated now: a machine without memory says so here and not by a signal at the first touch.
+  if (const int error =
+          ::posix_fallocate(segment.memory.get(), 0, static_cast<off_t>(kSegmentBytes));
+      error != 0) {
+    return ErrnoError(error, "shared memory");
+  }
+  if (::fcntl(segment.memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return ErrnoError(errno, "seal");
+  }
+  return segment;
+}
+
+constexpr size_t kDescriptors = 3;
+
+Status SendSegment(int socket, const Segment& segment) {
+  // The receiver's own bell is our peer's.
+  const int descriptors[kDescriptors] = {segment.memory.get(), segment.peer_bell.get(),
+                                         segment.own_bell.get()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(descriptors))] = {};
+  char byte = 1;
+  iovec part{.iov_base = &byte, .iov_len = 1};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(descriptors));
+  std::memcpy(CMSG_DATA(header), descriptors, sizeof(descriptors));
+  if (::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) {
+    return UnavailableError("{}", ErrnoError(errno, "sendmsg").message());
+  }
+  return Status::Ok();
+}
+
+/// A segment, or nothing when it has not come yet.
+Result<Segment> ReceiveSegment(int socket, bool& pending) {
+  alignas(cmsghdr) char control[CMSG_SPACE(kDescriptors * sizeof(int))] = {};
+  char byte = 0;
+  iovec part{.iov_base = &byte, .iov_len = 1};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  const ssize_t got = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  pending = got < 0 && (errno == EAGAIN || errno == EINTR);
+  if (pending) {
+    return Segment{};
+  }
+  const cmsghdr* header = got == 1 ? CMSG_FIRSTHDR(&message) : nullptr;
+  if (header == nullptr || header->cmsg_type != SCM_RIGHTS ||
+      header->cmsg_len != CMSG_LEN(kDescriptors * sizeof(int)) ||
+      (message.msg_flags & MSG_CTRUNC) != 0) {
+    return UnavailableError("the peer sent no shared memory");
+  }
+  int descriptors[kDescriptors] = {};
+  std::memcpy(descriptors, CMSG_DATA(header), sizeof(descriptors));
+  Segment segment{.memory = UniqueFd(descriptors[0]),
+                  .own_bell = UniqueFd(descriptors[1]),
+                  .peer_bell = UniqueFd(descriptors[2])};
+  struct stat info {};
+  const int seals = ::fcntl(segment.memory.get(), F_GET_SEALS);
+  if (::fstat(segment.memory.get(), &info) != 0 ||
+      info.st_size != static_cast<off_t>(kSegmentBytes) || seals < 0 ||
+      (seals & F_SEAL_SHRINK) == 0) {
+    return DataLossError("the peer's shared memory has another form");
+  }
+  return segment;
+}
+
+class ShmTransport final : public Transport {
+ public:
+  ShmTransport(UniqueFd listener, std::string name)
+      : listener_(std::move(listener)),
+        name_(std::move(name)) {}
+
+  std::string_view name() const override { return "shm"; }
+  std::string address() const override { return name_; }
+  int listen_fd() const override { return listener_.get(); }
+
+  bool Reaches(const AddressParts& own, const AddressParts& peer) const override {
+    const auto mine = own.find("host");
+    const auto theirs = peer.find("host");
+    return peer.contains("shm") && mine != own.end() && theirs != peer.end() &&
+           !mine->second.empty() && mine->second == theirs->second;
+  }
+
+  static socklen_t Name(const std::string& name, sockaddr_un& address) {
+    address.sun_family = AF_UNIX;  // An abstract name: a zero byte, then the name.
+    const size_t size = std::min(name.size(), sizeof(address.sun_path) - 1);
+    std::memcpy(address.sun_path + 1, name.data(), size);
+    return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size);
+  }
+
+  Result<UniqueFd> Dial(const AddressParts& peer) const override {
+    UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!socket.valid()) {
+      return ErrnoError(errno, "socket");
+    }
+    sockaddr_un address{};
+    const socklen_t size = Name(peer.at("shm"), address);
+    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
+      return UnavailableError("{}", ErrnoError(errno, "connect of a local socket").message());
+    }
+    return socket;
+  }
+
+  Result<std::unique_ptr<Connection>> FinishDial(UniqueFd socket) const override {
+    HEDDLE_ASSIGN_OR_RETURN(Segment segment, MakeSegment());
+    HEDDLE_ASSIGN_OR_RETURN(std::byte* const base, Map(segment.memory.get()));
+    auto connection =
+        std::make_unique<ShmConnection>(std::move(socket), std::move(segment), base, true);
+    HEDDLE_RETURN_IF_ERROR(SendSegment(connection->socket(), connection->segment()));
+    return std::unique_ptr<Connection>(std::move(connection));
+  }
+
+  Result<std::unique_ptr<Connection>> FinishAccept(UniqueFd& socket) const override {
+    bool pending = false;
+    HEDDLE_ASSIGN_OR_RETURN(Segment segment, ReceiveSegment(socket.get(), pending));
+    if (pending) {
+      return std::unique_ptr<Connection>();
+    }
+    HEDDLE_ASSIGN_OR_RETURN(std::byte* const base, Map(segment.memory.get()));
+    return std::unique_ptr<Connection>(
+        std::make_unique<ShmConnection>(std::move(socket), std::move(segment), base, false));
+  }
+  bool accept_reads() const override { return true; }
+
+ private:
+  const UniqueFd listener_;
+  const std::string name_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> MakeShmTransport() {
+  uint64_t random[2] = {};
+  if (::getrandom(random, sizeof(random), 0) != static_cast<ssize_t>(sizeof(random))) {
+    return ErrnoError(errno, "getrandom");
+  }
+  const std::string name = fmt::format("heddle-{:016x}{:016x}", random[0], random[1]);
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) {
+    return ErrnoError(errno, "socket");
+  }
+  sockaddr_un address{};
+  const socklen_t size = ShmTransport::Name(name, address);
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
+      ::listen(socket.get(), 512) != 0) {
+    return ErrnoError(errno, "local socket");
+  }
+  return std::unique_ptr<Transport>(std::make_unique<ShmTransport>(std::move(socket), name));
+}
+
+}  // namespace heddle::comm

@@ -1,0 +1,74 @@
+/// \file
+/// The emulated link: a token bucket for one direction of a worker's traffic. A sender that finds
+/// the bucket out of debt may send a piece and is charged afterwards, so the bucket can go into
+/// debt; the next piece waits until the debt is paid. So the long-run rate is exact whatever the
+/// pieces and however late the sender wakes, as long as it is not later than the burst.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+
+namespace heddle::comm {
+
+/// Thread: any.
+class TokenBucket {
+ public:
+  /// Changes the rate; 0: unlimited. What was earned or owed so far is forgotten.
+  void SetRate(double bytes_per_second, Time now) HEDDLE_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    rate_ = bytes_per_second;
+    tokens_ = 0;
+    filled_at_ = now;
+  }
+
+  /// The earliest time at which a piece may be sent; `now` or before: at once.
+  Time ReadyAt(Time now) HEDDLE_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    if (rate_ <= 0) {
+      return now;
+    }
+    Fill(now);
+    return tokens_ >= 0 ? now : now + FromSeconds(-tokens_ / rate_);
+  }
+
+  /// Largest piece to send in one go: about half a millisecond of the link, so that an urgent
+  /// message never waits long behind a piece of bulk.
+  size_t PieceBytes(size_t unlimited) HEDDLE_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    if (rate_ <= 0) {
+      return unlimited;
+    }
+    const double piece = std::clamp(rate_ * 0.5e-3, 2048.0, static_cast<double>(unlimited));
+    return static_cast<size_t>(piece);
+  }
+
+  /// Takes what a sent piece cost.
+  void Charge(size_t bytes, Time now) HEDDLE_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    if (rate_ > 0) {
+      Fill(now);
+      tokens_ -= static_cast<double>(bytes);
+    }
+  }
+
+ private:
+  /// Tokens earned while idle, at most: late wake-ups on a busy machine lose nothing below this.
+  static constexpr double kBurstSeconds = 4e-3;
+
+  void Fill(Time now) HEDDLE_REQUIRES(mutex_) {
+    if (now > filled_at_) {
+      tokens_ = std::min(tokens_ + Seconds(now - filled_at_) * rate_, rate_ * kBurstSeconds);
+      filled_at_ = now;
+    }
+  }
+
+  Mutex mutex_;
+  double rate_ HEDDLE_GUARDED_BY(mutex_) = 0;
+  double tokens_ HEDDLE_GUARDED_BY(mutex_) = 0;
+  Time filled_at_ HEDDLE_GUARDED_BY(mutex_);
+};
+
+}  // namespace heddle::comm

@@ -1,0 +1,62 @@
+#include "comm/transport.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+
+namespace heddle::comm {
+
+namespace {
+constexpr std::string_view kPrefix = "heddle1";
+}  // namespace
+
+std::string FormatAddress(const AddressParts& parts) {
+  std::string text(kPrefix);
+  for (const auto& [name, value] : parts) {
+    text += fmt::format(";{}={}", name, value);
+  }
+  return text;
+}
+
+Result<AddressParts> ParseAddress(std::string_view text) {
+  AddressParts parts;
+  std::string_view rest = text;
+  if (!rest.starts_with(kPrefix)) {
+    return InvalidArgumentError("'{}' is not an endpoint's address", text.substr(0, 64));
+  }
+  rest.remove_prefix(kPrefix.size());
+  while (!rest.empty()) {
+    const size_t end = rest.find(';', 1);
+    const std::string_view part = rest.substr(1, end == std::string_view::npos ? end : end - 1);
+    const size_t equals = part.find('=');
+    if (rest.front() != ';' || equals == std::string_view::npos) {
+      return InvalidArgumentError("'{}' is not an endpoint's address", text.substr(0, 64));
+    }
+    parts.emplace(part.substr(0, equals), part.substr(equals + 1));
+    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end);
+  }
+  return parts;
+}
+
+std::string HostIdentity() {
+  const auto boot = ReadFile("/proc/sys/kernel/random/boot_id", 64);
+  struct stat network {};
+  if (!boot.ok() || ::stat("/proc/self/ns/net", &network) != 0) {
+    return "";  // Unknown: nobody is taken for a neighbour.
+  }
+  return fmt::format("{}.{}", boot->substr(0, boot->find('\n')), network.st_ino);
+}
+
+Result<std::vector<std::unique_ptr<Transport>>> MakeTransports(const EndpointOptions& options) {
+  std::vector<std::unique_ptr<Transport>> transports;
+  if (options.allow_shm) {
+    HEDDLE_ASSIGN_OR_RETURN(auto shm, MakeShmTransport());
+    transports.push_back(std::move(shm));
+  }
+  HEDDLE_ASSIGN_OR_RETURN(auto tcp, MakeTcpTransport(options));
+  transports.push_back(std::move(tcp));
+  return transports;
+}
+
+}  // namespace heddle::comm

@@ -1,0 +1,107 @@
+/// \file
+/// What a transport is: it listens, dials a handshake socket to a peer and, once both ends have
+/// proved who they are, turns that socket into a Connection: a reliable ordered byte stream in each
+/// direction. Framing, matching, priorities, rates and deadlines are comm's (channel.h), the same
+/// over all of them, so a transport is one file that implements these two interfaces and one line
+/// in MakeTransports.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <sys/uio.h>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "comm/communicator.h"
+
+namespace heddle::comm {
+
+/// An endpoint's address taken apart: "host" (host identity) and one value a transport.
+using AddressParts = std::map<std::string, std::string>;
+
+std::string FormatAddress(const AddressParts& parts);
+/// Errors: kInvalidArgument.
+Result<AddressParts> ParseAddress(std::string_view text);
+
+/// The streams to one peer. Thread: one caller at a time (its channel's lock).
+class Connection {
+ public:
+  /// A descriptor to watch, and the epoll events to watch it for.
+  struct Watch {
+    int fd = -1;
+    uint32_t events = 0;
+  };
+
+  virtual ~Connection() = default;
+  Connection() = default;
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  virtual std::string_view transport() const = 0;
+  /// Takes as many bytes as fit now and returns how many, 0 when none. Errors: kUnavailable.
+  virtual Result<size_t> Write(std::span<const iovec> parts) = 0;
+  /// Gives as many bytes as are there and returns how many, 0 when none yet. Errors: kUnavailable
+  /// when the peer is gone and everything it sent has been read; kDataLoss when the peer broke the
+  /// format.
+  virtual Result<size_t> Read(std::span<std::byte> buffer) = 0;
+  /// What to watch. `want_read` and `want_write`: whether the channel could use bytes, or room;
+  /// when a wanted thing comes true one of the watched descriptors becomes ready.
+  /// Unused entries have fd -1; the descriptors themselves never change.
+  virtual std::array<Watch, 2> Watches(bool want_read, bool want_write) = 0;
+  /// Called when a watched descriptor was ready, before Read and Write.
+  virtual void OnReady(int /*fd*/, uint32_t /*events*/) {}
+  /// Called last before the channel waits for readiness. False: do not wait, what is wanted is
+  /// there.
+  virtual bool PrepareToWait(bool /*want_read*/, bool /*want_write*/) { return true; }
+  /// No more writes; the peer reads what was written, then the end.
+  virtual void CloseWrite() = 0;
+  /// Drops everything at once, in both directions; the peer sees it as a loss.
+  virtual void Reset() = 0;
+};
+
+/// Thread: any after construction; FinishDial and FinishAccept are called on the loop thread.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+
+  virtual std::string_view name() const = 0;
+  /// Its part of the endpoint's address.
+  virtual std::string address() const = 0;
+  /// Non-blocking listening socket of handshakes.
+  virtual int listen_fd() const = 0;
+  /// Whether a peer with these parts may be reached from an endpoint with parts `own`.
+  virtual bool Reaches(const AddressParts& own, const AddressParts& peer) const = 0;
+  /// Starts a connect and returns the non-blocking socket. Errors: kUnavailable,
+  /// kResourceExhausted.
+  virtual Result<UniqueFd> Dial(const AddressParts& peer) const = 0;
+  /// The dialling end, after a handshake that ended well.
+  virtual Result<std::unique_ptr<Connection>> FinishDial(UniqueFd socket) const = 0;
+  /// The accepting end; called when the socket is readable until it returns a connection. Null: not
+  /// yet; `socket` stays the caller's until then.
+  virtual Result<std::unique_ptr<Connection>> FinishAccept(UniqueFd& socket) const = 0;
+  /// Whether FinishAccept must wait for the dialler's first bytes.
+  virtual bool accept_reads() const = 0;
+};
+
+/// Errors: kInvalidArgument (bind_host), kResourceExhausted.
+Result<std::unique_ptr<Transport>> MakeTcpTransport(const EndpointOptions& options);
+Result<std::unique_ptr<Transport>> MakeShmTransport();
+
+/// The transports that `options` allow, best first. Errors: as above.
+Result<std::vector<std::unique_ptr<Transport>>> MakeTransports(const EndpointOptions& options);
+
+/// Identity of the host as far as shared memory and local sockets reach: boot and network
+/// namespace.
+std::string HostIdentity();
+
+}  // namespace heddle::comm

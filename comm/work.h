@@ -1,0 +1,47 @@
+/// \file
+/// What a Work refers to: an operation that ends exactly once.
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "comm/communicator.h"
+
+namespace heddle::comm {
+
+/// Thread: any.
+class Work::State {
+ public:
+  explicit State(Duration timeout) : timeout_(timeout) {}
+  virtual ~State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  bool Done() const { return done_.load(std::memory_order_acquire); }
+  Duration timeout() const { return timeout_; }
+
+  /// Ends the operation; the first call wins.
+  void Complete(const Status& status) HEDDLE_EXCLUDES(mutex_);
+  /// Blocks until it ended; at the deadline ends it itself by Cancel.
+  Status Wait(Deadline deadline) HEDDLE_EXCLUDES(mutex_);
+  Time finished_at() const HEDDLE_EXCLUDES(mutex_);
+
+  /// Takes the operation away from whoever works on it and ends it with `status`; afterwards nobody
+  /// touches its buffer. No effect once done.
+  virtual void Cancel(const Status& status) { Complete(status); }
+  /// "receiving 4096 bytes from worker-2, tag 7".
+  virtual std::string Describe() const { return "operation"; }
+
+ private:
+  const Duration timeout_;
+  std::atomic<bool> done_ = false;
+  mutable Mutex mutex_;
+  CondVar ended_;
+  Status status_ HEDDLE_GUARDED_BY(mutex_);
+  Time finished_at_ HEDDLE_GUARDED_BY(mutex_);
+};
+
+}  // namespace heddle::comm

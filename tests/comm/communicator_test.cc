@@ -1,0 +1,114 @@
+// Point to point and the tree collectives over every medium.
+#include "comm/communicator.h"
+
+#include <cstring>
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "tests/comm/cluster.h"
+
+namespace heddle::comm {
+namespace {
+
+class CommunicatorTest : public testing::TestWithParam<Media> {};
+
+Bytes Pattern(size_t size, uint64_t seed) {
+  Bytes bytes(size);
+  Random random(seed);
+  for (auto& byte : bytes) {
+    byte = static_cast<std::byte>(random.Next() & 0xFF);
+  }
+  return bytes;
+}
+
+TEST_P(CommunicatorTest, MessagesArriveWholeWhateverTheirSizeAndOrder) {
+  Cluster cluster(3, GetParam());
+  cluster.Run(1, [](int rank, Communicator& communicator) {
+    const std::vector<size_t> sizes{0, 1, 7, 4096, 65536, 65537, 300001, 4 << 20};
+    std::vector<Bytes> outgoing;
+    std::vector<Bytes> incoming;
+    std::vector<Work> works;
+    for (int peer = 0; peer < 3; ++peer) {
+      for (size_t i = 0; peer != rank && i < sizes.size(); ++i) {
+        outgoing.push_back(Pattern(sizes[i], static_cast<uint64_t>(rank * 100 + peer * 10) + i));
+        incoming.emplace_back(sizes[i]);
+      }
+    }
+    size_t at = 0;
+    for (int peer = 0; peer < 3; ++peer) {
+      for (size_t i = 0; peer != rank && i < sizes.size(); ++i, ++at) {
+        // Half of the receives come before the sends, and in the opposite order.
+        if (rank % 2 == 0) {
+          works.push_back(communicator.Send(peer, i, outgoing[at], i % 2 == 0));
+        } else {
+          works.push_back(communicator.Recv(peer, sizes.size() - 1 - i,
+                                            incoming[at + sizes.size() - 1 - 2 * i]));
+        }
+      }
+    }
+    at = 0;
+    for (int peer = 0; peer < 3; ++peer) {
+      for (size_t i = 0; peer != rank && i < sizes.size(); ++i, ++at) {
+        if (rank % 2 == 0) {
+          works.push_back(communicator.Recv(peer, i, incoming[at]));
+        } else {
+          works.push_back(communicator.Send(peer, i, outgoing[at], i % 2 == 0));
+        }
+      }
+    }
+    for (const Work& work : works) {
+      const Status status = work.Wait();
+      ASSERT_TRUE(status.ok()) << status.ToString();
+    }
+    at = 0;
+    for (int peer = 0; peer < 3; ++peer) {
+      for (size_t i = 0; peer != rank && i < sizes.size(); ++i, ++at) {
+        EXPECT_EQ(incoming[at],
+                  Pattern(sizes[i], static_cast<uint64_t>(peer * 100 + rank * 10) + i));
+      }
+    }
+  });
+}
+
+TEST_P(CommunicatorTest, ReportsTheTransportOfEachPair) {
+  Cluster cluster(3, GetParam());
+  cluster.Run(1, [](int rank, Communicator& communicator) {
+    for (int peer = 0; peer < 3; ++peer) {
+      const bool shm = GetParam() == Media::kShm ||
+                       (GetParam() == Media::kMixed && rank % 2 == 0 && peer % 2 == 0);
+      EXPECT_EQ(communicator.transport(peer), peer == rank ? "self" : shm ? "shm" : "tcp");
+    }
+    ASSERT_TRUE(communicator.Barrier({}).ok());
+  });
+}
+
+TEST_P(CommunicatorTest, AllGatherBytesGivesEveryRecordInRankOrder) {
+  for (int size = 1; size <= 6; ++size) {
+    Cluster cluster(size, GetParam());
+    cluster.Run(1, [size](int rank, Communicator& communicator) {
+      for (const size_t scale : {0, 1, 400, 100000}) {
+        const Bytes mine = Pattern(scale * static_cast<size_t>(rank), static_cast<uint64_t>(rank));
+        const auto all =
+            communicator.AllGatherBytes(mine, {.group = {}, .tag = scale, .deadline = {}});
+        ASSERT_TRUE(all.ok()) << all.status().ToString();
+        ASSERT_EQ(all->size(), static_cast<size_t>(size));
+        for (int other = 0; other < size; ++other) {
+          EXPECT_EQ((*all)[static_cast<size_t>(other)],
+                    Pattern(scale * static_cast<size_t>(other), static_cast<uint64_t>(other)));
+        }
+      }
+      const Status barrier = communicator.Barrier({});
+      ASSERT_TRUE(barrier.ok()) << barrier.ToString();
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Media,
+                         CommunicatorTest,
+                         testing::Values(Media::kShm, Media::kTcp, Media::kMixed),
+                         [](const auto& parameter) { return MediaName(parameter.param); });
+
+}  // namespace
+}  // namespace heddle::comm
