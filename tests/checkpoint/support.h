@@ -128,6 +128,7 @@ struct SaveSetup {
   int64_t chunk_bytes = int64_t{1} << 20;
   int64_t staging_limit_bytes = int64_t{1} << 40;
   int codec_threads = 2;
+  int niceness = 0;
 };
 
 /// Writes the pieces with one writer a worker; the reports, in the order of the workers.
@@ -154,6 +155,7 @@ inline Result<std::vector<FilePart>> WriteParts(const SaveSetup& setup,
                             Writer::Create({.root = setup.root,
                                             .name = fmt::format("w{}", worker),
                                             .codec_threads = setup.codec_threads,
+                                            .niceness = setup.niceness,
                                             .staging_limit_bytes = setup.staging_limit_bytes,
                                             .chunk_bytes = setup.chunk_bytes},
                                            metrics));

@@ -1,0 +1,117 @@
+/// \file
+/// Goal: a process killed at any moment of a save leaves a complete earlier checkpoint, never a
+/// wrong one. Method: a child saves step after step (writing, committing, pruning); it is killed at
+/// a random moment after its first commit; then the newest sound checkpoint must be one that the
+/// child could have committed, with the right content, nothing may be skipped as damaged, and
+/// cleaning leaves no orphan.
+#include <csignal>
+#include <filesystem>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "checkpoint/reader.h"
+#include "checkpoint/verify.h"
+#include "tests/checkpoint/support.h"
+
+namespace heddle::checkpoint {
+namespace {
+
+constexpr int kKills = 60;
+
+/// The state of a step: a function of the step alone.
+State StateOf(int64_t step) {
+  State state;
+  Random random(static_cast<uint64_t>(step) + 1000);
+  AddTensor(state, {"w", "master", DType::kF32, {200, 100}}, random);
+  AddTensor(state, {"w", "exp_avg", DType::kF32, {200, 100}}, random);
+  return state;
+}
+
+[[noreturn]] void SaveUntilKilled(const std::string& root,
+                                  int64_t first_step,
+                                  int64_t generation,
+                                  int ready) {
+  metrics::Registry metrics;
+  Random random(static_cast<uint64_t>(first_step));
+  for (int64_t step = first_step; step < first_step + 1000; ++step) {
+    const State state = StateOf(step);
+    const SaveSetup setup{
+        .root = root, .step = step, .generation = generation, .workers = 2, .chunk_bytes = 8192};
+    const auto saved = Save(setup, state, RandomPieces(state, 2, 4, random), metrics);
+    if (!saved.ok() ||
+        !Prune(root, {.keep_last = 2, .protected_steps = {}, .sound_step = step}).ok() ||
+        ::write(ready, &step, sizeof(step)) != sizeof(step)) {
+      ::_exit(3);
+    }
+  }
+  ::_exit(0);
+}
+
+TEST(CrashTest, AKilledSaveNeverCostsTheCheckpointBefore) {
+  Random random(TestSeed());
+  const TemporaryFolder folder;
+  const std::string root = folder.path() + "/checkpoints";
+  int64_t next_step = 0;
+  int orphans = 0;
+  for (int kill = 0; kill < kKills; ++kill) {
+    SCOPED_TRACE(kill);
+    int pipe_fds[2];
+    ASSERT_EQ(::pipe(pipe_fds), 0);
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      ::close(pipe_fds[0]);
+      SaveUntilKilled(root, next_step, kill, pipe_fds[1]);
+    }
+    ::close(pipe_fds[1]);
+    int64_t committed = -1;
+    ASSERT_EQ(::read(pipe_fds[0], &committed, sizeof(committed)),
+              static_cast<ssize_t>(sizeof(committed)));
+    ::usleep(
+        static_cast<useconds_t>(random.Below(40000)));  // The random moment, not a synchronisation.
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "the child ended by itself: " << status;
+    for (int64_t step = 0;
+         ::read(pipe_fds[0], &step, sizeof(step)) == static_cast<ssize_t>(sizeof(step));) {
+      committed = step;
+    }
+    ::close(pipe_fds[0]);
+
+    const auto removed = CleanOrphans(root);
+    ASSERT_TRUE(removed.ok()) << removed.status().ToString();
+    orphans += *removed;
+    for (const auto& entry : std::filesystem::directory_iterator(root)) {
+      const std::string name = entry.path().filename().string();
+      EXPECT_TRUE(ParseStepFolderName(name) || name == ".lock" || name.starts_with(".generation"))
+          << name;
+    }
+    std::string skipped;
+    const auto sound =
+        FindNewestSound(root, [&skipped](const std::string& line) { skipped += line; });
+    ASSERT_TRUE(sound.ok()) << sound.status().ToString();
+    EXPECT_EQ(skipped, "") << "a committed checkpoint is never half written";
+    EXPECT_GE(sound->step, committed) << "what was reported as committed is there";
+    EXPECT_LE(sound->step, committed + 1);
+    const auto damage = Verify(sound->path);
+    ASSERT_TRUE(damage.ok());
+    EXPECT_TRUE(damage->empty());
+    const State state = StateOf(sound->step);
+    const auto reader = Reader::Open(sound->path);
+    ASSERT_TRUE(reader.ok());
+    for (size_t t = 0; t < state.tensors.size(); ++t) {
+      Bytes out(state.bytes[t].size());
+      ASSERT_TRUE(
+          (*reader)->Read(state.tensors[t].key(), WholeBox(state.tensors[t].shape), out).ok());
+      EXPECT_TRUE(out == state.bytes[t]);
+    }
+    next_step = sound->step + 1;
+  }
+  std::printf("%d of %d kills left an orphan\n", orphans, kKills);
+  EXPECT_GT(orphans, 0) << "no kill fell into a save: the test has lost its aim";
+}
+
+}  // namespace
+}  // namespace heddle::checkpoint

@@ -1,0 +1,82 @@
+"""Compares a checkpoint as h5py sees it with raw elements written beside it.
+
+Usage: h5py_test.py FOLDER, as checkpoint_sample left it. The tensors are put together from the HDF5 files
+alone (names, attributes); only the list of tensors and the chunk addresses come from the manifest.
+"""
+import glob
+import json
+import sys
+
+import h5py
+import hdf5plugin  # noqa: F401  (registers the filter)
+import numpy
+
+BITS = {"fp32": numpy.uint32, "bf16": numpy.uint16, "fp16": numpy.uint16, "int64": numpy.uint64}
+
+
+def bits_of(values, dtype):
+    """The stored bits of what h5py read."""
+    if dtype == "bf16":  # numpy has no bf16: h5py widens it.
+        wide = numpy.ascontiguousarray(values, dtype=numpy.float32).view(numpy.uint32)
+        assert (wide & 0xFFFF == 0).all(), "a bf16 has more than 16 bits"
+        return (wide >> 16).astype(numpy.uint16)
+    return numpy.ascontiguousarray(values).view(BITS[dtype])
+
+
+def main(folder):
+    step = folder + "/step-00000040"
+    with open(step + "/MANIFEST.json", encoding="utf-8") as stream:
+        manifest = json.load(stream)
+    assert manifest["format"] == "heddle-checkpoint" and manifest["step"] == 40
+    addresses = {}
+    for tensor in manifest["tensors"]:
+        for box in tensor["boxes"]:
+            file = manifest["files"][box["file"]]["name"]
+            addresses[(file, box["dataset"])] = [(c[0], c[1]) for c in box["chunks"]]
+    found = {}
+    whole = set()
+    for path in sorted(glob.glob(step + "/*.h5")):
+        with h5py.File(path, "r") as file:
+            for role, group in file.items():
+                for link, dataset in group.items():
+                    shape = dataset.attrs["global_shape"]
+                    shape = () if isinstance(shape, h5py.Empty) else tuple(int(n) for n in shape)
+                    offset = dataset.attrs["box_offset"]
+                    offset = () if isinstance(offset, h5py.Empty) else tuple(int(n) for n in offset)
+                    dtype = dataset.attrs["logical_dtype"]
+                    dtype = dtype.decode() if isinstance(dtype, bytes) else dtype
+                    name = dataset.attrs["name"]
+                    name = name.decode() if isinstance(name, bytes) else name
+                    values = bits_of(dataset[...], dtype)
+                    values = values.reshape(()) if shape == () else values
+                    key = (role, name)
+                    target, seen = found.setdefault(
+                        key, (numpy.zeros(shape, BITS[dtype]), numpy.zeros(shape, numpy.int32)))
+                    place = tuple(slice(o, o + n) for o, n in zip(offset, values.shape))
+                    target[place] = values
+                    seen[place] += 1
+                    if values.shape == shape:
+                        assert "@" not in link
+                        whole.add(key)
+                    # The library itself must place the chunks where the manifest says.
+                    chunks = [dataset.id.get_chunk_info(i) for i in range(dataset.id.get_num_chunks())]
+                    chunks.sort(key=lambda c: c.chunk_offset)
+                    listed = addresses[(path.rsplit("/", 1)[1], "/%s/%s" % (role, link))]
+                    assert [(c.byte_offset, c.size) for c in chunks] == listed, (path, link)
+                    assert all(c.filter_mask == 0 for c in chunks)
+    checked = 0
+    for number, tensor in enumerate(manifest["tensors"]):
+        dtype = tensor["dtype"]
+        expected = numpy.fromfile("%s/%d.bin" % (folder, number), BITS[dtype]).reshape(tensor["shape"])
+        if expected.size == 0:
+            continue
+        values, seen = found.pop((tensor["role"], tensor["name"]))
+        assert (seen == 1).all(), tensor["name"]
+        assert numpy.array_equal(values, expected), tensor["name"]
+        checked += 1
+    assert not found, "tensors that the manifest does not list: %r" % list(found)
+    assert checked == 6 and ("master", "h.0.weight") in whole and ("exp_avg", "h.0.weight") not in whole
+    print("h5py %s (HDF5 %s): %d tensors equal" % (h5py.__version__, h5py.version.hdf5_version, checked))
+
+
+main(sys.argv[1])
