@@ -21,7 +21,9 @@ struct Mix {
   int layers = 6;
 };
 
-void PrintTo(const Mix& mix, std::ostream* out) { *out << mix.name; }
+void PrintTo(const Mix& mix, std::ostream* out) {
+  *out << mix.name;
+}
 
 class MixTest : public testing::TestWithParam<Mix> {};
 
