@@ -119,10 +119,12 @@ class TreeBuilder : public YAML::EventHandler {
     CheckAnchor(mark, anchor);
     CheckTag(mark, tag);
     if (stack_.size() >= static_cast<size_t>(YamlDocument::kDepthMax)) {
+      // lint: allow throw: see StopParsing
       throw StopParsing{PlaceOf(mark),
                         fmt::format("nested deeper than {} levels", YamlDocument::kDepthMax)};
     }
     if (!stack_.empty() && stack_.back().node.kind == Kind::kMapping && !stack_.back().has_key) {
+      // lint: allow throw: see StopParsing
       throw StopParsing{PlaceOf(mark), "a key must be a plain word"};
     }
     stack_.emplace_back().node = YamlNode(kind, PlaceOf(mark));
@@ -143,6 +145,7 @@ class TreeBuilder : public YAML::EventHandler {
       level.node.items.push_back(std::move(node));
     } else if (!level.has_key) {
       if (node.kind != Kind::kScalar || node.scalar.empty()) {
+        // lint: allow throw: see StopParsing
         throw StopParsing{node.place, "a key must be a plain word"};
       }
       level.key = std::move(node.scalar);

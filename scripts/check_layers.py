@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""Includes go downwards only (docs/architecture.md).
+
+Three rules, over every source file of the product's folders:
+
+1. A folder includes folders of its own layer and of the layers that LAYERS allows, nothing else; the
+   dependencies that CMake declares obey the same table.
+2. What a folder includes, it has declared in CMake (layers.txt, written when the build is configured),
+   directly or through what it depends on.
+3. Libraries of others are included only where EXTERNAL allows it: libtorch in engine/runtime alone, gRPC in
+   elastic/grpc alone, and so on. Those in HEAVY stay out of headers, because every file would pay for them.
+
+Usage: check_layers.py [--source FOLDER] --layers BUILD/layers.txt
+Prints "path:line: error: …" and exits with 1 when a rule is broken, with 2 when it cannot check.
+"""
+import argparse
+import pathlib
+import re
+import sys
+
+# Layer: the layers below that it may include, directly or through them.
+LAYERS = {
+    "base": [],
+    "metrics": ["base"],
+    "comm/cost": ["base"],
+    "comm": ["comm/cost", "metrics"],
+    "engine/graph": ["base"],
+    "engine/program": ["engine/graph"],
+    "engine/data": ["base"],
+    "checkpoint": ["metrics", "engine/program"],
+    "planner": ["engine/program", "comm/cost"],
+    "engine/job": ["engine/data", "planner", "checkpoint"],
+    "elastic": ["engine/job", "comm", "metrics"],
+    "engine/runtime": ["engine/program", "engine/data", "comm"],
+    "engine/evaluate": ["engine/runtime", "engine/job"],
+    "elastic/worker": ["elastic", "engine/evaluate"],
+    "cli": ["elastic/worker"],
+}
+
+# Headers of other projects: where they may be included. A header that matches no line is an error.
+EXTERNAL = [
+    (r"fmt/", ["*"]),
+    (r"(torch|ATen|c10|caffe2)/", ["engine/runtime"]),
+    (r"(omp|immintrin|x86intrin)\.h$", ["engine/runtime"]),
+    (r"(grpc|grpcpp|grpc\+\+)/", ["elastic/grpc"]),
+    (r"google/protobuf/", ["elastic"]),
+    (r"yaml-cpp/", ["base"]),
+    (r"spdlog/", ["base"]),
+    (r"xxhash\.h$", ["base", "checkpoint"]),
+    (r"nlohmann/", ["metrics", "engine/graph", "engine/program", "engine/job", "checkpoint", "planner", "elastic",
+                    "cli"]),
+    (r"prometheus/", ["metrics/exposition"]),
+    (r"civetweb\.h$", ["metrics/exposition"]),
+    (r"(hdf5|zstd)\.h$", ["checkpoint"]),
+    (r"sqlite3\.h$", ["elastic/store"]),
+    (r"openssl/", ["comm", "elastic"]),
+    (r"(coin|coin-or)/|Clp|Cbc|Coin", ["planner"]),
+    (r"CLI/", ["cli"]),
+    (r"(infiniband|rdma)/|mpi\.h$", ["comm"]),
+]
+HEAVY = re.compile(r"torch/|grpc|nlohmann/json\.hpp|spdlog/|yaml-cpp/|hdf5\.h|CLI/|prometheus/")
+
+# The operating system and the language are everybody's.
+SYSTEM = re.compile(
+    r"^([a-z_0-9]+|(sys|netinet|arpa|net|linux|bits|asm)/[a-z_0-9./]+"
+    r"|(cpuid|dirent|dlfcn|fcntl|fnmatch|glob|ifaddrs|link|malloc|mntent|netdb|poll|pthread|pwd|sched|signal|spawn"
+    r"|termios|unistd)\.h)$")
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+GENERATED = re.compile(r"\.pb\.h$")
+SUFFIXES = {".h", ".cc", ".cpp", ".hpp", ".cu", ".inc"}
+
+
+def closure(start, edges):
+    """Everything reachable from `start`, itself included."""
+    seen, queue = set(), [start]
+    while queue:
+        node = queue.pop()
+        if node not in seen:
+            seen.add(node)
+            queue.extend(edges.get(node, ()))
+    return seen
+
+
+def layer_of(folder):
+    """The innermost layer that holds `folder`, or None."""
+    parts = folder.split("/")
+    for count in range(len(parts), 0, -1):
+        if "/".join(parts[:count]) in LAYERS:
+            return "/".join(parts[:count])
+    return None
+
+
+def within(folder, places):
+    return any(place == "*" or folder == place or folder.startswith(place + "/") for place in places)
+
+
+class Declared:
+    """layers.txt: lines "folder=name:dependency,dependency"; a folder may have several names."""
+
+    def __init__(self, path):
+        self.folder_of, self.dependencies, self.names_in = {}, {}, {}
+        for line in path.read_text(encoding="utf-8").splitlines():
+            folder, _, rest = line.partition("=")
+            name, _, dependencies = rest.partition(":")
+            if not name:
+                continue
+            self.folder_of[name] = folder
+            self.dependencies[name] = [d for d in dependencies.split(",") if d]
+            self.names_in.setdefault(folder, []).append(name)
+
+    def innermost(self, folder):
+        """The innermost folder with a target of its own that holds `folder`, or None."""
+        parts = folder.split("/")
+        for count in range(len(parts), 0, -1):
+            if "/".join(parts[:count]) in self.names_in:
+                return "/".join(parts[:count])
+        return None
+
+    def reachable(self, folder):
+        """Folders of the targets that those of `folder` depend on."""
+        names = set()
+        for name in self.names_in[folder]:
+            names |= closure(name, self.dependencies)
+        return {self.folder_of[name] for name in names if name in self.folder_of}
+
+
+def check_declared(declared, layers_path):
+    for name, dependencies in sorted(declared.dependencies.items()):
+        layer = layer_of(declared.folder_of[name])
+        if layer is None:
+            continue
+        for dependency in dependencies:
+            below = layer_of(declared.folder_of.get(dependency, ""))
+            if below is not None and below not in closure(layer, LAYERS):
+                yield (f"{layers_path}:1: error: {name} declares {dependency}, "
+                       f"but {layer} may not include {below}")
+
+
+def check_external(folder, header, is_header_file):
+    if SYSTEM.match(header):
+        return
+    for pattern, places in EXTERNAL:
+        if re.match(pattern, header):
+            if not within(folder, places):
+                yield f"<{header}> may be included in {', '.join(places)} only"
+            elif is_header_file and HEAVY.match(header):
+                yield f"<{header}> is too heavy for a header: include it in a .cc file"
+            return
+    yield f"<{header}> is a library that scripts/check_layers.py does not know"
+
+
+def check_own(root, folder, header, declared):
+    target = str(pathlib.PurePosixPath(header).parent)
+    layer, below = layer_of(folder), layer_of(target)
+    if below is None:
+        yield f'"{header}": paths start at the root of the repository'
+        return
+    if not GENERATED.search(header) and not (root / header).is_file():
+        yield f'"{header}" does not exist'
+        return
+    if below not in closure(layer, LAYERS):
+        yield f"{layer} may not include {below}"
+        return
+    here, there = declared.innermost(folder), declared.innermost(target)
+    # A folder that this build leaves out declares nothing; the table above still holds.
+    if here and there and here != there and there not in declared.reachable(here):
+        yield f"{here} includes {there} without depending on it in CMake"
+
+
+def sources(root):
+    tops = sorted({layer.split("/")[0] for layer in LAYERS})
+    for top in tops:
+        for path in sorted((root / top).rglob("*")):
+            if path.suffix in SUFFIXES and path.is_file():
+                yield path
+
+
+def check_file(root, path, declared):
+    relative = path.relative_to(root).as_posix()
+    folder = str(pathlib.PurePosixPath(relative).parent)
+    if layer_of(folder) is None:
+        yield f"{relative}:1: error: {folder} belongs to no layer"
+        return
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        found = INCLUDE.match(line)
+        if not found:
+            continue
+        kind, header = found.groups()
+        problems = (check_external(folder, header, path.suffix in {".h", ".hpp"}) if kind == "<"
+                    else check_own(root, folder, header, declared))
+        for problem in problems:
+            yield f"{relative}:{number}: error: {problem}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Check that includes go downwards only.")
+    parser.add_argument("--source", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
+    parser.add_argument("--layers", type=pathlib.Path, required=True)
+    arguments = parser.parse_args()
+    if not arguments.layers.is_file():
+        print(f"{arguments.layers}: error: not there; configure the build first", file=sys.stderr)
+        return 2
+    declared = Declared(arguments.layers)
+    if "base" not in declared.names_in:
+        print(f"{arguments.layers}: error: no line about base", file=sys.stderr)
+        return 2
+    problems = list(check_declared(declared, arguments.layers))
+    count = 0
+    for path in sources(arguments.source):
+        problems.extend(check_file(arguments.source, path, declared))
+        count += 1
+    for problem in problems:
+        print(problem)
+    print(f"{count} files, {len(problems)} problems")
+    return 1 if problems or count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

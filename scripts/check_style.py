@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Rules that are cheap to check and that the compilers do not know.
+
+A line is excused by a comment on it, or on the line before: "lint: allow RULE: reason".
+
+Usage: check_style.py [--source FOLDER]
+Prints "path:line: error: …" and exits with 1 when a rule is broken.
+"""
+import argparse
+import pathlib
+import re
+import sys
+
+PRODUCT = ("base", "metrics", "comm", "engine", "checkpoint", "planner", "elastic", "cli")
+CODE = {".h", ".cc", ".cpp", ".hpp", ".cu"}
+TEXT = CODE | {".py", ".cmake", ".yaml", ".yml", ".md", ".proto", ".html", ".sh", ".txt", ".in"}
+LINE_MAX = 120
+FILE_BYTES_MAX = 500_000
+SKIPPED = {".git", "build", "runs", "__pycache__", ".cache"}
+
+# Rule: pattern in a line of product code, and where it is allowed.
+BANNED = {
+    "sleep": (re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep)\s*\("), (),
+              "wait for a condition with a deadline"),
+    "mutex": (re.compile(r"\bstd::(recursive_|shared_|timed_)?mutex\b|\bstd::condition_variable"), ("base/",),
+              "use base/mutex.h"),
+    "detach": (re.compile(r"\.detach\(\)"), (), "join every thread: base/thread.h does"),
+    "stdout": (re.compile(r"\bstd::(cout|cerr|clog)\b|\b(printf|puts)\s*\("), ("cli/",),
+               "use base/log.h or return text"),
+    "rand": (re.compile(r"\b(std::)?(rand|srand|random_device|mt19937(_64)?)\b\s*[({]"), (), "use base/random.h"),
+    "assert": (re.compile(r"(?<![_\w])assert\s*\("), (), "use HEDDLE_CHECK"),
+    "throw": (re.compile(r"^\s*throw\s+(?!;)"), (), "return a Status"),
+    "namespace": (re.compile(r"^\s*using namespace\b"), (), "name what is used"),
+}
+# Written apart, so that this line does not find itself.
+UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
+ALLOW = re.compile(r"lint: allow (\w+): \S")
+
+
+def files(root):
+    for path in sorted(root.rglob("*")):
+        parts = path.relative_to(root).parts
+        if path.is_file() and not path.is_symlink() and not SKIPPED.intersection(parts):
+            yield path, path.relative_to(root).as_posix()
+
+
+def allowed(lines, index):
+    """Rules that the line and the one before it excuse."""
+    return {name for line in lines[max(0, index - 1): index + 1] for name in ALLOW.findall(line)}
+
+
+def without_strings(line):
+    return re.sub(r'"(\\.|[^"\\])*"', '""', line)
+
+
+def check_lines(name, suffix, lines):
+    product = name.startswith(tuple(top + "/" for top in PRODUCT)) and suffix in CODE
+    for index, line in enumerate(lines):
+        excused = allowed(lines, index)
+        if "\t" in line and "tab" not in excused:
+            yield index, "a tab: indent with spaces"
+        if line != line.rstrip():
+            yield index, "white space at the end of the line"
+        if suffix in CODE | {".py"} and len(line) > LINE_MAX and "length" not in excused:
+            yield index, f"{len(line)} columns, at most {LINE_MAX}"
+        if suffix in CODE | {".py", ".cmake"} and UNFINISHED.search(line) and "todo" not in excused:
+            yield index, "unfinished business in a comment: finish it or write an issue"
+        if not product:
+            continue
+        code = without_strings(line).split("//")[0]
+        for rule, (pattern, places, advice) in BANNED.items():
+            if pattern.search(code) and not name.startswith(tuple(places)) and rule not in excused:
+                yield index, f"{rule}: {advice}"
+
+
+def check_file(root, path, name):
+    if path.stat().st_size > FILE_BYTES_MAX:
+        yield f"{name}:1: error: more than {FILE_BYTES_MAX} bytes"
+        return
+    if path.suffix not in TEXT and path.name != "CMakeLists.txt":
+        return
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        yield f"{name}:1: error: not UTF-8"
+        return
+    lines = text.split("\n")
+    if text and lines.pop() != "":
+        yield f"{name}:{len(lines) + 1}: error: no newline at the end of the file"
+    if path.suffix == ".h" and "#pragma once" not in lines:
+        yield f"{name}:1: error: no #pragma once"
+    if path.suffix == ".h" and name.startswith(PRODUCT) and not text.startswith("/// \\file"):
+        yield f"{name}:1: error: a header starts with its file comment (/// \\file)"
+    for index, problem in check_lines(name, path.suffix, lines):
+        yield f"{name}:{index + 1}: error: {problem}"
+    if name.startswith("tests/") and name.endswith("_test.cc"):
+        registered = path.parent / "CMakeLists.txt"
+        words = registered.read_text(encoding="utf-8").split() if registered.is_file() else []
+        stem = path.name[: -len("_test.cc")]
+        if not any(word.strip("()") == stem or word.strip("()") == f"heddle_test({stem}" for word in words):
+            yield f"{name}:1: error: no CMakeLists.txt beside it registers this test"
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Check rules of style.")
+    parser.add_argument("--source", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
+    arguments = parser.parse_args()
+    problems, count = [], 0
+    for path, name in files(arguments.source):
+        # Inputs of fuzzers and golden files are whatever they have to be.
+        if "_corpus/" in name or "/golden/" in name:
+            continue
+        problems.extend(check_file(arguments.source, path, name))
+        count += 1
+    for problem in problems:
+        print(problem)
+    print(f"{count} files, {len(problems)} problems")
+    return 1 if problems or count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
