@@ -1,0 +1,117 @@
+/// \file
+/// Goal: chunks decode to what was encoded, shrink like weights should, and nothing but one good
+/// frame is accepted.
+#include "checkpoint/codec.h"
+
+#include <cmath>
+#include <cstring>
+
+#include <gtest/gtest.h>
+#include <zstd.h>
+
+#include "tests/checkpoint/support.h"
+
+namespace heddle::checkpoint {
+namespace {
+
+Bytes Encoded(const Bytes& raw, int64_t element) {
+  ChunkEncoder encoder;
+  Bytes out(static_cast<size_t>(EncodedBound(static_cast<int64_t>(raw.size()))));
+  const auto size = encoder.Encode(raw, element, out);
+  EXPECT_TRUE(size.ok()) << size.status().ToString();
+  out.resize(static_cast<size_t>(*size));
+  return out;
+}
+
+/// fp32 weights N(0, 0.02), as initial weights are.
+Bytes NormalWeights(size_t count, Random& random) {
+  Bytes bytes(count * 4);
+  for (size_t i = 0; i < count; ++i) {
+    const double radius = std::sqrt(-2 * std::log(1 - random.Uniform()));
+    const auto value =
+        static_cast<float>(0.02 * radius * std::cos(6.283185307179586 * random.Uniform()));
+    std::memcpy(bytes.data() + i * 4, &value, 4);
+  }
+  return bytes;
+}
+
+TEST(CodecTest, RoundTripForEverySizeAndElement) {
+  Random random(TestSeed());
+  ChunkDecoder decoder;
+  for (const int64_t element : {1, 2, 4, 8}) {
+    for (const size_t count : {1, 2, 3, 1000, 2048, 2049, 70'000, 131'072}) {
+      Bytes raw(count * static_cast<size_t>(element));
+      for (std::byte& byte : raw) {
+        byte = static_cast<std::byte>(random.Below(count % 2 == 0 ? 256 : 3));
+      }
+      Bytes planes(raw.size());
+      Shuffle(raw, element, planes);
+      for (size_t i = 0; i < raw.size(); ++i) {  // HDF5's shuffle, by its definition.
+        const auto size = static_cast<size_t>(element);
+        ASSERT_EQ(planes[i % size * count + i / size], raw[i]);
+      }
+      const Bytes stored = Encoded(raw, element);
+      Bytes back(raw.size());
+      const Status status = decoder.Decode(stored, element, back);
+      ASSERT_TRUE(status.ok()) << status.ToString();
+      ASSERT_EQ(back, raw);
+      ASSERT_LE(stored.size(), raw.size() + 128) << "what does not shrink is stored as it is";
+    }
+  }
+}
+
+TEST(CodecTest, WeightsShrinkByEntropyWhateverTheChunk) {
+  Random random(3);
+  for (const size_t count : {size_t{16} << 10, size_t{100'000}, size_t{256} << 10}) {
+    const Bytes raw = NormalWeights(count, random);
+    Bytes half(raw.size() / 2);
+    for (size_t i = 0; i < half.size(); ++i) {
+      half[i] = raw[i / 2 * 4 + 2 + i % 2];
+    }
+    const auto ratio = [](const Bytes& bytes, int64_t element) {
+      return static_cast<double>(bytes.size()) /
+             static_cast<double>(Encoded(bytes, element).size());
+    };
+    EXPECT_GT(ratio(raw, 4), 1.18) << count;
+    EXPECT_GT(ratio(half, 2), 1.43) << count;
+  }
+}
+
+TEST(CodecTest, OnlyOneGoodFrameOfTheRightSizeIsAccepted) {
+  Random random(5);
+  const Bytes raw = NormalWeights(1000, random);
+  const Bytes stored = Encoded(raw, 4);
+  ChunkDecoder decoder;
+  const auto code = [&](const Bytes& bytes, size_t size) {
+    Bytes out(size);
+    return decoder.Decode(bytes, 4, out).code();
+  };
+  EXPECT_EQ(code(stored, raw.size()), StatusCode::kOk);
+  EXPECT_EQ(code(stored, raw.size() - 4), StatusCode::kDataLoss);
+  EXPECT_EQ(code(stored, raw.size() + 4), StatusCode::kDataLoss);
+  EXPECT_EQ(code({}, raw.size()), StatusCode::kDataLoss);
+  Bytes bad = stored;
+  bad.push_back(std::byte{0});
+  EXPECT_EQ(code(bad, raw.size()), StatusCode::kDataLoss) << "trailing byte";
+  bad = stored;
+  bad.insert(bad.end(), stored.begin(), stored.end());
+  EXPECT_EQ(code(bad, raw.size()), StatusCode::kDataLoss) << "two frames";
+  for (size_t i = 0; i < stored.size(); ++i) {
+    bad = stored;
+    bad[i] ^= std::byte{0x10};
+    Bytes out(raw.size());
+    // The format has an unused bit; a chunk's hash covers that one too.
+    EXPECT_TRUE(!decoder.Decode(bad, 4, out).ok() || out == raw) << "flip at " << i;
+    bad.resize(i);
+    EXPECT_EQ(code(bad, raw.size()), StatusCode::kDataLoss) << "cut at " << i;
+  }
+  // A frame that claims 2^60 bytes is refused before anything is allocated.
+  Bytes huge = stored;
+  huge[4] = static_cast<std::byte>(0xE4);  // Single segment, 8 bytes of content size, checksum.
+  huge.insert(huge.begin() + 5, 8, std::byte{0});
+  huge[12] = std::byte{0x10};
+  EXPECT_EQ(code(huge, raw.size()), StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace heddle::checkpoint

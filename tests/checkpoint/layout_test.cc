@@ -1,0 +1,167 @@
+/// \file
+/// Goal: the geometry agrees with element-wise counting.
+#include "checkpoint/layout.h"
+
+#include <set>
+
+#include <gmock/gmock.h>
+
+#include "checkpoint/digest.h"
+#include "tests/checkpoint/support.h"
+
+namespace heddle::checkpoint {
+namespace {
+
+TEST(LayoutTest, CoverageAgreesWithCountingElements) {
+  Random random(TestSeed());
+  int sound = 0;
+  for (int round = 0; round < 2000; ++round) {
+    const Shape shape = {random.Between(1, 6), random.Between(1, 6)};
+    auto boxes = RandomSplit(WholeBox(shape), 6, random);
+    if (random.Below(2) == 0) {
+      Box& victim = boxes[random.Below(boxes.size())];
+      const size_t d = random.Below(2);
+      (random.Below(2) == 0 ? victim.offset : victim.extent)[d] += random.Between(-1, 1);
+    }
+    std::vector<const Box*> pointers;
+    std::vector<int> counts(static_cast<size_t>(ElementCount(shape)), 0);
+    bool expected = true;
+    for (const Box& box : boxes) {
+      pointers.push_back(&box);
+      for (int64_t i = box.offset[0]; i < box.offset[0] + box.extent[0]; ++i) {
+        for (int64_t j = box.offset[1]; j < box.offset[1] + box.extent[1]; ++j) {
+          const bool inside = i >= 0 && i < shape[0] && j >= 0 && j < shape[1];
+          expected = expected && inside;
+          counts[inside ? static_cast<size_t>(i * shape[1] + j) : 0] += 1;
+        }
+      }
+      // A box without elements must still lie inside.
+      for (size_t d = 0; d < 2; ++d) {
+        expected = expected && box.offset[d] >= 0 && box.offset[d] + box.extent[d] <= shape[d] &&
+                   box.extent[d] >= 0;
+      }
+    }
+    for (const int count : counts) {
+      expected = expected && count == 1;
+    }
+    EXPECT_EQ(CheckCoverage(shape, pointers).ok(), expected);
+    sound += expected ? 1 : 0;
+  }
+  EXPECT_GT(sound, 500);
+  EXPECT_LT(sound, 1500 + 300);
+}
+
+TEST(LayoutTest, HostileShapesAndBoxesAreRefused) {
+  EXPECT_FALSE(CheckedElementCount({INT64_MAX, INT64_MAX}));
+  EXPECT_FALSE(CheckedElementCount({-1}));
+  EXPECT_FALSE(CheckedElementCount({0, INT64_MAX}));
+  EXPECT_EQ(CheckedElementCount({0, int64_t{1} << 40}), 0);
+  EXPECT_EQ(CheckedElementCount({}), 1);
+  EXPECT_FALSE(CheckInside({4}, {{INT64_MAX}, {1}}).ok());
+  EXPECT_FALSE(CheckInside({4}, {{1}, {INT64_MAX}}).ok());
+  EXPECT_FALSE(CheckInside({4}, {{-1}, {2}}).ok());
+  EXPECT_FALSE(CheckInside({4}, {{0, 0}, {1, 1}}).ok());
+  const Box scalar{{}, {}};
+  EXPECT_TRUE(CheckCoverage({}, std::vector<const Box*>{&scalar}).ok());
+  EXPECT_FALSE(CheckCoverage({}, std::vector<const Box*>{&scalar, &scalar}).ok());
+  EXPECT_FALSE(CheckCoverage({}, {}).ok());
+  EXPECT_TRUE(CheckCoverage({0, 3}, {}).ok());
+}
+
+TEST(LayoutTest, CoverageOfManyBoxesIsFast) {
+  // 32 x 32 boxes of one tensor: all pairs of 1000 such tensors would take minutes.
+  std::vector<Box> boxes;
+  for (int64_t i = 0; i < 1024; ++i) {
+    boxes.push_back({{i / 32 * 4, i % 32 * 8}, {4, 8}});
+  }
+  std::vector<const Box*> pointers;
+  for (const Box& box : boxes) {
+    pointers.push_back(&box);
+  }
+  const Time start = Now();
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(CheckCoverage({128, 256}, pointers).ok());
+  }
+  EXPECT_LT(Seconds(Now() - start), 10);
+}
+
+TEST(LayoutTest, ChunksTileTheirBox) {
+  Random random(TestSeed());
+  for (int round = 0; round < 300; ++round) {
+    const Shape extent = {random.Between(1, 40), random.Between(1, 40), random.Between(1, 5)};
+    const int64_t limit = random.Between(16, 4000);
+    const Shape chunk = ChooseChunk(extent, 4, limit);
+    const ChunkGrid grid(extent, chunk);
+    EXPECT_LE(grid.chunk_elements() * 4, std::max<int64_t>(limit, 4));
+    if (grid.count() > 1) {
+      EXPECT_GT(grid.chunk_elements() * 4 * 2 + 4 * 2 * 40 * 5, limit)
+          << "chunks are not needlessly small";
+    }
+    std::vector<Box> tiles;
+    for (int64_t i = 0; i < grid.count(); ++i) {
+      tiles.push_back(grid.Clipped(i));
+      EXPECT_TRUE(Contains(grid.Full(i), grid.Clipped(i)));
+    }
+    std::vector<const Box*> pointers;
+    for (const Box& tile : tiles) {
+      pointers.push_back(&tile);
+    }
+    EXPECT_TRUE(CheckCoverage(extent, pointers).ok());
+    const Box part = RandomSplit(WholeBox(extent), 6, random).front();
+    std::vector<int64_t> touching;
+    for (int64_t i = 0; i < grid.count(); ++i) {
+      if (Intersect(tiles[static_cast<size_t>(i)], part)) {
+        touching.push_back(i);
+      }
+    }
+    EXPECT_EQ(grid.Touching(part), touching);
+  }
+}
+
+TEST(LayoutTest, DigestsSeePositionAndBits) {
+  Random random(TestSeed());
+  State state;
+  AddTensor(state, {"w", "master", DType::kF32, {13, 17}}, random);
+  const Bytes& bytes = state.bytes[0];
+  const auto digest = [](const Bytes& of) {
+    return DigestBox(of, 4, {13, 17}, WholeBox({13, 17}));
+  };
+  Digest sum;
+  for (const Box& box : RandomSplit(WholeBox({13, 17}), 8, random)) {
+    sum += DigestBox(Extract(bytes, state.tensors[0], box), 4, {13, 17}, box);
+  }
+  EXPECT_EQ(sum, digest(bytes));
+  Bytes changed = bytes;
+  changed[random.Below(changed.size())] ^= std::byte{4};
+  EXPECT_NE(digest(changed), digest(bytes));
+  changed = bytes;
+  std::swap_ranges(changed.begin(), changed.begin() + 4, changed.begin() + 4);
+  EXPECT_TRUE(changed == bytes || digest(changed) != digest(bytes)) << "two elements change places";
+  EXPECT_NE(DigestBox(bytes, 4, {17, 13}, WholeBox({17, 13})).low, 0U);
+  EXPECT_EQ(DigestBox(bytes, 4, {17, 13}, WholeBox({17, 13})), digest(bytes))
+      << "indices are linear";
+}
+
+TEST(LayoutTest, Names) {
+  EXPECT_EQ(StepFolderName(40), "step-00000040");
+  EXPECT_EQ(ParseStepFolderName("step-00000040"), 40);
+  for (const char* bad : {"step-40", "step-000000040", "step-0000004x", "step--0000040",
+                          ".tmp-step-00000040.g3", ""}) {
+    EXPECT_FALSE(ParseStepFolderName(bad)) << bad;
+  }
+  EXPECT_EQ(ParseTemporaryFolderName(TemporaryFolderName(40, 3)), 3);
+  EXPECT_FALSE(ParseTemporaryFolderName("step-00000040.g3"));
+  EXPECT_FALSE(ParseTemporaryFolderName(".tmp-step-00000040.g"));
+  EXPECT_EQ(EscapeName("layers.0/wq@50%"), "layers.0%2Fwq%4050%25");
+  EXPECT_EQ(EscapeName(".."), "%2E.");
+  EXPECT_EQ(DatasetName("w", "master", {4, 4}, {{0, 0}, {4, 4}}), "/master/w");
+  EXPECT_EQ(DatasetName("w", "master", {4, 4}, {{2, 0}, {2, 4}}), "/master/w@2,0");
+  for (const char* bad : {"", ".", "..", "a/b", "/etc/passwd"}) {
+    EXPECT_FALSE(IsPlainFileName(bad)) << bad;
+  }
+  EXPECT_FALSE(IsPlainFileName(std::string(300, 'a')));
+  EXPECT_TRUE(IsPlainFileName("w0.g3.h5"));
+}
+
+}  // namespace
+}  // namespace heddle::checkpoint

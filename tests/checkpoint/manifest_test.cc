@@ -1,0 +1,177 @@
+/// \file
+/// Goal: a manifest survives its text, and no text that is not one gets through. What a checksum
+/// would hide is tried without it.
+#include "checkpoint/manifest.h"
+
+#include <gmock/gmock.h>
+
+#include "base/hash.h"
+#include "tests/checkpoint/support.h"
+
+namespace heddle::checkpoint {
+namespace {
+
+using ::testing::HasSubstr;
+
+Manifest Sample() {
+  Manifest manifest{
+      .step = 40, .generation = 3, .created = 1.7e9, .job = TestJob(), .files = {}, .tensors = {}};
+  manifest.files = {{"w0.g3.h5", 5000, std::string(32, 'a')},
+                    {"w1.g3.h5", 4000, std::string(32, 'b')}};
+  TensorRecord tensor{
+      .info = {"w", "master", DType::kF32, {4, 6}}, .digest = {11, 22}, .boxes = {}};
+  tensor.boxes.push_back({.box = {{0, 0}, {2, 6}},
+                          .chunk = {2, 3},
+                          .file = 0,
+                          .dataset = "/master/w@0,0",
+                          .digest = {1, 2},
+                          .chunks = {{2048, 30, 77}, {2100, 31, UINT64_MAX}}});
+  tensor.boxes.push_back({.box = {{2, 0}, {2, 6}},
+                          .chunk = {2, 6},
+                          .file = 1,
+                          .dataset = "/master/w@2,0",
+                          .digest = {10, 20},
+                          .chunks = {{2048, 50, 0}}});
+  manifest.tensors.push_back(tensor);
+  manifest.tensors.push_back(
+      {.info = {"z", "master", DType::kBF16, {0}}, .digest = {}, .boxes = {}});
+  return manifest;
+}
+
+std::string Replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(ManifestTest, TextRoundTrip) {
+  const Manifest manifest = Sample();
+  const std::string text = EncodeManifest(manifest);
+  EXPECT_THAT(text, HasSubstr(R"({"format":"heddle-checkpoint","version":1,"checksum":")"));
+  const auto back = ParseManifest(text);
+  ASSERT_TRUE(back.ok()) << back.status().ToString();
+  EXPECT_EQ(back->step, 40);
+  EXPECT_EQ(back->generation, 3);
+  EXPECT_EQ(back->job, manifest.job);
+  EXPECT_EQ(back->files, manifest.files);
+  EXPECT_EQ(back->tensors, manifest.tensors);
+  EXPECT_EQ(back->Find({"w", "master"})->digest, (Digest{11, 22}));
+  EXPECT_EQ(back->Find({"w", "exp_avg"}), nullptr);
+  EXPECT_EQ(EncodeManifest(*back), text);
+}
+
+TEST(ManifestTest, AnyChangedByteBreaksTheChecksum) {
+  const std::string text = EncodeManifest(Sample());
+  for (size_t i = 0; i < text.size(); ++i) {
+    for (const int bit : {0, 3, 5, 7}) {
+      std::string changed = text;
+      changed[i] = static_cast<char>(changed[i] ^ (1 << bit));
+      EXPECT_EQ(ParseManifest(changed).status().code(), StatusCode::kDataLoss) << i;
+    }
+    EXPECT_EQ(ParseManifest(text.substr(0, i)).status().code(), StatusCode::kDataLoss) << i;
+  }
+  EXPECT_FALSE(ParseManifest(text + " ").ok());
+}
+
+TEST(ManifestTest, ANewerVersionSaysSo) {
+  Manifest manifest = Sample();
+  manifest.version = 2;
+  EXPECT_EQ(ParseManifest(EncodeManifest(manifest)).status().code(), StatusCode::kUnimplemented);
+}
+
+TEST(ManifestTest, BodiesThatLieAreRefused) {
+  const std::string text = EncodeManifest(Sample());
+  ASSERT_TRUE(ParseManifestBody(text).ok());
+  const std::vector<std::pair<std::string, std::string>> lies = {
+      {R"("name":"w0.g3.h5")", R"("name":"../../etc/passwd")"},
+      {R"("name":"w0.g3.h5")", R"("name":"/etc/passwd")"},
+      {R"("name":"w0.g3.h5")", R"("name":"w1.g3.h5")"},
+      {R"("name":"w0.g3.h5")", R"("name":"MANIFEST.json")"},
+      {R"("bytes":5000)", R"("bytes":-5000)"},
+      {R"("bytes":5000)", R"("bytes":2100)"},
+      {R"("bytes":5000)", R"("bytes":5e3)"},
+      {R"("bytes":5000)", R"("bytes":18446744073709551615)"},
+      {R"("bytes":5000)", R"("bytes":1e999)"},
+      {R"("step":40)", R"("step":NaN)"},
+      {R"("step":40)", R"("step":40,"step":41)"},
+      {R"("step":40)", R"("steps":40)"},
+      {R"("shape":[4,6])", R"("shape":[4,7])"},
+      {R"("shape":[4,6])", R"("shape":[4,-6])"},
+      {R"("shape":[4,6])", R"("shape":[4611686018427387904,4611686018427387904])"},
+      {R"("shape":[4,6])", R"("shape":[24])"},
+      {R"("shape":[4,6])", R"("shape":"4,6")"},
+      {R"("offset":[2,0])", R"("offset":[1,0])"},
+      {R"("offset":[2,0])", R"("offset":[9223372036854775807,0])"},
+      {R"("extent":[2,6])", R"("extent":[2,5])"},
+      {R"("chunk":[2,3])", R"("chunk":[2,0])"},
+      {R"("chunk":[2,3])", R"("chunk":[2,7])"},
+      {R"("chunk":[2,3])", R"("chunk":[1,3])"},
+      {R"([2048,30,)", R"([4990,30,)"},
+      {R"([2048,30,)", R"([-1,30,)"},
+      {R"([2048,30,)", R"([9223372036854775807,30,)"},
+      {R"([2048,30,)", R"([2048,0,)"},
+      {R"([2048,30,)", R"([2048,4000,)"},
+      {R"("file":1)", R"("file":2)"},
+      {R"("digest":"000000000000000b0000000000000016")",
+       R"("digest":"000000000000000b0000000000000017")"},
+      {R"("digest":"000000000000000b0000000000000016")", R"("digest":"0b")"},
+      {R"("digest":"000000000000000b0000000000000016")",
+       R"("digest":"zz0000000000000b0000000000000016")"},
+      {R"("dtype":"fp32")", R"("dtype":"fp31")"},
+      {R"("name":"w",)", R"("name":"zz",)"},
+      {R"("format":"heddle-checkpoint")", R"("format":"safetensors")"},
+      {R"("plan":")", R"("plan":[[[[[[[[[[[[1]]]]]]]]]]]],"x":")"},
+  };
+  for (const auto& [from, to] : lies) {
+    const auto parsed = ParseManifestBody(Replaced(text, from, to));
+    EXPECT_EQ(parsed.status().code(), StatusCode::kDataLoss) << from << " -> " << to;
+    EXPECT_FALSE(parsed.status().message().empty());
+  }
+  for (const std::string bad :
+       {"", "{", "[]", "null", "{}", "<html>", "\xFF\xFE", "{\"format\":1}"}) {
+    EXPECT_EQ(ParseManifestBody(bad).status().code(), StatusCode::kDataLoss) << bad;
+  }
+}
+
+TEST(ManifestTest, DeepNestingIsRefusedQuickly) {
+  for (const char* open : {"[", "{\"a\":"}) {
+    std::string deep = R"({"a":)";
+    for (int i = 0; i < 200'000; ++i) {
+      deep += open;
+    }
+    const auto parsed = ParseManifestBody(deep);
+    EXPECT_EQ(parsed.status().code(), StatusCode::kDataLoss);
+  }
+}
+
+TEST(ManifestTest, ReportsSurviveTheirTextAndBadOnesAreRefused) {
+  FilePart part;
+  part.step = 40;
+  part.generation = 3;
+  part.file = Sample().files[0];
+  part.raw_bytes = 48;
+  part.seconds = 0.25;
+  part.boxes.push_back(
+      {.tensor = Sample().tensors[0].info, .record = Sample().tensors[0].boxes[0]});
+  const std::string text = EncodePart(part);
+  const auto back = DecodePart(text);
+  ASSERT_TRUE(back.ok()) << back.status().ToString();
+  EXPECT_EQ(back->boxes, part.boxes);
+  EXPECT_EQ(back->file, part.file);
+  EXPECT_EQ(back->raw_bytes, 48);
+  EXPECT_EQ(back->seconds, 0.25);
+  for (size_t i = 0; i < text.size(); i += 7) {
+    EXPECT_EQ(DecodePart(text.substr(0, i)).status().code(), StatusCode::kInvalidArgument);
+  }
+  EXPECT_FALSE(DecodePart(Replaced(text, R"("boxes":[{)", R"("boxes":[{},{)")).ok());
+}
+
+TEST(ManifestTest, NamesThatAreNotTextDoNotThrow) {
+  Manifest manifest = Sample();
+  manifest.job.job_yaml = "\xFF\xFE";
+  const auto back = ParseManifest(EncodeManifest(manifest));
+  ASSERT_TRUE(back.ok()) << back.status().ToString();
+}
+
+}  // namespace
+}  // namespace heddle::checkpoint
