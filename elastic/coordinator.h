@@ -144,6 +144,8 @@ struct WorkerGone {
 /// The job ended; every worker has been told.
 struct EndJob {
   bool ok = false;
+  bool bad_input =
+      false;  ///< Not ok: the input is at fault (no checkpoint is sound, no worker fits).
   std::string reason;
 };
 

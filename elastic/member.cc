@@ -13,8 +13,7 @@ constexpr size_t kMaxUnheardParts = 4;
 constexpr size_t kMaxUnheardValidations = 16;
 
 // One overload a message, so that Say can wrap any of them.
-void Wrap(const wire::Hello& m, wire::FromWorker* out) {
-  *out->mutable_hello() = m;
+*out->mutable_hello() = m;
 }
 void Wrap(const wire::Profiled& m, wire::FromWorker* out) {
   *out->mutable_profiled() = m;
@@ -442,9 +441,13 @@ void Member::State::On(const StateMoved& event, Time /*now*/) {
     (*ready->mutable_moved_bytes())[kind] = bytes;
   }
   if (!event.status.ok()) {
-    if (!IsDataPlaneError(event.status)) {
+    const bool unreadable =
+        start->has_checkpoint_step() && (event.status.code() == StatusCode::kDataLoss ||
+                                         event.status.code() == StatusCode::kNotFound);
+    if (!unreadable && !IsDataPlaneError(event.status)) {
       return LeaveAtOnce(event.status.ToString(), 1);
     }
+    ready->set_checkpoint_unreadable(unreadable);
     ready->set_error(event.status.ToString());
     ready->set_peer(event.peer);
   }
@@ -456,17 +459,23 @@ void Member::State::OnGo(const wire::Go& message) {
     return;
   }
   actions.emplace_back(AdoptState{staged_generation});
-  held_generation = staged_generation;
-  staged_generation = 0;
-  applied_step = start->applied_step();
-  standing = wire::STANDING_TRAINING;
-  running = true;
   rank = -1;
   for (int i = 0; i < prepare->members_size(); ++i) {
     if (prepare->members(i).name() == identity.name) {
       rank = i;
     }
   }
+  if (rank < 0) {  // It only gave its state away.
+    held_generation = applied_step = staged_generation = 0;
+    records.clear();
+    standing = wire::STANDING_IDLE;
+    return;
+  }
+  held_generation = staged_generation;
+  staged_generation = 0;
+  applied_step = start->applied_step();
+  standing = wire::STANDING_TRAINING;
+  running = true;
   window = 0;
   open_steps = 0;
   open_seconds = open_busy = open_predicted = 0;

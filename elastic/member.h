@@ -135,7 +135,8 @@ struct SettleStep {
   int64_t step = 0;
   double norm = 0;
 };
-/// The state moved for `generation` becomes the one held; the one before is dropped.
+/// The state moved for `generation` becomes the one held; the one before is dropped. A worker
+/// outside that plan holds nothing afterwards.
 struct AdoptState {
   int64_t generation = 0;
 };

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "elastic/protocol/protocol.pb.h"
@@ -72,6 +73,7 @@ struct Job {
   std::string output_folder;
   JobPolicy policy;
   std::map<std::string, wire::Emulation> emulation;  ///< By worker name.
+  std::vector<int64_t> checkpoints;  ///< Sound committed ones found on storage: steps, ascending.
 };
 
 /// Whether a checkpoint of the state after `step` is due: a pure function, the same on every

@@ -1,0 +1,267 @@
+/// \file
+/// What a Coordinator remembers, and its transitions. Included by the coordinator's sources only:
+/// each of them is one part of its behaviour.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "elastic/coordinator.h"
+
+namespace heddle::elastic {
+
+enum class Phase : uint8_t {
+  kIdle,      ///< No job.
+  kAdopting,  ///< Restarted: waits for the workers of the generation that its predecessor left.
+  kForming,   ///< Waits for workers, then forms the first generation.
+  kRunning,   ///< A generation exists; a change may be under way.
+  kDone,      ///< Ended; workers have been told.
+};
+
+struct Worker {
+  std::string name;
+  std::string incarnation;
+  std::string host;
+  int64_t pid = 0;
+  std::string data_address;
+  std::string metrics_address;
+  wire::Emulation emulation;
+
+  ConnectionId connection = 0;  ///< 0: none.
+  bool welcomed = false;
+  bool seen = true;  ///< False: known from the predecessor only.
+  Time last_word;
+  std::optional<Time> broken_at;  ///< Its stream broke and has not come back.
+
+  std::string profile_json;
+  std::optional<Time> profiling_until;
+  bool considered = false;  ///< A plan with it has been looked for since it came.
+  bool draining = false;
+  std::string leave_reason;
+
+  wire::Standing standing = wire::STANDING_IDLE;
+  int64_t standing_generation = 0;
+  int64_t applied_step = 0;
+
+  double slowdown = 1;          ///< Measured against its profile.
+  double planned_slowdown = 1;  ///< What the current plan counts on.
+  int64_t window = 0;
+  std::deque<double> ratios;  ///< Of the last windows.
+};
+
+/// A worker says that another cannot be reached.
+struct Accusation {
+  std::string accuser;
+  std::string accused;  ///< Empty: it cannot say who.
+  std::string reason;
+  Time at;
+};
+
+/// A change of generation under way.
+struct Transition {
+  enum class Kind : uint8_t { kForm, kChange, kRecover };
+  enum class Stage : uint8_t { kHalt, kPlan, kPrepare, kStop, kMove };
+  Kind kind = Kind::kForm;
+  Stage stage = Stage::kPlan;
+  int64_t fence =
+      0;  ///< kRecover: everything below is over. Also the move's group when some leave.
+  int64_t generation = 0;         ///< Of the plan to come.
+  std::optional<Time> deadline;   ///< Of the stage.
+  Time coalesce_until;            ///< kHalt: not left before.
+  std::set<std::string> awaited;  ///< Workers whose answer to the stage's command is owed.
+  std::map<std::string, wire::Halted> halted;
+  int64_t plan_request = 0;
+  std::set<std::string> asked;  ///< Candidates of the request.
+  PlanOutcome plan;
+  bool forced = false;  ///< kChange: a worker leaves; the gain does not matter.
+  bool for_drift = false;
+  std::string stuck;  ///< Why no plan was found: waits for workers.
+  std::optional<Time> stuck_since;
+
+  // Where the state comes from.
+  bool live = false;
+  int64_t applied_step = 0;
+  std::optional<wire::Start::Settle> settle;
+  std::vector<std::string> holders;  ///< live: whose state is valid, sorted.
+  int64_t steps_repeated = 0;
+
+  std::vector<std::string>
+      participants;  ///< The plan's members by rank, then those that only give.
+  std::map<std::string, wire::Ready> ready;
+};
+
+/// A checkpoint whose parts are coming in.
+struct PendingSave {
+  std::vector<std::string> writers;  ///< By rank.
+  std::map<std::string, std::string> parts;
+  double stall_seconds = 0;
+  bool committing = false;
+  std::string plan_json;
+};
+
+struct Coordinator::State {
+  Phase phase = Phase::kIdle;
+  Job job;
+  std::optional<EndJob> end;
+  std::optional<Time> forming_since;
+  bool forming_late = false;  ///< formation_timeout has passed.
+  std::optional<Time> adopt_until;
+  bool resumed = false;  ///< The job was begun by a predecessor.
+  Time started;
+
+  std::map<std::string, Worker> workers;
+  std::map<ConnectionId, std::string> connections;
+  std::map<std::string, std::string> gone;  ///< Incarnations that were given up, and why.
+  int64_t next_worker_number = 1;
+  bool list_changed = false;
+
+  int64_t generation_counter = 0;
+  std::optional<DurableGeneration> held;  ///< The generation whose state the workers hold.
+  std::optional<Transition> transition;
+  int64_t next_plan_request = 1;
+  std::vector<Accusation> accusations;
+  std::optional<Time> recovering_since;
+  int recoveries_without_step = 0;
+
+  int64_t known_step = 0;
+  int64_t durable_known_step = 0;
+  std::optional<Time> persisted_at;
+  std::map<int64_t, wire::StepRecord> early;  ///< Records beyond known_step + 1.
+  wire::StepRecord last_record;
+  double smoothed_step_seconds = 0;
+  std::set<std::string> finished;  ///< Members that ran the last step of the held generation.
+  std::optional<Time> finished_since;
+  std::set<int64_t> validated;
+  double validation_loss = 0;
+  std::vector<int64_t> checkpoints;
+  std::map<std::pair<int64_t, int64_t>, PendingSave> saves;  ///< By (step, generation).
+  std::string save_error;  ///< Of the last save that failed and was not made good.
+
+  Duration drift_cooldown{0};
+  std::optional<Time> drift_not_before;
+  std::optional<Time> last_drift_change;
+
+  std::optional<Time> promised_tick;
+  std::vector<CoordinatorAction> actions;  ///< Of the event being handled.
+
+  // coordinator.cc
+  void Handle(const CoordinatorEvent& event, Time now);
+  void On(const Submitted& event, Time now);
+  void On(const Received& event, Time now);
+  void On(const Disconnected& event, Time now);
+  void On(const ProcessExited& event, Time now);
+  void On(const Planned& event, Time now);
+  void On(const CheckpointCommitted& event, Time now);
+  void On(const DrainRequested& event, Time now);
+  void On(const EmulateRequested& event, Time now);
+  void On(const CancelRequested& event, Time now);
+  void On(const Ticked& event, Time now);
+  void Advance(Time now);
+  std::optional<Time> NextDeadline() const;
+  void SaveState(Time now);
+  void Log(std::string kind, std::vector<std::pair<std::string, LogEvent::Value>> fields);
+  template <typename T>
+  void SendTo(const Worker& worker, const T& message);
+  void End(bool ok, bool bad_input, const std::string& reason, Time now);
+  const JobPolicy& policy() const { return job.policy; }
+
+  // coordinator_workers.cc
+  void OnHello(ConnectionId connection, const wire::Hello& hello, Time now);
+  void Refuse(ConnectionId connection, const std::string& reason, bool permanent);
+  void Join(ConnectionId connection, const wire::Hello& hello, Time now);
+  void Return(ConnectionId connection, Worker& worker, const wire::Hello& hello, Time now);
+  void WelcomeWorker(Worker& worker, bool again);
+  void RepeatCommand(Worker& worker, Time now);
+  void OnProfiled(Worker& worker, const wire::Profiled& message, Time now);
+  void OnHeartbeat(Worker& worker, const wire::Heartbeat& message, Time now);
+  void OnLeaving(Worker& worker, const wire::Leaving& message, Time now);
+  void ScheduleProfiles(Time now);
+  void CheckLeases(Time now);
+  void Lose(const std::string& name, const std::string& reason, Time now);
+  void Dismiss(const std::string& name, const std::string& reason);
+  Worker* Find(const std::string& name);
+  bool IsMember(const std::string& name) const;
+
+  // coordinator_blame.cc
+  void Accuse(const Worker& accuser,
+              const std::string& accused,
+              const std::string& reason,
+              Time now);
+  void OnPeerLost(Worker& worker, const wire::PeerLost& message, Time now);
+  void CheckAccusations(Time now);
+
+  // coordinator_change.cc
+  void FormIfReady(Time now);
+  void ConsiderChange(Time now);
+  void AskForPlan(Time now);
+  void OnPlanRefused(const Status& status, Time now);
+  bool WorthChanging(const PlanOutcome& outcome) const;
+  void SendPrepare(Time now);
+  void OnPrepared(Worker& worker, const wire::Prepared& message, Time now);
+  void SendStop(Time now);
+  void OnStopped(Worker& worker, int64_t generation, int64_t applied_step, Time now);
+  void SendStart(Time now);
+  void OnReady(Worker& worker, const wire::Ready& message, Time now);
+  void Go(Time now);
+  wire::Prepare MakePrepare() const;
+  wire::Start MakeStart() const;
+  void CheckStageDeadline(Time now);
+
+  // coordinator_recovery.cc
+  void BeginRecovery(Time now);
+  void LostDuringTransition(const std::string& name, Time now);
+  void OnHalted(Worker& worker, const wire::Halted& message, Time now);
+  void LeaveHaltWhenComplete(Time now);
+  void ChooseSource(Time now);
+  void FinishAdopting(Time now);
+  void StartForming(Time now);
+
+  // coordinator_steps.cc
+  void OnRecords(const google::protobuf::RepeatedPtrField<wire::StepRecord>& records, Time now);
+  void TakeRecord(const wire::StepRecord& record, Time now);
+  void RollBackTo(int64_t step);
+  void OnCheckpointPart(Worker& worker, const wire::CheckpointPart& message, Time now);
+  void AbandonSave(const std::pair<int64_t, int64_t>& key);
+  void OnValidation(const wire::Validation& message);
+  void FinishIfDone(Time now);
+
+  // coordinator_drift.cc
+  void CountWindow(Worker& worker, const wire::Heartbeat& message);
+  bool NoticeDrift(Time now);
+  void DriftChanged(Time now);
+
+  // coordinator_status.cc
+  wire::JobStatus StatusAt(Time now) const;
+  Status CheckInvariants() const;
+};
+
+void WrapMessage(const wire::Welcome& m, wire::ToWorker* out);
+void WrapMessage(const wire::Refused& m, wire::ToWorker* out);
+void WrapMessage(const wire::Profile& m, wire::ToWorker* out);
+void WrapMessage(const wire::Prepare& m, wire::ToWorker* out);
+void WrapMessage(const wire::Stop& m, wire::ToWorker* out);
+void WrapMessage(const wire::Halt& m, wire::ToWorker* out);
+void WrapMessage(const wire::Start& m, wire::ToWorker* out);
+void WrapMessage(const wire::Go& m, wire::ToWorker* out);
+void WrapMessage(const wire::Emulation& m, wire::ToWorker* out);
+void WrapMessage(const wire::Alive& m, wire::ToWorker* out);
+void WrapMessage(const wire::Release& m, wire::ToWorker* out);
+void WrapMessage(const wire::Abandon& m, wire::ToWorker* out);
+
+template <typename T>
+void Coordinator::State::SendTo(const Worker& worker, const T& message) {
+  if (worker.connection == 0) {
+    return;
+  }
+  Send action;
+  action.connection = worker.connection;
+  WrapMessage(message, &action.message);
+  actions.emplace_back(std::move(action));
+}
+
+}  // namespace heddle::elastic
