@@ -1,0 +1,153 @@
+// Plans and profiles as JSON: round trips, and one clear error for everything that does not fit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/program/plan.h"
+#include "engine/program/profile.h"
+#include "tests/engine_program/seeds.h"
+#include "tests/support/random_plan.h"
+
+namespace heddle::program {
+namespace {
+
+using ::testing::HasSubstr;
+
+void ExpectEqual(const Plan& a, const Plan& b) {
+  EXPECT_EQ(a.generation, b.generation);
+  EXPECT_EQ(a.workers, b.workers);
+  EXPECT_EQ(a.pipelines, b.pipelines);
+  EXPECT_EQ(a.determinism, b.determinism);
+  EXPECT_EQ(a.predicted_step_seconds, b.predicted_step_seconds);
+  EXPECT_EQ(a.predicted_peak_bytes, b.predicted_peak_bytes);
+  EXPECT_EQ(a.transports, b.transports);
+}
+
+TEST(PlanJsonTest, RandomPlansSurviveARoundTrip) {
+  for (const uint64_t seed : testing::TestSeeds(100)) {
+    HEDDLE_TRACE_SEED(seed);
+    Plan plan = testing::RandomPlan(seed, 6);
+    plan.determinism = seed % 2 == 0 ? Determinism::kExact : Determinism::kRelaxed;
+    plan.predicted_step_seconds = 0.1 * static_cast<double>(seed % 1000) / 3;
+    plan.predicted_peak_bytes.assign(plan.workers.size(), static_cast<int64_t>(seed) << 20);
+    plan.transports.assign(plan.workers.size(),
+                           std::vector<std::string>(plan.workers.size(), "shm"));
+    const Result<Plan> read = PlanFromJson(PlanToJson(plan));
+    ASSERT_TRUE(read.ok()) << read.status().ToString();
+    ExpectEqual(plan, *read);
+  }
+}
+
+constexpr const char* kPlan = R"({
+  "generation": 3,
+  "workers": ["a", "b"],
+  "pipelines": [{"stages": [{"worker": 0, "first_segment": 0, "last_segment": 4,
+                             "recompute": false}],
+                 "first_microbatch": 0, "microbatches": 2}],
+  "determinism": "exact",
+  "predicted_step_seconds": 0.5,
+  "predicted_peak_bytes": [1, 2],
+  "transports": [["self", "tcp"], ["tcp", "self"]]
+})";
+
+TEST(PlanJsonTest, ReadsAWrittenPlan) {
+  const Result<Plan> plan = PlanFromJson(kPlan);
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  EXPECT_EQ(plan->generation, 3);
+  EXPECT_EQ(plan->pipelines[0].stages[0].last_segment, 4);
+  EXPECT_EQ(plan->transports[0][1], "tcp");
+}
+
+struct BadText {
+  const char* name;
+  const char* from;  ///< Text of the good example that is replaced …
+  const char* to;    ///< … by this.
+  const char* message;
+};
+
+class BadPlanJsonTest : public ::testing::TestWithParam<BadText> {};
+
+TEST_P(BadPlanJsonTest, IsRefusedNamingTheKey) {
+  std::string text = kPlan;
+  const size_t position = text.find(GetParam().from);
+  ASSERT_NE(position, std::string::npos);
+  text.replace(position, std::string_view(GetParam().from).size(), GetParam().to);
+  const Result<Plan> plan = PlanFromJson(text);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(plan.status().message(), HasSubstr(GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All,
+    BadPlanJsonTest,
+    ::testing::Values(
+        BadText{"Syntax", "{", "{,", "plan: not JSON"},
+        BadText{"NotUtf8", "\"a\"", "\"\xff\"", "plan: not JSON"},
+        BadText{"NotAnObject", kPlan, "[]", "plan: expected an object, got []"},
+        BadText{"Empty", kPlan, "", "plan: not JSON"},
+        BadText{"UnknownKey", "\"generation\": 3", "\"generation\": 3, \"x\": 1",
+                "plan.x: unknown"},
+        BadText{"MissingKey", "\"generation\": 3,", "", "plan.generation: missing"},
+        BadText{"RepeatedKey", "\"generation\": 3", "\"generation\": 3, \"generation\": 4",
+                "key 'generation' appears twice"},
+        BadText{"NegativeGeneration", "3", "-3", "plan.generation: expected an integer from 0"},
+        BadText{"HugeGeneration", "3", "99999999999999999999", "plan.generation: expected"},
+        BadText{"FractionalGeneration", "3", "3.5", "plan.generation: expected an integer"},
+        BadText{"NameType", "\"b\"", "7", "plan.workers[1]: expected a text, got 7"},
+        BadText{"WorkersType", "[\"a\", \"b\"]", "{}", "plan.workers: expected a list"},
+        BadText{"StageKey", "\"recompute\"", "\"recomputed\"",
+                "plan.pipelines[0].stages[0].recompute: missing"},
+        BadText{"StageType", "\"recompute\": false", "\"recompute\": 0",
+                "plan.pipelines[0].stages[0].recompute: expected true or false, got 0"},
+        BadText{"StageRange", "\"worker\": 0", "\"worker\": 4294967296",
+                "plan.pipelines[0].stages[0].worker: expected an integer from 0 to 2147483647"},
+        BadText{"Determinism", "\"exact\"", "\"loose\"", "plan.determinism: expected \"exact\""},
+        BadText{"NegativeSeconds", "0.5", "-0.5", "plan.predicted_step_seconds: expected"},
+        BadText{"HugeSeconds", "0.5", "1e999", "plan"},
+        BadText{"NegativeBytes", "[1, 2]", "[1, -2]", "plan.predicted_peak_bytes[1]: expected"},
+        BadText{"TransportType", "[\"tcp\", \"self\"]", "3", "plan.transports[1]: expected a list"},
+        BadText{"Deep", "[1, 2]", "[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]",
+                "nested deeper than"}),
+    [](const ::testing::TestParamInfo<BadText>& parameter) { return parameter.param.name; });
+
+TEST(PlanJsonTest, EveryTruncationIsRefused) {
+  const std::string text = kPlan;
+  for (size_t size = 0; size < text.size(); ++size) {
+    EXPECT_FALSE(PlanFromJson(std::string_view(text).substr(0, size)).ok()) << size;
+  }
+}
+
+WorkerProfile Example() {
+  WorkerProfile profile;
+  profile.worker = "w0";
+  profile.seconds = {{"linear(fp32[2, 4], fp32[4, 4]){}", 1.0 / 3}, {"fold", 2.5e-11}};
+  profile.flops_per_second = 1.25e11;
+  profile.bytes_per_second = 7e9;
+  profile.instruction_seconds = 3e-6;
+  profile.memory_bytes = int64_t{5} << 33;
+  return profile;
+}
+
+TEST(ProfileJsonTest, SurvivesARoundTrip) {
+  const Result<WorkerProfile> read = ProfileFromJson(ProfileToJson(Example()));
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  EXPECT_EQ(read->worker, Example().worker);
+  EXPECT_EQ(read->seconds, Example().seconds);
+  EXPECT_EQ(read->flops_per_second, Example().flops_per_second);
+  EXPECT_EQ(read->bytes_per_second, Example().bytes_per_second);
+  EXPECT_EQ(read->instruction_seconds, Example().instruction_seconds);
+  EXPECT_EQ(read->memory_bytes, Example().memory_bytes);
+}
+
+TEST(ProfileJsonTest, NamesTheBadMember) {
+  std::string text = ProfileToJson(Example());
+  const std::string good = "2.5e-11";
+  text.replace(text.find(good), good.size(), "\"fast\"");
+  const Result<WorkerProfile> read = ProfileFromJson(text);
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.status().message(),
+            "profile.seconds.fold: expected a number of at least 0, got \"fast\"");
+}
+
+}  // namespace
+}  // namespace heddle::program
