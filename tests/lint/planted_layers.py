@@ -65,8 +65,8 @@ def main():
         (copy / "engine/planted.cc").write_text("\n", encoding="utf-8")
         narrow = copy / "layers.txt"
         lines = layers.read_text(encoding="utf-8").splitlines()
-        narrow.write_text("\n".join(line if not line.startswith("engine/program=") else "engine/program=engine_program:base"
-                                    for line in lines) + "\nbase=sideways:comm\n", encoding="utf-8")
+        lines = ["engine/program=engine_program:base" if line.startswith("engine/program=") else line for line in lines]
+        narrow.write_text("\n".join(lines) + "\nbase=sideways:comm\n", encoding="utf-8")
         status, output = run(copy, narrow)
         expect(status == 1, f"exit status {status} with a narrow layers.txt", failures)
         for message in ("planner/planted.h:1: error: <nlohmann/json.hpp> is too heavy for a header",

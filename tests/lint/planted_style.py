@@ -42,7 +42,8 @@ def main():
         for name, content, _, _ in PLANTED:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(content, encoding="utf-8")
-        done = subprocess.run([sys.executable, str(script), "--source", folder], capture_output=True, text=True, timeout=30)
+        command = [sys.executable, str(script), "--source", folder]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
         if done.returncode != 1:
             failures.append(f"exit status {done.returncode}")
         for name, _, line, message in PLANTED:
