@@ -94,6 +94,7 @@ void Coordinator::State::SaveState(Time now) {
   durable.known_step = known_step;
   durable.checkpoints = checkpoints;
   durable.finished = end.has_value() && end->ok;
+  durable.failed = end.has_value() && !end->ok ? end->reason : "";
   durable_known_step = known_step;
   persisted_at = now;
   actions.emplace_back(Persist{std::move(durable)});
@@ -327,7 +328,9 @@ std::optional<Time> Coordinator::State::NextDeadline() const {
 
 // ---- The machine ----
 
-Coordinator::Coordinator() : state_(std::make_unique<State>()) {}
+Coordinator::Coordinator(int64_t generation_counter) : state_(std::make_unique<State>()) {
+  state_->generation_counter = generation_counter;
+}
 
 Coordinator::Coordinator(const DurableState& restored, const Job& job, Time now)
     : state_(std::make_unique<State>()) {

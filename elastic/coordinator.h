@@ -163,8 +163,8 @@ using CoordinatorAction = std::variant<Persist,
 /// Thread: one caller at a time. A copy is an independent machine.
 class Coordinator {
  public:
-  /// Nothing is known: waits for Submitted.
-  Coordinator();
+  /// Waits for Submitted. Generations are numbered above `generation_counter`.
+  explicit Coordinator(int64_t generation_counter = 0);
   /// Goes on with `job` from what its predecessor stored: adopts the workers that say Hello.
   Coordinator(const DurableState& restored, const Job& job, Time now);
   Coordinator(const Coordinator& other);

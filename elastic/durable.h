@@ -30,8 +30,6 @@ struct DurableGeneration {
 struct DurableState {
   std::string job_id;
   std::string job_yaml;
-  std::string
-      job_path;  ///< What relative paths were relative to; empty: job_yaml is effective already.
   std::string secret;
   std::string output_folder;
   int64_t generation_counter = 0;  ///< Highest number ever given out.
@@ -40,6 +38,7 @@ struct DurableState {
   int64_t known_step = 0;            ///< Last step whose record was logged (may lag by one save).
   std::vector<int64_t> checkpoints;  ///< Committed steps, ascending.
   bool finished = false;
+  std::string failed;  ///< Why the job failed; empty: it did not.
 };
 
 }  // namespace heddle::elastic

@@ -13,8 +13,6 @@ constexpr size_t kMaxUnheardParts = 4;
 constexpr size_t kMaxUnheardValidations = 16;
 
 // One overload a message, so that Say can wrap any of them.
-*out->mutable_hello() = m;
-}
 void Wrap(const wire::Profiled& m, wire::FromWorker* out) {
   *out->mutable_profiled() = m;
 }

@@ -46,6 +46,11 @@ struct CoordinatorServerOptions {
   StateStore* store =
       nullptr;  ///< Optional: without it nothing outlives the process. Outlives the server.
   CoordinatorHooks hooks;
+  /// `serve`: after a job the next one may be submitted, and workers may wait for it. Otherwise
+  /// workers that come after the end are refused.
+  bool many_jobs = false;
+  /// Go on with the store's job although it failed (`train` on the same folder).
+  bool resume_failed = false;
 };
 
 /// Thread: any; Stop not from hooks.

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sqlite3.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/unique_fd.h"
@@ -60,14 +61,10 @@ PlanOutcome DecodePlan(const Json& json) {
 }
 
 std::string Encode(const DurableState& state) {
-  Json json = {{"job_id", state.job_id},
-               {"job_yaml", state.job_yaml},
-               {"job_path", state.job_path},
-               {"secret", ToHex(state.secret)},
-               {"output_folder", state.output_folder},
-               {"known_step", state.known_step},
-               {"checkpoints", state.checkpoints},
-               {"finished", state.finished},
+  Json json = {{"job_id", state.job_id},         {"job_yaml", state.job_yaml},
+               {"secret", ToHex(state.secret)},  {"output_folder", state.output_folder},
+               {"known_step", state.known_step}, {"checkpoints", state.checkpoints},
+               {"finished", state.finished},     {"failed", state.failed},
                {"workers", Json::object()}};
   for (const auto& [name, worker] : state.workers) {
     json["workers"][name] = {{"incarnation", ToHex(worker.incarnation)},
@@ -92,12 +89,12 @@ Result<DurableState> Decode(const std::string& text, const std::string& path) {
     DurableState state;
     state.job_id = json.at("job_id");
     state.job_yaml = json.at("job_yaml");
-    state.job_path = json.at("job_path");
     state.secret = FromHex(json.at("secret"));
     state.output_folder = json.at("output_folder");
     state.known_step = json.at("known_step");
     state.checkpoints = json.at("checkpoints").get<std::vector<int64_t>>();
     state.finished = json.at("finished");
+    state.failed = json.at("failed");
     for (const auto& [name, worker] : json.at("workers").items()) {
       state.workers[name] = {FromHex(worker.at("incarnation")), worker.at("host"),
                              worker.at("profile")};
@@ -268,6 +265,10 @@ Result<std::unique_ptr<StateStore>> OpenSqliteStore(const std::string& path) {
   Database database(raw);
   if (code != SQLITE_OK) {
     return SqliteError(code, raw, "open " + path);
+  }
+  // It holds the job's secret.
+  if (::chmod(path.c_str(), 0600) != 0) {
+    return ErrnoError(errno, "chmod " + path);
   }
   sqlite3_extended_result_codes(raw, 1);
   sqlite3_busy_timeout(raw, 2000);

@@ -1,0 +1,734 @@
+#include "elastic/grpc/server.h"
+
+#include <deque>
+#include <map>
+#include <random>
+#include <utility>
+
+#include <grpcpp/grpcpp.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/thread.h"
+#include "elastic/grpc/channel.h"
+#include "elastic/grpc/control.grpc.pb.h"
+
+namespace heddle::elastic {
+namespace {
+
+constexpr Duration kLongestWait = std::chrono::seconds(1);
+constexpr Duration kStreamsCloseWithin = std::chrono::seconds(3);
+
+// Work for a helper thread, in order.
+class Helper {
+ public:
+  explicit Helper(const std::string& name) : thread_(name, [this] { Run(); }) {}
+  ~Helper() {
+    {
+      const MutexLock lock(mutex_);
+      stopped_ = true;
+      wake_.NotifyOne();
+    }
+    thread_.Join();
+  }
+  Helper(const Helper&) = delete;
+  Helper& operator=(const Helper&) = delete;
+
+  void Post(std::function<void()> work) {
+    const MutexLock lock(mutex_);
+    queue_.push_back(std::move(work));
+    wake_.NotifyOne();
+  }
+
+ private:
+  void Run() {
+    while (true) {
+      std::function<void()> work;
+      {
+        const MutexLock lock(mutex_);
+        while (queue_.empty() && !stopped_) {
+          wake_.WaitUntil(mutex_, After(kLongestWait));
+        }
+        if (stopped_) {
+          return;
+        }
+        work = std::move(queue_.front());
+        queue_.pop_front();
+      }
+      work();
+    }
+  }
+
+  Mutex mutex_;
+  CondVar wake_;
+  std::deque<std::function<void()>> queue_ HEDDLE_GUARDED_BY(mutex_);
+  bool stopped_ HEDDLE_GUARDED_BY(mutex_) = false;
+  Thread thread_;
+};
+
+std::string RandomSecret() {
+  std::random_device device;
+  std::string secret;
+  for (int i = 0; i < 8; ++i) {
+    const uint32_t word = device();
+    secret.append(reinterpret_cast<const char*>(&word), sizeof(word));
+  }
+  return secret;
+}
+
+grpc::Status ToGrpc(const Status& status) {
+  return status.ok() ? grpc::Status::OK
+                     : grpc::Status(static_cast<grpc::StatusCode>(status.code()), status.message());
+}
+
+// One worker's stream. Reading goes on only once the loop has handled what was read: a flood waits
+// in the kernel, not here. Owned by the map of sessions and by itself until gRPC is done with it.
+class Session : public grpc::ServerBidiReactor<wire::FromWorker, wire::ToWorker> {
+ public:
+  using OnMessage = std::function<void(ConnectionId, wire::FromWorker)>;
+  using OnClosed = std::function<void(ConnectionId)>;
+
+  Session(ConnectionId id,
+          grpc::CallbackServerContext* context,
+          OnMessage on_message,
+          OnClosed on_closed)
+      : id_(id),
+        context_(context),
+        on_message_(std::move(on_message)),
+        on_closed_(std::move(on_closed)) {}
+
+  void Begin(std::shared_ptr<Session> self) {
+    self_ = std::move(self);
+    StartSendInitialMetadata();
+    StartRead(&in_);
+  }
+
+  void ReadMore() {
+    const MutexLock lock(mutex_);
+    if (!finished_ && !read_ended_) {
+      StartRead(&in_);
+    }
+  }
+
+  void Send(const wire::ToWorker& message) {
+    const MutexLock lock(mutex_);
+    if (finished_ || closing_) {
+      return;
+    }
+    if (out_.size() >= kMaxQueuedMessages) {
+      context_->TryCancel();
+      return;
+    }
+    out_.push_back(message);
+    if (!writing_) {
+      WriteNext();
+    }
+  }
+
+  // Ends the stream after what was sent before.
+  void Close() {
+    const MutexLock lock(mutex_);
+    closing_ = true;
+    if (!writing_) {
+      FinishOnce();
+    }
+  }
+
+  void OnReadDone(bool ok) override {
+    if (ok) {
+      on_message_(id_, std::move(in_));
+      return;
+    }
+    const MutexLock lock(mutex_);
+    read_ended_ = true;
+    closing_ = true;
+    out_.resize(writing_ ? 1 : 0);
+    if (!writing_) {
+      FinishOnce();
+    }
+  }
+
+  void OnWriteDone(bool ok) override {
+    const MutexLock lock(mutex_);
+    writing_ = false;
+    out_.pop_front();
+    if (!ok) {
+      out_.clear();
+      closing_ = true;
+    }
+    if (!out_.empty()) {
+      WriteNext();
+    } else if (closing_) {
+      FinishOnce();
+    }
+  }
+
+  void OnDone() override {
+    on_closed_(id_);
+    self_.reset();
+  }
+
+ private:
+  void WriteNext() HEDDLE_REQUIRES(mutex_) {
+    writing_ = true;
+    StartWrite(&out_.front());
+  }
+  void FinishOnce() HEDDLE_REQUIRES(mutex_) {
+    if (!finished_) {
+      finished_ = true;
+      Finish(grpc::Status::OK);
+    }
+  }
+
+  const ConnectionId id_;
+  grpc::CallbackServerContext* const context_;  // Valid until OnDone.
+  const OnMessage on_message_;
+  const OnClosed on_closed_;
+  std::shared_ptr<Session> self_;
+  wire::FromWorker in_;
+
+  Mutex mutex_;
+  std::deque<wire::ToWorker> out_ HEDDLE_GUARDED_BY(mutex_);  // A deque: its elements do not move.
+  bool writing_ HEDDLE_GUARDED_BY(mutex_) = false;
+  bool closing_ HEDDLE_GUARDED_BY(mutex_) = false;
+  bool read_ended_ HEDDLE_GUARDED_BY(mutex_) = false;
+  bool finished_ HEDDLE_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace
+
+class CoordinatorServer::Impl : public wire::Control::CallbackService {
+ public:
+  explicit Impl(CoordinatorServerOptions options) : options_(std::move(options)) {}
+
+  Status Start();
+  void Stop();
+
+  Status Submit(const std::string& yaml, const std::string& path, std::string* job_id);
+  /// Runs `call` on the loop's thread and waits; false when the loop has ended.
+  bool CallAndWait(const std::function<void()>& call);
+  void Post(std::function<void()> call);
+  void HandleEvent(const CoordinatorEvent& event);
+  std::optional<EndJob> WaitForEnd(Deadline deadline);
+
+  // gRPC's.
+  grpc::ServerBidiReactor<wire::FromWorker, wire::ToWorker>* Session(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,
+                                   const wire::SubmitRequest* request,
+                                   wire::SubmitReply* reply) override;
+  grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context,
+                                   const wire::StatusRequest* request,
+                                   wire::JobStatus* reply) override;
+  grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
+                                  const wire::DrainRequest* request,
+                                  wire::DrainReply* reply) override;
+  grpc::ServerUnaryReactor* Emulate(grpc::CallbackServerContext* context,
+                                    const wire::EmulateRequest* request,
+                                    wire::EmulateReply* reply) override;
+
+  heddle::Status DrainOnLoop(const std::string& worker, std::vector<std::string>* names);
+  const std::string& address() const { return address_; }
+  const std::string& resumed_job_id() const { return resumed_job_id_; }
+  Coordinator& coordinator() { return coordinator_; }
+
+ private:
+  heddle::Status Restore();
+  void Run();
+  void Perform(const CoordinatorAction& action);
+  void OnStoreFailed(const heddle::Status& status);
+  void JobEnded(const EndJob& end);
+  void SessionClosed(ConnectionId id);
+
+  const CoordinatorServerOptions options_;
+  std::string address_;
+  std::string resumed_job_id_;
+  std::unique_ptr<grpc::Server> server_;
+
+  // Loop thread only (and Start, before it runs).
+  Coordinator coordinator_;
+  std::shared_ptr<const Job> job_;
+  int64_t generation_counter_ = 0;
+  std::vector<CoordinatorAction> first_actions_;
+
+  Mutex mutex_;
+  CondVar wake_;
+  CondVar changed_;
+  std::deque<std::function<void()>> queue_ HEDDLE_GUARDED_BY(mutex_);
+  bool stopped_ HEDDLE_GUARDED_BY(mutex_) = false;
+  bool failed_ HEDDLE_GUARDED_BY(mutex_) = false;
+  std::optional<EndJob> ended_ HEDDLE_GUARDED_BY(mutex_);
+  ConnectionId next_connection_ HEDDLE_GUARDED_BY(mutex_) = 1;
+  std::map<ConnectionId, std::shared_ptr<heddle::elastic::Session>> sessions_
+      HEDDLE_GUARDED_BY(mutex_);
+
+  // After what they use, so that they end first.
+  std::unique_ptr<Helper> planner_;
+  std::unique_ptr<Helper> committer_;
+  Thread loop_;
+};
+
+// ---- Start and stop ----
+
+heddle::Status CoordinatorServer::Impl::Restore() {
+  if (options_.store == nullptr) {
+    return heddle::Status::Ok();
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const std::optional<DurableState> stored, options_.store->Load());
+  if (!stored) {
+    return heddle::Status::Ok();
+  }
+  generation_counter_ = stored->generation_counter;
+  coordinator_ = Coordinator(generation_counter_);
+  if (stored->job_id.empty() || stored->finished ||
+      (!stored->failed.empty() && !options_.resume_failed)) {
+    return heddle::Status::Ok();
+  }
+  HEDDLE_ASSIGN_OR_RETURN(
+      Job job, options_.hooks.read_job(stored->job_yaml, stored->output_folder + "/job.yaml"));
+  job.id = stored->job_id;
+  job.secret = stored->secret;
+  job.output_folder = stored->output_folder;
+  if (options_.hooks.find_checkpoints) {
+    job.checkpoints = options_.hooks.find_checkpoints(job);
+  }
+  job_ = std::make_shared<const Job>(job);
+  resumed_job_id_ = job.id;
+  coordinator_ = Coordinator(*stored, job, Now());
+  return heddle::Status::Ok();
+}
+
+heddle::Status CoordinatorServer::Impl::Start() {
+  HEDDLE_RETURN_IF_ERROR(Restore());
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(this);
+  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder.SetMaxSendMessageSize(kMaxMessageBytes);
+  // Two coordinators on one port must not share it silently.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, static_cast<int>(kKeepalive.count()));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, static_cast<int>(kKeepalive.count()));
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
+  planner_ = std::make_unique<Helper>("planner");
+  committer_ = std::make_unique<Helper>("commit");
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr || port == 0) {
+    return ResourceExhaustedError("cannot listen on {}: is the port taken?", options_.listen);
+  }
+  address_ = options_.listen.substr(0, options_.listen.rfind(':')) + ":" + std::to_string(port);
+  loop_ = Thread("coordinator", [this] { Run(); });
+  return heddle::Status::Ok();
+}
+
+void CoordinatorServer::Impl::Stop() {
+  if (server_ != nullptr) {
+    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+    server_->Wait();
+  }
+  {
+    const MutexLock lock(mutex_);
+    stopped_ = true;
+    wake_.NotifyOne();
+    changed_.NotifyAll();
+  }
+  loop_.Join();
+  planner_.reset();
+  committer_.reset();
+  server_.reset();
+}
+
+// ---- The loop ----
+
+void CoordinatorServer::Impl::Post(std::function<void()> call) {
+  const MutexLock lock(mutex_);
+  queue_.push_back(std::move(call));
+  wake_.NotifyOne();
+}
+
+bool CoordinatorServer::Impl::CallAndWait(const std::function<void()>& call) {
+  struct Done {
+    Mutex mutex;
+    CondVar changed;
+    bool done HEDDLE_GUARDED_BY(mutex) = false;
+  };
+  // Shared: the loop may run the call after the caller has given up.
+  const auto state = std::make_shared<Done>();
+  Post([state, call] {
+    const MutexLock lock(state->mutex);
+    call();
+    state->done = true;
+    state->changed.NotifyAll();
+  });
+  const MutexLock lock(state->mutex);
+  while (!state->done) {
+    state->changed.WaitUntil(state->mutex, After(std::chrono::milliseconds(100)));
+    const MutexLock own(mutex_);
+    if (stopped_ || failed_) {
+      return state->done;
+    }
+  }
+  return true;
+}
+
+void CoordinatorServer::Impl::Run() {
+  while (true) {
+    std::deque<std::function<void()>> calls;
+    {
+      const MutexLock lock(mutex_);
+      const Time limit = Now() + kLongestWait;
+      const Time until = std::min(coordinator_.NextDeadline().value_or(limit), limit);
+      while (queue_.empty() && !stopped_ && Now() < until) {
+        wake_.WaitUntil(mutex_, until);
+      }
+      if (stopped_) {
+        return;
+      }
+      calls.swap(queue_);
+      if (failed_) {
+        continue;
+      }
+    }
+    for (const auto& call : calls) {
+      call();
+    }
+    const std::optional<Time> next = coordinator_.NextDeadline();
+    if (next && Now() >= *next) {
+      HandleEvent(Ticked());
+    }
+  }
+}
+
+void CoordinatorServer::Impl::HandleEvent(const CoordinatorEvent& event) {
+  for (const CoordinatorAction& action : coordinator_.Handle(event, Now())) {
+    {
+      const MutexLock lock(mutex_);
+      if (failed_) {
+        return;
+      }
+    }
+    Perform(action);
+  }
+}
+
+void CoordinatorServer::Impl::OnStoreFailed(const heddle::Status& status) {
+  LogError("coordinator stops: its state cannot be stored error=\"{}\"", status.ToString());
+  {
+    const MutexLock lock(mutex_);
+    failed_ = true;
+    ended_ = EndJob{false, false, "the coordinator's state cannot be stored: " + status.ToString()};
+    changed_.NotifyAll();
+  }
+}
+
+void CoordinatorServer::Impl::JobEnded(const EndJob& end) {
+  if (options_.hooks.ended) {
+    options_.hooks.ended(end);
+  }
+  std::vector<std::shared_ptr<heddle::elastic::Session>> sessions;
+  {
+    const MutexLock lock(mutex_);
+    ended_ = end;
+    for (const auto& [id, session] : sessions_) {
+      sessions.push_back(session);
+    }
+    changed_.NotifyAll();
+  }
+  if (options_.many_jobs) {
+    coordinator_ = Coordinator(generation_counter_);
+    for (const auto& session : sessions) {
+      session->Close();
+    }
+  }
+}
+
+void CoordinatorServer::Impl::Perform(const CoordinatorAction& action) {
+  const CoordinatorHooks& hooks = options_.hooks;
+  const auto session_of = [this](ConnectionId id) {
+    const MutexLock lock(mutex_);
+    const auto found = sessions_.find(id);
+    return found == sessions_.end() ? nullptr : found->second;
+  };
+  if (const auto* persist = std::get_if<Persist>(&action)) {
+    generation_counter_ = persist->state.generation_counter;
+    if (options_.store != nullptr) {
+      if (const heddle::Status status = options_.store->Save(persist->state); !status.ok()) {
+        OnStoreFailed(status);
+      }
+    }
+  } else if (const auto* send = std::get_if<Send>(&action)) {
+    if (const auto session = session_of(send->connection)) {
+      session->Send(send->message);
+    }
+  } else if (const auto* close = std::get_if<Close>(&action)) {
+    if (const auto session = session_of(close->connection)) {
+      session->Close();
+    }
+  } else if (const auto* find = std::get_if<FindPlan>(&action)) {
+    planner_->Post([this, request = find->request, job = job_] {
+      PlanOutcome outcome = options_.hooks.plan(*job, request);
+      outcome.request_id = request.id;
+      Post([this, outcome] { HandleEvent(Planned{outcome}); });
+    });
+  } else if (const auto* commit = std::get_if<CommitCheckpoint>(&action)) {
+    committer_->Post([this, request = *commit, job = job_] {
+      CheckpointCommitted done = options_.hooks.commit(*job, request);
+      done.step = request.step;
+      done.generation = request.generation;
+      Post([this, done] { HandleEvent(done); });
+    });
+  } else if (const auto* abandon = std::get_if<AbandonCheckpoint>(&action)) {
+    if (hooks.abandon) {
+      committer_->Post(
+          [this, request = *abandon, job = job_] { options_.hooks.abandon(*job, request); });
+    }
+  } else if (const auto* log = std::get_if<WriteLog>(&action)) {
+    if (hooks.log) {
+      hooks.log(log->event);
+    }
+  } else if (const auto* list = std::get_if<ListWorkers>(&action)) {
+    if (hooks.list_workers) {
+      hooks.list_workers(list->workers);
+    }
+  } else if (const auto* worker_gone = std::get_if<WorkerGone>(&action)) {
+    if (hooks.worker_gone) {
+      hooks.worker_gone(*worker_gone);
+    }
+  } else if (const auto* end = std::get_if<EndJob>(&action)) {
+    JobEnded(*end);
+  }
+}
+
+// ---- Streams ----
+
+grpc::ServerBidiReactor<wire::FromWorker, wire::ToWorker>* CoordinatorServer::Impl::Session(
+    grpc::CallbackServerContext* context) {
+  std::shared_ptr<heddle::elastic::Session> session;
+  {
+    const MutexLock lock(mutex_);
+    const ConnectionId id = next_connection_++;
+    session = std::make_shared<heddle::elastic::Session>(
+        id, context,
+        [this](ConnectionId from, wire::FromWorker message) {
+          Post([this, from, received = std::move(message)] {
+            HandleEvent(Received{from, received});
+            std::shared_ptr<heddle::elastic::Session> reader;
+            {
+              const MutexLock own(mutex_);
+              const auto found = sessions_.find(from);
+              reader = found == sessions_.end() ? nullptr : found->second;
+            }
+            if (reader != nullptr) {
+              reader->ReadMore();
+            }
+          });
+        },
+        [this](ConnectionId from) { SessionClosed(from); });
+    sessions_[id] = session;
+  }
+  session->Begin(session);
+  return session.get();
+}
+
+void CoordinatorServer::Impl::SessionClosed(ConnectionId id) {
+  const MutexLock lock(mutex_);
+  sessions_.erase(id);
+  changed_.NotifyAll();
+  queue_.push_back([this, id] { HandleEvent(Disconnected{id}); });
+  wake_.NotifyOne();
+}
+
+// ---- Calls ----
+
+heddle::Status CoordinatorServer::Impl::Submit(const std::string& yaml,
+                                               const std::string& path,
+                                               std::string* job_id) {
+  HEDDLE_ASSIGN_OR_RETURN(Job job, options_.hooks.read_job(yaml, path));
+  job.secret = RandomSecret();
+  if (options_.hooks.find_checkpoints) {
+    job.checkpoints = options_.hooks.find_checkpoints(job);
+  }
+  const auto shared = std::make_shared<const Job>(std::move(job));
+  const auto refused = std::make_shared<std::string>();
+  const bool ran = CallAndWait([this, shared, refused] {
+    const std::string phase = coordinator_.StatusAt(Now()).phase();
+    if (phase != "idle") {
+      *refused = phase;
+      return;
+    }
+    job_ = shared;
+    {
+      const MutexLock lock(mutex_);
+      ended_.reset();
+    }
+    HandleEvent(Submitted{*shared});
+  });
+  if (!ran) {
+    return UnavailableError("the coordinator is going away");
+  }
+  if (!refused->empty()) {
+    return FailedPreconditionError("a job is there already ({})", *refused);
+  }
+  if (job_id != nullptr) {
+    *job_id = shared->id;
+  }
+  return heddle::Status::Ok();
+}
+
+heddle::Status CoordinatorServer::Impl::DrainOnLoop(const std::string& worker,
+                                                    std::vector<std::string>* names) {
+  for (const wire::JobStatus::Worker& entry : coordinator_.StatusAt(Now()).workers()) {
+    if (entry.name() == worker || entry.host() == worker) {
+      names->push_back(entry.name());
+    }
+  }
+  if (names->empty()) {
+    return NotFoundError("no worker or host is named '{}'", worker);
+  }
+  HandleEvent(DrainRequested{worker});
+  return heddle::Status::Ok();
+}
+
+std::optional<EndJob> CoordinatorServer::Impl::WaitForEnd(Deadline deadline) {
+  const MutexLock lock(mutex_);
+  while (!ended_ && !stopped_ && Now() < deadline) {
+    changed_.WaitUntil(mutex_, deadline);
+  }
+  if (!ended_) {
+    return std::nullopt;
+  }
+  const Deadline closing = std::min(deadline, After(kStreamsCloseWithin));
+  while (!sessions_.empty() && !failed_ && !stopped_ && Now() < closing) {
+    changed_.WaitUntil(mutex_, closing);
+  }
+  return ended_;
+}
+
+grpc::ServerUnaryReactor* CoordinatorServer::Impl::Submit(grpc::CallbackServerContext* context,
+                                                          const wire::SubmitRequest* request,
+                                                          wire::SubmitReply* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(
+      ToGrpc(Submit(request->job_yaml(), request->job_path(), reply->mutable_job_id())));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* CoordinatorServer::Impl::Status(grpc::CallbackServerContext* context,
+                                                          const wire::StatusRequest* /*request*/,
+                                                          wire::JobStatus* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  Post([this, reactor, reply] {
+    *reply = coordinator_.StatusAt(Now());
+    reactor->Finish(grpc::Status::OK);
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* CoordinatorServer::Impl::Drain(grpc::CallbackServerContext* context,
+                                                         const wire::DrainRequest* request,
+                                                         wire::DrainReply* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  Post([this, reactor, request, reply] {
+    std::vector<std::string> names;
+    const heddle::Status status = DrainOnLoop(request->worker(), &names);
+    for (const std::string& name : names) {
+      reply->add_workers(name);
+    }
+    reactor->Finish(ToGrpc(status));
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* CoordinatorServer::Impl::Emulate(grpc::CallbackServerContext* context,
+                                                           const wire::EmulateRequest* request,
+                                                           wire::EmulateReply* /*reply*/) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  Post([this, reactor, request] {
+    for (const wire::JobStatus::Worker& entry : coordinator_.StatusAt(Now()).workers()) {
+      if (entry.name() == request->worker()) {
+        HandleEvent(EmulateRequested{request->worker(), request->emulation(), request->set_speed(),
+                                     request->set_memory(), request->set_link()});
+        reactor->Finish(grpc::Status::OK);
+        return;
+      }
+    }
+    reactor->Finish(ToGrpc(NotFoundError("no worker is named '{}'", request->worker())));
+  });
+  return reactor;
+}
+
+// ---- The public face ----
+
+CoordinatorServer::CoordinatorServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+CoordinatorServer::~CoordinatorServer() {
+  Stop();
+}
+
+Result<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
+    CoordinatorServerOptions options) {
+  auto impl = std::make_unique<Impl>(std::move(options));
+  if (const heddle::Status status = impl->Start(); !status.ok()) {
+    impl->Stop();
+    return status;
+  }
+  return std::unique_ptr<CoordinatorServer>(new CoordinatorServer(std::move(impl)));
+}
+
+const std::string& CoordinatorServer::address() const {
+  return impl_->address();
+}
+bool CoordinatorServer::resumed() const {
+  return !impl_->resumed_job_id().empty();
+}
+const std::string& CoordinatorServer::resumed_job_id() const {
+  return impl_->resumed_job_id();
+}
+
+heddle::Status CoordinatorServer::Submit(const std::string& yaml, const std::string& path) {
+  return impl_->Submit(yaml, path, nullptr);
+}
+
+wire::JobStatus CoordinatorServer::StatusNow() const {
+  const auto status = std::make_shared<wire::JobStatus>();
+  Impl* impl = impl_.get();
+  impl->CallAndWait([impl, status] { *status = impl->coordinator().StatusAt(Now()); });
+  return *status;
+}
+
+heddle::Status CoordinatorServer::Drain(const std::string& worker) {
+  const auto result =
+      std::make_shared<heddle::Status>(UnavailableError("the coordinator is going away"));
+  Impl* impl = impl_.get();
+  impl->CallAndWait([impl, worker, result] {
+    std::vector<std::string> names;
+    *result = impl->DrainOnLoop(worker, &names);
+  });
+  return *result;
+}
+
+void CoordinatorServer::Cancel(const std::string& reason) {
+  Impl* impl = impl_.get();
+  impl->Post([impl, reason] { impl->HandleEvent(CancelRequested{reason}); });
+}
+
+void CoordinatorServer::ReportExit(const std::string& worker,
+                                   int64_t pid,
+                                   const std::string& reason) {
+  Impl* impl = impl_.get();
+  impl->Post([impl, worker, pid, reason] {
+    impl->HandleEvent(ProcessExited{worker, pid, reason});
+  });
+}
+
+std::optional<EndJob> CoordinatorServer::WaitForEnd(Deadline deadline) {
+  return impl_->WaitForEnd(deadline);
+}
+void CoordinatorServer::Stop() {
+  impl_->Stop();
+}
+
+}  // namespace heddle::elastic
