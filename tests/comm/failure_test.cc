@@ -1,0 +1,312 @@
+// What goes wrong: lost peers, aborts, deadlines, strangers, old generations.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <future>
+
+#include "base/unique_fd.h"
+#include "tests/comm/cluster.h"
+
+namespace heddle::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+class FailureTest : public testing::TestWithParam<Media> {};
+
+TEST_P(FailureTest, WaitEndsAtItsDeadlineAndNamesThePeer) {
+  Cluster cluster(2, GetParam());
+  cluster.Run(1, [](int rank, Communicator& communicator) {
+    if (rank == 0) {
+      std::vector<float> buffer(4);
+      const Time began = Now();
+      const Status status = communicator.Recv(1, 7, RawOf(buffer)).Wait(After(milliseconds(50)));
+      EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
+      EXPECT_THAT(status.message(), HasSubstr("worker-1"));
+      EXPECT_LT(Now() - began, milliseconds(500));
+      // A large send that nobody receives, and a collective that the peer does not join.
+      const Bytes large(1 << 20);
+      EXPECT_EQ(communicator.Send(1, 8, large, false).Wait(After(milliseconds(20))).code(),
+                StatusCode::kDeadlineExceeded);
+      const Status barrier = communicator.Barrier({.group = {}, .tag = 1, .deadline = After(milliseconds(20))});
+      EXPECT_EQ(barrier.code(), StatusCode::kDeadlineExceeded);
+      EXPECT_THAT(barrier.message(), HasSubstr("worker-1"));
+    }
+    // The pair still works for other messages.
+    EXPECT_TRUE(communicator.Barrier({.group = {}, .tag = 2, .deadline = {}}).ok());
+  });
+}
+
+TEST_P(FailureTest, AbortEndsEveryWaitHereAndAtThePeers) {
+  Cluster cluster(3, GetParam());
+  std::atomic<int> told{0};
+  cluster.Run(1, [&](int rank, Communicator& communicator) {
+    communicator.OnPeerLost([&](int, const Status&) { told.fetch_add(1); });
+    std::vector<float> buffer(4);
+    const Bytes large(8 << 20);
+    if (rank != 0) {
+      const Status status = communicator.Recv(0, 5, RawOf(buffer)).Wait(After(seconds(10)));
+      EXPECT_EQ(status.code(), StatusCode::kAborted) << status.ToString();
+      EXPECT_THAT(status.message(), HasSubstr("worker-0"));
+      EXPECT_THAT(status.message(), HasSubstr("the plan changed"));
+      return;
+    }
+    std::vector<std::thread> waiters;
+    std::vector<Duration> took(5);
+    std::atomic<Time> aborted{Time()};
+    std::atomic<int> ready{0};
+    const auto wait = [&](size_t i, const std::function<Status()>& operation) {
+      waiters.emplace_back([&, i, operation] {
+        ready.fetch_add(1);
+        const Status status = operation();
+        took[i] = Now() - aborted.load();
+        EXPECT_EQ(status.code(), StatusCode::kAborted) << i << ": " << status.ToString();
+        EXPECT_THAT(status.message(), HasSubstr("the plan changed"));
+      });
+    };
+    wait(0, [&] { return communicator.Recv(1, 1, RawOf(buffer)).Wait(); });
+    wait(1, [&] { return communicator.Send(2, 2, large, false).Wait(); });
+    wait(2, [&] { return communicator.Barrier({.group = {}, .tag = 3, .deadline = {}}); });
+    wait(3, [&] {
+      Bytes copy = large;
+      return communicator.AllReduce(copy, DType::kF32, ReduceOp::kSum, {.group = {}, .tag = 4, .deadline = {}});
+    });
+    wait(4, [&] { return communicator.AllGatherBytes(large, {.group = {}, .tag = 5, .deadline = {}}).status(); });
+    while (ready.load() < 5) {
+      std::this_thread::yield();
+    }
+    aborted.store(Now());
+    communicator.Abort(UnavailableError("the plan changed"));
+    communicator.Abort(UnavailableError("twice is once"));
+    for (auto& waiter : waiters) {
+      waiter.join();
+    }
+    for (const Duration duration : took) {
+      EXPECT_LT(duration, milliseconds(100));
+    }
+    EXPECT_EQ(communicator.Recv(1, 9, RawOf(buffer)).Wait().code(), StatusCode::kAborted);
+  });
+  EXPECT_EQ(told.load(), 0) << "an abort is not a loss";
+}
+
+TEST_P(FailureTest, FenceAbortsOldGenerationsAndCancelsTheirConnects) {
+  Cluster cluster(2, GetParam());
+  // Rank 1 never connects; rank 0 waits for it until the fence.
+  auto connecting = std::async(std::launch::async, [&] {
+    return cluster.endpoint(0).Connect(cluster.Options(0, 3), After(seconds(20))).status();
+  });
+  const Time deadline = After(seconds(5));
+  while (connecting.wait_for(milliseconds(1)) != std::future_status::ready && Now() < deadline) {
+    cluster.endpoint(0).Fence(4);
+  }
+  EXPECT_EQ(connecting.get().code(), StatusCode::kAborted);
+  EXPECT_EQ(cluster.endpoint(0).Connect(cluster.Options(0, 3), After(seconds(1))).status().code(), StatusCode::kAborted);
+  cluster.Run(4, [](int /*rank*/, Communicator& communicator) {
+    EXPECT_TRUE(communicator.Barrier({}).ok());
+  });
+}
+
+TEST_P(FailureTest, ManyGenerationsInOneProcessLeaveNothingBehind) {
+  const auto count = [](const char* folder) {
+    return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
+  };
+  Cluster cluster(3, GetParam());
+  const auto descriptors = count("/proc/self/fd");
+  const auto threads = count("/proc/self/task");
+  for (int64_t generation = 1; generation <= 12; ++generation) {
+    cluster.Run(generation, [generation](int rank, Communicator& communicator) {
+      std::vector<float> buffer(1000, 1.0F);
+      EXPECT_TRUE(communicator.AllReduce(RawOf(buffer), DType::kF32, ReduceOp::kSum, {}).ok());
+      EXPECT_EQ(buffer[0], 3.0F);
+      if (generation % 2 == 0 && rank == 1) {
+        communicator.Abort(AbortedError("generation {} ends", generation));
+      }
+    });
+    // Closed connections stay until the peer has read the news, which is soon.
+    const Time deadline = After(milliseconds(800));
+    while (count("/proc/self/fd") > descriptors && Now() < deadline) {
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(count("/proc/self/fd"), descriptors) << "generation " << generation;
+    EXPECT_EQ(count("/proc/self/task"), threads);
+  }
+}
+
+// Forked workers cannot share this process' threads, so each child builds its own endpoint and tells its
+// address through a pipe.
+struct Child {
+  pid_t pid = -1;
+  UniqueFd addresses_in;  ///< All members' addresses, to the child.
+  UniqueFd reports;       ///< Own address, then what it saw, from the child.
+};
+
+struct Report {
+  int64_t nanoseconds = 0;  ///< Steady clock, the same in every process.
+  int code = 0;
+  int lost_peer = -1;
+  char message[160] = {};
+};
+
+void ReadWhole(int fd, void* data, size_t size) {
+  for (size_t have = 0; have < size;) {
+    const ssize_t got = ::read(fd, static_cast<char*>(data) + have, size - have);
+    ASSERT_GT(got, 0);
+    have += static_cast<size_t>(got);
+  }
+}
+
+void WriteWhole(int fd, const void* data, size_t size) {
+  ASSERT_EQ(::write(fd, data, size), static_cast<ssize_t>(size));
+}
+
+constexpr size_t kAddressBytes = 256;
+
+[[noreturn]] void ChildMain(int rank, int size, Media media, int in, int out) {
+  metrics::Registry registry;
+  EndpointOptions options;
+  options.worker = Cluster::Name(rank);
+  options.job = "job";
+  options.secret = "secret";
+  options.allow_shm = media == Media::kShm || (media == Media::kMixed && rank % 2 == 0);
+  options.metrics = &registry;
+  auto endpoint = Endpoint::Create(options);
+  char address[kAddressBytes] = {};
+  std::strncpy(address, (*endpoint)->address().c_str(), kAddressBytes - 1);
+  WriteWhole(out, address, kAddressBytes);
+  GroupOptions group;
+  group.generation = 1;
+  group.rank = rank;
+  for (int other = 0; other < size; ++other) {
+    ReadWhole(in, address, kAddressBytes);
+    group.members.push_back({Cluster::Name(other), address});
+    if (other != rank) {
+      group.peers.push_back(other);
+    }
+  }
+  auto communicator = (*endpoint)->Connect(group, After(seconds(10)));
+  if (!communicator.ok()) {
+    ::_exit(3);
+  }
+  std::atomic<int> lost{-1};
+  (*communicator)->OnPeerLost([&](int peer, const Status&) { lost.store(peer); });
+  Report report;
+  WriteWhole(out, &report, sizeof(report));  // Connected.
+  // Collectives for ever: the loss interrupts one of them somewhere.
+  std::vector<float> buffer(300000, 1.0F);
+  Status status;
+  for (uint64_t tag = 0; status.ok(); ++tag) {
+    status = (*communicator)->AllReduce(RawOf(buffer), DType::kF32, ReduceOp::kMax,
+                                        {.group = {}, .tag = tag, .deadline = After(seconds(10))});
+    if (!status.ok() && status.code() == StatusCode::kUnavailable && lost.load() < 0) {
+      ::_exit(4);
+    }
+  }
+  report.nanoseconds = Now().time_since_epoch().count();
+  report.code = static_cast<int>(status.code());
+  report.lost_peer = lost.load();
+  std::strncpy(report.message, status.message().c_str(), sizeof(report.message) - 1);
+  (*communicator)->Abort(status);
+  WriteWhole(out, &report, sizeof(report));
+  ::_exit(0);
+}
+
+TEST_P(FailureTest, SurvivorsOfAKilledWorkerFailAtOnceAndNameIt) {
+  constexpr int kSize = 4;
+  constexpr int kVictim = 2;
+  std::vector<Child> children(kSize);
+  for (int rank = 0; rank < kSize; ++rank) {
+    int in[2] = {};
+    int out[2] = {};
+    ASSERT_EQ(::pipe(in), 0);
+    ASSERT_EQ(::pipe(out), 0);
+    Child& child = children[static_cast<size_t>(rank)];
+    child.pid = ::fork();
+    if (child.pid == 0) {
+      ::close(in[1]);
+      ::close(out[0]);
+      ChildMain(rank, kSize, GetParam(), in[0], out[1]);
+    }
+    ::close(in[0]);
+    ::close(out[1]);
+    child.addresses_in.Reset(in[1]);
+    child.reports.Reset(out[0]);
+  }
+  std::vector<std::array<char, kAddressBytes>> addresses(kSize);
+  for (size_t i = 0; i < kSize; ++i) {
+    ReadWhole(children[i].reports.get(), addresses[i].data(), kAddressBytes);
+  }
+  for (const Child& child : children) {
+    WriteWhole(child.addresses_in.get(), addresses.data(), kSize * kAddressBytes);
+  }
+  for (const Child& child : children) {
+    Report connected;
+    ReadWhole(child.reports.get(), &connected, sizeof(connected));
+  }
+  const int64_t killed = Now().time_since_epoch().count();
+  ASSERT_EQ(::kill(children[kVictim].pid, SIGKILL), 0);
+  int named = 0;
+  for (size_t i = 0; i < kSize; ++i) {
+    if (i == kVictim) {
+      continue;
+    }
+    Report report;
+    ReadWhole(children[i].reports.get(), &report, sizeof(report));
+    EXPECT_LT(report.nanoseconds - killed, 200'000'000) << "survivor " << i << ": " << report.message;
+    // A survivor may hear of the abort of one that saw the loss before it needs the lost peer itself.
+    if (report.code == static_cast<int>(StatusCode::kUnavailable)) {
+      EXPECT_THAT(report.message, HasSubstr(Cluster::Name(kVictim)));
+      EXPECT_EQ(report.lost_peer, kVictim);
+      ++named;
+    } else {
+      EXPECT_EQ(report.code, static_cast<int>(StatusCode::kAborted)) << report.message;
+      EXPECT_THAT(report.message, HasSubstr(Cluster::Name(kVictim)));
+    }
+  }
+  EXPECT_GE(named, 1);
+  for (const Child& child : children) {
+    int status = 0;
+    EXPECT_EQ(::waitpid(child.pid, &status, 0), child.pid);
+  }
+}
+
+TEST_P(FailureTest, MessagesOfDisagreeingSizesFailAtTheReceiver) {
+  Cluster cluster(2, GetParam());
+  cluster.Run(1, [](int rank, Communicator& communicator) {
+    const std::vector<std::pair<size_t, size_t>> sizes{{8, 4}, {0, 4}, {1 << 20, 4}, {4, 1 << 20}, {1 << 20, 1 << 19}};
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      for (const bool early : {true, false}) {
+        const uint64_t tag = 2 * i + (early ? 1 : 0);
+        Bytes bytes(rank == 0 ? sizes[i].first : sizes[i].second);
+        if (rank == 0) {
+          const Work send = communicator.Send(1, tag, bytes, false);
+          if (early) {
+            EXPECT_TRUE(communicator.Barrier({.group = {}, .tag = tag, .deadline = {}}).ok());
+          }
+          const Status status = send.Wait();
+          EXPECT_EQ(status.code(), sizes[i].first > 65536 ? StatusCode::kInvalidArgument : StatusCode::kOk);
+        } else {
+          if (early) {
+            EXPECT_TRUE(communicator.Barrier({.group = {}, .tag = tag, .deadline = {}}).ok());
+          }
+          EXPECT_EQ(communicator.Recv(0, tag, bytes).Wait().code(), StatusCode::kInvalidArgument) << i << early;
+        }
+      }
+    }
+    EXPECT_TRUE(communicator.Barrier({}).ok());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Media, FailureTest, testing::Values(Media::kShm, Media::kTcp, Media::kMixed),
+                         [](const auto& parameter) { return MediaName(parameter.param); });
+
+}  // namespace
+}  // namespace heddle::comm

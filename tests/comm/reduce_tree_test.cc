@@ -1,0 +1,185 @@
+// The reproducible reduction: the same bits whoever holds which contributions.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <random>
+
+#include "base/random.h"
+#include "base/reduction_tree.h"
+#include "comm/communicator.h"
+#include "tests/comm/cluster.h"
+
+namespace heddle::comm {
+namespace {
+
+uint64_t Seed() {
+  const char* text = std::getenv("HEDDLE_TEST_SEED");
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : std::random_device{}();
+}
+
+template <typename T>
+std::vector<T> Leaf(uint64_t seed, int64_t number, size_t elements) {
+  std::vector<T> values(elements);
+  for (size_t i = 0; i < elements; ++i) {
+    // Magnitudes that differ by orders, so that another order of additions shows in the bits.
+    const auto words = Philox(seed, static_cast<uint64_t>(number), i);
+    const double scale = static_cast<double>(1U << (words[1] % 20));
+    values[i] = static_cast<T>((static_cast<double>(words[0]) * 0x1.0p-31 - 1.0) * scale);
+  }
+  return values;
+}
+
+// The reference: the value of a node of the full tree over `total` leaves, by the definition.
+template <typename T>
+std::vector<T> NodeValue(uint64_t seed, TreeNode node, int64_t total, size_t elements) {
+  if (node.level == 0) {
+    return Leaf<T>(seed, node.index, elements);
+  }
+  const TreeNode left{.level = node.level - 1, .index = 2 * node.index};
+  const TreeNode right{.level = node.level - 1, .index = 2 * node.index + 1};
+  std::vector<T> values = NodeValue<T>(seed, left, total, elements);
+  if (right.first() < total) {
+    const std::vector<T> other = NodeValue<T>(seed, right, total, elements);
+    for (size_t i = 0; i < elements; ++i) {
+      values[i] += other[i];
+    }
+  }
+  return values;
+}
+
+template <typename T>
+std::vector<T> WholeValue(uint64_t seed, int64_t total, size_t elements) {
+  int level = 0;
+  while ((int64_t{1} << level) < total) {
+    ++level;
+  }
+  return NodeValue<T>(seed, {.level = level, .index = 0}, total, elements);
+}
+
+template <typename T>
+std::vector<T> HeldValue(uint64_t seed, TreeNode node, int64_t total, size_t elements) {
+  return NodeValue<T>(seed, node, total, elements);
+}
+
+class ReduceTreeTest : public testing::TestWithParam<Media> {};
+
+template <typename T>
+void RunGrouping(Media media, uint64_t seed, int size, int64_t total, size_t elements, DType dtype) {
+  // Random cuts of [0, total): member i holds [cuts[i], cuts[i + 1]), maybe nothing; in random order, and
+  // sometimes leaf by leaf instead of as whole subtrees.
+  Random random(seed);
+  std::vector<int64_t> cuts{0, total};
+  for (int i = 1; i < size; ++i) {
+    cuts.push_back(random.Between(0, total));
+  }
+  std::sort(cuts.begin(), cuts.end());
+  TreeContributions contributions;
+  contributions.nodes.resize(static_cast<size_t>(size));
+  std::vector<size_t> order(static_cast<size_t>(size));
+  for (size_t i = 0; i < order.size(); ++i) {
+    order[i] = i;
+  }
+  for (size_t i = order.size(); i > 1; --i) {
+    std::swap(order[i - 1], order[random.Below(i)]);
+  }
+  for (size_t i = 0; i < order.size(); ++i) {
+    auto& nodes = contributions.nodes[order[i]];
+    if (random.Below(3) == 0) {
+      for (int64_t number = cuts[i]; number < cuts[i + 1]; ++number) {
+        nodes.push_back({.level = 0, .index = number});
+      }
+    } else {
+      nodes = CoverRange(cuts[i], cuts[i + 1]);
+    }
+  }
+  const std::vector<T> expected = WholeValue<T>(seed, total, elements);
+  const uint64_t tag = random.Next();
+  Cluster cluster(size, media);
+  cluster.Run(1, [&](int rank, Communicator& communicator) {
+    std::vector<std::vector<T>> values;
+    for (const TreeNode& node : contributions.nodes[static_cast<size_t>(rank)]) {
+      values.push_back(HeldValue<T>(seed, node, total, elements));
+    }
+    const auto kept = values;
+    std::vector<std::span<const std::byte>> mine;
+    for (const auto& value : values) {
+      mine.push_back(std::as_bytes(std::span(value)));
+    }
+    std::vector<T> output(elements);
+    const Status status = communicator.ReduceTree(contributions, mine, RawOf(output), dtype,
+                                                  {.group = {}, .tag = tag, .deadline = {}});
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    EXPECT_EQ(std::memcmp(output.data(), expected.data(), elements * sizeof(T)), 0)
+        << "bits differ: " << size << " members, " << total << " contributions, " << elements << " elements";
+    EXPECT_EQ(values, kept) << "inputs stay";
+  });
+}
+
+TEST_P(ReduceTreeTest, BitsDoNotDependOnTheGrouping) {
+  const uint64_t seed = Seed();
+  SCOPED_TRACE("HEDDLE_TEST_SEED=" + std::to_string(seed));
+  Random random(seed);
+  for (int i = 0; i < 40; ++i) {
+    const int size = static_cast<int>(random.Between(1, 6));
+    const int64_t total = random.Between(1, 13);
+    const size_t elements = random.Below(4) == 0 ? random.Below(3) : random.Below(30000);
+    if (random.Below(2) == 0) {
+      RunGrouping<float>(GetParam(), random.Next(), size, total, elements, DType::kF32);
+    } else {
+      RunGrouping<double>(GetParam(), random.Next(), size, total, elements, DType::kF64);
+    }
+  }
+}
+
+TEST_P(ReduceTreeTest, LargeTensorsGoInPieces) {
+  RunGrouping<float>(GetParam(), 17, 3, 5, (1 << 20) + 13, DType::kF32);
+}
+
+TEST_P(ReduceTreeTest, OutputMayBeOneOfTheInputs) {
+  Cluster cluster(3, GetParam());
+  const size_t elements = 500001;
+  const std::vector<float> expected = WholeValue<float>(3, 3, elements);
+  cluster.Run(1, [&](int rank, Communicator& communicator) {
+    TreeContributions contributions;
+    for (int64_t i = 0; i < 3; ++i) {
+      contributions.nodes.push_back({{.level = 0, .index = i}});
+    }
+    std::vector<float> value = Leaf<float>(3, rank, elements);
+    const std::vector<std::span<const std::byte>> mine{RawOf(value)};
+    const Status status = communicator.ReduceTree(contributions, mine, RawOf(value), DType::kF32, {});
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    EXPECT_EQ(value, expected);
+  });
+}
+
+TEST(ReduceTreeArgumentsTest, DisagreementsAreNamed) {
+  Cluster cluster(1, Media::kShm);
+  cluster.Run(1, [](int /*rank*/, Communicator& communicator) {
+    std::vector<float> value(4);
+    std::vector<float> output(4);
+    const std::vector<std::span<const std::byte>> mine{RawOf(value)};
+    const auto code = [&](std::vector<TreeNode> nodes, std::span<std::byte> out, DType dtype) {
+      return communicator.ReduceTree({.nodes = {std::move(nodes)}}, mine, out, dtype, {}).code();
+    };
+    EXPECT_EQ(code({{0, 0}}, RawOf(output), DType::kF32), StatusCode::kOk);
+    EXPECT_EQ(code({{0, 0}}, RawOf(output), DType::kBF16), StatusCode::kInvalidArgument);
+    EXPECT_EQ(code({{0, 0}}, RawOf(output).first(8), DType::kF32), StatusCode::kInvalidArgument);
+    EXPECT_EQ(code({}, RawOf(output), DType::kF32), StatusCode::kInvalidArgument);
+    EXPECT_EQ(code({{0, 0}, {0, 1}}, RawOf(output), DType::kF32), StatusCode::kInvalidArgument);
+    EXPECT_EQ(code({{-1, 0}}, RawOf(output), DType::kF32), StatusCode::kInvalidArgument);
+    EXPECT_EQ(communicator
+                  .ReduceTree({.nodes = {{{1, 0}, {0, 1}}}}, std::vector<std::span<const std::byte>>(2, RawOf(value)),
+                              RawOf(output), DType::kF32, {})
+                  .code(),
+              StatusCode::kInvalidArgument);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Media, ReduceTreeTest, testing::Values(Media::kShm, Media::kTcp, Media::kMixed),
+                         [](const auto& parameter) { return MediaName(parameter.param); });
+
+}  // namespace
+}  // namespace heddle::comm
