@@ -1,12 +1,70 @@
 #include "engine/runtime/adamw.h"
 
 #include <cmath>
+#include <vector>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include "base/check.h"
+#include "engine/runtime/kernel_registry.h"
+#include "engine/runtime/kernels/simd/simd.h"
 
 namespace heddle::runtime {
+namespace {
+
+constexpr int64_t kBlock = 4096;  ///< Elements of one sum of squares; a cut between threads, too.
+constexpr int64_t kGrainBlocks = 8;
+
+bool UsesLoops(const at::Tensor& tensor) {
+  return tensor.device().is_cpu() && tensor.is_contiguous() && !PrefersPlainAten() &&
+         (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble);
+}
+
+template <typename M>
+M* Data(const at::Tensor& tensor) {
+  return static_cast<M*>(tensor.data_ptr());
+}
+
+/// Calls body(first element, count) for ranges of whole blocks on libtorch's threads.
+template <typename Body>
+void ParallelBlocks(int64_t elements, const Body& body) {
+  at::parallel_for(0, (elements + kBlock - 1) / kBlock, kGrainBlocks,
+                   [&](int64_t begin, int64_t end) {
+                     body(begin * kBlock, std::min(end * kBlock, elements) - begin * kBlock);
+                   });
+}
+
+/// Calls body with a value of the master type.
+template <typename Body>
+void WithMaster(const at::Tensor& tensor, const Body& body) {
+  if (tensor.scalar_type() == at::kFloat) {
+    body(float{});
+  } else {
+    body(double{});
+  }
+}
+
+void AdamWInLoops(at::Tensor& master,
+                  at::Tensor& exp_avg,
+                  at::Tensor& exp_avg_sq,
+                  const at::Tensor& gradient,
+                  at::Tensor& copy,
+                  const simd::AdamWFactors& factors) {
+  const bool narrow = copy.scalar_type() == at::kBFloat16;
+  const bool same = !narrow && copy.data_ptr() != master.data_ptr();
+  WithMaster(master, [&](auto element) {
+    using M = decltype(element);
+    ParallelBlocks(master.numel(), [&](int64_t first, int64_t count) {
+      simd::Optimizers<M>().adamw(Data<M>(master) + first, Data<M>(exp_avg) + first,
+                                  Data<M>(exp_avg_sq) + first, Data<M>(gradient) + first,
+                                  narrow ? Data<simd::Bf16>(copy) + first : nullptr,
+                                  same ? Data<M>(copy) + first : nullptr, count, factors);
+    });
+  });
+}
+
+}  // namespace
 
 void AdamWUpdate(at::Tensor& master,
                  at::Tensor& exp_avg,
@@ -17,31 +75,70 @@ void AdamWUpdate(at::Tensor& master,
   HEDDLE_CHECK(step.step >= 1, "AdamW step {} is below 1", step.step);
   const double correction1 = 1.0 - std::pow(step.beta1, static_cast<double>(step.step));
   const double correction2 = 1.0 - std::pow(step.beta2, static_cast<double>(step.step));
-  const at::Tensor scaled = gradient * step.clip_factor;
-  master.mul_(1.0 - step.learning_rate * step.weight_decay);
-  exp_avg.mul_(step.beta1).add_(scaled, 1.0 - step.beta1);
-  exp_avg_sq.mul_(step.beta2).addcmul_(scaled, scaled, 1.0 - step.beta2);
-  const at::Tensor denominator = exp_avg_sq.sqrt().div_(std::sqrt(correction2)).add_(step.epsilon);
-  master.addcdiv_(exp_avg, denominator, -step.learning_rate / correction1);
-  if (!compute_copy.is_same(master)) {
+  const simd::AdamWFactors factors{.clip = step.clip_factor,
+                                   .decay = 1.0 - step.learning_rate * step.weight_decay,
+                                   .beta1 = step.beta1,
+                                   .beta2 = step.beta2,
+                                   .rate = step.learning_rate / correction1,
+                                   .root = 1.0 / std::sqrt(correction2),
+                                   .epsilon = step.epsilon};
+  const bool known_copy =
+      compute_copy.is_contiguous() &&
+      (compute_copy.scalar_type() == master.scalar_type() ||
+       (compute_copy.scalar_type() == at::kBFloat16 && master.scalar_type() == at::kFloat));
+  if (UsesLoops(master) && known_copy) {
+    AdamWInLoops(master, exp_avg, exp_avg_sq, gradient, compute_copy, factors);
+    return;
+  }
+  const at::Tensor scaled = gradient * factors.clip;
+  exp_avg.mul_(factors.beta1).add_(scaled, 1.0 - factors.beta1);
+  exp_avg_sq.mul_(factors.beta2).addcmul_(scaled, scaled, 1.0 - factors.beta2);
+  const at::Tensor denominator = exp_avg_sq.sqrt().mul_(factors.root).add_(factors.epsilon);
+  master.mul_(factors.decay).addcdiv_(exp_avg, denominator, -factors.rate);
+  if (compute_copy.data_ptr() != master.data_ptr()) {
     compute_copy.copy_(master);
   }
 }
 
 double SumOfSquares(const at::Tensor& tensor) {
-  constexpr int64_t kBlock = 4096;
-  const at::Tensor flat = tensor.reshape({-1});
+  const int64_t blocks = (tensor.numel() + kBlock - 1) / kBlock;
+  std::vector<double> sums(static_cast<size_t>(blocks));
+  if (UsesLoops(tensor)) {
+    WithMaster(tensor, [&](auto element) {
+      using M = decltype(element);
+      at::parallel_for(0, blocks, kGrainBlocks, [&](int64_t begin, int64_t end) {
+        for (int64_t b = begin; b < end; ++b) {
+          sums[static_cast<size_t>(b)] = simd::Optimizers<M>().sum_of_squares(
+              Data<M>(tensor) + b * kBlock, std::min(kBlock, tensor.numel() - b * kBlock));
+        }
+      });
+    });
+  } else {
+    const at::Tensor flat = tensor.reshape({-1});
+    for (int64_t b = 0; b < blocks; ++b) {
+      const at::Tensor block =
+          flat.narrow(0, b * kBlock, std::min(kBlock, flat.numel() - b * kBlock)).to(at::kDouble);
+      sums[static_cast<size_t>(b)] = at::dot(block, block).item<double>();
+    }
+  }
   double total = 0;
-  for (int64_t begin = 0; begin < flat.numel(); begin += kBlock) {
-    const at::Tensor block =
-        flat.narrow(0, begin, std::min(kBlock, flat.numel() - begin)).to(at::kDouble);
-    total += at::dot(block, block).item<double>();
+  for (const double sum : sums) {
+    total += sum;
   }
   return total;
 }
 
 void FoldInto(at::Tensor& left, const at::Tensor& right) {
-  left.add_(right);
+  if (!UsesLoops(left) || left.scalar_type() != right.scalar_type() || !right.is_contiguous()) {
+    left.add_(right);
+    return;
+  }
+  WithMaster(left, [&](auto element) {
+    using M = decltype(element);
+    ParallelBlocks(left.numel(), [&](int64_t first, int64_t count) {
+      simd::Optimizers<M>().fold(Data<M>(left) + first, Data<M>(right) + first, count);
+    });
+  });
 }
 
 }  // namespace heddle::runtime

@@ -55,11 +55,13 @@ Result<c10::Device> OpenDevice(std::string_view name) {
       return InvalidArgumentError("device '{}': expected cpu, cuda or cuda:N", name);
     }
   }
-  if (!at::hasCUDA() || index >= static_cast<int>(at::globalContext().getNumGPUs())) {
-    return UnimplementedError("device '{}': this machine or this libtorch has no such device",
-                              name);
+  const c10::Device device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
+  try {
+    at::empty({1}, at::TensorOptions(device));
+  } catch (const std::exception&) {
+    return UnimplementedError("device '{}': this machine or this libtorch has no such device", name);
   }
-  return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
+  return device;
 }
 
 void KeepFreedMemory() {

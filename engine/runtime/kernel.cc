@@ -1,5 +1,6 @@
 #include "engine/runtime/kernel.h"
 
+#include <atomic>
 #include <map>
 
 #include "base/check.h"
@@ -14,7 +15,17 @@ std::map<std::string_view, Kernel>& Registry() {
   return registry;
 }
 
+std::atomic<bool> prefers_plain_aten{false};
+
 }  // namespace
+
+void PreferPlainAten(bool prefer) {
+  prefers_plain_aten.store(prefer);
+}
+
+bool PrefersPlainAten() {
+  return prefers_plain_aten.load(std::memory_order_relaxed);
+}
 
 Kernel FindKernel(std::string_view op) {
   const auto& registry = Registry();

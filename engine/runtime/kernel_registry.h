@@ -1,6 +1,6 @@
 /// \file
-/// The list of registered kernels: for the test that every operator has a kernel and every kernel
-/// an operator.
+/// The registered kernels as a list, and the switch between a kernel's two forms: for tests and
+/// benchmarks.
 #pragma once
 
 #include <string_view>
@@ -10,5 +10,10 @@ namespace heddle::runtime {
 
 /// Names of all registered kernels, ascending.
 std::vector<std::string_view> KernelNames();
+
+/// Makes kernels on a CPU take the plain ATen form that other devices use (true), or their own
+/// loops (false, the default). Thread: not while kernels run.
+void PreferPlainAten(bool prefer);
+bool PrefersPlainAten();
 
 }  // namespace heddle::runtime

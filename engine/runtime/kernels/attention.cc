@@ -1,11 +1,30 @@
 #include "engine/runtime/kernels/attention_heads.h"
+#include "engine/runtime/kernels/attention_loops.h"
 
 namespace heddle::runtime {
 namespace {
 
-// q [B, T, H*d], k, v [B, T, G*d] -> o [B, T, H*d], lse [B, H, T]: causal, scale 1/sqrt(d); query head h
-// reads key head h / (H / G).
+// q [B, T, H*d], k, v [B, T, G*d] -> o [B, T, H*d], lse [B, H, T]: causal, scale 1/sqrt(d); query
+// head h reads key head h / (H / G).
 Tensors Attention(const graph::Node& node, Inputs inputs, const KernelContext& /*context*/) {
+  if (UsesLoops(inputs[0])) {
+    const int64_t heads = node.attributes.Int("heads");
+    at::Tensor out = at::empty_like(inputs[0]);
+    at::Tensor lse = NewTensor(out, {out.size(0), heads, out.size(1)}, WideType(out));
+    WithElement(out, [&](auto element) {
+      using T = decltype(element);
+      ForEachHead<T>(out, heads, node.attributes.Int("kv_heads"),
+                     [&](simd::AttentionHead<T>& head, int64_t q, int64_t kv, int64_t row) {
+                       head.q = Data<T>(inputs[0]) + q;
+                       head.k = Data<T>(inputs[1]) + kv;
+                       head.v = Data<T>(inputs[2]) + kv;
+                       head.o = Data<T>(out) + q;
+                       head.lse = Data<Wide<T>>(lse) + row;
+                       simd::Loops<T>().attention(head);
+                     });
+    });
+    return {out, lse};
+  }
   const int64_t heads = node.attributes.Int("heads");
   const int64_t kv_heads = node.attributes.Int("kv_heads");
   const at::Tensor query = SplitHeads(inputs[0], heads, 1);

@@ -1,4 +1,5 @@
 #include "engine/runtime/kernels/attention_heads.h"
+#include "engine/runtime/kernels/attention_loops.h"
 
 namespace heddle::runtime {
 namespace {
@@ -6,7 +7,31 @@ namespace {
 // do, q, k, v, o, lse -> dq, dk, dv. With P = exp(S - lse): dV = P^T dO, dP = dO V^T,
 // dS = P * (dP - rowsum(dO * O)), dQ = dS K / sqrt(d), dK = dS^T Q / sqrt(d)
 // (Dao et al. 2022, arXiv:2205.14135, appendix B).
-Tensors AttentionGradient(const graph::Node& node, Inputs inputs, const KernelContext& /*context*/) {
+Tensors AttentionGradient(const graph::Node& node,
+                          Inputs inputs,
+                          const KernelContext& /*context*/) {
+  if (UsesLoops(inputs[0])) {
+    at::Tensor dq = at::empty_like(inputs[1]);
+    at::Tensor dk = at::empty_like(inputs[2]);
+    at::Tensor dv = at::empty_like(inputs[3]);
+    WithElement(dq, [&](auto element) {
+      using T = decltype(element);
+      ForEachHead<T>(dq, node.attributes.Int("heads"), node.attributes.Int("kv_heads"),
+                     [&](simd::AttentionHead<T>& head, int64_t q, int64_t kv, int64_t row) {
+                       head.dout = Data<T>(inputs[0]) + q;
+                       head.q = Data<T>(inputs[1]) + q;
+                       head.k = Data<T>(inputs[2]) + kv;
+                       head.v = Data<T>(inputs[3]) + kv;
+                       head.o = Data<T>(inputs[4]) + q;
+                       head.lse = Data<Wide<T>>(inputs[5]) + row;
+                       head.dq = Data<T>(dq) + q;
+                       head.dk = Data<T>(dk) + kv;
+                       head.dv = Data<T>(dv) + kv;
+                       simd::Loops<T>().attention_gradient(head);
+                     });
+    });
+    return {dq, dk, dv};
+  }
   const int64_t heads = node.attributes.Int("heads");
   const int64_t kv_heads = node.attributes.Int("kv_heads");
   const int64_t copies = heads / kv_heads;
@@ -23,7 +48,8 @@ Tensors AttentionGradient(const graph::Node& node, Inputs inputs, const KernelCo
       probability * (at::matmul(dout, value.transpose(2, 3)) - delta) * scale;
   const at::Tensor dquery = at::matmul(dscores, key);
   const auto by_group = [&](const at::Tensor& gradient) {
-    return gradient.view({gradient.size(0), kv_heads, copies, gradient.size(2), gradient.size(3)}).sum(2);
+    return gradient.view({gradient.size(0), kv_heads, copies, gradient.size(2), gradient.size(3)})
+        .sum(2);
   };
   const at::Tensor dkey = by_group(at::matmul(dscores.transpose(2, 3), query));
   const at::Tensor dvalue = by_group(at::matmul(probability.transpose(2, 3), dout));

@@ -1,6 +1,6 @@
 /// \file
-/// Plain ATen attention shared by the forward and the backward kernel: the path of devices that have no
-/// loops of their own.
+/// Plain ATen attention shared by the forward and the backward kernel: the path of devices that
+/// have no loops of their own.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,8 @@
 
 namespace heddle::runtime {
 
-/// [B, T, heads*d] as wide [B, heads, T, d]; each head repeated `copies` times in place (grouped queries).
+/// [B, T, heads*d] as wide [B, heads, T, d]; each head repeated `copies` times in place (grouped
+/// queries).
 inline at::Tensor SplitHeads(const at::Tensor& tensor, int64_t heads, int64_t copies) {
   const int64_t batch = tensor.size(0);
   const int64_t length = tensor.size(1);

@@ -1,10 +1,27 @@
-#include "engine/runtime/kernels/common.h"
+#include "engine/runtime/kernels/loops.h"
 
 namespace heddle::runtime {
 namespace {
 
-// logits [B, T, V], targets [B, T], lse [B, T] -> dlogits = scale * (softmax(logits) - onehot(target)).
-Tensors CrossEntropyGradient(const graph::Node& node, Inputs inputs, const KernelContext& /*context*/) {
+// logits [B, T, V], targets [B, T], lse [B, T] -> dlogits = scale * (softmax(logits) -
+// onehot(target)).
+Tensors CrossEntropyGradient(const graph::Node& node,
+                             Inputs inputs,
+                             const KernelContext& /*context*/) {
+  if (UsesLoops(inputs[0])) {
+    const int64_t vocabulary = inputs[0].size(2);
+    at::Tensor result = at::empty_like(inputs[0]);
+    WithElement(result, [&](auto element) {
+      using T = decltype(element);
+      ParallelRows(inputs[1].numel(), vocabulary, [&](int64_t begin, int64_t end) {
+        simd::Loops<T>().cross_entropy_gradient(
+            Data<T>(inputs[0]) + begin * vocabulary, Data<int32_t>(inputs[1]) + begin,
+            Data<Wide<T>>(inputs[2]) + begin, Data<T>(result) + begin * vocabulary, end - begin,
+            vocabulary, node.attributes.Float("scale"));
+      });
+    });
+    return {result};
+  }
   const double scale = node.attributes.Float("scale");
   at::Tensor dlogits = at::exp(Widen(inputs[0]) - inputs[2].unsqueeze(-1));
   const at::Tensor index = inputs[1].to(at::kLong).unsqueeze(-1);

@@ -1,10 +1,11 @@
-#include "engine/runtime/kernels/common.h"
+#include "engine/runtime/kernels/loops.h"
+#include "engine/runtime/kernels/product.h"
 
 namespace heddle::runtime {
 namespace {
 
-// x [..., K], weight [N, K] (, bias [N]) -> y [..., N] = x weight^T + bias. The product is rounded to the
-// compute type; a bias of the wide type is added to it and the sum is rounded again.
+// x [..., K], weight [N, K] (, bias [N]) -> y [..., N] = x weight^T + bias. The product is rounded
+// to the compute type; a bias of the wide type is added to it and the sum is rounded again.
 Tensors Linear(const graph::Node& /*node*/, Inputs inputs, const KernelContext& /*context*/) {
   const at::Tensor& x = inputs[0];
   const at::Tensor& weight = inputs[1];
@@ -12,12 +13,23 @@ Tensors Linear(const graph::Node& /*node*/, Inputs inputs, const KernelContext& 
   shape.back() = weight.size(0);
   const at::Tensor rows = Rows(x);
   if (inputs.size() < 3) {
-    return {at::mm(rows, weight.t()).view(shape)};
+    return {Product(rows, weight.t()).view(shape)};
   }
   if (inputs[2].scalar_type() == x.scalar_type()) {
     return {at::addmm(inputs[2], rows, weight.t()).view(shape)};
   }
-  return {at::mm(rows, weight.t()).add_(inputs[2]).view(shape)};
+  at::Tensor y = Product(rows, weight.t());
+  if (!UsesLoops(y)) {
+    return {y.add_(inputs[2]).view(shape)};
+  }
+  WithElement(y, [&](auto element) {
+    using T = decltype(element);
+    ParallelRows(y.size(0), y.size(1), [&](int64_t begin, int64_t end) {
+      simd::Loops<T>().add_bias(Data<T>(y) + begin * y.size(1), Data<Wide<T>>(inputs[2]),
+                                end - begin, y.size(1));
+    });
+  });
+  return {y.view(shape)};
 }
 
 HEDDLE_REGISTER_KERNEL(linear, Linear);

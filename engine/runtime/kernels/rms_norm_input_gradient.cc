@@ -1,11 +1,27 @@
-#include "engine/runtime/kernels/common.h"
+#include "engine/runtime/kernels/loops.h"
 
 namespace heddle::runtime {
 namespace {
 
 // dy, x [..., D], weight [D], rstd [...] -> dx. With h = dy * weight and n = x * rstd:
 // dx = rstd * (h - n * mean(h * n)).
-Tensors RmsNormInputGradient(const graph::Node& /*node*/, Inputs inputs, const KernelContext& /*context*/) {
+Tensors RmsNormInputGradient(const graph::Node& /*node*/,
+                             Inputs inputs,
+                             const KernelContext& /*context*/) {
+  if (UsesLoops(inputs[1])) {
+    const int64_t dim = inputs[1].size(-1);
+    at::Tensor result = at::empty_like(inputs[1]);
+    WithElement(result, [&](auto element) {
+      using T = decltype(element);
+      ParallelRows(result.numel() / dim, dim, [&](int64_t begin, int64_t end) {
+        simd::Loops<T>().rms_norm_input_gradient(
+            Data<T>(inputs[0]) + begin * dim, Data<T>(inputs[1]) + begin * dim,
+            Data<Wide<T>>(inputs[2]), Data<Wide<T>>(inputs[3]) + begin,
+            Data<T>(result) + begin * dim, end - begin, dim);
+      });
+    });
+    return {result};
+  }
   const at::Tensor rstd = inputs[3].unsqueeze(-1);
   const at::Tensor h = Widen(inputs[0]) * inputs[2];
   const at::Tensor n = Widen(inputs[1]) * rstd;

@@ -14,9 +14,10 @@ bool Has([[maybe_unused]] Set set) {
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
                     __builtin_cpu_supports("bmi2") != 0;
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-                      __builtin_cpu_supports("avx512cd") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
-                      __builtin_cpu_supports("avx512vl") != 0;
+  const bool avx512 =
+      avx2 && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+      __builtin_cpu_supports("avx512cd") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
+      __builtin_cpu_supports("avx512vl") != 0;
   switch (set) {
     case Set::kAvx512:
       return avx512;
@@ -37,7 +38,8 @@ std::string_view Name(Set set) {
 
 Set Choose() {
   // Read once, before any kernel runs, by the one initialiser of Active().
-  const char* wanted = std::getenv("HEDDLE_SIMD");  // NOLINT(concurrency-mt-unsafe): nothing sets it.
+  const char* wanted =
+      std::getenv("HEDDLE_SIMD");  // NOLINT(concurrency-mt-unsafe): nothing sets it.
   for (const Set set : {Set::kAvx512, Set::kAvx2, Set::kBaseline}) {
     if (Has(set) && (wanted == nullptr || Name(set) == wanted)) {
       return set;
@@ -51,12 +53,12 @@ Set Active() {
   return active;
 }
 
-#define HEDDLE_SIMD_FILL_ALL(set)    \
-  do {                               \
-    set::FillNorms(table);           \
-    set::FillElementwise(table);     \
-    set::FillLoss(table);            \
-    set::FillAttention(table);       \
+#define HEDDLE_SIMD_FILL_ALL(set) \
+  do {                            \
+    set::FillNorms(table);        \
+    set::FillElementwise(table);  \
+    set::FillLoss(table);         \
+    set::FillAttention(table);    \
   } while (false)
 
 template <typename T>
@@ -96,6 +98,11 @@ OptimizerTable<M> MakeOptimizers() {
 }  // namespace
 
 std::string_view ActiveSet() { return Name(Active()); }
+
+bool HasFastBf16Products() {
+  static const bool has = Has(Set::kAvx512);
+  return has;
+}
 
 int64_t AttentionScratch(int64_t length, int64_t head_dim) {
   constexpr int64_t kBlockRows = 32;

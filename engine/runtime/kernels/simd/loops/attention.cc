@@ -1,10 +1,10 @@
-// Causal attention of one key/value head and its group of query heads, in blocks of query rows: the scores
-// of a block fit in the cache, so nothing of size T x T reaches memory, and keys after the block are never
-// touched (Dao et al. 2022, arXiv:2205.14135; the softmax of a row is not split, because a whole row of a
-// block of 32 queries fits in the second-level cache up to T = 8192).
+// Causal attention of one key/value head and its group of query heads, in blocks of query rows: the
+// scores of a block fit in the cache, so nothing of size T x T reaches memory, and keys after the
+// block are never touched (Dao et al. 2022, arXiv:2205.14135; the softmax of a row is not split,
+// because a whole row of a block of 32 queries fits in the second-level cache up to T = 8192).
 //
-// Everything is packed into the wide type first. Legend: T length, d head size, D = d rounded up to a
-// vector, N = T rounded up to kTile columns, M the rows of a block.
+// Everything is packed into the wide type first. Legend: T length, d head size, D = d rounded up to
+// a vector, N = T rounded up to kTile columns, M the rows of a block.
 #include "engine/runtime/kernels/simd/loops/table.h"
 #include "engine/runtime/kernels/simd/loops/vector.h"
 
@@ -15,7 +15,8 @@ template <typename T>
 using Wide = typename WideOf<T>::Type;
 
 constexpr int64_t kBlockRows = 32;  ///< M
-/// Rows and vectors of one register tile: 16 sums with 32 registers, fewer vectors with 16 narrower ones.
+/// Rows and vectors of one register tile: 16 sums with 32 registers, fewer vectors with 16 narrower
+/// ones.
 constexpr int kTileRows = 4;
 #ifdef __AVX512F__
 constexpr int kTileVectors = 4;
@@ -23,10 +24,12 @@ constexpr int kTileVectors = 4;
 constexpr int kTileVectors = 1;
 #endif
 
-constexpr int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+constexpr int64_t RoundUp(int64_t value, int64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
 
-/// c = a b, or c += a b; a is read at a[m * row + k * step], so that it may be transposed; b and c are
-/// row-major, `columns` is a multiple of the vector.
+/// c = a b, or c += a b; a is read at a[m * row + k * step], so that it may be transposed; b and c
+/// are row-major, `columns` is a multiple of the vector.
 template <typename W>
 struct Product {
   const W* a;
@@ -97,7 +100,9 @@ template <typename T, typename W = Wide<T>>
 void Pack(const T* from, int64_t stride, int64_t rows, int64_t dim, W scale, W* to) {
   const int64_t padded = RoundUp(dim, kLanes<W>);
   for (int64_t r = 0; r < rows; ++r) {
-    Each<W>(dim, [&](int64_t i, auto access) { Store(to + r * padded + i, access.Get(from + r * stride + i) * scale); });
+    Each<W>(dim, [&](int64_t i, auto access) {
+      Store(to + r * padded + i, access.Get(from + r * stride + i) * scale);
+    });
   }
 }
 
@@ -116,13 +121,17 @@ void Transpose(const W* from, int64_t rows, int64_t columns, int64_t to_stride, 
 }
 
 template <typename T, typename W = Wide<T>>
-void Unpack(const W* from, int64_t from_stride, int64_t rows, int64_t dim, W scale, T* to, int64_t stride) {
+void Unpack(
+    const W* from, int64_t from_stride, int64_t rows, int64_t dim, W scale, T* to, int64_t stride) {
   for (int64_t r = 0; r < rows; ++r) {
-    Each<W>(dim, [&](int64_t i, auto access) { access.Put(to + r * stride + i, Load(from + r * from_stride + i) * scale); });
+    Each<W>(dim, [&](int64_t i, auto access) {
+      access.Put(to + r * stride + i, Load(from + r * from_stride + i) * scale);
+    });
   }
 }
 
-/// scores[0, valid) := exp(scores - largest), zeros up to `padded`. Returns the sum and sets the largest.
+/// scores[0, valid) := exp(scores - largest), zeros up to `padded`. Returns the sum and sets the
+/// largest.
 template <typename W>
 HEDDLE_INLINE W SoftmaxRow(W* scores, int64_t valid, int64_t padded, W& largest) {
   const int64_t whole = valid / kLanes<W> * kLanes<W>;
@@ -206,13 +215,18 @@ struct Sizes {
 };
 
 template <typename T, typename W = Wide<T>>
-void ForwardBlock(const AttentionHead<T>& head, const Scratch<W>& s, const Sizes<W>& z, int64_t h, int64_t first) {
+void ForwardBlock(const AttentionHead<T>& head,
+                  const Scratch<W>& s,
+                  const Sizes<W>& z,
+                  int64_t h,
+                  int64_t first) {
   const int64_t rows = first + kBlockRows < head.length ? kBlockRows : head.length - first;
   const int64_t keys = first + rows;
   const int64_t columns = RoundUp(keys, kLanes<W>);
   const int64_t offset = first * head.q_stride + h * head.head_dim;
   Pack(head.q + offset, head.q_stride, rows, head.head_dim, z.scale, s.query);
-  Multiply<false, W>({s.query, z.dim, 1, s.key_transposed, z.columns, s.scores, z.columns, rows, columns, z.dim});
+  Multiply<false, W>(
+      {s.query, z.dim, 1, s.key_transposed, z.columns, s.scores, z.columns, rows, columns, z.dim});
   W sums[kBlockRows];
   for (int64_t r = 0; r < rows; ++r) {
     W largest = 0;
@@ -221,8 +235,8 @@ void ForwardBlock(const AttentionHead<T>& head, const Scratch<W>& s, const Sizes
   }
   Multiply<false, W>({s.scores, z.columns, 1, s.value, z.dim, s.out, z.dim, rows, z.dim, keys});
   for (int64_t r = 0; r < rows; ++r) {
-    Unpack(s.out + r * z.dim, z.dim, 1, head.head_dim, 1 / sums[r], head.o + offset + r * head.q_stride,
-           head.q_stride);
+    Unpack(s.out + r * z.dim, z.dim, 1, head.head_dim, 1 / sums[r],
+           head.o + offset + r * head.q_stride, head.q_stride);
   }
 }
 
@@ -242,7 +256,8 @@ void Attention(const AttentionHead<T>& head) {
 
 /// scores := P = exp(S - lse), dscores := P * (dP - delta), zeros after the diagonal.
 template <typename W>
-HEDDLE_INLINE void ScoreGradientRow(W* scores, W* dscores, int64_t valid, int64_t padded, W lse, W delta) {
+HEDDLE_INLINE void ScoreGradientRow(
+    W* scores, W* dscores, int64_t valid, int64_t padded, W lse, W delta) {
   const int64_t whole = valid / kLanes<W> * kLanes<W>;
   for (int64_t i = valid; i < padded; ++i) {
     scores[i] = -__builtin_inff();
@@ -259,7 +274,11 @@ HEDDLE_INLINE void ScoreGradientRow(W* scores, W* dscores, int64_t valid, int64_
 }
 
 template <typename T, typename W = Wide<T>>
-void BackwardBlock(const AttentionHead<T>& head, const Scratch<W>& s, const Sizes<W>& z, int64_t h, int64_t first) {
+void BackwardBlock(const AttentionHead<T>& head,
+                   const Scratch<W>& s,
+                   const Sizes<W>& z,
+                   int64_t h,
+                   int64_t first) {
   const int64_t rows = first + kBlockRows < head.length ? kBlockRows : head.length - first;
   const int64_t keys = first + rows;
   const int64_t columns = RoundUp(keys, kLanes<W>);
@@ -267,8 +286,10 @@ void BackwardBlock(const AttentionHead<T>& head, const Scratch<W>& s, const Size
   Pack(head.q + offset, head.q_stride, rows, head.head_dim, z.scale, s.query);
   Pack(head.dout + offset, head.q_stride, rows, head.head_dim, W{1}, s.dout);
   Pack(head.o + offset, head.q_stride, rows, head.head_dim, W{1}, s.out);
-  Multiply<false, W>({s.query, z.dim, 1, s.key_transposed, z.columns, s.scores, z.columns, rows, columns, z.dim});
-  Multiply<false, W>({s.dout, z.dim, 1, s.value_transposed, z.columns, s.dscores, z.columns, rows, columns, z.dim});
+  Multiply<false, W>(
+      {s.query, z.dim, 1, s.key_transposed, z.columns, s.scores, z.columns, rows, columns, z.dim});
+  Multiply<false, W>({s.dout, z.dim, 1, s.value_transposed, z.columns, s.dscores, z.columns, rows,
+                      columns, z.dim});
   for (int64_t r = 0; r < rows; ++r) {
     Vector<W> products{};
     for (int64_t i = 0; i < z.dim; i += kLanes<W>) {

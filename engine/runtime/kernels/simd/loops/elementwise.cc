@@ -12,8 +12,15 @@ constexpr double kRootTwoOverPi = 0.79788456080286535588;
 constexpr double kCubic = 0.044715;
 
 template <typename T, typename W = Wide<T>>
-void Rope(const T* x, const W* cosine, const W* sine, T* y, int64_t begin, int64_t end, int64_t length,
-          int64_t heads, int64_t head_dim) {
+void Rope(const T* x,
+          const W* cosine,
+          const W* sine,
+          T* y,
+          int64_t begin,
+          int64_t end,
+          int64_t length,
+          int64_t heads,
+          int64_t head_dim) {
   const int64_t half = head_dim / 2;
   for (int64_t r = begin; r < end; ++r) {
     const W* c = cosine + (r % length) * half;
@@ -78,13 +85,17 @@ void GeluGradient(const T* dy, const T* x, T* dx, int64_t count) {
 
 template <typename T, typename W = Wide<T>>
 void Add(const T* a, const T* b, T* y, int64_t count) {
-  Each<W>(count, [&](int64_t i, auto access) { access.Put(y + i, access.Get(a + i) + access.Get(b + i)); });
+  Each<W>(count, [&](int64_t i, auto access) {
+    access.Put(y + i, access.Get(a + i) + access.Get(b + i));
+  });
 }
 
 template <typename T, typename W = Wide<T>>
 void AddBias(T* y, const W* bias, int64_t rows, int64_t dim) {
   for (int64_t r = 0; r < rows; ++r, y += dim) {
-    Each<W>(dim, [&](int64_t i, auto access) { access.Put(y + i, access.Get(y + i) + access.Get(bias + i)); });
+    Each<W>(dim, [&](int64_t i, auto access) {
+      access.Put(y + i, access.Get(y + i) + access.Get(bias + i));
+    });
   }
 }
 

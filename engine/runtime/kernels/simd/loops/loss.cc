@@ -43,8 +43,13 @@ void CrossEntropy(
 }
 
 template <typename T, typename W = Wide<T>>
-void CrossEntropyGradient(const T* logits, const int32_t* targets, const W* lse, T* dlogits, int64_t rows,
-                          int64_t vocabulary, double scale) {
+void CrossEntropyGradient(const T* logits,
+                          const int32_t* targets,
+                          const W* lse,
+                          T* dlogits,
+                          int64_t rows,
+                          int64_t vocabulary,
+                          double scale) {
   const W factor = static_cast<W>(scale);
   for (int64_t r = 0; r < rows; ++r, logits += vocabulary, dlogits += vocabulary) {
     const W norm = lse[r];

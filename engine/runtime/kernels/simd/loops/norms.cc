@@ -9,7 +9,8 @@ template <typename T>
 using Wide = typename WideOf<T>::Type;
 
 template <typename T, typename W = Wide<T>>
-void RmsNorm(const T* x, const W* weight, T* y, W* rstd, int64_t rows, int64_t dim, double epsilon) {
+void RmsNorm(
+    const T* x, const W* weight, T* y, W* rstd, int64_t rows, int64_t dim, double epsilon) {
   for (int64_t r = 0; r < rows; ++r, x += dim, y += dim) {
     Vector<W> squares{};
     Each<W>(dim, [&](int64_t i, auto access) {
@@ -42,7 +43,14 @@ void RmsNormInputGradient(
 }
 
 template <typename T, typename W = Wide<T>>
-void LayerNorm(const T* x, const W* weight, const W* bias, T* y, W* mean, W* rstd, int64_t rows, int64_t dim,
+void LayerNorm(const T* x,
+               const W* weight,
+               const W* bias,
+               T* y,
+               W* mean,
+               W* rstd,
+               int64_t rows,
+               int64_t dim,
                double epsilon) {
   const W count = static_cast<W>(dim);
   for (int64_t r = 0; r < rows; ++r, x += dim, y += dim) {
@@ -70,8 +78,14 @@ void LayerNorm(const T* x, const W* weight, const W* bias, T* y, W* mean, W* rst
 }
 
 template <typename T, typename W = Wide<T>>
-void LayerNormInputGradient(const T* dy, const T* x, const W* weight, const W* mean, const W* rstd, T* dx,
-                            int64_t rows, int64_t dim) {
+void LayerNormInputGradient(const T* dy,
+                            const T* x,
+                            const W* weight,
+                            const W* mean,
+                            const W* rstd,
+                            T* dx,
+                            int64_t rows,
+                            int64_t dim) {
   const W count = static_cast<W>(dim);
   for (int64_t r = 0; r < rows; ++r, x += dim, dy += dim, dx += dim) {
     const W centre = mean[r];
@@ -93,11 +107,18 @@ void LayerNormInputGradient(const T* dy, const T* x, const W* weight, const W* m
   }
 }
 
-// Rows are summed in blocks of 64, so that an fp32 sum over many rows loses little; the order does not
-// depend on the columns of the call.
+// Rows are summed in blocks of 64, so that an fp32 sum over many rows loses little; the order does
+// not depend on the columns of the call.
 template <typename T, typename W = Wide<T>>
-void ColumnSum(const T* dy, const T* x, const W* mean, const W* rstd, W* out, int64_t rows, int64_t dim,
-               int64_t begin, int64_t end) {
+void ColumnSum(const T* dy,
+               const T* x,
+               const W* mean,
+               const W* rstd,
+               W* out,
+               int64_t rows,
+               int64_t dim,
+               int64_t begin,
+               int64_t end) {
   constexpr int64_t kBlock = 64;
   Each<W>(end - begin, [&](int64_t i, auto access) {
     const int64_t column = begin + i;
@@ -120,8 +141,13 @@ void ColumnSum(const T* dy, const T* x, const W* mean, const W* rstd, W* out, in
 }
 
 template <typename T, typename W = Wide<T>>
-void EmbeddingGradient(const T* dy, const int32_t* tokens, W* dweight, int64_t rows, int64_t dim,
-                       int64_t begin, int64_t end) {
+void EmbeddingGradient(const T* dy,
+                       const int32_t* tokens,
+                       W* dweight,
+                       int64_t rows,
+                       int64_t dim,
+                       int64_t begin,
+                       int64_t end) {
   for (int64_t r = 0; r < rows; ++r) {
     W* target = dweight + static_cast<int64_t>(tokens[r]) * dim + begin;
     const T* source = dy + r * dim + begin;

@@ -6,7 +6,13 @@ namespace heddle::simd::HEDDLE_SIMD_SET {
 namespace {
 
 template <typename M>
-void AdamW(M* master, M* exp_avg, M* exp_avg_sq, const M* gradient, Bf16* bf16, M* same, int64_t count,
+void AdamW(M* master,
+           M* exp_avg,
+           M* exp_avg_sq,
+           const M* gradient,
+           Bf16* bf16,
+           M* same,
+           int64_t count,
            const AdamWFactors& factors) {
   const M clip = static_cast<M>(factors.clip);
   const M decay = static_cast<M>(factors.decay);
@@ -43,7 +49,9 @@ HEDDLE_INLINE Vector<double> Doubles(const float* at) {
   __builtin_memcpy(&values, at, sizeof values);
   return __builtin_convertvector(values, Vector<double>);
 }
-HEDDLE_INLINE Vector<double> Doubles(const double* at) { return Load(at); }
+HEDDLE_INLINE Vector<double> Doubles(const double* at) {
+  return Load(at);
+}
 
 template <typename M>
 double SumOfSquares(const M* values, int64_t count) {
@@ -62,7 +70,9 @@ double SumOfSquares(const M* values, int64_t count) {
 
 template <typename M>
 void Fold(M* left, const M* right, int64_t count) {
-  Each<M>(count, [&](int64_t i, auto access) { access.Put(left + i, access.Get(left + i) + access.Get(right + i)); });
+  Each<M>(count, [&](int64_t i, auto access) {
+    access.Put(left + i, access.Get(left + i) + access.Get(right + i));
+  });
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 /// \file
-/// Vectors of 64 bytes in the compilers' own vector extension: GCC and Clang lower them to whatever the
-/// instruction set has, so one source serves all. Only builtins are used (see ../CMakeLists.txt).
+/// Vectors of 64 bytes in the compilers' own vector extension: GCC and Clang lower them to whatever
+/// the instruction set has, so one source serves all. Only builtins are used (see
+/// ../CMakeLists.txt).
 #pragma once
 
 #include "engine/runtime/kernels/simd/simd.h"
@@ -65,8 +66,12 @@ HEDDLE_INLINE Vector<float> Load(const Bf16* at) {
   __builtin_memcpy(&bits, at, sizeof bits);
   return FromBf16(bits);
 }
-HEDDLE_INLINE void Store(float* at, Vector<float> values) { __builtin_memcpy(at, &values, sizeof values); }
-HEDDLE_INLINE void Store(double* at, Vector<double> values) { __builtin_memcpy(at, &values, sizeof values); }
+HEDDLE_INLINE void Store(float* at, Vector<float> values) {
+  __builtin_memcpy(at, &values, sizeof values);
+}
+HEDDLE_INLINE void Store(double* at, Vector<double> values) {
+  __builtin_memcpy(at, &values, sizeof values);
+}
 HEDDLE_INLINE void Store(Bf16* at, Vector<float> values) {
   const Half bits = ToBf16(values);
   __builtin_memcpy(at, &bits, sizeof bits);
@@ -90,24 +95,32 @@ HEDDLE_INLINE void StorePart(T* at, V values, int64_t count) {
   }
 }
 
-/// Calls body(first element, whole) for each whole vector of [0, count), then once for the rest with its
-/// length. `body` is (int64_t at, auto load, auto store); see Each below.
+/// Calls body(first element, whole) for each whole vector of [0, count), then once for the rest
+/// with its length. `body` is (int64_t at, auto load, auto store); see Each below.
 struct WholeAccess {
   template <typename T>
-  HEDDLE_INLINE auto Get(const T* at) const { return Load(at); }
+  HEDDLE_INLINE auto Get(const T* at) const {
+    return Load(at);
+  }
   template <typename T, typename V>
-  HEDDLE_INLINE void Put(T* at, V values) const { Store(at, values); }
+  HEDDLE_INLINE void Put(T* at, V values) const {
+    Store(at, values);
+  }
 };
 struct PartAccess {
   int64_t count;
   template <typename T>
-  HEDDLE_INLINE auto Get(const T* at) const { return LoadPart(at, count); }
+  HEDDLE_INLINE auto Get(const T* at) const {
+    return LoadPart(at, count);
+  }
   template <typename T, typename V>
-  HEDDLE_INLINE void Put(T* at, V values) const { StorePart(at, values, count); }
+  HEDDLE_INLINE void Put(T* at, V values) const {
+    StorePart(at, values, count);
+  }
 };
 
-/// Runs body(i, access) over [0, count) in vectors of W; `access` loads and stores vectors at i, cut off and
-/// padded with 0 in the last, partial one.
+/// Runs body(i, access) over [0, count) in vectors of W; `access` loads and stores vectors at i,
+/// cut off and padded with 0 in the last, partial one.
 template <typename W, typename Body>
 HEDDLE_INLINE void Each(int64_t count, const Body& body) {
   int64_t i = 0;
@@ -183,10 +196,18 @@ HEDDLE_INLINE V Sigmoid(V x) {
   return 1 / (1 + Exp(-x));
 }
 
-HEDDLE_INLINE float Root(float x) { return __builtin_sqrtf(x); }
-HEDDLE_INLINE double Root(double x) { return __builtin_sqrt(x); }
-HEDDLE_INLINE float Log(float x) { return __builtin_logf(x); }
-HEDDLE_INLINE double Log(double x) { return __builtin_log(x); }
+HEDDLE_INLINE float Root(float x) {
+  return __builtin_sqrtf(x);
+}
+HEDDLE_INLINE double Root(double x) {
+  return __builtin_sqrt(x);
+}
+HEDDLE_INLINE float Log(float x) {
+  return __builtin_logf(x);
+}
+HEDDLE_INLINE double Log(double x) {
+  return __builtin_log(x);
+}
 template <typename W>
 HEDDLE_INLINE Vector<W> RootOfEach(Vector<W> x) {
   for (int64_t i = 0; i < kLanes<W>; ++i) {

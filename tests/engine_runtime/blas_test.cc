@@ -1,0 +1,76 @@
+/// \file
+/// Which BLAS is found in the text of /proc/self/maps, and what is said about it; devices by name.
+#include "engine/runtime/blas.h"
+
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/runtime/device.h"
+
+namespace heddle::runtime {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Maps(const std::string& library) {
+  return "55d0a000-55d0b000 r-xp 00000000 08:01 12 /usr/bin/heddle\n"
+         "7f00a000-7f00b000 r-xp 00000000 08:01 99 " +
+         library + "\n7f00c000-7f00d000 rw-p 00000000 00:00 0\n";
+}
+
+TEST(BlasTest, FindsTheLibraryByItsFolder) {
+  const std::string lib = "/usr/lib/x86_64-linux-gnu/";
+  EXPECT_EQ(FindBlas(Maps(lib + "openblas-openmp/libblas.so.3"), false).kind,
+            BlasKind::kOpenBlasOpenMp);
+  EXPECT_EQ(FindBlas(Maps(lib + "openblas-pthread/libopenblasp-r0.3.21.so"), false).kind,
+            BlasKind::kOpenBlasPthread);
+  EXPECT_EQ(FindBlas(Maps(lib + "blas/libblas.so.3.11.0"), false).kind, BlasKind::kReference);
+  EXPECT_EQ(FindBlas(Maps("/usr/lib/libc.so.6"), false).kind, BlasKind::kUnknown);
+  EXPECT_EQ(FindBlas(Maps("/usr/lib/libc.so.6"), true).kind, BlasKind::kMkl);
+  EXPECT_EQ(FindBlas(Maps(lib + "blas/libblas.so.3.11.0"), false).path,
+            lib + "blas/libblas.so.3.11.0");
+}
+
+TEST(BlasTest, WarnsAboutTheWrongOnesOnly) {
+  EXPECT_EQ(BlasWarning({BlasKind::kOpenBlasOpenMp, "/x"}), "");
+  EXPECT_EQ(BlasWarning({BlasKind::kMkl, ""}), "");
+  EXPECT_THAT(BlasWarning({BlasKind::kOpenBlasPthread, "/a/b.so"}), HasSubstr("/a/b.so"));
+  EXPECT_THAT(BlasWarning({BlasKind::kReference, "/a/b.so"}), HasSubstr("libopenblas0-openmp"));
+  EXPECT_THAT(BlasWarning({}), HasSubstr("UNKNOWN BLAS"));
+}
+
+TEST(BlasTest, ThisProcessHasOne) {
+  EXPECT_NE(LoadedBlas().kind, BlasKind::kUnknown);
+}
+
+TEST(BlasTest, ThreadsAreLibtorchs) {
+  SetThreads(1);
+  EXPECT_EQ(at::get_num_threads(), 1);
+  SetThreads(2);
+  EXPECT_EQ(at::get_num_threads(), 2);
+}
+
+TEST(DeviceTest, OnlyKnownWordsAreDevices) {
+  const auto cpu = OpenDevice("cpu");
+  ASSERT_TRUE(cpu.ok());
+  EXPECT_TRUE((*cpu).is_cpu());
+  for (const char* name : {"", "gpu", "cuda:", "cuda:x", "cuda1", "cuda:-1", "cuda:1x"}) {
+    EXPECT_EQ(OpenDevice(name).status().code(), StatusCode::kInvalidArgument) << name;
+  }
+  const auto none = OpenDevice("cuda:127");
+  EXPECT_EQ(none.status().code(), StatusCode::kUnimplemented);
+}
+
+TEST(DeviceTest, ElementTypesGoBothWays) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64, DType::kI32,
+                            DType::kI64, DType::kU8}) {
+    const auto back = FromScalarType(ToScalarType(dtype));
+    ASSERT_TRUE(back.ok());
+    EXPECT_EQ(*back, dtype);
+  }
+  EXPECT_FALSE(FromScalarType(at::kComplexFloat).ok());
+}
+
+}  // namespace
+}  // namespace heddle::runtime
