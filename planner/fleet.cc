@@ -116,7 +116,7 @@ class Packing {
 };
 
 /// Cuts anew with each pipeline's own workers, whose speeds differ a little from their class's.
-void Recut(const Problem& problem, Draft& draft) {
+void RecutAll(const Problem& problem, Draft& draft) {
   PipelineQuestion question;
   std::vector<WorkerCosts> costs;
   for (auto& ways : draft.pipelines) {
@@ -135,9 +135,9 @@ void Recut(const Problem& problem, Draft& draft) {
       return problem.cluster.links.At(stages[static_cast<size_t>(from)].worker,
                                       stages[static_cast<size_t>(to)].worker);
     };
-    question.fits = [&](int position, int first, int last, int in_flight, bool recompute) {
-      return problem.Fits(stages[static_cast<size_t>(position)].worker, first, last, in_flight,
-                          recompute);
+    question.fits = [&](int position, int first, int last, int depth, bool recompute) {
+      return problem.Fits(stages[static_cast<size_t>(position)].worker,
+                          {first, last, depth - 1, question.microbatches, recompute});
     };
     const std::vector<ClassStage> cuts = BestCuts(question, order);
     if (cuts.empty()) {
@@ -170,7 +170,9 @@ std::vector<program::Plan> FleetPlans(const Problem& problem, const WorkerClasse
     classes = CoarseClasses(problem.cluster, costs, kMaxClasses);
   }
   std::vector<WorkerCosts> class_costs;
-  PipelineQuestion question = QuestionOf(problem, classes, class_costs);
+  PipelineQuestion question =
+      QuestionOf(problem, classes,
+                 std::max(1, std::min(problem.workers(), problem.microbatches) / 2), class_costs);
   if (problem.limits.max_depth == 0) {
     question.max_depth = std::min(problem.workers(), kMaxFleetDepth);
   }
@@ -187,7 +189,7 @@ std::vector<program::Plan> FleetPlans(const Problem& problem, const WorkerClasse
       continue;
     }
     Draft draft = DraftOf(classes, table, division);
-    Recut(problem, draft);
+    RecutAll(problem, draft);
     plans.push_back(PlanOf(problem, draft));
   }
   return plans;

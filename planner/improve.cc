@@ -22,10 +22,9 @@ void Renumber(Plan& plan) {
 
 bool StageFits(const Problem& problem, const Pipeline& pipeline, size_t j) {
   const Stage& stage = pipeline.stages[j];
-  const int in_flight =
-      std::min(static_cast<int>(pipeline.stages.size() - j), problem.microbatches);
-  return problem.Fits(stage.worker, stage.first_segment, stage.last_segment, in_flight,
-                      stage.recompute);
+  return problem.Fits(stage.worker, {stage.first_segment, stage.last_segment,
+                                     static_cast<int>(pipeline.stages.size() - j) - 1,
+                                     pipeline.microbatches, stage.recompute});
 }
 
 /// Recomputation is on exactly where the stage does not fit without. False: it does not fit at all.
@@ -47,7 +46,8 @@ class Moves {
   Moves(const Problem& problem, const Plan& plan, const Accept& accept)
       : problem_(problem),
         plan_(plan),
-        accept_(accept) {}
+        accept_(accept),
+        by_rank_(QuestionByRank(problem, static_cast<int>(plan.pipelines.size()), rank_costs_)) {}
 
   bool Try() { return TryCuts() || TryShares() || TryWorkers() || TryRanges(); }
 
@@ -85,7 +85,7 @@ class Moves {
           std::erase_if(moved.pipelines,
                         [](const Pipeline& pipeline) { return pipeline.microbatches == 0; });
           Renumber(moved);
-          if (accept_(moved)) {
+          if (FitsMemory(problem_, moved) && accept_(moved)) {
             return true;
           }
         }
@@ -94,19 +94,57 @@ class Moves {
     return false;
   }
 
+  /// Exchanges the workers of any two stages, or of a stage and an idle worker.
   bool TryWorkers() {
+    std::vector<std::pair<size_t, size_t>> places;
     for (size_t p = 0; p < plan_.pipelines.size(); ++p) {
-      for (size_t j = 0; j + 1 < plan_.pipelines[p].stages.size(); ++j) {
+      for (size_t j = 0; j < plan_.pipelines[p].stages.size(); ++j) {
+        places.emplace_back(p, j);
+      }
+    }
+    const std::vector<int> idle = plan_.IdleWorkers();
+    for (size_t a = 0; a < places.size(); ++a) {
+      for (size_t b = a + 1; b < places.size() + idle.size(); ++b) {
         Plan moved = plan_;
-        Pipeline& pipeline = moved.pipelines[p];
-        std::swap(pipeline.stages[j].worker, pipeline.stages[j + 1].worker);
-        if (SettleRecompute(problem_, pipeline, j) && SettleRecompute(problem_, pipeline, j + 1) &&
-            accept_(moved)) {
+        Pipeline& first = moved.pipelines[places[a].first];
+        int& worker = first.stages[places[a].second].worker;
+        bool fits = true;
+        if (b < places.size()) {
+          Pipeline& second = moved.pipelines[places[b].first];
+          std::swap(worker, second.stages[places[b].second].worker);
+          fits = SettleRecompute(problem_, second, places[b].second);
+        } else {
+          worker = idle[b - places.size()];
+        }
+        fits = SettleRecompute(problem_, first, places[a].second) && fits;
+        if (fits && accept_(moved)) {
+          return true;
+        }
+        fits = RecutPipeline(moved, places[a].first);
+        if (b < places.size() && places[b].first != places[a].first) {
+          fits = RecutPipeline(moved, places[b].first) && fits;
+        }
+        if (fits && accept_(moved)) {
           return true;
         }
       }
     }
     return false;
+  }
+
+  /// New cuts for the pipeline's workers in their order. False: they cannot hold the model.
+  bool RecutPipeline(Plan& plan, size_t p) const {
+    Pipeline& pipeline = plan.pipelines[p];
+    std::vector<int> order;
+    for (const Stage& stage : pipeline.stages) {
+      order.push_back(stage.worker);
+    }
+    std::vector<Stage> stages = Recut(by_rank_, order);
+    if (stages.empty()) {
+      return false;
+    }
+    pipeline.stages = std::move(stages);
+    return FitsMemory(problem_, plan);
   }
 
   bool TryRanges() {
@@ -126,6 +164,8 @@ class Moves {
   const Problem& problem_;
   const Plan& plan_;
   const Accept& accept_;
+  std::vector<WorkerCosts> rank_costs_;
+  const PipelineQuestion by_rank_;
 };
 
 }  // namespace

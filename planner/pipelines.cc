@@ -64,10 +64,9 @@ Label Extend(const PipelineQuestion& question, const ClassStage& stage, const La
 /// Whether the stage has the memory it needs; switches recomputation on only where memory demands
 /// it.
 bool Admit(const PipelineQuestion& question, int depth, ClassStage& stage) {
-  const int in_flight = std::min(depth, question.microbatches);
   for (const bool recompute : {false, true}) {
     stage.recompute = recompute;
-    if (question.fits(stage.worker_class, stage.first_segment, stage.last_segment, in_flight,
+    if (question.fits(stage.worker_class, stage.first_segment, stage.last_segment, depth,
                       recompute)) {
       return true;
     }

@@ -39,7 +39,7 @@ struct PipelineQuestion {
   std::function<comm::Link(int from, int to)> link;
   /// Whether a worker of the class has the memory for a stage with that many microbatches in
   /// flight.
-  std::function<bool(int worker_class, int first, int last, int in_flight, bool recompute)> fits;
+  std::function<bool(int worker_class, int first, int last, int depth, bool recompute)> fits;
   int max_depth = 8;
   int max_compositions = 4096;
   int microbatches = 1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "base/check.h"
@@ -45,62 +46,76 @@ void AddCosts(Problem& problem) {
 
 }  // namespace
 
-bool StageMemory::Fits(int64_t memory_bytes, int first, int last, int in_flight, bool recompute) {
+bool StageMemory::Fits(int64_t memory_bytes, const StageShape& stage) {
   const int64_t estimate =
-      EstimateStageBytes(table_, first, last, in_flight, microbatches_, recompute);
+      EstimateStageBytes(table_, stage.first_segment, stage.last_segment, stage.in_flight(),
+                         stage.microbatches, stage.recompute);
   if (estimate * 2 < memory_bytes) {
     return true;
   }
   if (estimate > memory_bytes * 3) {
     return false;
   }
-  return PeakBytes(first, last, in_flight, recompute) <= memory_bytes;
+  return PeakBytes(stage) <= memory_bytes;
 }
 
-int64_t StageMemory::PeakBytes(int first, int last, int in_flight, bool recompute) {
-  const auto found = known_.emplace(std::tuple(first, last, in_flight, recompute), 0);
-  int64_t& bytes = found.first->second;
-  if (!found.second) {
-    return bytes;
+int64_t StageMemory::PeakBytes(const StageShape& stage) {
+  const int in_flight = stage.in_flight();
+  const int counted = std::min(stage.microbatches, std::max(4, in_flight + 2));
+  const auto found = known_.emplace(
+      std::tuple(stage.first_segment, stage.last_segment, in_flight, stage.recompute, counted), 0);
+  if (found.second) {
+    found.first->second = Measure(stage, counted);
   }
-  const int counted = std::min(microbatches_, std::max(4, in_flight + 2));
+  int64_t bytes = found.first->second;
+  // Further bits of the microbatch number may keep one more partial sum each.
+  const int more = std::bit_width(static_cast<unsigned>(stage.microbatches)) -
+                   std::bit_width(static_cast<unsigned>(counted));
+  if (determinism_ == program::Determinism::kExact && more > 0) {
+    for (int s = stage.first_segment; s < stage.last_segment; ++s) {
+      for (const graph::ParameterId id : table_.parameters[static_cast<size_t>(s)]) {
+        bytes += more * table_.parameter_bytes[static_cast<size_t>(id)];
+      }
+    }
+  }
+  return bytes;
+}
+
+int64_t StageMemory::Measure(const StageShape& stage, int microbatches) const {
   Plan plan;
   plan.determinism = determinism_;
-  program::Pipeline pipeline{.microbatches = counted};
+  program::Pipeline pipeline{.stages = {}, .microbatches = microbatches};
   const auto add = [&](int begin, int end, bool again) {
     pipeline.stages.push_back({.worker = static_cast<int>(plan.workers.size()),
                                .first_segment = begin,
                                .last_segment = end,
                                .recompute = again});
-    plan.workers.push_back(std::to_string(plan.workers.size()));
+    plan.workers.push_back(fmt::format("w{}", plan.workers.size()));
   };
-  if (first > 0) {
-    add(0, first, false);
+  if (stage.first_segment > 0) {
+    add(0, stage.first_segment, false);
   }
   const int rank = static_cast<int>(plan.workers.size());
-  add(first, last, recompute);
-  int begin = last;
-  for (int left = in_flight - 1; left > 0; --left) {
+  add(stage.first_segment, stage.last_segment, stage.recompute);
+  int begin = stage.last_segment;
+  for (int left = stage.in_flight() - 1; left > 0; --left) {
     const int end = left == 1 ? table_.segments : begin + 1;
     add(begin, end, false);
     begin = end;
   }
-  plan.pipelines.push_back(std::move(pipeline));
-  const Result<program::Program> lowered = program::Lower(graph_, plan, rank);
-  if (!lowered.ok()) {
-    bytes = EstimateStageBytes(table_, first, last, in_flight, microbatches_, recompute);
-    return bytes;
-  }
-  bytes = program::StateBytes(graph_, *lowered) + program::PeakSlotBytes(*lowered);
-  // Further bits of the microbatch number may keep one more partial sum each.
-  const int more = std::bit_width(static_cast<unsigned>(microbatches_)) -
-                   std::bit_width(static_cast<unsigned>(counted));
-  if (determinism_ == program::Determinism::kExact && more > 0) {
-    for (const graph::ParameterId id : lowered->parameters) {
-      bytes += more * table_.parameter_bytes[static_cast<size_t>(id)];
+  if (begin < table_.segments) {
+    pipeline.stages.back().last_segment = table_.segments;
+    if (static_cast<int>(pipeline.stages.size()) == rank + 1) {
+      // One microbatch in flight before later stages: they are one stage here.
+      pipeline.stages.back().last_segment = stage.last_segment;
+      add(begin, table_.segments, false);
     }
   }
-  return bytes;
+  plan.pipelines.push_back(std::move(pipeline));
+  const Result<program::Program> lowered = program::Lower(graph_, plan, rank);
+  return lowered.ok() ? program::StateBytes(graph_, *lowered) + program::PeakSlotBytes(*lowered)
+                      : EstimateStageBytes(table_, stage.first_segment, stage.last_segment,
+                                           stage.in_flight(), microbatches, stage.recompute);
 }
 
 int64_t Problem::MemoryOf(int rank) const {
@@ -137,8 +152,8 @@ Result<std::unique_ptr<Problem>> MakeProblem(const PlanRequest& request) {
   HEDDLE_ASSIGN_OR_RETURN(problem->table, BuildSegmentTable(*request.graph));
   AddCosts(*problem);
   problem->memory_factor.assign(problem->cluster.workers.size(), 1.0);
-  problem->memory = std::make_unique<StageMemory>(*request.graph, problem->table,
-                                                  request.microbatches, request.determinism);
+  problem->memory =
+      std::make_unique<StageMemory>(*request.graph, problem->table, request.determinism);
   problem->estimate = {
       .table = &problem->table,
       .costs = problem->costs,
@@ -202,11 +217,83 @@ Plan PlanOf(const Problem& problem, const Draft& draft) {
   return plan;
 }
 
-PipelineQuestion QuestionOf(const Problem& problem,
-                            const WorkerClasses& classes,
-                            std::vector<WorkerCosts>& class_costs) {
+namespace {
+
+/// The slowest way out of or into a worker.
+double SlowestLink(const Problem& problem, int rank) {
+  double slowest = std::numeric_limits<double>::infinity();
+  for (int other = 0; other < problem.workers(); ++other) {
+    if (other != rank) {
+      slowest = std::min({slowest, problem.cluster.links.At(rank, other).bytes_per_second,
+                          problem.cluster.links.At(other, rank).bytes_per_second});
+    }
+  }
+  return slowest;
+}
+
+/// Everything but costs, counts and links.
+PipelineQuestion CommonQuestion(const Problem& problem, int pipelines) {
   PipelineQuestion question;
   question.table = &problem.table;
+  question.microbatches = (problem.microbatches + pipelines - 1) / pipelines;
+  question.max_depth = problem.limits.max_depth > 0 ? problem.limits.max_depth : 8;
+  return question;
+}
+
+/// Adds to every stage what reducing its gradients costs a microbatch: all partial sums go out or
+/// come in once.
+void AddReduction(const Problem& problem, int rank, int pipelines, WorkerCosts& costs) {
+  if (pipelines < 2) {
+    return;
+  }
+  const double share = static_cast<double>(problem.microbatches) / pipelines;
+  const double rate = SlowestLink(problem, rank) * share * pipelines / (2.0 * (pipelines - 1));
+  double sum = 0;
+  for (size_t s = 0; s < problem.table.parameters.size(); ++s) {
+    for (const graph::ParameterId id : problem.table.parameters[s]) {
+      sum += static_cast<double>(problem.table.parameter_bytes[static_cast<size_t>(id)]) / rate;
+    }
+    costs.backward[s + 1] += sum;
+  }
+}
+
+}  // namespace
+
+PipelineQuestion QuestionByRank(const Problem& problem,
+                                int pipelines,
+                                std::vector<WorkerCosts>& rank_costs) {
+  rank_costs.clear();
+  for (int rank = 0; rank < problem.workers(); ++rank) {
+    rank_costs.push_back(*problem.costs[static_cast<size_t>(rank)]);
+    AddReduction(problem, rank, pipelines, rank_costs.back());
+  }
+  PipelineQuestion question = CommonQuestion(problem, pipelines);
+  question.costs = &rank_costs;
+  question.counts.assign(static_cast<size_t>(problem.workers()), 1);
+  question.link = [&problem](int from, int to) { return problem.cluster.links.At(from, to); };
+  const int share = question.microbatches;
+  question.fits = [&problem, share](int rank, int first, int last, int depth, bool recompute) {
+    return problem.Fits(rank, {first, last, depth - 1, share, recompute});
+  };
+  return question;
+}
+
+std::vector<program::Stage> Recut(const PipelineQuestion& by_rank, const std::vector<int>& order) {
+  std::vector<program::Stage> stages;
+  for (const ClassStage& stage : BestCuts(by_rank, order)) {
+    stages.push_back({.worker = stage.worker_class,
+                      .first_segment = stage.first_segment,
+                      .last_segment = stage.last_segment,
+                      .recompute = stage.recompute});
+  }
+  return stages;
+}
+
+PipelineQuestion QuestionOf(const Problem& problem,
+                            const WorkerClasses& classes,
+                            int pipelines,
+                            std::vector<WorkerCosts>& class_costs) {
+  PipelineQuestion question = CommonQuestion(problem, pipelines);
   class_costs.clear();
   for (const std::vector<int>& members : classes.members) {
     // The member of middle speed stands for its class.
@@ -216,7 +303,9 @@ PipelineQuestion QuestionOf(const Problem& problem,
       const WorkerCosts& y = *problem.costs[static_cast<size_t>(b)];
       return x.forward.back() + x.backward.back() < y.forward.back() + y.backward.back();
     });
-    class_costs.push_back(*problem.costs[static_cast<size_t>(sorted[sorted.size() / 2])]);
+    const int middle = sorted[sorted.size() / 2];
+    class_costs.push_back(*problem.costs[static_cast<size_t>(middle)]);
+    AddReduction(problem, middle, pipelines, class_costs.back());
     question.counts.push_back(static_cast<int>(members.size()));
   }
   question.costs = &class_costs;
@@ -228,21 +317,22 @@ PipelineQuestion QuestionOf(const Problem& problem,
     }
     return sources.size() < 2 ? comm::Link{} : problem.cluster.links.At(sources[0], sources[1]);
   };
-  question.fits = [&problem, &classes](int worker_class, int first, int last, int in_flight,
-                                       bool recompute) {
-    // The member with the least memory decides.
-    int smallest = classes.members[static_cast<size_t>(worker_class)].front();
-    for (const int member : classes.members[static_cast<size_t>(worker_class)]) {
-      const int64_t memory = problem.MemoryOf(member);
-      const int64_t least = problem.MemoryOf(smallest);
-      if (memory != 0 && (least == 0 || memory < least)) {
-        smallest = member;
-      }
-    }
-    return problem.Fits(smallest, first, last, in_flight, recompute);
+  std::vector<int> smallest;  // The member with the least memory decides.
+  for (const std::vector<int>& members : classes.members) {
+    smallest.push_back(*std::min_element(members.begin(), members.end(), [&](int a, int b) {
+      const auto room = [&](int rank) {
+        const int64_t memory = problem.MemoryOf(rank);
+        return memory == 0 ? std::numeric_limits<int64_t>::max() : memory;
+      };
+      return room(a) < room(b);
+    }));
+  }
+  const int share = question.microbatches;
+  question.fits = [&problem, smallest, share](int worker_class, int first, int last, int depth,
+                                              bool recompute) {
+    return problem.Fits(smallest[static_cast<size_t>(worker_class)],
+                        {first, last, depth - 1, share, recompute});
   };
-  question.microbatches = problem.microbatches;
-  question.max_depth = problem.limits.max_depth > 0 ? problem.limits.max_depth : 8;
   return question;
 }
 

@@ -3,6 +3,7 @@
 /// exact answer to "does this stage fit this worker's memory".
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,29 +19,38 @@
 
 namespace heddle::planner {
 
+/// What decides a stage's memory.
+struct StageShape {
+  int first_segment = 0;
+  int last_segment = 0;
+  int later_stages = 0;
+  int microbatches = 0;  ///< Of its pipeline.
+  bool recompute = false;
+  int in_flight() const { return std::min(later_stages + 1, microbatches); }
+};
+
 /// Peak bytes of stages. Clear cases are decided by an estimate; the others by lowering a pipeline
 /// that has such a stage and measuring its Program. Answers are kept. Thread: one caller at a time.
 class StageMemory {
  public:
   StageMemory(const graph::Graph& graph,
               const SegmentTable& table,
-              int microbatches,
               program::Determinism determinism)
       : graph_(graph),
         table_(table),
-        microbatches_(microbatches),
         determinism_(determinism) {}
 
-  bool Fits(int64_t memory_bytes, int first, int last, int in_flight, bool recompute);
+  bool Fits(int64_t memory_bytes, const StageShape& stage);
   /// Measured on a lowered Program; microbatches beyond a few are extrapolated upwards.
-  int64_t PeakBytes(int first, int last, int in_flight, bool recompute);
+  int64_t PeakBytes(const StageShape& stage);
 
  private:
+  int64_t Measure(const StageShape& stage, int microbatches) const;
+
   const graph::Graph& graph_;
   const SegmentTable& table_;
-  const int microbatches_;
   const program::Determinism determinism_;
-  std::map<std::tuple<int, int, int, bool>, int64_t> known_;
+  std::map<std::tuple<int, int, int, bool, int>, int64_t> known_;
 };
 
 struct Problem {
@@ -61,9 +71,9 @@ struct Problem {
 
   int workers() const { return static_cast<int>(cluster.workers.size()); }
   int64_t MemoryOf(int rank) const;
-  bool Fits(int rank, int first, int last, int in_flight, bool recompute) const {
+  bool Fits(int rank, const StageShape& stage) const {
     const int64_t cap = MemoryOf(rank);
-    return cap == 0 || memory->Fits(cap, first, last, in_flight, recompute);
+    return cap == 0 || memory->Fits(cap, stage);
   }
 };
 
@@ -86,10 +96,20 @@ struct Draft {
 /// ranges are aligned where shares are powers of two; those without a share are left out.
 program::Plan PlanOf(const Problem& problem, const Draft& draft);
 
-/// Question about the given classes for PipelineTable and BestCuts; refers to `problem` and
-/// `classes`.
+/// Question about the given classes for PipelineTable and BestCuts, for pipelines of which there
+/// are about `pipelines`: that decides their shares, so their memory and what reducing their
+/// gradients costs a microbatch. Refers to `problem` and `classes`.
 PipelineQuestion QuestionOf(const Problem& problem,
                             const WorkerClasses& classes,
+                            int pipelines,
                             std::vector<WorkerCosts>& class_costs);
+
+/// Likewise with each worker for itself: class = rank.
+PipelineQuestion QuestionByRank(const Problem& problem,
+                                int pipelines,
+                                std::vector<WorkerCosts>& rank_costs);
+
+/// New cuts for the workers `order`; no stages when they cannot hold the model.
+std::vector<program::Stage> Recut(const PipelineQuestion& by_rank, const std::vector<int>& order);
 
 }  // namespace heddle::planner

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "base/units.h"
@@ -20,7 +21,8 @@ using program::Plan;
 using program::Stage;
 
 constexpr size_t kKeptDivisions = 24;  ///< For each number of pipelines.
-constexpr size_t kImproved = 12;       ///< Candidates improved by estimates.
+constexpr size_t kImprovedOfEach = 4;
+constexpr size_t kImproved = 12;  ///< Candidates improved by estimates.
 constexpr size_t kMaxAlternatives = 4;
 constexpr int kMaxExactClasses = 12;
 constexpr int kMaxSimulatedWorkers = 64;
@@ -121,15 +123,21 @@ class Searcher {
     if (static_cast<int>(exact_.members.size()) > kMaxExactClasses) {
       return {};
     }
-    std::vector<WorkerCosts> class_costs;
-    PipelineQuestion question = QuestionOf(problem_, exact_, class_costs);
-    if (problem_.limits.max_depth == 0) {
-      question.max_depth = std::min(problem_.workers(), problem_.table.segments);
-    }
-    const PipelineTable table = PipelineTable::Build(question);
-    const auto divisions = BestDivisions(problem_, exact_, table, kKeptDivisions);
     std::vector<Plan> plans;
-    if (divisions.has_value()) {
+    // As if there were one, two, four … pipelines: that decides what their memory and reductions
+    // cost.
+    for (int pipelines = 1; pipelines <= std::min(problem_.workers(), problem_.microbatches);
+         pipelines *= 2) {
+      std::vector<WorkerCosts> class_costs;
+      PipelineQuestion question = QuestionOf(problem_, exact_, pipelines, class_costs);
+      if (problem_.limits.max_depth == 0) {
+        question.max_depth = std::min(problem_.workers(), problem_.table.segments);
+      }
+      const PipelineTable table = PipelineTable::Build(question);
+      const auto divisions = BestDivisions(problem_, exact_, table, kKeptDivisions);
+      if (!divisions.has_value()) {
+        return {};
+      }
       for (const Division& division : *divisions) {
         plans.push_back(PlanOf(problem_, DraftOf(exact_, table, division)));
       }
@@ -175,16 +183,29 @@ class Searcher {
     return Simulate(*problem_.graph, programs, problem_.cluster);
   }
 
+  /// The fastest candidates, and the fastest few of each number of pipelines.
+  static std::vector<ScoredPlan> Promising(const std::vector<ScoredPlan>& candidates) {
+    std::map<size_t, size_t> taken;
+    std::vector<ScoredPlan> promising;
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      const size_t same = taken[candidates[i].plan.pipelines.size()]++;
+      if (i < kImproved || same < kImprovedOfEach) {
+        promising.push_back(candidates[i]);
+      }
+    }
+    return promising;
+  }
+
   std::vector<ScoredPlan> ImproveByEstimate(const std::vector<ScoredPlan>& candidates) {
     int budget = request_.limits.estimates;
     std::vector<ScoredPlan> improved;
-    const size_t count = std::min(kImproved, candidates.size());
-    for (size_t i = 0; i < count; ++i) {
+    const std::vector<ScoredPlan> promising = Promising(candidates);
+    for (size_t i = 0; i < promising.size(); ++i) {
       // Each gets a fair part of what is left.
-      int part = budget / static_cast<int>(count - i);
+      int part = budget / static_cast<int>(promising.size() - i);
       const int given = part;
       ScoredPlan better = Improve(
-          problem_, candidates[i], [this](const Plan& plan) { return Estimate(plan); }, part);
+          problem_, promising[i], [this](const Plan& plan) { return Estimate(plan); }, part);
       budget -= given - part;
       const bool known = std::any_of(improved.begin(), improved.end(), [&](const auto& other) {
         return other.plan.pipelines == better.plan.pipelines;
@@ -228,11 +249,10 @@ class Searcher {
       for (const Pipeline& pipeline : outcome.plan.pipelines) {
         for (size_t j = 0; j < pipeline.stages.size(); ++j) {
           const Stage& stage = pipeline.stages[j];
-          const int in_flight =
-              std::min(static_cast<int>(pipeline.stages.size() - j), pipeline.microbatches);
           outcome.simulation.peak_bytes[static_cast<size_t>(stage.worker)] =
-              problem_.memory->PeakBytes(stage.first_segment, stage.last_segment, in_flight,
-                                         stage.recompute);
+              problem_.memory->PeakBytes({stage.first_segment, stage.last_segment,
+                                          static_cast<int>(pipeline.stages.size() - j) - 1,
+                                          pipeline.microbatches, stage.recompute});
         }
       }
     }
@@ -297,7 +317,7 @@ class Searcher {
   int64_t LargestSegment() const {
     int64_t largest = 0;
     for (int s = 0; s < problem_.table.segments; ++s) {
-      largest = std::max(largest, problem_.memory->PeakBytes(s, s + 1, 1, true));
+      largest = std::max(largest, problem_.memory->PeakBytes({s, s + 1, 0, 1, true}));
     }
     return largest;
   }

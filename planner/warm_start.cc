@@ -39,38 +39,6 @@ Pace PaceOf(const Problem& problem, const std::vector<Stage>& stages) {
   return pace;
 }
 
-/// A question about single workers: class = rank.
-struct RankQuestion {
-  std::vector<WorkerCosts> costs;
-  PipelineQuestion question;
-};
-
-void AskByRank(const Problem& problem, RankQuestion& by_rank) {
-  for (const WorkerCosts* costs : problem.costs) {
-    by_rank.costs.push_back(*costs);
-  }
-  PipelineQuestion& question = by_rank.question;
-  question.table = &problem.table;
-  question.costs = &by_rank.costs;
-  question.microbatches = problem.microbatches;
-  question.link = [&problem](int from, int to) { return problem.cluster.links.At(from, to); };
-  question.fits = [&problem](int rank, int first, int last, int in_flight, bool recompute) {
-    return problem.Fits(rank, first, last, in_flight, recompute);
-  };
-}
-
-/// The pipeline's remaining workers with new cuts; without stages when it cannot run.
-std::vector<Stage> Recut(const RankQuestion& by_rank, const std::vector<int>& order) {
-  std::vector<Stage> stages;
-  for (const ClassStage& stage : BestCuts(by_rank.question, order)) {
-    stages.push_back({.worker = stage.worker_class,
-                      .first_segment = stage.first_segment,
-                      .last_segment = stage.last_segment,
-                      .recompute = stage.recompute});
-  }
-  return stages;
-}
-
 }  // namespace
 
 std::vector<Plan> PlansFrom(const Problem& problem, const Plan& previous) {
@@ -79,8 +47,9 @@ std::vector<Plan> PlansFrom(const Problem& problem, const Plan& previous) {
     return {};
   }
   const std::vector<int> ranks = NewRanks(problem, previous);
-  RankQuestion by_rank;
-  AskByRank(problem, by_rank);
+  std::vector<WorkerCosts> rank_costs;
+  const PipelineQuestion by_rank =
+      QuestionByRank(problem, static_cast<int>(previous.pipelines.size()), rank_costs);
   Draft whole;
   Draft repaired;
   for (const Pipeline& pipeline : previous.pipelines) {

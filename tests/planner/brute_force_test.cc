@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "planner/pipelines.h"
+#include "planner/problem.h"
 #include "planner/search.h"
 #include "planner/shares.h"
 #include "tests/planner/support.h"
@@ -131,8 +132,11 @@ void CompareWithEveryPlan(const graph::Graph& graph,
     return;
   }
   ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+  const auto problem = MakeProblem(request);
+  ASSERT_TRUE(problem.ok());
   EXPECT_LE(outcome->plan.predicted_step_seconds, best.seconds * 1.01)
-      << "of " << best.plans << " plans, best:\n"
+      << "of " << best.plans << " plans, best (estimated at "
+      << EstimateStepSeconds((*problem)->estimate, best.plan) << "):\n"
       << Describe(best.plan, graph) << "found:\n"
       << Explain(request, *outcome);
 }

@@ -1,0 +1,271 @@
+/// \file
+/// What FindPlan promises beyond optimality: who is left out, limits, warm starts, determinism,
+/// errors, and clusters of a thousand workers.
+#include "planner/search.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "planner/migration.h"
+#include "tests/planner/support.h"
+#include "tests/support/seed.h"
+
+namespace heddle::planner {
+namespace {
+
+using program::Plan;
+
+TEST(SearchTest, AVerySlowWorkerIsLeftOut) {
+  const graph::Graph graph = LlamaGraph({.layers = 2});
+  const PlanRequest request{
+      .graph = &graph, .cluster = ClusterOf({1, 1, 0.001}), .microbatches = 16};
+  const Result<Plan> plan = FindPlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  EXPECT_EQ(plan->IdleWorkers(), std::vector<int>{2});
+}
+
+TEST(SearchTest, SlowLinksTurnDataParallelIntoPipelines) {
+  // Wide layers and few tokens: gradients are much larger than activations.
+  const graph::Graph graph = LlamaGraph({.layers = 4, .hidden = 128, .sequence = 16});
+  PlanRequest request{.graph = &graph, .cluster = ClusterOf({1, 1}), .microbatches = 16};
+  const Result<Plan> fast = FindPlan(request);
+  request.cluster = ClusterOf({1, 1}, 2e7);
+  const Result<Plan> slow = FindPlan(request);
+  ASSERT_TRUE(fast.ok() && slow.ok());
+  EXPECT_EQ(fast->pipelines.size(), 2u);
+  EXPECT_EQ(slow->pipelines.size(), 1u);
+  EXPECT_EQ(slow->pipelines[0].stages.size(), 2u);
+}
+
+TEST(SearchTest, MoreBandwidthNeverHurtsMuch) {
+  Random random(testing::TestSeed());
+  const graph::Graph graph = LlamaGraph({.layers = 2, .hidden = 64, .sequence = 32});
+  for (int i = 0; i < 4; ++i) {
+    const std::vector<double> speeds = {0.2 + random.Uniform(), 0.2 + random.Uniform(),
+                                        0.2 + random.Uniform()};
+    double before = 1e300;
+    for (double bandwidth = 1e6; bandwidth < 1e10; bandwidth *= 10) {
+      const PlanRequest request{
+          .graph = &graph, .cluster = ClusterOf(speeds, bandwidth), .microbatches = 8};
+      const Result<Plan> plan = FindPlan(request);
+      ASSERT_TRUE(plan.ok());
+      EXPECT_LE(plan->predicted_step_seconds, before * 1.01) << "at " << bandwidth;
+      before = plan->predicted_step_seconds;
+    }
+  }
+}
+
+TEST(SearchTest, EqualInputGivesAnEqualPlan) {
+  const graph::Graph graph = LlamaGraph({.layers = 3});
+  const PlanRequest request{.graph = &graph,
+                            .cluster = ClusterOf({0.6, 0.6, 0.3, 0.15}, 1e8),
+                            .microbatches = 12,
+                            .generation = 7};
+  const Result<Plan> first = FindPlan(request);
+  const Result<Plan> second = FindPlan(request);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(program::PlanToJson(*first), program::PlanToJson(*second));
+  EXPECT_EQ(first->generation, 7);
+  EXPECT_TRUE(program::ValidatePlan(*first, static_cast<int>(graph.segments.size())).ok());
+}
+
+TEST(SearchTest, RanksFollowTheGivenNames) {
+  const graph::Graph graph = LlamaGraph({.layers = 2});
+  const PlanRequest request{.graph = &graph,
+                            .cluster = ClusterOf({0.001, 1, 1, 1}),
+                            .workers = {"w3", "w0", "w1"},
+                            .microbatches = 8};
+  const Result<Plan> plan = FindPlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  EXPECT_EQ(plan->workers, request.workers);
+  EXPECT_EQ(plan->IdleWorkers(), std::vector<int>{1});
+  EXPECT_EQ(plan->transports[0][1], "tcp");
+}
+
+TEST(SearchTest, AModelThatFitsNowhereIsOneClearError) {
+  const graph::Graph graph = LlamaGraph({.layers = 2});
+  PlanRequest request{.graph = &graph, .cluster = ClusterOf({1, 1}), .microbatches = 4};
+  for (program::WorkerProfile& worker : request.cluster.workers) {
+    worker.memory_bytes = 10000;
+  }
+  const Result<Plan> plan = FindPlan(request);
+  EXPECT_EQ(plan.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(plan.status().message().find("no combination of the 2 workers has the memory"),
+            std::string::npos)
+      << plan.status().message();
+  EXPECT_EQ(plan.status().message().find('\n'), std::string::npos);
+}
+
+TEST(SearchTest, MalformedRequestsAreErrors) {
+  const graph::Graph graph = LlamaGraph({.layers = 1});
+  const PlanRequest good{.graph = &graph, .cluster = ClusterOf({1, 1}), .microbatches = 4};
+  PlanRequest request = good;
+  request.graph = nullptr;
+  EXPECT_EQ(FindPlan(request).status().code(), StatusCode::kInvalidArgument);
+  request = good;
+  request.microbatches = 0;
+  EXPECT_EQ(FindPlan(request).status().code(), StatusCode::kInvalidArgument);
+  request = good;
+  request.workers = {"w0", "stranger"};
+  EXPECT_EQ(FindPlan(request).status().code(), StatusCode::kInvalidArgument);
+  request = good;
+  request.cluster.links.At(0, 1).bytes_per_second = 0;
+  EXPECT_EQ(FindPlan(request).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(SearchTest, MemoryDemandsRecomputation) {
+  const graph::Graph graph = LlamaGraph({.layers = 4, .hidden = 32, .sequence = 512});
+  const int segments = static_cast<int>(graph.segments.size());
+  const Plan whole = program::SingleWorkerPlan("w0", segments, 4);
+  Plan again = whole;
+  again.pipelines[0].stages[0].recompute = true;
+  const auto without = ScorePlan(graph, whole, ClusterOf({1}));
+  const auto with = ScorePlan(graph, again, ClusterOf({1}));
+  ASSERT_TRUE(without.ok() && with.ok());
+  ASSERT_LT(with->peak_bytes[0], without->peak_bytes[0]);
+  PlanRequest request{.graph = &graph, .cluster = ClusterOf({1}), .microbatches = 4};
+  request.cluster.workers[0].memory_bytes = (with->peak_bytes[0] + without->peak_bytes[0]) / 2;
+  const Result<Plan> plan = FindPlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  EXPECT_TRUE(plan->pipelines[0].stages[0].recompute);
+  EXPECT_LE(plan->predicted_peak_bytes[0], request.cluster.workers[0].memory_bytes);
+  request.cluster.workers[0].memory_bytes = without->peak_bytes[0];
+  const Result<Plan> enough = FindPlan(request);
+  ASSERT_TRUE(enough.ok());
+  EXPECT_FALSE(enough->pipelines[0].stages[0].recompute);
+}
+
+TEST(SearchTest, AWarmStartKeepsWhatMovingWouldCost) {
+  const graph::Graph graph = LlamaGraph({.layers = 4});
+  PlanRequest request{.graph = &graph, .cluster = ClusterOf({1, 1, 1, 1}, 1e8), .microbatches = 16};
+  request.cluster.workers[2].memory_bytes = 0;
+  const Result<Plan> before = FindPlan(request);
+  ASSERT_TRUE(before.ok());
+  request.previous = *before;
+  request.horizon_steps = 1;
+  const Result<Plan> same = FindPlan(request);
+  ASSERT_TRUE(same.ok());
+  EXPECT_EQ(same->pipelines, before->pipelines);
+  // One is lost: the next plan is as good as one found without the past.
+  request.workers = {"w0", "w1", "w3"};
+  request.horizon_steps = 1000000;
+  const Result<Plan> warm = FindPlan(request);
+  request.previous.reset();
+  const Result<Plan> cold = FindPlan(request);
+  ASSERT_TRUE(warm.ok() && cold.ok());
+  EXPECT_LE(warm->predicted_step_seconds, cold->predicted_step_seconds * 1.005);
+}
+
+TEST(SearchTest, ExplainNamesEveryWorkerAndWhyOthersLost) {
+  const graph::Graph graph = LlamaGraph({.layers = 2});
+  const PlanRequest request{
+      .graph = &graph, .cluster = ClusterOf({1, 0.5, 0.5}), .microbatches = 8};
+  const Result<SearchOutcome> outcome = Search(request);
+  ASSERT_TRUE(outcome.ok());
+  const std::string text = Explain(request, *outcome);
+  for (const char* part : {"w0", "w1", "w2", "predicted step", "not chosen", "summed speeds"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  }
+}
+
+TEST(SearchTest, AThousandWorkersOfFourClassesTakeSeconds) {
+  const graph::Graph graph = LlamaGraph({.layers = 8, .hidden = 256, .sequence = 256});
+  std::vector<double> speeds;
+  for (int i = 0; i < 1000; ++i) {
+    speeds.push_back(std::vector<double>{1, 0.7, 0.4, 0.25}[static_cast<size_t>(i % 4)]);
+  }
+  const int microbatches = 8192;
+  const PlanRequest request{
+      .graph = &graph, .cluster = ClusterOf(speeds, 1.25e9), .microbatches = microbatches};
+  const auto start = std::chrono::steady_clock::now();
+  const Result<SearchOutcome> outcome = Search(request);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+  EXPECT_LT(seconds.count(), 10);
+  RecordProperty("seconds", std::to_string(seconds.count()));
+  RecordProperty("fraction",
+                 std::to_string(outcome->bound_seconds / outcome->plan.predicted_step_seconds));
+  EXPECT_TRUE(program::ValidatePlan(outcome->plan, static_cast<int>(graph.segments.size())).ok());
+  EXPECT_EQ(outcome->plan.microbatches(), microbatches);
+  EXPECT_GT(outcome->bound_seconds / outcome->plan.predicted_step_seconds, 0.75);
+}
+
+TEST(SearchTest, ManyUnlikeWorkersUnderMemoryLimits) {
+  Random random(testing::TestSeed());
+  const graph::Graph graph = LlamaGraph({.layers = 6, .hidden = 64, .sequence = 64});
+  std::vector<double> speeds;
+  for (int i = 0; i < 24; ++i) {
+    speeds.push_back(0.2 + random.Uniform());
+  }
+  PlanRequest request{.graph = &graph, .cluster = ClusterOf(speeds), .microbatches = 128};
+  const auto whole = ScorePlan(
+      graph, program::SingleWorkerPlan("w0", static_cast<int>(graph.segments.size()), 128),
+      ClusterOf({1}));
+  ASSERT_TRUE(whole.ok());
+  for (program::WorkerProfile& worker : request.cluster.workers) {
+    worker.memory_bytes = static_cast<int64_t>(0.6 * static_cast<double>(whole->peak_bytes[0]));
+  }
+  const Result<SearchOutcome> outcome = Search(request);
+  ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+  for (size_t rank = 0; rank < speeds.size(); ++rank) {
+    EXPECT_LE(outcome->plan.predicted_peak_bytes[rank], request.cluster.workers[rank].memory_bytes);
+  }
+  EXPECT_GT(outcome->bound_seconds / outcome->plan.predicted_step_seconds, 0.75)
+      << Explain(request, *outcome);
+}
+
+TEST(MigrationTest, ActsOnlyWhenTheGainExceedsTheCost) {
+  const graph::Graph graph = LlamaGraph({.layers = 2});
+  const ClusterProfile cluster = ClusterOf({1, 0.3}, 1e8);
+  const int segments = static_cast<int>(graph.segments.size());
+  const Plan slow = program::SingleWorkerPlan("w1", segments, 8);
+  const Plan fast = program::SingleWorkerPlan("w0", segments, 8);
+  MigrationQuestion question{.graph = &graph,
+                             .current = &slow,
+                             .next = &fast,
+                             .cluster = &cluster,
+                             .moved_bytes = 100000000,
+                             .horizon_steps = 1000000};
+  const auto yes = ShouldMigrate(question);
+  ASSERT_TRUE(yes.ok()) << yes.status().ToString();
+  EXPECT_TRUE(yes->migrate) << yes->reason;
+  EXPECT_NEAR(yes->gain_seconds, 1e6 * (yes->current_seconds - yes->next_seconds), 1e-6);
+  question.horizon_steps = 1;
+  const auto soon = ShouldMigrate(question);
+  ASSERT_TRUE(soon.ok());
+  EXPECT_FALSE(soon->migrate);
+  question.horizon_steps = 1000000;
+  question.next = &slow;
+  const auto same = ShouldMigrate(question);
+  ASSERT_TRUE(same.ok());
+  EXPECT_FALSE(same->migrate);
+}
+
+TEST(ClusterTest, JsonRoundTripsAndIsStrict) {
+  ClusterProfile cluster = ClusterOf({1, 0.5, 0.25}, 3e8, 1e-4);
+  cluster.workers[1].memory_bytes = 1 << 30;
+  cluster.workers[2].seconds["update"] = 1e-9;
+  cluster.links.At(0, 2).transport = "shm";
+  const std::string json = ClusterToJson(cluster);
+  const Result<ClusterProfile> read = ClusterFromJson(json);
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  EXPECT_EQ(ClusterToJson(*read), json);
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {"\"links\"", "\"linx\""},
+           {"\"from\": \"w0\"", "\"from\": \"w9\""},
+           {"\"bytes_per_second\": 300000000.0", "\"bytes_per_second\": -1"},
+           {"\"transport\": \"shm\"", "\"transport\": 3"},
+           {"{", "["}}) {
+    std::string broken = json;
+    const size_t place = broken.find(from);
+    ASSERT_NE(place, std::string::npos) << from;
+    broken.replace(place, from.size(), to);
+    EXPECT_EQ(ClusterFromJson(broken).status().code(), StatusCode::kInvalidArgument) << to;
+  }
+}
+
+}  // namespace
+}  // namespace heddle::planner
