@@ -194,16 +194,20 @@ TEST(OperatorsTest, CostsAreFiniteAndCountEveryOutput) {
   }
 }
 
-TEST(OperatorsTest, AttentionGrowsWithTheSquareOfTheSequence) {
+TEST(OperatorsTest, AttentionCountsTheBlocksThatAreComputed) {
   auto flops = [](int64_t length, const std::string& op) {
     const TensorType q = F32({2, length, 8});
     const Attributes heads = {{"heads", int64_t{2}}, {"kv_heads", int64_t{2}}};
     return op == "attention" ? CostOfExample(op, {q, q, q}, heads).flops
                              : CostOfExample(op, {q, q, q, q, q, F32({2, 2, length})}, heads).flops;
   };
-  EXPECT_EQ(flops(16, "attention"), 2.0 * 2 * 2 * 16 * 16 * 8);
-  EXPECT_EQ(flops(32, "attention"), 4 * flops(16, "attention"));
-  EXPECT_EQ(flops(16, "attention_gradient"), 2.5 * flops(16, "attention"));
+  // Two products, two flops each, batch 2, two heads of 4 elements; then the pairs of blocks of 32
+  // queries.
+  const double per_pair = 2.0 * 2 * 2 * 8;
+  EXPECT_EQ(flops(16, "attention"), per_pair * 16 * 16);
+  EXPECT_EQ(flops(64, "attention"), per_pair * (32 * 32 + 32 * 64));
+  EXPECT_EQ(flops(70, "attention"), per_pair * (32 * 32 + 32 * 64 + 6 * 70));
+  EXPECT_EQ(flops(70, "attention_gradient"), 2.5 * flops(70, "attention"));
 }
 
 }  // namespace

@@ -35,10 +35,10 @@ class Attention final : public Operator {
   Cost CostOf(std::span<const TensorType> inputs,
               std::span<const TensorType> outputs,
               const Attributes& /*attributes*/) const override {
-    // Two products of T × T × d a head. The causal half is counted in full: kernels compute whole
-    // tiles.
-    const double scores = static_cast<double>(ElementCount(inputs[0].shape) * inputs[0].shape[1]);
-    return {.flops = 4 * scores, .bytes = TotalBytes(inputs) + TotalBytes(outputs)};
+    // Two products of d multiplications and additions for every query, head and key that it sees.
+    const Shape& q = inputs[0].shape;
+    const double products = static_cast<double>(q[0] * q[2]) * AttendedPairs(q[1]);
+    return {.flops = 4 * products, .bytes = TotalBytes(inputs) + TotalBytes(outputs)};
   }
 
   Status Gradient(GradientBuilder& b) const override {

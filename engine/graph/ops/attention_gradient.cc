@@ -37,9 +37,11 @@ class AttentionGradient final : public Operator {
   Cost CostOf(std::span<const TensorType> inputs,
               std::span<const TensorType> outputs,
               const Attributes& /*attributes*/) const override {
-    // Five products of T × T × d a head: scores again, dp, dv, dq, dk.
-    const double scores = static_cast<double>(ElementCount(inputs[1].shape) * inputs[1].shape[1]);
-    return {.flops = 10 * scores, .bytes = TotalBytes(inputs) + TotalBytes(outputs)};
+    // Five products (scores again, dp, dv, dq, dk) of d multiplications and additions for every
+    // query, head and key that it sees.
+    const Shape& q = inputs[1].shape;
+    const double products = static_cast<double>(q[0] * q[2]) * AttendedPairs(q[1]);
+    return {.flops = 10 * products, .bytes = TotalBytes(inputs) + TotalBytes(outputs)};
   }
 
   std::vector<ShardingRule> ShardingRules(std::span<const TensorType> inputs,

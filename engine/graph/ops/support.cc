@@ -61,6 +61,15 @@ TensorType FeatureType(const TensorType& x) {
   return {.dtype = MasterType(x.dtype), .shape = {x.shape.back()}};
 }
 
+double AttendedPairs(int64_t length) {
+  constexpr int64_t kBlockRows = 32;
+  const int64_t blocks = length / kBlockRows;
+  const int64_t rest = length % kBlockRows;
+  return static_cast<double>(kBlockRows * kBlockRows) *
+             static_cast<double>(blocks * (blocks + 1) / 2) +
+         static_cast<double>(rest) * static_cast<double>(length);
+}
+
 double TotalBytes(std::span<const TensorType> types) {
   double bytes = 0;
   for (const TensorType& type : types) {

@@ -47,6 +47,11 @@ Cost ElementwiseCost(std::span<const TensorType> inputs,
                      std::span<const TensorType> outputs,
                      double flops_per_element);
 
+/// (query, key) pairs that causal attention computes for one head over `length` positions: blocks
+/// of 32 query rows, as the kernels take them, each with all keys up to its last row. About half of
+/// length².
+double AttendedPairs(int64_t length);
+
 double TotalBytes(std::span<const TensorType> types);
 
 /// Adds one backward node with a single output and contributes it to input i, if that is wanted.
