@@ -1,10 +1,7 @@
 /// \file
-/// The one place that calls libhdf5: writing a file of chunked datasets whose chunks are already
-/// compressed. The library is serial (Debian's build has one global lock), so calls are serialised
-/// here and everything slow happens outside. Its file driver is ours: it keeps the errno of the
-/// first failed write, and from then on swallows writes, so that the library can always close a
-/// file it could not finish (otherwise it keeps the descriptor, and with it the space of a full
-/// disk).
+/// Writing a file of chunked datasets whose chunks are already compressed. With its driver
+/// (checkpoint/hdf5_driver.h), the one place that calls libhdf5. The library is serial (Debian's
+/// build has one global lock), so calls are serialised here and everything slow happens outside.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,7 @@
 /// (its own 32 digits counted as zeros), so that no byte of the file can change unseen.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -17,6 +18,12 @@ namespace heddle::checkpoint {
 inline constexpr int64_t kManifestLimit = int64_t{512} << 20;
 /// No chunk is larger when decoded.
 inline constexpr int64_t kChunkLimit = int64_t{256} << 20;
+
+/// The head of a manifest's text: what its checksum's place follows from.
+inline constexpr std::string_view kManifestHead = R"({"format":"heddle-checkpoint","version":)";
+inline constexpr std::string_view kChecksumField = R"(,"checksum":")";
+/// Hexadecimal digits of a 128-bit hash.
+inline constexpr size_t kHexDigits = 32;
 
 /// The file's text. Thread: pure.
 std::string EncodeManifest(const Manifest& manifest);

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <optional>
-#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -15,13 +13,11 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/mutex.h"
-#include "checkpoint/codec.h"
-#include "checkpoint/digest.h"
 #include "checkpoint/file_access.h"
 #include "checkpoint/hdf5_file.h"
 #include "checkpoint/layout.h"
+#include "checkpoint/save_tasks.h"
 #include "checkpoint/staging.h"
 
 namespace heddle::checkpoint {
@@ -32,96 +28,6 @@ namespace {
 constexpr int64_t kWindow = 16;
 constexpr Duration kPoll = std::chrono::seconds(1);  // Every wait has a bound; loops check again.
 constexpr Duration kDirectTimeout = std::chrono::minutes(10);
-
-struct Item {
-  StoredBox stored;
-  const std::byte* bytes = nullptr;
-  ChunkGrid grid;
-  Shape chunk;
-  std::string dataset;
-  int64_t first_task = 0;
-};
-
-/// One save: constant once its threads see it.
-struct Save {
-  SaveRequest request;
-  std::vector<Item> items;
-  std::vector<StoredBox> empty;  ///< Boxes without elements.
-  std::vector<int64_t> task_items;
-  int64_t raw_bytes = 0;
-  Time started;
-  Writer::Done done;
-  std::string folder;
-  std::string file;
-  std::string path() const { return folder + "/" + file; }
-};
-
-struct Encoded {
-  std::vector<std::byte> bytes;
-  int64_t size = 0;
-  uint64_t hash = 0;
-  Digest digest;
-  Status status;
-};
-
-int64_t RawBytes(const StoredBox& stored) {
-  return ElementCount(stored.box.extent) * SizeOf(stored.dtype);
-}
-
-Status CheckBox(const BoxView& view) {
-  const StoredBox& stored = view.stored;
-  if (stored.name.empty() || stored.role.empty() || stored.global_shape.size() > kMaximumRank) {
-    return InvalidArgumentError("tensor '{}' ({}): no name, no role or more than {} dimensions",
-                                stored.name, stored.role, kMaximumRank);
-  }
-  if (!CheckedElementCount(stored.global_shape)) {
-    return InvalidArgumentError("tensor '{}' ({}): shape {} is negative or too large", stored.name,
-                                stored.role, ToString(stored.global_shape));
-  }
-  HEDDLE_RETURN_IF_ERROR(CheckInside(stored.global_shape, stored.box)
-                             .WithContext("tensor '{}' ({})", stored.name, stored.role));
-  if (static_cast<int64_t>(view.bytes.size()) != RawBytes(stored)) {
-    return InvalidArgumentError("tensor '{}' ({}): {} bytes for box {} of {}", stored.name,
-                                stored.role, view.bytes.size(), ToString(stored.box),
-                                DTypeName(stored.dtype));
-  }
-  return Status::Ok();
-}
-
-void EncodeTask(const Save& save,
-                int64_t task,
-                int64_t chunk_limit,
-                ChunkEncoder& encoder,
-                std::vector<std::byte>& tile,
-                Encoded& out) {
-  const Item& item = save.items[static_cast<size_t>(save.task_items[static_cast<size_t>(task)])];
-  const int64_t index = task - item.first_task;
-  const int64_t element = SizeOf(item.stored.dtype);
-  const Box local = item.grid.Clipped(index);
-  const Box full = item.grid.Full(index);
-  const Box whole = WholeBox(item.stored.box.extent);
-  const auto raw_bytes = static_cast<size_t>(item.grid.chunk_elements() * element);
-  const std::span<const std::byte> held(item.bytes, static_cast<size_t>(RawBytes(item.stored)));
-  out.digest = DigestPart(held, element, item.stored.global_shape, item.stored.box,
-                          Shifted(local, item.stored.box.offset, 1));
-  std::span<const std::byte> raw = held;
-  if (item.grid.count() > 1) {
-    tile.resize(raw_bytes);
-    if (local != full) {
-      std::fill(tile.begin(), tile.end(), std::byte{0});
-    }
-    CopyPart(held.data(), whole, tile.data(), full, local, element);
-    raw = tile;
-  }
-  out.bytes.resize(static_cast<size_t>(
-      std::max(EncodedBound(chunk_limit), EncodedBound(static_cast<int64_t>(raw_bytes)))));
-  auto size = encoder.Encode(raw, element, out.bytes);
-  out.status = size.status();
-  if (size.ok()) {
-    out.size = *size;
-    out.hash = Hash64(std::span(out.bytes).first(static_cast<size_t>(*size)));
-  }
-}
 
 }  // namespace
 
@@ -140,16 +46,13 @@ class Writer::Implementation {
 
  private:
   Status Claim(const SaveRequest& request) HEDDLE_EXCLUDES(mutex_);
-  Result<std::shared_ptr<Save>> Prepare(const SaveRequest& request,
-                                        std::span<const BoxView> boxes,
-                                        bool direct);
   Status WaitUntilEncoded() HEDDLE_EXCLUDES(mutex_);
   bool CanEncode() const HEDDLE_REQUIRES(mutex_);
   void EncodeLoop() HEDDLE_EXCLUDES(mutex_);
   void WriteLoop() HEDDLE_EXCLUDES(mutex_);
   void Run(const Save& save) HEDDLE_EXCLUDES(mutex_);
   Result<FilePart> WriteFile(const Save& save) HEDDLE_EXCLUDES(mutex_);
-  Status WriteItem(const Save& save, const Item& item, Hdf5File& file, BoxRecord& record)
+  Status WriteItem(const Save& save, const SaveItem& item, Hdf5File& file, BoxRecord& record)
       HEDDLE_EXCLUDES(mutex_);
   void LowerPriority() const;
 
@@ -235,61 +138,17 @@ Status Writer::Implementation::Claim(const SaveRequest& request) {
   return Status::Ok();
 }
 
-Result<std::shared_ptr<Save>> Writer::Implementation::Prepare(const SaveRequest& request,
-                                                              std::span<const BoxView> boxes,
-                                                              bool direct) {
-  auto save = std::make_shared<Save>();
-  save->request = request;
-  save->folder = options_.root + "/" + TemporaryFolderName(request.step, request.generation);
-  save->file = fmt::format("{}.g{}.h5", EscapeName(options_.name), request.generation);
-  std::set<std::string> datasets;
-  int64_t at = 0;
-  for (const BoxView& view : boxes) {
-    const StoredBox& stored = view.stored;
-    if (view.bytes.empty()) {
-      save->empty.push_back(stored);
-      continue;
-    }
-    const int64_t element = SizeOf(stored.dtype);
-    const Shape chunk = ChooseChunk(stored.box.extent, element, options_.chunk_bytes);
-    Item item{.stored = stored,
-              .bytes = view.bytes.data(),
-              .grid = ChunkGrid(stored.box.extent, chunk),
-              .chunk = chunk,
-              .dataset = DatasetName(stored.name, stored.role, stored.global_shape, stored.box),
-              .first_task = static_cast<int64_t>(save->task_items.size())};
-    if (!datasets.insert(item.dataset).second) {
-      return InvalidArgumentError("tensor '{}' ({}): box {} is given twice", stored.name,
-                                  stored.role, ToString(stored.box));
-    }
-    if (!direct) {
-      std::memcpy(staging_.data() + at, view.bytes.data(), view.bytes.size());
-      item.bytes = staging_.data() + at;
-      at += (static_cast<int64_t>(view.bytes.size()) + 63) / 64 * 64;
-    }
-    save->task_items.insert(save->task_items.end(), static_cast<size_t>(item.grid.count()),
-                            static_cast<int64_t>(save->items.size()));
-    save->raw_bytes += static_cast<int64_t>(view.bytes.size());
-    save->items.push_back(std::move(item));
-  }
-  return save;
-}
-
 Result<SnapshotInfo> Writer::Implementation::Snapshot(const SaveRequest& request,
                                                       std::span<const BoxView> boxes,
                                                       Done done) {
   const Time start = Now();
-  int64_t staging_bytes = 0;
-  for (const BoxView& view : boxes) {
-    HEDDLE_RETURN_IF_ERROR(CheckBox(view));
-    staging_bytes += (static_cast<int64_t>(view.bytes.size()) + 63) / 64 * 64;
-  }
+  HEDDLE_ASSIGN_OR_RETURN(const int64_t staging_bytes, StagingBytes(boxes));
   HEDDLE_RETURN_IF_ERROR(Claim(request));
   const bool direct = staging_bytes > options_.staging_limit_bytes;
   Status status = direct ? Status::Ok() : staging_.Reserve(staging_bytes);
   Result<std::shared_ptr<Save>> save = status;
   if (status.ok()) {
-    save = Prepare(request, boxes, direct);
+    save = PrepareSave(options_, request, boxes, direct ? nullptr : staging_.data());
     status = save.status();
   }
   SnapshotInfo info;
@@ -320,7 +179,7 @@ Result<SnapshotInfo> Writer::Implementation::Snapshot(const SaveRequest& request
 Status Writer::Implementation::WaitUntilEncoded() {
   const Deadline deadline = After(kDirectTimeout);
   const MutexLock lock(mutex_);
-  const auto tasks = static_cast<int64_t>(save_ ? save_->task_items.size() : 0);
+  const auto tasks = save_ ? save_->tasks() : 0;
   while (save_ && encoded_ < tasks) {
     changed_.WaitUntil(mutex_, std::min(deadline, After(kPoll)));
     if (Now() >= deadline && encoded_ < tasks) {
@@ -361,8 +220,7 @@ bool Writer::Implementation::busy() const {
 }
 
 bool Writer::Implementation::CanEncode() const {
-  return save_ && !cancelled_ && next_ < static_cast<int64_t>(save_->task_items.size()) &&
-         next_ < written_ + kWindow;
+  return save_ && !cancelled_ && next_ < save_->tasks() && next_ < written_ + kWindow;
 }
 
 void Writer::Implementation::EncodeLoop() {
@@ -384,8 +242,7 @@ void Writer::Implementation::EncodeLoop() {
       task = next_++;
       ++active_;
     }
-    EncodeTask(*save, task, options_.chunk_bytes, encoder, tile,
-               slots_[static_cast<size_t>(task % kWindow)]);
+    EncodeTask(*save, task, encoder, tile, slots_[static_cast<size_t>(task % kWindow)]);
     const MutexLock lock(mutex_);
     ready_[static_cast<size_t>(task % kWindow)] = true;
     ++encoded_;
@@ -442,7 +299,7 @@ void Writer::Implementation::Run(const Save& save) {
 }
 
 Status Writer::Implementation::WriteItem(const Save& save,
-                                         const Item& item,
+                                         const SaveItem& item,
                                          Hdf5File& file,
                                          BoxRecord& record) {
   HEDDLE_RETURN_IF_ERROR(file.BeginDataset(item.dataset, item.stored, item.chunk));
@@ -481,7 +338,7 @@ Result<FilePart> Writer::Implementation::WriteFile(const Save& save) {
   part.generation = save.request.generation;
   part.file.name = save.file;
   part.raw_bytes = save.raw_bytes;
-  for (const Item& item : save.items) {
+  for (const SaveItem& item : save.items) {
     BoxRecord record;
     record.box = item.stored.box;
     record.chunk = item.chunk;

@@ -39,7 +39,7 @@ TEST(CodecTest, RoundTripForEverySizeAndElement) {
   Random random(TestSeed());
   ChunkDecoder decoder;
   for (const int64_t element : {1, 2, 4, 8}) {
-    for (const size_t count : {1, 2, 3, 1000, 2048, 2049, 70'000, 131'072}) {
+    for (const size_t count : std::vector<size_t>{1, 2, 3, 1000, 2048, 2049, 70000, 131072}) {
       Bytes raw(count * static_cast<size_t>(element));
       for (std::byte& byte : raw) {
         byte = static_cast<std::byte>(random.Below(count % 2 == 0 ? 256 : 3));
