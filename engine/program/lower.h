@@ -10,10 +10,14 @@
 
 namespace heddle::program {
 
-/// Errors: kInvalidArgument (the plan does not fit the graph; see ValidatePlan).
+/// The program of one worker. A graph without gradients (evaluation) gives forward passes and a
+/// vote with losses only. Cost: the graph once, the worker's own instructions, and its parameters
+/// times pipelines. Errors: kInvalidArgument (the plan does not fit the graph, see ValidatePlan; or
+/// the operators' rules do not make weight gradients and loss sums over microbatches).
 Result<Program> Lower(const graph::Graph& graph, const Plan& plan, int rank);
 
-/// All workers' programs, by rank.
+/// All workers' programs, by rank. Some megabytes each on large models: for tests and small
+/// clusters.
 Result<std::vector<Program>> LowerAll(const graph::Graph& graph, const Plan& plan);
 
 }  // namespace heddle::program

@@ -39,8 +39,8 @@ enum class Determinism : uint8_t {
 
 struct Plan {
   int64_t generation = 0;
-  std::vector<std::string> workers =
-      {};  ///< Members of the generation by rank; some may hold no stage.
+  /// Members of the generation by rank; some may hold no stage.
+  std::vector<std::string> workers = {};
   std::vector<Pipeline> pipelines = {};
   Determinism determinism = Determinism::kExact;
   double predicted_step_seconds = 0;
@@ -53,8 +53,10 @@ struct Plan {
   std::vector<int> IdleWorkers() const;
 };
 
-/// Checks that pipelines cover all segments in order, microbatch ranges are contiguous and disjoint
-/// from 0, and no worker holds two stages. Errors: kInvalidArgument saying which.
+/// Checks that pipelines cover all segments in order, microbatch ranges (of at least one, in any
+/// order of pipelines) are contiguous and disjoint from 0 and at most 2^24 in sum, no worker holds
+/// two stages, worker names are unique, and lists by worker have one entry each. Errors:
+/// kInvalidArgument saying which.
 Status ValidatePlan(const Plan& plan, int segments);
 
 /// Every worker alone in one pipeline: tests, profiling, single device.

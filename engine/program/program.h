@@ -40,11 +40,13 @@ enum class Code : uint8_t {
   kRecv,    ///< outputs[0] := the message from `peer` under `tag`; posted early, waited for here.
   kFold,    ///< inputs[0] += inputs[1].
   kReduce,  ///< outputs[0] := the sum over `group` of all contributions of `parameter`, in tree
-            ///< order (exact) or the all-reduce of one partial sum each (relaxed). Asynchronous,
-            ///< issued in program order; complete before kVote.
+            ///< order (exact: inputs[i] is contributions[own position][i]) or the all-reduce of one
+            ///< partial sum each (relaxed). Asynchronous, issued in program order; complete
+            ///< before kVote.
   kVote,    ///< Waits for all reductions; exchanges sums of squares and losses; decides the step.
   kUpdate,  ///< AdamW on `parameter` with gradient inputs[0]; refreshes its compute copy.
-  kFree,    ///< The value of inputs[0] is not used again.
+  kFree,    ///< No instruction uses inputs[0] again. What is still being sent or reduced is kept
+          ///< until that has ended.
 };
 
 struct Instruction {
@@ -57,8 +59,8 @@ struct Instruction {
   uint64_t tag = 0;                   ///< kSend, kRecv, kReduce.
   graph::ParameterId parameter = -1;  ///< kReduce, kUpdate.
   std::vector<int> group = {};        ///< kReduce: ranks, ascending, own among them.
-  std::vector<std::vector<TreeNode>> contributions =
-      {};  ///< kReduce, exact: by position in the group.
+  /// kReduce, exact: by position in the group.
+  std::vector<std::vector<TreeNode>> contributions = {};
 };
 
 /// kVote's share of this worker.
