@@ -81,9 +81,6 @@ void Coordinator::State::ConsiderChange(Time now) {
     Log("worker_left", {{"worker", name}, {"reason", workers.at(name).leave_reason}});
     Dismiss(name, "released");
   }
-  if (leaves && CandidateNames(workers).empty()) {
-    return End(false, false, "every worker leaves", now);
-  }
   const bool drifts = !leaves && NoticeDrift(now);
   if (!leaves && !drifts && !(joins && !waits)) {
     return;
@@ -108,6 +105,10 @@ void Coordinator::State::AskForPlan(Time now) {
   t.stage = Transition::Stage::kPlan;
   t.awaited.clear();
   t.asked = CandidateNames(workers);
+  if (t.asked.empty()) {  // The last ones must stay: without them there is no job.
+    RefuseDrains("no other worker is left");
+    t.asked = CandidateNames(workers);
+  }
   t.plan_request = next_plan_request++;
   if (t.asked.empty() || (t.kind == Transition::Kind::kRecover &&
                           static_cast<int>(t.asked.size()) < policy().min_workers)) {
@@ -172,16 +173,20 @@ bool Coordinator::State::WorthChanging(const PlanOutcome& outcome) const {
          gain > policy().drift.gain_over_cost * cost;
 }
 
+void Coordinator::State::RefuseDrains(const std::string& reason) {
+  for (auto& [name, worker] : workers) {
+    if (worker.draining) {
+      Log("drain_refused", {{"worker", name}, {"reason", reason}});
+      worker.draining = false;
+    }
+  }
+}
+
 void Coordinator::State::OnPlanRefused(const Status& status, Time now) {
   Transition& t = *transition;
   t.deadline.reset();
   if (t.kind == Transition::Kind::kChange) {
-    for (auto& [name, worker] : workers) {
-      if (worker.draining) {
-        Log("drain_refused", {{"worker", name}, {"reason", status.ToString()}});
-        worker.draining = false;
-      }
-    }
+    RefuseDrains(status.ToString());
     transition.reset();
     return;
   }

@@ -199,6 +199,7 @@ struct Coordinator::State {
   void FormIfReady(Time now);
   void ConsiderChange(Time now);
   void AskForPlan(Time now);
+  void RefuseDrains(const std::string& reason);
   void OnPlanRefused(const Status& status, Time now);
   bool WorthChanging(const PlanOutcome& outcome) const;
   void SendPrepare(Time now);

@@ -202,10 +202,10 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
  public:
   explicit Impl(CoordinatorServerOptions options) : options_(std::move(options)) {}
 
-  Status Start();
+  heddle::Status Start();
   void Stop();
 
-  Status Submit(const std::string& yaml, const std::string& path, std::string* job_id);
+  heddle::Status Submit(const std::string& yaml, const std::string& path, std::string* job_id);
   /// Runs `call` on the loop's thread and waits; false when the loop has ended.
   bool CallAndWait(const std::function<void()>& call);
   void Post(std::function<void()> call);
@@ -581,7 +581,8 @@ heddle::Status CoordinatorServer::Impl::Submit(const std::string& yaml,
 
 heddle::Status CoordinatorServer::Impl::DrainOnLoop(const std::string& worker,
                                                     std::vector<std::string>* names) {
-  for (const wire::JobStatus::Worker& entry : coordinator_.StatusAt(Now()).workers()) {
+  const wire::JobStatus status = coordinator_.StatusAt(Now());
+  for (const wire::JobStatus::Worker& entry : status.workers()) {
     if (entry.name() == worker || entry.host() == worker) {
       names->push_back(entry.name());
     }
@@ -648,7 +649,8 @@ grpc::ServerUnaryReactor* CoordinatorServer::Impl::Emulate(grpc::CallbackServerC
                                                            wire::EmulateReply* /*reply*/) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   Post([this, reactor, request] {
-    for (const wire::JobStatus::Worker& entry : coordinator_.StatusAt(Now()).workers()) {
+    const wire::JobStatus now_status = coordinator_.StatusAt(Now());
+    for (const wire::JobStatus::Worker& entry : now_status.workers()) {
       if (entry.name() == request->worker()) {
         HandleEvent(EmulateRequested{request->worker(), request->emulation(), request->set_speed(),
                                      request->set_memory(), request->set_link()});

@@ -1,0 +1,515 @@
+#include "tests/elastic/simulation/cluster.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "base/hash.h"
+
+namespace heddle::elastic {
+namespace {
+
+constexpr double kLivenessSeconds = 150;
+
+Duration Milliseconds(double value) {
+  return FromSeconds(value / 1000);
+}
+
+}  // namespace
+
+// ---- The undisturbed run ----
+
+double SimNorm(int64_t step) {
+  return 1.0 + 0.001 * static_cast<double>(Hash64(std::to_string(step)) % 1000);
+}
+double SimLoss(int64_t step) {
+  return 5.0 / (1.0 + 0.1 * static_cast<double>(step));
+}
+uint64_t SimChain(int64_t step) {
+  uint64_t chain = 7;
+  for (int64_t k = 1; k <= step; ++k) {
+    chain = Hash64(fmt::format("{} {}", k, SimNorm(k)), chain);
+  }
+  return chain;
+}
+
+std::string EncodeSimPlan(int64_t generation, const SimPlan& plan) {
+  std::string text = std::to_string(generation);
+  for (const auto& [name, parameters] : plan) {
+    text += " " + name + ":";
+    for (const int32_t parameter : parameters) {
+      text += std::to_string(parameter) + ",";
+    }
+  }
+  return text;
+}
+
+SimPlan DecodeSimPlan(const std::string& text) {
+  SimPlan plan;
+  std::istringstream words(text);
+  std::string word;
+  words >> word;
+  while (words >> word) {
+    const size_t colon = word.find(':');
+    std::vector<int32_t> parameters;
+    for (size_t at = colon + 1; at < word.size(); at += 2) {
+      parameters.push_back(word[at] - '0');
+    }
+    plan.emplace_back(word.substr(0, colon), parameters);
+  }
+  return plan;
+}
+
+// ---- Time ----
+
+Cluster::Cluster(const SimOptions& options) : options_(options), random_(options.seed) {
+  now_ = Time(std::chrono::seconds(1000));
+  job_.id = "job";
+  job_.policy.total_steps = options.steps;
+  job_.policy.initial_workers = options.workers;
+  job_.policy.min_workers = 1;
+  job_.policy.checkpoint_every = 10;
+  job_.policy.formation_timeout = std::chrono::seconds(5);
+  job_.policy.reply_timeout = std::chrono::seconds(10);
+  job_.policy.move_timeout = std::chrono::seconds(15);
+  job_.policy.stop_timeout = std::chrono::seconds(20);
+  job_.policy.profile_timeout = std::chrono::seconds(10);
+  job_.policy.coordinator_wait = std::chrono::minutes(10);
+  job_.policy.max_recoveries_without_step = 100;
+  job_.policy.drift.cooldown = std::chrono::seconds(1);
+}
+
+void Cluster::At(Time when, std::function<void()> call) {
+  queue_.push({std::max(when, now_), order_++, std::move(call)});
+}
+
+void Cluster::After(double low_ms, double high_ms, std::function<void()> call) {
+  At(now_ + Milliseconds(low_ms + (high_ms - low_ms) * random_.Uniform()), std::move(call));
+}
+
+void Cluster::OnWorker(const std::string& key, Time when, std::function<void(SimWorker&)> call) {
+  At(when, [this, key, call = std::move(call)] {
+    SimWorker* worker = Worker(key);
+    if (worker == nullptr || !worker->alive || worker->exited) {
+      return;
+    }
+    if (worker->stopped_until) {
+      worker->deferred.push_back([this, key, call] { OnWorker(key, now_, call); });
+      return;
+    }
+    call(*worker);
+  });
+}
+
+void Cluster::OnWorkerAfter(const std::string& key,
+                            double low_ms,
+                            double high_ms,
+                            std::function<void(SimWorker&)> call) {
+  OnWorker(key, now_ + Milliseconds(low_ms + (high_ms - low_ms) * random_.Uniform()),
+           std::move(call));
+}
+
+void Cluster::Fail(const std::string& what) {
+  if (result_.error.empty()) {
+    result_.error = fmt::format("seed {}: at {:.3f} s: {} (faults: {})", options_.seed,
+                                Seconds(now_.time_since_epoch()) - 1000, what, result_.faults);
+    Trace("FAIL " + what);
+  }
+}
+
+void Cluster::Trace(const std::string& line) {
+  if (options_.trace) {
+    std::printf("%9.4f %s\n", Seconds(now_.time_since_epoch()) - 1000, line.c_str());
+  }
+}
+
+SimWorker* Cluster::Worker(const std::string& key) {
+  const auto found = workers_.find(key);
+  return found == workers_.end() ? nullptr : found->second.get();
+}
+
+SimWorker* Cluster::Named(const std::string& name) {
+  for (auto& [key, worker] : workers_) {
+    if (worker->alive && !worker->exited && worker->member->name() == name) {
+      return worker.get();
+    }
+  }
+  return nullptr;
+}
+
+bool Cluster::Unreachable(const SimWorker& worker) const {
+  return worker.cut_until.has_value() && now_ < *worker.cut_until;
+}
+
+// ---- Workers and their streams ----
+
+std::string Cluster::Spawn(const std::string& name) {
+  const std::string key = fmt::format("p{:02}", next_key_++);
+  auto worker = std::make_unique<SimWorker>();
+  worker->key = key;
+  worker->incarnation = fmt::format("{:0>16}", key);
+  MemberIdentity identity;
+  identity.name = name;
+  identity.incarnation = worker->incarnation;
+  identity.host = "host";
+  identity.pid = 100 + next_key_;
+  identity.data_address = key;
+  worker->member = std::make_unique<Member>(identity, MemberOptions(), now_);
+  workers_[key] = std::move(worker);
+  OnWorkerAfter(key, 0, 200, [this](SimWorker& w) { Connect(w.key); });
+  return key;
+}
+
+void Cluster::Connect(const std::string& key) {
+  SimWorker& worker = *Worker(key);
+  worker.reconnecting = false;
+  if (worker.connection != 0) {
+    return;
+  }
+  if (!coordinator_ || Unreachable(worker)) {
+    worker.reconnecting = true;
+    OnWorkerAfter(key, 50, 500, [this](SimWorker& w) { Connect(w.key); });
+    return;
+  }
+  worker.connection = next_connection_++;
+  streams_[worker.connection] = key;
+  worker.to_coordinator = worker.from_coordinator = now_;
+  TellMember(worker, StreamUp());
+}
+
+// The stream ends: the worker notices at once, the coordinator too or only by its silence.
+void Cluster::BreakStream(const std::string& key, bool seen_by_coordinator) {
+  SimWorker& worker = *Worker(key);
+  const ConnectionId connection = std::exchange(worker.connection, 0);
+  if (connection == 0) {
+    return;
+  }
+  if (seen_by_coordinator && streams_.count(connection) > 0) {
+    const int64_t life = coordinator_life_;
+    After(0, 5, [this, connection, life] {
+      if (streams_.erase(connection) > 0 && coordinator_ && life == coordinator_life_) {
+        Tell(Disconnected{connection});
+      }
+    });
+  }
+  if (!worker.alive || worker.exited) {
+    return;
+  }
+  OnWorkerAfter(key, 0, 5, [this](SimWorker& w) {
+    TellMember(w, StreamDown{"broken"});
+    if (!w.reconnecting && !w.exited) {
+      w.reconnecting = true;
+      OnWorkerAfter(w.key, 25, 50, [this](SimWorker& again) { Connect(again.key); });
+    }
+  });
+}
+
+void Cluster::TellMember(SimWorker& worker, const MemberEvent& event) {
+  for (const MemberAction& action : worker.member->Handle(event, now_)) {
+    Perform(worker, action);
+    if (worker.exited || !worker.alive) {
+      return;
+    }
+  }
+  ScheduleMemberTick(worker);
+}
+
+void Cluster::ScheduleMemberTick(SimWorker& worker) {
+  const std::optional<Time> next = worker.member->NextDeadline();
+  if (!next) {
+    return;
+  }
+  // Ticks that come too early change nothing; one outstanding tick a deadline is enough.
+  OnWorker(worker.key, *next, [this, at = *next](SimWorker& w) {
+    const std::optional<Time> due = w.member->NextDeadline();
+    if (due && *due == at) {
+      TellMember(w, MemberTicked());
+    }
+  });
+}
+
+// ---- The coordinator ----
+
+void Cluster::StartCoordinator() {
+  ++coordinator_life_;
+  if (stored_any_) {
+    DurableState restored = stored_;
+    if (options_.planted == Planted::kForgetGeneration && !older_.empty()) {
+      restored = older_[older_.size() / 2];
+    }
+    Job job = job_;
+    job.checkpoints = {committed_.begin(), committed_.end()};
+    coordinator_.emplace(restored, job, now_);
+    ++result_.probes["coordinator restarted"];
+  } else {
+    coordinator_.emplace();
+    Tell(Submitted{job_});
+  }
+  tick_at_.reset();
+  ScheduleTick();
+}
+
+void Cluster::StopCoordinator() {
+  coordinator_.reset();
+  ++coordinator_life_;
+  streams_.clear();
+  for (auto& [key, worker] : workers_) {
+    if (worker->alive && !worker->exited) {
+      BreakStream(key, false);
+    }
+  }
+}
+
+void Cluster::ScheduleTick() {
+  const std::optional<Time> next = coordinator_->NextDeadline();
+  if (!next || (tick_at_ && *tick_at_ <= *next && *tick_at_ > now_)) {
+    return;
+  }
+  tick_at_ = std::max(*next, now_ + std::chrono::microseconds(1));
+  At(*tick_at_, [this, life = coordinator_life_, at = *tick_at_] {
+    if (coordinator_ && life == coordinator_life_ && tick_at_ == at) {
+      tick_at_.reset();
+      Tell(Ticked());
+    }
+  });
+}
+
+void Cluster::Tell(const CoordinatorEvent& event) {
+  const int64_t life = coordinator_life_;
+  for (const CoordinatorAction& action : coordinator_->Handle(event, now_)) {
+    Perform(action);
+    if (!coordinator_ || life != coordinator_life_) {
+      return;
+    }
+  }
+  if (const Status status = coordinator_->CheckInvariants(); !status.ok()) {
+    Fail("coordinator: " + status.ToString());
+  }
+  ScheduleTick();
+}
+
+void Cluster::CheckSent(const wire::ToWorker& message) {
+  int64_t generation = 0;
+  if (message.has_halt()) {
+    generation = message.halt().generation();
+  } else if (message.has_prepare()) {
+    generation = message.prepare().generation();
+    const auto [found, is_new] =
+        plan_of_generation_.emplace(generation, message.prepare().plan_json());
+    if (!is_new && found->second != message.prepare().plan_json()) {
+      Fail(fmt::format("generation {} has two plans", generation));
+    }
+  } else if (message.has_go()) {
+    generation = message.go().generation();
+    if (generation < newest_go_) {
+      Fail(fmt::format("Go for generation {} after {}", generation, newest_go_));
+    }
+    newest_go_ = generation;
+    if (!stored_.held || stored_.held->number != generation) {
+      Fail("Go before its generation was durable");
+    }
+  }
+  if (generation > stored_.generation_counter) {
+    Fail(fmt::format("generation {} was sent and only {} is durable", generation,
+                     stored_.generation_counter));
+  }
+  highest_sent_generation_ = std::max(highest_sent_generation_, generation);
+}
+
+void Cluster::Perform(const CoordinatorAction& action) {
+  if (const auto* persist = std::get_if<Persist>(&action)) {
+    if (stored_any_ && persist->state.generation_counter < stored_.generation_counter) {
+      Fail("the generation counter went backwards");
+    }
+    if (options_.planted == Planted::kForgetGeneration) {
+      older_.push_back(persist->state);
+    }
+    stored_ = persist->state;
+    stored_any_ = true;
+  } else if (const auto* send = std::get_if<Send>(&action)) {
+    CheckSent(send->message);
+    const auto stream = streams_.find(send->connection);
+    if (stream == streams_.end()) {
+      return;
+    }
+    SimWorker& worker = *Worker(stream->second);
+    if (Unreachable(worker)) {
+      return;
+    }
+    const int copies = random_.Below(50) == 0 ? 2 : 1;
+    for (int copy = 0; copy < copies; ++copy) {
+      worker.from_coordinator =
+          std::max(worker.from_coordinator, now_ + Milliseconds(0.1 + 3 * random_.Uniform())) +
+          Duration(1);
+      OnWorker(worker.key, worker.from_coordinator,
+               [this, connection = send->connection, message = send->message](SimWorker& w) {
+                 if (w.connection == connection && !Unreachable(w)) {
+                   TellMember(w, FromCoordinator{message});
+                 }
+               });
+    }
+  } else if (const auto* close = std::get_if<Close>(&action)) {
+    const auto stream = streams_.find(close->connection);
+    if (stream != streams_.end()) {
+      const std::string key = stream->second;
+      streams_.erase(stream);
+      // After what was sent before.
+      SimWorker& worker = *Worker(key);
+      OnWorker(key, worker.from_coordinator + Duration(1),
+               [this, connection = close->connection](SimWorker& w) {
+                 if (w.connection == connection && !Unreachable(w)) {
+                   BreakStream(w.key, false);
+                 }
+               });
+    }
+  } else if (const auto* find = std::get_if<FindPlan>(&action)) {
+    FindPlanFor(find->request);
+  } else if (const auto* commit = std::get_if<CommitCheckpoint>(&action)) {
+    Commit(*commit);
+  } else if (const auto* log = std::get_if<WriteLog>(&action)) {
+    TakeLog(log->event);
+  } else if (const auto* end = std::get_if<EndJob>(&action)) {
+    Trace("end: " + end->reason);
+    if (!end->ok) {
+      Fail("the job failed: " + end->reason);
+    }
+    ended_ = true;
+  }
+}
+
+void Cluster::TakeLog(const LogEvent& event) {
+  Trace("log " + FormatLogEvent(event, 0));
+  ++result_.probes[event.kind];
+  if (event.kind == "step") {
+    const int64_t step = std::get<int64_t>(*event.Find("step"));
+    if (std::get<double>(*event.Find("loss")) != SimLoss(step) ||
+        std::get<int64_t>(*event.Find("first_sample")) != (step - 1) * 8) {
+      Fail(fmt::format("step {} was logged with another loss or samples", step));
+    }
+    final_steps_[step] = event;
+  } else if (event.kind == "resumed" && std::get<int64_t>(*event.Find("steps_repeated")) > 0) {
+    ++result_.probes["steps repeated"];
+  } else if (event.kind == "job_finished") {
+    for (int64_t step = 1; step <= options_.steps; ++step) {
+      if (final_steps_.count(step) == 0) {
+        Fail(fmt::format("step {} was never logged", step));
+      }
+    }
+    if (committed_.count(options_.steps) == 0) {
+      Fail("finished without the last checkpoint");
+    }
+  }
+}
+
+// Some partition of the candidates into pipelines, each of which holds all parameters.
+void Cluster::FindPlanFor(const PlanRequest& request) {
+  PlanOutcome outcome;
+  outcome.request_id = request.id;
+  std::vector<std::string> names;
+  for (const Candidate& candidate : request.candidates) {
+    names.push_back(candidate.name);
+  }
+  for (size_t i = names.size(); i > 1; --i) {
+    std::swap(names[i - 1], names[random_.Below(i)]);
+  }
+  if (names.size() > 1 && random_.Below(8) == 0) {
+    names.pop_back();  // It would slow the job.
+  }
+  SimPlan plan;
+  size_t at = 0;
+  while (at < names.size()) {
+    const size_t stages = std::min(names.size() - at, 1 + random_.Below(3));
+    for (size_t stage = 0; stage < stages; ++stage) {
+      std::vector<int32_t> parameters;
+      for (int32_t p = 0; p < kSimParameters; ++p) {
+        if (static_cast<size_t>(p) * stages / kSimParameters == stage) {
+          parameters.push_back(p);
+        }
+      }
+      plan.emplace_back(names[at + stage], parameters);
+    }
+    at += stages;
+  }
+  outcome.plan_json = EncodeSimPlan(request.generation, plan);
+  outcome.parameter_count = kSimParameters;
+  for (const auto& [name, parameters] : plan) {
+    outcome.members.push_back(name);
+    outcome.program_hashes.push_back(Hash64(outcome.plan_json + name));
+    outcome.parameters.push_back(parameters);
+  }
+  outcome.predicted_step_seconds = 0.03 / static_cast<double>(plan.size());
+  outcome.current_step_seconds = request.current_runs ? 0.05 : 0;
+  After(1, 80, [this, outcome, life = coordinator_life_] {
+    if (coordinator_ && life == coordinator_life_) {
+      Tell(Planned{outcome});
+    }
+  });
+}
+
+void Cluster::Commit(const CommitCheckpoint& commit) {
+  std::set<int32_t> covered;
+  for (const std::string& part : commit.parts) {
+    std::istringstream words(part);
+    int32_t parameter = 0;
+    SimParameter value;
+    while (words >> parameter >> value.step >> value.chain) {
+      if (value.step != commit.step || value.chain != SimChain(commit.step)) {
+        Fail(fmt::format("checkpoint {} holds another state", commit.step));
+      }
+      covered.insert(parameter);
+    }
+  }
+  if (covered.size() != kSimParameters) {
+    Fail(fmt::format("checkpoint {} is not complete", commit.step));
+  }
+  After(1, 60, [this, commit, life = coordinator_life_] {
+    if (!coordinator_ || life != coordinator_life_) {
+      return;  // It died before the rename.
+    }
+    CheckpointCommitted done;
+    done.step = commit.step;
+    done.generation = commit.generation;
+    committed_.insert(commit.step);
+    Tell(done);
+  });
+}
+
+// ---- The run ----
+
+SimResult Cluster::Run() {
+  StartCoordinator();
+  for (int i = 0; i < options_.workers; ++i) {
+    Spawn(i % 2 == 0 ? fmt::format("node-{}", i) : "");
+  }
+  ScheduleFaults();
+  const Time limit = now_ + FromSeconds(options_.fault_window_seconds + kLivenessSeconds);
+  while (!queue_.empty() && !ended_ && result_.error.empty()) {
+    const Entry entry = queue_.top();
+    queue_.pop();
+    now_ = entry.at;
+    if (now_ > limit) {
+      std::string standing;
+      for (const auto& [key, worker] : workers_) {
+        if (worker->alive && !worker->exited) {
+          standing += fmt::format(" {}({})={}/{}", key, worker->member->name(),
+                                  wire::Standing_Name(worker->member->standing()),
+                                  worker->member->applied_step());
+        }
+      }
+      Fail("the job did not finish; coordinator " +
+           (coordinator_ ? coordinator_->StatusAt(now_).ShortDebugString() : "down") + standing);
+      break;
+    }
+    entry.call();
+  }
+  if (!ended_ && result_.error.empty()) {
+    Fail("nothing is left to happen and the job is not done");
+  }
+  result_.seconds = Seconds(now_.time_since_epoch()) - 1000;
+  return result_;
+}
+
+}  // namespace heddle::elastic

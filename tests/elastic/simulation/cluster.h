@@ -1,0 +1,219 @@
+/// \file
+/// A whole job in one thread and virtual time: the shipped coordinator and member machines, a
+/// network, a data plane, checkpoints and faults that a seed decides. State is a chain of hashes by
+/// parameter, so that a step that was left out, applied twice, or applied with another norm shows
+/// in every later state.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "elastic/coordinator.h"
+#include "elastic/member.h"
+
+namespace heddle::elastic {
+
+/// Faults of the shell that the checks must find.
+enum class Planted : uint8_t {
+  kNothing,
+  kSkipSettle,        ///< Start.settle is lost.
+  kIgnoreFence,       ///< AbortBelow does nothing.
+  kForgetGeneration,  ///< The restarted coordinator reads a counter that is older than what workers
+                      ///< learnt.
+};
+
+struct SimOptions {
+  uint64_t seed = 1;
+  int workers = 4;
+  int64_t steps = 40;
+  int faults = 3;
+  double fault_window_seconds = 6;
+  Planted planted = Planted::kNothing;
+  bool trace = false;
+};
+
+struct SimResult {
+  std::string error;                  ///< Empty: all invariants held and the job finished.
+  std::string faults;                 ///< What was injected, for people.
+  double seconds = 0;                 ///< Virtual.
+  std::map<std::string, int> probes;  ///< How often the interesting things happened.
+};
+
+/// One parameter's state: after how many steps, and the hash of all of them.
+struct SimParameter {
+  int64_t step = 0;
+  uint64_t chain = 0;
+};
+using SimState = std::map<int32_t, SimParameter>;
+
+inline constexpr int32_t kSimParameters = 6;
+
+/// What a plan of the simulated planner says: worker name to its parameters.
+using SimPlan = std::vector<std::pair<std::string, std::vector<int32_t>>>;
+std::string EncodeSimPlan(int64_t generation, const SimPlan& plan);
+SimPlan DecodeSimPlan(const std::string& text);
+
+/// The undisturbed run's figures.
+double SimNorm(int64_t step);
+double SimLoss(int64_t step);
+uint64_t SimChain(int64_t step);
+
+struct SimWorker {
+  std::string key;  ///< Of this process; names may be used again by later ones.
+  std::unique_ptr<Member> member;
+  std::string incarnation;
+  bool alive = true;
+  bool exited = false;
+  std::optional<Time> stopped_until;           ///< SIGSTOP, or a pause of its machine.
+  std::deque<std::function<void()>> deferred;  ///< What it would have done meanwhile.
+  double slowdown = 1;
+
+  // Control stream.
+  ConnectionId connection = 0;
+  std::optional<Time> cut_until;  ///< Neither control nor data gets through.
+  Time to_coordinator;            ///< Last arrival scheduled: streams keep their order.
+  Time from_coordinator;
+  bool reconnecting = false;
+
+  // Trainer.
+  int64_t fence = 0;
+  SimState held;
+  int64_t held_generation = 0;
+  SimState staged;
+  int64_t staged_generation = 0;
+  bool settle_failed = false;
+  std::optional<MoveState> moving;
+  int64_t move_number = 0;
+
+  struct Run {
+    int64_t generation = 0;
+    int64_t step = 0;  ///< In flight.
+    bool voted = false;
+    bool learned = false;
+    bool stop = false;        ///< Asked for.
+    bool group_stop = false;  ///< Decided by the vote that was learned.
+    int64_t number = 0;
+    std::vector<std::string> members;  ///< Keys, by rank.
+    int rank = 0;
+  };
+  std::optional<Run> run;
+  int64_t kept_vote =
+      0;  ///< The step whose complete gradients are kept after a failed run; 0: none.
+};
+
+class Cluster {
+ public:
+  explicit Cluster(const SimOptions& options);
+  SimResult Run();
+
+ private:
+  friend struct FaultInjector;
+
+  // cluster.cc: time, network, coordinator.
+  void At(Time when, std::function<void()> call);
+  void After(double low_ms, double high_ms, std::function<void()> call);
+  void OnWorker(const std::string& key, Time when, std::function<void(SimWorker&)> call);
+  void OnWorkerAfter(const std::string& key,
+                     double low_ms,
+                     double high_ms,
+                     std::function<void(SimWorker&)> call);
+  void Fail(const std::string& what);
+  void Trace(const std::string& line);
+  SimWorker* Worker(const std::string& key);
+  SimWorker* Named(const std::string& name);
+  std::string Spawn(const std::string& name);
+  void Connect(const std::string& key);
+  void BreakStream(const std::string& key, bool seen_by_coordinator);
+  void Tell(const CoordinatorEvent& event);
+  void Perform(const CoordinatorAction& action);
+  void ScheduleTick();
+  void TellMember(SimWorker& worker, const MemberEvent& event);
+  void ScheduleMemberTick(SimWorker& worker);
+  void CheckSent(const wire::ToWorker& message);
+  void TakeLog(const LogEvent& event);
+  void FindPlanFor(const PlanRequest& request);
+  void Commit(const CommitCheckpoint& commit);
+  void StartCoordinator();
+  void StopCoordinator();
+  bool Unreachable(const SimWorker& worker) const;
+
+  // trainer.cc: the data plane.
+  void Perform(SimWorker& worker, const MemberAction& action);
+  void BeginMove(SimWorker& worker, const MoveState& move);
+  void EndMove(SimWorker& worker, const Status& status, const std::string& peer);
+  void BeginRun(SimWorker& worker, const RunSteps& run);
+  void Vote(SimWorker& worker);
+  void Decide(int64_t generation, int64_t step);
+  void Apply(SimWorker& worker);
+  void Advance(SimWorker& worker);
+  void FailRun(SimWorker& worker, const Status& status, const std::string& peer);
+  void EndRun(SimWorker& worker, RunEnded::How how, const Status& status, const std::string& peer);
+  void Save(SimWorker& worker);
+  wire::StepRecord Record(int64_t step, int64_t generation) const;
+  void ApplyStep(SimWorker& worker, int64_t step, double norm);
+  void PeerVanished(const std::string& key, bool silent);
+  std::string NameOf(const std::string& key);
+
+  // faults.cc
+  void ScheduleFaults();
+  void InjectFault();
+  void HealAll();
+  std::string RandomAlive();
+  void Kill(const std::string& key);
+
+  struct Entry {
+    Time at;
+    uint64_t order = 0;
+    std::function<void()> call;
+    bool operator<(const Entry& other) const {
+      return at != other.at ? at > other.at : order > other.order;
+    }
+  };
+
+  const SimOptions options_;
+  Random random_;
+  Time now_;
+  uint64_t order_ = 0;
+  std::priority_queue<Entry> queue_;
+  SimResult result_;
+  bool ended_ = false;
+  bool healed_ = false;
+
+  Job job_;
+  std::optional<Coordinator> coordinator_;
+  int64_t coordinator_life_ = 0;
+  std::optional<Time> tick_at_;
+  DurableState stored_;
+  bool stored_any_ = false;
+  std::vector<DurableState> older_;  ///< For kForgetGeneration.
+  ConnectionId next_connection_ = 1;
+  std::map<ConnectionId, std::string> streams_;  ///< Of the living coordinator.
+  std::map<std::string, std::unique_ptr<SimWorker>> workers_;
+  int next_key_ = 0;
+  int64_t next_number_ = 1;
+
+  // What was decided, for the checks.
+  int64_t highest_sent_generation_ = 0;
+  std::map<int64_t, std::string> plan_of_generation_;
+  int64_t newest_go_ = 0;
+  std::map<int64_t, int64_t> start_of_generation_;
+  struct Ballot {
+    std::set<std::string> voted;
+    bool stop = false;
+    bool decided = false;
+  };
+  std::map<std::pair<int64_t, int64_t>, Ballot> ballots_;
+  std::set<std::pair<std::string, std::string>> broken_links_;
+  std::map<int64_t, LogEvent> final_steps_;
+  std::set<int64_t> committed_;
+};
+
+}  // namespace heddle::elastic

@@ -1,0 +1,176 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "tests/elastic/simulation/cluster.h"
+
+namespace heddle::elastic {
+
+std::string Cluster::RandomAlive() {
+  std::vector<std::string> keys;
+  for (const auto& [key, worker] : workers_) {
+    if (worker->alive && !worker->exited) {
+      keys.push_back(key);
+    }
+  }
+  return keys.empty() ? "" : keys[random_.Below(keys.size())];
+}
+
+void Cluster::Kill(const std::string& key) {
+  SimWorker& worker = *Worker(key);
+  worker.alive = false;
+  worker.run.reset();
+  worker.moving.reset();
+  BreakStream(key, !Unreachable(worker));
+  PeerVanished(key, Unreachable(worker));
+}
+
+void Cluster::ScheduleFaults() {
+  const auto count = static_cast<int>(random_.Below(static_cast<uint64_t>(options_.faults) + 1));
+  for (int i = 0; i < count; ++i) {
+    After(0, 1000 * options_.fault_window_seconds, [this] {
+      if (!ended_ && !healed_) {
+        InjectFault();
+      }
+    });
+  }
+  After(1000 * options_.fault_window_seconds, 1000 * options_.fault_window_seconds + 1,
+        [this] { HealAll(); });
+}
+
+void Cluster::InjectFault() {
+  const std::string key = RandomAlive();
+  if (key.empty()) {
+    return;
+  }
+  SimWorker& worker = *Worker(key);
+  std::string what;
+  switch (random_.Below(13)) {
+    case 0:
+    case 1:
+      what = "kill " + key;
+      Kill(key);
+      break;
+    case 2: {
+      what = "kill two, " + key;
+      Kill(key);
+      const std::string other = RandomAlive();
+      if (!other.empty()) {
+        what += " " + other;
+        Kill(other);
+      }
+      break;
+    }
+    case 3: {
+      what = "kill and again, " + key;
+      Kill(key);
+      After(20, 600, [this] {
+        const std::string other = RandomAlive();
+        if (!other.empty() && !ended_) {
+          result_.faults += "; then " + other;
+          Kill(other);
+        }
+      });
+      break;
+    }
+    case 4: {
+      const double seconds = 0.1 + 6 * random_.Uniform();
+      what = fmt::format("stop {} for {:.2f} s", key, seconds);
+      worker.stopped_until = now_ + FromSeconds(seconds);
+      At(*worker.stopped_until, [this, key] {
+        SimWorker& woken = *Worker(key);
+        woken.stopped_until.reset();
+        const std::deque<std::function<void()>> calls = std::exchange(woken.deferred, {});
+        for (const auto& call : calls) {
+          call();
+        }
+      });
+      break;
+    }
+    case 5:
+    case 6: {
+      if (!coordinator_) {
+        return;
+      }
+      what = "restart the coordinator";
+      StopCoordinator();
+      After(50, 3000, [this] { StartCoordinator(); });
+      if (random_.Below(3) == 0) {
+        what += " and kill " + key;
+        Kill(key);
+      }
+      break;
+    }
+    case 7:
+      what = "break the stream of " + key;
+      BreakStream(key, true);
+      break;
+    case 8: {
+      const double seconds = 0.2 + 8 * random_.Uniform();
+      what = fmt::format("cut off {} for {:.2f} s", key, seconds);
+      worker.cut_until = now_ + FromSeconds(seconds);
+      OnWorker(key, *worker.cut_until + Duration(1),
+               [this](SimWorker& w) { BreakStream(w.key, true); });
+      break;
+    }
+    case 9: {
+      const std::string other = RandomAlive();
+      if (other == key) {
+        return;
+      }
+      what = "break the link " + key + " " + other;
+      broken_links_.insert(std::minmax(key, other));
+      for (const auto& [mine, theirs] : {std::pair(key, other), std::pair(other, key)}) {
+        OnWorkerAfter(mine, 1, 10, [this, theirs = theirs](SimWorker& w) {
+          if (w.run && std::find(w.run->members.begin(), w.run->members.end(), theirs) !=
+                           w.run->members.end()) {
+            FailRun(w, UnavailableError("lost {}", NameOf(theirs)), NameOf(theirs));
+          }
+        });
+      }
+      break;
+    }
+    case 10:
+      what = "join";
+      Spawn("");
+      break;
+    case 11:
+      what = "drain " + key;
+      if (random_.Below(2) == 0) {
+        if (coordinator_) {
+          Tell(DrainRequested{worker.member->name()});
+        }
+      } else {
+        OnWorkerAfter(key, 0, 1,
+                      [this](SimWorker& w) { TellMember(w, TerminateRequested{"SIGTERM"}); });
+      }
+      break;
+    default:
+      what = "slow " + key;
+      worker.slowdown = 3;
+      break;
+  }
+  result_.faults += (result_.faults.empty() ? "" : ", ") +
+                    fmt::format("{:.3f}: ", Seconds(now_.time_since_epoch()) - 1000) + what;
+  Trace("FAULT " + what);
+}
+
+void Cluster::HealAll() {
+  Trace("HEAL");
+  healed_ = true;
+  broken_links_.clear();
+  for (auto& [key, worker] : workers_) {
+    worker->slowdown = 1;
+  }
+  if (!coordinator_) {
+    After(0, 3100, [this] {
+      if (!coordinator_) {
+        StartCoordinator();
+      }
+    });
+  }
+  Spawn("");
+  Spawn("");
+}
+
+}  // namespace heddle::elastic
