@@ -11,8 +11,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -171,7 +171,8 @@ class LocalLauncher : public Launcher {
       if (result.ok()) {
         Child child;
         child.name = request->spec.name;
-        child.pidfd = UniqueFd(::pidfd_open(static_cast<pid_t>(*result), 0));
+        // By number: glibc 2.36 declares pidfd_open without extern "C".
+        child.pidfd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, *result, 0)));
         children_[*result] = std::move(child);
       }
       request->result = std::move(result);

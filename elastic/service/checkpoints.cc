@@ -29,14 +29,15 @@ Result<checkpoint::CommitInfo> Commit(const Job& job,
   HEDDLE_ASSIGN_OR_RETURN(const job::JobConfig config, job::ParseJob(job.yaml, "the job"));
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph,
                           graph::BuildTrainingGraph(config.model, job::GraphOptions(config)));
-  checkpoint::CommitRequest request{.root = CheckpointRoot(job),
-                                    .step = commit.step,
-                                    .generation = commit.generation,
-                                    .job = {.job_hash = job.id,
-                                            .job_yaml = job.yaml,
-                                            .plan = commit.plan_json,
-                                            .samples_consumed = commit.step * config.batch.global},
-                                    .expected = WholeState(graph)};
+  checkpoint::CommitRequest request;
+  request.root = CheckpointRoot(job);
+  request.step = commit.step;
+  request.generation = commit.generation;
+  request.job.job_hash = job.id;
+  request.job.job_yaml = job.yaml;
+  request.job.plan = commit.plan_json;
+  request.job.samples_consumed = commit.step * config.batch.global;
+  request.expected = WholeState(graph);
   for (const std::string& text : commit.parts) {
     HEDDLE_ASSIGN_OR_RETURN(checkpoint::FilePart part, checkpoint::DecodePart(text));
     request.parts.push_back(std::move(part));
@@ -61,7 +62,9 @@ CheckpointCommitted CommitParts(const Job& job,
                                 const CommitCheckpoint& commit,
                                 metrics::Registry& registry) {
   const Time begun = Now();
-  CheckpointCommitted committed{.step = commit.step, .generation = commit.generation};
+  CheckpointCommitted committed;
+  committed.step = commit.step;
+  committed.generation = commit.generation;
   const Result<checkpoint::CommitInfo> info = Commit(job, commit, registry);
   committed.status = info.status();
   if (info.ok()) {

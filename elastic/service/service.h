@@ -19,12 +19,12 @@ struct ServiceOptions {
   std::string listen = "127.0.0.1:0";  ///< HOST:PORT of the coordinator; port 0: any free one.
   std::string metrics_host = "127.0.0.1";
   int metrics_port = 0;
-  std::string store_path;      ///< SQLite file of the durable facts; its folder exists.
-  std::string default_output;  ///< Folder of a job that names none: default_output/NAME.
-  std::string output;          ///< Folder of the job, whatever it names; empty: none is forced.
+  std::string store_path = {};      ///< SQLite file of the durable facts; its folder exists.
+  std::string default_output = {};  ///< Folder of a job that names none: default_output/NAME.
+  std::string output = {};          ///< Folder of the job, whatever it names; empty: none is forced.
   std::function<void(const LogEvent&)>
       observer;  ///< Sees every event; may be empty. Thread: the event loop.
-  std::function<void(const WorkerGone&)> worker_gone;  ///< Likewise.
+  std::function<void(const WorkerGone&)> worker_gone = {};  ///< Likewise.
 };
 
 /// Thread: any.

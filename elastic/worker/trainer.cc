@@ -175,9 +175,9 @@ void Trainer::MakeExecutors(Generation& generation) {
 }
 
 RunEnded Trainer::Run(const RunSteps& run) {
-  RunEnded ended{.generation = run.generation,
-                 .how = RunEnded::How::kFailed,
-                 .applied_step = run.applied_step};
+  RunEnded ended;
+  ended.generation = run.generation;
+  ended.applied_step = run.applied_step;
   if (held_ == nullptr || held_->number != run.generation || held_->group == nullptr) {
     ended.status =
         InternalError("generation {} is to run, but its state is not held", run.generation);

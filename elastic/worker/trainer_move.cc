@@ -77,7 +77,8 @@ Result<std::unique_ptr<comm::Communicator>> Trainer::Connect(
 
 StateMoved Trainer::Move(const MoveState& move) {
   const Time begun = Now();
-  StateMoved moved{.generation = move.start.generation()};
+  StateMoved moved;
+  moved.generation = move.start.generation();
   Result<std::unique_ptr<Generation>> next = BuildGeneration(move, moved);
   moved.seconds = Seconds(Now() - begun);
   if (next.ok()) {
@@ -192,7 +193,8 @@ Status Trainer::FillFromPeers(const MoveState& move,
     const graph::Parameter& parameter = graph_.parameter(transfer.parameter);
     const Box whole = WholeBox(parameter.shape);
     const int64_t element = SizeOf(graph_.master_dtype());
-    Message message{.transfer = &transfer};
+    Message message;
+    message.transfer = &transfer;
     runtime::ParameterState& state = sends ? *held_->state : *next.state;
     std::span<std::byte> bytes = state.BytesOf(transfer.parameter, transfer.role);
     message.target = bytes;

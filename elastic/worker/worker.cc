@@ -8,6 +8,7 @@
 
 #include "base/host.h"
 #include "base/log.h"
+#include "elastic/service/job_policy.h"
 #include "elastic/worker/worker_host.h"
 #include "engine/runtime/blas.h"
 #include "metrics/exposition/exposer.h"
@@ -60,8 +61,7 @@ int RunWorker(const WorkerOptions& options) {
   runtime::WarnAboutBlas();
 
   metrics::Registry registry;
-  auto exposer =
-      metrics::Exposer::Start({.host = options.bind_host, .port = 0, .registry = &registry});
+  auto exposer = metrics::Exposer::Start(registry, {.host = options.bind_host, .port = 0});
   if (!exposer.ok()) {
     LogError("metrics: {}", exposer.status().message());
     return 1;
@@ -82,7 +82,7 @@ int RunWorker(const WorkerOptions& options) {
       .host = HostIdentity(),
       .pid = getpid(),
       .data_address = (*endpoint)->address(),
-      .metrics_address = (*exposer)->address(),
+      .metrics_address = options.bind_host + ":" + std::to_string((*exposer)->port()),
       .emulation = options.emulated ? WireEmulation(options.emulation) : wire::Emulation()};
   int code = 1;
   {
