@@ -1,5 +1,6 @@
 #include "checkpoint/digest.h"
 
+#include <bit>
 #include <cstring>
 
 #include "checkpoint/layout.h"
@@ -8,32 +9,30 @@ namespace heddle::checkpoint {
 
 namespace {
 
-// Two multiply-xorshift mixers over two different combinations of index and bits. The index enters
-// by odd multipliers, so a run advances it by additions.
-constexpr uint64_t kIndexHigh = 0x9E3779B97F4A7C15;
-constexpr uint64_t kIndexLow = 0xC2B2AE3D27D4EB4F;
-constexpr uint64_t kBitsHigh = 0xFF51AFD7ED558CCD;
-constexpr uint64_t kBitsLow = 0xD6E8FEB86659FD93;
-constexpr uint64_t kStartHigh = 0x2545F4914F6CDD1D;
-constexpr uint64_t kStartLow = 0x8EBC6AF09C88C6E3;
+// One 64 by 64 bit multiplication an element, as in wyhash: both factors depend on the index and on
+// the bits, so neither moved nor changed elements cancel. The index enters by odd constants, so a
+// run advances it by additions.
+constexpr uint64_t kIndexA = 0x9E3779B97F4A7C15;
+constexpr uint64_t kIndexB = 0xC2B2AE3D27D4EB4F;
+constexpr uint64_t kStartA = 0x2545F4914F6CDD1D;
+constexpr uint64_t kStartB = 0x8EBC6AF09C88C6E3;
+
+__extension__ using Wide = unsigned __int128;
 
 template <typename Word>
 Digest DigestWords(const std::byte* elements, int64_t count, int64_t first_index) {
   Digest sum;
-  uint64_t index_high = kStartHigh + static_cast<uint64_t>(first_index) * kIndexHigh;
-  uint64_t index_low = kStartLow + static_cast<uint64_t>(first_index) * kIndexLow;
+  uint64_t a = kStartA + static_cast<uint64_t>(first_index) * kIndexA;
+  uint64_t b = kStartB + static_cast<uint64_t>(first_index) * kIndexB;
   for (int64_t i = 0; i < count; ++i) {
     Word word{};
     std::memcpy(&word, elements + i * static_cast<int64_t>(sizeof(Word)), sizeof(Word));
     const uint64_t bits = word;
-    uint64_t high = index_high ^ (bits * kBitsHigh);
-    uint64_t low = index_low + (bits * kBitsLow);
-    high = (high ^ (high >> 32)) * kBitsLow;
-    low = (low ^ (low >> 29)) * kBitsHigh;
-    sum.high += high ^ (high >> 29);
-    sum.low += low ^ (low >> 32);
-    index_high += kIndexHigh;
-    index_low += kIndexLow;
+    const Wide product = static_cast<Wide>(a ^ bits) * (b ^ std::rotl(bits, 32));
+    sum.high += static_cast<uint64_t>(product >> 64);
+    sum.low += static_cast<uint64_t>(product);
+    a += kIndexA;
+    b += kIndexB;
   }
   return sum;
 }

@@ -118,6 +118,36 @@ TEST(LayoutTest, ChunksTileTheirBox) {
   }
 }
 
+/// The digest by its definition, element by element, in 128-bit arithmetic of its own.
+Digest SlowDigest(const Bytes& bytes, size_t element) {
+  Digest sum;
+  for (uint64_t i = 0; i * element < bytes.size(); ++i) {
+    uint64_t bits = 0;
+    for (size_t k = 0; k < element; ++k) {
+      bits |= uint64_t{static_cast<uint8_t>(bytes[i * element + k])} << (8 * k);
+    }
+    const uint64_t x = (0x2545F4914F6CDD1DU + i * 0x9E3779B97F4A7C15U) ^ bits;
+    const uint64_t y = (0x8EBC6AF09C88C6E3U + i * 0xC2B2AE3D27D4EB4FU) ^ (bits << 32 | bits >> 32);
+    const uint64_t middle =
+        (x >> 32) * (y & 0xFFFFFFFF) + ((x & 0xFFFFFFFF) * (y & 0xFFFFFFFF) >> 32);
+    const uint64_t other = (x & 0xFFFFFFFF) * (y >> 32) + (middle & 0xFFFFFFFF);
+    sum.high += (x >> 32) * (y >> 32) + (middle >> 32) + (other >> 32);
+    sum.low += x * y;
+  }
+  return sum;
+}
+
+TEST(LayoutTest, TheDigestIsTheDocumentedOne) {
+  Random random(TestSeed());
+  for (const DType dtype : {DType::kU8, DType::kBF16, DType::kF32, DType::kI64}) {
+    State state;
+    AddTensor(state, {"w", "master", dtype, {13, 17}}, random);
+    const Shape shape = {13, 17};
+    EXPECT_EQ(DigestBox(state.bytes[0], SizeOf(dtype), shape, WholeBox(shape)),
+              SlowDigest(state.bytes[0], static_cast<size_t>(SizeOf(dtype))));
+  }
+}
+
 TEST(LayoutTest, DigestsSeePositionAndBits) {
   Random random(TestSeed());
   State state;
