@@ -283,6 +283,20 @@ TEST(YamlTest, AFileThatIsNotThereIsNamed) {
             "open " + folder.path() + "/none.yaml: No such file or directory");
 }
 
+TEST(YamlTest, EmittedTextStaysText) {
+  const std::string text =
+      "\"null\": \"null\"\nlist: [\"Null\", \"~\", \"true\", \"5\", \"-\", \"a: b\", \"#\", word, "
+      "7, false]\n";
+  const Result<YamlDocument> document = YamlDocument::Parse(text, "x");
+  ASSERT_TRUE(document.ok()) << document.status().message();
+  const std::string emitted = document->Emit();
+  EXPECT_EQ(
+      emitted,
+      "\"null\": \"null\"\nlist:\n  - \"Null\"\n  - \"~\"\n  - \"true\"\n  - \"5\"\n  - \"-\"\n"
+      "  - \"a: b\"\n  - \"#\"\n  - word\n  - 7\n  - false\n");
+  EXPECT_EQ(YamlDocument::Parse(emitted, "x")->Emit(), emitted);
+}
+
 TEST(YamlTest, TheHashIgnoresLayoutAndSeesContent) {
   const auto hash = [](const std::string& text) { return YamlDocument::Parse(text, "x")->Hash(); };
   EXPECT_EQ(hash("a: 1\nb: {c: [x]}\n"), hash("# note\nb:\n  c:\n    - 'x'\na: 1\n"));
