@@ -58,7 +58,7 @@ EXTERNAL = [
     (r"CLI/", ["cli"]),
     (r"(infiniband|rdma)/|mpi\.h$", ["comm"]),
 ]
-HEAVY = re.compile(r"torch/|grpc|nlohmann/json\.hpp|spdlog/|yaml-cpp/|hdf5\.h|CLI/|prometheus/")
+HEAVY = re.compile(r"torch/|grpc|nlohmann/json\.hpp|spdlog/|yaml-cpp/|CLI/|prometheus/")
 
 # The operating system and the language are everybody's.
 SYSTEM = re.compile(
