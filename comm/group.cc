@@ -77,7 +77,8 @@ Status Group::WaitFormed(Deadline deadline) {
 void Group::OnChannelEnd(int peer, const Status& status, bool lost) {
   {
     const MutexLock lock(mutex_);
-    // A peer that left in good order was done with the group before we were; that is no failure to form it.
+    // A peer that left in good order was done with the group before we were; that is no failure to
+    // form it.
     const bool broke = lost || status.code() == StatusCode::kAborted;
     if (broke && !formed_ && forming_failure_.ok()) {
       forming_failure_ = status;

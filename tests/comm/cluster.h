@@ -85,9 +85,21 @@ class Cluster {
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
 };
 
-inline std::span<std::byte> Raw(Bytes& bytes) {
-  return bytes;
-}
+/// What "at once" means on a shared machine; sanitizers slow everything down.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline constexpr int kSlowdown = 10;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+inline constexpr int kSlowdown = 10;
+#else
+inline constexpr int kSlowdown = 1;
+#endif
+#else
+inline constexpr int kSlowdown = 1;
+#endif
+/// A busy machine may deny a thread its turn: a bound on time is met if one of this many attempts
+/// meets it.
+inline constexpr int kAttempts = 5;
 
 template <typename T>
 std::span<std::byte> RawOf(std::vector<T>& values) {

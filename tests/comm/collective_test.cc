@@ -1,12 +1,12 @@
 // Collectives against a scalar reference, over every medium, group size, type and operation.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <random>
+
+#include <gtest/gtest.h>
 
 #include "base/random.h"
 #include "comm/communicator.h"
@@ -22,10 +22,12 @@ uint64_t Seed() {
   return seed;
 }
 
-// An element as a double, and back to the type's bits: small integers, which every type holds exactly, so
-// that the reference needs no order of additions.
+// An element as a double, and back to the type's bits: small integers, which every type holds
+// exactly, so that the reference needs no order of additions.
 int64_t Element(uint64_t seed, int rank, int64_t i) {
-  const uint64_t mixed = (seed + static_cast<uint64_t>(rank) * 0x9E3779B97F4A7C15U + static_cast<uint64_t>(i)) * 0xD6E8FEB86659FD93U;
+  const uint64_t mixed =
+      (seed + static_cast<uint64_t>(rank) * 0x9E3779B97F4A7C15U + static_cast<uint64_t>(i)) *
+      0xD6E8FEB86659FD93U;
   return static_cast<int64_t>((mixed >> 40) % 11) - 5;
 }
 
@@ -47,12 +49,24 @@ uint16_t HalfOf(int64_t value) {  // Integers up to 2048 in magnitude.
 
 void Put(Bytes& bytes, DType dtype, int64_t value) {
   switch (dtype) {
-    case DType::kF32: PutAs(bytes, static_cast<float>(value)); break;
-    case DType::kF64: PutAs(bytes, static_cast<double>(value)); break;
-    case DType::kI32: PutAs(bytes, static_cast<int32_t>(value)); break;
-    case DType::kI64: PutAs(bytes, value); break;
-    case DType::kU8: PutAs(bytes, static_cast<uint8_t>(value + 5)); break;
-    case DType::kF16: PutAs(bytes, HalfOf(value)); break;
+    case DType::kF32:
+      PutAs(bytes, static_cast<float>(value));
+      break;
+    case DType::kF64:
+      PutAs(bytes, static_cast<double>(value));
+      break;
+    case DType::kI32:
+      PutAs(bytes, static_cast<int32_t>(value));
+      break;
+    case DType::kI64:
+      PutAs(bytes, value);
+      break;
+    case DType::kU8:
+      PutAs(bytes, static_cast<uint8_t>(value + 5));
+      break;
+    case DType::kF16:
+      PutAs(bytes, HalfOf(value));
+      break;
     case DType::kBF16:
       PutAs(bytes, static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(value)) >> 16));
       break;
@@ -68,7 +82,12 @@ Bytes Input(uint64_t seed, int rank, int64_t first, int64_t count, DType dtype) 
   return bytes;
 }
 
-Bytes Reduced(uint64_t seed, std::span<const int> ranks, int64_t first, int64_t count, DType dtype, ReduceOp op) {
+Bytes Reduced(uint64_t seed,
+              std::span<const int> ranks,
+              int64_t first,
+              int64_t count,
+              DType dtype,
+              ReduceOp op) {
   Bytes bytes;
   bytes.reserve(static_cast<size_t>(count * SizeOf(dtype)));
   for (int64_t i = 0; i < count; ++i) {
@@ -76,7 +95,7 @@ Bytes Reduced(uint64_t seed, std::span<const int> ranks, int64_t first, int64_t 
     for (const int rank : ranks.subspan(1)) {
       const int64_t value = Element(seed, rank, first + i);
       // Bytes hold value + 5, and their sums wrap.
-      result = op == ReduceOp::kSum ? result + value + (dtype == DType::kU8 ? 5 : 0)
+      result = op == ReduceOp::kSum   ? result + value + (dtype == DType::kU8 ? 5 : 0)
                : op == ReduceOp::kMax ? std::max(result, value)
                                       : std::min(result, value);
     }
@@ -115,14 +134,17 @@ TEST_P(CollectiveTest, AllReduceEqualsTheScalarReference) {
       for (const ReduceOp op : kOps) {
         for (const int64_t count : {0, 1, 3, 1001, 40007}) {
           Bytes buffer = Input(seed, rank, 0, count, dtype);
-          const Status status = communicator.AllReduce(buffer, dtype, op, {.group = {}, .tag = ++tag, .deadline = {}});
+          const Status status = communicator.AllReduce(buffer, dtype, op,
+                                                       {.group = {}, .tag = ++tag, .deadline = {}});
           ASSERT_TRUE(status.ok()) << status.ToString();
-          ASSERT_EQ(buffer, Reduced(seed, ranks, 0, count, dtype, op)) << DTypeName(dtype) << " " << count;
+          ASSERT_EQ(buffer, Reduced(seed, ranks, 0, count, dtype, op))
+              << DTypeName(dtype) << " " << count;
         }
       }
     }
     Bytes large = Input(seed, rank, 0, 1 << 20, DType::kF32);
-    const Status status = communicator.AllReduce(large, DType::kF32, ReduceOp::kSum, {.group = {}, .tag = ++tag, .deadline = {}});
+    const Status status = communicator.AllReduce(large, DType::kF32, ReduceOp::kSum,
+                                                 {.group = {}, .tag = ++tag, .deadline = {}});
     ASSERT_TRUE(status.ok()) << status.ToString();
     ASSERT_EQ(large, Reduced(seed, ranks, 0, 1 << 20, DType::kF32, ReduceOp::kSum));
   });
@@ -146,7 +168,8 @@ TEST_P(CollectiveTest, UnevenSharesScatterAndGather) {
     uint64_t tag = 0;
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI64, DType::kU8}) {
       for (const int64_t scale : {0, 1, 5, 2000, 150000}) {
-        const auto counts = UnevenCounts(seed + static_cast<uint64_t>(dtype), communicator.size(), scale);
+        const auto counts =
+            UnevenCounts(seed + static_cast<uint64_t>(dtype), communicator.size(), scale);
         int64_t first = 0;
         int64_t total = 0;
         for (size_t i = 0; i < counts.size(); ++i) {
@@ -163,7 +186,8 @@ TEST_P(CollectiveTest, UnevenSharesScatterAndGather) {
         ASSERT_EQ(input, Input(seed, rank, 0, total, dtype)) << "inputs stay";
 
         Bytes whole(static_cast<size_t>(total * SizeOf(dtype)));
-        status = communicator.AllGather(share, whole, counts, dtype, {.group = {}, .tag = ++tag, .deadline = {}});
+        status = communicator.AllGather(share, whole, counts, dtype,
+                                        {.group = {}, .tag = ++tag, .deadline = {}});
         ASSERT_TRUE(status.ok()) << status.ToString();
         ASSERT_EQ(whole, Reduced(seed, ranks, 0, total, dtype, ReduceOp::kSum));
       }
@@ -178,7 +202,8 @@ TEST_P(CollectiveTest, BroadcastReachesEveryoneFromEveryRoot) {
     for (int root = 0; root < communicator.size(); ++root) {
       for (const int64_t bytes : {0, 1, 65536, 65537, 600001}) {
         Bytes buffer = Input(5, rank, 0, bytes, DType::kU8);
-        const Status status = communicator.Broadcast(buffer, root, {.group = {}, .tag = ++tag, .deadline = {}});
+        const Status status =
+            communicator.Broadcast(buffer, root, {.group = {}, .tag = ++tag, .deadline = {}});
         ASSERT_TRUE(status.ok()) << status.ToString();
         ASSERT_EQ(buffer, Input(5, root, 0, bytes, DType::kU8));
       }
@@ -189,7 +214,8 @@ TEST_P(CollectiveTest, BroadcastReachesEveryoneFromEveryRoot) {
 TEST_P(CollectiveTest, SubgroupsAndConcurrentCallsKeepApart) {
   Cluster cluster(GetParam().size, GetParam().media);
   cluster.Run(1, [&](int rank, Communicator& communicator) {
-    // The even and the odd ranks as groups of their own, four calls at once, all with their own tags.
+    // The even and the odd ranks as groups of their own, four calls at once, all with their own
+    // tags.
     std::vector<int> group;
     for (int i = rank % 2; i < communicator.size(); i += 2) {
       group.push_back(i);
@@ -199,7 +225,8 @@ TEST_P(CollectiveTest, SubgroupsAndConcurrentCallsKeepApart) {
       threads.emplace_back([&, tag] {
         const int64_t count = tag % 2 == 0 ? 500 : 60000;
         Bytes buffer = Input(tag, rank, 0, count, DType::kI32);
-        const Status status = communicator.AllReduce(buffer, DType::kI32, ReduceOp::kSum, {.group = group, .tag = tag, .deadline = {}});
+        const Status status = communicator.AllReduce(buffer, DType::kI32, ReduceOp::kSum,
+                                                     {.group = group, .tag = tag, .deadline = {}});
         ASSERT_TRUE(status.ok()) << status.ToString();
         ASSERT_EQ(buffer, Reduced(tag, group, 0, count, DType::kI32, ReduceOp::kSum));
       });
@@ -217,24 +244,26 @@ TEST_P(CollectiveTest, AllReduceOfRoundedFloatsGivesEveryoneTheSameBits) {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     for (const int64_t count : {100, 50000}) {
       std::vector<Bytes> results(static_cast<size_t>(cluster.size()));
-      cluster.Run(static_cast<int64_t>(dtype) * 10 + (count == 100 ? 1 : 2), [&](int rank, Communicator& communicator) {
-        Bytes buffer;
-        for (int64_t i = 0; i < count; ++i) {
-          const auto words = Philox(9, static_cast<uint64_t>(rank), static_cast<uint64_t>(i));
-          const float value = static_cast<float>(words[0]) * 0x1.0p-31F - 1.0F;
-          // As bits of each type, with full mantissas.
-          if (dtype == DType::kF32) {
-            PutAs(buffer, value);
-          } else if (dtype == DType::kBF16) {
-            PutAs(buffer, static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16));
-          } else {
-            PutAs(buffer, static_cast<uint16_t>((words[1] & 0x83FFU) | (14U << 10)));
-          }
-        }
-        const Status status = communicator.AllReduce(buffer, dtype, ReduceOp::kSum, {});
-        ASSERT_TRUE(status.ok()) << status.ToString();
-        results[static_cast<size_t>(rank)] = buffer;
-      });
+      cluster.Run(static_cast<int64_t>(dtype) * 10 + (count == 100 ? 1 : 2),
+                  [&](int rank, Communicator& communicator) {
+                    Bytes buffer;
+                    for (int64_t i = 0; i < count; ++i) {
+                      const auto words =
+                          Philox(9, static_cast<uint64_t>(rank), static_cast<uint64_t>(i));
+                      const float value = static_cast<float>(words[0]) * 0x1.0p-31F - 1.0F;
+                      // As bits of each type, with full mantissas.
+                      if (dtype == DType::kF32) {
+                        PutAs(buffer, value);
+                      } else if (dtype == DType::kBF16) {
+                        PutAs(buffer, static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16));
+                      } else {
+                        PutAs(buffer, static_cast<uint16_t>((words[1] & 0x83FFU) | (14U << 10)));
+                      }
+                    }
+                    const Status status = communicator.AllReduce(buffer, dtype, ReduceOp::kSum, {});
+                    ASSERT_TRUE(status.ok()) << status.ToString();
+                    results[static_cast<size_t>(rank)] = buffer;
+                  });
       for (const Bytes& result : results) {
         EXPECT_EQ(result, results[0]);
       }
@@ -254,9 +283,10 @@ std::vector<Case> AllCases() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Media, CollectiveTest, testing::ValuesIn(AllCases()), [](const auto& parameter) {
-  return MediaName(parameter.param.media) + std::to_string(parameter.param.size);
-});
+INSTANTIATE_TEST_SUITE_P(
+    Media, CollectiveTest, testing::ValuesIn(AllCases()), [](const auto& parameter) {
+      return MediaName(parameter.param.media) + std::to_string(parameter.param.size);
+    });
 
 }  // namespace
 }  // namespace heddle::comm

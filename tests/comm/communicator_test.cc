@@ -88,7 +88,7 @@ TEST_P(CommunicatorTest, AllGatherBytesGivesEveryRecordInRankOrder) {
   for (int size = 1; size <= 6; ++size) {
     Cluster cluster(size, GetParam());
     cluster.Run(1, [size](int rank, Communicator& communicator) {
-      for (const size_t scale : {0, 1, 400, 100000}) {
+      for (const size_t scale : {size_t{0}, size_t{1}, size_t{400}, size_t{100000}}) {
         const Bytes mine = Pattern(scale * static_cast<size_t>(rank), static_cast<uint64_t>(rank));
         const auto all =
             communicator.AllGatherBytes(mine, {.group = {}, .tag = scale, .deadline = {}});

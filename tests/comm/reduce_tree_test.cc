@@ -1,11 +1,11 @@
 // The reproducible reduction: the same bits whoever holds which contributions.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <random>
+
+#include <gtest/gtest.h>
 
 #include "base/random.h"
 #include "base/reduction_tree.h"
@@ -67,9 +67,10 @@ std::vector<T> HeldValue(uint64_t seed, TreeNode node, int64_t total, size_t ele
 class ReduceTreeTest : public testing::TestWithParam<Media> {};
 
 template <typename T>
-void RunGrouping(Media media, uint64_t seed, int size, int64_t total, size_t elements, DType dtype) {
-  // Random cuts of [0, total): member i holds [cuts[i], cuts[i + 1]), maybe nothing; in random order, and
-  // sometimes leaf by leaf instead of as whole subtrees.
+void RunGrouping(
+    Media media, uint64_t seed, int size, int64_t total, size_t elements, DType dtype) {
+  // Random cuts of [0, total): member i holds [cuts[i], cuts[i + 1]), maybe nothing; in random
+  // order, and sometimes leaf by leaf instead of as whole subtrees.
   Random random(seed);
   std::vector<int64_t> cuts{0, total};
   for (int i = 1; i < size; ++i) {
@@ -113,7 +114,8 @@ void RunGrouping(Media media, uint64_t seed, int size, int64_t total, size_t ele
                                                   {.group = {}, .tag = tag, .deadline = {}});
     ASSERT_TRUE(status.ok()) << status.ToString();
     EXPECT_EQ(std::memcmp(output.data(), expected.data(), elements * sizeof(T)), 0)
-        << "bits differ: " << size << " members, " << total << " contributions, " << elements << " elements";
+        << "bits differ: " << size << " members, " << total << " contributions, " << elements
+        << " elements";
     EXPECT_EQ(values, kept) << "inputs stay";
   });
 }
@@ -149,7 +151,8 @@ TEST_P(ReduceTreeTest, OutputMayBeOneOfTheInputs) {
     }
     std::vector<float> value = Leaf<float>(3, rank, elements);
     const std::vector<std::span<const std::byte>> mine{RawOf(value)};
-    const Status status = communicator.ReduceTree(contributions, mine, RawOf(value), DType::kF32, {});
+    const Status status =
+        communicator.ReduceTree(contributions, mine, RawOf(value), DType::kF32, {});
     ASSERT_TRUE(status.ok()) << status.ToString();
     EXPECT_EQ(value, expected);
   });
@@ -171,14 +174,17 @@ TEST(ReduceTreeArgumentsTest, DisagreementsAreNamed) {
     EXPECT_EQ(code({{0, 0}, {0, 1}}, RawOf(output), DType::kF32), StatusCode::kInvalidArgument);
     EXPECT_EQ(code({{-1, 0}}, RawOf(output), DType::kF32), StatusCode::kInvalidArgument);
     EXPECT_EQ(communicator
-                  .ReduceTree({.nodes = {{{1, 0}, {0, 1}}}}, std::vector<std::span<const std::byte>>(2, RawOf(value)),
+                  .ReduceTree({.nodes = {{{1, 0}, {0, 1}}}},
+                              std::vector<std::span<const std::byte>>(2, RawOf(value)),
                               RawOf(output), DType::kF32, {})
                   .code(),
               StatusCode::kInvalidArgument);
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Media, ReduceTreeTest, testing::Values(Media::kShm, Media::kTcp, Media::kMixed),
+INSTANTIATE_TEST_SUITE_P(Media,
+                         ReduceTreeTest,
+                         testing::Values(Media::kShm, Media::kTcp, Media::kMixed),
                          [](const auto& parameter) { return MediaName(parameter.param); });
 
 }  // namespace

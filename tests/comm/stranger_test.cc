@@ -1,0 +1,195 @@
+// Who may not come in: old generations, other jobs, wrong secrets, noise.
+#include <future>
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/random.h"
+#include "base/unique_fd.h"
+#include "comm/handshake.h"
+#include "comm/transport.h"
+#include "tests/comm/cluster.h"
+
+namespace heddle::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+double Refused(metrics::Registry& registry, const std::string& reason) {
+  for (const auto& family : registry.Collect()) {
+    for (const auto& sample : family.samples) {
+      if (family.name == "heddle_comm_refused_connections_total" &&
+          sample.labels.at("reason") == reason) {
+        return sample.value;
+      }
+    }
+  }
+  return 0;
+}
+
+class StrangerTest : public testing::TestWithParam<Media> {};
+
+TEST_P(StrangerTest, StaleGenerationIsRefusedAndCounted) {
+  Cluster cluster(2, GetParam());
+  cluster.endpoint(1).Fence(5);
+  const auto stale = cluster.endpoint(0).Connect(cluster.Options(0, 3), After(seconds(10)));
+  EXPECT_EQ(stale.status().code(), StatusCode::kAborted) << stale.status().ToString();
+  EXPECT_THAT(stale.status().message(), HasSubstr("worker-1"));
+  EXPECT_GE(Refused(cluster.registry(1), "stale_generation"), 1);
+  cluster.Run(5, [](int /*rank*/, Communicator& communicator) {
+    EXPECT_TRUE(communicator.Barrier({}).ok());
+  });
+}
+
+TEST_P(StrangerTest, NewerGenerationWaitsForItsPeer) {
+  Cluster cluster(2, GetParam());
+  auto early = std::async(std::launch::async, [&] {
+    return cluster.endpoint(0).Connect(cluster.Options(0, 8), After(seconds(10)));
+  });
+  EXPECT_EQ(early.wait_for(milliseconds(60)), std::future_status::timeout)
+      << "its peer has not come yet";
+  const auto late = cluster.endpoint(1).Connect(cluster.Options(1, 8), After(seconds(10)));
+  EXPECT_TRUE(late.ok()) << late.status().ToString();
+  const auto first = early.get();
+  EXPECT_TRUE(first.ok()) << first.status().ToString();
+}
+
+TEST_P(StrangerTest, OtherSecretOrJobGetsNothing) {
+  for (const bool other_job : {false, true}) {
+    Cluster cluster(2, GetParam());
+    cluster.endpoint(0).SetIdentity("worker-0", other_job ? "another" : "job",
+                                    other_job ? "secret" : "guess");
+    auto honest = std::async(std::launch::async, [&] {
+      return cluster.endpoint(1).Connect(cluster.Options(1, 1), After(milliseconds(400))).status();
+    });
+    const auto stranger = cluster.endpoint(0).Connect(cluster.Options(0, 1), After(seconds(10)));
+    EXPECT_EQ(stranger.status().code(), StatusCode::kUnauthenticated)
+        << stranger.status().ToString();
+    const Status status = honest.get();
+    EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
+    EXPECT_THAT(status.message(), HasSubstr("worker-0"));
+    EXPECT_GE(Refused(cluster.registry(1), other_job ? "job" : "secret"), 1);
+  }
+}
+
+TEST_P(StrangerTest, WithoutASecretNobodyConnects) {
+  Cluster cluster(2, GetParam());
+  cluster.endpoint(1).SetIdentity("worker-1", "job", "");
+  EXPECT_EQ(cluster.endpoint(1).Connect(cluster.Options(1, 1), After(seconds(1))).status().code(),
+            StatusCode::kFailedPrecondition);
+  EXPECT_EQ(cluster.endpoint(0).Connect(cluster.Options(0, 1), After(seconds(5))).status().code(),
+            StatusCode::kUnauthenticated);
+}
+
+TEST_P(StrangerTest, AnotherNameOrRankIsRefused) {
+  Cluster cluster(3, GetParam());
+  GroupOptions options = cluster.Options(0, 1);
+  options.members[1].address = options.members[2].address;  // Rank 1's address leads to worker-2.
+  options.peers = {1};
+  auto third = std::async(std::launch::async, [&] {
+    return cluster.endpoint(2).Connect(cluster.Options(2, 1), After(milliseconds(400))).status();
+  });
+  const auto wrong = cluster.endpoint(0).Connect(options, After(seconds(10)));
+  EXPECT_EQ(wrong.status().code(), StatusCode::kUnavailable) << wrong.status().ToString();
+  EXPECT_FALSE(third.get().ok());
+}
+
+UniqueFd DialTcp(Endpoint& endpoint) {
+  const auto parts = ParseAddress(endpoint.address());
+  const std::string address = parts->at("tcp");
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+  EXPECT_EQ(::inet_pton(AF_INET, address.substr(0, address.rfind(':')).c_str(), &to.sin_addr), 1);
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM, 0));
+  EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
+  return socket;
+}
+
+TEST_P(StrangerTest, NoiseAndSilenceOnThePortHinderNobody) {
+  Cluster cluster(2, GetParam());
+  Random random(7);
+  std::vector<UniqueFd> sockets;
+  for (int i = 0; i < 300; ++i) {
+    sockets.push_back(DialTcp(cluster.endpoint(i % 2)));
+    std::string noise;
+    if (i % 3 == 0) {
+      noise =
+          "GET / HTTP/1.0\r\nHost: somewhere far away, with a line that is longer than a greeting "
+          "is\r\n\r\n";
+    } else if (i % 3 == 1) {
+      noise.resize(random.Below(2000));
+      for (char& c : noise) {
+        c = static_cast<char>(random.Next() & 0x7F);
+      }
+    }
+    // The far side may have closed already.
+    [[maybe_unused]] const ssize_t sent =
+        ::send(sockets.back().get(), noise.data(), noise.size(), MSG_NOSIGNAL);
+  }
+  cluster.Run(1, [](int /*rank*/, Communicator& communicator) {
+    EXPECT_TRUE(communicator.Barrier({}).ok());
+  });
+  const Time deadline = After(seconds(5));
+  while (Refused(cluster.registry(0), "malformed") < 50 && Now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_GE(Refused(cluster.registry(0), "malformed"), 50);
+}
+
+TEST_P(StrangerTest, AReplayedHandshakeProvesNothing) {
+  Cluster cluster(1, GetParam());
+  Hello hello;
+  hello.generation = 1;
+  hello.job = Sha256("job");
+  hello.nonce = MakeNonce();
+  Challenge challenge;
+  Proof proof;
+  for (int round = 0; round < 2; ++round) {
+    const UniqueFd socket = DialTcp(cluster.endpoint(0));
+    ASSERT_EQ(::send(socket.get(), &hello, sizeof(hello), 0), static_cast<ssize_t>(sizeof(hello)));
+    Challenge fresh;
+    ASSERT_EQ(::recv(socket.get(), &fresh, sizeof(fresh), MSG_WAITALL),
+              static_cast<ssize_t>(sizeof(fresh)));
+    if (round == 0) {
+      challenge = fresh;
+      proof = ProveDial("secret", hello, challenge);
+    }
+    ASSERT_EQ(::send(socket.get(), &proof, sizeof(proof), 0), static_cast<ssize_t>(sizeof(proof)));
+    if (round == 1) {
+      Verdict verdict;
+      ASSERT_EQ(::recv(socket.get(), &verdict, sizeof(verdict), MSG_WAITALL),
+                static_cast<ssize_t>(sizeof(verdict)));
+      EXPECT_EQ(verdict.code, VerdictCode::kWrongSecret);
+    }
+  }
+  EXPECT_EQ(Refused(cluster.registry(0), "secret"), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Media,
+                         StrangerTest,
+                         testing::Values(Media::kShm, Media::kTcp),
+                         [](const auto& parameter) { return MediaName(parameter.param); });
+
+TEST(AddressTest, OnlyEndpointsAddressesParse) {
+  EXPECT_EQ(*ParseAddress(FormatAddress({{"host", "a.1"}, {"tcp", "1.2.3.4:5"}})),
+            (AddressParts{{"host", "a.1"}, {"tcp", "1.2.3.4:5"}}));
+  for (const char* text :
+       {"", "tcp=1", "heddle1tcp=1", "heddle1;tcp", "heddle1;", "heddle2;tcp=1"}) {
+    EXPECT_EQ(ParseAddress(text).status().code(), StatusCode::kInvalidArgument) << text;
+  }
+  EndpointOptions options;
+  metrics::Registry registry;
+  options.metrics = &registry;
+  options.bind_host = "192.0.2.1";  // TEST-NET-1: nobody's.
+  EXPECT_EQ(Endpoint::Create(options).status().code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace heddle::comm
