@@ -50,7 +50,7 @@ EXTERNAL = [
     (r"nlohmann/", ["metrics", "engine/graph", "engine/program", "engine/job", "checkpoint", "planner", "elastic",
                     "cli"]),
     (r"prometheus/", ["metrics/exposition"]),
-    (r"civetweb\.h$", ["metrics/exposition"]),
+    (r"httplib\.h$", ["metrics/exposition"]),
     (r"(hdf5|zstd)\.h$", ["checkpoint"]),
     (r"sqlite3\.h$", ["elastic/store"]),
     (r"openssl/", ["comm", "elastic"]),

@@ -67,12 +67,12 @@ class Helper {
   Thread thread_;
 };
 
+// 256 bits as text: protobuf strings must be UTF-8.
 std::string RandomSecret() {
   std::random_device device;
   std::string secret;
   for (int i = 0; i < 8; ++i) {
-    const uint32_t word = device();
-    secret.append(reinterpret_cast<const char*>(&word), sizeof(word));
+    secret += fmt::format("{:08x}", static_cast<uint32_t>(device()));
   }
   return secret;
 }

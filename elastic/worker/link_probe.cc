@@ -1,6 +1,6 @@
 #include "elastic/worker/link_probe.h"
 
-#include <thread>
+#include "base/thread.h"
 
 namespace heddle::elastic {
 namespace {
@@ -24,7 +24,7 @@ Result<comm::Link> ProbeOwnLink(comm::Endpoint& endpoint, const comm::EndpointOp
       {.name = options.worker, .address = endpoint.address()},
       {.name = "mirror", .address = mirror->address()}};
   Result<comm::Link> other = UnavailableError("not measured");
-  std::thread thread([&] {
+  Thread thread("link-probe", [&] {
     auto group = mirror->Connect({.generation = 0, .rank = 1, .members = members, .peers = {0}},
                                  After(kBound));
     if (group.ok()) {
@@ -42,7 +42,7 @@ Result<comm::Link> ProbeOwnLink(comm::Endpoint& endpoint, const comm::EndpointOp
   } else {
     link = group.status();
   }
-  thread.join();
+  thread.Join();
   if (group.ok()) {
     (*group)->Abort(CancelledError("the link is measured"));
   }

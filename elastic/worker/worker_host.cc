@@ -16,7 +16,7 @@ constexpr Duration kSlice = std::chrono::milliseconds(200);
 
 }  // namespace
 
-TaskThread::TaskThread() : thread_([this] { Run(); }) {}
+TaskThread::TaskThread(const std::string& name) : thread_(name, [this] { Run(); }) {}
 
 TaskThread::~TaskThread() {
   {
@@ -25,7 +25,7 @@ TaskThread::~TaskThread() {
     tasks_.clear();
   }
   changed_.NotifyAll();
-  thread_.join();
+  thread_.Join();
 }
 
 void TaskThread::Push(std::function<void()> task) {
@@ -56,8 +56,8 @@ void TaskThread::Run() {
 
 WorkerHost::WorkerHost(WorkerHostOptions options)
     : options_(std::move(options)),
-      training_(std::make_unique<TaskThread>()),
-      lowering_(std::make_unique<TaskThread>()) {}
+      training_(std::make_unique<TaskThread>("trainer")),
+      lowering_(std::make_unique<TaskThread>("lowering")) {}
 
 WorkerHost::~WorkerHost() {
   StopThreads();

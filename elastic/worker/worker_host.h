@@ -7,9 +7,9 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "base/mutex.h"
+#include "base/thread.h"
 #include "elastic/grpc/client.h"
 #include "elastic/member_loop.h"
 #include "elastic/worker/trainer.h"
@@ -19,7 +19,7 @@ namespace heddle::elastic {
 /// Runs tasks in order on a thread of its own. Thread: any.
 class TaskThread {
  public:
-  TaskThread();
+  explicit TaskThread(const std::string& name);
   ~TaskThread();  ///< Drops what has not begun, waits for what has.
   void Push(std::function<void()> task);
 
@@ -30,7 +30,7 @@ class TaskThread {
   CondVar changed_;
   std::deque<std::function<void()>> tasks_ HEDDLE_GUARDED_BY(mutex_);
   bool closing_ HEDDLE_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  Thread thread_;
 };
 
 struct WorkerHostOptions {

@@ -12,7 +12,7 @@ constexpr Duration kSlice = std::chrono::milliseconds(100);
 
 }  // namespace
 
-ReductionQueue::ReductionQueue() : thread_([this] { Run(); }) {}
+ReductionQueue::ReductionQueue() : thread_("reductions", [this] { Run(); }) {}
 
 ReductionQueue::~ReductionQueue() {
   {
@@ -21,7 +21,7 @@ ReductionQueue::~ReductionQueue() {
     tasks_.clear();
   }
   changed_.NotifyAll();
-  thread_.join();
+  thread_.Join();
 }
 
 void ReductionQueue::Push(std::function<Status()> task) {

@@ -4,10 +4,10 @@
 
 #include <deque>
 #include <functional>
-#include <thread>
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "base/thread.h"
 
 namespace heddle::runtime {
 
@@ -33,7 +33,7 @@ class ReductionQueue {
   bool busy_ HEDDLE_GUARDED_BY(mutex_) = false;
   bool closing_ HEDDLE_GUARDED_BY(mutex_) = false;
   Status status_ HEDDLE_GUARDED_BY(mutex_);
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace heddle::runtime

@@ -1,9 +1,43 @@
 #include <cmath>
+#include <map>
+#include <tuple>
+#include <utility>
 
 #include "engine/runtime/kernels/loops.h"
 
 namespace heddle::runtime {
 namespace {
+
+/// Cosines and sines of t * theta^(-2i/d), [T, d/2], in the wide type on x's device.
+std::pair<at::Tensor, at::Tensor> MakeTables(const at::Tensor& x, int64_t head_dim, double theta) {
+  const at::TensorOptions options(at::kDouble);
+  const at::Tensor exponent =
+      at::arange(head_dim / 2, options) * (-2.0 / static_cast<double>(head_dim));
+  const at::Tensor angles =
+      at::outer(at::arange(x.size(1), options), at::exp(exponent * std::log(theta)));
+  const auto wide = x.options().dtype(WideType(x));
+  return {at::cos(angles).to(wide), at::sin(angles).to(wide)};
+}
+
+/// The tables of this thread, kept: making them costs as much as the rotation itself. A thread sees
+/// few different lengths, heads and devices.
+const std::pair<at::Tensor, at::Tensor>& Tables(const at::Tensor& x,
+                                                int64_t head_dim,
+                                                double theta) {
+  using Key = std::tuple<int64_t, int64_t, double, at::ScalarType, int, int>;
+  thread_local std::map<Key, std::pair<at::Tensor, at::Tensor>> tables;
+  const Key key{x.size(1),
+                head_dim,
+                theta,
+                WideType(x),
+                static_cast<int>(x.device().type()),
+                static_cast<int>(x.device().index())};
+  auto found = tables.find(key);
+  if (found == tables.end()) {
+    found = tables.emplace(key, MakeTables(x, head_dim, theta)).first;
+  }
+  return found->second;
+}
 
 // x [B, T, H*d] -> y: in each head, elements (i, i + d/2) are rotated by t * theta^(-2i/d), or back
 // with `inverse` (Su et al. 2021, arXiv:2104.09864; halves as in Hugging Face's Llama).
@@ -12,27 +46,22 @@ Tensors Rope(const graph::Node& node, Inputs inputs, const KernelContext& /*cont
   const int64_t length = x.size(1);
   const int64_t head_dim = node.attributes.Int("head_dim");
   const int64_t half = head_dim / 2;
-  const double theta = node.attributes.Float("theta");
-  const double sign = node.attributes.Int("inverse") != 0 ? -1.0 : 1.0;
-  const at::Tensor exponent =
-      at::arange(half, at::TensorOptions(at::kDouble)) * (-2.0 / static_cast<double>(head_dim));
-  const at::Tensor angles = at::outer(at::arange(length, at::TensorOptions(at::kDouble)),
-                                      at::exp(exponent * std::log(theta)));
-  const auto wide = x.options().dtype(WideType(x));
-  const at::Tensor cosine = at::cos(angles).to(wide).view({1, length, 1, half});
-  const at::Tensor sine = (at::sin(angles) * sign).to(wide).view({1, length, 1, half});
+  const bool inverse = node.attributes.Int("inverse") != 0;
+  const auto& tables = Tables(x, head_dim, node.attributes.Float("theta"));
   if (UsesLoops(x)) {
     at::Tensor y = at::empty_like(x);
     const int64_t width = x.size(2);
     WithElement(x, [&](auto element) {
       using T = decltype(element);
       ParallelRows(x.size(0) * length, width, [&](int64_t begin, int64_t end) {
-        simd::Loops<T>().rope(Data<T>(x), Data<Wide<T>>(cosine), Data<Wide<T>>(sine), Data<T>(y),
-                              begin, end, length, width / head_dim, head_dim);
+        simd::Loops<T>().rope(Data<T>(x), Data<Wide<T>>(tables.first), Data<Wide<T>>(tables.second),
+                              Data<T>(y), begin, end, length, width / head_dim, head_dim, inverse);
       });
     });
     return {y};
   }
+  const at::Tensor cosine = tables.first.view({1, length, 1, half});
+  const at::Tensor sine = (inverse ? -tables.second : tables.second).view({1, length, 1, half});
   const at::Tensor heads = Widen(x).view({x.size(0), length, -1, head_dim});
   const at::Tensor low = heads.narrow(3, 0, half);
   const at::Tensor high = heads.narrow(3, half, half);

@@ -100,7 +100,7 @@ struct LoopTable {
                              int64_t begin,
                              int64_t end);
   /// Rows [begin, end) of [rows, heads * head_dim]; row r has position r % length; cosine and sine
-  /// are [length, head_dim / 2].
+  /// are [length, head_dim / 2]; `inverse` rotates back.
   void (*rope)(const T* x,
                const W* cosine,
                const W* sine,
@@ -109,7 +109,8 @@ struct LoopTable {
                int64_t end,
                int64_t length,
                int64_t heads,
-               int64_t head_dim);
+               int64_t head_dim,
+               bool inverse);
   void (*swiglu)(const T* gate, const T* up, T* y, int64_t count);
   void (*swiglu_gradient)(const T* dy, const T* gate, const T* up, T* dgate, T* dup, int64_t count);
   void (*gelu)(const T* x, T* y, int64_t count);

@@ -20,8 +20,10 @@ void Rope(const T* x,
           int64_t end,
           int64_t length,
           int64_t heads,
-          int64_t head_dim) {
+          int64_t head_dim,
+          bool inverse) {
   const int64_t half = head_dim / 2;
+  const W sign = inverse ? W{-1} : W{1};
   for (int64_t r = begin; r < end; ++r) {
     const W* c = cosine + (r % length) * half;
     const W* s = sine + (r % length) * half;
@@ -33,7 +35,7 @@ void Rope(const T* x,
         const Vector<W> a = access.Get(low + i);
         const Vector<W> b = access.Get(high + i);
         const Vector<W> cs = access.Get(c + i);
-        const Vector<W> sn = access.Get(s + i);
+        const Vector<W> sn = access.Get(s + i) * sign;
         access.Put(out + i, a * cs - b * sn);
         access.Put(out + half + i, b * cs + a * sn);
       });

@@ -107,8 +107,20 @@ void LayerNormInputGradient(const T* dy,
   }
 }
 
-// Rows are summed in blocks of 64, so that an fp32 sum over many rows loses little; the order does
-// not depend on the columns of the call.
+/// One row's addends of ColumnSum at a column.
+template <typename T, typename W, typename Access>
+HEDDLE_INLINE Vector<W> Addend(
+    const T* dy, const T* x, const W* mean, const W* rstd, int64_t r, int64_t at, Access access) {
+  const Vector<W> value = access.Get(dy + at);
+  if (x == nullptr) {
+    return value;
+  }
+  return value * ((access.Get(x + at) - (mean != nullptr ? mean[r] : W{0})) * rstd[r]);
+}
+
+// Rows are summed in blocks of 64, so that an fp32 sum over many rows loses little; the order of a
+// column's additions does not depend on the columns of the call. Rows are read in long pieces,
+// because a short piece of each row would touch a page a row.
 template <typename T, typename W = Wide<T>>
 void ColumnSum(const T* dy,
                const T* x,
@@ -120,24 +132,25 @@ void ColumnSum(const T* dy,
                int64_t begin,
                int64_t end) {
   constexpr int64_t kBlock = 64;
-  Each<W>(end - begin, [&](int64_t i, auto access) {
-    const int64_t column = begin + i;
-    Vector<W> total{};
+  constexpr int64_t kPiece = 1024;
+  for (int64_t column = begin; column < end; column += kPiece) {
+    const int64_t count = end - column < kPiece ? end - column : kPiece;
+    W totals[kPiece] = {};
     for (int64_t first = 0; first < rows; first += kBlock) {
       const int64_t last = first + kBlock < rows ? first + kBlock : rows;
-      Vector<W> sum{};
+      W sums[kPiece] = {};
       for (int64_t r = first; r < last; ++r) {
-        Vector<W> value = access.Get(dy + r * dim + column);
-        if (x != nullptr) {
-          const W centre = mean != nullptr ? mean[r] : W{0};
-          value *= (access.Get(x + r * dim + column) - centre) * rstd[r];
-        }
-        sum += value;
+        Each<W>(count, [&](int64_t i, auto access) {
+          const Vector<W> value = Addend(dy, x, mean, rstd, r, r * dim + column + i, access);
+          Store(sums + i, Load(sums + i) + value);
+        });
       }
-      total += sum;
+      for (int64_t i = 0; i < kPiece; i += kLanes<W>) {
+        Store(totals + i, Load(totals + i) + Load(sums + i));
+      }
     }
-    access.Put(out + column, total);
-  });
+    Each<W>(count, [&](int64_t i, auto access) { access.Put(out + column + i, Load(totals + i)); });
+  }
 }
 
 template <typename T, typename W = Wide<T>>
