@@ -58,7 +58,7 @@ EXTERNAL = [
     (r"CLI/", ["cli"]),
     (r"(infiniband|rdma)/|mpi\.h$", ["comm"]),
 ]
-HEAVY = re.compile(r"torch/|grpc|nlohmann/json\.hpp|spdlog/|yaml-cpp/|CLI/|prometheus/")
+HEAVY = re.compile(r"torch/|grpc|nlohmann/json\.hpp|spdlog/|yaml-cpp/|CLI/|prometheus/|httplib\.h")
 
 # The operating system and the language are everybody's.
 SYSTEM = re.compile(

@@ -85,6 +85,7 @@ Status HttpExposer::Listen(const ExposerOptions& options) {
   // Bounds how long a client that sends nothing keeps a thread, and so how long a stop takes.
   server_.set_read_timeout(std::chrono::seconds(2));
   server_.set_write_timeout(std::chrono::seconds(2));
+  server_.set_keep_alive_timeout(2);
   server_.set_keep_alive_max_count(1);
   // The library's default also sets SO_REUSEPORT: two servers of one port would share it silently.
   server_.set_socket_options([](socket_t socket) {
@@ -98,13 +99,15 @@ Status HttpExposer::Listen(const ExposerOptions& options) {
     response.set_header("X-Content-Type-Options", "nosniff");
     response.set_content(reply.body, reply.content_type.c_str());
   });
-  const auto refuse = [](const httplib::Request& /*request*/, httplib::Response& response) {
+  // Before a body is read: a page has no use for one.
+  server_.set_pre_routing_handler([](const httplib::Request& request, httplib::Response& response) {
+    if (request.method == "GET" || request.method == "HEAD") {
+      return httplib::Server::HandlerResponse::Unhandled;
+    }
     response.status = 405;
     response.set_content("only GET is answered\n", "text/plain; charset=utf-8");
-  };
-  server_.Post(".*", refuse);
-  server_.Put(".*", refuse);
-  server_.Delete(".*", refuse);
+    return httplib::Server::HandlerResponse::Handled;
+  });
   errno = 0;
   port_ = options.port == 0 ? server_.bind_to_any_port(host)
                             : (server_.bind_to_port(host, options.port) ? options.port : -1);
