@@ -137,7 +137,7 @@ void RecutAll(const Problem& problem, Draft& draft) {
     };
     question.fits = [&](int position, int first, int last, int depth, bool recompute) {
       return problem.Fits(stages[static_cast<size_t>(position)].worker,
-                          {first, last, depth - 1, question.microbatches, recompute});
+                          {first, last, depth - 1, question.microbatches, recompute, true});
     };
     const std::vector<ClassStage> cuts = BestCuts(question, order);
     if (cuts.empty()) {

@@ -20,22 +20,64 @@ void Renumber(Plan& plan) {
   }
 }
 
-bool StageFits(const Problem& problem, const Pipeline& pipeline, size_t j) {
+bool StageFits(const Problem& problem, const Plan& plan, const Pipeline& pipeline, size_t j) {
   const Stage& stage = pipeline.stages[j];
-  return problem.Fits(stage.worker, {stage.first_segment, stage.last_segment,
-                                     static_cast<int>(pipeline.stages.size() - j) - 1,
-                                     pipeline.microbatches, stage.recompute});
+  return problem.Fits(
+      stage.worker,
+      {stage.first_segment, stage.last_segment, static_cast<int>(pipeline.stages.size() - j) - 1,
+       pipeline.microbatches, stage.recompute, plan.pipelines.size() > 1});
 }
 
 /// Recomputation is on exactly where the stage does not fit without. False: it does not fit at all.
-bool SettleRecompute(const Problem& problem, Pipeline& pipeline, size_t j) {
+bool SettleRecompute(const Problem& problem, const Plan& plan, Pipeline& pipeline, size_t j) {
   for (const bool recompute : {false, true}) {
     pipeline.stages[j].recompute = recompute;
-    if (StageFits(problem, pipeline, j)) {
+    if (StageFits(problem, plan, pipeline, j)) {
       return true;
     }
   }
   return false;
+}
+
+bool PipelineFits(const Problem& problem, const Plan& plan, const Pipeline& pipeline) {
+  for (size_t j = 0; j < pipeline.stages.size(); ++j) {
+    if (!StageFits(problem, plan, pipeline, j)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Seconds of the pipeline with one microbatch more, by its slowest stage.
+double NextSeconds(const Problem& problem, const Pipeline& pipeline) {
+  Pace pace;
+  for (const Stage& stage : pipeline.stages) {
+    const double seconds = problem.costs[static_cast<size_t>(stage.worker)]->Stage(
+        stage.first_segment, stage.last_segment, stage.recompute);
+    pace.period = std::max(pace.period, seconds);
+    pace.fill += seconds;
+  }
+  return pace.Seconds(pipeline.microbatches + 1);
+}
+
+/// Gives one microbatch to the pipeline that would finish it first. False: none has the memory.
+bool GiveOne(const Problem& problem, Plan& plan) {
+  Pipeline* best = nullptr;
+  double least = 0;
+  for (Pipeline& pipeline : plan.pipelines) {
+    ++pipeline.microbatches;
+    const bool fits = PipelineFits(problem, plan, pipeline);
+    --pipeline.microbatches;
+    const double seconds = NextSeconds(problem, pipeline);
+    if (fits && (best == nullptr || seconds < least)) {
+      best = &pipeline;
+      least = seconds;
+    }
+  }
+  if (best != nullptr) {
+    ++best->microbatches;
+  }
+  return best != nullptr;
 }
 
 /// Offers moves one after another; `accept` is told each and says whether to stop.
@@ -62,8 +104,8 @@ class Moves {
           left.last_segment += shift;
           right.first_segment += shift;
           if (left.first_segment < left.last_segment && right.first_segment < right.last_segment &&
-              SettleRecompute(problem_, moved.pipelines[p], j) &&
-              SettleRecompute(problem_, moved.pipelines[p], j + 1) && accept_(moved)) {
+              SettleRecompute(problem_, moved, moved.pipelines[p], j) &&
+              SettleRecompute(problem_, moved, moved.pipelines[p], j + 1) && accept_(moved)) {
             return true;
           }
         }
@@ -112,11 +154,11 @@ class Moves {
         if (b < places.size()) {
           Pipeline& second = moved.pipelines[places[b].first];
           std::swap(worker, second.stages[places[b].second].worker);
-          fits = SettleRecompute(problem_, second, places[b].second);
+          fits = SettleRecompute(problem_, moved, second, places[b].second);
         } else {
           worker = idle[b - places.size()];
         }
-        fits = SettleRecompute(problem_, first, places[a].second) && fits;
+        fits = SettleRecompute(problem_, moved, first, places[a].second) && fits;
         if (fits && accept_(moved)) {
           return true;
         }
@@ -200,15 +242,32 @@ ScoredPlan Improve(const Problem& problem,
   return best;
 }
 
-bool FitsMemory(const Problem& problem, const Plan& plan) {
-  for (const Pipeline& pipeline : plan.pipelines) {
-    for (size_t j = 0; j < pipeline.stages.size(); ++j) {
-      if (!StageFits(problem, pipeline, j)) {
-        return false;
-      }
+std::optional<Plan> RepairShares(const Problem& problem, Plan plan) {
+  if (FitsMemory(problem, plan)) {
+    return plan;
+  }
+  int left = 0;
+  for (Pipeline& pipeline : plan.pipelines) {
+    while (pipeline.microbatches > 0 && !PipelineFits(problem, plan, pipeline)) {
+      --pipeline.microbatches;
+      ++left;
     }
   }
-  return true;
+  for (; left > 0; --left) {
+    if (!GiveOne(problem, plan)) {
+      return std::nullopt;
+    }
+  }
+  std::erase_if(plan.pipelines,
+                [](const Pipeline& pipeline) { return pipeline.microbatches == 0; });
+  Renumber(plan);
+  return plan;
+}
+
+bool FitsMemory(const Problem& problem, const Plan& plan) {
+  return std::all_of(plan.pipelines.begin(), plan.pipelines.end(), [&](const Pipeline& pipeline) {
+    return PipelineFits(problem, plan, pipeline);
+  });
 }
 
 }  // namespace heddle::planner

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "planner/problem.h"
 
@@ -21,6 +22,10 @@ ScoredPlan Improve(const Problem& problem,
                    ScoredPlan start,
                    const std::function<double(const program::Plan&)>& evaluate,
                    int& budget);
+
+/// The plan with microbatches taken from pipelines whose workers lack the memory for their share
+/// (partial sums grow with it) and given to those that finish first; nothing when no shares fit.
+std::optional<program::Plan> RepairShares(const Problem& problem, program::Plan plan);
 
 /// Whether every stage fits its worker's memory.
 bool FitsMemory(const Problem& problem, const program::Plan& plan);

@@ -62,8 +62,9 @@ bool StageMemory::Fits(int64_t memory_bytes, const StageShape& stage) {
 int64_t StageMemory::PeakBytes(const StageShape& stage) {
   const int in_flight = stage.in_flight();
   const int counted = std::min(stage.microbatches, std::max(4, in_flight + 2));
-  const auto found = known_.emplace(
-      std::tuple(stage.first_segment, stage.last_segment, in_flight, stage.recompute, counted), 0);
+  const auto found = known_.emplace(std::tuple(stage.first_segment, stage.last_segment, in_flight,
+                                               stage.recompute, stage.shared, counted),
+                                    0);
   if (found.second) {
     found.first->second = Measure(stage, counted);
   }
@@ -110,6 +111,17 @@ int64_t StageMemory::Measure(const StageShape& stage, int microbatches) const {
       pipeline.stages.back().last_segment = stage.last_segment;
       add(begin, table_.segments, false);
     }
+  }
+  if (stage.shared) {
+    // Another pipeline takes the first microbatch, which makes the range of this one as unaligned
+    // as can be.
+    pipeline.first_microbatch = 1;
+    plan.pipelines.push_back({.stages = {{.worker = static_cast<int>(plan.workers.size()),
+                                          .first_segment = 0,
+                                          .last_segment = table_.segments}},
+                              .first_microbatch = 0,
+                              .microbatches = 1});
+    plan.workers.emplace_back("other");
   }
   plan.pipelines.push_back(std::move(pipeline));
   const Result<program::Program> lowered = program::Lower(graph_, plan, rank);
@@ -272,8 +284,10 @@ PipelineQuestion QuestionByRank(const Problem& problem,
   question.counts.assign(static_cast<size_t>(problem.workers()), 1);
   question.link = [&problem](int from, int to) { return problem.cluster.links.At(from, to); };
   const int share = question.microbatches;
-  question.fits = [&problem, share](int rank, int first, int last, int depth, bool recompute) {
-    return problem.Fits(rank, {first, last, depth - 1, share, recompute});
+  const bool shared = pipelines > 1;
+  question.fits = [&problem, share, shared](int rank, int first, int last, int depth,
+                                            bool recompute) {
+    return problem.Fits(rank, {first, last, depth - 1, share, recompute, shared});
   };
   return question;
 }
@@ -328,10 +342,11 @@ PipelineQuestion QuestionOf(const Problem& problem,
     }));
   }
   const int share = question.microbatches;
-  question.fits = [&problem, smallest, share](int worker_class, int first, int last, int depth,
-                                              bool recompute) {
+  const bool shared = pipelines > 1;
+  question.fits = [&problem, smallest, share, shared](int worker_class, int first, int last,
+                                                      int depth, bool recompute) {
     return problem.Fits(smallest[static_cast<size_t>(worker_class)],
-                        {first, last, depth - 1, share, recompute});
+                        {first, last, depth - 1, share, recompute, shared});
   };
   return question;
 }

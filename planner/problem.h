@@ -26,6 +26,7 @@ struct StageShape {
   int later_stages = 0;
   int microbatches = 0;  ///< Of its pipeline.
   bool recompute = false;
+  bool shared = false;  ///< There are other pipelines, so gradients are reduced.
   int in_flight() const { return std::min(later_stages + 1, microbatches); }
 };
 
@@ -50,7 +51,7 @@ class StageMemory {
   const graph::Graph& graph_;
   const SegmentTable& table_;
   const program::Determinism determinism_;
-  std::map<std::tuple<int, int, int, bool, int>, int64_t> known_;
+  std::map<std::tuple<int, int, int, bool, bool, int>, int64_t> known_;
 };
 
 struct Problem {

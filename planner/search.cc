@@ -101,10 +101,12 @@ class Searcher {
       }
     }
     std::vector<ScoredPlan> scored;
-    for (Plan& plan : plans) {
-      if (!FitsMemory(problem_, plan)) {
+    for (Plan& candidate : plans) {
+      std::optional<Plan> repaired = RepairShares(problem_, std::move(candidate));
+      if (!repaired.has_value()) {
         continue;
       }
+      Plan& plan = *repaired;
       if (request_.previous.has_value()) {
         plan = KeepPlaces(problem_, exact_, *request_.previous, std::move(plan));
       }
@@ -252,7 +254,8 @@ class Searcher {
           outcome.simulation.peak_bytes[static_cast<size_t>(stage.worker)] =
               problem_.memory->PeakBytes({stage.first_segment, stage.last_segment,
                                           static_cast<int>(pipeline.stages.size() - j) - 1,
-                                          pipeline.microbatches, stage.recompute});
+                                          pipeline.microbatches, stage.recompute,
+                                          outcome.plan.pipelines.size() > 1});
         }
       }
     }

@@ -4,7 +4,7 @@
 #include "planner/search.h"
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 
 #include <gtest/gtest.h>
 
@@ -180,12 +180,12 @@ TEST(SearchTest, AThousandWorkersOfFourClassesTakeSeconds) {
   const int microbatches = 8192;
   const PlanRequest request{
       .graph = &graph, .cluster = ClusterOf(speeds, 1.25e9), .microbatches = microbatches};
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // Of the processor: the test shares its machine.
   const Result<SearchOutcome> outcome = Search(request);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
-  EXPECT_LT(seconds.count(), 10);
-  RecordProperty("seconds", std::to_string(seconds.count()));
+  EXPECT_LT(seconds, 10);
+  RecordProperty("seconds", std::to_string(seconds));
   RecordProperty("fraction",
                  std::to_string(outcome->bound_seconds / outcome->plan.predicted_step_seconds));
   EXPECT_TRUE(program::ValidatePlan(outcome->plan, static_cast<int>(graph.segments.size())).ok());
