@@ -7,6 +7,7 @@
 #include <csignal>
 #include <filesystem>
 
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -111,6 +112,107 @@ TEST(CrashTest, AKilledSaveNeverCostsTheCheckpointBefore) {
   }
   std::printf("%d of %d kills left an orphan\n", orphans, kKills);
   EXPECT_GT(orphans, 0) << "no kill fell into a save: the test has lost its aim";
+}
+
+/// What is left after a crash: one of the two steps, sound, and nothing that cleaning does not
+/// remove.
+void ExpectOneOf(const std::string& root, int64_t first, int64_t second) {
+  std::string skipped;
+  const auto sound =
+      FindNewestSound(root, [&skipped](const std::string& line) { skipped += line; });
+  ASSERT_TRUE(sound.ok()) << sound.status().ToString();
+  EXPECT_EQ(skipped, "");
+  EXPECT_TRUE(sound->step == first || sound->step == second) << sound->step;
+  const State state = StateOf(sound->step);
+  const auto reader = Reader::Open(sound->path);
+  ASSERT_TRUE(reader.ok()) << reader.status().ToString();
+  Bytes out(state.bytes[0].size());
+  const Box whole = WholeBox(state.tensors[0].shape);
+  ASSERT_TRUE((*reader)->Read(state.tensors[0].key(), whole, out).ok());
+  EXPECT_TRUE(out == state.bytes[0]);
+  ASSERT_TRUE(CleanOrphans(root).ok());
+  for (const auto& entry : std::filesystem::directory_iterator(root)) {
+    const std::string name = entry.path().filename().string();
+    EXPECT_TRUE(ParseStepFolderName(name) || name == ".lock" || name.starts_with(".generation"))
+        << name;
+  }
+}
+
+/// Runs `child` until its `stops`-th entry to or return from a system call and kills it there. True
+/// when it ended before.
+bool KilledLate(pid_t child, int stops) {
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  ::ptrace(PTRACE_SETOPTIONS, child, nullptr, PTRACE_O_EXITKILL | PTRACE_O_TRACESYSGOOD);
+  for (int i = 0; i < stops; ++i) {
+    ::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    if (WIFEXITED(status)) {
+      EXPECT_EQ(WEXITSTATUS(status), 0);
+      return true;
+    }
+  }
+  ::kill(child, SIGKILL);
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return false;
+}
+
+/// Whether this machine lets a process be traced.
+bool CanTrace() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::_exit(::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) == 0 ? 0 : 1);
+  }
+  int status = 0;
+  return child > 0 && ::waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+         WEXITSTATUS(status) == 0;
+}
+
+TEST(CrashTest, ACommitKilledAtAnySystemCallIsWholeOrAbsent) {
+  if (!CanTrace()) {
+    GTEST_SKIP() << "needs ptrace; the random kills are tested all the same";
+  }
+  const TemporaryFolder folder;
+  const std::string prepared = folder.path() + "/prepared";
+  metrics::Registry metrics;
+  Random random(TestSeed());
+  const State before = StateOf(1);
+  const State after = StateOf(2);
+  ASSERT_TRUE(Save({.root = prepared}, before, RandomPieces(before, 1, 2, random), metrics).ok());
+  const auto parts = WriteParts({.root = prepared, .step = 2, .generation = 2, .workers = 2}, after,
+                                RandomPieces(after, 2, 2, random), metrics);
+  ASSERT_TRUE(parts.ok()) << parts.status().ToString();
+  bool ended = false;
+  int stops = 0;
+  for (; !ended && stops < 5000; ++stops) {
+    const std::string root = folder.path() + "/run";
+    std::filesystem::remove_all(root);
+    std::filesystem::copy(prepared, root, std::filesystem::copy_options::recursive);
+    const CommitRequest request{.root = root,
+                                .step = 2,
+                                .generation = 2,
+                                .job = TestJob(),
+                                .expected = after.tensors,
+                                .parts = *parts};
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+      ::raise(SIGSTOP);
+      const bool ok = Commit(request, metrics).ok() &&
+                      Prune(root, {.keep_last = 1, .protected_steps = {}, .sound_step = 2}).ok();
+      ::_exit(ok ? 0 : 3);
+    }
+    ended = KilledLate(child, stops);
+    SCOPED_TRACE(stops);
+    ExpectOneOf(root, ended ? 2 : 1, 2);
+    if (HasFailure()) {
+      return;
+    }
+  }
+  EXPECT_TRUE(ended);
+  EXPECT_GT(stops, 50) << "a commit takes more system calls than that";
+  std::printf("killed at %d places\n", stops - 1);
 }
 
 }  // namespace
