@@ -264,6 +264,17 @@ std::optional<Plan> RepairShares(const Problem& problem, Plan plan) {
   return plan;
 }
 
+bool SettleMemory(const Problem& problem, Plan& plan) {
+  for (Pipeline& pipeline : plan.pipelines) {
+    for (size_t j = 0; j < pipeline.stages.size(); ++j) {
+      if (!SettleRecompute(problem, plan, pipeline, j)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 bool FitsMemory(const Problem& problem, const Plan& plan) {
   return std::all_of(plan.pipelines.begin(), plan.pipelines.end(), [&](const Pipeline& pipeline) {
     return PipelineFits(problem, plan, pipeline);

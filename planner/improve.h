@@ -27,6 +27,9 @@ ScoredPlan Improve(const Problem& problem,
 /// (partial sums grow with it) and given to those that finish first; nothing when no shares fit.
 std::optional<program::Plan> RepairShares(const Problem& problem, program::Plan plan);
 
+/// Switches recomputation on where memory demands it. False: some stage does not fit.
+bool SettleMemory(const Problem& problem, program::Plan& plan);
+
 /// Whether every stage fits its worker's memory.
 bool FitsMemory(const Problem& problem, const program::Plan& plan);
 

@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "engine/program/lower.h"
 #include "planner/divisions.h"
+#include "planner/exhaustive.h"
 #include "planner/fleet.h"
 #include "planner/improve.h"
 #include "planner/problem.h"
@@ -23,6 +24,7 @@ using program::Stage;
 constexpr size_t kKeptDivisions = 24;  ///< For each number of pipelines.
 constexpr size_t kImprovedOfEach = 4;
 constexpr size_t kImproved = 12;  ///< Candidates improved by estimates.
+constexpr size_t kMaxEveryPlan = 4000;
 constexpr size_t kMaxAlternatives = 4;
 constexpr int kMaxExactClasses = 12;
 constexpr int kMaxSimulatedWorkers = 64;
@@ -94,6 +96,9 @@ class Searcher {
     std::vector<Plan> plans = Divided();
     if (plans.empty()) {
       plans = FleetPlans(problem_, exact_);
+    }
+    for (Plan& plan : EveryPlan(problem_, kMaxEveryPlan)) {
+      plans.push_back(std::move(plan));
     }
     if (request_.previous.has_value()) {
       for (Plan& plan : PlansFrom(problem_, *request_.previous)) {
