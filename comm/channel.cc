@@ -270,6 +270,8 @@ void Channel::Shut() {
     }
   }
   connection_.reset();
+  SetWaiting(out_waits_, false, *options_.outgoing);
+  SetWaiting(in_waits_, false, *options_.incoming);
   options_.open->Add(-1);
   phase_ = Phase::kClosed;
 }

@@ -164,6 +164,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void QueueControl(FrameKind kind, uint64_t id, uint64_t total, std::string_view text = {})
       HEDDLE_REQUIRES(mutex_);
   bool HasOutput() const HEDDLE_REQUIRES(mutex_);
+  /// Tells a bucket of the emulated link whether traffic of this channel waits for it.
+  static void SetWaiting(bool& waits, bool now_waits, TokenBucket& bucket);
 
   // channel_receive.cc
   Status Receive() HEDDLE_REQUIRES(mutex_);
@@ -228,6 +230,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::shared_ptr<Operation> in_operation_ HEDDLE_GUARDED_BY(mutex_);
   std::shared_ptr<Early> in_early_ HEDDLE_GUARDED_BY(mutex_);
   Bytes in_text_ HEDDLE_GUARDED_BY(mutex_);
+  bool out_waits_ HEDDLE_GUARDED_BY(mutex_) = false;  ///< As told to the bucket.
+  bool in_waits_ HEDDLE_GUARDED_BY(mutex_) = false;
   bool in_limited_ HEDDLE_GUARDED_BY(mutex_) = false;
   size_t eager_held_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Window the peer has used and not got back.
   size_t eager_freed_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Of it, free but not yet told.

@@ -50,6 +50,7 @@ Result<size_t> Channel::ReadSome(std::span<std::byte> buffer) {
     const Time ready = options_.incoming->ReadyAt(now);
     if (ready > now) {
       in_limited_ = true;
+      SetWaiting(in_waits_, true, *options_.incoming);
       RunLater(ready);
       return size_t{0};
     }
@@ -59,6 +60,8 @@ Result<size_t> Channel::ReadSome(std::span<std::byte> buffer) {
   if (read > 0) {
     options_.incoming->Charge(read, now);
     options_.received_bytes->Add(static_cast<double>(read));
+  } else {
+    SetWaiting(in_waits_, false, *options_.incoming);
   }
   return read;
 }

@@ -14,6 +14,7 @@ Status Channel::Pump() {
   out_limited_ = false;
   for (size_t budget = kPumpBudget; budget > 0;) {
     if (!sending_ && !NextFrame()) {
+      SetWaiting(out_waits_, false, *options_.outgoing);
       if (phase_ == Phase::kLingering && !write_closed_) {
         write_closed_ = true;
         connection_->CloseWrite();
@@ -24,6 +25,7 @@ Status Channel::Pump() {
     const Time ready = options_.outgoing->ReadyAt(now);
     if (ready > now) {
       out_limited_ = true;
+      SetWaiting(out_waits_, true, *options_.outgoing);
       RunLater(ready);
       return Status::Ok();
     }
@@ -43,7 +45,8 @@ Status Channel::Pump() {
     }
     HEDDLE_ASSIGN_OR_RETURN(const size_t written,
                             connection_->Write(std::span(parts).first(count)));
-    if (written == 0) {
+    if (written == 0) {  // The peer is slower than the link.
+      SetWaiting(out_waits_, false, *options_.outgoing);
       return Status::Ok();
     }
     options_.outgoing->Charge(written, now);
@@ -57,6 +60,13 @@ Status Channel::Pump() {
   }
   RunLater(Now());
   return Status::Ok();
+}
+
+void Channel::SetWaiting(bool& waits, bool now_waits, TokenBucket& bucket) {
+  if (waits != now_waits) {
+    waits = now_waits;
+    bucket.AddWaiting(now_waits ? 1 : -1, Now());
+  }
 }
 
 bool Channel::HasOutput() const {

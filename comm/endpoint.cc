@@ -27,6 +27,9 @@ namespace {
 constexpr size_t kHalfOpenLimit = 256;
 /// Authentic diallers of generations that this worker has not come to yet.
 constexpr size_t kHeldLimit = 4096;
+/// A sender that was late sends what its link owes in one go; the receiver's link, which was idle
+/// meanwhile, must not take that for a faster link.
+constexpr Duration kIncomingCredit = std::chrono::milliseconds(20);
 constexpr Duration kLingerAtEnd = std::chrono::milliseconds(1500);
 
 class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
@@ -38,7 +41,7 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
         loop_(std::move(loop)),
         transports_(std::move(transports)),
         outgoing_(std::make_shared<TokenBucket>()),
-        incoming_(std::make_shared<TokenBucket>()),
+        incoming_(std::make_shared<TokenBucket>(kIncomingCredit)),
         open_(std::make_shared<OpenCount>()) {
     SetIdentity(options.worker, options.job, options.secret);
     own_["host"] = HostIdentity();

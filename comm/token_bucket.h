@@ -1,8 +1,9 @@
 /// \file
 /// The emulated link: a token bucket for one direction of a worker's traffic. A sender that finds
 /// the bucket out of debt may send a piece and is charged afterwards, so the bucket can go into
-/// debt; the next piece waits until the debt is paid. So the long-run rate is exact whatever the
-/// pieces and however late the sender wakes, as long as it is not later than the burst.
+/// debt; the next piece waits until the debt is paid. A link does not pause when the process that
+/// feeds it is late: while someone has traffic waiting, time is credited in full, so the rate stays
+/// exact on a machine whose cores are busy. An idle link saves up next to nothing.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +17,10 @@ namespace heddle::comm {
 /// Thread: any.
 class TokenBucket {
  public:
+  /// `idle_credit`: time that an idle link may save up.
+  explicit TokenBucket(Duration idle_credit = std::chrono::microseconds(500))
+      : idle_credit_(Seconds(idle_credit)) {}
+
   /// Changes the rate; 0: unlimited. What was earned or owed so far is forgotten.
   void SetRate(double bytes_per_second, Time now) HEDDLE_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
@@ -45,6 +50,13 @@ class TokenBucket {
     return static_cast<size_t>(piece);
   }
 
+  /// Someone has traffic that waits for the bucket (+1), or no longer (-1).
+  void AddWaiting(int change, Time now) HEDDLE_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    Fill(now);
+    waiting_ += change;
+  }
+
   /// Takes what a sent piece cost.
   void Charge(size_t bytes, Time now) HEDDLE_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
@@ -55,20 +67,23 @@ class TokenBucket {
   }
 
  private:
-  /// Tokens earned while idle, at most: late wake-ups on a busy machine lose nothing below this.
-  static constexpr double kBurstSeconds = 4e-3;
+  /// The longest that a sender with traffic may be late without losing rate.
+  static constexpr double kLateSeconds = 0.2;
 
   void Fill(Time now) HEDDLE_REQUIRES(mutex_) {
     if (now > filled_at_) {
-      tokens_ = std::min(tokens_ + Seconds(now - filled_at_) * rate_, rate_ * kBurstSeconds);
+      const double most = rate_ * (waiting_ > 0 ? kLateSeconds : idle_credit_);
+      tokens_ = std::min(tokens_ + Seconds(now - filled_at_) * rate_, most);
       filled_at_ = now;
     }
   }
 
+  const double idle_credit_;  ///< Seconds.
   Mutex mutex_;
   double rate_ HEDDLE_GUARDED_BY(mutex_) = 0;
   double tokens_ HEDDLE_GUARDED_BY(mutex_) = 0;
   Time filled_at_ HEDDLE_GUARDED_BY(mutex_);
+  int waiting_ HEDDLE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace heddle::comm
