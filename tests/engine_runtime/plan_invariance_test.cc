@@ -1,13 +1,13 @@
 /// \file
-/// The plan does not matter: real executors, one thread a worker, over real transports, give the same losses and
-/// the same final weights bit for bit whatever the plan, in fp32 and bf16.
-#include <gtest/gtest.h>
-
+/// The plan does not matter: real executors, one thread a worker, over real transports, give the
+/// same losses and the same final weights bit for bit whatever the plan, in fp32 and bf16.
 #include <bit>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <thread>
+
+#include <gtest/gtest.h>
 
 #include "base/random.h"
 #include "comm/communicator.h"
@@ -32,27 +32,29 @@ Status ReadRandomSample(int64_t sample, std::span<int32_t> tokens, std::span<int
   const uint64_t key = StreamKey(7, "sample");
   for (size_t i = 0; i < tokens.size(); ++i) {
     tokens[i] = static_cast<int32_t>(Philox(key, static_cast<uint64_t>(sample), i)[0] % 97);
-    targets[i] = static_cast<int32_t>(Philox(key, static_cast<uint64_t>(sample), i + 1)[0] % 97);
+    targets[i] = (tokens[i] * 3 + 1) % 97;  // A rule that can be learnt: the loss must fall.
   }
   return Status::Ok();
 }
 
 graph::Graph SmallModel(graph::ModelFamily family, DType compute, double dropout) {
-  const graph::ModelConfig config{.family = family,
-                                  .vocab_size = 97,
-                                  .hidden_size = 32,
-                                  .intermediate_size = 48,
-                                  .num_hidden_layers = 3,
-                                  .num_attention_heads = 4,
-                                  .num_key_value_heads = family == graph::ModelFamily::kLlama ? 2 : 4,
-                                  .max_position_embeddings = 16,
-                                  .tie_word_embeddings = true,
-                                  .dropout = dropout};
-  const auto graph = graph::BuildTrainingGraph(config, {.microbatch_size = 2,
-                                                        .sequence_length = 16,
-                                                        .compute = compute,
-                                                        .loss_scale = 1.0 / (kMicrobatches * 2 * 16),
-                                                        .optimizer = {}});
+  const graph::ModelConfig config{
+      .family = family,
+      .vocab_size = 97,
+      .hidden_size = 32,
+      .intermediate_size = 48,
+      .num_hidden_layers = 3,
+      .num_attention_heads = 4,
+      .num_key_value_heads = family == graph::ModelFamily::kLlama ? 2 : 4,
+      .max_position_embeddings = 16,
+      .tie_word_embeddings = true,
+      .dropout = dropout};
+  const auto graph =
+      graph::BuildTrainingGraph(config, {.microbatch_size = 2,
+                                         .sequence_length = 16,
+                                         .compute = compute,
+                                         .loss_scale = 1.0 / (kMicrobatches * 2 * 16),
+                                         .optimizer = {}});
   EXPECT_TRUE(graph.ok()) << graph.status().ToString();
   return *graph;
 }
@@ -76,7 +78,8 @@ RunResult Train(const graph::Graph& graph, const program::Plan& plan, bool shm) 
                                             .allow_shm = shm,
                                             .metrics = registries.back().get()});
     EXPECT_TRUE(endpoint.ok()) << endpoint.status().ToString();
-    members.push_back({.name = plan.workers[static_cast<size_t>(rank)], .address = (*endpoint)->address()});
+    members.push_back(
+        {.name = plan.workers[static_cast<size_t>(rank)], .address = (*endpoint)->address()});
     endpoints.push_back(*std::move(endpoint));
   }
 
@@ -88,7 +91,8 @@ RunResult Train(const graph::Graph& graph, const program::Plan& plan, bool shm) 
       SetThreads(1);
       const program::Program& program = (*programs)[static_cast<size_t>(rank)];
       auto group = endpoints[static_cast<size_t>(rank)]->Connect(
-          {.generation = 1, .rank = rank, .members = members, .peers = program.peers}, After(std::chrono::seconds(20)));
+          {.generation = 1, .rank = rank, .members = members, .peers = program.peers},
+          After(std::chrono::seconds(20)));
       ASSERT_TRUE(group.ok()) << group.status().ToString();
       ParameterState state(graph);
       state.Hold(program.parameters);
@@ -107,7 +111,7 @@ RunResult Train(const graph::Graph& graph, const program::Plan& plan, bool shm) 
         ASSERT_TRUE(status.ok()) << status.ToString();
         const auto outcome = executor.Vote(step, false);
         ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
-        executor.Apply(step, outcome->gradient_norm, 1e-3);
+        executor.Apply(step, outcome->gradient_norm, 3e-3);
         if (rank == 0) {
           result.losses.push_back(outcome->loss);
         }
@@ -117,7 +121,8 @@ RunResult Train(const graph::Graph& graph, const program::Plan& plan, bool shm) 
         const auto bytes = state.BytesOf(id, program::StateRole::kMaster);
         std::vector<std::byte> copy(bytes.begin(), bytes.end());
         const auto [entry, inserted] = result.masters.emplace(graph.parameter(id).name, copy);
-        EXPECT_TRUE(inserted || entry->second == copy) << "holders of " << graph.parameter(id).name << " differ";
+        EXPECT_TRUE(inserted || entry->second == copy)
+            << "holders of " << graph.parameter(id).name << " differ";
       }
     });
   }
@@ -132,7 +137,7 @@ program::Plan MakePlan(std::vector<program::Pipeline> pipelines, int workers) {
   program::Plan plan;
   plan.generation = 1;
   for (int i = 0; i < workers; ++i) {
-    plan.workers.push_back("w" + std::to_string(i));
+    plan.workers.push_back(fmt::format("w{}", i));
   }
   plan.pipelines = std::move(pipelines);
   return plan;
@@ -159,7 +164,8 @@ std::vector<std::pair<std::string, program::Plan>> UnlikePlans() {
                   .microbatches = 6}},
                 4)},
       {"three pipelines, one worker idle, one recomputes",
-       MakePlan({{.stages = {Stage{.worker = 0, .first_segment = 0, .last_segment = 8, .recompute = true}},
+       MakePlan({{.stages = {Stage{
+                      .worker = 0, .first_segment = 0, .last_segment = 8, .recompute = true}},
                   .first_microbatch = 0,
                   .microbatches = 3},
                  {.stages = {Stage{.worker = 1, .first_segment = 0, .last_segment = 8}},
@@ -176,7 +182,8 @@ class PlanInvarianceTest : public testing::TestWithParam<std::tuple<graph::Model
 
 TEST_P(PlanInvarianceTest, LossesAndWeightsAreBitEqualUnderUnlikePlans) {
   const auto [family, compute] = GetParam();
-  const graph::Graph graph = SmallModel(family, compute, family == graph::ModelFamily::kGpt2 ? 0.1 : 0.0);
+  const graph::Graph graph =
+      SmallModel(family, compute, family == graph::ModelFamily::kGpt2 ? 0.1 : 0.0);
   const RunResult single = Train(graph, program::SingleWorkerPlan("w0", 8, kMicrobatches), true);
   ASSERT_EQ(single.losses.size(), static_cast<size_t>(kSteps));
   EXPECT_LT(single.losses.back(), single.losses.front());
@@ -187,19 +194,23 @@ TEST_P(PlanInvarianceTest, LossesAndWeightsAreBitEqualUnderUnlikePlans) {
     shm = !shm;
     ASSERT_EQ(other.losses.size(), single.losses.size());
     for (size_t i = 0; i < single.losses.size(); ++i) {
-      EXPECT_EQ(std::bit_cast<uint64_t>(single.losses[i]), std::bit_cast<uint64_t>(other.losses[i])) << "step " << i + 1;
+      EXPECT_EQ(std::bit_cast<uint64_t>(single.losses[i]), std::bit_cast<uint64_t>(other.losses[i]))
+          << "step " << i + 1;
     }
     EXPECT_EQ(single.masters, other.masters);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, PlanInvarianceTest,
-                         testing::Combine(testing::Values(graph::ModelFamily::kLlama, graph::ModelFamily::kGpt2),
-                                          testing::Values(DType::kF32, DType::kBF16)),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param) == graph::ModelFamily::kLlama ? "Llama" : "Gpt2") +
-                                  std::string(DTypeName(std::get<1>(info.param)));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Models,
+    PlanInvarianceTest,
+    testing::Combine(testing::Values(graph::ModelFamily::kLlama, graph::ModelFamily::kGpt2),
+                     testing::Values(DType::kF32, DType::kBF16)),
+    [](const auto& parameter) {
+      return fmt::format(
+          "{}{}", std::get<0>(parameter.param) == graph::ModelFamily::kLlama ? "Llama" : "Gpt2",
+          DTypeName(std::get<1>(parameter.param)));
+    });
 
 }  // namespace
 }  // namespace heddle::runtime

@@ -1,15 +1,17 @@
 /// \file
-/// Randomised: the distributed Programs of random graphs under random plans, interpreted in fp64, equal the graph run
-/// on one device, and the static check accepts them. HEDDLE_TEST_SEED replays one case.
-#include <gtest/gtest.h>
+/// Randomised: the distributed Programs of random graphs under random plans, interpreted in fp64,
+/// equal the graph run on one device, and the static check accepts them. HEDDLE_TEST_SEED replays
+/// one case.
+#include "engine/runtime/reference.h"
 
 #include <cstdlib>
 #include <random>
 
+#include <gtest/gtest.h>
+
 #include "base/random.h"
 #include "engine/program/lower.h"
 #include "engine/program/verify.h"
-#include "engine/runtime/reference.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/random_plan.h"
 
@@ -18,8 +20,10 @@ namespace {
 
 constexpr int kCases = 300;
 
-// Addition in another order moves fp64 results by a few ulps a step; a wrong or missing term is far larger.
+// Addition in another order moves fp64 results by a few ulps a step; a wrong or missing term is far
+// larger.
 constexpr double kTolerance = 1e-9;
+constexpr double kFloor = 1e-3;  // AdamW divides by the gradient: a master near zero is compared on the scale of one update.
 
 SampleReader RandomSamples(uint64_t seed, int64_t vocabulary) {
   return [seed, vocabulary](int64_t sample, std::span<int32_t> tokens, std::span<int32_t> targets) {
@@ -44,7 +48,7 @@ int64_t VocabularyOf(const graph::Graph& graph) {
 }
 
 void CheckCase(uint64_t seed) {
-  SCOPED_TRACE("replay with HEDDLE_TEST_SEED=" + std::to_string(seed));
+  SCOPED_TRACE(fmt::format("replay with HEDDLE_TEST_SEED={}", seed));
   const graph::Graph graph = testing::RandomGraph(seed, DType::kF64);
   const program::Plan plan = testing::RandomPlan(seed, static_cast<int>(graph.segments.size()));
   const auto programs = program::LowerAll(graph, plan);
@@ -60,11 +64,12 @@ void CheckCase(uint64_t seed) {
   ASSERT_TRUE(single.ok()) << single.status().ToString();
   const auto distributed = RunPrograms(graph, *programs, options);
   ASSERT_TRUE(distributed.ok()) << distributed.status().ToString();
-  EXPECT_LT(LargestDifference(*distributed, *single, 1e-6), kTolerance);
+  EXPECT_LT(LargestDifference(*distributed, *single, kFloor), kTolerance);
 }
 
 TEST(ReferenceTest, DistributedProgramsEqualTheSingleDevice) {
-  if (const char* replay = std::getenv("HEDDLE_TEST_SEED")) {  // NOLINT(concurrency-mt-unsafe): one thread
+  if (const char* replay =
+          std::getenv("HEDDLE_TEST_SEED")) {  // NOLINT(concurrency-mt-unsafe): one thread
     CheckCase(std::strtoull(replay, nullptr, 10));
     return;
   }

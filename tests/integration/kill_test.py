@@ -1,0 +1,72 @@
+"""kill -9 of one of four workers at a random moment: the loss does not notice.
+
+Before step 1, during a save, during the vote (steps are short: a random moment hits it) and in the last step are among
+the moments. HEDDLE_KILLS says how many (default 6; scripts/acceptance runs 20).
+"""
+import os
+import random
+import statistics
+
+from harness import Run, Scratch, alive, check_same, check_samples, seed, wait_for
+
+STEPS = 40
+GLOBAL_BATCH = 24
+
+
+def one_kill(folder, number, chance, undisturbed):
+    moments = ["before step 1", "during a save", "in the last step", "random"]
+    moment = moments[number] if number < 3 else "random"
+    run = Run(os.path.join(folder, f"kill-{number}")).start()
+    worker = chance.choice("abcd")
+    if moment == "before step 1":
+        wait_for("four workers", lambda: len(run.pids()) == 4, 60)
+    elif moment == "during a save":
+        run.wait_step(10)
+    elif moment == "in the last step":
+        run.wait_step(STEPS - 1)
+    else:
+        run.wait_step(chance.randrange(1, STEPS - 2))
+    before = run.pids()
+    if run.process.poll() is not None or worker not in before:
+        run.finish()
+        check_same(run, undisturbed, STEPS)
+        return None
+    killed_after = run.step()
+    pid = run.kill(worker)
+    survivors = {name: other for name, other in before.items() if other != pid}
+    if moment != "before step 1" and killed_after < STEPS - 2:
+        wait_for("a step after the loss", lambda: run.step() > killed_after + 1 or run.process.poll() is not None, 60)
+        for name, other in survivors.items():
+            assert alive(other) or run.process.poll() is not None, f"survivor {name} did not keep its process"
+    run.finish()
+    check_same(run, undisturbed, STEPS)
+    check_samples(run, STEPS, GLOBAL_BATCH)
+    lost = run.events("worker_lost")
+    resumed = run.events("resumed")
+    print(f"{moment}: killed {worker} after step {killed_after}; lost {[e['worker'] for e in lost]}, "
+          f"resumed {[(round(e['seconds'], 2), e['steps_repeated']) for e in resumed]}", flush=True)
+    assert [event["worker"] for event in lost] in ([worker], []), lost
+    held_elsewhere = not any(event.get("sources", {}).get("checkpoint") for event in run.events("state_moved"))
+    for event in resumed:
+        if held_elsewhere:
+            assert event["steps_repeated"] <= 1, event
+    return resumed[-1]["seconds"] if resumed else None
+
+
+def main():
+    chance = random.Random(seed())
+    with Scratch() as folder:
+        reference = Run(os.path.join(folder, "undisturbed")).start().finish()
+        undisturbed = reference.losses()
+        check_samples(reference, STEPS, GLOBAL_BATCH)
+        assert undisturbed[STEPS] <= 0.8 * undisturbed[1], "the loss falls by 20 %"
+        seconds = []
+        for number in range(int(os.environ.get("HEDDLE_KILLS", "6"))):
+            took = one_kill(folder, number, chance, undisturbed)
+            if took is not None:
+                seconds.append(took)
+        print(f"recovery seconds: {[round(s, 2) for s in seconds]}, median {statistics.median(seconds):.2f}")
+        assert statistics.median(seconds) <= 3.0
+
+
+main()
