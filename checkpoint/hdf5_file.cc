@@ -42,6 +42,17 @@ class Id {
   Closer close_ = nullptr;
 };
 
+/// The library's error stack of this thread during one call of ours: silent, and empty afterwards
+/// (the library looks for the zstd filter in vain and remembers that, and would leak it with the
+/// thread).
+class ErrorStack {
+ public:
+  ErrorStack() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
+  ~ErrorStack() { H5Eclear2(H5E_DEFAULT); }
+  ErrorStack(const ErrorStack&) = delete;
+  ErrorStack& operator=(const ErrorStack&) = delete;
+};
+
 /// The deepest message of the library's error stack.
 std::string LibraryError() {
   std::string text = "no reason given";
@@ -143,8 +154,8 @@ Result<std::unique_ptr<Hdf5File>> Hdf5File::Create(const std::string& path) {
     return ErrnoError(errno, "create " + path);
   }
   const MutexLock lock(LibraryMutex());
-  const hid_t driver = Driver();
-  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // The error stack belongs to the thread.
+  const hid_t driver = Driver();  // Before any other call of the library.
+  const ErrorStack errors;
   const Id access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   DriverBacking* const backing = &state->backing;
   // The 1.10 layout checks its metadata with checksums and costs a ninth of the first layout's
@@ -163,6 +174,7 @@ Result<std::unique_ptr<Hdf5File>> Hdf5File::Create(const std::string& path) {
 
 Hdf5File::~Hdf5File() {
   const MutexLock lock(LibraryMutex());
+  const ErrorStack errors;
   state_->dataset.Close();
   state_->file.Close();
 }
@@ -184,7 +196,7 @@ Status Hdf5File::BeginDataset(const std::string& dataset,
                               const StoredBox& stored,
                               const Shape& chunk) {
   const MutexLock lock(LibraryMutex());
-  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  const ErrorStack errors;
   const auto extent = Dimensions(stored.box.extent);
   const auto chunk_extent = Dimensions(chunk);
   const int rank = static_cast<int>(extent.size());
@@ -222,6 +234,7 @@ Status Hdf5File::BeginDataset(const std::string& dataset,
 
 Result<int64_t> Hdf5File::WriteChunk(const Shape& offset, std::span<const std::byte> bytes) {
   const MutexLock lock(LibraryMutex());
+  const ErrorStack errors;
   std::vector<hsize_t> position;
   for (const int64_t index : offset) {
     position.push_back(static_cast<hsize_t>(index));
@@ -244,6 +257,7 @@ Result<int64_t> Hdf5File::WriteChunk(const Shape& offset, std::span<const std::b
 
 Status Hdf5File::EndDataset() {
   const MutexLock lock(LibraryMutex());
+  const ErrorStack errors;
   return state_->dataset.Close() && state_->backing.error == 0 ? Status::Ok()
                                                                : Failure("close a dataset");
 }
@@ -251,6 +265,7 @@ Status Hdf5File::EndDataset() {
 Status Hdf5File::Close() {
   {
     const MutexLock lock(LibraryMutex());
+    const ErrorStack errors;
     const bool closed = state_->dataset.Close() && state_->file.Close();
     if (!closed || state_->backing.error != 0) {
       return Failure("close");

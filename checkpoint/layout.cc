@@ -166,15 +166,24 @@ void CopyPart(const std::byte* source,
   });
 }
 
+namespace {
+
+/// A box that may lie anywhere: its end is not computed, because it may not be a number.
+std::string Describe(const Box& box) {
+  return fmt::format("{} from {}", ToString(box.extent), ToString(box.offset));
+}
+
+}  // namespace
+
 Status CheckInside(const Shape& shape, const Box& box) {
   if (box.offset.size() != shape.size() || box.extent.size() != shape.size()) {
-    return InvalidArgumentError("box {} has not the rank of shape {}", ToString(box),
+    return InvalidArgumentError("box {} has not the rank of shape {}", Describe(box),
                                 ToString(shape));
   }
   for (size_t d = 0; d < shape.size(); ++d) {
     if (box.offset[d] < 0 || box.extent[d] < 0 || box.offset[d] > shape[d] ||
         box.extent[d] > shape[d] - box.offset[d]) {
-      return InvalidArgumentError("box {} leaves shape {}", ToString(box), ToString(shape));
+      return InvalidArgumentError("box {} leaves shape {}", Describe(box), ToString(shape));
     }
   }
   return Status::Ok();
