@@ -64,7 +64,8 @@ class Work {
   /// Whether it ended, well or not. An empty Work is done.
   bool Done() const;
   /// Blocks until it ended. Errors: those of the operation; kDeadlineExceeded names the peer waited
-  /// for.
+  /// for. A deadline that passes ends the operation: its buffer is the caller's again, and what
+  /// arrives for it later is dropped. To look without ending it, use Done.
   Status Wait(Deadline deadline) const;
   Status Wait() const;  ///< Bounded by the group's operation_timeout.
   /// When it ended (steady clock). Precondition: Done().
@@ -93,7 +94,9 @@ struct TreeContributions {
 /// kDeadlineExceeded (the message names the peer waited for), kAborted (Abort was called; its
 /// status' message), kInvalidArgument (sizes or groups disagree). After an error the outputs are
 /// unspecified, inputs of out-of-place calls are unchanged, and the communicator must be replaced.
-/// Thread: any; operations may run from several threads at once, each with its own tag.
+/// A peer's Abort ends the operations with that peer as kAborted with its reason; a peer that
+/// destroyed its communicator ends them as kUnavailable, save what it had sent before. Neither is a
+/// loss. Thread: any; operations may run from several threads at once, each with its own tag.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -109,8 +112,9 @@ class Communicator {
   virtual std::string transport(int peer) const = 0;
 
   /// Point to point, matched by (peer, tag); sizes must agree. Zero bytes are allowed. A message
-  /// that arrives before its Recv waits at the sender or in a bounded buffer. `urgent` overtakes
-  /// bulk.
+  /// that arrives before its Recv waits at the sender or in a bounded buffer (1 MiB a peer;
+  /// messages above 64 KiB always wait at the sender). `urgent` overtakes bulk. Messages of one tag
+  /// and one urgency are matched in the order in which they were sent.
   virtual Work Send(int peer, uint64_t tag, std::span<const std::byte> data, bool urgent) = 0;
   virtual Work Recv(int peer, uint64_t tag, std::span<std::byte> data) = 0;
 
@@ -145,7 +149,8 @@ class Communicator {
 
   /// The reproducible reduction (sum of fp32 or fp64): folds all members' contributions in the
   /// order of base/reduction_tree.h, whatever the grouping; every member gets the result in
-  /// `output`. `mine[i]` is the value of contributions.nodes[own position][i].
+  /// `output`. `mine[i]` is the value of contributions.nodes[own position][i]; `output` may be
+  /// exactly one of them. Memory: a few pieces of 256 KiB a contribution, whatever the size.
   virtual Status ReduceTree(const TreeContributions& contributions,
                             std::span<const std::span<const std::byte>> mine,
                             std::span<std::byte> output,
@@ -155,8 +160,10 @@ class Communicator {
   /// Ends every wait of this process in this group with `reason`, tells the connected peers, closes
   /// the connections. Idempotent, never blocks. Thread: any.
   virtual void Abort(const Status& reason) = 0;
-  /// Called once, from a progress thread, as soon as a peer is seen to be lost (before any wait
-  /// ends).
+  /// Called once a lost peer, from a progress thread, as soon as the loss is seen (before any wait
+  /// on that peer ends); losses before the registration are delivered then. `reason` is
+  /// kUnavailable. Not called for peers that aborted or left, nor once the communicator is being
+  /// destroyed. The handler may call Abort; it must not destroy the communicator.
   virtual void OnPeerLost(std::function<void(int peer, const Status& reason)> handler) = 0;
 
   /// Bytes sent to each rank so far. Thread: any.
