@@ -50,7 +50,8 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
     }
     SetLinkRate(options.link_bytes_per_second);
     for (const auto& transport : transports_) {
-      Listen(*transport);
+      loop_->Add(transport->listen_fd(), EPOLLIN,
+                 [this, raw = transport.get()](uint32_t) { AcceptAll(*raw); });
     }
   }
 
@@ -96,7 +97,6 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   void OnRefused(const Session& session, VerdictCode reason) override;
   void OnGone(const Session& session) override { Forget(session); }
 
-  void Listen(const Transport& transport);
   void AcceptAll(const Transport& transport);
   void Forget(const Session& session) {
     half_open_.remove(session);
@@ -130,11 +130,6 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   std::list<Session> half_open_;
   std::set<Session> held_;
 };
-
-void EndpointImpl::Listen(const Transport& transport) {
-  loop_->Add(transport.listen_fd(), EPOLLIN,
-             [this, &transport](uint32_t) { AcceptAll(transport); });
-}
 
 void EndpointImpl::AcceptAll(const Transport& transport) {
   for (size_t i = 0; i < kHalfOpenLimit; ++i) {
@@ -367,7 +362,7 @@ Result<std::unique_ptr<Communicator>> EndpointImpl::Connect(const GroupOptions& 
     group->Abort(formed);
     return formed;
   }
-  return std::unique_ptr<Communicator>(MakeCommunicator(group));
+  return MakeCommunicator(group);
 }
 
 void EndpointImpl::FenceBelow(int64_t generation, const Status& reason) {

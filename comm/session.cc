@@ -199,11 +199,11 @@ void AcceptSession::Refuse(VerdictCode reason) {
   if (step_ == Step::kHeld) {
     verdict.mac = ProveAccept(identity_.secret, hello_, challenge_, reason);
   }
+  owner_.OnRefused(self, reason);  // Counted before the other side can know.
   if (step_ != Step::kHello) {
     socket_.Write(RawConst(verdict)).IgnoreError("it is being refused");
   }
   Drop();
-  owner_.OnRefused(self, reason);
 }
 
 void AcceptSession::Drop() {
