@@ -92,6 +92,7 @@ void Coordinator::State::SaveState(Time now) {
     durable.workers[name] = {worker.incarnation, worker.host, worker.profile_json};
   }
   durable.known_step = known_step;
+  durable.next_worker_number = next_worker_number;
   durable.checkpoints = checkpoints;
   durable.finished = end.has_value() && end->ok;
   durable.failed = end.has_value() && !end->ok ? end->reason : "";
@@ -342,6 +343,7 @@ Coordinator::Coordinator(const DurableState& restored, const Job& job, Time now)
   s.held = restored.held;
   s.known_step = s.durable_known_step = restored.known_step;
   s.persisted_at = now;
+  s.next_worker_number = restored.next_worker_number;
   s.checkpoints = job.checkpoints.empty() ? restored.checkpoints : job.checkpoints;
   for (const auto& [name, stored] : restored.workers) {
     Worker& worker = s.workers[name];

@@ -385,6 +385,7 @@ void Coordinator::State::Go(Time now) {
   }
   phase = Phase::kRunning;
   finished.clear();
+  finished_since.reset();
   accusations.clear();
   SaveState(now);
 

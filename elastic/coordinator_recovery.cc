@@ -32,6 +32,7 @@ void Coordinator::State::BeginRecovery(Time now) {
   transition = std::move(next);
   accusations.clear();
   finished.clear();
+  finished_since.reset();
   if (!recovering_since) {
     recovering_since = now;
   }

@@ -14,4 +14,8 @@ inline constexpr size_t kMaxQueuedMessages = 8192;
 /// again.
 inline constexpr std::chrono::milliseconds kKeepalive{2000};
 
+/// gRPC's own lines go to our log at debug level: what matters of them comes as a Status.
+/// Idempotent.
+void QuietGrpc();
+
 }  // namespace heddle::elastic

@@ -22,6 +22,7 @@ constexpr Duration kConnectTimeout = std::chrono::seconds(3);
 constexpr Duration kLongestWait = std::chrono::seconds(1);
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& coordinator) {
+  QuietGrpc();
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);

@@ -300,6 +300,7 @@ heddle::Status CoordinatorServer::Impl::Restore() {
 }
 
 heddle::Status CoordinatorServer::Impl::Start() {
+  QuietGrpc();
   HEDDLE_RETURN_IF_ERROR(Restore());
   grpc::ServerBuilder builder;
   int port = 0;

@@ -61,10 +61,16 @@ PlanOutcome DecodePlan(const Json& json) {
 }
 
 std::string Encode(const DurableState& state) {
-  Json json = {{"job_id", state.job_id},         {"job_yaml", state.job_yaml},
-               {"secret", ToHex(state.secret)},  {"output_folder", state.output_folder},
-               {"known_step", state.known_step}, {"checkpoints", state.checkpoints},
-               {"finished", state.finished},     {"failed", state.failed},
+  Json json = {{"job_id", state.job_id},
+               {"job_yaml", state.job_yaml},
+               {"secret", ToHex(state.secret)},
+               {"output_folder", state.output_folder},
+               {"known_step", state.known_step},
+               {"checkpoints", state.checkpoints},
+               {"next_worker_number", state.next_worker_number},
+               {"next_worker_number", state.next_worker_number},
+               {"finished", state.finished},
+               {"failed", state.failed},
                {"workers", Json::object()}};
   for (const auto& [name, worker] : state.workers) {
     json["workers"][name] = {{"incarnation", ToHex(worker.incarnation)},
@@ -93,6 +99,7 @@ Result<DurableState> Decode(const std::string& text, const std::string& path) {
     state.output_folder = json.at("output_folder");
     state.known_step = json.at("known_step");
     state.checkpoints = json.at("checkpoints").get<std::vector<int64_t>>();
+    state.next_worker_number = json.at("next_worker_number");
     state.finished = json.at("finished");
     state.failed = json.at("failed");
     for (const auto& [name, worker] : json.at("workers").items()) {

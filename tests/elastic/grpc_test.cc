@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <functional>
+#include <iostream>
 #include <map>
 #include <set>
 
@@ -122,6 +123,8 @@ class FakeWorker : public MemberHost {
       session_->Send(send->message);
     } else if (const auto* abort = std::get_if<AbortBelow>(&action)) {
       fabric_.Fence(name_, abort->generation);
+    } else if (const auto* lower = std::get_if<LowerPlan>(&action)) {
+      loop_->Post(PlanLowered{lower->generation, Status::Ok(), 42});  // Beside training.
     } else if (const auto* stop = std::get_if<RequestStop>(&action)) {
       const MutexLock lock(mutex_);
       stop_generation_ = stop->generation;
@@ -178,8 +181,6 @@ class FakeWorker : public MemberHost {
         loop_->Post(JobApplied{Status::Ok()});
       } else if (std::holds_alternative<MeasureProfile>(action)) {
         loop_->Post(ProfileMeasured{Status::Ok(), "{}"});
-      } else if (const auto* lower = std::get_if<LowerPlan>(&action)) {
-        loop_->Post(PlanLowered{lower->generation, Status::Ok(), 42});
       } else if (const auto* move = std::get_if<MoveState>(&action)) {
         members_ = static_cast<size_t>(move->prepared.members_size());
         StateMoved moved;
@@ -350,6 +351,16 @@ class GrpcTest : public testing::Test {
     }
     return {steps.begin(), steps.end()};
   }
+  void TearDown() override {
+    if (HasFailure()) {
+      const MutexLock lock(mutex_);
+      for (const LogEvent& event : log_) {
+        if (event.kind != "step") {
+          std::cout << FormatLogEvent(event, 0) << "\n";
+        }
+      }
+    }
+  }
   void ExpectFinished() {
     const auto end = server_->WaitForEnd(After(kPatience));
     ASSERT_TRUE(end.has_value());
@@ -388,7 +399,7 @@ TEST_F(GrpcTest, TrainsToTheEndAndReleasesItsWorkers) {
 }
 
 TEST_F(GrpcTest, GoesOnAfterALossAJoinAndADrain) {
-  steps_ = 400;
+  steps_ = 1500;  // Some seconds: enough for all three to be worth it.
   StartServer();
   ASSERT_TRUE(server_->Submit("job", "").ok());
   for (const char* name : {"a", "b", "c"}) {

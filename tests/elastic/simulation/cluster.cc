@@ -13,6 +13,7 @@ namespace heddle::elastic {
 namespace {
 
 constexpr double kLivenessSeconds = 150;
+constexpr int64_t kMostEvents = 300000;
 
 Duration Milliseconds(double value) {
   return FromSeconds(value / 1000);
@@ -157,7 +158,10 @@ std::string Cluster::Spawn(const std::string& name) {
   identity.host = "host";
   identity.pid = 100 + next_key_;
   identity.data_address = key;
-  worker->member = std::make_unique<Member>(identity, MemberOptions(), now_);
+  MemberOptions options;
+  options.window_steps = 3;
+  options.window_time = std::chrono::milliseconds(100);
+  worker->member = std::make_unique<Member>(identity, options, now_);
   workers_[key] = std::move(worker);
   OnWorkerAfter(key, 0, 200, [this](SimWorker& w) { Connect(w.key); });
   return key;
@@ -234,6 +238,9 @@ void Cluster::ScheduleMemberTick(SimWorker& worker) {
 // ---- The coordinator ----
 
 void Cluster::StartCoordinator() {
+  if (coordinator_) {
+    return;
+  }
   ++coordinator_life_;
   if (stored_any_) {
     DurableState restored = stored_;
@@ -331,6 +338,12 @@ void Cluster::Perform(const CoordinatorAction& action) {
     stored_any_ = true;
   } else if (const auto* send = std::get_if<Send>(&action)) {
     CheckSent(send->message);
+    if (!send->message.has_alive()) {
+      Trace(fmt::format(
+          "to {}: {}",
+          streams_.count(send->connection) > 0 ? streams_.at(send->connection) : "nobody",
+          send->message.ShortDebugString()));
+    }
     const auto stream = streams_.find(send->connection);
     if (stream == streams_.end()) {
       return;
@@ -486,7 +499,10 @@ SimResult Cluster::Run() {
   }
   ScheduleFaults();
   const Time limit = now_ + FromSeconds(options_.fault_window_seconds + kLivenessSeconds);
-  while (!queue_.empty() && !ended_ && result_.error.empty()) {
+  for (int64_t events = 0; !queue_.empty() && !ended_ && result_.error.empty(); ++events) {
+    if (events > kMostEvents) {
+      Fail("somebody is busy doing nothing");
+    }
     const Entry entry = queue_.top();
     queue_.pop();
     now_ = entry.at;

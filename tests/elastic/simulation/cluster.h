@@ -152,6 +152,7 @@ class Cluster {
   void BeginRun(SimWorker& worker, const RunSteps& run);
   void Vote(SimWorker& worker);
   void Decide(int64_t generation, int64_t step);
+  void CheckFence(const SimWorker& worker);
   void Apply(SimWorker& worker);
   void Advance(SimWorker& worker);
   void FailRun(SimWorker& worker, const Status& status, const std::string& peer);

@@ -97,8 +97,8 @@ INSTANTIATE_TEST_SUITE_P(All,
                          testing::Values(Planted::kSkipSettle,
                                          Planted::kIgnoreFence,
                                          Planted::kForgetGeneration),
-                         [](const testing::TestParamInfo<Planted>& info) -> std::string {
-                           switch (info.param) {
+                         [](const testing::TestParamInfo<Planted>& test) -> std::string {
+                           switch (test.param) {
                              case Planted::kSkipSettle:
                                return "SkipSettle";
                              case Planted::kIgnoreFence:

@@ -22,6 +22,9 @@ std::string Cluster::NameOf(const std::string& key) {
 void Cluster::Perform(SimWorker& worker, const MemberAction& action) {
   const std::string key = worker.key;
   if (const auto* send = std::get_if<SendToCoordinator>(&action)) {
+    if (!send->message.has_heartbeat()) {
+      Trace(fmt::format("from {}: {}", key, send->message.ShortDebugString()));
+    }
     if (worker.connection == 0 || Unreachable(worker)) {
       return;
     }
@@ -313,12 +316,8 @@ void Cluster::Vote(SimWorker& worker) {
 // All have voted. A member that died after its vote may have taken its part of the exchange with
 // it: then each of the others gets the norm or not.
 void Cluster::Decide(int64_t generation, int64_t step) {
-  if (generation < newest_go_) {
-    Fail(fmt::format("a step of generation {} completes after generation {} began", generation,
-                     newest_go_));
-  }
   const Ballot& ballot = ballots_.at({generation, step});
-  bool crippled = random_.Below(40) == 0;
+  bool crippled = random_.Below(80) == 0;
   for (const std::string& key : ballot.voted) {
     const SimWorker* member = Worker(key);
     crippled = crippled || !member->alive || member->exited || Unreachable(*member);
@@ -332,13 +331,14 @@ void Cluster::Decide(int64_t generation, int64_t step) {
       blind.insert(key);
       continue;
     }
-    OnWorkerAfter(key, 0.1, 3, [this, generation, step, stop = ballot.stop](SimWorker& w) {
+    const double slowest = crippled ? 200 : 5;
+    OnWorkerAfter(key, 0.1, 3, [this, generation, step, slowest, stop = ballot.stop](SimWorker& w) {
       if (!w.run || w.run->generation != generation || w.run->step != step || Unreachable(w)) {
         return;
       }
       w.run->learned = true;
       w.run->group_stop = stop;
-      OnWorkerAfter(w.key, 0, 3, [this, number = w.run->number, step](SimWorker& x) {
+      OnWorkerAfter(w.key, 0, slowest, [this, number = w.run->number, step](SimWorker& x) {
         if (x.run && x.run->number == number && x.run->step == step && x.run->learned) {
           Apply(x);
         }
@@ -354,8 +354,21 @@ void Cluster::Decide(int64_t generation, int64_t step) {
   }
 }
 
+// A worker that was given up may still complete a step for itself: nobody sees it. One that counts
+// may not.
+void Cluster::CheckFence(const SimWorker& worker) {
+  if (worker.run->generation < newest_go_ && stored_.held) {
+    const auto member = stored_.held->members.find(worker.member->name());
+    if (member != stored_.held->members.end() && member->second == worker.incarnation) {
+      Fail(fmt::format("{} applies a step of generation {} after {} began", worker.key,
+                       worker.run->generation, newest_go_));
+    }
+  }
+}
+
 void Cluster::Apply(SimWorker& worker) {
   SimWorker::Run& run = *worker.run;
+  CheckFence(worker);
   ApplyStep(worker, run.step, SimNorm(run.step));
   const int64_t number = run.number;
   TellMember(worker, StepApplied{Record(run.step, run.generation), 0.2 * worker.slowdown, 0.2});

@@ -1,0 +1,518 @@
+// Each flow of the coordinator, message by message: what it tells whom, and what it waits for.
+#include "elastic/coordinator.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace heddle::elastic {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Workers by name; every message goes through at once, every plan gives each worker everything or
+// its half.
+class CoordinatorTest : public testing::Test {
+ protected:
+  CoordinatorTest() {
+    job_.id = "job";
+    job_.policy.total_steps = 100;
+    job_.policy.checkpoint_every = 10;
+    job_.policy.initial_workers = 2;
+  }
+
+  void Tell(const CoordinatorEvent& event) {
+    for (const CoordinatorAction& action : coordinator_.Handle(event, now_)) {
+      if (const auto* send = std::get_if<Send>(&action)) {
+        sent_[names_[send->connection]].push_back(send->message);
+      } else if (const auto* log = std::get_if<WriteLog>(&action)) {
+        log_.push_back(log->event);
+      } else if (const auto* persist = std::get_if<Persist>(&action)) {
+        stored_ = persist->state;
+      } else if (const auto* find = std::get_if<FindPlan>(&action)) {
+        request_ = find->request;
+      } else if (const auto* commit = std::get_if<CommitCheckpoint>(&action)) {
+        commits_.push_back(*commit);
+      } else if (const auto* end = std::get_if<EndJob>(&action)) {
+        end_ = *end;
+      }
+    }
+    const Status sound = coordinator_.CheckInvariants();
+    EXPECT_TRUE(sound.ok()) << sound.ToString();
+  }
+
+  template <typename Fill>
+  void From(const std::string& name, Fill fill) {
+    Received event;
+    event.connection = connections_.at(name);
+    fill(event.message);
+    Tell(event);
+  }
+
+  void Hello(const std::string& name, const std::function<void(wire::Hello&)>& more = {}) {
+    connections_[name] = next_connection_;
+    names_[next_connection_++] = name;
+    From(name, [&](wire::FromWorker& message) {
+      wire::Hello& hello = *message.mutable_hello();
+      hello.set_name(name);
+      hello.set_incarnation(std::string(16, name.back()));
+      hello.set_host("host-" + name);
+      hello.set_protocol_version(kProtocolVersion);
+      hello.set_data_address("address of " + name);
+      if (more) {
+        more(hello);
+      }
+    });
+  }
+  void Join(const std::string& name) {
+    Hello(name);
+    From(name,
+         [](wire::FromWorker& message) { message.mutable_profiled()->set_profile_json("{}"); });
+  }
+
+  // Answers the plan that was asked for: every candidate a member; `split` gives each its own
+  // parameter.
+  void AnswerPlan(bool split = false) {
+    ASSERT_TRUE(request_.has_value());
+    PlanOutcome outcome;
+    outcome.request_id = request_->id;
+    outcome.plan_json = "plan " + std::to_string(request_->generation);
+    const auto count = static_cast<int32_t>(request_->candidates.size());
+    for (int32_t i = 0; i < count; ++i) {
+      outcome.members.push_back(request_->candidates[static_cast<size_t>(i)].name);
+      outcome.program_hashes.push_back(static_cast<uint64_t>(i));
+      outcome.parameters.push_back(split ? std::vector<int32_t>{i} : std::vector<int32_t>{0});
+    }
+    outcome.parameter_count = split ? count : 1;
+    outcome.predicted_step_seconds = 1.0 / count;
+    outcome.current_step_seconds = 1;
+    members_ = outcome.members;
+    request_.reset();
+    Tell(Planned{outcome});
+  }
+  void AnswerPrepared(int64_t generation) {
+    for (size_t i = 0; i < members_.size(); ++i) {
+      From(members_[i], [&](wire::FromWorker& message) {
+        message.mutable_prepared()->set_generation(generation);
+        message.mutable_prepared()->set_program_hash(i);
+      });
+    }
+  }
+  void AnswerReady(const std::vector<std::string>& names, int64_t generation) {
+    for (const std::string& name : names) {
+      From(name,
+           [&](wire::FromWorker& message) { message.mutable_ready()->set_generation(generation); });
+    }
+  }
+  void Form(bool split = false) {
+    Tell(Submitted{job_});
+    Join("a");
+    Join("b");
+    AnswerPlan(split);
+    AnswerPrepared(1);
+    AnswerReady(members_, 1);
+    sent_.clear();
+  }
+  void Step(int64_t step, const std::string& from = "a") {
+    From(from, [&](wire::FromWorker& message) {
+      wire::StepRecord& record = *message.mutable_step_done()->add_records();
+      record.set_step(step);
+      record.set_loss(0.5);
+    });
+  }
+  void Halted(
+      const std::string& name, int64_t fence, int64_t applied, int64_t norm_step, bool voted) {
+    From(name, [&](wire::FromWorker& message) {
+      wire::Halted& halted = *message.mutable_halted();
+      halted.set_generation(fence);
+      halted.set_held_generation(1);
+      halted.set_applied_step(applied);
+      halted.set_norm_step(norm_step);
+      halted.set_norm(0.25);
+      halted.set_voted(voted);
+    });
+  }
+  void Wait(double seconds, const std::vector<std::string>& alive) {
+    for (double waited = 0; waited < seconds; waited += 0.1) {
+      now_ += std::chrono::milliseconds(100);
+      for (const std::string& name : alive) {
+        From(name, [](wire::FromWorker& message) { message.mutable_heartbeat(); });
+      }
+      Tell(Ticked());
+    }
+  }
+
+  // The last message of a kind that a worker got; null when there was none.
+  const wire::ToWorker* Last(const std::string& name, wire::ToWorker::KindCase kind) {
+    const std::vector<wire::ToWorker>& messages = sent_[name];
+    const auto found =
+        std::find_if(messages.rbegin(), messages.rend(),
+                     [&](const wire::ToWorker& message) { return message.kind_case() == kind; });
+    return found == messages.rend() ? nullptr : &*found;
+  }
+  int64_t Count(const std::string& kind) const {
+    return std::count_if(log_.begin(), log_.end(),
+                         [&](const LogEvent& event) { return event.kind == kind; });
+  }
+
+  Job job_;
+  Time now_{std::chrono::seconds(100)};
+  Coordinator coordinator_;
+  ConnectionId next_connection_ = 1;
+  std::map<std::string, ConnectionId> connections_;
+  std::map<ConnectionId, std::string> names_;
+  std::map<std::string, std::vector<wire::ToWorker>> sent_;
+  std::vector<LogEvent> log_;
+  std::vector<CommitCheckpoint> commits_;
+  std::vector<std::string> members_;
+  std::optional<PlanRequest> request_;
+  std::optional<EndJob> end_;
+  DurableState stored_;
+};
+
+TEST_F(CoordinatorTest, FormsWhenItsWorkersHaveCome) {
+  Tell(Submitted{job_});
+  Join("a");
+  EXPECT_FALSE(request_.has_value());
+  Join("b");
+  AnswerPlan();
+  ASSERT_NE(Last("a", wire::ToWorker::kPrepare), nullptr);
+  EXPECT_EQ(Last("a", wire::ToWorker::kPrepare)->prepare().generation(), 1);
+  EXPECT_EQ(stored_.generation_counter, 1);
+  EXPECT_EQ(Last("a", wire::ToWorker::kStart), nullptr);
+  AnswerPrepared(1);
+  ASSERT_NE(Last("b", wire::ToWorker::kStart), nullptr);
+  EXPECT_TRUE(Last("b", wire::ToWorker::kStart)->start().initial());
+  AnswerReady({"a"}, 1);
+  EXPECT_EQ(Last("a", wire::ToWorker::kGo), nullptr);
+  AnswerReady({"b"}, 1);
+  EXPECT_NE(Last("a", wire::ToWorker::kGo), nullptr);
+  EXPECT_EQ(stored_.held->number, 1);
+  EXPECT_EQ(coordinator_.StatusAt(now_).phase(), "training");
+}
+
+TEST_F(CoordinatorTest, ProfilesOneWorkerOfAHostAtATime) {
+  Tell(Submitted{job_});
+  const auto same_host = [](wire::Hello& hello) { hello.set_host("one"); };
+  Hello("a", same_host);
+  Hello("b", same_host);
+  EXPECT_NE(Last("a", wire::ToWorker::kProfile), nullptr);
+  EXPECT_EQ(Last("b", wire::ToWorker::kProfile), nullptr);
+  From("a", [](wire::FromWorker& message) { message.mutable_profiled()->set_profile_json("{}"); });
+  EXPECT_NE(Last("b", wire::ToWorker::kProfile), nullptr);
+}
+
+TEST_F(CoordinatorTest, AnotherProgramIsRefused) {
+  Tell(Submitted{job_});
+  Join("a");
+  Join("b");
+  AnswerPlan();
+  From("a", [](wire::FromWorker& message) {
+    message.mutable_prepared()->set_generation(1);
+    message.mutable_prepared()->set_program_hash(99);
+  });
+  ASSERT_EQ(Count("worker_lost"), 1);
+  EXPECT_THAT(std::get<std::string>(*log_.back().Find("reason")), HasSubstr("program differs"));
+  EXPECT_NE(Last("a", wire::ToWorker::kAbandon), nullptr);
+}
+
+TEST_F(CoordinatorTest, ABrokenStreamWithAnAccusationIsALossAtOnce) {
+  Form();
+  From("a", [](wire::FromWorker& message) {
+    message.mutable_peer_lost()->set_generation(1);
+    message.mutable_peer_lost()->set_peer("b");
+  });
+  EXPECT_EQ(Count("worker_lost"), 0);
+  Tell(Disconnected{connections_.at("b")});
+  EXPECT_EQ(Count("worker_lost"), 1);
+  ASSERT_NE(Last("a", wire::ToWorker::kHalt), nullptr);
+  EXPECT_EQ(Last("a", wire::ToWorker::kHalt)->halt().generation(), 2);
+  EXPECT_GE(stored_.generation_counter, 2);
+}
+
+TEST_F(CoordinatorTest, ABrokenStreamAloneHasItsGrace) {
+  Form();
+  Tell(Disconnected{connections_.at("b")});
+  now_ += std::chrono::milliseconds(200);
+  Tell(Ticked());
+  EXPECT_EQ(Count("worker_lost"), 0);
+  Hello("b", [](wire::Hello& hello) {
+    hello.set_generation(1);
+    hello.set_standing(wire::STANDING_TRAINING);
+  });
+  Wait(2, {"a", "b"});
+  EXPECT_EQ(Count("worker_lost"), 0);
+  EXPECT_EQ(Count("worker_joined"), 2);
+}
+
+TEST_F(CoordinatorTest, ASilentWorkerIsLostWithItsLease) {
+  Form();
+  Wait(2.8, {"a"});
+  EXPECT_EQ(Count("worker_lost"), 0);
+  Wait(0.4, {"a"});
+  EXPECT_EQ(Count("worker_lost"), 1);
+}
+
+TEST_F(CoordinatorTest, ALossSettlesTheStepWithTheNormThatASurvivorKnows) {
+  job_.policy.initial_workers = 3;
+  Tell(Submitted{job_});
+  for (const char* name : {"a", "b", "c"}) {
+    Join(name);
+  }
+  AnswerPlan();
+  AnswerPrepared(1);
+  AnswerReady({"a", "b", "c"}, 1);
+  Tell(ProcessExited{"c", 0, "killed by SIGKILL"});
+  EXPECT_EQ(std::get<std::string>(*log_.back().Find("reason")), "killed by SIGKILL");
+  Halted("a", 2, 4, 4, true);  // Voted on step 5, does not know the result.
+  Halted("b", 2, 4, 5, true);  // Knows it.
+  EXPECT_FALSE(request_.has_value()) << "further losses are waited for";
+  Wait(0.2, {"a", "b"});
+  ASSERT_TRUE(request_.has_value());
+  EXPECT_TRUE(request_->candidates[0].holds_state);
+  AnswerPlan();
+  AnswerPrepared(3);
+  const wire::Start& start = Last("a", wire::ToWorker::kStart)->start();
+  EXPECT_EQ(start.applied_step(), 5);
+  EXPECT_EQ(start.settle().step(), 5);
+  EXPECT_EQ(start.settle().norm(), 0.25);
+  EXPECT_THAT(
+      std::vector<std::string>(start.held().workers().begin(), start.held().workers().end()),
+      ElementsAre("a", "b"));
+  AnswerReady({"a", "b"}, 3);
+  EXPECT_EQ(Count("resumed"), 1);
+}
+
+TEST_F(CoordinatorTest, WithoutANormTheStepIsRunAgain) {
+  Form();
+  Step(1);
+  Tell(ProcessExited{"b", 0, "killed"});
+  Halted("a", 2, 1, 1, true);
+  Wait(0.2, {"a"});
+  AnswerPlan();
+  AnswerPrepared(3);
+  const wire::Start& start = Last("a", wire::ToWorker::kStart)->start();
+  EXPECT_EQ(start.applied_step(), 1);
+  EXPECT_FALSE(start.has_settle());
+  AnswerReady({"a"}, 3);
+  EXPECT_EQ(std::get<int64_t>(*log_.back().Find("steps_repeated")), 0);
+}
+
+TEST_F(CoordinatorTest, TheSoleHoldersLossGoesBackToTheCheckpoint) {
+  Form(/*split=*/true);
+  for (int64_t step = 1; step <= 12; ++step) {
+    Step(step);
+    if (step == 10) {
+      for (const char* name : {"a", "b"}) {
+        From(name, [&](wire::FromWorker& message) {
+          message.mutable_checkpoint_part()->set_step(10);
+          message.mutable_checkpoint_part()->set_generation(1);
+          message.mutable_checkpoint_part()->set_part(name);
+        });
+      }
+      ASSERT_EQ(commits_.size(), 1U);
+      EXPECT_THAT(commits_[0].parts, ElementsAre("a", "b"));
+      CheckpointCommitted done;
+      done.step = 10;
+      done.generation = 1;
+      Tell(done);
+    }
+  }
+  Tell(ProcessExited{"b", 0, "killed"});
+  Halted("a", 2, 12, 12, false);
+  Wait(0.2, {"a"});
+  AnswerPlan(true);
+  AnswerPrepared(3);
+  const wire::Start& start = Last("a", wire::ToWorker::kStart)->start();
+  EXPECT_EQ(start.checkpoint_step(), 10);
+  EXPECT_EQ(start.applied_step(), 10);
+  AnswerReady({"a"}, 3);
+  EXPECT_EQ(std::get<int64_t>(*log_.back().Find("steps_repeated")), 2);
+  Step(11);
+  EXPECT_EQ(std::get<int64_t>(*log_.back().Find("step")), 11);
+}
+
+TEST_F(CoordinatorTest, ADrainedWorkerGivesItsStateAndIsReleased) {
+  Form();
+  Tell(DrainRequested{"b"});
+  ASSERT_TRUE(request_.has_value());
+  EXPECT_EQ(request_->candidates.size(), 1U);
+  AnswerPlan();
+  AnswerPrepared(3);
+  From("b", [](wire::FromWorker& message) { message.mutable_prepared()->set_generation(3); });
+  for (const char* name : {"a", "b"}) {
+    ASSERT_NE(Last(name, wire::ToWorker::kStop), nullptr);
+    From(name, [](wire::FromWorker& message) {
+      message.mutable_stopped()->set_generation(1);
+      message.mutable_stopped()->set_applied_step(7);
+    });
+  }
+  const wire::Start& start = Last("b", wire::ToWorker::kStart)->start();
+  EXPECT_EQ(start.generation(), 3);
+  EXPECT_EQ(start.move_generation(), 2);
+  EXPECT_EQ(start.move_members_size(), 2);
+  AnswerReady({"a", "b"}, 3);
+  EXPECT_NE(Last("b", wire::ToWorker::kRelease), nullptr);
+  EXPECT_EQ(Count("worker_lost"), 0);
+  EXPECT_EQ(Count("worker_left"), 1);
+  EXPECT_EQ(Count("resumed"), 0);
+}
+
+TEST_F(CoordinatorTest, AJoinThatDoesNotPayIsLeftOut) {
+  job_.policy.total_steps = 3;
+  Form();
+  Join("c");
+  ASSERT_TRUE(request_.has_value());
+  EXPECT_TRUE(request_->current_runs);
+  PlanOutcome outcome;
+  outcome.request_id = request_->id;
+  outcome.members = {"a", "b", "c"};
+  outcome.predicted_step_seconds = 0.9;
+  outcome.current_step_seconds = 1;
+  outcome.move_seconds = 5;  // Three steps cannot earn it.
+  Tell(Planned{outcome});
+  EXPECT_EQ(Last("a", wire::ToWorker::kPrepare), nullptr);
+  EXPECT_EQ(coordinator_.StatusAt(now_).phase(), "training");
+}
+
+TEST_F(CoordinatorTest, BetweenTwoLiveWorkersTheMostAccusedGoes) {
+  job_.policy.initial_workers = 3;
+  Tell(Submitted{job_});
+  for (const char* name : {"a", "b", "c"}) {
+    Join(name);
+  }
+  AnswerPlan();
+  AnswerPrepared(1);
+  AnswerReady({"a", "b", "c"}, 1);
+  const auto accuse = [&](const std::string& accuser, const std::string& accused) {
+    From(accuser, [&](wire::FromWorker& message) {
+      message.mutable_peer_lost()->set_generation(1);
+      message.mutable_peer_lost()->set_peer(accused);
+    });
+  };
+  accuse("a", "b");
+  accuse("b", "a");
+  accuse("c", "a");
+  Wait(0.7, {"a", "b", "c"});
+  ASSERT_EQ(Count("worker_lost"), 1);
+  EXPECT_NE(Last("a", wire::ToWorker::kAbandon), nullptr);
+}
+
+TEST_F(CoordinatorTest, AStaleWorkerIsRefused) {
+  Form();
+  Wait(3.2, {"a"});
+  ASSERT_EQ(Count("worker_lost"), 1);
+  Hello("b", [](wire::Hello& hello) { hello.set_generation(1); });
+  ASSERT_NE(Last("b", wire::ToWorker::kRefused), nullptr);
+  EXPECT_TRUE(Last("b", wire::ToWorker::kRefused)->refused().permanent());
+  EXPECT_THAT(Last("b", wire::ToWorker::kRefused)->refused().reason(), HasSubstr("stale"));
+  Hello("x", [](wire::Hello& hello) { hello.set_generation(1); });
+  EXPECT_TRUE(Last("x", wire::ToWorker::kRefused)->refused().permanent());
+  Hello("y", [](wire::Hello& hello) { hello.set_protocol_version(kProtocolVersion + 1); });
+  EXPECT_TRUE(Last("y", wire::ToWorker::kRefused)->refused().permanent());
+}
+
+TEST_F(CoordinatorTest, FinishesWithTheLastCheckpoint) {
+  job_.policy.total_steps = 1;
+  Form();
+  Step(1);
+  From("a", [](wire::FromWorker& message) {
+    message.mutable_checkpoint_part()->set_step(1);
+    message.mutable_checkpoint_part()->set_generation(1);
+  });
+  for (const char* name : {"a", "b"}) {
+    From(name, [](wire::FromWorker& message) {
+      message.mutable_finished()->set_generation(1);
+      message.mutable_finished()->set_step(1);
+    });
+  }
+  EXPECT_FALSE(end_.has_value());
+  CheckpointCommitted done;
+  done.step = 1;
+  done.generation = 1;
+  Tell(done);
+  ASSERT_TRUE(end_.has_value());
+  EXPECT_TRUE(end_->ok);
+  EXPECT_EQ(log_.back().kind, "job_finished");
+  EXPECT_TRUE(stored_.finished);
+  EXPECT_NE(Last("a", wire::ToWorker::kRelease), nullptr);
+}
+
+TEST_F(CoordinatorTest, ANumberThatIsNotFiniteEndsTheJob) {
+  Form();
+  From("a", [](wire::FromWorker& message) {
+    wire::StepRecord& record = *message.mutable_step_done()->add_records();
+    record.set_step(1);
+    record.set_not_finite(true);
+  });
+  ASSERT_TRUE(end_.has_value());
+  EXPECT_FALSE(end_->ok);
+  EXPECT_THAT(end_->reason, HasSubstr("step 1 is not finite"));
+  EXPECT_NE(Last("a", wire::ToWorker::kAbandon), nullptr);
+}
+
+TEST_F(CoordinatorTest, ARestartAdoptsWorkersThatTrain) {
+  Form();
+  Step(1);
+  Wait(1.2, {"a", "b"});
+  EXPECT_EQ(stored_.known_step, 1);
+  coordinator_ = Coordinator(stored_, job_, now_);
+  sent_.clear();
+  for (const char* name : {"a", "b"}) {
+    Hello(name, [](wire::Hello& hello) {
+      hello.set_generation(1);
+      hello.set_applied_step(3);
+      hello.set_standing(wire::STANDING_TRAINING);
+      hello.set_standing_generation(1);
+    });
+  }
+  EXPECT_EQ(coordinator_.StatusAt(now_).phase(), "training");
+  EXPECT_TRUE(Last("a", wire::ToWorker::kWelcome)->welcome().again());
+  EXPECT_EQ(Last("a", wire::ToWorker::kWelcome)->welcome().known_step(), 1);
+  EXPECT_EQ(Last("a", wire::ToWorker::kHalt), nullptr);
+  EXPECT_EQ(Count("coordinator_restarted"), 1);
+}
+
+TEST_F(CoordinatorTest, ARestartGivesUpThoseThatDoNotComeBack) {
+  Form();
+  coordinator_ = Coordinator(stored_, job_, now_);
+  Hello("a", [](wire::Hello& hello) {
+    hello.set_generation(1);
+    hello.set_standing(wire::STANDING_HALTED);
+  });
+  Wait(4.8, {"a"});
+  EXPECT_EQ(Count("worker_lost"), 0);
+  Wait(0.4, {"a"});
+  EXPECT_EQ(Count("worker_lost"), 1);
+  ASSERT_NE(Last("a", wire::ToWorker::kHalt), nullptr);
+  EXPECT_GT(Last("a", wire::ToWorker::kHalt)->halt().generation(), 1);
+}
+
+TEST_F(CoordinatorTest, DriftIsActedOnWhenItLastsAndPays) {
+  Form();
+  const auto window = [&](int64_t number, double ratio) {
+    From("b", [&](wire::FromWorker& message) {
+      wire::Heartbeat& heartbeat = *message.mutable_heartbeat();
+      heartbeat.set_generation(1);
+      heartbeat.set_window(number);
+      heartbeat.set_busy_seconds(ratio);
+      heartbeat.set_predicted_busy_seconds(1);
+    });
+  };
+  for (int64_t number = 1; number <= 4; ++number) {
+    window(number, 3);
+  }
+  EXPECT_FALSE(request_.has_value()) << "the first window does not count, three are too few";
+  window(5, 3);
+  ASSERT_TRUE(request_.has_value());
+  EXPECT_EQ(request_->candidates[1].slowdown, 3);
+  EXPECT_EQ(request_->candidates[0].slowdown, 1);
+  EXPECT_TRUE(request_->current_runs);
+}
+
+}  // namespace
+}  // namespace heddle::elastic
