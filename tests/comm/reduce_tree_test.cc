@@ -113,7 +113,8 @@ void RunGrouping(
     const Status status = communicator.ReduceTree(contributions, mine, RawOf(output), dtype,
                                                   {.group = {}, .tag = tag, .deadline = {}});
     ASSERT_TRUE(status.ok()) << status.ToString();
-    EXPECT_EQ(std::memcmp(output.data(), expected.data(), elements * sizeof(T)), 0)
+    EXPECT_TRUE(elements == 0 ||
+                std::memcmp(output.data(), expected.data(), elements * sizeof(T)) == 0)
         << "bits differ: " << size << " members, " << total << " contributions, " << elements
         << " elements";
     EXPECT_EQ(values, kept) << "inputs stay";
