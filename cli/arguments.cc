@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <cstdlib>
 
 #include <CLI/CLI.hpp>
 
@@ -79,6 +80,9 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
 }  // namespace
 
 int Main(int argc, char** argv) {
+  // What gRPC has to say comes back as a Status, which is printed once. Nobody reads the
+  // environment yet: there is one thread.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   CLI::App app("Heddle: elastic training on clusters whose machines are not alike", "heddle");
   app.set_version_flag("--version", "heddle 0.1.0");
   app.require_subcommand(1);

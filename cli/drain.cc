@@ -28,7 +28,7 @@ class Drain : public Command {
     }
     const auto drained = elastic::CoordinatorClient(*coordinator).Drain(worker_);
     if (!drained.ok()) {
-      return Report(drained.status());
+      return ReportCall(drained.status(), *coordinator);
     }
     for (const std::string& worker : *drained) {
       std::printf("%s\n", worker.c_str());

@@ -32,11 +32,13 @@ class Emulate : public Command {
     if (!coordinator.ok()) {
       return Report(coordinator.status());
     }
-    return Report(elastic::CoordinatorClient(*coordinator)
-                      .Emulate(worker_, {.set_speed = words->speed,
-                                         .set_memory = words->memory,
-                                         .set_link = words->link,
-                                         .emulation = elastic::WireEmulation(words->emulation)}));
+    const heddle::Status changed =
+        elastic::CoordinatorClient(*coordinator)
+            .Emulate(worker_, {.set_speed = words->speed,
+                               .set_memory = words->memory,
+                               .set_link = words->link,
+                               .emulation = elastic::WireEmulation(words->emulation)});
+    return ReportCall(changed, *coordinator);
   }
 
  private:

@@ -29,6 +29,15 @@ int Report(const Status& status) {
   }
 }
 
+int ReportCall(const Status& status, const std::string& address) {
+  if (status.code() != StatusCode::kUnavailable && status.code() != StatusCode::kDeadlineExceeded) {
+    return Report(status);
+  }
+  std::fprintf(stderr, "error: coordinator %s does not answer: %s\n", address.c_str(),
+               status.message().c_str());
+  return kBadUsage;
+}
+
 Result<std::string> FindCoordinator(const std::string& given, const std::string& run) {
   if (!given.empty()) {
     return given;

@@ -12,6 +12,10 @@ namespace heddle::cli {
 /// returns the exit code: 2 for bad usage or input, 1 otherwise.
 int Report(const Status& status);
 
+/// Report() for a call to the coordinator at `address`: one that nobody answers is a wrong address,
+/// exit code 2.
+int ReportCall(const Status& status, const std::string& address);
+
 /// The coordinator's address: `given`, or that of the run folder `run` (its job.json), or of the
 /// newest run under
 /// ./runs. Errors: kInvalidArgument.

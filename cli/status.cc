@@ -42,7 +42,7 @@ class Status : public Command {
     }
     const auto status = elastic::CoordinatorClient(*coordinator).Status();
     if (!status.ok()) {
-      return Report(status.status());
+      return ReportCall(status.status(), *coordinator);
     }
     if (json_) {
       std::printf("%s\n", elastic::StatusToJson(*status).c_str());

@@ -41,7 +41,7 @@ class Submit : public Command {
     }
     const auto id = elastic::CoordinatorClient(*coordinator).Submit(job->text, path_);
     if (!id.ok()) {
-      return Report(id.status());
+      return ReportCall(id.status(), *coordinator);
     }
     std::printf("%s\n", id->c_str());
     return kDone;
