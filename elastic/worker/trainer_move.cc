@@ -242,8 +242,8 @@ Status Trainer::FillFromCheckpoint(int64_t step, Generation& next, StateMoved& m
       options_.output_folder + "/checkpoints/" + checkpoint::StepFolderName(step);
   HEDDLE_ASSIGN_OR_RETURN(const auto reader, checkpoint::Reader::Open(path));
   std::vector<checkpoint::ReadRequest> requests;
-  for (const program::StateBox& box :
-       program::LayoutOf(graph_, next.lowered->plan)[static_cast<size_t>(next.lowered->rank)]) {
+  const auto layout = program::LayoutOf(graph_, next.lowered->plan);
+  for (const program::StateBox& box : layout[static_cast<size_t>(next.lowered->rank)]) {
     const std::span<std::byte> bytes = next.state->BytesOf(box.parameter, box.role);
     moved.bytes["checkpoint"] += static_cast<int64_t>(bytes.size());
     requests.push_back({.key = {.name = graph_.parameter(box.parameter).name,
