@@ -42,7 +42,7 @@ workers:
 """
 PROSE = "It was the best of times, it was the worst of times. " * 60
 SECONDS_MAX = 60
-ERROR = re.compile(r"^(error: |[^\s:]+:\d+:\d+: error: |[^\s:]+: error: )")
+ERROR = re.compile(r"^(error: |[^:]+(:\d+:\d+)?: error: )")
 EXTRA = re.compile(r"^\s*hint: ")
 
 
@@ -189,6 +189,8 @@ def yaml_cases():
         Case("sequence beyond the positions", TRAIN, [r"^job\.yaml:\d+:\d+: error: ", "max_position_embeddings 8"],
              change=(("model_type: llama", "model_type: gpt2"), ("  num_key_value_heads: 1\n", ""),
                      ("max_position_embeddings: 64", "max_position_embeddings: 8"))),
+        Case("sequence beyond llama's limit", TRAIN, ["job\\.yaml", "max_position_embeddings 8"],
+             change=(("max_position_embeddings: 64", "max_position_embeddings: 8"),)),
         job("vocabulary too small for text", "hidden_size: 32", "hidden_size: 32\n  vocab_size: 128",
             [r"^job\.yaml:\d+:\d+: error: model", "vocab_size 128 is too small"]),
         job("text and tokens", "text: prose.txt", "text: prose.txt\n  tokens: prose.txt",
@@ -293,8 +295,9 @@ def checkpoint_cases():
         Case("verify: nothing there", "checkpoint verify none", ["none"]),
         Case("verify: not a checkpoint", "checkpoint verify .", [r"\."]),
         Case("verify: a file", "checkpoint verify job.yaml", [r"job\.yaml"]),
+        # The first bytes of a manifest may be those that are damaged.
         Case("verify: manifest of another program", "checkpoint verify step-00000001", ["MANIFEST"],
-             prepare=foreign_manifest),
+             prepare=foreign_manifest, code=1, stdout=True),
         Case("verify: truncated manifest", "checkpoint verify step-00000001", ["MANIFEST"], prepare=truncated_manifest,
              code=1, stdout=True),
         Case("inspect: nothing there", "checkpoint inspect none", ["none"]),
