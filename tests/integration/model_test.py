@@ -1,0 +1,79 @@
+"""The model is right: 20 steps of `heddle train` give the losses of an independent implementation in PyTorch.
+
+Both start from the same weights (exported by export_training) and see the same batches; the other side is
+tests/python/reference_model.py with torch's own layers, autograd and AdamW. Exit 77: no torch for python3.
+
+Usage: model_test.py HEDDLE EXPORT_TRAINING
+"""
+import json
+import os
+import subprocess
+import sys
+
+from harness import REPOSITORY, Run, Scratch
+
+STEPS = 20
+TOLERANCE = 1e-4
+REFERENCE = os.path.join(REPOSITORY, "tests", "python", "reference_model.py")
+EXPORT = os.path.abspath(sys.argv[2])
+MODELS = {
+    # Grouped queries, a head of its own, an intermediate size that is no multiple of anything.
+    "llama": "{model_type: llama, hidden_size: 64, intermediate_size: 172, num_hidden_layers: 3, "
+             "num_attention_heads: 4, num_key_value_heads: 2, tie_word_embeddings: false}",
+    # A tied head, learned positions beyond the sequence, biases; a vocabulary larger than the data's.
+    "gpt2": "{model_type: gpt2, vocab_size: 300, hidden_size: 64, num_hidden_layers: 3, num_attention_heads: 4, "
+            "max_position_embeddings: 64, tie_word_embeddings: true, dropout: 0}",
+}
+JOB = """name: {name}
+steps: {steps}
+seed: 7
+model: {model}
+data: {{text: {text}, validation_fraction: 0.1}}
+batch: {{microbatch: 2, global: 8, sequence: 48}}
+optimizer: {{learning_rate: 1e-3, minimum_learning_rate: 1e-4, schedule: cosine, warmup_steps: 5, max_gradient_norm: 1.0}}
+workers: [{{name: a}}]
+"""
+
+
+def prose(folder):
+    """Text with structure to learn; the licence is English and always there."""
+    path = os.path.join(folder, "prose.txt")
+    with open(os.path.join(REPOSITORY, "LICENSE"), encoding="utf-8") as source, \
+            open(path, "w", encoding="utf-8") as target:
+        target.write(source.read() * 4)
+    return path
+
+
+def reference(folder, job):
+    subprocess.run([EXPORT, job, str(STEPS), folder], check=True, timeout=60)
+    done = subprocess.run(["/usr/bin/python3", REFERENCE, os.path.join(folder, "index.json")], check=True, timeout=240,
+                          stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout)
+
+
+def check(name, model, folder):
+    job = os.path.join(folder, f"{name}.yaml")
+    with open(job, "w", encoding="utf-8") as file:
+        file.write(JOB.format(name=name, steps=STEPS, model=model, text=prose(folder)))
+    ours = Run(os.path.join(folder, name), job).start().finish(180).losses()
+    theirs = reference(os.path.join(folder, name + "-export"), job)
+    assert sorted(ours) == list(range(1, STEPS + 1)), sorted(ours)
+    assert len(theirs["losses"]) == STEPS
+    assert max(theirs["gradient_norms"]) > 1.0, "clipping took part"
+    worst = max(abs(ours[step] - expected) / expected for step, expected in enumerate(theirs["losses"], 1))
+    print(f"{name}: loss {ours[1]:.6f} -> {ours[STEPS]:.6f}, reference {theirs['losses'][-1]:.6f}, "
+          f"worst relative difference {worst:.2e}", flush=True)
+    assert ours[STEPS] < 0.9 * ours[1], "the loss falls"
+    assert worst <= TOLERANCE
+
+
+def main():
+    if subprocess.run(["/usr/bin/python3", "-c", "import torch"], check=False, capture_output=True).returncode != 0:
+        print("SKIPPED: no torch for /usr/bin/python3 (package python3-torch)", file=sys.stderr)
+        sys.exit(77)
+    with Scratch() as folder:
+        for name, model in MODELS.items():
+            check(name, model, folder)
+
+
+main()
