@@ -24,7 +24,7 @@ namespace heddle::elastic {
 /// Faults of the shell that the checks must find.
 enum class Planted : uint8_t {
   kNothing,
-  kSkipSettle,        ///< Start.settle is lost.
+  kSkipSettle,        ///< SettleStep does nothing.
   kIgnoreFence,       ///< AbortBelow does nothing.
   kForgetGeneration,  ///< The restarted coordinator reads a counter that is older than what workers
                       ///< learnt.

@@ -63,6 +63,9 @@ void Cluster::Perform(SimWorker& worker, const MemberAction& action) {
     });
   } else if (const auto* settle = std::get_if<SettleStep>(&action)) {
     ++result_.probes["settled"];
+    if (options_.planted == Planted::kSkipSettle) {
+      return;
+    }
     if (worker.kept_vote != settle->step) {
       Fail(fmt::format("{} settles step {} without its gradients", key, settle->step));
     }
@@ -130,9 +133,6 @@ void Cluster::BeginMove(SimWorker& worker, const MoveState& move) {
     Fail(worker.key + " moves below its fence");
   }
   worker.moving = move;
-  if (options_.planted == Planted::kSkipSettle) {
-    worker.moving->start.clear_settle();
-  }
   const int64_t number = worker.move_number = next_number_++;
   const Time deadline = now_ + FromSeconds(kOperationTimeoutMs / 1000);
   // Looks again every few milliseconds whether all have come.
@@ -254,6 +254,7 @@ void Cluster::BeginRun(SimWorker& worker, const RunSteps& run) {
   for (const std::string& key : worker.run->members) {
     const SimWorker* member = Worker(key);
     if (member == nullptr || !member->alive || member->exited) {
+      ++worker.run->step;  // In flight, its vote not cast.
       OnWorkerAfter(worker.key, 1, 10, [this, number = next.number](SimWorker& w) {
         if (w.run && w.run->number == number) {
           FailRun(w, UnavailableError("lost a peer"), "");
@@ -287,12 +288,6 @@ void Cluster::Advance(SimWorker& worker) {
 void Cluster::Vote(SimWorker& worker) {
   SimWorker::Run& run = *worker.run;
   run.voted = true;
-  if (Unreachable(worker)) {  // Its vote does not get out.
-    return;
-  }
-  Ballot& ballot = ballots_[{run.generation, run.step}];
-  ballot.voted.insert(worker.key);
-  ballot.stop = ballot.stop || run.stop;
   OnWorkerAfter(worker.key, kOperationTimeoutMs, kOperationTimeoutMs + 200,
                 [this, number = run.number, step = run.step](SimWorker& w) {
                   if (!w.run || w.run->number != number || w.run->step != step || w.run->learned) {
@@ -307,6 +302,12 @@ void Cluster::Vote(SimWorker& worker) {
                   }
                   FailRun(w, DeadlineExceededError("waited"), "");
                 });
+  if (Unreachable(worker) && run.members.size() > 1) {
+    return;  // Its vote does not get out.
+  }
+  Ballot& ballot = ballots_[{run.generation, run.step}];
+  ballot.voted.insert(worker.key);
+  ballot.stop = ballot.stop || run.stop;
   if (ballot.voted.size() == run.members.size() && !ballot.decided) {
     ballot.decided = true;
     Decide(run.generation, run.step);
@@ -333,7 +334,8 @@ void Cluster::Decide(int64_t generation, int64_t step) {
     }
     const double slowest = crippled ? 200 : 5;
     OnWorkerAfter(key, 0.1, 3, [this, generation, step, slowest, stop = ballot.stop](SimWorker& w) {
-      if (!w.run || w.run->generation != generation || w.run->step != step || Unreachable(w)) {
+      if (!w.run || w.run->generation != generation || w.run->step != step ||
+          (Unreachable(w) && w.run->members.size() > 1)) {
         return;
       }
       w.run->learned = true;
