@@ -16,7 +16,8 @@ constexpr uint64_t kRounds = 4;
 Result<comm::Link> BestOfRounds(comm::Endpoint& endpoint, comm::Communicator& group, int other) {
   Result<comm::Link> best = UnavailableError("not measured");
   for (uint64_t round = 1; round <= kRounds; ++round) {
-    HEDDLE_ASSIGN_OR_RETURN(const comm::Link link, endpoint.MeasureLink(group, other, round, After(kBound)));
+    HEDDLE_ASSIGN_OR_RETURN(const comm::Link link,
+                            endpoint.MeasureLink(group, other, round, After(kBound)));
     if (!best.ok()) {
       best = link;
     }

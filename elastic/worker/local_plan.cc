@@ -34,11 +34,13 @@ Result<Candidate> MeasureWorker(const job::WorkerSection& worker, const graph::G
 }  // namespace
 
 Result<LocalPlan> PlanLocally(const std::string& job_path,
-                              const std::vector<std::string>& overrides) {
+                              const std::vector<std::string>& overrides,
+                              PlanChoice choice) {
   HEDDLE_ASSIGN_OR_RETURN(const job::JobConfig job, job::LoadJob(job_path, overrides));
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph,
                           graph::BuildTrainingGraph(job.model, job::GraphOptions(job)));
   runtime::WarnAboutBlas();
+  runtime::KeepFreedMemory();
   runtime::SetThreads(static_cast<int>(job.threads));
   std::vector<Candidate> candidates;
   for (const job::WorkerSection& worker : job.workers) {
@@ -51,6 +53,12 @@ Result<LocalPlan> PlanLocally(const std::string& job_path,
                                      .microbatches = static_cast<int>(job.batch.microbatches()),
                                      .determinism = job.determinism,
                                      .generation = 1};
+  if (choice == PlanChoice::kUniform) {
+    HEDDLE_ASSIGN_OR_RETURN(const program::Plan plan, planner::UniformGrid(request));
+    const std::string text = program::Describe(plan, graph);
+    return LocalPlan{
+        .plan = plan, .json = program::PlanToJson(plan), .text = text, .explanation = text};
+  }
   HEDDLE_ASSIGN_OR_RETURN(const planner::SearchOutcome outcome, planner::Search(request));
   return LocalPlan{.plan = outcome.plan,
                    .json = program::PlanToJson(outcome.plan),

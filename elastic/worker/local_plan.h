@@ -3,6 +3,7 @@
 /// them.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,15 +12,22 @@
 
 namespace heddle::elastic {
 
+enum class PlanChoice : uint8_t {
+  kBest,     ///< What a run would take.
+  kUniform,  ///< The best grid of equal pipelines and stages (planner::UniformGrid), to compare
+             ///< with.
+};
+
 struct LocalPlan {
   program::Plan plan;
   std::string json;
   std::string text;         ///< For people.
-  std::string explanation;  ///< Longer: why.
+  std::string explanation;  ///< Longer: why. Of kUniform the same as `text`.
 };
 
 /// Errors: kInvalidArgument (the job file; no worker or combination fits the model).
 Result<LocalPlan> PlanLocally(const std::string& job_path,
-                              const std::vector<std::string>& overrides);
+                              const std::vector<std::string>& overrides,
+                              PlanChoice choice);
 
 }  // namespace heddle::elastic

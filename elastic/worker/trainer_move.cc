@@ -98,7 +98,10 @@ Result<std::unique_ptr<Trainer::Generation>> Trainer::BuildGeneration(const Move
   next->applied_step = start.applied_step();
   next->lowered = FindLowered(start.generation());
   if (next->lowered == nullptr) {
-    return InternalError("generation {} was not prepared here", start.generation());
+    // A worker that leaves was not asked to prepare; it still has to know what the others will
+    // hold.
+    HEDDLE_RETURN_IF_ERROR(Lower(start.generation(), move.prepared.plan_json()).status());
+    next->lowered = FindLowered(start.generation());
   }
   next->state = std::make_unique<runtime::ParameterState>(graph_);
   const bool member = next->lowered->rank >= 0;

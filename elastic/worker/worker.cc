@@ -59,6 +59,7 @@ int RunWorker(const WorkerOptions& options) {
   std::signal(SIGINT, NoteSignal);
   std::signal(SIGPIPE, SIG_IGN);
   runtime::WarnAboutBlas();
+  runtime::KeepFreedMemory();
 
   metrics::Registry registry;
   auto exposer = metrics::Exposer::Start(registry, {.host = options.bind_host, .port = 0});

@@ -6,6 +6,7 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
+#include <malloc.h>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -103,6 +104,15 @@ void SetThreads(int threads) {
           reinterpret_cast<SetOpenBlasThreads>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads"))) {
     set(threads);
   }
+}
+
+void KeepFreedMemory() {
+#ifdef __GLIBC__
+  constexpr int kWholeAddressSpace = 1 << 30;
+  mallopt(M_MMAP_THRESHOLD, kWholeAddressSpace);
+  mallopt(M_TRIM_THRESHOLD, kWholeAddressSpace);
+  mallopt(M_TOP_PAD, 64 << 20);
+#endif
 }
 
 }  // namespace heddle::runtime

@@ -1,5 +1,6 @@
 /// \file
-/// Which BLAS libtorch's fp32 and fp64 matrix products run in. It decides a worker's speed and
+/// What a process settles once before it computes: which BLAS libtorch's fp32 and fp64 matrix
+/// products run in, how many threads, how memory is kept. The BLAS decides a worker's speed and
 /// whether it keeps to its cores: the pthread build of OpenBLAS ignores libtorch's threads, the
 /// reference BLAS is 20 times slower.
 #pragma once
@@ -40,5 +41,10 @@ void WarnAboutBlas();
 /// Sets the number of threads (>= 1) that kernels and matrix products of the calling thread use,
 /// the pthread OpenBLAS included. Call in the thread that runs the kernels.
 void SetThreads(int threads);
+
+/// Makes malloc keep freed activations instead of returning them to the system: without it every
+/// step faults in the pages of every large tensor again, because glibc maps each large block anew.
+/// Call once, before the first tensor. No effect without glibc.
+void KeepFreedMemory();
 
 }  // namespace heddle::runtime

@@ -3,7 +3,6 @@
 #include <charconv>
 
 #include <ATen/ATen.h>
-#include <malloc.h>
 
 #include "base/check.h"
 
@@ -59,18 +58,10 @@ Result<c10::Device> OpenDevice(std::string_view name) {
   try {
     at::empty({1}, at::TensorOptions(device));
   } catch (const std::exception&) {
-    return UnimplementedError("device '{}': this machine or this libtorch has no such device", name);
+    return UnimplementedError("device '{}': this machine or this libtorch has no such device",
+                              name);
   }
   return device;
-}
-
-void KeepFreedMemory() {
-#ifdef __GLIBC__
-  constexpr int kWholeAddressSpace = 1 << 30;
-  mallopt(M_MMAP_THRESHOLD, kWholeAddressSpace);
-  mallopt(M_TRIM_THRESHOLD, kWholeAddressSpace);
-  mallopt(M_TOP_PAD, 64 << 20);
-#endif
 }
 
 }  // namespace heddle::runtime

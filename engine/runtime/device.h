@@ -21,9 +21,4 @@ Result<DType> FromScalarType(at::ScalarType type);
 /// Errors: kInvalidArgument for other words; kUnimplemented when the device is not there.
 Result<c10::Device> OpenDevice(std::string_view name);
 
-/// Makes malloc keep freed activations instead of returning them to the system: without it every
-/// step faults in the pages of every large tensor again, because glibc maps each large block anew.
-/// Call once, before the first tensor. No effect without glibc.
-void KeepFreedMemory();
-
 }  // namespace heddle::runtime

@@ -10,6 +10,7 @@
 
 #include "engine/graph/operator.h"
 #include "engine/runtime/adamw.h"
+#include "engine/runtime/device.h"
 #include "engine/runtime/kernel.h"
 #include "engine/runtime/tensor.h"
 
@@ -42,9 +43,9 @@ double MedianSeconds(DeviceClock& clock, Deadline deadline, const std::function<
 // numbers.
 at::Tensor SampleInput(const graph::TensorType& type) {
   if (type.dtype == DType::kI32 || type.dtype == DType::kI64) {
-    return at::randint(0, 2, type.shape, at::TensorOptions().dtype(ScalarTypeOf(type.dtype)));
+    return at::randint(0, 2, type.shape, at::TensorOptions().dtype(ToScalarType(type.dtype)));
   }
-  return at::randn(type.shape).mul_(0.5).to(ScalarTypeOf(type.dtype));
+  return at::randn(type.shape).mul_(0.5).to(ToScalarType(type.dtype));
 }
 
 // Rates of folding, updating and copying at a size beyond the caches of one core.

@@ -11,8 +11,6 @@
 
 namespace heddle::runtime {
 
-at::ScalarType ScalarTypeOf(DType dtype);
-
 /// An uninitialised contiguous CPU tensor.
 at::Tensor EmptyTensor(const graph::TensorType& type);
 

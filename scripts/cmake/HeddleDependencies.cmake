@@ -25,7 +25,12 @@ if(HEDDLE_ENGINE)
   set(HEDDLE_TORCH "" CACHE PATH "Folder torch/ of a PyPI wheel; empty: Debian's libtorch-dev")
   add_library(heddle_torch INTERFACE)
   if(HEDDLE_TORCH)
-    target_include_directories(heddle_torch SYSTEM INTERFACE "${HEDDLE_TORCH}/include")
+    # The wheel has an fmt of its own beside its headers; ours must be the one that is found, and linked.
+    file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/system-include")
+    get_target_property(fmt_include fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+    file(CREATE_LINK "${fmt_include}/fmt" "${CMAKE_BINARY_DIR}/system-include/fmt" SYMBOLIC)
+    target_include_directories(heddle_torch SYSTEM INTERFACE
+      "${CMAKE_BINARY_DIR}/system-include" "${HEDDLE_TORCH}/include")
     target_link_directories(heddle_torch INTERFACE "${HEDDLE_TORCH}/lib")
     target_link_options(heddle_torch INTERFACE "-Wl,-rpath,${HEDDLE_TORCH}/lib" -Wl,--no-as-needed)
     target_link_libraries(heddle_torch INTERFACE torch_cpu torch c10)
