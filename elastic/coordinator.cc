@@ -223,9 +223,11 @@ void Coordinator::State::On(const Disconnected& event, Time now) {
   if (phase == Phase::kDone || phase == Phase::kIdle) {
     return Dismiss(name, "");
   }
+  // An accusation that names nobody fits whoever breaks away.
   const bool accused =
-      std::any_of(accusations.begin(), accusations.end(),
-                  [&](const Accusation& accusation) { return accusation.accused == name; });
+      std::any_of(accusations.begin(), accusations.end(), [&](const Accusation& accusation) {
+        return accusation.accused == name || (accusation.accused.empty() && IsMember(name));
+      });
   if (accused) {
     Lose(name, "its connections broke", now);
   }

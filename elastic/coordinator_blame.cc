@@ -12,8 +12,7 @@ void Coordinator::State::Accuse(const Worker& accuser,
                                 const std::string& accused,
                                 const std::string& reason,
                                 Time now) {
-  const Worker* target = accused.empty() ? nullptr : Find(accused);
-  if (!accused.empty() && target == nullptr) {
+  if (!accused.empty() && Find(accused) == nullptr) {
     return;  // Lost already.
   }
   const bool repeated =
@@ -23,8 +22,16 @@ void Coordinator::State::Accuse(const Worker& accuser,
   if (!repeated) {
     accusations.push_back({accuser.name, accused, reason, now});
   }
-  if (target != nullptr && target->seen && target->connection == 0) {
-    Lose(accused, "its connections broke", now);
+  // Whoever has broken away already and fits the accusation is lost: no grace is needed.
+  std::vector<std::string> broken;
+  for (const auto& [name, worker] : workers) {
+    const bool fits = accused.empty() ? IsMember(name) : name == accused;
+    if (fits && worker.seen && worker.connection == 0) {
+      broken.push_back(name);
+    }
+  }
+  for (const std::string& name : broken) {
+    Lose(name, "its connections broke", now);
   }
 }
 

@@ -1,0 +1,275 @@
+// The worker's side: what it does for each command, and what it says again after a reconnect.
+#include "elastic/member.h"
+
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace heddle::elastic {
+namespace {
+
+class MemberTest : public testing::Test {
+ protected:
+  MemberTest() : member_(Identity(), MemberOptions(), now_) {}
+
+  static MemberIdentity Identity() {
+    MemberIdentity identity;
+    identity.name = "a";
+    identity.incarnation = std::string(16, 'a');
+    return identity;
+  }
+  void Tell(const MemberEvent& event) {
+    for (MemberAction& action : member_.Handle(event, now_)) {
+      actions_.push_back(std::move(action));
+    }
+  }
+  template <typename Fill>
+  void Command(Fill fill) {
+    FromCoordinator event;
+    fill(event.message);
+    Tell(event);
+  }
+  void Welcome(bool again, int64_t known_step = 0) {
+    Command([&](wire::ToWorker& message) {
+      wire::Welcome& welcome = *message.mutable_welcome();
+      welcome.set_name("a");
+      welcome.set_job_id("job");
+      welcome.set_again(again);
+      welcome.set_known_step(known_step);
+      welcome.set_heartbeat_seconds(0.2);
+      welcome.set_coordinator_wait_seconds(10);
+    });
+  }
+  // To the middle of training in generation 1, step 5 applied.
+  void Train() {
+    Tell(StreamUp());
+    Welcome(false);
+    Tell(JobApplied{Status::Ok()});
+    Start(1, 0);
+    Command([](wire::ToWorker& message) { message.mutable_go()->set_generation(1); });
+    for (int64_t step = 1; step <= 5; ++step) {
+      StepApplied applied;
+      applied.record.set_step(step);
+      applied.record.set_gradient_norm(0.5);
+      Tell(applied);
+    }
+    actions_.clear();
+  }
+  void Start(int64_t generation, int64_t applied_step) {
+    Prepare(generation);
+    Command([&](wire::ToWorker& message) {
+      message.mutable_start()->set_generation(generation);
+      message.mutable_start()->set_applied_step(applied_step);
+    });
+    StateMoved moved;
+    moved.generation = generation;
+    Tell(moved);
+  }
+  void Prepare(int64_t generation) {
+    Command([&](wire::ToWorker& message) {
+      message.mutable_prepare()->set_generation(generation);
+      message.mutable_prepare()->add_members()->set_name("a");
+    });
+    Tell(PlanLowered{generation, Status::Ok(), 1});
+  }
+  void Halt(int64_t fence) {
+    Command([&](wire::ToWorker& message) { message.mutable_halt()->set_generation(fence); });
+  }
+  void FailStep(std::optional<wire::StepRecord> record = std::nullopt) {
+    RunEnded ended;
+    ended.generation = 1;
+    ended.applied_step = 5;
+    ended.status = UnavailableError("lost b");
+    ended.peer = "b";
+    ended.voted = true;
+    ended.voted_record = std::move(record);
+    Tell(ended);
+  }
+
+  template <typename T>
+  const T* Action() const {
+    for (const MemberAction& action : actions_) {
+      if (const T* found = std::get_if<T>(&action)) {
+        return found;
+      }
+    }
+    return nullptr;
+  }
+  const wire::FromWorker* Said(wire::FromWorker::KindCase kind) const {
+    for (const MemberAction& action : actions_) {
+      const auto* send = std::get_if<SendToCoordinator>(&action);
+      if (send != nullptr && send->message.kind_case() == kind) {
+        return &send->message;
+      }
+    }
+    return nullptr;
+  }
+
+  Time now_{std::chrono::seconds(50)};
+  Member member_;
+  std::vector<MemberAction> actions_;
+};
+
+TEST_F(MemberTest, RankZeroReportsItsSteps) {
+  Train();
+  StepApplied applied;
+  applied.record.set_step(6);
+  Tell(applied);
+  ASSERT_NE(Said(wire::FromWorker::kStepDone), nullptr);
+  EXPECT_EQ(Said(wire::FromWorker::kStepDone)->step_done().records(0).step(), 6);
+}
+
+TEST_F(MemberTest, HaltAbortsAtOnceAndAnswersOnceTheRunHasEnded) {
+  Train();
+  Halt(2);
+  ASSERT_NE(Action<AbortBelow>(), nullptr);
+  EXPECT_EQ(Action<AbortBelow>()->generation, 2);
+  EXPECT_EQ(Said(wire::FromWorker::kHalted), nullptr);
+  wire::StepRecord record;
+  record.set_step(6);
+  record.set_gradient_norm(0.75);
+  FailStep(record);
+  ASSERT_NE(Said(wire::FromWorker::kHalted), nullptr);
+  const wire::Halted& halted = Said(wire::FromWorker::kHalted)->halted();
+  EXPECT_EQ(halted.held_generation(), 1);
+  EXPECT_EQ(halted.applied_step(), 5);
+  EXPECT_EQ(halted.norm_step(), 6);
+  EXPECT_EQ(halted.norm(), 0.75);
+  EXPECT_TRUE(halted.voted());
+  EXPECT_EQ(halted.records_size(), 6);
+}
+
+TEST_F(MemberTest, SettlesOnlyTheStepThatItLacks) {
+  Train();
+  Halt(2);
+  FailStep();
+  Prepare(3);
+  actions_.clear();
+  Command([](wire::ToWorker& message) {
+    wire::Start& start = *message.mutable_start();
+    start.set_generation(3);
+    start.set_applied_step(6);
+    start.mutable_settle()->set_step(6);
+    start.mutable_settle()->set_norm(0.75);
+    start.mutable_held()->set_generation(1);
+    start.mutable_held()->add_workers("a");
+  });
+  ASSERT_NE(Action<SettleStep>(), nullptr);
+  EXPECT_EQ(Action<SettleStep>()->norm, 0.75);
+  ASSERT_NE(Action<MoveState>(), nullptr);
+  EXPECT_EQ(member_.applied_step(), 6);
+
+  // The attempt fails and is made again: the step is not applied twice.
+  Halt(4);
+  Tell(StateMoved{3, AbortedError("fenced"), "", {}, 0});
+  Prepare(5);
+  actions_.clear();
+  Command([](wire::ToWorker& message) {
+    wire::Start& start = *message.mutable_start();
+    start.set_generation(5);
+    start.set_applied_step(6);
+    start.mutable_settle()->set_step(6);
+    start.mutable_held()->set_generation(1);
+    start.mutable_held()->add_workers("a");
+  });
+  EXPECT_EQ(Action<SettleStep>(), nullptr);
+  EXPECT_NE(Action<MoveState>(), nullptr);
+}
+
+TEST_F(MemberTest, StateThatMovedWithoutAGoIsAdoptedWhenItCounts) {
+  Train();
+  Halt(2);
+  FailStep();
+  Start(3, 5);
+  Halt(4);
+  actions_.clear();
+  Halt(4);
+  ASSERT_NE(Said(wire::FromWorker::kHalted), nullptr);
+  EXPECT_EQ(Said(wire::FromWorker::kHalted)->halted().held_generation(), 1);
+  EXPECT_EQ(Said(wire::FromWorker::kHalted)->halted().staged_generation(), 3);
+  Prepare(5);
+  Command([](wire::ToWorker& message) {
+    message.mutable_start()->set_generation(5);
+    message.mutable_start()->set_applied_step(5);
+    message.mutable_start()->mutable_held()->set_generation(3);
+  });
+  ASSERT_NE(Action<AdoptState>(), nullptr);
+  EXPECT_EQ(Action<AdoptState>()->generation, 3);
+  EXPECT_EQ(member_.held_generation(), 3);
+}
+
+TEST_F(MemberTest, StaleCommandsChangeNothing) {
+  Train();
+  Halt(4);
+  FailStep();
+  actions_.clear();
+  Command([](wire::ToWorker& message) { message.mutable_prepare()->set_generation(3); });
+  Command([](wire::ToWorker& message) { message.mutable_start()->set_generation(3); });
+  Command([](wire::ToWorker& message) { message.mutable_go()->set_generation(3); });
+  Command([](wire::ToWorker& message) { message.mutable_stop()->set_generation(1); });
+  Halt(2);
+  EXPECT_TRUE(actions_.empty());
+}
+
+TEST_F(MemberTest, TrainsOnWithoutACoordinatorAndTellsWhatItMissed) {
+  Train();
+  Tell(StreamDown{"gone"});
+  now_ += std::chrono::hours(1);
+  Tell(MemberTicked());
+  EXPECT_EQ(Action<ExitWorker>(), nullptr);
+  StepApplied applied;
+  applied.record.set_step(6);
+  Tell(applied);
+  EXPECT_EQ(Said(wire::FromWorker::kStepDone), nullptr);
+  Tell(StreamUp());
+  ASSERT_NE(Said(wire::FromWorker::kHello), nullptr);
+  EXPECT_EQ(Said(wire::FromWorker::kHello)->hello().generation(), 1);
+  EXPECT_EQ(Said(wire::FromWorker::kHello)->hello().applied_step(), 6);
+  Welcome(true, 4);
+  ASSERT_NE(Said(wire::FromWorker::kStepDone), nullptr);
+  EXPECT_EQ(Said(wire::FromWorker::kStepDone)->step_done().records_size(), 2);
+}
+
+TEST_F(MemberTest, AHaltedWorkerWaitsForItsCoordinatorForABoundedTime) {
+  Train();
+  Tell(StreamDown{"gone"});
+  FailStep();
+  now_ += std::chrono::seconds(9);
+  Tell(MemberTicked());
+  EXPECT_EQ(Action<ExitWorker>(), nullptr);
+  now_ += std::chrono::seconds(2);
+  Tell(MemberTicked());
+  ASSERT_NE(Action<ExitWorker>(), nullptr);
+  EXPECT_EQ(Action<ExitWorker>()->code, 1);
+}
+
+TEST_F(MemberTest, ExitCodesSayWhy) {
+  const auto code_after = [&](const std::function<void(wire::ToWorker&)>& fill) {
+    Member copy = member_;
+    FromCoordinator event;
+    fill(event.message);
+    const std::vector<MemberAction> actions = copy.Handle(event, now_);
+    return actions.empty() ? -1 : std::get<ExitWorker>(actions.back()).code;
+  };
+  EXPECT_EQ(code_after([](wire::ToWorker& m) { m.mutable_release(); }), 0);
+  EXPECT_EQ(code_after([](wire::ToWorker& m) { m.mutable_abandon(); }), 1);
+  EXPECT_EQ(code_after([](wire::ToWorker& m) { m.mutable_refused()->set_permanent(true); }), 2);
+  EXPECT_EQ(code_after([](wire::ToWorker& m) { m.mutable_refused(); }), -1);
+}
+
+TEST_F(MemberTest, AFailureOfItsOwnIsSaidBeforeItLeaves) {
+  Train();
+  RunEnded ended;
+  ended.generation = 1;
+  ended.applied_step = 5;
+  ended.status = ResourceExhaustedError("out of memory");
+  Tell(ended);
+  ASSERT_NE(Said(wire::FromWorker::kLeaving), nullptr);
+  EXPECT_TRUE(Said(wire::FromWorker::kLeaving)->leaving().at_once());
+  ASSERT_NE(Action<ExitWorker>(), nullptr);
+  EXPECT_EQ(Action<ExitWorker>()->code, 1);
+}
+
+}  // namespace
+}  // namespace heddle::elastic
