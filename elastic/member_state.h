@@ -6,6 +6,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "elastic/member.h"
@@ -109,5 +110,31 @@ struct Member::State {
   Duration Patience() const;
   bool Trains() const { return standing == wire::STANDING_TRAINING; }
 };
+
+// One overload a message, so that Say can wrap any of them.
+void WrapMessage(const wire::Profiled& m, wire::FromWorker* out);
+void WrapMessage(const wire::Prepared& m, wire::FromWorker* out);
+void WrapMessage(const wire::StepDone& m, wire::FromWorker* out);
+void WrapMessage(const wire::PeerLost& m, wire::FromWorker* out);
+void WrapMessage(const wire::Halted& m, wire::FromWorker* out);
+void WrapMessage(const wire::Stopped& m, wire::FromWorker* out);
+void WrapMessage(const wire::Ready& m, wire::FromWorker* out);
+void WrapMessage(const wire::CheckpointPart& m, wire::FromWorker* out);
+void WrapMessage(const wire::Validation& m, wire::FromWorker* out);
+void WrapMessage(const wire::Leaving& m, wire::FromWorker* out);
+void WrapMessage(const wire::Finished& m, wire::FromWorker* out);
+
+/// Errors after which the state held is intact and the coordinator decides how to go on.
+bool IsDataPlaneError(const Status& status);
+
+template <typename T>
+void Member::State::Say(const T& message) {
+  if (!connected || !welcomed) {
+    return;
+  }
+  SendToCoordinator action;
+  WrapMessage(message, &action.message);
+  actions.emplace_back(std::move(action));
+}
 
 }  // namespace heddle::elastic

@@ -13,59 +13,14 @@
 #include "base/thread.h"
 #include "elastic/grpc/channel.h"
 #include "elastic/grpc/control.grpc.pb.h"
+#include "elastic/grpc/helper_thread.h"
+#include "elastic/grpc/server_session.h"
 
 namespace heddle::elastic {
 namespace {
 
 constexpr Duration kLongestWait = std::chrono::seconds(1);
 constexpr Duration kStreamsCloseWithin = std::chrono::seconds(3);
-
-// Work for a helper thread, in order.
-class Helper {
- public:
-  explicit Helper(const std::string& name) : thread_(name, [this] { Run(); }) {}
-  ~Helper() {
-    {
-      const MutexLock lock(mutex_);
-      stopped_ = true;
-      wake_.NotifyOne();
-    }
-    thread_.Join();
-  }
-  Helper(const Helper&) = delete;
-  Helper& operator=(const Helper&) = delete;
-
-  void Post(std::function<void()> work) {
-    const MutexLock lock(mutex_);
-    queue_.push_back(std::move(work));
-    wake_.NotifyOne();
-  }
-
- private:
-  void Run() {
-    while (true) {
-      std::function<void()> work;
-      {
-        const MutexLock lock(mutex_);
-        while (queue_.empty() && !stopped_) {
-          wake_.WaitUntil(mutex_, After(kLongestWait));
-        }
-        if (stopped_) {
-          return;
-        }
-        work = std::move(queue_.front());
-        queue_.pop_front();
-      }
-      work();
-    }
-  }
-
-  Mutex mutex_;
-  CondVar wake_;
-  std::deque<std::function<void()>> queue_ HEDDLE_GUARDED_BY(mutex_);
-  bool stopped_ HEDDLE_GUARDED_BY(mutex_) = false;
-  Thread thread_;
-};
 
 // 256 bits as text: protobuf strings must be UTF-8.
 std::string RandomSecret() {
@@ -81,120 +36,6 @@ grpc::Status ToGrpc(const Status& status) {
   return status.ok() ? grpc::Status::OK
                      : grpc::Status(static_cast<grpc::StatusCode>(status.code()), status.message());
 }
-
-// One worker's stream. Reading goes on only once the loop has handled what was read: a flood waits
-// in the kernel, not here. Owned by the map of sessions and by itself until gRPC is done with it.
-class Session : public grpc::ServerBidiReactor<wire::FromWorker, wire::ToWorker> {
- public:
-  using OnMessage = std::function<void(ConnectionId, wire::FromWorker)>;
-  using OnClosed = std::function<void(ConnectionId)>;
-
-  Session(ConnectionId id,
-          grpc::CallbackServerContext* context,
-          OnMessage on_message,
-          OnClosed on_closed)
-      : id_(id),
-        context_(context),
-        on_message_(std::move(on_message)),
-        on_closed_(std::move(on_closed)) {}
-
-  void Begin(std::shared_ptr<Session> self) {
-    self_ = std::move(self);
-    StartSendInitialMetadata();
-    StartRead(&in_);
-  }
-
-  void ReadMore() {
-    const MutexLock lock(mutex_);
-    if (!finished_ && !read_ended_) {
-      StartRead(&in_);
-    }
-  }
-
-  void Send(const wire::ToWorker& message) {
-    const MutexLock lock(mutex_);
-    if (finished_ || closing_) {
-      return;
-    }
-    if (out_.size() >= kMaxQueuedMessages) {
-      context_->TryCancel();
-      return;
-    }
-    out_.push_back(message);
-    if (!writing_) {
-      WriteNext();
-    }
-  }
-
-  // Ends the stream after what was sent before.
-  void Close() {
-    const MutexLock lock(mutex_);
-    closing_ = true;
-    if (!writing_) {
-      FinishOnce();
-    }
-  }
-
-  void OnReadDone(bool ok) override {
-    if (ok) {
-      on_message_(id_, std::move(in_));
-      return;
-    }
-    const MutexLock lock(mutex_);
-    read_ended_ = true;
-    closing_ = true;
-    out_.resize(writing_ ? 1 : 0);
-    if (!writing_) {
-      FinishOnce();
-    }
-  }
-
-  void OnWriteDone(bool ok) override {
-    const MutexLock lock(mutex_);
-    writing_ = false;
-    out_.pop_front();
-    if (!ok) {
-      out_.clear();
-      closing_ = true;
-    }
-    if (!out_.empty()) {
-      WriteNext();
-    } else if (closing_) {
-      FinishOnce();
-    }
-  }
-
-  void OnDone() override {
-    on_closed_(id_);
-    self_.reset();
-  }
-
- private:
-  void WriteNext() HEDDLE_REQUIRES(mutex_) {
-    writing_ = true;
-    StartWrite(&out_.front());
-  }
-  void FinishOnce() HEDDLE_REQUIRES(mutex_) {
-    if (!finished_) {
-      finished_ = true;
-      Finish(grpc::Status::OK);
-    }
-  }
-
-  const ConnectionId id_;
-  grpc::CallbackServerContext* const context_;  // Valid until OnDone.
-  const OnMessage on_message_;
-  const OnClosed on_closed_;
-  std::shared_ptr<Session> self_;
-  wire::FromWorker in_;
-
-  Mutex mutex_;
-  std::deque<wire::ToWorker> out_ HEDDLE_GUARDED_BY(mutex_);  // A deque: its elements do not move.
-  bool writing_ HEDDLE_GUARDED_BY(mutex_) = false;
-  bool closing_ HEDDLE_GUARDED_BY(mutex_) = false;
-  bool read_ended_ HEDDLE_GUARDED_BY(mutex_) = false;
-  bool finished_ HEDDLE_GUARDED_BY(mutex_) = false;
-};
 
 }  // namespace
 
@@ -260,12 +101,11 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
   bool failed_ HEDDLE_GUARDED_BY(mutex_) = false;
   std::optional<EndJob> ended_ HEDDLE_GUARDED_BY(mutex_);
   ConnectionId next_connection_ HEDDLE_GUARDED_BY(mutex_) = 1;
-  std::map<ConnectionId, std::shared_ptr<heddle::elastic::Session>> sessions_
-      HEDDLE_GUARDED_BY(mutex_);
+  std::map<ConnectionId, std::shared_ptr<ServerSession>> sessions_ HEDDLE_GUARDED_BY(mutex_);
 
   // After what they use, so that they end first.
-  std::unique_ptr<Helper> planner_;
-  std::unique_ptr<Helper> committer_;
+  std::unique_ptr<HelperThread> planner_;
+  std::unique_ptr<HelperThread> committer_;
   Thread loop_;
 };
 
@@ -315,8 +155,8 @@ heddle::Status CoordinatorServer::Impl::Start() {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
-  planner_ = std::make_unique<Helper>("planner");
-  committer_ = std::make_unique<Helper>("commit");
+  planner_ = std::make_unique<HelperThread>("planner");
+  committer_ = std::make_unique<HelperThread>("commit");
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || port == 0) {
     return ResourceExhaustedError("cannot listen on {}: is the port taken?", options_.listen);
@@ -430,7 +270,7 @@ void CoordinatorServer::Impl::JobEnded(const EndJob& end) {
   if (options_.hooks.ended) {
     options_.hooks.ended(end);
   }
-  std::vector<std::shared_ptr<heddle::elastic::Session>> sessions;
+  std::vector<std::shared_ptr<ServerSession>> sessions;
   {
     const MutexLock lock(mutex_);
     ended_ = end;
@@ -508,16 +348,16 @@ void CoordinatorServer::Impl::Perform(const CoordinatorAction& action) {
 
 grpc::ServerBidiReactor<wire::FromWorker, wire::ToWorker>* CoordinatorServer::Impl::Session(
     grpc::CallbackServerContext* context) {
-  std::shared_ptr<heddle::elastic::Session> session;
+  std::shared_ptr<ServerSession> session;
   {
     const MutexLock lock(mutex_);
     const ConnectionId id = next_connection_++;
-    session = std::make_shared<heddle::elastic::Session>(
+    session = std::make_shared<ServerSession>(
         id, context,
         [this](ConnectionId from, wire::FromWorker message) {
           Post([this, from, received = std::move(message)] {
             HandleEvent(Received{from, received});
-            std::shared_ptr<heddle::elastic::Session> reader;
+            std::shared_ptr<ServerSession> reader;
             {
               const MutexLock own(mutex_);
               const auto found = sessions_.find(from);
