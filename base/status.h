@@ -93,10 +93,10 @@ Status ErrnoError(int error, std::string_view what);
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value)
-      : value_(std::move(value)) {}  // NOLINT(google-explicit-constructor): a value is a result
-  Result(Status status)
-      : status_(std::move(status)) {}  // NOLINT(google-explicit-constructor): an error is a result
+  // NOLINTNEXTLINE(google-explicit-constructor): a value is a result
+  Result(T value) : value_(std::move(value)) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): an error is a result
+  Result(Status status) : status_(std::move(status)) {}
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }

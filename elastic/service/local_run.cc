@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "elastic/launcher/launcher.h"
+#include "elastic/service/listen_check.h"
 #include "elastic/service/progress.h"
 #include "elastic/service/service.h"
 #include "engine/data/dataset.h"
@@ -27,6 +28,9 @@ void NoteInterrupt(int /*signal*/) {
 }
 
 constexpr const char* kJobHashFile = "/job.hash";
+
+// Workers of `train` come at once, by a restart, or by hand from another terminal.
+constexpr Duration kPausedTimeout = std::chrono::seconds(20);
 
 // Whether the folder may be used: new, or of the same job.
 Status ClaimFolder(const std::string& folder, const job::JobConfig& job) {
@@ -164,6 +168,9 @@ Status RunLocally(const LocalRunOptions& options) {
     folder = job.output.empty() ? "runs/" + job.name : job.output;
   }
   HEDDLE_ASSIGN_OR_RETURN(folder, AbsolutePath(folder));
+  HEDDLE_RETURN_IF_ERROR(CheckCanListen("--listen", options.listen));
+  HEDDLE_RETURN_IF_ERROR(
+      CheckCanListen("metrics.port", fmt::format("127.0.0.1:{}", job.metrics.port)));
   HEDDLE_RETURN_IF_ERROR(ClaimFolder(folder, job));
   std::signal(SIGINT, NoteInterrupt);
   std::signal(SIGTERM, NoteInterrupt);
@@ -178,6 +185,7 @@ Status RunLocally(const LocalRunOptions& options) {
                       .store_path = folder + "/coordinator.sqlite",
                       .output = folder,
                       .observer = [&progress](const LogEvent& event) { progress.Note(event); },
+                      .paused_timeout = kPausedTimeout,
                       .worker_gone = [&workers](const WorkerGone& gone) { workers.End(gone); }}));
   if (!service->server().resumed()) {
     HEDDLE_RETURN_IF_ERROR(service->server().Submit(job.text, options.job_path));
@@ -190,7 +198,8 @@ Status RunLocally(const LocalRunOptions& options) {
   workers.Stop();
   progress.Finish();
   if (!end.ok) {
-    return UnavailableError("the run failed: {}", end.reason);
+    return end.bad_input ? InvalidArgumentError("the run failed: {}", end.reason)
+                         : UnavailableError("the run failed: {}", end.reason);
   }
   return Status::Ok();
 }

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "elastic/service/listen_check.h"
 #include "elastic/service/progress.h"
 #include "elastic/service/service.h"
 
@@ -23,6 +24,9 @@ Status Serve(const ServeOptions& options) {
   std::signal(SIGINT, NoteSignal);
   std::signal(SIGTERM, NoteSignal);
   std::signal(SIGPIPE, SIG_IGN);
+  HEDDLE_RETURN_IF_ERROR(CheckCanListen("--listen", options.listen));
+  HEDDLE_RETURN_IF_ERROR(CheckCanListen(
+      "--metrics", fmt::format("{}:{}", options.metrics_host, options.metrics_port)));
   HEDDLE_RETURN_IF_ERROR(MakeFolders(options.store));
   HEDDLE_ASSIGN_OR_RETURN(const std::string store, AbsolutePath(options.store));
   Progress progress(0, true);
@@ -52,6 +56,8 @@ Status Serve(const ServeOptions& options) {
     reported = end.has_value();
     if (end) {
       // The job is over; its status stays readable until this process is asked to end.
+      // lint: allow sleep: nothing is left to wait for but the signal, which a condition cannot
+      // carry.
       std::this_thread::sleep_until(After(std::chrono::milliseconds(200)));
     }
   }

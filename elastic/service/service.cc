@@ -114,7 +114,9 @@ class Service::Impl {
     MutexLock lock(mutex_);
     folder_ = std::move(folder);
     folder_->SetAddresses(server_ == nullptr ? "" : server_->address(), metrics_address_);
-    return MakeJob(config, output);
+    Job job = MakeJob(config, output);
+    job.policy.paused_timeout = options_.paused_timeout;
+    return job;
   }
 
   void Log(const LogEvent& event) {

@@ -21,9 +21,11 @@ struct ServiceOptions {
   int metrics_port = 0;
   std::string store_path = {};      ///< SQLite file of the durable facts; its folder exists.
   std::string default_output = {};  ///< Folder of a job that names none: default_output/NAME.
-  std::string output = {};          ///< Folder of the job, whatever it names; empty: none is forced.
+  std::string output = {};  ///< Folder of the job, whatever it names; empty: none is forced.
   std::function<void(const LogEvent&)>
       observer;  ///< Sees every event; may be empty. Thread: the event loop.
+  Duration paused_timeout =
+      Duration::zero();  ///< How long a job waits for workers when it has too few; 0: for ever.
   std::function<void(const WorkerGone&)> worker_gone = {};  ///< Likewise.
 };
 

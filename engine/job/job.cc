@@ -53,7 +53,9 @@ graph::ModelConfig ReadModel(YamlReader model) {
   config.initializer_range =
       model.Optional<double>("initializer_range", 0.02, {.least = 0.0, .most = 10.0});
   config.dropout = model.Optional<double>("dropout", 0.0, {.least = 0.0, .below = 1.0});
-  const Status valid = graph::ValidateModel(config);
+  const bool complete =
+      config.hidden_size > 0 && config.num_hidden_layers > 0 && config.num_attention_heads > 0;
+  const Status valid = complete ? graph::ValidateModel(config) : Status::Ok();
   if (!valid.ok()) {
     model.Fail("", valid.message());
   }
@@ -218,8 +220,7 @@ void ReadSections(YamlReader& root, JobConfig& job) {
 
 // Rules between sections.
 void CrossCheck(YamlReader& root, const JobConfig& job) {
-  if (job.model.family == graph::ModelFamily::kGpt2 &&
-      job.batch.sequence > job.model.max_position_embeddings) {
+  if (job.batch.sequence > job.model.max_position_embeddings) {
     root.Fail("batch", "batch.sequence " + std::to_string(job.batch.sequence) +
                            " exceeds model.max_position_embeddings " +
                            std::to_string(job.model.max_position_embeddings));
@@ -255,8 +256,12 @@ Result<JobConfig> Read(YamlDocument document) {
 }  // namespace
 
 Result<JobConfig> LoadJob(const std::string& path, const std::vector<std::string>& overrides) {
-  HEDDLE_ASSIGN_OR_RETURN(YamlDocument document, YamlDocument::Load(path, overrides));
-  return Read(std::move(document));
+  Result<YamlDocument> document = YamlDocument::Load(path, overrides);
+  if (document.status().code() == StatusCode::kResourceExhausted) {
+    return InvalidArgumentError("{}", document.status().message());
+  }
+  HEDDLE_RETURN_IF_ERROR(document.status());
+  return Read(*std::move(document));
 }
 
 Result<JobConfig> ParseJob(const std::string& text, const std::string& filename) {

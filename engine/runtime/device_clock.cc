@@ -27,6 +27,7 @@ Duration DeviceClock::End() {
   const Duration duration = FromSeconds(Seconds(cpu) / speed);
   device_time_ += duration;
   busy_ += duration;
+  // lint: allow sleep: the emulated device is still busy; that is what is emulated.
   std::this_thread::sleep_until(device_time_);
   return duration;
 }

@@ -23,7 +23,8 @@ constexpr int kCases = 300;
 // Addition in another order moves fp64 results by a few ulps a step; a wrong or missing term is far
 // larger.
 constexpr double kTolerance = 1e-9;
-constexpr double kFloor = 1e-3;  // AdamW divides by the gradient: a master near zero is compared on the scale of one update.
+// AdamW divides by the gradient's size: a master near zero is compared on the scale of one update.
+constexpr double kFloor = 1e-3;
 
 SampleReader RandomSamples(uint64_t seed, int64_t vocabulary) {
   return [seed, vocabulary](int64_t sample, std::span<int32_t> tokens, std::span<int32_t> targets) {
