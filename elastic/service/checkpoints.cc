@@ -76,11 +76,12 @@ CheckpointCommitted CommitParts(const Job& job,
 }
 
 std::vector<int64_t> SoundCheckpoints(const Job& job,
+                                      std::optional<int64_t> live_generation,
                                       const std::function<void(const std::string&)>& skipped) {
   // Only the newest sound one is read in full; older ones are listed by name and read when they are
   // needed.
   const std::string root = CheckpointRoot(job);
-  const auto cleaned = checkpoint::CleanOrphans(root);
+  const auto cleaned = checkpoint::CleanOrphans(root, live_generation);
   if (!cleaned.ok()) {
     skipped(cleaned.status().message());
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,10 @@ CheckpointCommitted CommitParts(const Job& job,
                                 metrics::Registry& registry);
 
 /// Steps of sound checkpoints, ascending, as a run may resume from them. Each damaged one costs a
-/// line.
+/// line. Removes what dead saves left: those of generations below `live_generation`, whose workers
+/// may be saving while their coordinator was away; all of them without one.
 std::vector<int64_t> SoundCheckpoints(const Job& job,
+                                      std::optional<int64_t> live_generation,
                                       const std::function<void(const std::string&)>& skipped);
 
 }  // namespace heddle::elastic

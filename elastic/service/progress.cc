@@ -22,9 +22,9 @@ std::string Clock(double seconds) {
 }  // namespace
 
 Progress::Progress(int64_t total_steps, bool shown)
-    : total_steps_(total_steps),
-      shown_(shown),
-      terminal_(isatty(STDERR_FILENO) == 1) {}
+    : shown_(shown),
+      terminal_(isatty(STDERR_FILENO) == 1),
+      total_steps_(total_steps) {}
 
 void Progress::Print(const std::string& line, bool kept) {
   if (!shown_) {
@@ -38,14 +38,17 @@ void Progress::Print(const std::string& line, bool kept) {
 
 std::string Progress::StepLine() const {
   const double left = seconds_ * static_cast<double>(total_steps_ - step_);
-  return fmt::format("step {}/{}  loss {:.4f}  {:.0f} tokens/s  workers {}  generation {}  left {}",
-                     step_, total_steps_, loss_, tokens_ / (seconds_ > 0 ? seconds_ : 1), workers_,
-                     generation_, Clock(left));
+  return fmt::format("step {}{}  loss {:.4f}  {:.0f} tokens/s  workers {}  generation {}{}", step_,
+                     total_steps_ > 0 ? fmt::format("/{}", total_steps_) : "", loss_,
+                     tokens_ / (seconds_ > 0 ? seconds_ : 1), workers_, generation_,
+                     total_steps_ > 0 ? "  left " + Clock(left) : "");
 }
 
 void Progress::Note(const LogEvent& event) {
   MutexLock lock(mutex_);
-  if (event.kind == "step") {
+  if (event.kind == "job_started") {
+    total_steps_ = static_cast<int64_t>(NumberOf(event, "steps"));
+  } else if (event.kind == "step") {
     step_ = static_cast<int64_t>(NumberOf(event, "step"));
     loss_ = NumberOf(event, "loss");
     tokens_ = NumberOf(event, "tokens");

@@ -25,10 +25,10 @@ class Progress {
   void Print(const std::string& line, bool kept) HEDDLE_REQUIRES(mutex_);
   std::string StepLine() const HEDDLE_REQUIRES(mutex_);
 
-  const int64_t total_steps_;
   const bool shown_;
   const bool terminal_;
   Mutex mutex_;
+  int64_t total_steps_ HEDDLE_GUARDED_BY(mutex_);  ///< 0: not known.
   bool line_open_ HEDDLE_GUARDED_BY(mutex_) = false;
   Time printed_ HEDDLE_GUARDED_BY(mutex_){};
   int64_t step_ HEDDLE_GUARDED_BY(mutex_) = 0;

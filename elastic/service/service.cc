@@ -1,6 +1,7 @@
 #include "elastic/service/service.h"
 
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "base/file.h"
@@ -26,6 +27,10 @@ class Service::Impl {
 
   Status Open() {
     HEDDLE_ASSIGN_OR_RETURN(store_, OpenSqliteStore(options_.store_path));
+    HEDDLE_ASSIGN_OR_RETURN(const std::optional<DurableState> stored, store_->Load());
+    if (stored && stored->held && !stored->finished) {
+      live_generation_ = stored->held->number;
+    }
     HEDDLE_ASSIGN_OR_RETURN(
         exposer_, metrics::Exposer::Start(
                       registry_, {.host = options_.metrics_host, .port = options_.metrics_port},
@@ -86,7 +91,7 @@ class Service::Impl {
             },
         .find_checkpoints =
             [this](const Job& job) {
-              return SoundCheckpoints(job, [this](const std::string& line) {
+              return SoundCheckpoints(job, live_generation_, [this](const std::string& line) {
                 LogWarning("checkpoint skipped: {}", line);
                 Log({.kind = "warning", .fields = {{"message", "checkpoint skipped: " + line}}});
               });
@@ -178,6 +183,7 @@ class Service::Impl {
   JobPlanner planner_;
   std::unique_ptr<StateStore> store_;
   std::string metrics_address_;
+  std::optional<int64_t> live_generation_;  ///< Whose workers may still be there.
 
   Mutex mutex_;
   std::unique_ptr<RunFolder> folder_ HEDDLE_GUARDED_BY(mutex_);
