@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 from harness import REPOSITORY, Run, Scratch
+from text_data import prose
 
 STEPS = 20
 TOLERANCE = 1e-4
@@ -33,15 +34,6 @@ batch: {{microbatch: 2, global: 8, sequence: 48}}
 optimizer: {{learning_rate: 1e-3, minimum_learning_rate: 1e-4, schedule: cosine, warmup_steps: 5, max_gradient_norm: 1.0}}
 workers: [{{name: a}}]
 """
-
-
-def prose(folder):
-    """Text with structure to learn; the licence is English and always there."""
-    path = os.path.join(folder, "prose.txt")
-    with open(os.path.join(REPOSITORY, "LICENSE"), encoding="utf-8") as source, \
-            open(path, "w", encoding="utf-8") as target:
-        target.write(source.read() * 4)
-    return path
 
 
 def reference(folder, job):

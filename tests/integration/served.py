@@ -1,0 +1,112 @@
+"""A persistent coordinator and workers that were started by hand, for the tests that need them one by one."""
+import json
+import os
+import subprocess
+
+from harness import HEDDLE, Run, alive, heddle, wait_for
+
+JOB = """name: served
+steps: {steps}
+seed: 3
+model:
+  model_type: llama
+  hidden_size: 64
+  intermediate_size: 160
+  num_hidden_layers: 3
+  num_attention_heads: 4
+  num_key_value_heads: 2
+data: {{text: {text}, validation_fraction: 0.1}}
+batch: {{microbatch: 2, global: 12, sequence: 48}}
+optimizer: {{learning_rate: 1e-3, warmup_steps: 5}}
+workers:
+  - {{name: a, emulate: {{speed: 0.10}}}}
+  - {{name: b, emulate: {{speed: 0.08}}}}
+  - {{name: c, emulate: {{speed: 0.06}}}}
+checkpoint: {{every: 10}}
+"""
+# The workers are slow on purpose: steps are long enough for a fault to hit them, and cost waiting instead of CPU time.
+GLOBAL_BATCH = 12
+WORKERS = "abc"
+
+
+def write_job(folder, text, steps):
+    path = os.path.join(folder, "job.yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(JOB.format(text=text, steps=steps))
+    return path
+
+
+class Cluster:
+    """`heddle serve` and its workers; everything ends with the `with`. `run` is the job's run folder."""
+
+    def __init__(self, folder, name, listen="127.0.0.1:0"):
+        self.store = os.path.join(folder, name + "-store")
+        self.run = Run(os.path.join(folder, name))
+        self.listen = listen
+        self.log_path = os.path.join(folder, name + ".log")
+        self.log = open(self.log_path, "ab")
+        self.coordinator = None
+        self.workers = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in [self.coordinator, *self.workers.values()]:
+            if process is not None and process.poll() is None:
+                process.kill()
+                process.wait(30)
+        self.log.close()
+
+    def start(self, *command):
+        return subprocess.Popen(command, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
+
+    def serve(self):
+        """Starts the coordinator; again at the same address when it ran before."""
+        path = os.path.join(self.store, "job.json")
+        if os.path.exists(path):
+            os.remove(path)
+        self.coordinator = self.start(HEDDLE, "serve", "--store", self.store, "--listen", self.listen)
+        wait_for("the coordinator's address", lambda: os.path.exists(path) or self.coordinator.poll() is not None, 60)
+        assert self.coordinator.poll() is None, self.errors()
+        with open(path, encoding="utf-8") as file:
+            self.listen = json.load(file)["coordinator"]
+
+    def worker(self, name, *options, prefix=()):
+        self.workers[name] = self.start(*prefix, HEDDLE, "worker", "--coordinator", self.listen, "--name", name, *options)
+
+    def submit(self, job):
+        done = heddle("submit", job, "--coordinator", self.listen, "--out", self.run.folder)
+        assert done.returncode == 0, done.stderr
+
+    def status(self):
+        done = heddle("status", "--coordinator", self.listen, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def errors(self):
+        with open(self.log_path, encoding="utf-8", errors="replace") as file:
+            return file.read()[-3000:]
+
+    def finished(self):
+        events = self.run.events()
+        assert not any(event["event"] == "job_failed" for event in events), events[-1]
+        return bool(events) and events[-1]["event"] == "job_finished"
+
+    def wait_step(self, step, timeout=90):
+        wait_for(f"step {step}", lambda: self.run.step() >= step or self.finished(), timeout)
+
+    def finish(self, timeout=180):
+        """Waits for the job's end, and that it releases its workers with exit code 0."""
+        wait_for("the job's end", self.finished, timeout)
+        for name, process in self.workers.items():
+            assert process.wait(60) == 0, f"worker {name}: exit code {process.returncode}"
+
+    def kill(self, name):
+        process = self.workers.pop(name)
+        process.kill()
+        process.wait(30)
+
+    def check_alive(self, pids):
+        for name, pid in pids.items():
+            assert alive(pid), f"worker {name} did not keep its process"
