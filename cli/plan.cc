@@ -15,7 +15,7 @@ class Plan : public Command {
   }
   std::string examples() const override {
     return "Examples:\n  heddle plan configs/quickstart.yaml --explain\n  heddle plan job.yaml "
-           "--json > plan.json";
+           "--json > plan.json\n  heddle plan job.yaml --uniform --json > grid.json";
   }
   void Declare(Arguments& arguments) override {
     arguments.Positional("JOB", &path_, "Job file (YAML)");
@@ -23,9 +23,13 @@ class Plan : public Command {
     arguments.Flag("json", &json_, "The plan with its predictions as JSON on standard output");
     arguments.Flag("explain", &explain_,
                    "Why this plan: prediction, memory, upper bound, what lost");
+    arguments.Flag("uniform", &uniform_,
+                   "The best grid of equal pipelines and stages instead: what a planner gives that "
+                   "takes all workers for alike");
   }
   int Run() override {
-    const auto planned = elastic::PlanLocally(path_, overrides_);
+    const auto planned = elastic::PlanLocally(
+        path_, overrides_, uniform_ ? elastic::PlanChoice::kUniform : elastic::PlanChoice::kBest);
     if (!planned.ok()) {
       return Report(planned.status());
     }
@@ -40,6 +44,7 @@ class Plan : public Command {
   std::vector<std::string> overrides_;
   bool json_ = false;
   bool explain_ = false;
+  bool uniform_ = false;
 };
 
 }  // namespace

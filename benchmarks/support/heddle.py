@@ -1,0 +1,107 @@
+"""Real `heddle` processes and what they wrote."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BINARY = os.path.abspath(os.environ.get("HEDDLE", os.path.join(REPOSITORY, "build", "release", "bin", "heddle")))
+
+
+class Failure(Exception):
+    """A run that did not end well; the message is one line."""
+
+
+def last_line(text):
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    return lines[-1] if lines else "no output"
+
+
+class Train:
+    """One `heddle train`."""
+
+    def __init__(self, folder, job, overrides=()):
+        self.folder = folder
+        self.command = [BINARY, "train", job, "--out", folder, "--quiet"]
+        for override in overrides:
+            self.command += ["--set", override]
+        self.process = None
+        self.log = None
+
+    def start(self):
+        os.makedirs(os.path.dirname(self.folder), exist_ok=True)
+        self.log = open(self.folder + ".log", "w+", encoding="utf-8", errors="replace")
+        try:
+            self.process = subprocess.Popen(self.command, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
+        except OSError as error:
+            raise Failure(f"{BINARY}: {error.strerror}; build it, or name it in HEDDLE") from error
+        return self
+
+    def failure(self):
+        self.log.seek(0)
+        return Failure(f"heddle train: exit code {self.process.returncode}: {last_line(self.log.read())}")
+
+    def finish(self, timeout):
+        try:
+            self.process.wait(timeout)
+        except subprocess.TimeoutExpired as error:
+            self.stop()
+            raise Failure(f"heddle train: no end within {timeout} s") from error
+        if self.process.returncode != 0:
+            raise self.failure()
+        return self
+
+    def check_running(self):
+        if self.process.poll() is not None:
+            raise self.failure()
+
+    def stop(self):
+        """Ends it early; returns when it and its workers are gone."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(15)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    def events(self, kind):
+        found = []
+        try:
+            with open(os.path.join(self.folder, "events.jsonl"), encoding="utf-8") as lines:
+                for line in lines:
+                    if line.endswith("\n"):
+                        event = json.loads(line)
+                        if event["event"] == kind:
+                            found.append(event)
+        except FileNotFoundError:
+            pass
+        return found
+
+
+def wait_until(what, condition, timeout):
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise Failure(f"not within {timeout} s: {what}")
+        time.sleep(0.1)
+
+
+def command(*arguments, timeout=300):
+    """Standard output of a `heddle` command."""
+    try:
+        done = subprocess.run([BINARY, *arguments], capture_output=True, text=True, timeout=timeout, check=False,
+                              stdin=subprocess.DEVNULL)
+    except OSError as error:
+        raise Failure(f"{BINARY}: {error.strerror}; build it, or name it in HEDDLE") from error
+    except subprocess.TimeoutExpired as error:
+        raise Failure(f"heddle {arguments[0]}: no end within {timeout} s") from error
+    if done.returncode != 0:
+        raise Failure(f"heddle {arguments[0]}: exit code {done.returncode}: {last_line(done.stderr)}")
+    return done.stdout
+
+
+def rate(events, tokens):
+    """Tokens a second over a run of consecutive step events."""
+    return tokens * (len(events) - 1) / (events[-1]["time"] - events[0]["time"])
