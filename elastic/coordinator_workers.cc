@@ -100,6 +100,7 @@ void Coordinator::State::Join(ConnectionId connection, const wire::Hello& hello,
   connections[connection] = name;
   list_changed = true;
   if (phase != Phase::kIdle) {
+    SaveState(now);  // A restarted coordinator must know whose the name is.
     WelcomeWorker(worker, false);
   }
 }

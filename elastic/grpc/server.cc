@@ -352,7 +352,7 @@ grpc::ServerBidiReactor<wire::FromWorker, wire::ToWorker>* CoordinatorServer::Im
   {
     const MutexLock lock(mutex_);
     const ConnectionId id = next_connection_++;
-    session = std::make_shared<ServerSession>(
+    session = MakeServerSession(
         id, context,
         [this](ConnectionId from, wire::FromWorker message) {
           Post([this, from, received = std::move(message)] {
@@ -372,7 +372,7 @@ grpc::ServerBidiReactor<wire::FromWorker, wire::ToWorker>* CoordinatorServer::Im
     sessions_[id] = session;
   }
   session->Begin(session);
-  return session.get();
+  return session->reactor();
 }
 
 void CoordinatorServer::Impl::SessionClosed(ConnectionId id) {

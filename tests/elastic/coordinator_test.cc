@@ -59,7 +59,7 @@ class CoordinatorTest : public testing::Test {
     From(name, [&](wire::FromWorker& message) {
       wire::Hello& hello = *message.mutable_hello();
       hello.set_name(name);
-      hello.set_incarnation(std::string(16, name.back()));
+      hello.set_incarnation(std::string(16, name.empty() ? '?' : name.back()));
       hello.set_host("host-" + name);
       hello.set_protocol_version(kProtocolVersion);
       hello.set_data_address("address of " + name);
@@ -475,6 +475,18 @@ TEST_F(CoordinatorTest, ARestartAdoptsWorkersThatTrain) {
   EXPECT_EQ(Last("a", wire::ToWorker::kWelcome)->welcome().known_step(), 1);
   EXPECT_EQ(Last("a", wire::ToWorker::kHalt), nullptr);
   EXPECT_EQ(Count("coordinator_restarted"), 1);
+}
+
+TEST_F(CoordinatorTest, ARestartKeepsTheNamesThatItsPredecessorGave) {
+  Tell(Submitted{job_});
+  Hello("", [](wire::Hello& hello) { hello.set_incarnation(std::string(16, '1')); });
+  EXPECT_EQ(Last("", wire::ToWorker::kWelcome)->welcome().name(), "worker-1");
+  coordinator_ = Coordinator(stored_, job_, now_);
+  Hello("", [](wire::Hello& hello) { hello.set_incarnation(std::string(16, '2')); });
+  EXPECT_EQ(Last("", wire::ToWorker::kWelcome)->welcome().name(), "worker-2");
+  Hello("worker-1", [](wire::Hello& hello) { hello.set_incarnation(std::string(16, '1')); });
+  ASSERT_NE(Last("worker-1", wire::ToWorker::kWelcome), nullptr);
+  EXPECT_TRUE(Last("worker-1", wire::ToWorker::kWelcome)->welcome().again());
 }
 
 TEST_F(CoordinatorTest, ARestartGivesUpThoseThatDoNotComeBack) {

@@ -1,0 +1,137 @@
+#include "elastic/grpc/server_session.h"
+
+#include <deque>
+#include <utility>
+
+#include <grpcpp/grpcpp.h>
+
+#include "base/mutex.h"
+#include "elastic/grpc/channel.h"
+
+namespace heddle::elastic {
+namespace {
+
+// One worker's stream. Reading goes on only once the loop has handled what was read: a flood waits
+// in the kernel, not here. Owned by the map of sessions and by itself until gRPC is done with it.
+class Stream : public ServerSession,
+               public grpc::ServerBidiReactor<wire::FromWorker, wire::ToWorker> {
+ public:
+  Stream(ConnectionId id,
+         grpc::CallbackServerContext* context,
+         OnMessage on_message,
+         OnClosed on_closed)
+      : id_(id),
+        context_(context),
+        on_message_(std::move(on_message)),
+        on_closed_(std::move(on_closed)) {}
+
+  void Begin(std::shared_ptr<ServerSession> self) override {
+    self_ = std::move(self);
+    StartSendInitialMetadata();
+    StartRead(&in_);
+  }
+
+  Reactor* reactor() override { return this; }
+
+  void ReadMore() override {
+    const MutexLock lock(mutex_);
+    if (!finished_ && !read_ended_) {
+      StartRead(&in_);
+    }
+  }
+
+  void Send(const wire::ToWorker& message) override {
+    const MutexLock lock(mutex_);
+    if (finished_ || closing_) {
+      return;
+    }
+    if (out_.size() >= kMaxQueuedMessages) {
+      context_->TryCancel();
+      return;
+    }
+    out_.push_back(message);
+    if (!writing_) {
+      WriteNext();
+    }
+  }
+
+  // Ends the stream after what was sent before.
+  void Close() override {
+    const MutexLock lock(mutex_);
+    closing_ = true;
+    if (!writing_) {
+      FinishOnce();
+    }
+  }
+
+  void OnReadDone(bool ok) override {
+    if (ok) {
+      on_message_(id_, std::move(in_));
+      return;
+    }
+    const MutexLock lock(mutex_);
+    read_ended_ = true;
+    closing_ = true;
+    out_.resize(writing_ ? 1 : 0);
+    if (!writing_) {
+      FinishOnce();
+    }
+  }
+
+  void OnWriteDone(bool ok) override {
+    const MutexLock lock(mutex_);
+    writing_ = false;
+    out_.pop_front();
+    if (!ok) {
+      out_.clear();
+      closing_ = true;
+    }
+    if (!out_.empty()) {
+      WriteNext();
+    } else if (closing_) {
+      FinishOnce();
+    }
+  }
+
+  void OnDone() override {
+    on_closed_(id_);
+    self_.reset();
+  }
+
+ private:
+  void WriteNext() HEDDLE_REQUIRES(mutex_) {
+    writing_ = true;
+    StartWrite(&out_.front());
+  }
+  void FinishOnce() HEDDLE_REQUIRES(mutex_) {
+    if (!finished_) {
+      finished_ = true;
+      Finish(grpc::Status::OK);
+    }
+  }
+
+  const ConnectionId id_;
+  grpc::CallbackServerContext* const context_;  // Valid until OnDone.
+  const OnMessage on_message_;
+  const OnClosed on_closed_;
+  std::shared_ptr<ServerSession> self_;
+  wire::FromWorker in_;
+
+  Mutex mutex_;
+  std::deque<wire::ToWorker> out_ HEDDLE_GUARDED_BY(mutex_);  // A deque: its elements do not move.
+  bool writing_ HEDDLE_GUARDED_BY(mutex_) = false;
+  bool closing_ HEDDLE_GUARDED_BY(mutex_) = false;
+  bool read_ended_ HEDDLE_GUARDED_BY(mutex_) = false;
+  bool finished_ HEDDLE_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace
+
+std::shared_ptr<ServerSession> MakeServerSession(ConnectionId id,
+                                                 grpc::CallbackServerContext* context,
+                                                 ServerSession::OnMessage on_message,
+                                                 ServerSession::OnClosed on_closed) {
+  return std::make_shared<Stream>(id, context, std::move(on_message), std::move(on_closed));
+}
+
+}  // namespace heddle::elastic
