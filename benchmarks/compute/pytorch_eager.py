@@ -202,7 +202,7 @@ def train():
             with torch.no_grad():
                 for master, parameter in zip(masters, model.parameters()):
                     parameter.copy_(master)
-        losses.append(float(loss))
+        losses.append(loss.item())
         seconds.append(time.perf_counter() - begun)
     return {"losses": losses, "seconds": seconds}
 
