@@ -14,7 +14,8 @@ from harness import REPOSITORY, Run, Scratch
 from text_data import prose
 
 STEPS = 20
-TOLERANCE = 1e-4
+# 1e-4 is promised. What fp32 alone makes is below 2e-7; a rotary base that is off by a tenth makes 3e-6.
+TOLERANCE = 2e-6
 REFERENCE = os.path.join(REPOSITORY, "tests", "python", "reference_model.py")
 EXPORT = os.path.abspath(sys.argv[2])
 MODELS = {
