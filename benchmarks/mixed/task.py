@@ -122,7 +122,8 @@ class Mix:
         report.say(f"{self.name}: repetition {number + 1}: mixed {self.throughput['mixed'][-1]:.0f} tokens/s, "
                    f"alone {self.throughput['alone'][-1]:.0f}, "
                    f"uniform {format(uniform[-1], '.0f') if uniform else '-'}; step {measured:.3f} s, "
-                   f"predicted {predicted:.3f} s; cores {100 * report.busy_share(before, report.cpu_times()):.0f} % busy")
+                   f"predicted {predicted:.3f} s; "
+                    f"cores {100 * report.busy_share(before, report.cpu_times()):.0f} % busy")
 
 
 def common_steps(runs):

@@ -17,6 +17,7 @@
 #include "elastic/service/service.h"
 #include "engine/data/dataset.h"
 #include "engine/job/job.h"
+#include "planner/search.h"
 
 namespace heddle::elastic {
 namespace {
@@ -56,6 +57,31 @@ Status ClaimFolder(const std::string& folder, const job::JobConfig& job) {
   HEDDLE_RETURN_IF_ERROR(MakeFolders(folder + "/logs"));
   HEDDLE_RETURN_IF_ERROR(WriteFileAtomically(folder + "/job.yaml", job.text));
   return WriteFileAtomically(path, job.hash + "\n");
+}
+
+// When the job caps every worker's memory, whether the model fits at all can be said before
+// anything is started or left on storage: the planner needs the caps and, as nothing is measured
+// yet, any speed.
+Status CheckFits(const job::JobConfig& job) {
+  HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph,
+                          graph::BuildTrainingGraph(job.model, job::GraphOptions(job)));
+  planner::PlanRequest request;
+  request.graph = &graph;
+  request.microbatches = static_cast<int>(job.batch.microbatches());
+  request.determinism = job.determinism;
+  request.cluster.links = comm::LinkTable(static_cast<int>(job.workers.size()));
+  for (const job::WorkerSection& worker : job.workers) {
+    if (worker.emulation.memory_bytes == 0) {
+      return Status::Ok();
+    }
+    program::WorkerProfile profile;
+    profile.worker = worker.name;
+    profile.flops_per_second = 1e10 * worker.emulation.speed;
+    profile.bytes_per_second = 1e9 * worker.emulation.speed;
+    profile.memory_bytes = worker.emulation.memory_bytes;
+    request.cluster.workers.push_back(std::move(profile));
+  }
+  return planner::FindPlan(request).status();
 }
 
 // Starts the job's workers, and again those that are lost when the job says so.
@@ -168,6 +194,7 @@ Status RunLocally(const LocalRunOptions& options) {
     folder = job.output.empty() ? "runs/" + job.name : job.output;
   }
   HEDDLE_ASSIGN_OR_RETURN(folder, AbsolutePath(folder));
+  HEDDLE_RETURN_IF_ERROR(CheckFits(job).WithContext("{}", options.job_path));
   HEDDLE_RETURN_IF_ERROR(CheckCanListen("--listen", options.listen));
   HEDDLE_RETURN_IF_ERROR(
       CheckCanListen("metrics.port", fmt::format("127.0.0.1:{}", job.metrics.port)));

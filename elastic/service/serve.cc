@@ -37,7 +37,8 @@ Status Serve(const ServeOptions& options) {
                       .metrics_port = options.metrics_port,
                       .store_path = store + "/coordinator.sqlite",
                       .default_output = store + "/runs",
-                      .observer = [&progress](const LogEvent& event) { progress.Note(event); }}));
+                      .observer = [&progress](const LogEvent& event) { progress.Note(event); },
+                      .workers_outlive = true}));
   HEDDLE_RETURN_IF_ERROR(WriteFileAtomically(
       store + "/job.json", "{\"coordinator\": \"" + service->server().address() +
                                "\", \"metrics\": \"" + service->metrics_address() +
@@ -56,8 +57,7 @@ Status Serve(const ServeOptions& options) {
     reported = end.has_value();
     if (end) {
       // The job is over; its status stays readable until this process is asked to end.
-      // lint: allow sleep: nothing is left to wait for but the signal, which a condition cannot
-      // carry.
+      // lint: allow sleep: only a signal is left to wait for, and no condition carries it.
       std::this_thread::sleep_until(After(std::chrono::milliseconds(200)));
     }
   }

@@ -1,8 +1,8 @@
 """Checkpoints of real runs: h5py reads them as the weights that they are; a flipped byte is found and named; a job that
 starts again falls back to the checkpoint before, and says so.
 
-Usage: checkpoint_test.py HEDDLE EXPORT_TRAINING BUILD_FOLDER. h5py needs PyPI's hdf5plugin: in HEDDLE_H5PY_PYTHON, or in
-the virtual environment that the test of the format shares. Without it the other parts run, and the exit code is 77.
+Usage: checkpoint_test.py HEDDLE EXPORT_TRAINING BUILD_FOLDER. h5py needs PyPI's hdf5plugin: in
+HEDDLE_H5PY_PYTHON, or in the virtual environment that the test of the format shares. Without it the other parts run, and the exit code is 77.
 """
 import json
 import os
@@ -99,7 +99,8 @@ def check_flips(folder, checkpoint, chance):
             where = f"{name} byte {offset} of {size}: exit {found.returncode}: {found.stdout}{found.stderr}"
             assert found.returncode == 1, where
             assert name in found.stdout, where
-            tensors = [tensor for address, length, tensor in owner.get(name, []) if address <= offset < address + length]
+            tensors = [tensor for address, length, tensor in owner.get(name, [])
+                       if address <= offset < address + length]
             assert all(tensor in found.stdout for tensor in tensors), where
             shutil.rmtree(copy)
             flips += 1

@@ -32,7 +32,8 @@ seed: 7
 model: {model}
 data: {{text: {text}, validation_fraction: 0.1}}
 batch: {{microbatch: 2, global: 8, sequence: 48}}
-optimizer: {{learning_rate: 1e-3, minimum_learning_rate: 1e-4, schedule: cosine, warmup_steps: 5, max_gradient_norm: 1.0}}
+optimizer:
+  {{learning_rate: 1e-3, minimum_learning_rate: 1e-4, schedule: cosine, warmup_steps: 5, max_gradient_norm: 1.0}}
 workers: [{{name: a}}]
 """
 

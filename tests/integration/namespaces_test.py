@@ -1,6 +1,6 @@
-"""Three workers in three network namespaces, joined by a bridge, each behind a token bucket of 200 Mbit/s: TCP alone joins
-them. One is killed, in another run one is cut off: the job goes on, and the losses are those of an undisturbed run.
-Exit 77: not root, or no namespaces here.
+"""Three workers in three network namespaces, joined by a bridge, each behind a token bucket of 200 Mbit/s: TCP
+alone joins them. One is killed, in another run one is cut off: the job goes on, and the losses are those of an
+undisturbed run. Exit 77: not root, or no namespaces here.
 """
 import os
 import random

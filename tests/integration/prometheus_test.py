@@ -1,5 +1,6 @@
-"""A real Prometheus watches a job: it finds every worker through the coordinator's service discovery, follows a join and a
-loss, and is answered while the job recovers. promtool finds nothing to say about what is exposed. Exit 77: no Prometheus.
+"""A real Prometheus watches a job: it finds every worker through the coordinator's service discovery, follows a
+join and a loss, and is answered while the job recovers. promtool finds nothing to say about what is exposed.
+Exit 77: no Prometheus.
 """
 import json
 import os
@@ -44,7 +45,8 @@ class Prometheus:
         with open(config, "w", encoding="utf-8") as file:
             file.write(CONFIG.format(metrics=metrics, rules=os.path.join(REPOSITORY, "metrics", "alerts.yml")))
         self.log = open(os.path.join(folder, "prometheus.log"), "ab")
-        self.process = subprocess.Popen(["prometheus", f"--config.file={config}", f"--web.listen-address={self.address}",
+        self.process = subprocess.Popen(["prometheus", f"--config.file={config}",
+                                         f"--web.listen-address={self.address}",
                                          f"--storage.tsdb.path={folder}/prometheus"], stdout=self.log, stderr=self.log)
 
     def __enter__(self):

@@ -1,5 +1,6 @@
-"""The persistent coordinator: `serve`, three `worker`s, `submit`, `status`; kill -9 of the coordinator while they train, and
-a worker that is asked to leave. The workers keep their processes and the losses are those of the undisturbed run.
+"""The persistent coordinator: `serve`, three `worker`s, `submit`, `status`; kill -9 of the coordinator while they
+train, and a worker that is asked to leave. The workers keep their processes and the losses are those of the
+undisturbed run.
 """
 import os
 import random

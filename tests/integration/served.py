@@ -73,7 +73,8 @@ class Cluster:
             self.listen = json.load(file)["coordinator"]
 
     def worker(self, name, *options, prefix=()):
-        self.workers[name] = self.start(*prefix, HEDDLE, "worker", "--coordinator", self.listen, "--name", name, *options)
+        self.workers[name] = self.start(*prefix, HEDDLE, "worker", "--coordinator", self.listen, "--name", name,
+                                        *options)
 
     def submit(self, job):
         done = heddle("submit", job, "--coordinator", self.listen, "--out", self.run.folder)
