@@ -1,8 +1,9 @@
-"""Checkpoints of real runs: h5py reads them as the weights that they are; a flipped byte is found and named; a job that
-starts again falls back to the checkpoint before, and says so.
+"""Checkpoints of real runs: h5py reads them as the weights that they are; a flipped byte is found and named; a job
+that starts again falls back to the checkpoint before, and says so.
 
 Usage: checkpoint_test.py HEDDLE EXPORT_TRAINING BUILD_FOLDER. h5py needs PyPI's hdf5plugin: in
-HEDDLE_H5PY_PYTHON, or in the virtual environment that the test of the format shares. Without it the other parts run, and the exit code is 77.
+HEDDLE_H5PY_PYTHON, or in the virtual environment that the test of the format shares. Without it the other parts
+run, and the exit code is 77.
 """
 import json
 import os
