@@ -11,6 +11,7 @@ The three are run in turns; each figure is a median. A mix is one file configs/m
 import glob
 import json
 import os
+import signal
 import time
 
 from support import heddle, report
@@ -123,7 +124,7 @@ class Mix:
                    f"alone {self.throughput['alone'][-1]:.0f}, "
                    f"uniform {format(uniform[-1], '.0f') if uniform else '-'}; step {measured:.3f} s, "
                    f"predicted {predicted:.3f} s; "
-                    f"cores {100 * report.busy_share(before, report.cpu_times()):.0f} % busy")
+                   f"cores {100 * report.busy_share(before, report.cpu_times()):.0f} % busy")
 
 
 def common_steps(runs):
@@ -189,6 +190,8 @@ def run(options, rows):
     if options.repeat:
         settings["repetitions"] = options.repeat
     begun = time.monotonic()
+    if settings["budget"] is not None:
+        heddle.limit(settings["budget"])
     paths = sorted(glob.glob(os.path.join(heddle.REPOSITORY, "configs", "mixed-*.yaml")))
     mixes = [Mix(path, options.folder, settings) for path in paths if options.only in os.path.basename(path)]
     failed = False
@@ -203,11 +206,12 @@ def run(options, rows):
             try:
                 mix.repetition(number)
             except Failure as failure:
-                failed = True
+                failed = failed or not isinstance(failure, heddle.TimeUp)
                 report.say(f"{mix.name}: {failure}")
+    signal.alarm(0)
     for mix in mixes:
         if mix.throughput["mixed"]:
             add_rows(mix, rows)
     if options.quick:
         report.say("quick: half batches, and the medians are of one or two repetitions: read them as a smoke test")
-    return failed or not mixes
+    return failed or not rows.rows

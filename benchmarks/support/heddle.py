@@ -13,6 +13,18 @@ class Failure(Exception):
     """A run that did not end well; the message is one line."""
 
 
+class TimeUp(Failure):
+    """The time that the user allowed is spent; what was measured until then counts."""
+
+
+def limit(seconds):
+    """Raises TimeUp in the main thread after so long, wherever it waits."""
+    def time_up(*_):
+        raise TimeUp("no time is left: the machine is too busy for what --quick allows")
+    signal.signal(signal.SIGALRM, time_up)
+    signal.alarm(seconds)
+
+
 def last_line(text):
     lines = [line for line in text.strip().splitlines() if line.strip()]
     return lines[-1] if lines else "no output"
