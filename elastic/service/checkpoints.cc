@@ -75,9 +75,10 @@ CheckpointCommitted CommitParts(const Job& job,
   return committed;
 }
 
-std::vector<int64_t> SoundCheckpoints(const Job& job,
-                                      std::optional<int64_t> live_generation,
-                                      const std::function<void(const std::string&)>& skipped) {
+Result<std::vector<int64_t>> SoundCheckpoints(
+    const Job& job,
+    std::optional<int64_t> live_generation,
+    const std::function<void(const std::string&)>& skipped) {
   // Only the newest sound one is read in full; older ones are listed by name and read when they are
   // needed.
   const std::string root = CheckpointRoot(job);
@@ -85,14 +86,18 @@ std::vector<int64_t> SoundCheckpoints(const Job& job,
   if (!cleaned.ok()) {
     skipped(cleaned.status().message());
   }
-  const auto newest = checkpoint::FindNewestSound(root, skipped);
-  const auto entries = checkpoint::List(root);
+  HEDDLE_ASSIGN_OR_RETURN(const auto entries, checkpoint::List(root));
   std::vector<int64_t> steps;
-  if (newest.ok() && entries.ok()) {
-    for (const checkpoint::Entry& entry : *entries) {
-      if (entry.step <= newest->step) {
-        steps.push_back(entry.step);
-      }
+  if (entries.empty()) {
+    return steps;
+  }
+  const auto newest = checkpoint::FindNewestSound(root, skipped);
+  if (!newest.ok()) {
+    return InvalidArgumentError("no checkpoint is sound: {}", newest.status().message());
+  }
+  for (const checkpoint::Entry& entry : entries) {
+    if (entry.step <= newest->step) {
+      steps.push_back(entry.step);
     }
   }
   return steps;

@@ -23,9 +23,11 @@ CheckpointCommitted CommitParts(const Job& job,
 
 /// Steps of sound checkpoints, ascending, as a run may resume from them. Each damaged one costs a
 /// line. Removes what dead saves left: those of generations below `live_generation`, whose workers
-/// may be saving while their coordinator was away; all of them without one.
-std::vector<int64_t> SoundCheckpoints(const Job& job,
-                                      std::optional<int64_t> live_generation,
-                                      const std::function<void(const std::string&)>& skipped);
+/// may be saving while their coordinator was away; all of them without one. None at all: the job is
+/// new. Errors: kInvalidArgument when there are checkpoints, but none is sound.
+Result<std::vector<int64_t>> SoundCheckpoints(
+    const Job& job,
+    std::optional<int64_t> live_generation,
+    const std::function<void(const std::string&)>& skipped);
 
 }  // namespace heddle::elastic

@@ -90,11 +90,9 @@ class Service::Impl {
               Warn(checkpoint::Abandon(CheckpointRoot(job), abandon.step, abandon.generation));
             },
         .find_checkpoints =
-            [this](const Job& job) {
-              return SoundCheckpoints(job, live_generation_, [this](const std::string& line) {
-                LogWarning("checkpoint skipped: {}", line);
-                Log({.kind = "warning", .fields = {{"message", "checkpoint skipped: " + line}}});
-              });
+            [this](const Job& /*job*/) {
+              MutexLock lock(mutex_);
+              return checkpoints_;  // Those of the job that was read last.
             },
         .log = [this](const LogEvent& event) { Log(event); },
         .list_workers = [this](const std::vector<ListWorkers::Entry>& workers) { List(workers); },
@@ -116,11 +114,22 @@ class Service::Impl {
       output = config.output.empty() ? options_.default_output + "/" + config.name : config.output;
     }
     HEDDLE_ASSIGN_OR_RETURN(auto folder, RunFolder::Open(output));
-    MutexLock lock(mutex_);
-    folder_ = std::move(folder);
-    folder_->SetAddresses(server_ == nullptr ? "" : server_->address(), metrics_address_);
+    {
+      MutexLock lock(mutex_);
+      folder_ = std::move(folder);
+      folder_->SetAddresses(server_ == nullptr ? "" : server_->address(), metrics_address_);
+    }
     Job job = MakeJob(config, output);
     job.policy.paused_timeout = options_.paused_timeout;
+    auto checkpoints = SoundCheckpoints(job, live_generation_, [this](const std::string& line) {
+      LogWarning("checkpoint skipped: {}", line);
+      Log({.kind = "warning", .fields = {{"message", "checkpoint skipped: " + line}}});
+    });
+    if (!checkpoints.ok() && !options_.workers_outlive) {
+      return checkpoints.status();
+    }
+    MutexLock lock(mutex_);
+    checkpoints_ = checkpoints.ok() ? *std::move(checkpoints) : std::vector<int64_t>();
     return job;
   }
 
@@ -188,6 +197,7 @@ class Service::Impl {
   Mutex mutex_;
   std::unique_ptr<RunFolder> folder_ HEDDLE_GUARDED_BY(mutex_);
   std::vector<ListWorkers::Entry> workers_ HEDDLE_GUARDED_BY(mutex_);
+  std::vector<int64_t> checkpoints_ HEDDLE_GUARDED_BY(mutex_);  ///< To resume from.
 
   std::unique_ptr<metrics::Exposer> exposer_;
   std::unique_ptr<CoordinatorServer>

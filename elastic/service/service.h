@@ -27,6 +27,9 @@ struct ServiceOptions {
   Duration paused_timeout =
       Duration::zero();  ///< How long a job waits for workers when it has too few; 0: for ever.
   std::function<void(const WorkerGone&)> worker_gone = {};  ///< Likewise.
+  /// Workers may live on without this process and hold the job's state: a job none of whose
+  /// checkpoints is sound is then no reason to refuse it.
+  bool workers_outlive = false;
 };
 
 /// Thread: any.
@@ -34,7 +37,7 @@ class Service {
  public:
   /// Errors: kResourceExhausted or kUnavailable (port taken), kFailedPrecondition (another
   /// coordinator uses the store), kDataLoss (the store), kInvalidArgument (a stored job that no
-  /// longer reads).
+  /// longer reads, or none of its checkpoints is sound).
   static Result<std::unique_ptr<Service>> Start(ServiceOptions options);
   ~Service();
 
