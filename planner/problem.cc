@@ -70,8 +70,10 @@ int64_t StageMemory::PeakBytes(const StageShape& stage) {
   }
   int64_t bytes = found.first->second;
   // Further bits of the microbatch number may keep one more partial sum each.
-  const int more = std::bit_width(static_cast<unsigned>(stage.microbatches)) -
-                   std::bit_width(static_cast<unsigned>(counted));
+  const auto bits = [](int count) {
+    return static_cast<int>(std::bit_width(static_cast<unsigned>(count)));
+  };
+  const int more = bits(stage.microbatches) - bits(counted);
   if (determinism_ == program::Determinism::kExact && more > 0) {
     for (int s = stage.first_segment; s < stage.last_segment; ++s) {
       for (const graph::ParameterId id : table_.parameters[static_cast<size_t>(s)]) {

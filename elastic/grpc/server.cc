@@ -46,7 +46,7 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
   heddle::Status Start();
   void Stop();
 
-  heddle::Status Submit(const std::string& yaml, const std::string& path, std::string* job_id);
+  heddle::Status SubmitJob(const std::string& yaml, const std::string& path, std::string* job_id);
   /// Runs `call` on the loop's thread and waits; false when the loop has ended.
   bool CallAndWait(const std::function<void()>& call);
   void Post(std::function<void()> call);
@@ -385,9 +385,9 @@ void CoordinatorServer::Impl::SessionClosed(ConnectionId id) {
 
 // ---- Calls ----
 
-heddle::Status CoordinatorServer::Impl::Submit(const std::string& yaml,
-                                               const std::string& path,
-                                               std::string* job_id) {
+heddle::Status CoordinatorServer::Impl::SubmitJob(const std::string& yaml,
+                                                  const std::string& path,
+                                                  std::string* job_id) {
   HEDDLE_ASSIGN_OR_RETURN(Job job, options_.hooks.read_job(yaml, path));
   job.secret = RandomSecret();
   if (options_.hooks.find_checkpoints) {
@@ -455,7 +455,7 @@ grpc::ServerUnaryReactor* CoordinatorServer::Impl::Submit(grpc::CallbackServerCo
                                                           wire::SubmitReply* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(
-      ToGrpc(Submit(request->job_yaml(), request->job_path(), reply->mutable_job_id())));
+      ToGrpc(SubmitJob(request->job_yaml(), request->job_path(), reply->mutable_job_id())));
   return reactor;
 }
 
@@ -532,7 +532,7 @@ const std::string& CoordinatorServer::resumed_job_id() const {
 }
 
 heddle::Status CoordinatorServer::Submit(const std::string& yaml, const std::string& path) {
-  return impl_->Submit(yaml, path, nullptr);
+  return impl_->SubmitJob(yaml, path, nullptr);
 }
 
 wire::JobStatus CoordinatorServer::StatusNow() const {
