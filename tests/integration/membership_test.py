@@ -15,7 +15,7 @@ GLOBAL_BATCH = 24
 
 def changes(folder):
     """Join, drain and drift, one after another, in one run."""
-    steps = 260
+    steps = 500
     run = Run(os.path.join(folder, "changes"), overrides=[f"steps={steps}", "checkpoint.every=0"]).start()
     run.wait_step(8)
     joined = subprocess.Popen([HEDDLE, "worker", "--coordinator", run.job()["coordinator"], "--name", "e",
