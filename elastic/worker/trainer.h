@@ -46,7 +46,7 @@ class Trainer {
   static Result<std::unique_ptr<Trainer>> Create(TrainerOptions options);
   ~Trainer();
 
-  /// Measures this worker's operators and its link; cached beside the run. JSON of planning's
+  /// Measures this worker's operators and its link; anew at every start. JSON of planning's
   /// WorkerMeasurement.
   Result<std::string> MeasureProfile();
   /// Lowers the plan for this worker and keeps it for Move; returns the program's hash. Thread:

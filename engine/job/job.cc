@@ -214,7 +214,6 @@ void ReadSections(YamlReader& root, JobConfig& job) {
   job.determinism = root.OptionalChoice<program::Determinism>(
       "determinism", program::Determinism::kExact,
       {{"exact", program::Determinism::kExact}, {"relaxed", program::Determinism::kRelaxed}});
-  job.allow_shm = root.OptionalChild("transport").Optional<bool>("shm", true);
   ReadPlan(root, job);
 }
 

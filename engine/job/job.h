@@ -100,7 +100,6 @@ struct JobConfig {
   MetricsSection metrics;
   program::Determinism determinism = program::Determinism::kExact;
   std::optional<program::Plan> plan;  ///< A plan file given by the user instead of a search.
-  bool allow_shm = true;
 
   std::string
       text;  ///< The effective job as YAML with absolute paths: parses to the same job anywhere.

@@ -1,7 +1,6 @@
 /// \file
 /// Measures a worker: seconds of every distinct node of a graph, and of folding, updating and
-/// copying bytes, on the device as it is (emulated speed included). Seconds of work; results are
-/// cached in a file.
+/// copying bytes, on the device as it is (emulated speed included). Seconds of work.
 #pragma once
 
 #include <string>
