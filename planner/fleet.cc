@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "planner/divisions.h"
 #include "planner/linear_program.h"
@@ -12,6 +13,7 @@ namespace {
 
 constexpr int kMaxClasses = 4;
 constexpr int kMaxFleetDepth = 8;
+constexpr int kMaxDealtPipelines = 16;  ///< Beyond, classes are fine enough.
 
 int Depth(const Composition& composition) {
   return std::accumulate(composition.begin(), composition.end(), 0);
@@ -116,7 +118,9 @@ class Packing {
 };
 
 /// Cuts anew with each pipeline's own workers, whose speeds differ a little from their class's.
-void RecutAll(const Problem& problem, Draft& draft) {
+/// False: some pipeline does not have the memory; its cuts stay.
+bool RecutAll(const Problem& problem, Draft& draft) {
+  bool fits = true;
   PipelineQuestion question;
   std::vector<WorkerCosts> costs;
   for (auto& ways : draft.pipelines) {
@@ -141,7 +145,8 @@ void RecutAll(const Problem& problem, Draft& draft) {
     };
     const std::vector<ClassStage> cuts = BestCuts(question, order);
     if (cuts.empty()) {
-      continue;  // The class's cuts stay; whether they fit is checked with the plan.
+      fits = false;
+      continue;
     }
     Draft::Way way;
     for (size_t j = 0; j < cuts.size(); ++j) {
@@ -156,6 +161,39 @@ void RecutAll(const Problem& problem, Draft& draft) {
     }
     ways = {std::move(way)};
   }
+  return fits;
+}
+
+/// The workers dealt to that many pipelines, fastest first and to and fro, so that the pipelines
+/// have about equal speeds; cut for the workers. Nothing when a pipeline does not have the memory.
+std::optional<program::Plan> DealtPlan(const Problem& problem,
+                                       const std::vector<int>& fastest_first,
+                                       int pipelines) {
+  Draft draft;
+  draft.pipelines.assign(static_cast<size_t>(pipelines), {Draft::Way{}});
+  const size_t period = 2 * static_cast<size_t>(pipelines);
+  for (size_t i = 0; i < fastest_first.size(); ++i) {
+    const size_t turn = i % period;
+    auto& stages = draft.pipelines[std::min(turn, period - 1 - turn)].front().stages;
+    if (static_cast<int>(stages.size()) < problem.table.segments) {
+      stages.push_back({.worker = fastest_first[i]});
+    }
+  }
+  if (!RecutAll(problem, draft)) {
+    return std::nullopt;
+  }
+  return PlanOf(problem, draft);
+}
+
+std::vector<int> FastestFirst(const Problem& problem) {
+  std::vector<int> ranks(static_cast<size_t>(problem.workers()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const auto seconds = [&](int rank) {
+    return problem.costs[static_cast<size_t>(rank)]->Stage(0, problem.table.segments, false);
+  };
+  std::stable_sort(ranks.begin(), ranks.end(),
+                   [&](int a, int b) { return seconds(a) < seconds(b); });
+  return ranks;
 }
 
 }  // namespace
@@ -191,6 +229,13 @@ std::vector<program::Plan> FleetPlans(const Problem& problem, const WorkerClasse
     Draft draft = DraftOf(classes, table, division);
     RecutAll(problem, draft);
     plans.push_back(PlanOf(problem, draft));
+  }
+  const std::vector<int> fastest_first = FastestFirst(problem);
+  const int most = std::min({problem.workers(), problem.microbatches, kMaxDealtPipelines});
+  for (int pipelines = 1; pipelines <= most; ++pipelines) {
+    if (std::optional<program::Plan> plan = DealtPlan(problem, fastest_first, pipelines)) {
+      plans.push_back(std::move(*plan));
+    }
   }
   return plans;
 }

@@ -17,7 +17,9 @@ namespace heddle::planner {
 /// which has as many non-zero x_j as classes. T is found by bisection; the x_j are rounded down and
 /// the few workers left are given the compositions that complete the most. Repeated with a least
 /// depth of 1, 2, 4, … stages, since deeper pipelines are fewer and reduce fewer gradients. Each
-/// pipeline's cuts are computed anew for its own workers. Cost: seconds for thousands of workers.
+/// pipeline's cuts are computed anew for its own workers. Beside these, the workers are dealt by
+/// speed, to and fro, to 1, 2, … pipelines: with a few dozen workers of which no two are alike,
+/// classes are too coarse. Cost: seconds for thousands of workers.
 std::vector<program::Plan> FleetPlans(const Problem& problem, const WorkerClasses& exact);
 
 }  // namespace heddle::planner

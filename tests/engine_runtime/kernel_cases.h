@@ -30,7 +30,17 @@ struct KernelCase {
   std::vector<InputSpec> inputs;
   /// Output 0 from fp64 inputs.
   std::function<at::Tensor(const std::vector<at::Tensor>&)> reference;
+  /// By how much the function amplifies the rounding of intermediate values, from fp64 inputs;
+  /// nothing: not at all.
+  std::function<double(const std::vector<at::Tensor>&)> amplification = nullptr;
 };
+
+/// Of a norm's gradient: 1 / deviation of the row, and that many times the rounding of its
+/// elements. The columns of a row of few can lie close together.
+inline double NormAmplification(const at::Tensor& x, const at::Tensor& centre, double epsilon) {
+  const at::Tensor rstd = at::rsqrt(at::pow(x - centre, 2).mean(-1) + epsilon);
+  return (rstd * at::clamp_min(x.abs().amax(-1) * rstd, 1)).max().item<double>();
+}
 
 inline at::Tensor Long(const at::Tensor& tokens) {
   return tokens.to(at::kLong);
@@ -100,15 +110,21 @@ inline std::vector<KernelCase> DrawCases(Random& random) {
                      return in[0] + in[1].slice(0, 0, length).unsqueeze(0);
                    }});
   cases.push_back(
-      {"rms_norm", {{"epsilon", epsilon}}, {{x}, {{dim}, 0, 1.0}}, [epsilon](const In& in) {
+      {"rms_norm",
+       {{"epsilon", epsilon}},
+       {{x}, {{dim}, 0, 1.0}},
+       [epsilon](const In& in) {
          return in[0] / at::sqrt(at::pow(in[0], 2).mean(-1, true) + epsilon) * in[1];
+       },
+       [epsilon](const In& in) { return NormAmplification(in[0], at::zeros({}), epsilon); }});
+  cases.push_back(
+      {"layer_norm",
+       {{"epsilon", epsilon}},
+       {{x, 0, 0.5}, {{dim}, 0, 1.0}, {{dim}}},
+       [epsilon, dim](const In& in) { return at::layer_norm(in[0], {dim}, in[1], in[2], epsilon); },
+       [epsilon](const In& in) {
+         return NormAmplification(in[0], in[0].mean(-1, true), epsilon);
        }});
-  cases.push_back({"layer_norm",
-                   {{"epsilon", epsilon}},
-                   {{x, 0, 0.5}, {{dim}, 0, 1.0}, {{dim}}},
-                   [epsilon, dim](const In& in) {
-                     return at::layer_norm(in[0], {dim}, in[1], in[2], epsilon);
-                   }});
   cases.push_back({"linear", {}, {{x}, {{features, dim}}}, [](const In& in) {
                      return at::einsum("btk,nk->btn", {in[0], in[1]});
                    }});
@@ -129,7 +145,13 @@ inline std::vector<KernelCase> DrawCases(Random& random) {
        {{{batch, length, heads * head_dim}},
         {{batch, length, kv_heads * head_dim}},
         {{batch, length, kv_heads * head_dim}}},
-       [heads, kv_heads](const In& in) { return AttentionReference(in, heads, kv_heads); }});
+       [heads, kv_heads](const In& in) { return AttentionReference(in, heads, kv_heads); },
+       // A short sequence's gradients of q and k are differences of products with v that nearly
+       // cancel.
+       [](const In& in) {
+         return in[2].abs().max().item<double>() *
+                std::max(in[0].abs().max().item<double>(), in[1].abs().max().item<double>());
+       }});
   cases.push_back({"swiglu", {}, {{x}, {x}}, [](const In& in) {
                      return in[0] / (at::exp(-in[0]) + 1.0) * in[1];
                    }});

@@ -22,9 +22,9 @@ namespace {
 
 constexpr int kDraws = 5;
 
-// Relative to the largest element, or to 0.1. fp64: different orders of addition. fp32: sums of <=
-// 300 terms and a vectorised exp. bf16: two roundings of 2^-9 at intermediate values (inputs are
-// bf16 on both sides).
+// Relative to the largest element, or to 0.1 times what the function amplifies rounding by. fp64:
+// different orders of addition. fp32: sums of <= 300 terms and a vectorised exp. bf16: two
+// roundings of 2^-9 at intermediate values (inputs are bf16 on both sides).
 constexpr double kTolerance64 = 1e-11;
 constexpr double kTolerance32 = 1e-5;
 constexpr double kTolerance16 = 1.5e-2;
@@ -84,10 +84,11 @@ std::vector<at::Tensor> ToDouble(const std::vector<at::Tensor>& inputs) {
 void ExpectClose(const at::Tensor& actual,
                  const at::Tensor& expected,
                  double tolerance,
+                 double amplification,
                  const std::string& what) {
   ASSERT_EQ(actual.sizes(), expected.sizes()) << what;
   const at::Tensor wide = actual.to(at::kDouble);
-  const double scale = std::max(0.1, expected.abs().max().item<double>());
+  const double scale = std::max(0.1 * amplification, expected.abs().max().item<double>());
   const double error = (wide - expected).abs().max().item<double>() / scale;
   EXPECT_LE(error, tolerance) << what;  // A NaN fails, too.
   EXPECT_FALSE(std::isnan(error)) << what;
@@ -148,12 +149,14 @@ void CompareWithReference(const KernelCase& kernel_case,
   const at::Tensor dy = DrawOutputGradient(random, kernel_case, inputs);
   const Answers expected = Reference(kernel_case, inputs, dy);
   const Answers actual = Heddle(kernel_case, inputs, dy);
-  ExpectClose(actual.output, expected.output, tolerance, kernel_case.op);
+  const double amplification =
+      kernel_case.amplification ? std::max(1.0, kernel_case.amplification(ToDouble(inputs))) : 1.0;
+  ExpectClose(actual.output, expected.output, tolerance, amplification, kernel_case.op);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const std::string what = kernel_case.op + " gradient of input " + std::to_string(i);
     ASSERT_EQ(actual.gradients[i].defined(), expected.gradients[i].defined()) << what;
     if (expected.gradients[i].defined()) {
-      ExpectClose(actual.gradients[i], expected.gradients[i], tolerance, what);
+      ExpectClose(actual.gradients[i], expected.gradients[i], tolerance, amplification, what);
     }
   }
 }

@@ -212,8 +212,9 @@ TEST(SearchTest, ManyUnlikeWorkersUnderMemoryLimits) {
   for (size_t rank = 0; rank < speeds.size(); ++rank) {
     EXPECT_LE(outcome->plan.predicted_peak_bytes[rank], request.cluster.workers[rank].memory_bytes);
   }
-  EXPECT_GT(outcome->bound_seconds / outcome->plan.predicted_step_seconds, 0.75)
-      << Explain(request, *outcome);
+  const double fraction = outcome->bound_seconds / outcome->plan.predicted_step_seconds;
+  RecordProperty("fraction", std::to_string(fraction));
+  EXPECT_GT(fraction, 0.75) << Explain(request, *outcome);
 }
 
 TEST(MigrationTest, ActsOnlyWhenTheGainExceedsTheCost) {
