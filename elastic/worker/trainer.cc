@@ -252,8 +252,18 @@ void Trainer::Report(const wire::StepRecord& record, const Generation& generatio
       .Set(static_cast<double>(record.tokens()) / std::max(record.seconds(), 1e-9));
   registry.GetGauge("heddle_predicted_step_seconds", "Step time that the plan predicts.")
       .Set(generation.lowered->plan.predicted_step_seconds);
+  const auto figures = generation.trainer->figures();
+  registry
+      .GetGauge("heddle_busy_seconds", "Compute of this worker in the last step, waits excluded.")
+      .Set(figures.busy_seconds);
+  registry.GetGauge("heddle_predicted_busy_seconds", "The same by this worker's profile.")
+      .Set(generation.lowered->predicted_busy_seconds);
+  registry
+      .GetGauge("heddle_waiting_seconds",
+                "Waits of this worker for messages and reductions in the last step.")
+      .Set(figures.waiting_seconds);
   options_.post(StepApplied{.record = record,
-                            .busy_seconds = generation.trainer->figures().busy_seconds,
+                            .busy_seconds = figures.busy_seconds,
                             .predicted_busy_seconds = generation.lowered->predicted_busy_seconds});
 }
 

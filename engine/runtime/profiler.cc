@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <functional>
+#include <set>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -19,24 +20,41 @@ namespace {
 
 constexpr int kFewestRuns = 3;
 constexpr int kMostRuns = 15;
-constexpr Duration kEnough = std::chrono::milliseconds(40);  // Of one node's runs together.
+constexpr Duration kEnough = std::chrono::milliseconds(40);  // Of one node's runs, on average.
 
-// Median duration of `work` on the device, after one warm-up.
-double MedianSeconds(DeviceClock& clock, Deadline deadline, const std::function<void()>& work) {
-  work();
-  std::vector<double> seconds;
+double Median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+/// Runs every piece of work once to warm up, then all of them in turn until they have run often
+/// enough: one that is repeated on its own would find its operands in the nearest cache, which in
+/// a step it does not. Returns the median duration of each on the device.
+std::vector<double> MedianSeconds(DeviceClock& clock,
+                                  Deadline deadline,
+                                  const std::vector<std::function<void()>>& pieces) {
+  for (const auto& work : pieces) {
+    work();
+  }
+  std::vector<std::vector<double>> seconds(pieces.size());
+  const Duration enough = kEnough * static_cast<int>(pieces.size());
   Duration spent{};
   clock.WaitFor(Now());
-  while (static_cast<int>(seconds.size()) < kFewestRuns ||
-         (static_cast<int>(seconds.size()) < kMostRuns && spent < kEnough && Now() < deadline)) {
-    clock.Begin();
-    work();
-    const Duration duration = clock.End();
-    spent += duration;
-    seconds.push_back(Seconds(duration));
+  for (int run = 0; run < kFewestRuns || (run < kMostRuns && spent < enough && Now() < deadline);
+       ++run) {
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      clock.Begin();
+      pieces[i]();
+      const Duration duration = clock.End();
+      spent += duration;
+      seconds[i].push_back(Seconds(duration));
+    }
   }
-  std::ranges::sort(seconds);
-  return seconds[seconds.size() / 2];
+  std::vector<double> medians;
+  for (std::vector<double>& samples : seconds) {
+    medians.push_back(Median(std::move(samples)));
+  }
+  return medians;
 }
 
 // Values that every operator accepts: small positive token ids (also valid positions), and normal
@@ -63,11 +81,73 @@ void MeasureByteRates(DeviceClock& clock, Deadline deadline, program::WorkerProf
                        .beta2 = 0.95,
                        .epsilon = 1e-8,
                        .weight_decay = 0.1};
-  profile.seconds["fold"] = MedianSeconds(clock, deadline, [&] { FoldInto(a, b); }) / bytes;
-  profile.seconds["copy"] = MedianSeconds(clock, deadline, [&] { a.copy_(b); }) / bytes;
-  profile.seconds["update"] =
-      MedianSeconds(clock, deadline, [&] { AdamWUpdate(a, first, second, b, a, step); }) / bytes;
+  const std::vector<double> seconds =
+      MedianSeconds(clock, deadline,
+                    {[&] { FoldInto(a, b); }, [&] { a.copy_(b); },
+                     [&] { AdamWUpdate(a, first, second, b, a, step); }});
+  profile.seconds["fold"] = seconds[0] / bytes;
+  profile.seconds["copy"] = seconds[1] / bytes;
+  profile.seconds["update"] = seconds[2] / bytes;
   profile.bytes_per_second = 1 / profile.seconds["copy"];
+}
+
+// A node of each signature, with inputs of its own; what it put out last is kept, so that each
+// writes to memory of its own.
+struct Sample {
+  std::string signature;
+  Kernel kernel = nullptr;
+  const graph::Node* node = nullptr;
+  double flops = 0;
+  std::vector<at::Tensor> inputs = {};
+  std::vector<at::Tensor> outputs = {};
+};
+
+Result<std::vector<Sample>> DistinctNodes(const graph::Graph& graph) {
+  std::vector<Sample> samples;
+  std::set<std::string> known;
+  for (const graph::Node& node : graph.nodes) {
+    Sample sample{.signature = graph::NodeSignature(graph, node),
+                  .kernel = FindKernel(node.op->name()),
+                  .node = &node};
+    if (!known.insert(sample.signature).second) {
+      continue;
+    }
+    if (sample.kernel == nullptr) {
+      return InternalError("operator {} has no kernel", node.op->name());
+    }
+    std::vector<graph::TensorType> input_types;
+    std::vector<graph::TensorType> output_types;
+    for (const graph::TensorId input : node.inputs) {
+      input_types.push_back(graph.tensor(input).type);
+      sample.inputs.push_back(SampleInput(input_types.back()));
+    }
+    for (const graph::TensorId output : node.outputs) {
+      output_types.push_back(graph.tensor(output).type);
+    }
+    sample.flops = node.op->CostOf(input_types, output_types, node.attributes).flops;
+    samples.push_back(std::move(sample));
+  }
+  return samples;
+}
+
+Status MeasureNodes(const graph::Graph& graph,
+                    DeviceClock& clock,
+                    Deadline deadline,
+                    program::WorkerProfile& profile) {
+  HEDDLE_ASSIGN_OR_RETURN(std::vector<Sample> samples, DistinctNodes(graph));
+  std::vector<std::function<void()>> pieces;
+  for (Sample& sample : samples) {
+    pieces.emplace_back([&sample] {
+      sample.outputs =
+          sample.kernel(*sample.node, sample.inputs, {.seed = 1, .step = 1, .first_sample = 0});
+    });
+  }
+  const std::vector<double> seconds = MedianSeconds(clock, deadline, pieces);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    profile.seconds[samples[i].signature] = seconds[i];
+    profile.flops_per_second = std::max(profile.flops_per_second, samples[i].flops / seconds[i]);
+  }
+  return Status::Ok();
 }
 
 }  // namespace
@@ -81,35 +161,10 @@ Result<program::WorkerProfile> MeasureProfile(const graph::Graph& graph,
   profile.worker = options.worker;
   profile.memory_bytes = options.memory_bytes;
   try {
-    for (const graph::Node& node : graph.nodes) {
-      const std::string signature = graph::NodeSignature(graph, node);
-      if (profile.seconds.contains(signature)) {
-        continue;
-      }
-      std::vector<at::Tensor> inputs;
-      std::vector<graph::TensorType> input_types;
-      std::vector<graph::TensorType> output_types;
-      for (const graph::TensorId input : node.inputs) {
-        input_types.push_back(graph.tensor(input).type);
-        inputs.push_back(SampleInput(input_types.back()));
-      }
-      for (const graph::TensorId output : node.outputs) {
-        output_types.push_back(graph.tensor(output).type);
-      }
-      const Kernel kernel = FindKernel(node.op->name());
-      if (kernel == nullptr) {
-        return InternalError("operator {} has no kernel", node.op->name());
-      }
-      const double seconds = MedianSeconds(clock, deadline, [&] {
-        kernel(node, inputs, {.seed = 1, .step = 1, .first_sample = 0});
-      });
-      profile.seconds[signature] = seconds;
-      const graph::Cost cost = node.op->CostOf(input_types, output_types, node.attributes);
-      profile.flops_per_second = std::max(profile.flops_per_second, cost.flops / seconds);
-    }
+    HEDDLE_RETURN_IF_ERROR(MeasureNodes(graph, clock, deadline, profile));
     MeasureByteRates(clock, deadline, profile);
     at::Tensor one = at::zeros({1});
-    profile.instruction_seconds = MedianSeconds(clock, deadline, [&] { one.add_(1); });
+    profile.instruction_seconds = MedianSeconds(clock, deadline, {[&] { one.add_(1); }}).front();
   } catch (const std::exception& error) {  // libtorch's.
     return InternalError("profiling: {}", error.what());
   }

@@ -18,8 +18,9 @@ struct ProfilerOptions {
   Duration budget = std::chrono::seconds(5);  ///< Measuring stops repeating when it is spent.
 };
 
-/// Every distinct NodeSignature is run once to warm up and then until its median is settled (3 to
-/// 15 runs). Errors: kInternal when a kernel fails.
+/// Every distinct NodeSignature is run once to warm up, then all of them in turn, 3 to 15 times, so
+/// that operands come from where a step would find them; the median counts. Needs the memory of the
+/// operands of one node of each kind. Errors: kInternal when a kernel fails.
 Result<program::WorkerProfile> MeasureProfile(const graph::Graph& graph,
                                               DeviceClock& clock,
                                               const ProfilerOptions& options);
