@@ -346,7 +346,7 @@ Coordinator::Coordinator(const DurableState& restored, const Job& job, Time now)
   s.known_step = s.durable_known_step = restored.known_step;
   s.persisted_at = now;
   s.next_worker_number = restored.next_worker_number;
-  s.checkpoints = job.checkpoints.empty() ? restored.checkpoints : job.checkpoints;
+  s.checkpoints = job.checkpoints;
   for (const auto& [name, stored] : restored.workers) {
     Worker& worker = s.workers[name];
     worker.name = name;

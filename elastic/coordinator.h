@@ -165,7 +165,9 @@ class Coordinator {
  public:
   /// Waits for Submitted. Generations are numbered above `generation_counter`.
   explicit Coordinator(int64_t generation_counter = 0);
-  /// Goes on with `job` from what its predecessor stored: adopts the workers that say Hello.
+  /// Goes on with `job` from what its predecessor stored: adopts the workers that say Hello. The
+  /// checkpoints are job.checkpoints, not those that were stored: one of these may have been
+  /// damaged meanwhile.
   Coordinator(const DurableState& restored, const Job& job, Time now);
   Coordinator(const Coordinator& other);
   Coordinator& operator=(const Coordinator& other);

@@ -48,7 +48,7 @@ void Coordinator::State::FormIfReady(Time now) {
   transition->fence = transition->generation;
   transition->applied_step = checkpoints.empty() ? 0 : checkpoints.back();
   transition->steps_repeated = std::max<int64_t>(0, known_step - transition->applied_step);
-  RollBackTo(transition->applied_step);
+  GoOnAfter(transition->applied_step);
   AskForPlan(now);
 }
 

@@ -184,7 +184,12 @@ void Coordinator::State::ChooseSource(Time now) {
     t.applied_step = checkpoints.empty() ? 0 : checkpoints.back();
   }
   t.steps_repeated = std::max(t.steps_repeated, known_step - t.applied_step);
-  RollBackTo(t.applied_step);
+  if (t.live) {
+    RollBackTo(
+        t.applied_step);  // Records of later steps that its holders applied are still to come.
+  } else {
+    GoOnAfter(t.applied_step);
+  }
   AskForPlan(now);
 }
 

@@ -226,7 +226,8 @@ struct Coordinator::State {
   // coordinator_steps.cc
   void OnRecords(const google::protobuf::RepeatedPtrField<wire::StepRecord>& records, Time now);
   void TakeRecord(const wire::StepRecord& record, Time now);
-  void RollBackTo(int64_t step);
+  void RollBackTo(int64_t step);  ///< What later records said is void.
+  void GoOnAfter(int64_t step);   ///< The same, and the next record is that of step + 1.
   void OnCheckpointPart(Worker& worker, const wire::CheckpointPart& message, Time now);
   void AbandonSave(const std::pair<int64_t, int64_t>& key);
   void OnValidation(const wire::Validation& message);

@@ -54,6 +54,11 @@ void Coordinator::State::RollBackTo(int64_t step) {
   validated.erase(validated.upper_bound(step), validated.end());
 }
 
+void Coordinator::State::GoOnAfter(int64_t step) {
+  RollBackTo(step);
+  known_step = step;
+}
+
 void Coordinator::State::OnValidation(const wire::Validation& message) {
   if (phase == Phase::kDone || !validated.insert(message.step()).second) {
     return;

@@ -13,7 +13,8 @@ namespace {
 
 constexpr int kMaxClasses = 4;
 constexpr int kMaxFleetDepth = 8;
-constexpr int kMaxDealtPipelines = 16;  ///< Beyond, classes are fine enough.
+constexpr int kMaxDealtWorkers = 64;  ///< Beyond, classes are fine enough.
+constexpr int kMaxDealtPipelines = 16;
 
 int Depth(const Composition& composition) {
   return std::accumulate(composition.begin(), composition.end(), 0);
@@ -229,6 +230,9 @@ std::vector<program::Plan> FleetPlans(const Problem& problem, const WorkerClasse
     Draft draft = DraftOf(classes, table, division);
     RecutAll(problem, draft);
     plans.push_back(PlanOf(problem, draft));
+  }
+  if (problem.workers() > kMaxDealtWorkers) {
+    return plans;
   }
   const std::vector<int> fastest_first = FastestFirst(problem);
   const int most = std::min({problem.workers(), problem.microbatches, kMaxDealtPipelines});

@@ -41,34 +41,50 @@ std::optional<Plan> Grid(const Problem& problem, int pipelines, int stages, bool
   return FitsMemory(problem, plan) ? std::optional(std::move(plan)) : std::nullopt;
 }
 
+/// The grid with its prediction; nothing when it needs more memory than a worker has.
+Result<std::optional<Plan>> Scored(const Problem& problem,
+                                   int pipelines,
+                                   int stages,
+                                   bool recompute) {
+  std::optional<Plan> plan = Grid(problem, pipelines, stages, recompute);
+  if (!plan.has_value()) {
+    return plan;
+  }
+  if (problem.workers() > kMaxSimulatedWorkers) {
+    plan->predicted_step_seconds = EstimateStepSeconds(problem.estimate, *plan);
+    return plan;
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const Simulation simulation,
+                          ScorePlan(*problem.graph, *plan, problem.cluster));
+  for (size_t rank = 0; rank < simulation.peak_bytes.size(); ++rank) {
+    const int64_t memory = problem.cluster.workers[rank].memory_bytes;
+    if (memory != 0 && simulation.peak_bytes[rank] > memory) {
+      return std::optional<Plan>();  // The estimate had let it pass.
+    }
+  }
+  plan->predicted_step_seconds = simulation.step_seconds;
+  plan->predicted_peak_bytes = simulation.peak_bytes;
+  return plan;
+}
+
 }  // namespace
 
 Result<Plan> UniformGrid(const PlanRequest& request) {
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<Problem> problem, MakeProblem(request));
   const int workers = problem->workers();
   std::optional<Plan> best;
-  double least = std::numeric_limits<double>::infinity();
   for (int stages = 1; stages <= std::min(workers, problem->table.segments); ++stages) {
     const int pipelines = workers / stages;
     if (workers % stages != 0 || pipelines > problem->microbatches) {
       continue;
     }
-    std::optional<Plan> plan = Grid(*problem, pipelines, stages, false);
+    HEDDLE_ASSIGN_OR_RETURN(std::optional<Plan> plan,
+                            Scored(*problem, pipelines, stages, /*recompute=*/false));
     if (!plan.has_value()) {
-      plan = Grid(*problem, pipelines, stages, true);
+      HEDDLE_ASSIGN_OR_RETURN(plan, Scored(*problem, pipelines, stages, /*recompute=*/true));
     }
-    if (!plan.has_value()) {
-      continue;
-    }
-    plan->predicted_step_seconds = EstimateStepSeconds(problem->estimate, *plan);
-    if (workers <= kMaxSimulatedWorkers) {
-      HEDDLE_ASSIGN_OR_RETURN(const Simulation simulation,
-                              ScorePlan(*problem->graph, *plan, problem->cluster));
-      plan->predicted_step_seconds = simulation.step_seconds;
-      plan->predicted_peak_bytes = simulation.peak_bytes;
-    }
-    if (plan->predicted_step_seconds < least) {
-      least = plan->predicted_step_seconds;
+    if (plan.has_value() &&
+        (!best.has_value() || plan->predicted_step_seconds < best->predicted_step_seconds)) {
       best = std::move(plan);
     }
   }

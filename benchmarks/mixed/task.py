@@ -18,7 +18,7 @@ from support import heddle, report
 from support.heddle import Failure, Train
 
 SKIPPED_STEPS = 2  # Of a run: connections, caches and allocator warm up.
-FULL = {"repetitions": 5, "steps": 12, "scale": 1.0, "budget": None, "alone_steps": 2}
+FULL = {"repetitions": 5, "steps": 9, "scale": 1.0, "budget": None, "alone_steps": 2}
 QUICK = {"repetitions": 2, "steps": 6, "scale": 0.5, "budget": 285, "alone_steps": 1}
 
 
@@ -92,13 +92,15 @@ class Mix:
         self.throughput["uniform"].append(self.train("uniform", [f"plan={self.plan_file}"])[0])
 
     def run_alone(self):
-        """The workers side by side, each a job of its own, measured while all of them train."""
+        """The workers side by side, each a job of its own, measured while all of them train. Batches are in proportion
+        to speeds, so that all steps take about as long."""
         runs = []
         try:
             for index, speed in enumerate(self.speeds):
                 workers = f"workers=[{{name: alone-{index}, emulate: {{speed: {speed:g}}}}}]"
+                batch = max(1, round(self.global_batch * speed))
                 runs.append(Train(self.new_folder("alone"), self.path,
-                                  [*self.overrides, workers, "steps=100000", "name=alone"]).start())
+                                  [workers, f"batch.global={batch}", "steps=100000", "name=alone"]).start())
             wait_until_measured(runs, self.settings["alone_steps"])
         finally:
             for run in runs:  # All of them are told before any is waited for.

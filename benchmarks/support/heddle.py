@@ -6,6 +6,8 @@ import subprocess
 import time
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# Every run measures its workers anew: repetitions are independent.
+os.environ["HEDDLE_CACHE"] = ""
 BINARY = os.path.abspath(os.environ.get("HEDDLE", os.path.join(REPOSITORY, "build", "release", "bin", "heddle")))
 
 

@@ -35,6 +35,15 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& coordinator) {
   return grpc::CreateCustomChannel(coordinator, grpc::InsecureChannelCredentials(), arguments);
 }
 
+// For streams. The first one lives as long as the process: with the last channel gRPC (1.51) ends
+// the threads that call our reactors, and a stream's channel goes when OnDone returns, on one of
+// these very threads, which aborts.
+std::shared_ptr<grpc::Channel> MakeStreamChannel(const std::string& coordinator) {
+  std::shared_ptr<grpc::Channel> channel = MakeChannel(coordinator);
+  [[maybe_unused]] static const auto* const kept = new std::shared_ptr<grpc::Channel>(channel);
+  return channel;
+}
+
 Status FromGrpc(const grpc::Status& status) {
   return status.ok() ? Status::Ok()
                      : Status(static_cast<StatusCode>(status.error_code()), status.error_message());
@@ -65,7 +74,7 @@ class Stream : public grpc::ClientBidiReactor<wire::FromWorker, wire::ToWorker> 
  public:
   Stream(const std::string& coordinator, std::shared_ptr<Inbox> inbox)
       : inbox_(std::move(inbox)),
-        stub_(wire::Control::NewStub(MakeChannel(coordinator))) {}
+        stub_(wire::Control::NewStub(MakeStreamChannel(coordinator))) {}
 
   void Begin(std::shared_ptr<Stream> self) {
     self_ = std::move(self);

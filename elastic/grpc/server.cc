@@ -76,6 +76,7 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
 
  private:
   heddle::Status Restore();
+  heddle::Status ReserveJob();
   void Run();
   void Perform(const CoordinatorAction& action);
   void OnStoreFailed(const heddle::Status& status);
@@ -90,6 +91,7 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
   // Loop thread only (and Start, before it runs).
   Coordinator coordinator_;
   std::shared_ptr<const Job> job_;
+  bool submitting_ = false;  ///< A job is being read.
   int64_t generation_counter_ = 0;
   std::vector<CoordinatorAction> first_actions_;
 
@@ -130,9 +132,8 @@ heddle::Status CoordinatorServer::Impl::Restore() {
   job.id = stored->job_id;
   job.secret = stored->secret;
   job.output_folder = stored->output_folder;
-  if (options_.hooks.find_checkpoints) {
-    job.checkpoints = options_.hooks.find_checkpoints(job);
-  }
+  job.checkpoints =
+      options_.hooks.find_checkpoints ? options_.hooks.find_checkpoints(job) : stored->checkpoints;
   job_ = std::make_shared<const Job>(job);
   resumed_job_id_ = job.id;
   coordinator_ = Coordinator(*stored, job, Now());
@@ -270,21 +271,9 @@ void CoordinatorServer::Impl::JobEnded(const EndJob& end) {
   if (options_.hooks.ended) {
     options_.hooks.ended(end);
   }
-  std::vector<std::shared_ptr<ServerSession>> sessions;
-  {
-    const MutexLock lock(mutex_);
-    ended_ = end;
-    for (const auto& [id, session] : sessions_) {
-      sessions.push_back(session);
-    }
-    changed_.NotifyAll();
-  }
-  if (options_.many_jobs) {
-    coordinator_ = Coordinator(generation_counter_);
-    for (const auto& session : sessions) {
-      session->Close();
-    }
-  }
+  const MutexLock lock(mutex_);
+  ended_ = end;
+  changed_.NotifyAll();
 }
 
 void CoordinatorServer::Impl::Perform(const CoordinatorAction& action) {
@@ -385,23 +374,47 @@ void CoordinatorServer::Impl::SessionClosed(ConnectionId id) {
 
 // ---- Calls ----
 
-heddle::Status CoordinatorServer::Impl::SubmitJob(const std::string& yaml,
-                                                  const std::string& path,
-                                                  std::string* job_id) {
-  HEDDLE_ASSIGN_OR_RETURN(Job job, options_.hooks.read_job(yaml, path));
-  job.secret = RandomSecret();
-  if (options_.hooks.find_checkpoints) {
-    job.checkpoints = options_.hooks.find_checkpoints(job);
-  }
-  const auto shared = std::make_shared<const Job>(std::move(job));
+// Until submitting_ is false again nobody else can submit: reading a job opens its folder, which a
+// refused one must not.
+heddle::Status CoordinatorServer::Impl::ReserveJob() {
   const auto refused = std::make_shared<std::string>();
-  const bool ran = CallAndWait([this, shared, refused] {
-    const std::string phase = coordinator_.StatusAt(Now()).phase();
-    if (phase != "idle") {
+  const bool ran = CallAndWait([this, refused] {
+    const std::string phase = submitting_ ? "submitted" : coordinator_.StatusAt(Now()).phase();
+    if (phase != "idle" && phase != "finished" && phase != "failed") {
       *refused = phase;
       return;
     }
+    submitting_ = true;
+  });
+  if (!ran) {
+    return UnavailableError("the coordinator is going away");
+  }
+  if (!refused->empty()) {
+    return FailedPreconditionError("a job is there already ({})", *refused);
+  }
+  return heddle::Status::Ok();
+}
+
+heddle::Status CoordinatorServer::Impl::SubmitJob(const std::string& yaml,
+                                                  const std::string& path,
+                                                  std::string* job_id) {
+  HEDDLE_RETURN_IF_ERROR(ReserveJob());
+  Result<Job> job = options_.hooks.read_job(yaml, path);
+  if (!job.ok()) {
+    CallAndWait([this] { submitting_ = false; });
+    return job.status();
+  }
+  job->secret = RandomSecret();
+  if (options_.hooks.find_checkpoints) {
+    job->checkpoints = options_.hooks.find_checkpoints(*job);
+  }
+  const auto shared = std::make_shared<const Job>(*std::move(job));
+  const bool ran = CallAndWait([this, shared] {
+    submitting_ = false;
     job_ = shared;
+    if (coordinator_.StatusAt(Now()).phase() != "idle") {  // The job before has ended.
+      coordinator_ = Coordinator(generation_counter_);
+    }
     {
       const MutexLock lock(mutex_);
       ended_.reset();
@@ -410,9 +423,6 @@ heddle::Status CoordinatorServer::Impl::SubmitJob(const std::string& yaml,
   });
   if (!ran) {
     return UnavailableError("the coordinator is going away");
-  }
-  if (!refused->empty()) {
-    return FailedPreconditionError("a job is there already ({})", *refused);
   }
   if (job_id != nullptr) {
     *job_id = shared->id;

@@ -46,9 +46,6 @@ struct CoordinatorServerOptions {
   StateStore* store =
       nullptr;  ///< Optional: without it nothing outlives the process. Outlives the server.
   CoordinatorHooks hooks;
-  /// `serve`: after a job the next one may be submitted, and workers may wait for it. Otherwise
-  /// workers that come after the end are refused.
-  bool many_jobs = false;
   /// Go on with the store's job although it failed (`train` on the same folder).
   bool resume_failed = false;
 };
@@ -67,6 +64,7 @@ class CoordinatorServer {
   bool resumed() const;
   const std::string& resumed_job_id() const;
 
+  /// One job at a time: the next may come when the one before has ended.
   /// Errors: read_job's; kFailedPrecondition when a job runs already.
   Status Submit(const std::string& yaml, const std::string& path);
   wire::JobStatus StatusNow() const;

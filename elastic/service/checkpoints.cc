@@ -1,6 +1,7 @@
 #include "elastic/service/checkpoints.h"
 
 #include "base/log.h"
+#include "checkpoint/import.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/store.h"
 #include "engine/job/job.h"
@@ -52,6 +53,20 @@ Result<checkpoint::CommitInfo> Commit(const Job& job,
   return info;
 }
 
+/// The checkpoint that the job names, if it does, is there from now on.
+Status ImportNamed(const Job& job) {
+  HEDDLE_ASSIGN_OR_RETURN(const job::JobConfig config, job::ParseJob(job.yaml, "the job"));
+  if (config.checkpoint.resume.empty()) {
+    return Status::Ok();
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph,
+                          graph::BuildTrainingGraph(config.model, job::GraphOptions(config)));
+  const auto step =
+      checkpoint::Import(config.checkpoint.resume, CheckpointRoot(job), WholeState(graph));
+  return step.ok() ? Status::Ok()
+                   : InvalidArgumentError("checkpoint.resume: {}", step.status().message());
+}
+
 }  // namespace
 
 std::string CheckpointRoot(const Job& job) {
@@ -86,6 +101,7 @@ Result<std::vector<int64_t>> SoundCheckpoints(
   if (!cleaned.ok()) {
     skipped(cleaned.status().message());
   }
+  HEDDLE_RETURN_IF_ERROR(ImportNamed(job));
   HEDDLE_ASSIGN_OR_RETURN(const auto entries, checkpoint::List(root));
   std::vector<int64_t> steps;
   if (entries.empty()) {

@@ -24,7 +24,9 @@ CheckpointCommitted CommitParts(const Job& job,
 /// Steps of sound checkpoints, ascending, as a run may resume from them. Each damaged one costs a
 /// line. Removes what dead saves left: those of generations below `live_generation`, whose workers
 /// may be saving while their coordinator was away; all of them without one. None at all: the job is
-/// new. Errors: kInvalidArgument when there are checkpoints, but none is sound.
+/// new. A checkpoint that the job names to resume from is brought in before.
+/// Errors: kInvalidArgument when there are checkpoints, but none is sound; when the named one
+/// cannot be resumed from.
 Result<std::vector<int64_t>> SoundCheckpoints(
     const Job& job,
     std::optional<int64_t> live_generation,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/units.h"
 #include "elastic/service/measurement.h"
 #include "engine/program/lower.h"
 #include "engine/program/state.h"
@@ -30,6 +31,60 @@ std::optional<program::Plan> GivenPlan(const job::JobConfig& job, const PlanRequ
     }
   }
   return job.plan;
+}
+
+Status CheckMemory(const program::Plan& plan, const planner::ClusterProfile& cluster) {
+  for (const program::WorkerProfile& worker : cluster.workers) {
+    const auto rank = std::ranges::find(plan.workers, worker.worker) - plan.workers.begin();
+    if (worker.memory_bytes != 0 && rank < std::ssize(plan.workers) &&
+        plan.predicted_peak_bytes[static_cast<size_t>(rank)] > worker.memory_bytes) {
+      return ResourceExhaustedError(
+          "the given plan needs {} on worker {}, which has {}",
+          FormatByteSize({plan.predicted_peak_bytes[static_cast<size_t>(rank)]}), worker.worker,
+          FormatByteSize({worker.memory_bytes}));
+    }
+  }
+  return Status::Ok();
+}
+
+// The given plan, priced, or the best that the search finds.
+Result<program::Plan> ChoosePlan(const job::JobConfig& config,
+                                 const PlanRequest& request,
+                                 const planner::PlanRequest& search) {
+  const auto given = GivenPlan(config, request);
+  if (!given) {
+    Result<program::Plan> found = planner::FindPlan(search);
+    return found.ok() ? std::move(found) : ResourceExhaustedError("{}", found.status().message());
+  }
+  program::Plan plan = *given;
+  plan.generation = request.generation;
+  plan.determinism = config.determinism;
+  HEDDLE_ASSIGN_OR_RETURN(const auto simulation,
+                          planner::ScorePlan(*search.graph, plan, search.cluster));
+  plan.predicted_step_seconds = simulation.step_seconds;
+  plan.predicted_peak_bytes = simulation.peak_bytes;
+  HEDDLE_RETURN_IF_ERROR(CheckMemory(plan, search.cluster));
+  return plan;
+}
+
+// Seconds until the state is where `next` wants it, over the slowest link.
+double MovingSeconds(const graph::Graph& graph,
+                     const program::Plan& previous,
+                     const program::Plan& next,
+                     const comm::LinkTable& links) {
+  const program::StateLayout layout = program::LayoutOf(graph, previous);
+  std::vector<program::HeldState> held;
+  for (size_t rank = 0; rank < layout.size(); ++rank) {
+    held.push_back({.worker = previous.workers[rank], .boxes = layout[rank]});
+  }
+  double slowest = 0;
+  for (int from = 0; from < links.size(); ++from) {
+    for (int to = 0; to < links.size(); ++to) {
+      slowest = std::max(slowest, from == to ? 0 : 1 / links.At(from, to).bytes_per_second);
+    }
+  }
+  const int64_t bytes = program::TransferBytes(graph, program::PlanTransfers(graph, held, next));
+  return static_cast<double>(bytes) * slowest;
 }
 
 }  // namespace
@@ -65,21 +120,7 @@ PlanOutcome JobPlanner::Plan(const Job& job, const PlanRequest& request) {
     if (!request.current_plan_json.empty()) {
       HEDDLE_ASSIGN_OR_RETURN(search.previous, program::PlanFromJson(request.current_plan_json));
     }
-    program::Plan plan;
-    if (const auto given = GivenPlan(parsed->config, request)) {
-      plan = *given;
-      plan.generation = request.generation;
-      plan.determinism = parsed->config.determinism;
-      HEDDLE_ASSIGN_OR_RETURN(const auto simulation, planner::ScorePlan(graph, plan, cluster));
-      plan.predicted_step_seconds = simulation.step_seconds;
-      plan.predicted_peak_bytes = simulation.peak_bytes;
-    } else {
-      Result<program::Plan> found = planner::FindPlan(search);
-      if (!found.ok()) {
-        return ResourceExhaustedError("{}", found.status().message());
-      }
-      plan = *std::move(found);
-    }
+    HEDDLE_ASSIGN_OR_RETURN(const program::Plan plan, ChoosePlan(parsed->config, request, search));
     HEDDLE_ASSIGN_OR_RETURN(const auto programs, program::LowerAll(graph, plan));
     outcome.members = plan.workers;
     for (const program::Program& program : programs) {
@@ -96,21 +137,7 @@ PlanOutcome JobPlanner::Plan(const Job& job, const PlanRequest& request) {
       outcome.current_step_seconds = current.ok() ? current->step_seconds : 0;
     }
     if (search.previous) {
-      const program::StateLayout layout = program::LayoutOf(graph, *search.previous);
-      std::vector<program::HeldState> held;
-      for (size_t rank = 0; rank < layout.size(); ++rank) {
-        held.push_back({.worker = search.previous->workers[rank], .boxes = layout[rank]});
-      }
-      double slowest = 0;
-      for (int from = 0; from < cluster.links.size(); ++from) {
-        for (int to = 0; to < cluster.links.size(); ++to) {
-          slowest =
-              std::max(slowest, from == to ? 0 : 1 / cluster.links.At(from, to).bytes_per_second);
-        }
-      }
-      const int64_t bytes =
-          program::TransferBytes(graph, program::PlanTransfers(graph, held, plan));
-      outcome.move_seconds += static_cast<double>(bytes) * slowest;
+      outcome.move_seconds += MovingSeconds(graph, *search.previous, plan, cluster.links);
     }
     return Status::Ok();
   }();

@@ -114,18 +114,21 @@ class Service::Impl {
       output = config.output.empty() ? options_.default_output + "/" + config.name : config.output;
     }
     HEDDLE_ASSIGN_OR_RETURN(auto folder, RunFolder::Open(output));
+    bool restoring = false;  // Of a predecessor's job, before this coordinator answers.
     {
       MutexLock lock(mutex_);
+      restoring = server_ == nullptr;
       folder_ = std::move(folder);
       folder_->SetAddresses(server_ == nullptr ? "" : server_->address(), metrics_address_);
     }
     Job job = MakeJob(config, output);
     job.policy.paused_timeout = options_.paused_timeout;
-    auto checkpoints = SoundCheckpoints(job, live_generation_, [this](const std::string& line) {
+    const auto live = restoring ? live_generation_ : std::nullopt;
+    auto checkpoints = SoundCheckpoints(job, live, [this](const std::string& line) {
       LogWarning("checkpoint skipped: {}", line);
       Log({.kind = "warning", .fields = {{"message", "checkpoint skipped: " + line}}});
     });
-    if (!checkpoints.ok() && !options_.workers_outlive) {
+    if (!checkpoints.ok() && !(restoring && options_.workers_outlive)) {
       return checkpoints.status();
     }
     MutexLock lock(mutex_);

@@ -8,6 +8,7 @@
 #include "elastic/service/job_policy.h"
 #include "elastic/service/measurement.h"
 #include "elastic/worker/link_probe.h"
+#include "elastic/worker/profile_cache.h"
 #include "engine/graph/operator.h"
 #include "engine/program/lower.h"
 #include "engine/program/memory.h"
@@ -83,8 +84,11 @@ Result<std::string> Trainer::MeasureProfile() {
   WorkerMeasurement measurement;
   HEDDLE_ASSIGN_OR_RETURN(
       measurement.profile,
-      runtime::MeasureProfile(graph_, clock_,
-                              {.worker = options_.worker, .memory_bytes = memory_bytes_.load()}));
+      CachedProfile(CacheFolder(),
+                    {.graph = &graph_, .speed = clock_.speed(), .threads = options_.job.threads},
+                    [&] { return runtime::MeasureProfile(graph_, clock_, {}); }));
+  measurement.profile.worker = options_.worker;
+  measurement.profile.memory_bytes = memory_bytes_.load();
   HEDDLE_ASSIGN_OR_RETURN(measurement.link,
                           ProbeOwnLink(*options_.endpoint, options_.endpoint_options));
   MutexLock lock(mutex_);

@@ -205,6 +205,7 @@ void ReadSections(YamlReader& root, JobConfig& job) {
   job.checkpoint.every = checkpoint.Optional<int64_t>("every", 0, {.least = 0, .most = kMost});
   job.checkpoint.keep = checkpoint.Optional<int64_t>("keep", 3, {.least = 2, .most = 1 << 20});
   job.checkpoint.last = checkpoint.Optional<bool>("last", true);
+  job.checkpoint.resume = checkpoint.OptionalPath("resume", "");
   YamlReader validation = root.OptionalChild("validation");
   job.validation.every = validation.Optional<int64_t>("every", 0, {.least = 0, .most = kMost});
   job.validation.batches =

@@ -70,6 +70,8 @@ struct CheckpointSection {
   int64_t every = 0;  ///< Steps; 0: only at the end.
   int64_t keep = 3;   ///< Newest ones that stay.
   bool last = true;   ///< Also after the last step.
+  std::string resume =
+      {};  ///< Checkpoint to begin from; empty: the newest of the run's own, if any.
 };
 
 struct ValidationSection {

@@ -477,6 +477,25 @@ TEST_F(CoordinatorTest, ARestartAdoptsWorkersThatTrain) {
   EXPECT_EQ(Count("coordinator_restarted"), 1);
 }
 
+TEST_F(CoordinatorTest, ANewJobGoesOnFromACheckpointOfAnotherRun) {
+  job_.checkpoints = {10};
+  Form();
+  EXPECT_EQ(coordinator_.StatusAt(now_).step(), 10);
+  Step(11);
+  EXPECT_EQ(coordinator_.StatusAt(now_).step(), 11);
+  EXPECT_EQ(Count("step"), 1);
+}
+
+TEST_F(CoordinatorTest, ARestartKnowsTheCheckpointsThatAreSoundNow) {
+  Form();
+  stored_.checkpoints = {10, 20};
+  job_.checkpoints = {10};  // What its successor found: 20 is damaged.
+  coordinator_ = Coordinator(stored_, job_, now_);
+  const wire::JobStatus status = coordinator_.StatusAt(now_);
+  ASSERT_EQ(status.checkpoint_steps_size(), 1);
+  EXPECT_EQ(status.checkpoint_steps(0), 10);
+}
+
 TEST_F(CoordinatorTest, ARestartKeepsTheNamesThatItsPredecessorGave) {
   Tell(Submitted{job_});
   Hello("", [](wire::Hello& hello) { hello.set_incarnation(std::string(16, '1')); });

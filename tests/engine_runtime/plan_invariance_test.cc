@@ -21,7 +21,11 @@ namespace heddle::runtime {
 namespace {
 
 constexpr int kMicrobatches = 6;
-constexpr int64_t kSteps = 12;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int64_t kSteps = 12;  // A step takes ten times as long.
+#else
+constexpr int64_t kSteps = 60;
+#endif
 
 struct RunResult {
   std::vector<double> losses;

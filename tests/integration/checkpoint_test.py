@@ -156,6 +156,36 @@ def check_fallback(folder, undisturbed, chance):
     print(f"fell back from {os.path.basename(newest)} to {os.path.basename(before)}", flush=True)
 
 
+def check_named(folder, reference, chance):
+    """A new run begins from the checkpoint of another: the same losses from there on. What it cannot begin from is said
+    with exit code 2, and nothing is trained."""
+    *_, before, newest = checkpoints(reference)
+    step = int(before.rsplit("-", 1)[1])
+
+    def begin(name, checkpoint, *overrides):
+        return Run(os.path.join(folder, name), overrides=[f"checkpoint.resume={checkpoint}", *overrides]).start()
+
+    run = begin("named", before).finish(180)
+    wanted = {number: loss for number, loss in reference.losses().items() if number > step}
+    assert run.losses() == wanted, (run.losses(), wanted)
+
+    copy = os.path.join(folder, "named-damaged")
+    shutil.copytree(newest, copy)
+    name = damage(copy, chance)
+    own = checkpoints(run)
+    for label, checkpoint, reason, overrides in (
+            ("damaged", copy, name, ()),
+            ("other-model", newest, "another model", ("model.hidden_size=32",)),
+            ("missing", os.path.join(folder, "nowhere"), "nowhere", ()),
+            ("named", own[0], "belongs to another job", ())):
+        refused = begin(label, checkpoint, *overrides)
+        steps = len(refused.events("step"))
+        assert refused.wait(60) == 2, refused.errors()[-2000:]
+        assert reason in refused.errors(), (label, refused.errors()[-2000:])
+        assert len(refused.events("step")) == steps, "no step was trained"
+    print(f"began from step {step} of another run; four that cannot be begun from: exit code 2", flush=True)
+
+
 def check_none_sound(folder, chance):
     """Nothing to fall back to: that is said, and nothing is trained from scratch into the folder of the old run."""
     run = Run(os.path.join(folder, "lost")).start()
@@ -179,6 +209,7 @@ def main():
             check_weights(folder, python)
         check_flips(folder, checkpoints(reference)[-1], chance)
         check_fallback(folder, reference.losses(), chance)
+        check_named(folder, reference, chance)
         check_none_sound(folder, chance)
     if python is None:
         print("SKIPPED in part: no Python with h5py and hdf5plugin, and PyPI could not provide them", file=sys.stderr)

@@ -14,6 +14,8 @@ import time
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HEDDLE = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "build/release/bin/heddle"
+# Every run measures its workers anew: a profile of another moment's load must not reach it.
+os.environ["HEDDLE_CACHE"] = ""
 SMOKE = os.path.join(REPOSITORY, "configs", "smoke.yaml")
 
 

@@ -6,7 +6,7 @@ import os
 import random
 import signal
 
-from harness import Run, Scratch, check_same, check_samples, seed, wait_for
+from harness import Run, Scratch, check_same, check_samples, heddle, seed, wait_for
 from text_data import prose
 from served import GLOBAL_BATCH, WORKERS, Cluster, write_job
 
@@ -18,6 +18,26 @@ def check_status(cluster, pids):
     assert status["phase"] == "training", status["phase"]
     assert int(status["step"]) >= 5 and int(status["total_steps"]) == STEPS, status
     assert {worker["name"]: int(worker["pid"]) for worker in status["workers"]} == pids, status["workers"]
+
+
+def check_second_job_is_refused(cluster, job, folder):
+    other = os.path.join(folder, "refused")
+    refused = heddle("submit", job, "--coordinator", cluster.listen, "--out", other)
+    assert refused.returncode == 2 and "a job is there already" in refused.stderr, refused
+    assert not os.path.exists(other), "a refused job opened its folder"
+
+
+def check_next_job(cluster, folder, job):
+    """When a job has ended the same coordinator takes the next one."""
+    alone = Run(os.path.join(folder, "next-alone"), job, ["steps=12"]).start().finish()
+    first, cluster.run = cluster.run, Run(os.path.join(folder, "next"))
+    cluster.workers = {}
+    cluster.submit(job, "steps=12")
+    for name in WORKERS:
+        cluster.worker(name)
+    cluster.finish()
+    check_same(cluster.run, alone.losses(), 12)
+    cluster.run = first
 
 
 def main():
@@ -35,6 +55,7 @@ def main():
             pids = cluster.run.pids()
             assert pids == {name: process.pid for name, process in cluster.workers.items()}, pids
             check_status(cluster, pids)
+            check_second_job_is_refused(cluster, job, folder)
 
             before = cluster.run.step()
             cluster.coordinator.kill()
@@ -54,10 +75,11 @@ def main():
             assert left_at < STEPS, "it left before the end"
             cluster.finish()
             assert cluster.status()["phase"] == "finished"
-            cluster.coordinator.send_signal(signal.SIGTERM)
-            assert cluster.coordinator.wait(30) == 0
             check_same(cluster.run, undisturbed, STEPS)
             check_samples(cluster.run, STEPS, GLOBAL_BATCH)
+            check_next_job(cluster, folder, job)
+            cluster.coordinator.send_signal(signal.SIGTERM)
+            assert cluster.coordinator.wait(30) == 0
             print(f"coordinator killed after step {before}, {leaver} left by step {left_at}; "
                   f"resumed {[(round(e['seconds'], 2), e['steps_repeated']) for e in cluster.run.events('resumed')]}")
 

@@ -76,8 +76,9 @@ class Cluster:
         self.workers[name] = self.start(*prefix, HEDDLE, "worker", "--coordinator", self.listen, "--name", name,
                                         *options)
 
-    def submit(self, job):
-        done = heddle("submit", job, "--coordinator", self.listen, "--out", self.run.folder)
+    def submit(self, job, *overrides):
+        changes = [word for override in overrides for word in ("--set", override)]
+        done = heddle("submit", job, "--coordinator", self.listen, "--out", self.run.folder, *changes)
         assert done.returncode == 0, done.stderr
 
     def status(self):
@@ -110,4 +111,4 @@ class Cluster:
 
     def check_alive(self, pids):
         for name, pid in pids.items():
-            assert alive(pid), f"worker {name} did not keep its process"
+            assert alive(pid), f"worker {name} did not keep its process: exit code {self.workers[name].poll()}: {self.errors()}"

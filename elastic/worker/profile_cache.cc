@@ -1,0 +1,112 @@
+#include "elastic/worker/profile_cache.h"
+
+#include <cstdlib>
+#include <set>
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/host.h"
+#include "base/log.h"
+#include "engine/graph/operator.h"
+
+namespace heddle::elastic {
+namespace {
+
+constexpr int64_t kMaxFileBytes = int64_t{64} << 20;
+constexpr double kMaxAgeSeconds =
+    24 * 3600;  // Other tenants and thermal limits of a machine change.
+
+std::set<std::string> Signatures(const graph::Graph& graph) {
+  std::set<std::string> signatures;
+  for (const graph::Node& node : graph.nodes) {
+    signatures.insert(graph::NodeSignature(graph, node));
+  }
+  return signatures;
+}
+
+// Kernels differ between executables: a rebuilt one measures anew.
+std::string ExecutableIdentity() {
+  struct stat status = {};
+  if (::stat("/proc/self/exe", &status) != 0) {
+    return "";
+  }
+  return fmt::format("{}/{}/{}.{:09}", status.st_ino, status.st_size, status.st_mtim.tv_sec,
+                     status.st_mtim.tv_nsec);
+}
+
+std::string FileName(const ProfileKey& key) {
+  std::string text =
+      fmt::format("{}\n{}\n{}\n{}\n", HostIdentity(), ExecutableIdentity(), key.speed, key.threads);
+  for (const std::string& signature : Signatures(*key.graph)) {
+    text += signature + "\n";
+  }
+  return "profile-" + Hash128Hex(std::as_bytes(std::span(text))) + ".json";
+}
+
+Result<program::WorkerProfile> Load(const std::string& path, const graph::Graph& graph) {
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) != 0 ||
+      WallClockSeconds() - static_cast<double>(status.st_mtime) > kMaxAgeSeconds) {
+    return NotFoundError("{}: none that is recent", path);
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxFileBytes));
+  HEDDLE_ASSIGN_OR_RETURN(program::WorkerProfile profile, program::ProfileFromJson(text));
+  for (const std::string& signature : Signatures(graph)) {
+    if (!profile.seconds.contains(signature)) {
+      return DataLossError("{}: lacks {}", path, signature);
+    }
+  }
+  return profile;
+}
+
+Status Keep(const std::string& folder, const std::string& path, const std::string& text) {
+  HEDDLE_RETURN_IF_ERROR(MakeFolders(folder));
+  return WriteFileAtomically(path, text);
+}
+
+std::string Environment(const char* name) {
+  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace
+
+std::string CacheFolder() {
+  if (std::getenv("HEDDLE_CACHE") != nullptr) {  // NOLINT(concurrency-mt-unsafe): nobody sets it
+    return Environment("HEDDLE_CACHE");
+  }
+  if (const std::string cache = Environment("XDG_CACHE_HOME"); !cache.empty()) {
+    return cache + "/heddle";
+  }
+  const std::string home = Environment("HOME");
+  return home.empty() ? "" : home + "/.cache/heddle";
+}
+
+Result<program::WorkerProfile> CachedProfile(
+    const std::string& folder,
+    const ProfileKey& key,
+    const std::function<Result<program::WorkerProfile>()>& measure) {
+  if (folder.empty()) {
+    return measure();
+  }
+  const std::string path = folder + "/" + FileName(key);
+  Result<program::WorkerProfile> kept = Load(path, *key.graph);
+  if (kept.ok()) {
+    return kept;
+  }
+  if (kept.status().code() != StatusCode::kNotFound) {
+    LogWarning("the kept profile is measured anew: {}", kept.status().message());
+  }
+  HEDDLE_ASSIGN_OR_RETURN(program::WorkerProfile profile, measure());
+  const Status status = Keep(folder, path, program::ProfileToJson(profile));
+  if (!status.ok()) {
+    LogWarning("the profile is not kept: {}", status.message());
+  }
+  return profile;
+}
+
+}  // namespace heddle::elastic

@@ -1,0 +1,94 @@
+#include "elastic/worker/profile_cache.h"
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "engine/graph/operator.h"
+#include "tests/support/random_graph.h"
+
+namespace heddle::elastic {
+namespace {
+
+class ProfileCacheTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::filesystem::remove_all(folder_);
+    for (const graph::Node& node : graph_.nodes) {
+      measured_.seconds[graph::NodeSignature(graph_, node)] = 0.25;
+    }
+    measured_.flops_per_second = 1e9;
+    measured_.bytes_per_second = 1e9;
+  }
+
+  Result<program::WorkerProfile> Ask(const ProfileKey& key) {
+    return CachedProfile(folder_, key, [this]() -> Result<program::WorkerProfile> {
+      ++measurements_;
+      return measured_;
+    });
+  }
+
+  std::string OnlyFile() const {
+    return std::filesystem::directory_iterator(folder_)->path().string();
+  }
+
+  const graph::Graph graph_ = testing::RandomGraph(1, DType::kF32);
+  const ProfileKey key_{.graph = &graph_, .speed = 0.5, .threads = 1};
+  const std::string folder_ = ::testing::TempDir() + "profile_cache_test";
+  program::WorkerProfile measured_;
+  int measurements_ = 0;
+};
+
+TEST_F(ProfileCacheTest, IsMeasuredOnce) {
+  const auto first = Ask(key_);
+  const auto second = Ask(key_);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(measurements_, 1);
+  EXPECT_EQ(program::ProfileToJson(*first), program::ProfileToJson(*second));
+}
+
+TEST_F(ProfileCacheTest, AnotherSpeedOrNumberOfThreadsIsAnotherProfile) {
+  ASSERT_TRUE(Ask(key_).ok());
+  ASSERT_TRUE(Ask({.graph = &graph_, .speed = 0.25, .threads = 1}).ok());
+  ASSERT_TRUE(Ask({.graph = &graph_, .speed = 0.5, .threads = 2}).ok());
+  EXPECT_EQ(measurements_, 3);
+}
+
+TEST_F(ProfileCacheTest, WhatCannotBeReadIsMeasuredAnew) {
+  ASSERT_TRUE(Ask(key_).ok());
+  std::ofstream(OnlyFile()) << "{\"seconds\": ";
+  ASSERT_TRUE(Ask(key_).ok());
+  EXPECT_EQ(measurements_, 2);
+  ASSERT_TRUE(Ask(key_).ok());
+  EXPECT_EQ(measurements_, 2);
+}
+
+TEST_F(ProfileCacheTest, WhatIsOldIsMeasuredAnew) {
+  ASSERT_TRUE(Ask(key_).ok());
+  std::filesystem::last_write_time(
+      OnlyFile(), std::filesystem::file_time_type::clock::now() - std::chrono::hours(25));
+  ASSERT_TRUE(Ask(key_).ok());
+  EXPECT_EQ(measurements_, 2);
+}
+
+TEST_F(ProfileCacheTest, AFolderThatCannotBeMadeCostsNoMore) {
+  std::ofstream(folder_) << "a file";
+  ASSERT_TRUE(Ask(key_).ok());
+  ASSERT_TRUE(Ask(key_).ok());
+  EXPECT_EQ(measurements_, 2);
+}
+
+TEST_F(ProfileCacheTest, NoFolderNoCache) {
+  const auto profile = CachedProfile("", key_, [this]() -> Result<program::WorkerProfile> {
+    ++measurements_;
+    return measured_;
+  });
+  EXPECT_TRUE(profile.ok());
+  EXPECT_EQ(measurements_, 1);
+  EXPECT_FALSE(std::filesystem::exists(folder_));
+}
+
+}  // namespace
+}  // namespace heddle::elastic
