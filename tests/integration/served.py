@@ -111,4 +111,5 @@ class Cluster:
 
     def check_alive(self, pids):
         for name, pid in pids.items():
-            assert alive(pid), f"worker {name} did not keep its process: exit code {self.workers[name].poll()}: {self.errors()}"
+            code = self.workers[name].poll()
+            assert alive(pid), f"worker {name} did not keep its process: exit code {code}: {self.errors()}"
