@@ -1,11 +1,16 @@
 #include "checkpoint/import.h"
 
+#include <cerrno>
 #include <filesystem>
 #include <map>
 #include <system_error>
 #include <utility>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "base/file.h"
+#include "base/unique_fd.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/reader.h"
@@ -51,14 +56,20 @@ Status CheckState(const Manifest& manifest, const std::vector<TensorInfo>& expec
   return Status::Ok();
 }
 
+/// On storage when it returns.
 Status LinkOrCopy(const std::string& from, const std::string& to) {
   std::error_code error;
   std::filesystem::create_hard_link(from, to, error);
-  if (error) {
-    error.clear();
-    std::filesystem::copy_file(from, to, error);
+  if (!error) {
+    return Status::Ok();
   }
-  return error ? FileSystemError(error, "copy " + from + " to " + to) : Status::Ok();
+  error.clear();
+  std::filesystem::copy_file(from, to, error);
+  if (error) {
+    return FileSystemError(error, "copy " + from + " to " + to);
+  }
+  const UniqueFd copy(::open(to.c_str(), O_RDONLY | O_CLOEXEC));
+  return copy.valid() && ::fsync(copy.get()) == 0 ? Status::Ok() : ErrnoError(errno, "sync " + to);
 }
 
 /// All files of the checkpoint into a temporary folder, then one rename.

@@ -315,8 +315,8 @@ void Coordinator::State::Dismiss(const std::string& name, const std::string& rea
   list_changed = true;
 }
 
-// NOLINTNEXTLINE(performance-unnecessary-value-param): they may live in the worker that is
-// forgotten here
+// The strings may live in the worker that is forgotten here.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 void Coordinator::State::Lose(std::string name, std::string reason, Time now) {
   Worker* worker = Find(name);
   if (worker == nullptr || phase == Phase::kDone) {

@@ -1,0 +1,210 @@
+// What workers and command lines ask of the coordinator.
+#include <random>
+#include <utility>
+
+#include "elastic/grpc/server_impl.h"
+
+namespace heddle::elastic {
+namespace {
+
+constexpr Duration kStreamsCloseWithin = std::chrono::seconds(3);
+
+// 256 bits as text: protobuf strings must be UTF-8.
+std::string RandomSecret() {
+  std::random_device device;
+  std::string secret;
+  for (int i = 0; i < 8; ++i) {
+    secret += fmt::format("{:08x}", static_cast<uint32_t>(device()));
+  }
+  return secret;
+}
+
+grpc::Status ToGrpc(const Status& status) {
+  return status.ok() ? grpc::Status::OK
+                     : grpc::Status(static_cast<grpc::StatusCode>(status.code()), status.message());
+}
+
+}  // namespace
+
+// ---- Streams ----
+
+grpc::ServerBidiReactor<wire::FromWorker, wire::ToWorker>* CoordinatorServer::Impl::Session(
+    grpc::CallbackServerContext* context) {
+  std::shared_ptr<ServerSession> session;
+  {
+    const MutexLock lock(mutex_);
+    const ConnectionId id = next_connection_++;
+    session = MakeServerSession(
+        id, context,
+        [this](ConnectionId from, wire::FromWorker message) {
+          Post([this, from, received = std::move(message)] {
+            HandleEvent(Received{from, received});
+            std::shared_ptr<ServerSession> reader;
+            {
+              const MutexLock own(mutex_);
+              const auto found = sessions_.find(from);
+              reader = found == sessions_.end() ? nullptr : found->second;
+            }
+            if (reader != nullptr) {
+              reader->ReadMore();
+            }
+          });
+        },
+        [this](ConnectionId from) { SessionClosed(from); });
+    sessions_[id] = session;
+  }
+  session->Begin(session);
+  return session->reactor();
+}
+
+void CoordinatorServer::Impl::SessionClosed(ConnectionId id) {
+  const MutexLock lock(mutex_);
+  sessions_.erase(id);
+  changed_.NotifyAll();
+  queue_.push_back([this, id] { HandleEvent(Disconnected{id}); });
+  wake_.NotifyOne();
+}
+
+// ---- Calls ----
+
+// Until submitting_ is false again nobody else can submit: reading a job opens its folder, which a
+// refused one must not.
+heddle::Status CoordinatorServer::Impl::ReserveJob() {
+  const auto refused = std::make_shared<std::string>();
+  const bool ran = CallAndWait([this, refused] {
+    const std::string phase = submitting_ ? "submitted" : coordinator_.StatusAt(Now()).phase();
+    if (phase != "idle" && phase != "finished" && phase != "failed") {
+      *refused = phase;
+      return;
+    }
+    submitting_ = true;
+  });
+  if (!ran) {
+    return UnavailableError("the coordinator is going away");
+  }
+  if (!refused->empty()) {
+    return FailedPreconditionError("a job is there already ({})", *refused);
+  }
+  return heddle::Status::Ok();
+}
+
+heddle::Status CoordinatorServer::Impl::SubmitJob(const std::string& yaml,
+                                                  const std::string& path,
+                                                  std::string* job_id) {
+  HEDDLE_RETURN_IF_ERROR(ReserveJob());
+  Result<Job> job = options_.hooks.read_job(yaml, path);
+  if (!job.ok()) {
+    CallAndWait([this] { submitting_ = false; });
+    return job.status();
+  }
+  job->secret = RandomSecret();
+  if (options_.hooks.find_checkpoints) {
+    job->checkpoints = options_.hooks.find_checkpoints(*job);
+  }
+  const auto shared = std::make_shared<const Job>(*std::move(job));
+  const bool ran = CallAndWait([this, shared] {
+    submitting_ = false;
+    job_ = shared;
+    if (coordinator_.StatusAt(Now()).phase() != "idle") {  // The job before has ended.
+      coordinator_ = Coordinator(generation_counter_);
+    }
+    {
+      const MutexLock lock(mutex_);
+      ended_.reset();
+    }
+    HandleEvent(Submitted{*shared});
+  });
+  if (!ran) {
+    return UnavailableError("the coordinator is going away");
+  }
+  if (job_id != nullptr) {
+    *job_id = shared->id;
+  }
+  return heddle::Status::Ok();
+}
+
+heddle::Status CoordinatorServer::Impl::DrainOnLoop(const std::string& worker,
+                                                    std::vector<std::string>* names) {
+  const wire::JobStatus status = coordinator_.StatusAt(Now());
+  for (const wire::JobStatus::Worker& entry : status.workers()) {
+    if (entry.name() == worker || entry.host() == worker) {
+      names->push_back(entry.name());
+    }
+  }
+  if (names->empty()) {
+    return NotFoundError("no worker or host is named '{}'", worker);
+  }
+  HandleEvent(DrainRequested{worker});
+  return heddle::Status::Ok();
+}
+
+std::optional<EndJob> CoordinatorServer::Impl::WaitForEnd(Deadline deadline) {
+  const MutexLock lock(mutex_);
+  while (!ended_ && !stopped_ && Now() < deadline) {
+    changed_.WaitUntil(mutex_, deadline);
+  }
+  if (!ended_) {
+    return std::nullopt;
+  }
+  const Deadline closing = std::min(deadline, After(kStreamsCloseWithin));
+  while (!sessions_.empty() && !failed_ && !stopped_ && Now() < closing) {
+    changed_.WaitUntil(mutex_, closing);
+  }
+  return ended_;
+}
+
+grpc::ServerUnaryReactor* CoordinatorServer::Impl::Submit(grpc::CallbackServerContext* context,
+                                                          const wire::SubmitRequest* request,
+                                                          wire::SubmitReply* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(
+      ToGrpc(SubmitJob(request->job_yaml(), request->job_path(), reply->mutable_job_id())));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* CoordinatorServer::Impl::Status(grpc::CallbackServerContext* context,
+                                                          const wire::StatusRequest* /*request*/,
+                                                          wire::JobStatus* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  Post([this, reactor, reply] {
+    *reply = coordinator_.StatusAt(Now());
+    reactor->Finish(grpc::Status::OK);
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* CoordinatorServer::Impl::Drain(grpc::CallbackServerContext* context,
+                                                         const wire::DrainRequest* request,
+                                                         wire::DrainReply* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  Post([this, reactor, request, reply] {
+    std::vector<std::string> names;
+    const heddle::Status status = DrainOnLoop(request->worker(), &names);
+    for (const std::string& name : names) {
+      reply->add_workers(name);
+    }
+    reactor->Finish(ToGrpc(status));
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* CoordinatorServer::Impl::Emulate(grpc::CallbackServerContext* context,
+                                                           const wire::EmulateRequest* request,
+                                                           wire::EmulateReply* /*reply*/) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  Post([this, reactor, request] {
+    const wire::JobStatus now_status = coordinator_.StatusAt(Now());
+    for (const wire::JobStatus::Worker& entry : now_status.workers()) {
+      if (entry.name() == request->worker()) {
+        HandleEvent(EmulateRequested{request->worker(), request->emulation(), request->set_speed(),
+                                     request->set_memory(), request->set_link()});
+        reactor->Finish(grpc::Status::OK);
+        return;
+      }
+    }
+    reactor->Finish(ToGrpc(NotFoundError("no worker is named '{}'", request->worker())));
+  });
+  return reactor;
+}
+
+}  // namespace heddle::elastic

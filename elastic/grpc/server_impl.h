@@ -1,0 +1,97 @@
+/// \file
+/// The shell of the coordinator: one loop thread that runs the state machine, gRPC's threads that
+/// post to it, and helper threads for what takes long.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <grpcpp/grpcpp.h>
+
+#include "base/mutex.h"
+#include "base/thread.h"
+#include "elastic/grpc/control.grpc.pb.h"
+#include "elastic/grpc/helper_thread.h"
+#include "elastic/grpc/server.h"
+#include "elastic/grpc/server_session.h"
+
+namespace heddle::elastic {
+
+class CoordinatorServer::Impl : public wire::Control::CallbackService {
+ public:
+  explicit Impl(CoordinatorServerOptions options) : options_(std::move(options)) {}
+
+  heddle::Status Start();
+  void Stop();
+
+  heddle::Status SubmitJob(const std::string& yaml, const std::string& path, std::string* job_id);
+  /// Runs `call` on the loop's thread and waits; false when the loop has ended.
+  bool CallAndWait(const std::function<void()>& call);
+  void Post(std::function<void()> call);
+  void HandleEvent(const CoordinatorEvent& event);
+  std::optional<EndJob> WaitForEnd(Deadline deadline);
+
+  // gRPC's.
+  grpc::ServerBidiReactor<wire::FromWorker, wire::ToWorker>* Session(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,
+                                   const wire::SubmitRequest* request,
+                                   wire::SubmitReply* reply) override;
+  grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context,
+                                   const wire::StatusRequest* request,
+                                   wire::JobStatus* reply) override;
+  grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
+                                  const wire::DrainRequest* request,
+                                  wire::DrainReply* reply) override;
+  grpc::ServerUnaryReactor* Emulate(grpc::CallbackServerContext* context,
+                                    const wire::EmulateRequest* request,
+                                    wire::EmulateReply* reply) override;
+
+  heddle::Status DrainOnLoop(const std::string& worker, std::vector<std::string>* names);
+  const std::string& address() const { return address_; }
+  const std::string& resumed_job_id() const { return resumed_job_id_; }
+  Coordinator& coordinator() { return coordinator_; }
+
+ private:
+  heddle::Status Restore();
+  heddle::Status ReserveJob();
+  void Run();
+  void Perform(const CoordinatorAction& action);
+  void OnStoreFailed(const heddle::Status& status);
+  void JobEnded(const EndJob& end);
+  void SessionClosed(ConnectionId id);
+
+  const CoordinatorServerOptions options_;
+  std::string address_;
+  std::string resumed_job_id_;
+  std::unique_ptr<grpc::Server> server_;
+
+  // Loop thread only (and Start, before it runs).
+  Coordinator coordinator_;
+  std::shared_ptr<const Job> job_;
+  bool submitting_ = false;  ///< A job is being read.
+  int64_t generation_counter_ = 0;
+  std::vector<CoordinatorAction> first_actions_;
+
+  Mutex mutex_;
+  CondVar wake_;
+  CondVar changed_;
+  std::deque<std::function<void()>> queue_ HEDDLE_GUARDED_BY(mutex_);
+  bool stopped_ HEDDLE_GUARDED_BY(mutex_) = false;
+  bool failed_ HEDDLE_GUARDED_BY(mutex_) = false;
+  std::optional<EndJob> ended_ HEDDLE_GUARDED_BY(mutex_);
+  ConnectionId next_connection_ HEDDLE_GUARDED_BY(mutex_) = 1;
+  std::map<ConnectionId, std::shared_ptr<ServerSession>> sessions_ HEDDLE_GUARDED_BY(mutex_);
+
+  // After what they use, so that they end first.
+  std::unique_ptr<HelperThread> planner_;
+  std::unique_ptr<HelperThread> committer_;
+  Thread loop_;
+};
+
+}  // namespace heddle::elastic
