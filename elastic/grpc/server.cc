@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <grpcpp/grpcpp.h>
+
 #include "base/log.h"
 #include "elastic/grpc/channel.h"
 #include "elastic/grpc/server_impl.h"

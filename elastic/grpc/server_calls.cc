@@ -2,6 +2,8 @@
 #include <random>
 #include <utility>
 
+#include <grpcpp/grpcpp.h>
+
 #include "elastic/grpc/server_impl.h"
 
 namespace heddle::elastic {

@@ -11,14 +11,16 @@
 #include <string>
 #include <vector>
 
-#include <grpcpp/grpcpp.h>
-
 #include "base/mutex.h"
 #include "base/thread.h"
 #include "elastic/grpc/control.grpc.pb.h"
 #include "elastic/grpc/helper_thread.h"
 #include "elastic/grpc/server.h"
 #include "elastic/grpc/server_session.h"
+
+namespace grpc {
+class Server;
+}  // namespace grpc
 
 namespace heddle::elastic {
 
