@@ -23,8 +23,11 @@ constexpr int kCases = 300;
 // Addition in another order moves fp64 results by a few ulps a step; a wrong or missing term is far
 // larger.
 constexpr double kTolerance = 1e-9;
-// AdamW divides by the gradient's size: a master near zero is compared on the scale of one update.
+// A master near zero is compared on the scale of one update.
 constexpr double kFloor = 1e-3;
+// Of AdamW. With the usual 1e-8 the update of a gradient that is zero but for rounding is that
+// rounding times 1e8.
+constexpr double kEpsilon = 1e-3;
 
 SampleReader RandomSamples(uint64_t seed, int64_t vocabulary) {
   return [seed, vocabulary](int64_t sample, std::span<int32_t> tokens, std::span<int32_t> targets) {
@@ -50,7 +53,8 @@ int64_t VocabularyOf(const graph::Graph& graph) {
 
 void CheckCase(uint64_t seed) {
   SCOPED_TRACE(fmt::format("replay with HEDDLE_TEST_SEED={}", seed));
-  const graph::Graph graph = testing::RandomGraph(seed, DType::kF64);
+  graph::Graph graph = testing::RandomGraph(seed, DType::kF64);
+  graph.optimizer.epsilon = kEpsilon;
   const program::Plan plan = testing::RandomPlan(seed, static_cast<int>(graph.segments.size()));
   const auto programs = program::LowerAll(graph, plan);
   ASSERT_TRUE(programs.ok()) << programs.status().ToString();
