@@ -61,7 +61,9 @@ bool StageMemory::Fits(int64_t memory_bytes, const StageShape& stage) {
 
 int64_t StageMemory::PeakBytes(const StageShape& stage) {
   const int in_flight = stage.in_flight();
-  const int counted = std::min(stage.microbatches, std::max(4, in_flight + 2));
+  // The eighth backward finds three partial sums beside its own gradient while as many microbatches
+  // are in flight as ever: their peaks coincide, as in a long pipeline.
+  const int counted = std::min(stage.microbatches, 8 + in_flight);
   const auto found = known_.emplace(std::tuple(stage.first_segment, stage.last_segment, in_flight,
                                                stage.recompute, stage.shared, counted),
                                     0);
@@ -69,6 +71,12 @@ int64_t StageMemory::PeakBytes(const StageShape& stage) {
     found.first->second = Measure(stage, counted);
   }
   int64_t bytes = found.first->second;
+  if (stage.microbatches > counted) {
+    // Losses are kept until the vote; and another order of arrivals may keep one more input, and
+    // its gradient.
+    bytes += static_cast<int64_t>(sizeof(double)) * stage.microbatches +
+             2 * table_.forward_bytes[static_cast<size_t>(stage.first_segment)];
+  }
   // Further bits of the microbatch number may keep one more partial sum each.
   const auto bits = [](int count) {
     return static_cast<int>(std::bit_width(static_cast<unsigned>(count)));
