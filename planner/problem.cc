@@ -59,11 +59,18 @@ bool StageMemory::Fits(int64_t memory_bytes, const StageShape& stage) {
   return PeakBytes(stage) <= memory_bytes;
 }
 
+void StageMemory::BeCautious() {
+  cautious_ = true;
+  known_.clear();
+}
+
 int64_t StageMemory::PeakBytes(const StageShape& stage) {
   const int in_flight = stage.in_flight();
-  // The eighth backward finds three partial sums beside its own gradient while as many microbatches
-  // are in flight as ever: their peaks coincide, as in a long pipeline.
-  const int counted = std::min(stage.microbatches, 8 + in_flight);
+  // Cautious: the eighth backward finds three partial sums beside its own gradient while as many
+  // microbatches are in flight as ever, so that both peaks coincide, as they may in a long
+  // pipeline.
+  const int counted =
+      std::min(stage.microbatches, cautious_ ? 8 + in_flight : std::max(4, in_flight + 2));
   const auto found = known_.emplace(std::tuple(stage.first_segment, stage.last_segment, in_flight,
                                                stage.recompute, stage.shared, counted),
                                     0);
@@ -71,7 +78,7 @@ int64_t StageMemory::PeakBytes(const StageShape& stage) {
     found.first->second = Measure(stage, counted);
   }
   int64_t bytes = found.first->second;
-  if (stage.microbatches > counted) {
+  if (cautious_ && stage.microbatches > counted) {
     // Losses are kept until the vote; and another order of arrivals may keep one more input, and
     // its gradient.
     bytes += static_cast<int64_t>(sizeof(double)) * stage.microbatches +

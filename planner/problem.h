@@ -42,8 +42,11 @@ class StageMemory {
         determinism_(determinism) {}
 
   bool Fits(int64_t memory_bytes, const StageShape& stage);
-  /// Measured on a lowered Program; microbatches beyond a few are extrapolated upwards.
+  /// Measured on a lowered Program; what microbatches beyond a few add is extrapolated. That may be
+  /// some percent less than a simulation of the plan finds.
   int64_t PeakBytes(const StageShape& stage);
+  /// From now on answers are never less than a simulation finds, and up to a fifth more.
+  void BeCautious();
 
  private:
   int64_t Measure(const StageShape& stage, int microbatches) const;
@@ -51,6 +54,7 @@ class StageMemory {
   const graph::Graph& graph_;
   const SegmentTable& table_;
   const program::Determinism determinism_;
+  bool cautious_ = false;
   std::map<std::tuple<int, int, int, bool, bool, int>, int64_t> known_;
 };
 

@@ -47,6 +47,19 @@ class Searcher {
   }
 
   Result<SearchOutcome> Run() {
+    Result<SearchOutcome> outcome = RunWithinMemory();
+    if (!outcome.ok() && tightened_) {
+      // Room was left where other plans do not need it: once more, with bounds on every plan's
+      // memory instead.
+      problem_.memory->BeCautious();
+      problem_.memory_factor.assign(problem_.memory_factor.size(), 1.0);
+      outcome = RunWithinMemory();
+    }
+    return outcome;
+  }
+
+ private:
+  Result<SearchOutcome> RunWithinMemory() {
     for (int attempt = 0; attempt < kMemoryAttempts; ++attempt) {
       HEDDLE_ASSIGN_OR_RETURN(SearchOutcome outcome, RunOnce());
       if (!Tighten(outcome.plan)) {
@@ -56,7 +69,6 @@ class Searcher {
     return NothingFits();
   }
 
- private:
   /// The plan needs more than a worker has: leave that much more room there. False: it fits.
   bool Tighten(const Plan& plan) {
     bool exceeded = false;
@@ -69,6 +81,7 @@ class Searcher {
             0.999 * static_cast<double>(memory) / static_cast<double>(needed);
       }
     }
+    tightened_ = tightened_ || exceeded;
     return exceeded;
   }
 
@@ -335,6 +348,7 @@ class Searcher {
   const WorkerClasses exact_;
   int64_t instructions_ = 0;
   bool simulated_ = false;
+  bool tightened_ = false;  ///< Some plan needed more memory than was estimated.
 };
 
 }  // namespace
