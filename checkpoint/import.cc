@@ -96,6 +96,21 @@ Status Adopt(const Reader& reader, const std::string& root) {
 
 }  // namespace
 
+Status CheckImport(const std::string& path,
+                   const std::string& root,
+                   const std::vector<TensorInfo>& expected) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto own, List(root));
+  if (!own.empty()) {
+    return Status::Ok();
+  }
+  const auto reader = Reader::Open(path);
+  Status status = reader.ok() ? CheckState((*reader)->manifest(), expected) : reader.status();
+  if (status.ok()) {
+    status = (*reader)->CheckFileHashes();
+  }
+  return status.ok() ? status : status.WithContext("checkpoint {}", path);
+}
+
 Result<int64_t> Import(const std::string& path,
                        const std::string& root,
                        const std::vector<TensorInfo>& expected) {
@@ -103,18 +118,10 @@ Result<int64_t> Import(const std::string& path,
   if (!own.empty()) {
     return own.back().step;
   }
-  const auto reader = Reader::Open(path);
-  Status status = reader.ok() ? CheckState((*reader)->manifest(), expected) : reader.status();
-  if (status.ok()) {
-    status = (*reader)->CheckFileHashes();
-  }
-  if (status.ok()) {
-    status = Adopt(**reader, root);
-  }
-  if (!status.ok()) {
-    return status.WithContext("checkpoint {}", path);
-  }
-  return (*reader)->manifest().step;
+  HEDDLE_RETURN_IF_ERROR(CheckImport(path, root, expected));
+  HEDDLE_ASSIGN_OR_RETURN(const auto reader, Reader::Open(path));
+  HEDDLE_RETURN_IF_ERROR(Adopt(*reader, root).WithContext("checkpoint {}", path));
+  return reader->manifest().step;
 }
 
 }  // namespace heddle::checkpoint

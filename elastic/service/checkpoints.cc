@@ -69,6 +69,17 @@ Status ImportNamed(const Job& job) {
 
 }  // namespace
 
+Status CheckNamedCheckpoint(const job::JobConfig& config, const std::string& output) {
+  if (config.checkpoint.resume.empty()) {
+    return Status::Ok();
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph,
+                          graph::BuildTrainingGraph(config.model, job::GraphOptions(config)));
+  const Status status =
+      checkpoint::CheckImport(config.checkpoint.resume, output + "/checkpoints", WholeState(graph));
+  return status.ok() ? status : InvalidArgumentError("checkpoint.resume: {}", status.message());
+}
+
 std::string CheckpointRoot(const Job& job) {
   return job.output_folder + "/checkpoints";
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "elastic/coordinator.h"
+#include "engine/job/job.h"
 #include "metrics/registry.h"
 
 namespace heddle::elastic {
@@ -20,6 +21,10 @@ std::string CheckpointRoot(const Job& job);
 CheckpointCommitted CommitParts(const Job& job,
                                 const CommitCheckpoint& commit,
                                 metrics::Registry& registry);
+
+/// Whether a job with this output folder can begin from the checkpoint that it names, if it does;
+/// writes nothing, so that a refused job leaves nothing behind. Errors: kInvalidArgument.
+Status CheckNamedCheckpoint(const job::JobConfig& config, const std::string& output);
 
 /// Steps of sound checkpoints, ascending, as a run may resume from them. Each damaged one costs a
 /// line. Removes what dead saves left: those of generations below `live_generation`, whose workers

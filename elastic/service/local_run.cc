@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "elastic/launcher/launcher.h"
+#include "elastic/service/checkpoints.h"
 #include "elastic/service/listen_check.h"
 #include "elastic/service/progress.h"
 #include "elastic/service/service.h"
@@ -198,6 +199,7 @@ Status RunLocally(const LocalRunOptions& options) {
   HEDDLE_RETURN_IF_ERROR(CheckCanListen("--listen", options.listen));
   HEDDLE_RETURN_IF_ERROR(
       CheckCanListen("metrics.port", fmt::format("127.0.0.1:{}", job.metrics.port)));
+  HEDDLE_RETURN_IF_ERROR(CheckNamedCheckpoint(job, folder));
   HEDDLE_RETURN_IF_ERROR(ClaimFolder(folder, job));
   std::signal(SIGINT, NoteInterrupt);
   std::signal(SIGTERM, NoteInterrupt);

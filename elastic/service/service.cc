@@ -113,6 +113,7 @@ class Service::Impl {
     if (output.empty()) {
       output = config.output.empty() ? options_.default_output + "/" + config.name : config.output;
     }
+    HEDDLE_RETURN_IF_ERROR(CheckNamedCheckpoint(config, output));
     HEDDLE_ASSIGN_OR_RETURN(auto folder, RunFolder::Open(output));
     bool restoring = false;  // Of a predecessor's job, before this coordinator answers.
     {

@@ -183,6 +183,7 @@ def check_named(folder, reference, chance):
         assert refused.wait(60) == 2, refused.errors()[-2000:]
         assert reason in refused.errors(), (label, refused.errors()[-2000:])
         assert len(refused.events("step")) == steps, "no step was trained"
+        assert label == "named" or not os.path.exists(refused.folder), "a refused run left its folder"
     print(f"began from step {step} of another run; four that cannot be begun from: exit code 2", flush=True)
 
 
