@@ -112,16 +112,16 @@ class Estimator {
     };
     for (int j = 0; j < stages; ++j) {
       const Stage& stage = pipeline.stages[static_cast<size_t>(j)];
-      const int later = std::min(stages - 1 - j, count);
+      const int warm_up = pipeline.WarmUp(static_cast<size_t>(j));
       const auto forward = [&](int i) {
         Forward(pipeline, j, message(j, i, false), message(j + 1, i, false));
       };
-      for (int i = 0; i < later; ++i) {
+      for (int i = 0; i < warm_up; ++i) {
         forward(i);
       }
       for (int i = 0; i < count; ++i) {
-        if (i + later < count) {
-          forward(i + later);
+        if (i + warm_up < count) {
+          forward(i + warm_up);
         }
         Backward(pipeline, j, message(j + 1, i, true), message(j, i, true), i + 1 == count);
       }

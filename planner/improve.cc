@@ -21,11 +21,7 @@ void Renumber(Plan& plan) {
 }
 
 bool StageFits(const Problem& problem, const Plan& plan, const Pipeline& pipeline, size_t j) {
-  const Stage& stage = pipeline.stages[j];
-  return problem.Fits(
-      stage.worker,
-      {stage.first_segment, stage.last_segment, static_cast<int>(pipeline.stages.size() - j) - 1,
-       pipeline.microbatches, stage.recompute, plan.pipelines.size() > 1});
+  return problem.Fits(pipeline.stages[j].worker, ShapeOf(plan, pipeline, j));
 }
 
 /// Recomputation is on exactly where the stage does not fit without. False: it does not fit at all.

@@ -46,6 +46,17 @@ void AddCosts(Problem& problem) {
 
 }  // namespace
 
+StageShape ShapeOf(const Plan& plan, const program::Pipeline& pipeline, size_t stage) {
+  const program::Stage& it = pipeline.stages[stage];
+  return {.first_segment = it.first_segment,
+          .last_segment = it.last_segment,
+          .later_stages = static_cast<int>(pipeline.stages.size() - stage) - 1,
+          .microbatches = pipeline.microbatches,
+          .recompute = it.recompute,
+          .shared = plan.pipelines.size() > 1,
+          .ahead = it.ahead};
+}
+
 bool StageMemory::Fits(int64_t memory_bytes, const StageShape& stage) {
   const int64_t estimate =
       EstimateStageBytes(table_, stage.first_segment, stage.last_segment, stage.in_flight(),
@@ -116,7 +127,14 @@ int64_t StageMemory::Measure(const StageShape& stage, int microbatches) const {
   const int rank = static_cast<int>(plan.workers.size());
   add(stage.first_segment, stage.last_segment, stage.recompute);
   int begin = stage.last_segment;
-  for (int left = stage.in_flight() - 1; left > 0; --left) {
+  // As many later stages as make the difference.
+  const int later = std::min(stage.later_stages, stage.microbatches - 1);
+  if (later > 0) {
+    for (program::Stage& each : pipeline.stages) {
+      each.ahead = stage.ahead;
+    }
+  }
+  for (int left = later; left > 0; --left) {
     const int end = left == 1 ? table_.segments : begin + 1;
     add(begin, end, false);
     begin = end;

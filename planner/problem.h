@@ -27,8 +27,12 @@ struct StageShape {
   int microbatches = 0;  ///< Of its pipeline.
   bool recompute = false;
   bool shared = false;  ///< There are other pipelines, so gradients are reduced.
-  int in_flight() const { return std::min(later_stages + 1, microbatches); }
+  int ahead = 0;
+  int in_flight() const { return std::min(later_stages + ahead + 1, microbatches); }
 };
+
+/// The shape of a plan's stage.
+StageShape ShapeOf(const program::Plan& plan, const program::Pipeline& pipeline, size_t stage);
 
 /// Peak bytes of stages. Clear cases are decided by an estimate; the others by lowering a pipeline
 /// that has such a stage and measuring its Program. Answers are kept. Thread: one caller at a time.

@@ -12,6 +12,7 @@
 #include "planner/fleet.h"
 #include "planner/improve.h"
 #include "planner/problem.h"
+#include "planner/slack.h"
 #include "planner/warm_start.h"
 
 namespace heddle::planner {
@@ -30,6 +31,8 @@ constexpr int kMaxExactClasses = 12;
 constexpr int kMaxSimulatedWorkers = 64;
 constexpr int64_t kMaxInstructions = 2000000;  ///< Of one simulated plan.
 constexpr int kMemoryAttempts = 6;
+constexpr int kMostAhead = 4;
+constexpr double kWorthMoreAhead = 0.995;  ///< Of the step's time with one ahead less.
 
 std::string FormatBytes(int64_t bytes) {
   return FormatByteSize(ByteSize{bytes});
@@ -183,8 +186,18 @@ class Searcher {
     return EstimateStepSeconds(problem_.estimate, plan) + Moving(plan);
   }
 
-  double Measure(const Plan& plan) {
-    const Result<Simulation> simulation = SimulatePlan(plan);
+  /// Up to `most` microbatches ahead, as long as the simulation stays within memory.
+  Result<Simulation> SimulateWithSlack(int most, Plan& plan) const {
+    GiveSlack(problem_, most, plan);
+    Result<Simulation> simulation = SimulatePlan(plan);
+    if (simulation.ok() && TakeSlack(problem_, simulation->peak_bytes, plan)) {
+      simulation = SimulatePlan(plan);
+    }
+    return simulation;
+  }
+
+  double Measure(Plan plan) {
+    const Result<Simulation> simulation = SimulateWithSlack(1, plan);
     if (!simulation.ok()) {
       return std::numeric_limits<double>::infinity();
     }
@@ -262,23 +275,36 @@ class Searcher {
 
   Status Predict(SearchOutcome& outcome) {
     if (simulated_) {
-      HEDDLE_ASSIGN_OR_RETURN(outcome.simulation, SimulatePlan(outcome.plan));
+      HEDDLE_ASSIGN_OR_RETURN(outcome.simulation, SimulateWithSlack(1, outcome.plan));
+      HEDDLE_RETURN_IF_ERROR(GoFurtherAhead(outcome));
     } else {
+      GiveSlack(problem_, 1, outcome.plan);
       outcome.simulation.step_seconds = EstimateStepSeconds(problem_.estimate, outcome.plan);
       outcome.simulation.peak_bytes.assign(static_cast<size_t>(problem_.workers()), 0);
       for (const Pipeline& pipeline : outcome.plan.pipelines) {
         for (size_t j = 0; j < pipeline.stages.size(); ++j) {
-          const Stage& stage = pipeline.stages[j];
-          outcome.simulation.peak_bytes[static_cast<size_t>(stage.worker)] =
-              problem_.memory->PeakBytes({stage.first_segment, stage.last_segment,
-                                          static_cast<int>(pipeline.stages.size() - j) - 1,
-                                          pipeline.microbatches, stage.recompute,
-                                          outcome.plan.pipelines.size() > 1});
+          outcome.simulation.peak_bytes[static_cast<size_t>(pipeline.stages[j].worker)] =
+              problem_.memory->PeakBytes(ShapeOf(outcome.plan, pipeline, j));
         }
       }
     }
     outcome.plan.predicted_step_seconds = outcome.simulation.step_seconds;
     outcome.plan.predicted_peak_bytes = outcome.simulation.peak_bytes;
+    return Status::Ok();
+  }
+
+  /// More microbatches ahead, where messages take so long that it pays.
+  Status GoFurtherAhead(SearchOutcome& outcome) const {
+    for (int most = 2; most <= kMostAhead; ++most) {
+      Plan further = outcome.plan;
+      HEDDLE_ASSIGN_OR_RETURN(Simulation simulation, SimulateWithSlack(most, further));
+      if (further.pipelines == outcome.plan.pipelines ||
+          simulation.step_seconds > kWorthMoreAhead * outcome.simulation.step_seconds) {
+        break;
+      }
+      outcome.plan = std::move(further);
+      outcome.simulation = std::move(simulation);
+    }
     return Status::Ok();
   }
 

@@ -1,6 +1,7 @@
 /// \file
 /// Finds the plan: which workers form which pipelines, in which order, where the model is cut, what
-/// is recomputed, how many microbatches each pipeline computes, and who is left out.
+/// is recomputed or computed ahead, how many microbatches each pipeline computes, and who is left
+/// out.
 ///
 /// Method. Workers that are exchangeable form classes. A table of Pareto-optimal pipelines for
 /// every composition (pipelines.h) is exact under memory limits. Few workers: every division of the

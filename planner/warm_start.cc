@@ -57,6 +57,7 @@ std::vector<Plan> PlansFrom(const Problem& problem, const Plan& previous) {
     std::vector<int> order;
     for (Stage& stage : stages) {
       stage.worker = ranks[static_cast<size_t>(stage.worker)];
+      stage.ahead = 0;
       if (stage.worker >= 0) {
         order.push_back(stage.worker);
       }

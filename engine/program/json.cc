@@ -194,7 +194,8 @@ Json ToJson(const Pipeline& pipeline) {
     stages.push_back({{"worker", stage.worker},
                       {"first_segment", stage.first_segment},
                       {"last_segment", stage.last_segment},
-                      {"recompute", stage.recompute}});
+                      {"recompute", stage.recompute},
+                      {"ahead", stage.ahead}});
   }
   return {{"stages", std::move(stages)},
           {"first_microbatch", pipeline.first_microbatch},
@@ -208,6 +209,7 @@ Result<Stage> ReadStage(const Json& json, const std::string& path) {
   stage.first_segment = reader.Int("first_segment", 0);
   stage.last_segment = reader.Int("last_segment", 0);
   stage.recompute = reader.Bool("recompute");
+  stage.ahead = reader.Int("ahead", 0);
   HEDDLE_RETURN_IF_ERROR(reader.Finish());
   return stage;
 }

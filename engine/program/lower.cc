@@ -47,12 +47,11 @@ class Lowering {
     return plan_.pipelines[static_cast<size_t>(position_.pipeline)];
   }
 
-  // 1F1B: as many forwards ahead as there are later stages, then one backward for each forward.
+  // 1F1B: some forwards first, then one backward for each forward.
   void RunSchedule() {
     template_ = BuildStageTemplate(graph_, analysis_, pipeline(), position_.stage);
     const int count = pipeline().microbatches;
-    const int later = static_cast<int>(pipeline().stages.size()) - 1 - position_.stage;
-    const int warm_up = std::min(later, count);
+    const int warm_up = pipeline().WarmUp(static_cast<size_t>(position_.stage));
     values_.assign(static_cast<size_t>(count), {});
     for (int i = 0; i < warm_up; ++i) {
       Forward(i);

@@ -76,6 +76,27 @@ Status ValidateStages(const Plan& plan, size_t number, int segments, std::vector
   return Status::Ok();
 }
 
+// A stage's first backward needs one forward more than its warm-up: the stage before must have sent
+// them by then.
+Status ValidateWarmUps(const Plan& plan, size_t number) {
+  const Pipeline& pipeline = plan.pipelines[number];
+  for (size_t s = 0; s < pipeline.stages.size(); ++s) {
+    const int ahead = pipeline.stages[s].ahead;
+    const int most = s + 1 == pipeline.stages.size() ? 0 : kMicrobatchesMax;
+    if (ahead < 0 || ahead > most) {
+      return InvalidArgumentError("plan: pipeline {} stage {}: {} microbatches ahead, not in 0..{}",
+                                  number, s, ahead, most);
+    }
+    if (s > 0 && pipeline.WarmUp(s) > pipeline.WarmUp(s - 1)) {
+      return InvalidArgumentError(
+          "plan: pipeline {} stage {}: {} microbatches ahead would wait for ever for stage {}, "
+          "which has {} ahead",
+          number, s, ahead, s - 1, pipeline.stages[s - 1].ahead);
+    }
+  }
+  return Status::Ok();
+}
+
 Status ValidateMicrobatches(const Plan& plan) {
   std::vector<std::pair<int, int>> ranges;
   for (size_t p = 0; p < plan.pipelines.size(); ++p) {
@@ -154,8 +175,14 @@ Status ValidatePlan(const Plan& plan, int segments) {
   std::vector<bool> used(plan.workers.size(), false);
   for (size_t p = 0; p < plan.pipelines.size(); ++p) {
     HEDDLE_RETURN_IF_ERROR(ValidateStages(plan, p, segments, used));
+    HEDDLE_RETURN_IF_ERROR(ValidateWarmUps(plan, p));
   }
   return ValidateMicrobatches(plan);
+}
+
+int Pipeline::WarmUp(size_t stage) const {
+  const int later = static_cast<int>(stages.size() - stage) - 1;
+  return std::min(later + stages[stage].ahead, microbatches);
 }
 
 Plan SingleWorkerPlan(const std::string& worker, int segments, int microbatches) {
@@ -184,9 +211,10 @@ std::string Describe(const Plan& plan, const graph::Graph& graph) {
     for (size_t s = 0; s < pipeline.stages.size(); ++s) {
       const Stage& stage = pipeline.stages[s];
       const auto worker = static_cast<size_t>(stage.worker);
-      text += fmt::format("{}{} [{}{}]", s == 0 ? "" : " -> ",
+      text += fmt::format("{}{} [{}{}{}]", s == 0 ? "" : " -> ",
                           worker < plan.workers.size() ? plan.workers[worker] : "?",
-                          SegmentRange(graph, stage), stage.recompute ? ", recomputed" : "");
+                          SegmentRange(graph, stage), stage.recompute ? ", recomputed" : "",
+                          stage.ahead > 0 ? fmt::format(", {} ahead", stage.ahead) : "");
     }
     text += '\n';
   }

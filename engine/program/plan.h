@@ -21,6 +21,10 @@ struct Stage {
   int last_segment = 0;  ///< One past the last.
   bool recompute =
       false;  ///< Run a segment's forward again before its backward, keeping only its inputs.
+  /// Forwards computed earlier than 1F1B needs (eager 1F1B; Zhuang et al., "On Optimizing the
+  /// Communication of Model Parallelism", 2023): they cost memory, and keep the stage busy while
+  /// messages travel and when a neighbour is late. 0 at the last stage.
+  int ahead = 0;
   friend bool operator==(const Stage&, const Stage&) = default;
 };
 
@@ -29,6 +33,9 @@ struct Pipeline {
   std::vector<Stage> stages = {};
   int first_microbatch = 0;
   int microbatches = 0;
+  /// Forwards that the stage computes before its first pair of one forward and one backward: as
+  /// many as there are later stages, and those ahead.
+  int WarmUp(size_t stage) const;
   friend bool operator==(const Pipeline&, const Pipeline&) = default;
 };
 
@@ -55,7 +62,8 @@ struct Plan {
 
 /// Checks that pipelines cover all segments in order, microbatch ranges (of at least one, in any
 /// order of pipelines) are contiguous and disjoint from 0 and at most 2^24 in sum, no worker holds
-/// two stages, worker names are unique, and lists by worker have one entry each. Errors:
+/// two stages, no stage waits for a forward that the one before computes only after its own first
+/// backward, worker names are unique, and lists by worker have one entry each. Errors:
 /// kInvalidArgument saying which.
 Status ValidatePlan(const Plan& plan, int segments);
 

@@ -265,6 +265,25 @@ TEST(LowerTest, RelaxedSendsOnePartialSum) {
   EXPECT_EQ(Of(programs[0], Code::kFold).size(), 5U + 2U + 2U);
 }
 
+TEST(LowerTest, AStageThatIsAheadSendsEarlier) {
+  const graph::Graph graph = ChainGraph(3);
+  Plan plan = PlanOf(2, {PipelineOfCuts({0, 1, 3}, 0, 0, 5)});
+  const auto order = [&](int ahead) {
+    plan.pipelines[0].stages[0].ahead = ahead;
+    std::string messages;
+    for (const Instruction& instruction : MustLower(graph, plan)[0].instructions) {
+      if (instruction.code == Code::kSend || instruction.code == Code::kRecv) {
+        messages += fmt::format("{}{} ", instruction.code == Code::kSend ? 'F' : 'B',
+                                instruction.microbatch);
+      }
+    }
+    return messages;
+  };
+  EXPECT_EQ(order(0), "F0 F1 B0 F2 B1 F3 B2 F4 B3 B4 ");
+  EXPECT_EQ(order(1), "F0 F1 F2 B0 F3 B1 F4 B2 B3 B4 ");
+  EXPECT_EQ(order(9), "F0 F1 F2 F3 F4 B0 B1 B2 B3 B4 ");
+}
+
 TEST(LowerTest, RecomputeKeepsOnlyWhatEntersASegment) {
   const graph::Graph graph = ChainGraph(3);
   Plan plan = SingleWorkerPlan("alone", 3, 1);

@@ -83,6 +83,10 @@ INSTANTIATE_TEST_SUITE_P(
                 [](Plan& p) { p.pipelines[1].first_microbatch = 2; }},
         BadPlan{"TooManyMicrobatches", "out of range",
                 [](Plan& p) { p.pipelines[1].microbatches = 1 << 30; }},
+        BadPlan{"AheadAtTheLastStage", "stage 1: 1 microbatches ahead, not in 0..0",
+                [](Plan& p) { p.pipelines[0].stages[1].ahead = 1; }},
+        BadPlan{"NegativeAhead", "stage 0: -1 microbatches ahead",
+                [](Plan& p) { p.pipelines[0].stages[0].ahead = -1; }},
         BadPlan{"PeakBytes", "predicted_peak_bytes has 1 entries",
                 [](Plan& p) { p.predicted_peak_bytes = {1}; }},
         BadPlan{"TransportRows", "transports has 1 rows", [](Plan& p) { p.transports = {{}}; }},
@@ -96,12 +100,31 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(PlanTest, DescriptionNamesSegmentsSharesAndWorkers) {
   Plan plan = TwoPipelines();
   plan.pipelines[0].stages[0].recompute = true;
+  plan.pipelines[0].stages[0].ahead = 1;
   EXPECT_EQ(Describe(plan, ChainGraph(5)),
             "generation 1: 4 workers, 2 pipelines, 5 microbatches, exact\n"
-            "pipeline 0: 3 microbatches from 0: w0 [embedding .. linear1, recomputed] -> "
+            "pipeline 0: 3 microbatches from 0: w0 [embedding .. linear1, recomputed, 1 ahead] -> "
             "w1 [linear2 .. head]\n"
             "pipeline 1: 2 microbatches from 3: w2 [embedding .. head]\n"
             "idle: w3\n");
+}
+
+TEST(PlanTest, AStageCannotWaitForForwardsThatComeAfterABackward) {
+  Plan plan;
+  plan.workers = {"a", "b", "c"};
+  plan.pipelines = {{.stages = {{.worker = 0, .first_segment = 0, .last_segment = 1},
+                                {.worker = 1, .first_segment = 1, .last_segment = 2, .ahead = 1},
+                                {.worker = 2, .first_segment = 2, .last_segment = 3}},
+                     .microbatches = 8}};
+  EXPECT_TRUE(ValidatePlan(plan, 3).ok());
+  plan.pipelines[0].stages[1].ahead = 2;
+  EXPECT_THAT(ValidatePlan(plan, 3).message(), HasSubstr("stage 1: 2 microbatches ahead"));
+  plan.pipelines[0].stages[0].ahead = 1;
+  EXPECT_TRUE(ValidatePlan(plan, 3).ok());
+  // The batch is smaller than either warm-up: both compute all forwards first.
+  plan.pipelines[0].stages[0].ahead = 0;
+  plan.pipelines[0].microbatches = 2;
+  EXPECT_TRUE(ValidatePlan(plan, 3).ok());
 }
 
 TEST(PlanTest, HoldersOfATiedParameterAreBothEnds) {

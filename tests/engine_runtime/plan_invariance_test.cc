@@ -160,7 +160,7 @@ std::vector<std::pair<std::string, program::Plan>> UnlikePlans() {
                   .microbatches = 5}},
                 3)},
       {"four stages cut inside layers",
-       MakePlan({{.stages = {Stage{.worker = 3, .first_segment = 0, .last_segment = 2},
+       MakePlan({{.stages = {Stage{.worker = 3, .first_segment = 0, .last_segment = 2, .ahead = 1},
                              Stage{.worker = 1, .first_segment = 2, .last_segment = 3},
                              Stage{.worker = 2, .first_segment = 3, .last_segment = 6},
                              Stage{.worker = 0, .first_segment = 6, .last_segment = 8}},

@@ -139,6 +139,42 @@ TEST(SearchTest, MemoryDemandsRecomputation) {
   EXPECT_FALSE(enough->pipelines[0].stages[0].recompute);
 }
 
+TEST(SearchTest, MemoryThatIsLeftIsSpentOnMicrobatchesAhead) {
+  const graph::Graph graph = LlamaGraph({.layers = 4});
+  Plan whole = program::SingleWorkerPlan("w0", static_cast<int>(graph.segments.size()), 16);
+  whole.pipelines[0].stages[0].recompute = true;
+  const auto alone = ScorePlan(graph, whole, ClusterOf({1}));
+  ASSERT_TRUE(alone.ok());
+  // Too little memory for one worker, and links so slow to answer that 1F1B waits for them.
+  PlanRequest request{.graph = &graph,
+                      .cluster = ClusterOf({1, 1}, 5e9, alone->step_seconds / 16 / 8),
+                      .microbatches = 16};
+  for (program::WorkerProfile& worker : request.cluster.workers) {
+    worker.memory_bytes = alone->peak_bytes[0] * 9 / 10;
+  }
+  const Result<Plan> roomy = FindPlan(request);
+  ASSERT_TRUE(roomy.ok()) << roomy.status().ToString();
+  ASSERT_EQ(roomy->pipelines[0].stages.size(), 2U);
+  EXPECT_GE(roomy->pipelines[0].stages[0].ahead, 1);
+  Plan plain = *roomy;
+  plain.pipelines[0].stages[0].ahead = 0;
+  const auto without = ScorePlan(graph, plain, request.cluster);
+  ASSERT_TRUE(without.ok());
+  EXPECT_LT(roomy->predicted_step_seconds, 0.95 * without->step_seconds);
+  const auto first = static_cast<size_t>(roomy->pipelines[0].stages[0].worker);
+  EXPECT_GT(roomy->predicted_peak_bytes[first], without->peak_bytes[first]);
+  for (size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_LE(roomy->predicted_peak_bytes[rank], request.cluster.workers[rank].memory_bytes);
+    request.cluster.workers[rank].memory_bytes = without->peak_bytes[rank];
+  }
+  // Now there is only what that plan needs without.
+  const Result<Plan> tight = FindPlan(request);
+  ASSERT_TRUE(tight.ok()) << tight.status().ToString();
+  for (size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_LE(tight->predicted_peak_bytes[rank], request.cluster.workers[rank].memory_bytes);
+  }
+}
+
 TEST(SearchTest, AWarmStartKeepsWhatMovingWouldCost) {
   const graph::Graph graph = LlamaGraph({.layers = 4});
   PlanRequest request{.graph = &graph, .cluster = ClusterOf({1, 1, 1, 1}, 1e8), .microbatches = 16};

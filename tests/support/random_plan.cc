@@ -39,6 +39,12 @@ program::Pipeline RandomPipeline(Random& random, int segments) {
     first = cut;
   }
   pipeline.microbatches = static_cast<int>(random.Between(1, 7));
+  // Any warm-ups that never grow along the pipeline.
+  int most = 2;
+  for (size_t j = 0; j + 1 < pipeline.stages.size(); ++j) {
+    pipeline.stages[j].ahead = static_cast<int>(random.Between(0, most));
+    most = pipeline.stages[j].ahead + 1;
+  }
   return pipeline;
 }
 

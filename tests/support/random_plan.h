@@ -10,8 +10,8 @@ namespace heddle::testing {
 
 /// A valid plan, a function of (seed, segments): one to four pipelines of unlike depth and unlike
 /// cuts, one to seven microbatches each in ranges that need not follow the pipelines' order, some
-/// stages recomputed, up to two idle workers, ranks in no order. Always exact: a test of relaxed
-/// plans sets `determinism`.
+/// stages recomputed or ahead, up to two idle workers, ranks in no order. Always exact: a test of
+/// relaxed plans sets `determinism`.
 program::Plan RandomPlan(uint64_t seed, int segments);
 
 }  // namespace heddle::testing
