@@ -31,7 +31,8 @@ constexpr int kMaxExactClasses = 12;
 constexpr int kMaxSimulatedWorkers = 64;
 constexpr int64_t kMaxInstructions = 2000000;  ///< Of one simulated plan.
 constexpr int kMemoryAttempts = 6;
-constexpr int kMostAhead = 4;
+constexpr int kAhead = 2;  ///< One for messages on their way, one for a neighbour that is late.
+constexpr int kMostAhead = 6;
 constexpr double kWorthMoreAhead = 0.995;  ///< Of the step's time with one ahead less.
 
 std::string FormatBytes(int64_t bytes) {
@@ -197,7 +198,7 @@ class Searcher {
   }
 
   double Measure(Plan plan) {
-    const Result<Simulation> simulation = SimulateWithSlack(1, plan);
+    const Result<Simulation> simulation = SimulateWithSlack(kAhead, plan);
     if (!simulation.ok()) {
       return std::numeric_limits<double>::infinity();
     }
@@ -275,10 +276,10 @@ class Searcher {
 
   Status Predict(SearchOutcome& outcome) {
     if (simulated_) {
-      HEDDLE_ASSIGN_OR_RETURN(outcome.simulation, SimulateWithSlack(1, outcome.plan));
+      HEDDLE_ASSIGN_OR_RETURN(outcome.simulation, SimulateWithSlack(kAhead, outcome.plan));
       HEDDLE_RETURN_IF_ERROR(GoFurtherAhead(outcome));
     } else {
-      GiveSlack(problem_, 1, outcome.plan);
+      GiveSlack(problem_, kAhead, outcome.plan);
       outcome.simulation.step_seconds = EstimateStepSeconds(problem_.estimate, outcome.plan);
       outcome.simulation.peak_bytes.assign(static_cast<size_t>(problem_.workers()), 0);
       for (const Pipeline& pipeline : outcome.plan.pipelines) {
@@ -295,7 +296,7 @@ class Searcher {
 
   /// More microbatches ahead, where messages take so long that it pays.
   Status GoFurtherAhead(SearchOutcome& outcome) const {
-    for (int most = 2; most <= kMostAhead; ++most) {
+    for (int most = kAhead + 1; most <= kMostAhead; ++most) {
       Plan further = outcome.plan;
       HEDDLE_ASSIGN_OR_RETURN(Simulation simulation, SimulateWithSlack(most, further));
       if (further.pipelines == outcome.plan.pipelines ||
