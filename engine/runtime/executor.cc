@@ -10,6 +10,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include "base/check.h"
+#include "base/fail_point.h"
 #include "engine/graph/operator.h"
 #include "engine/runtime/adamw.h"
 #include "engine/runtime/kernel.h"
@@ -90,8 +91,10 @@ class Executor::Impl {
       // reads this one's.
       const comm::CollectiveOptions vote{
           .group = {}, .tag = static_cast<uint64_t>(step), .deadline = {}};
+      FailPoint("vote.ready");
       HEDDLE_ASSIGN_OR_RETURN(const auto all,
                               options_.group->AllGatherBytes(EncodeVote(mine), vote));
+      FailPoint("vote.known");
       for (const Bytes& bytes : all) {
         HEDDLE_ASSIGN_OR_RETURN(auto record, DecodeVote(bytes));
         records.push_back(std::move(record));
