@@ -271,7 +271,8 @@ TEST(LowerTest, AStageThatIsAheadSendsEarlier) {
   const auto order = [&](int ahead) {
     plan.pipelines[0].stages[0].ahead = ahead;
     std::string messages;
-    for (const Instruction& instruction : MustLower(graph, plan)[0].instructions) {
+    const Program program = MustLower(graph, plan)[0];
+    for (const Instruction& instruction : program.instructions) {
       if (instruction.code == Code::kSend || instruction.code == Code::kRecv) {
         messages += fmt::format("{}{} ", instruction.code == Code::kSend ? 'F' : 'B',
                                 instruction.microbatch);
