@@ -66,7 +66,8 @@ def main():
             if took is not None:
                 seconds.append(took)
         print(f"recovery seconds: {[round(s, 2) for s in seconds]}, median {statistics.median(seconds):.2f}")
-        assert statistics.median(seconds) <= 3.0
+        # A sanitizer slows the program several times over: HEDDLE_TEST_SLOWDOWN says how much time that may cost.
+        assert statistics.median(seconds) <= 3.0 * float(os.environ.get("HEDDLE_TEST_SLOWDOWN", "1"))
 
 
 main()
