@@ -1,8 +1,9 @@
 /// \file
 /// Cuts a Graph over a Plan's workers. Schedule: 1F1B (PipeDream-Flush, Narayanan et al. 2021) with
-/// stages of unlike size. What is summed across microbatches and workers follows from the
-/// operators' sharding rules: activations are sharded over the microbatch axis, parameters
-/// replicated; what a rule then says is Partial needs a reduction.
+/// stages of unlike size, and as many forwards ahead as the Plan says (Stage::ahead). What is
+/// summed across microbatches and workers follows from the operators' sharding rules: activations
+/// are sharded over the microbatch axis, parameters replicated; what a rule then says is Partial
+/// needs a reduction.
 #pragma once
 
 #include "base/status.h"
