@@ -10,12 +10,14 @@ using program::Stage;
 
 namespace {
 
-/// A stage has at most one ahead more than the stage before (see ValidatePlan).
+/// At most as many as the stage before: with one more, which ValidatePlan allows, its next forward
+/// would wait for the stage before to do the backward that it has just sent, so that the two would
+/// take turns.
 int Limit(const Pipeline& pipeline, size_t stage, int most) {
   if (stage + 1 == pipeline.stages.size()) {
     return 0;
   }
-  return stage == 0 ? most : std::min(most, pipeline.stages[stage - 1].ahead + 1);
+  return stage == 0 ? most : std::min(most, pipeline.stages[stage - 1].ahead);
 }
 
 }  // namespace
