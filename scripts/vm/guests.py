@@ -112,7 +112,7 @@ class Run:
     def start_guest(self, guest, link):
         reader, writer = os.pipe()
         guest.output = reader
-        command = self.uml_command(guest, link, writer) if self.kind == "uml" else self.qemu_command(guest, link, writer)
+        command = (self.uml_command if self.kind == "uml" else self.qemu_command)(guest, link, writer)
         with open(self.run / f"console.{guest.number}", "wb") as console:
             guest.process = processes.start(
                 command, stdin=subprocess.DEVNULL, stdout=console, stderr=console,
