@@ -69,6 +69,28 @@ Status HandshakeSocket::Write(std::span<const std::byte> message) {
   return Status::Ok();
 }
 
+Result<std::unique_ptr<Connection>> SetupWatch::Advance(EventLoop::Handler handler) {
+  Unwatch();
+  auto connection = setup_->Advance();
+  if (connection.ok() && *connection == nullptr) {
+    watch_ = loop_.Add(setup_->fd(), EPOLLIN | EPOLLRDHUP, std::move(handler));
+  } else {
+    setup_ = nullptr;
+  }
+  return connection;
+}
+
+void SetupWatch::Unwatch() {
+  if (watch_ != 0) {
+    loop_.Remove(std::exchange(watch_, 0), setup_->fd());
+  }
+}
+
+void SetupWatch::Drop() {
+  Unwatch();
+  setup_ = nullptr;
+}
+
 AcceptSession::AcceptSession(EventLoop& loop,
                              Owner& owner,
                              const Transport& transport,
@@ -76,7 +98,8 @@ AcceptSession::AcceptSession(EventLoop& loop,
     : loop_(loop),
       owner_(owner),
       transport_(transport),
-      socket_(loop, std::move(socket)) {}
+      socket_(loop, std::move(socket)),
+      setup_(loop) {}
 
 void AcceptSession::Start() {
   // The watch keeps the session alive until it ends.
@@ -165,19 +188,20 @@ void AcceptSession::Welcome() {
     owner_.OnGone(self);
     return;
   }
-  if (transport_.accept_reads()) {
-    socket_.SetEvents(EPOLLIN | EPOLLRDHUP);
-  } else {
-    Finish();
-  }
+  setup_.Begin(transport_.Begin(socket_.Take(), false));
+  loop_.RunAt(After(kHandshakeTimeout), [weak = weak_from_this()] {
+    if (const auto self = weak.lock(); self != nullptr && self->step_ == Step::kFinish) {
+      self->Drop();
+      self->owner_.OnGone(self);
+    }
+  });
+  Finish();
 }
 
 void AcceptSession::Finish() {
   const auto self = shared_from_this();
-  socket_.Unwatch();
-  auto connection = transport_.FinishAccept(socket_.socket());
+  auto connection = setup_.Advance([self](uint32_t) { self->OnReady(); });
   if (connection.ok() && *connection == nullptr) {
-    socket_.Watch(EPOLLIN | EPOLLRDHUP, [self](uint32_t) { self->OnReady(); });
     return;
   }
   step_ = Step::kEnded;
@@ -209,6 +233,7 @@ void AcceptSession::Refuse(VerdictCode reason) {
 void AcceptSession::Drop() {
   step_ = Step::kEnded;
   socket_.Take();
+  setup_.Drop();
 }
 
 DialSession::DialSession(EventLoop& loop,
@@ -222,7 +247,8 @@ DialSession::DialSession(EventLoop& loop,
       secret_(std::move(secret)),
       hello_(hello),
       deadline_(deadline),
-      done_(std::move(done)) {}
+      done_(std::move(done)),
+      setup_(loop) {}
 
 void DialSession::Start(const AddressParts& peer) {
   auto socket = transport_.Dial(peer);
@@ -256,6 +282,9 @@ void DialSession::OnReady() {
       break;
     case Step::kVerdict:
       ReadVerdict();
+      break;
+    case Step::kFinish:
+      Finish();
       break;
     case Step::kEnded:
       break;
@@ -315,7 +344,17 @@ void DialSession::ReadVerdict() {
     End(status);
     return;
   }
-  End(transport_.FinishDial(socket_->Take()));
+  ExpectWithin(Step::kFinish, std::min(deadline_, After(kHandshakeTimeout)),
+               "while the connection was set up");
+  setup_.Begin(transport_.Begin(socket_->Take(), true));
+  Finish();
+}
+
+void DialSession::Finish() {
+  auto connection = setup_.Advance([self = shared_from_this()](uint32_t) { self->OnReady(); });
+  if (!connection.ok() || *connection != nullptr) {
+    End(std::move(connection));
+  }
 }
 
 void DialSession::End(Result<std::unique_ptr<Connection>> result) {
@@ -333,6 +372,7 @@ void DialSession::Drop() {
   if (socket_ != nullptr) {
     socket_->Take();
   }
+  setup_.Drop();
 }
 
 }  // namespace heddle::comm

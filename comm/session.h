@@ -40,13 +40,33 @@ class HandshakeSocket {
   Status Write(std::span<const std::byte> message);
   int fd() const { return socket_.get(); }
   UniqueFd Take();
-  UniqueFd& socket() { return socket_; }
 
  private:
   EventLoop& loop_;
   UniqueFd socket_;
   uint64_t watch_ = 0;
   size_t have_ = 0;
+};
+
+/// A connection setup on the loop. Thread: loop only.
+class SetupWatch {
+ public:
+  explicit SetupWatch(EventLoop& loop) : loop_(loop) {}
+  ~SetupWatch() { Drop(); }
+  SetupWatch(const SetupWatch&) = delete;
+  SetupWatch& operator=(const SetupWatch&) = delete;
+
+  void Begin(std::unique_ptr<ConnectionSetup> setup) { setup_ = std::move(setup); }
+  /// Null: not yet; `handler` is called when it should be tried again.
+  Result<std::unique_ptr<Connection>> Advance(EventLoop::Handler handler);
+  void Drop();
+
+ private:
+  void Unwatch();
+
+  EventLoop& loop_;
+  std::unique_ptr<ConnectionSetup> setup_;
+  uint64_t watch_ = 0;
 };
 
 /// The accepting side. The owner drops it when `on_end` is called. Thread: loop only.
@@ -86,6 +106,7 @@ class AcceptSession : public std::enable_shared_from_this<AcceptSession> {
   Owner& owner_;
   const Transport& transport_;
   HandshakeSocket socket_;
+  SetupWatch setup_;
   Step step_ = Step::kHello;
   Hello hello_;
   Challenge challenge_;
@@ -109,7 +130,7 @@ class DialSession : public std::enable_shared_from_this<DialSession> {
   void Drop();
 
  private:
-  enum class Step : uint8_t { kConnect, kChallenge, kVerdict, kEnded };
+  enum class Step : uint8_t { kConnect, kChallenge, kVerdict, kFinish, kEnded };
 
   void OnReady();
   void End(Result<std::unique_ptr<Connection>> result);
@@ -117,6 +138,7 @@ class DialSession : public std::enable_shared_from_this<DialSession> {
   void SendHello();
   void ReadChallenge();
   void ReadVerdict();
+  void Finish();
 
   EventLoop& loop_;
   const Transport& transport_;
@@ -125,6 +147,7 @@ class DialSession : public std::enable_shared_from_this<DialSession> {
   const Deadline deadline_;
   Done done_;
   std::unique_ptr<HandshakeSocket> socket_;
+  SetupWatch setup_;
   Step step_ = Step::kConnect;
   Challenge challenge_;
   Verdict verdict_;

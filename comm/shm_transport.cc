@@ -254,7 +254,7 @@ Result<Segment> ReceiveSegment(int socket, bool& pending) {
   return segment;
 }
 
-class ShmTransport final : public Transport {
+class ShmTransport final : public SocketTransport {
  public:
   ShmTransport(UniqueFd listener, std::string name)
       : listener_(std::move(listener)),
@@ -310,7 +310,6 @@ class ShmTransport final : public Transport {
     return std::unique_ptr<Connection>(
         std::make_unique<ShmConnection>(std::move(socket), std::move(segment), base, false));
   }
-  bool accept_reads() const override { return true; }
 
  private:
   const UniqueFd listener_;

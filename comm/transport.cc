@@ -1,5 +1,7 @@
 #include "comm/transport.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -37,6 +39,30 @@ Result<AddressParts> ParseAddress(std::string_view text) {
     rest = end == std::string_view::npos ? std::string_view() : rest.substr(end);
   }
   return parts;
+}
+
+class SocketTransport::Setup final : public ConnectionSetup {
+ public:
+  Setup(const SocketTransport& transport, UniqueFd socket, bool dialled)
+      : transport_(transport),
+        socket_(std::move(socket)),
+        fd_(socket_.get()),
+        dialled_(dialled) {}
+
+  int fd() const override { return fd_; }
+  Result<std::unique_ptr<Connection>> Advance() override {
+    return dialled_ ? transport_.FinishDial(std::move(socket_)) : transport_.FinishAccept(socket_);
+  }
+
+ private:
+  const SocketTransport& transport_;
+  UniqueFd socket_;
+  const int fd_;
+  const bool dialled_;
+};
+
+std::unique_ptr<ConnectionSetup> SocketTransport::Begin(UniqueFd socket, bool dialled) const {
+  return std::make_unique<Setup>(*this, std::move(socket), dialled);
 }
 
 std::string HostIdentity() {

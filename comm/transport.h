@@ -66,7 +66,25 @@ class Connection {
   virtual void Reset() = 0;
 };
 
-/// Thread: any after construction; FinishDial and FinishAccept are called on the loop thread.
+/// A connection in the making, after a handshake that ended well. The session that owns it bounds
+/// its time. Thread: loop only.
+class ConnectionSetup {
+ public:
+  virtual ~ConnectionSetup() = default;
+  ConnectionSetup() = default;
+  ConnectionSetup(const ConnectionSetup&) = delete;
+  ConnectionSetup& operator=(const ConnectionSetup&) = delete;
+
+  /// Becomes ready to read when Advance should be called again; always the same. Not to be watched
+  /// during Advance, which may hand it to the connection.
+  virtual int fd() const = 0;
+  /// Goes as far as it can without blocking; called at once and then whenever `fd` is ready, until
+  /// it gives a connection or an error. Null: not yet. Errors: why no connection will come, in the
+  /// peer's words where the reason is the peer's.
+  virtual Result<std::unique_ptr<Connection>> Advance() = 0;
+};
+
+/// Thread: any after construction; Begin is called on the loop thread.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -84,13 +102,25 @@ class Transport {
   /// Starts a connect and returns the non-blocking socket. Errors: kUnavailable,
   /// kResourceExhausted.
   virtual Result<UniqueFd> Dial(const AddressParts& peer) const = 0;
-  /// The dialling end, after a handshake that ended well.
+  /// One end of a connection over `socket`, after a handshake that ended well. The setup must not
+  /// outlive the transport; the connection may.
+  virtual std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket, bool dialled) const = 0;
+};
+
+/// A transport whose connections need no more than their handshake's socket to begin.
+class SocketTransport : public Transport {
+ public:
+  std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket, bool dialled) const final;
+
+ protected:
+  /// The dialling end.
   virtual Result<std::unique_ptr<Connection>> FinishDial(UniqueFd socket) const = 0;
   /// The accepting end; called when the socket is readable until it returns a connection. Null: not
   /// yet; `socket` stays the caller's until then.
   virtual Result<std::unique_ptr<Connection>> FinishAccept(UniqueFd& socket) const = 0;
-  /// Whether FinishAccept must wait for the dialler's first bytes.
-  virtual bool accept_reads() const = 0;
+
+ private:
+  class Setup;
 };
 
 /// Errors: kInvalidArgument (bind_host), kResourceExhausted.

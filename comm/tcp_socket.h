@@ -1,0 +1,35 @@
+/// \file
+/// What transports that shake hands over TCP share: listening on an address of this machine and
+/// dialling from it. Thread: any.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace heddle::comm {
+
+struct TcpListener {
+  UniqueFd socket;      ///< Non-blocking.
+  std::string address;  ///< "host:port", numeric.
+};
+
+/// Listens on a free port of `host`. Errors: kInvalidArgument (not an address of this machine),
+/// kResourceExhausted.
+Result<TcpListener> ListenTcp(const std::string& host);
+
+/// Starts a connect to `to` ("host:port", numeric) from the host of `from` ("host:port"): on a
+/// machine with several networks the route might choose another address than the one that this
+/// worker was told to use. Returns the non-blocking socket. Errors: kInvalidArgument, kUnavailable,
+/// kResourceExhausted.
+Result<UniqueFd> DialTcp(const std::string& from, const std::string& to);
+
+/// No delays for small messages, cubic congestion control, and keepalive such that a host that
+/// vanishes without a word is noticed within five seconds; deadlines bound every wait besides.
+void TuneTcp(int fd);
+
+/// Makes the close that follows a reset: the peer learns of it at once, nothing lingers.
+void CloseByReset(UniqueFd& socket);
+
+}  // namespace heddle::comm
