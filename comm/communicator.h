@@ -30,7 +30,12 @@ struct EndpointOptions {
   std::string job;                      ///< Job identity; part of the handshake.
   std::string secret;     ///< Job secret: key of the handshake's HMAC-SHA256. Never logged.
   bool allow_shm = true;  ///< Use shared memory with workers of the same host.
-  double link_bytes_per_second = 0;      ///< Emulated link: token bucket a direction; 0: unlimited.
+  /// Use RDMA with workers that have it too. A worker that is reached at a loopback address is for
+  /// its own host alone: it uses RDMA only when `rdma_device` names a device.
+  bool allow_verbs = true;
+  std::string rdma_device = {};      ///< As libibverbs calls it; empty: the port of `bind_host`'s
+                                     ///< address, else the fastest active one.
+  double link_bytes_per_second = 0;  ///< Emulated link: token bucket a direction; 0: unlimited.
   metrics::Registry* metrics = nullptr;  ///< Required; outlives the endpoint.
 };
 

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "comm/communicator.h"
 #include "comm/communicator_impl.h"
 #include "comm/event_loop.h"
@@ -110,6 +111,8 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
             int peer,
             size_t first_transport,
             Deadline deadline);
+  /// Counts and, once a peer, logs why a transport is passed over; loop thread.
+  void NoteFallback(const Group& group, int peer, std::string_view transport, const Status& status);
   ChannelOptions OptionsFor(const Group& group, int peer, std::string_view transport);
   Hello HelloFor(const Group& group, int peer) const;
 
@@ -129,6 +132,7 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   // Loop thread only.
   std::list<Session> half_open_;
   std::set<Session> held_;
+  std::set<std::pair<std::string, std::string>> fallbacks_told_;  ///< Peer and transport.
 };
 
 void EndpointImpl::AcceptAll(const Transport& transport) {
@@ -288,6 +292,7 @@ void EndpointImpl::Dial(const std::shared_ptr<Group>& group,
         } else if (index + 1 < transports_.size() &&
                    result.status().code() != StatusCode::kAborted &&
                    result.status().code() != StatusCode::kUnauthenticated) {
+          NoteFallback(*alive, peer, transports_[index]->name(), result.status());
           Dial(alive, peer, index + 1, deadline);
         } else {
           const std::string& name = alive->options().members[static_cast<size_t>(peer)].name;
@@ -295,6 +300,23 @@ void EndpointImpl::Dial(const std::shared_ptr<Group>& group,
         }
       });
   session->Start(*address);
+}
+
+void EndpointImpl::NoteFallback(const Group& group,
+                                int peer,
+                                std::string_view transport,
+                                const Status& status) {
+  options_.metrics
+      ->GetCounter("heddle_comm_fallbacks_total",
+                   "Pairs that could not use their best transport and took the next.",
+                   {{"transport", std::string(transport)},
+                    {"reason", std::string(StatusCodeName(status.code()))}})
+      .Add();
+  // Every generation would say the same again.
+  const std::string& name = group.options().members[static_cast<size_t>(peer)].name;
+  if (fallbacks_told_.emplace(name, transport).second) {
+    LogWarning("{} is not used with {}: {}", transport, name, status.message());
+  }
 }
 
 Status CheckGroup(const GroupOptions& options) {

@@ -80,6 +80,11 @@ Result<std::vector<std::unique_ptr<Transport>>> MakeTransports(const EndpointOpt
     HEDDLE_ASSIGN_OR_RETURN(auto shm, MakeShmTransport());
     transports.push_back(std::move(shm));
   }
+  if (options.allow_verbs) {
+    if (auto verbs = MakeVerbsTransport(options); verbs != nullptr) {
+      transports.push_back(std::move(verbs));
+    }
+  }
   HEDDLE_ASSIGN_OR_RETURN(auto tcp, MakeTcpTransport(options));
   transports.push_back(std::move(tcp));
   return transports;

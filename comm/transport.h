@@ -126,6 +126,8 @@ class SocketTransport : public Transport {
 /// Errors: kInvalidArgument (bind_host), kResourceExhausted.
 Result<std::unique_ptr<Transport>> MakeTcpTransport(const EndpointOptions& options);
 Result<std::unique_ptr<Transport>> MakeShmTransport();
+/// Null where RDMA cannot be used; the reason is logged once.
+std::unique_ptr<Transport> MakeVerbsTransport(const EndpointOptions& options);
 
 /// The transports that `options` allow, best first. Errors: as above.
 Result<std::vector<std::unique_ptr<Transport>>> MakeTransports(const EndpointOptions& options);

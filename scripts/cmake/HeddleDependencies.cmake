@@ -8,6 +8,14 @@ find_package(yaml-cpp REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(OpenSSL REQUIRED)
 
+# RDMA is optional: a machine without it needs neither library.
+if(HEDDLE_VERBS)
+  pkg_check_modules(VERBS IMPORTED_TARGET libibverbs librdmacm)
+  if(NOT VERBS_FOUND)
+    message(STATUS "RDMA transport left out: libibverbs-dev and librdmacm-dev are not installed")
+  endif()
+endif()
+
 if(HEDDLE_SERVICE)
   find_package(prometheus-cpp REQUIRED)
   find_package(HDF5 REQUIRED COMPONENTS C)

@@ -18,15 +18,19 @@ if(HEDDLE_SANITIZE)
   endif()
 endif()
 
-# heddle_library(NAME [OBJECT] [DEPS name…] [EXTERNAL target…] [GENERATED file…])
+# heddle_library(NAME [OBJECT] [DEPS name…] [EXTERNAL target…] [GENERATED file…] [WITHOUT pattern…])
 # NAME is the folder's path with '_' for '/': engine/graph is engine_graph. DEPS are names of the same
 # kind, EXTERNAL are imported targets. An OBJECT library keeps every file in the link (registrations).
+# WITHOUT: files of the folder, as regular expressions, that this build leaves out.
 function(heddle_library name)
-  cmake_parse_arguments(A "OBJECT" "" "DEPS;EXTERNAL;GENERATED" ${ARGN})
+  cmake_parse_arguments(A "OBJECT" "" "DEPS;EXTERNAL;GENERATED;WITHOUT" ${ARGN})
   if(A_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "heddle_library(${name}): unknown arguments: ${A_UNPARSED_ARGUMENTS}")
   endif()
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cc")
+  foreach(pattern ${A_WITHOUT})
+    list(FILTER sources EXCLUDE REGEX "/${pattern}$")
+  endforeach()
   file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
   list(TRANSFORM A_DEPS PREPEND heddle_ OUTPUT_VARIABLE deps)
   if(sources OR A_GENERATED)
@@ -44,10 +48,11 @@ function(heddle_library name)
   set_property(GLOBAL APPEND_STRING PROPERTY HEDDLE_LAYERS "${folder}=${name}:${joined}\n")
 endfunction()
 
-# heddle_test(FILE [LABEL unit] [TIMEOUT 60] [PROCESSORS 1] [DEPS name…] [EXTERNAL target…])
-# FILE_test.cc in the current folder becomes one executable and one ctest entry LABEL.FOLDER.FILE.
+# heddle_test(FILE [LABEL unit] [TIMEOUT 60] [PROCESSORS 1] [NO_ENTRY] [DEPS name…] [EXTERNAL target…])
+# FILE_test.cc in the current folder becomes one executable and one ctest entry LABEL.FOLDER.FILE; NO_ENTRY: the
+# executable alone.
 function(heddle_test file)
-  cmake_parse_arguments(A "" "LABEL;TIMEOUT;PROCESSORS" "DEPS;EXTERNAL;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(A "NO_ENTRY" "LABEL;TIMEOUT;PROCESSORS" "DEPS;EXTERNAL;ENVIRONMENT" ${ARGN})
   if(A_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "heddle_test(${file}): unknown arguments: ${A_UNPARSED_ARGUMENTS}")
   endif()
@@ -64,6 +69,9 @@ function(heddle_test file)
   add_executable(${target} ${file}_test.cc)
   list(TRANSFORM A_DEPS PREPEND heddle_ OUTPUT_VARIABLE deps)
   target_link_libraries(${target} PRIVATE ${deps} ${A_EXTERNAL} heddle_flags GTest::gmock GTest::gtest_main)
+  if(A_NO_ENTRY)
+    return()
+  endif()
   add_test(NAME ${A_LABEL}.${prefix}.${file} COMMAND ${target})
   set_tests_properties(${A_LABEL}.${prefix}.${file} PROPERTIES LABELS ${A_LABEL} TIMEOUT ${A_TIMEOUT}
     PROCESSORS ${A_PROCESSORS} ENVIRONMENT "${A_ENVIRONMENT}")

@@ -1,8 +1,10 @@
 /// \file
 /// A group of workers as threads of one process, each with its own endpoint, over shared memory,
-/// TCP or both.
+/// TCP, RDMA or a mixture.
 #pragma once
 
+#include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,10 +18,55 @@
 
 namespace heddle::comm {
 
-enum class Media { kShm, kTcp, kMixed };
+enum class Media { kShm, kTcp, kMixed, kVerbs, kMixedVerbs };
 
 inline std::string MediaName(Media media) {
-  return media == Media::kShm ? "shm" : media == Media::kTcp ? "tcp" : "mixed";
+  constexpr const char* kNames[] = {"shm", "tcp", "mixed", "verbs", "mixed_verbs"};
+  return kNames[static_cast<size_t>(media)];
+}
+
+/// The RDMA device to test with; empty: none.
+inline std::string RdmaDevice() {
+  const char* device = std::getenv("HEDDLE_TEST_RDMA");
+  return device == nullptr ? "" : device;
+}
+
+/// What the suites run over: `plain`, and RDMA where there is a device.
+inline std::vector<Media> MediaHere(std::vector<Media> plain, bool mixed) {
+  if (!RdmaDevice().empty()) {
+    plain.push_back(Media::kVerbs);
+    if (mixed) {
+      plain.push_back(Media::kMixedVerbs);
+    }
+  }
+  return plain;
+}
+
+/// Mixed: the even ranks share memory, pairs with an odd rank use TCP; with RDMA, those pairs use
+/// it save where a rank is divisible by three.
+inline bool UsesShm(Media media, int rank) {
+  return media == Media::kShm ||
+         ((media == Media::kMixed || media == Media::kMixedVerbs) && rank % 2 == 0);
+}
+inline bool UsesVerbs(Media media, int rank) {
+  return media == Media::kVerbs || (media == Media::kMixedVerbs && rank % 3 != 0);
+}
+inline std::string TransportOf(Media media, int rank, int peer) {
+  return UsesShm(media, rank) && UsesShm(media, peer)       ? "shm"
+         : UsesVerbs(media, rank) && UsesVerbs(media, peer) ? "verbs"
+                                                            : "tcp";
+}
+
+inline EndpointOptions OptionsFor(Media media, int rank, metrics::Registry* registry) {
+  EndpointOptions options;
+  options.worker = "worker-" + std::to_string(rank);
+  options.job = "job";
+  options.secret = "secret";
+  options.allow_shm = UsesShm(media, rank);
+  options.allow_verbs = UsesVerbs(media, rank);
+  options.rdma_device = options.allow_verbs ? RdmaDevice() : "";
+  options.metrics = registry;
+  return options;
 }
 
 /// Owns the endpoints; generations are formed by Run.
@@ -30,14 +77,8 @@ class Cluster {
   Cluster(int size, Media media, double link_bytes_per_second = 0)
       : registries_(static_cast<size_t>(size)) {
     for (int rank = 0; rank < size; ++rank) {
-      EndpointOptions options;
-      options.worker = Name(rank);
-      options.job = "job";
-      options.secret = "secret";
-      // Mixed: the even ranks share memory, pairs with an odd rank use TCP.
-      options.allow_shm = media == Media::kShm || (media == Media::kMixed && rank % 2 == 0);
+      EndpointOptions options = OptionsFor(media, rank, &registries_[static_cast<size_t>(rank)]);
       options.link_bytes_per_second = link_bytes_per_second;
-      options.metrics = &registries_[static_cast<size_t>(rank)];
       auto endpoint = Endpoint::Create(options);
       EXPECT_TRUE(endpoint.ok()) << endpoint.status().ToString();
       endpoints_.push_back(*std::move(endpoint));
@@ -85,17 +126,23 @@ class Cluster {
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
 };
 
+/// How many times slower than a machine of today this one is, by its own account: an emulated one.
+inline int MachineSlowdown() {
+  const char* text = std::getenv("HEDDLE_TEST_SLOWDOWN");
+  return text == nullptr ? 1 : std::max(1, std::atoi(text));
+}
+
 /// What "at once" means on a shared machine; sanitizers slow everything down.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr int kSlowdown = 10;
+inline const int kSlowdown = 10 * MachineSlowdown();
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-inline constexpr int kSlowdown = 10;
+inline const int kSlowdown = 10 * MachineSlowdown();
 #else
-inline constexpr int kSlowdown = 1;
+inline const int kSlowdown = MachineSlowdown();
 #endif
 #else
-inline constexpr int kSlowdown = 1;
+inline const int kSlowdown = MachineSlowdown();
 #endif
 /// A busy machine may deny a thread its turn: a bound on time is met if one of this many attempts
 /// meets it.

@@ -273,7 +273,7 @@ TEST_P(CollectiveTest, AllReduceOfRoundedFloatsGivesEveryoneTheSameBits) {
 
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
-  for (const Media media : {Media::kShm, Media::kTcp, Media::kMixed}) {
+  for (const Media media : MediaHere({Media::kShm, Media::kTcp, Media::kMixed}, true)) {
     for (int size = 1; size <= 6; ++size) {
       if (media == Media::kShm || size > 1) {
         cases.push_back({media, size});

@@ -80,9 +80,8 @@ TEST_P(CommunicatorTest, ReportsTheTransportOfEachPair) {
   Cluster cluster(3, GetParam());
   cluster.Run(1, [](int rank, Communicator& communicator) {
     for (int peer = 0; peer < 3; ++peer) {
-      const bool shm = GetParam() == Media::kShm ||
-                       (GetParam() == Media::kMixed && rank % 2 == 0 && peer % 2 == 0);
-      EXPECT_EQ(communicator.transport(peer), peer == rank ? "self" : shm ? "shm" : "tcp");
+      EXPECT_EQ(communicator.transport(peer),
+                peer == rank ? "self" : TransportOf(GetParam(), rank, peer));
     }
     ASSERT_TRUE(communicator.Barrier({}).ok());
   });
@@ -111,7 +110,8 @@ TEST_P(CommunicatorTest, AllGatherBytesGivesEveryRecordInRankOrder) {
 
 INSTANTIATE_TEST_SUITE_P(Media,
                          CommunicatorTest,
-                         testing::Values(Media::kShm, Media::kTcp, Media::kMixed),
+                         testing::ValuesIn(MediaHere({Media::kShm, Media::kTcp, Media::kMixed},
+                                                     true)),
                          [](const auto& parameter) { return MediaName(parameter.param); });
 
 }  // namespace

@@ -58,9 +58,9 @@ TEST(TokenBucketTest, NoRateMeansNoLimit) {
 class LinkTest : public testing::TestWithParam<Media> {};
 
 TEST_P(LinkTest, TrafficKeepsTheEmulatedRateInEachDirection) {
-  constexpr double kRate = 40e6;
+  const double rate = 40e6 / MachineSlowdown();
   constexpr size_t kBytes = 6 << 20;
-  Cluster cluster(2, GetParam(), kRate);
+  Cluster cluster(2, GetParam(), rate);
   cluster.Run(1, [&](int rank, Communicator& communicator) {
     double best = 1e9;
     for (uint64_t round = 0; round < 5 && best > 1.1;
@@ -74,7 +74,7 @@ TEST_P(LinkTest, TrafficKeepsTheEmulatedRateInEachDirection) {
       ASSERT_TRUE(send.Wait().ok());
       ASSERT_TRUE(receive.Wait().ok());
       std::vector<double> ratio{Seconds(receive.finished_at() - start) /
-                                (static_cast<double>(kBytes) / kRate)};
+                                (static_cast<double>(kBytes) / rate)};
       EXPECT_GE(ratio[0], 0.9);
       // Both must agree on whether to go on.
       ASSERT_TRUE(communicator
@@ -88,7 +88,7 @@ TEST_P(LinkTest, TrafficKeepsTheEmulatedRateInEachDirection) {
 }
 
 TEST_P(LinkTest, UrgentOvertakesBulk) {
-  Cluster cluster(2, GetParam(), 50e6);
+  Cluster cluster(2, GetParam(), 50e6 / MachineSlowdown());
   cluster.Run(1, [&](int rank, Communicator& communicator) {
     Bytes bulk(8 << 20);
     Bytes urgent(1000);
@@ -114,8 +114,9 @@ TEST_P(LinkTest, UrgentOvertakesBulk) {
 
 TEST_P(LinkTest, MeasuresWhatTheLinkGives) {
   Cluster cluster(2, GetParam());
+  const double rate = 20e6 / MachineSlowdown();
   for (int rank = 0; rank < 2; ++rank) {
-    cluster.endpoint(rank).SetLinkRate(20e6);
+    cluster.endpoint(rank).SetLinkRate(rate);
   }
   cluster.Run(1, [&](int rank, Communicator& communicator) {
     double best_error = 1;
@@ -123,10 +124,10 @@ TEST_P(LinkTest, MeasuresWhatTheLinkGives) {
       const auto link = cluster.endpoint(rank).MeasureLink(communicator, 1 - rank, round,
                                                            After(std::chrono::seconds(10)));
       ASSERT_TRUE(link.ok()) << link.status().ToString();
-      EXPECT_EQ(link->transport, GetParam() == Media::kShm ? "shm" : "tcp");
+      EXPECT_EQ(link->transport, TransportOf(GetParam(), 0, 1));
       EXPECT_GT(link->latency_seconds, 0);
       EXPECT_LT(link->latency_seconds, 0.02 * kSlowdown);
-      best_error = std::min(best_error, std::abs(link->bytes_per_second / 20e6 - 1));
+      best_error = std::min(best_error, std::abs(link->bytes_per_second / rate - 1));
     }
     EXPECT_LT(best_error, 0.1);
     ASSERT_TRUE(communicator.Barrier({}).ok());
@@ -141,7 +142,7 @@ TEST_P(LinkTest, MeasuresWhatTheLinkGives) {
 
 INSTANTIATE_TEST_SUITE_P(Media,
                          LinkTest,
-                         testing::Values(Media::kShm, Media::kTcp),
+                         testing::ValuesIn(MediaHere({Media::kShm, Media::kTcp}, false)),
                          [](const auto& parameter) { return MediaName(parameter.param); });
 
 }  // namespace

@@ -185,7 +185,8 @@ TEST(ReduceTreeArgumentsTest, DisagreementsAreNamed) {
 
 INSTANTIATE_TEST_SUITE_P(Media,
                          ReduceTreeTest,
-                         testing::Values(Media::kShm, Media::kTcp, Media::kMixed),
+                         testing::ValuesIn(MediaHere({Media::kShm, Media::kTcp, Media::kMixed},
+                                                     true)),
                          [](const auto& parameter) { return MediaName(parameter.param); });
 
 }  // namespace

@@ -1,0 +1,274 @@
+// Workers on unlike machines: one in each guest of scripts/rdma-vm, over RDMA between them, and
+// what befalls the link and the others. Every guest runs the same tests in the same order.
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/thread.h"
+#include "tests/comm/cluster.h"
+
+namespace heddle::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+int Rank() {
+  return std::stoi(Variable("HEDDLE_GUEST"));
+}
+int Size() {
+  return std::stoi(Variable("HEDDLE_GUESTS"));
+}
+
+/// Says `text` to the other guests under `name`, in the folder that all share.
+void Tell(const std::string& name, const std::string& text) {
+  const std::string path = Variable("HEDDLE_VM") + "/" + name;
+  std::ofstream(path + ".part") << text;
+  ASSERT_EQ(::rename((path + ".part").c_str(), path.c_str()), 0);
+}
+
+std::string Hear(const std::string& name) {
+  const Time deadline = After(seconds(30));
+  while (Now() < deadline) {
+    const auto text = ReadFile(Variable("HEDDLE_VM") + "/" + name, 4096);
+    if (text.ok()) {
+      return *text;
+    }
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  ADD_FAILURE() << "nobody said " << name;
+  return "";
+}
+
+/// All guests come to this place.
+void Meet(const std::string& name) {
+  Tell(name + "." + std::to_string(Rank()), "here");
+  for (int other = 0; other < Size(); ++other) {
+    Hear(name + "." + std::to_string(other));
+  }
+}
+
+void Control(const std::string& command) {
+  const std::string script = Variable("HEDDLE_CONTROL") + " " + command + " > /dev/null";
+  EXPECT_EQ(::system(script.c_str()), 0) << script;
+}
+
+/// This guest's worker.
+class Worker {
+ public:
+  Worker() {
+    EndpointOptions options = OptionsFor(Media::kVerbs, Rank(), &registry_);
+    options.bind_host = Variable("HEDDLE_ADDRESS");
+    options.rdma_device = "";  // It finds the one of its address.
+    auto made = Endpoint::Create(options);
+    EXPECT_TRUE(made.ok()) << made.status().ToString();
+    endpoint_ = *std::move(made);
+  }
+
+  Endpoint& endpoint() { return *endpoint_; }
+
+  /// Connects to the others, whose addresses it exchanges under `name`.
+  Result<std::unique_ptr<Communicator>> Connect(const std::string& name,
+                                                int64_t generation,
+                                                int size = Size()) {
+    Tell(name + ".address." + std::to_string(Rank()), endpoint_->address());
+    GroupOptions options;
+    options.generation = generation;
+    options.rank = Rank();
+    for (int other = 0; other < size; ++other) {
+      options.members.push_back(
+          {Cluster::Name(other), Hear(name + ".address." + std::to_string(other))});
+      if (other != Rank()) {
+        options.peers.push_back(other);
+      }
+    }
+    return endpoint_->Connect(options, After(seconds(20)));
+  }
+
+ private:
+  metrics::Registry registry_;
+  std::unique_ptr<Endpoint> endpoint_;
+};
+
+struct End {
+  Status status;
+  Duration after_last_success{};
+  uint64_t operations = 0;
+};
+
+/// Collectives until one fails; `at` is called before the operation of that number.
+End ReduceUntilFailure(
+    Communicator& communicator,
+    Duration deadline,
+    const std::function<void(uint64_t)>& at = [](uint64_t) {}) {
+  std::vector<float> buffer(100000, 1.0F);
+  End end;
+  Time last = Now();
+  while (end.status.ok()) {
+    at(end.operations);
+    end.status =
+        communicator.AllReduce(RawOf(buffer), DType::kF32, ReduceOp::kMax,
+                               {.group = {}, .tag = end.operations, .deadline = After(deadline)});
+    if (end.status.ok()) {
+      last = Now();
+      ++end.operations;
+    }
+  }
+  end.after_last_success = Now() - last;
+  return end;
+}
+
+class GuestsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (Variable("HEDDLE_VM").empty()) {
+      GTEST_SKIP() << "not in a guest of scripts/rdma-vm";
+    }
+  }
+};
+
+TEST_F(GuestsTest, EveryPairUsesVerbsAndSumsAreRight) {
+  Worker worker;
+  const auto group = worker.Connect("sums", 1);
+  ASSERT_TRUE(group.ok()) << group.status().ToString();
+  for (int peer = 0; peer < Size(); ++peer) {
+    EXPECT_EQ((*group)->transport(peer), peer == Rank() ? "self" : "verbs");
+  }
+  uint64_t tag = 1;
+  for (const size_t count : {size_t{1}, size_t{1001}, size_t{65536}, size_t{1} << 20}) {
+    std::vector<float> buffer(count);
+    for (size_t i = 0; i < count; ++i) {
+      buffer[i] = static_cast<float>((i * 7 + static_cast<size_t>(Rank()) * 13) % 101);
+    }
+    const Status status = (*group)->AllReduce(RawOf(buffer), DType::kF32, ReduceOp::kSum,
+                                              {.group = {}, .tag = tag++, .deadline = {}});
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    for (size_t i = 0; i < count; ++i) {
+      size_t sum = 0;
+      for (int rank = 0; rank < Size(); ++rank) {
+        sum += (i * 7 + static_cast<size_t>(rank) * 13) % 101;
+      }
+      ASSERT_EQ(buffer[i], static_cast<float>(sum)) << count << " " << i;
+    }
+  }
+  ASSERT_TRUE((*group)->Barrier({}).ok());
+}
+
+TEST_F(GuestsTest, AOneWayCutIsNamedAndTheNextGenerationForms) {
+  Worker worker;
+  {
+    auto group = worker.Connect("cut", 1);
+    ASSERT_TRUE(group.ok()) << group.status().ToString();
+    const End end = ReduceUntilFailure(**group, seconds(8), [](uint64_t number) {
+      if (number == 5 && Rank() == 0) {
+        Control("cut 0 1");
+      }
+    });
+    EXPECT_TRUE(end.status.code() == StatusCode::kUnavailable ||
+                end.status.code() == StatusCode::kAborted)
+        << end.status.ToString();
+    EXPECT_THAT(end.status.message(), HasSubstr("worker-"));
+    EXPECT_LT(end.after_last_success, seconds(8) * 1.1) << end.status.ToString();
+    (*group)->Abort(end.status);
+  }
+  Meet("cut.seen");
+  if (Rank() == 0) {
+    Control("heal 0 1");
+  }
+  Meet("cut.healed");
+  const auto next = worker.Connect("healed", 2);
+  ASSERT_TRUE(next.ok()) << next.status().ToString();
+  EXPECT_EQ((*next)->transport(Rank() == 0 ? 1 : 0), "verbs");
+  EXPECT_TRUE((*next)->Barrier({}).ok());
+}
+
+TEST_F(GuestsTest, AKilledProcessIsNamedAtOnceAndAStoppedOneAtTheDeadline) {
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    const std::string name = signal == SIGKILL ? "killed" : "stopped";
+    const int victim = Size() - 1;
+    if (Rank() == victim) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        Worker worker;
+        auto group = worker.Connect(name, 1);
+        ReduceUntilFailure(**group, seconds(20), [&](uint64_t number) {
+          if (number == 20) {
+            Tell(name + ".now", "");
+          }
+        });
+        ::_exit(0);
+      }
+      Hear(name + ".now");
+      EXPECT_EQ(::kill(child, signal), 0);
+      Meet(name + ".seen");
+      ::kill(child, SIGKILL);
+      EXPECT_EQ(::waitpid(child, nullptr, 0), child);
+      continue;
+    }
+    {
+      Worker worker;
+      auto group = worker.Connect(name, 1);
+      ASSERT_TRUE(group.ok()) << group.status().ToString();
+      const End end = ReduceUntilFailure(**group, seconds(2));
+      EXPECT_THAT(end.status.message(), HasSubstr(Cluster::Name(victim)));
+      if (signal == SIGKILL) {
+        EXPECT_TRUE(end.status.code() == StatusCode::kUnavailable ||
+                    end.status.code() == StatusCode::kAborted)
+            << end.status.ToString();
+        EXPECT_LT(end.after_last_success, milliseconds(500)) << end.status.ToString();
+      } else {
+        EXPECT_TRUE(end.status.code() == StatusCode::kDeadlineExceeded ||
+                    end.status.code() == StatusCode::kAborted)
+            << end.status.ToString();
+        EXPECT_LT(end.after_last_success, milliseconds(2200)) << end.status.ToString();
+      }
+      (*group)->Abort(end.status);
+    }
+    Meet(name + ".seen");
+  }
+}
+
+// The last of all: a guest does not come back.
+TEST_F(GuestsTest, APoweredOffMachineIsNamedWithinTheBoundAndTheOthersGoOn) {
+  const int victim = Size() - 1;
+  Worker worker;
+  {
+    auto group = worker.Connect("power", 1);
+    ASSERT_TRUE(group.ok()) << group.status().ToString();
+    const End end = ReduceUntilFailure(**group, seconds(8), [&](uint64_t number) {
+      if (number == 5 && Rank() == 0) {
+        Control("power-off " + std::to_string(victim));
+      }
+    });
+    EXPECT_NE(Rank(), victim);
+    EXPECT_THAT(end.status.message(), HasSubstr(Cluster::Name(victim)));
+    EXPECT_TRUE(end.status.code() == StatusCode::kUnavailable ||
+                end.status.code() == StatusCode::kAborted)
+        << end.status.ToString();
+    EXPECT_LT(end.after_last_success, seconds(3)) << end.status.ToString();
+    (*group)->Abort(end.status);
+  }
+  if (Size() > 2) {
+    const auto next = worker.Connect("rest", 2, Size() - 1);
+    ASSERT_TRUE(next.ok()) << next.status().ToString();
+    EXPECT_TRUE((*next)->Barrier({}).ok());
+  }
+}
+
+}  // namespace
+}  // namespace heddle::comm
