@@ -127,6 +127,9 @@ class VerbsConnection final : public Connection {
   /// Largest write: the reader begins on a piece while the next is under way.
   static constexpr size_t kPieceBytes = size_t{64} << 10;
 
+  /// What the epoll of seldom events tells apart.
+  enum Watched : uint64_t { kSocket, kDevice, kManager };
+
   class Chain;
 
   explicit VerbsConnection(std::shared_ptr<VerbsDevice> device) : device_(std::move(device)) {}
