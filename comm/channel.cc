@@ -262,6 +262,25 @@ void Channel::CancelOperation(Operation& operation, const Status& status) {
   }
 }
 
+Status Channel::SendDescriptor(uint64_t id, int fd) {
+  const MutexLock lock(mutex_);
+  return phase_ == Phase::kOpen ? connection_->SendDescriptor(id, fd) : failure_;
+}
+
+Result<UniqueFd> Channel::TakeDescriptor(uint64_t id) {
+  const MutexLock lock(mutex_);
+  if (phase_ != Phase::kOpen) {
+    return failure_;
+  }
+  return connection_->TakeDescriptor(id);
+}
+
+void Channel::CountShared(int64_t sent, int64_t received) {
+  bytes_sent_.fetch_add(sent);
+  options_.sent_bytes->Add(static_cast<double>(sent));
+  options_.received_bytes->Add(static_cast<double>(received));
+}
+
 void Channel::Shut() {
   for (Registered& watch : watches_) {
     if (watch.watch != 0) {

@@ -110,6 +110,12 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::shared_ptr<Operation> Recv(MessageKey key, std::span<std::byte> data)
       HEDDLE_EXCLUDES(mutex_);
 
+  /// Connection's, for a peer on this host.
+  Status SendDescriptor(uint64_t id, int fd) HEDDLE_EXCLUDES(mutex_);
+  Result<UniqueFd> TakeDescriptor(uint64_t id) HEDDLE_EXCLUDES(mutex_);
+  /// Bytes that went through memory shared by a group and not through this channel.
+  void CountShared(int64_t sent, int64_t received);
+
   /// Ends all operations with `reason` and tells the peer: that this worker aborted (`aborted`), or
   /// that it leaves. Never blocks; the connection lingers on the loop until the peer has read the
   /// news.

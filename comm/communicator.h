@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -93,6 +94,24 @@ struct CollectiveOptions {
 struct TreeContributions {
   /// By position in the group: the tree nodes it holds, ascending.
   std::vector<std::vector<TreeNode>> nodes;
+};
+
+/// Memory that workers of one host can reach directly (Endpoint::AllocateShared). A collective
+/// whose members all pass such memory folds it where it lies, without copies. Freed when the last
+/// copy of the object goes; by then no operation on it may be in flight. It may outlive its
+/// endpoint. Otherwise it is ordinary memory; what is written before it was ever passed to a
+/// collective stays within the process.
+class SharedBuffer {
+ public:
+  SharedBuffer() = default;
+  SharedBuffer(std::shared_ptr<const void> owner, std::span<std::byte> bytes)
+      : owner_(std::move(owner)),
+        bytes_(bytes) {}
+  std::span<std::byte> bytes() const { return bytes_; }  ///< Aligned to a page; zeros at first.
+
+ private:
+  std::shared_ptr<const void> owner_;
+  std::span<std::byte> bytes_;
 };
 
 /// Errors of every operation: kUnavailable (a peer was lost; its name is in the message),
@@ -202,6 +221,14 @@ class Endpoint {
   virtual void Fence(int64_t generation) = 0;
   /// Changes the emulated link rate; 0: unlimited.
   virtual void SetLinkRate(double bytes_per_second) = 0;
+  /// Memory for tensors that take part in collectives among workers of one host. Any part of it may
+  /// be passed to AllReduce, ReduceScatter, AllGather and Broadcast; between workers of several
+  /// hosts it works like any other memory. When a collective on it fails while a peer might still
+  /// write to it (a stopped process), that part of it is replaced in place by private memory with
+  /// the same content, so that nothing that comes late can land there; no other thread may write to
+  /// the buffer while such a collective runs. Errors: kInvalidArgument (0 bytes),
+  /// kResourceExhausted. Thread: any.
+  virtual Result<SharedBuffer> AllocateShared(size_t bytes) = 0;
   /// Measures latency and bandwidth to `peer` of a connected group (both sides call it, lower rank
   /// first).
   virtual Result<Link> MeasureLink(Communicator& group,

@@ -5,6 +5,7 @@
 
 #include "comm/collective.h"
 #include "comm/cost/cost.h"
+#include "comm/shm_collective.h"
 
 namespace heddle::comm {
 
@@ -108,6 +109,12 @@ Status CommunicatorImpl::AllReduce(std::span<std::byte> buffer,
                                    ReduceOp op,
                                    const CollectiveOptions& options) {
   HEDDLE_RETURN_IF_ERROR(CheckElements(buffer.size(), dtype));
+  if (!buffer.empty()) {
+    HEDDLE_ASSIGN_OR_RETURN(const bool done, ShmAllReduce(*group_, buffer, dtype, op, options));
+    if (done) {
+      return Status::Ok();
+    }
+  }
   HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options));
   if (call->size() == 1 || buffer.empty()) {
     return Status::Ok();
@@ -137,6 +144,11 @@ Status CommunicatorImpl::ReduceScatter(std::span<const std::byte> input,
     std::copy(input.begin(), input.end(), output.begin());
     return Status::Ok();
   }
+  HEDDLE_ASSIGN_OR_RETURN(const bool done,
+                          ShmReduceScatter(*group_, input, output, counts, dtype, op, options));
+  if (done) {
+    return Status::Ok();
+  }
   return Direct(*call, static_cast<int64_t>(input.size()))
              ? DirectReduceScatter(*call, input, output, segments, dtype, op)
              : RingReduceScatter(*call, input, output, segments, dtype, op);
@@ -158,6 +170,10 @@ Status CommunicatorImpl::AllGather(std::span<const std::byte> input,
   if (call->size() == 1) {
     return Status::Ok();
   }
+  HEDDLE_ASSIGN_OR_RETURN(const bool done, ShmAllGather(*group_, output, counts, dtype, options));
+  if (done) {
+    return Status::Ok();
+  }
   return Direct(*call, static_cast<int64_t>(output.size()))
              ? DirectAllGather(*call, output, segments, element)
              : RingAllGather(*call, output, segments, element);
@@ -170,7 +186,11 @@ Status CommunicatorImpl::Broadcast(std::span<std::byte> buffer,
   if (root < 0 || root >= call->size()) {
     return InvalidArgumentError("root {} in a group of {}", root, call->size());
   }
-  return call->size() == 1 ? Status::Ok() : BroadcastFrom(*call, buffer, root);
+  if (call->size() == 1) {
+    return Status::Ok();
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const bool done, ShmBroadcast(*group_, buffer, root, options));
+  return done ? Status::Ok() : BroadcastFrom(*call, buffer, root);
 }
 
 Result<std::vector<Bytes>> CommunicatorImpl::AllGatherBytes(std::span<const std::byte> mine,

@@ -17,6 +17,7 @@
 #include "comm/group.h"
 #include "comm/measure.h"
 #include "comm/session.h"
+#include "comm/shared_memory.h"
 #include "comm/token_bucket.h"
 #include "comm/transport.h"
 
@@ -43,7 +44,8 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
         transports_(std::move(transports)),
         outgoing_(std::make_shared<TokenBucket>()),
         incoming_(std::make_shared<TokenBucket>(kIncomingCredit)),
-        open_(std::make_shared<OpenCount>()) {
+        open_(std::make_shared<OpenCount>()),
+        regions_(std::make_shared<SharedRegions>()) {
     SetIdentity(options.worker, options.job, options.secret);
     own_["host"] = HostIdentity();
     for (const auto& transport : transports_) {
@@ -79,6 +81,7 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
     outgoing_->SetRate(bytes_per_second, Now());
     incoming_->SetRate(bytes_per_second, Now());
   }
+  Result<SharedBuffer> AllocateShared(size_t bytes) override { return regions_->Allocate(bytes); }
   Result<Link> MeasureLink(Communicator& group,
                            int peer,
                            uint64_t tag,
@@ -122,6 +125,7 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   const std::shared_ptr<TokenBucket> outgoing_;
   const std::shared_ptr<TokenBucket> incoming_;
   const std::shared_ptr<OpenCount> open_;
+  const std::shared_ptr<SharedRegions> regions_;
   AddressParts own_;  ///< Constant after construction.
 
   mutable Mutex mutex_;
@@ -354,7 +358,7 @@ GroupOptions WithTreeNeighbours(GroupOptions options) {
 Result<std::unique_ptr<Communicator>> EndpointImpl::Connect(const GroupOptions& options,
                                                             Deadline deadline) {
   HEDDLE_RETURN_IF_ERROR(CheckGroup(options));
-  const auto group = std::make_shared<Group>(loop_, WithTreeNeighbours(options));
+  const auto group = std::make_shared<Group>(loop_, WithTreeNeighbours(options), regions_);
   {
     const MutexLock lock(mutex_);
     if (identity_.secret.empty()) {

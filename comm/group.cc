@@ -4,10 +4,13 @@
 
 namespace heddle::comm {
 
-Group::Group(std::shared_ptr<EventLoop> loop, GroupOptions options)
+Group::Group(std::shared_ptr<EventLoop> loop,
+             GroupOptions options,
+             std::shared_ptr<SharedRegions> regions)
     : loop_(std::move(loop)),
       options_(std::move(options)),
-      is_peer_(options_.members.size()) {
+      is_peer_(options_.members.size()),
+      shm_(*this, std::move(regions)) {
   const MutexLock lock(mutex_);
   channels_.resize(options_.members.size());
   for (const int peer : options_.peers) {
@@ -89,6 +92,7 @@ void Group::OnChannelEnd(int peer, const Status& status, bool lost) {
     }
   }
   DeliverLosses();
+  shm_.MemberEnded(peer, status, !lost && status.code() == StatusCode::kUnavailable);
 }
 
 void Group::DeliverLosses() {
@@ -136,6 +140,7 @@ void Group::End(const Status& reason, bool aborted) {
     channels = channels_;
     changed_.NotifyAll();
   }
+  shm_.End(reason);
   for (const auto& channel : channels) {
     if (channel != nullptr) {
       channel->Close(reason, aborted);

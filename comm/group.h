@@ -13,6 +13,7 @@
 #include "comm/channel.h"
 #include "comm/communicator.h"
 #include "comm/session.h"
+#include "comm/shm_group.h"
 
 namespace heddle::comm {
 
@@ -22,7 +23,9 @@ class Group : public std::enable_shared_from_this<Group> {
   using Handler = std::function<void(int peer, const Status& reason)>;
 
   /// `options.peers` are complete (tree neighbours included), ascending and without repetition.
-  Group(std::shared_ptr<EventLoop> loop, GroupOptions options);
+  Group(std::shared_ptr<EventLoop> loop,
+        GroupOptions options,
+        std::shared_ptr<SharedRegions> regions);
 
   const GroupOptions& options() const { return options_; }
   int size() const { return static_cast<int>(options_.members.size()); }
@@ -47,6 +50,10 @@ class Group : public std::enable_shared_from_this<Group> {
                                     bool urgent);
   std::shared_ptr<Work::State> Recv(int peer, MessageKey key, std::span<std::byte> data);
   std::string transport(int peer) const;
+  /// The channel to `peer`, or why there is none.
+  Result<std::shared_ptr<Channel>> ChannelOf(int peer) const HEDDLE_EXCLUDES(mutex_);
+  /// Groups of members on this host.
+  ShmGroups& shm() { return shm_; }
   std::vector<int64_t> BytesSent() const;
 
   void SetHandler(Handler handler) HEDDLE_EXCLUDES(mutex_, handler_mutex_);
@@ -65,12 +72,11 @@ class Group : public std::enable_shared_from_this<Group> {
   void End(const Status& reason, bool aborted) HEDDLE_EXCLUDES(mutex_);
   void OnChannelEnd(int peer, const Status& status, bool lost) HEDDLE_EXCLUDES(mutex_);
   void DeliverLosses() HEDDLE_EXCLUDES(mutex_, handler_mutex_);
-  /// The channel to `peer`, or why there is none.
-  Result<std::shared_ptr<Channel>> ChannelOf(int peer) const HEDDLE_EXCLUDES(mutex_);
 
   const std::shared_ptr<EventLoop> loop_;
   const GroupOptions options_;
   std::vector<bool> is_peer_;
+  ShmGroups shm_;
 
   mutable Mutex mutex_;
   CondVar changed_;

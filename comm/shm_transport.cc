@@ -5,10 +5,12 @@
 // the other end sleeps: unlike a futex they fit the one epoll wait that also watches sockets and
 // timers.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include <fcntl.h>
@@ -21,6 +23,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include "comm/shared_memory.h"
 #include "comm/transport.h"
 
 namespace heddle::comm {
@@ -29,6 +32,8 @@ namespace {
 
 constexpr size_t kRingBytes = size_t{512} << 10;
 constexpr size_t kPageBytes = 4096;
+/// Descriptors that a peer may hand over ahead of their use.
+constexpr size_t kWaitingDescriptors = 256;
 
 /// Shared control words of one direction. Positions only grow; a position's place is its remainder.
 struct RingControl {
@@ -140,6 +145,9 @@ class ShmConnection final : public Connection {
     return !readable && !writable;
   }
 
+  Status SendDescriptor(uint64_t id, int fd) override;
+  Result<UniqueFd> TakeDescriptor(uint64_t id) override;
+
   void CloseWrite() override { ::shutdown(socket_.get(), SHUT_WR); }
   void Reset() override { ::shutdown(socket_.get(), SHUT_RDWR); }
 
@@ -164,6 +172,7 @@ class ShmConnection final : public Connection {
   uint64_t written_ = 0;  ///< Own positions: what the peer may scribble is never read back.
   uint64_t read_ = 0;
   bool hung_up_ = false;
+  std::map<uint64_t, UniqueFd> descriptors_;  ///< Come and not yet taken.
 };
 
 Result<std::byte*> Map(int memory) {
@@ -175,33 +184,23 @@ Result<std::byte*> Map(int memory) {
 }
 
 Result<Segment> MakeSegment() {
-  Segment segment{.memory = UniqueFd(::memfd_create("heddle", MFD_CLOEXEC | MFD_ALLOW_SEALING)),
+  HEDDLE_ASSIGN_OR_RETURN(UniqueFd memory, MakeSharedMemory(kSegmentBytes));
+  Segment segment{.memory = std::move(memory),
                   .own_bell = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
                   .peer_bell = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))};
-  if (!segment.memory.valid() || !segment.own_bell.valid() || !segment.peer_bell.valid()) {
-    return ErrnoError(errno, "memfd_create");
-  }
-  // Allocated now: a machine without memory says so here and not by a signal at the first touch.
-  if (const int error =
-          ::posix_fallocate(segment.memory.get(), 0, static_cast<off_t>(kSegmentBytes));
-      error != 0) {
-    return ErrnoError(error, "shared memory");
-  }
-  if (::fcntl(segment.memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return ErrnoError(errno, "seal");
+  if (!segment.own_bell.valid() || !segment.peer_bell.valid()) {
+    return ErrnoError(errno, "eventfd");
   }
   return segment;
 }
 
-constexpr size_t kDescriptors = 3;
-
-Status SendSegment(int socket, const Segment& segment) {
-  // The receiver's own bell is our peer's.
-  const int descriptors[kDescriptors] = {segment.memory.get(), segment.peer_bell.get(),
-                                         segment.own_bell.get()};
+/// One message with descriptors on a local socket.
+template <size_t kCount>
+Status SendDescriptors(int socket,
+                       std::span<const std::byte> bytes,
+                       const int (&descriptors)[kCount]) {
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(descriptors))] = {};
-  char byte = 1;
-  iovec part{.iov_base = &byte, .iov_len = 1};
+  iovec part{.iov_base = const_cast<std::byte*>(bytes.data()), .iov_len = bytes.size()};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
@@ -212,46 +211,110 @@ Status SendSegment(int socket, const Segment& segment) {
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(descriptors));
   std::memcpy(CMSG_DATA(header), descriptors, sizeof(descriptors));
-  if (::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) {
+  if (::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(bytes.size())) {
     return UnavailableError("{}", ErrnoError(errno, "sendmsg").message());
   }
   return Status::Ok();
 }
 
-/// A segment, or nothing when it has not come yet.
-Result<Segment> ReceiveSegment(int socket, bool& pending) {
-  alignas(cmsghdr) char control[CMSG_SPACE(kDescriptors * sizeof(int))] = {};
-  char byte = 0;
-  iovec part{.iov_base = &byte, .iov_len = 1};
+/// The counterpart; false when nothing has come yet.
+template <size_t kCount>
+Result<bool> ReceiveDescriptors(int socket,
+                                std::span<std::byte> bytes,
+                                std::array<UniqueFd, kCount>& descriptors) {
+  alignas(cmsghdr) char control[CMSG_SPACE(kCount * sizeof(int))] = {};
+  iovec part{.iov_base = bytes.data(), .iov_len = bytes.size()};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
   const ssize_t got = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  pending = got < 0 && (errno == EAGAIN || errno == EINTR);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+    return false;
+  }
+  // Whatever came is owned first, so that nothing leaks from a message of another form.
+  size_t count = 0;
+  for (cmsghdr* header = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr; header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) {
+      continue;
+    }
+    for (size_t at = 0; CMSG_LEN((at + 1) * sizeof(int)) <= header->cmsg_len; ++at, ++count) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(header) + at * sizeof(int), sizeof(fd));
+      UniqueFd owned(fd);
+      if (count < kCount) {
+        descriptors[count] = std::move(owned);
+      }
+    }
+  }
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    return ResourceExhaustedError("no descriptors are left (raise ulimit -n)");
+  }
+  if (got != static_cast<ssize_t>(bytes.size()) || count != kCount) {
+    return UnavailableError("the peer sent no shared memory");
+  }
+  return true;
+}
+
+constexpr size_t kDescriptors = 3;
+
+Status SendSegment(int socket, const Segment& segment) {
+  // The receiver's own bell is our peer's.
+  const int descriptors[kDescriptors] = {segment.memory.get(), segment.peer_bell.get(),
+                                         segment.own_bell.get()};
+  const std::byte byte{1};
+  return SendDescriptors(socket, std::span(&byte, 1), descriptors);
+}
+
+/// A segment, or nothing when it has not come yet.
+Result<Segment> ReceiveSegment(int socket, bool& pending) {
+  std::byte byte{};
+  std::array<UniqueFd, kDescriptors> descriptors;
+  HEDDLE_ASSIGN_OR_RETURN(const bool came,
+                          ReceiveDescriptors(socket, std::span(&byte, 1), descriptors));
+  pending = !came;
   if (pending) {
     return Segment{};
   }
-  const cmsghdr* header = got == 1 ? CMSG_FIRSTHDR(&message) : nullptr;
-  if (header == nullptr || header->cmsg_type != SCM_RIGHTS ||
-      header->cmsg_len != CMSG_LEN(kDescriptors * sizeof(int)) ||
-      (message.msg_flags & MSG_CTRUNC) != 0) {
-    return UnavailableError("the peer sent no shared memory");
-  }
-  int descriptors[kDescriptors] = {};
-  std::memcpy(descriptors, CMSG_DATA(header), sizeof(descriptors));
-  Segment segment{.memory = UniqueFd(descriptors[0]),
-                  .own_bell = UniqueFd(descriptors[1]),
-                  .peer_bell = UniqueFd(descriptors[2])};
-  struct stat info {};
-  const int seals = ::fcntl(segment.memory.get(), F_GET_SEALS);
-  if (::fstat(segment.memory.get(), &info) != 0 ||
-      info.st_size != static_cast<off_t>(kSegmentBytes) || seals < 0 ||
-      (seals & F_SEAL_SHRINK) == 0) {
+  HEDDLE_ASSIGN_OR_RETURN(const size_t bytes,
+                          CheckSharedMemory(descriptors[0].get(), kSegmentBytes));
+  if (bytes != kSegmentBytes) {
     return DataLossError("the peer's shared memory has another form");
   }
-  return segment;
+  return Segment{.memory = std::move(descriptors[0]),
+                 .own_bell = std::move(descriptors[1]),
+                 .peer_bell = std::move(descriptors[2])};
+}
+
+// After the handshake the local socket carries nothing but descriptors and the peer's end.
+Status ShmConnection::SendDescriptor(uint64_t id, int fd) {
+  const int descriptors[1] = {fd};
+  return SendDescriptors(socket_.get(), std::as_bytes(std::span(&id, 1)), descriptors);
+}
+
+Result<UniqueFd> ShmConnection::TakeDescriptor(uint64_t id) {
+  while (!descriptors_.contains(id)) {
+    uint64_t number = 0;
+    std::array<UniqueFd, 1> descriptor;
+    HEDDLE_ASSIGN_OR_RETURN(
+        const bool came,
+        ReceiveDescriptors(socket_.get(), std::as_writable_bytes(std::span(&number, 1)),
+                           descriptor));
+    if (!came) {
+      return UnavailableError("the peer sent no shared memory");
+    }
+    if (descriptors_.size() >= kWaitingDescriptors) {
+      return ResourceExhaustedError("the peer sent {} descriptors that nobody took",
+                                    descriptors_.size());
+    }
+    descriptors_[number] = std::move(descriptor[0]);
+  }
+  UniqueFd taken = std::move(descriptors_.at(id));
+  descriptors_.erase(id);
+  return taken;
 }
 
 class ShmTransport final : public SocketTransport {

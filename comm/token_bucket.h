@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 
 #include "base/clock.h"
@@ -25,9 +26,12 @@ class TokenBucket {
   void SetRate(double bytes_per_second, Time now) HEDDLE_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     rate_ = bytes_per_second;
+    limited_.store(rate_ > 0, std::memory_order_relaxed);
     tokens_ = 0;
     filled_at_ = now;
   }
+
+  bool limited() const { return limited_.load(std::memory_order_relaxed); }
 
   /// The earliest time at which a piece may be sent; `now` or before: at once.
   Time ReadyAt(Time now) HEDDLE_EXCLUDES(mutex_) {
@@ -79,6 +83,7 @@ class TokenBucket {
   }
 
   const double idle_credit_;  ///< Seconds.
+  std::atomic<bool> limited_ = false;
   Mutex mutex_;
   double rate_ HEDDLE_GUARDED_BY(mutex_) = 0;
   double tokens_ HEDDLE_GUARDED_BY(mutex_) = 0;

@@ -60,6 +60,15 @@ class Connection {
   /// Called last before the channel waits for readiness. False: do not wait, what is wanted is
   /// there.
   virtual bool PrepareToWait(bool /*want_read*/, bool /*want_write*/) { return true; }
+  /// Hands a descriptor to the peer's process, where TakeDescriptor finds it by `id` once anything
+  /// written later was read. Never blocks. Errors: kUnimplemented (not on one host), kUnavailable.
+  virtual Status SendDescriptor(uint64_t /*id*/, int /*fd*/) {
+    return UnimplementedError("{} hands over no descriptors", transport());
+  }
+  /// Errors: kUnimplemented, kUnavailable (none of this number has come), kResourceExhausted.
+  virtual Result<UniqueFd> TakeDescriptor(uint64_t /*id*/) {
+    return UnimplementedError("{} hands over no descriptors", transport());
+  }
   /// No more writes; the peer reads what was written, then the end.
   virtual void CloseWrite() = 0;
   /// Drops everything at once, in both directions; the peer sees it as a loss.

@@ -1,0 +1,617 @@
+// A collective in a group's segment: entering, waiting and giving up. The arguments for what is
+// free of races stand where they are needed.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "comm/collective.h"
+#include "comm/group.h"
+#include "comm/shm_group.h"
+
+namespace heddle::comm {
+
+namespace {
+
+/// How long a wait keeps its core, and how long it lets others run before it sleeps. A peer that is
+/// further behind is not about to answer.
+constexpr Duration kSpin = std::chrono::microseconds(40);
+constexpr Duration kYield = std::chrono::microseconds(400);
+/// A sleep's slices: each looks whether to go on.
+constexpr Duration kSlice = std::chrono::milliseconds(20);
+constexpr Duration kEntrySlice = std::chrono::milliseconds(5);
+/// Whoever sees another give up waits as long for the reason, which comes over the connections.
+constexpr Duration kGrace = std::chrono::milliseconds(50);
+/// How long a member that gives up waits for the others' writes to its memory to end.
+constexpr Duration kWriteFence = std::chrono::milliseconds(50);
+/// Small calls are counted together.
+constexpr int64_t kCountBytes = int64_t{1} << 20;
+/// No member is this many phases ahead: its counter has been overwritten.
+constexpr uint64_t kPhaseLimit = uint64_t{1} << 32;
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// The word of call number `call` with `tag`; never 0, which is no call's.
+uint64_t ShmWord(uint64_t call, uint64_t tag) {
+  uint64_t mixed = (tag ^ (tag >> 32)) * 0xD6E8FEB86659FD93U;
+  mixed = (mixed ^ (mixed >> 32)) * 0xD6E8FEB86659FD93U;
+  const uint64_t word = mixed + call * 0x9E3779B97F4A7C15U;
+  return word == 0 ? 1 : word;
+}
+
+void Sleep(ShmLaneHeader& header, uint32_t bell, Duration slice) {
+  const timespec timeout{.tv_sec = 0, .tv_nsec = slice.count()};
+  // However it ends, the caller looks again.
+  ::syscall(SYS_futex, &header.bell, FUTEX_WAIT, bell, &timeout, nullptr, 0);
+}
+
+}  // namespace
+
+ShmCall::ShmCall(Group& owner, ShmGroup& group, const CollectiveOptions& options, const char* what)
+    : owner_(owner),
+      group_(group),
+      options_(options),
+      what_(what) {}
+
+ShmCall::~ShmCall() {
+  if (entry_ == Entry::kExpecting) {
+    Retract();
+  }
+  if (entry_ == Entry::kInside) {
+    ShmGroup::Lane& lane = group_.lanes_[static_cast<size_t>(lane_)];
+    lane.chosen[call_ % 2].store(ShmWord(call_, options_.tag));
+    lane.calls.store(call_);
+    lane.busy.store(false);
+  }
+}
+
+ShmLine& ShmCall::LineOf(int lane, int member, uint64_t call) const {
+  return group_.Block(lane, member).lines[call % 2];
+}
+
+bool ShmCall::Hold(int lane) {
+  std::atomic<bool>& busy = group_.lanes_[static_cast<size_t>(lane)].busy;
+  if (busy.load() || busy.exchange(true)) {
+    return false;
+  }
+  lane_ = lane;
+  call_ = group_.lanes_[static_cast<size_t>(lane)].calls.load() + 1;
+  return true;
+}
+
+// The line of this call is free: whoever enters call c has completed call c - 1, which everyone had
+// entered, and so had completed call c - 2, whose line this was.
+void ShmCall::Publish(int lane) {
+  ShmLine& line = LineOf(lane, position(), call_);
+  line.shape.store(shape_, std::memory_order_relaxed);
+  if (data_.size() > line.data.size()) {
+    std::memcpy(group_.Slots(lane, position()) + (call_ % 2) * layout().small_bytes, data_.data(),
+                data_.size());
+  } else if (!data_.empty()) {
+    std::memcpy(line.data.data(), data_.data(), data_.size());
+  } else {
+    std::memcpy(line.data.data(), &place_, sizeof(place_));
+  }
+  line.word.store(ShmWord(call_, options_.tag));
+  Ring();
+}
+
+// Takes back an announcement in a lane that the first member has not chosen for this call: nobody
+// has read what was announced, and nobody will, because the next call with this tag begins after
+// this one, by when the word is gone. If the first member chose the lane at the very moment when
+// this member gives up, then others may be reading: the lane is not used again.
+void ShmCall::Retract() {
+  LineOf(lane_, position(), call_).word.store(0);
+  if (LineOf(lane_, 0, call_).word.load() == ShmWord(call_, options_.tag)) {
+    entry_ = Entry::kInside;
+    Fail(Status::Ok()).IgnoreError("the caller has its own error");
+    return;
+  }
+  group_.lanes_[static_cast<size_t>(lane_)].busy.store(false);
+  entry_ = Entry::kOutside;
+}
+
+const std::byte* ShmCall::SmallData(int member) const {
+  if (member == position()) {
+    return data_.data();
+  }
+  const ShmLine& line = LineOf(lane_, member, call_);
+  return data_.size() > line.data.size()
+             ? group_.Slots(lane_, member) + (call_ % 2) * layout().small_bytes
+             : line.data.data();
+}
+
+std::byte* ShmCall::BulkSlot(int member, int64_t turn) const {
+  return group_.Slots(lane_, member) + 2 * layout().small_bytes +
+         static_cast<size_t>(turn % 2) * layout().bulk_bytes;
+}
+
+Result<bool> ShmCall::EnterSmall(uint64_t shape, std::span<const std::byte> data) {
+  shape_ = shape;
+  data_ = data;
+  return Enter();
+}
+
+Result<bool> ShmCall::EnterBulk(uint64_t shape, std::span<const std::byte> bulk) {
+  shape_ = shape;
+  place_ = PlaceOf(bulk);
+  return Enter();
+}
+
+Result<bool> ShmCall::Enter() {
+  if (group_.broken_.load()) {
+    const Status failure = Failure(-1);
+    if (!failure.ok()) {
+      return failure;
+    }
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const bool inside, position() == 0 ? EnterFirst() : Follow());
+  if (!inside) {
+    return false;
+  }
+  const uint64_t word = ShmWord(call_, options_.tag);
+  bool alike = true;
+  for (int member = 0; member < size(); ++member) {
+    const ShmLine& line = LineOf(lane_, member, call_);
+    HEDDLE_RETURN_IF_ERROR(Wait(
+        member, [&] { return line.word.load() == word; }, kSlice));
+    alike = alike && line.shape.load(std::memory_order_relaxed) == shape_;
+  }
+  if (!alike) {
+    return InvalidArgumentError(
+        "the members of the {} (tag {}) disagree in size, type or operation", what_, options_.tag);
+  }
+  return true;
+}
+
+// The first member takes any lane that is free here: it is free everywhere, because a call ends
+// only after all have entered it.
+Result<bool> ShmCall::EnterFirst() {
+  for (int lane = 0; lane < kShmLanes; ++lane) {
+    if (Hold(lane)) {
+      entry_ = Entry::kInside;
+      Publish(lane);
+      return true;
+    }
+  }
+  HEDDLE_ASSIGN_OR_RETURN(messages_, Collective::Begin(owner_, options_));
+  for (int member = 1; member < size(); ++member) {
+    messages_->Send(member, Phase::kShmElsewhere, 0, 0, {});
+  }
+  HEDDLE_RETURN_IF_ERROR(messages_->WaitAll());
+  return false;
+}
+
+// Announces the call where it is expected and waits until the first member has chosen a lane.
+Result<bool> ShmCall::Follow() {
+  const int expected = group_.expected_lane_.load(std::memory_order_relaxed);
+  if (Hold(expected)) {
+    entry_ = Entry::kExpecting;
+    Publish(expected);
+  }
+  bool went_elsewhere = false;
+  Status failure;
+  const Status status = Wait(
+      0,
+      [&] {
+        if (Join()) {
+          return true;
+        }
+        if (deadline_.has_value()) {  // It takes long.
+          const auto answer = WentElsewhere();
+          failure = answer.status();
+          went_elsewhere = answer.ok() && *answer;
+        }
+        return went_elsewhere || !failure.ok();
+      },
+      kEntrySlice);
+  HEDDLE_RETURN_IF_ERROR(status);
+  HEDDLE_RETURN_IF_ERROR(failure);
+  if (went_elsewhere) {
+    if (entry_ == Entry::kExpecting) {
+      Retract();
+    }
+    return false;
+  }
+  group_.expected_lane_.store(lane_, std::memory_order_relaxed);
+  return true;
+}
+
+// One look for the lane that the first member chose.
+bool ShmCall::Join() {
+  for (int i = 0; i < kShmLanes; ++i) {
+    // The expected lane first.
+    const int lane = entry_ == Entry::kExpecting ? (lane_ + i) % kShmLanes : i;
+    ShmGroup::Lane& known = group_.lanes_[static_cast<size_t>(lane)];
+    const uint64_t call = known.calls.load() + 1;
+    const uint64_t word = LineOf(lane, 0, call).word.load();
+    const bool chosen = word == ShmWord(call, options_.tag);
+    if (entry_ == Entry::kExpecting && lane == lane_) {
+      if (chosen) {
+        entry_ = Entry::kInside;
+        return true;
+      }
+      // Chosen for another call, which this process has in another thread or will have.
+      if (word != known.chosen[call % 2].load()) {
+        Retract();
+      }
+      continue;
+    }
+    if (!chosen) {
+      continue;
+    }
+    if (entry_ == Entry::kExpecting) {
+      Retract();
+    }
+    // Another call of this process may still expect this lane; it moves as soon as it looks.
+    if (Hold(lane)) {
+      if (call_ == call) {
+        entry_ = Entry::kInside;
+        Publish(lane);
+        return true;
+      }
+      known.busy.store(false);
+    }
+  }
+  return false;
+}
+
+Result<bool> ShmCall::WentElsewhere() {
+  if (messages_ == nullptr) {
+    HEDDLE_ASSIGN_OR_RETURN(messages_, Collective::Begin(owner_, options_));
+    elsewhere_ = messages_->Recv(0, Phase::kShmElsewhere, 0, 0, {});
+  }
+  if (!elsewhere_->Done()) {
+    return false;
+  }
+  HEDDLE_RETURN_IF_ERROR(elsewhere_->Wait(Now()));
+  return true;
+}
+
+void ShmCall::Ring() const {
+  // The announcement is stored before the sleepers are read, both in sequential order; a sleeper
+  // counts itself before its last look. So one of the two sees the other.
+  ShmLaneHeader& header = group_.Header(lane_);
+  if (header.sleepers.load() != 0) {
+    ShmWake(header);
+  }
+}
+
+template <typename Ready>
+Status ShmCall::Wait(int member, const Ready& ready, Duration slice) {
+  if (ready()) {
+    return Status::Ok();
+  }
+  if (group_.may_spin_) {
+    const Time until = After(kSpin);
+    for (int looks = 1; looks % 64 != 0 || (Now() < until && !group_.broken_.load()); ++looks) {
+      Pause();
+      if (ready()) {
+        return Status::Ok();
+      }
+    }
+  }
+  const Time began = Now();
+  for (int looks = 1; looks % 16 != 0 || (Now() - began < kYield && !group_.broken_.load());
+       ++looks) {
+    ::sched_yield();
+    if (ready()) {
+      return Status::Ok();
+    }
+  }
+  if (!deadline_.has_value()) {
+    deadline_ = options_.deadline.value_or(began + owner_.options().operation_timeout);
+  }
+  while (true) {
+    const Status failure = Failure(member);
+    if (!failure.ok()) {
+      // What the member did before it ended still counts.
+      return ready() ? Status::Ok() : Fail(failure);
+    }
+    const Time now = Now();
+    if (now >= *deadline_) {
+      return Fail(DeadlineExceededError("deadline passed while waiting for {} in the {} (tag {})",
+                                        group_.names_[static_cast<size_t>(member)], what_,
+                                        options_.tag));
+    }
+    // A member without a lane yet sleeps at the one it expects; its slices bound what it misses.
+    ShmLaneHeader& header = group_.Header(lane_);
+    const uint32_t bell = header.bell.load();
+    header.sleepers.fetch_add(1);
+    const bool is_ready = ready();
+    if (!is_ready) {
+      Sleep(header, bell, std::min(slice, *deadline_ - now));
+    }
+    header.sleepers.fetch_sub(1);
+    if (is_ready || ready()) {
+      return Status::Ok();
+    }
+  }
+}
+
+// Why not to wait for `member` (-1: for nobody) any longer.
+Status ShmCall::Failure(int member) {
+  if (group_.broken_.load()) {
+    const MutexLock lock(group_.mutex_);
+    if (!group_.end_.ok()) {
+      return group_.end_;
+    }
+    if (!group_.loss_.ok()) {
+      return group_.loss_;
+    }
+    if (member >= 0 && !group_.member_end_[static_cast<size_t>(member)].ok()) {
+      return group_.member_end_[static_cast<size_t>(member)];
+    }
+  }
+  if (entry_ != Entry::kInside) {
+    return Status::Ok();
+  }
+  const uint32_t closed = group_.Header(lane_).closed.load();
+  if (closed == 0) {
+    return Status::Ok();
+  }
+  const Time now = Now();
+  closed_since_ = closed_since_.value_or(now);
+  if (now - *closed_since_ < kGrace) {
+    return Status::Ok();
+  }
+  const size_t who = closed - 1;
+  return AbortedError("{} gave up the {} (tag {})",
+                      who < group_.names_.size() ? group_.names_[who] : "a member", what_,
+                      options_.tag);
+}
+
+Status ShmCall::Interrupted() {
+  const Status failure =
+      group_.broken_.load() || group_.Header(lane_).closed.load() != 0 ? Failure(-1) : Status::Ok();
+  return failure.ok() ? failure : Fail(failure);
+}
+
+// Ends this call here and, for those who are in it, everywhere.
+Status ShmCall::Fail(const Status& status) {
+  if (entry_ == Entry::kInside) {
+    entry_ = Entry::kFailed;
+    ShmLaneHeader& header = group_.Header(lane_);
+    uint32_t open = 0;
+    header.closed.compare_exchange_strong(open, static_cast<uint32_t>(position()) + 1);
+    ShmWake(header);
+    FenceLateWrites();
+  }
+  return status;
+}
+
+// A member writes to others' memory only between `writing` = 1 and 0, and looks at `closed` after
+// the first; here `closed` was set before `writing` is read. So whoever is not seen writing will
+// not write. A process that is stopped in the middle may go on at any time: its mapping then ends
+// in pages that are no longer ours.
+void ShmCall::FenceLateWrites() {
+  if (exposed_.empty() || region_ == nullptr) {
+    return;
+  }
+  const Time until = After(kWriteFence);
+  const auto writes = [&](int member) {
+    const MutexLock lock(group_.mutex_);
+    return member != position() && (group_.lost_ >> member & 1U) == 0 &&
+           group_.Block(lane_, member).writing.load() != 0;
+  };
+  for (int member = 0; member < size(); ++member) {
+    while (writes(member)) {
+      if (Now() >= until) {
+        const Status status = group_.regions_->Privatise(*region_, exposed_);
+        HEDDLE_CHECK(status.ok(), "{} may still write to a shared buffer: {}",
+                     group_.names_[static_cast<size_t>(member)], status.message());
+        return;
+      }
+      ::sched_yield();
+    }
+  }
+}
+
+Status ShmCall::BeginWriting() {
+  group_.Block(lane_, position()).writing.store(1);
+  const uint32_t closed = group_.Header(lane_).closed.load();
+  if (closed == 0) {
+    return Status::Ok();
+  }
+  EndWriting();
+  // Whoever closed the lane is about to tell why.
+  return Wait(
+      static_cast<int>(std::min<uint32_t>(closed, static_cast<uint32_t>(size()))) - 1,
+      [] { return false; }, kSlice);
+}
+
+void ShmCall::EndWriting() {
+  group_.Block(lane_, position()).writing.store(0);
+}
+
+void ShmCall::Arrive() {
+  ShmGroup::Lane& lane = group_.lanes_[static_cast<size_t>(lane_)];
+  group_.Block(lane_, position()).phase.store(++lane.phase);
+  Ring();
+}
+
+Status ShmCall::WaitFor(int member, int64_t behind) {
+  const uint64_t wanted =
+      group_.lanes_[static_cast<size_t>(lane_)].phase - static_cast<uint64_t>(behind);
+  const std::atomic<uint64_t>& phase = group_.Block(lane_, member).phase;
+  uint64_t ahead = 0;
+  HEDDLE_RETURN_IF_ERROR(Wait(
+      member,
+      [&] {
+        ahead = phase.load() - wanted;
+        return static_cast<int64_t>(ahead) >= 0;
+      },
+      kSlice));
+  if (ahead > kPhaseLimit) {
+    return Fail(DataLossError("{} has overwritten the segment of the group",
+                              group_.names_[static_cast<size_t>(member)]));
+  }
+  return Status::Ok();
+}
+
+Status ShmCall::WaitAll(int64_t behind) {
+  for (int member = 0; member < size(); ++member) {
+    if (member != position()) {
+      HEDDLE_RETURN_IF_ERROR(WaitFor(member, behind));
+    }
+  }
+  return Status::Ok();
+}
+
+ShmPlace ShmCall::PlaceOf(std::span<const std::byte> bulk) {
+  region_ = bulk.empty() ? nullptr : group_.regions_->Find(bulk);
+  if (region_ == nullptr) {
+    return {};
+  }
+  ShmPlace place{.region = region_->id,
+                 .offset = static_cast<uint64_t>(bulk.data() - region_->mapping.base())};
+  {
+    const MutexLock lock(group_.mutex_);
+    const auto [known, is_new] = group_.offered_.emplace(region_->id, false);
+    if (!is_new) {
+      return known->second ? place : ShmPlace{};
+    }
+  }
+  for (const auto& channel : group_.channels_) {
+    // Who does not get it refuses it, and then nobody uses it.
+    if (channel != nullptr) {
+      channel->SendDescriptor(region_->id, region_->memory.get())
+          .IgnoreError("the receiver will miss it and say so");
+    }
+  }
+  place.fresh = 1;
+  return place;
+}
+
+Status ShmCall::Locate(std::span<const size_t> sizes, std::span<std::byte*> places) {
+  const Status status = LocateAll(sizes, places);
+  return status.ok() || entry_ == Entry::kFailed ? status : Fail(status);
+}
+
+Status ShmCall::LocateAll(std::span<const size_t> sizes, std::span<std::byte*> places) {
+  std::array<ShmPlace, kMostSharing> announced{};
+  bool fresh = false;
+  for (int member = 0; member < size(); ++member) {
+    const auto i = static_cast<size_t>(member);
+    // Read once: what is checked is what is used.
+    std::memcpy(&announced[i], LineOf(lane_, member, call_).data.data(), sizeof(ShmPlace));
+    fresh = fresh || announced[i].fresh == 1;
+  }
+  const auto all = std::span<const ShmPlace>(announced).first(static_cast<size_t>(size()));
+  if (fresh) {
+    HEDDLE_RETURN_IF_ERROR(MapNew(all));
+  }
+  const MutexLock lock(group_.mutex_);
+  for (size_t i = 0; i < all.size(); ++i) {
+    places[i] = nullptr;
+    if (all[i].region == 0) {
+      continue;
+    }
+    if (static_cast<int>(i) == position()) {
+      places[i] =
+          group_.offered_[all[i].region] ? region_->mapping.base() + all[i].offset : nullptr;
+      continue;
+    }
+    const auto found = group_.foreign_[i].find(all[i].region);
+    if (found == group_.foreign_[i].end()) {
+      return DataLossError("{} names memory that it has not shared", group_.names_[i]);
+    }
+    const size_t room = found->second.mapping.bytes();
+    if (!found->second.usable) {
+      continue;
+    }
+    if (all[i].offset > room || sizes[i] > room - all[i].offset) {
+      return DataLossError("{} names a place outside of its shared memory", group_.names_[i]);
+    }
+    places[i] = found->second.mapping.base() + all[i].offset;
+  }
+  return Status::Ok();
+}
+
+// Maps what was offered in this call; if one member cannot, nobody uses it.
+Status ShmCall::MapNew(std::span<const ShmPlace> places) {
+  bool refused = false;
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (static_cast<int>(i) == position() || places[i].fresh != 1) {
+      continue;
+    }
+    const auto map = [&]() -> Result<Mapping> {
+      HEDDLE_ASSIGN_OR_RETURN(const UniqueFd memory,
+                              group_.channels_[i]->TakeDescriptor(places[i].region));
+      HEDDLE_ASSIGN_OR_RETURN(const size_t bytes, CheckSharedMemory(memory.get(), 1));
+      return Mapping::Of(memory.get(), bytes, true);
+    };
+    Result<Mapping> mapping = map();
+    refused = refused || !mapping.ok();
+    const MutexLock lock(group_.mutex_);
+    ShmGroup::Foreign& foreign = group_.foreign_[i][places[i].region];
+    foreign.mapping = mapping.ok() ? *std::move(mapping) : Mapping();
+  }
+  group_.Block(lane_, position()).refused.store(refused ? 1 : 0);
+  Arrive();
+  HEDDLE_RETURN_IF_ERROR(WaitAll());
+  for (int member = 0; member < size(); ++member) {
+    refused = refused || group_.Block(lane_, member).refused.load() != 0;
+  }
+  // Everyone has read the answers before anyone writes its next one: a call between has phases.
+  Arrive();
+  HEDDLE_RETURN_IF_ERROR(WaitAll());
+  const MutexLock lock(group_.mutex_);
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i].fresh != 1) {
+      continue;
+    }
+    if (static_cast<int>(i) == position()) {
+      group_.offered_[places[i].region] = !refused;
+    } else {
+      group_.foreign_[i][places[i].region].usable = !refused;
+    }
+  }
+  return Status::Ok();
+}
+
+void ShmCall::Count(int member, int64_t sent, int64_t received) {
+  if (member != position()) {
+    group_.channels_[static_cast<size_t>(member)]->CountShared(sent, received);
+  }
+}
+
+void ShmCall::CountSmall(int64_t bytes) {
+  int64_t& uncounted = group_.lanes_[static_cast<size_t>(lane_)].uncounted;
+  uncounted += bytes;
+  if (uncounted >= kCountBytes) {
+    for (int member = 0; member < size(); ++member) {
+      Count(member, uncounted, uncounted);
+    }
+    uncounted = 0;
+  }
+}
+
+Status ShmCall::Pace(int64_t sent, int64_t received) {
+  const ChannelOptions& link =
+      group_.channels_[position() == 0 ? 1 : 0]->options();  // Of this worker, whoever the peer.
+  if (!link.outgoing->limited()) {
+    return Status::Ok();
+  }
+  const Time began = Now();
+  link.outgoing->Charge(static_cast<size_t>(sent), began);
+  link.incoming->Charge(static_cast<size_t>(received), began);
+  const auto paid = [&] {
+    const Time now = Now();
+    return std::max(link.outgoing->ReadyAt(now), link.incoming->ReadyAt(now)) <= now;
+  };
+  return Wait(position(), paid, std::chrono::microseconds(500));
+}
+
+}  // namespace heddle::comm

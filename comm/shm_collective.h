@@ -1,0 +1,43 @@
+/// \file
+/// Collectives of members that share memory. Each is tried first: false means that the group has
+/// no segment (or that it is full of other calls), agreed by all its members, and that messages
+/// have to do it. Arguments and errors are those of Communicator, which has checked the sizes.
+/// Sums are folded in the order of the members, whatever the size and wherever the buffers lie.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "comm/communicator.h"
+
+namespace heddle::comm {
+
+class Group;
+
+Result<bool> ShmAllReduce(Group& group,
+                          std::span<std::byte> buffer,
+                          DType dtype,
+                          ReduceOp op,
+                          const CollectiveOptions& options);
+/// `counts` has one entry a member, and their sums match the buffers.
+Result<bool> ShmReduceScatter(Group& group,
+                              std::span<const std::byte> input,
+                              std::span<std::byte> output,
+                              std::span<const int64_t> counts,
+                              DType dtype,
+                              ReduceOp op,
+                              const CollectiveOptions& options);
+/// The own share lies in its place in `output` already.
+Result<bool> ShmAllGather(Group& group,
+                          std::span<std::byte> output,
+                          std::span<const int64_t> counts,
+                          DType dtype,
+                          const CollectiveOptions& options);
+Result<bool> ShmBroadcast(Group& group,
+                          std::span<std::byte> buffer,
+                          int root,
+                          const CollectiveOptions& options);
+
+}  // namespace heddle::comm

@@ -1,0 +1,549 @@
+// Collectives in memory that a group shares: answers, bits, concurrent calls, disagreement, and
+// what aborts, killed, stopped and scribbling members do.
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "comm/communicator.h"
+#include "tests/comm/cluster.h"
+#include "tests/comm/processes.h"
+
+namespace heddle::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+/// Where a member's buffer lies.
+enum class Memory { kPrivate, kShared, kMixed };
+
+float ValueOf(uint64_t seed, int rank, int64_t i) {
+  const auto words = Philox(seed, static_cast<uint64_t>(rank), static_cast<uint64_t>(i));
+  return static_cast<float>(words[0]) * 0x1.0p-31F - 1.0F;
+}
+
+// The sum as the header promises it: in the order of the members.
+float SumOf(uint64_t seed, int size, int64_t i) {
+  float sum = ValueOf(seed, 0, i);
+  for (int rank = 1; rank < size; ++rank) {
+    sum += ValueOf(seed, rank, i);
+  }
+  return sum;
+}
+
+/// A buffer of one or the other kind.
+class Buffer {
+ public:
+  Buffer(Endpoint& endpoint, bool shared, int64_t count, int64_t shift = 0) {
+    const auto room = static_cast<size_t>(count + shift) + 1;
+    if (shared) {
+      auto memory = endpoint.AllocateShared(room * sizeof(float));
+      EXPECT_TRUE(memory.ok()) << memory.status().ToString();
+      shared_ = *memory;
+      data_ = reinterpret_cast<float*>(shared_.bytes().data()) + shift;
+    } else {
+      private_.resize(room);
+      data_ = private_.data() + shift;
+    }
+    count_ = count;
+  }
+  float& operator[](int64_t i) { return data_[i]; }
+  std::span<std::byte> Raw() {
+    return std::as_writable_bytes(std::span(data_, static_cast<size_t>(count_)));
+  }
+
+ private:
+  SharedBuffer shared_;
+  std::vector<float> private_;
+  float* data_ = nullptr;
+  int64_t count_ = 0;
+};
+
+struct Case {
+  Memory memory;
+  int size;
+};
+
+class ShmGroupTest : public testing::TestWithParam<Case> {
+ protected:
+  static bool SharedAt(int rank) {
+    return GetParam().memory == Memory::kShared ||
+           (GetParam().memory == Memory::kMixed && rank % 2 == 0);
+  }
+};
+
+TEST_P(ShmGroupTest, AllReduceHasTheBitsOfTheScalarSumInTheOrderOfMembers) {
+  const int size = GetParam().size;
+  Cluster cluster(size, Media::kShm);
+  // Around the sizes at which the way changes: a line, a small slot, blocks of a slot.
+  std::vector<int64_t> counts{1,    2,    3,     11,    12,    13,     255,   1001,
+                              4096, 8191, 16384, 16385, 40007, 262144, 300001};
+  if (size == 2 || size == 4) {
+    counts.push_back(2'500'003);
+  }
+  cluster.Run(1, [&](int rank, Communicator& communicator) {
+    for (const int64_t count : counts) {
+      // Twice in the same memory: what is offered once is used again.
+      Buffer buffer(cluster.endpoint(rank), SharedAt(rank), count, rank % 3);
+      for (uint64_t seed = 1; seed <= 2; ++seed) {
+        for (int64_t i = 0; i < count; ++i) {
+          buffer[i] = ValueOf(seed, rank, i);
+        }
+        const Status status = communicator.AllReduce(buffer.Raw(), DType::kF32, ReduceOp::kSum, {});
+        ASSERT_TRUE(status.ok()) << status.ToString();
+        for (int64_t i = 0; i < count; ++i) {
+          ASSERT_EQ(buffer[i], SumOf(seed, size, i)) << i << " of " << count;
+        }
+      }
+    }
+  });
+}
+
+TEST_P(ShmGroupTest, UnevenScatterGatherAndBroadcast) {
+  const int size = GetParam().size;
+  Cluster cluster(size, Media::kShm);
+  cluster.Run(1, [&](int rank, Communicator& communicator) {
+    for (const int64_t scale : {1, 3, 1000, 70000, 400000 / size}) {
+      std::vector<int64_t> counts;
+      for (int i = 0; i < size; ++i) {  // 0, s, 8 s, 1, …
+        counts.push_back(i % 4 == 0 ? 0 : i % 4 == 1 ? scale : i % 4 == 2 ? 8 * scale : 1);
+      }
+      counts[0] = scale % 2 == 0 ? 0 : scale;
+      int64_t first = 0;
+      int64_t total = 0;
+      for (int i = 0; i < size; ++i) {
+        first += i < rank ? counts[static_cast<size_t>(i)] : 0;
+        total += counts[static_cast<size_t>(i)];
+      }
+      const int64_t own = counts[static_cast<size_t>(rank)];
+      Buffer input(cluster.endpoint(rank), SharedAt(rank), total);
+      Buffer share(cluster.endpoint(rank), false, own);
+      for (int64_t i = 0; i < total; ++i) {
+        input[i] = ValueOf(3, rank, i);
+      }
+      Status status = communicator.ReduceScatter(input.Raw(), share.Raw(), counts, DType::kF32,
+                                                 ReduceOp::kSum, {});
+      ASSERT_TRUE(status.ok()) << status.ToString();
+      for (int64_t i = 0; i < own; ++i) {
+        ASSERT_EQ(share[i], SumOf(3, size, first + i)) << i << " of " << own;
+      }
+      for (int64_t i = 0; i < total; ++i) {
+        ASSERT_EQ(input[i], ValueOf(3, rank, i)) << "inputs stay";
+      }
+      Buffer whole(cluster.endpoint(rank), SharedAt(rank), total);
+      status = communicator.AllGather(share.Raw(), whole.Raw(), counts, DType::kF32, {});
+      ASSERT_TRUE(status.ok()) << status.ToString();
+      for (int64_t i = 0; i < total; ++i) {
+        ASSERT_EQ(whole[i], SumOf(3, size, i)) << i << " of " << total;
+      }
+      for (int root = 0; root < size; ++root) {
+        for (int64_t i = 0; i < total; ++i) {
+          whole[i] = rank == root ? ValueOf(4, root, i) : 0;
+        }
+        status = communicator.Broadcast(whole.Raw(), root, {});
+        ASSERT_TRUE(status.ok()) << status.ToString();
+        for (int64_t i = 0; i < total; ++i) {
+          ASSERT_EQ(whole[i], ValueOf(4, root, i)) << i << " of " << total << " from " << root;
+        }
+      }
+    }
+  });
+}
+
+std::vector<Case> AllCases() {
+  std::vector<Case> cases;
+  for (const Memory memory : {Memory::kPrivate, Memory::kShared, Memory::kMixed}) {
+    for (const int size : {1, 2, 3, 4, 5, 8}) {
+      cases.push_back({memory, size});
+    }
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Memory,
+                         ShmGroupTest,
+                         testing::ValuesIn(AllCases()),
+                         [](const auto& parameter) {
+                           const Memory memory = parameter.param.memory;
+                           return std::string(memory == Memory::kPrivate  ? "Private"
+                                              : memory == Memory::kShared ? "Shared"
+                                                                          : "Mixed") +
+                                  std::to_string(parameter.param.size);
+                         });
+
+TEST(ShmGroup, LargeBuffers) {
+  Cluster cluster(2, Media::kShm);
+  constexpr int64_t kCount = (64 << 20) / 4;
+  for (const bool shared : {false, true}) {
+    cluster.Run(shared ? 2 : 1, [&](int rank, Communicator& communicator) {
+      Buffer buffer(cluster.endpoint(rank), shared, kCount);
+      for (int64_t i = 0; i < kCount; ++i) {
+        buffer[i] = static_cast<float>((i + rank) % 1000);
+      }
+      const Status status = communicator.AllReduce(buffer.Raw(), DType::kF32, ReduceOp::kSum, {});
+      ASSERT_TRUE(status.ok()) << status.ToString();
+      for (int64_t i = 0; i < kCount; ++i) {
+        ASSERT_EQ(buffer[i], static_cast<float>(i % 1000 + (i + 1) % 1000));
+      }
+      EXPECT_GE(communicator.BytesSent()[static_cast<size_t>(1 - rank)], 4 * kCount);
+    });
+  }
+}
+
+// The other ranks start their calls in orders of their own; more calls at once than lanes.
+TEST(ShmGroup, ConcurrentCallsMeetByTheirTags) {
+  constexpr int kSize = 3;
+  constexpr int kThreads = 7;
+  Cluster cluster(kSize, Media::kShm);
+  cluster.Run(1, [&](int rank, Communicator& communicator) {
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < kThreads; ++thread) {
+      threads.emplace_back([&, thread] {
+        for (uint64_t round = 0; round < 150; ++round) {
+          const auto own = static_cast<uint64_t>((thread + rank * 3) % kThreads);
+          // Few tags, used again and again; sizes of every way.
+          const int64_t count = std::array<int64_t, 4>{1, 700, 30000, 90000}[(own + round) % 4];
+          std::vector<float> buffer(static_cast<size_t>(count));
+          for (int64_t i = 0; i < count; ++i) {
+            buffer[static_cast<size_t>(i)] =
+                static_cast<float>(static_cast<int64_t>(own * 31 + round) + i % 17 + rank);
+          }
+          const Status status = communicator.AllReduce(RawOf(buffer), DType::kF32, ReduceOp::kSum,
+                                                       {.group = {}, .tag = own, .deadline = {}});
+          ASSERT_TRUE(status.ok()) << status.ToString();
+          for (int64_t i = 0; i < count; ++i) {
+            ASSERT_EQ(buffer[static_cast<size_t>(i)],
+                      static_cast<float>(3 * (static_cast<int64_t>(own * 31 + round) + i % 17) + 3))
+                << own << " " << round << " " << i;
+          }
+        }
+      });
+    }
+    for (auto& thread : threads) {
+      thread.join();
+    }
+  });
+}
+
+TEST(ShmGroup, SizesThatDisagreeAreRefusedByAllAndDisturbNothing) {
+  Cluster cluster(3, Media::kShm);
+  cluster.Run(1, [](int rank, Communicator& communicator) {
+    for (int round = 0; round < 5; ++round) {
+      for (const size_t count : {size_t{4}, size_t{5000}, size_t{100000}}) {
+        std::vector<float> buffer(count + (rank == 1 ? 1 : 0), 1.0F);
+        EXPECT_EQ(communicator.AllReduce(RawOf(buffer), DType::kF32, ReduceOp::kSum, {}).code(),
+                  StatusCode::kInvalidArgument);
+        std::vector<float> good(count, 1.0F);
+        const Status status = communicator.AllReduce(RawOf(good), DType::kF32, ReduceOp::kSum, {});
+        EXPECT_TRUE(status.ok()) << status.ToString();
+        EXPECT_EQ(good.back(), 3.0F);
+      }
+    }
+  });
+}
+
+TEST(ShmGroup, AWaitEndsAtItsDeadlineAndNamesTheMember) {
+  Cluster cluster(3, Media::kShm);
+  cluster.Run(1, [](int rank, Communicator& communicator) {
+    std::vector<float> first(1, 1.0F);
+    ASSERT_TRUE(communicator.AllReduce(RawOf(first), DType::kF32, ReduceOp::kSum, {}).ok());
+    if (rank != 2) {
+      std::vector<float> buffer(100000);
+      const Time began = Now();
+      const Status status =
+          communicator.AllReduce(RawOf(buffer), DType::kF32, ReduceOp::kSum,
+                                 {.group = {}, .tag = 1, .deadline = After(milliseconds(100))});
+      // One of the two is first, and its end may end the other's wait.
+      if (status.code() == StatusCode::kDeadlineExceeded) {
+        EXPECT_THAT(status.message(), HasSubstr("worker-2"));
+      } else {
+        EXPECT_EQ(status.code(), StatusCode::kAborted) << status.ToString();
+      }
+      EXPECT_GE(Now() - began, milliseconds(90));
+      EXPECT_LT(Now() - began, milliseconds(400) * kSlowdown);
+    }
+    EXPECT_TRUE(communicator.Barrier({.group = {}, .tag = 2, .deadline = {}}).ok());
+  });
+}
+
+// Idle waits must not burn a core.
+TEST(ShmGroup, AWaitingMemberSleeps) {
+  Cluster cluster(2, Media::kShm);
+  cluster.Run(1, [](int rank, Communicator& communicator) {
+    std::vector<float> buffer(1, 1.0F);
+    ASSERT_TRUE(communicator.AllReduce(RawOf(buffer), DType::kF32, ReduceOp::kSum, {}).ok());
+    const auto cpu = [] {
+      timespec time{};
+      ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+      return time.tv_sec * 1'000'000'000 + time.tv_nsec;
+    };
+    if (rank == 0) {
+      const auto before = cpu();
+      ASSERT_TRUE(communicator.AllReduce(RawOf(buffer), DType::kF32, ReduceOp::kSum, {}).ok());
+      EXPECT_LT(cpu() - before, 10'000'000 * kSlowdown) << "of 500 ms";
+    } else {
+      std::this_thread::sleep_for(milliseconds(500));
+      ASSERT_TRUE(communicator.AllReduce(RawOf(buffer), DType::kF32, ReduceOp::kSum, {}).ok());
+    }
+  });
+}
+
+TEST(ShmGroup, AMemberThatLeavesAfterItsLastCallDisturbsNobody) {
+  Cluster cluster(3, Media::kShm);
+  for (int64_t generation = 1; generation <= 30; ++generation) {
+    cluster.Run(generation, [](int /*rank*/, Communicator& communicator) {
+      for (const size_t count : {size_t{1}, size_t{200000}}) {
+        std::vector<float> buffer(count, 1.0F);
+        const Status status =
+            communicator.AllReduce(RawOf(buffer), DType::kF32, ReduceOp::kSum, {});
+        ASSERT_TRUE(status.ok()) << status.ToString();
+        ASSERT_EQ(buffer.back(), 3.0F);
+      }
+      std::vector<float> buffer(100000);
+      const Status status = communicator.Broadcast(RawOf(buffer), 1, {});
+      ASSERT_TRUE(status.ok()) << status.ToString();
+    });
+  }
+}
+
+Duration AbortInTheMiddle(Cluster& cluster, int64_t generation) {
+  std::atomic<Time> aborted{Time()};
+  std::atomic<int64_t> slowest{0};
+  cluster.Run(generation, [&](int rank, Communicator& communicator) {
+    Buffer buffer(cluster.endpoint(rank), generation % 2 == 0, 3'000'000);
+    std::thread aborter;
+    if (rank == 1) {
+      aborter = std::thread([&] {
+        std::this_thread::sleep_for(milliseconds(20 + generation * 7));
+        aborted.store(Now());
+        communicator.Abort(UnavailableError("the plan changed"));
+      });
+    }
+    Status status;
+    for (int64_t i = 0; status.ok(); ++i) {
+      const auto bytes = i % 3 == 0 ? buffer.Raw().first(64) : buffer.Raw();
+      status = communicator.AllReduce(bytes, DType::kF32, ReduceOp::kMax, {});
+    }
+    EXPECT_EQ(status.code(), StatusCode::kAborted) << status.ToString();
+    EXPECT_THAT(status.message(), HasSubstr("the plan changed"));
+    const int64_t took = (Now() - aborted.load()).count();
+    for (int64_t known = slowest.load();
+         known < took && !slowest.compare_exchange_weak(known, took);) {
+    }
+    if (aborter.joinable()) {
+      aborter.join();
+    }
+  });
+  return Duration(slowest.load());
+}
+
+TEST(ShmGroup, AnAbortEndsEveryWaitSoon) {
+  Cluster cluster(4, Media::kShm);
+  Duration best = seconds(60);
+  for (int64_t i = 1; i <= kAttempts; ++i) {
+    best = std::min(best, AbortInTheMiddle(cluster, i));
+  }
+  EXPECT_LT(best, milliseconds(100) * kSlowdown);
+}
+
+TEST(ShmGroup, GenerationsLeaveNothingBehind) {
+  const auto descriptors = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                         std::filesystem::directory_iterator());
+  };
+  const auto mappings = [] {
+    int count = 0;
+    std::FILE* const file = std::fopen("/proc/self/maps", "r");
+    for (char line[512]; std::fgets(line, sizeof(line), file) != nullptr;) {
+      count += std::strstr(line, "memfd:heddle") != nullptr ? 1 : 0;
+    }
+    std::fclose(file);
+    return count;
+  };
+  Cluster cluster(3, Media::kShm);
+  const auto before = descriptors();
+  for (int64_t generation = 1; generation <= 8; ++generation) {
+    cluster.Run(generation, [&](int rank, Communicator& communicator) {
+      Buffer buffer(cluster.endpoint(rank), true, 100000);
+      ASSERT_TRUE(communicator.AllReduce(buffer.Raw(), DType::kF32, ReduceOp::kSum, {}).ok());
+    });
+  }
+  const Time deadline = After(seconds(3));
+  while ((descriptors() > before || mappings() > 0) && Now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(descriptors(), before);
+  EXPECT_EQ(mappings(), 0);
+}
+
+struct Report {
+  int64_t nanoseconds = 0;
+  int code = 0;
+  int damaged = 0;
+  char message[200] = {};
+};
+
+// Collectives until one fails.
+Report RunUntilFailure(Endpoint& endpoint, Communicator& group, bool shared, Duration patience) {
+  Buffer buffer(endpoint, shared, 500'000);
+  Status status;
+  for (uint64_t i = 0; status.ok(); ++i) {
+    const auto bytes = i % 2 == 0 ? buffer.Raw() : buffer.Raw().first(4000);
+    status = group.AllReduce(bytes, DType::kF32, ReduceOp::kMax,
+                             {.group = {}, .tag = i, .deadline = After(patience)});
+  }
+  Report report;
+  report.nanoseconds = Now().time_since_epoch().count();
+  report.code = static_cast<int>(status.code());
+  std::strncpy(report.message, status.message().c_str(), sizeof(report.message) - 1);
+  return report;
+}
+
+TEST(ShmGroupProcesses, AKilledMemberEndsTheCallsOfAllSoonAndIsNamed) {
+  constexpr int kSize = 4;
+  constexpr int kVictim = 1;
+  Duration best = seconds(60);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    Processes processes(kSize, [&](int, Endpoint& endpoint, Communicator& group, int out) {
+      Processes::Write(out, 1);
+      const Report report = RunUntilFailure(endpoint, group, attempt % 2 == 0, seconds(10));
+      group.Abort(UnavailableError("{}", report.message));
+      Processes::Write(out, report);
+      return 0;
+    });
+    for (int rank = 0; rank < kSize; ++rank) {
+      processes.Read<int>(rank);
+    }
+    std::this_thread::sleep_for(milliseconds(30 + 11 * attempt));
+    const int64_t killed = Now().time_since_epoch().count();
+    processes.Signal(kVictim, SIGKILL);
+    Duration slowest{};
+    for (int rank = 0; rank < kSize; ++rank) {
+      if (rank != kVictim) {
+        const auto report = processes.Read<Report>(rank);
+        EXPECT_TRUE(report.code == static_cast<int>(StatusCode::kUnavailable) ||
+                    report.code == static_cast<int>(StatusCode::kAborted))
+            << report.message;
+        EXPECT_THAT(report.message, HasSubstr(Cluster::Name(kVictim)));
+        slowest = std::max(slowest, Duration(report.nanoseconds - killed));
+      }
+    }
+    best = std::min(best, slowest);
+  }
+  EXPECT_LT(best, milliseconds(200) * kSlowdown);
+}
+
+// A member is stopped somewhere in a call on shared memory. The others give up at their deadline
+// and use their memory for something else; what the stopped one does when it goes on reaches none
+// of it.
+TEST(ShmGroupProcesses, AStoppedMemberWritesNothingLate) {
+  constexpr int kSize = 3;
+  constexpr int kVictim = 2;
+  for (int attempt = 0; attempt < 6; ++attempt) {
+    Processes processes(kSize, [&](int rank, Endpoint& endpoint, Communicator& group, int out) {
+      Buffer buffer(endpoint, true, 4'000'000);
+      Processes::Write(out, 1);
+      Status status;
+      for (uint64_t i = 0; status.ok(); ++i) {
+        std::fill_n(&buffer[0], 1000, static_cast<float>(rank));
+        status = group.AllReduce(buffer.Raw(), DType::kF32, ReduceOp::kMax,
+                                 {.group = {}, .tag = i, .deadline = After(milliseconds(300))});
+      }
+      Report report;
+      report.code = static_cast<int>(status.code());
+      std::strncpy(report.message, status.message().c_str(), sizeof(report.message) - 1);
+      std::memset(buffer.Raw().data(), 0x5A, buffer.Raw().size());
+      Processes::Write(out, report);
+      // The parent lets the stopped one go on now.
+      const Time until = After(milliseconds(400));
+      while (Now() < until && report.damaged == 0) {
+        report.damaged = std::all_of(buffer.Raw().begin(), buffer.Raw().end(),
+                                     [](std::byte b) { return b == std::byte{0x5A}; })
+                             ? 0
+                             : 1;
+      }
+      Processes::Write(out, report);
+      return 0;
+    });
+    for (int rank = 0; rank < kSize; ++rank) {
+      processes.Read<int>(rank);
+    }
+    std::this_thread::sleep_for(milliseconds(40 + 7 * attempt));
+    processes.Signal(kVictim, SIGSTOP);
+    for (const int rank : {0, 1}) {
+      const auto report = processes.Read<Report>(rank);
+      EXPECT_TRUE(report.code == static_cast<int>(StatusCode::kDeadlineExceeded) ||
+                  report.code == static_cast<int>(StatusCode::kAborted))
+          << report.message;
+    }
+    processes.Signal(kVictim, SIGCONT);
+    for (const int rank : {0, 1}) {
+      EXPECT_EQ(processes.Read<Report>(rank).damaged, 0) << "attempt " << attempt;
+    }
+  }
+}
+
+// A member overwrites everything that it shares with the others. They get wrong sums or errors, and
+// go on living.
+TEST(ShmGroupProcesses, AScribblingMemberBreaksNobody) {
+  constexpr int kSize = 3;
+  std::random_device random;
+  for (int attempt = 0; attempt < 4; ++attempt) {
+    const uint64_t seed = random();
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Processes processes(kSize, [&](int rank, Endpoint& endpoint, Communicator& group, int out) {
+      if (rank != 2) {
+        const Report report = RunUntilFailure(endpoint, group, true, milliseconds(500));
+        Processes::Write(out, report);
+        return 0;
+      }
+      Buffer buffer(endpoint, true, 500'000);
+      for (uint64_t i = 0; i < 6; ++i) {
+        const auto bytes = i % 2 == 0 ? buffer.Raw() : buffer.Raw().first(4000);
+        group.AllReduce(bytes, DType::kF32, ReduceOp::kMax, {.group = {}, .tag = i, .deadline = {}})
+            .IgnoreError("what follows is worse");
+      }
+      std::vector<std::pair<uintptr_t, uintptr_t>> regions;
+      std::FILE* const file = std::fopen("/proc/self/maps", "r");
+      for (char line[512]; std::fgets(line, sizeof(line), file) != nullptr;) {
+        unsigned long begin = 0;
+        unsigned long end = 0;
+        if (std::strstr(line, "memfd:heddle") != nullptr &&
+            std::sscanf(line, "%lx-%lx", &begin, &end) == 2) {
+          regions.emplace_back(begin, end);
+        }
+      }
+      std::fclose(file);
+      std::mt19937_64 draw(seed);
+      const Time until = After(milliseconds(150));
+      while (Now() < until) {
+        for (const auto& [begin, end] : regions) {
+          // Words all over, most of them in the first pages, where control words lie.
+          for (int i = 0; i < 2000; ++i) {
+            const uint64_t size = i % 2 == 0 ? std::min<uint64_t>(end - begin, 8192) : end - begin;
+            const uint64_t word = draw() % 4 == 0 ? draw() % 8 : draw();
+            std::memcpy(reinterpret_cast<void*>(begin + draw() % (size / 8) * 8), &word, 8);
+          }
+        }
+      }
+      return 0;
+    });
+    for (const int rank : {0, 1}) {
+      const auto report = processes.Read<Report>(rank);
+      EXPECT_NE(report.code, 0);
+      EXPECT_EQ(processes.Wait(rank), 0) << report.message;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle::comm
