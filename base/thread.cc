@@ -3,8 +3,14 @@
 #include <utility>
 
 #include <pthread.h>
+#include <sched.h>
 
 namespace heddle {
+
+int Cores() {
+  cpu_set_t set;
+  return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
 
 Thread::Thread(const std::string& name, std::function<void()> run)
     : thread_([short_name = name.substr(0, 15), run = std::move(run)] {

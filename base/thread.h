@@ -9,6 +9,9 @@
 
 namespace heddle {
 
+/// Cores that this process may run on; at least 1.
+int Cores();
+
 /// Whoever owns a Thread tells its function to end (a flag, a closed queue) before the destructor
 /// runs. Thread: one caller at a time.
 class Thread {

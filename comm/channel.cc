@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/epoll.h>
 
 namespace heddle::comm {
@@ -12,10 +13,21 @@ namespace {
 constexpr size_t kStageBytes = size_t{32} << 10;
 /// How long a closed channel waits for its peer to read the news.
 constexpr Duration kLinger = std::chrono::seconds(1);
+/// While a caller drives, the loop leaves the channel to it, renewed with every look; and for a
+/// moment after it left, because the next operation often follows at once. The moment bounds how
+/// long a message lies unseen that nobody waits for.
+constexpr Duration kDriveLease = std::chrono::milliseconds(2);
+constexpr Duration kIdleLease = std::chrono::microseconds(200);
 }  // namespace
 
 void Operation::Cancel(const Status& status) {
   channel_->CancelOperation(*this, status);
+}
+
+void Operation::Drive(Deadline deadline) {
+  if (channel_->options().driver != nullptr) {
+    channel_->options().driver->Drive(*this, deadline);
+  }
 }
 
 std::string Operation::Describe() const {
@@ -82,6 +94,43 @@ void Channel::PumpFromCaller() {
     return;
   }
   Rearm();
+}
+
+Channel::Look Channel::DriveOnce(Time now) {
+  const MutexLock lock(mutex_);
+  const bool in_flight = HasOutput() || !posted_.empty() || !asked_.empty() || !expected_.empty() ||
+                         in_operation_ != nullptr || in_early_ != nullptr;
+  if (!started_ || phase_ != Phase::kOpen || !broken_.ok() || out_limited_ || in_limited_ ||
+      !in_flight) {
+    return {};
+  }
+  const bool was_driven = driven_until_ > now;
+  driven_until_ = now + kDriveLease;
+  if (!was_driven) {
+    Rearm();
+  }
+  const uint64_t moved_before = moved_;
+  Status status = Receive();
+  if (status.ok()) {
+    status = Pump();
+  }
+  if (!status.ok()) {
+    broken_ = status;
+    RunLater(now);
+    return {};
+  }
+  return {.in_use = true,
+          .moved = moved_ != moved_before,
+          .fd = connection_->wait_fd(),
+          .events = static_cast<short>(POLLIN | (sending_ ? POLLOUT : 0))};
+}
+
+void Channel::EndDrive(bool keep_lease) {
+  const MutexLock lock(mutex_);
+  if (driven_until_ != Time() && started_ && phase_ != Phase::kClosed) {
+    driven_until_ = keep_lease ? After(kIdleLease) : Time();
+    Rearm();
+  }
 }
 
 void Channel::HandleReady(int fd, uint32_t events) {
@@ -158,8 +207,14 @@ void Channel::Rearm() {
   if (!started_ || phase_ == Phase::kClosed) {
     return;
   }
-  const bool want_read = !in_limited_;
-  const bool want_write = sending_ && !out_limited_;
+  // While callers move the messages the loop is not to be woken; it looks when their lease ends.
+  const Time now = Now();
+  const bool driven = driven_until_ > now;
+  if (driven) {
+    RunLater(driven_until_);
+  }
+  const bool want_read = !in_limited_ && !driven;
+  const bool want_write = sending_ && !out_limited_ && !driven;
   const auto wanted = connection_->Watches(want_read, want_write);
   for (size_t i = 0; i < wanted.size(); ++i) {
     Registered& watch = watches_[i];

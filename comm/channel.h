@@ -23,6 +23,7 @@
 #include "base/bytes.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "comm/driver.h"
 #include "comm/event_loop.h"
 #include "comm/frame.h"
 #include "comm/token_bucket.h"
@@ -42,6 +43,7 @@ class Operation : public Work::State {
         channel_(std::move(channel)) {}
 
   void Cancel(const Status& status) override;
+  void Drive(Deadline deadline) override;
   std::string Describe() const override;
 
   MessageKey key;
@@ -83,6 +85,8 @@ struct ChannelOptions {
   std::string peer_name;
   int64_t generation = 0;
   Duration operation_timeout{};
+  /// The members on this host have a core each, so that a caller that waits may keep its own.
+  bool may_spin = false;
   std::shared_ptr<TokenBucket> outgoing;  ///< The worker's emulated link.
   std::shared_ptr<TokenBucket> incoming;
   metrics::Counter* sent_bytes = nullptr;
@@ -92,6 +96,7 @@ struct ChannelOptions {
   /// any operation ends.
   std::function<void(const Status&, bool lost)> on_end;
   std::shared_ptr<OpenCount> open;
+  std::shared_ptr<Driver> driver;  ///< The group's; set by it.
 };
 
 /// Thread: any.
@@ -130,6 +135,17 @@ class Channel : public std::enable_shared_from_this<Channel> {
   int64_t bytes_sent() const { return bytes_sent_.load(); }
 
   void CancelOperation(Operation& operation, const Status& status) HEDDLE_EXCLUDES(mutex_);
+  /// What a driver found here (driver.h).
+  struct Look {
+    bool in_use = false;  ///< Something is in flight, and it is the driver's to move.
+    bool moved = false;
+    int fd = -1;  ///< To sleep on; -1: none that a thread could sleep on.
+    short events = 0;
+  };
+  /// Moves what can be moved now, in the caller's thread. Losses are left to the loop.
+  Look DriveOnce(Time now) HEDDLE_EXCLUDES(mutex_);
+  /// The driver goes; without the lease the loop is back at once.
+  void EndDrive(bool keep_lease) HEDDLE_EXCLUDES(mutex_);
 
  private:
   enum class Phase : uint8_t { kOpen, kLingering, kClosed };
@@ -210,6 +226,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool peer_hung_up_ HEDDLE_GUARDED_BY(mutex_) = false;
   bool write_closed_ HEDDLE_GUARDED_BY(mutex_) = false;
   Time run_at_ HEDDLE_GUARDED_BY(mutex_) = Time::max();  ///< Earliest timer armed.
+  Time driven_until_ HEDDLE_GUARDED_BY(mutex_);          ///< A caller's thread moves the messages.
+  uint64_t moved_ HEDDLE_GUARDED_BY(mutex_) = 0;         ///< Bytes, both ways.
 
   // Sending.
   std::deque<Outgoing> control_ HEDDLE_GUARDED_BY(mutex_);

@@ -60,6 +60,7 @@ Result<size_t> Channel::ReadSome(std::span<std::byte> buffer) {
   if (read > 0) {
     options_.incoming->Charge(read, now);
     options_.received_bytes->Add(static_cast<double>(read));
+    moved_ += read;
   } else {
     SetWaiting(in_waits_, false, *options_.incoming);
   }

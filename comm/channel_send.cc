@@ -52,6 +52,7 @@ Status Channel::Pump() {
     options_.outgoing->Charge(written, now);
     options_.sent_bytes->Add(static_cast<double>(written));
     bytes_sent_.fetch_add(static_cast<int64_t>(written));
+    moved_ += written;
     budget -= std::min(budget, written);
     out_.done += written;
     if (out_.done == sizeof(FrameHeader) + out_.header.length) {

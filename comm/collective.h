@@ -35,11 +35,6 @@ enum class Phase : uint8_t {
   kRingGather,
   kTreeContribution,
   kTreeResult,
-  kShmJoin,
-  kShmVerdict,
-  kShmReady,
-  kShmGo,
-  kShmElsewhere,
 };
 
 /// One call of a collective on this worker. Its end cancels what is still in flight, so that

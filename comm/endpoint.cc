@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "comm/communicator.h"
 #include "comm/communicator_impl.h"
 #include "comm/event_loop.h"
@@ -238,6 +239,7 @@ ChannelOptions EndpointImpl::OptionsFor(const Group& group, int peer, std::strin
   options.peer_name = name;
   options.generation = group.options().generation;
   options.operation_timeout = group.options().operation_timeout;
+  options.may_spin = group.members_here() <= Cores();
   options.outgoing = outgoing_;
   options.incoming = incoming_;
   options.sent_bytes = &options_.metrics->GetCounter("heddle_comm_sent_bytes_total",

@@ -30,6 +30,7 @@ void Group::Attach(int peer, std::unique_ptr<Connection> connection, ChannelOpti
       self->OnChannelEnd(peer, status, lost);
     }
   };
+  channel.driver = driver_;
   std::shared_ptr<Channel> attached;
   {
     const MutexLock lock(mutex_);
@@ -42,6 +43,7 @@ void Group::Attach(int peer, std::unique_ptr<Connection> connection, ChannelOpti
     --missing_;
     changed_.NotifyAll();
   }
+  driver_->Add(attached);
   attached->Start();
 }
 

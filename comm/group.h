@@ -54,6 +54,8 @@ class Group : public std::enable_shared_from_this<Group> {
   Result<std::shared_ptr<Channel>> ChannelOf(int peer) const HEDDLE_EXCLUDES(mutex_);
   /// Groups of members on this host.
   ShmGroups& shm() { return shm_; }
+  /// Members on this host, this one included.
+  int members_here() const { return shm_.members_here(); }
   std::vector<int64_t> BytesSent() const;
 
   void SetHandler(Handler handler) HEDDLE_EXCLUDES(mutex_, handler_mutex_);
@@ -76,6 +78,7 @@ class Group : public std::enable_shared_from_this<Group> {
   const std::shared_ptr<EventLoop> loop_;
   const GroupOptions options_;
   std::vector<bool> is_peer_;
+  const std::shared_ptr<Driver> driver_ = std::make_shared<Driver>();
   ShmGroups shm_;
 
   mutable Mutex mutex_;

@@ -8,6 +8,7 @@
 #include <array>
 
 #include "comm/collective.h"
+#include "comm/fold.h"
 #include "comm/reduce.h"
 
 namespace heddle::comm {
@@ -17,6 +18,9 @@ namespace {
 int Around(int position, int size) {
   return ((position % size) + size) % size;
 }
+
+/// Pieces of the last step that may be under way at once.
+constexpr int64_t kLastPieces = 4;
 
 int64_t PieceCount(int64_t bytes) {
   return (bytes + kPieceBytes - 1) / kPieceBytes;
@@ -63,13 +67,16 @@ class RingReduction {
 
  private:
   /// Partial sums of one step: received, folded, sent on in the next step. Three in turn, so that
-  /// the next step's receives are posted before this step's folds.
+  /// the next step's receives are posted before this step's folds. Those of the last step go no
+  /// further: a few places that stay in the cache do for all its pieces, in turn.
   struct Buffer {
-    Bytes bytes;
+    std::unique_ptr<std::byte[]> bytes;  ///< Not zeroed: a large one would cost as much as its use.
+    int64_t room = 0;
     std::vector<Collective::Pending> arriving;
     std::vector<Collective::Pending> leaving;
   };
   Buffer& BufferOf(int step) { return buffers_[static_cast<size_t>(step) % buffers_.size()]; }
+  bool IsLast(int step) const { return step == call_.size() - 2; }
   int Arriving(int step) const { return Around(call_.position() - 2 - step, call_.size()); }
 
   std::span<const std::byte> Local(int segment) const {
@@ -84,13 +91,32 @@ class RingReduction {
     }
     buffer.leaving.clear();
     buffer.arriving.clear();
-    const int64_t bytes = segments_.count(Arriving(step)) * SizeOf(partial_type_);
-    buffer.bytes.resize(static_cast<size_t>(bytes));
-    for (int64_t piece = 0; piece < PieceCount(bytes); ++piece) {
-      buffer.arriving.push_back(call_.Recv(previous_, Phase::kRingReduce, step, piece,
-                                           Piece(std::span(buffer.bytes), piece, kPieceBytes)));
+    const int64_t bytes = PartialBytes(step);
+    const int64_t room = IsLast(step) ? std::min(bytes, kLastPieces * kPieceBytes) : bytes;
+    if (buffer.room < room) {
+      buffer.bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(room));
+      buffer.room = room;
+    }
+    const int64_t pieces = PieceCount(bytes);
+    for (int64_t piece = 0; piece < (IsLast(step) ? std::min(pieces, kLastPieces) : pieces);
+         ++piece) {
+      Receive(step, piece);
     }
     return Status::Ok();
+  }
+
+  int64_t PartialBytes(int step) const {
+    return segments_.count(Arriving(step)) * SizeOf(partial_type_);
+  }
+  /// Where a piece of a step's partial sums lies.
+  std::span<std::byte> Partial(int step, int64_t piece) {
+    const int64_t size = std::min(kPieceBytes, PartialBytes(step) - piece * kPieceBytes);
+    const int64_t place = IsLast(step) ? piece % kLastPieces : piece;
+    return {BufferOf(step).bytes.get() + place * kPieceBytes, static_cast<size_t>(size)};
+  }
+  void Receive(int step, int64_t piece) {
+    BufferOf(step).arriving.push_back(
+        call_.Recv(previous_, Phase::kRingReduce, step, piece, Partial(step, piece)));
   }
 
   void SendOwn() {
@@ -106,27 +132,33 @@ class RingReduction {
   }
 
   Status Fold(int step) {
-    const bool last = step == call_.size() - 2;
+    const bool last = IsLast(step);
     const int64_t narrow_piece = kPieceBytes / SizeOf(partial_type_) * SizeOf(dtype_);
     Buffer& buffer = BufferOf(step);
     const auto local = Local(Arriving(step));
+    const int64_t pieces = PieceCount(PartialBytes(step));
     Bytes widened;
-    for (size_t i = 0; i < buffer.arriving.size(); ++i) {
-      const auto piece = static_cast<int64_t>(i);
-      HEDDLE_RETURN_IF_ERROR(call_.Wait(buffer.arriving[i]));
-      const auto partial = Piece(std::span(buffer.bytes), piece, kPieceBytes);
+    for (int64_t piece = 0; piece < pieces; ++piece) {
+      HEDDLE_RETURN_IF_ERROR(call_.Wait(buffer.arriving[static_cast<size_t>(piece)]));
+      const auto partial = Partial(step, piece);
       const auto own = Piece(local, piece, narrow_piece);
       if (partial_type_ == dtype_) {
-        FoldInto(partial, own, dtype_, op_);
+        const std::array<const std::byte*, 2> inputs{partial.data(), own.data()};
+        std::byte* const target =
+            last ? Piece(output_, piece, narrow_piece).data() : partial.data();
+        FoldAll(inputs, std::span(&target, 1), partial.size(), dtype_, op_);
       } else {
         widened.resize(partial.size());
         Convert(own, dtype_, widened, partial_type_);
         FoldInto(partial, widened, partial_type_, op_);
+        if (last) {
+          Convert(partial, partial_type_, Piece(output_, piece, narrow_piece), dtype_);
+        }
       }
-      if (last) {
-        Convert(partial, partial_type_, Piece(output_, piece, narrow_piece), dtype_);
-      } else {
+      if (!last) {
         buffer.leaving.push_back(call_.Send(next_, Phase::kRingReduce, step + 1, piece, partial));
+      } else if (piece + kLastPieces < pieces) {
+        Receive(step, piece + kLastPieces);
       }
     }
     return Status::Ok();

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "comm/collective.h"
 #include "comm/group.h"
 #include "comm/shm_group.h"
 
@@ -65,6 +64,9 @@ ShmCall::ShmCall(Group& owner, ShmGroup& group, const CollectiveOptions& options
       what_(what) {}
 
 ShmCall::~ShmCall() {
+  if (elsewhere_ != nullptr && !elsewhere_->Done()) {
+    elsewhere_->Cancel(CancelledError("the call is in the segment"));
+  }
   if (entry_ == Entry::kExpecting) {
     Retract();
   }
@@ -185,11 +187,11 @@ Result<bool> ShmCall::EnterFirst() {
       return true;
     }
   }
-  HEDDLE_ASSIGN_OR_RETURN(messages_, Collective::Begin(owner_, options_));
   for (int member = 1; member < size(); ++member) {
-    messages_->Send(member, Phase::kShmElsewhere, 0, 0, {});
+    // Nothing waits for it here: an error is one of the messages that follow, too.
+    owner_.Send(group_.ranks()[static_cast<size_t>(member)],
+                {.tag = options_.tag, .space = kShmElsewhere}, {}, true);
   }
-  HEDDLE_RETURN_IF_ERROR(messages_->WaitAll());
   return false;
 }
 
@@ -268,9 +270,9 @@ bool ShmCall::Join() {
 }
 
 Result<bool> ShmCall::WentElsewhere() {
-  if (messages_ == nullptr) {
-    HEDDLE_ASSIGN_OR_RETURN(messages_, Collective::Begin(owner_, options_));
-    elsewhere_ = messages_->Recv(0, Phase::kShmElsewhere, 0, 0, {});
+  if (elsewhere_ == nullptr) {
+    elsewhere_ =
+        owner_.Recv(group_.ranks().front(), {.tag = options_.tag, .space = kShmElsewhere}, {});
   }
   if (!elsewhere_->Done()) {
     return false;

@@ -5,17 +5,17 @@
 #include "comm/shm_group.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <utility>
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/hash.h"
 #include "base/log.h"
-#include "comm/collective.h"
+#include "base/thread.h"
 #include "comm/group.h"
 #include "comm/transport.h"
 
@@ -33,10 +33,7 @@ size_t Pages(size_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
 }
 
-int Cores() {
-  cpu_set_t set;
-  return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-}
+enum class FormingStep : uint64_t { kJoin = 1, kVerdict, kReady, kGo };
 
 }  // namespace
 
@@ -132,13 +129,74 @@ void ShmGroup::End(const Status& status) {
   WakeAll();
 }
 
+/// What forms a group: its members by position, messages that meet whichever calls come first, and
+/// one deadline. Its end takes the buffers back from what is still in flight.
+class ShmGroups::Forming {
+ public:
+  using Pending = std::shared_ptr<Work::State>;
+
+  Forming(Group& group, const std::vector<int>& ranks, Deadline deadline)
+      : group_(group),
+        ranks_(ranks),
+        position_(static_cast<int>(std::find(ranks.begin(), ranks.end(), group.options().rank) -
+                                   ranks.begin())),
+        // The group's own number instead of a call's tag.
+        number_(Hash64(std::as_bytes(std::span(ranks)))),
+        deadline_(deadline) {}
+  ~Forming() {
+    for (const Pending& pending : in_flight_) {
+      if (!pending->Done()) {
+        pending->Cancel(CancelledError("the group was not formed"));
+      }
+    }
+  }
+  Forming(const Forming&) = delete;
+  Forming& operator=(const Forming&) = delete;
+
+  int size() const { return static_cast<int>(ranks_.size()); }
+  int position() const { return position_; }
+  const std::vector<int>& ranks() const { return ranks_; }
+
+  Pending Send(int to, FormingStep step, std::span<const std::byte> data) {
+    return Keep(group_.Send(ranks_[static_cast<size_t>(to)], KeyOf(step), data, true));
+  }
+  Pending Recv(int from, FormingStep step, std::span<std::byte> data) {
+    return Keep(group_.Recv(ranks_[static_cast<size_t>(from)], KeyOf(step), data));
+  }
+  Status Wait(const Pending& pending) { return pending->Wait(deadline_); }
+
+ private:
+  MessageKey KeyOf(FormingStep step) const {
+    return {.tag = number_, .space = kShmSpace | static_cast<uint64_t>(step)};
+  }
+  Pending Keep(Pending pending) {
+    in_flight_.push_back(pending);
+    return pending;
+  }
+
+  Group& group_;
+  const std::vector<int> ranks_;
+  const int position_;
+  const uint64_t number_;
+  const Deadline deadline_;
+  std::vector<Pending> in_flight_;
+};
+
 ShmGroups::ShmGroups(Group& group, std::shared_ptr<SharedRegions> regions)
     : group_(group),
       regions_(std::move(regions)) {
-  for (const GroupMember& member : group.options().members) {
-    const auto parts = ParseAddress(member.address);
-    const bool offers = parts.ok() && parts->contains("shm") && parts->contains("host");
-    hosts_.push_back(offers ? parts->at("host") : "");
+  const auto host_of = [](const std::string& address, bool sharing) -> std::string {
+    const auto parts = ParseAddress(address);
+    return parts.ok() && parts->contains("host") && (!sharing || parts->contains("shm"))
+               ? parts->at("host")
+               : "";
+  };
+  const auto& members = group.options().members;
+  const std::string own =
+      host_of(members[static_cast<size_t>(group.options().rank)].address, false);
+  for (const GroupMember& member : members) {
+    hosts_.push_back(host_of(member.address, true));
+    members_here_ += host_of(member.address, false) == own ? 1 : 0;
   }
 }
 
@@ -149,66 +207,62 @@ bool ShmGroups::Matches(const Entry& entry, std::span<const int> ranks) const {
 }
 
 Result<std::shared_ptr<ShmGroup>> ShmGroups::Get(const CollectiveOptions& options) {
-  {
-    const MutexLock lock(mutex_);
-    for (const auto& entry : entries_) {
-      if (!entry->forming && Matches(*entry, options.group)) {
-        return entry->group;
-      }
+  const MutexLock lock(mutex_);
+  for (const auto& entry : entries_) {
+    if (!entry->forming && Matches(*entry, options.group)) {
+      return entry->group;
     }
   }
-  // Also checks the group; what follows happens once for each.
-  HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(group_, options));
-  if (call->size() < 2 || call->size() > kMostSharing || !OnOneHost(call->ranks())) {
-    const MutexLock lock(mutex_);
-    entries_.push_back(
-        std::make_shared<Entry>(Entry{.ranks = call->ranks(), .forming = false, .group = nullptr}));
-    return std::shared_ptr<ShmGroup>();
+  // What follows happens once for each group.
+  std::vector<int> ranks(options.group.begin(), options.group.end());
+  if (ranks.empty()) {
+    ranks.resize(hosts_.size());
+    std::iota(ranks.begin(), ranks.end(), 0);
   }
-  return FormEntry(call->ranks(), options);
+  const auto known = [&](int rank) { return rank >= 0 && rank < static_cast<int>(hosts_.size()); };
+  if (!std::all_of(ranks.begin(), ranks.end(), known) ||
+      std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) != ranks.end() ||
+      std::find(ranks.begin(), ranks.end(), group_.options().rank) == ranks.end()) {
+    return std::shared_ptr<ShmGroup>();  // No group at all: who exchanges messages says so.
+  }
+  const Deadline deadline = options.deadline.value_or(After(group_.options().operation_timeout));
+  while (true) {
+    const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                    [&](const auto& entry) { return entry->ranks == ranks; });
+    if (found == entries_.end()) {
+      break;
+    }
+    if (!(*found)->forming) {
+      return (*found)->group;
+    }
+    if (Now() >= deadline) {
+      return DeadlineExceededError("deadline passed while another call formed the group");
+    }
+    formed_.WaitUntil(mutex_, deadline);
+  }
+  const bool may_share = ranks.size() >= 2 && ranks.size() <= kMostSharing && OnOneHost(ranks);
+  auto entry = std::make_shared<Entry>(
+      Entry{.ranks = std::move(ranks), .forming = may_share, .group = nullptr});
+  entries_.push_back(entry);
+  return may_share ? FormEntry(*entry, deadline) : std::shared_ptr<ShmGroup>();
 }
 
-Result<std::shared_ptr<ShmGroup>> ShmGroups::FormEntry(const std::vector<int>& ranks,
-                                                       const CollectiveOptions& options) {
-  const Deadline deadline = options.deadline.value_or(After(group_.options().operation_timeout));
-  auto entry = std::make_shared<Entry>();
-  {
-    const MutexLock lock(mutex_);
-    while (true) {
-      const auto found = std::find_if(entries_.begin(), entries_.end(),
-                                      [&](const auto& other) { return other->ranks == ranks; });
-      if (found == entries_.end()) {
-        break;
-      }
-      if (!(*found)->forming) {
-        return (*found)->group;
-      }
-      if (Now() >= deadline) {
-        return DeadlineExceededError("deadline passed while another call formed the group");
-      }
-      formed_.WaitUntil(mutex_, deadline);
-    }
-    entry->ranks = ranks;
-    entries_.push_back(entry);
-  }
-  // The group's own number instead of a call's tag: whichever calls come first, they meet here.
-  const CollectiveOptions forming{
-      .group = ranks, .tag = Hash64(std::as_bytes(std::span(ranks))), .deadline = deadline};
+Result<std::shared_ptr<ShmGroup>> ShmGroups::FormEntry(Entry& entry, Deadline deadline) {
+  mutex_.Unlock();
   Result<std::shared_ptr<ShmGroup>> group = std::shared_ptr<ShmGroup>();
-  if (auto call = Collective::Begin(group_, forming); !call.ok()) {
-    group = call.status();
-  } else {
-    group = (*call)->position() == 0 ? Lead(**call) : Join(**call);
+  {
+    Forming forming(group_, entry.ranks, deadline);
+    group = forming.position() == 0 ? Lead(forming) : Join(forming);
   }
-  const MutexLock lock(mutex_);
-  entry->forming = false;
+  mutex_.Lock();
+  entry.forming = false;
   if (group.ok() && *group != nullptr) {
-    entry->group = *group;
+    entry.group = *group;
     for (const Ended& ended : members_ended_) {
-      entry->group->MemberEnded(ended.rank, ended.status, ended.left);
+      entry.group->MemberEnded(ended.rank, ended.status, ended.left);
     }
     if (!end_.ok()) {
-      entry->group->End(end_);
+      entry.group->End(end_);
     }
   }
   formed_.NotifyAll();
@@ -247,7 +301,7 @@ constexpr uint64_t kSegmentNumber = uint64_t{1} << 63;
 
 }  // namespace
 
-std::shared_ptr<ShmGroup> ShmGroups::Make(const Collective& call, Mapping segment) const {
+std::shared_ptr<ShmGroup> ShmGroups::Make(const Forming& call, Mapping segment) const {
   std::vector<std::string> names;
   std::vector<std::shared_ptr<Channel>> channels;
   for (const int rank : call.ranks()) {
@@ -259,16 +313,15 @@ std::shared_ptr<ShmGroup> ShmGroups::Make(const Collective& call, Mapping segmen
                                     std::move(channels), regions_, std::move(segment));
 }
 
-Result<std::shared_ptr<ShmGroup>> ShmGroups::Lead(Collective& call) {
+Result<std::shared_ptr<ShmGroup>> ShmGroups::Lead(Forming& call) {
   const int members = call.size();
   std::vector<uint32_t> answers(static_cast<size_t>(members), 1);
   Status failure;
   // Everyone's answer; a member that is not connected to this one has its own way to know.
-  const auto gather = [&](Phase phase) {
-    std::vector<Collective::Pending> pending(static_cast<size_t>(members));
+  const auto gather = [&](FormingStep step) {
+    std::vector<Forming::Pending> pending(static_cast<size_t>(members));
     for (int i = 1; i < members; ++i) {
-      pending[static_cast<size_t>(i)] =
-          call.Recv(i, phase, 0, 0, Raw(answers[static_cast<size_t>(i)]));
+      pending[static_cast<size_t>(i)] = call.Recv(i, step, Raw(answers[static_cast<size_t>(i)]));
     }
     bool all = true;
     for (int i = 1; i < members; ++i) {
@@ -281,7 +334,7 @@ Result<std::shared_ptr<ShmGroup>> ShmGroups::Lead(Collective& call) {
     return all;
   };
   bool share = SharesWithAll(call.ranks());
-  share = gather(Phase::kShmJoin) && share;
+  share = gather(FormingStep::kJoin) && share;
   Mapping segment;
   uint64_t number = 0;  // Of the segment's descriptor; 0: they do not share memory.
   if (share) {
@@ -310,19 +363,19 @@ Result<std::shared_ptr<ShmGroup>> ShmGroups::Lead(Collective& call) {
       share = false;
     }
   }
-  const auto tell = [&](Phase phase, std::span<const std::byte> news) {
+  const auto tell = [&](FormingStep step, std::span<const std::byte> news) {
     for (int i = 1; i < members; ++i) {
-      const Status status = call.Wait(call.Send(i, phase, 0, 0, news));
+      const Status status = call.Wait(call.Send(i, step, news));
       if (!status.ok() && status.code() != StatusCode::kInvalidArgument && failure.ok()) {
         failure = status;
       }
     }
   };
-  tell(Phase::kShmVerdict, Raw(number));
+  tell(FormingStep::kVerdict, Raw(number));
   uint32_t go = 0;
   if (share && failure.ok()) {
-    go = gather(Phase::kShmReady) ? 1 : 0;
-    tell(Phase::kShmGo, Raw(go));
+    go = gather(FormingStep::kReady) ? 1 : 0;
+    tell(FormingStep::kGo, Raw(go));
   }
   if (!failure.ok()) {
     return failure;
@@ -330,15 +383,15 @@ Result<std::shared_ptr<ShmGroup>> ShmGroups::Lead(Collective& call) {
   return go == 1 ? Make(call, std::move(segment)) : std::shared_ptr<ShmGroup>();
 }
 
-Result<std::shared_ptr<ShmGroup>> ShmGroups::Join(Collective& call) {
+Result<std::shared_ptr<ShmGroup>> ShmGroups::Join(Forming& call) {
   uint32_t answer = SharesWithAll(call.ranks()) ? 1 : 0;
-  Status status = call.Wait(call.Send(0, Phase::kShmJoin, 0, 0, Raw(answer)));
+  Status status = call.Wait(call.Send(0, FormingStep::kJoin, Raw(answer)));
   if (status.code() == StatusCode::kInvalidArgument) {  // Not even connected.
     return std::shared_ptr<ShmGroup>();
   }
   HEDDLE_RETURN_IF_ERROR(status);
   uint64_t number = 0;
-  HEDDLE_RETURN_IF_ERROR(call.Wait(call.Recv(0, Phase::kShmVerdict, 0, 0, Raw(number))));
+  HEDDLE_RETURN_IF_ERROR(call.Wait(call.Recv(0, FormingStep::kVerdict, Raw(number))));
   if (number == 0) {
     return std::shared_ptr<ShmGroup>();
   }
@@ -359,9 +412,9 @@ Result<std::shared_ptr<ShmGroup>> ShmGroups::Join(Collective& call) {
     LogWarning("this worker exchanges messages instead of sharing memory: {}", status.message());
   }
   uint32_t ready = status.ok() ? 1 : 0;
-  HEDDLE_RETURN_IF_ERROR(call.Wait(call.Send(0, Phase::kShmReady, 0, 0, Raw(ready))));
+  HEDDLE_RETURN_IF_ERROR(call.Wait(call.Send(0, FormingStep::kReady, Raw(ready))));
   uint32_t go = 0;
-  HEDDLE_RETURN_IF_ERROR(call.Wait(call.Recv(0, Phase::kShmGo, 0, 0, Raw(go))));
+  HEDDLE_RETURN_IF_ERROR(call.Wait(call.Recv(0, FormingStep::kGo, Raw(go))));
   return go == 1 ? Make(call, std::move(segment)) : std::shared_ptr<ShmGroup>();
 }
 

@@ -36,13 +36,17 @@
 
 namespace heddle::comm {
 
-class Collective;
 class Group;
 
 /// Larger groups on one host exchange messages instead.
 inline constexpr int kMostSharing = 64;
 /// Collectives of one group that may be in its segment at once; further ones exchange messages.
 inline constexpr int kShmLanes = 4;
+
+/// Space of the messages that form groups and tell of calls that went elsewhere (frame.h); no phase
+/// of a collective has this number.
+inline constexpr uint64_t kShmSpace = uint64_t{0xFF} << 56;
+inline constexpr uint64_t kShmElsewhere = kShmSpace;
 
 /// What a member brings to a call, in its own cache line.
 struct alignas(64) ShmLine {
@@ -233,10 +237,9 @@ class ShmCall {
   ShmGroup& group_;
   const CollectiveOptions options_;
   const char* const what_;
-  std::optional<Deadline> deadline_;      ///< Known once a wait takes long enough to look.
-  std::optional<Time> closed_since_;      ///< When this member saw that another gave up.
-  std::unique_ptr<Collective> messages_;  ///< For news of a call that went elsewhere.
-  std::shared_ptr<Work::State> elsewhere_;
+  std::optional<Deadline> deadline_;        ///< Known once a wait takes long enough to look.
+  std::optional<Time> closed_since_;        ///< When this member saw that another gave up.
+  std::shared_ptr<Work::State> elsewhere_;  ///< News that the call went elsewhere.
 
   Entry entry_ = Entry::kOutside;
   int lane_ = 0;
@@ -260,6 +263,8 @@ class ShmGroups {
   void MemberEnded(int rank, const Status& status, bool left) HEDDLE_EXCLUDES(mutex_);
   void End(const Status& status) HEDDLE_EXCLUDES(mutex_);
 
+  int members_here() const { return members_here_; }
+
  private:
   struct Entry {
     std::vector<int> ranks;
@@ -267,18 +272,20 @@ class ShmGroups {
     std::shared_ptr<ShmGroup> group;  ///< Null once formed: they do not share memory.
   };
   bool Matches(const Entry& entry, std::span<const int> ranks) const;
-  Result<std::shared_ptr<ShmGroup>> FormEntry(const std::vector<int>& ranks,
-                                              const CollectiveOptions& options)
-      HEDDLE_EXCLUDES(mutex_);
+  class Forming;
+  /// Lets go of the lock meanwhile.
+  Result<std::shared_ptr<ShmGroup>> FormEntry(Entry& entry, Deadline deadline)
+      HEDDLE_REQUIRES(mutex_);
   bool OnOneHost(const std::vector<int>& ranks) const;
   bool SharesWithAll(const std::vector<int>& ranks) const;
-  Result<std::shared_ptr<ShmGroup>> Lead(Collective& call);
-  Result<std::shared_ptr<ShmGroup>> Join(Collective& call);
-  std::shared_ptr<ShmGroup> Make(const Collective& call, Mapping segment) const;
+  Result<std::shared_ptr<ShmGroup>> Lead(Forming& call);
+  Result<std::shared_ptr<ShmGroup>> Join(Forming& call);
+  std::shared_ptr<ShmGroup> Make(const Forming& call, Mapping segment) const;
 
   Group& group_;
   const std::shared_ptr<SharedRegions> regions_;
   std::vector<std::string> hosts_;  ///< By rank: of those that offer shared memory; else empty.
+  int members_here_ = 0;
   std::atomic<uint64_t> next_segment_ = 1;
 
   Mutex mutex_;

@@ -52,6 +52,8 @@ class TcpConnection final : public Connection {
     return {Watch{.fd = socket_.get(), .events = events}, Watch{}};
   }
 
+  int wait_fd() const override { return socket_.get(); }
+
   void CloseWrite() override { ::shutdown(socket_.get(), SHUT_WR); }
   void Reset() override { CloseByReset(socket_); }
 

@@ -55,6 +55,8 @@ class Connection {
   /// when a wanted thing comes true one of the watched descriptors becomes ready.
   /// Unused entries have fd -1; the descriptors themselves never change.
   virtual std::array<Watch, 2> Watches(bool want_read, bool want_write) = 0;
+  /// A descriptor on which a thread of its own can wait for bytes or room by poll; -1: none.
+  virtual int wait_fd() const { return -1; }
   /// Called when a watched descriptor was ready, before Read and Write.
   virtual void OnReady(int /*fd*/, uint32_t /*events*/) {}
   /// Called last before the channel waits for readiness. False: do not wait, what is wanted is

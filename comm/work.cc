@@ -16,6 +16,9 @@ void Work::State::Complete(const Status& status) {
 }
 
 Status Work::State::Wait(Deadline deadline) {
+  if (!Done()) {
+    Drive(deadline);
+  }
   {
     const MutexLock lock(mutex_);
     while (!done_.load(std::memory_order_relaxed)) {

@@ -32,6 +32,8 @@ class Work::State {
   /// Takes the operation away from whoever works on it and ends it with `status`; afterwards nobody
   /// touches its buffer. No effect once done.
   virtual void Cancel(const Status& status) { Complete(status); }
+  /// Called by a wait before it sleeps: whoever waits may do the work itself for a while.
+  virtual void Drive(Deadline /*deadline*/) {}
   /// "receiving 4096 bytes from worker-2, tag 7".
   virtual std::string Describe() const { return "operation"; }
 
