@@ -149,7 +149,10 @@ void Channel::HandleReady(int fd, uint32_t events) {
       peer_hung_up_ = peer_hung_up_ || (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) != 0;
       connection_->OnReady(fd, events);
     }
-    Status status = Receive();
+    // A caller's thread may have read already why the peer ended; afterwards there is only an end.
+    const bool known =
+        broken_.code() == StatusCode::kAborted || broken_.code() == StatusCode::kCancelled;
+    Status status = known ? broken_ : Receive();
     if (status.ok()) {
       status = broken_;
     }
