@@ -52,6 +52,18 @@ if(HEDDLE_ENGINE)
   endif()
 endif()
 
+# Optional: comm/mpi, the communicator for groups that never change.
+set(HEDDLE_WITH_MPI OFF)
+if(HEDDLE_MPI)
+  find_package(MPI COMPONENTS C QUIET)
+  if(MPI_C_FOUND)
+    set(HEDDLE_WITH_MPI ON)
+    message(STATUS "MPI communicator: built with ${MPI_C_LIBRARIES}")
+  else()
+    message(STATUS "MPI communicator: left out, no MPI found (Debian: libopenmpi-dev openmpi-bin)")
+  endif()
+endif()
+
 if(HEDDLE_TESTS)
   find_package(GTest REQUIRED)
 endif()
