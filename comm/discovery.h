@@ -1,0 +1,87 @@
+/// \file
+/// What joins this machine to others: its network interfaces and RDMA ports, read from the kernel's
+/// own files, and which of them workers should use, with the reason. What a link really gives is
+/// measured (Endpoint::MeasureLink); this is how the door to measure at is found, and what a person
+/// is told when it was the wrong one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace heddle::comm {
+
+enum class InterfaceKind : uint8_t {
+  kPhysical,   ///< Has a device, or stands on interfaces that have one (bond, VLAN, bridge).
+  kVirtual,    ///< veth, tunnel, tap …: in a container perhaps the only way out.
+  kContainer,  ///< A bridge of the machine's own containers or guests: nobody else is behind it.
+  kLoopback,
+};
+std::string_view InterfaceKindName(InterfaceKind kind);
+
+struct NetworkInterface {
+  std::string name;
+  InterfaceKind kind = InterfaceKind::kVirtual;
+  /// "ethernet", "infiniband", "wireless", "bond", "vlan", "bridge", "veth", "tunnel", "loopback",
+  /// "other".
+  std::string medium = "other";
+  bool up = false;               ///< Its operational state allows traffic.
+  double bytes_per_second = 0;   ///< As the driver says; 0: unknown.
+  int mtu_bytes = 0;             ///< 0: unknown.
+  int numa_node = -1;            ///< -1: unknown, or a machine with one.
+  std::string driver;            ///< Empty: none.
+  std::vector<std::string> ips;  ///< Numeric; those of IPv4 first, none that is link-local.
+};
+
+/// The interfaces below `sys` (the mount point of sysfs), by name; without addresses. Files that
+/// are missing, unreadable (a speed that the driver refuses with EINVAL) or nonsense (-1, also as
+/// an unsigned number) mean unknown. Empty where there is no sysfs.
+std::vector<NetworkInterface> ReadInterfaces(const std::string& sys);
+/// This machine's interfaces with their addresses; those that sysfs does not show, too.
+std::vector<NetworkInterface> FindInterfaces();
+
+struct InterfaceVerdict {
+  NetworkInterface interface;
+  bool usable = false;  ///< For traffic with other machines.
+  bool chosen = false;  ///< The best of the usable ones.
+  std::string reason;   ///< Why, or why not.
+};
+
+/// Best first: physical before virtual, then by speed (unknown ones last), then by name. Bridges of
+/// containers, loopback, and what is down or has no address are not usable. Pure.
+std::vector<InterfaceVerdict> JudgeInterfaces(std::vector<NetworkInterface> interfaces);
+
+struct RdmaGidEntry {
+  int index = 0;
+  std::string gid;         ///< As sysfs writes it.
+  std::string type;        ///< "IB/RoCE v1", "RoCE v2"; empty: unknown.
+  std::string net_device;  ///< Empty: unknown.
+};
+
+/// A port of an RDMA device as sysfs describes it. libibverbs is not needed, nor are its rights: it
+/// shows ports that a worker cannot use, which is the point.
+struct RdmaPortReport {
+  std::string device;
+  int port = 1;
+  std::string kind;             ///< "infiniband", "roce", "iwarp", "unknown".
+  std::string state;            ///< "ACTIVE", "DOWN" …
+  double bytes_per_second = 0;  ///< 0: unknown.
+  int numa_node = -1;
+  std::vector<RdmaGidEntry> gids;  ///< Those that are set.
+  bool usable = false;
+  std::string reason;  ///< Why, or why not.
+};
+
+std::vector<RdmaPortReport> ReadRdmaPorts(const std::string& sys);
+
+/// The numeric address that a worker should open its door at. `wanted`: an address (returned as it
+/// is), the name of an interface (its first address), or nothing: then the address from which the
+/// kernel's routes reach `coordinator` (HOST:PORT), so that a coordinator at a loopback address
+/// means workers of this machine alone. Sends nothing. Errors: kInvalidArgument (an interface
+/// without an address, a host that cannot be resolved), kUnavailable (no route).
+Result<std::string> FindBindAddress(const std::string& wanted, const std::string& coordinator);
+
+}  // namespace heddle::comm

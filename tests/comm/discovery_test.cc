@@ -1,0 +1,267 @@
+// Parsing of sysfs against trees made by hand, with what real kernels say.
+#include "comm/discovery.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace heddle::comm {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder that stands for /sys.
+class Sys {
+ public:
+  Sys() {
+    std::string pattern = (fs::temp_directory_path() / "heddle-sys-XXXXXX").string();
+    root_ = ::mkdtemp(pattern.data());
+  }
+  ~Sys() {
+    std::error_code ignored;
+    fs::remove_all(root_, ignored);
+  }
+  Sys(const Sys&) = delete;
+  Sys& operator=(const Sys&) = delete;
+
+  std::string root() const { return root_.string(); }
+  void Put(const std::string& path, const std::string& text) {
+    fs::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text << "\n";
+  }
+  void Folder(const std::string& path) { fs::create_directories(root_ / path); }
+  void Link(const std::string& path, const std::string& target) {
+    fs::create_directories((root_ / path).parent_path());
+    fs::create_symlink(target, root_ / path);
+  }
+
+  /// An interface; `files` are added or replace what every interface has.
+  void Interface(const std::string& name, const std::map<std::string, std::string>& files) {
+    std::map<std::string, std::string> all{
+        {"type", "1"}, {"operstate", "up"}, {"mtu", "1500"}, {"ifindex", "2"}, {"iflink", "2"}};
+    for (const auto& [file, text] : files) {
+      all[file] = text;
+    }
+    for (const auto& [file, text] : all) {
+      Put("class/net/" + name + "/" + file, text);
+    }
+  }
+  void Device(const std::string& name, const std::string& driver, const std::string& numa_node) {
+    Put("class/net/" + name + "/device/numa_node", numa_node);
+    Link("class/net/" + name + "/device/driver", "../../../bus/pci/drivers/" + driver);
+  }
+
+ private:
+  fs::path root_;
+};
+
+std::map<std::string, NetworkInterface> ByName(const Sys& sys) {
+  std::map<std::string, NetworkInterface> all;
+  for (NetworkInterface& interface : ReadInterfaces(sys.root())) {
+    all[interface.name] = interface;
+  }
+  return all;
+}
+
+TEST(DiscoveryTest, AMachineWithNoSysfsHasNothing) {
+  EXPECT_TRUE(ReadInterfaces("/nowhere").empty());
+  EXPECT_TRUE(ReadRdmaPorts("/nowhere").empty());
+}
+
+TEST(DiscoveryTest, SpeedsThatAreNoneAreUnknown) {
+  Sys sys;
+  sys.Interface("eth0", {{"speed", "10000"}});
+  sys.Interface("eth1", {{"speed", "-1"}});
+  sys.Interface("eth2", {{"speed", "4294967295"}});
+  sys.Interface("eth3", {{"speed", "fast"}});
+  sys.Interface("eth4", {});  // No such file.
+  sys.Interface("eth5", {});
+  sys.Folder("class/net/eth5/speed");  // Reading fails, as it does with EINVAL.
+  const auto all = ByName(sys);
+  EXPECT_EQ(all.at("eth0").bytes_per_second, 1.25e9);
+  for (const char* name : {"eth1", "eth2", "eth3", "eth4", "eth5"}) {
+    EXPECT_EQ(all.at(name).bytes_per_second, 0) << name;
+  }
+}
+
+TEST(DiscoveryTest, EachInterfaceIsKnownForWhatItIs) {
+  Sys sys;
+  sys.Put("class/net/bonding_masters", "bond0");
+  sys.Interface("lo", {{"type", "772"}, {"operstate", "unknown"}, {"mtu", "65536"}});
+  sys.Interface("eno1", {{"speed", "25000"}, {"mtu", "9000"}});
+  sys.Device("eno1", "mlx5_core", "1");
+  sys.Interface("ib0", {{"type", "32"}, {"mtu", "2044"}});
+  sys.Device("ib0", "mlx5_core", "-1");
+  sys.Interface("wlp2s0", {{"operstate", "down"}});
+  sys.Device("wlp2s0", "iwlwifi", "-1");
+  sys.Folder("class/net/wlp2s0/wireless");
+  sys.Interface("bond0", {{"uevent", "DEVTYPE=bond\nINTERFACE=bond0"}});
+  sys.Link("class/net/bond0/lower_eno1", "../eno1");
+  sys.Interface("bond0.7", {{"uevent", "DEVTYPE=vlan\nINTERFACE=bond0.7"}});
+  sys.Link("class/net/bond0.7/lower_bond0", "../bond0");
+  sys.Interface("br0", {{"uevent", "DEVTYPE=bridge\nINTERFACE=br0"}});
+  sys.Folder("class/net/br0/bridge");
+  sys.Link("class/net/br0/brif/eno1", "../../eno1/brport");
+  sys.Interface("docker0", {{"uevent", "DEVTYPE=bridge\nINTERFACE=docker0"}});
+  sys.Link("class/net/docker0/brif/veth12ab", "../../veth12ab/brport");
+  sys.Interface("veth12ab", {{"ifindex", "9"}, {"iflink", "8"}, {"speed", "10000"}});
+  sys.Interface("tun0", {{"type", "65534"}, {"tun_flags", "0x1001"}});
+  // Two that stand on each other: nonsense, but no reason to hang.
+  sys.Interface("loop0", {});
+  sys.Interface("loop1", {});
+  sys.Link("class/net/loop0/lower_loop1", "../loop1");
+  sys.Link("class/net/loop1/lower_loop0", "../loop0");
+
+  const auto all = ByName(sys);
+  EXPECT_EQ(all.size(), 12u);
+  const auto is = [&](const std::string& name, InterfaceKind kind, const std::string& medium) {
+    ASSERT_TRUE(all.contains(name)) << name;
+    EXPECT_EQ(all.at(name).kind, kind) << name;
+    EXPECT_EQ(all.at(name).medium, medium) << name;
+  };
+  is("lo", InterfaceKind::kLoopback, "loopback");
+  is("eno1", InterfaceKind::kPhysical, "ethernet");
+  is("ib0", InterfaceKind::kPhysical, "infiniband");
+  is("wlp2s0", InterfaceKind::kPhysical, "wireless");
+  is("bond0", InterfaceKind::kPhysical, "bond");
+  is("bond0.7", InterfaceKind::kPhysical, "vlan");
+  is("br0", InterfaceKind::kPhysical, "bridge");
+  is("docker0", InterfaceKind::kContainer, "bridge");
+  is("veth12ab", InterfaceKind::kVirtual, "veth");
+  is("tun0", InterfaceKind::kVirtual, "tunnel");
+  is("loop0", InterfaceKind::kVirtual, "other");
+  EXPECT_EQ(all.at("eno1").driver, "mlx5_core");
+  EXPECT_EQ(all.at("eno1").numa_node, 1);
+  EXPECT_EQ(all.at("eno1").mtu_bytes, 9000);
+  EXPECT_EQ(all.at("ib0").numa_node, -1);
+  EXPECT_TRUE(all.at("lo").up);
+  EXPECT_FALSE(all.at("wlp2s0").up);
+}
+
+NetworkInterface Made(const std::string& name,
+                      InterfaceKind kind,
+                      double bytes_per_second,
+                      std::vector<std::string> ips = {"10.0.0.1"}) {
+  NetworkInterface interface;
+  interface.name = name;
+  interface.kind = kind;
+  interface.up = true;
+  interface.bytes_per_second = bytes_per_second;
+  interface.ips = std::move(ips);
+  return interface;
+}
+
+std::string Chosen(std::vector<NetworkInterface> interfaces) {
+  for (const InterfaceVerdict& verdict : JudgeInterfaces(std::move(interfaces))) {
+    EXPECT_FALSE(verdict.reason.empty()) << verdict.interface.name;
+    if (verdict.chosen) {
+      EXPECT_TRUE(verdict.usable);
+      return verdict.interface.name;
+    }
+  }
+  return "";
+}
+
+TEST(DiscoveryTest, TheFastestPhysicalInterfaceIsChosen) {
+  const auto lo = Made("lo", InterfaceKind::kLoopback, 0, {"127.0.0.1"});
+  const auto docker = Made("docker0", InterfaceKind::kContainer, 0, {"172.17.0.1"});
+  const auto veth = Made("veth1", InterfaceKind::kVirtual, 1.25e9);
+  const auto slow = Made("eth0", InterfaceKind::kPhysical, 0.125e9);
+  const auto fast = Made("eth1", InterfaceKind::kPhysical, 12.5e9);
+  const auto unknown = Made("ens3", InterfaceKind::kPhysical, 0);
+  EXPECT_EQ(Chosen({}), "");
+  EXPECT_EQ(Chosen({lo, docker}), "");
+  EXPECT_EQ(Chosen({lo, docker, veth}), "veth1");  // Inside a container it is the way out.
+  EXPECT_EQ(Chosen({lo, docker, veth, unknown}), "ens3");
+  EXPECT_EQ(Chosen({unknown, slow, fast, veth, docker, lo}), "eth1");
+  auto down = fast;
+  down.up = false;
+  EXPECT_EQ(Chosen({slow, down}), "eth0");
+  auto bare = fast;
+  bare.ips.clear();
+  EXPECT_EQ(Chosen({slow, bare}), "eth0");
+}
+
+TEST(DiscoveryTest, RdmaPortsAreJudgedWithTheReason) {
+  Sys sys;
+  const auto put = [&](const std::string& device, const std::string& file,
+                       const std::string& text) {
+    sys.Put("class/infiniband/" + device + "/" + file, text);
+  };
+  const auto port = [&](const std::string& device, const std::string& type,
+                        const std::string& layer, const std::string& state,
+                        const std::string& rate) {
+    put(device, "node_type", type);
+    put(device, "ports/1/link_layer", layer);
+    put(device, "ports/1/state", state);
+    put(device, "ports/1/rate", rate);
+    put(device, "ports/1/gids/1", "0000:0000:0000:0000:0000:0000:0000:0000");
+  };
+  port("ib_a", "1: CA", "InfiniBand", "4: ACTIVE", "200 Gb/sec (4X HDR)");
+  put("ib_a", "ports/1/gids/0", "fe80:0000:0000:0000:0002:c903:0000:1491");
+  put("ib_a", "device/numa_node", "1");
+  port("roce_a", "1: CA", "Ethernet", "4: ACTIVE", "2.5 Gb/sec (1X SDR)");
+  put("roce_a", "ports/1/gids/0", "fe80:0000:0000:0000:b6e9:b8ff:fe00:0001");
+  put("roce_a", "ports/1/gid_attrs/types/0", "RoCE v2");
+  put("roce_a", "ports/1/gids/10", "0000:0000:0000:0000:0000:ffff:0a00:0007");
+  put("roce_a", "ports/1/gid_attrs/types/10", "RoCE v2");
+  put("roce_a", "ports/1/gid_attrs/ndevs/10", "eth1");
+  port("roce_b", "1: CA", "Ethernet", "4: ACTIVE", "25 Gb/sec (1X EDR)");
+  put("roce_b", "ports/1/gids/0", "fe80:0000:0000:0000:b6e9:b8ff:fe00:0002");
+  put("roce_b", "ports/1/gid_attrs/types/0", "RoCE v2");
+  port("roce_c", "1: CA", "Ethernet", "1: DOWN", "10 Gb/sec (4X SDR)");
+  port("siw_a", "4: RNIC", "Ethernet", "4: ACTIVE", "");
+  put("siw_a", "ports/1/gids/0", "5254:0012:3456:0000:0000:0000:0000:0000");
+  port("strange", "9: NEW", "Carrier pigeon", "4: ACTIVE", "a lot");
+
+  std::map<std::string, RdmaPortReport> all;
+  for (const RdmaPortReport& report : ReadRdmaPorts(sys.root())) {
+    all[report.device] = report;
+  }
+  ASSERT_EQ(all.size(), 6u);
+  EXPECT_EQ(all["ib_a"].kind, "infiniband");
+  EXPECT_TRUE(all["ib_a"].usable) << all["ib_a"].reason;
+  EXPECT_EQ(all["ib_a"].bytes_per_second, 25e9);
+  EXPECT_EQ(all["ib_a"].numa_node, 1);
+  EXPECT_EQ(all["ib_a"].gids.size(), 1u);
+  EXPECT_EQ(all["roce_a"].kind, "roce");
+  EXPECT_TRUE(all["roce_a"].usable) << all["roce_a"].reason;
+  EXPECT_EQ(all["roce_a"].gids.back().index, 10);
+  EXPECT_EQ(all["roce_a"].gids.back().net_device, "eth1");
+  EXPECT_FALSE(all["roce_b"].usable);
+  EXPECT_NE(all["roce_b"].reason.find("no GID of RoCE version 2"), std::string::npos);
+  EXPECT_FALSE(all["roce_c"].usable);
+  EXPECT_NE(all["roce_c"].reason.find("DOWN"), std::string::npos);
+  EXPECT_EQ(all["siw_a"].kind, "iwarp");
+  EXPECT_TRUE(all["siw_a"].usable) << all["siw_a"].reason;
+  EXPECT_EQ(all["siw_a"].bytes_per_second, 0);
+  EXPECT_FALSE(all["strange"].usable);
+}
+
+TEST(DiscoveryTest, ThisMachineHasALoopbackThatIsNotChosen) {
+  bool seen = false;
+  for (const InterfaceVerdict& verdict : JudgeInterfaces(FindInterfaces())) {
+    if (verdict.interface.kind == InterfaceKind::kLoopback) {
+      seen = true;
+      EXPECT_FALSE(verdict.usable);
+      EXPECT_NE(std::find(verdict.interface.ips.begin(), verdict.interface.ips.end(), "127.0.0.1"),
+                verdict.interface.ips.end());
+    }
+  }
+  EXPECT_TRUE(seen);
+}
+
+TEST(DiscoveryTest, TheDoorIsWhereTheCoordinatorCanBeReachedFrom) {
+  EXPECT_EQ(*FindBindAddress("", "127.0.0.1:4600"), "127.0.0.1");
+  EXPECT_EQ(*FindBindAddress("10.9.8.7", "127.0.0.1:4600"), "10.9.8.7");
+  EXPECT_EQ(*FindBindAddress("lo", ""), "127.0.0.1");
+  EXPECT_EQ(FindBindAddress("", "nowhere").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(FindBindAddress("", "host.invalid:1").status().code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace heddle::comm
