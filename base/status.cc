@@ -93,7 +93,10 @@ StatusCode CodeOfErrno(int error) {
 }  // namespace
 
 Status ErrnoError(int error, std::string_view what) {
-  return {CodeOfErrno(error), fmt::format("{}: {}", what, std::generic_category().message(error))};
+  // What to do about it, where the system's words do not tell.
+  const char* hint = error == EMFILE ? " (raise `ulimit -n`)" : "";
+  return {CodeOfErrno(error),
+          fmt::format("{}: {}{}", what, std::generic_category().message(error), hint)};
 }
 
 }  // namespace heddle
