@@ -1,11 +1,13 @@
 #include "comm/discovery.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <map>
+#include <memory>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include <arpa/inet.h>
@@ -16,6 +18,7 @@
 
 #include "base/file.h"
 #include "base/unique_fd.h"
+#include "comm/sysfs.h"
 
 namespace heddle::comm {
 
@@ -31,51 +34,15 @@ constexpr int kTypeLoopback = 772;
 /// Kernels print an unknown speed as -1 or, from an unsigned number, as this.
 constexpr int64_t kUnknownSpeed = 4294967295;
 
-/// A line of sysfs without its end; empty: not there, or its driver refuses.
-std::string Line(const fs::path& path) {
-  const auto text = ReadFile(path.string(), kFileLimit);
-  return text.ok() ? text->substr(0, text->find('\n')) : std::string();
-}
-
-int64_t Number(const fs::path& path, int64_t otherwise) {
-  const std::string text = Line(path);
-  int64_t value = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && !text.empty()
-             ? value
-             : otherwise;
-}
-
-bool Exists(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(fs::symlink_status(path, error));
-}
-
-std::vector<std::string> Entries(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator i(folder, error), end; !error && i != end; i.increment(error)) {
-    names.push_back(i->path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-std::string LinkTarget(const fs::path& link) {
-  std::error_code error;
-  const fs::path target = fs::read_symlink(link, error);
-  return error ? std::string() : target.filename().string();
-}
-
 /// What an interface stands on: "lower_NAME" links, and the ports of a bridge.
 std::vector<std::string> Below(const fs::path& folder) {
   std::vector<std::string> names;
-  for (const std::string& entry : Entries(folder)) {
+  for (const std::string& entry : SysfsEntries(folder)) {
     if (entry.starts_with("lower_")) {
       names.push_back(entry.substr(std::strlen("lower_")));
     }
   }
-  for (const std::string& port : Entries(folder / "brif")) {
+  for (const std::string& port : SysfsEntries(folder / "brif")) {
     names.push_back(port);
   }
   return names;
@@ -86,7 +53,7 @@ bool HasDevice(const fs::path& net, const std::string& name, std::set<std::strin
   if (!seen.insert(name).second) {
     return false;
   }
-  if (Exists(net / name / "device")) {
+  if (SysfsExists(net / name / "device")) {
     return true;
   }
   const auto below = Below(net / name);
@@ -105,29 +72,30 @@ std::string Medium(const fs::path& folder, int64_t type) {
   if (type == kTypeLoopback) {
     return "loopback";
   }
-  if (Exists(folder / "bridge") || is("bridge")) {
+  if (SysfsExists(folder / "bridge") || is("bridge")) {
     return "bridge";
   }
-  if (Exists(folder / "bonding") || is("bond") || is("team")) {
+  if (SysfsExists(folder / "bonding") || is("bond") || is("team")) {
     return "bond";
   }
   if (is("vlan")) {
     return "vlan";
   }
-  if (Exists(folder / "wireless") || Exists(folder / "phy80211") || is("wlan")) {
+  if (SysfsExists(folder / "wireless") || SysfsExists(folder / "phy80211") || is("wlan")) {
     return "wireless";
   }
-  if (Exists(folder / "tun_flags")) {
+  if (SysfsExists(folder / "tun_flags")) {
     return "tunnel";
   }
   if (type == kTypeInfiniband) {
     return "infiniband";
   }
-  if (type == kTypeEthernet && Exists(folder / "device")) {
+  if (type == kTypeEthernet && SysfsExists(folder / "device")) {
     return "ethernet";
   }
   // A veth says nothing about itself but that its peer is another interface.
-  if (type == kTypeEthernet && Number(folder / "iflink", 0) != Number(folder / "ifindex", 0)) {
+  if (type == kTypeEthernet &&
+      SysfsNumber(folder / "iflink", 0) != SysfsNumber(folder / "ifindex", 0)) {
     return "veth";
   }
   return "other";
@@ -137,23 +105,23 @@ NetworkInterface ReadInterface(const fs::path& net, const std::string& name) {
   const fs::path folder = net / name;
   NetworkInterface interface;
   interface.name = name;
-  interface.medium = Medium(folder, Number(folder / "type", -1));
+  interface.medium = Medium(folder, SysfsNumber(folder / "type", -1));
   std::set<std::string> seen;
   interface.kind = interface.medium == "loopback" ? InterfaceKind::kLoopback
                    : HasDevice(net, name, seen)   ? InterfaceKind::kPhysical
                    : interface.medium == "bridge" ? InterfaceKind::kContainer
                                                   : InterfaceKind::kVirtual;
   // "unknown" is what drivers without link detection say while they work.
-  const std::string state = Line(folder / "operstate");
+  const std::string state = SysfsLine(folder / "operstate");
   interface.up = state == "up" || state == "unknown";
-  const int64_t megabits = Number(folder / "speed", -1);
+  const int64_t megabits = SysfsNumber(folder / "speed", -1);
   interface.bytes_per_second =
       megabits > 0 && megabits < kUnknownSpeed ? static_cast<double>(megabits) * 1e6 / 8 : 0;
   interface.mtu_bytes = static_cast<int>(
-      std::clamp<int64_t>(Number(folder / "mtu", 0), 0, std::numeric_limits<int>::max()));
-  interface.numa_node =
-      static_cast<int>(std::clamp<int64_t>(Number(folder / "device/numa_node", -1), -1, 1 << 20));
-  interface.driver = LinkTarget(folder / "device/driver");
+      std::clamp<int64_t>(SysfsNumber(folder / "mtu", 0), 0, std::numeric_limits<int>::max()));
+  interface.numa_node = static_cast<int>(
+      std::clamp<int64_t>(SysfsNumber(folder / "device/numa_node", -1), -1, 1 << 20));
+  interface.driver = SysfsLinkTarget(folder / "device/driver");
   return interface;
 }
 
@@ -179,11 +147,6 @@ std::string NumericAddress(const sockaddr* address) {
   return "";
 }
 
-std::string SpeedText(double bytes_per_second) {
-  return bytes_per_second > 0 ? fmt::format("{:g} Gbit/s", bytes_per_second * 8 / 1e9)
-                              : std::string("speed unknown");
-}
-
 /// Why an interface is not for traffic with other machines; empty: it is.
 std::string Objection(const NetworkInterface& interface) {
   if (interface.kind == InterfaceKind::kLoopback) {
@@ -201,69 +164,12 @@ std::string Objection(const NetworkInterface& interface) {
   return "";
 }
 
-/// "100 Gb/sec (4X EDR)" in bytes a second; 0: it is something else.
-double ParseRate(const std::string& text) {
-  double gigabits = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), gigabits);
-  return parsed.ec == std::errc() && gigabits > 0 &&
-                 std::string_view(parsed.ptr).starts_with(" Gb/sec")
-             ? gigabits * 1e9 / 8
-             : 0;
-}
-
-std::string RdmaKindOf(const std::string& node_type, const std::string& link_layer) {
-  if (node_type.starts_with("4:")) {
-    return "iwarp";  // An RNIC; its link layer is Ethernet, too.
-  }
-  return link_layer == "Ethernet" ? "roce" : link_layer == "InfiniBand" ? "infiniband" : "unknown";
-}
-
-bool IsSet(const std::string& gid) {
-  return gid.find_first_not_of("0:") != std::string::npos;
-}
-
-std::vector<RdmaGidEntry> ReadGids(const fs::path& port) {
-  std::vector<RdmaGidEntry> gids;
-  for (const std::string& entry : Entries(port / "gids")) {
-    int index = 0;
-    const auto parsed = std::from_chars(entry.data(), entry.data() + entry.size(), index);
-    const std::string gid = Line(port / "gids" / entry);
-    if (parsed.ec == std::errc() && IsSet(gid)) {
-      gids.push_back({.index = index,
-                      .gid = gid,
-                      .type = Line(port / "gid_attrs/types" / entry),
-                      .net_device = Line(port / "gid_attrs/ndevs" / entry)});
-    }
-  }
-  std::sort(gids.begin(), gids.end(),
-            [](const auto& a, const auto& b) { return a.index < b.index; });
-  return gids;
-}
-
-void JudgeRdma(RdmaPortReport& port) {
-  const auto routable = [](const RdmaGidEntry& entry) {
-    return entry.type == "RoCE v2" && !entry.gid.starts_with("fe80:");
-  };
-  if (port.kind == "unknown") {
-    port.reason = "neither InfiniBand, RoCE nor iWARP";
-  } else if (port.state != "ACTIVE") {
-    port.reason = fmt::format("its state is {}", port.state.empty() ? "unknown" : port.state);
-  } else if (port.gids.empty()) {
-    port.reason = "no GID: its interface has no address";
-  } else if (port.kind == "roce" && std::none_of(port.gids.begin(), port.gids.end(), routable)) {
-    port.reason = "no GID of RoCE version 2 with an IP address: its interface has none";
-  } else {
-    port.usable = true;
-    port.reason = fmt::format("active, {}", SpeedText(port.bytes_per_second));
-  }
-}
-
-struct Resolved {
-  sockaddr_storage address{};
-  socklen_t size = 0;
+struct FreeAddresses {
+  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
 };
+using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
 
-Result<Resolved> ResolveHost(const std::string& host_port) {
+Result<Addresses> ResolveHost(const std::string& host_port) {
   const size_t colon = host_port.rfind(':');
   if (colon == std::string::npos || colon == 0) {
     return InvalidArgumentError("'{}' is not HOST:PORT", host_port);
@@ -280,27 +186,23 @@ Result<Resolved> ResolveHost(const std::string& host_port) {
   if (error != 0 || list == nullptr) {
     return InvalidArgumentError("host {}: {}", host, ::gai_strerror(error));
   }
-  Resolved resolved;
-  std::memcpy(&resolved.address, list->ai_addr, list->ai_addrlen);
-  resolved.size = list->ai_addrlen;
-  ::freeaddrinfo(list);
-  return resolved;
+  return Addresses(list);
 }
 
-/// The address from which the kernel would send to `host_port`.
-Result<std::string> AddressTowards(const std::string& host_port) {
-  HEDDLE_ASSIGN_OR_RETURN(Resolved to, ResolveHost(host_port));
-  // Any port: a datagram socket that is connected only asks the routes.
-  auto* v4 = reinterpret_cast<sockaddr_in*>(&to.address);
-  auto* v6 = reinterpret_cast<sockaddr_in6*>(&to.address);
-  (to.address.ss_family == AF_INET ? v4->sin_port : v6->sin6_port) = htons(9);
-  const UniqueFd socket(::socket(to.address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+/// The address from which the kernel would send to `target`. Nothing is sent: a datagram socket
+/// that is connected only asks the routes.
+Result<std::string> RouteTo(const addrinfo& target) {
+  sockaddr_storage to{};
+  std::memcpy(&to, target.ai_addr, target.ai_addrlen);
+  auto* v4 = reinterpret_cast<sockaddr_in*>(&to);
+  auto* v6 = reinterpret_cast<sockaddr_in6*>(&to);
+  (target.ai_family == AF_INET ? v4->sin_port : v6->sin6_port) = htons(9);  // Any will do.
+  const UniqueFd socket(::socket(target.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket.valid()) {
-    return ErrnoError(errno, "socket");
+    return UnavailableError("{}", ErrnoError(errno, "socket").message());
   }
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to.address), to.size) != 0) {
-    return UnavailableError("{}",
-                            ErrnoError(errno, fmt::format("a route to {}", host_port)).message());
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), target.ai_addrlen) != 0) {
+    return UnavailableError("{}", ErrnoError(errno, "no route").message());
   }
   sockaddr_storage own{};
   socklen_t size = sizeof(own);
@@ -309,10 +211,27 @@ Result<std::string> AddressTowards(const std::string& host_port) {
   }
   const std::string text = NumericAddress(reinterpret_cast<const sockaddr*>(&own));
   if (text.empty()) {
-    return UnavailableError("the route to {} starts at a link-local address: name one with --bind",
-                            host_port);
+    return UnavailableError("the route begins at a link-local address: name one with --bind");
   }
   return text;
+}
+
+/// IPv4 first: a name may have an IPv6 address on a machine that has no IPv6.
+Result<std::string> AddressTowards(const std::string& host_port) {
+  HEDDLE_ASSIGN_OR_RETURN(const Addresses list, ResolveHost(host_port));
+  Status failure = UnavailableError("it has no address");
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const addrinfo* entry = list.get(); entry != nullptr; entry = entry->ai_next) {
+      if (entry->ai_family == family) {
+        Result<std::string> own = RouteTo(*entry);
+        if (own.ok()) {
+          return own;
+        }
+        failure = own.status();
+      }
+    }
+  }
+  return failure.WithContext("the way to {}", host_port);
 }
 
 }  // namespace
@@ -334,8 +253,8 @@ std::string_view InterfaceKindName(InterfaceKind kind) {
 std::vector<NetworkInterface> ReadInterfaces(const std::string& sys) {
   const fs::path net = fs::path(sys) / "class/net";
   std::vector<NetworkInterface> interfaces;
-  for (const std::string& name : Entries(net)) {
-    if (Exists(net / name / "type")) {  // bonding_masters is a file among them.
+  for (const std::string& name : SysfsEntries(net)) {
+    if (SysfsExists(net / name / "type")) {  // bonding_masters is a file among them.
       interfaces.push_back(ReadInterface(net, name));
     }
   }
@@ -399,33 +318,6 @@ std::vector<InterfaceVerdict> JudgeInterfaces(std::vector<NetworkInterface> inte
                     i == 0 ? "" : fmt::format("; {} is better", verdicts[0].interface.name));
   }
   return verdicts;
-}
-
-std::vector<RdmaPortReport> ReadRdmaPorts(const std::string& sys) {
-  const fs::path devices = fs::path(sys) / "class/infiniband";
-  std::vector<RdmaPortReport> reports;
-  for (const std::string& device : Entries(devices)) {
-    for (const std::string& entry : Entries(devices / device / "ports")) {
-      RdmaPortReport report;
-      report.device = device;
-      const auto parsed = std::from_chars(entry.data(), entry.data() + entry.size(), report.port);
-      if (parsed.ec != std::errc()) {
-        continue;
-      }
-      const fs::path port = devices / device / "ports" / entry;
-      report.kind = RdmaKindOf(Line(devices / device / "node_type"), Line(port / "link_layer"));
-      const std::string state = Line(port / "state");  // "4: ACTIVE"
-      report.state =
-          state.find(": ") == std::string::npos ? state : state.substr(state.find(": ") + 2);
-      report.bytes_per_second = ParseRate(Line(port / "rate"));
-      report.numa_node = static_cast<int>(
-          std::clamp<int64_t>(Number(devices / device / "device/numa_node", -1), -1, 1 << 20));
-      report.gids = ReadGids(port);
-      JudgeRdma(report);
-      reports.push_back(std::move(report));
-    }
-  }
-  return reports;
 }
 
 Result<std::string> FindBindAddress(const std::string& wanted, const std::string& coordinator) {
