@@ -34,9 +34,11 @@ struct EndpointOptions {
   /// Use RDMA with workers that have it too. A worker that is reached at a loopback address is for
   /// its own host alone: it uses RDMA only when `rdma_device` names a device.
   bool allow_verbs = true;
-  std::string rdma_device = {};      ///< As libibverbs calls it; empty: the port of `bind_host`'s
-                                     ///< address, else the fastest active one.
-  double link_bytes_per_second = 0;  ///< Emulated link: token bucket a direction; 0: unlimited.
+  std::string rdma_device = {};  ///< As libibverbs calls it; empty: the port of `bind_host`'s
+                                 ///< address, else the fastest active one.
+  /// Transports that may join pairs, best first (comm/cost/transport_names.h); empty: all.
+  std::vector<std::string> transports = {};
+  double link_bytes_per_second = 0;      ///< Emulated link: token bucket a direction; 0: unlimited.
   metrics::Registry* metrics = nullptr;  ///< Required; outlives the endpoint.
 };
 
@@ -207,6 +209,11 @@ class Endpoint {
   virtual void SetIdentity(const std::string& worker,
                            const std::string& job,
                            const std::string& secret) = 0;
+
+  /// Replaces EndpointOptions' transports, for the connects that come: a worker learns them with
+  /// the job, too. All members of a group have the same. Errors: kInvalidArgument (an unknown name,
+  /// or one twice; the old ones stay).
+  virtual Status SetTransports(const std::vector<std::string>& names) = 0;
 
   /// Opaque text that others pass in GroupMember::address; valid for the endpoint's life.
   virtual std::string address() const = 0;

@@ -14,6 +14,7 @@
 #include "base/thread.h"
 #include "comm/communicator.h"
 #include "comm/communicator_impl.h"
+#include "comm/cost/transport_names.h"
 #include "comm/event_loop.h"
 #include "comm/group.h"
 #include "comm/measure.h"
@@ -48,6 +49,7 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
         open_(std::make_shared<OpenCount>()),
         regions_(std::make_shared<SharedRegions>()) {
     SetIdentity(options.worker, options.job, options.secret);
+    allowed_ = options.transports;
     own_["host"] = HostIdentity();
     for (const auto& transport : transports_) {
       own_[std::string(transport->name())] = transport->address();
@@ -72,6 +74,12 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
     const MutexLock lock(mutex_);
     identity_ = {.job = Sha256(job), .secret = secret};
   }
+  Status SetTransports(const std::vector<std::string>& names) override {
+    HEDDLE_RETURN_IF_ERROR(CheckTransportNames(names));
+    const MutexLock lock(mutex_);
+    allowed_ = names;
+    return Status::Ok();
+  }
   std::string address() const override { return FormatAddress(own_); }
   Result<std::unique_ptr<Communicator>> Connect(const GroupOptions& options,
                                                 Deadline deadline) override;
@@ -92,6 +100,11 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
 
  private:
   using Session = std::shared_ptr<AcceptSession>;
+  /// Transports that may join a peer and reach it, best first; never none.
+  struct Ways {
+    AddressParts address;
+    std::vector<const Transport*> transports;
+  };
 
   Identity identity() const override {
     const MutexLock lock(mutex_);
@@ -111,10 +124,12 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   void ReviewHeld();
   std::shared_ptr<Group> FindGroup(int64_t generation) HEDDLE_EXCLUDES(mutex_);
   void Admit(const Session& session, const std::shared_ptr<Group>& group);
-  void Dial(const std::shared_ptr<Group>& group,
-            int peer,
-            size_t first_transport,
-            Deadline deadline);
+  /// The transports that may be used, best first.
+  std::vector<const Transport*> Allowed() const HEDDLE_EXCLUDES(mutex_);
+  /// Errors: kInvalidArgument (an address that is none), kUnavailable (no transport reaches it).
+  Result<Ways> WaysTo(const GroupMember& member) const;
+  /// Tries the ways in turn until one leads to a connection; loop thread.
+  void Dial(const std::shared_ptr<Group>& group, int peer, const Ways& ways, Deadline deadline);
   /// Counts and, once a peer, logs why a transport is passed over; loop thread.
   void NoteFallback(const Group& group, int peer, std::string_view transport, const Status& status);
   ChannelOptions OptionsFor(const Group& group, int peer, std::string_view transport);
@@ -131,7 +146,8 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
 
   mutable Mutex mutex_;
   Identity identity_ HEDDLE_GUARDED_BY(mutex_);
-  int64_t oldest_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Generations below are refused.
+  std::vector<std::string> allowed_ HEDDLE_GUARDED_BY(mutex_);  ///< Empty: all transports.
+  int64_t oldest_ HEDDLE_GUARDED_BY(mutex_) = 0;                ///< Generations below are refused.
   std::map<int64_t, std::weak_ptr<Group>> groups_ HEDDLE_GUARDED_BY(mutex_);
 
   // Loop thread only.
@@ -265,28 +281,50 @@ Hello EndpointImpl::HelloFor(const Group& group, int peer) const {
   return hello;
 }
 
-// Tries the transports in order from `first_transport`; loop thread.
+std::vector<const Transport*> EndpointImpl::Allowed() const {
+  const MutexLock lock(mutex_);
+  std::vector<const Transport*> all;
+  for (const auto& transport : transports_) {
+    all.push_back(transport.get());
+  }
+  if (allowed_.empty()) {
+    return all;
+  }
+  std::vector<const Transport*> allowed;
+  for (const std::string& name : allowed_) {
+    std::copy_if(all.begin(), all.end(), std::back_inserter(allowed),
+                 [&](const Transport* transport) { return transport->name() == name; });
+  }
+  return allowed;
+}
+
+Result<EndpointImpl::Ways> EndpointImpl::WaysTo(const GroupMember& member) const {
+  Ways ways;
+  HEDDLE_ASSIGN_OR_RETURN(ways.address, ParseAddress(member.address));
+  ways.transports = Allowed();
+  std::vector<std::string_view> names;
+  for (const Transport* transport : ways.transports) {
+    names.push_back(transport->name());
+  }
+  std::erase_if(ways.transports, [&](const Transport* transport) {
+    return !transport->Reaches(own_, ways.address);
+  });
+  if (names.empty()) {
+    return UnavailableError("this worker has no transport that it may use (comm.transports)");
+  }
+  if (ways.transports.empty()) {
+    return UnavailableError("no transport of this worker ({}) reaches it", fmt::join(names, ", "));
+  }
+  return ways;
+}
+
 void EndpointImpl::Dial(const std::shared_ptr<Group>& group,
                         int peer,
-                        size_t first_transport,
+                        const Ways& ways,
                         Deadline deadline) {
-  const GroupMember& member = group->options().members[static_cast<size_t>(peer)];
-  const auto address = ParseAddress(member.address);
-  if (!address.ok()) {
-    group->FailForming(address.status().WithContext("connecting to {}", member.name));
-    return;
-  }
-  size_t index = first_transport;
-  while (index < transports_.size() && !transports_[index]->Reaches(own_, *address)) {
-    ++index;
-  }
-  if (index == transports_.size()) {
-    group->FailForming(UnavailableError("connecting to {}: no transport reaches it", member.name));
-    return;
-  }
   const auto session = std::make_shared<DialSession>(
-      *loop_, *transports_[index], identity().secret, HelloFor(*group, peer), deadline,
-      [this, weak = std::weak_ptr(group), peer, index,
+      *loop_, *ways.transports.front(), identity().secret, HelloFor(*group, peer), deadline,
+      [this, weak = std::weak_ptr(group), peer, ways,
        deadline](Result<std::unique_ptr<Connection>> result) {
         const auto alive = weak.lock();
         if (alive == nullptr || alive->ended()) {
@@ -295,17 +333,18 @@ void EndpointImpl::Dial(const std::shared_ptr<Group>& group,
         if (result.ok()) {
           auto options = OptionsFor(*alive, peer, (*result)->transport());
           alive->Attach(peer, *std::move(result), std::move(options));
-        } else if (index + 1 < transports_.size() &&
-                   result.status().code() != StatusCode::kAborted &&
+        } else if (ways.transports.size() > 1 && result.status().code() != StatusCode::kAborted &&
                    result.status().code() != StatusCode::kUnauthenticated) {
-          NoteFallback(*alive, peer, transports_[index]->name(), result.status());
-          Dial(alive, peer, index + 1, deadline);
+          NoteFallback(*alive, peer, ways.transports.front()->name(), result.status());
+          Ways rest = ways;
+          rest.transports.erase(rest.transports.begin());
+          Dial(alive, peer, rest, deadline);
         } else {
           const std::string& name = alive->options().members[static_cast<size_t>(peer)].name;
           alive->FailForming(result.status().WithContext("connecting to {}", name));
         }
       });
-  session->Start(*address);
+  session->Start(ways.address);
 }
 
 void EndpointImpl::NoteFallback(const Group& group,
@@ -380,7 +419,13 @@ Result<std::unique_ptr<Communicator>> EndpointImpl::Connect(const GroupOptions& 
   loop_->Post([this, group, deadline] {
     for (const int peer : group->options().peers) {
       if (peer > group->options().rank) {  // The lower rank dials.
-        Dial(group, peer, 0, deadline);
+        const GroupMember& member = group->options().members[static_cast<size_t>(peer)];
+        const Result<Ways> ways = WaysTo(member);
+        if (!ways.ok()) {
+          group->FailForming(ways.status().WithContext("connecting to {}", member.name));
+          break;
+        }
+        Dial(group, peer, *ways, deadline);
       }
     }
     ReviewHeld();
@@ -417,6 +462,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::Create(const EndpointOptions& option
   if (options.link_bytes_per_second < 0) {
     return InvalidArgumentError("a link rate of {} bytes a second", options.link_bytes_per_second);
   }
+  HEDDLE_RETURN_IF_ERROR(CheckTransportNames(options.transports));
   HEDDLE_ASSIGN_OR_RETURN(auto loop, EventLoop::Create());
   HEDDLE_ASSIGN_OR_RETURN(auto transports, MakeTransports(options));
   return std::unique_ptr<Endpoint>(

@@ -33,12 +33,16 @@ Result<comm::Link> ProbeOwnLink(comm::Endpoint& endpoint, const comm::EndpointOp
   // Both ends speak for a job of their own, so that nobody else can join.
   metrics::Registry unused;
   const std::string job = fmt::format("link-probe-{}-{}", options.worker, options.secret);
-  HEDDLE_ASSIGN_OR_RETURN(const auto mirror, comm::Endpoint::Create({.worker = "mirror",
-                                                                     .bind_host = options.bind_host,
-                                                                     .job = job,
-                                                                     .secret = job,
-                                                                     .allow_shm = options.allow_shm,
-                                                                     .metrics = &unused}));
+  HEDDLE_ASSIGN_OR_RETURN(const auto mirror,
+                          comm::Endpoint::Create({.worker = "mirror",
+                                                  .bind_host = options.bind_host,
+                                                  .job = job,
+                                                  .secret = job,
+                                                  .allow_shm = options.allow_shm,
+                                                  .allow_verbs = options.allow_verbs,
+                                                  .rdma_device = options.rdma_device,
+                                                  .transports = options.transports,
+                                                  .metrics = &unused}));
   endpoint.SetIdentity(options.worker, job, job);
   const std::vector<comm::GroupMember> members = {
       {.name = options.worker, .address = endpoint.address()},

@@ -11,7 +11,9 @@
 namespace heddle::elastic {
 namespace {
 
-Result<Candidate> MeasureWorker(const job::WorkerSection& worker, const graph::Graph& graph) {
+Result<Candidate> MeasureWorker(const job::WorkerSection& worker,
+                                const job::CommSection& section,
+                                const graph::Graph& graph) {
   runtime::DeviceClock clock(worker.emulation.speed);
   WorkerMeasurement measurement;
   HEDDLE_ASSIGN_OR_RETURN(
@@ -23,6 +25,7 @@ Result<Candidate> MeasureWorker(const job::WorkerSection& worker, const graph::G
       .worker = worker.name,
       .job = "plan",
       .secret = "plan",
+      .transports = section.transports,
       .link_bytes_per_second = worker.emulation.link_bytes_per_second,
       .metrics = &unused};
   HEDDLE_ASSIGN_OR_RETURN(const auto endpoint, comm::Endpoint::Create(options));
@@ -44,7 +47,7 @@ Result<LocalPlan> PlanLocally(const std::string& job_path,
   runtime::SetThreads(static_cast<int>(job.threads));
   std::vector<Candidate> candidates;
   for (const job::WorkerSection& worker : job.workers) {
-    HEDDLE_ASSIGN_OR_RETURN(Candidate candidate, MeasureWorker(worker, graph));
+    HEDDLE_ASSIGN_OR_RETURN(Candidate candidate, MeasureWorker(worker, job.comm, graph));
     candidates.push_back(std::move(candidate));
   }
   HEDDLE_ASSIGN_OR_RETURN(const planner::ClusterProfile cluster, ClusterOf(candidates));

@@ -142,6 +142,9 @@ void WorkerHost::Apply(const ApplyJob& action) {
     options_.endpoint_options.job = welcome.job_id();
     options_.endpoint_options.secret = welcome.secret();
     options_.endpoint->SetIdentity(welcome.name(), welcome.job_id(), welcome.secret());
+    options_.endpoint_options.transports = job->comm.transports;
+    options_.endpoint->SetTransports(job->comm.transports)
+        .IgnoreError("the job's reader has checked the names");
     ConfigureLog(LogLevel::kInfo, welcome.name());
     const JobPolicy policy = PolicyOf(*job);
     Result<std::unique_ptr<Trainer>> trainer =

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/yaml.h"
+#include "comm/cost/transport_names.h"
 
 namespace heddle::job {
 namespace {
@@ -163,6 +164,18 @@ ElasticSection ReadElastic(YamlReader elastic) {
   return section;
 }
 
+CommSection ReadComm(YamlReader reader) {
+  CommSection section;
+  section.transports = reader.List<std::string>("transports");
+  if (reader.Has("transports") && section.transports.empty()) {
+    reader.Fail("transports",
+                "comm.transports is empty: without a transport there is no job of several workers");
+  } else if (const Status status = comm::CheckTransportNames(section.transports); !status.ok()) {
+    reader.Fail("transports", "comm.transports: " + status.message());
+  }
+  return section;
+}
+
 void ReadPlan(YamlReader& root, JobConfig& job) {
   const std::string path = root.OptionalPath("plan", "");
   if (path.empty()) {
@@ -198,6 +211,7 @@ void ReadSections(YamlReader& root, JobConfig& job) {
   job.threads = root.Optional<int64_t>("threads", 1, {.least = 1, .most = 1024});
   job.workers = ReadWorkers(root);
   job.elastic = ReadElastic(root.OptionalChild("elastic"));
+  job.comm = ReadComm(root.OptionalChild("comm"));
   job.on_non_finite = root.OptionalChoice<NonFinitePolicy>(
       "on_non_finite", NonFinitePolicy::kStop,
       {{"stop", NonFinitePolicy::kStop}, {"skip", NonFinitePolicy::kSkip}});

@@ -64,6 +64,10 @@ struct ElasticSection {
   double drift_threshold = 1.2;  ///< Lasting change of speed that is worth a look.
 };
 
+struct CommSection {
+  std::vector<std::string> transports;  ///< That may join workers, best first; empty: all.
+};
+
 enum class NonFinitePolicy : uint8_t { kStop, kSkip };
 
 struct CheckpointSection {
@@ -96,6 +100,7 @@ struct JobConfig {
   int64_t threads = 1;  ///< Compute threads of each worker.
   std::vector<WorkerSection> workers;
   ElasticSection elastic;
+  CommSection comm;
   NonFinitePolicy on_non_finite = NonFinitePolicy::kStop;
   CheckpointSection checkpoint;
   ValidationSection validation;
