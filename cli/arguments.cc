@@ -71,6 +71,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(MakeDrain());
   commands.push_back(MakeEmulate());
   commands.push_back(MakePlan());
+  commands.push_back(MakeLinks());
   commands.push_back(MakeCheckpoint());
   commands.push_back(MakeData());
   return commands;

@@ -59,6 +59,7 @@ std::unique_ptr<Command> MakeStatus();
 std::unique_ptr<Command> MakeDrain();
 std::unique_ptr<Command> MakeEmulate();
 std::unique_ptr<Command> MakePlan();
+std::unique_ptr<Command> MakeLinks();
 std::unique_ptr<Command> MakeCheckpoint();
 std::unique_ptr<Command> MakeData();
 

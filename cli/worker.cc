@@ -15,13 +15,19 @@ class Worker : public Command {
   }
   std::string examples() const override {
     return "Examples:\n  heddle worker --coordinator 10.0.0.1:4600 --bind 10.0.0.7\n"
-           "  heddle worker --coordinator 127.0.0.1:4600 --emulate speed=0.5,memory=1GiB";
+           "  heddle worker --coordinator 127.0.0.1:4600 --emulate speed=0.5,memory=1GiB\n"
+           "  mpirun -np 4 heddle worker --coordinator 10.0.0.1:4600\n"
+           "  srun -n 4 heddle worker --coordinator 10.0.0.1:4600 --name a,b,c,d";
   }
   void Declare(Arguments& arguments) override {
     arguments.Option("coordinator", &options_.coordinator, "HOST:PORT of the coordinator", true);
-    arguments.Option("name", &options_.name, "Name of this worker [the coordinator chooses]");
-    arguments.Option("bind", &options_.bind_host,
-                     "Address that the other workers reach this one under [127.0.0.1]");
+    arguments.Option("name", &options_.name,
+                     "Name of this worker, or NAME,NAME,… of those that mpirun or srun starts, by "
+                     "rank [worker-RANK; alone: the coordinator chooses]");
+    arguments.Option(
+        "bind", &options_.bind_host,
+        "Address or interface that the other workers reach this one under [that of the "
+        "route to the coordinator]");
     arguments.OptionList("emulate", &emulate_,
                          "speed=0.5,memory=1GiB,link=1Gbit: act as a lesser device");
   }

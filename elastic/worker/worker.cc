@@ -8,6 +8,8 @@
 
 #include "base/host.h"
 #include "base/log.h"
+#include "comm/discovery.h"
+#include "elastic/launcher/rank_name.h"
 #include "elastic/service/job_policy.h"
 #include "elastic/worker/worker_host.h"
 #include "engine/runtime/blas.h"
@@ -33,6 +35,19 @@ std::string DrawIncarnation() {
   return bytes;
 }
 
+// What the launcher and the machine add to what was asked for.
+Result<WorkerOptions> Completed(WorkerOptions options) {
+  const std::optional<Launched> launched = FindLauncher();
+  HEDDLE_ASSIGN_OR_RETURN(options.name, NameOfRank(options.name, launched));
+  HEDDLE_ASSIGN_OR_RETURN(options.bind_host,
+                          comm::FindBindAddress(options.bind_host, options.coordinator));
+  if (launched) {
+    LogInfo("started by {} rank={} size={} bind={}", launched->launcher, launched->rank,
+            launched->size, options.bind_host);
+  }
+  return options;
+}
+
 int RunUntilExit(WorkerHost& host, MemberLoop& loop) {
   int answered = 0;
   while (true) {
@@ -53,7 +68,14 @@ int RunUntilExit(WorkerHost& host, MemberLoop& loop) {
 
 }  // namespace
 
-int RunWorker(const WorkerOptions& options) {
+int RunWorker(const WorkerOptions& asked) {
+  ConfigureLog(LogLevel::kInfo, "worker");
+  const Result<WorkerOptions> completed = Completed(asked);
+  if (!completed.ok()) {
+    LogError("{}", completed.status().message());
+    return completed.status().code() == StatusCode::kInvalidArgument ? 2 : 1;
+  }
+  const WorkerOptions& options = *completed;
   ConfigureLog(LogLevel::kInfo, options.name.empty() ? "worker" : options.name);
   std::signal(SIGTERM, NoteSignal);
   std::signal(SIGINT, NoteSignal);

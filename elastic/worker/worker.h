@@ -12,9 +12,10 @@ namespace heddle::elastic {
 
 struct WorkerOptions {
   std::string coordinator;  ///< HOST:PORT.
-  std::string name;         ///< Empty: the coordinator chooses.
-  std::string bind_host =
-      "127.0.0.1";        ///< Address that other workers and Prometheus reach this one under.
+  std::string name;  ///< As NameOfRank (elastic/launcher/rank_name.h) takes it.
+  /// Address that other workers and Prometheus reach this one under, or an interface with one;
+  /// empty: that of the route to the coordinator.
+  std::string bind_host;
   bool emulated = false;  ///< `emulation` replaces the job file's.
   job::Emulation emulation;
 };

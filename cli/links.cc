@@ -1,0 +1,240 @@
+#include <algorithm>
+#include <cstdio>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/output.h"
+#include "comm/discovery.h"
+#include "comm/link_survey.h"
+#include "engine/job/job.h"
+
+namespace heddle::cli {
+namespace {
+
+std::string Gigabits(double bytes_per_second) {
+  return bytes_per_second > 0 ? fmt::format("{:.4g} Gbit/s", bytes_per_second * 8 / 1e9)
+                              : std::string(1, '-');
+}
+
+std::string NumaText(int node) {
+  return node < 0 ? std::string(1, '-') : std::to_string(node);
+}
+
+void PrintMachine(const std::vector<comm::InterfaceVerdict>& interfaces,
+                  const std::vector<comm::RdmaPortReport>& ports) {
+  std::printf("%-2s%-14s %-10s %-13s %6s %4s %-16s %s\n", "", "INTERFACE", "MEDIUM", "SPEED", "MTU",
+              "NUMA", "ADDRESS", "WHY");
+  for (const auto& verdict : interfaces) {
+    const comm::NetworkInterface& interface = verdict.interface;
+    std::printf("%-2s%-14s %-10s %-13s %6d %4s %-16s %s\n", verdict.chosen ? "*" : "",
+                interface.name.c_str(), interface.medium.c_str(),
+                Gigabits(interface.bytes_per_second).c_str(), interface.mtu_bytes,
+                NumaText(interface.numa_node).c_str(),
+                interface.ips.empty() ? "-" : interface.ips.front().c_str(),
+                verdict.reason.c_str());
+  }
+  if (ports.empty()) {
+    std::printf("no RDMA device\n");
+  } else {
+    std::printf("%-2s%-14s %-10s %-13s %6s %4s %-16s %s\n", "", "RDMA PORT", "KIND", "SPEED",
+                "GIDS", "NUMA", "STATE", "WHY");
+  }
+  for (const auto& port : ports) {
+    std::printf("%-2s%-14s %-10s %-13s %6zu %4s %-16s %s\n", port.usable ? "*" : "",
+                fmt::format("{}/{}", port.device, port.port).c_str(), port.kind.c_str(),
+                Gigabits(port.bytes_per_second).c_str(), port.gids.size(),
+                NumaText(port.numa_node).c_str(), port.state.c_str(), port.reason.c_str());
+  }
+  std::printf(
+      "* would be used. A worker takes the address of its route to the coordinator; --bind names "
+      "another.\n");
+}
+
+nlohmann::json MachineJson(const std::vector<comm::InterfaceVerdict>& interfaces,
+                           const std::vector<comm::RdmaPortReport>& ports) {
+  nlohmann::json json{{"interfaces", nlohmann::json::array()}, {"rdma", nlohmann::json::array()}};
+  for (const auto& verdict : interfaces) {
+    const comm::NetworkInterface& interface = verdict.interface;
+    json["interfaces"].push_back({{"name", interface.name},
+                                  {"kind", comm::InterfaceKindName(interface.kind)},
+                                  {"medium", interface.medium},
+                                  {"up", interface.up},
+                                  {"bytes_per_second", interface.bytes_per_second},
+                                  {"mtu_bytes", interface.mtu_bytes},
+                                  {"numa_node", interface.numa_node},
+                                  {"driver", interface.driver},
+                                  {"addresses", interface.ips},
+                                  {"usable", verdict.usable},
+                                  {"chosen", verdict.chosen},
+                                  {"reason", verdict.reason}});
+  }
+  for (const auto& port : ports) {
+    nlohmann::json gids = nlohmann::json::array();
+    for (const auto& entry : port.gids) {
+      gids.push_back({{"index", entry.index},
+                      {"gid", entry.gid},
+                      {"type", entry.type},
+                      {"net_device", entry.net_device}});
+    }
+    json["rdma"].push_back({{"device", port.device},
+                            {"port", port.port},
+                            {"kind", port.kind},
+                            {"state", port.state},
+                            {"bytes_per_second", port.bytes_per_second},
+                            {"numa_node", port.numa_node},
+                            {"gids", gids},
+                            {"usable", port.usable},
+                            {"reason", port.reason}});
+  }
+  return json;
+}
+
+class Links : public Command {
+ public:
+  std::string name() const override { return "links"; }
+  std::string summary() const override {
+    return "Show this machine's networks, or measure the links of a job's workers";
+  }
+  std::string examples() const override {
+    return "Examples:\n  heddle links\n  heddle links job.yaml --json";
+  }
+  void Declare(Arguments& arguments) override {
+    arguments.Positional("job", &path_, "Job file: every pair of its workers is measured here",
+                         false);
+    arguments.OptionList("set", &overrides_, "key.path=value, overrides the job file; repeatable");
+    arguments.Option("bind", &bind_, "Address or interface of the endpoints [127.0.0.1]");
+    arguments.Flag("json", &json_, "One JSON object on standard output");
+  }
+  int Run() override { return path_.empty() ? ShowMachine() : MeasureJob(); }
+
+ private:
+  int ShowMachine() const {
+    const auto interfaces = comm::JudgeInterfaces(comm::FindInterfaces());
+    const auto ports = comm::ReadRdmaPorts("/sys");
+    if (json_) {
+      std::printf("%s\n", MachineJson(interfaces, ports).dump(2).c_str());
+    } else {
+      PrintMachine(interfaces, ports);
+    }
+    return kDone;
+  }
+
+  int MeasureJob() const {
+    const auto job = job::LoadJob(path_, overrides_);
+    if (!job.ok()) {
+      return Report(job.status());
+    }
+    comm::SurveyOptions options;
+    for (const job::WorkerSection& worker : job->workers) {
+      options.workers.push_back(
+          {.name = worker.name, .link_bytes_per_second = worker.emulation.link_bytes_per_second});
+    }
+    options.transports = job->comm.transports;
+    if (!bind_.empty()) {
+      const auto bind = comm::FindBindAddress(bind_, "");
+      if (!bind.ok()) {
+        return Report(bind.status());
+      }
+      options.bind_host = *bind;
+    }
+    const auto survey = comm::SurveyLinks(options);
+    if (!survey.ok()) {
+      return Report(survey.status());
+    }
+    if (json_) {
+      std::printf("%s\n", SurveyJson(*survey, options).dump(2).c_str());
+    } else {
+      PrintSurvey(*survey, options);
+    }
+    return kDone;
+  }
+
+  static nlohmann::json SurveyJson(const comm::LinkSurvey& survey,
+                                   const comm::SurveyOptions& options) {
+    const auto name = [&](int worker) { return options.workers[static_cast<size_t>(worker)].name; };
+    const auto link = [](const comm::Link& measured) {
+      return nlohmann::json{{"latency_seconds", measured.latency_seconds},
+                            {"bytes_per_second", measured.bytes_per_second}};
+    };
+    nlohmann::json json{{"workers", nlohmann::json::array()},
+                        {"pairs", nlohmann::json::array()},
+                        {"islands", nlohmann::json::array()}};
+    for (const auto& worker : options.workers) {
+      json["workers"].push_back(worker.name);
+    }
+    for (const auto& pair : survey.pairs) {
+      nlohmann::json entry{{"from", name(pair.lower)},
+                           {"to", name(pair.higher)},
+                           {"transport", pair.chosen},
+                           {"reason", pair.reason},
+                           {"there", link(survey.links.At(pair.lower, pair.higher))},
+                           {"back", link(survey.links.At(pair.higher, pair.lower))},
+                           {"trials", nlohmann::json::array()}};
+      for (const auto& trial : pair.trials) {
+        nlohmann::json tried{{"transport", trial.transport}, {"works", trial.status.ok()}};
+        if (trial.status.ok()) {
+          tried["there"] = link(trial.there);
+          tried["back"] = link(trial.back);
+        } else {
+          tried["reason"] = trial.status.message();
+        }
+        entry["trials"].push_back(tried);
+      }
+      json["pairs"].push_back(entry);
+    }
+    for (const auto& island : survey.islands) {
+      nlohmann::json members = nlohmann::json::array();
+      for (const int worker : island) {
+        members.push_back(name(worker));
+      }
+      json["islands"].push_back(members);
+    }
+    return json;
+  }
+
+  static void PrintSurvey(const comm::LinkSurvey& survey, const comm::SurveyOptions& options) {
+    const auto name = [&](int worker) { return options.workers[static_cast<size_t>(worker)].name; };
+    std::printf("%-2s%-14s %-14s %-8s %10s %10s %10s  %s\n", "", "FROM", "TO", "BY", "LATENCY",
+                "THERE", "BACK", "WHY");
+    for (const auto& pair : survey.pairs) {
+      for (const auto& trial : pair.trials) {
+        const bool chosen = trial.transport == pair.chosen;
+        const char* mark = chosen ? "*" : "";
+        if (!trial.status.ok()) {
+          std::printf("%-2s%-14s %-14s %-8s %10s %10s %10s  %s\n", mark, name(pair.lower).c_str(),
+                      name(pair.higher).c_str(), trial.transport.c_str(), "-", "-", "-",
+                      trial.status.message().c_str());
+          continue;
+        }
+        std::printf("%-2s%-14s %-14s %-8s %7.1f us %5.2f GB/s %5.2f GB/s  %s\n", mark,
+                    name(pair.lower).c_str(), name(pair.higher).c_str(), trial.transport.c_str(),
+                    1e6 * std::max(trial.there.latency_seconds, trial.back.latency_seconds),
+                    trial.there.bytes_per_second / 1e9, trial.back.bytes_per_second / 1e9,
+                    chosen ? pair.reason.c_str() : "works, not chosen");
+      }
+    }
+    for (size_t i = 0; i < survey.islands.size(); ++i) {
+      std::string members;
+      for (const int worker : survey.islands[i]) {
+        members += ' ';
+        members += name(worker);
+      }
+      std::printf("island %zu:%s\n", i, members.c_str());
+    }
+    std::printf("* is what a job uses; the order is that of comm.transports\n");
+  }
+
+  std::string path_;
+  std::vector<std::string> overrides_;
+  std::string bind_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeLinks() {
+  return std::make_unique<Links>();
+}
+
+}  // namespace heddle::cli

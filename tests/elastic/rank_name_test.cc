@@ -1,0 +1,34 @@
+#include "elastic/launcher/rank_name.h"
+
+#include <gtest/gtest.h>
+
+namespace heddle::elastic {
+namespace {
+
+std::optional<Launched> Rank(int rank, int size) {
+  return Launched{.launcher = "mpirun", .rank = rank, .size = size, .local_rank = -1};
+}
+
+TEST(RankNameTest, EachRankGetsItsOwn) {
+  EXPECT_EQ(*NameOfRank("a,b,c", Rank(0, 3)), "a");
+  EXPECT_EQ(*NameOfRank("a,b,c", Rank(2, 3)), "c");
+  EXPECT_EQ(*NameOfRank("", Rank(2, 3)), "worker-2");
+  EXPECT_EQ(*NameOfRank("a", Rank(0, 1)), "a");
+}
+
+TEST(RankNameTest, WithoutALauncherTheNameIsAsGiven) {
+  EXPECT_EQ(*NameOfRank("", std::nullopt), "");
+  EXPECT_EQ(*NameOfRank("a", std::nullopt), "a");
+}
+
+TEST(RankNameTest, NamesThatDoNotFitAreRefused) {
+  for (const auto& [names, launched] :
+       std::initializer_list<std::pair<std::string, std::optional<Launched>>>{
+           {"a,b", std::nullopt}, {"a", Rank(0, 2)}, {"a,b", Rank(2, 3)}, {"a,,c", Rank(1, 3)}}) {
+    const auto name = NameOfRank(names, launched);
+    EXPECT_EQ(name.status().code(), StatusCode::kInvalidArgument) << names;
+  }
+}
+
+}  // namespace
+}  // namespace heddle::elastic

@@ -1,0 +1,56 @@
+"""Workers that a launcher starts together, by the command that docs/launching.md gives."""
+import os
+import re
+import shlex
+import subprocess
+
+from harness import HEDDLE, REPOSITORY, SMOKE, Run, check_same, wait_for
+from served import Cluster
+
+STEPS = 40
+WORKERS = "abcd"
+
+
+def documented_command(launcher, coordinator):
+    """The line of the document that begins with `launcher`, for the coordinator at hand."""
+    with open(os.path.join(REPOSITORY, "docs", "launching.md"), encoding="utf-8") as file:
+        lines = re.findall(rf"^{launcher} .*$", file.read(), re.MULTILINE)
+    assert len(lines) == 1, f"docs/launching.md has {len(lines)} commands of {launcher}"
+    words = shlex.split(lines[0])
+    words[words.index("--coordinator") + 1] = coordinator
+    return words
+
+
+class LaunchedCluster(Cluster):
+    """`heddle serve`, and one launcher process with all workers."""
+
+    def launch(self, launcher, environment):
+        environment = dict(environment, PATH=os.path.dirname(HEDDLE) + ":" + environment["PATH"])
+        self.workers[launcher] = subprocess.Popen(documented_command(launcher, self.listen), stdout=self.log,
+                                                  stderr=self.log, stdin=subprocess.DEVNULL, env=environment)
+        wait_for("all workers in the list", lambda: sorted(self.run.pids()) == list(WORKERS) or self.finished()
+                 or self.workers[launcher].poll() is not None, 60)
+        assert self.workers[launcher].poll() is None or self.finished(), self.errors()
+
+
+def check_launcher(folder, launcher, environment):
+    """The smoke job gives the losses of `heddle train`; with a worker killed, too."""
+    alone = Run(os.path.join(folder, "alone")).start().finish().losses()
+    with LaunchedCluster(folder, "whole") as cluster:
+        cluster.serve()
+        cluster.submit(SMOKE)
+        cluster.launch(launcher, environment)
+        cluster.finish()
+        check_same(cluster.run, alone, STEPS)
+    with LaunchedCluster(folder, "killed") as cluster:
+        cluster.serve()
+        cluster.submit(SMOKE)
+        cluster.launch(launcher, environment)
+        cluster.wait_step(5)
+        pids = cluster.run.pids()
+        assert sorted(pids) == list(WORKERS), pids
+        os.kill(pids["b"], 9)
+        wait_for("the job's end", cluster.finished, 180)
+        assert [event["worker"] for event in cluster.run.events("worker_lost")] == ["b"], cluster.errors()
+        check_same(cluster.run, alone, STEPS)
+        cluster.workers[launcher].wait(60)
