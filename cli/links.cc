@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
@@ -7,6 +8,7 @@
 #include "cli/output.h"
 #include "comm/discovery.h"
 #include "comm/link_survey.h"
+#include "comm/rdma_ports.h"
 #include "engine/job/job.h"
 
 namespace heddle::cli {
@@ -21,8 +23,24 @@ std::string NumaText(int node) {
   return node < 0 ? std::string(1, '-') : std::to_string(node);
 }
 
+bool IsSame(const comm::RdmaPort& port, const comm::RdmaPort& other) {
+  return port.device == other.device && port.port == other.port;
+}
+
+/// The port of a worker that is reached at the chosen interface.
+std::optional<comm::RdmaPort> ChosenPort(const std::vector<comm::InterfaceVerdict>& interfaces,
+                                         const std::vector<comm::RdmaPort>& ports) {
+  std::string address;
+  for (const auto& verdict : interfaces) {
+    if (verdict.chosen) {
+      address = verdict.interface.ips.front();
+    }
+  }
+  return comm::ChooseRdmaPort(ports, "", address);
+}
+
 void PrintMachine(const std::vector<comm::InterfaceVerdict>& interfaces,
-                  const std::vector<comm::RdmaPortReport>& ports) {
+                  const std::vector<comm::RdmaPort>& ports) {
   std::printf("%-2s%-14s %-10s %-13s %6s %4s %-16s %s\n", "", "INTERFACE", "MEDIUM", "SPEED", "MTU",
               "NUMA", "ADDRESS", "WHY");
   for (const auto& verdict : interfaces) {
@@ -34,17 +52,20 @@ void PrintMachine(const std::vector<comm::InterfaceVerdict>& interfaces,
                 interface.ips.empty() ? "-" : interface.ips.front().c_str(),
                 verdict.reason.c_str());
   }
+  const auto chosen = ChosenPort(interfaces, ports);
   if (ports.empty()) {
     std::printf("no RDMA device\n");
   } else {
     std::printf("%-2s%-14s %-10s %-13s %6s %4s %-16s %s\n", "", "RDMA PORT", "KIND", "SPEED",
-                "GIDS", "NUMA", "STATE", "WHY");
+                "GIDS", "NUMA", "ADDRESS", "WHY");
   }
   for (const auto& port : ports) {
-    std::printf("%-2s%-14s %-10s %-13s %6zu %4s %-16s %s\n", port.usable ? "*" : "",
-                fmt::format("{}/{}", port.device, port.port).c_str(), port.kind.c_str(),
-                Gigabits(port.bytes_per_second).c_str(), port.gids.size(),
-                NumaText(port.numa_node).c_str(), port.state.c_str(), port.reason.c_str());
+    std::printf(
+        "%-2s%-14s %-10s %-13s %6zu %4s %-16s %s\n", chosen && IsSame(*chosen, port) ? "*" : "",
+        fmt::format("{}/{}", port.device, port.port).c_str(),
+        std::string(comm::RdmaKindName(port.kind)).c_str(), Gigabits(port.bytes_per_second).c_str(),
+        port.gids.size(), NumaText(port.numa_node).c_str(), port.ip.empty() ? "-" : port.ip.c_str(),
+        port.reason.c_str());
   }
   std::printf(
       "* would be used. A worker takes the address of its route to the coordinator; --bind names "
@@ -52,8 +73,9 @@ void PrintMachine(const std::vector<comm::InterfaceVerdict>& interfaces,
 }
 
 nlohmann::json MachineJson(const std::vector<comm::InterfaceVerdict>& interfaces,
-                           const std::vector<comm::RdmaPortReport>& ports) {
+                           const std::vector<comm::RdmaPort>& ports) {
   nlohmann::json json{{"interfaces", nlohmann::json::array()}, {"rdma", nlohmann::json::array()}};
+  const auto chosen = ChosenPort(interfaces, ports);
   for (const auto& verdict : interfaces) {
     const comm::NetworkInterface& interface = verdict.interface;
     json["interfaces"].push_back({{"name", interface.name},
@@ -73,18 +95,22 @@ nlohmann::json MachineJson(const std::vector<comm::InterfaceVerdict>& interfaces
     nlohmann::json gids = nlohmann::json::array();
     for (const auto& entry : port.gids) {
       gids.push_back({{"index", entry.index},
-                      {"gid", entry.gid},
+                      {"gid", entry.text},
                       {"type", entry.type},
                       {"net_device", entry.net_device}});
     }
     json["rdma"].push_back({{"device", port.device},
                             {"port", port.port},
-                            {"kind", port.kind},
+                            {"kind", comm::RdmaKindName(port.kind)},
                             {"state", port.state},
                             {"bytes_per_second", port.bytes_per_second},
                             {"numa_node", port.numa_node},
                             {"gids", gids},
+                            {"gid_index", port.gid_index},
+                            {"net_device", port.net_device},
+                            {"address", port.ip},
                             {"usable", port.usable},
+                            {"chosen", chosen && IsSame(*chosen, port)},
                             {"reason", port.reason}});
   }
   return json;
@@ -111,7 +137,7 @@ class Links : public Command {
  private:
   int ShowMachine() const {
     const auto interfaces = comm::JudgeInterfaces(comm::FindInterfaces());
-    const auto ports = comm::ReadRdmaPorts("/sys");
+    const auto ports = comm::FindRdmaPorts();
     if (json_) {
       std::printf("%s\n", MachineJson(interfaces, ports).dump(2).c_str());
     } else {

@@ -1,8 +1,8 @@
 /// \file
-/// What joins this machine to others: its network interfaces and RDMA ports, read from the kernel's
-/// own files, and which of them workers should use, with the reason. What a link really gives is
-/// measured (Endpoint::MeasureLink); this is how the door to measure at is found, and what a person
-/// is told when it was the wrong one.
+/// The network interfaces that join this machine to others, read from the kernel's own files, and
+/// which of them workers should use, with the reason (RDMA ports: rdma_ports.h). What a link really
+/// gives is measured (Endpoint::MeasureLink); this is how the door to measure at is found, and what
+/// a person is told when it was the wrong one.
 #pragma once
 
 #include <cstdint>
@@ -53,29 +53,6 @@ struct InterfaceVerdict {
 /// Best first: physical before virtual, then by speed (unknown ones last), then by name. Bridges of
 /// containers, loopback, and what is down or has no address are not usable. Pure.
 std::vector<InterfaceVerdict> JudgeInterfaces(std::vector<NetworkInterface> interfaces);
-
-struct RdmaGidEntry {
-  int index = 0;
-  std::string gid;         ///< As sysfs writes it.
-  std::string type;        ///< "IB/RoCE v1", "RoCE v2"; empty: unknown.
-  std::string net_device;  ///< Empty: unknown.
-};
-
-/// A port of an RDMA device as sysfs describes it. libibverbs is not needed, nor are its rights: it
-/// shows ports that a worker cannot use, which is the point.
-struct RdmaPortReport {
-  std::string device;
-  int port = 1;
-  std::string kind;             ///< "infiniband", "roce", "iwarp", "unknown".
-  std::string state;            ///< "ACTIVE", "DOWN" …
-  double bytes_per_second = 0;  ///< 0: unknown.
-  int numa_node = -1;
-  std::vector<RdmaGidEntry> gids;  ///< Those that are set.
-  bool usable = false;
-  std::string reason;  ///< Why, or why not.
-};
-
-std::vector<RdmaPortReport> ReadRdmaPorts(const std::string& sys);
 
 /// The numeric address that a worker should open its door at. `wanted`: an address (returned as it
 /// is), the name of an interface (its first address), or nothing: then the address from which the

@@ -40,10 +40,11 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
  public:
   EndpointImpl(const EndpointOptions& options,
                std::shared_ptr<EventLoop> loop,
-               std::vector<std::unique_ptr<Transport>> transports)
+               Transports transports)
       : options_(options),
         loop_(std::move(loop)),
-        transports_(std::move(transports)),
+        transports_(std::move(transports.made)),
+        absent_(std::move(transports.absent)),
         outgoing_(std::make_shared<TokenBucket>()),
         incoming_(std::make_shared<TokenBucket>(kIncomingCredit)),
         open_(std::make_shared<OpenCount>()),
@@ -124,8 +125,8 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   void ReviewHeld();
   std::shared_ptr<Group> FindGroup(int64_t generation) HEDDLE_EXCLUDES(mutex_);
   void Admit(const Session& session, const std::shared_ptr<Group>& group);
-  /// The transports that may be used, best first.
-  std::vector<const Transport*> Allowed() const HEDDLE_EXCLUDES(mutex_);
+  /// Names of the transports that may be used, best first; not all of them are here.
+  std::vector<std::string> Allowed() const HEDDLE_EXCLUDES(mutex_);
   /// Errors: kInvalidArgument (an address that is none), kUnavailable (no transport reaches it).
   Result<Ways> WaysTo(const GroupMember& member) const;
   /// Tries the ways in turn until one leads to a connection; loop thread.
@@ -138,6 +139,7 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   const EndpointOptions options_;
   const std::shared_ptr<EventLoop> loop_;
   const std::vector<std::unique_ptr<Transport>> transports_;
+  const std::map<std::string, std::string> absent_;  ///< Transports that are not, with the reason.
   const std::shared_ptr<TokenBucket> outgoing_;
   const std::shared_ptr<TokenBucket> incoming_;
   const std::shared_ptr<OpenCount> open_;
@@ -281,39 +283,32 @@ Hello EndpointImpl::HelloFor(const Group& group, int peer) const {
   return hello;
 }
 
-std::vector<const Transport*> EndpointImpl::Allowed() const {
+std::vector<std::string> EndpointImpl::Allowed() const {
   const MutexLock lock(mutex_);
-  std::vector<const Transport*> all;
-  for (const auto& transport : transports_) {
-    all.push_back(transport.get());
+  if (!allowed_.empty()) {
+    return allowed_;
   }
-  if (allowed_.empty()) {
-    return all;
-  }
-  std::vector<const Transport*> allowed;
-  for (const std::string& name : allowed_) {
-    std::copy_if(all.begin(), all.end(), std::back_inserter(allowed),
-                 [&](const Transport* transport) { return transport->name() == name; });
-  }
-  return allowed;
+  const auto all = TransportNames();
+  return {all.begin(), all.end()};
 }
 
 Result<EndpointImpl::Ways> EndpointImpl::WaysTo(const GroupMember& member) const {
   Ways ways;
   HEDDLE_ASSIGN_OR_RETURN(ways.address, ParseAddress(member.address));
-  ways.transports = Allowed();
-  std::vector<std::string_view> names;
-  for (const Transport* transport : ways.transports) {
-    names.push_back(transport->name());
-  }
-  std::erase_if(ways.transports, [&](const Transport* transport) {
-    return !transport->Reaches(own_, ways.address);
-  });
-  if (names.empty()) {
-    return UnavailableError("this worker has no transport that it may use (comm.transports)");
+  std::vector<std::string> objections;
+  for (const std::string& name : Allowed()) {
+    const auto transport = std::find_if(transports_.begin(), transports_.end(),
+                                        [&](const auto& other) { return other->name() == name; });
+    if (transport == transports_.end()) {
+      objections.push_back(fmt::format("{} ({})", name, absent_.at(name)));
+    } else if (!(*transport)->Reaches(own_, ways.address)) {
+      objections.push_back(fmt::format("{} (cannot reach it)", name));
+    } else {
+      ways.transports.push_back(transport->get());
+    }
   }
   if (ways.transports.empty()) {
-    return UnavailableError("no transport of this worker ({}) reaches it", fmt::join(names, ", "));
+    return UnavailableError("no transport leads there: {}", fmt::join(objections, ", "));
   }
   return ways;
 }

@@ -1,11 +1,13 @@
 #include "comm/transport.h"
 
+#include <atomic>
 #include <utility>
 
 #include <fmt/format.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/log.h"
 
 namespace heddle::comm {
 
@@ -74,19 +76,29 @@ std::string HostIdentity() {
   return fmt::format("{}.{}", boot->substr(0, boot->find('\n')), network.st_ino);
 }
 
-Result<std::vector<std::unique_ptr<Transport>>> MakeTransports(const EndpointOptions& options) {
-  std::vector<std::unique_ptr<Transport>> transports;
+Result<Transports> MakeTransports(const EndpointOptions& options) {
+  Transports transports;
   if (options.allow_shm) {
     HEDDLE_ASSIGN_OR_RETURN(auto shm, MakeShmTransport());
-    transports.push_back(std::move(shm));
+    transports.made.push_back(std::move(shm));
+  } else {
+    transports.absent["shm"] = "switched off";
   }
-  if (options.allow_verbs) {
-    if (auto verbs = MakeVerbsTransport(options); verbs != nullptr) {
-      transports.push_back(std::move(verbs));
+  if (!options.allow_verbs) {
+    transports.absent["verbs"] = "switched off";
+  } else if (auto verbs = MakeVerbsTransport(options); verbs.ok()) {
+    transports.made.push_back(*std::move(verbs));
+  } else {
+    transports.absent["verbs"] = verbs.status().message();
+    static std::atomic<bool> told = false;
+    const bool wanted =
+        !options.rdma_device.empty() || verbs.status().code() == StatusCode::kUnavailable;
+    if (wanted && !told.exchange(true)) {
+      LogInfo("RDMA is not used: {}", verbs.status().message());
     }
   }
   HEDDLE_ASSIGN_OR_RETURN(auto tcp, MakeTcpTransport(options));
-  transports.push_back(std::move(tcp));
+  transports.made.push_back(std::move(tcp));
   return transports;
 }
 

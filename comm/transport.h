@@ -137,11 +137,18 @@ class SocketTransport : public Transport {
 /// Errors: kInvalidArgument (bind_host), kResourceExhausted.
 Result<std::unique_ptr<Transport>> MakeTcpTransport(const EndpointOptions& options);
 Result<std::unique_ptr<Transport>> MakeShmTransport();
-/// Null where RDMA cannot be used; the reason is logged once.
-std::unique_ptr<Transport> MakeVerbsTransport(const EndpointOptions& options);
+/// Errors, all of which mean that there is no RDMA: kUnavailable (no port, or none that can be
+/// used), kFailedPrecondition (a worker for its own host alone), kUnimplemented (a build without
+/// it).
+Result<std::unique_ptr<Transport>> MakeVerbsTransport(const EndpointOptions& options);
 
-/// The transports that `options` allow, best first. Errors: as above.
-Result<std::vector<std::unique_ptr<Transport>>> MakeTransports(const EndpointOptions& options);
+struct Transports {
+  std::vector<std::unique_ptr<Transport>> made;  ///< Best first.
+  std::map<std::string, std::string> absent;     ///< Why the others are not among them, by name.
+};
+/// The transports that `options` allow. Missing RDMA that one could expect is logged once. Errors:
+/// those of shared memory and TCP.
+Result<Transports> MakeTransports(const EndpointOptions& options);
 
 /// Identity of the host as far as shared memory and local sockets reach: boot and network
 /// namespace.

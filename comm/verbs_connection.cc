@@ -188,11 +188,9 @@ VerbsHello VerbsConnection::Hello() const {
   const RdmaPort& port = device_->port();
   VerbsHello hello;
   hello.kind = port.kind;
-  for (hello.mtu = IBV_MTU_256; hello.mtu < IBV_MTU_4096 && (128 << hello.mtu) < port.mtu_bytes;) {
-    ++hello.mtu;
-  }
+  hello.mtu = std::clamp<uint8_t>(device_->active_mtu(), IBV_MTU_256, IBV_MTU_4096);
   hello.gid = port.gid;
-  hello.lid = port.lid;
+  hello.lid = device_->lid();
   hello.queue_pair = queue_pair_ == nullptr ? 0 : queue_pair_->qp_num;
   hello.first_packet = first_packet_;
   hello.ring_address = reinterpret_cast<uint64_t>(ring_);

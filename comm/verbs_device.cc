@@ -55,6 +55,9 @@ Result<std::shared_ptr<VerbsDevice>> VerbsDevice::Open(const RdmaPort& port) {
 }
 
 Status VerbsDevice::OpenContext() {
+  // First of all calls: a fork must not take registered pages away from this process. Kernels since
+  // 5.12 see to it themselves, and then this does nothing.
+  ::ibv_fork_init();
   if (port_.kind == RdmaKind::kIwarp) {
     anchor_channel_ = ::rdma_create_event_channel();
     if (anchor_channel_ == nullptr) {
@@ -80,6 +83,8 @@ Status VerbsDevice::OpenContext() {
     return ErrnoError(error, "ibv_query_port");
   }
   max_message_bytes_ = attributes.max_msg_sz;
+  active_mtu_ = static_cast<uint8_t>(attributes.active_mtu);
+  lid_ = attributes.lid;
   domain_ = ::ibv_alloc_pd(context_);
   if (domain_ == nullptr) {
     return ErrnoError(errno, "ibv_alloc_pd");

@@ -9,7 +9,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "comm/verbs_ports.h"
+#include "comm/rdma_ports.h"
 
 struct ibv_async_event;
 struct ibv_context;
@@ -35,6 +35,10 @@ class VerbsDevice {
   /// RDMA WRITE WITH IMMEDIATE: iWARP's RDMAP (RFC 5040) has none, and there is no query for it.
   bool writes_with_immediate() const { return port_.kind != RdmaKind::kIwarp; }
   uint32_t max_message_bytes() const { return max_message_bytes_; }
+  /// Of the port when it was opened: its largest packet, in the encoding of ibv_mtu, and its
+  /// address in an InfiniBand subnet.
+  uint8_t active_mtu() const { return active_mtu_; }
+  uint16_t lid() const { return lid_; }
 
   /// Ready to read when an asynchronous event has come: every connection then calls Failure.
   int event_fd() const;
@@ -58,6 +62,8 @@ class VerbsDevice {
   ibv_context* context_ = nullptr;
   ibv_pd* domain_ = nullptr;
   uint32_t max_message_bytes_ = 0;
+  uint8_t active_mtu_ = 0;
+  uint16_t lid_ = 0;
   /// iWARP: connections are made through librdmacm, which has a context of its own for a device;
   /// this identifier holds it open.
   rdma_event_channel* anchor_channel_ = nullptr;

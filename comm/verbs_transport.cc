@@ -1,11 +1,9 @@
 // Verbs: RDMA between workers whose ports are of one kind. The handshake runs over TCP on the
 // port's own address.
-#include <atomic>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "base/log.h"
 #include "comm/tcp_socket.h"
 #include "comm/transport.h"
 #include "comm/verbs_device.h"
@@ -59,34 +57,43 @@ bool IsLoopback(const std::string& host) {
   return host.starts_with("127.") || host == "::1" || host == "localhost";
 }
 
-Result<std::unique_ptr<Transport>> Make(const EndpointOptions& options) {
-  const auto port = ChooseRdmaPort(FindRdmaPorts(), options.rdma_device, options.bind_host);
+std::string Whose(const EndpointOptions& options) {
+  return options.rdma_device.empty() ? "" : " of device " + options.rdma_device;
+}
+
+/// Why none of `ports` will do.
+std::string Objections(const std::vector<RdmaPort>& ports, const EndpointOptions& options) {
+  std::vector<std::string> reasons;
+  for (const RdmaPort& port : ports) {
+    if (options.rdma_device.empty() || port.device == options.rdma_device) {
+      reasons.push_back(fmt::format("{}/{}: {}", port.device, port.port, port.reason));
+    }
+  }
+  return reasons.empty()
+             ? fmt::format("no RDMA port{}", Whose(options))
+             : fmt::format("no usable RDMA port{} ({})", Whose(options), fmt::join(reasons, "; "));
+}
+
+}  // namespace
+
+bool BuiltWithVerbs() {
+  return true;
+}
+
+Result<std::unique_ptr<Transport>> MakeVerbsTransport(const EndpointOptions& options) {
+  if (options.rdma_device.empty() && IsLoopback(options.bind_host)) {
+    return FailedPreconditionError("not for workers at a loopback address ({})", options.bind_host);
+  }
+  const std::vector<RdmaPort> ports = FindRdmaPorts();
+  const auto port = ChooseRdmaPort(ports, options.rdma_device, options.bind_host);
   if (!port) {
-    return UnavailableError("no active RDMA port{}{} with an address",
-                            options.rdma_device.empty() ? "" : " of device ", options.rdma_device);
+    return UnavailableError("{}", Objections(ports, options));
   }
   HEDDLE_ASSIGN_OR_RETURN(auto device, VerbsDevice::Open(*port));
   HEDDLE_ASSIGN_OR_RETURN(auto listener,
                           ListenTcp(port->ip.empty() ? options.bind_host : port->ip));
   return std::unique_ptr<Transport>(
       std::make_unique<VerbsTransport>(std::move(device), std::move(listener)));
-}
-
-}  // namespace
-
-std::unique_ptr<Transport> MakeVerbsTransport(const EndpointOptions& options) {
-  if (options.rdma_device.empty() && IsLoopback(options.bind_host)) {
-    return nullptr;
-  }
-  auto made = Make(options);
-  if (made.ok()) {
-    return *std::move(made);
-  }
-  static std::atomic<bool> told = false;
-  if (!told.exchange(true)) {
-    LogInfo("RDMA is not used: {}", made.status().message());
-  }
-  return nullptr;
 }
 
 }  // namespace heddle::comm

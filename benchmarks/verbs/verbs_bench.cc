@@ -263,10 +263,7 @@ Result<std::unique_ptr<Connection>> MakeStream(const Settings& settings,
 
 Status RunStream(const Settings& settings) {
   metrics::Registry registry;
-  const auto transport = MakeVerbsTransport(OptionsOf(settings, &registry));
-  if (transport == nullptr) {
-    return UnavailableError("no RDMA");
-  }
+  HEDDLE_ASSIGN_OR_RETURN(const auto transport, MakeVerbsTransport(OptionsOf(settings, &registry)));
   HEDDLE_ASSIGN_OR_RETURN(const auto stream, MakeStream(settings, *transport));
   HEDDLE_RETURN_IF_ERROR(settings.test == "bw" ? StreamBandwidth(*stream, settings)
                                                : StreamLatency(*stream, settings));

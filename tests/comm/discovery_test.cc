@@ -2,62 +2,14 @@
 #include "comm/discovery.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <map>
 
 #include <gtest/gtest.h>
-#include <unistd.h>
+
+#include "tests/comm/sys.h"
 
 namespace heddle::comm {
 namespace {
-
-namespace fs = std::filesystem;
-
-/// A folder that stands for /sys.
-class Sys {
- public:
-  Sys() {
-    std::string pattern = (fs::temp_directory_path() / "heddle-sys-XXXXXX").string();
-    root_ = ::mkdtemp(pattern.data());
-  }
-  ~Sys() {
-    std::error_code ignored;
-    fs::remove_all(root_, ignored);
-  }
-  Sys(const Sys&) = delete;
-  Sys& operator=(const Sys&) = delete;
-
-  std::string root() const { return root_.string(); }
-  void Put(const std::string& path, const std::string& text) {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text << "\n";
-  }
-  void Folder(const std::string& path) { fs::create_directories(root_ / path); }
-  void Link(const std::string& path, const std::string& target) {
-    fs::create_directories((root_ / path).parent_path());
-    fs::create_symlink(target, root_ / path);
-  }
-
-  /// An interface; `files` are added or replace what every interface has.
-  void Interface(const std::string& name, const std::map<std::string, std::string>& files) {
-    std::map<std::string, std::string> all{
-        {"type", "1"}, {"operstate", "up"}, {"mtu", "1500"}, {"ifindex", "2"}, {"iflink", "2"}};
-    for (const auto& [file, text] : files) {
-      all[file] = text;
-    }
-    for (const auto& [file, text] : all) {
-      Put("class/net/" + name + "/" + file, text);
-    }
-  }
-  void Device(const std::string& name, const std::string& driver, const std::string& numa_node) {
-    Put("class/net/" + name + "/device/numa_node", numa_node);
-    Link("class/net/" + name + "/device/driver", "../../../bus/pci/drivers/" + driver);
-  }
-
- private:
-  fs::path root_;
-};
 
 std::map<std::string, NetworkInterface> ByName(const Sys& sys) {
   std::map<std::string, NetworkInterface> all;
@@ -69,7 +21,6 @@ std::map<std::string, NetworkInterface> ByName(const Sys& sys) {
 
 TEST(DiscoveryTest, AMachineWithNoSysfsHasNothing) {
   EXPECT_TRUE(ReadInterfaces("/nowhere").empty());
-  EXPECT_TRUE(ReadRdmaPorts("/nowhere").empty());
 }
 
 TEST(DiscoveryTest, SpeedsThatAreNoneAreUnknown) {
@@ -184,62 +135,6 @@ TEST(DiscoveryTest, TheFastestPhysicalInterfaceIsChosen) {
   auto bare = fast;
   bare.ips.clear();
   EXPECT_EQ(Chosen({slow, bare}), "eth0");
-}
-
-TEST(DiscoveryTest, RdmaPortsAreJudgedWithTheReason) {
-  Sys sys;
-  const auto put = [&](const std::string& device, const std::string& file,
-                       const std::string& text) {
-    sys.Put("class/infiniband/" + device + "/" + file, text);
-  };
-  const auto port = [&](const std::string& device, const std::string& type,
-                        const std::string& layer, const std::string& state,
-                        const std::string& rate) {
-    put(device, "node_type", type);
-    put(device, "ports/1/link_layer", layer);
-    put(device, "ports/1/state", state);
-    put(device, "ports/1/rate", rate);
-    put(device, "ports/1/gids/1", "0000:0000:0000:0000:0000:0000:0000:0000");
-  };
-  port("ib_a", "1: CA", "InfiniBand", "4: ACTIVE", "200 Gb/sec (4X HDR)");
-  put("ib_a", "ports/1/gids/0", "fe80:0000:0000:0000:0002:c903:0000:1491");
-  put("ib_a", "device/numa_node", "1");
-  port("roce_a", "1: CA", "Ethernet", "4: ACTIVE", "2.5 Gb/sec (1X SDR)");
-  put("roce_a", "ports/1/gids/0", "fe80:0000:0000:0000:b6e9:b8ff:fe00:0001");
-  put("roce_a", "ports/1/gid_attrs/types/0", "RoCE v2");
-  put("roce_a", "ports/1/gids/10", "0000:0000:0000:0000:0000:ffff:0a00:0007");
-  put("roce_a", "ports/1/gid_attrs/types/10", "RoCE v2");
-  put("roce_a", "ports/1/gid_attrs/ndevs/10", "eth1");
-  port("roce_b", "1: CA", "Ethernet", "4: ACTIVE", "25 Gb/sec (1X EDR)");
-  put("roce_b", "ports/1/gids/0", "fe80:0000:0000:0000:b6e9:b8ff:fe00:0002");
-  put("roce_b", "ports/1/gid_attrs/types/0", "RoCE v2");
-  port("roce_c", "1: CA", "Ethernet", "1: DOWN", "10 Gb/sec (4X SDR)");
-  port("siw_a", "4: RNIC", "Ethernet", "4: ACTIVE", "");
-  put("siw_a", "ports/1/gids/0", "5254:0012:3456:0000:0000:0000:0000:0000");
-  port("strange", "9: NEW", "Carrier pigeon", "4: ACTIVE", "a lot");
-
-  std::map<std::string, RdmaPortReport> all;
-  for (const RdmaPortReport& report : ReadRdmaPorts(sys.root())) {
-    all[report.device] = report;
-  }
-  ASSERT_EQ(all.size(), 6u);
-  EXPECT_EQ(all["ib_a"].kind, "infiniband");
-  EXPECT_TRUE(all["ib_a"].usable) << all["ib_a"].reason;
-  EXPECT_EQ(all["ib_a"].bytes_per_second, 25e9);
-  EXPECT_EQ(all["ib_a"].numa_node, 1);
-  EXPECT_EQ(all["ib_a"].gids.size(), 1u);
-  EXPECT_EQ(all["roce_a"].kind, "roce");
-  EXPECT_TRUE(all["roce_a"].usable) << all["roce_a"].reason;
-  EXPECT_EQ(all["roce_a"].gids.back().index, 10);
-  EXPECT_EQ(all["roce_a"].gids.back().net_device, "eth1");
-  EXPECT_FALSE(all["roce_b"].usable);
-  EXPECT_NE(all["roce_b"].reason.find("no GID of RoCE version 2"), std::string::npos);
-  EXPECT_FALSE(all["roce_c"].usable);
-  EXPECT_NE(all["roce_c"].reason.find("DOWN"), std::string::npos);
-  EXPECT_EQ(all["siw_a"].kind, "iwarp");
-  EXPECT_TRUE(all["siw_a"].usable) << all["siw_a"].reason;
-  EXPECT_EQ(all["siw_a"].bytes_per_second, 0);
-  EXPECT_FALSE(all["strange"].usable);
 }
 
 TEST(DiscoveryTest, ThisMachineHasALoopbackThatIsNotChosen) {

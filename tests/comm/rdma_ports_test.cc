@@ -1,11 +1,15 @@
 // Which RDMA port a worker uses, and which ports this machine has.
+#include "comm/rdma_ports.h"
+
+#include <filesystem>
+#include <map>
 #include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "comm/verbs_ports.h"
 #include "tests/comm/cluster.h"
+#include "tests/comm/sys.h"
 
 namespace heddle::comm {
 namespace {
@@ -14,8 +18,7 @@ RdmaPort Port(const std::string& device, const std::string& ip, double gigabits)
   RdmaPort port;
   port.device = device;
   port.ip = ip;
-  port.active = true;
-  port.gid_index = 3;
+  port.usable = true;
   port.bytes_per_second = gigabits * 1e9 / 8;
   return port;
 }
@@ -23,8 +26,8 @@ RdmaPort Port(const std::string& device, const std::string& ip, double gigabits)
 TEST(ChooseRdmaPortTest, NameThenAddressThenSpeedDecide) {
   std::vector<RdmaPort> ports{Port("slow", "10.0.0.1", 25), Port("fast", "10.0.1.1", 100),
                               Port("down", "10.0.2.1", 400), Port("bare", "", 400)};
-  ports[2].active = false;
-  ports[3].gid_index = -1;
+  ports[2].usable = false;
+  ports[3].usable = false;
   EXPECT_EQ(ChooseRdmaPort(ports, "", "192.168.0.1")->device, "fast");
   EXPECT_EQ(ChooseRdmaPort(ports, "", "10.0.0.1")->device, "slow");
   EXPECT_EQ(ChooseRdmaPort(ports, "slow", "10.0.1.1")->device, "slow");
@@ -34,13 +37,112 @@ TEST(ChooseRdmaPortTest, NameThenAddressThenSpeedDecide) {
   EXPECT_FALSE(ChooseRdmaPort({}, "", "10.0.1.1").has_value());
 }
 
+// What real kernels say, in folders made by hand.
+TEST(ReadRdmaPortsTest, PortsAreJudgedWithTheReason) {
+  Sys sys;
+  const auto put = [&](const std::string& device, const std::string& file,
+                       const std::string& text) {
+    sys.Put("class/infiniband/" + device + "/" + file, text);
+  };
+  const auto port = [&](const std::string& device, const std::string& type,
+                        const std::string& layer, const std::string& state,
+                        const std::string& rate) {
+    put(device, "node_type", type);
+    put(device, "ports/1/link_layer", layer);
+    put(device, "ports/1/state", state);
+    put(device, "ports/1/rate", rate);
+    put(device, "ports/1/gids/1", "0000:0000:0000:0000:0000:0000:0000:0000");
+  };
+  const auto interface = [&](const std::string& name, const std::string& mac) {
+    sys.Put("class/net/" + name + "/address", mac);
+  };
+  port("ib_a", "1: CA", "InfiniBand", "4: ACTIVE", "200 Gb/sec (4X HDR)");
+  put("ib_a", "ports/1/gids/0", "fe80:0000:0000:0000:0002:c903:0000:1491");
+  put("ib_a", "device/numa_node", "1");
+  interface("ib0", "00:00:10:29:fe:80");
+  sys.Folder("class/net/ib0/device/infiniband/ib_a");
+  port("roce_a", "1: CA", "Ethernet", "4: ACTIVE", "2.5 Gb/sec (1X SDR)");
+  put("roce_a", "ports/1/gids/0", "fe80:0000:0000:0000:b6e9:b8ff:fe00:0001");
+  put("roce_a", "ports/1/gid_attrs/types/0", "RoCE v2");
+  put("roce_a", "ports/1/gids/2", "0000:0000:0000:0000:0000:ffff:0a00:0007");
+  put("roce_a", "ports/1/gid_attrs/types/2", "IB/RoCE v1");
+  put("roce_a", "ports/1/gids/10", "0000:0000:0000:0000:0000:ffff:0a00:0007");
+  put("roce_a", "ports/1/gid_attrs/types/10", "RoCE v2");
+  put("roce_a", "ports/1/gid_attrs/ndevs/10", "eth1");
+  port("roce_b", "1: CA", "Ethernet", "4: ACTIVE", "25 Gb/sec (1X EDR)");
+  put("roce_b", "ports/1/gids/0", "0000:0000:0000:0000:0000:ffff:0a63:0001");  // Another's.
+  put("roce_b", "ports/1/gid_attrs/types/0", "RoCE v2");
+  port("roce_c", "1: CA", "Ethernet", "1: DOWN", "10 Gb/sec (4X SDR)");
+  port("roce_d", "1: CA", "Ethernet", "4: ACTIVE", "10 Gb/sec (4X SDR)");
+  put("roce_d", "ports/1/gids/0", "nonsense");
+  port("siw_a", "4: RNIC", "Ethernet", "4: ACTIVE", "");
+  put("siw_a", "ports/1/gids/0", "5254:0012:3456:0000:0000:0000:0000:0000");
+  interface("eth2", "52:54:00:12:34:56");
+  port("strange", "9: NEW", "Carrier pigeon", "4: ACTIVE", "a lot");
+  port("usnic", "6: usNIC UDP", "Ethernet", "4: ACTIVE", "10 Gb/sec (4X SDR)");
+  for (const char* device : {"ib_a", "roce_a", "siw_a"}) {
+    sys.Put(std::string("class/infiniband_verbs/uverbs_") + device + "/ibdev", device);
+  }
+  sys.Put("class/infiniband_verbs/abi_version", "6");
+
+  std::vector<NetworkInterface> interfaces(4);
+  interfaces[0].name = "eth0";
+  interfaces[0].ips = {"10.0.0.1"};
+  interfaces[1].name = "eth1";
+  interfaces[1].ips = {"10.0.0.7", "fd00::7"};
+  interfaces[2].name = "eth2";
+  interfaces[2].ips = {"10.0.0.8"};
+  interfaces[3].name = "ib0";
+  interfaces[3].ips = {"10.0.0.9"};
+  std::map<std::string, RdmaPort> all;
+  for (const RdmaPort& found : ReadRdmaPorts(sys.root(), interfaces)) {
+    EXPECT_FALSE(found.reason.empty()) << found.device;
+    all[found.device] = found;
+  }
+  ASSERT_EQ(all.size(), 8u);
+  EXPECT_EQ(all["ib_a"].kind, RdmaKind::kInfiniBand);
+  EXPECT_TRUE(all["ib_a"].usable) << all["ib_a"].reason;
+  EXPECT_EQ(all["ib_a"].bytes_per_second, 25e9);
+  EXPECT_EQ(all["ib_a"].numa_node, 1);
+  EXPECT_EQ(all["ib_a"].gids.size(), 1u);
+  EXPECT_EQ(all["ib_a"].gid_index, 0);
+  EXPECT_EQ(all["ib_a"].ip, "10.0.0.9");
+  EXPECT_EQ(all["roce_a"].kind, RdmaKind::kRoce);
+  EXPECT_TRUE(all["roce_a"].usable) << all["roce_a"].reason;
+  EXPECT_EQ(all["roce_a"].gids.back().index, 10);
+  EXPECT_EQ(all["roce_a"].gids.back().net_device, "eth1");
+  EXPECT_EQ(all["roce_a"].gid_index, 10);
+  EXPECT_EQ(all["roce_a"].gid, all["roce_a"].gids.back().gid);
+  EXPECT_EQ(all["roce_a"].ip, "10.0.0.7");
+  EXPECT_EQ(all["roce_a"].net_device, "eth1");
+  EXPECT_EQ(all["roce_a"].character_device, "uverbs_roce_a");
+  EXPECT_FALSE(all["roce_b"].usable);
+  EXPECT_THAT(all["roce_b"].reason, testing::HasSubstr("no GID of RoCE version 2"));
+  EXPECT_FALSE(all["roce_c"].usable);
+  EXPECT_THAT(all["roce_c"].reason, testing::HasSubstr("DOWN"));
+  EXPECT_FALSE(all["roce_d"].usable);
+  EXPECT_THAT(all["roce_d"].reason, testing::HasSubstr("no GID"));
+  EXPECT_EQ(all["siw_a"].kind, RdmaKind::kIwarp);
+  EXPECT_TRUE(all["siw_a"].usable) << all["siw_a"].reason;
+  EXPECT_EQ(all["siw_a"].bytes_per_second, 0);
+  EXPECT_EQ(all["siw_a"].ip, "10.0.0.8");
+  EXPECT_FALSE(all["strange"].usable);
+  EXPECT_EQ(all["usnic"].kind, RdmaKind::kUnknown);
+  EXPECT_TRUE(ReadRdmaPorts("/nowhere", interfaces).empty());
+  // Without the module that lets programs in.
+  std::filesystem::remove_all(sys.root() + "/class/infiniband_verbs");
+  for (const RdmaPort& found : ReadRdmaPorts(sys.root(), interfaces)) {
+    EXPECT_FALSE(found.usable) << found.device;
+  }
+}
+
 TEST(FindRdmaPortsTest, EveryPortIsWholeOrUnusable) {
   std::set<std::pair<std::string, int>> seen;
   for (const RdmaPort& port : FindRdmaPorts()) {
     EXPECT_TRUE(seen.emplace(port.device, port.port).second);
     EXPECT_GE(port.port, 1);
-    EXPECT_GE(port.mtu_bytes, 256);
-    if (port.usable() && port.kind != RdmaKind::kInfiniBand) {
+    EXPECT_FALSE(port.reason.empty());
+    if (port.usable && port.kind != RdmaKind::kInfiniBand) {
       EXPECT_FALSE(port.ip.empty()) << port.device;
       EXPECT_FALSE(port.net_device.empty()) << port.device;
       EXPECT_NE(port.gid, RdmaGid{}) << port.device;
@@ -54,7 +156,7 @@ TEST(FindRdmaPortsTest, FindsTheDeviceOfTheVerbsTests) {
     GTEST_SKIP() << "HEDDLE_TEST_RDMA names no device";
   }
   const auto port = ChooseRdmaPort(FindRdmaPorts(), RdmaDevice(), "");
-  ASSERT_TRUE(port.has_value());
+  ASSERT_TRUE(port.has_value()) << FindRdmaPorts().front().reason;
   EXPECT_EQ(port->ip, std::getenv("HEDDLE_ADDRESS"));
   EXPECT_EQ(port->net_device, "eth0");
   EXPECT_EQ(port->kind, RdmaDevice().starts_with("siw") ? RdmaKind::kIwarp : RdmaKind::kRoce);

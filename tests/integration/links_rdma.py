@@ -1,0 +1,36 @@
+"""`heddle links` in a guest of scripts/rdma-vm: the RDMA port it finds, and what pairs of workers get from it."""
+import json
+import os
+
+from harness import SMOKE, heddle
+
+ADDRESS = os.environ["HEDDLE_ADDRESS"]
+DEVICE = os.environ["HEDDLE_TEST_RDMA"]
+
+
+def check_machine():
+    done = heddle("links", "--json")
+    assert done.returncode == 0, done.stderr
+    machine = json.loads(done.stdout)
+    assert len(machine["rdma"]) == 1, machine["rdma"]
+    port = machine["rdma"][0]
+    assert port["device"] == DEVICE and port["usable"] and port["chosen"] and port["reason"], port
+    assert port["kind"] == ("iwarp" if DEVICE.startswith("siw") else "roce"), port
+    assert (port["net_device"], port["address"]) == ("eth0", ADDRESS), port
+    assert [i["name"] for i in machine["interfaces"] if i["chosen"]] == ["eth0"], machine["interfaces"]
+
+
+def check_pairs():
+    """At the port's address each pair can have all three; the order of the list decides."""
+    two = ["--set", "workers=[{name: a}, {name: b}]", "--bind", ADDRESS]
+    for transports, chosen in ("[shm, verbs, tcp]", "shm"), ("[verbs, tcp]", "verbs"):
+        done = heddle("links", SMOKE, "--json", *two, "--set", f"comm.transports={transports}", timeout=120)
+        assert done.returncode == 0, done.stderr
+        pair, = json.loads(done.stdout)["pairs"]
+        assert all(trial["works"] for trial in pair["trials"]), pair
+        assert pair["transport"] == chosen and pair["there"]["bytes_per_second"] > 1e6, pair
+        print(f"{transports}: {pair['transport']}, {pair['reason']}", flush=True)
+
+
+check_machine()
+check_pairs()
