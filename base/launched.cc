@@ -1,5 +1,7 @@
 #include "base/launched.h"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -60,6 +62,16 @@ std::optional<Launched> FindLauncher(const EnvironmentLookup& lookup) {
 
 std::optional<Launched> FindLauncher() {
   return FindLauncher([](const char* name) { return std::getenv(name); });
+}
+
+std::span<const char* const> RankVariables() {
+  static const auto names = [] {
+    std::array<const char*, std::size(kLaunchers)> ranks{};
+    std::transform(std::begin(kLaunchers), std::end(kLaunchers), ranks.begin(),
+                   [](const Variables& variables) { return variables.rank; });
+    return ranks;
+  }();
+  return names;
 }
 
 }  // namespace heddle

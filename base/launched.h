@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 
 namespace heddle {
@@ -24,5 +25,8 @@ using EnvironmentLookup = std::function<const char*(const char* name)>;
 std::optional<Launched> FindLauncher(const EnvironmentLookup& lookup);
 /// The same of this process' environment.
 std::optional<Launched> FindLauncher();
+/// The variables that hold ranks: a process that starts others by itself empties them, so that its
+/// children do not take its rank for theirs.
+std::span<const char* const> RankVariables();
 
 }  // namespace heddle

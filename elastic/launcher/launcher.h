@@ -18,7 +18,7 @@ struct LaunchSpec {
   std::string name;
   std::vector<std::string> argv;  ///< argv[0] is the program's path.
   std::string log_path;           ///< Its standard output and error, appended; the folder exists.
-  std::vector<std::pair<std::string, std::string>> environment;  ///< Added to ours.
+  std::vector<std::pair<std::string, std::string>> environment;  ///< Replaces ours, or adds.
 };
 
 struct ExitReport {

@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include <fcntl.h>
@@ -182,8 +184,15 @@ class LocalLauncher : public Launcher {
 
   Result<int64_t> Fork(const LaunchSpec& spec) const {
     std::vector<std::string> environment;
+    const auto replaced = [&](std::string_view entry) {
+      return std::any_of(spec.environment.begin(), spec.environment.end(), [&](const auto& other) {
+        return entry.substr(0, entry.find('=')) == other.first;
+      });
+    };
     for (char** entry = environ; *entry != nullptr; ++entry) {
-      environment.emplace_back(*entry);
+      if (!replaced(*entry)) {
+        environment.emplace_back(*entry);
+      }
     }
     for (const auto& [name, value] : spec.environment) {
       environment.push_back(name + "=" + value);

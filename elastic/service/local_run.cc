@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/launched.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "elastic/launcher/launcher.h"
@@ -137,12 +138,15 @@ class Workers {
     if (stopping_) {
       return Status::Ok();
     }
-    HEDDLE_ASSIGN_OR_RETURN(const int64_t pid,
-                            launcher_->Launch({.name = name,
-                                               .argv = {options_.program, "worker", "--coordinator",
-                                                        service.server().address(), "--name", name},
-                                               .log_path = folder_ + "/logs/" + name + ".log",
-                                               .environment = {}}));
+    LaunchSpec spec{.name = name,
+                    .argv = {options_.program, "worker", "--coordinator",
+                             service.server().address(), "--name", name},
+                    .log_path = folder_ + "/logs/" + name + ".log",
+                    .environment = {}};
+    for (const char* variable : RankVariables()) {
+      spec.environment.emplace_back(variable, "");
+    }
+    HEDDLE_ASSIGN_OR_RETURN(const int64_t pid, launcher_->Launch(spec));
     pids_[name] = pid;
     return Status::Ok();
   }

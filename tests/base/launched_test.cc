@@ -50,6 +50,21 @@ TEST(LaunchedTest, TheInnermostLauncherCounts) {
   EXPECT_EQ(nested->rank, 1);
 }
 
+TEST(LaunchedTest, WithoutItsRankAProcessHasNoLauncher) {
+  std::map<std::string, std::string> environment{{"OMPI_COMM_WORLD_RANK", "1"},
+                                                 {"OMPI_COMM_WORLD_SIZE", "2"},
+                                                 {"SLURM_PROCID", "1"},
+                                                 {"SLURM_STEP_NUM_TASKS", "2"},
+                                                 {"PMI_RANK", "1"},
+                                                 {"PMIX_RANK", "1"}};
+  ASSERT_TRUE(In(environment));
+  for (const char* variable : RankVariables()) {
+    EXPECT_TRUE(environment.contains(variable)) << variable;
+    environment[variable] = "";
+  }
+  EXPECT_FALSE(In(environment));
+}
+
 TEST(LaunchedTest, ABatchScriptIsNoStepAndNonsenseIsNoRank) {
   EXPECT_FALSE(In({}));
   EXPECT_FALSE(In({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}));

@@ -53,6 +53,7 @@ class LauncherTest : public testing::Test {
 
 TEST_F(LauncherTest, ReportsTheExitCodeAndKeepsTheOutput) {
   LaunchSpec spec = Shell("echo out $GREETING; echo err >&2; exit 3");
+  ASSERT_EQ(::setenv("GREETING", "not this one", 1), 0);
   spec.environment = {{"GREETING", "hello"}};
   const auto pid = launcher_->Launch(spec);
   ASSERT_TRUE(pid.ok()) << pid.status().ToString();

@@ -37,7 +37,10 @@ class LaunchedCluster(Cluster):
 
 def check_launcher(folder, launcher, environment):
     """The smoke job gives the losses of `heddle train`; with a worker killed, too."""
+    # Started within a launcher's step, `heddle train` is not one of its workers, nor are those that it starts.
+    os.environ.update(OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="4")
     alone = Run(os.path.join(folder, "alone"), overrides=[FEWER]).start().finish().losses()
+    del os.environ["OMPI_COMM_WORLD_RANK"], os.environ["OMPI_COMM_WORLD_SIZE"]
     with LaunchedCluster(folder, "whole") as cluster:
         cluster.serve()
         cluster.submit(SMOKE, FEWER)
