@@ -15,6 +15,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -134,6 +135,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   const ChannelOptions& options() const { return options_; }
   int64_t bytes_sent() const { return bytes_sent_.load(); }
 
+  /// Whether the peer is in another call where `call` is wanted: its card (call_card.h). To be
+  /// asked again from time to time while a wait in `call` lasts; tells the peer of the wait, if
+  /// there is one for this peer.
+  std::optional<uint32_t> FindConflict(const CallNumber& call) HEDDLE_EXCLUDES(mutex_);
+
   void CancelOperation(Operation& operation, const Status& status) HEDDLE_EXCLUDES(mutex_);
   /// What a driver found here (driver.h).
   struct Look {
@@ -203,6 +209,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void Grant(uint64_t id, std::shared_ptr<Operation> operation) HEDDLE_REQUIRES(mutex_);
   void ReturnCredit(size_t bytes) HEDDLE_REQUIRES(mutex_);
   std::shared_ptr<Operation> TakePosted(const MessageKey& key) HEDDLE_REQUIRES(mutex_);
+  // channel_diagnosis.cc
+  bool WaitsForPeer(const CallNumber& call) const HEDDLE_REQUIRES(mutex_);
+  void NoteWaiting(const CallNumber& call) HEDDLE_REQUIRES(mutex_);
   Status MismatchError(size_t sent, size_t posted) const;
 
   const std::shared_ptr<EventLoop> loop_;
@@ -241,6 +250,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool sending_ HEDDLE_GUARDED_BY(mutex_) = false;  ///< `out_` holds a frame.
   Outgoing out_ HEDDLE_GUARDED_BY(mutex_);
   bool out_limited_ HEDDLE_GUARDED_BY(mutex_) = false;  ///< The emulated link holds output back.
+
+  std::deque<CallNumber> peer_waits_ HEDDLE_GUARDED_BY(mutex_);  ///< Its calls, the latest last.
 
   // Receiving.
   std::vector<std::byte> stage_ HEDDLE_GUARDED_BY(mutex_);

@@ -125,6 +125,9 @@ Status Channel::BeginFrame() {
       return Status::Ok();
     case FrameKind::kGoodbye:
       return Status::Ok();
+    case FrameKind::kWaiting:
+      NoteWaiting({.tag = in_.tag, .space = in_.space, .ordinal = in_.id, .group = in_.total});
+      return Status::Ok();
   }
   return Status::Ok();
 }

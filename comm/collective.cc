@@ -5,10 +5,21 @@
 #include <limits>
 #include <numeric>
 
+#include "base/check.h"
+#include "comm/disagreement.h"
+
 namespace heddle::comm {
 
+namespace {
+// What a step waits for in both directions must not stand behind someone's bulk.
+bool IsUrgent(Phase phase) {
+  return phase <= Phase::kGatherDownRest;
+}
+}  // namespace
+
 Result<std::unique_ptr<Collective>> Collective::Begin(Group& group,
-                                                      const CollectiveOptions& options) {
+                                                      const CollectiveOptions& options,
+                                                      const CallNumber& number) {
   std::vector<int> ranks(options.group.begin(), options.group.end());
   if (ranks.empty()) {
     ranks.resize(static_cast<size_t>(group.size()));
@@ -24,7 +35,19 @@ Result<std::unique_ptr<Collective>> Collective::Begin(Group& group,
   const auto position = static_cast<int>(own - ranks.begin());
   const Deadline deadline = options.deadline.value_or(After(group.options().operation_timeout));
   return std::unique_ptr<Collective>(
-      new Collective(group, std::move(ranks), position, options.tag, deadline));
+      new Collective(group, std::move(ranks), position, number, deadline));
+}
+
+std::unique_ptr<Collective> Collective::Among(const std::vector<int>& positions) const {
+  std::vector<int> ranks;
+  int own = -1;
+  for (const int position : positions) {
+    own = position == position_ ? static_cast<int>(ranks.size()) : own;
+    ranks.push_back(ranks_[static_cast<size_t>(position)]);
+  }
+  HEDDLE_CHECK(own >= 0, "a call among others");
+  return std::unique_ptr<Collective>(
+      new Collective(group_, std::move(ranks), own, number_, deadline_));
 }
 
 Collective::~Collective() {
@@ -49,22 +72,22 @@ void Collective::Keep(const Pending& pending) {
   }
 }
 
-namespace {
-MessageKey KeyOf(uint64_t tag, Phase phase, int64_t major, int64_t minor) {
-  return {.tag = tag,
-          .space = (static_cast<uint64_t>(phase) << 56) | (static_cast<uint64_t>(major) << 32) |
+MessageKey Collective::KeyOf(Phase phase, int64_t major, int64_t minor) const {
+  HEDDLE_CHECK(major >> kMajorBits == 0 && minor >> kMinorBits == 0, "message {}.{}", major, minor);
+  return {.tag = number_.tag,
+          .space = (static_cast<uint64_t>(phase) << (kCardBits + kMajorBits + kMinorBits)) |
+                   number_.space | (static_cast<uint64_t>(major) << kMinorBits) |
                    static_cast<uint64_t>(minor)};
 }
-// What a step waits for in both directions must not stand behind someone's bulk.
-bool IsUrgent(Phase phase) {
-  return phase <= Phase::kGatherDownRest;
+
+Status Collective::Wait(const Pending& pending) {
+  return TellDisagreement(group_, WaitLooking(group_, ranks_, number_, *pending, deadline_));
 }
-}  // namespace
 
 Collective::Pending Collective::Send(
     int to, Phase phase, int64_t major, int64_t minor, std::span<const std::byte> data) {
-  Pending pending = group_.Send(ranks_[static_cast<size_t>(to)], KeyOf(tag_, phase, major, minor),
-                                data, IsUrgent(phase));
+  Pending pending = group_.Send(ranks_[static_cast<size_t>(to)], KeyOf(phase, major, minor), data,
+                                IsUrgent(phase));
   Keep(pending);
   return pending;
 }
@@ -72,7 +95,7 @@ Collective::Pending Collective::Send(
 Collective::Pending Collective::Recv(
     int from, Phase phase, int64_t major, int64_t minor, std::span<std::byte> data) {
   Pending pending =
-      group_.Recv(ranks_[static_cast<size_t>(from)], KeyOf(tag_, phase, major, minor), data);
+      group_.Recv(ranks_[static_cast<size_t>(from)], KeyOf(phase, major, minor), data);
   Keep(pending);
   return pending;
 }
@@ -106,6 +129,26 @@ Result<Segments> Segments::FromCounts(std::span<const int64_t> counts, int membe
     segments.first.push_back(segments.total() + count);
   }
   return segments;
+}
+
+ShareSizes SizesOf(const Segments& segments, int64_t element) {
+  ShareSizes sizes{.total = segments.total() * element,
+                   .largest = segments.count(0) * element,
+                   .smallest = segments.count(0) * element};
+  for (int i = 1; i + 1 < static_cast<int>(segments.first.size()); ++i) {
+    sizes.largest = std::max(sizes.largest, segments.count(i) * element);
+    sizes.smallest = std::min(sizes.smallest, segments.count(i) * element);
+  }
+  return sizes;
+}
+
+Status CheckSize(size_t bytes) {
+  constexpr size_t kMostBytes = static_cast<size_t>(kPieceBytes) << kMinorBits;
+  if (bytes > kMostBytes) {
+    return InvalidArgumentError("{} bytes in one call; the most is {}: call for parts of it", bytes,
+                                kMostBytes);
+  }
+  return Status::Ok();
 }
 
 }  // namespace heddle::comm

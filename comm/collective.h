@@ -7,13 +7,16 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/status.h"
+#include "comm/call_card.h"
 #include "comm/communicator.h"
+#include "comm/cost/topology.h"
 #include "comm/group.h"
 
 namespace heddle::comm {
@@ -21,7 +24,8 @@ namespace heddle::comm {
 /// Bulk travels in pieces of this size, so that folding one overlaps the next one's journey.
 inline constexpr int64_t kPieceBytes = int64_t{256} << 10;
 
-/// Phases of collectives; part of the message key, apart from user messages (space 0).
+/// Phases of collectives: what tells the messages of one call between two members apart, with two
+/// numbers. Part of the message key (call_card.h); at most 62.
 enum class Phase : uint8_t {
   kBarrierUp = 1,
   kBarrierDown,
@@ -31,8 +35,13 @@ enum class Phase : uint8_t {
   kGatherDownRest,
   kBroadcast,
   kExchange,
+  kDoubling,
+  kDoublingResult,
+  kShareReduce,
+  kShareGather,
   kRingReduce,
   kRingGather,
+  kAllToAll,
   kTreeContribution,
   kTreeResult,
 };
@@ -44,39 +53,53 @@ class Collective {
   using Pending = std::shared_ptr<Work::State>;
 
   /// Errors: kInvalidArgument (the group is not ascending, or lacks this worker).
-  static Result<std::unique_ptr<Collective>> Begin(Group& group, const CollectiveOptions& options);
+  static Result<std::unique_ptr<Collective>> Begin(Group& group,
+                                                   const CollectiveOptions& options,
+                                                   const CallNumber& number);
   ~Collective();
   Collective(const Collective&) = delete;
   Collective& operator=(const Collective&) = delete;
 
+  /// The same call among some of its members (positions in this one, own among them), who take the
+  /// places 0, 1 … in the order given. Two such calls, and this one, may use a phase at once only
+  /// where they have no pair of members in common.
+  std::unique_ptr<Collective> Among(const std::vector<int>& positions) const;
+
   int size() const { return static_cast<int>(ranks_.size()); }
   int position() const { return position_; }
-  const std::vector<int>& ranks() const { return ranks_; }
-  uint64_t tag() const { return tag_; }
+  uint64_t tag() const { return number_.tag; }
 
   /// To and from the member at a position. (phase, major, minor) tells the messages of a pair
-  /// apart; major < 2^24, minor < 2^32.
+  /// apart; major and minor < 2^18.
   Pending Send(int to, Phase phase, int64_t major, int64_t minor, std::span<const std::byte> data);
   Pending Recv(int from, Phase phase, int64_t major, int64_t minor, std::span<std::byte> data);
-  Status Wait(const Pending& pending) { return pending->Wait(deadline_); }
+  /// A wait that lasts looks for members that are in another call of this tag. When there is one,
+  /// or sizes disagree, the whole group is told and everyone's call ends as kInvalidArgument
+  /// (disagreement.h).
+  Status Wait(const Pending& pending);
   /// Waits for everything started so far; the first error.
   Status WaitAll();
   /// Takes every buffer back from what is in flight: called on an error before buffers go.
   void CancelAll();
 
  private:
-  Collective(Group& group, std::vector<int> ranks, int position, uint64_t tag, Deadline deadline)
+  Collective(Group& group,
+             std::vector<int> ranks,
+             int position,
+             const CallNumber& number,
+             Deadline deadline)
       : group_(group),
         ranks_(std::move(ranks)),
         position_(position),
-        tag_(tag),
+        number_(number),
         deadline_(deadline) {}
+  MessageKey KeyOf(Phase phase, int64_t major, int64_t minor) const;
   void Keep(const Pending& pending);
 
   Group& group_;
   const std::vector<int> ranks_;
   const int position_;
-  const uint64_t tag_;
+  const CallNumber number_;
   const Deadline deadline_;
   std::vector<Pending> in_flight_;
   size_t prune_at_ = 256;
@@ -111,6 +134,12 @@ inline std::span<const std::byte> Slice(std::span<const std::byte> bytes,
   return bytes.subspan(static_cast<size_t>(offset), static_cast<size_t>(size));
 }
 
+/// Shares in bytes, as their cost depends on them.
+ShareSizes SizesOf(const Segments& segments, int64_t element);
+
+/// Fails unless the buffer's pieces can be numbered (64 GiB).
+Status CheckSize(size_t bytes);
+
 // The algorithms; arguments are checked by the communicator. Contracts: communicator.h.
 Status TreeBarrier(Collective& call);
 Result<std::vector<Bytes>> TreeGatherBytes(Collective& call, std::span<const std::byte> mine);
@@ -120,7 +149,36 @@ Status ReduceByTree(Collective& call,
                     std::span<const std::span<const std::byte>> mine,
                     std::span<std::byte> output,
                     DType dtype);
+/// By the algorithm that `topology` chooses.
+Status AllReduceAmong(Collective& call,
+                      const Topology& topology,
+                      std::span<std::byte> buffer,
+                      DType dtype,
+                      ReduceOp op);
+Status ReduceScatterAmong(Collective& call,
+                          const FlatLinks& links,
+                          std::span<const std::byte> input,
+                          std::span<std::byte> output,
+                          const Segments& segments,
+                          DType dtype,
+                          ReduceOp op);
+/// Own segment of `output` is filled already.
+Status AllGatherAmong(Collective& call,
+                      const FlatLinks& links,
+                      std::span<std::byte> output,
+                      const Segments& segments,
+                      int64_t element);
+/// Own blocks are copied by the caller.
+Status PairwiseAllToAll(Collective& call,
+                        std::span<const std::byte> input,
+                        const Segments& sent,
+                        std::span<std::byte> output,
+                        const Segments& received,
+                        int64_t element);
+
 Status DirectAllReduce(Collective& call, std::span<std::byte> buffer, DType dtype, ReduceOp op);
+Status DoublingAllReduce(Collective& call, std::span<std::byte> buffer, DType dtype, ReduceOp op);
+/// `output` may be the own segment of `input`.
 Status DirectReduceScatter(Collective& call,
                            std::span<const std::byte> input,
                            std::span<std::byte> output,
@@ -131,13 +189,13 @@ Status DirectAllGather(Collective& call,
                        std::span<std::byte> output,
                        const Segments& segments,
                        int64_t element);
+/// `output` may be the own segment of `input`.
 Status RingReduceScatter(Collective& call,
                          std::span<const std::byte> input,
                          std::span<std::byte> output,
                          const Segments& segments,
                          DType dtype,
                          ReduceOp op);
-/// Own segment of `output` is filled already.
 Status RingAllGather(Collective& call,
                      std::span<std::byte> output,
                      const Segments& segments,

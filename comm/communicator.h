@@ -58,6 +58,9 @@ struct GroupOptions {
   std::vector<int> peers;
   Duration operation_timeout =
       std::chrono::seconds(30);  ///< Bound of every wait without its own deadline.
+  /// Links among `members`, the same at every member: collectives choose their algorithms by it.
+  /// Null: all links are taken to be alike, until Communicator::ShareLinks.
+  std::shared_ptr<const LinkTable> links = nullptr;
 };
 
 enum class ReduceOp : uint8_t { kSum, kMax, kMin };
@@ -118,11 +121,15 @@ class SharedBuffer {
 
 /// Errors of every operation: kUnavailable (a peer was lost; its name is in the message),
 /// kDeadlineExceeded (the message names the peer waited for), kAborted (Abort was called; its
-/// status' message), kInvalidArgument (sizes or groups disagree). After an error the outputs are
-/// unspecified, inputs of out-of-place calls are unchanged, and the communicator must be replaced.
-/// A peer's Abort ends the operations with that peer as kAborted with its reason; a peer that
-/// destroyed its communicator ends them as kUnavailable, save what it had sent before. Neither is a
-/// loss. Thread: any; operations may run from several threads at once, each with its own tag.
+/// status' message), kInvalidArgument. Members whose calls of a tag disagree (another collective,
+/// element type, operation, root or counts) notice it within half a second of waiting for each
+/// other: every member's call then ends as kInvalidArgument with a message that names two of them
+/// and the field, and all other operations of the group are aborted. A member whose call needs no
+/// answer (a small broadcast's root) may have ended well by then. After an error the outputs
+/// are unspecified, inputs of out-of-place calls are unchanged, and the communicator must be
+/// replaced. A peer's Abort ends the operations with that peer as kAborted with its reason; a peer
+/// that destroyed its communicator ends them as kUnavailable, save what it had sent before. Neither
+/// is a loss. Thread: any; operations may run from several threads at once, each with its own tag.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -144,13 +151,16 @@ class Communicator {
   virtual Work Send(int peer, uint64_t tag, std::span<const std::byte> data, bool urgent) = 0;
   virtual Work Recv(int peer, uint64_t tag, std::span<std::byte> data) = 0;
 
-  /// In place. Every member gets the same bits; the order of additions depends on the group only.
+  /// In place. Every member gets the same bits (of a NaN: a NaN); the order of additions depends on
+  /// the group, the size and the links that the members share. All types; 16-bit floats are folded
+  /// in fp32 and rounded once (twice or more across islands), integers wrap, a NaN among the
+  /// operands gives a NaN in max and min, too. At most 64 GiB.
   virtual Status AllReduce(std::span<std::byte> buffer,
                            DType dtype,
                            ReduceOp op,
                            const CollectiveOptions& options) = 0;
-  /// Member i's share is counts[i] elements (zero allowed); `input` is the whole of sum(counts)
-  /// elements.
+  /// Member i's share is counts[i] elements (zero allowed, known to all); `input` is the whole of
+  /// sum(counts) elements. No byte travels for padding.
   virtual Status ReduceScatter(std::span<const std::byte> input,
                                std::span<std::byte> output,
                                std::span<const int64_t> counts,
@@ -163,6 +173,15 @@ class Communicator {
                            std::span<const int64_t> counts,
                            DType dtype,
                            const CollectiveOptions& options) = 0;
+  /// From each member to each. `input` holds what goes to the member at position 0, 1 …, of
+  /// send_counts[i] elements; `output` what comes from it, of receive_counts[i] elements: the
+  /// other's send_counts for this member. Zeros allowed; the buffers must not overlap.
+  virtual Status AllToAll(std::span<const std::byte> input,
+                          std::span<const int64_t> send_counts,
+                          std::span<std::byte> output,
+                          std::span<const int64_t> receive_counts,
+                          DType dtype,
+                          const CollectiveOptions& options) = 0;
   /// From the member at position `root` of the group to all.
   virtual Status Broadcast(std::span<std::byte> buffer,
                            int root,
@@ -183,6 +202,14 @@ class Communicator {
                             DType dtype,
                             const CollectiveOptions& options) = 0;
 
+  /// Runs `call`, which makes one collective of this communicator, on progress threads of its own,
+  /// so that several are in flight; returns at once. Calls begin in the order in which they
+  /// were started, up to four at a time; members start them in the same order. What `call` uses
+  /// lives until the Work ends. A Work whose wait meets its deadline aborts the group: a collective
+  /// that one member gave up cannot end well at the others. Urgent messages overtake the bulk of
+  /// collectives, frame by frame.
+  virtual Work Start(std::function<Status()> call) = 0;
+
   /// Ends every wait of this process in this group with `reason`, tells the connected peers, closes
   /// the connections. Idempotent, never blocks. Thread: any.
   virtual void Abort(const Status& reason) = 0;
@@ -191,6 +218,14 @@ class Communicator {
   /// kUnavailable. Not called for peers that aborted or left, nor once the communicator is being
   /// destroyed. The handler may call Abort; it must not destroy the communicator.
   virtual void OnPeerLost(std::function<void(int peer, const Status& reason)> handler) = 0;
+
+  /// Tells all members each one's links, `own[r]` being this worker's link to rank r, over the
+  /// tree; from then on collectives choose by them. All members of the generation call it, and none
+  /// has a collective in flight. Errors: kInvalidArgument (other than size() links, no positive
+  /// rate).
+  virtual Status ShareLinks(std::span<const Link> own, const CollectiveOptions& options) = 0;
+  /// The links that collectives choose by; null: none are known.
+  virtual std::shared_ptr<const LinkTable> links() const = 0;
 
   /// Bytes sent to each rank so far. Thread: any.
   virtual std::vector<int64_t> BytesSent() const = 0;

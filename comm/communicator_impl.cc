@@ -1,11 +1,16 @@
 #include "comm/communicator_impl.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
+#include "base/hash.h"
 #include "comm/collective.h"
-#include "comm/cost/cost.h"
+#include "comm/disagreement.h"
+#include "comm/progress.h"
 #include "comm/shm_collective.h"
+#include "comm/topology_cache.h"
 
 namespace heddle::comm {
 
@@ -13,7 +18,10 @@ namespace {
 
 class CommunicatorImpl final : public Communicator {
  public:
-  explicit CommunicatorImpl(std::shared_ptr<Group> group) : group_(std::move(group)) {}
+  explicit CommunicatorImpl(std::shared_ptr<Group> group)
+      : group_(std::move(group)),
+        topologies_(group_->options().links),
+        progress_(group_) {}
   ~CommunicatorImpl() override {
     group_->DropHandler();
     group_->Leave();
@@ -49,13 +57,16 @@ class CommunicatorImpl final : public Communicator {
                    std::span<const int64_t> counts,
                    DType dtype,
                    const CollectiveOptions& options) override;
+  Status AllToAll(std::span<const std::byte> input,
+                  std::span<const int64_t> send_counts,
+                  std::span<std::byte> output,
+                  std::span<const int64_t> receive_counts,
+                  DType dtype,
+                  const CollectiveOptions& options) override;
   Status Broadcast(std::span<std::byte> buffer,
                    int root,
                    const CollectiveOptions& options) override;
-  Status Barrier(const CollectiveOptions& options) override {
-    HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options));
-    return TreeBarrier(*call);
-  }
+  Status Barrier(const CollectiveOptions& options) override;
   Result<std::vector<Bytes>> AllGatherBytes(std::span<const std::byte> mine,
                                             const CollectiveOptions& options) override;
   Status ReduceTree(const TreeContributions& contributions,
@@ -64,25 +75,29 @@ class CommunicatorImpl final : public Communicator {
                     DType dtype,
                     const CollectiveOptions& options) override;
 
+  Work Start(std::function<Status()> call) override {
+    return Work(progress_.Start(std::move(call)));
+  }
+
   void Abort(const Status& reason) override { group_->Abort(reason); }
   void OnPeerLost(std::function<void(int peer, const Status& reason)> handler) override {
     group_->SetHandler(std::move(handler));
   }
+  Status ShareLinks(std::span<const Link> own, const CollectiveOptions& options) override;
+  std::shared_ptr<const LinkTable> links() const override { return topologies_.links(); }
   std::vector<int64_t> BytesSent() const override { return group_->BytesSent(); }
 
  private:
-  bool Direct(const Collective& call, int64_t bytes) const {
-    // Every member must choose alike, and knows only its own links: the choice is by size and
-    // members.
-    const LinkTable links(call.size());
-    std::vector<int> positions(static_cast<size_t>(call.size()));
-    for (size_t i = 0; i < positions.size(); ++i) {
-      positions[i] = static_cast<int>(i);
-    }
-    return ChooseAllReduce(links, positions, bytes) == AllReduceAlgorithm::kDirect;
+  Result<bool> Told(Result<bool> done) {
+    return done.ok() ? done : Result<bool>(TellDisagreement(*group_, done.status()));
+  }
+  std::shared_ptr<const Topology> TopologyOf(const CollectiveOptions& options) {
+    return topologies_.Of(options.group, size());
   }
 
   const std::shared_ptr<Group> group_;
+  TopologyCache topologies_;
+  Progress progress_;
 };
 
 Status CheckElements(size_t bytes, DType dtype) {
@@ -104,31 +119,36 @@ Status CheckShares(
   return Status::Ok();
 }
 
+uint64_t HashOf(std::span<const int64_t> counts) {
+  return Hash64(std::as_bytes(counts));
+}
+
+uint64_t HashOf(size_t bytes) {
+  const auto value = static_cast<int64_t>(bytes);
+  return HashOf(std::span(&value, 1));
+}
+
 Status CommunicatorImpl::AllReduce(std::span<std::byte> buffer,
                                    DType dtype,
                                    ReduceOp op,
                                    const CollectiveOptions& options) {
   HEDDLE_RETURN_IF_ERROR(CheckElements(buffer.size(), dtype));
+  HEDDLE_RETURN_IF_ERROR(CheckSize(buffer.size()));
+  const CallNumber number = group_->NextCall(
+      options,
+      {.kind = CallKind::kAllReduce, .dtype = dtype, .op = op, .counts = HashOf(buffer.size())});
   if (!buffer.empty()) {
-    HEDDLE_ASSIGN_OR_RETURN(const bool done, ShmAllReduce(*group_, buffer, dtype, op, options));
+    HEDDLE_ASSIGN_OR_RETURN(const bool done,
+                            Told(ShmAllReduce(*group_, buffer, dtype, op, options, number)));
     if (done) {
       return Status::Ok();
     }
   }
-  HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options));
+  HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options, number));
   if (call->size() == 1 || buffer.empty()) {
     return Status::Ok();
   }
-  if (Direct(*call, static_cast<int64_t>(buffer.size()))) {
-    return DirectAllReduce(*call, buffer, dtype, op);
-  }
-  const int64_t element = SizeOf(dtype);
-  const Segments segments =
-      Segments::Even(static_cast<int64_t>(buffer.size()) / element, call->size());
-  const int own = call->position();
-  const auto mine = Slice(buffer, segments.begin(own) * element, segments.count(own) * element);
-  HEDDLE_RETURN_IF_ERROR(RingReduceScatter(*call, buffer, mine, segments, dtype, op));
-  return RingAllGather(*call, buffer, segments, element);
+  return AllReduceAmong(*call, *TopologyOf(options), buffer, dtype, op);
 }
 
 Status CommunicatorImpl::ReduceScatter(std::span<const std::byte> input,
@@ -137,21 +157,22 @@ Status CommunicatorImpl::ReduceScatter(std::span<const std::byte> input,
                                        DType dtype,
                                        ReduceOp op,
                                        const CollectiveOptions& options) {
-  HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options));
+  const CallNumber number = group_->NextCall(
+      options,
+      {.kind = CallKind::kReduceScatter, .dtype = dtype, .op = op, .counts = HashOf(counts)});
+  HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options, number));
   HEDDLE_ASSIGN_OR_RETURN(const Segments segments, Segments::FromCounts(counts, call->size()));
   HEDDLE_RETURN_IF_ERROR(CheckShares(segments, *call, output.size(), input.size(), dtype));
+  HEDDLE_RETURN_IF_ERROR(CheckSize(input.size()));
   if (call->size() == 1) {
     std::copy(input.begin(), input.end(), output.begin());
     return Status::Ok();
   }
-  HEDDLE_ASSIGN_OR_RETURN(const bool done,
-                          ShmReduceScatter(*group_, input, output, counts, dtype, op, options));
-  if (done) {
-    return Status::Ok();
-  }
-  return Direct(*call, static_cast<int64_t>(input.size()))
-             ? DirectReduceScatter(*call, input, output, segments, dtype, op)
-             : RingReduceScatter(*call, input, output, segments, dtype, op);
+  HEDDLE_ASSIGN_OR_RETURN(const bool done, Told(ShmReduceScatter(*group_, input, output, counts,
+                                                                 dtype, op, options, number)));
+  return done ? Status::Ok()
+              : ReduceScatterAmong(*call, TopologyOf(options)->flat(), input, output, segments,
+                                   dtype, op);
 }
 
 Status CommunicatorImpl::AllGather(std::span<const std::byte> input,
@@ -159,9 +180,12 @@ Status CommunicatorImpl::AllGather(std::span<const std::byte> input,
                                    std::span<const int64_t> counts,
                                    DType dtype,
                                    const CollectiveOptions& options) {
-  HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options));
+  const CallNumber number = group_->NextCall(
+      options, {.kind = CallKind::kAllGather, .dtype = dtype, .counts = HashOf(counts)});
+  HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options, number));
   HEDDLE_ASSIGN_OR_RETURN(const Segments segments, Segments::FromCounts(counts, call->size()));
   HEDDLE_RETURN_IF_ERROR(CheckShares(segments, *call, input.size(), output.size(), dtype));
+  HEDDLE_RETURN_IF_ERROR(CheckSize(output.size()));
   const int64_t element = SizeOf(dtype);
   if (!input.empty()) {  // It may lie in its place already.
     std::memmove(output.data() + segments.begin(call->position()) * element, input.data(),
@@ -170,32 +194,77 @@ Status CommunicatorImpl::AllGather(std::span<const std::byte> input,
   if (call->size() == 1) {
     return Status::Ok();
   }
-  HEDDLE_ASSIGN_OR_RETURN(const bool done, ShmAllGather(*group_, output, counts, dtype, options));
-  if (done) {
-    return Status::Ok();
+  HEDDLE_ASSIGN_OR_RETURN(const bool done,
+                          Told(ShmAllGather(*group_, output, counts, dtype, options, number)));
+  return done ? Status::Ok()
+              : AllGatherAmong(*call, TopologyOf(options)->flat(), output, segments, element);
+}
+
+Status CommunicatorImpl::AllToAll(std::span<const std::byte> input,
+                                  std::span<const int64_t> send_counts,
+                                  std::span<std::byte> output,
+                                  std::span<const int64_t> receive_counts,
+                                  DType dtype,
+                                  const CollectiveOptions& options) {
+  // Each member has counts of its own: a pair that disagrees sees it by the messages' sizes.
+  const CallNumber number =
+      group_->NextCall(options, {.kind = CallKind::kAllToAll, .dtype = dtype});
+  HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options, number));
+  HEDDLE_ASSIGN_OR_RETURN(const Segments sent, Segments::FromCounts(send_counts, call->size()));
+  HEDDLE_ASSIGN_OR_RETURN(const Segments received,
+                          Segments::FromCounts(receive_counts, call->size()));
+  const int64_t element = SizeOf(dtype);
+  if (input.size() != static_cast<size_t>(sent.total() * element) ||
+      output.size() != static_cast<size_t>(received.total() * element)) {
+    return InvalidArgumentError("buffers of {} and {} bytes for {} and {} elements of {}",
+                                input.size(), output.size(), sent.total(), received.total(),
+                                DTypeName(dtype));
   }
-  return Direct(*call, static_cast<int64_t>(output.size()))
-             ? DirectAllGather(*call, output, segments, element)
-             : RingAllGather(*call, output, segments, element);
+  const int own = call->position();
+  if (sent.count(own) != received.count(own)) {
+    return InvalidArgumentError("{} elements to itself and {} from itself", sent.count(own),
+                                received.count(own));
+  }
+  std::ranges::copy(
+      Slice(input, sent.begin(own) * element, sent.count(own) * element),
+      Slice(output, received.begin(own) * element, received.count(own) * element).begin());
+  return PairwiseAllToAll(*call, input, sent, output, received, element);
 }
 
 Status CommunicatorImpl::Broadcast(std::span<std::byte> buffer,
                                    int root,
                                    const CollectiveOptions& options) {
-  HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options));
+  HEDDLE_RETURN_IF_ERROR(CheckSize(buffer.size()));
+  const CallNumber number = group_->NextCall(options, {.kind = CallKind::kBroadcast,
+                                                       .dtype = DType::kU8,
+                                                       .root = static_cast<uint32_t>(root),
+                                                       .counts = HashOf(buffer.size())});
+  HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options, number));
   if (root < 0 || root >= call->size()) {
     return InvalidArgumentError("root {} in a group of {}", root, call->size());
   }
   if (call->size() == 1) {
     return Status::Ok();
   }
-  HEDDLE_ASSIGN_OR_RETURN(const bool done, ShmBroadcast(*group_, buffer, root, options));
+  HEDDLE_ASSIGN_OR_RETURN(const bool done,
+                          Told(ShmBroadcast(*group_, buffer, root, options, number)));
   return done ? Status::Ok() : BroadcastFrom(*call, buffer, root);
+}
+
+Status CommunicatorImpl::Barrier(const CollectiveOptions& options) {
+  const CallNumber number = group_->NextCall(options, {.kind = CallKind::kBarrier});
+  HEDDLE_ASSIGN_OR_RETURN(const bool done, Told(ShmBarrier(*group_, options, number)));
+  if (done) {
+    return Status::Ok();
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options, number));
+  return TreeBarrier(*call);
 }
 
 Result<std::vector<Bytes>> CommunicatorImpl::AllGatherBytes(std::span<const std::byte> mine,
                                                             const CollectiveOptions& options) {
-  HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options));
+  const CallNumber number = group_->NextCall(options, {.kind = CallKind::kAllGatherBytes});
+  HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options, number));
   return TreeGatherBytes(*call, mine);
 }
 
@@ -208,8 +277,52 @@ Status CommunicatorImpl::ReduceTree(const TreeContributions& contributions,
     return InvalidArgumentError("a reproducible reduction of {}", DTypeName(dtype));
   }
   HEDDLE_RETURN_IF_ERROR(CheckElements(output.size(), dtype));
-  HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options));
+  HEDDLE_RETURN_IF_ERROR(CheckSize(output.size()));
+  uint64_t counts = HashOf(output.size());
+  for (const auto& nodes : contributions.nodes) {
+    counts = counts * 31 + nodes.size();
+    for (const TreeNode& node : nodes) {
+      counts = (counts * 31 + static_cast<uint64_t>(node.level)) * 31 +
+               static_cast<uint64_t>(node.index);
+    }
+  }
+  counts = HashOf(counts);
+  const CallNumber number =
+      group_->NextCall(options, {.kind = CallKind::kReduceTree, .dtype = dtype, .counts = counts});
+  HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options, number));
   return ReduceByTree(*call, contributions, mine, output, dtype);
+}
+
+// A record of a rate and a latency for each rank, as doubles.
+Status CommunicatorImpl::ShareLinks(std::span<const Link> own, const CollectiveOptions& options) {
+  if (own.size() != static_cast<size_t>(size()) || !options.group.empty()) {
+    return InvalidArgumentError("{} links of one of {} workers", own.size(), size());
+  }
+  ByteWriter writer;
+  for (const Link& link : own) {
+    writer.Put(link.latency_seconds);
+    writer.Put(link.bytes_per_second);
+    writer.PutString(link.transport);
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Bytes> records,
+                          AllGatherBytes(writer.bytes(), options));
+  auto links = std::make_shared<LinkTable>(size());
+  for (int from = 0; from < size(); ++from) {
+    ByteReader reader(records[static_cast<size_t>(from)]);
+    for (int to = 0; to < size(); ++to) {
+      Link& link = links->At(from, to);
+      HEDDLE_ASSIGN_OR_RETURN(link.latency_seconds, reader.Get<double>());
+      HEDDLE_ASSIGN_OR_RETURN(link.bytes_per_second, reader.Get<double>());
+      HEDDLE_ASSIGN_OR_RETURN(link.transport, reader.GetString());
+      if (from != to && (!std::isfinite(link.latency_seconds) || link.latency_seconds < 0 ||
+                         !std::isfinite(link.bytes_per_second) || link.bytes_per_second <= 0)) {
+        return InvalidArgumentError("{} has a link to {} of {} s and {} bytes/s", member_name(from),
+                                    member_name(to), link.latency_seconds, link.bytes_per_second);
+      }
+    }
+  }
+  topologies_.SetLinks(std::move(links));
+  return Status::Ok();
 }
 
 }  // namespace

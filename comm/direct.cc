@@ -1,5 +1,6 @@
 // Collectives in one round: everyone sends each member what it needs. Fewest messages in a row; for
-// large buffers the rings (ring.cc) send fewer bytes. Folds run in the order of positions.
+// large buffers the rings (ring.cc) use neighbours' links alone. Folds run in the order of
+// positions. 16-bit floats travel as they are and are folded in fp32.
 #include <algorithm>
 #include <cstring>
 
@@ -10,31 +11,157 @@ namespace heddle::comm {
 
 namespace {
 
-// Folds what the members sent (`arrived` by position; own: `mine`) and rounds once into `output`.
-void FoldInOrder(std::span<const Bytes> arrived,
-                 int own,
-                 std::span<const std::byte> mine,
-                 std::span<std::byte> output,
-                 DType dtype,
-                 ReduceOp op) {
-  const DType partial_type = PartialType(dtype, op);
-  const size_t elements = output.size() / static_cast<size_t>(SizeOf(dtype));
-  Bytes partial(elements * static_cast<size_t>(SizeOf(partial_type)));
-  Bytes widened(partial_type == dtype ? 0 : partial.size());
-  for (size_t i = 0; i < arrived.size(); ++i) {
-    const std::span<const std::byte> value =
-        static_cast<int>(i) == own ? mine : std::span<const std::byte>(arrived[i]);
-    if (i == 0) {
-      Convert(value, dtype, partial, partial_type);
-    } else if (partial_type == dtype) {
-      FoldInto(partial, value, dtype, op);
-    } else {
-      Convert(value, dtype, widened, partial_type);
-      FoldInto(partial, widened, partial_type, op);
+/// What arrives for one piece of a share, all members' together, is at most this large.
+constexpr int64_t kArrivalBytes = int64_t{8} << 20;
+constexpr int64_t kLeastPiece = int64_t{16} << 10;
+/// Pieces in flight.
+constexpr int64_t kWindow = 3;
+
+// Folds what the members sent (`arrived` by position; own: `mine`) and rounds once into `output`,
+// which may be `mine`.
+class OrderedFold {
+ public:
+  OrderedFold(DType dtype, ReduceOp op)
+      : dtype_(dtype),
+        op_(op),
+        partial_type_(PartialType(dtype, op)) {}
+
+  void Run(std::span<const Bytes> arrived,
+           int own,
+           std::span<const std::byte> mine,
+           std::span<std::byte> output) {
+    const size_t elements = output.size() / static_cast<size_t>(SizeOf(dtype_));
+    partial_.resize(elements * static_cast<size_t>(SizeOf(partial_type_)));
+    for (size_t i = 0; i < arrived.size(); ++i) {
+      const std::span<const std::byte> value =
+          static_cast<int>(i) == own ? mine
+                                     : std::span<const std::byte>(arrived[i]).first(output.size());
+      if (i == 0) {
+        Convert(value, dtype_, partial_, partial_type_);
+      } else if (partial_type_ == dtype_) {
+        FoldInto(partial_, value, dtype_, op_);
+      } else {
+        widened_.resize(partial_.size());
+        Convert(value, dtype_, widened_, partial_type_);
+        FoldInto(partial_, widened_, partial_type_, op_);
+      }
+    }
+    Convert(partial_, partial_type_, output, dtype_);
+  }
+
+ private:
+  const DType dtype_;
+  const ReduceOp op_;
+  const DType partial_type_;
+  Bytes partial_;
+  Bytes widened_;
+};
+
+// A share's contributions piece by piece: a few pieces are awaited at once, so that folding one
+// overlaps the others' journeys and memory stays bounded.
+class DirectReduction {
+ public:
+  DirectReduction(Collective& call,
+                  std::span<const std::byte> input,
+                  std::span<std::byte> output,
+                  const Segments& segments,
+                  DType dtype,
+                  ReduceOp op)
+      : call_(call),
+        input_(input),
+        output_(output),
+        segments_(segments),
+        element_(SizeOf(dtype)),
+        fold_(dtype, op) {
+    // All members cut all shares alike. The largest share's pieces must be numbered, too.
+    int64_t largest = 0;
+    for (int i = 0; i < call.size(); ++i) {
+      largest = std::max(largest, segments.count(i) * element_);
+    }
+    const int64_t piece =
+        std::clamp(kArrivalBytes / std::max(call.size() - 1, 1), kLeastPiece, kPieceBytes);
+    piece_ = std::max(piece, largest >> (kMinorBits - 1)) / 16 * 16;
+    slots_.resize(static_cast<size_t>(kWindow));
+  }
+
+  Status Run() {
+    const int own = call_.position();
+    const int64_t pieces = Pieces(own);
+    for (int64_t piece = 0; piece < std::min(kWindow, pieces); ++piece) {
+      Post(piece);
+    }
+    SendAll();
+    for (int64_t piece = 0; piece < pieces; ++piece) {
+      Slot& slot = slots_[static_cast<size_t>(piece % kWindow)];
+      for (const auto& pending : slot.arriving) {
+        HEDDLE_RETURN_IF_ERROR(call_.Wait(pending));
+      }
+      const auto [offset, size] = RangeOf(own, piece);
+      fold_.Run(slot.arrived, own, Slice(input_, offset, size),
+                Slice(output_, offset - segments_.begin(own) * element_, size));
+      if (piece + kWindow < pieces) {
+        Post(piece + kWindow);
+      }
+    }
+    return call_.WaitAll();
+  }
+
+ private:
+  struct Slot {
+    std::vector<Bytes> arrived;  ///< By position.
+    std::vector<Collective::Pending> arriving;
+  };
+
+  int64_t Pieces(int member) const {
+    return (segments_.count(member) * element_ + piece_ - 1) / piece_;
+  }
+  /// Offset and size in bytes of a member's piece.
+  std::pair<int64_t, int64_t> RangeOf(int member, int64_t piece) const {
+    const int64_t begin = segments_.begin(member) * element_;
+    const int64_t bytes = segments_.count(member) * element_;
+    return {begin + piece * piece_, std::min(piece_, bytes - piece * piece_)};
+  }
+
+  void Post(int64_t piece) {
+    Slot& slot = slots_[static_cast<size_t>(piece % kWindow)];
+    slot.arriving.clear();
+    slot.arrived.resize(static_cast<size_t>(call_.size()));
+    const auto size = static_cast<size_t>(RangeOf(call_.position(), piece).second);
+    for (int i = 0; i < call_.size(); ++i) {
+      if (i != call_.position()) {
+        Bytes& buffer = slot.arrived[static_cast<size_t>(i)];
+        buffer.resize(size);
+        slot.arriving.push_back(call_.Recv(i, Phase::kShareReduce, 0, piece, buffer));
+      }
     }
   }
-  Convert(partial, partial_type, output, dtype);
-}
+
+  void SendAll() {
+    int64_t most = 0;
+    for (int i = 0; i < call_.size(); ++i) {
+      most = std::max(most, i == call_.position() ? 0 : Pieces(i));
+    }
+    for (int64_t piece = 0; piece < most; ++piece) {
+      // Each starts with another, so that nobody is flooded.
+      for (int step = 1; step < call_.size(); ++step) {
+        const int to = (call_.position() + step) % call_.size();
+        if (piece < Pieces(to)) {
+          const auto [offset, size] = RangeOf(to, piece);
+          call_.Send(to, Phase::kShareReduce, 0, piece, Slice(input_, offset, size));
+        }
+      }
+    }
+  }
+
+  Collective& call_;
+  const std::span<const std::byte> input_;
+  const std::span<std::byte> output_;
+  const Segments& segments_;
+  const int64_t element_;
+  int64_t piece_ = 0;
+  OrderedFold fold_;
+  std::vector<Slot> slots_;
+};
 
 }  // namespace
 
@@ -44,33 +171,12 @@ Status DirectReduceScatter(Collective& call,
                            const Segments& segments,
                            DType dtype,
                            ReduceOp op) {
-  const int64_t element = SizeOf(dtype);
-  const auto segment = [&](int i) {
-    return Slice(input, segments.begin(i) * element, segments.count(i) * element);
-  };
-  std::vector<Bytes> arrived(static_cast<size_t>(call.size()));
-  const int own = call.position();
-  for (int i = 0; i < call.size(); ++i) {
-    if (i != own && !output.empty()) {
-      Bytes& buffer = arrived[static_cast<size_t>(i)];
-      buffer.resize(output.size());
-      call.Recv(i, Phase::kExchange, 0, 0, buffer);
-    }
-  }
-  for (int step = 1; step < call.size();
-       ++step) {  // Each starts with another, so that nobody is flooded.
-    const int to = (own + step) % call.size();
-    if (segments.count(to) > 0) {
-      call.Send(to, Phase::kExchange, 0, 0, segment(to));
-    }
-  }
-  const Status status = call.WaitAll();
+  DirectReduction reduction(call, input, output, segments, dtype, op);
+  const Status status = reduction.Run();
   if (!status.ok()) {
-    call.CancelAll();
-    return status;
+    call.CancelAll();  // Before the buffers of the reduction go.
   }
-  FoldInOrder(arrived, own, segment(own), output, dtype, op);
-  return Status::Ok();
+  return status;
 }
 
 Status DirectAllReduce(Collective& call, std::span<std::byte> buffer, DType dtype, ReduceOp op) {
@@ -88,8 +194,7 @@ Status DirectAllReduce(Collective& call, std::span<std::byte> buffer, DType dtyp
     call.CancelAll();
     return status;
   }
-  const Bytes mine(buffer.begin(), buffer.end());
-  FoldInOrder(arrived, own, mine, buffer, dtype, op);
+  OrderedFold(dtype, op).Run(arrived, own, buffer, buffer);
   return Status::Ok();
 }
 
@@ -102,12 +207,13 @@ Status DirectAllGather(Collective& call,
   };
   const int own = call.position();
   for (int step = 1; step < call.size(); ++step) {
-    const int other = (own + step) % call.size();
-    if (segments.count(other) > 0) {
-      call.Recv(other, Phase::kExchange, 0, 0, segment(other));
+    const int from = (own - step + call.size()) % call.size();
+    const int to = (own + step) % call.size();
+    if (segments.count(from) > 0) {
+      call.Recv(from, Phase::kShareGather, 0, 0, segment(from));
     }
     if (segments.count(own) > 0) {
-      call.Send(other, Phase::kExchange, 0, 0, segment(own));
+      call.Send(to, Phase::kShareGather, 0, 0, segment(own));
     }
   }
   return call.WaitAll();

@@ -367,6 +367,10 @@ Status CheckGroup(const GroupOptions& options) {
   if (options.generation < 0) {
     return InvalidArgumentError("generation {}", options.generation);
   }
+  if (options.links != nullptr && options.links->size() != size) {
+    return InvalidArgumentError("links of {} workers for a group of {}", options.links->size(),
+                                size);
+  }
   for (const int peer : options.peers) {
     if (peer < 0 || peer >= size || peer == options.rank) {
       return InvalidArgumentError("rank {} lists peer {} in a group of {}", options.rank, peer,

@@ -19,6 +19,15 @@ struct MessageKey {
   friend bool operator==(const MessageKey&, const MessageKey&) = default;
 };
 
+/// Which call of a collective: the same numbers at all members that agree.
+struct CallNumber {
+  uint64_t tag = 0;
+  uint64_t space = 0;  ///< That of any of its messages: the card counts.
+  /// Calls of this tag among this group before; 0: not known.
+  uint64_t ordinal = 0;
+  uint64_t group = 0;  ///< A hash of the members' ranks.
+};
+
 struct MessageKeyHash {
   size_t operator()(const MessageKey& key) const {
     return static_cast<size_t>((key.tag * 0x9E3779B97F4A7C15U) ^ (key.space * 0xC2B2AE3D27D4EB4FU));
@@ -34,6 +43,9 @@ enum class FrameKind : uint8_t {
   kCredit = 6,   ///< `total` bytes of eager window are free again.
   kAbort = 7,    ///< The peer aborted its group; payload: why, in text.
   kGoodbye = 8,  ///< The peer left in good order and sends nothing more.
+  /// The peer has waited for long in a collective `tag` with the card in `space` (call_card.h):
+  /// call number `id` of that tag among the members whose ranks hash to `total`.
+  kWaiting = 9,
 };
 
 struct FrameHeader {
@@ -90,6 +102,7 @@ inline Status CheckFrame(const FrameHeader& header, uint32_t generation) {
     case FrameKind::kReject:
     case FrameKind::kCredit:
     case FrameKind::kGoodbye:
+    case FrameKind::kWaiting:
       break;
     default:
       return DataLossError("frame of kind {}", static_cast<int>(header.kind));

@@ -1,6 +1,9 @@
 #include "comm/group.h"
 
+#include <numeric>
 #include <utility>
+
+#include "base/hash.h"
 
 namespace heddle::comm {
 
@@ -17,6 +20,9 @@ Group::Group(std::shared_ptr<EventLoop> loop,
     is_peer_[static_cast<size_t>(peer)] = true;
   }
   missing_ = options_.peers.size();
+  std::vector<int> ranks(options_.members.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  everyone_ = Hash64(std::as_bytes(std::span(ranks)));
 }
 
 bool Group::HasPeer(int peer) const {
@@ -192,6 +198,29 @@ std::shared_ptr<Work::State> Group::Recv(int peer, MessageKey key, std::span<std
   const auto channel = ChannelOf(peer);
   return channel.ok() ? (*channel)->Recv(key, data)
                       : Failed(channel.status(), options_.operation_timeout);
+}
+
+CallNumber Group::NextCall(const CollectiveOptions& options, const CallCard& card) {
+  constexpr size_t kMostCounted = 1 << 16;
+  CallNumber number{
+      .tag = options.tag,
+      .space = SpaceOf(EncodeCard(card)),
+      .ordinal = 0,
+      .group = options.group.empty() ? everyone_ : Hash64(std::as_bytes(options.group))};
+  const MessageKey key{.tag = number.tag, .space = number.group};
+  const MutexLock lock(mutex_);
+  const auto found = calls_.find(key);
+  if (found != calls_.end()) {
+    number.ordinal = ++found->second;
+  } else if (calls_.size() < kMostCounted) {  // What is not counted at one member is not compared.
+    number.ordinal = ++calls_[key];
+  }
+  return number;
+}
+
+std::optional<uint32_t> Group::FindConflict(int peer, const CallNumber& call) const {
+  const auto channel = ChannelOf(peer);
+  return channel.ok() ? (*channel)->FindConflict(call) : std::nullopt;
 }
 
 std::string Group::transport(int peer) const {

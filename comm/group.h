@@ -7,9 +7,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/mutex.h"
+#include "comm/call_card.h"
 #include "comm/channel.h"
 #include "comm/communicator.h"
 #include "comm/session.h"
@@ -49,6 +51,12 @@ class Group : public std::enable_shared_from_this<Group> {
                                     std::span<const std::byte> data,
                                     bool urgent);
   std::shared_ptr<Work::State> Recv(int peer, MessageKey key, std::span<std::byte> data);
+  /// The number of a collective that begins here: the calls of each tag and group of members count
+  /// from 1 (0 once there are too many to count). Every call takes one, whatever carries it.
+  CallNumber NextCall(const CollectiveOptions& options, const CallCard& card)
+      HEDDLE_EXCLUDES(mutex_);
+  /// Channel::FindConflict of the channel to `peer`; nothing when there is none.
+  std::optional<uint32_t> FindConflict(int peer, const CallNumber& call) const;
   std::string transport(int peer) const;
   /// The channel to `peer`, or why there is none.
   Result<std::shared_ptr<Channel>> ChannelOf(int peer) const HEDDLE_EXCLUDES(mutex_);
@@ -78,6 +86,7 @@ class Group : public std::enable_shared_from_this<Group> {
   const std::shared_ptr<EventLoop> loop_;
   const GroupOptions options_;
   std::vector<bool> is_peer_;
+  uint64_t everyone_ = 0;  ///< The hash of the ranks of all members.
   const std::shared_ptr<Driver> driver_ = std::make_shared<Driver>();
   ShmGroups shm_;
 
@@ -89,6 +98,7 @@ class Group : public std::enable_shared_from_this<Group> {
   bool ended_ HEDDLE_GUARDED_BY(mutex_) = false;
   Status end_reason_ HEDDLE_GUARDED_BY(mutex_);
   bool formed_ HEDDLE_GUARDED_BY(mutex_) = false;
+  std::unordered_map<MessageKey, uint64_t, MessageKeyHash> calls_ HEDDLE_GUARDED_BY(mutex_);
   std::vector<std::pair<int, Status>> losses_ HEDDLE_GUARDED_BY(mutex_);  ///< Not yet delivered.
 
   /// Held while the handler runs, so that dropping it waits; taken before mutex_.

@@ -66,48 +66,60 @@ void Store(std::byte* at, T value) {
   std::memcpy(at, &value, sizeof(T));
 }
 
-template <typename T>
-bool Wins(T value, T partial, ReduceOp op) {
-  if constexpr (std::is_floating_point_v<T>) {
-    if (std::isnan(partial) || std::isnan(value)) {
-      return std::isnan(value);
-    }
+// partial[i] = fold(partial[i], value[i]). Without branches, so that compilers use vectors.
+template <typename T, typename Fold>
+void FoldEach(std::byte* partial, const std::byte* value, size_t elements, Fold fold) {
+  for (size_t i = 0; i < elements; ++i) {
+    const T a = Load<T>(partial + i * sizeof(T));
+    const T b = Load<T>(value + i * sizeof(T));
+    Store(partial + i * sizeof(T), fold(a, b));
   }
-  return op == ReduceOp::kMax ? value > partial : value < partial;
 }
 
 template <typename T>
 void FoldTyped(std::byte* partial, const std::byte* value, size_t elements, ReduceOp op) {
-  if (op == ReduceOp::kSum) {
-    for (size_t i = 0; i < elements; ++i) {
-      const T a = Load<T>(partial + i * sizeof(T));
-      const T b = Load<T>(value + i * sizeof(T));
-      if constexpr (std::is_integral_v<T>) {  // Wraps, as unsigned arithmetic does.
-        Store(partial + i * sizeof(T),
-              static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)));
-      } else {
-        Store(partial + i * sizeof(T), a + b);
-      }
-    }
-    return;
-  }
-  for (size_t i = 0; i < elements; ++i) {
-    const T b = Load<T>(value + i * sizeof(T));
-    if (Wins(b, Load<T>(partial + i * sizeof(T)), op)) {
-      Store(partial + i * sizeof(T), b);
-    }
+  switch (op) {
+    case ReduceOp::kSum:
+      FoldEach<T>(partial, value, elements, [](T a, T b) {
+        if constexpr (std::is_integral_v<T>) {  // Wraps, as unsigned arithmetic does.
+          return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+        } else {
+          return a + b;
+        }
+      });
+      break;
+    case ReduceOp::kMax:  // Only a NaN differs from itself.
+      FoldEach<T>(partial, value, elements, [](T a, T b) { return b > a || b != b ? b : a; });
+      break;
+    case ReduceOp::kMin:
+      FoldEach<T>(partial, value, elements, [](T a, T b) { return b < a || b != b ? b : a; });
+      break;
   }
 }
 
 // Max and min of 16-bit floats pick one of the two, so nothing is rounded.
-void FoldNarrow(
-    std::byte* partial, const std::byte* value, size_t elements, DType dtype, ReduceOp op) {
-  const auto widen = dtype == DType::kBF16 ? FromBFloat16 : FromHalf;
+template <float (*kWiden)(uint16_t)>
+void FoldNarrow(std::byte* partial, const std::byte* value, size_t elements, ReduceOp op) {
+  const auto fold = [op](uint16_t narrow_a, uint16_t narrow_b) {
+    const float a = kWiden(narrow_a);
+    const float b = kWiden(narrow_b);
+    const bool wins = op == ReduceOp::kMax ? b > a : b < a;
+    return wins || std::isnan(b) ? narrow_b : narrow_a;
+  };
+  FoldEach<uint16_t>(partial, value, elements, fold);
+}
+
+template <float (*kWiden)(uint16_t)>
+void Widen(const std::byte* from, size_t elements, std::byte* to) {
   for (size_t i = 0; i < elements; ++i) {
-    const auto b = Load<uint16_t>(value + 2 * i);
-    if (Wins(widen(b), widen(Load<uint16_t>(partial + 2 * i)), op)) {
-      Store(partial + 2 * i, b);
-    }
+    Store(to + 4 * i, kWiden(Load<uint16_t>(from + 2 * i)));
+  }
+}
+
+template <uint16_t (*kNarrow)(float)>
+void Narrow(const std::byte* from, size_t elements, std::byte* to) {
+  for (size_t i = 0; i < elements; ++i) {
+    Store(to + 2 * i, kNarrow(Load<float>(from + 4 * i)));
   }
 }
 
@@ -142,7 +154,8 @@ void FoldInto(std::span<std::byte> partial,
     case DType::kBF16:
     case DType::kF16:
       HEDDLE_CHECK(op != ReduceOp::kSum, "16-bit sums are folded in fp32");
-      FoldNarrow(partial.data(), value.data(), elements, dtype, op);
+      dtype == DType::kBF16 ? FoldNarrow<FromBFloat16>(partial.data(), value.data(), elements, op)
+                            : FoldNarrow<FromHalf>(partial.data(), value.data(), elements, op);
       break;
   }
 }
@@ -159,17 +172,13 @@ void Convert(std::span<const std::byte> from,
   }
   const size_t elements = from.size() / static_cast<size_t>(SizeOf(from_type));
   if (to_type == DType::kF32) {
-    const auto widen = from_type == DType::kBF16 ? FromBFloat16 : FromHalf;
-    for (size_t i = 0; i < elements; ++i) {
-      Store(to.data() + 4 * i, widen(Load<uint16_t>(from.data() + 2 * i)));
-    }
+    from_type == DType::kBF16 ? Widen<FromBFloat16>(from.data(), elements, to.data())
+                              : Widen<FromHalf>(from.data(), elements, to.data());
     return;
   }
   HEDDLE_CHECK(from_type == DType::kF32, "no conversion from {}", DTypeName(from_type));
-  const auto narrow = to_type == DType::kBF16 ? ToBFloat16 : ToHalf;
-  for (size_t i = 0; i < elements; ++i) {
-    Store(to.data() + 2 * i, narrow(Load<float>(from.data() + 4 * i)));
-  }
+  to_type == DType::kBF16 ? Narrow<ToBFloat16>(from.data(), elements, to.data())
+                          : Narrow<ToHalf>(from.data(), elements, to.data());
 }
 
 }  // namespace heddle::comm

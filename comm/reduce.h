@@ -1,5 +1,8 @@
 /// \file
-/// Element-wise folding of byte buffers. bf16 and fp16 sums are folded in fp32 and rounded once.
+/// Element-wise folding of byte buffers. bf16 and fp16 sums are folded in fp32 and rounded once;
+/// integers wrap. A NaN among the operands makes the result a NaN, also of max and min; whose
+/// payload it has is not specified. Max and min of equal operands, also of -0 and +0, is the left
+/// one.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +17,13 @@ namespace heddle::comm {
 /// The type that partial results of `op` over `dtype` have: fp32 for bf16 and fp16 sums, else
 /// `dtype`.
 DType PartialType(DType dtype, ReduceOp op);
+/// Size of a partial result over that of an element.
+inline int Widening(DType dtype, ReduceOp op) {
+  return static_cast<int>(SizeOf(PartialType(dtype, op)) / SizeOf(dtype));
+}
 
-/// partial[i] = partial[i] op value[i], all of `dtype`; the left operand is the partial. A NaN in
-/// either stays one. Buffers may be unaligned; equal sizes.
+/// partial[i] = partial[i] op value[i], all of `dtype`; the left operand is the partial. Buffers
+/// may be unaligned; equal sizes.
 void FoldInto(std::span<std::byte> partial,
               std::span<const std::byte> value,
               DType dtype,

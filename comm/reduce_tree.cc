@@ -55,8 +55,8 @@ Result<FoldPlan> MakeFoldPlan(const TreeContributions& contributions) {
     nodes.push_back(leaf.node);
     holder.push_back(leaf.member);
   }
-  if (nodes.empty()) {
-    return InvalidArgumentError("a reduction without contributions");
+  if (nodes.empty() || nodes.size() > size_t{1} << kMinorBits) {
+    return InvalidArgumentError("a reduction of {} contributions", nodes.size());
   }
   constexpr int kSeveral = -1;
   plan.travels.assign(nodes.size(), true);

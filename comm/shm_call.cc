@@ -41,12 +41,9 @@ void Pause() {
 #endif
 }
 
-// The word of call number `call` with `tag`; never 0, which is no call's.
-uint64_t ShmWord(uint64_t call, uint64_t tag) {
-  uint64_t mixed = (tag ^ (tag >> 32)) * 0xD6E8FEB86659FD93U;
-  mixed = (mixed ^ (mixed >> 32)) * 0xD6E8FEB86659FD93U;
-  const uint64_t word = mixed + call * 0x9E3779B97F4A7C15U;
-  return word == 0 ? 1 : word;
+// News of one call must not meet another's of the same tag, which may already have begun.
+uint64_t ElsewhereOf(const CallNumber& number) {
+  return kShmElsewhere | (number.ordinal & kShmOrdinalMask);
 }
 
 void Sleep(ShmLaneHeader& header, uint32_t bell, Duration slice) {
@@ -57,11 +54,14 @@ void Sleep(ShmLaneHeader& header, uint32_t bell, Duration slice) {
 
 }  // namespace
 
-ShmCall::ShmCall(Group& owner, ShmGroup& group, const CollectiveOptions& options, const char* what)
+ShmCall::ShmCall(Group& owner,
+                 ShmGroup& group,
+                 const CollectiveOptions& options,
+                 const CallNumber& number)
     : owner_(owner),
       group_(group),
       options_(options),
-      what_(what) {}
+      number_(number) {}
 
 ShmCall::~ShmCall() {
   if (elsewhere_ != nullptr && !elsewhere_->Done()) {
@@ -97,6 +97,7 @@ bool ShmCall::Hold(int lane) {
 void ShmCall::Publish(int lane) {
   ShmLine& line = LineOf(lane, position(), call_);
   line.shape.store(shape_, std::memory_order_relaxed);
+  line.call.store(ShmCallOf(number_), std::memory_order_release);  // For ShmGroup::FindConflict.
   if (data_.size() > line.data.size()) {
     std::memcpy(group_.Slots(lane, position()) + (call_ % 2) * layout().small_bytes, data_.data(),
                 data_.size());
@@ -163,18 +164,33 @@ Result<bool> ShmCall::Enter() {
     return false;
   }
   const uint64_t word = ShmWord(call_, options_.tag);
-  bool alike = true;
+  int unlike = -1;
   for (int member = 0; member < size(); ++member) {
     const ShmLine& line = LineOf(lane_, member, call_);
     HEDDLE_RETURN_IF_ERROR(Wait(
         member, [&] { return line.word.load() == word; }, kSlice));
-    alike = alike && line.shape.load(std::memory_order_relaxed) == shape_;
+    if (line.shape.load(std::memory_order_relaxed) != shape_) {
+      unlike = member;
+    }
   }
-  if (!alike) {
-    return InvalidArgumentError(
-        "the members of the {} (tag {}) disagree in size, type or operation", what_, options_.tag);
+  if (unlike >= 0) {
+    return ShapesDiffer(unlike);
   }
+  all_inside_ = true;
   return true;
+}
+
+// Everyone names the same two: the first member, and the first whose call is unlike its call.
+Status ShmCall::ShapesDiffer(int member) const {
+  const uint64_t shape = LineOf(lane_, 0, call_).shape.load();
+  for (int other = size() - 1; other > 0; --other) {
+    member = LineOf(lane_, other, call_).shape.load() != shape ? other : member;
+  }
+  const auto card = [&](int of) {
+    return static_cast<uint32_t>(LineOf(lane_, of, call_).call.load() >> kShmOrdinalBits);
+  };
+  return DisagreementOf(owner_, group_.ranks_.front(), card(0),
+                        {.rank = group_.ranks_[static_cast<size_t>(member)], .card = card(member)});
 }
 
 // The first member takes any lane that is free here: it is free everywhere, because a call ends
@@ -190,7 +206,7 @@ Result<bool> ShmCall::EnterFirst() {
   for (int member = 1; member < size(); ++member) {
     // Nothing waits for it here: an error is one of the messages that follow, too.
     owner_.Send(group_.ranks()[static_cast<size_t>(member)],
-                {.tag = options_.tag, .space = kShmElsewhere}, {}, true);
+                {.tag = options_.tag, .space = ElsewhereOf(number_)}, {}, true);
   }
   return false;
 }
@@ -271,8 +287,8 @@ bool ShmCall::Join() {
 
 Result<bool> ShmCall::WentElsewhere() {
   if (elsewhere_ == nullptr) {
-    elsewhere_ =
-        owner_.Recv(group_.ranks().front(), {.tag = options_.tag, .space = kShmElsewhere}, {});
+    elsewhere_ = owner_.Recv(group_.ranks().front(),
+                             {.tag = options_.tag, .space = ElsewhereOf(number_)}, {});
   }
   if (!elsewhere_->Done()) {
     return false;
@@ -315,6 +331,7 @@ Status ShmCall::Wait(int member, const Ready& ready, Duration slice) {
   if (!deadline_.has_value()) {
     deadline_ = options_.deadline.value_or(began + owner_.options().operation_timeout);
   }
+  Time look_at = began + kLookAfter;
   while (true) {
     const Status failure = Failure(member);
     if (!failure.ok()) {
@@ -324,8 +341,15 @@ Status ShmCall::Wait(int member, const Ready& ready, Duration slice) {
     const Time now = Now();
     if (now >= *deadline_) {
       return Fail(DeadlineExceededError("deadline passed while waiting for {} in the {} (tag {})",
-                                        group_.names_[static_cast<size_t>(member)], what_,
+                                        group_.names_[static_cast<size_t>(member)], Name(),
                                         options_.tag));
+    }
+    if (!all_inside_ && now >= look_at) {
+      look_at = now + kLookAfter;
+      const Status look = LookForDisagreement(owner_, group_.ranks_, number_);
+      if (!look.ok()) {
+        return Fail(look);
+      }
     }
     // A member without a lane yet sleeps at the one it expects; its slices bound what it misses.
     ShmLaneHeader& header = group_.Header(lane_);
@@ -370,7 +394,7 @@ Status ShmCall::Failure(int member) {
   }
   const size_t who = closed - 1;
   return AbortedError("{} gave up the {} (tag {})",
-                      who < group_.names_.size() ? group_.names_[who] : "a member", what_,
+                      who < group_.names_.size() ? group_.names_[who] : "a member", Name(),
                       options_.tag);
 }
 

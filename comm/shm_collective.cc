@@ -18,6 +18,7 @@
 #include <array>
 #include <cstring>
 
+#include "comm/call_card.h"
 #include "comm/collective.h"
 #include "comm/fold.h"
 #include "comm/group.h"
@@ -26,8 +27,6 @@
 namespace heddle::comm {
 
 namespace {
-
-enum class Kind : uint64_t { kAllReduce = 1, kReduceScatter, kAllGather, kBroadcast };
 
 /// Below it everyone folding everything costs less than another step; by what a member reads.
 constexpr size_t kSmallReadBytes = size_t{128} << 10;
@@ -40,7 +39,7 @@ using Places = std::array<std::byte*, kMostSharing>;
 using Sizes = std::array<size_t, kMostSharing>;
 
 // What must be equal at all members.
-uint64_t ShapeOf(Kind kind, DType dtype, uint64_t detail, std::span<const int64_t> sizes) {
+uint64_t ShapeOf(CallKind kind, DType dtype, uint64_t detail, std::span<const int64_t> sizes) {
   uint64_t shape =
       (static_cast<uint64_t>(kind) << 16) | (static_cast<uint64_t>(dtype) << 8) | detail;
   for (const int64_t size : sizes) {
@@ -381,16 +380,17 @@ Result<bool> ShmAllReduce(Group& group,
                           std::span<std::byte> buffer,
                           DType dtype,
                           ReduceOp op,
-                          const CollectiveOptions& options) {
-  HEDDLE_ASSIGN_OR_RETURN(const auto shared, group.shm().Get(options));
+                          const CollectiveOptions& options,
+                          const CallNumber& number) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto shared, group.shm().Get(options, number));
   if (shared == nullptr) {
     return false;
   }
-  ShmCall call(group, *shared, options, "all-reduce");
+  ShmCall call(group, *shared, options, number);
   AllReducing work(call, buffer, dtype, op);
   const auto bytes = static_cast<int64_t>(buffer.size());
   const uint64_t shape =
-      ShapeOf(Kind::kAllReduce, dtype, static_cast<uint64_t>(op), std::span(&bytes, 1));
+      ShapeOf(CallKind::kAllReduce, dtype, static_cast<uint64_t>(op), std::span(&bytes, 1));
   if (IsSmall(call, buffer.size())) {
     HEDDLE_ASSIGN_OR_RETURN(const bool entered, call.EnterSmall(shape, buffer));
     if (!entered) {
@@ -429,13 +429,15 @@ Result<bool> ShmReduceScatter(Group& group,
                               std::span<const int64_t> counts,
                               DType dtype,
                               ReduceOp op,
-                              const CollectiveOptions& options) {
-  HEDDLE_ASSIGN_OR_RETURN(const auto shared, group.shm().Get(options));
+                              const CollectiveOptions& options,
+                              const CallNumber& number) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto shared, group.shm().Get(options, number));
   if (shared == nullptr) {
     return false;
   }
-  ShmCall call(group, *shared, options, "reduce-scatter");
-  const uint64_t shape = ShapeOf(Kind::kReduceScatter, dtype, static_cast<uint64_t>(op), counts);
+  ShmCall call(group, *shared, options, number);
+  const uint64_t shape =
+      ShapeOf(CallKind::kReduceScatter, dtype, static_cast<uint64_t>(op), counts);
   HEDDLE_ASSIGN_OR_RETURN(const bool entered, call.EnterBulk(shape, input));
   if (!entered) {
     return false;
@@ -462,17 +464,18 @@ Result<bool> ShmAllGather(Group& group,
                           std::span<std::byte> output,
                           std::span<const int64_t> counts,
                           DType dtype,
-                          const CollectiveOptions& options) {
-  HEDDLE_ASSIGN_OR_RETURN(const auto shared, group.shm().Get(options));
+                          const CollectiveOptions& options,
+                          const CallNumber& number) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto shared, group.shm().Get(options, number));
   if (shared == nullptr) {
     return false;
   }
-  ShmCall call(group, *shared, options, "all-gather");
+  ShmCall call(group, *shared, options, number);
   const Shares shares(counts, SizeOf(dtype), static_cast<int64_t>(call.layout().bulk_bytes), true);
   const int own = call.position();
   const auto mine = Slice(output, shares.share_begin(own), shares.share_bytes(own));
   HEDDLE_ASSIGN_OR_RETURN(const bool entered,
-                          call.EnterBulk(ShapeOf(Kind::kAllGather, dtype, 0, counts), mine));
+                          call.EnterBulk(ShapeOf(CallKind::kAllGather, dtype, 0, counts), mine));
   if (!entered) {
     return false;
   }
@@ -496,19 +499,20 @@ Result<bool> ShmAllGather(Group& group,
 Result<bool> ShmBroadcast(Group& group,
                           std::span<std::byte> buffer,
                           int root,
-                          const CollectiveOptions& options) {
-  HEDDLE_ASSIGN_OR_RETURN(const auto shared, group.shm().Get(options));
+                          const CollectiveOptions& options,
+                          const CallNumber& number) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto shared, group.shm().Get(options, number));
   if (shared == nullptr) {
     return false;
   }
-  ShmCall call(group, *shared, options, "broadcast");
+  ShmCall call(group, *shared, options, number);
   const auto bytes = static_cast<int64_t>(buffer.size());
   const bool is_root = call.position() == root;
   HEDDLE_ASSIGN_OR_RETURN(
       const bool entered,
-      call.EnterBulk(
-          ShapeOf(Kind::kBroadcast, DType::kU8, static_cast<uint64_t>(root), std::span(&bytes, 1)),
-          is_root ? std::span<const std::byte>(buffer) : std::span<const std::byte>()));
+      call.EnterBulk(ShapeOf(CallKind::kBroadcast, DType::kU8, static_cast<uint64_t>(root),
+                             std::span(&bytes, 1)),
+                     is_root ? std::span<const std::byte>(buffer) : std::span<const std::byte>()));
   if (!entered) {
     return false;
   }
@@ -531,6 +535,15 @@ Result<bool> ShmBroadcast(Group& group,
   const int64_t others = call.size() - 1;
   HEDDLE_RETURN_IF_ERROR(call.Pace(is_root ? others * bytes : 0, is_root ? 0 : bytes));
   return true;
+}
+
+Result<bool> ShmBarrier(Group& group, const CollectiveOptions& options, const CallNumber& number) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto shared, group.shm().Get(options, number));
+  if (shared == nullptr) {
+    return false;
+  }
+  ShmCall call(group, *shared, options, number);
+  return call.EnterSmall(ShapeOf(CallKind::kBarrier, DType::kU8, 0, {}), {});
 }
 
 }  // namespace heddle::comm

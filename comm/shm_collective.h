@@ -1,7 +1,9 @@
 /// \file
 /// Collectives of members that share memory. Each is tried first: false means that the group has
 /// no segment (or that it is full of other calls), agreed by all its members, and that messages
-/// have to do it. Arguments and errors are those of Communicator, which has checked the sizes.
+/// have to do it. Arguments and errors are those of Communicator, which has checked the sizes;
+/// disagreements are for TellDisagreement. `number` is the call's, and that of the messages that
+/// may have to carry it.
 /// Sums are folded in the order of the members, whatever the size and wherever the buffers lie.
 #pragma once
 
@@ -11,6 +13,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "comm/communicator.h"
+#include "comm/frame.h"
 
 namespace heddle::comm {
 
@@ -20,7 +23,8 @@ Result<bool> ShmAllReduce(Group& group,
                           std::span<std::byte> buffer,
                           DType dtype,
                           ReduceOp op,
-                          const CollectiveOptions& options);
+                          const CollectiveOptions& options,
+                          const CallNumber& number);
 /// `counts` has one entry a member, and their sums match the buffers.
 Result<bool> ShmReduceScatter(Group& group,
                               std::span<const std::byte> input,
@@ -28,16 +32,21 @@ Result<bool> ShmReduceScatter(Group& group,
                               std::span<const int64_t> counts,
                               DType dtype,
                               ReduceOp op,
-                              const CollectiveOptions& options);
+                              const CollectiveOptions& options,
+                              const CallNumber& number);
 /// The own share lies in its place in `output` already.
 Result<bool> ShmAllGather(Group& group,
                           std::span<std::byte> output,
                           std::span<const int64_t> counts,
                           DType dtype,
-                          const CollectiveOptions& options);
+                          const CollectiveOptions& options,
+                          const CallNumber& number);
 Result<bool> ShmBroadcast(Group& group,
                           std::span<std::byte> buffer,
                           int root,
-                          const CollectiveOptions& options);
+                          const CollectiveOptions& options,
+                          const CallNumber& number);
+/// A call of nothing: all enter it before anyone leaves it.
+Result<bool> ShmBarrier(Group& group, const CollectiveOptions& options, const CallNumber& number);
 
 }  // namespace heddle::comm

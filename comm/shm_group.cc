@@ -129,19 +129,40 @@ void ShmGroup::End(const Status& status) {
   WakeAll();
 }
 
+std::optional<Conflict> ShmGroup::FindConflict(const CallNumber& number) const {
+  for (int lane = 0; number.ordinal != 0 && lane < kShmLanes; ++lane) {
+    const uint64_t call = lanes_[static_cast<size_t>(lane)].calls.load() + 1;
+    const uint64_t word = ShmWord(call, number.tag);
+    for (int member = 0; member < size(); ++member) {
+      const ShmLine& line = Block(lane, member).lines[call % 2];
+      if (member == position_ || line.word.load() != word) {
+        continue;
+      }
+      const uint64_t announced = line.call.load(std::memory_order_acquire);
+      // It may have taken the call back and announced another one here meanwhile: what such an
+      // announcement stores is seen after its word 0.
+      if (((announced ^ number.ordinal) & kShmOrdinalMask) == 0 &&
+          announced >> kShmOrdinalBits != CardOf(number.space) && line.word.load() == word) {
+        return Conflict{.rank = ranks_[static_cast<size_t>(member)],
+                        .card = static_cast<uint32_t>(announced >> kShmOrdinalBits)};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 /// What forms a group: its members by position, messages that meet whichever calls come first, and
 /// one deadline. Its end takes the buffers back from what is still in flight.
 class ShmGroups::Forming {
  public:
   using Pending = std::shared_ptr<Work::State>;
 
-  Forming(Group& group, const std::vector<int>& ranks, Deadline deadline)
+  Forming(Group& group, const std::vector<int>& ranks, const CallNumber& number, Deadline deadline)
       : group_(group),
         ranks_(ranks),
         position_(static_cast<int>(std::find(ranks.begin(), ranks.end(), group.options().rank) -
                                    ranks.begin())),
-        // The group's own number instead of a call's tag.
-        number_(Hash64(std::as_bytes(std::span(ranks)))),
+        number_(number),
         deadline_(deadline) {}
   ~Forming() {
     for (const Pending& pending : in_flight_) {
@@ -163,11 +184,14 @@ class ShmGroups::Forming {
   Pending Recv(int from, FormingStep step, std::span<std::byte> data) {
     return Keep(group_.Recv(ranks_[static_cast<size_t>(from)], KeyOf(step), data));
   }
-  Status Wait(const Pending& pending) { return pending->Wait(deadline_); }
+  Status Wait(const Pending& pending) {
+    return WaitLooking(group_, ranks_, number_, *pending, deadline_);
+  }
 
  private:
   MessageKey KeyOf(FormingStep step) const {
-    return {.tag = number_, .space = kShmSpace | static_cast<uint64_t>(step)};
+    // The group's own number instead of a call's tag: calls of any tag may meet here.
+    return {.tag = number_.group, .space = kShmSpace | static_cast<uint64_t>(step)};
   }
   Pending Keep(Pending pending) {
     in_flight_.push_back(pending);
@@ -177,7 +201,7 @@ class ShmGroups::Forming {
   Group& group_;
   const std::vector<int> ranks_;
   const int position_;
-  const uint64_t number_;
+  const CallNumber number_;
   const Deadline deadline_;
   std::vector<Pending> in_flight_;
 };
@@ -206,7 +230,8 @@ bool ShmGroups::Matches(const Entry& entry, std::span<const int> ranks) const {
              : std::equal(entry.ranks.begin(), entry.ranks.end(), ranks.begin(), ranks.end());
 }
 
-Result<std::shared_ptr<ShmGroup>> ShmGroups::Get(const CollectiveOptions& options) {
+Result<std::shared_ptr<ShmGroup>> ShmGroups::Get(const CollectiveOptions& options,
+                                                 const CallNumber& number) {
   const MutexLock lock(mutex_);
   for (const auto& entry : entries_) {
     if (!entry->forming && Matches(*entry, options.group)) {
@@ -238,20 +263,37 @@ Result<std::shared_ptr<ShmGroup>> ShmGroups::Get(const CollectiveOptions& option
     if (Now() >= deadline) {
       return DeadlineExceededError("deadline passed while another call formed the group");
     }
-    formed_.WaitUntil(mutex_, deadline);
+    formed_.WaitUntil(mutex_, std::min(deadline, After(kLookAfter)));
+    mutex_.Unlock();
+    const Status look = LookForDisagreement(group_, ranks, number);
+    mutex_.Lock();
+    HEDDLE_RETURN_IF_ERROR(look);
   }
   const bool may_share = ranks.size() >= 2 && ranks.size() <= kMostSharing && OnOneHost(ranks);
-  auto entry = std::make_shared<Entry>(
-      Entry{.ranks = std::move(ranks), .forming = may_share, .group = nullptr});
+  auto entry = std::make_shared<Entry>(Entry{
+      .ranks = std::move(ranks), .hash = number.group, .forming = may_share, .group = nullptr});
   entries_.push_back(entry);
-  return may_share ? FormEntry(*entry, deadline) : std::shared_ptr<ShmGroup>();
+  return may_share ? FormEntry(*entry, number, deadline) : std::shared_ptr<ShmGroup>();
 }
 
-Result<std::shared_ptr<ShmGroup>> ShmGroups::FormEntry(Entry& entry, Deadline deadline) {
+std::optional<Conflict> ShmGroups::FindConflict(const CallNumber& number) {
+  std::shared_ptr<ShmGroup> group;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& entry : entries_) {
+      group = entry->hash == number.group ? entry->group : group;
+    }
+  }
+  return group == nullptr ? std::nullopt : group->FindConflict(number);
+}
+
+Result<std::shared_ptr<ShmGroup>> ShmGroups::FormEntry(Entry& entry,
+                                                       const CallNumber& number,
+                                                       Deadline deadline) {
   mutex_.Unlock();
   Result<std::shared_ptr<ShmGroup>> group = std::shared_ptr<ShmGroup>();
   {
-    Forming forming(group_, entry.ranks, deadline);
+    Forming forming(group_, entry.ranks, number, deadline);
     group = forming.position() == 0 ? Lead(forming) : Join(forming);
   }
   mutex_.Lock();

@@ -25,13 +25,16 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "comm/call_card.h"
 #include "comm/channel.h"
 #include "comm/communicator.h"
+#include "comm/disagreement.h"
 #include "comm/shared_memory.h"
 
 namespace heddle::comm {
@@ -43,16 +46,32 @@ inline constexpr int kMostSharing = 64;
 /// Collectives of one group that may be in its segment at once; further ones exchange messages.
 inline constexpr int kShmLanes = 4;
 
-/// Space of the messages that form groups and tell of calls that went elsewhere (frame.h); no phase
-/// of a collective has this number.
-inline constexpr uint64_t kShmSpace = uint64_t{0xFF} << 56;
-inline constexpr uint64_t kShmElsewhere = kShmSpace;
+/// Spaces of the messages that form groups and tell of calls that went elsewhere (call_card.h).
+inline constexpr uint64_t kShmSpace = kControlPhase << (kCardBits + kMajorBits + kMinorBits);
+inline constexpr uint64_t kShmElsewhere = kShmSpace | (uint64_t{1} << 57);
+
+/// A call's card and, below it, what there is room for of its ordinal.
+inline constexpr int kShmOrdinalBits = 64 - kCardBits;
+inline constexpr uint64_t kShmOrdinalMask = (uint64_t{1} << kShmOrdinalBits) - 1;
+inline uint64_t ShmCallOf(const CallNumber& number) {
+  return (static_cast<uint64_t>(CardOf(number.space)) << kShmOrdinalBits) |
+         (number.ordinal & kShmOrdinalMask);
+}
+
+/// The word of a lane's call number `call` with `tag`; never 0, which is no call's.
+inline uint64_t ShmWord(uint64_t call, uint64_t tag) {
+  uint64_t mixed = (tag ^ (tag >> 32)) * 0xD6E8FEB86659FD93U;
+  mixed = (mixed ^ (mixed >> 32)) * 0xD6E8FEB86659FD93U;
+  const uint64_t word = mixed + call * 0x9E3779B97F4A7C15U;
+  return word == 0 ? 1 : word;
+}
 
 /// What a member brings to a call, in its own cache line.
 struct alignas(64) ShmLine {
   std::atomic<uint64_t> word;   ///< ShmWord(call, tag): the line is that call's.
   std::atomic<uint64_t> shape;  ///< Kind, type and sizes: equal for all, or the call is refused.
-  std::array<std::byte, 48> data;
+  std::atomic<uint64_t> call;   ///< ShmCallOf: what to tell when shapes differ.
+  std::array<std::byte, 40> data;
 };
 static_assert(sizeof(ShmLine) == 64);
 
@@ -110,6 +129,10 @@ class ShmGroup {
   void MemberEnded(int rank, const Status& status, bool left) HEDDLE_EXCLUDES(mutex_);
   void End(const Status& status) HEDDLE_EXCLUDES(mutex_);
 
+  /// A member that has announced a call of the same tag and ordinal and with another card: the
+  /// proof that it will not make this one.
+  std::optional<Conflict> FindConflict(const CallNumber& number) const;
+
  private:
   friend class ShmCall;
   /// What this process knows of a lane.
@@ -159,8 +182,10 @@ class ShmGroup {
 /// One collective of this member in the segment. Thread: one.
 class ShmCall {
  public:
-  /// `what` names the operation in errors.
-  ShmCall(Group& owner, ShmGroup& group, const CollectiveOptions& options, const char* what);
+  ShmCall(Group& owner,
+          ShmGroup& group,
+          const CollectiveOptions& options,
+          const CallNumber& number);
   /// Leaves the lane to the next call; after an error nobody uses it again.
   ~ShmCall();
   ShmCall(const ShmCall&) = delete;
@@ -172,8 +197,8 @@ class ShmCall {
 
   /// Announces this call with `data` (at most small_bytes), or with where `bulk` lies, and waits
   /// until all members have announced it. False: the segment is full of other calls, and all
-  /// members exchange messages for this one. Errors: kInvalidArgument when the members disagree in
-  /// `shape`; those of Communicator.
+  /// members exchange messages for this one. Errors: those of LookForDisagreement when the members
+  /// disagree in `shape`, or one is in another call; those of Communicator.
   Result<bool> EnterSmall(uint64_t shape, std::span<const std::byte> data);
   Result<bool> EnterBulk(uint64_t shape, std::span<const std::byte> bulk);
 
@@ -217,6 +242,7 @@ class ShmCall {
   Result<bool> Follow();
   bool Join();
   Result<bool> WentElsewhere();
+  Status ShapesDiffer(int member) const;
   void Publish(int lane);
   void Retract();
   bool Hold(int lane);
@@ -232,16 +258,18 @@ class ShmCall {
   Status Fail(const Status& status);
   void FenceLateWrites();
   void Ring() const;
+  std::string_view Name() const { return CallName(CardOf(number_.space)); }
 
   Group& owner_;
   ShmGroup& group_;
   const CollectiveOptions options_;
-  const char* const what_;
+  const CallNumber number_;
   std::optional<Deadline> deadline_;        ///< Known once a wait takes long enough to look.
   std::optional<Time> closed_since_;        ///< When this member saw that another gave up.
   std::shared_ptr<Work::State> elsewhere_;  ///< News that the call went elsewhere.
 
   Entry entry_ = Entry::kOutside;
+  bool all_inside_ = false;  ///< Everyone is in the same call.
   int lane_ = 0;
   uint64_t call_ = 0;
   uint64_t shape_ = 0;
@@ -256,9 +284,13 @@ class ShmGroups {
  public:
   ShmGroups(Group& group, std::shared_ptr<SharedRegions> regions);
 
-  /// The group that `options` names, formed by all its members at their first call. Null: its
-  /// members do not all share memory. Errors: those of Communicator.
-  Result<std::shared_ptr<ShmGroup>> Get(const CollectiveOptions& options) HEDDLE_EXCLUDES(mutex_);
+  /// The group that `options` names, formed by all its members at their first call, here the one
+  /// of `number`. Null: its members do not all share memory. Errors: those of LookForDisagreement
+  /// and of Communicator.
+  Result<std::shared_ptr<ShmGroup>> Get(const CollectiveOptions& options, const CallNumber& number)
+      HEDDLE_EXCLUDES(mutex_);
+  /// ShmGroup's, of the group of the call; none when it is not formed.
+  std::optional<Conflict> FindConflict(const CallNumber& number) HEDDLE_EXCLUDES(mutex_);
 
   void MemberEnded(int rank, const Status& status, bool left) HEDDLE_EXCLUDES(mutex_);
   void End(const Status& status) HEDDLE_EXCLUDES(mutex_);
@@ -268,14 +300,16 @@ class ShmGroups {
  private:
   struct Entry {
     std::vector<int> ranks;
+    uint64_t hash = 0;  ///< CallNumber::group.
     bool forming = true;
     std::shared_ptr<ShmGroup> group;  ///< Null once formed: they do not share memory.
   };
   bool Matches(const Entry& entry, std::span<const int> ranks) const;
   class Forming;
   /// Lets go of the lock meanwhile.
-  Result<std::shared_ptr<ShmGroup>> FormEntry(Entry& entry, Deadline deadline)
-      HEDDLE_REQUIRES(mutex_);
+  Result<std::shared_ptr<ShmGroup>> FormEntry(Entry& entry,
+                                              const CallNumber& number,
+                                              Deadline deadline) HEDDLE_REQUIRES(mutex_);
   bool OnOneHost(const std::vector<int>& ranks) const;
   bool SharesWithAll(const std::vector<int>& ranks) const;
   Result<std::shared_ptr<ShmGroup>> Lead(Forming& call);

@@ -97,8 +97,9 @@ Result<std::vector<Bytes>> SplitRecords(std::span<const std::byte> content, int 
 Status TreeBarrier(Collective& call) {
   const std::vector<int> children = Children(call);
   for (const int child : children) {
-    HEDDLE_RETURN_IF_ERROR(call.Wait(call.Recv(child, Phase::kBarrierUp, 0, 0, {})));
+    call.Recv(child, Phase::kBarrierUp, 0, 0, {});
   }
+  HEDDLE_RETURN_IF_ERROR(call.WaitAll());
   if (call.position() > 0) {
     call.Send(Parent(call), Phase::kBarrierUp, 0, 0, {});
     HEDDLE_RETURN_IF_ERROR(call.Wait(call.Recv(Parent(call), Phase::kBarrierDown, 0, 0, {})));

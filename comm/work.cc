@@ -35,6 +35,19 @@ Status Work::State::Wait(Deadline deadline) {
   return status_;
 }
 
+bool Work::State::WaitUntil(Time time) {
+  if (!Done()) {
+    Drive(time);
+  }
+  const MutexLock lock(mutex_);
+  while (!done_.load(std::memory_order_relaxed)) {
+    if (!ended_.WaitUntil(mutex_, time) && Now() >= time) {
+      break;
+    }
+  }
+  return done_.load(std::memory_order_relaxed);
+}
+
 Time Work::State::finished_at() const {
   const MutexLock lock(mutex_);
   HEDDLE_CHECK(done_.load(), "finished_at of an operation in flight");

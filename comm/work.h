@@ -27,6 +27,8 @@ class Work::State {
   void Complete(const Status& status) HEDDLE_EXCLUDES(mutex_);
   /// Blocks until it ended; at the deadline ends it itself by Cancel.
   Status Wait(Deadline deadline) HEDDLE_EXCLUDES(mutex_);
+  /// Blocks until it ended or `time` has come, and changes nothing; whether it ended.
+  bool WaitUntil(Time time) HEDDLE_EXCLUDES(mutex_);
   Time finished_at() const HEDDLE_EXCLUDES(mutex_);
 
   /// Takes the operation away from whoever works on it and ends it with `status`; afterwards nobody

@@ -1,14 +1,12 @@
 #include "comm/cost/cost.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace heddle::comm {
 
 namespace {
 
-/// From here on a ring's fewer bytes win over a direct exchange's fewer rounds; below it the two
-/// differ by less than one round's latency on any link.
-constexpr int64_t kDirectBytes = int64_t{32} << 10;
 /// Smallest slice that is worth an owner of its own.
 constexpr int64_t kSliceBytes = int64_t{16} << 10;
 /// A gather's first message has this size whatever the record (comm/tree_gather.cc).
@@ -32,58 +30,7 @@ double WorstLatency(const LinkTable& links, std::span<const int> group) {
   return latency;
 }
 
-// A worker's messages of one direction follow each other on its link.
-double DirectSeconds(const LinkTable& links, std::span<const int> group, int64_t bytes) {
-  double worst = 0;
-  for (const int own : group) {
-    double sending = 0;
-    double receiving = 0;
-    for (const int other : group) {
-      if (other != own) {
-        sending += Bandwidth(links, own, other, static_cast<double>(bytes));
-        receiving += Bandwidth(links, other, own, static_cast<double>(bytes));
-      }
-    }
-    worst = std::max({worst, sending, receiving});
-  }
-  return WorstLatency(links, group) + worst;
-}
-
-double RingSeconds(const LinkTable& links, std::span<const int> group, int64_t bytes) {
-  const auto size = static_cast<int64_t>(group.size());
-  const double segment = static_cast<double>(bytes) / static_cast<double>(size);
-  double step = 0;
-  for (size_t i = 0; i < group.size(); ++i) {
-    const Link& link = links.At(group[i], group[(i + 1) % group.size()]);
-    step = std::max(step, link.latency_seconds + segment / link.bytes_per_second);
-  }
-  return static_cast<double>(2 * (size - 1)) * step;
-}
-
 }  // namespace
-
-std::string_view AllReduceAlgorithmName(AllReduceAlgorithm algorithm) {
-  return algorithm == AllReduceAlgorithm::kDirect ? "direct" : "ring";
-}
-
-AllReduceAlgorithm ChooseAllReduce(const LinkTable& /*links*/,
-                                   std::span<const int> group,
-                                   int64_t bytes) {
-  // Not by the links: each worker knows only its own, and all must choose alike.
-  return group.size() <= 2
-             ? (bytes <= 2 * kDirectBytes ? AllReduceAlgorithm::kDirect : AllReduceAlgorithm::kRing)
-         : bytes <= kDirectBytes ? AllReduceAlgorithm::kDirect
-                                 : AllReduceAlgorithm::kRing;
-}
-
-double AllReduceSeconds(const LinkTable& links, std::span<const int> group, int64_t bytes) {
-  if (group.size() < 2 || bytes == 0) {
-    return 0;
-  }
-  return ChooseAllReduce(links, group, bytes) == AllReduceAlgorithm::kDirect
-             ? DirectSeconds(links, group, bytes)
-             : RingSeconds(links, group, bytes);
-}
 
 int ReduceTreeOwners(int members, int64_t bytes) {
   return static_cast<int>(std::clamp<int64_t>(bytes / kSliceBytes, 1, members));

@@ -271,6 +271,86 @@ TEST_P(CollectiveTest, AllReduceOfRoundedFloatsGivesEveryoneTheSameBits) {
   }
 }
 
+TEST_P(CollectiveTest, SeveralInFlightAndUrgentMessagesBesides) {
+  Cluster cluster(GetParam().size, GetParam().media);
+  const std::vector<int> ranks = Everyone(cluster.size());
+  cluster.Run(1, [&](int rank, Communicator& communicator) {
+    std::vector<Bytes> buffers;
+    for (uint64_t i = 0; i < 10; ++i) {
+      buffers.push_back(Input(i, rank, 0, i % 2 == 0 ? 300 : 300000, DType::kF32));
+    }
+    std::vector<Work> works;
+    for (uint64_t i = 0; i < buffers.size(); ++i) {
+      works.push_back(communicator.Start([&communicator, &buffer = buffers[i], i] {
+        return communicator.AllReduce(buffer, DType::kF32, ReduceOp::kSum,
+                                      {.group = {}, .tag = i, .deadline = {}});
+      }));
+    }
+    if (communicator.size() > 1) {
+      const int next = (rank + 1) % communicator.size();
+      const int previous = (rank + communicator.size() - 1) % communicator.size();
+      const Bytes activation(8192, std::byte{7});
+      Bytes arrived(8192);
+      const Work arriving = communicator.Recv(previous, 1, arrived);
+      const Work leaving = communicator.Send(next, 1, activation, true);
+      ASSERT_TRUE(arriving.Wait().ok());
+      ASSERT_TRUE(leaving.Wait().ok());
+      ASSERT_EQ(arrived, activation);
+    }
+    for (uint64_t i = 0; i < buffers.size(); ++i) {
+      const Status status = works[i].Wait();
+      ASSERT_TRUE(status.ok()) << status.ToString();
+      ASSERT_EQ(buffers[i], Reduced(i, ranks, 0, static_cast<int64_t>(buffers[i].size() / 4),
+                                    DType::kF32, ReduceOp::kSum));
+    }
+  });
+}
+
+TEST(StartedTest, ADeadlineEndsTheGroupAndGivesTheBufferBack) {
+  Cluster cluster(2, Media::kTcp);
+  cluster.Run(1, [&](int rank, Communicator& communicator) {
+    if (rank == 1) {  // Comes to no collective.
+      Bytes none;
+      const Status status = communicator.Recv(0, 5, none).Wait();
+      EXPECT_EQ(status.code(), StatusCode::kAborted) << status.ToString();
+      return;
+    }
+    Bytes buffer(1 << 20);
+    std::vector<Work> works;
+    for (uint64_t tag = 0; tag < 6; ++tag) {  // More than run at once.
+      works.push_back(communicator.Start([&communicator, tag] {
+        return communicator.Barrier({.group = {}, .tag = tag, .deadline = {}});
+      }));
+    }
+    const Work work = communicator.Start([&] {
+      return communicator.AllReduce(buffer, DType::kF32, ReduceOp::kSum,
+                                    {.group = {}, .tag = 9, .deadline = {}});
+    });
+    EXPECT_FALSE(work.Done());
+    EXPECT_EQ(work.Wait(After(std::chrono::milliseconds(50))).code(),
+              StatusCode::kDeadlineExceeded);
+    for (const Work& other : works) {
+      EXPECT_EQ(other.Wait(After(std::chrono::seconds(5))).code(), StatusCode::kAborted);
+    }
+  });
+}
+
+TEST(StartedTest, ClosingEndsWhatWasStarted) {
+  Cluster cluster(2, Media::kShm);
+  std::vector<Work> works;
+  cluster.Run(1, [&](int rank, Communicator& communicator) {
+    for (uint64_t tag = 0; rank == 0 && tag < 6; ++tag) {
+      works.push_back(communicator.Start([&communicator, tag] {
+        return communicator.Barrier({.group = {}, .tag = tag, .deadline = {}});
+      }));
+    }
+  });
+  for (const Work& work : works) {
+    ASSERT_TRUE(work.Done());
+    EXPECT_FALSE(work.Wait().ok());
+  }
+}
+
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
   for (const Media media : MediaHere({Media::kShm, Media::kTcp, Media::kMixed}, true)) {

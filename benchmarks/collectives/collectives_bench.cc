@@ -1,0 +1,305 @@
+// One worker of a group that runs collectives: collectives_bench RANK SIZE FOLDER HOST shm|tcp
+// TASK…
+//
+// Workers find each other through files in FOLDER. Tasks, each with its own figures:
+//   links ISLANDS            tells the members' links: ranks in an island (ISLANDS many,
+//   contiguous)
+//                            are taken to be a hundred times faster than those between islands
+//   measure                  measures all links, pair by pair, and tells them
+//   allreduce BYTES N        fp32 sums by everyone
+//   inside BYTES N ISLANDS   the same inside each island in turn; the others wait
+//   allgather BYTES N C,C…   shares in the proportion C, one a rank; bytes in sum
+//   reducescatter BYTES N C,C…
+//   padded BYTES N C,C…      all-gather of shares padded to the largest, and the copy that drops
+//                            the padding
+//   paddedscatter BYTES N C,C…
+// Each prints "TASK SECONDS… BYTES" at rank 0: the time of each of N calls at the slowest rank, and
+// the bytes that all ranks sent in one call. Exit code 1: an error, in one line.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <numeric>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "comm/communicator.h"
+
+namespace heddle::comm {
+namespace {
+
+constexpr size_t kElement = sizeof(float);
+
+struct Shares {
+  std::vector<int64_t> counts;  ///< Elements.
+  int64_t total = 0;
+  int64_t largest = 0;
+};
+
+class Bench {
+ public:
+  Bench(Endpoint& endpoint, Communicator& group) : endpoint_(endpoint), group_(group) {}
+
+  Status Run(std::istream& tasks) {
+    std::string task;
+    while (tasks >> task) {
+      HEDDLE_RETURN_IF_ERROR(One(task, tasks));
+    }
+    return group_.Barrier(Next());
+  }
+
+ private:
+  CollectiveOptions Next() { return {.group = {}, .tag = ++tag_, .deadline = {}}; }
+
+  Status One(const std::string& task, std::istream& arguments) {
+    if (task == "links") {
+      int islands = 1;
+      arguments >> islands;
+      return TellLinks(islands);
+    }
+    if (task == "measure") {
+      return Measure();
+    }
+    int64_t bytes = 0;
+    int repetitions = 0;
+    arguments >> bytes >> repetitions;
+    if (task == "allreduce") {
+      Bytes buffer(static_cast<size_t>(bytes));
+      return Time(task, repetitions,
+                  [&] { return group_.AllReduce(buffer, DType::kF32, ReduceOp::kSum, Next()); });
+    }
+    if (task == "inside") {
+      int islands = 1;
+      arguments >> islands;
+      return Inside(bytes, repetitions, islands);
+    }
+    return Uneven(task, repetitions, ReadShares(bytes, arguments));
+  }
+
+  int IslandOf(int rank, int islands) const { return rank * islands / group_.size(); }
+
+  Status TellLinks(int islands) {
+    std::vector<Link> row(static_cast<size_t>(group_.size()));
+    for (int rank = 0; rank < group_.size(); ++rank) {
+      const bool near = IslandOf(rank, islands) == IslandOf(group_.rank(), islands);
+      row[static_cast<size_t>(rank)].bytes_per_second = near ? 2e9 : 2e7;
+    }
+    return group_.ShareLinks(row, Next());
+  }
+
+  Status Measure() {
+    std::vector<Link> row(static_cast<size_t>(group_.size()));
+    for (int a = 0; a < group_.size(); ++a) {
+      for (int b = a + 1; b < group_.size(); ++b) {
+        if (group_.rank() == a || group_.rank() == b) {
+          const int peer = group_.rank() == a ? b : a;
+          HEDDLE_ASSIGN_OR_RETURN(
+              row[static_cast<size_t>(peer)],
+              endpoint_.MeasureLink(group_, peer, 7, After(std::chrono::seconds(60))));
+        }
+        HEDDLE_RETURN_IF_ERROR(group_.Barrier(Next()));
+      }
+    }
+    return group_.ShareLinks(row, Next());
+  }
+
+  Status Inside(int64_t bytes, int repetitions, int islands) {
+    for (int island = 0; island < islands; ++island) {
+      std::vector<int> members;
+      for (int rank = 0; rank < group_.size(); ++rank) {
+        if (IslandOf(rank, islands) == island) {
+          members.push_back(rank);
+        }
+      }
+      const bool takes_part = IslandOf(group_.rank(), islands) == island;
+      Bytes buffer(static_cast<size_t>(bytes));
+      HEDDLE_RETURN_IF_ERROR(Time("inside", repetitions, [&] {
+        CollectiveOptions options = Next();  // The others' tags go on, too.
+        options.group = members;
+        return takes_part ? group_.AllReduce(buffer, DType::kF32, ReduceOp::kSum, options)
+                          : Status::Ok();
+      }));
+    }
+    return Status::Ok();
+  }
+
+  Shares ReadShares(int64_t bytes, std::istream& arguments) const {
+    std::string list;
+    arguments >> list;
+    std::istringstream parts(list);
+    std::vector<int64_t> weights;
+    for (std::string part; std::getline(parts, part, ',');) {
+      weights.push_back(std::max(0L, std::strtol(part.c_str(), nullptr, 10)));
+    }
+    weights.resize(static_cast<size_t>(group_.size()), 0);
+    const int64_t sum =
+        std::max<int64_t>(1, std::accumulate(weights.begin(), weights.end(), int64_t{0}));
+    Shares shares;
+    for (const int64_t weight : weights) {
+      shares.counts.push_back(bytes / static_cast<int64_t>(kElement) * weight / sum);
+      shares.total += shares.counts.back();
+      shares.largest = std::max(shares.largest, shares.counts.back());
+    }
+    return shares;
+  }
+
+  Status Uneven(const std::string& task, int repetitions, const Shares& shares) {
+    const auto size = static_cast<size_t>(group_.size());
+    const auto rank = static_cast<size_t>(group_.rank());
+    const auto bytes = [](int64_t elements) { return static_cast<size_t>(elements) * kElement; };
+    const std::vector<int64_t> even(size, shares.largest);
+    Bytes share(bytes(shares.counts[rank]));
+    Bytes whole(bytes(shares.total));
+    Bytes padded_share(bytes(shares.largest));
+    Bytes padded_whole(size * padded_share.size());
+    if (task == "allgather") {
+      return Time(task, repetitions, [&] {
+        return group_.AllGather(share, whole, shares.counts, DType::kF32, Next());
+      });
+    }
+    if (task == "reducescatter") {
+      return Time(task, repetitions, [&] {
+        return group_.ReduceScatter(whole, share, shares.counts, DType::kF32, ReduceOp::kSum,
+                                    Next());
+      });
+    }
+    // Between the whole vector and one in which every share has the largest one's size.
+    const auto copy = [&](bool pad) {
+      size_t at = 0;
+      for (size_t i = 0; i < size; ++i) {
+        const size_t length = bytes(shares.counts[i]);
+        std::byte* padded = padded_whole.data() + i * padded_share.size();
+        std::memcpy(pad ? padded : whole.data() + at, pad ? whole.data() + at : padded, length);
+        at += length;
+      }
+    };
+    if (task == "padded") {
+      return Time(task, repetitions, [&] {
+        std::memcpy(padded_share.data(), share.data(), share.size());
+        const Status status =
+            group_.AllGather(padded_share, padded_whole, even, DType::kF32, Next());
+        copy(false);
+        return status;
+      });
+    }
+    if (task == "paddedscatter") {
+      return Time(task, repetitions, [&] {
+        copy(true);
+        const Status status = group_.ReduceScatter(padded_whole, padded_share, even, DType::kF32,
+                                                   ReduceOp::kSum, Next());
+        std::memcpy(share.data(), padded_share.data(), share.size());
+        return status;
+      });
+    }
+    return InvalidArgumentError("no task '{}'", task);
+  }
+
+  int64_t Sent() const {
+    const std::vector<int64_t> sent = group_.BytesSent();
+    return std::accumulate(sent.begin(), sent.end(), int64_t{0});
+  }
+
+  // One call more than asked for, which nobody counts.
+  template <typename Call>
+  Status Time(const std::string& task, int repetitions, Call call) {
+    std::vector<double> seconds;
+    int64_t sent = 0;
+    for (int i = 0; i <= repetitions; ++i) {
+      HEDDLE_RETURN_IF_ERROR(group_.Barrier(Next()));
+      const int64_t before = Sent();
+      const auto begun = Now();
+      HEDDLE_RETURN_IF_ERROR(call());
+      const double took = Seconds(Now() - begun);
+      sent = Sent() - before;
+      seconds.push_back(took);
+    }
+    ByteWriter writer;
+    for (const double one : seconds) {
+      writer.Put(one);
+    }
+    writer.Put(sent);
+    HEDDLE_ASSIGN_OR_RETURN(const auto records, group_.AllGatherBytes(writer.bytes(), Next()));
+    int64_t all_sent = 0;
+    for (const Bytes& record : records) {
+      ByteReader reader(record);
+      for (double& one : seconds) {
+        HEDDLE_ASSIGN_OR_RETURN(const double other, reader.Get<double>());
+        one = std::max(one, other);
+      }
+      HEDDLE_ASSIGN_OR_RETURN(const int64_t other_sent, reader.Get<int64_t>());
+      all_sent += other_sent;
+    }
+    if (group_.rank() == 0) {
+      std::cout << task;
+      for (size_t i = 1; i < seconds.size(); ++i) {
+        std::cout << ' ' << seconds[i];
+      }
+      std::cout << ' ' << all_sent << std::endl;
+    }
+    return Status::Ok();
+  }
+
+  Endpoint& endpoint_;
+  Communicator& group_;
+  uint64_t tag_ = 1000;
+};
+
+Status Main(int argc, char** argv) {
+  if (argc < 7) {
+    return InvalidArgumentError("usage: {} RANK SIZE FOLDER HOST shm|tcp TASK…", argv[0]);
+  }
+  const int rank = std::atoi(argv[1]);
+  const int size = std::atoi(argv[2]);
+  const std::string folder = argv[3];
+  metrics::Registry registry;
+  EndpointOptions endpoint_options;
+  endpoint_options.worker = "worker-" + std::to_string(rank);
+  endpoint_options.bind_host = argv[4];
+  endpoint_options.job = "benchmark";
+  endpoint_options.secret = folder;
+  endpoint_options.allow_shm = std::string(argv[5]) == "shm";
+  endpoint_options.metrics = &registry;
+  HEDDLE_ASSIGN_OR_RETURN(const auto endpoint, Endpoint::Create(endpoint_options));
+  HEDDLE_RETURN_IF_ERROR(WriteFileAtomically(folder + "/" + argv[1], endpoint->address()));
+  GroupOptions options;
+  options.generation = 1;
+  options.rank = rank;
+  options.operation_timeout = std::chrono::seconds(120);
+  const Deadline deadline = After(std::chrono::seconds(20));
+  for (int i = 0; i < size; ++i) {
+    const std::string path = folder + "/" + std::to_string(i);
+    while (!FileExists(path)) {
+      if (Now() > deadline) {
+        return DeadlineExceededError("worker-{} is not there", i);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    HEDDLE_ASSIGN_OR_RETURN(const std::string address, ReadFile(path, 4096));
+    options.members.push_back({"worker-" + std::to_string(i), address});
+    if (i != rank) {
+      options.peers.push_back(i);
+    }
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const auto group, endpoint->Connect(options, deadline));
+  std::stringstream tasks;
+  for (int i = 6; i < argc; ++i) {
+    tasks << argv[i] << ' ';
+  }
+  return Bench(*endpoint, *group).Run(tasks);
+}
+
+}  // namespace
+}  // namespace heddle::comm
+
+int main(int argc, char** argv) {
+  const heddle::Status status = heddle::comm::Main(argc, argv);
+  if (!status.ok()) {
+    std::cerr << status.ToString() << "\n";
+  }
+  return status.ok() ? 0 : 1;
+}

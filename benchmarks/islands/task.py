@@ -1,0 +1,173 @@
+"""Two islands of two workers: two network namespaces, shared memory inside each, between them one link behind a token
+bucket both ways.
+
+share_of_link   time that plain sockets take to carry the vector across, both ways at once, over that of an all-reduce
+of_rate         the vector over the bucket's rate, over the time of an all-reduce
+inside_loss     time of an all-reduce inside an island while the group spans both, over that in a group of the island
+                alone, less 1
+"""
+import os
+import subprocess
+import sys
+
+from support import group, heddle, report
+from support.heddle import Failure
+
+MIB = 1 << 20
+FULL = {"repetitions": 5, "calls": 3, "bytes": (4 * MIB, 16 * MIB, 64 * MIB), "megabits": 200, "inside": 50}
+QUICK = {"repetitions": 3, "calls": 2, "bytes": (16 * MIB,), "megabits": 200, "inside": 20}
+TAG = f"{os.getpid() % 100000:05d}"
+SUBNET = f"10.{128 + os.getpid() % 64}.{os.getpid() // 64 % 256}"
+# Carries argv[2] bytes both ways at once, after a byte each way; prints the seconds at the dialling side.
+PLAIN = """
+import socket, sys, threading, time
+size, host, port = int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+def carry(sock):
+    sender = threading.Thread(target=lambda: sock.sendall(bytes(size)))
+    begun = time.monotonic()
+    sender.start()
+    left = size
+    while left:
+        left -= len(sock.recv(min(left, 1 << 20)))
+    sender.join()
+    return time.monotonic() - begun
+if sys.argv[1] == "listen":
+    with socket.create_server((host, port)) as server:
+        print("ready", flush=True)
+        with server.accept()[0] as sock:
+            sock.sendall(b"x")
+            sock.recv(1)
+            carry(sock)
+            sock.recv(1)
+else:
+    with socket.create_connection((host, port)) as sock:
+        sock.recv(1)
+        sock.sendall(b"x")
+        print(carry(sock))
+        sock.sendall(b"x")
+"""
+
+
+def root(*command, check=True):
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+    if check and done.returncode != 0:
+        raise Failure(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+class Network:
+    """The two namespaces and the link; nothing of it is left afterwards."""
+
+    def __init__(self, megabits):
+        self.spaces = [f"heddle-{TAG}-{island}" for island in range(2)]
+        self.hosts = [f"{SUBNET}.{island + 1}" for island in range(2)]
+        ends = [f"hi{TAG}{island}" for island in range(2)]
+        bucket = ["tbf", "rate", f"{megabits}mbit", "burst", "128kb", "latency", "50ms"]
+        try:
+            for space in self.spaces:
+                root("ip", "netns", "add", space)
+            root("ip", "link", "add", ends[0], "netns", self.spaces[0], "type", "veth", "peer", "name", ends[1],
+                 "netns", self.spaces[1])
+            for space, host, end in zip(self.spaces, self.hosts, ends):
+                within = self.within(space)
+                root(*within, "ip", "link", "set", "lo", "up")
+                root(*within, "ip", "address", "add", host + "/24", "dev", end)
+                root(*within, "ip", "link", "set", end, "up")
+                root(*within, "tc", "qdisc", "add", "dev", end, "root", *bucket)
+        except Failure:
+            self.remove()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.remove()
+
+    @staticmethod
+    def within(space):
+        return ["ip", "netns", "exec", space]
+
+    def remove(self):
+        for space in self.spaces:
+            root("ip", "netns", "delete", space, check=False)
+
+    def place(self, island):
+        return self.within(self.spaces[island]), self.hosts[island]
+
+    def plain(self, size):
+        """Seconds of plain sockets, the least that the link needs."""
+        port = "7077"
+        python = [sys.executable, "-c", PLAIN]
+        with subprocess.Popen([*self.within(self.spaces[0]), *python, "listen", str(size), self.hosts[0], port],
+                              stdout=subprocess.PIPE, text=True) as server:
+            try:
+                server.stdout.readline()
+                done = subprocess.run([*self.within(self.spaces[1]), *python, "dial", str(size), self.hosts[0], port],
+                                      capture_output=True, text=True, timeout=120, check=False)
+            finally:
+                server.kill()
+        if done.returncode != 0:
+            raise Failure(f"plain sockets: {heddle.last_line(done.stderr)}")
+        return float(done.stdout)
+
+
+def median_of(measured, task):
+    return report.median([second for name, seconds, _ in measured if name == task for second in seconds])
+
+
+def measure(options, settings, network, rows):
+    places = [network.place(0), network.place(0), network.place(1), network.place(1)]
+    calls = str(settings["calls"])
+    for size in settings["bytes"]:
+        case = {"islands": 2, "ranks": 4, "bytes": size, "megabits": settings["megabits"]}
+        if options.only not in f"islands {size}":
+            continue
+        times = {"plain-sockets": [], "heddle-hierarchical": [], "heddle-measured-links": [], "heddle-flat": []}
+        for _ in range(options.repeat or settings["repetitions"]):
+            times["plain-sockets"].append(network.plain(size))
+            for name, first in (("heddle-hierarchical", ["links", "2"]), ("heddle-measured-links", ["measure"]),
+                                ("heddle-flat", [])):
+                measured = group.run(options.folder, places, "shm", [*first, "allreduce", str(size), calls])
+                times[name].append(median_of(measured, "allreduce"))
+        least = report.median(times["plain-sockets"])
+        for name, seconds in times.items():
+            ours = name.startswith("heddle")
+            rows.add(case, name, ours, "seconds", report.median(seconds), "s")
+            if ours:
+                rows.add(case, name, ours, "share_of_link", least / report.median(seconds), "ratio")
+                rows.add(case, name, ours, "of_rate",
+                         size * 8 / (settings["megabits"] * 1e6) / report.median(seconds), "ratio")
+
+
+def inside(options, settings, network, rows):
+    places = [network.place(0), network.place(0), network.place(1), network.place(1)]
+    for size in (64 << 10, 4 * MIB):
+        if options.only not in f"inside {size}":
+            continue
+        count = str(settings["inside"])
+        spanning, alone = [], []
+        for _ in range(options.repeat or settings["repetitions"]):
+            measured = group.run(options.folder, places, "shm", ["links", "2", "inside", str(size), count, "2"])
+            spanning.append(median_of(measured[:1], "inside"))
+            measured = group.run(options.folder, places[:2], "shm", ["allreduce", str(size), count])
+            alone.append(median_of(measured, "allreduce"))
+        case = {"islands": 2, "ranks": 2, "bytes": size, "megabits": settings["megabits"]}
+        rows.add(case, "heddle-inside", True, "seconds", report.median(spanning), "s")
+        rows.add(case, "heddle-alone", True, "seconds", report.median(alone), "s")
+        loss = report.median(spanning) / report.median(alone) - 1
+        rows.add(case, "heddle-inside", True, "inside_loss", loss, "ratio")
+
+
+def run(options, rows):
+    settings = QUICK if options.quick else FULL
+    if os.geteuid() != 0:
+        report.say("islands: network namespaces need root; nothing was measured")
+        return True
+    try:
+        with Network(settings["megabits"]) as network:
+            measure(options, settings, network, rows)
+            inside(options, settings, network, rows)
+    except Failure as failure:
+        report.say(f"islands: {failure}")
+        return True
+    return False

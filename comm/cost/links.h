@@ -1,0 +1,42 @@
+/// \file
+/// The links of a set of workers, as measured or assumed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace heddle::comm {
+
+/// One direction between two workers.
+struct Link {
+  double latency_seconds = 50e-6;
+  double bytes_per_second = 1e9;
+  std::string transport = "tcp";  ///< The transport that comm reports for the pair: "shm", "tcp", …
+
+  double Seconds(int64_t bytes) const {
+    return latency_seconds + static_cast<double>(bytes) / bytes_per_second;
+  }
+};
+
+/// Links by ordered pair of workers, 0 … size-1.
+class LinkTable {
+ public:
+  LinkTable() = default;
+  explicit LinkTable(int size)
+      : size_(size),
+        links_(static_cast<size_t>(size) * static_cast<size_t>(size)) {}
+  int size() const { return size_; }
+  Link& At(int from, int to) { return links_[Index(from, to)]; }
+  const Link& At(int from, int to) const { return links_[Index(from, to)]; }
+
+ private:
+  size_t Index(int from, int to) const {
+    return static_cast<size_t>(from) * static_cast<size_t>(size_) + static_cast<size_t>(to);
+  }
+  int size_ = 0;
+  std::vector<Link> links_;
+};
+
+}  // namespace heddle::comm
