@@ -347,8 +347,8 @@ Status ShmCall::Wait(int member, const Ready& ready, Duration slice) {
     if (!all_inside_ && now >= look_at) {
       look_at = now + kLookAfter;
       const Status look = LookForDisagreement(owner_, group_.ranks_, number_);
-      if (!look.ok()) {
-        return Fail(look);
+      if (!look.ok()) {  // The others are told why before the lane is closed to them.
+        return Fail(TellDisagreement(owner_, look));
       }
     }
     // A member without a lane yet sleeps at the one it expects; its slices bound what it misses.

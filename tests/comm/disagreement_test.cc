@@ -70,6 +70,18 @@ Status Records(Communicator& communicator) {
   return communicator.AllGatherBytes({}, {}).status();
 }
 
+// Everyone holds one leaf of four bytes.
+Status Reproducible(Communicator& communicator) {
+  TreeContributions contributions;
+  for (int rank = 0; rank < communicator.size(); ++rank) {
+    contributions.nodes.push_back({{.level = 0, .index = rank}});
+  }
+  const Bytes mine(4);
+  const std::span<const std::byte> span = mine;
+  Bytes output(4);
+  return communicator.ReduceTree(contributions, std::span(&span, 1), output, DType::kF32, {});
+}
+
 std::vector<Case> AllCases() {
   const Call sum = AllReduce(DType::kF32, ReduceOp::kSum, 4000);
   const Call large = AllReduce(DType::kF32, ReduceOp::kSum, 4 << 20);
@@ -89,13 +101,37 @@ std::vector<Case> AllCases() {
       {"Counts", Gather({10, 20, 30}), Gather({10, 30, 20}), "counts"},
       {"Blocks", Exchange(8, 8), Exchange(8, 9), "9", 1},
       {"LargeBlocks", Exchange(1 << 20, 1 << 20), Exchange(1 << 20, 9), "9"},
+      // Among members that share memory: one in the segment, the other by messages.
+      {"BlocksAndSum", Exchange(8, 8), sum, "all-reduce"},
+      {"SumAndBlocks", sum, Exchange(8, 8), "all-to-all"},
+      {"LargeSumAndRecords", large, Records, "bytes"},
+      {"RecordsAndLargeBroadcast", Records, Broadcast(1, 1 << 20), "broadcast"},
+      {"ReproducibleAndBarrier", Reproducible, Barrier, "barrier"},
+      {"GatherAndReproducible", Gather({10, 20, 30}), Reproducible, "reproducible"},
   };
 }
 
-class DisagreementTest : public testing::TestWithParam<std::tuple<Media, int>> {};
+// Everyone is there; no collective has begun.
+void Meet(Communicator& communicator) {
+  Bytes none;
+  std::vector<Work> works;
+  for (int peer = 0; peer < communicator.size(); ++peer) {
+    if (peer != communicator.rank()) {
+      works.push_back(communicator.Recv(peer, 76, none));
+      works.push_back(communicator.Send(peer, 76, none, true));
+    }
+  }
+  for (const Work& work : works) {
+    ASSERT_TRUE(work.Wait().ok());
+  }
+}
 
-// One of three calls something else; whichever it is.
-TEST_P(DisagreementTest, IsNamedToEveryMember) {
+class DisagreementTest : public testing::TestWithParam<std::tuple<Media, int>> {
+ protected:
+  static void NameEveryMember(bool first_call);
+};
+
+void DisagreementTest::NameEveryMember(bool first_call) {
   const auto [media, odd] = GetParam();
   Cluster cluster(3, media);
   int64_t generation = 0;
@@ -105,7 +141,10 @@ TEST_P(DisagreementTest, IsNamedToEveryMember) {
     const Time begun = Now();
     cluster.Run(++generation, [&](int rank, Communicator& communicator) {
       // Everyone is there: who has not formed the group yet learns of its end only.
-      ASSERT_TRUE(communicator.Barrier({.group = {}, .tag = 1, .deadline = {}}).ok());
+      Meet(communicator);
+      if (!first_call) {
+        ASSERT_TRUE(communicator.Barrier({.group = {}, .tag = 1, .deadline = {}}).ok());
+      }
       results[static_cast<size_t>(rank)] =
           rank == odd ? one.odd(communicator) : one.most(communicator);
       // Whoever ends well may have been done before the others noticed; it stays until they know.
@@ -130,10 +169,48 @@ TEST_P(DisagreementTest, IsNamedToEveryMember) {
   }
 }
 
-TEST(PatienceTest, ALateMemberIsNoDisagreement) {
+// One of three calls something else; whichever it is.
+TEST_P(DisagreementTest, IsNamedToEveryMember) {
+  NameEveryMember(false);
+}
+
+// While some of the members are about to form the segment that they will share.
+TEST_P(DisagreementTest, InTheFirstCallIsNamedToEveryMember) {
+  NameEveryMember(true);
+}
+
+// The first member has no lane left, and tells those who wait for it in the segment.
+TEST(DisagreementInAFullSegmentTest, IsNamedToEveryMember) {
+  for (int odd = 0; odd < 3; ++odd) {
+    Cluster cluster(3, Media::kShm);
+    cluster.Run(1, [&](int rank, Communicator& communicator) {
+      ASSERT_TRUE(communicator.Barrier({}).ok());
+      std::vector<Work> held;
+      Bytes buffer(8);
+      for (uint64_t tag = 10; rank == 0 && tag < 14; ++tag) {
+        held.push_back(communicator.Start([&communicator, tag] {
+          return communicator.Barrier({.group = {}, .tag = tag, .deadline = {}});
+        }));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      const Status status =
+          communicator.AllReduce(buffer, DType::kF32, rank == odd ? ReduceOp::kMin : ReduceOp::kSum,
+                                 {.group = {}, .tag = 14, .deadline = {}});
+      EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.ToString();
+      EXPECT_THAT(status.message(), testing::HasSubstr("op min"));
+      for (const Work& work : held) {
+        EXPECT_FALSE(work.Wait().ok());
+      }
+    });
+  }
+}
+
+class PatienceTest : public testing::TestWithParam<Media> {};
+
+TEST_P(PatienceTest, ALateMemberIsNoDisagreement) {
   // Calls of one tag one after the other, while members come late to each in turn: whoever is ahead
   // waits in the next call, whoever is behind in the one before.
-  Cluster cluster(3, Media::kShm);
+  Cluster cluster(3, GetParam());
   cluster.Run(1, [](int rank, Communicator& communicator) {
     for (int round = 0; round < 6; ++round) {
       if (round % 3 == rank) {
@@ -143,18 +220,28 @@ TEST(PatienceTest, ALateMemberIsNoDisagreement) {
       ASSERT_TRUE(status.ok()) << status.ToString();
       status = Broadcast(round % 3, 1 << 20)(communicator);
       ASSERT_TRUE(status.ok()) << status.ToString();
-      status = Barrier(communicator);
-      ASSERT_TRUE(status.ok()) << status.ToString();
+      for (const Call& call : {Call(Barrier), Call(Records), Exchange(1000, 1000), Call(Barrier),
+                               Exchange(1 << 20, 1 << 20), Call(Reproducible)}) {
+        if (round % 2 == 1 && (rank + round) % 3 == 0) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(130));
+        }
+        status = call(communicator);
+        ASSERT_TRUE(status.ok()) << status.ToString();
+      }
       status = Reduce(communicator, DType::kBF16, ReduceOp::kMax, 2 << 20);
       ASSERT_TRUE(status.ok()) << status.ToString();
     }
   });
 }
 
+INSTANTIATE_TEST_SUITE_P(Media,
+                         PatienceTest,
+                         testing::ValuesIn(AllMedia()),
+                         [](const auto& parameter) { return MediaName(parameter.param); });
+
 INSTANTIATE_TEST_SUITE_P(Members,
                          DisagreementTest,
-                         testing::Combine(testing::Values(Media::kShm, Media::kTcp),
-                                          testing::Range(0, 3)),
+                         testing::Combine(testing::ValuesIn(AllMedia()), testing::Range(0, 3)),
                          [](const auto& parameter) {
                            return MediaName(std::get<0>(parameter.param)) + "Rank" +
                                   std::to_string(std::get<1>(parameter.param));
