@@ -23,7 +23,8 @@ inline Duration FromSeconds(double seconds) {
 /// Wall-clock seconds since the epoch: for labels in events and files only, never for decisions.
 double WallClockSeconds();
 
-/// CPU time consumed by the calling thread.
+/// CPU time consumed by the calling thread, for differences. Where the kernel counts it by whole ticks
+/// only (User-Mode Linux) it is the time of Now() instead.
 Duration ThreadCpuTime();
 
 }  // namespace heddle

@@ -55,6 +55,8 @@ Duration AbortWhileWaiting(Cluster& cluster, int64_t generation) {
     communicator.OnPeerLost([&](int, const Status&) { told.fetch_add(1); });
     std::vector<float> buffer(4);
     const Bytes large(8 << 20);
+    // Whoever has not formed the group yet would learn of its end only.
+    EXPECT_TRUE(communicator.Barrier({}).ok());
     if (rank != 0) {
       const Status status = communicator.Recv(0, 5, RawOf(buffer)).Wait(After(seconds(10)));
       EXPECT_EQ(status.code(), StatusCode::kAborted) << status.ToString();

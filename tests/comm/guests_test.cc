@@ -260,7 +260,9 @@ TEST_F(GuestsTest, APoweredOffMachineIsNamedWithinTheBoundAndTheOthersGoOn) {
     EXPECT_TRUE(end.status.code() == StatusCode::kUnavailable ||
                 end.status.code() == StatusCode::kAborted)
         << end.status.ToString();
-    EXPECT_LT(end.after_last_success, seconds(3)) << end.status.ToString();
+    // iWARP's own connection repeats for minutes; the one beside it gives up after five seconds.
+    const Duration bound = RdmaDevice().starts_with("siw") ? seconds(6) : seconds(3);
+    EXPECT_LT(end.after_last_success, bound) << end.status.ToString();
     (*group)->Abort(end.status);
   }
   if (Size() > 2) {

@@ -34,10 +34,10 @@ def rping(_program, device, *kernel):
     """librdmacm's own test: connection management and data, checked by its option -V."""
     script = f"""
         ls /sys/class/infiniband
-        if [ $HEDDLE_GUEST = 0 ]; then rping -s -a 10.9.0.1 -C 20 -V
+        if [ $HEDDLE_GUEST = 0 ]; then rping -s -a 10.9.0.1 -C 20 -V -S 1000
         else
           for try in 1 2 3 4 5 6 7 8 9 10; do
-            rping -c -a 10.9.0.1 -C 20 -V -S 1000 -v > log && break
+            rping -c -a 10.9.0.1 -C 20 -V -S 1000 -v > log 2>&1 && break
             sleep 0.2
           done
           grep -c 'ping data: rdma-ping-' log

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""The main job over RDMA: configs/rdma-smoke.yaml on three guests, undisturbed, with one of them powered off in mid-run, and
+with one that is no longer heard; and on two guests and the machine itself. Its losses are those of a run on this machine
+alone, bit for bit.
+
+Usage: job_test.py CHECK HEDDLE DEVICE
+"""
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+
+from job_in_guest import WORKERS, Lead
+from vm import CONTROL, ROOT, UNAVAILABLE, VM, check, json_of, rdma_vm, run_check, wait_until
+
+JOB = str(ROOT / "configs" / "rdma-smoke.yaml")
+IN_GUEST = str(pathlib.Path(__file__).with_name("job_in_guest.py"))
+HOST = "10.9.0.254"
+
+
+def check_losses(heddle, found):
+    """The same job in processes of this machine has the same losses."""
+    with tempfile.TemporaryDirectory(prefix="heddle-test-") as folder:
+        done = subprocess.run([heddle, "train", JOB, "--out", f"{folder}/run", "--quiet"], capture_output=True, text=True,
+                              timeout=240, check=False, stdin=subprocess.DEVNULL, env={**os.environ, "HEDDLE_CACHE": ""})
+        check(done.returncode == 0, f"heddle train: exit code {done.returncode}\n{done.stderr}")
+        lines = pathlib.Path(folder, "run", "events.jsonl").read_text(encoding="utf-8").splitlines()
+    expected = {str(event["step"]): event["loss"] for event in map(json.loads, lines) if event["event"] == "step"}
+    different = [step for step, loss in expected.items() if found["losses"].get(step) != loss]
+    check(expected and not different, f"losses differ from those of a run on this machine at steps {different[:10]}")
+
+
+def check_transports(found, expected):
+    """What every pair's bytes went over; expected(worker, peer)."""
+    for name in WORKERS:
+        pairs = {pair for pair, sent in found["sent"][name].items() if sent > 0 and pair.split()[1] in WORKERS}
+        wanted = {f"{expected(name, peer)} {peer}" for peer in WORKERS if peer != name}
+        check(pairs == wanted, f"{name} sent over {sorted(pairs)}, expected {sorted(wanted)}")
+
+
+def options(heddle, device):
+    return ["--device", device, "--memory", 2048, "--time-limit", 300, "--env", "HEDDLE_CACHE=",
+            "--env", f"HEDDLE_TEST_CONTROL={CONTROL}", "--see", pathlib.Path(heddle).parent.parent]
+
+
+def run_in_guests(heddle, device, fault):
+    text, _ = rdma_vm("--guests", 3, *options(heddle, device), "--", "/usr/bin/python3", IN_GUEST, heddle, JOB, "0", fault,
+                      timeout=330)
+    found = json_of(text, 0)[-1]
+    check_transports(found, lambda name, peer: "verbs")
+    check_losses(heddle, found)
+    return found
+
+
+def undisturbed(heddle, device):
+    found = run_in_guests(heddle, device, "none")
+    check(found["lost"] == [], found)
+
+
+def lose_one(heddle, device, fault):
+    found = run_in_guests(heddle, device, fault)
+    check(found["lost"] == ["c"] and len(found["resumed"]) == 1, found)
+    [(seconds, repeated)] = found["resumed"]
+    print(f"resumed in {seconds:.2f} s, {repeated} steps repeated")
+    # Worker a has all that was lost: the step in flight alone is done again.
+    check(repeated <= 1, f"{repeated} steps repeated")
+
+
+def power_off(heddle, device):
+    lose_one(heddle, device, "power_off")
+
+
+def cut(heddle, device):
+    lose_one(heddle, device, "cut")
+
+
+def mixed(heddle, device):
+    """Verbs between the guests, TCP to the third worker, which is on the machine: one group."""
+    with tempfile.TemporaryDirectory(prefix="heddle-test-") as folder:
+        out = pathlib.Path(folder, "vm")
+        command = [VM, "--guests", 2, "--host", "--out", out, *options(heddle, device), "--", "/usr/bin/python3", IN_GUEST,
+                   heddle, JOB, "host", "none"]
+        with subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL) as guests:
+            try:
+                wait_until(lambda: (out / "go").exists() or guests.poll() is not None, 60, "the guests")
+                if guests.poll() == UNAVAILABLE:
+                    raise SystemExit(UNAVAILABLE)
+                (out / "job").mkdir()
+                os.environ["HEDDLE_CACHE"] = ""
+                found = Lead(heddle, JOB, out / "job", HOST).lead("c", "none")
+                check(guests.wait(timeout=60) == 0, f"the guests' exit code is {guests.returncode}")
+            finally:
+                guests.terminate()
+    check_transports(found, lambda name, peer: "tcp" if "c" in (name, peer) else "verbs")
+    check(found["lost"] == [], found)
+    check_losses(heddle, found)
+
+
+run_check(globals())
