@@ -13,6 +13,8 @@
 //   padded BYTES N C,C…      all-gather of shares padded to the largest, and the copy that drops
 //                            the padding
 //   paddedscatter BYTES N C,C…
+//   overlap BYTES N          sums beside products of matrices and small messages (overlap.h);
+//   prints its six figures and 0
 // Each prints "TASK SECONDS… BYTES" at rank 0: the time of each of N calls at the slowest rank, and
 // the bytes that all ranks sent in one call. Exit code 1: an error, in one line.
 #include <algorithm>
@@ -25,15 +27,20 @@
 #include <thread>
 #include <vector>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "benchmarks/collectives/overlap.h"
 #include "comm/communicator.h"
 
 namespace heddle::comm {
 namespace {
 
 constexpr size_t kElement = sizeof(float);
+constexpr uint64_t kOverlapTag = uint64_t{1} << 32;
 
 struct Shares {
   std::vector<int64_t> counts;  ///< Elements.
@@ -72,6 +79,14 @@ class Bench {
       Bytes buffer(static_cast<size_t>(bytes));
       return Time(task, repetitions,
                   [&] { return group_.AllReduce(buffer, DType::kF32, ReduceOp::kSum, Next()); });
+    }
+    if (task == "overlap") {
+      HEDDLE_ASSIGN_OR_RETURN(const std::vector<double> figures,
+                              MeasureOverlap(group_, bytes, repetitions, kOverlapTag));
+      if (group_.rank() == 0) {
+        std::cout << fmt::format("overlap {} 0", fmt::join(figures, " ")) << std::endl;
+      }
+      return Status::Ok();
     }
     if (task == "inside") {
       int islands = 1;

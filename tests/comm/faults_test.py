@@ -1,0 +1,286 @@
+#!/usr/bin/env python3
+"""What befalls the members of a group, again and again: in a random operation one of four processes is killed, stopped, loses
+its link or is no longer heard. Each survivor must leave its call with an error that names it, in time; the next group forms
+among the survivors, in their processes, and a new member; at the end nothing is left over.
+
+Usage: faults_test.py MEMBER FAMILY RUNS [JSON]. JSON: where to write the times, in seconds. FAMILY: shm, tcp (processes of this host), links (tcp between network namespaces; needs
+root, else exit 77) or verbs (HEDDLE_TEST_RDMA names the device, HEDDLE_ADDRESS the address).
+"""
+import json
+import os
+import queue
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+MEMBER, FAMILY, RUNS = sys.argv[1], sys.argv[2], int(sys.argv[3])
+SLOWDOWN = int(os.environ.get("HEDDLE_TEST_SLOWDOWN", "1"))
+MEMBERS = 4
+OPERATIONS = ("messages", "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "barrier", "records",
+              "reduce_tree")
+SIZES = (16, 4096, 100_000, 4 << 20)
+TIMEOUT = 1.0 * SLOWDOWN  # Of an operation.
+VISIBLE = 0.2 * SLOWDOWN  # From a visible break to the end of every survivor's call; 99 of 100.
+FORMING = 0.05 * SLOWDOWN  # Median.
+# What a peer sees of it: a connection that breaks, or nothing.
+FAULTS = {"shm": ("killed", "stopped"), "tcp": ("killed", "stopped"), "verbs": ("killed", "stopped"),
+          "links": ("killed", "stopped", "unplugged", "unheard")}
+SILENT = ("stopped", "unplugged", "unheard")
+
+
+def fail(text):
+    raise AssertionError(text)
+
+
+def command(*words, check=True):
+    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=30)
+    if check and done.returncode != 0:
+        raise OSError(f"{' '.join(words)}: {done.stderr.strip()}")
+
+
+class Network:
+    """A network namespace for each place of a member, joined by a bridge; nothing of it is left afterwards."""
+
+    def __init__(self):
+        self.tag = f"{os.getpid() % 100000:05d}"
+        self.subnet = f"10.{128 + os.getpid() % 64}.{os.getpid() // 64 % 256}"
+        self.bridge = "hc" + self.tag
+        try:
+            command("ip", "link", "add", self.bridge, "type", "bridge")
+            command("ip", "link", "set", self.bridge, "up")
+            for place in range(MEMBERS):
+                self.add(place)
+        except OSError:
+            self.remove()
+            raise
+
+    def space(self, place):
+        return f"heddle-{self.tag}-{place}"
+
+    def outside(self, place):
+        return f"hv{self.tag}{place}"
+
+    def address(self, place):
+        return f"{self.subnet}.{place + 1}"
+
+    def within(self, place):
+        return ["ip", "netns", "exec", self.space(place)]
+
+    def add(self, place):
+        outside, inside = self.outside(place), f"hw{self.tag}{place}"
+        command("ip", "netns", "add", self.space(place))
+        command("ip", "link", "add", outside, "type", "veth", "peer", "name", inside)
+        command("ip", "link", "set", inside, "netns", self.space(place))
+        command("ip", "link", "set", outside, "master", self.bridge, "up")
+        for words in (["link", "set", "lo", "up"], ["address", "add", self.address(place) + "/24", "dev", inside],
+                      ["link", "set", inside, "up"]):
+            command(*self.within(place), "ip", *words)
+
+    def remove(self):
+        for place in range(MEMBERS):
+            command("ip", "netns", "delete", self.space(place), check=False)
+            command("ip", "link", "delete", self.outside(place), check=False)
+        command("ip", "link", "delete", self.bridge, check=False)
+
+    def unplug(self, place):
+        command("ip", "link", "set", self.outside(place), "down")
+
+    def plug(self, place):
+        command("ip", "link", "set", self.outside(place), "up")
+
+    def mute(self, place):
+        """It hears the others; nothing that it says arrives."""
+        for other in range(MEMBERS):
+            if other != place:
+                command(*self.within(place), "ip", "route", "add", "blackhole", self.address(other))
+
+    def unmute(self, place):
+        for other in range(MEMBERS):
+            if other != place:
+                command(*self.within(place), "ip", "route", "delete", "blackhole", self.address(other))
+
+
+class Member:
+    """A process in a place of the network."""
+
+    def __init__(self, name, place, network):
+        self.name, self.place = name, place
+        transport = "tcp" if FAMILY == "links" else FAMILY
+        words = [MEMBER, name, network.address(place) if network else os.environ.get("HEDDLE_ADDRESS", "127.0.0.1"), transport]
+        if FAMILY == "verbs":
+            words.append(os.environ["HEDDLE_TEST_RDMA"])
+        self.process = subprocess.Popen([*(network.within(place) if network else []), *words], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True, bufsize=1)
+        self.lines = queue.Queue()
+        threading.Thread(target=self.listen, daemon=True).start()
+        self.address = self.hear("address", 20)[0]
+        self.idle = None  # Descriptors and threads without a group.
+
+    def listen(self):
+        for line in self.process.stdout:
+            self.lines.put(line.split())
+        self.lines.put(["gone"])
+
+    def say(self, *words):
+        print(*words, file=self.process.stdin, flush=True)
+
+    def hear(self, first, seconds):
+        try:
+            words = self.lines.get(timeout=seconds)
+        except queue.Empty:
+            fail(f"{self.name}: no `{first}` within {seconds:.1f} s")
+        if words[0] != first:
+            fail(f"{self.name}: expected `{first}`, got {' '.join(words)}")
+        return words[1:]
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(20)
+
+
+def segments():
+    return sorted(name for name in os.listdir("/dev/shm"))
+
+
+class Trial:
+    def __init__(self, chance, network):
+        self.chance, self.network = chance, network
+        self.born = 0
+        self.generation = 0
+        self.members = [self.new(place) for place in range(MEMBERS)]
+        self.forming, self.visible, self.silent = [], [], []
+
+    def new(self, place):
+        self.born += 1
+        return Member(f"worker-{self.born}", place, self.network)
+
+    def form(self):
+        self.generation += 1
+        everyone = [f"{member.name}={member.address}" for member in self.members]
+        for rank, member in enumerate(self.members):
+            member.say("form", self.generation, rank, int(TIMEOUT * 1000), *everyone)
+        self.forming.append(max(float(member.hear("formed", 20)[0]) for member in self.members))
+
+    def befall(self, fault, victim):
+        if fault == "killed":
+            victim.process.kill()
+        elif fault == "stopped":
+            victim.process.send_signal(signal.SIGSTOP)
+        elif fault == "unplugged":
+            self.network.unplug(victim.place)
+        else:
+            self.network.mute(victim.place)
+
+    def undo(self, fault, victim):
+        victim.kill()
+        if fault == "unplugged":
+            self.network.plug(victim.place)
+        elif fault == "unheard":
+            self.network.unmute(victim.place)
+
+    def run(self):
+        operation, size = self.chance.choice(OPERATIONS), self.chance.choice(SIZES)
+        fault, victim = self.chance.choice(FAULTS[FAMILY]), self.chance.choice(self.members)
+        what = f"{victim.name} {fault} in {operation} of {size} bytes (generation {self.generation + 1})"
+        self.form()
+        for member in self.members:
+            member.say("run", operation, size)
+        for member in self.members:
+            member.hear("running", 20 * SLOWDOWN)
+        time.sleep(self.chance.uniform(0, 0.02))
+        begun = time.monotonic()
+        self.befall(fault, victim)
+        survivors = [member for member in self.members if member is not victim]
+        for member in survivors:
+            nanoseconds, code, *text = member.hear("ended", 20 * SLOWDOWN)
+            took = int(nanoseconds) / 1e9 - begun
+            message = " ".join(text)
+            if victim.name not in message.replace(":", " ").replace(",", " ").split():
+                fail(f"{what}: {member.name} does not name it: {code} {message}")
+            if fault in SILENT:
+                self.silent.append(took)
+                # What others were told or saw first may come earlier; never later.
+                if took > TIMEOUT * 1.1:
+                    fail(f"{what}: {member.name} left after {took:.3f} s: {code} {message}")
+            else:
+                self.visible.append(took)
+        self.undo(fault, victim)
+        for member in survivors:
+            member.say("leave")
+            left = member.hear("left", 20)
+            member.idle = member.idle or left
+            if left != member.idle:
+                fail(f"{what}: {member.name} has {left} descriptors and threads, had {member.idle}")
+        self.members[self.members.index(victim)] = self.new(victim.place)
+
+    def finish(self):
+        """The last group works, and nothing remains."""
+        self.form()
+        for operation in OPERATIONS:
+            for member in self.members:
+                member.say("once", operation, 10_000)
+            for member in self.members:
+                answer = member.hear("once", 20 * SLOWDOWN)
+                if answer != ["OK"]:
+                    fail(f"{member.name}: {operation}: {' '.join(answer)}")
+        for member in self.members:
+            member.process.stdin.close()
+            if member.process.wait(20) != 0:
+                fail(f"{member.name}: exit code {member.process.returncode}")
+
+    def report(self):
+        def shape(name, values, part):
+            if not values:
+                return f"{name} none"
+            values = sorted(values)
+            late = values[min(len(values) - 1, int(part * len(values)))]
+            return f"{name} median {1e3 * statistics.median(values):.1f} ms, p{int(part * 100)} {1e3 * late:.1f} ms"
+
+        print(f"{FAMILY}: {RUNS} runs; " + "; ".join((shape("visible break", self.visible, 0.99),
+                                                     shape("silent", self.silent, 0.99),
+                                                     shape("forming", self.forming, 0.5))), flush=True)
+        visible = sorted(self.visible)
+        if visible and visible[int(0.99 * (len(visible) - 1))] > VISIBLE:
+            fail(f"a visible break was noticed after {visible[int(0.99 * (len(visible) - 1))]:.3f} s")
+        if statistics.median(self.forming) > FORMING:
+            fail(f"a group took {statistics.median(self.forming):.3f} s to form")
+
+
+def main():
+    seed = int(os.environ.get("HEDDLE_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
+    print(f"HEDDLE_TEST_SEED={seed}", flush=True)
+    network = None
+    if FAMILY == "links":
+        if os.geteuid() != 0:
+            print("SKIPPED: network namespaces need root", file=sys.stderr)
+            sys.exit(77)
+        try:
+            network = Network()
+        except OSError as error:
+            print(f"SKIPPED: no network namespaces here: {error}", file=sys.stderr)
+            sys.exit(77)
+    before = segments()
+    trial = None
+    try:
+        trial = Trial(random.Random(seed), network)
+        for _ in range(RUNS):
+            trial.run()
+        trial.finish()
+        if len(sys.argv) > 4:
+            with open(sys.argv[4], "w", encoding="utf-8") as file:
+                json.dump({"visible": trial.visible, "silent": trial.silent, "forming": trial.forming}, file)
+        trial.report()
+        if segments() != before:
+            fail(f"/dev/shm holds {segments()}, held {before}")
+    finally:
+        for member in trial.members if trial else []:
+            member.kill()
+        if network:
+            network.remove()
+
+
+main()
