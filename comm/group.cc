@@ -95,6 +95,9 @@ void Group::OnChannelEnd(int peer, const Status& status, bool lost) {
       forming_failure_ = status;
       changed_.NotifyAll();
     }
+    if (status.code() == StatusCode::kAborted && peer_abort_.ok()) {
+      peer_abort_ = status;
+    }
     if (lost && !ended_) {
       losses_.emplace_back(peer, status);
     }
@@ -134,6 +137,16 @@ void Group::SetHandler(Handler handler) {
 void Group::DropHandler() {
   const MutexLock lock(handler_mutex_);
   handler_ = nullptr;
+}
+
+void Group::Leave() {
+  Status told;
+  {
+    const MutexLock lock(mutex_);
+    told = peer_abort_;
+  }
+  const bool aborted = !told.ok();
+  End(aborted ? told : CancelledError("the communicator was closed"), aborted);
 }
 
 void Group::End(const Status& reason, bool aborted) {

@@ -73,9 +73,9 @@ class Group : public std::enable_shared_from_this<Group> {
   void Abort(const Status& reason) HEDDLE_EXCLUDES(mutex_) {
     End(AbortedError("{}", reason.message()), true);
   }
-  void Leave() HEDDLE_EXCLUDES(mutex_) {
-    End(CancelledError("the communicator was closed"), false);
-  }
+  /// In good order; but peers are told of an abort that ended the group here, which they may not
+  /// have heard of yet.
+  void Leave() HEDDLE_EXCLUDES(mutex_);
   bool ended() const HEDDLE_EXCLUDES(mutex_);
 
  private:
@@ -97,6 +97,7 @@ class Group : public std::enable_shared_from_this<Group> {
   Status forming_failure_ HEDDLE_GUARDED_BY(mutex_);
   bool ended_ HEDDLE_GUARDED_BY(mutex_) = false;
   Status end_reason_ HEDDLE_GUARDED_BY(mutex_);
+  Status peer_abort_ HEDDLE_GUARDED_BY(mutex_);  ///< The first one.
   bool formed_ HEDDLE_GUARDED_BY(mutex_) = false;
   std::unordered_map<MessageKey, uint64_t, MessageKeyHash> calls_ HEDDLE_GUARDED_BY(mutex_);
   std::vector<std::pair<int, Status>> losses_ HEDDLE_GUARDED_BY(mutex_);  ///< Not yet delivered.

@@ -212,7 +212,8 @@ FlatLinks FlatLinks::Uniform(int members, const Link& link) {
   flat.any_ = {.latency = link.latency_seconds, .seconds_per_byte = 1 / link.bytes_per_second};
   flat.ring_ = flat.any_;
   const auto size = static_cast<unsigned>(std::max(members, 1));
-  flat.doubling_rounds_ = std::bit_width(size) - 1 + (std::has_single_bit(size) ? 0 : 2);
+  flat.doubling_rounds_ =
+      static_cast<int>(std::bit_width(size)) - 1 + (std::has_single_bit(size) ? 0 : 2);
   flat.doubling_ = {.latency = flat.doubling_rounds_ * flat.any_.latency,
                     .seconds_per_byte = flat.doubling_rounds_ * flat.any_.seconds_per_byte};
   return flat;

@@ -120,23 +120,29 @@ TEST_P(LinkTest, MeasuresWhatTheLinkGives) {
   }
   cluster.Run(1, [&](int rank, Communicator& communicator) {
     double best_error = 1;
+    double best_latency = 1;
     for (uint64_t round = 0; round < 3; ++round) {
       const auto link = cluster.endpoint(rank).MeasureLink(communicator, 1 - rank, round,
                                                            After(std::chrono::seconds(10)));
       ASSERT_TRUE(link.ok()) << link.status().ToString();
       EXPECT_EQ(link->transport, TransportOf(GetParam(), 0, 1));
       EXPECT_GT(link->latency_seconds, 0);
-      EXPECT_LT(link->latency_seconds, 0.02 * kSlowdown);
+      best_latency = std::min(best_latency, link->latency_seconds);
       best_error = std::min(best_error, std::abs(link->bytes_per_second / rate - 1));
     }
     EXPECT_LT(best_error, 0.1);
+    EXPECT_LT(best_latency, 0.02 * kSlowdown);
     ASSERT_TRUE(communicator.Barrier({}).ok());
     cluster.endpoint(rank).SetLinkRate(0);
     ASSERT_TRUE(communicator.Barrier({}).ok());
-    const auto fast = cluster.endpoint(rank).MeasureLink(communicator, 1 - rank, 9,
-                                                         After(std::chrono::seconds(10)));
-    ASSERT_TRUE(fast.ok());
-    EXPECT_GT(fast->bytes_per_second, 100e6 / kSlowdown);
+    double best_rate = 0;
+    for (uint64_t round = 0; round < kAttempts; ++round) {
+      const auto fast = cluster.endpoint(rank).MeasureLink(communicator, 1 - rank, 9 + round,
+                                                           After(std::chrono::seconds(10)));
+      ASSERT_TRUE(fast.ok());
+      best_rate = std::max(best_rate, fast->bytes_per_second);
+    }
+    EXPECT_GT(best_rate, 100e6 / kSlowdown);
   });
 }
 
