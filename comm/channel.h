@@ -135,9 +135,16 @@ class Channel : public std::enable_shared_from_this<Channel> {
   const ChannelOptions& options() const { return options_; }
   int64_t bytes_sent() const { return bytes_sent_.load(); }
 
+  /// Of a wait in `call` that lasts.
+  struct Wait {
+    bool for_peer = false;    ///< Something that the peer is to send or take has not shown up.
+    bool peer_waits = false;  ///< The peer said just now that it waits, in this call or one before,
+    int blamed = -1;          ///< and for this rank, as it believes; -1: it does not say.
+  };
+  Wait WaitIn(const CallNumber& call) const HEDDLE_EXCLUDES(mutex_);
   /// Whether the peer is in another call where `call` is wanted: its card (call_card.h). To be
-  /// asked again from time to time while a wait in `call` lasts; tells the peer of the wait, if
-  /// there is one for this peer.
+  /// asked again from time to time while a wait in `call` lasts; tells the peer of the wait, and
+  /// of call.blamed, if it is for this peer or the peer waits, too.
   std::optional<uint32_t> FindConflict(const CallNumber& call) HEDDLE_EXCLUDES(mutex_);
 
   void CancelOperation(Operation& operation, const Status& status) HEDDLE_EXCLUDES(mutex_);
@@ -211,7 +218,13 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::shared_ptr<Operation> TakePosted(const MessageKey& key) HEDDLE_REQUIRES(mutex_);
   // channel_diagnosis.cc
   bool WaitsForPeer(const CallNumber& call) const HEDDLE_REQUIRES(mutex_);
-  void NoteWaiting(const CallNumber& call) HEDDLE_REQUIRES(mutex_);
+  /// A call that the peer said it waits in.
+  struct PeerWait {
+    CallNumber call;
+    Time heard;
+  };
+  const PeerWait* PeerWaitOf(const CallNumber& call) const HEDDLE_REQUIRES(mutex_);
+  void NoteWaiting(const FrameHeader& frame) HEDDLE_REQUIRES(mutex_);
   Status MismatchError(size_t sent, size_t posted) const;
 
   const std::shared_ptr<EventLoop> loop_;
@@ -251,7 +264,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Outgoing out_ HEDDLE_GUARDED_BY(mutex_);
   bool out_limited_ HEDDLE_GUARDED_BY(mutex_) = false;  ///< The emulated link holds output back.
 
-  std::deque<CallNumber> peer_waits_ HEDDLE_GUARDED_BY(mutex_);  ///< Its calls, the latest last.
+  std::deque<PeerWait> peer_waits_ HEDDLE_GUARDED_BY(mutex_);  ///< The latest last.
 
   // Receiving.
   std::vector<std::byte> stage_ HEDDLE_GUARDED_BY(mutex_);

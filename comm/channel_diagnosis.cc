@@ -15,6 +15,9 @@ namespace heddle::comm {
 
 namespace {
 
+/// A few looks of a wait (kLookAfter in disagreement.h).
+constexpr Duration kForgetAfter = std::chrono::milliseconds(350);
+constexpr uint64_t kBlamedMask = (uint64_t{1} << kMinorBits) - 1;
 constexpr size_t kWaitsKept = 16;  ///< Calls that a peer may wait in at once, and a few old ones.
 
 bool OfCall(const MessageKey& key, const CallNumber& call) {
@@ -31,40 +34,66 @@ bool Channel::WaitsForPeer(const CallNumber& call) const {
                      [&](const auto& entry) { return OfCall(entry.second->key, call); });
 }
 
+// What the peer said last of its calls with this tag among this group; null: nothing.
+const Channel::PeerWait* Channel::PeerWaitOf(const CallNumber& call) const {
+  const auto found = std::find_if(peer_waits_.begin(), peer_waits_.end(), [&](const auto& other) {
+    return other.call.tag == call.tag && other.call.group == call.group;
+  });
+  return found == peer_waits_.end() || call.ordinal == 0 ? nullptr : &*found;
+}
+
+Channel::Wait Channel::WaitIn(const CallNumber& call) const {
+  const MutexLock lock(mutex_);
+  const PeerWait* const peer = PeerWaitOf(call);
+  // A wait is told again with every look, and a peer that is ahead owes nothing.
+  const bool waits =
+      peer != nullptr && peer->call.ordinal <= call.ordinal && Now() - peer->heard < kForgetAfter;
+  return {.for_peer = phase_ == Phase::kOpen && WaitsForPeer(call),
+          .peer_waits = waits,
+          .blamed = waits ? peer->call.blamed : -1};
+}
+
 std::optional<uint32_t> Channel::FindConflict(const CallNumber& call) {
   const MutexLock lock(mutex_);
   if (phase_ != Phase::kOpen) {
     return std::nullopt;
   }
-  for (const CallNumber& other : peer_waits_) {
-    if (call.ordinal != 0 && other.ordinal == call.ordinal && other.tag == call.tag &&
-        other.group == call.group && CardOf(other.space) != CardOf(call.space)) {
-      return CardOf(other.space);
+  const PeerWait* const peer = PeerWaitOf(call);
+  if (peer != nullptr && peer->call.ordinal == call.ordinal &&
+      CardOf(peer->call.space) != CardOf(call.space)) {
+    return CardOf(peer->call.space);
+  }
+  const bool waits = WaitsForPeer(call);
+  if (waits) {
+    for (const auto& [key, messages] : early_) {
+      if (key.tag == call.tag && IsCollective(key.space) && !OfCall(key, call)) {
+        return CardOf(key.space);
+      }
     }
   }
-  if (!WaitsForPeer(call)) {
-    return std::nullopt;
+  if (waits || peer != nullptr) {
+    QueueControl(FrameKind::kWaiting, call.ordinal, call.group);
+    control_.back().header.tag = call.tag;
+    control_.back().header.space =
+        SpaceOf(CardOf(call.space)) | (static_cast<uint64_t>(call.blamed + 1) & kBlamedMask);
+    PumpFromCaller();
   }
-  for (const auto& [key, messages] : early_) {
-    if (key.tag == call.tag && IsCollective(key.space) && !OfCall(key, call)) {
-      return CardOf(key.space);
-    }
-  }
-  QueueControl(FrameKind::kWaiting, call.ordinal, call.group);
-  control_.back().header.tag = call.tag;
-  control_.back().header.space = call.space;
-  PumpFromCaller();
   return std::nullopt;
 }
 
-void Channel::NoteWaiting(const CallNumber& call) {
-  std::erase_if(peer_waits_, [&](const CallNumber& other) {
-    return other.tag == call.tag && other.group == call.group;
+void Channel::NoteWaiting(const FrameHeader& frame) {
+  const CallNumber call{.tag = frame.tag,
+                        .space = frame.space,
+                        .ordinal = frame.id,
+                        .group = frame.total,
+                        .blamed = static_cast<int>(frame.space & kBlamedMask) - 1};
+  std::erase_if(peer_waits_, [&](const PeerWait& other) {
+    return other.call.tag == call.tag && other.call.group == call.group;
   });
   if (peer_waits_.size() == kWaitsKept) {
     peer_waits_.pop_front();
   }
-  peer_waits_.push_back(call);
+  peer_waits_.push_back({.call = call, .heard = Now()});
 }
 
 }  // namespace heddle::comm

@@ -126,7 +126,7 @@ Status Channel::BeginFrame() {
     case FrameKind::kGoodbye:
       return Status::Ok();
     case FrameKind::kWaiting:
-      NoteWaiting({.tag = in_.tag, .space = in_.space, .ordinal = in_.id, .group = in_.total});
+      NoteWaiting(in_);
       return Status::Ok();
   }
   return Status::Ok();

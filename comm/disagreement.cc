@@ -34,19 +34,54 @@ Status LookForDisagreement(Group& group, std::span<const int> ranks, const CallN
                               : Status::Ok();
 }
 
+namespace {
+
+// Who holds up a wait: a member that is waited for and does not wait itself, or whom one that
+// waits blames. What a member blames was right one look ago, so that along a chain of waits the
+// end is known after as many looks as it has members.
+int CulpritOf(const Group& group, std::span<const int> ranks, const CallNumber& call) {
+  const int own = group.options().rank;
+  int culprit = -1;
+  for (const int rank : ranks) {
+    if (rank == own) {
+      continue;
+    }
+    const Channel::Wait wait = group.WaitIn(rank, call);
+    if (wait.for_peer && !wait.peer_waits) {
+      return rank;
+    }
+    if (wait.for_peer && wait.blamed >= 0 && wait.blamed < group.size() && wait.blamed != own) {
+      culprit = wait.blamed;
+    }
+  }
+  return culprit;
+}
+
+Status NameCulprit(const Group& group, int culprit, const Status& status) {
+  if (status.code() != StatusCode::kDeadlineExceeded || culprit < 0) {
+    return status;
+  }
+  const std::string& name = group.options().members[static_cast<size_t>(culprit)].name;
+  return DeadlineExceededError("{}; {} holds it up", status.message(), name);
+}
+
+}  // namespace
+
 Status WaitLooking(Group& group,
                    std::span<const int> ranks,
                    const CallNumber& call,
                    Work::State& pending,
                    Deadline deadline) {
+  CallNumber wait = call;
   while (!pending.Done()) {
     const Time look = After(kLookAfter);
     if (look >= deadline || pending.WaitUntil(look)) {
       break;
     }
-    HEDDLE_RETURN_IF_ERROR(LookForDisagreement(group, ranks, call));
+    wait.blamed = CulpritOf(group, ranks, call);
+    HEDDLE_RETURN_IF_ERROR(LookForDisagreement(group, ranks, wait));
   }
-  return pending.Wait(deadline);
+  return NameCulprit(group, wait.blamed, pending.Wait(deadline));
 }
 
 Status TellDisagreement(Group& group, const Status& status) {

@@ -26,6 +26,8 @@ struct CallNumber {
   /// Calls of this tag among this group before; 0: not known.
   uint64_t ordinal = 0;
   uint64_t group = 0;  ///< A hash of the members' ranks.
+  /// Of a wait: the rank that holds it up, as far as its member knows; -1: nobody known.
+  int blamed = -1;
 };
 
 struct MessageKeyHash {
@@ -44,7 +46,8 @@ enum class FrameKind : uint8_t {
   kAbort = 7,    ///< The peer aborted its group; payload: why, in text.
   kGoodbye = 8,  ///< The peer left in good order and sends nothing more.
   /// The peer has waited for long in a collective `tag` with the card in `space` (call_card.h):
-  /// call number `id` of that tag among the members whose ranks hash to `total`.
+  /// call number `id` of that tag among the members whose ranks hash to `total`. The lowest bits of
+  /// `space`: one more than the rank that holds up the peer, as far as it knows.
   kWaiting = 9,
 };
 

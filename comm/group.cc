@@ -231,6 +231,11 @@ CallNumber Group::NextCall(const CollectiveOptions& options, const CallCard& car
   return number;
 }
 
+Channel::Wait Group::WaitIn(int peer, const CallNumber& call) const {
+  const auto channel = ChannelOf(peer);
+  return channel.ok() ? (*channel)->WaitIn(call) : Channel::Wait{};
+}
+
 std::optional<uint32_t> Group::FindConflict(int peer, const CallNumber& call) const {
   const auto channel = ChannelOf(peer);
   return channel.ok() ? (*channel)->FindConflict(call) : std::nullopt;

@@ -55,6 +55,8 @@ class Group : public std::enable_shared_from_this<Group> {
   /// from 1 (0 once there are too many to count). Every call takes one, whatever carries it.
   CallNumber NextCall(const CollectiveOptions& options, const CallCard& card)
       HEDDLE_EXCLUDES(mutex_);
+  /// Channel::WaitIn of the channel to `peer`; no wait when there is none.
+  Channel::Wait WaitIn(int peer, const CallNumber& call) const;
   /// Channel::FindConflict of the channel to `peer`; nothing when there is none.
   std::optional<uint32_t> FindConflict(int peer, const CallNumber& call) const;
   std::string transport(int peer) const;

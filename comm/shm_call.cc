@@ -340,9 +340,9 @@ Status ShmCall::Wait(int member, const Ready& ready, Duration slice) {
     }
     const Time now = Now();
     if (now >= *deadline_) {
-      return Fail(DeadlineExceededError("deadline passed while waiting for {} in the {} (tag {})",
+      return Fail(DeadlineExceededError("deadline passed while waiting for {} in the {} (tag {}){}",
                                         group_.names_[static_cast<size_t>(member)], Name(),
-                                        options_.tag));
+                                        options_.tag, HeldUpBy(member)));
     }
     if (!all_inside_ && now >= look_at) {
       look_at = now + kLookAfter;
@@ -364,6 +364,20 @@ Status ShmCall::Wait(int member, const Ready& ready, Duration slice) {
       return Status::Ok();
     }
   }
+}
+
+// The member waited for may itself wait; all wait in the end for whoever has completed the fewest
+// phases of the lane.
+std::string ShmCall::HeldUpBy(int member) const {
+  const auto phase = [&](int other) { return group_.Block(lane_, other).phase.load(); };
+  int last = member;
+  for (int other = 0; other < size(); ++other) {
+    if (other != position() && phase(other) < phase(last)) {
+      last = other;
+    }
+  }
+  return last == member ? ""
+                        : fmt::format("; {} holds it up", group_.names_[static_cast<size_t>(last)]);
 }
 
 // Why not to wait for `member` (-1: for nobody) any longer.

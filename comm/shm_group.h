@@ -254,6 +254,7 @@ class ShmCall {
   /// Until ready() holds. `member`: who is waited for.
   template <typename Ready>
   Status Wait(int member, const Ready& ready, Duration slice);
+  std::string HeldUpBy(int member) const;
   Status Failure(int member);
   Status Fail(const Status& status);
   void FenceLateWrites();

@@ -3,6 +3,7 @@
 // channel ends with an error or goes on; it touches no memory but the buffers that were posted, and
 // every operation ends.
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -22,16 +23,21 @@ namespace {
 constexpr int64_t kGeneration = 7;
 constexpr size_t kStreamFrames = 400;
 constexpr int kTags = 4;
+/// Messages to the peer that ask first, and so have the numbers 1, 2 …
+constexpr uint64_t kBulkSends = 3;
 
 int64_t FramesWanted() {
   const char* text = std::getenv("HEDDLE_FUZZED_FRAMES");
-  return text == nullptr ? 200'000 : std::atoll(text);
+  return text == nullptr ? 1'000'000 : std::atoll(text);
 }
 
 /// A peer's stream, frame by frame; what is written to it is dropped.
 class Stream : public Connection {
  public:
-  Stream(std::deque<Bytes> frames, int64_t& taken) : frames_(std::move(frames)), taken_(taken) {}
+  Stream(std::deque<Bytes> frames, const std::atomic<bool>& begins, int64_t& taken)
+      : frames_(std::move(frames)),
+        begins_(begins),
+        taken_(taken) {}
 
   std::string_view transport() const override { return "fuzz"; }
   Result<size_t> Write(std::span<const iovec> parts) override {
@@ -42,6 +48,9 @@ class Stream : public Connection {
     return size;
   }
   Result<size_t> Read(std::span<std::byte> buffer) override {
+    if (!begins_.load()) {
+      return size_t{0};
+    }
     if (frames_.empty()) {
       return UnavailableError("the peer closed the connection");
     }
@@ -63,6 +72,7 @@ class Stream : public Connection {
  private:
   std::deque<Bytes> frames_;
   size_t done_ = 0;
+  const std::atomic<bool>& begins_;
   int64_t& taken_;
 };
 
@@ -74,7 +84,7 @@ class Peer {
   std::deque<Bytes> Frames() {
     std::deque<Bytes> frames;
     // Most streams are well-formed for long, so that what is damaged meets a channel with a past.
-    const auto damage_one_in = static_cast<int64_t>(Pick({2, 10, 100, 10'000}));
+    const auto damage_one_in = static_cast<int64_t>(Pick({20, 200, 2000, 100'000}));
     while (frames.size() < kStreamFrames) {
       frames.push_back(OneFrame());
       if (random_.Below(static_cast<uint64_t>(damage_one_in)) == 0) {
@@ -94,42 +104,41 @@ class Peer {
     header.generation = kGeneration;
     header.tag = random_.Below(kTags);
     header.space = random_.Below(8) == 0 ? random_.Next() : 0;
+    const bool rude = random_.Below(200) == 0;
     switch (random_.Below(16)) {
       case 0:
-        header.kind = FrameKind::kGrant;
-        header.id = 1 + random_.Below(6);
+        header.kind = random_.Below(4) == 0 ? FrameKind::kReject : FrameKind::kGrant;
+        header.id = rude ? random_.Next() : granted_++;
+        header.total = random_.Below(1000);
+        if (!rude && header.id > kBulkSends) {
+          header.kind = FrameKind::kCredit;
+          header.total = 0;
+        }
         break;
       case 1:
-        header.kind = FrameKind::kReject;
-        header.id = 1 + random_.Below(6);
-        header.total = random_.Below(1000);
+        header.kind = FrameKind::kCredit;
+        header.total = rude ? random_.Next() : 0;
         break;
       case 2:
-        header.kind = FrameKind::kCredit;
-        header.total = Pick({0, 48, 148, 1000});
-        break;
-      case 3:
         header.kind = FrameKind::kWaiting;
         header.id = random_.Below(5);
         header.total = random_.Next();
         header.space = random_.Next();
         break;
+      case 3:
       case 4:
-      case 5:
-      case 6:
         header.kind = FrameKind::kRequest;
         header.id = next_id_++;
         header.total = Pick({100, 100'000, 100'000, 1 << 20, uint64_t{1} << 62, random_.Next()});
         break;
-      case 7:
-      case 8:
-      case 9:
+      case 5:
+      case 6:
         header.kind = FrameKind::kData;
         header.id = 1 + random_.Below(next_id_);
-        header.length = static_cast<uint32_t>(Pick({0, 1, 100, 50'000, 100'000}));
+        header.length = static_cast<uint32_t>(rude ? Pick({0, 60'000}) : Pick({50, 50}));
         break;
-      case 10:
-        if (random_.Below(40) == 0) {
+      case 7:
+        if (rude) {
           header.kind = random_.Below(2) == 0 ? FrameKind::kAbort : FrameKind::kGoodbye;
           header.length = header.kind == FrameKind::kAbort
                               ? static_cast<uint32_t>(random_.Below(kAbortTextBytes + 1))
@@ -139,7 +148,7 @@ class Peer {
         [[fallthrough]];
       default:
         header.kind = FrameKind::kEager;
-        header.length = static_cast<uint32_t>(Pick({0, 1, 100, 100, 100, 3000, kEagerBytes}));
+        header.length = static_cast<uint32_t>(rude ? Pick({3000, kEagerBytes}) : Pick({0, 1, 100}));
         header.total = header.length;
     }
     Bytes frame(sizeof(header) + header.length, std::byte{0x5A});
@@ -164,6 +173,7 @@ class Peer {
 
   Random& random_;
   uint64_t next_id_ = 1;
+  uint64_t granted_ = 1;
 };
 
 /// Posted memory with a margin that nothing may touch.
@@ -195,6 +205,7 @@ class FramesTest : public ::testing::Test {
     std::mutex mutex;
     std::condition_variable changed;
     std::optional<Status> end;
+    std::atomic<bool> begins = false;
     ChannelOptions options;
     options.peer = 1;
     options.peer_name = "worker-1";
@@ -210,20 +221,22 @@ class FramesTest : public ::testing::Test {
       changed.notify_all();
     };
     const auto channel = std::make_shared<Channel>(
-        loop_, std::make_unique<Stream>(Peer(random).Frames(), taken_), std::move(options));
+        loop_, std::make_unique<Stream>(Peer(random).Frames(), begins, taken_), std::move(options));
+    channel->Start();
     std::deque<Buffer> buffers;
     std::vector<std::shared_ptr<Operation>> operations;
     for (int i = 0; i < 24; ++i) {
-      const size_t size = std::array<size_t, 5>{0, 1, 100, 3000, 100'000}[random.Below(5)];
+      const size_t size =
+          std::array<size_t, 8>{0, 1, 1, 100, 100, 100, 3000, 100'000}[random.Below(8)];
       const MessageKey key{.tag = random.Below(kTags), .space = 0};
       operations.push_back(channel->Recv(key, buffers.emplace_back(size).body()));
     }
-    for (int i = 0; i < 6; ++i) {
-      const size_t size = std::array<size_t, 3>{100, 70'000, 100'000}[random.Below(3)];
-      operations.push_back(channel->Send({.tag = random.Below(kTags)},
-                                         buffers.emplace_back(size).body(), i % 2 == 0));
+    for (uint64_t i = 0; i < 2 * kBulkSends; ++i) {
+      const size_t size = i % 2 == 0 ? 70'000 : 100;
+      operations.push_back(channel->Send({.tag = random.Below(kTags), .space = 0},
+                                         buffers.emplace_back(size).body(), i % 3 == 0));
     }
-    channel->Start();
+    begins.store(true);
     {
       std::unique_lock lock(mutex);
       ASSERT_TRUE(

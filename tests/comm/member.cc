@@ -68,22 +68,28 @@ class Operation {
     return calls;
   }
 
+  std::span<std::byte> Part(Bytes& bytes, int index) const {
+    const size_t size = bytes.size() / static_cast<size_t>(group_.size());
+    return std::span(bytes).subspan(static_cast<size_t>(index) * size, size);
+  }
   std::span<std::byte> Share(Bytes& bytes) const {
     const auto own = static_cast<size_t>(group_.rank());
     return std::span(bytes).first(static_cast<size_t>(counts_[own]) * 4);
   }
 
-  // Around the ring, and an answer against it.
+  // Everyone to everyone.
   Status Messages() {
-    const int next = (group_.rank() + 1) % group_.size();
-    const int previous = (group_.rank() + group_.size() - 1) % group_.size();
-    const Work from_previous = group_.Recv(previous, 1, other_);
-    const Work to_next = group_.Send(next, 1, whole_, false);
-    Status status = from_previous.Wait();
-    if (status.ok()) {
-      status = to_next.Wait();
+    std::vector<Work> works;
+    for (int peer = 0; peer < group_.size(); ++peer) {
+      if (peer != group_.rank()) {
+        works.push_back(group_.Recv(peer, 1, Part(other_, peer)));
+        works.push_back(group_.Send(peer, 1, Part(whole_, peer), false));
+      }
     }
-    return status;
+    for (const Work& work : works) {
+      HEDDLE_RETURN_IF_ERROR(work.Wait());
+    }
+    return Status::Ok();
   }
   Status AllReduce() { return group_.AllReduce(whole_, DType::kF32, ReduceOp::kSum, {}); }
   Status ReduceScatter() {
