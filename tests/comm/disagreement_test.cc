@@ -5,7 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "comm/call_card.h"
+#include "comm/collective.h"
 #include "comm/communicator.h"
+#include "comm/shm_group.h"
 #include "tests/comm/cluster.h"
 
 namespace heddle::comm {
@@ -111,6 +114,19 @@ std::vector<Case> AllCases() {
   };
 }
 
+TEST(CallCardTest, OnlyMessagesOfCollectivesHaveOne) {
+  const uint32_t card = EncodeCard({.kind = CallKind::kBarrier});
+  for (const Phase phase : {Phase::kBarrierUp, Phase::kTreeResult}) {
+    const uint64_t space = SpaceOf(card) | static_cast<uint64_t>(phase)
+                                               << (kCardBits + kMajorBits + kMinorBits);
+    EXPECT_TRUE(IsCollective(space));
+    EXPECT_EQ(CardOf(space), card);
+  }
+  EXPECT_FALSE(IsCollective(0)) << "a user's message";
+  EXPECT_FALSE(IsCollective(kShmSpace | 1)) << "a segment is formed";
+  EXPECT_FALSE(IsCollective(kShmElsewhere | kShmOrdinalMask)) << "a call went elsewhere";
+}
+
 // Everyone is there; no collective has begun.
 void Meet(Communicator& communicator) {
   Bytes none;
@@ -179,29 +195,52 @@ TEST_P(DisagreementTest, InTheFirstCallIsNamedToEveryMember) {
   NameEveryMember(true);
 }
 
+/// Who has barriers in flight that nobody else has called, and so holds lanes of the segment.
+struct Held {
+  int rank;
+  uint64_t lanes;
+};
+
+// A call of one member that does not find its place in the segment.
+void NameInAFullSegment(Held held_by, int odd, const Case& one) {
+  SCOPED_TRACE(one.name + ", odd is " + std::to_string(odd));
+  Cluster cluster(3, Media::kShm);
+  cluster.Run(1, [&](int rank, Communicator& communicator) {
+    ASSERT_TRUE(communicator.Barrier({}).ok());
+    std::vector<Work> held;
+    for (uint64_t tag = 0; rank == held_by.rank && tag < held_by.lanes; ++tag) {
+      held.push_back(communicator.Start([&communicator, tag] {
+        return communicator.Barrier({.group = {}, .tag = 10 + tag, .deadline = {}});
+      }));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const Status status = rank == odd ? one.odd(communicator) : one.most(communicator);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.ToString();
+    EXPECT_THAT(status.message(), testing::HasSubstr(one.field));
+    EXPECT_THAT(status.message(), testing::Not(testing::HasSubstr("unknown")));
+    for (const Work& work : held) {
+      EXPECT_FALSE(work.Wait().ok());
+    }
+  });
+}
+
 // The first member has no lane left, and tells those who wait for it in the segment.
 TEST(DisagreementInAFullSegmentTest, IsNamedToEveryMember) {
+  const Call sum = AllReduce(DType::kF32, ReduceOp::kSum, 8);
   for (int odd = 0; odd < 3; ++odd) {
-    Cluster cluster(3, Media::kShm);
-    cluster.Run(1, [&](int rank, Communicator& communicator) {
-      ASSERT_TRUE(communicator.Barrier({}).ok());
-      std::vector<Work> held;
-      Bytes buffer(8);
-      for (uint64_t tag = 10; rank == 0 && tag < 14; ++tag) {
-        held.push_back(communicator.Start([&communicator, tag] {
-          return communicator.Barrier({.group = {}, .tag = tag, .deadline = {}});
-        }));
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      const Status status =
-          communicator.AllReduce(buffer, DType::kF32, rank == odd ? ReduceOp::kMin : ReduceOp::kSum,
-                                 {.group = {}, .tag = 14, .deadline = {}});
-      EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.ToString();
-      EXPECT_THAT(status.message(), testing::HasSubstr("op min"));
-      for (const Work& work : held) {
-        EXPECT_FALSE(work.Wait().ok());
-      }
-    });
+    NameInAFullSegment({.rank = 0, .lanes = 4}, odd,
+                       {"Op", sum, AllReduce(DType::kF32, ReduceOp::kMin, 8), "op min"});
+    NameInAFullSegment({.rank = 0, .lanes = 4}, odd, {"Blocks", sum, Exchange(8, 8), "all-to-all"});
+  }
+}
+
+// Another member cannot announce its call where the first is expected to choose it, so that only
+// this member can find out.
+TEST(DisagreementInAFullSegmentTest, IsFoundByWhoCouldNotAnnounceItsCall) {
+  for (const int odd : {1, 2}) {
+    NameInAFullSegment(
+        {.rank = odd, .lanes = 1}, odd,
+        {"Blocks", Exchange(8, 8), AllReduce(DType::kF32, ReduceOp::kSum, 8), "all-to-all"});
   }
 }
 

@@ -1,5 +1,7 @@
 // Collectives in memory that a group shares: answers, bits, concurrent calls, disagreement, and
 // what aborts, killed, stopped and scribbling members do.
+#include "comm/shm_group.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -13,6 +15,7 @@
 
 #include "base/random.h"
 #include "comm/communicator.h"
+#include "comm/shared_memory.h"
 #include "tests/comm/cluster.h"
 #include "tests/comm/processes.h"
 
@@ -251,6 +254,48 @@ TEST(ShmGroup, SizesThatDisagreeAreRefusedByAll) {
       });
     }
   }
+}
+
+// What a member in a call by messages sees of another's announcement, here put into the segment by
+// hand.
+TEST(ShmGroup, AnAnnouncementOfTheSameOrdinalAndAnotherCardIsAConflict) {
+  const std::vector<int> ranks{3, 5};
+  const size_t bytes = ShmLayout(2).total_bytes;
+  const auto memory = MakeSharedMemory(bytes);
+  ASSERT_TRUE(memory.ok());
+  auto mapping = Mapping::Of(memory->get(), bytes, true);
+  const auto peers_mapping = Mapping::Of(memory->get(), bytes, true);
+  ASSERT_TRUE(mapping.ok() && peers_mapping.ok());
+  const ShmGroup group(ranks, 0, {"a", "b"}, {nullptr, nullptr}, nullptr, *std::move(mapping));
+  const uint32_t own = EncodeCard({.kind = CallKind::kAllToAll});
+  const uint32_t other = EncodeCard({.kind = CallKind::kBarrier});
+  const CallNumber number{.tag = 7, .space = SpaceOf(own), .ordinal = 3, .group = 1};
+  EXPECT_FALSE(group.FindConflict(number).has_value());
+
+  // The second lane's next call is its first.
+  auto* const block = reinterpret_cast<ShmBlock*>(peers_mapping->base() + ShmLayout(2).lane_bytes +
+                                                  sizeof(ShmLaneHeader)) +
+                      1;
+  ShmLine& line = block->lines[1];
+  const auto announce = [&](uint64_t call, uint64_t tag, uint32_t card, uint64_t ordinal) {
+    line.call = ShmCallOf({.tag = tag, .space = SpaceOf(card), .ordinal = ordinal, .group = 1});
+    line.word = ShmWord(call, tag);
+  };
+  announce(1, 7, other, 3);
+  const auto conflict = group.FindConflict(number);
+  ASSERT_TRUE(conflict.has_value());
+  EXPECT_EQ(conflict->rank, 5);
+  EXPECT_EQ(conflict->card, other);
+  announce(1, 7, other, 4);  // It is ahead.
+  EXPECT_FALSE(group.FindConflict(number).has_value());
+  announce(1, 7, own, 3);
+  EXPECT_FALSE(group.FindConflict(number).has_value());
+  announce(1, 8, other, 3);
+  EXPECT_FALSE(group.FindConflict(number).has_value());
+  announce(3, 7, other, 3);  // Nothing of this call.
+  EXPECT_FALSE(group.FindConflict(number).has_value());
+  announce(1, 7, other, 0);  // Not counted.
+  EXPECT_FALSE(group.FindConflict({.tag = 7, .space = SpaceOf(own), .ordinal = 0, .group = 1}));
 }
 
 TEST(ShmGroup, AWaitEndsAtItsDeadlineAndNamesTheMember) {
