@@ -172,7 +172,7 @@ using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
 Result<Addresses> ResolveHost(const std::string& host_port) {
   const size_t colon = host_port.rfind(':');
   if (colon == std::string::npos || colon == 0) {
-    return InvalidArgumentError("'{}' is not HOST:PORT", host_port);
+    return InvalidArgumentError("the coordinator '{}' is not HOST:PORT", host_port);
   }
   std::string host = host_port.substr(0, colon);
   if (host.front() == '[' && host.back() == ']') {
@@ -331,6 +331,10 @@ Result<std::string> FindBindAddress(const std::string& wanted, const std::string
       }
       return interface.ips.front();
     }
+  }
+  if (!ResolveHost(fmt::format("[{}]:0", wanted)).ok()) {
+    return InvalidArgumentError("'{}' is neither an address nor an interface of this machine",
+                                wanted);
   }
   return wanted;
 }

@@ -54,11 +54,11 @@ struct InterfaceVerdict {
 /// containers, loopback, and what is down or has no address are not usable. Pure.
 std::vector<InterfaceVerdict> JudgeInterfaces(std::vector<NetworkInterface> interfaces);
 
-/// The numeric address that a worker should open its door at. `wanted`: an address (returned as it
-/// is), the name of an interface (its first address), or nothing: then the address from which the
-/// kernel's routes reach `coordinator` (HOST:PORT), so that a coordinator at a loopback address
-/// means workers of this machine alone. Sends nothing. Errors: kInvalidArgument (an interface
-/// without an address, a host that cannot be resolved), kUnavailable (no route).
+/// The address that a worker should open its door at. `wanted`: an address or a host's name
+/// (returned as it is), the name of an interface (its first address), or nothing: then the address
+/// from which the kernel's routes reach `coordinator` (HOST:PORT), so that a coordinator at a
+/// loopback address means workers of this machine alone. Sends nothing. Errors: kInvalidArgument
+/// (an interface without an address, a host that cannot be resolved), kUnavailable (no route).
 Result<std::string> FindBindAddress(const std::string& wanted, const std::string& coordinator);
 
 }  // namespace heddle::comm

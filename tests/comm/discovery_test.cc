@@ -154,7 +154,9 @@ TEST(DiscoveryTest, TheDoorIsWhereTheCoordinatorCanBeReachedFrom) {
   EXPECT_EQ(*FindBindAddress("", "127.0.0.1:4600"), "127.0.0.1");
   EXPECT_EQ(*FindBindAddress("", "localhost:4600"), "127.0.0.1");
   EXPECT_EQ(*FindBindAddress("10.9.8.7", "127.0.0.1:4600"), "10.9.8.7");
+  EXPECT_EQ(*FindBindAddress("fd00::7", ""), "fd00::7");
   EXPECT_EQ(*FindBindAddress("lo", ""), "127.0.0.1");
+  EXPECT_EQ(FindBindAddress("eth.invalid", "").status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(FindBindAddress("", "nowhere").status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(FindBindAddress("", "host.invalid:1").status().code(), StatusCode::kInvalidArgument);
 }

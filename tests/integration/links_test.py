@@ -38,6 +38,8 @@ def check_choice():
     assert {pair["transport"] for pair in json.loads(done.stdout)["pairs"]} == {"tcp"}, done.stdout
     refused = heddle("links", SMOKE, "--set", "comm.transports=[pigeon]")
     assert refused.returncode == 2 and "comm.transports: 'pigeon' is no transport" in refused.stderr, refused
+    refused = heddle("links", SMOKE, "--bind", "eth.invalid")
+    assert refused.returncode == 2 and "neither an address nor an interface" in refused.stderr, refused
     refused = heddle("links", SMOKE, "--bind", "192.0.2.1")
     assert refused.returncode == 2 and "192.0.2.1" in refused.stderr, refused
 
