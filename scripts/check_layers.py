@@ -24,6 +24,7 @@ LAYERS = {
     "metrics": ["base"],
     "comm/cost": ["base"],
     "comm": ["comm/cost", "metrics"],
+    "comm/mpi": ["comm"],
     "engine/graph": ["base"],
     "engine/program": ["engine/graph"],
     "engine/data": ["base"],
@@ -56,7 +57,8 @@ EXTERNAL = [
     (r"openssl/", ["comm", "elastic"]),
     (r"(coin|coin-or)/|Clp|Cbc|Coin", ["planner"]),
     (r"CLI/", ["cli"]),
-    (r"(infiniband|rdma)/|mpi\.h$", ["comm"]),
+    (r"(infiniband|rdma)/", ["comm"]),
+    (r"mpi\.h$", ["comm/mpi"]),
 ]
 HEAVY = re.compile(r"torch/|grpc|nlohmann/json\.hpp|spdlog/|yaml-cpp/|CLI/|prometheus/|httplib\.h")
 
