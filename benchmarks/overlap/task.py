@@ -3,7 +3,7 @@
 products_slowdown   rate of the products alone over that beside the sums, less 1
 seconds, beside     time of a sum alone, and beside the products
 over_alone          the latter over the former
-latency, during     half a round trip of an urgent message of 8 KiB when nothing else happens, and while a sum is under way
+latency, during     half a round trip of an urgent message of 8 KiB when nothing else happens, and during a sum
 over_idle           the latter over the former
 """
 from support import group, report
@@ -31,7 +31,8 @@ def run(options, rows):
 def one(options, settings, rows, family):
     figures = []
     for _ in range(options.repeat or settings["repetitions"]):
-        [(_, values, _)] = group.run(options.folder, [PLACE] * 2, family, ["overlap", str(BYTES), str(settings["calls"])])
+        tasks = ["overlap", str(BYTES), str(settings["calls"])]
+        [(_, values, _)] = group.run(options.folder, [PLACE] * 2, family, tasks)
         figures.append(values)
     products, products_beside, seconds, beside, idle, during = (report.median(column) for column in zip(*figures))
     case = {"family": family, "ranks": 2, "bytes": BYTES}

@@ -27,7 +27,8 @@ def run(options, rows):
         if options.only not in family:
             continue
         out = os.path.join(options.folder, family + ".json")
-        code = subprocess.run([sys.executable, DRIVER, member, family, str(runs), out], check=False, timeout=3600).returncode
+        command = [sys.executable, DRIVER, member, family, str(runs), out]
+        code = subprocess.run(command, check=False, timeout=3600).returncode
         if code == SKIPPED:
             report.say(f"{family}: skipped")
             continue

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What befalls the members of a group, again and again: in a random operation one of four processes is killed, stopped, loses
-its link or is no longer heard. Each survivor must leave its call with an error that names it, in time; the next group forms
-among the survivors, in their processes, and a new member; at the end nothing is left over.
+"""What befalls the members of a group, again and again: in a random operation one of four processes is killed, stopped,
+loses its link or is no longer heard. Each survivor must leave its call with an error that names it, in time; the next group
+forms among the survivors, in their processes, and a new member; at the end nothing is left over.
 
-Usage: faults_test.py MEMBER FAMILY RUNS [JSON]. JSON: where to write the times, in seconds. FAMILY: shm, tcp (processes of this host), links (tcp between network namespaces; needs
-root, else exit 77) or verbs (HEDDLE_TEST_RDMA names the device, HEDDLE_ADDRESS the address).
+Usage: faults_test.py MEMBER FAMILY RUNS [JSON]. JSON: where to write the times, in seconds. FAMILY: shm, tcp (processes of
+this host), links (tcp between network namespaces; needs root, else exit 77) or verbs (HEDDLE_TEST_RDMA names the device,
+HEDDLE_ADDRESS the address).
 """
 import json
 import os
@@ -110,7 +111,8 @@ class Member:
     def __init__(self, name, place, network):
         self.name, self.place = name, place
         transport = "tcp" if FAMILY == "links" else FAMILY
-        words = [MEMBER, name, network.address(place) if network else os.environ.get("HEDDLE_ADDRESS", "127.0.0.1"), transport]
+        address = network.address(place) if network else os.environ.get("HEDDLE_ADDRESS", "127.0.0.1")
+        words = [MEMBER, name, address, transport]
         if FAMILY == "verbs":
             words.append(os.environ["HEDDLE_TEST_RDMA"])
         self.process = subprocess.Popen([*(network.within(place) if network else []), *words], stdin=subprocess.PIPE,

@@ -1,8 +1,8 @@
 """A job's coordinator and workers in guests of scripts/rdma-vm, for job_test.py.
 
-Usage: job_in_guest.py HEDDLE JOB LEADER FAULT. LEADER is who has the coordinator beside its worker: `0`, guest 0, which then
-prints what `lead` returns as one line of JSON, or `host`, the machine itself. HEDDLE_TEST_CONTROL is the program that
-commands the network.
+Usage: job_in_guest.py HEDDLE JOB LEADER FAULT. LEADER is who has the coordinator beside its worker: `0`, guest 0, which
+then prints what `lead` returns as one line of JSON, or `host`, the machine itself. HEDDLE_TEST_CONTROL is the program
+that commands the network.
 """
 import json
 import os
@@ -37,8 +37,8 @@ def worker(heddle, coordinator, name, address):
 
 
 class Lead:
-    """A coordinator and one worker, the job that it runs, and a fault in the middle of it. `shared`: a folder that all guests
-    and the machine see; the run folder is in it."""
+    """A coordinator and one worker, the job that it runs, and a fault in the middle of it. `shared`: a folder that all
+    guests and the machine see; the run folder is in it."""
 
     def __init__(self, heddle, job, shared, address):
         self.heddle, self.job, self.shared, self.address = heddle, job, shared, address
@@ -108,7 +108,8 @@ class Lead:
 
 
 def control(*words):
-    subprocess.run([os.environ["HEDDLE_TEST_CONTROL"], *map(str, words)], check=True, stdout=subprocess.DEVNULL, timeout=30)
+    command = [os.environ["HEDDLE_TEST_CONTROL"], *map(str, words)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=30)
 
 
 def fetch(address, path):

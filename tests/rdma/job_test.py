@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The main job over RDMA: configs/rdma-smoke.yaml on three guests, undisturbed, with one of them powered off in mid-run, and
-with one that is no longer heard; and on two guests and the machine itself. Its losses are those of a run on this machine
-alone, bit for bit.
+"""The main job over RDMA: configs/rdma-smoke.yaml on three guests, undisturbed, with one of them powered off in mid-run,
+and with one that is no longer heard; and on two guests and the machine itself. Its losses are those of a run on this
+machine alone, bit for bit.
 
 Usage: job_test.py CHECK HEDDLE DEVICE
 """
@@ -22,8 +22,9 @@ HOST = "10.9.0.254"
 def check_losses(heddle, found):
     """The same job in processes of this machine has the same losses."""
     with tempfile.TemporaryDirectory(prefix="heddle-test-") as folder:
-        done = subprocess.run([heddle, "train", JOB, "--out", f"{folder}/run", "--quiet"], capture_output=True, text=True,
-                              timeout=240, check=False, stdin=subprocess.DEVNULL, env={**os.environ, "HEDDLE_CACHE": ""})
+        done = subprocess.run([heddle, "train", JOB, "--out", f"{folder}/run", "--quiet"], timeout=240, check=False,
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                              env={**os.environ, "HEDDLE_CACHE": ""})
         check(done.returncode == 0, f"heddle train: exit code {done.returncode}\n{done.stderr}")
         lines = pathlib.Path(folder, "run", "events.jsonl").read_text(encoding="utf-8").splitlines()
     expected = {str(event["step"]): event["loss"] for event in map(json.loads, lines) if event["event"] == "step"}
@@ -45,8 +46,8 @@ def options(heddle, device):
 
 
 def run_in_guests(heddle, device, fault):
-    text, _ = rdma_vm("--guests", 3, *options(heddle, device), "--", "/usr/bin/python3", IN_GUEST, heddle, JOB, "0", fault,
-                      timeout=330)
+    text, _ = rdma_vm("--guests", 3, *options(heddle, device), "--", "/usr/bin/python3", IN_GUEST, heddle, JOB, "0",
+                      fault, timeout=330)
     found = json_of(text, 0)[-1]
     check_transports(found, lambda name, peer: "verbs")
     check_losses(heddle, found)
@@ -79,8 +80,8 @@ def mixed(heddle, device):
     """Verbs between the guests, TCP to the third worker, which is on the machine: one group."""
     with tempfile.TemporaryDirectory(prefix="heddle-test-") as folder:
         out = pathlib.Path(folder, "vm")
-        command = [VM, "--guests", 2, "--host", "--out", out, *options(heddle, device), "--", "/usr/bin/python3", IN_GUEST,
-                   heddle, JOB, "host", "none"]
+        command = [VM, "--guests", 2, "--host", "--out", out, *options(heddle, device), "--", "/usr/bin/python3",
+                   IN_GUEST, heddle, JOB, "host", "none"]
         with subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL) as guests:
             try:
                 wait_until(lambda: (out / "go").exists() or guests.poll() is not None, 60, "the guests")
