@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """What befalls the members of a group, again and again: in a random operation one of four processes is killed, stopped,
-loses its link or is no longer heard. Each survivor must leave its call with an error that names it, in time; the next group
-forms among the survivors, in their processes, and a new member; at the end nothing is left over.
+loses its link or is no longer heard. Each survivor must leave its call with an error that names it, in time; the next
+group forms among the survivors, in their processes, and a new member; at the end nothing is left over.
 
-Usage: faults_test.py MEMBER FAMILY RUNS [JSON]. JSON: where to write the times, in seconds. FAMILY: shm, tcp (processes of
-this host), links (tcp between network namespaces; needs root, else exit 77) or verbs (HEDDLE_TEST_RDMA names the device,
-HEDDLE_ADDRESS the address).
+Usage: faults_test.py MEMBER FAMILY RUNS [JSON]. JSON: where to write the times, in seconds. FAMILY: shm, tcp (processes
+of this host), links (tcp between network namespaces; needs root, else exit 77) or verbs (HEDDLE_TEST_RDMA names the
+device, HEDDLE_ADDRESS the address).
 """
 import json
 import os
