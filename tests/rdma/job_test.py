@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The main job over RDMA: configs/rdma-smoke.yaml on three guests, undisturbed, with one powered off in mid-run, and
-with one that is no longer heard; and on two guests and the machine itself. Its losses are those of a run on this machine
+with one that is no longer heard; and on two guests and the machine itself. Its losses are those of a run on the machine
 alone, bit for bit.
 
 Usage: job_test.py CHECK HEDDLE DEVICE
