@@ -168,10 +168,9 @@ CommSection ReadComm(YamlReader reader) {
   CommSection section;
   section.transports = reader.List<std::string>("transports");
   if (reader.Has("transports") && section.transports.empty()) {
-    reader.Fail("transports",
-                "comm.transports is empty: without a transport there is no job of several workers");
+    reader.Fail("transports", "empty: without a transport there is no job of several workers");
   } else if (const Status status = comm::CheckTransportNames(section.transports); !status.ok()) {
-    reader.Fail("transports", "comm.transports: " + status.message());
+    reader.Fail("transports", status.message());
   }
   return section;
 }
