@@ -77,7 +77,7 @@ Status VerbsConnection::Allocate() {
     return ResourceError(errno, "registering memory for RDMA");
   }
   own_region_ =
-      ::ibv_reg_mr(device_->domain(), staging_, kBytes - kRingBytes, IBV_ACCESS_LOCAL_WRITE);
+      ::ibv_reg_mr(device_->domain(), staging_, kBytes - kRingBytes, int{IBV_ACCESS_LOCAL_WRITE});
   if (own_region_ == nullptr) {
     return ResourceError(errno, "registering memory for RDMA");
   }

@@ -148,8 +148,8 @@ class DisagreementTest : public testing::TestWithParam<std::tuple<Media, int>> {
 };
 
 void DisagreementTest::NameEveryMember(bool first_call) {
-  const auto [media, odd] = GetParam();
-  Cluster cluster(3, media);
+  const int odd = std::get<1>(GetParam());
+  Cluster cluster(3, std::get<0>(GetParam()));
   int64_t generation = 0;
   for (const Case& one : AllCases()) {
     SCOPED_TRACE(one.name);
