@@ -26,6 +26,7 @@ OPERATIONS = ("messages", "all_reduce", "reduce_scatter", "all_gather", "all_to_
 SIZES = (16, 4096, 100_000, 4 << 20)
 TIMEOUT = 1.0 * SLOWDOWN  # Of an operation.
 VISIBLE = 0.2 * SLOWDOWN  # From a visible break to the end of every survivor's call; 99 of 100.
+SILENT_BOUND = 1.1 * TIMEOUT + 0.1 * (SLOWDOWN - 1)  # The same after a silent one.
 FORMING = 0.05 * SLOWDOWN  # Median.
 # What a peer sees of it: a connection that breaks, or nothing.
 FAULTS = {"shm": ("killed", "stopped"), "tcp": ("killed", "stopped"), "verbs": ("killed", "stopped"),
@@ -262,7 +263,7 @@ class Trial:
                                                      shape("silent", self.silent, 0.99),
                                                      shape("forming", self.forming, 0.5))), flush=True)
         # One late answer in a hundred (at least one) is the machine's.
-        for name, values, bound in (("visible", self.visible, VISIBLE), ("silent", self.silent, TIMEOUT * 1.1)):
+        for name, values, bound in (("visible", self.visible, VISIBLE), ("silent", self.silent, SILENT_BOUND)):
             late = sorted(values)[-1 - max(1, len(values) // 100):]
             if len(values) > 1 and late[0] > bound:
                 fail(f"a {name} break was noticed after {late[0]:.3f} s, bound {bound:.3f} s")
