@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "comm/collective.h"
-#include "comm/reduce.h"
+#include "comm/fold.h"
 
 namespace heddle::comm {
 
@@ -19,43 +19,21 @@ constexpr int64_t kWindow = 3;
 
 // Folds what the members sent (`arrived` by position; own: `mine`) and rounds once into `output`,
 // which may be `mine`.
-class OrderedFold {
- public:
-  OrderedFold(DType dtype, ReduceOp op)
-      : dtype_(dtype),
-        op_(op),
-        partial_type_(PartialType(dtype, op)) {}
-
-  void Run(std::span<const Bytes> arrived,
-           int own,
-           std::span<const std::byte> mine,
-           std::span<std::byte> output) {
-    const size_t elements = output.size() / static_cast<size_t>(SizeOf(dtype_));
-    partial_.resize(elements * static_cast<size_t>(SizeOf(partial_type_)));
-    for (size_t i = 0; i < arrived.size(); ++i) {
-      const std::span<const std::byte> value =
-          static_cast<int>(i) == own ? mine
-                                     : std::span<const std::byte>(arrived[i]).first(output.size());
-      if (i == 0) {
-        Convert(value, dtype_, partial_, partial_type_);
-      } else if (partial_type_ == dtype_) {
-        FoldInto(partial_, value, dtype_, op_);
-      } else {
-        widened_.resize(partial_.size());
-        Convert(value, dtype_, widened_, partial_type_);
-        FoldInto(partial_, widened_, partial_type_, op_);
-      }
-    }
-    Convert(partial_, partial_type_, output, dtype_);
+void FoldInOrder(std::span<const Bytes> arrived,
+                 int own,
+                 std::span<const std::byte> mine,
+                 std::span<std::byte> output,
+                 DType dtype,
+                 ReduceOp op) {
+  std::vector<const std::byte*> inputs;
+  inputs.reserve(arrived.size());
+  for (const Bytes& values : arrived) {
+    inputs.push_back(values.data());
   }
-
- private:
-  const DType dtype_;
-  const ReduceOp op_;
-  const DType partial_type_;
-  Bytes partial_;
-  Bytes widened_;
-};
+  inputs[static_cast<size_t>(own)] = mine.data();
+  std::byte* const target = output.data();
+  FoldAll(inputs, std::span(&target, 1), output.size(), dtype, op);
+}
 
 // A share's contributions piece by piece: a few pieces are awaited at once, so that folding one
 // overlaps the others' journeys and memory stays bounded.
@@ -72,7 +50,8 @@ class DirectReduction {
         output_(output),
         segments_(segments),
         element_(SizeOf(dtype)),
-        fold_(dtype, op) {
+        dtype_(dtype),
+        op_(op) {
     // All members cut all shares alike. The largest share's pieces must be numbered, too.
     int64_t largest = 0;
     for (int i = 0; i < call.size(); ++i) {
@@ -97,8 +76,8 @@ class DirectReduction {
         HEDDLE_RETURN_IF_ERROR(call_.Wait(pending));
       }
       const auto [offset, size] = RangeOf(own, piece);
-      fold_.Run(slot.arrived, own, Slice(input_, offset, size),
-                Slice(output_, offset - segments_.begin(own) * element_, size));
+      FoldInOrder(slot.arrived, own, Slice(input_, offset, size),
+                  Slice(output_, offset - segments_.begin(own) * element_, size), dtype_, op_);
       if (piece + kWindow < pieces) {
         Post(piece + kWindow);
       }
@@ -158,8 +137,9 @@ class DirectReduction {
   const std::span<std::byte> output_;
   const Segments& segments_;
   const int64_t element_;
+  const DType dtype_;
+  const ReduceOp op_;
   int64_t piece_ = 0;
-  OrderedFold fold_;
   std::vector<Slot> slots_;
 };
 
@@ -194,7 +174,7 @@ Status DirectAllReduce(Collective& call, std::span<std::byte> buffer, DType dtyp
     call.CancelAll();
     return status;
   }
-  OrderedFold(dtype, op).Run(arrived, own, buffer, buffer);
+  FoldInOrder(arrived, own, buffer, buffer, dtype, op);
   return Status::Ok();
 }
 
