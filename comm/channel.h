@@ -223,6 +223,12 @@ class Channel : public std::enable_shared_from_this<Channel> {
     CallNumber call;
     Time heard;
   };
+  /// An own one that the peer was told of.
+  struct Told {
+    CallNumber call;
+    Time at;
+  };
+  void TellWaiting(const CallNumber& call) HEDDLE_REQUIRES(mutex_);
   const PeerWait* PeerWaitOf(const CallNumber& call) const HEDDLE_REQUIRES(mutex_);
   void NoteWaiting(const FrameHeader& frame) HEDDLE_REQUIRES(mutex_);
   Status MismatchError(size_t sent, size_t posted) const;
@@ -265,6 +271,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool out_limited_ HEDDLE_GUARDED_BY(mutex_) = false;  ///< The emulated link holds output back.
 
   std::deque<PeerWait> peer_waits_ HEDDLE_GUARDED_BY(mutex_);  ///< The latest last.
+  std::vector<Told> told_waits_ HEDDLE_GUARDED_BY(mutex_);     ///< Of the last moments.
 
   // Receiving.
   std::vector<std::byte> stage_ HEDDLE_GUARDED_BY(mutex_);

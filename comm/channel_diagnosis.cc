@@ -15,8 +15,10 @@ namespace heddle::comm {
 
 namespace {
 
-/// A few looks of a wait (kLookAfter in disagreement.h).
-constexpr Duration kForgetAfter = std::chrono::milliseconds(350);
+/// A few looks of a wait (kLookAfter in disagreement.h); longer than a timeout of a queue pair.
+constexpr Duration kTellAgainAfter = std::chrono::milliseconds(290);
+/// What a peer said of its wait holds for as long.
+constexpr Duration kForgetAfter = std::chrono::milliseconds(700);
 constexpr uint64_t kBlamedMask = (uint64_t{1} << kMinorBits) - 1;
 constexpr size_t kWaitsKept = 16;  ///< Calls that a peer may wait in at once, and a few old ones.
 
@@ -72,13 +74,29 @@ std::optional<uint32_t> Channel::FindConflict(const CallNumber& call) {
     }
   }
   if (waits || peer != nullptr) {
-    QueueControl(FrameKind::kWaiting, call.ordinal, call.group);
-    control_.back().header.tag = call.tag;
-    control_.back().header.space =
-        SpaceOf(CardOf(call.space)) | (static_cast<uint64_t>(call.blamed + 1) & kBlamedMask);
-    PumpFromCaller();
+    TellWaiting(call);
   }
   return std::nullopt;
+}
+
+// Tells the peer of a wait: at once when there is news, otherwise now and then. More often would
+// keep rxe, the kernel's RDMA in software, from ever giving up a silent peer: each send winds up
+// its timer.
+void Channel::TellWaiting(const CallNumber& call) {
+  const Time now = Now();
+  std::erase_if(told_waits_, [&](const Told& told) { return now - told.at > kTellAgainAfter; });
+  if (std::any_of(told_waits_.begin(), told_waits_.end(), [&](const Told& told) {
+        return told.call.tag == call.tag && told.call.ordinal == call.ordinal &&
+               told.call.group == call.group && told.call.blamed == call.blamed;
+      })) {
+    return;
+  }
+  told_waits_.push_back({.call = call, .at = now});
+  QueueControl(FrameKind::kWaiting, call.ordinal, call.group);
+  control_.back().header.tag = call.tag;
+  control_.back().header.space =
+      SpaceOf(CardOf(call.space)) | (static_cast<uint64_t>(call.blamed + 1) & kBlamedMask);
+  PumpFromCaller();
 }
 
 void Channel::NoteWaiting(const FrameHeader& frame) {
