@@ -28,12 +28,22 @@ bool OfCall(const MessageKey& key, const CallNumber& call) {
 
 }  // namespace
 
-// Something of the call is sent or posted whose counterpart has not shown up.
+// Something of the call is to come from the peer, or to be taken by it.
 bool Channel::WaitsForPeer(const CallNumber& call) const {
+  const auto of_call = [&](const auto& operation) { return OfCall(operation->key, call); };
+  const auto in_queues = [&](const auto& queues) {
+    return std::any_of(queues.begin(), queues.end(), [&](const auto& queue) {
+      return std::any_of(queue.begin(), queue.end(), of_call);
+    });
+  };
+  const auto in_table = [&](const auto& table) {
+    return std::any_of(table.begin(), table.end(),
+                       [&](const auto& entry) { return of_call(entry.second); });
+  };
   return std::any_of(posted_.begin(), posted_.end(),
                      [&](const auto& entry) { return OfCall(entry.first, call); }) ||
-         std::any_of(asked_.begin(), asked_.end(),
-                     [&](const auto& entry) { return OfCall(entry.second->key, call); });
+         in_table(asked_) || in_table(expected_) || in_queues(messages_) || in_queues(granted_) ||
+         (out_.operation != nullptr && of_call(out_.operation));
 }
 
 // What the peer said last of its calls with this tag among this group; null: nothing.
