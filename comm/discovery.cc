@@ -184,7 +184,10 @@ Result<Addresses> ResolveHost(const std::string& host_port) {
   addrinfo* list = nullptr;
   const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &list);
   if (error != 0 || list == nullptr) {
-    return InvalidArgumentError("host {}: {}", host, ::gai_strerror(error));
+    // A name server that does not answer yet is no mistake of the caller.
+    return error == EAI_AGAIN || error == EAI_SYSTEM
+               ? UnavailableError("host {}: {}", host, ::gai_strerror(error))
+               : InvalidArgumentError("host {}: {}", host, ::gai_strerror(error));
   }
   return Addresses(list);
 }

@@ -339,7 +339,9 @@ void EndpointImpl::Dial(const std::shared_ptr<Group>& group,
           alive->FailForming(result.status().WithContext("connecting to {}", name));
         }
       });
-  session->Start(ways.address);
+  // A port that nobody answers for must leave time for the next way; a busy process' port answers.
+  const bool last = ways.transports.size() == 1;
+  session->Start(ways.address, last ? deadline : After(kHandshakeTimeout));
 }
 
 void EndpointImpl::NoteFallback(const Group& group,

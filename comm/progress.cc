@@ -16,6 +16,7 @@ void Progress::Call::Run() {
   Status given_up;
   {
     const MutexLock lock(mutex_);
+    finished_ = true;
     given_up = given_up_;
   }
   Complete(given_up.ok() ? status : given_up);
@@ -23,14 +24,18 @@ void Progress::Call::Run() {
 
 void Progress::Call::Cancel(const Status& status) {
   bool begun = false;
+  bool finished = false;
   {
     const MutexLock lock(mutex_);
-    if (given_up_.ok()) {
+    begun = begun_;
+    finished = finished_;
+    if (!finished && given_up_.ok()) {
       given_up_ = status;
     }
-    begun = begun_;
   }
-  group_->Abort(status);
+  if (!finished) {  // Otherwise it is about to complete, in time after all.
+    group_->Abort(status);
+  }
   if (!begun) {
     Complete(status);
     return;

@@ -45,6 +45,7 @@ class Progress {
     const std::function<Status()> run_;
     Mutex mutex_;
     bool begun_ HEDDLE_GUARDED_BY(mutex_) = false;
+    bool finished_ HEDDLE_GUARDED_BY(mutex_) = false;
     Status given_up_ HEDDLE_GUARDED_BY(mutex_);
   };
   static constexpr size_t kMostThreads = 4;

@@ -7,6 +7,8 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include "base/log.h"
+
 namespace heddle::comm {
 
 namespace {
@@ -208,6 +210,8 @@ void AcceptSession::Finish() {
   if (connection.ok()) {
     owner_.OnConnection(self, *std::move(connection));
   } else {
+    LogInfo("a connection over {} came to nothing: {}", transport_.name(),
+            connection.status().message());
     Drop();
     owner_.OnGone(self);
   }
@@ -250,7 +254,7 @@ DialSession::DialSession(EventLoop& loop,
       done_(std::move(done)),
       setup_(loop) {}
 
-void DialSession::Start(const AddressParts& peer) {
+void DialSession::Start(const AddressParts& peer, Deadline connect_by) {
   auto socket = transport_.Dial(peer);
   if (!socket.ok()) {
     End(socket.status());
@@ -258,7 +262,7 @@ void DialSession::Start(const AddressParts& peer) {
   }
   socket_ = std::make_unique<HandshakeSocket>(loop_, *std::move(socket));
   socket_->Watch(EPOLLOUT, [self = shared_from_this()](uint32_t) { self->OnReady(); });
-  ExpectWithin(Step::kConnect, deadline_, "while connecting");
+  ExpectWithin(Step::kConnect, std::min(deadline_, connect_by), "while connecting");
 }
 
 void DialSession::ExpectWithin(Step step, Deadline deadline, const char* what) {

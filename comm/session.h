@@ -125,7 +125,8 @@ class DialSession : public std::enable_shared_from_this<DialSession> {
               const Hello& hello,
               Deadline deadline,
               Done done);
-  void Start(const AddressParts& peer);
+  /// `connect_by`: until when the peer's port must have answered; there may be another way.
+  void Start(const AddressParts& peer, Deadline connect_by);
   /// Ends it without calling `done`.
   void Drop();
 

@@ -149,7 +149,13 @@ Result<bool> ShmCall::EnterSmall(uint64_t shape, std::span<const std::byte> data
 Result<bool> ShmCall::EnterBulk(uint64_t shape, std::span<const std::byte> bulk) {
   shape_ = shape;
   place_ = PlaceOf(bulk);
-  return Enter();
+  const Result<bool> entered = Enter();
+  if (entered.ok() && !*entered && place_.fresh == 1) {
+    // Nobody has mapped it: it is offered again with the next call.
+    const MutexLock lock(group_.mutex_);
+    group_.offered_.erase(place_.region);
+  }
+  return entered;
 }
 
 Result<bool> ShmCall::Enter() {
@@ -228,6 +234,10 @@ Result<bool> ShmCall::Follow() {
         }
         if (deadline_.has_value()) {  // It takes long.
           const auto answer = WentElsewhere();
+          // The first member may have chosen, completed the call and left since the look above.
+          if (!answer.ok() && Join()) {
+            return true;
+          }
           failure = answer.status();
           went_elsewhere = answer.ok() && *answer;
         }
@@ -465,10 +475,20 @@ Status ShmCall::BeginWriting() {
     return Status::Ok();
   }
   EndWriting();
-  // Whoever closed the lane is about to tell why.
+  return ReasonOfClose(closed);
+}
+
+// Whoever closed the lane is about to tell why.
+Status ShmCall::ReasonOfClose(uint32_t closed) {
   return Wait(
       static_cast<int>(std::min<uint32_t>(closed, static_cast<uint32_t>(size()))) - 1,
       [] { return false; }, kSlice);
+}
+
+Status ShmCall::ConfirmReads() {
+  std::atomic_thread_fence(std::memory_order_acquire);
+  const uint32_t closed = group_.Header(lane_).closed.load();
+  return closed == 0 ? Status::Ok() : ReasonOfClose(closed);
 }
 
 void ShmCall::EndWriting() {
@@ -548,6 +568,8 @@ Status ShmCall::LocateAll(std::span<const size_t> sizes, std::span<std::byte*> p
     std::memcpy(&announced[i], LineOf(lane_, member, call_).data.data(), sizeof(ShmPlace));
     fresh = fresh || announced[i].fresh == 1;
   }
+  announced[static_cast<size_t>(position())] =
+      place_;  // What lies in the segment others may have overwritten.
   const auto all = std::span<const ShmPlace>(announced).first(static_cast<size_t>(size()));
   if (fresh) {
     HEDDLE_RETURN_IF_ERROR(MapNew(all));

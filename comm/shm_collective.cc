@@ -106,11 +106,10 @@ class AllReducing {
       FoldAll(std::span(inputs).first(members), std::span(outputs).first(members),
               static_cast<size_t>(std::min(kWorkBytes, end - at)), dtype_, op_);
       if (end - at > kWorkBytes) {
-        const Status status = call_.Interrupted();
-        if (!status.ok()) {
-          call_.EndWriting();
-          return status;
-        }
+        // Whoever gives up here waits for the others' writes, not they for its own.
+        call_.EndWriting();
+        HEDDLE_RETURN_IF_ERROR(call_.Interrupted());
+        HEDDLE_RETURN_IF_ERROR(call_.BeginWriting());
       }
     }
     call_.EndWriting();
@@ -306,6 +305,7 @@ Status RegisteredReduceScatter(ShmCall& call,
     FoldAll(std::span(inputs).first(static_cast<size_t>(call.size())), std::span(&target, 1),
             static_cast<size_t>(std::min(kWorkBytes, size - at)), dtype, op);
   }
+  HEDDLE_RETURN_IF_ERROR(call.ConfirmReads());
   call.Arrive();
   return call.WaitAll();
 }
@@ -333,7 +333,7 @@ Status CopyShared(ShmCall& call, std::byte* to, const std::byte* from, int64_t b
     HEDDLE_RETURN_IF_ERROR(call.Interrupted());
     std::memcpy(to + at, from + at, static_cast<size_t>(std::min(kWorkBytes, bytes - at)));
   }
-  return Status::Ok();
+  return call.ConfirmReads();
 }
 
 Status RegisteredAllGather(ShmCall& call,

@@ -227,6 +227,9 @@ class ShmCall {
   void EndWriting();
   /// To be looked at between pieces of long work: why to stop.
   Status Interrupted();
+  /// After reads from the memory of others: fails if someone gave up before they ended, because
+  /// whoever gives up uses its memory again.
+  Status ConfirmReads();
 
   /// Counts what `member` read of this one and this one of it.
   void Count(int member, int64_t sent, int64_t received);
@@ -255,6 +258,7 @@ class ShmCall {
   template <typename Ready>
   Status Wait(int member, const Ready& ready, Duration slice);
   std::string HeldUpBy(int member) const;
+  Status ReasonOfClose(uint32_t closed);
   Status Failure(int member);
   Status Fail(const Status& status);
   void FenceLateWrites();

@@ -12,6 +12,7 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -155,7 +156,11 @@ Status VerbsConnection::MakeQueuePair() {
   const Digest random = MakeNonce();
   std::memcpy(&first_packet_, random.data(), sizeof(first_packet_));
   first_packet_ &= kPacketMask;
-  device_->Add(queue_pair_->qp_num, completions_);
+  news_.Reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!news_.valid()) {
+    return ErrnoError(errno, "eventfd");
+  }
+  device_->Add(queue_pair_->qp_num, completions_, news_.get());
   if (cm_id_ == nullptr) {
     ibv_qp_attr attributes{};
     attributes.qp_state = IBV_QPS_INIT;
@@ -271,7 +276,7 @@ Status VerbsConnection::Start(UniqueFd socket) {
     return ::epoll_ctl(watched_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
   };
   if (!watched_.valid() || !watch(socket_.get(), EPOLLIN | EPOLLRDHUP, kSocket) ||
-      !watch(device_->event_fd(), EPOLLIN, kDevice) ||
+      !watch(device_->event_fd(), EPOLLIN, kDevice) || !watch(news_.get(), EPOLLIN, kDevice) ||
       (cm_channel_ != nullptr && !watch(cm_channel_->fd, EPOLLIN, kManager))) {
     return ErrnoError(errno, "epoll");
   }

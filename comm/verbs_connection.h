@@ -158,6 +158,7 @@ class VerbsConnection final : public Connection {
 
   const std::shared_ptr<VerbsDevice> device_;
   UniqueFd socket_;   ///< Of the handshake.
+  UniqueFd news_;     ///< Eventfd: the device has failed this queue pair.
   UniqueFd watched_;  ///< Epoll of what seldom happens: the socket, the device, iWARP's events.
   std::byte* memory_ = nullptr;
   size_t memory_bytes_ = 0;

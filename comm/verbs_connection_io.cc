@@ -91,7 +91,7 @@ void VerbsConnection::OnReady(int fd, uint32_t /*events*/) {
     }
     return;
   }
-  std::array<epoll_event, 3> ready{};
+  std::array<epoll_event, 4> ready{};
   const int count = ::epoll_wait(watched_.get(), ready.data(), static_cast<int>(ready.size()), 0);
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = ready[static_cast<size_t>(i)];

@@ -10,6 +10,7 @@
 #include <infiniband/verbs.h>
 #include <netinet/in.h>
 #include <rdma/rdma_cma.h>
+#include <sys/eventfd.h>
 
 namespace heddle::comm {
 
@@ -66,6 +67,7 @@ Status VerbsDevice::OpenContext() {
     HEDDLE_ASSIGN_OR_RETURN(anchor_, Anchor(port_, anchor_channel_));
     context_ = anchor_->verbs;
   } else {
+    errno = ENODEV;  // Should no device have the name.
     int count = 0;
     const std::unique_ptr<ibv_device*, void (*)(ibv_device**)> list(::ibv_get_device_list(&count),
                                                                     ::ibv_free_device_list);
@@ -114,9 +116,9 @@ int VerbsDevice::event_fd() const {
   return context_->async_fd;
 }
 
-void VerbsDevice::Add(uint32_t queue_pair, const ibv_cq* completions) {
+void VerbsDevice::Add(uint32_t queue_pair, const ibv_cq* completions, int news) {
   const MutexLock lock(mutex_);
-  queue_pairs_[queue_pair] = {.completions = completions, .failure = {}};
+  queue_pairs_[queue_pair] = {.completions = completions, .news = news, .failure = {}};
 }
 
 void VerbsDevice::Remove(uint32_t queue_pair) {
@@ -148,6 +150,7 @@ void VerbsDevice::Note(const ibv_async_event& event) {
   for (auto& [number, pair] : queue_pairs_) {
     if (pair.failure.ok() && concerns(number, pair)) {
       pair.failure = failure;
+      ::eventfd_write(pair.news, 1);
     }
   }
 }

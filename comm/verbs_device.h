@@ -40,9 +40,10 @@ class VerbsDevice {
   uint8_t active_mtu() const { return active_mtu_; }
   uint16_t lid() const { return lid_; }
 
-  /// Ready to read when an asynchronous event has come: every connection then calls Failure.
+  /// Ready to read when an asynchronous event has come: whoever sees it first calls Failure, which
+  /// writes to `news` (an eventfd, the caller's until Remove) of every queue pair that it concerns.
   int event_fd() const;
-  void Add(uint32_t queue_pair, const ibv_cq* completions) HEDDLE_EXCLUDES(mutex_);
+  void Add(uint32_t queue_pair, const ibv_cq* completions, int news) HEDDLE_EXCLUDES(mutex_);
   void Remove(uint32_t queue_pair) HEDDLE_EXCLUDES(mutex_);
   /// Takes in the events that have come; then what they mean for a queue pair that was added.
   /// Errors: kUnavailable: port down, device gone, queue pair or completion queue in error.
@@ -51,6 +52,7 @@ class VerbsDevice {
  private:
   struct QueuePair {
     const ibv_cq* completions = nullptr;
+    int news = -1;
     Status failure;
   };
 

@@ -1,7 +1,7 @@
 # Tests that run in the guests of scripts/rdma-vm, label rdma. docs/rdma-tests.md
 
-# heddle_rdma_entry(NAME KERNEL any|uml|qemu TIMEOUT seconds PROCESSORS n COMMAND word…): what all entries have in common. They need the fixture that makes
-# the kernel (tests/rdma) and are skipped where no kernel can run, which scripts/test then says.
+# heddle_rdma_entry(NAME KERNEL any|uml|qemu TIMEOUT seconds PROCESSORS n COMMAND word…): what all entries have in common.
+# They need the fixture that makes the kernel (tests/rdma) and are skipped where no kernel can run, which scripts/test says.
 function(heddle_rdma_entry name)
   cmake_parse_arguments(A "" "TIMEOUT;PROCESSORS;KERNEL" "COMMAND;ENVIRONMENT" ${ARGN})
   add_test(NAME ${name} COMMAND ${A_COMMAND})

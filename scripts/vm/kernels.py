@@ -173,7 +173,8 @@ def uml():
 
 def make_qemu(folder, log):
     need(["apt-get", "apt-cache", "dpkg", "busybox"], "busybox-static")
-    known = subprocess.run(["apt-cache", "depends", "linux-image-amd64"], capture_output=True, text=True, check=False)
+    known = subprocess.run(["apt-cache", "depends", "linux-image-amd64"], capture_output=True, text=True, check=False,
+                           env={**os.environ, "LC_ALL": "C"})
     package = re.search(r"Depends: (linux-image-6\S+)", known.stdout)
     if not package:
         raise Unavailable("apt knows no package linux-image-amd64; `apt-get update` may help")
@@ -226,7 +227,7 @@ def check(kind, folder, boots):
             return
         if bad.exists() and time.time() - bad.stat().st_mtime < 86400:
             raise Unavailable(bad.read_text(encoding="utf-8").strip())
-        problem = boots(kind, folder)
+        problem = boots(kind, folder) and boots(kind, folder)  # Once more: the machine may have been busy.
         if problem:
             bad.write_text(problem + "\n", encoding="utf-8")
             raise Unavailable(problem)

@@ -9,14 +9,16 @@
 // or "*" for all; a command acts on one direction. KIND is roce (UDP to port 4791, the default),
 // tcp (what iWARP uses) or any.
 //
+// clang-format off
 //   cut FROM TO                     loses every frame until heal
-//   drop FROM TO N [COUNT] [KIND]   loses the N-th frame of KIND from now on (1 is the next) and
-//   the COUNT - 1 after it drop-every FROM TO N [KIND]     loses every N-th frame of KIND until
-//   heal delay FROM TO MICROSECONDS      each frame arrives that much later rate FROM TO MEGABITS
-//   at most that many a second, the rest waits in the queue; 0: no bound queue FROM TO BYTES room
-//   for waiting frames, what does not fit is lost (16 MiB at first) heal FROM TO as at the
-//   beginning, counters excepted counts                          a JSON list, an object for each
-//   direction that has carried something
+//   drop FROM TO N [COUNT] [KIND]   loses the N-th frame of KIND from now on (1 is the next) and the COUNT - 1 after it
+//   drop-every FROM TO N [KIND]     loses every N-th frame of KIND until heal
+//   delay FROM TO MICROSECONDS      each frame arrives that much later
+//   rate FROM TO MEGABITS           at most that many a second, the rest waits in the queue; 0: no bound
+//   queue FROM TO BYTES             room for waiting frames, what does not fit is lost (16 MiB at first)
+//   heal FROM TO                    as at the beginning, counters excepted
+//   counts                          a JSON list, an object for each direction that has carried something
+// clang-format on
 //
 // The process ends when standard input does, so that it does not outlive its parent.
 #include <algorithm>

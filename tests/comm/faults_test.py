@@ -23,7 +23,8 @@ SLOWDOWN = int(os.environ.get("HEDDLE_TEST_SLOWDOWN", "1"))
 MEMBERS = 4
 OPERATIONS = ("messages", "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "barrier", "records",
               "reduce_tree")
-SIZES = (16, 4096, 100_000, 4 << 20)
+# The smallest has something for everyone: whoever is not needed may be gone for long before a call notices.
+SIZES = (64, 4096, 100_000, 4 << 20)
 TIMEOUT = 1.0 * SLOWDOWN  # Of an operation.
 VISIBLE = 0.2 * SLOWDOWN  # From a visible break to the end of every survivor's call; 99 of 100.
 SILENT_BOUND = 1.1 * TIMEOUT + 0.1 * (SLOWDOWN - 1)  # The same after a silent one.
@@ -136,6 +137,8 @@ class Member:
             words = self.lines.get(timeout=seconds)
         except queue.Empty:
             fail(f"{self.name}: no `{first}` within {seconds:.1f} s")
+        if words[0] == "gone":
+            fail(f"{self.name} ended with exit code {self.process.wait(20)} where `{first}` was expected")
         if words[0] != first:
             fail(f"{self.name}: expected `{first}`, got {' '.join(words)}")
         return words[1:]

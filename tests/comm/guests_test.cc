@@ -230,12 +230,13 @@ TEST_F(GuestsTest, AKilledProcessIsNamedAtOnceAndAStoppedOneAtTheDeadline) {
         EXPECT_TRUE(end.status.code() == StatusCode::kUnavailable ||
                     end.status.code() == StatusCode::kAborted)
             << end.status.ToString();
-        EXPECT_LT(end.after_last_success, milliseconds(500)) << end.status.ToString();
+        EXPECT_LT(end.after_last_success, milliseconds(500) * kSlowdown) << end.status.ToString();
       } else {
         EXPECT_TRUE(end.status.code() == StatusCode::kDeadlineExceeded ||
                     end.status.code() == StatusCode::kAborted)
             << end.status.ToString();
-        EXPECT_LT(end.after_last_success, milliseconds(2200)) << end.status.ToString();
+        EXPECT_LT(end.after_last_success, milliseconds(2000) + milliseconds(200) * kSlowdown)
+            << end.status.ToString();
       }
       (*group)->Abort(end.status);
     }

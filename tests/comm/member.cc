@@ -3,11 +3,12 @@
 //
 //   member NAME BIND_HOST TRANSPORT [RDMA_DEVICE]
 //
-//   form GENERATION RANK TIMEOUT_MS NAME=ADDRESS…   forms a group            -> formed SECONDS
-//   run OPERATION BYTES                             calls it until an error  -> running, ended
-//   NANOSECONDS CODE MESSAGE once OPERATION BYTES                            calls it once -> once
-//   CODE MESSAGE leave                                           drops the group          -> left
-//   DESCRIPTORS THREADS
+// clang-format off
+//   form GENERATION RANK TIMEOUT_MS NAME=ADDRESS…   forms a group           -> formed SECONDS
+//   run OPERATION BYTES                             calls it until an error -> running, ended NANOSECONDS CODE MESSAGE
+//   once OPERATION BYTES                            calls it once           -> once CODE MESSAGE
+//   leave                                           drops the group         -> left DESCRIPTORS THREADS
+// clang-format on
 //
 // The first line is `address ADDRESS`. Times are those of the machine's monotonic clock. A command
 // that cannot be carried out answers `error MESSAGE`.

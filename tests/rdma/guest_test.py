@@ -20,7 +20,7 @@ def basics(*kernel):
         echo "on standard error" >&2
         pwd > where
         touch /etc/heddle-was-here 2> /dev/null && echo "the machine's files are writable"
-        echo mine > /tmp/file && cat /tmp/file
+        echo mine > /tmp/heddle-guest-file && cat /tmp/heddle-guest-file
         test -x "$1" || echo "the repository is not there"
         ls /sys/class/infiniband
         ulimit -l
@@ -36,7 +36,7 @@ def basics(*kernel):
         where = (pathlib.Path(folder) / "0" / "where").read_text(encoding="utf-8")
         check(where == f"{folder}/0\n", f"the scratch is {where!r}")
     check(not os.path.exists("/etc/heddle-was-here"), "a guest wrote to the machine's /etc")
-    check(not os.path.exists("/tmp/file"), "a guest wrote to the machine's /tmp")
+    check(not os.path.exists("/tmp/heddle-guest-file"), "a guest wrote to the machine's /tmp")
 
 
 def output():
