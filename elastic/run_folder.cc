@@ -1,5 +1,7 @@
 #include "elastic/run_folder.h"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include <fcntl.h>
@@ -25,6 +27,30 @@ Status WriteAll(int fd, std::string_view text, const std::string& path) {
   return Status::Ok();
 }
 
+/// Removes what follows the last line's end: the part of a line whose write a crash or a full disk
+/// has cut. Not a line to keep: no reader could parse it.
+Status CutHalfLine(int fd, const std::string& path) {
+  const off_t size = ::lseek(fd, 0, SEEK_END);
+  std::array<char, 4096> block;
+  for (off_t end = std::max<off_t>(size, 0); end > 0;) {
+    const off_t begin = std::max<off_t>(end - static_cast<off_t>(block.size()), 0);
+    const ssize_t got = ::pread(fd, block.data(), static_cast<size_t>(end - begin), begin);
+    if (got != end - begin) {
+      return ErrnoError(got < 0 ? errno : EIO, "read " + path);
+    }
+    const size_t newline = std::string_view(block.data(), static_cast<size_t>(got)).rfind('\n');
+    const bool found = newline != std::string_view::npos;
+    end = found ? begin + static_cast<off_t>(newline) + 1 : begin;
+    if ((found || end == 0) && end < size && ::ftruncate(fd, end) != 0) {
+      return ErrnoError(errno, "truncate " + path);
+    }
+    if (found) {
+      break;
+    }
+  }
+  return Status::Ok();
+}
+
 }  // namespace
 
 Result<std::unique_ptr<RunFolder>> RunFolder::Open(const std::string& path) {
@@ -35,11 +61,7 @@ Result<std::unique_ptr<RunFolder>> RunFolder::Open(const std::string& path) {
   if (!folder->events_.valid()) {
     return ErrnoError(errno, "open " + file);
   }
-  const off_t size = ::lseek(folder->events_.get(), 0, SEEK_END);
-  char last = '\n';
-  if (size > 0 && ::pread(folder->events_.get(), &last, 1, size - 1) == 1 && last != '\n') {
-    HEDDLE_RETURN_IF_ERROR(WriteAll(folder->events_.get(), "\n", file));
-  }
+  HEDDLE_RETURN_IF_ERROR(CutHalfLine(folder->events_.get(), file));
   return folder;
 }
 
@@ -49,9 +71,14 @@ void RunFolder::SetAddresses(const std::string& coordinator, const std::string& 
 }
 
 Status RunFolder::Append(const LogEvent& event) {
-  // One write a line: a reader never sees half of one.
-  return WriteAll(events_.get(), FormatLogEvent(event, WallClockSeconds()) + "\n",
-                  path_ + "/events.jsonl");
+  // One write a line: a reader of a running job never sees half of one that is not the last.
+  const std::string file = path_ + "/events.jsonl";
+  const Status written =
+      WriteAll(events_.get(), FormatLogEvent(event, WallClockSeconds()) + "\n", file);
+  if (!written.ok()) {
+    HEDDLE_RETURN_IF_ERROR(CutHalfLine(events_.get(), file));
+  }
+  return written;
 }
 
 Status RunFolder::WriteJobFile(const std::vector<ListWorkers::Entry>& workers) {

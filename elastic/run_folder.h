@@ -16,13 +16,14 @@ namespace heddle::elastic {
 /// Thread: one caller at a time.
 class RunFolder {
  public:
-  /// Makes the folder; an existing events.jsonl is appended to (a last line cut by a crash is ended
-  /// first).
+  /// Makes the folder; an existing events.jsonl is appended to, after the part of a line that a
+  /// crash has left at its end was removed.
   static Result<std::unique_ptr<RunFolder>> Open(const std::string& path);
 
   /// Addresses that job.json names: HOST:PORT of the coordinator and of its metrics.
   void SetAddresses(const std::string& coordinator, const std::string& metrics);
 
+  /// On an error the file holds none of the event.
   Status Append(const LogEvent& event);
   /// {"coordinator", "metrics", "workers": [{"name", "pid"}, …]}
   Status WriteJobFile(const std::vector<ListWorkers::Entry>& workers);

@@ -11,7 +11,8 @@
 namespace heddle::planner {
 
 /// Every stage but a pipeline's last computes `most` microbatches ahead, or as many as its worker's
-/// memory allows. What stages had before is forgotten.
+/// memory allows, and never more than the stage before: the two would take turns. What stages had
+/// before is forgotten.
 void GiveSlack(const Problem& problem, int most, program::Plan& plan);
 
 /// Takes it back from stages whose workers have less memory than `peak_bytes` (by rank; a

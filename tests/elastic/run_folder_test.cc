@@ -1,9 +1,12 @@
 #include "elastic/run_folder.h"
 
+#include <csignal>
+#include <filesystem>
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "base/file.h"
 
@@ -12,35 +15,80 @@ namespace {
 
 using testing::EndsWith;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 LogEvent Step(int64_t step) {
   return {"step", {{"step", step}}};
 }
 
-TEST(RunFolderTest, AppendsLinesAndGoesOnAfterARestart) {
-  const TemporaryFolder folder;
-  const std::string path = folder.path() + "/run";
-  {
-    auto run = RunFolder::Open(path);
-    ASSERT_TRUE(run.ok()) << run.status().ToString();
-    ASSERT_TRUE((*run)->Append(Step(1)).ok());
-  }
-  // A crash in the middle of a line leaves half of it.
-  std::ofstream(path + "/events.jsonl", std::ios::app) << "{\"time\": 1";
-  {
-    auto run = RunFolder::Open(path);
-    ASSERT_TRUE(run.ok());
-    ASSERT_TRUE((*run)->Append(Step(2)).ok());
-  }
-  std::ifstream file(path + "/events.jsonl");
+std::vector<std::string> Lines(const std::string& path) {
+  std::ifstream file(path);
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) {
     lines.push_back(line);
   }
-  ASSERT_EQ(lines.size(), 3U);
-  EXPECT_THAT(lines[0], EndsWith("\"event\": \"step\", \"step\": 1}"));
-  EXPECT_EQ(lines[1], "{\"time\": 1");
-  EXPECT_THAT(lines[2], EndsWith("\"event\": \"step\", \"step\": 2}"));
+  return lines;
+}
+
+void Append(const std::string& path, int64_t step) {
+  auto run = RunFolder::Open(path);
+  ASSERT_TRUE(run.ok()) << run.status().ToString();
+  const Status appended = (*run)->Append(Step(step));
+  ASSERT_TRUE(appended.ok()) << appended.ToString();
+}
+
+TEST(RunFolderTest, GoesOnAfterACrashWithoutTheHalfLineThatItLeft) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/run";
+  const std::string events = path + "/events.jsonl";
+  Append(path, 1);
+  // Shorter and longer than what is looked at in one piece, and with the block's edge at the
+  // line's.
+  int64_t step = 2;
+  for (const size_t size : {1U, 11U, 4095U, 4096U, 4097U, 20000U}) {
+    std::ofstream(events, std::ios::app) << std::string(size, '{');
+    Append(path, step++);
+  }
+  const std::vector<std::string> lines = Lines(events);
+  ASSERT_EQ(lines.size(), 7U);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_THAT(lines[i], StartsWith("{\"time\": "));
+    EXPECT_THAT(lines[i], EndsWith("\"step\": " + std::to_string(i + 1) + "}"));
+  }
+}
+
+TEST(RunFolderTest, ACrashInTheFirstLineLeavesNothing) {
+  const TemporaryFolder folder;
+  const std::string events = folder.path() + "/events.jsonl";
+  for (const size_t size : {5U, 4096U, 9000U}) {
+    std::ofstream(events, std::ios::trunc) << std::string(size, '{');
+    Append(folder.path(), 1);
+    EXPECT_EQ(Lines(events).size(), 1U);
+    EXPECT_THAT(Lines(events).at(0), EndsWith("\"event\": \"step\", \"step\": 1}"));
+  }
+}
+
+/// A limit on the size of files stands for the full disk.
+TEST(RunFolderTest, AnEventThatDoesNotFitLeavesNothing) {
+  const TemporaryFolder folder;
+  Append(folder.path(), 1);
+  auto run = RunFolder::Open(folder.path());
+  ASSERT_TRUE(run.ok());
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const auto size = std::filesystem::file_size(folder.path() + "/events.jsonl");
+  const rlimit full = {size + 10, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  const Status written = (*run)->Append(Step(2));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_FALSE(written.ok());
+  EXPECT_EQ(std::filesystem::file_size(folder.path() + "/events.jsonl"), size);
+  ASSERT_TRUE((*run)->Append(Step(3)).ok());
+  const std::vector<std::string> lines = Lines(folder.path() + "/events.jsonl");
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_THAT(lines[1], EndsWith("\"step\": 3}"));
 }
 
 TEST(RunFolderTest, JobFileNamesCoordinatorMetricsAndWorkers) {
