@@ -103,7 +103,7 @@ class Run:
             if self.options.host:
                 relay_ends.append(os.fdopen(tap.attach(self.options.mtu), "r+b", buffering=0))
             numbers = [end.fileno() for end in relay_ends]
-            self.relay = processes.start([kernels.relay(), *map(str, numbers)], pass_fds=numbers,
+            self.relay = processes.start([kernels.program("relay"), *map(str, numbers)], pass_fds=numbers,
                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         finally:
             for end in relay_ends:
@@ -112,7 +112,8 @@ class Run:
     def start_guest(self, guest, link):
         reader, writer = os.pipe()
         guest.output = reader
-        command = (self.uml_command if self.kind == "uml" else self.qemu_command)(guest, link, writer)
+        command = [kernels.program("holder"),
+                   *(self.uml_command if self.kind == "uml" else self.qemu_command)(guest, link, writer)]
         with open(self.run / f"console.{guest.number}", "wb") as console:
             guest.process = processes.start(
                 command, stdin=subprocess.DEVNULL, stdout=console, stderr=console,
@@ -239,7 +240,7 @@ class Run:
 
     def execute(self, text):
         words = text.split()
-        own = {"power-off": signal.SIGKILL, "freeze": signal.SIGSTOP, "thaw": signal.SIGCONT}
+        own = {"power-off": signal.SIGTERM, "freeze": signal.SIGTSTP, "thaw": signal.SIGCONT}  # As holder.cc has it.
         if not words or words[0] not in own:
             return self.ask_relay(text.replace("\n", " "))
         if len(words) != 2 or not words[1].isdecimal() or int(words[1]) >= len(self.guests):
@@ -267,8 +268,9 @@ class Run:
         return answer.decode(errors="replace")
 
     def stop(self):
-        for process in [*(guest.process for guest in self.guests), self.relay]:
-            if process is not None:
-                process.kill()
-                process.wait()
+        running = [process for process in [*(guest.process for guest in self.guests), self.relay] if process is not None]
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.wait()
         shutil.rmtree(self.run / "uml", ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The guest kernels and the relay: built or unpacked once, then kept in ${HEDDLE_CACHE:-~/.cache/heddle}/rdma-vm.
+"""The guest kernels and the programs beside them: built or unpacked once, then kept in ${HEDDLE_CACHE:-~/.cache/heddle}/rdma-vm.
 
 A folder in the cache is named by its kind, a hash of what it is made from, and is complete when it is there: it is made
 under another name and renamed. A lock keeps two builders apart. Each kernel is booted once after it was made; the
@@ -111,16 +111,16 @@ def need(programs, packages):
         raise Unavailable(f"{', '.join(missing)} not found; scripts/install-dependencies installs {packages}")
 
 
-def relay():
-    """Path of the relay program, compiled from relay.cc."""
-    source = HERE / "relay.cc"
+def program(name):
+    """Path of a program of this folder, `relay` or `holder`, compiled from NAME.cc."""
+    source = HERE / f"{name}.cc"
 
     def make(folder, log):
         need(["g++"], "build-essential")
         compiler = ["g++", "-std=c++20", "-O2", "-Wall", "-Wextra"]
-        step([*compiler, "-o", folder / "relay", source], log, "compiling the relay")
+        step([*compiler, "-o", folder / name, source], log, f"compiling {source.name}")
 
-    return make_once(f"relay-{digest(source.read_bytes())}", None, make) / "relay"
+    return make_once(f"{name}-{digest(source.read_bytes())}", None, make) / name
 
 
 def uml_options():
