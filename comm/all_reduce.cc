@@ -138,49 +138,42 @@ Status AllGatherAmong(Collective& call,
 // of a pair compute the same bits.
 Status DoublingAllReduce(Collective& call, std::span<std::byte> buffer, DType dtype, ReduceOp op) {
   const DType partial_type = PartialType(dtype, op);
-  const size_t elements = buffer.size() / static_cast<size_t>(SizeOf(dtype));
-  Bytes partial(elements * static_cast<size_t>(SizeOf(partial_type)));
+  const int64_t bytes = static_cast<int64_t>(buffer.size()) / SizeOf(dtype) * SizeOf(partial_type);
+  std::span<std::byte> partial = call.Scratch(bytes);
+  std::span<std::byte> arrived = call.Scratch(bytes);
   Convert(buffer, dtype, partial, partial_type);
-  Bytes arrived(partial.size());
   const auto exchange = [&](int other, int round) -> Status {
     call.Recv(other, Phase::kDoubling, round, 0, arrived);
     call.Send(other, Phase::kDoubling, round, 0, partial);
     return call.WaitAll();
   };
-  const auto run = [&]() -> Status {
-    const int whole = static_cast<int>(std::bit_floor(static_cast<unsigned>(call.size())));
-    const int extra = call.size() - whole;
-    const int own = call.position();
-    if (own < 2 * extra && own % 2 == 1) {
-      call.Send(own - 1, Phase::kDoubling, 0, 0, partial);
-      call.Recv(own - 1, Phase::kDoublingResult, 0, 0, buffer);
-      return call.WaitAll();
-    }
-    if (own < 2 * extra) {
-      HEDDLE_RETURN_IF_ERROR(call.Wait(call.Recv(own + 1, Phase::kDoubling, 0, 0, arrived)));
-      FoldInto(partial, arrived, partial_type, op);
-    }
-    const int stand_in = own < 2 * extra ? own / 2 : own - extra;
-    int round = 1;
-    for (int bit = 1; bit < whole; bit <<= 1, ++round) {
-      const int other = stand_in ^ bit;
-      HEDDLE_RETURN_IF_ERROR(exchange(other < extra ? 2 * other : other + extra, round));
-      if ((stand_in & bit) != 0) {
-        std::swap(partial, arrived);
-      }
-      FoldInto(partial, arrived, partial_type, op);
-    }
-    Convert(partial, partial_type, buffer, dtype);
-    if (own < 2 * extra) {
-      call.Send(own + 1, Phase::kDoublingResult, 0, 0, buffer);
-    }
+  const int whole = static_cast<int>(std::bit_floor(static_cast<unsigned>(call.size())));
+  const int extra = call.size() - whole;
+  const int own = call.position();
+  if (own < 2 * extra && own % 2 == 1) {
+    call.Send(own - 1, Phase::kDoubling, 0, 0, partial);
+    call.Recv(own - 1, Phase::kDoublingResult, 0, 0, buffer);
     return call.WaitAll();
-  };
-  const Status status = run();
-  if (!status.ok()) {
-    call.CancelAll();  // Before the buffers go.
   }
-  return status;
+  if (own < 2 * extra) {
+    HEDDLE_RETURN_IF_ERROR(call.Wait(call.Recv(own + 1, Phase::kDoubling, 0, 0, arrived)));
+    FoldInto(partial, arrived, partial_type, op);
+  }
+  const int stand_in = own < 2 * extra ? own / 2 : own - extra;
+  int round = 1;
+  for (int bit = 1; bit < whole; bit <<= 1, ++round) {
+    const int other = stand_in ^ bit;
+    HEDDLE_RETURN_IF_ERROR(exchange(other < extra ? 2 * other : other + extra, round));
+    if ((stand_in & bit) != 0) {
+      std::swap(partial, arrived);
+    }
+    FoldInto(partial, arrived, partial_type, op);
+  }
+  Convert(partial, partial_type, buffer, dtype);
+  if (own < 2 * extra) {
+    call.Send(own + 1, Phase::kDoublingResult, 0, 0, buffer);
+  }
+  return call.WaitAll();
 }
 
 }  // namespace heddle::comm

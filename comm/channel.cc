@@ -10,12 +10,13 @@
 namespace heddle::comm {
 
 namespace {
-constexpr size_t kStageBytes = size_t{32} << 10;
+constexpr size_t kStageBytes = size_t{8} << 10;
 /// How long a closed channel waits for its peer to read the news.
 constexpr Duration kLinger = std::chrono::seconds(1);
 /// While a caller drives, the loop leaves the channel to it, renewed with every look; and for a
-/// moment after it left, because the next operation often follows at once. The moment bounds how
-/// long a message lies unseen that nobody waits for.
+/// moment after it left, because the next operation often follows at once. The loop looks for the
+/// end of a lease when the longest would end: to wake it for each would cost more than the lease
+/// saves. This bounds how long a message lies unseen that nobody waits for.
 constexpr Duration kDriveLease = std::chrono::milliseconds(2);
 constexpr Duration kIdleLease = std::chrono::microseconds(200);
 }  // namespace
@@ -96,7 +97,7 @@ void Channel::PumpFromCaller() {
   Rearm();
 }
 
-Channel::Look Channel::DriveOnce(Time now) {
+Channel::Look Channel::DriveOnce(const Work::State& awaited, Time now) {
   const MutexLock lock(mutex_);
   const bool in_flight = HasOutput() || !posted_.empty() || !asked_.empty() || !expected_.empty() ||
                          in_operation_ != nullptr || in_early_ != nullptr;
@@ -110,7 +111,7 @@ Channel::Look Channel::DriveOnce(Time now) {
     Rearm();
   }
   const uint64_t moved_before = moved_;
-  Status status = Receive();
+  Status status = Receive(&awaited);
   if (status.ok()) {
     status = Pump();
   }
@@ -145,6 +146,11 @@ void Channel::HandleReady(int fd, uint32_t events) {
     }
     if (fd < 0) {
       run_at_ = Time::max();
+      if (driven_until_ > Now() && phase_ == Phase::kOpen && broken_.ok() && !in_limited_ &&
+          !out_limited_) {
+        RunLater(driven_until_);
+        return;
+      }
     } else {
       peer_hung_up_ = peer_hung_up_ || (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) != 0;
       connection_->OnReady(fd, events);
@@ -213,7 +219,7 @@ void Channel::Rearm() {
   // While callers move the messages the loop is not to be woken; it looks when their lease ends.
   const Time now = Now();
   const bool driven = driven_until_ > now;
-  if (driven) {
+  if (driven && run_at_ > now + kDriveLease) {
     RunLater(driven_until_);
   }
   const bool want_read = !in_limited_ && !driven;

@@ -155,8 +155,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
     int fd = -1;  ///< To sleep on; -1: none that a thread could sleep on.
     short events = 0;
   };
-  /// Moves what can be moved now, in the caller's thread. Losses are left to the loop.
-  Look DriveOnce(Time now) HEDDLE_EXCLUDES(mutex_);
+  /// Moves what can be moved now, in the caller's thread, who waits for `awaited`. Losses are left
+  /// to the loop.
+  Look DriveOnce(const Work::State& awaited, Time now) HEDDLE_EXCLUDES(mutex_);
   /// The driver goes; without the lease the loop is back at once.
   void EndDrive(bool keep_lease) HEDDLE_EXCLUDES(mutex_);
 
@@ -203,7 +204,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   static void SetWaiting(bool& waits, bool now_waits, TokenBucket& bucket);
 
   // channel_receive.cc
-  Status Receive() HEDDLE_REQUIRES(mutex_);
+  /// What is there, until `awaited` is done: its caller uses what came while it is in the cache.
+  Status Receive(const Work::State* awaited = nullptr) HEDDLE_REQUIRES(mutex_);
   Result<bool> FillStage() HEDDLE_REQUIRES(mutex_);
   Result<bool> ReadPayload() HEDDLE_REQUIRES(mutex_);
   Result<size_t> ReadSome(std::span<std::byte> buffer) HEDDLE_REQUIRES(mutex_);
@@ -288,6 +290,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool out_waits_ HEDDLE_GUARDED_BY(mutex_) = false;  ///< As told to the bucket.
   bool in_waits_ HEDDLE_GUARDED_BY(mutex_) = false;
   bool in_limited_ HEDDLE_GUARDED_BY(mutex_) = false;
+  /// The connection gave less than was asked for: there is no more at this moment.
+  bool in_drained_ HEDDLE_GUARDED_BY(mutex_) = false;
   size_t eager_held_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Window the peer has used and not got back.
   size_t eager_freed_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Of it, free but not yet told.
   size_t requests_held_ HEDDLE_GUARDED_BY(mutex_) = 0;

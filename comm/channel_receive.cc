@@ -12,13 +12,17 @@ constexpr size_t kReceiveBudget = size_t{2} << 20;  ///< Bytes before others get
 constexpr size_t kDirectBytes = 4096;  ///< From here on payload is read straight into its buffer.
 }  // namespace
 
-Status Channel::Receive() {
+Status Channel::Receive(const Work::State* awaited) {
   in_limited_ = false;
+  in_drained_ = false;
   for (size_t rounds = kReceiveBudget / kDirectBytes; rounds > 0; --rounds) {
     if (receiving_) {
       HEDDLE_ASSIGN_OR_RETURN(const bool moved, ReadPayload());
       if (in_left_ == 0) {
         HEDDLE_RETURN_IF_ERROR(EndFrame());
+        if (awaited != nullptr && awaited->Done()) {
+          return Status::Ok();
+        }
       } else if (!moved) {
         return Status::Ok();
       }
@@ -44,6 +48,9 @@ Status Channel::Receive() {
 }
 
 Result<size_t> Channel::ReadSome(std::span<std::byte> buffer) {
+  if (in_drained_) {
+    return size_t{0};
+  }
   const Time now = Now();
   if (!peer_hung_up_) {  // A peer that is gone no longer keeps the link busy: learn its end at
                          // once.
@@ -61,7 +68,9 @@ Result<size_t> Channel::ReadSome(std::span<std::byte> buffer) {
     options_.incoming->Charge(read, now);
     options_.received_bytes->Add(static_cast<double>(read));
     moved_ += read;
-  } else {
+  }
+  in_drained_ = read < piece;
+  if (in_drained_) {
     SetWaiting(in_waits_, false, *options_.incoming);
   }
   return read;

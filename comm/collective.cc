@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
 #include "comm/disagreement.h"
@@ -52,6 +53,14 @@ std::unique_ptr<Collective> Collective::Among(const std::vector<int>& positions)
 
 Collective::~Collective() {
   CancelAll();
+  for (ScratchPool::Piece& piece : scratch_) {
+    group_.scratch().Return(std::move(piece));
+  }
+}
+
+std::span<std::byte> Collective::Scratch(int64_t bytes) {
+  scratch_.push_back(group_.scratch().Take(static_cast<size_t>(bytes)));
+  return {scratch_.back().memory.get(), static_cast<size_t>(bytes)};
 }
 
 void Collective::CancelAll() {

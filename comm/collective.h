@@ -79,8 +79,11 @@ class Collective {
   Status Wait(const Pending& pending);
   /// Waits for everything started so far; the first error.
   Status WaitAll();
-  /// Takes every buffer back from what is in flight: called on an error before buffers go.
+  /// Takes every buffer back from what is in flight: called on an error before buffers go that are
+  /// not the call's own scratch.
   void CancelAll();
+  /// `bytes` bytes of unspecified content, until the call ends; nothing in flight outlives them.
+  std::span<std::byte> Scratch(int64_t bytes);
 
  private:
   Collective(Group& group,
@@ -102,6 +105,7 @@ class Collective {
   const CallNumber number_;
   const Deadline deadline_;
   std::vector<Pending> in_flight_;
+  std::vector<ScratchPool::Piece> scratch_;
   size_t prune_at_ = 256;
 };
 

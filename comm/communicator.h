@@ -121,15 +121,16 @@ class SharedBuffer {
 
 /// Errors of every operation: kUnavailable (a peer was lost; its name is in the message),
 /// kDeadlineExceeded (the message names the peer waited for), kAborted (Abort was called; its
-/// status' message), kInvalidArgument. Members whose calls of a tag disagree (another collective,
-/// element type, operation, root or counts) notice it within half a second of waiting for each
-/// other: every member's call then ends as kInvalidArgument with a message that names two of them
-/// and the field, and all other operations of the group are aborted. A member whose call needs no
-/// answer (a small broadcast's root) may have ended well by then. After an error the outputs
-/// are unspecified, inputs of out-of-place calls are unchanged, and the communicator must be
-/// replaced. A peer's Abort ends the operations with that peer as kAborted with its reason; a peer
-/// that destroyed its communicator ends them as kUnavailable, save what it had sent before. Neither
-/// is a loss. Thread: any; operations may run from several threads at once, each with its own tag.
+/// status' message), kInvalidArgument, kFailedPrecondition (not connected to a peer). Members whose
+/// calls of a tag disagree (another collective, element type, operation, root or counts) notice it
+/// within half a second of waiting for each other: every member's call then ends as
+/// kInvalidArgument with a message that names two of them and the field, and all other operations
+/// of the group are aborted. A member whose call needs no answer (a small broadcast's root) may
+/// have ended well by then. After an error the outputs are unspecified, inputs of out-of-place
+/// calls are unchanged, and the communicator must be replaced. A peer's Abort ends the operations
+/// with that peer as kAborted with its reason; a peer that destroyed its communicator ends them as
+/// kUnavailable, save what it had sent before. Neither is a loss. Thread: any; operations may run
+/// from several threads at once, each with its own tag.
 class Communicator {
  public:
   virtual ~Communicator() = default;

@@ -19,7 +19,7 @@ constexpr int64_t kWindow = 3;
 
 // Folds what the members sent (`arrived` by position; own: `mine`) and rounds once into `output`,
 // which may be `mine`.
-void FoldInOrder(std::span<const Bytes> arrived,
+void FoldInOrder(std::span<const std::span<std::byte>> arrived,
                  int own,
                  std::span<const std::byte> mine,
                  std::span<std::byte> output,
@@ -27,7 +27,7 @@ void FoldInOrder(std::span<const Bytes> arrived,
                  ReduceOp op) {
   std::vector<const std::byte*> inputs;
   inputs.reserve(arrived.size());
-  for (const Bytes& values : arrived) {
+  for (const auto& values : arrived) {
     inputs.push_back(values.data());
   }
   inputs[static_cast<size_t>(own)] = mine.data();
@@ -87,7 +87,8 @@ class DirectReduction {
 
  private:
   struct Slot {
-    std::vector<Bytes> arrived;  ///< By position.
+    std::vector<std::span<std::byte>> room;     ///< By position; own: none.
+    std::vector<std::span<std::byte>> arrived;  ///< As much of it as the piece has.
     std::vector<Collective::Pending> arriving;
   };
 
@@ -104,13 +105,17 @@ class DirectReduction {
   void Post(int64_t piece) {
     Slot& slot = slots_[static_cast<size_t>(piece % kWindow)];
     slot.arriving.clear();
-    slot.arrived.resize(static_cast<size_t>(call_.size()));
-    const auto size = static_cast<size_t>(RangeOf(call_.position(), piece).second);
+    slot.room.resize(static_cast<size_t>(call_.size()));
+    slot.arrived.resize(slot.room.size());
+    const int64_t size =
+        RangeOf(call_.position(), piece).second;  // No piece is larger than the first.
     for (int i = 0; i < call_.size(); ++i) {
       if (i != call_.position()) {
-        Bytes& buffer = slot.arrived[static_cast<size_t>(i)];
-        buffer.resize(size);
-        slot.arriving.push_back(call_.Recv(i, Phase::kShareReduce, 0, piece, buffer));
+        std::span<std::byte>& room = slot.room[static_cast<size_t>(i)];
+        room = room.empty() ? call_.Scratch(size) : room;
+        slot.arrived[static_cast<size_t>(i)] = Slice(room, 0, size);
+        slot.arriving.push_back(
+            call_.Recv(i, Phase::kShareReduce, 0, piece, slot.arrived[static_cast<size_t>(i)]));
       }
     }
   }
@@ -151,29 +156,20 @@ Status DirectReduceScatter(Collective& call,
                            const Segments& segments,
                            DType dtype,
                            ReduceOp op) {
-  DirectReduction reduction(call, input, output, segments, dtype, op);
-  const Status status = reduction.Run();
-  if (!status.ok()) {
-    call.CancelAll();  // Before the buffers of the reduction go.
-  }
-  return status;
+  return DirectReduction(call, input, output, segments, dtype, op).Run();
 }
 
 Status DirectAllReduce(Collective& call, std::span<std::byte> buffer, DType dtype, ReduceOp op) {
-  std::vector<Bytes> arrived(static_cast<size_t>(call.size()));
+  std::vector<std::span<std::byte>> arrived(static_cast<size_t>(call.size()));
   const int own = call.position();
   for (int step = 1; step < call.size(); ++step) {
     const int other = (own + step) % call.size();
-    Bytes& from = arrived[static_cast<size_t>(other)];
-    from.resize(buffer.size());
+    std::span<std::byte>& from = arrived[static_cast<size_t>(other)];
+    from = call.Scratch(static_cast<int64_t>(buffer.size()));
     call.Recv(other, Phase::kExchange, 0, 0, from);
     call.Send(other, Phase::kExchange, 0, 0, buffer);
   }
-  const Status status = call.WaitAll();
-  if (!status.ok()) {
-    call.CancelAll();
-    return status;
-  }
+  HEDDLE_RETURN_IF_ERROR(call.WaitAll());
   FoldInOrder(arrived, own, buffer, buffer, dtype, op);
   return Status::Ok();
 }

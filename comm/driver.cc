@@ -54,7 +54,7 @@ void Driver::Drive(const Work::State& operation, Deadline deadline) {
     std::array<pollfd, kMostDriven> sockets{};
     size_t watched = 0;
     for (size_t i = 0; i < count && !operation.Done(); ++i) {
-      const Channel::Look look = channels[i]->DriveOnce(now);
+      const Channel::Look look = channels[i]->DriveOnce(operation, now);
       if (look.in_use) {
         moved = moved || look.moved;
         may_spin = may_spin && channels[i]->options().may_spin;
@@ -67,7 +67,7 @@ void Driver::Drive(const Work::State& operation, Deadline deadline) {
       until = now + kSpin;
     } else if (watched == 0) {
       break;  // A connection that the loop has to see to.
-    } else if (now >= until || (!may_spin && may_sleep)) {
+    } else if (now >= until) {
       if (!may_sleep || now >= until + kIdle) {
         break;
       }

@@ -181,9 +181,9 @@ Result<std::shared_ptr<Channel>> Group::ChannelOf(int peer) const {
   const MutexLock lock(mutex_);
   const auto& channel = channels_[static_cast<size_t>(peer)];
   if (channel == nullptr) {
-    return InvalidArgumentError("{} is not connected to {}",
-                                options_.members[static_cast<size_t>(options_.rank)].name,
-                                options_.members[static_cast<size_t>(peer)].name);
+    return FailedPreconditionError("{} is not connected to {}",
+                                   options_.members[static_cast<size_t>(options_.rank)].name,
+                                   options_.members[static_cast<size_t>(peer)].name);
   }
   return channel;
 }

@@ -14,6 +14,7 @@
 #include "comm/call_card.h"
 #include "comm/channel.h"
 #include "comm/communicator.h"
+#include "comm/scratch.h"
 #include "comm/session.h"
 #include "comm/shm_group.h"
 
@@ -64,6 +65,7 @@ class Group : public std::enable_shared_from_this<Group> {
   Result<std::shared_ptr<Channel>> ChannelOf(int peer) const HEDDLE_EXCLUDES(mutex_);
   /// Groups of members on this host.
   ShmGroups& shm() { return shm_; }
+  ScratchPool& scratch() { return scratch_; }
   /// Members on this host, this one included.
   int members_here() const { return shm_.members_here(); }
   std::vector<int64_t> BytesSent() const;
@@ -91,6 +93,7 @@ class Group : public std::enable_shared_from_this<Group> {
   uint64_t everyone_ = 0;  ///< The hash of the ranks of all members.
   const std::shared_ptr<Driver> driver_ = std::make_shared<Driver>();
   ShmGroups shm_;
+  ScratchPool scratch_;
 
   mutable Mutex mutex_;
   CondVar changed_;

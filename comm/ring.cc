@@ -70,8 +70,7 @@ class RingReduction {
   /// the next step's receives are posted before this step's folds. Those of the last step go no
   /// further: a few places that stay in the cache do for all its pieces, in turn.
   struct Buffer {
-    std::unique_ptr<std::byte[]> bytes;  ///< Not zeroed: a large one would cost as much as its use.
-    int64_t room = 0;
+    std::span<std::byte> bytes;
     std::vector<Collective::Pending> arriving;
     std::vector<Collective::Pending> leaving;
   };
@@ -93,9 +92,8 @@ class RingReduction {
     buffer.arriving.clear();
     const int64_t bytes = PartialBytes(step);
     const int64_t room = IsLast(step) ? std::min(bytes, kLastPieces * kPieceBytes) : bytes;
-    if (buffer.room < room) {
-      buffer.bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(room));
-      buffer.room = room;
+    if (static_cast<int64_t>(buffer.bytes.size()) < room) {
+      buffer.bytes = call_.Scratch(room);
     }
     const int64_t pieces = PieceCount(bytes);
     for (int64_t piece = 0; piece < (IsLast(step) ? std::min(pieces, kLastPieces) : pieces);
@@ -112,7 +110,7 @@ class RingReduction {
   std::span<std::byte> Partial(int step, int64_t piece) {
     const int64_t size = std::min(kPieceBytes, PartialBytes(step) - piece * kPieceBytes);
     const int64_t place = IsLast(step) ? piece % kLastPieces : piece;
-    return {BufferOf(step).bytes.get() + place * kPieceBytes, static_cast<size_t>(size)};
+    return Slice(BufferOf(step).bytes, place * kPieceBytes, size);
   }
   void Receive(int step, int64_t piece) {
     BufferOf(step).arriving.push_back(
@@ -122,9 +120,9 @@ class RingReduction {
   void SendOwn() {
     std::span<const std::byte> local = Local(previous_);
     if (partial_type_ != dtype_) {
-      own_.resize(static_cast<size_t>(segments_.count(previous_) * SizeOf(partial_type_)));
-      Convert(local, dtype_, own_, partial_type_);
-      local = own_;
+      const auto widened = call_.Scratch(segments_.count(previous_) * SizeOf(partial_type_));
+      Convert(local, dtype_, widened, partial_type_);
+      local = widened;
     }
     for (int64_t piece = 0; piece < PieceCount(static_cast<int64_t>(local.size())); ++piece) {
       call_.Send(next_, Phase::kRingReduce, 0, piece, Piece(local, piece, kPieceBytes));
@@ -137,7 +135,9 @@ class RingReduction {
     Buffer& buffer = BufferOf(step);
     const auto local = Local(Arriving(step));
     const int64_t pieces = PieceCount(PartialBytes(step));
-    Bytes widened;
+    const std::span<std::byte> widened =
+        partial_type_ == dtype_ ? std::span<std::byte>()
+                                : call_.Scratch(std::min(PartialBytes(step), kPieceBytes));
     for (int64_t piece = 0; piece < pieces; ++piece) {
       HEDDLE_RETURN_IF_ERROR(call_.Wait(buffer.arriving[static_cast<size_t>(piece)]));
       const auto partial = Partial(step, piece);
@@ -148,9 +148,9 @@ class RingReduction {
             last ? Piece(output_, piece, narrow_piece).data() : partial.data();
         FoldAll(inputs, std::span(&target, 1), partial.size(), dtype_, op_);
       } else {
-        widened.resize(partial.size());
-        Convert(own, dtype_, widened, partial_type_);
-        FoldInto(partial, widened, partial_type_, op_);
+        const auto terms = widened.first(partial.size());
+        Convert(own, dtype_, terms, partial_type_);
+        FoldInto(partial, terms, partial_type_, op_);
         if (last) {
           Convert(partial, partial_type_, Piece(output_, piece, narrow_piece), dtype_);
         }
@@ -173,7 +173,6 @@ class RingReduction {
   const DType partial_type_;
   const int next_;
   const int previous_;
-  Bytes own_;
   std::array<Buffer, 3> buffers_;
 };
 
@@ -185,12 +184,7 @@ Status RingReduceScatter(Collective& call,
                          const Segments& segments,
                          DType dtype,
                          ReduceOp op) {
-  RingReduction reduction(call, input, output, segments, dtype, op);
-  const Status status = reduction.Run();
-  if (!status.ok()) {
-    call.CancelAll();  // Before the buffers of the reduction go.
-  }
-  return status;
+  return RingReduction(call, input, output, segments, dtype, op).Run();
 }
 
 Status RingAllGather(Collective& call,

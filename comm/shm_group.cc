@@ -368,7 +368,7 @@ Result<std::shared_ptr<ShmGroup>> ShmGroups::Lead(Forming& call) {
     bool all = true;
     for (int i = 1; i < members; ++i) {
       const Status status = call.Wait(pending[static_cast<size_t>(i)]);
-      if (!status.ok() && status.code() != StatusCode::kInvalidArgument && failure.ok()) {
+      if (!status.ok() && status.code() != StatusCode::kFailedPrecondition && failure.ok()) {
         failure = status;
       }
       all = all && status.ok() && answers[static_cast<size_t>(i)] == 1;
@@ -408,7 +408,7 @@ Result<std::shared_ptr<ShmGroup>> ShmGroups::Lead(Forming& call) {
   const auto tell = [&](FormingStep step, std::span<const std::byte> news) {
     for (int i = 1; i < members; ++i) {
       const Status status = call.Wait(call.Send(i, step, news));
-      if (!status.ok() && status.code() != StatusCode::kInvalidArgument && failure.ok()) {
+      if (!status.ok() && status.code() != StatusCode::kFailedPrecondition && failure.ok()) {
         failure = status;
       }
     }
@@ -428,7 +428,7 @@ Result<std::shared_ptr<ShmGroup>> ShmGroups::Lead(Forming& call) {
 Result<std::shared_ptr<ShmGroup>> ShmGroups::Join(Forming& call) {
   uint32_t answer = SharesWithAll(call.ranks()) ? 1 : 0;
   Status status = call.Wait(call.Send(0, FormingStep::kJoin, Raw(answer)));
-  if (status.code() == StatusCode::kInvalidArgument) {  // Not even connected.
+  if (status.code() == StatusCode::kFailedPrecondition) {  // Not even connected.
     return std::shared_ptr<ShmGroup>();
   }
   HEDDLE_RETURN_IF_ERROR(status);

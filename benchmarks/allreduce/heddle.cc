@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "benchmarks/support/exchange.h"
+#include "benchmarks/support/measure_links.h"
 #include "comm/communicator.h"
 #include "metrics/registry.h"
 
@@ -106,6 +107,7 @@ int RunRank(const exchange::Options& options, int in, int out) {
   auto group = (*endpoint)->Connect(members, heddle::After(std::chrono::seconds(20)));
   Check(group.status());
   {
+    Check(heddle::comm::MeasureLinks(**endpoint, **group));
     Heddle library(**endpoint, **group, options);
     exchange::RunAll(library, options);
   }

@@ -34,6 +34,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "benchmarks/collectives/overlap.h"
+#include "benchmarks/support/measure_links.h"
 #include "comm/communicator.h"
 
 namespace heddle::comm {
@@ -70,7 +71,7 @@ class Bench {
       return TellLinks(islands);
     }
     if (task == "measure") {
-      return Measure();
+      return MeasureLinks(endpoint_, group_);
     }
     int64_t bytes = 0;
     int repetitions = 0;
@@ -103,22 +104,6 @@ class Bench {
     for (int rank = 0; rank < group_.size(); ++rank) {
       const bool near = IslandOf(rank, islands) == IslandOf(group_.rank(), islands);
       row[static_cast<size_t>(rank)].bytes_per_second = near ? 2e9 : 2e7;
-    }
-    return group_.ShareLinks(row, Next());
-  }
-
-  Status Measure() {
-    std::vector<Link> row(static_cast<size_t>(group_.size()));
-    for (int a = 0; a < group_.size(); ++a) {
-      for (int b = a + 1; b < group_.size(); ++b) {
-        if (group_.rank() == a || group_.rank() == b) {
-          const int peer = group_.rank() == a ? b : a;
-          HEDDLE_ASSIGN_OR_RETURN(
-              row[static_cast<size_t>(peer)],
-              endpoint_.MeasureLink(group_, peer, 7, After(std::chrono::seconds(60))));
-        }
-        HEDDLE_RETURN_IF_ERROR(group_.Barrier(Next()));
-      }
     }
     return group_.ShareLinks(row, Next());
   }

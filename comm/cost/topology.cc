@@ -9,8 +9,8 @@ namespace heddle::comm {
 
 namespace {
 
-/// What each further message of a round costs its sender.
-constexpr double kMessageSeconds = 3e-6;
+/// What each message of a round costs those who send and take it.
+constexpr double kMessageSeconds = 6e-6;
 /// Folding with nothing to overlap it: two reads and a write a byte, from memory.
 constexpr double kFoldSecondsPerByte = 1 / 8e9;
 /// Several senders at once cost a receiver some of its bandwidth, and memory for what arrives: a

@@ -6,8 +6,20 @@ import subprocess
 
 from vm import kernels
 
-ADDRESS = "10.9.0.254"
+ADDRESS, NETWORK = "10.9.0.254", "10.9.0.0/24"
 _TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
+
+
+def run(*words):
+    return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
+
+
+def refuse_known_network():
+    """Where the machine reaches these addresses already, the tap would take them away from it."""
+    routes = run("-4", "route", "show", "match", NETWORK) + run("-4", "route", "show", "root", NETWORK)
+    known = [line.strip() for line in routes.splitlines() if not line.startswith("default")]
+    if known:
+        raise OSError(f"this machine has a route to the guests' network {NETWORK}: {known[0]}")
 
 
 def attach(mtu):
@@ -17,11 +29,12 @@ def attach(mtu):
     """
     descriptor = None
     try:
+        refuse_known_network()
         descriptor = os.open("/dev/net/tun", os.O_RDWR)
         made = fcntl.ioctl(descriptor, _TUNSETIFF, struct.pack("16sH22x", b"heddlevm", _IFF_TAP | _IFF_NO_PI))
         name = made[:16].rstrip(b"\0").decode("ascii")
         for words in (["link", "set", name, "mtu", str(mtu), "up"], ["address", "add", f"{ADDRESS}/24", "dev", name]):
-            subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+            run(*words)
         return descriptor
     except (OSError, subprocess.CalledProcessError) as error:
         if descriptor is not None:

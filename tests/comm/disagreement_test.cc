@@ -213,6 +213,7 @@ void NameInAFullSegment(Held held_by, int odd, const Case& one) {
         return communicator.Barrier({.group = {}, .tag = 10 + tag, .deadline = {}});
       }));
     }
+    // For them to begin; one that is late makes an easier case, not another answer.
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     const Status status = rank == odd ? one.odd(communicator) : one.most(communicator);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.ToString();

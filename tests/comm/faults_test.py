@@ -11,6 +11,7 @@ import json
 import os
 import queue
 import random
+import re
 import signal
 import statistics
 import subprocess
@@ -43,15 +44,17 @@ def command(*words, check=True):
     done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=30)
     if check and done.returncode != 0:
         raise OSError(f"{' '.join(words)}: {done.stderr.strip()}")
+    return done.stdout
 
 
 class Network:
     """A network namespace for each place of a member, joined by a bridge; nothing of it is left afterwards."""
 
     def __init__(self):
-        self.tag = f"{os.getpid() % 100000:05d}"
+        self.sweep()
+        self.tag = f"{os.getpid():07d}"
         self.subnet = f"10.{128 + os.getpid() % 64}.{os.getpid() // 64 % 256}"
-        self.bridge = "hc" + self.tag
+        self.bridge = "hb" + self.tag
         try:
             command("ip", "link", "add", self.bridge, "type", "bridge")
             command("ip", "link", "set", self.bridge, "up")
@@ -60,6 +63,17 @@ class Network:
         except OSError:
             self.remove()
             raise
+
+    @staticmethod
+    def sweep():
+        """What a test left that was killed."""
+        spaces = [words.split()[0] for words in command("ip", "netns", "list").splitlines()]
+        links = re.findall(r"^\d+: (h[bv]\d{7}\d?)[@:]", command("ip", "link", "show"), re.MULTILINE)
+        for kind, names in (("netns", [name for name in spaces if re.fullmatch(r"heddle-\d{7}-\d", name)]),
+                            ("link", links)):
+            for name in names:
+                if not os.path.exists(f"/proc/{int(re.search(r'[0-9]{7}', name)[0])}"):
+                    command("ip", kind, "delete", name, check=False)
 
     def space(self, place):
         return f"heddle-{self.tag}-{place}"

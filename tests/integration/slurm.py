@@ -1,4 +1,5 @@
 """A Slurm of this machine alone, for a test: munged, slurmctld and slurmd with their own folder, key and ports."""
+import ctypes
 import os
 import shutil
 import signal
@@ -46,12 +47,17 @@ def free_port():
         return probe.getsockname()[1]
 
 
+LIBC = ctypes.CDLL(None, use_errno=True)
+PR_SET_PDEATHSIG = 1
+
+
 class Slurm:
-    """Everything ends with the `with`."""
+    """Everything ends with the `with`, or with this process."""
 
     def __init__(self, folder):
         self.folder = os.path.join(folder, "slurm")
         self.environment = dict(os.environ, SLURM_CONF=os.path.join(self.folder, "slurm.conf"))
+        self.daemons = []
 
     def __enter__(self):
         if os.geteuid() != 0:
@@ -83,27 +89,35 @@ class Slurm:
             file.write(CONFIGURATION.format(folder=self.folder, host=host, munge=munge, cpus=os.cpu_count(),
                                             controller_port=free_port(), node_port=free_port()))
         # --force: of the folders above the scratch folder /tmp is everybody's.
-        self.daemon("munged", "--force", f"--key-file={key}", f"--socket={munge}",
+        self.daemon("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={munge}",
                     f"--pid-file={self.folder}/munged.pid", f"--log-file={self.folder}/munged.log",
                     f"--seed-file={self.folder}/munged.seed")
-        self.daemon("slurmctld", "-c")
-        self.daemon("slurmd", "-N", host)
         deadline = time.monotonic() + 30
+        while not os.path.exists(munge):
+            self.look(deadline, "munged made no socket")
+        self.daemon("slurmctld", "-D", "-c")
+        self.daemon("slurmd", "-D", "-N", host)
         while True:
             tried = subprocess.run(self.command("-t", "1", "true"), env=self.environment, capture_output=True,
                                    text=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
             if tried.returncode == 0:
                 return
-            if time.monotonic() > deadline:
-                raise OSError(f"srun: {tried.stderr.strip()}")
-            time.sleep(0.2)
+            self.look(deadline, f"srun: {tried.stderr.strip()}")
+
+    def look(self, deadline, problem):
+        """Once in the wait for something: whether there is still hope."""
+        for daemon in self.daemons:
+            if daemon.poll() is not None:
+                raise OSError(f"{daemon.args[0]}: exit code {daemon.returncode}")
+        if time.monotonic() > deadline:
+            raise OSError(problem)
+        time.sleep(0.1)
 
     def daemon(self, *command):
         path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-        done = subprocess.run(command, env=dict(self.environment, PATH=path), capture_output=True, text=True,
-                              timeout=60, check=False, stdin=subprocess.DEVNULL)
-        if done.returncode != 0:
-            raise OSError(f"{command[0]}: {(done.stderr or done.stdout).strip()}")
+        self.daemons.append(subprocess.Popen(
+            command, env=dict(self.environment, PATH=path), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)))
 
     @staticmethod
     def command(*arguments):
@@ -121,15 +135,10 @@ class Slurm:
         return text
 
     def __exit__(self, *_):
-        for name in ("slurmd", "slurmctld", "munged"):
+        for daemon in reversed(self.daemons):
+            daemon.terminate()
             try:
-                with open(os.path.join(self.folder, name + ".pid"), encoding="utf-8") as file:
-                    pid = int(file.read())
-                os.kill(pid, signal.SIGTERM)
-                deadline = time.monotonic() + 10
-                while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline:
-                    time.sleep(0.05)
-                if os.path.exists(f"/proc/{pid}"):
-                    os.kill(pid, signal.SIGKILL)
-            except (OSError, ValueError):
-                pass
+                daemon.wait(10)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()

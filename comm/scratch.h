@@ -1,0 +1,57 @@
+/// \file
+/// Memory that collectives work in, kept from call to call: to get it from the system and to have
+/// it zeroed and mapped anew for each would take longer than the sums of a call.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "base/mutex.h"
+
+namespace heddle::comm {
+
+/// Thread: any.
+class ScratchPool {
+ public:
+  struct Piece {
+    std::unique_ptr<std::byte[]> memory;
+    size_t room = 0;
+  };
+
+  /// At least `bytes` bytes of unspecified content.
+  Piece Take(size_t bytes) HEDDLE_EXCLUDES(mutex_) {
+    {
+      const MutexLock lock(mutex_);
+      const auto found = kept_.lower_bound(bytes);
+      if (found != kept_.end() && found->first <= 2 * bytes + kPageBytes) {
+        Piece piece{.memory = std::move(found->second), .room = found->first};
+        kept_.erase(found);
+        kept_bytes_ -= piece.room;
+        return piece;
+      }
+    }
+    const size_t room = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+    return {.memory = std::make_unique_for_overwrite<std::byte[]>(room), .room = room};
+  }
+
+  void Return(Piece piece) HEDDLE_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    if (kept_bytes_ + piece.room <= kMostKept) {
+      kept_bytes_ += piece.room;
+      kept_.emplace(piece.room, std::move(piece.memory));
+    }
+  }
+
+ private:
+  static constexpr size_t kPageBytes = 4096;
+  static constexpr size_t kMostKept = size_t{64} << 20;
+
+  Mutex mutex_;
+  std::multimap<size_t, std::unique_ptr<std::byte[]>> kept_ HEDDLE_GUARDED_BY(mutex_);
+  size_t kept_bytes_ HEDDLE_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace heddle::comm
