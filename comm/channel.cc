@@ -4,7 +4,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/epoll.h>
 
 namespace heddle::comm {
@@ -13,12 +12,10 @@ namespace {
 constexpr size_t kStageBytes = size_t{8} << 10;
 /// How long a closed channel waits for its peer to read the news.
 constexpr Duration kLinger = std::chrono::seconds(1);
-/// While a caller drives, the loop leaves the channel to it, renewed with every look; and for a
-/// moment after it left, because the next operation often follows at once. The loop looks for the
-/// end of a lease when the longest would end: to wake it for each would cost more than the lease
-/// saves. This bounds how long a message lies unseen that nobody waits for.
+/// While a caller drives, the loop leaves the channel to it, renewed with every look; and for as
+/// long after it left, because the next operation often follows at once. Twice this bounds how long
+/// a message lies unseen that nobody waits for.
 constexpr Duration kDriveLease = std::chrono::milliseconds(2);
-constexpr Duration kIdleLease = std::chrono::microseconds(200);
 }  // namespace
 
 void Operation::Cancel(const Status& status) {
@@ -97,7 +94,7 @@ void Channel::PumpFromCaller() {
   Rearm();
 }
 
-Channel::Look Channel::DriveOnce(const Work::State& awaited, Time now) {
+Channel::Look Channel::DriveOnce(const Work::State& awaited, bool woken, Time now) {
   const MutexLock lock(mutex_);
   const bool in_flight = HasOutput() || !posted_.empty() || !asked_.empty() || !expected_.empty() ||
                          in_operation_ != nullptr || in_early_ != nullptr;
@@ -110,6 +107,9 @@ Channel::Look Channel::DriveOnce(const Work::State& awaited, Time now) {
   if (!was_driven) {
     Rearm();
   }
+  if (woken) {
+    connection_->OnWoken();
+  }
   const uint64_t moved_before = moved_;
   Status status = Receive(&awaited);
   if (status.ok()) {
@@ -120,18 +120,24 @@ Channel::Look Channel::DriveOnce(const Work::State& awaited, Time now) {
     RunLater(now);
     return {};
   }
-  return {.in_use = true,
-          .moved = moved_ != moved_before,
-          .fd = connection_->wait_fd(),
-          .events = static_cast<short>(POLLIN | (sending_ ? POLLOUT : 0))};
+  return {
+      .in_use = true, .moved = moved_ != moved_before, .sleep_on = connection_->SleepOn(sending_)};
+}
+
+bool Channel::PrepareToSleep() {
+  const MutexLock lock(mutex_);
+  return phase_ != Phase::kOpen || !broken_.ok() || connection_->PrepareToWait(true, sending_);
 }
 
 void Channel::EndDrive(bool keep_lease) {
   const MutexLock lock(mutex_);
-  if (driven_until_ != Time() && started_ && phase_ != Phase::kClosed) {
-    driven_until_ = keep_lease ? After(kIdleLease) : Time();
-    Rearm();
+  if (driven_until_ == Time() || !started_ || phase_ == Phase::kClosed) {
+    return;
   }
+  if (!keep_lease) {
+    driven_until_ = Time();
+  }
+  Rearm();
 }
 
 void Channel::HandleReady(int fd, uint32_t events) {
@@ -217,9 +223,8 @@ void Channel::Rearm() {
     return;
   }
   // While callers move the messages the loop is not to be woken; it looks when their lease ends.
-  const Time now = Now();
-  const bool driven = driven_until_ > now;
-  if (driven && run_at_ > now + kDriveLease) {
+  const bool driven = driven_until_ != Time() && driven_until_ > Now();
+  if (driven && run_at_ > driven_until_ + kDriveLease) {
     RunLater(driven_until_);
   }
   const bool want_read = !in_limited_ && !driven;

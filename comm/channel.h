@@ -152,12 +152,13 @@ class Channel : public std::enable_shared_from_this<Channel> {
   struct Look {
     bool in_use = false;  ///< Something is in flight, and it is the driver's to move.
     bool moved = false;
-    int fd = -1;  ///< To sleep on; -1: none that a thread could sleep on.
-    short events = 0;
+    Connection::Watch sleep_on;
   };
   /// Moves what can be moved now, in the caller's thread, who waits for `awaited`. Losses are left
-  /// to the loop.
-  Look DriveOnce(const Work::State& awaited, Time now) HEDDLE_EXCLUDES(mutex_);
+  /// to the loop. `woken`: what the last look gave to sleep on was ready.
+  Look DriveOnce(const Work::State& awaited, bool woken, Time now) HEDDLE_EXCLUDES(mutex_);
+  /// Before the driver sleeps. False: there is something to move.
+  bool PrepareToSleep() HEDDLE_EXCLUDES(mutex_);
   /// The driver goes; without the lease the loop is back at once.
   void EndDrive(bool keep_lease) HEDDLE_EXCLUDES(mutex_);
 

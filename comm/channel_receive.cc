@@ -51,7 +51,7 @@ Result<size_t> Channel::ReadSome(std::span<std::byte> buffer) {
   if (in_drained_) {
     return size_t{0};
   }
-  const Time now = Now();
+  const Time now = options_.incoming->NowIfLimited();
   if (!peer_hung_up_) {  // A peer that is gone no longer keeps the link busy: learn its end at
                          // once.
     const Time ready = options_.incoming->ReadyAt(now);

@@ -21,7 +21,7 @@ Status Channel::Pump() {
       }
       return Status::Ok();
     }
-    const Time now = Now();
+    const Time now = options_.outgoing->NowIfLimited();
     const Time ready = options_.outgoing->ReadyAt(now);
     if (ready > now) {
       out_limited_ = true;

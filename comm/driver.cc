@@ -16,6 +16,9 @@ namespace {
 constexpr size_t kMostDriven = 16;
 /// How long a wait keeps its core after the last byte: about what a message on a fast link takes.
 constexpr Duration kSpin = std::chrono::microseconds(50);
+/// Where the members here have not a core each, others are let run as often before a sleep: one of
+/// them may have the message under way.
+constexpr int kMostYields = 8;
 /// A sleep on the sockets is looked up from as often; it bounds how late an abort is seen.
 constexpr Duration kSlice = std::chrono::milliseconds(1);
 /// A wait that is this long without a byte goes back to the loop: slices cost something, too.
@@ -47,36 +50,49 @@ void Driver::Drive(const Work::State& operation, Deadline deadline) {
   }
   Time now = Now();
   Time until = now + kSpin;
+  int yields = 0;
+  std::array<bool, kMostDriven> woken{};
   while (few && !operation.Done() && now < deadline) {
     bool moved = false;
     bool may_sleep = true;
     bool may_spin = true;
-    std::array<pollfd, kMostDriven> sockets{};
+    std::array<pollfd, kMostDriven> sleep_on{};
+    std::array<size_t, kMostDriven> used{};
     size_t watched = 0;
     for (size_t i = 0; i < count && !operation.Done(); ++i) {
-      const Channel::Look look = channels[i]->DriveOnce(operation, now);
+      const Channel::Look look = channels[i]->DriveOnce(operation, woken[i], now);
+      woken[i] = false;
       if (look.in_use) {
         moved = moved || look.moved;
         may_spin = may_spin && channels[i]->options().may_spin;
-        may_sleep = may_sleep && look.fd >= 0;
-        sockets[watched++] = {.fd = look.fd, .events = look.events, .revents = 0};
+        may_sleep = may_sleep && look.sleep_on.fd >= 0;
+        sleep_on[watched] = {.fd = look.sleep_on.fd,
+                             .events = static_cast<short>(look.sleep_on.events),
+                             .revents = 0};
+        used[watched++] = i;
       }
     }
     now = Now();
     if (moved) {
       until = now + kSpin;
+      yields = 0;
     } else if (watched == 0) {
       break;  // A connection that the loop has to see to.
-    } else if (now >= until) {
-      if (!may_sleep || now >= until + kIdle) {
-        break;
+    } else if (now < until && (may_spin || yields++ < kMostYields)) {
+      if (!may_spin) {
+        ::sched_yield();
       }
+    } else if (!may_sleep || now >= until + kIdle) {
+      break;
+    } else if (std::all_of(used.begin(), used.begin() + watched,
+                           [&](size_t i) { return channels[i]->PrepareToSleep(); })) {
       const Duration slice = std::min<Duration>(kSlice, std::max<Duration>(deadline - now, {}));
       const timespec timeout{.tv_sec = 0, .tv_nsec = slice.count()};
-      ::ppoll(sockets.data(), watched, &timeout, nullptr);
+      ::ppoll(sleep_on.data(), watched, &timeout, nullptr);
+      for (size_t i = 0; i < watched; ++i) {
+        woken[used[i]] = sleep_on[i].revents != 0;
+      }
       now = Now();
-    } else if (!may_spin) {
-      ::sched_yield();
     }
   }
   // Nobody else is to wait for the end of the lease.

@@ -121,11 +121,19 @@ class ShmConnection final : public Connection {
     return count;
   }
 
-  std::array<Watch, 2> Watches(bool /*want_read*/, bool /*want_write*/) override {
+  std::array<Watch, 2> Watches(bool want_read, bool want_write) override {
     // Edge-triggered, so that the bell needs no reading: each ring is an edge.
-    return {
-        Watch{.fd = segment_.own_bell.get(), .events = static_cast<uint32_t>(EPOLLIN) | EPOLLET},
-        Watch{.fd = socket_.get(), .events = static_cast<uint32_t>(EPOLLRDHUP) | EPOLLET}};
+    const uint32_t bell = want_read || want_write ? EPOLLIN : 0U;
+    return {Watch{.fd = segment_.own_bell.get(), .events = bell | EPOLLET},
+            Watch{.fd = socket_.get(), .events = static_cast<uint32_t>(EPOLLRDHUP) | EPOLLET}};
+  }
+
+  Watch SleepOn(bool /*want_write*/) const override {
+    return {.fd = segment_.own_bell.get(), .events = EPOLLIN};
+  }
+  void OnWoken() override {
+    uint64_t rings = 0;
+    [[maybe_unused]] const ssize_t got = ::read(segment_.own_bell.get(), &rings, sizeof(rings));
   }
 
   void OnReady(int fd, uint32_t events) override {

@@ -52,7 +52,10 @@ class TcpConnection final : public Connection {
     return {Watch{.fd = socket_.get(), .events = events}, Watch{}};
   }
 
-  int wait_fd() const override { return socket_.get(); }
+  Watch SleepOn(bool want_write) const override {
+    return {.fd = socket_.get(),
+            .events = static_cast<uint32_t>(EPOLLIN) | (want_write ? EPOLLOUT : 0U)};
+  }
 
   void CloseWrite() override { ::shutdown(socket_.get(), SHUT_WR); }
   void Reset() override { CloseByReset(socket_); }

@@ -55,8 +55,11 @@ class Connection {
   /// when a wanted thing comes true one of the watched descriptors becomes ready.
   /// Unused entries have fd -1; the descriptors themselves never change.
   virtual std::array<Watch, 2> Watches(bool want_read, bool want_write) = 0;
-  /// A descriptor on which a thread of its own can wait for bytes or room by poll; -1: none.
-  virtual int wait_fd() const { return -1; }
+  /// What a caller's thread polls to sleep until there are bytes, or room; fd -1: it cannot. It has
+  /// called PrepareToWait then, and the loop watches for neither meanwhile.
+  virtual Watch SleepOn(bool /*want_write*/) const { return {}; }
+  /// Called when that was ready, before Read and Write.
+  virtual void OnWoken() {}
   /// Called when a watched descriptor was ready, before Read and Write.
   virtual void OnReady(int /*fd*/, uint32_t /*events*/) {}
   /// Called last before the channel waits for readiness. False: do not wait, what is wanted is

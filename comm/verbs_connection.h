@@ -93,6 +93,8 @@ class VerbsConnection final : public Connection {
   Result<size_t> Write(std::span<const iovec> parts) override;
   Result<size_t> Read(std::span<std::byte> buffer) override;
   std::array<Watch, 2> Watches(bool want_read, bool want_write) override;
+  Watch SleepOn(bool want_write) const override;
+  void OnWoken() override;
   void OnReady(int fd, uint32_t events) override;
   bool PrepareToWait(bool want_read, bool want_write) override;
   void CloseWrite() override;

@@ -74,21 +74,29 @@ Status VerbsConnection::PostReceives(std::span<const uint32_t> slots) {
   return Status::Ok();
 }
 
-std::array<Connection::Watch, 2> VerbsConnection::Watches(bool /*want_read*/, bool /*want_write*/) {
-  return {Watch{.fd = channel_->fd, .events = EPOLLIN},
+std::array<Connection::Watch, 2> VerbsConnection::Watches(bool want_read, bool want_write) {
+  return {Watch{.fd = channel_->fd, .events = want_read || want_write ? EPOLLIN : 0U},
           Watch{.fd = watched_.get(), .events = EPOLLIN}};
+}
+
+Connection::Watch VerbsConnection::SleepOn(bool /*want_write*/) const {
+  return {.fd = channel_->fd, .events = EPOLLIN};
+}
+
+void VerbsConnection::OnWoken() {
+  ibv_cq* completions = nullptr;
+  void* context = nullptr;
+  if (::ibv_get_cq_event(channel_, &completions, &context) == 0) {
+    armed_ = false;
+    if (++unacknowledged_ == kBatch) {  // Each acknowledgement takes a lock.
+      ::ibv_ack_cq_events(completions_, std::exchange(unacknowledged_, 0));
+    }
+  }
 }
 
 void VerbsConnection::OnReady(int fd, uint32_t /*events*/) {
   if (fd == channel_->fd) {
-    ibv_cq* completions = nullptr;
-    void* context = nullptr;
-    if (::ibv_get_cq_event(channel_, &completions, &context) == 0) {
-      armed_ = false;
-      if (++unacknowledged_ == kBatch) {  // Each acknowledgement takes a lock.
-        ::ibv_ack_cq_events(completions_, std::exchange(unacknowledged_, 0));
-      }
-    }
+    OnWoken();
     return;
   }
   std::array<epoll_event, 4> ready{};
@@ -111,6 +119,9 @@ void VerbsConnection::OnReady(int fd, uint32_t /*events*/) {
 }
 
 bool VerbsConnection::PrepareToWait(bool want_read, bool want_write) {
+  if (!want_read && !want_write) {
+    return true;
+  }
   if (!armed_) {
     // Armed first, then looked again, so that nothing is missed between the two.
     if (const int error = ::ibv_req_notify_cq(completions_, 0); error != 0) {

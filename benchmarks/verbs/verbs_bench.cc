@@ -53,7 +53,8 @@ void Tell(const std::string& path, const std::string& text) {
 Result<std::string> Hear(const std::string& path) {
   const Time deadline = After(std::chrono::seconds(20));
   auto text = ReadFile(path, 4096);
-  while (!text.ok() && Now() < deadline) {
+  // A guest writes back later: the other may see the name before the content.
+  while ((!text.ok() || text->empty()) && Now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     text = ReadFile(path, 4096);
   }

@@ -26,9 +26,10 @@ from vm import kernels, processes, tap
 HIDDEN = ("/tmp", "/run", "/var/tmp", "/dev")
 TICK_SECONDS = 0.01
 RELAY_SECONDS = 5.0
-# glibc's allocator gives memory back and takes it again; under UML each page that comes back costs 0.2 ms.
+# glibc's allocator gives memory back and takes it again, the more so with an arena a thread; under UML each page that
+# comes back costs 0.2 ms.
 UML_ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": "4000000000", "MALLOC_TRIM_THRESHOLD_": "4000000000",
-                   "MALLOC_TOP_PAD_": "67108864"}
+                   "MALLOC_TOP_PAD_": "67108864", "MALLOC_ARENA_MAX": "1"}
 PASSED_ON = ("HEDDLE_", "GTEST_")
 PASSED_ON_ENDS = ("SAN_OPTIONS",)
 TIME_LIMIT_EXIT, BROKEN_EXIT = 124, 125
@@ -44,7 +45,7 @@ def guest_script(options, kind, run):
     environment = {name: value for name, value in os.environ.items()
                    if name.startswith(PASSED_ON) or name.endswith(PASSED_ON_ENDS)}
     environment.update(PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", HOME="/tmp", LANG="C.UTF-8",
-                       **(UML_ENVIRONMENT if kind == "uml" else {}))
+                       **({**UML_ENVIRONMENT, **kernels.guest_clock()} if kind == "uml" else {}))
     environment.update(options.environment)
     environment.update(HEDDLE_VM=str(run), HEDDLE_GUESTS=str(options.guests))
     for name in ("HEDDLE_GUEST", "HEDDLE_ADDRESS"):  # guest_init sets them

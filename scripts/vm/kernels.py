@@ -111,16 +111,27 @@ def need(programs, packages):
         raise Unavailable(f"{', '.join(missing)} not found; scripts/install-dependencies installs {packages}")
 
 
-def program(name):
-    """Path of a program of this folder, `relay` or `holder`, compiled from NAME.cc."""
+def program(name, shared=False):
+    """Path of a program of this folder, compiled from NAME.cc; or of the shared library."""
     source = HERE / f"{name}.cc"
+    options = ["-fPIC", "-shared"] if shared else []
 
     def make(folder, log):
         need(["g++"], "build-essential")
         compiler = ["g++", "-std=c++20", "-O2", "-Wall", "-Wextra"]
-        step([*compiler, "-o", folder / name, source], log, f"compiling {source.name}")
+        step([*compiler, *options, "-o", folder / name, source], log, f"compiling {source.name}")
 
-    return make_once(f"{name}-{digest(source.read_bytes())}", None, make) / name
+    return make_once(f"{name}-{digest(source.read_bytes(), *options)}", None, make) / name
+
+
+def guest_clock():
+    """What makes a guest's programs read the clock without its kernel (guest_clock.cc): environment variables, none
+    where the processor's counter is no clock."""
+    flags = pathlib.Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").partition("\nflags")[2]
+    if not {"constant_tsc", "nonstop_tsc"} <= set(flags.partition("\n")[0].split()):
+        return {}
+    rate = subprocess.run([program("guest_clock")], capture_output=True, text=True, check=True, timeout=20).stdout
+    return {"LD_PRELOAD": str(program("guest_clock", shared=True)), "HEDDLE_TICKS_PER_SECOND": rate.strip()}
 
 
 def uml_options():

@@ -3,7 +3,8 @@
 with one that is no longer heard; and on two guests and the machine itself. Its losses are those of a run on the machine
 alone, bit for bit.
 
-Usage: job_test.py CHECK HEDDLE DEVICE
+Usage: job_test.py reference HEDDLE LOSSES, which runs it on the machine alone and writes its losses
+       job_test.py CHECK HEDDLE LOSSES DEVICE
 """
 import json
 import os
@@ -19,15 +20,20 @@ IN_GUEST = str(pathlib.Path(__file__).with_name("job_in_guest.py"))
 HOST = "10.9.0.254"
 
 
-def check_losses(heddle, found):
-    """The same job in processes of this machine has the same losses."""
+def reference(heddle, losses):
+    """The same job in processes of this machine."""
     with tempfile.TemporaryDirectory(prefix="heddle-test-") as folder:
         done = subprocess.run([heddle, "train", JOB, "--out", f"{folder}/run", "--quiet"], timeout=240, check=False,
                               capture_output=True, text=True, stdin=subprocess.DEVNULL,
                               env={**os.environ, "HEDDLE_CACHE": ""})
         check(done.returncode == 0, f"heddle train: exit code {done.returncode}\n{done.stderr}")
         lines = pathlib.Path(folder, "run", "events.jsonl").read_text(encoding="utf-8").splitlines()
-    expected = {str(event["step"]): event["loss"] for event in map(json.loads, lines) if event["event"] == "step"}
+    found = {str(event["step"]): event["loss"] for event in map(json.loads, lines) if event["event"] == "step"}
+    pathlib.Path(losses).write_text(json.dumps(found), encoding="utf-8")
+
+
+def check_losses(found, losses):
+    expected = json.loads(pathlib.Path(losses).read_text(encoding="utf-8"))
     different = [step for step, loss in expected.items() if found["losses"].get(step) != loss]
     check(expected and not different, f"losses differ from those of a run on this machine at steps {different[:10]}")
 
@@ -45,22 +51,22 @@ def options(heddle, device):
             "--env", f"HEDDLE_TEST_CONTROL={CONTROL}", "--see", pathlib.Path(heddle).parent.parent]
 
 
-def run_in_guests(heddle, device, fault):
+def run_in_guests(heddle, losses, device, fault):
     text, _ = rdma_vm("--guests", 3, *options(heddle, device), "--", "/usr/bin/python3", IN_GUEST, heddle, JOB, "0",
                       fault, timeout=330)
     found = json_of(text, 0)[-1]
     check_transports(found, lambda name, peer: "verbs")
-    check_losses(heddle, found)
+    check_losses(found, losses)
     return found
 
 
-def undisturbed(heddle, device):
-    found = run_in_guests(heddle, device, "none")
+def undisturbed(heddle, losses, device):
+    found = run_in_guests(heddle, losses, device, "none")
     check(found["lost"] == [], found)
 
 
-def lose_one(heddle, device, fault):
-    found = run_in_guests(heddle, device, fault)
+def lose_one(heddle, losses, device, fault):
+    found = run_in_guests(heddle, losses, device, fault)
     check(found["lost"] == ["c"] and len(found["resumed"]) == 1, found)
     [(seconds, repeated)] = found["resumed"]
     print(f"resumed in {seconds:.2f} s, {repeated} steps repeated")
@@ -68,15 +74,15 @@ def lose_one(heddle, device, fault):
     check(repeated <= 1, f"{repeated} steps repeated")
 
 
-def power_off(heddle, device):
-    lose_one(heddle, device, "power_off")
+def power_off(heddle, losses, device):
+    lose_one(heddle, losses, device, "power_off")
 
 
-def cut(heddle, device):
-    lose_one(heddle, device, "cut")
+def cut(heddle, losses, device):
+    lose_one(heddle, losses, device, "cut")
 
 
-def mixed(heddle, device):
+def mixed(heddle, losses, device):
     """Verbs between the guests, TCP to the third worker, which is on the machine: one group."""
     with tempfile.TemporaryDirectory(prefix="heddle-test-") as folder:
         out = pathlib.Path(folder, "vm")
@@ -95,7 +101,7 @@ def mixed(heddle, device):
                 guests.terminate()
     check_transports(found, lambda name, peer: "tcp" if "c" in (name, peer) else "verbs")
     check(found["lost"] == [], found)
-    check_losses(heddle, found)
+    check_losses(found, losses)
 
 
 run_check(globals())
