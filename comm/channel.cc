@@ -15,7 +15,7 @@ constexpr Duration kLinger = std::chrono::seconds(1);
 /// While a caller drives, the loop leaves the channel to it, renewed with every look; and for as
 /// long after it left, because the next operation often follows at once. Twice this bounds how long
 /// a message lies unseen that nobody waits for.
-constexpr Duration kDriveLease = std::chrono::milliseconds(2);
+constexpr Duration kDriveLease = std::chrono::milliseconds(1);
 }  // namespace
 
 void Operation::Cancel(const Status& status) {
@@ -136,6 +136,9 @@ void Channel::EndDrive(bool keep_lease) {
   }
   if (!keep_lease) {
     driven_until_ = Time();
+    if (stage_begin_ < stage_end_) {  // Read, but behind what the driver waited for.
+      RunLater(Now());
+    }
   }
   Rearm();
 }

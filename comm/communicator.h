@@ -212,7 +212,9 @@ class Communicator {
   virtual Work Start(std::function<Status()> call) = 0;
 
   /// Ends every wait of this process in this group with `reason`, tells the connected peers, closes
-  /// the connections. Idempotent, never blocks. Thread: any.
+  /// the connections. Idempotent, never blocks. The news travel for a moment (at most a second): a
+  /// process that exits at once without destroying its endpoint may be taken for lost instead.
+  /// Thread: any.
   virtual void Abort(const Status& reason) = 0;
   /// Called once a lost peer, from a progress thread, as soon as the loss is seen (before any wait
   /// on that peer ends); losses before the registration are delivered then. `reason` is

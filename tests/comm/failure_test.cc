@@ -234,6 +234,10 @@ constexpr size_t kAddressBytes = 256;
   std::strncpy(report.message, status.message().c_str(), sizeof(report.message) - 1);
   (*communicator)->Abort(status);
   WriteWhole(out, &report, sizeof(report));
+  // A survivor stays, so that the others can read why it aborted, until all have reported.
+  char end = 0;
+  while (::read(in, &end, 1) > 0) {
+  }
   ::_exit(0);
 }
 
@@ -292,6 +296,9 @@ void KillOne(Media media, Duration& slowest) {
     }
   }
   EXPECT_GE(named, 1);
+  for (Child& child : children) {
+    child.addresses_in.Reset();
+  }
   for (const Child& child : children) {
     int status = 0;
     EXPECT_EQ(::waitpid(child.pid, &status, 0), child.pid);
