@@ -41,6 +41,7 @@ namespace heddle::comm {
 namespace {
 
 constexpr size_t kElement = sizeof(float);
+constexpr int kCallsInside = 100;
 constexpr uint64_t kOverlapTag = uint64_t{1} << 32;
 
 struct Shares {
@@ -118,12 +119,19 @@ class Bench {
       }
       const bool takes_part = IslandOf(group_.rank(), islands) == island;
       Bytes buffer(static_cast<size_t>(bytes));
-      HEDDLE_RETURN_IF_ERROR(Time("inside", repetitions, [&] {
-        CollectiveOptions options = Next();  // The others' tags go on, too.
-        options.group = members;
-        return takes_part ? group_.AllReduce(buffer, DType::kF32, ReduceOp::kSum, options)
-                          : Status::Ok();
-      }));
+      // Many calls a time: members leave the barrier before it one after the other, the later the
+      // slower the link.
+      const auto calls = [&]() -> Status {
+        for (int i = 0; i < kCallsInside; ++i) {
+          CollectiveOptions options = Next();  // The others' tags go on, too.
+          options.group = members;
+          if (takes_part) {
+            HEDDLE_RETURN_IF_ERROR(group_.AllReduce(buffer, DType::kF32, ReduceOp::kSum, options));
+          }
+        }
+        return Status::Ok();
+      };
+      HEDDLE_RETURN_IF_ERROR(Time("inside", repetitions, calls));
     }
     return Status::Ok();
   }
