@@ -12,10 +12,9 @@ namespace {
 constexpr size_t kStageBytes = size_t{8} << 10;
 /// How long a closed channel waits for its peer to read the news.
 constexpr Duration kLinger = std::chrono::seconds(1);
-/// While a caller drives, the loop leaves the channel to it, renewed with every look; and for as
-/// long after it left, because the next operation often follows at once. Twice this bounds how long
-/// a message lies unseen that nobody waits for.
-constexpr Duration kDriveLease = std::chrono::milliseconds(1);
+/// After a caller drove, the loop leaves the channel alone for a moment, because the next operation
+/// often follows at once. Twice this bounds how long a message lies unseen that nobody waits for.
+constexpr Duration kLease = std::chrono::microseconds(500);
 }  // namespace
 
 void Operation::Cancel(const Status& status) {
@@ -25,6 +24,12 @@ void Operation::Cancel(const Status& status) {
 void Operation::Drive(Deadline deadline) {
   if (channel_->options().driver != nullptr) {
     channel_->options().driver->Drive(*this, deadline);
+  }
+}
+
+void Operation::SetAsleep(bool asleep) {
+  if (channel_->options().driver != nullptr) {
+    channel_->options().driver->SetAsleep(asleep);
   }
 }
 
@@ -91,6 +96,9 @@ void Channel::PumpFromCaller() {
     RunLater(Now());
     return;
   }
+  if (sending_) {  // The connection is full: the loop is to see when it has room.
+    leased_until_ = Time();
+  }
   Rearm();
 }
 
@@ -102,9 +110,10 @@ Channel::Look Channel::DriveOnce(const Work::State& awaited, bool woken, Time no
       !in_flight) {
     return {};
   }
-  const bool was_driven = driven_until_ > now;
-  driven_until_ = now + kDriveLease;
-  if (!was_driven) {
+  const bool watched = !driven_ && leased_until_ == Time();
+  driven_ = true;
+  leased_until_ = Time();
+  if (watched) {
     Rearm();
   }
   if (woken) {
@@ -126,21 +135,54 @@ Channel::Look Channel::DriveOnce(const Work::State& awaited, bool woken, Time no
 
 bool Channel::PrepareToSleep() {
   const MutexLock lock(mutex_);
-  return phase_ != Phase::kOpen || !broken_.ok() || connection_->PrepareToWait(true, sending_);
+  return phase_ == Phase::kOpen && broken_.ok() && connection_->PrepareToWait(true, sending_);
 }
 
-void Channel::EndDrive(bool keep_lease) {
+void Channel::EndDrive(bool lease) {
   const MutexLock lock(mutex_);
-  if (driven_until_ == Time() || !started_ || phase_ == Phase::kClosed) {
+  if (!driven_) {
     return;
   }
-  if (!keep_lease) {
-    driven_until_ = Time();
-    if (stage_begin_ < stage_end_) {  // Read, but behind what the driver waited for.
-      RunLater(Now());
+  driven_ = false;
+  if (!started_ || phase_ == Phase::kClosed) {
+    return;
+  }
+  if (lease && !sending_) {
+    leased_until_ = After(kLease);
+    if (run_at_ > leased_until_ + kLease) {  // To wake the loop for each would cost more.
+      RunLater(leased_until_);
     }
+    return;
+  }
+  if (stage_begin_ < stage_end_) {  // Read, but behind what the driver waited for.
+    RunLater(Now());
   }
   Rearm();
+}
+
+bool Channel::IsDriven() const {
+  return (driven_ || leased_until_ != Time()) && phase_ == Phase::kOpen && broken_.ok() &&
+         !in_limited_ && !out_limited_;
+}
+
+void Channel::HandleTimer(Time time) {
+  {
+    const MutexLock lock(mutex_);
+    if (run_at_ != time) {  // Another was to come before it, and has seen to all.
+      return;
+    }
+    run_at_ = Time::max();
+    if (!driven_ && leased_until_ <= Now()) {
+      leased_until_ = Time();
+    }
+    if (IsDriven()) {
+      if (!driven_) {
+        RunLater(leased_until_);
+      }
+      return;
+    }
+  }
+  HandleReady(-1, 0);
 }
 
 void Channel::HandleReady(int fd, uint32_t events) {
@@ -153,14 +195,7 @@ void Channel::HandleReady(int fd, uint32_t events) {
     if (phase_ == Phase::kClosed) {
       return;
     }
-    if (fd < 0) {
-      run_at_ = Time::max();
-      if (driven_until_ > Now() && phase_ == Phase::kOpen && broken_.ok() && !in_limited_ &&
-          !out_limited_) {
-        RunLater(driven_until_);
-        return;
-      }
-    } else {
+    if (fd >= 0) {
       peer_hung_up_ = peer_hung_up_ || (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) != 0;
       connection_->OnReady(fd, events);
     }
@@ -212,9 +247,9 @@ Status Channel::PeerStatus(const Status& status) const {
 void Channel::RunLater(Time time) {
   if (time < run_at_) {
     run_at_ = time;
-    loop_->RunAt(time, [self = weak_from_this()] {
+    loop_->RunAt(time, [self = weak_from_this(), time] {
       if (const auto channel = self.lock()) {
-        channel->HandleReady(-1, 0);
+        channel->HandleTimer(time);
       }
     });
   }
@@ -225,11 +260,7 @@ void Channel::Rearm() {
   if (!started_ || phase_ == Phase::kClosed) {
     return;
   }
-  // While callers move the messages the loop is not to be woken; it looks when their lease ends.
-  const bool driven = driven_until_ != Time() && driven_until_ > Now();
-  if (driven && run_at_ > driven_until_ + kDriveLease) {
-    RunLater(driven_until_);
-  }
+  const bool driven = IsDriven();
   const bool want_read = !in_limited_ && !driven;
   const bool want_write = sending_ && !out_limited_ && !driven;
   const auto wanted = connection_->Watches(want_read, want_write);
@@ -252,7 +283,8 @@ void Channel::Rearm() {
       loop_->Modify(watch.watch, watch.fd, watch.events);
     }
   }
-  if (!connection_->PrepareToWait(want_read, want_write)) {
+  // A driver prepares its own sleep.
+  if (!driven && !connection_->PrepareToWait(want_read, want_write)) {
     RunLater(Now());
   }
 }

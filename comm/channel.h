@@ -45,6 +45,7 @@ class Operation : public Work::State {
 
   void Cancel(const Status& status) override;
   void Drive(Deadline deadline) override;
+  void SetAsleep(bool asleep) override;
   std::string Describe() const override;
 
   MessageKey key;
@@ -159,8 +160,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Look DriveOnce(const Work::State& awaited, bool woken, Time now) HEDDLE_EXCLUDES(mutex_);
   /// Before the driver sleeps. False: there is something to move.
   bool PrepareToSleep() HEDDLE_EXCLUDES(mutex_);
-  /// The driver goes; without the lease the loop is back at once.
-  void EndDrive(bool keep_lease) HEDDLE_EXCLUDES(mutex_);
+  /// The driver goes. With a lease it is expected back at once, else the loop takes over.
+  void EndDrive(bool lease) HEDDLE_EXCLUDES(mutex_);
 
  private:
   enum class Phase : uint8_t { kOpen, kLingering, kClosed };
@@ -184,6 +185,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   // channel.cc
   void HandleReady(int fd, uint32_t events) HEDDLE_EXCLUDES(mutex_);
+  void HandleTimer(Time time) HEDDLE_EXCLUDES(mutex_);
+  /// Whether a driver has it, or will be back at once, and can move all that is to be moved.
+  bool IsDriven() const HEDDLE_REQUIRES(mutex_);
   void PumpFromCaller() HEDDLE_REQUIRES(mutex_);
   void Rearm() HEDDLE_REQUIRES(mutex_);
   void RunLater(Time time) HEDDLE_REQUIRES(mutex_);
@@ -257,7 +261,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool peer_hung_up_ HEDDLE_GUARDED_BY(mutex_) = false;
   bool write_closed_ HEDDLE_GUARDED_BY(mutex_) = false;
   Time run_at_ HEDDLE_GUARDED_BY(mutex_) = Time::max();  ///< Earliest timer armed.
-  Time driven_until_ HEDDLE_GUARDED_BY(mutex_);          ///< A caller's thread moves the messages.
+  bool driven_ HEDDLE_GUARDED_BY(mutex_) = false;        ///< A caller's thread moves the messages,
+  Time leased_until_ HEDDLE_GUARDED_BY(mutex_);          ///< or has just done so; Time(): no.
   uint64_t moved_ HEDDLE_GUARDED_BY(mutex_) = 0;         ///< Bytes, both ways.
 
   // Sending.

@@ -33,7 +33,6 @@ void Driver::Add(const std::shared_ptr<Channel>& channel) {
 
 void Driver::Drive(const Work::State& operation, Deadline deadline) {
   if (driving_.exchange(true)) {
-    followers_.fetch_add(1);
     return;
   }
   std::array<std::shared_ptr<Channel>, kMostDriven> channels;
@@ -95,8 +94,8 @@ void Driver::Drive(const Work::State& operation, Deadline deadline) {
       now = Now();
     }
   }
-  // Nobody else is to wait for the end of the lease.
-  const bool keep = operation.Done() && followers_.exchange(0) == 0;
+  // Whoever sleeps is not to wait for the end of the lease.
+  const bool keep = operation.Done() && asleep_.load() == 0;
   for (size_t i = 0; i < count; ++i) {
     channels[i]->EndDrive(keep);
   }

@@ -135,9 +135,6 @@ class RingReduction {
     Buffer& buffer = BufferOf(step);
     const auto local = Local(Arriving(step));
     const int64_t pieces = PieceCount(PartialBytes(step));
-    const std::span<std::byte> widened =
-        partial_type_ == dtype_ ? std::span<std::byte>()
-                                : call_.Scratch(std::min(PartialBytes(step), kPieceBytes));
     for (int64_t piece = 0; piece < pieces; ++piece) {
       HEDDLE_RETURN_IF_ERROR(call_.Wait(buffer.arriving[static_cast<size_t>(piece)]));
       const auto partial = Partial(step, piece);
@@ -148,7 +145,10 @@ class RingReduction {
             last ? Piece(output_, piece, narrow_piece).data() : partial.data();
         FoldAll(inputs, std::span(&target, 1), partial.size(), dtype_, op_);
       } else {
-        const auto terms = widened.first(partial.size());
+        if (widened_.size() < partial.size()) {
+          widened_ = call_.Scratch(kPieceBytes);
+        }
+        const auto terms = widened_.first(partial.size());
         Convert(own, dtype_, terms, partial_type_);
         FoldInto(partial, terms, partial_type_, op_);
         if (last) {
@@ -174,6 +174,7 @@ class RingReduction {
   const int next_;
   const int previous_;
   std::array<Buffer, 3> buffers_;
+  std::span<std::byte> widened_;  ///< A piece of 16-bit terms in fp32.
 };
 
 }  // namespace

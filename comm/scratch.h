@@ -3,8 +3,8 @@
 /// it zeroed and mapped anew for each would take longer than the sums of a call.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <utility>
@@ -38,11 +38,17 @@ class ScratchPool {
   }
 
   void Return(Piece piece) HEDDLE_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    if (kept_bytes_ + piece.room <= kMostKept) {
-      kept_bytes_ += piece.room;
-      kept_.emplace(piece.room, std::move(piece.memory));
+    if (piece.room > kMostKept) {
+      return;
     }
+    const MutexLock lock(mutex_);
+    while (kept_bytes_ + piece.room > kMostKept) {  // What was used last is wanted next.
+      const auto largest = std::prev(kept_.end());
+      kept_bytes_ -= largest->first;
+      kept_.erase(largest);
+    }
+    kept_bytes_ += piece.room;
+    kept_.emplace(piece.room, std::move(piece.memory));
   }
 
  private:

@@ -50,8 +50,6 @@ Result<Resolved> Resolve(const std::string& host, const std::string& port, int f
 void TuneTcp(int fd) {
   SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   SetOption(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kNotSentBytes);
-  if (getenv("HX_SND")) SetOption(fd, SOL_SOCKET, SO_SNDBUF, atoi(getenv("HX_SND")));
-  if (getenv("HX_RCV")) SetOption(fd, SOL_SOCKET, SO_RCVBUF, atoi(getenv("HX_RCV")));
   SetOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, 2);
   SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
@@ -59,7 +57,7 @@ void TuneTcp(int fd) {
   SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 5000);
   // The host's default may be made for wide areas; on one switch and on loopback cubic is twice as
   // fast.
-  const std::string_view kCubic = getenv("HX_CC") ? getenv("HX_CC") : "cubic";
+  constexpr std::string_view kCubic = "cubic";
   ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kCubic.data(),
                static_cast<socklen_t>(kCubic.size()));
 }

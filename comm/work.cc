@@ -15,37 +15,37 @@ void Work::State::Complete(const Status& status) {
   ended_.NotifyAll();
 }
 
-Status Work::State::Wait(Deadline deadline) {
+void Work::State::SleepUntil(Time time) {
   if (!Done()) {
-    Drive(deadline);
+    Drive(time);
   }
+  if (Done()) {
+    return;
+  }
+  SetAsleep(true);
   {
     const MutexLock lock(mutex_);
     while (!done_.load(std::memory_order_relaxed)) {
-      if (!ended_.WaitUntil(mutex_, deadline) && Now() >= deadline) {
+      if (!ended_.WaitUntil(mutex_, time) && Now() >= time) {
         break;
       }
     }
-    if (done_.load(std::memory_order_relaxed)) {
-      return status_;
-    }
   }
-  Cancel(DeadlineExceededError("deadline passed while {}", Describe()));
+  SetAsleep(false);
+}
+
+Status Work::State::Wait(Deadline deadline) {
+  SleepUntil(deadline);
+  if (!Done()) {
+    Cancel(DeadlineExceededError("deadline passed while {}", Describe()));
+  }
   const MutexLock lock(mutex_);
   return status_;
 }
 
 bool Work::State::WaitUntil(Time time) {
-  if (!Done()) {
-    Drive(time);
-  }
-  const MutexLock lock(mutex_);
-  while (!done_.load(std::memory_order_relaxed)) {
-    if (!ended_.WaitUntil(mutex_, time) && Now() >= time) {
-      break;
-    }
-  }
-  return done_.load(std::memory_order_relaxed);
+  SleepUntil(time);
+  return Done();
 }
 
 Time Work::State::finished_at() const {

@@ -36,10 +36,15 @@ class Work::State {
   virtual void Cancel(const Status& status) { Complete(status); }
   /// Called by a wait before it sleeps: whoever waits may do the work itself for a while.
   virtual void Drive(Deadline /*deadline*/) {}
+  /// A wait that Drive did not end sleeps until someone else ends it; or does so no longer.
+  virtual void SetAsleep(bool /*asleep*/) {}
   /// "receiving 4096 bytes from worker-2, tag 7".
   virtual std::string Describe() const { return "operation"; }
 
  private:
+  /// Sleeps until it is done, or `time`.
+  void SleepUntil(Time time) HEDDLE_EXCLUDES(mutex_);
+
   const Duration timeout_;
   std::atomic<bool> done_ = false;
   mutable Mutex mutex_;

@@ -26,6 +26,7 @@ from vm import kernels, processes, tap
 HIDDEN = ("/tmp", "/run", "/var/tmp", "/dev")
 TICK_SECONDS = 0.01
 RELAY_SECONDS = 5.0
+STOP_SECONDS = 20.0
 # glibc's allocator gives memory back and takes it again, the more so with an arena a thread; under UML each page that
 # comes back costs 0.2 ms.
 UML_ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": "4000000000", "MALLOC_TRIM_THRESHOLD_": "4000000000",
@@ -269,9 +270,13 @@ class Run:
         return answer.decode(errors="replace")
 
     def stop(self):
-        running = [process for process in [*(guest.process for guest in self.guests), self.relay] if process is not None]
+        running = [guest.process for guest in self.guests if guest.process] + ([self.relay] if self.relay else [])
         for process in running:
             process.terminate()
         for process in running:
-            process.wait()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
         shutil.rmtree(self.run / "uml", ignore_errors=True)

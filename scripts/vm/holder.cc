@@ -18,6 +18,7 @@
 #include <cstring>
 #include <ctime>
 #include <initializer_list>
+#include <memory>
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -25,19 +26,18 @@
 
 namespace {
 
-// The children at this moment, one after the other, from the kernel's list.
-void KillChildren() {
+// The kernel's list of the children at this moment; null where there is none.
+std::unique_ptr<FILE, int (*)(FILE*)> ListChildren() {
   char path[64];
   std::snprintf(path, sizeof(path), "/proc/self/task/%d/children", static_cast<int>(getpid()));
-  FILE* list = std::fopen(path, "re");
-  if (list == nullptr) {
-    std::perror("holder: /proc/self/task/…/children");
-    std::exit(125);
-  }
-  for (int child = 0; std::fscanf(list, "%d", &child) == 1;) {
+  return {std::fopen(path, "re"), std::fclose};
+}
+
+void KillChildren() {
+  const auto list = ListChildren();
+  for (int child = 0; list && std::fscanf(list.get(), "%d", &child) == 1;) {
     kill(child, SIGKILL);
   }
-  std::fclose(list);
 }
 
 // The children of those who die become ours: kill and collect until nobody is left.
@@ -78,8 +78,17 @@ int main(int count, char** words) {
   if (getppid() != parent) {
     return 125;
   }
+  if (!ListChildren()) {
+    std::fprintf(stderr, "holder: this kernel does not list children (CONFIG_PROC_CHILDREN)\n");
+    return 125;
+  }
+  const pid_t holder = getpid();
   const pid_t command = fork();
   if (command == 0) {
+    // Should the holder be killed itself, the first process goes with it.
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != holder) {
+      _exit(125);
+    }
     sigprocmask(SIG_SETMASK, &before, nullptr);
     execvp(words[1], words + 1);
     std::fprintf(stderr, "holder: %s: %s\n", words[1], std::strerror(errno));

@@ -1,4 +1,4 @@
-"""The guest kernels and the programs beside them: built or unpacked once, then kept in ${HEDDLE_CACHE:-~/.cache/heddle}/rdma-vm.
+"""The guest kernels and programs: built or unpacked once, then kept in ${HEDDLE_CACHE:-~/.cache/heddle}/rdma-vm.
 
 A folder in the cache is named by its kind, a hash of what it is made from, and is complete when it is there: it is made
 under another name and renamed. A lock keeps two builders apart. Each kernel is booted once after it was made; the
@@ -130,7 +130,10 @@ def guest_clock():
     flags = pathlib.Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").partition("\nflags")[2]
     if not {"constant_tsc", "nonstop_tsc"} <= set(flags.partition("\n")[0].split()):
         return {}
-    rate = subprocess.run([program("guest_clock")], capture_output=True, text=True, check=True, timeout=20).stdout
+    try:
+        rate = subprocess.run([program("guest_clock")], capture_output=True, text=True, check=True, timeout=20).stdout
+    except subprocess.SubprocessError as error:
+        raise Unavailable(f"the processor's counter cannot be measured: {error}") from error
     return {"LD_PRELOAD": str(program("guest_clock", shared=True)), "HEDDLE_TICKS_PER_SECOND": rate.strip()}
 
 

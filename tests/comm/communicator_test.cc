@@ -1,8 +1,11 @@
 // Point to point and the tree collectives over every medium.
 #include "comm/communicator.h"
 
+#include <array>
 #include <cstring>
 #include <numeric>
+#include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -71,6 +74,46 @@ TEST_P(CommunicatorTest, MessagesArriveWholeWhateverTheirSizeAndOrder) {
       for (size_t i = 0; peer != rank && i < sizes.size(); ++i, ++at) {
         EXPECT_EQ(incoming[at],
                   Pattern(sizes[i], static_cast<uint64_t>(peer * 100 + rank * 10) + i));
+      }
+    }
+  });
+}
+
+// One of two threads that wait moves the messages of both; what it reads beyond its own must reach
+// the other at once, though nothing follows on the connection until both have answered.
+TEST_P(CommunicatorTest, ThreadsThatWaitAtOnceAreAllServed) {
+  constexpr int kRounds = 400;
+  static constexpr std::array<uint64_t, 2> kTags{1, 2};
+  Cluster cluster(2, GetParam());
+  cluster.Run(1, [](int rank, Communicator& communicator) {
+    const auto answer = [&communicator](uint64_t tag) {
+      Bytes in(16);
+      for (int round = 0; round < kRounds; ++round) {
+        Status status = communicator.Recv(1, tag, in).Wait(After(std::chrono::seconds(5)));
+        ASSERT_TRUE(status.ok()) << round << ": " << status.ToString();
+        status = communicator.Send(1, tag, in, true).Wait();
+        ASSERT_TRUE(status.ok()) << round << ": " << status.ToString();
+      }
+    };
+    if (rank == 0) {
+      std::thread other([&] { answer(kTags[1]); });
+      answer(kTags[0]);
+      other.join();
+      return;
+    }
+    const Bytes out(16);
+    std::array<Bytes, kTags.size()> in{Bytes(16), Bytes(16)};
+    for (int round = 0; round < kRounds; ++round) {
+      std::vector<Work> works;
+      for (size_t i = 0; i < kTags.size(); ++i) {
+        works.push_back(communicator.Recv(0, kTags[i], in[i]));
+      }
+      for (const uint64_t tag : kTags) {
+        works.push_back(communicator.Send(0, tag, out, true));
+      }
+      for (const Work& work : works) {
+        const Status status = work.Wait(After(std::chrono::seconds(6)));
+        ASSERT_TRUE(status.ok()) << round << ": " << status.ToString();
       }
     }
   });

@@ -52,7 +52,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Slurm:
-    """Everything ends with the `with`, or with this process."""
+    """Everything ends with the `with`; the daemons end with this process, too."""
 
     def __init__(self, folder):
         self.folder = os.path.join(folder, "slurm")
