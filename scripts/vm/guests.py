@@ -46,7 +46,7 @@ def guest_script(options, kind, run):
     environment = {name: value for name, value in os.environ.items()
                    if name.startswith(PASSED_ON) or name.endswith(PASSED_ON_ENDS)}
     environment.update(PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", HOME="/tmp", LANG="C.UTF-8",
-                       **({**UML_ENVIRONMENT, **kernels.guest_clock()} if kind == "uml" else {}))
+                       **({**UML_ENVIRONMENT, **kernels.guest_clock(run)} if kind == "uml" else {}))
     environment.update(options.environment)
     environment.update(HEDDLE_VM=str(run), HEDDLE_GUESTS=str(options.guests))
     for name in ("HEDDLE_GUEST", "HEDDLE_ADDRESS"):  # guest_init sets them

@@ -124,9 +124,9 @@ def program(name, shared=False):
     return make_once(f"{name}-{digest(source.read_bytes(), *options)}", None, make) / name
 
 
-def guest_clock():
+def guest_clock(run):
     """What makes a guest's programs read the clock without its kernel (guest_clock.cc): environment variables, none
-    where the processor's counter is no clock."""
+    where the processor's counter is no clock. The library goes into the run's folder, which all guests see."""
     flags = pathlib.Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").partition("\nflags")[2]
     if not {"constant_tsc", "nonstop_tsc"} <= set(flags.partition("\n")[0].split()):
         return {}
@@ -134,7 +134,8 @@ def guest_clock():
         rate = subprocess.run([program("guest_clock")], capture_output=True, text=True, check=True, timeout=20).stdout
     except subprocess.SubprocessError as error:
         raise Unavailable(f"the processor's counter cannot be measured: {error}") from error
-    return {"LD_PRELOAD": str(program("guest_clock", shared=True)), "HEDDLE_TICKS_PER_SECOND": rate.strip()}
+    shutil.copy(program("guest_clock", shared=True), run / "guest_clock.so")
+    return {"LD_PRELOAD": f"{run}/guest_clock.so", "HEDDLE_TICKS_PER_SECOND": rate.strip()}
 
 
 def uml_options():
