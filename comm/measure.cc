@@ -98,8 +98,10 @@ class Pair {
       }
       Bytes data(static_cast<size_t>(bytes));
       const Work arriving = group_.Recv(peer_, tag_, data);
-      HEDDLE_RETURN_IF_ERROR(Send(Raw(bytes)));
-      const Status arrived = arriving.Wait(deadline_);
+      const Status announced = Send(Raw(bytes));
+      // Nothing may be in flight when the buffer goes: a wait that is over at once cancels.
+      const Status arrived = arriving.Wait(announced.ok() ? deadline_ : Deadline());
+      HEDDLE_RETURN_IF_ERROR(announced);
       HEDDLE_RETURN_IF_ERROR(arrived);
       HEDDLE_RETURN_IF_ERROR(Send(Raw(bytes)));
     }

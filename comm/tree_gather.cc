@@ -2,7 +2,6 @@
 // few connections and a logarithmic number of hops, which is what small messages cost.
 #include <algorithm>
 #include <cstring>
-#include <optional>
 
 #include "comm/collective.h"
 
@@ -51,20 +50,30 @@ Blob Pack(std::span<const std::byte> content, bool too_much) {
   return blob;
 }
 
-/// Waits for the head and receives the rest; nothing when the sender says that it is too much.
-Result<std::optional<Bytes>> Unpack(Collective& call,
-                                    int from,
-                                    Phase rest_phase,
-                                    std::span<const std::byte> head) {
+/// What messages of a gather are sent from and received into: all of it outlives the call's
+/// operations, however the call ends.
+struct GatherBuffers {
+  std::vector<Bytes> heads;     ///< By child.
+  std::vector<Bytes> contents;  ///< By child.
+  Bytes parent_head;
+  Bytes whole;
+  Bytes everything;  ///< From the parent.
+  Blob up;
+  Blob down;
+};
+
+/// Receives what follows a head into `content`; false when the sender says that it is too much.
+Result<bool> Unpack(
+    Collective& call, int from, Phase rest_phase, std::span<const std::byte> head, Bytes& content) {
   ByteReader reader(head);
   HEDDLE_ASSIGN_OR_RETURN(const uint64_t total, reader.Get<uint64_t>());
   if (total == kTooMuch) {
-    return std::optional<Bytes>();
+    return false;
   }
   if (total > static_cast<uint64_t>(kGatherLimit + kRecordOverhead * call.size())) {
     return DataLossError("a gather of {} bytes", total);
   }
-  Bytes content(total);
+  content.resize(total);
   const size_t inside = std::min<size_t>(total, static_cast<size_t>(kHeadContent));
   HEDDLE_ASSIGN_OR_RETURN(const auto first, reader.GetRaw(inside));
   std::copy(first.begin(), first.end(), content.begin());
@@ -72,7 +81,7 @@ Result<std::optional<Bytes>> Unpack(Collective& call,
     HEDDLE_RETURN_IF_ERROR(
         call.Wait(call.Recv(from, rest_phase, 0, 0, std::span(content).subspan(inside))));
   }
-  return std::optional<Bytes>(std::move(content));
+  return true;
 }
 
 Result<std::vector<Bytes>> SplitRecords(std::span<const std::byte> content, int members) {
@@ -109,17 +118,22 @@ Status TreeBarrier(Collective& call) {
   return call.WaitAll();
 }
 
-Result<std::vector<Bytes>> TreeGatherBytes(Collective& call, std::span<const std::byte> mine) {
+namespace {
+
+Result<std::vector<Bytes>> GatherOverTree(Collective& call,
+                                          std::span<const std::byte> mine,
+                                          GatherBuffers& buffers) {
   const std::vector<int> children = Children(call);
-  std::vector<Bytes> heads(children.size(), Bytes(static_cast<size_t>(kHeadBytes)));
+  buffers.heads.assign(children.size(), Bytes(static_cast<size_t>(kHeadBytes)));
+  buffers.contents.resize(children.size());
   std::vector<Collective::Pending> arriving;
   for (size_t i = 0; i < children.size(); ++i) {
-    arriving.push_back(call.Recv(children[i], Phase::kGatherUp, 0, 0, heads[i]));
+    arriving.push_back(call.Recv(children[i], Phase::kGatherUp, 0, 0, buffers.heads[i]));
   }
-  Bytes parent_head(static_cast<size_t>(kHeadBytes));
+  buffers.parent_head.resize(static_cast<size_t>(kHeadBytes));
   Collective::Pending from_parent;
   if (call.position() > 0) {
-    from_parent = call.Recv(Parent(call), Phase::kGatherDown, 0, 0, parent_head);
+    from_parent = call.Recv(Parent(call), Phase::kGatherDown, 0, 0, buffers.parent_head);
   }
 
   bool too_much = mine.size() > static_cast<size_t>(kGatherLimit);
@@ -131,19 +145,22 @@ Result<std::vector<Bytes>> TreeGatherBytes(Collective& call, std::span<const std
   }
   for (size_t i = 0; i < children.size(); ++i) {
     HEDDLE_RETURN_IF_ERROR(call.Wait(arriving[i]));
-    HEDDLE_ASSIGN_OR_RETURN(const auto content,
-                            Unpack(call, children[i], Phase::kGatherUpRest, heads[i]));
-    too_much = too_much || !content.has_value() ||
-               subtree.bytes().size() + content->size() >
+    Bytes& content = buffers.contents[i];
+    HEDDLE_ASSIGN_OR_RETURN(const bool fits, Unpack(call, children[i], Phase::kGatherUpRest,
+                                                    buffers.heads[i], content));
+    too_much = too_much || !fits ||
+               subtree.bytes().size() + content.size() >
                    static_cast<size_t>(kGatherLimit + kRecordOverhead * call.size());
     if (!too_much) {
-      subtree.PutRaw(*content);
+      subtree.PutRaw(content);
     }
   }
 
-  Bytes whole = subtree.Take();
+  Bytes& whole = buffers.whole;
+  whole = subtree.Take();
   if (call.position() > 0) {
-    const Blob up =
+    Blob& up = buffers.up;
+    up =
         Pack(too_much ? std::span<const std::byte>() : std::span<const std::byte>(whole), too_much);
     auto head_sent = call.Send(Parent(call), Phase::kGatherUp, 0, 0, up.head);
     if (!up.rest.empty()) {
@@ -152,12 +169,13 @@ Result<std::vector<Bytes>> TreeGatherBytes(Collective& call, std::span<const std
     }
     HEDDLE_RETURN_IF_ERROR(call.Wait(head_sent));
     HEDDLE_RETURN_IF_ERROR(call.Wait(from_parent));
-    HEDDLE_ASSIGN_OR_RETURN(auto content,
-                            Unpack(call, Parent(call), Phase::kGatherDownRest, parent_head));
-    too_much = !content.has_value();
-    whole = too_much ? Bytes() : *std::move(content);
+    HEDDLE_ASSIGN_OR_RETURN(const bool fits, Unpack(call, Parent(call), Phase::kGatherDownRest,
+                                                    buffers.parent_head, buffers.everything));
+    too_much = !fits;
+    whole = too_much ? Bytes() : std::move(buffers.everything);
   }
-  const Blob down =
+  Blob& down = buffers.down;
+  down =
       Pack(too_much ? std::span<const std::byte>() : std::span<const std::byte>(whole), too_much);
   for (const int child : children) {
     call.Send(child, Phase::kGatherDown, 0, 0, down.head);
@@ -171,6 +189,17 @@ Result<std::vector<Bytes>> TreeGatherBytes(Collective& call, std::span<const std
                                 kGatherLimit);
   }
   return SplitRecords(whole, call.size());
+}
+
+}  // namespace
+
+Result<std::vector<Bytes>> TreeGatherBytes(Collective& call, std::span<const std::byte> mine) {
+  GatherBuffers buffers;
+  auto records = GatherOverTree(call, mine, buffers);
+  if (!records.ok()) {
+    call.CancelAll();  // Before the buffers go.
+  }
+  return records;
 }
 
 }  // namespace heddle::comm
