@@ -38,7 +38,8 @@ struct Blob {
   std::span<const std::byte> rest;
 };
 
-Blob Pack(std::span<const std::byte> content, bool too_much) {
+Blob Pack(std::span<const std::byte> whole, bool too_much) {
+  const auto content = too_much ? std::span<const std::byte>() : whole;
   Blob blob;
   ByteWriter writer;
   writer.Put(too_much ? kTooMuch : static_cast<uint64_t>(content.size()));
@@ -106,9 +107,8 @@ Result<std::vector<Bytes>> SplitRecords(std::span<const std::byte> content, int 
 Status TreeBarrier(Collective& call) {
   const std::vector<int> children = Children(call);
   for (const int child : children) {
-    call.Recv(child, Phase::kBarrierUp, 0, 0, {});
+    HEDDLE_RETURN_IF_ERROR(call.Wait(call.Recv(child, Phase::kBarrierUp, 0, 0, {})));
   }
-  HEDDLE_RETURN_IF_ERROR(call.WaitAll());
   if (call.position() > 0) {
     call.Send(Parent(call), Phase::kBarrierUp, 0, 0, {});
     HEDDLE_RETURN_IF_ERROR(call.Wait(call.Recv(Parent(call), Phase::kBarrierDown, 0, 0, {})));
@@ -155,14 +155,14 @@ Result<std::vector<Bytes>> GatherOverTree(Collective& call,
     if (!too_much) {
       subtree.PutRaw(content);
     }
+    content = Bytes();  // All of it has arrived and is copied.
   }
 
   Bytes& whole = buffers.whole;
   whole = subtree.Take();
   if (call.position() > 0) {
-    Blob& up = buffers.up;
-    up =
-        Pack(too_much ? std::span<const std::byte>() : std::span<const std::byte>(whole), too_much);
+    buffers.up = Pack(whole, too_much);
+    const Blob& up = buffers.up;
     auto head_sent = call.Send(Parent(call), Phase::kGatherUp, 0, 0, up.head);
     if (!up.rest.empty()) {
       HEDDLE_RETURN_IF_ERROR(
@@ -175,9 +175,8 @@ Result<std::vector<Bytes>> GatherOverTree(Collective& call,
     too_much = !fits;
     whole = too_much ? Bytes() : std::move(buffers.everything);
   }
-  Blob& down = buffers.down;
-  down =
-      Pack(too_much ? std::span<const std::byte>() : std::span<const std::byte>(whole), too_much);
+  buffers.down = Pack(whole, too_much);
+  const Blob& down = buffers.down;
   for (const int child : children) {
     call.Send(child, Phase::kGatherDown, 0, 0, down.head);
     if (!down.rest.empty()) {

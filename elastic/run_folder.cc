@@ -76,7 +76,8 @@ Status RunFolder::Append(const LogEvent& event) {
   const Status written =
       WriteAll(events_.get(), FormatLogEvent(event, WallClockSeconds()) + "\n", file);
   if (!written.ok()) {
-    HEDDLE_RETURN_IF_ERROR(CutHalfLine(events_.get(), file));
+    HEDDLE_RETURN_IF_ERROR(
+        CutHalfLine(events_.get(), file).WithContext("after {}", written.message()));
   }
   return written;
 }
