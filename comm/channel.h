@@ -19,6 +19,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/bytes.h"
@@ -189,9 +190,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// Whether a driver has it, or will be back at once, and can move all that is to be moved.
   bool IsDriven() const HEDDLE_REQUIRES(mutex_);
   void PumpFromCaller() HEDDLE_REQUIRES(mutex_);
+  void Release(bool lease) HEDDLE_REQUIRES(mutex_);
   void Rearm() HEDDLE_REQUIRES(mutex_);
   void RunLater(Time time) HEDDLE_REQUIRES(mutex_);
   Operations TakeOperations() HEDDLE_REQUIRES(mutex_);
+  void Unwatch() HEDDLE_REQUIRES(mutex_);
   void Shut() HEDDLE_REQUIRES(mutex_);
   Status PeerStatus(const Status& status) const;
   void Detach(Operation& operation) HEDDLE_REQUIRES(mutex_);
@@ -271,6 +274,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
       HEDDLE_GUARDED_BY(mutex_);  ///< By urgency.
   std::array<std::deque<std::shared_ptr<Operation>>, 2> granted_ HEDDLE_GUARDED_BY(mutex_);
   std::unordered_map<uint64_t, std::shared_ptr<Operation>> asked_ HEDDLE_GUARDED_BY(mutex_);
+  std::unordered_set<uint64_t> given_up_
+      HEDDLE_GUARDED_BY(mutex_);  ///< Announced; the grant is still to come.
   uint64_t next_id_ HEDDLE_GUARDED_BY(mutex_) = 1;
   size_t requests_ HEDDLE_GUARDED_BY(mutex_) = 0;
   size_t credit_ HEDDLE_GUARDED_BY(mutex_) = kEagerWindow;
@@ -293,7 +298,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::shared_ptr<Operation> in_operation_ HEDDLE_GUARDED_BY(mutex_);
   std::shared_ptr<Early> in_early_ HEDDLE_GUARDED_BY(mutex_);
   Bytes in_text_ HEDDLE_GUARDED_BY(mutex_);
-  bool out_waits_ HEDDLE_GUARDED_BY(mutex_) = false;  ///< As told to the bucket.
+  uint64_t last_announced_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< The newest request's number.
+  bool out_waits_ HEDDLE_GUARDED_BY(mutex_) = false;       ///< As told to the bucket.
   bool in_waits_ HEDDLE_GUARDED_BY(mutex_) = false;
   bool in_limited_ HEDDLE_GUARDED_BY(mutex_) = false;
   /// The connection gave less than was asked for: there is no more at this moment.
