@@ -28,9 +28,12 @@ bool OfCall(const MessageKey& key, const CallNumber& call) {
 
 }  // namespace
 
-// Something of the call is to come from the peer, or to be taken by it.
+// Something of the call is to come from the peer, or to be taken by it. What has begun to arrive is
+// in no table any more: a peer may fall silent in the middle of a frame.
 bool Channel::WaitsForPeer(const CallNumber& call) const {
-  const auto of_call = [&](const auto& operation) { return OfCall(operation->key, call); };
+  const auto of_call = [&](const auto& operation) {
+    return operation != nullptr && OfCall(operation->key, call);
+  };
   const auto in_queues = [&](const auto& queues) {
     return std::any_of(queues.begin(), queues.end(), [&](const auto& queue) {
       return std::any_of(queue.begin(), queue.end(), of_call);
@@ -43,7 +46,8 @@ bool Channel::WaitsForPeer(const CallNumber& call) const {
   return std::any_of(posted_.begin(), posted_.end(),
                      [&](const auto& entry) { return OfCall(entry.first, call); }) ||
          in_table(asked_) || in_table(expected_) || in_queues(messages_) || in_queues(granted_) ||
-         (out_.operation != nullptr && of_call(out_.operation));
+         of_call(out_.operation) || of_call(in_operation_) ||
+         (in_early_ != nullptr && of_call(in_early_->taken_by));
 }
 
 // What the peer said last of its calls with this tag among this group; null: nothing.
