@@ -154,7 +154,8 @@ void Channel::EndDrive(bool lease) {
     }
     return;
   }
-  if (stage_begin_ < stage_end_) {  // Read, but behind what the driver waited for.
+  // Read, but behind what the driver waited for; or more to write than one look writes.
+  if (stage_begin_ < stage_end_ || (!sending_ && HasOutput())) {
     RunLater(Now());
   }
   Rearm();
