@@ -218,14 +218,16 @@ class Trial:
         begun = self.befall(fault, victim)
         survivors = [member for member in self.members if member is not victim]
         named = 0
+        heard = []
         for member in survivors:
             nanoseconds, code, *text = member.hear("ended", 20 * SLOWDOWN)
             took = int(nanoseconds) / 1e9 - begun
             message = " ".join(text)
+            heard.append(f"{member.name} after {took:.3f} s: {code} {message}")
             if victim.name in message.replace(":", " ").replace(",", " ").replace(";", " ").split():
                 named += 1
             elif operation != "messages":
-                fail(f"{what}: {member.name} does not name it: {code} {message}")
+                fail(f"{what}: {member.name} does not name it: " + "; ".join(heard))
             if fault in SILENT:
                 self.silent.append((took, f"{what}: {member.name}"))
                 if took > TIMEOUT * 2:
@@ -234,7 +236,7 @@ class Trial:
                 self.visible.append((took, f"{what}: {member.name}"))
         # Who has the victim's last message already waits for the next one of a survivor, and names that one.
         if named == 0:
-            fail(f"{what}: nobody names it")
+            fail(f"{what}: nobody names it: " + "; ".join(heard))
         self.undo(fault, victim)
         for member in survivors:
             self.leave(member, what)
