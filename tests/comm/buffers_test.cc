@@ -107,7 +107,8 @@ bool GiveUpDuringAWrite() {
       }
       const Bytes mine(100'000);
       const auto records = group.of(rank).AllGatherBytes(mine, options);
-      EXPECT_EQ(records.ok(), rank == 2 && !g_freed.load()) << records.status().ToString();
+      // The other child has everything if the loop was quick enough.
+      EXPECT_TRUE(rank == 2 || !records.ok());
     });
   }
   for (std::thread& thread : threads) {

@@ -37,14 +37,19 @@ struct End {
 };
 
 // Everyone calls until an error; they leave together, so that each one's
-// error is its own.
-std::vector<End> CallUntilTheEnd(WiredGroup& group, const std::string& operation, size_t bytes) {
-  std::vector<End> ends(kMembers);
+// error is its own. The last rank begins first, each other `stagger` after the next.
+std::vector<End> CallUntilTheEnd(WiredGroup& group,
+                                 const std::string& operation,
+                                 size_t bytes,
+                                 Duration stagger = {}) {
+  const int size = group.of(0).size();
+  std::vector<End> ends(static_cast<size_t>(size));
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < kMembers; ++rank) {
+  for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       Calls calls(group.of(rank), operation, bytes);
       End& end = ends[static_cast<size_t>(rank)];
+      std::this_thread::sleep_for((size - rank) * stagger);
       while (end.status.ok()) {
         end.begun = Now();
         end.status = calls.Call();
@@ -59,15 +64,17 @@ std::vector<End> CallUntilTheEnd(WiredGroup& group, const std::string& operation
 }
 
 struct Case {
+  int members = kMembers;
   std::string operation;
   size_t bytes = 0;
   int victim = 0;
   int64_t arrives = 0;  ///< Bytes of the victim's.
   bool deaf = false;
+  Duration stagger{};
 
   std::string ToString() const {
-    return fmt::format("{} of {} bytes, worker-{} is silent{} after {} bytes", operation, bytes,
-                       victim, deaf ? " and deaf" : "", arrives);
+    return fmt::format("{} of {} bytes among {}, worker-{} is silent{} after {} bytes", operation,
+                       bytes, members, victim, deaf ? " and deaf" : "", arrives);
   }
 };
 
@@ -76,11 +83,11 @@ void ExpectNamed(const Case& one) {
   const auto cut = std::make_shared<WireFate>();
   cut->left.store(one.arrives);
   cut->deaf.store(one.deaf);
-  WiredGroup group(kMembers, kTimeout,
+  WiredGroup group(one.members, kTimeout,
                    [&](int from, int /*to*/) { return from == one.victim ? cut : whole; });
-  const std::vector<End> ends = CallUntilTheEnd(group, one.operation, one.bytes);
+  const std::vector<End> ends = CallUntilTheEnd(group, one.operation, one.bytes, one.stagger);
   ASSERT_TRUE(cut->silent());
-  for (int rank = 0; rank < kMembers; ++rank) {
+  for (int rank = 0; rank < one.members; ++rank) {
     if (rank == one.victim) {
       continue;
     }
@@ -121,6 +128,22 @@ TEST(SilenceTest, InTheMiddleOfASmallMessageIsNamed) {
   }
 }
 
+// Most members neither wait for the silent one nor for one that does; in a ring, neighbours wait
+// for each other. Each looks around just before the one that it waits for.
+TEST(SilenceTest, IsNamedAlongALongChainOfWaits) {
+  for (const char* const operation : {"broadcast", "all_gather", "reduce_scatter"}) {
+    for (const int victim : {0, 5}) {
+      ExpectNamed({.members = 16,
+                   .operation = operation,
+                   .bytes = 2 << 20,
+                   .victim = victim,
+                   .arrives = 100,
+                   .deaf = true,
+                   .stagger = milliseconds(3)});
+    }
+  }
+}
+
 TEST(SilenceTest, AtAnyByteIsNamedByEverySurvivor) {
   const std::vector<std::string> operations = Calls::Names();
   Random random(testing::TestSeed());
@@ -132,9 +155,10 @@ TEST(SilenceTest, AtAnyByteIsNamedByEverySurvivor) {
       return std::nullopt;
     }
     Case one;
+    one.members = kMembers + 3 * static_cast<int>(random.Below(2));
     one.operation = operations[random.Below(operations.size())];
     one.bytes = std::array<size_t, 4>{64, 4096, 100'000, 4 << 20}[random.Below(4)];
-    one.victim = static_cast<int>(random.Below(kMembers));
+    one.victim = static_cast<int>(random.Below(static_cast<uint64_t>(one.members)));
     one.arrives = static_cast<int64_t>(random.Below(3000 + 2 * one.bytes));
     one.deaf = random.Below(2) == 0;
     return one;
