@@ -17,7 +17,7 @@ namespace {
 std::atomic<const std::byte*> g_watched = nullptr;
 std::atomic<bool> g_freed = false;
 
-void Free(void* block) {
+[[maybe_unused]] void Free(void* block) {
   const std::byte* const watched = g_watched.load();
   const auto* const begin = static_cast<const std::byte*>(block);
   if (watched != nullptr && std::less_equal<>()(begin, watched) &&
@@ -29,7 +29,14 @@ void Free(void* block) {
 
 }  // namespace
 
-// Every block of this program, so that it is seen when the watched one goes.
+// Every block of this program, so that it is seen when the watched one goes. ThreadSanitizer has
+// its own, and sees such a use itself.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define HEDDLE_OWN_BLOCKS
+#endif
+#endif
+#if !defined(HEDDLE_OWN_BLOCKS)
 void* operator new(size_t size) {
   void* const block = std::malloc(std::max<size_t>(size, 1));
   if (block == nullptr) {
@@ -43,6 +50,7 @@ void operator delete(void* block) noexcept {
 void operator delete(void* block, size_t /*size*/) noexcept {
   Free(block);
 }
+#endif
 
 namespace heddle::comm {
 namespace {
