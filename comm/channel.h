@@ -142,6 +142,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
     bool for_peer = false;    ///< Something that the peer is to send or take has not shown up.
     bool peer_waits = false;  ///< The peer said just now that it waits, in this call or one before,
     int blamed = -1;          ///< and for this rank, as it believes; -1: it does not say.
+    int distance = 0;         ///< Waits from the peer to there.
   };
   Wait WaitIn(const CallNumber& call) const HEDDLE_EXCLUDES(mutex_);
   /// Whether the peer is in another call where `call` is wanted: its card (call_card.h). To be
@@ -284,7 +285,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool out_limited_ HEDDLE_GUARDED_BY(mutex_) = false;  ///< The emulated link holds output back.
 
   std::deque<PeerWait> peer_waits_ HEDDLE_GUARDED_BY(mutex_);  ///< The latest last.
-  std::vector<Told> told_waits_ HEDDLE_GUARDED_BY(mutex_);     ///< Of the last moments.
+  /// Of the last moments; one of each tag and group.
+  std::vector<Told> told_waits_ HEDDLE_GUARDED_BY(mutex_);
 
   // Receiving.
   std::vector<std::byte> stage_ HEDDLE_GUARDED_BY(mutex_);

@@ -131,9 +131,12 @@ class ChannelTest : public testing::Test {
   metrics::Counter lost_;
 };
 
+class LeavingTest : public ChannelTest, public testing::WithParamInterface<bool> {};
+
 // The driver's turn ends exactly between two frames of another wait's message; the loop comes for
-// the rest while the driver is still there, and leaves it to the driver; the driver goes.
-TEST_F(ChannelTest, WhatADriverLeavesIsTheLoops) {
+// the rest while the driver is still there, and leaves it to the driver; the driver goes, with a
+// lease or without.
+TEST_P(LeavingTest, WhatADriverLeavesIsTheLoops) {
   const Bytes large(16 << 20);
   Bytes small(8);
   const auto received = channel_->Recv({.tag = 1, .space = 0}, small);
@@ -143,9 +146,11 @@ TEST_F(ChannelTest, WhatADriverLeavesIsTheLoops) {
   ASSERT_TRUE(channel_->DriveOnce(*received, false, Now()).in_use);
   EXPECT_LT(script_->written.load(), large.size()) << "others have their turn";
   Settle();
-  channel_->EndDrive(false);
+  channel_->EndDrive(GetParam());
   EXPECT_TRUE(WaitFor([&] { return sent->Done(); })) << script_->written.load() << " bytes written";
 }
+
+INSTANTIATE_TEST_SUITE_P(Lease, LeavingTest, testing::Bool());
 
 // A wait that goes on over other connections hides no peer's end.
 TEST_F(ChannelTest, AnEndIsNoticedWhileADriverGoesOnElsewhere) {
