@@ -6,6 +6,7 @@ of_rate         the vector over the bucket's rate, over the time of an all-reduc
 inside_loss     time of an all-reduce inside an island while the group spans both, over that in a group of the island
                 alone, less 1
 """
+import os
 import pathlib
 import subprocess
 import sys

@@ -33,7 +33,8 @@ def sweep():
     """Removes what processes left that are no more."""
     spaces = [words.split()[0] for words in command("ip", "netns", "list").splitlines() if words]
     links = re.findall(rf"^\d+: ({LINKS}\d{{7}}\w?)[@:]", command("ip", "link", "show"), re.MULTILINE)
-    for kind, names in (("netns", [name for name in spaces if re.fullmatch(r"heddle-\d{7}-\w", name)]), ("link", links)):
+    spaces = [name for name in spaces if re.fullmatch(r"heddle-\d{7}-\w", name)]
+    for kind, names in (("netns", spaces), ("link", links)):
         for name in names:
             if not os.path.exists(f"/proc/{int(re.search(r'[0-9]{7}', name)[0])}"):
                 command("ip", kind, "delete", name, check=False)
