@@ -7,7 +7,6 @@ Usage: faults_test.py MEMBER FAMILY RUNS [JSON]. JSON: where to write the times,
 of this host), links (tcp between network namespaces; needs root, else exit 77) or verbs (HEDDLE_TEST_RDMA names the
 device, HEDDLE_ADDRESS the address).
 """
-import ctypes
 import json
 import os
 import pathlib
@@ -23,6 +22,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import namespaces  # pylint: disable=wrong-import-position,import-error
+import processes  # pylint: disable=wrong-import-position,import-error
 
 MEMBER, FAMILY, RUNS = sys.argv[1], sys.argv[2], int(sys.argv[3])
 SLOWDOWN = int(os.environ.get("HEDDLE_TEST_SLOWDOWN", "1"))
@@ -44,19 +44,10 @@ KEPT = ("descriptors", "threads", "mappings of shared memory")
 # Resident memory may grow by what allocators keep, in the first groups and afterwards.
 WARM_GROUPS = 4
 GROWTH_KIB = 32 << 10
-LIBC = ctypes.CDLL(None, use_errno=True)
-PR_SET_PDEATHSIG = 1
 
 
 def fail(text):
     raise AssertionError(text)
-
-
-def die_with(parent):
-    """In a new process: it ends with `parent`, even one that was stopped, however that ends."""
-    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 class Member:
@@ -69,10 +60,9 @@ class Member:
         words = [MEMBER, name, address, transport]
         if FAMILY == "verbs":
             words.append(os.environ["HEDDLE_TEST_RDMA"])
-        parent = os.getpid()
         self.process = subprocess.Popen([*(namespaces.within(place) if network else []), *words],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
-                                        preexec_fn=lambda: die_with(parent))
+                                        preexec_fn=processes.tied())
         self.lines = queue.Queue()
         threading.Thread(target=self.listen, daemon=True).start()
         self.address = self.hear("address", 20)[0]

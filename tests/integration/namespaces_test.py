@@ -3,16 +3,13 @@ alone joins them. One is killed, in another run one is cut off: the job goes on,
 undisturbed run. Exit 77: not root, or no namespaces here.
 """
 import os
-import pathlib
 import random
 import sys
 
 from harness import Run, Scratch, check_same, check_samples, seed, wait_for
 from served import GLOBAL_BATCH, WORKERS, Cluster, write_job
 from text_data import prose
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-import namespaces  # pylint: disable=wrong-import-position,import-error
+import namespaces  # pylint: disable=wrong-import-order,import-error  # harness knows its folder.
 
 STEPS = 40
 SUBNET = namespaces.subnet(64)
