@@ -7,15 +7,18 @@
 //   form GENERATION RANK TIMEOUT_MS NAME=ADDRESS…   forms a group           -> formed SECONDS
 //   run OPERATION BYTES                             calls it until an error -> running, ended NANOSECONDS CODE MESSAGE
 //   once OPERATION BYTES                            calls it once           -> once CODE MESSAGE
-//   leave                                           drops the group         -> left DESCRIPTORS THREADS
+//   leave                                           drops the group         -> left DESCRIPTORS THREADS SEGMENTS KIB
 // clang-format on
 //
-// The first line is `address ADDRESS`. Times are those of the machine's monotonic clock. A command
-// that cannot be carried out answers `error MESSAGE`.
+// SEGMENTS are mappings of shared memory, KIB its resident memory. The first line is `address
+// ADDRESS`. Times are those of the machine's monotonic clock. A command that cannot be carried out
+// answers `error MESSAGE`.
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <sstream>
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include "comm/communicator.h"
@@ -36,6 +39,23 @@ int64_t EntriesOf(const char* folder) {
                        std::filesystem::directory_iterator());
 }
 
+int64_t MappedSegments() {
+  std::ifstream maps("/proc/self/maps");
+  int64_t count = 0;
+  for (std::string line; std::getline(maps, line);) {
+    count += line.find("memfd:heddle") != std::string::npos ? 1 : 0;
+  }
+  return count;
+}
+
+int64_t ResidentKib() {
+  std::ifstream file("/proc/self/statm");
+  int64_t size = 0;
+  int64_t resident = 0;
+  file >> size >> resident;
+  return resident * (::sysconf(_SC_PAGESIZE) / 1024);
+}
+
 class Member {
  public:
   Member(std::string name, std::unique_ptr<Endpoint> endpoint)
@@ -50,7 +70,9 @@ class Member {
       Form(words);
     } else if (command == "leave") {
       group_.reset();
-      Answer(fmt::format("left {} {}", EntriesOf("/proc/self/fd"), EntriesOf("/proc/self/task")));
+      ::malloc_trim(0);
+      Answer(fmt::format("left {} {} {} {}", EntriesOf("/proc/self/fd"),
+                         EntriesOf("/proc/self/task"), MappedSegments(), ResidentKib()));
     } else if ((command == "run" || command == "once") && group_ != nullptr) {
       std::string name;
       size_t bytes = 0;
