@@ -33,11 +33,21 @@ Result<UniqueFd> MakeSharedMemory(size_t bytes) {
 }
 
 Result<size_t> CheckSharedMemory(int fd, size_t least) {
-  struct stat info {};
   const int seals = ::fcntl(fd, F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(fd, &info) != 0 || info.st_size <= 0 ||
-      static_cast<size_t>(info.st_size) < least) {
-    return DataLossError("the peer's shared memory has another form");
+  if (seals < 0) {
+    return DataLossError("the peer handed over no memory: {}",
+                         ErrnoError(errno, "its seals").message());
+  }
+  if ((seals & F_SEAL_SHRINK) == 0) {
+    return DataLossError("the peer's shared memory is not sealed: it could shrink");
+  }
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) {
+    return ErrnoError(errno, "fstat of the peer's shared memory");
+  }
+  if (info.st_size <= 0 || static_cast<size_t>(info.st_size) < least) {
+    return DataLossError("the peer's shared memory has {} bytes where at least {} are expected",
+                         info.st_size, least);
   }
   return static_cast<size_t>(info.st_size);
 }

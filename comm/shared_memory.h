@@ -23,8 +23,8 @@ namespace heddle::comm {
 /// size that was asked for.
 Result<UniqueFd> MakeSharedMemory(size_t bytes);
 
-/// Bytes of a memory file that a peer handed over. Errors: kDataLoss when it is not sealed or
-/// smaller than `least`.
+/// Bytes of a memory file that a peer handed over. Errors: kDataLoss when it is no memory file, not
+/// sealed or smaller than `least`.
 Result<size_t> CheckSharedMemory(int fd, size_t least);
 
 /// A shared mapping of a whole memory file. Movable.
