@@ -44,6 +44,7 @@ Channel::Channel(std::shared_ptr<EventLoop> loop,
     : loop_(std::move(loop)),
       options_(std::move(options)),
       transport_(connection->transport()),
+      peer_process_(connection->peer_process()),
       generation_(static_cast<uint32_t>(options_.generation)),
       connection_(std::move(connection)),
       stage_(kStageBytes) {

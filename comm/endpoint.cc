@@ -48,7 +48,7 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
         outgoing_(std::make_shared<TokenBucket>()),
         incoming_(std::make_shared<TokenBucket>(kIncomingCredit)),
         open_(std::make_shared<OpenCount>()),
-        regions_(std::make_shared<SharedRegions>()) {
+        regions_(std::make_shared<SharedRegions>(options.metrics)) {
     SetIdentity(options.worker, options.job, options.secret);
     allowed_ = options.transports;
     own_["host"] = HostIdentity();

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -118,6 +119,16 @@ std::shared_ptr<const SharedRegion> SharedRegions::Find(std::span<const std::byt
   const auto offset = static_cast<size_t>(bytes.data() - region->mapping.base());
   const size_t room = region->mapping.bytes();
   return offset <= room && bytes.size() <= room - offset ? region : nullptr;
+}
+
+void SharedRegions::CountRefused(StatusCode reason) {
+  if (metrics_ != nullptr) {
+    metrics_
+        ->GetCounter("heddle_comm_refused_buffers_total",
+                     "Shared buffers of peers that could not be mapped and are copied instead.",
+                     {{"reason", std::string(StatusCodeName(reason))}})
+        .Add();
+  }
 }
 
 Status SharedRegions::Privatise(const SharedRegion& region, std::span<std::byte> bytes) {

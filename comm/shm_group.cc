@@ -108,10 +108,6 @@ void ShmGroup::MemberEnded(int rank, const Status& status, bool left) {
     if (!left && loss_.ok()) {
       loss_ = status;
     }
-    // The kernel closes a dead process' sockets after it has taken its memory away.
-    if (!left && status.code() != StatusCode::kAborted) {
-      lost_ |= uint64_t{1} << member;
-    }
   }
   broken_.store(true);
   WakeAll();
@@ -343,11 +339,15 @@ constexpr uint64_t kSegmentNumber = uint64_t{1} << 63;
 
 }  // namespace
 
+const std::string& ShmGroups::NameOf(int rank) const {
+  return group_.options().members[static_cast<size_t>(rank)].name;
+}
+
 std::shared_ptr<ShmGroup> ShmGroups::Make(const Forming& call, Mapping segment) const {
   std::vector<std::string> names;
   std::vector<std::shared_ptr<Channel>> channels;
   for (const int rank : call.ranks()) {
-    names.push_back(group_.options().members[static_cast<size_t>(rank)].name);
+    names.push_back(NameOf(rank));
     const auto channel = group_.ChannelOf(rank);
     channels.push_back(channel.ok() ? *channel : nullptr);
   }
@@ -379,8 +379,8 @@ Result<std::shared_ptr<ShmGroup>> ShmGroups::Lead(Forming& call) {
   share = gather(FormingStep::kJoin) && share;
   Mapping segment;
   uint64_t number = 0;  // Of the segment's descriptor; 0: they do not share memory.
+  const size_t bytes = ShmLayout(members).total_bytes;
   if (share) {
-    const size_t bytes = ShmLayout(members).total_bytes;
     const auto make = [&]() -> Status {
       HEDDLE_ASSIGN_OR_RETURN(const UniqueFd memory, MakeSharedMemory(bytes));
       HEDDLE_ASSIGN_OR_RETURN(segment, Mapping::Of(memory.get(), bytes, true));
@@ -388,7 +388,8 @@ Result<std::shared_ptr<ShmGroup>> ShmGroups::Lead(Forming& call) {
       for (const int rank : call.ranks()) {
         if (rank != group_.options().rank) {
           HEDDLE_ASSIGN_OR_RETURN(const auto channel, group_.ChannelOf(rank));
-          HEDDLE_RETURN_IF_ERROR(channel->SendDescriptor(number, memory.get()));
+          const Status sent = channel->SendDescriptor(number, memory.get());
+          HEDDLE_RETURN_IF_ERROR(sent.WithContext("for {}", NameOf(rank)));
         }
       }
       return Status::Ok();
@@ -399,8 +400,10 @@ Result<std::shared_ptr<ShmGroup>> ShmGroups::Lead(Forming& call) {
       share = false;
       number = 0;
     } else if (!made.ok()) {
-      LogWarning("{} workers of this host exchange messages instead of sharing memory: {}", members,
-                 made.message());
+      LogWarning(
+          "{} workers of this host, {} to {}, exchange messages instead of sharing {} bytes: {}",
+          members, NameOf(call.ranks().front()), NameOf(call.ranks().back()), bytes,
+          made.message());
       number = 0;
       share = false;
     }
@@ -438,20 +441,24 @@ Result<std::shared_ptr<ShmGroup>> ShmGroups::Join(Forming& call) {
     return std::shared_ptr<ShmGroup>();
   }
   Mapping segment;
+  const size_t bytes = ShmLayout(call.size()).total_bytes;
   const auto map = [&]() -> Status {
-    const size_t bytes = ShmLayout(call.size()).total_bytes;
     HEDDLE_ASSIGN_OR_RETURN(const auto channel, group_.ChannelOf(call.ranks().front()));
     HEDDLE_ASSIGN_OR_RETURN(const UniqueFd memory, channel->TakeDescriptor(number));
     HEDDLE_ASSIGN_OR_RETURN(const size_t size, CheckSharedMemory(memory.get(), bytes));
     if (size != bytes) {
-      return DataLossError("a segment of {} bytes where {} are expected", size, bytes);
+      return DataLossError("it has {} bytes", size);
     }
     HEDDLE_ASSIGN_OR_RETURN(segment, Mapping::Of(memory.get(), bytes, true));
     return Status::Ok();
   };
   status = map();
   if (!status.ok()) {
-    LogWarning("this worker exchanges messages instead of sharing memory: {}", status.message());
+    LogWarning(
+        "{} cannot map the {} bytes that {} shares with it and {} others, and all of them "
+        "exchange messages instead: {}",
+        NameOf(group_.options().rank), bytes, NameOf(call.ranks().front()), call.size() - 2,
+        status.message());
   }
   uint32_t ready = status.ok() ? 1 : 0;
   HEDDLE_RETURN_IF_ERROR(call.Wait(call.Send(0, FormingStep::kReady, Raw(ready))));

@@ -69,6 +69,11 @@ class ShmConnection final : public Connection {
   const Segment& segment() const { return segment_; }
 
   std::string_view transport() const override { return "shm"; }
+  pid_t peer_process() const override {
+    ucred peer{};
+    socklen_t size = sizeof(peer);
+    return ::getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : 0;
+  }
 
   Result<size_t> Write(std::span<const iovec> parts) override {
     RingControl& ring = Control(outgoing_);

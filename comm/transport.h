@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include <sys/types.h>
 #include <sys/uio.h>
 
 #include "base/status.h"
@@ -77,6 +78,8 @@ class Connection {
   virtual Result<UniqueFd> TakeDescriptor(uint64_t /*id*/) {
     return UnimplementedError("{} hands over no descriptors", transport());
   }
+  /// The peer's process, by its number here; 0: unknown, or on another host.
+  virtual pid_t peer_process() const { return 0; }
   /// No more writes; the peer reads what was written, then the end.
   virtual void CloseWrite() = 0;
   /// Drops everything at once, in both directions; the peer sees it as a loss.
