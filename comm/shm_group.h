@@ -47,7 +47,7 @@ inline constexpr int kMostSharing = 64;
 inline constexpr int kShmLanes = 4;
 
 /// Spaces of the messages that form groups and tell of calls that went elsewhere (call_card.h).
-inline constexpr uint64_t kShmSpace = kControlPhase << (kCardBits + kMajorBits + kMinorBits);
+inline constexpr uint64_t kShmSpace = kFormingSpace;
 inline constexpr uint64_t kShmElsewhere = kShmSpace | (uint64_t{1} << 57);
 
 /// A call's card and, below it, what there is room for of its ordinal.

@@ -525,6 +525,33 @@ TEST(ShmGroup, WhoGaveUpACallThatTheOthersCompletedIsNotLeftWaiting) {
   EXPECT_LT(best, seconds(2));
 }
 
+TEST(ShmGroup, WhoseAbsenceKeepsAGroupFromFormingIsNamed) {
+  constexpr int kSize = 4;
+  Cluster cluster(kSize, Media::kShm);
+  std::atomic<int> ended = 0;
+  cluster.Run(1, [&](int rank, Communicator& communicator) {
+    while (rank == kSize - 1 && ended.load() < kSize - 1) {
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    if (rank == kSize - 1) {
+      return;
+    }
+    // The first member last: what it tells the others at its end would be news to them.
+    const Duration patience = milliseconds(rank == 0 ? 2000 : 1500) * kSlowdown;
+    const Status status =
+        communicator.Barrier({.group = {}, .tag = 77, .deadline = After(patience)});
+    ended.fetch_add(1);
+    EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << status.ToString();
+    EXPECT_THAT(status.message(), HasSubstr("forming the group"));
+    EXPECT_THAT(status.message(), HasSubstr("worker-3"));
+    EXPECT_THAT(status.message(), Not(HasSubstr("tag")));
+    // What ends one member's wait must not end another's before its time.
+    while (ended.load() < kSize - 1) {
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+  });
+}
+
 struct Report {
   int64_t nanoseconds = 0;
   int code = 0;
