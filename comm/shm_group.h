@@ -330,6 +330,8 @@ class ShmGroups {
   bool SharesWithAll(const std::vector<int>& ranks) const;
   Result<std::shared_ptr<ShmGroup>> Lead(Forming& call);
   Result<std::shared_ptr<ShmGroup>> Join(Forming& call);
+  Result<Mapping> HandOutSegment(const Forming& call, uint64_t number) const;
+  Result<Mapping> MapSegment(const Forming& call, uint64_t number) const;
   std::shared_ptr<ShmGroup> Make(const Forming& call, Mapping segment) const;
 
   Group& group_;
