@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <sys/epoll.h>
 
+#include "comm/call_card.h"
+
 namespace heddle::comm {
 
 namespace {
@@ -34,6 +36,9 @@ void Operation::SetAsleep(bool asleep) {
 }
 
 std::string Operation::Describe() const {
+  if (IsForming(key.space)) {
+    return fmt::format("forming the group in shared memory with {}", channel_->options().peer_name);
+  }
   return fmt::format("{} {} bytes {} {} (tag {})", is_send ? "sending" : "receiving", size,
                      is_send ? "to" : "from", channel_->options().peer_name, key.tag);
 }
@@ -44,6 +49,7 @@ Channel::Channel(std::shared_ptr<EventLoop> loop,
     : loop_(std::move(loop)),
       options_(std::move(options)),
       transport_(connection->transport()),
+      peer_process_(connection->peer_process()),
       generation_(static_cast<uint32_t>(options_.generation)),
       connection_(std::move(connection)),
       stage_(kStageBytes) {

@@ -23,7 +23,11 @@ constexpr uint64_t kBlamedMask = (uint64_t{1} << kMinorBits) - 1;
 constexpr uint64_t kDistanceMask = (uint64_t{1} << kMajorBits) - 1;
 constexpr size_t kWaitsKept = 16;  ///< Calls that a peer may wait in at once, and a few old ones.
 
+// Also what forms the call's group, which it waits for first.
 bool OfCall(const MessageKey& key, const CallNumber& call) {
+  if (IsForming(key.space)) {
+    return key.tag == call.group;
+  }
   return key.tag == call.tag && IsCollective(key.space) && CardOf(key.space) == CardOf(call.space);
 }
 

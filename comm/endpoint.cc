@@ -50,7 +50,7 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
         outgoing_(std::make_shared<TokenBucket>()),
         incoming_(std::make_shared<TokenBucket>(kIncomingCredit)),
         open_(std::make_shared<OpenCount>()),
-        regions_(std::make_shared<SharedRegions>()) {
+        regions_(std::make_shared<SharedRegions>(options.metrics)) {
     SetIdentity(options.worker, options.job, options.secret);
     allowed_ = options.transports;
     own_["host"] = HostIdentity();
@@ -117,7 +117,7 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   void OnAuthentic(const Session& session) override;
   void OnConnection(const Session& session, std::unique_ptr<Connection> connection) override;
   void OnRefused(const Session& session, VerdictCode reason) override;
-  void OnGone(const Session& session) override { Forget(session); }
+  void OnGone(const Session& session, const Status& reason) override;
 
   void AcceptAll(const Transport& transport);
   void PauseAccepting(const Transport& transport, int error);
@@ -251,6 +251,21 @@ void EndpointImpl::OnConnection(const Session& session, std::unique_ptr<Connecti
   if (group != nullptr && !group->ended()) {
     auto options = OptionsFor(*group, hello.source, connection->transport());
     group->Attach(hello.source, std::move(connection), std::move(options));
+  }
+}
+
+void EndpointImpl::OnGone(const Session& session, const Status& reason) {
+  Forget(session);
+  const Hello& hello = session->hello();
+  const auto group = FindGroup(hello.generation);
+  if (reason.code() == StatusCode::kCancelled || group == nullptr || group->ended()) {
+    return;
+  }
+  // The dialler counts it and goes on to its next way, or says that it has none.
+  const std::string& name = group->options().members[static_cast<size_t>(hello.source)].name;
+  if (fallbacks_told_.emplace(name, session->transport().name()).second) {
+    LogWarning("{} came to nothing with {}: {}", session->transport().name(), name,
+               reason.message());
   }
 }
 

@@ -7,8 +7,6 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#include "base/log.h"
-
 namespace heddle::comm {
 
 namespace {
@@ -125,7 +123,7 @@ void AcceptSession::OnReady() {
     case Step::kHeld: {
       // A dialler that waits for its verdict says nothing: what comes is its end.
       Drop();
-      owner_.OnGone(self);
+      owner_.OnGone(self, CancelledError("the dialler left"));
       break;
     }
     case Step::kFinish:
@@ -184,17 +182,19 @@ void AcceptSession::Welcome() {
   const Verdict verdict{
       .mac = ProveAccept(identity_.secret, hello_, challenge_, VerdictCode::kWelcome)};
   step_ = Step::kFinish;
-  if (!socket_.Write(RawConst(verdict)).ok()) {
+  if (const Status sent = socket_.Write(RawConst(verdict)); !sent.ok()) {
     const auto self = shared_from_this();
     Drop();
-    owner_.OnGone(self);
+    owner_.OnGone(self, sent);
     return;
   }
   setup_.Begin(transport_.Begin(socket_.Take(), false));
   loop_.RunAt(After(kHandshakeTimeout), [weak = weak_from_this()] {
     if (const auto self = weak.lock(); self != nullptr && self->step_ == Step::kFinish) {
       self->Drop();
-      self->owner_.OnGone(self);
+      self->owner_.OnGone(
+          self, DeadlineExceededError("its part of the connection has not come within {} s",
+                                      Seconds(kHandshakeTimeout)));
     }
   });
   Finish();
@@ -210,10 +210,8 @@ void AcceptSession::Finish() {
   if (connection.ok()) {
     owner_.OnConnection(self, *std::move(connection));
   } else {
-    LogInfo("a connection over {} came to nothing: {}", transport_.name(),
-            connection.status().message());
     Drop();
-    owner_.OnGone(self);
+    owner_.OnGone(self, connection.status());
   }
 }
 

@@ -82,7 +82,9 @@ class AcceptSession : public std::enable_shared_from_this<AcceptSession> {
                               std::unique_ptr<Connection>) = 0;
     /// It ended without a connection.
     virtual void OnRefused(const std::shared_ptr<AcceptSession>& session, VerdictCode reason) = 0;
-    virtual void OnGone(const std::shared_ptr<AcceptSession>& session) = 0;
+    /// The same for a dialler that is authentic. `reason`: kCancelled when it took itself back
+    /// before it was welcome, else why the connection came to nothing.
+    virtual void OnGone(const std::shared_ptr<AcceptSession>& session, const Status& reason) = 0;
   };
 
   AcceptSession(EventLoop& loop, Owner& owner, const Transport& transport, UniqueFd socket);
@@ -90,6 +92,7 @@ class AcceptSession : public std::enable_shared_from_this<AcceptSession> {
   void Welcome();
   void Refuse(VerdictCode reason);
   const Hello& hello() const { return hello_; }
+  const Transport& transport() const { return transport_; }
   bool authentic() const { return step_ >= Step::kHeld; }
   /// Ends it silently.
   void Drop();

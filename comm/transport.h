@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include <sys/types.h>
 #include <sys/uio.h>
 
 #include "base/status.h"
@@ -66,14 +67,19 @@ class Connection {
   /// there.
   virtual bool PrepareToWait(bool /*want_read*/, bool /*want_write*/) { return true; }
   /// Hands a descriptor to the peer's process, where TakeDescriptor finds it by `id` once anything
-  /// written later was read. Never blocks. Errors: kUnimplemented (not on one host), kUnavailable.
+  /// written later was read. Never blocks. Errors: kUnimplemented (not on one host), kUnavailable
+  /// (the peer is gone), kResourceExhausted (too many are on their way).
   virtual Status SendDescriptor(uint64_t /*id*/, int /*fd*/) {
     return UnimplementedError("{} hands over no descriptors", transport());
   }
-  /// Errors: kUnimplemented, kUnavailable (none of this number has come), kResourceExhausted.
+  /// One that the peer handed over with this `id`; it may have handed over several. Errors:
+  /// kUnimplemented, kUnavailable (none of this number has come, or 256 others since),
+  /// kResourceExhausted, kDataLoss.
   virtual Result<UniqueFd> TakeDescriptor(uint64_t /*id*/) {
     return UnimplementedError("{} hands over no descriptors", transport());
   }
+  /// The peer's process, by its number here; 0: unknown, or on another host.
+  virtual pid_t peer_process() const { return 0; }
   /// No more writes; the peer reads what was written, then the end.
   virtual void CloseWrite() = 0;
   /// Drops everything at once, in both directions; the peer sees it as a loss.
