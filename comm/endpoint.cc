@@ -31,6 +31,11 @@ namespace {
 constexpr size_t kHalfOpenLimit = 256;
 /// Authentic diallers of generations that this worker has not come to yet.
 constexpr size_t kHeldLimit = 4096;
+/// Why a job with TLS does not use a transport.
+std::string NotEncrypted(std::string_view transport) {
+  return fmt::format("{} is not used: comm.tls is on, and it is not encrypted", transport);
+}
+
 /// A sender that was late sends what its link owes in one go; the receiver's link, which was idle
 /// meanwhile, must not take that for a faster link.
 constexpr Duration kIncomingCredit = std::chrono::milliseconds(20);
@@ -50,6 +55,7 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
         open_(std::make_shared<OpenCount>()),
         regions_(std::make_shared<SharedRegions>()) {
     SetIdentity(options.worker, options.job, options.secret);
+    SetTls(options.tls);
     allowed_ = options.transports;
     own_["host"] = HostIdentity();
     for (const auto& transport : transports_) {
@@ -73,7 +79,8 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
                    const std::string& job,
                    const std::string& secret) override {
     const MutexLock lock(mutex_);
-    identity_ = {.job = Sha256(job), .secret = secret};
+    identity_.job = Sha256(job);
+    identity_.secret = secret;
   }
   Status SetTransports(const std::vector<std::string>& names) override {
     HEDDLE_RETURN_IF_ERROR(CheckTransportNames(names));
@@ -81,6 +88,7 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
     allowed_ = names;
     return Status::Ok();
   }
+  void SetTls(bool tls) override;
   std::string address() const override { return FormatAddress(own_); }
   Result<std::unique_ptr<Communicator>> Connect(const GroupOptions& options,
                                                 Deadline deadline) override;
@@ -158,6 +166,19 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   std::set<std::pair<std::string, std::string>> fallbacks_told_;  ///< Peer and transport.
 };
 
+void EndpointImpl::SetTls(bool tls) {
+  bool changed = false;
+  {
+    const MutexLock lock(mutex_);
+    changed = std::exchange(identity_.tls, tls) != tls;
+  }
+  for (const auto& transport : transports_) {
+    if (tls && changed && !transport->CanEncrypt()) {
+      LogInfo("{}", NotEncrypted(transport->name()));
+    }
+  }
+}
+
 void EndpointImpl::AcceptAll(const Transport& transport) {
   for (size_t i = 0; i < kHalfOpenLimit; ++i) {
     UniqueFd socket(
@@ -216,6 +237,13 @@ void EndpointImpl::Admit(const Session& session, const std::shared_ptr<Group>& g
       hello.source >= options.rank || !SameDigest(hello.source_name, name(hello.source)) ||
       !SameDigest(hello.target_name, name(hello.target))) {
     session->Refuse(VerdictCode::kWrongPeer);
+  } else if (const Identity& own = session->identity(); session->peer_uses_tls() != own.tls) {
+    session->Refuse(VerdictCode::kWrongTls);
+    // It is who we wait for, and will not come in another way.
+    const std::string& peer = options.members[static_cast<size_t>(hello.source)].name;
+    group->FailForming(UnauthenticatedError("refused {}: {}", peer, TlsMismatch(own.tls)));
+  } else if (own.tls && !session->transport().CanEncrypt()) {
+    session->Refuse(VerdictCode::kWrongTls);
   } else if (group->HasPeer(hello.source)) {
     session->Refuse(VerdictCode::kDuplicate);
   } else {
@@ -296,11 +324,14 @@ Result<EndpointImpl::Ways> EndpointImpl::WaysTo(const GroupMember& member) const
   Ways ways;
   HEDDLE_ASSIGN_OR_RETURN(ways.address, ParseAddress(member.address));
   std::vector<std::string> objections;
+  const bool tls = identity().tls;
   for (const std::string& name : Allowed()) {
     const auto transport = std::find_if(transports_.begin(), transports_.end(),
                                         [&](const auto& other) { return other->name() == name; });
     if (transport == transports_.end()) {
       objections.push_back(fmt::format("{} ({})", name, absent_.at(name)));
+    } else if (tls && !(*transport)->CanEncrypt()) {
+      objections.push_back(fmt::format("{} (not encrypted, and comm.tls is on)", name));
     } else if (!(*transport)->Reaches(own_, ways.address)) {
       objections.push_back(fmt::format("{} (cannot reach it)", name));
     } else {
@@ -318,7 +349,7 @@ void EndpointImpl::Dial(const std::shared_ptr<Group>& group,
                         const Ways& ways,
                         Deadline deadline) {
   const auto session = std::make_shared<DialSession>(
-      *loop_, *ways.transports.front(), identity().secret, HelloFor(*group, peer), deadline,
+      *loop_, *ways.transports.front(), identity(), HelloFor(*group, peer), deadline,
       [this, weak = std::weak_ptr(group), peer, ways,
        deadline](Result<std::unique_ptr<Connection>> result) {
         const auto alive = weak.lock();

@@ -17,6 +17,7 @@
 #include <iostream>
 #include <map>
 #include <sstream>
+#include <string_view>
 
 #include <unistd.h>
 
@@ -219,13 +220,15 @@ int Run(int count, char** words) {
     std::cerr << "usage: member NAME BIND_HOST TRANSPORT [RDMA_DEVICE]\n";
     return 2;
   }
+  const bool tls = std::string_view(words[3]) == "tls";
   metrics::Registry registry;
   auto endpoint = Endpoint::Create({.worker = words[1],
                                     .bind_host = words[2],
                                     .job = "job",
                                     .secret = "secret",
                                     .rdma_device = count > 4 ? words[4] : "",
-                                    .transports = {words[3]},
+                                    .transports = {tls ? "tcp" : words[3]},
+                                    .tls = tls,
                                     .metrics = &registry});
   if (!endpoint.ok()) {
     std::cerr << OneLine(endpoint.status()) << "\n";
