@@ -1,5 +1,6 @@
 // The endpoint: listens for handshakes, forms groups, fences generations.
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <list>
 #include <map>
@@ -31,11 +32,6 @@ namespace {
 constexpr size_t kHalfOpenLimit = 256;
 /// Authentic diallers of generations that this worker has not come to yet.
 constexpr size_t kHeldLimit = 4096;
-/// Why a job with TLS does not use a transport.
-std::string NotEncrypted(std::string_view transport) {
-  return fmt::format("{} is not used: comm.tls is on, and it is not encrypted", transport);
-}
-
 /// A sender that was late sends what its link owes in one go; the receiver's link, which was idle
 /// meanwhile, must not take that for a faster link.
 constexpr Duration kIncomingCredit = std::chrono::milliseconds(20);
@@ -167,14 +163,14 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
 };
 
 void EndpointImpl::SetTls(bool tls) {
-  bool changed = false;
   {
     const MutexLock lock(mutex_);
-    changed = std::exchange(identity_.tls, tls) != tls;
+    identity_.tls = tls;
   }
+  static std::atomic<bool> told = false;
   for (const auto& transport : transports_) {
-    if (tls && changed && !transport->CanEncrypt()) {
-      LogInfo("{}", NotEncrypted(transport->name()));
+    if (tls && !transport->CanEncrypt() && !told.exchange(true)) {
+      LogInfo("{} is not used: comm.tls is on, and it is not encrypted", transport->name());
     }
   }
 }
