@@ -1,5 +1,6 @@
 // The endpoint: listens for handshakes, forms groups, fences generations.
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <list>
 #include <map>
@@ -52,6 +53,7 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
         open_(std::make_shared<OpenCount>()),
         regions_(std::make_shared<SharedRegions>(options.metrics)) {
     SetIdentity(options.worker, options.job, options.secret);
+    SetTls(options.tls);
     allowed_ = options.transports;
     own_["host"] = HostIdentity();
     for (const auto& transport : transports_) {
@@ -76,7 +78,8 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
                    const std::string& job,
                    const std::string& secret) override {
     const MutexLock lock(mutex_);
-    identity_ = {.job = Sha256(job), .secret = secret};
+    identity_.job = Sha256(job);
+    identity_.secret = secret;
   }
   Status SetTransports(const std::vector<std::string>& names) override {
     HEDDLE_RETURN_IF_ERROR(CheckTransportNames(names));
@@ -84,6 +87,7 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
     allowed_ = names;
     return Status::Ok();
   }
+  void SetTls(bool tls) override;
   std::string address() const override { return FormatAddress(own_); }
   Result<std::unique_ptr<Communicator>> Connect(const GroupOptions& options,
                                                 Deadline deadline) override;
@@ -176,6 +180,19 @@ void EndpointImpl::PauseAccepting(const Transport& transport, int error) {
                [this, watch, fd = transport.listen_fd()] { loop_->Modify(watch, fd, EPOLLIN); });
 }
 
+void EndpointImpl::SetTls(bool tls) {
+  {
+    const MutexLock lock(mutex_);
+    identity_.tls = tls;
+  }
+  static std::atomic<bool> told = false;
+  for (const auto& transport : transports_) {
+    if (tls && !transport->CanEncrypt() && !told.exchange(true)) {
+      LogInfo("{} is not used: comm.tls is on, and it is not encrypted", transport->name());
+    }
+  }
+}
+
 void EndpointImpl::AcceptAll(const Transport& transport) {
   for (size_t i = 0; i < kHalfOpenLimit; ++i) {
     UniqueFd socket(
@@ -237,6 +254,13 @@ void EndpointImpl::Admit(const Session& session, const std::shared_ptr<Group>& g
       hello.source >= options.rank || !SameDigest(hello.source_name, name(hello.source)) ||
       !SameDigest(hello.target_name, name(hello.target))) {
     session->Refuse(VerdictCode::kWrongPeer);
+  } else if (const Identity& own = session->identity(); session->peer_uses_tls() != own.tls) {
+    session->Refuse(VerdictCode::kWrongTls);
+    // It is who we wait for, and will not come in another way.
+    const std::string& peer = options.members[static_cast<size_t>(hello.source)].name;
+    group->FailForming(UnauthenticatedError("refused {}: {}", peer, TlsMismatch(own.tls)));
+  } else if (own.tls && !session->transport().CanEncrypt()) {
+    session->Refuse(VerdictCode::kWrongTls);
   } else if (group->HasPeer(hello.source)) {
     session->Refuse(VerdictCode::kDuplicate);
   } else {
@@ -332,11 +356,14 @@ Result<EndpointImpl::Ways> EndpointImpl::WaysTo(const GroupMember& member) const
   Ways ways;
   HEDDLE_ASSIGN_OR_RETURN(ways.address, ParseAddress(member.address));
   std::vector<std::string> objections;
+  const bool tls = identity().tls;
   for (const std::string& name : Allowed()) {
     const auto transport = std::find_if(transports_.begin(), transports_.end(),
                                         [&](const auto& other) { return other->name() == name; });
     if (transport == transports_.end()) {
       objections.push_back(fmt::format("{} ({})", name, absent_.at(name)));
+    } else if (tls && !(*transport)->CanEncrypt()) {
+      objections.push_back(fmt::format("{} (not encrypted, and comm.tls is on)", name));
     } else if (!(*transport)->Reaches(own_, ways.address)) {
       objections.push_back(fmt::format("{} (cannot reach it)", name));
     } else {
@@ -354,7 +381,7 @@ void EndpointImpl::Dial(const std::shared_ptr<Group>& group,
                         const Ways& ways,
                         Deadline deadline) {
   const auto session = std::make_shared<DialSession>(
-      *loop_, *ways.transports.front(), identity().secret, HelloFor(*group, peer), deadline,
+      *loop_, *ways.transports.front(), identity(), HelloFor(*group, peer), deadline,
       [this, weak = std::weak_ptr(group), peer, ways,
        deadline](Result<std::unique_ptr<Connection>> result) {
         const auto alive = weak.lock();

@@ -20,6 +20,17 @@ std::span<const std::byte> RawConst(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
+std::unique_ptr<ConnectionSetup> BeginConnection(const Transport& transport,
+                                                 UniqueFd socket,
+                                                 bool dialled,
+                                                 const Identity& identity,
+                                                 const Hello& hello,
+                                                 const Challenge& challenge) {
+  return identity.tls ? transport.BeginEncrypted(std::move(socket), dialled,
+                                                 DeriveTlsKey(identity.secret, hello, challenge))
+                      : transport.Begin(std::move(socket), dialled);
+}
+
 }  // namespace
 
 void HandshakeSocket::Watch(uint32_t events, EventLoop::Handler handler) {
@@ -169,7 +180,8 @@ void AcceptSession::ReadProof() {
   } else if (!SameDigest(hello_.job, identity_.job)) {
     Refuse(VerdictCode::kWrongJob);
   } else if (identity_.secret.empty() ||
-             !SameDigest(proof_.mac, ProveDial(identity_.secret, hello_, challenge_).mac)) {
+             !SameDigest(proof_.mac,
+                         ProveDial(identity_.secret, hello_, challenge_, peer_uses_tls()).mac)) {
     Refuse(VerdictCode::kWrongSecret);
   } else {
     step_ = Step::kHeld;
@@ -188,7 +200,7 @@ void AcceptSession::Welcome() {
     owner_.OnGone(self, sent);
     return;
   }
-  setup_.Begin(transport_.Begin(socket_.Take(), false));
+  setup_.Begin(BeginConnection(transport_, socket_.Take(), false, identity_, hello_, challenge_));
   loop_.RunAt(After(kHandshakeTimeout), [weak = weak_from_this()] {
     if (const auto self = weak.lock(); self != nullptr && self->step_ == Step::kFinish) {
       self->Drop();
@@ -240,13 +252,13 @@ void AcceptSession::Drop() {
 
 DialSession::DialSession(EventLoop& loop,
                          const Transport& transport,
-                         std::string secret,
+                         Identity identity,
                          const Hello& hello,
                          Deadline deadline,
                          Done done)
     : loop_(loop),
       transport_(transport),
-      secret_(std::move(secret)),
+      identity_(std::move(identity)),
       hello_(hello),
       deadline_(deadline),
       done_(std::move(done)),
@@ -323,7 +335,8 @@ void DialSession::ReadChallenge() {
     End(UnauthenticatedError("the answer is not Heddle's"));
     return;
   }
-  const Status sent = socket_->Write(RawConst(ProveDial(secret_, hello_, challenge_)));
+  const Status sent =
+      socket_->Write(RawConst(ProveDial(identity_.secret, hello_, challenge_, identity_.tls)));
   if (!sent.ok()) {
     End(sent);
     return;
@@ -341,14 +354,14 @@ void DialSession::ReadVerdict() {
   if (!*whole) {
     return;
   }
-  const Status status = CheckVerdict(secret_, hello_, challenge_, verdict_);
+  const Status status = CheckVerdict(identity_, hello_, challenge_, verdict_);
   if (!status.ok()) {
     End(status);
     return;
   }
   ExpectWithin(Step::kFinish, std::min(deadline_, After(kHandshakeTimeout)),
                "while the connection was set up");
-  setup_.Begin(transport_.Begin(socket_->Take(), true));
+  setup_.Begin(BeginConnection(transport_, socket_->Take(), true, identity_, hello_, challenge_));
   Finish();
 }
 

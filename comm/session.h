@@ -93,6 +93,10 @@ class AcceptSession : public std::enable_shared_from_this<AcceptSession> {
   void Refuse(VerdictCode reason);
   const Hello& hello() const { return hello_; }
   const Transport& transport() const { return transport_; }
+  /// As this worker was when the handshake began.
+  const Identity& identity() const { return identity_; }
+  /// Whether an authentic dialler uses TLS.
+  bool peer_uses_tls() const { return proof_.tls != 0; }
   bool authentic() const { return step_ >= Step::kHeld; }
   /// Ends it silently.
   void Drop();
@@ -114,7 +118,7 @@ class AcceptSession : public std::enable_shared_from_this<AcceptSession> {
   Hello hello_;
   Challenge challenge_;
   Proof proof_;
-  Identity identity_;  ///< As it was when the handshake began.
+  Identity identity_;
 };
 
 /// The dialling side. Thread: loop only.
@@ -124,7 +128,7 @@ class DialSession : public std::enable_shared_from_this<DialSession> {
 
   DialSession(EventLoop& loop,
               const Transport& transport,
-              std::string secret,
+              Identity identity,
               const Hello& hello,
               Deadline deadline,
               Done done);
@@ -146,7 +150,7 @@ class DialSession : public std::enable_shared_from_this<DialSession> {
 
   EventLoop& loop_;
   const Transport& transport_;
-  const std::string secret_;
+  const Identity identity_;
   const Hello hello_;
   const Deadline deadline_;
   Done done_;

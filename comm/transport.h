@@ -21,6 +21,7 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "comm/communicator.h"
+#include "comm/handshake.h"
 
 namespace heddle::comm {
 
@@ -125,6 +126,15 @@ class Transport {
   /// One end of a connection over `socket`, after a handshake that ended well. The setup must not
   /// outlive the transport; the connection may.
   virtual std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket, bool dialled) const = 0;
+  /// Whether nobody on the network can read its connections where a job asks for TLS: it encrypts
+  /// them then, or they never leave the machine. Others are not used by such a job.
+  virtual bool CanEncrypt() const { return false; }
+  /// Begin for a job with TLS. `key`: both ends' alone, and this socket's. Only where CanEncrypt.
+  virtual std::unique_ptr<ConnectionSetup> BeginEncrypted(UniqueFd socket,
+                                                          bool dialled,
+                                                          const Digest& /*key*/) const {
+    return Begin(std::move(socket), dialled);
+  }
 };
 
 /// A transport whose connections need no more than their handshake's socket to begin.

@@ -144,6 +144,9 @@ void WorkerHost::Apply(const ApplyJob& action) {
     options_.endpoint_options.worker = welcome.name();
     options_.endpoint_options.job = welcome.job_id();
     options_.endpoint_options.secret = welcome.secret();
+    options_.endpoint_options.tls = job->comm.tls;
+    // Before the secret: until there is one, nobody comes in.
+    options_.endpoint->SetTls(job->comm.tls);
     options_.endpoint->SetIdentity(welcome.name(), welcome.job_id(), welcome.secret());
     options_.endpoint_options.transports = job->comm.transports;
     options_.endpoint->SetTransports(job->comm.transports)

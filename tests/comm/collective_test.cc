@@ -309,6 +309,8 @@ std::vector<Case> AllCases() {
       }
     }
   }
+  cases.push_back({Media::kTls, 2});
+  cases.push_back({Media::kTls, 5});
   return cases;
 }
 

@@ -270,11 +270,11 @@ TEST_P(FailureTest, MessagesOfDisagreeingSizesFailAtTheReceiver) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Media,
-                         FailureTest,
-                         testing::ValuesIn(MediaHere({Media::kShm, Media::kTcp, Media::kMixed},
-                                                     true)),
-                         [](const auto& parameter) { return MediaName(parameter.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Media,
+    FailureTest,
+    testing::ValuesIn(MediaHere({Media::kShm, Media::kTcp, Media::kMixed, Media::kTls}, true)),
+    [](const auto& parameter) { return MediaName(parameter.param); });
 
 }  // namespace
 }  // namespace heddle::comm

@@ -3,9 +3,9 @@
 loses its link or is no longer heard. Each survivor must leave its call with an error that names it, in time; the next
 group forms among the survivors, in their processes, and a new member; at the end nothing is left over.
 
-Usage: faults_test.py MEMBER FAMILY RUNS [JSON]. JSON: where to write the times, in seconds. FAMILY: shm, tcp (processes
-of this host), links (tcp between network namespaces; needs root, else exit 77) or verbs (HEDDLE_TEST_RDMA names the
-device, HEDDLE_ADDRESS the address).
+Usage: faults_test.py MEMBER FAMILY RUNS [JSON]. JSON: where to write the times, in seconds. FAMILY: shm, tcp, tls
+(processes of this host), links (tcp between network namespaces; needs root, else exit 77) or verbs (HEDDLE_TEST_RDMA
+names the device, HEDDLE_ADDRESS the address).
 """
 import json
 import os
@@ -36,8 +36,8 @@ VISIBLE = 0.2 * SLOWDOWN  # From a visible break to the end of every survivor's 
 SILENT_BOUND = 1.1 * TIMEOUT + 0.1 * (SLOWDOWN - 1)  # The same after a silent one.
 FORMING = 0.05 * SLOWDOWN  # Median.
 # What a peer sees of it: a connection that breaks, or nothing.
-FAULTS = {"shm": ("killed", "stopped"), "tcp": ("killed", "stopped"), "verbs": ("killed", "stopped"),
-          "links": ("killed", "stopped", "unplugged", "unheard")}
+FAULTS = {"shm": ("killed", "stopped"), "tcp": ("killed", "stopped"), "tls": ("killed", "stopped"),
+          "verbs": ("killed", "stopped"), "links": ("killed", "stopped", "unplugged", "unheard")}
 SILENT = ("stopped", "unplugged", "unheard")
 # What a member has without a group, as `leave` answers it: descriptors, threads, mappings of shared memory.
 KEPT = ("descriptors", "threads", "mappings of shared memory")

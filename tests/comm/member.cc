@@ -17,6 +17,7 @@
 #include <fstream>
 #include <iostream>
 #include <sstream>
+#include <string_view>
 
 #include <malloc.h>
 #include <unistd.h>
@@ -138,13 +139,15 @@ int Run(int count, char** words) {
     std::cerr << "usage: member NAME BIND_HOST TRANSPORT [RDMA_DEVICE]\n";
     return 2;
   }
+  const bool tls = std::string_view(words[3]) == "tls";
   metrics::Registry registry;
   auto endpoint = Endpoint::Create({.worker = words[1],
                                     .bind_host = words[2],
                                     .job = "job",
                                     .secret = "secret",
                                     .rdma_device = count > 4 ? words[4] : "",
-                                    .transports = {words[3]},
+                                    .transports = {tls ? "tcp" : words[3]},
+                                    .tls = tls,
                                     .metrics = &registry});
   if (!endpoint.ok()) {
     std::cerr << OneLine(endpoint.status()) << "\n";

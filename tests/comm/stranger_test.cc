@@ -164,7 +164,7 @@ TEST_P(StrangerTest, AReplayedHandshakeProvesNothing) {
               static_cast<ssize_t>(sizeof(fresh)));
     if (round == 0) {
       challenge = fresh;
-      proof = ProveDial("secret", hello, challenge);
+      proof = ProveDial("secret", hello, challenge, GetParam() == Media::kTls);
     }
     ASSERT_EQ(::send(socket.get(), &proof, sizeof(proof), 0), static_cast<ssize_t>(sizeof(proof)));
     if (round == 1) {
@@ -224,7 +224,8 @@ TEST(AcceptorTest, AConnectionThatComesToNothingIsSaid) {
 
 INSTANTIATE_TEST_SUITE_P(Media,
                          StrangerTest,
-                         testing::ValuesIn(MediaHere({Media::kShm, Media::kTcp}, false)),
+                         testing::ValuesIn(MediaHere({Media::kShm, Media::kTcp, Media::kTls},
+                                                     false)),
                          [](const auto& parameter) { return MediaName(parameter.param); });
 
 TEST(AddressTest, OnlyEndpointsAddressesParse) {

@@ -65,6 +65,23 @@ int Objects(const std::string& kind) {
   return found.empty() ? -1 : std::stoi(found[1]);
 }
 
+TEST_F(VerbsTest, GivesWayToTcpWhereBytesAreToBeEncrypted) {
+  Cluster cluster(2, Media::kVerbs);
+  for (int rank = 0; rank < 2; ++rank) {
+    cluster.endpoint(rank).SetTls(true);
+  }
+  cluster.Run(1, [](int rank, Communicator& communicator) {
+    EXPECT_EQ(communicator.transport(1 - rank), "tcp");
+    EXPECT_TRUE(communicator.Barrier({}).ok());
+  });
+  // Nor does a list of transports bring it back.
+  ASSERT_TRUE(cluster.endpoint(0).SetTransports({"verbs"}).ok());
+  const Status alone =
+      cluster.endpoint(0).Connect(cluster.Options(0, 2), After(seconds(20))).status();
+  EXPECT_EQ(alone.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(alone.message(), HasSubstr("verbs (not encrypted, and comm.tls is on)"));
+}
+
 TEST_F(VerbsTest, BytesAreCountedAsVerbs) {
   Cluster cluster(2, Media::kVerbs);
   cluster.Run(1, [](int rank, Communicator& communicator) {
