@@ -193,6 +193,8 @@ void AcceptSession::Welcome() {
   setup_.Begin(transport_.Begin(socket_.Take(), false));
   loop_.RunAt(After(kHandshakeTimeout), [weak = weak_from_this()] {
     if (const auto self = weak.lock(); self != nullptr && self->step_ == Step::kFinish) {
+      LogInfo("a connection over {} came to nothing: deadline passed while it was set up",
+              self->transport_.name());
       self->Drop();
       self->owner_.OnGone(self);
     }
