@@ -25,6 +25,8 @@ namespace {
 
 constexpr int kResolveMilliseconds = 1000;
 constexpr int kBacklog = 4;
+/// librdmacm chooses a port without regard to TCP's, which iWARP shares: one may be taken.
+constexpr int kPortTries = 8;
 constexpr uint32_t kNumberMask = 0xFFFFFF;  // Queue pairs and packets have 24 bits.
 constexpr uint32_t kReceivesMin = 32;
 /// iWARP: how often the dialler repeats its probe until the acceptor's comes. Linux's siw (6.12)
@@ -87,6 +89,7 @@ class VerbsSetup final : public ConnectionSetup {
   Result<bool> TakeNews();
   Status SendProbe();
   Status OpenManager();
+  Status MakeIdentifier();
   Status Resolve();
   Status Listen();
   Result<bool> ReadManager();
@@ -320,6 +323,10 @@ Status VerbsSetup::OpenManager() {
     return ErrnoError(errno, "fcntl");
   }
   HEDDLE_RETURN_IF_ERROR(Watch(channel_->fd));
+  return MakeIdentifier();
+}
+
+Status VerbsSetup::MakeIdentifier() {
   return ::rdma_create_id(channel_, &id_, nullptr, RDMA_PS_TCP) == 0
              ? Status::Ok()
              : ErrnoError(errno, "rdma_create_id");
@@ -334,11 +341,17 @@ Status VerbsSetup::Listen() {
   }
   // The port is at the same place for both families.
   reinterpret_cast<sockaddr_in*>(&own)->sin_port = 0;
-  if (::rdma_bind_addr(id_, reinterpret_cast<sockaddr*>(&own)) != 0 ||
-      ::rdma_listen(id_, kBacklog) != 0) {
-    return ErrnoError(errno, "rdma_listen");
+  for (int tries = 1;; ++tries) {
+    if (::rdma_bind_addr(id_, reinterpret_cast<sockaddr*>(&own)) == 0 &&
+        ::rdma_listen(id_, kBacklog) == 0) {
+      return Status::Ok();
+    }
+    if (errno != EADDRINUSE || tries == kPortTries) {
+      return ErrnoError(errno, "rdma_listen");
+    }
+    ::rdma_destroy_id(std::exchange(id_, nullptr));
+    HEDDLE_RETURN_IF_ERROR(MakeIdentifier());
   }
-  return Status::Ok();
 }
 
 Status VerbsSetup::Resolve() {
