@@ -203,8 +203,6 @@ void AcceptSession::Welcome() {
   setup_.Begin(BeginConnection(transport_, socket_.Take(), false, identity_, hello_, challenge_));
   loop_.RunAt(After(kHandshakeTimeout), [weak = weak_from_this()] {
     if (const auto self = weak.lock(); self != nullptr && self->step_ == Step::kFinish) {
-      LogInfo("a connection over {} came to nothing: deadline passed while it was set up",
-              self->transport_.name());
       self->Drop();
       self->owner_.OnGone(
           self, DeadlineExceededError("its part of the connection has not come within {} s",
