@@ -685,57 +685,58 @@ TEST(ShmGroupProcesses, AMemberThatIsLostAndLivesWritesNothingLate) {
   constexpr int64_t kCount = 500'000;
   constexpr size_t kBytes = (kCount + 1) * sizeof(float);
   constexpr size_t kRegion = (kBytes + kPage - 1) / kPage * kPage;
-  Processes processes(2, [&](int rank, Endpoint& endpoint, Communicator& group, int out) {
-    Buffer buffer(endpoint, true, kCount);
-    Status status = group.AllReduce(buffer.Raw(), DType::kF32, ReduceOp::kMax, {});
-    if (!status.ok()) {
-      return 1;
-    }
-    if (rank == 1) {
-      std::this_thread::sleep_for(milliseconds(100));  // The other has begun its next call.
-      const ShmLayout layout(2);
-      for (std::byte* const segment : MappingsOf(layout.total_bytes)) {
-        for (int lane = 0; lane < kShmLanes; ++lane) {
-          std::byte* const blocks =
-              segment + static_cast<size_t>(lane) * layout.lane_bytes + sizeof(ShmLaneHeader);
-          reinterpret_cast<ShmBlock*>(blocks)[rank].writing.store(1);
+  Processes processes(
+      2, Media::kShm, [&](int rank, Endpoint& endpoint, Communicator& group, int out) {
+        Buffer buffer(endpoint, true, kCount);
+        Status status = group.AllReduce(buffer.Raw(), DType::kF32, ReduceOp::kMax, {});
+        if (!status.ok()) {
+          return 1;
         }
-      }
-      for (std::byte* const pair : MappingsOf(2 * (kPage + kRing))) {
-        std::memset(pair, 0x7F, 128);  // The positions of one direction, then of the other.
-        std::memset(pair + kPage + kRing, 0x7F, 128);
-      }
-      ::raise(SIGSTOP);
-      for (std::byte* const region : MappingsOf(kRegion)) {
-        std::memset(region, 0, kBytes);
-      }
-      Processes::Write(out, 1);
-      std::this_thread::sleep_for(seconds(20));  // Until it is killed.
-      return 0;
-    }
-    std::thread talker([&] {
-      std::this_thread::sleep_for(milliseconds(400));
-      const std::vector<float> word(1);
-      group.Send(1, 5, RawOf(word), false).Wait().IgnoreError("it finds the damage");
-    });
-    status = group.AllReduce(buffer.Raw(), DType::kF32, ReduceOp::kMax,
-                             {.group = {}, .tag = 1, .deadline = After(seconds(10))});
-    std::memset(buffer.Raw().data(), 0x5A, buffer.Raw().size());
-    talker.join();
-    Report report;
-    report.code = static_cast<int>(status.code());
-    std::strncpy(report.message, status.message().c_str(), sizeof(report.message) - 1);
-    Processes::Write(out, report);
-    const Time until = After(seconds(2));
-    while (Now() < until && report.damaged == 0) {
-      report.damaged = std::all_of(buffer.Raw().begin(), buffer.Raw().end(),
-                                   [](std::byte b) { return b == std::byte{0x5A}; })
-                           ? 0
-                           : 1;
-    }
-    Processes::Write(out, report);
-    return 0;
-  });
+        if (rank == 1) {
+          std::this_thread::sleep_for(milliseconds(100));  // The other has begun its next call.
+          const ShmLayout layout(2);
+          for (std::byte* const segment : MappingsOf(layout.total_bytes)) {
+            for (int lane = 0; lane < kShmLanes; ++lane) {
+              std::byte* const blocks =
+                  segment + static_cast<size_t>(lane) * layout.lane_bytes + sizeof(ShmLaneHeader);
+              reinterpret_cast<ShmBlock*>(blocks)[rank].writing.store(1);
+            }
+          }
+          for (std::byte* const pair : MappingsOf(2 * (kPage + kRing))) {
+            std::memset(pair, 0x7F, 128);  // The positions of one direction, then of the other.
+            std::memset(pair + kPage + kRing, 0x7F, 128);
+          }
+          ::raise(SIGSTOP);
+          for (std::byte* const region : MappingsOf(kRegion)) {
+            std::memset(region, 0, kBytes);
+          }
+          Processes::Write(out, 1);
+          std::this_thread::sleep_for(seconds(20));  // Until it is killed.
+          return 0;
+        }
+        std::thread talker([&] {
+          std::this_thread::sleep_for(milliseconds(400));
+          const std::vector<float> word(1);
+          group.Send(1, 5, RawOf(word), false).Wait().IgnoreError("it finds the damage");
+        });
+        status = group.AllReduce(buffer.Raw(), DType::kF32, ReduceOp::kMax,
+                                 {.group = {}, .tag = 1, .deadline = After(seconds(10))});
+        std::memset(buffer.Raw().data(), 0x5A, buffer.Raw().size());
+        talker.join();
+        Report report;
+        report.code = static_cast<int>(status.code());
+        std::strncpy(report.message, status.message().c_str(), sizeof(report.message) - 1);
+        Processes::Write(out, report);
+        const Time until = After(seconds(2));
+        while (Now() < until && report.damaged == 0) {
+          report.damaged = std::all_of(buffer.Raw().begin(), buffer.Raw().end(),
+                                       [](std::byte b) { return b == std::byte{0x5A}; })
+                               ? 0
+                               : 1;
+        }
+        Processes::Write(out, report);
+        return 0;
+      });
   const auto report = processes.Read<Report>(0);
   EXPECT_EQ(report.code, static_cast<int>(StatusCode::kUnavailable)) << report.message;
   EXPECT_THAT(report.message, HasSubstr("worker-1 was lost: ring position out of range"));

@@ -206,7 +206,7 @@ TEST(AcceptorTest, AConnectionThatComesToNothingIsSaid) {
     Challenge challenge;
     ASSERT_EQ(::recv(socket.get(), &challenge, sizeof(challenge), MSG_WAITALL),
               static_cast<ssize_t>(sizeof(challenge)));
-    const Proof proof = ProveDial("secret", hello, challenge);
+    const Proof proof = ProveDial("secret", hello, challenge, false);
     ASSERT_EQ(::send(socket.get(), &proof, sizeof(proof), 0), static_cast<ssize_t>(sizeof(proof)));
     Verdict verdict;
     ASSERT_EQ(::recv(socket.get(), &verdict, sizeof(verdict), MSG_WAITALL),
