@@ -121,14 +121,17 @@ class Trial:
         self.forming.append(max(float(member.hear("formed", 20)[0]) for member in self.members))
 
     def befall(self, fault, victim):
+        """Returns from when on it is so. A network takes a while to change, up to tenths of a second on a busy machine,
+        and carries the members' messages meanwhile."""
+        begun = time.monotonic()
         if fault == "killed":
             victim.process.kill()
         elif fault == "stopped":
             victim.process.send_signal(signal.SIGSTOP)
-        elif fault == "unplugged":
-            self.network.unplug(victim.place)
         else:
-            self.network.mute(victim.place)
+            (self.network.unplug if fault == "unplugged" else self.network.mute)(victim.place)
+            begun = time.monotonic()
+        return begun
 
     def undo(self, fault, victim):
         victim.kill()
@@ -147,27 +150,28 @@ class Trial:
         for member in self.members:
             member.hear("running", 20 * SLOWDOWN)
         time.sleep(self.chance.uniform(0, 0.02))
-        begun = time.monotonic()
-        self.befall(fault, victim)
+        begun = self.befall(fault, victim)
         survivors = [member for member in self.members if member is not victim]
         named = 0
+        heard = []
         for member in survivors:
             nanoseconds, code, *text = member.hear("ended", 20 * SLOWDOWN)
             took = int(nanoseconds) / 1e9 - begun
             message = " ".join(text)
+            heard.append(f"{member.name} after {took:.3f} s: {code} {message}")
             if victim.name in message.replace(":", " ").replace(",", " ").replace(";", " ").split():
                 named += 1
             elif operation != "messages":
-                fail(f"{what}: {member.name} does not name it: {code} {message}")
+                fail(f"{what}: {member.name} does not name it: " + "; ".join(heard))
             if fault in SILENT:
-                self.silent.append(took)
+                self.silent.append((took, f"{what}: {member.name}"))
                 if took > TIMEOUT * 2:
                     fail(f"{what}: {member.name} left after {took:.3f} s: {code} {message}")
             else:
-                self.visible.append(took)
+                self.visible.append((took, f"{what}: {member.name}"))
         # Who has the victim's last message already waits for the next one of a survivor, and names that one.
         if named == 0:
-            fail(f"{what}: nobody names it")
+            fail(f"{what}: nobody names it: " + "; ".join(heard))
         self.undo(fault, victim)
         for member in survivors:
             self.leave(member, what)
@@ -230,14 +234,18 @@ class Trial:
             late = values[min(len(values) - 1, int(part * len(values)))]
             return f"{name} median {1e3 * statistics.median(values):.1f} ms, p{int(part * 100)} {1e3 * late:.1f} ms"
 
-        print(f"{FAMILY}: {RUNS} runs; " + "; ".join((shape("visible break", self.visible, 0.99),
-                                                     shape("silent", self.silent, 0.99),
+        def times(values):
+            return [took for took, _ in values]
+
+        print(f"{FAMILY}: {RUNS} runs; " + "; ".join((shape("visible break", times(self.visible), 0.99),
+                                                     shape("silent", times(self.silent), 0.99),
                                                      shape("forming", self.forming, 0.5))), flush=True)
         # One late answer in a hundred (at least one) is the machine's.
         for name, values, bound in (("visible", self.visible, VISIBLE), ("silent", self.silent, SILENT_BOUND)):
             late = sorted(values)[-1 - max(1, len(values) // 100):]
-            if len(values) > 1 and late[0] > bound:
-                fail(f"a {name} break was noticed after {late[0]:.3f} s, bound {bound:.3f} s")
+            if len(values) > 1 and late[0][0] > bound:
+                fail(f"a {name} break was noticed late, bound {bound:.3f} s: " +
+                     "; ".join(f"{took:.3f} s, {what}" for took, what in late))
         if statistics.median(self.forming) > FORMING:
             fail(f"a group took {statistics.median(self.forming):.3f} s to form")
 
@@ -263,7 +271,8 @@ def main():
         trial.finish()
         if len(sys.argv) > 4:
             with open(sys.argv[4], "w", encoding="utf-8") as file:
-                json.dump({"visible": trial.visible, "silent": trial.silent, "forming": trial.forming}, file)
+                json.dump({"visible": [took for took, _ in trial.visible], "silent": [took for took, _ in trial.silent],
+                           "forming": trial.forming}, file)
         trial.report()
     finally:
         for member in trial.members if trial else []:

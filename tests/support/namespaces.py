@@ -96,6 +96,10 @@ class Bridged:
 
     def plug(self, place):
         command("ip", "link", "set", self.outside(place), "up")
+        # Who asked in vain for its hardware address asks again only after a second; a connection that begins with that
+        # wait takes the network for slow, and is slow itself.
+        for other in self.places:
+            command(*within(other), "ip", "neighbour", "flush", "all")
 
     def mute(self, place):
         """It hears the others; nothing that it says arrives."""
