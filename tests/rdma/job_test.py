@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The main job over RDMA: configs/rdma-smoke.yaml on three guests, with one powered off in mid-run, and with one that is
-no longer heard; and undisturbed on two guests and the machine itself. Its losses are those of a run on the machine
+"""The main job over RDMA: configs/rdma-smoke.yaml on three guests, with one powered off in mid-run, and with one that
+is no longer heard; and undisturbed on two guests and the machine itself. Its losses are those of a run on the machine
 alone, bit for bit.
 
 Usage: job_test.py reference HEDDLE LOSSES, which runs it on the machine alone and writes its losses
