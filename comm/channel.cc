@@ -106,8 +106,13 @@ Channel::Look Channel::DriveOnce(const Work::State& awaited, bool woken, Time no
   const MutexLock lock(mutex_);
   const bool in_flight = HasOutput() || !posted_.empty() || !asked_.empty() || !expected_.empty() ||
                          in_operation_ != nullptr || in_early_ != nullptr;
-  if (!started_ || phase_ != Phase::kOpen || !broken_.ok() || out_limited_ || in_limited_ ||
-      !in_flight) {
+  if (!started_ || phase_ != Phase::kOpen || !broken_.ok() || out_limited_ || in_limited_) {
+    return {};
+  }
+  if (!in_flight) {  // The peer's end is the loop's to notice, however long this drive is.
+    if (driven_) {
+      Release(true);
+    }
     return {};
   }
   const bool watched = !driven_ && leased_until_ == Time();
@@ -140,21 +145,26 @@ bool Channel::PrepareToSleep() {
 
 void Channel::EndDrive(bool lease) {
   const MutexLock lock(mutex_);
-  if (!driven_) {
-    return;
+  if (driven_) {
+    Release(lease);
   }
+}
+
+void Channel::Release(bool lease) {
   driven_ = false;
   if (!started_ || phase_ == Phase::kClosed) {
     return;
   }
-  if (lease && !sending_) {
+  if (lease && !HasOutput()) {
     leased_until_ = After(kLease);
     if (run_at_ > leased_until_ + kLease) {  // To wake the loop for each would cost more.
       RunLater(leased_until_);
     }
     return;
   }
-  if (stage_begin_ < stage_end_) {  // Read, but behind what the driver waited for.
+  // Read, but behind what the driver waited for; or the driver's turn ended between two frames.
+  // The loop may have come for them meanwhile and gone again.
+  if (stage_begin_ < stage_end_ || (HasOutput() && !sending_)) {
     RunLater(Now());
   }
   Rearm();
@@ -299,6 +309,9 @@ Channel::Operations Channel::TakeOperations() {
   };
   take(messages_);
   take(granted_);
+  for (const auto& [id, operation] : asked_) {
+    given_up_.insert(id);
+  }
   for (auto* table : {&asked_, &expected_}) {
     for (auto& [id, operation] : *table) {
       all.push_back(std::move(operation));
@@ -332,9 +345,10 @@ void Channel::Detach(Operation& operation) {
       std::erase_if(queue, is_it);
     }
   }
-  for (auto* table : {&asked_, &expected_}) {
-    std::erase_if(*table, [&](const auto& entry) { return is_it(entry.second); });
+  if (operation.is_send && asked_.erase(operation.id) != 0) {
+    given_up_.insert(operation.id);
   }
+  std::erase_if(expected_, [&](const auto& entry) { return is_it(entry.second); });
   const auto posted = posted_.find(operation.key);
   if (posted != posted_.end() && !operation.is_send) {
     std::erase_if(posted->second, is_it);
@@ -385,13 +399,18 @@ void Channel::CountShared(int64_t sent, int64_t received) {
   options_.received_bytes->Add(static_cast<double>(received));
 }
 
-void Channel::Shut() {
+// Before a descriptor is closed: its number may be another's at once.
+void Channel::Unwatch() {
   for (Registered& watch : watches_) {
     if (watch.watch != 0) {
       loop_->Remove(watch.watch, watch.fd);
       watch = Registered{};
     }
   }
+}
+
+void Channel::Shut() {
+  Unwatch();
   connection_.reset();
   SetWaiting(out_waits_, false, *options_.outgoing);
   SetWaiting(in_waits_, false, *options_.incoming);
@@ -447,6 +466,7 @@ void Channel::Reset() {
     }
     failure = failure_;
     ended = TakeOperations();
+    Unwatch();
     connection_->Reset();
     Shut();
   }

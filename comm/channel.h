@@ -19,6 +19,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/bytes.h"
@@ -141,6 +142,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
     bool for_peer = false;    ///< Something that the peer is to send or take has not shown up.
     bool peer_waits = false;  ///< The peer said just now that it waits, in this call or one before,
     int blamed = -1;          ///< and for this rank, as it believes; -1: it does not say.
+    int distance = 0;         ///< Waits from the peer to there.
   };
   Wait WaitIn(const CallNumber& call) const HEDDLE_EXCLUDES(mutex_);
   /// Whether the peer is in another call where `call` is wanted: its card (call_card.h). To be
@@ -189,9 +191,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// Whether a driver has it, or will be back at once, and can move all that is to be moved.
   bool IsDriven() const HEDDLE_REQUIRES(mutex_);
   void PumpFromCaller() HEDDLE_REQUIRES(mutex_);
+  void Release(bool lease) HEDDLE_REQUIRES(mutex_);
   void Rearm() HEDDLE_REQUIRES(mutex_);
   void RunLater(Time time) HEDDLE_REQUIRES(mutex_);
   Operations TakeOperations() HEDDLE_REQUIRES(mutex_);
+  void Unwatch() HEDDLE_REQUIRES(mutex_);
   void Shut() HEDDLE_REQUIRES(mutex_);
   Status PeerStatus(const Status& status) const;
   void Detach(Operation& operation) HEDDLE_REQUIRES(mutex_);
@@ -271,6 +275,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
       HEDDLE_GUARDED_BY(mutex_);  ///< By urgency.
   std::array<std::deque<std::shared_ptr<Operation>>, 2> granted_ HEDDLE_GUARDED_BY(mutex_);
   std::unordered_map<uint64_t, std::shared_ptr<Operation>> asked_ HEDDLE_GUARDED_BY(mutex_);
+  std::unordered_set<uint64_t> given_up_
+      HEDDLE_GUARDED_BY(mutex_);  ///< Announced; the grant is still to come.
   uint64_t next_id_ HEDDLE_GUARDED_BY(mutex_) = 1;
   size_t requests_ HEDDLE_GUARDED_BY(mutex_) = 0;
   size_t credit_ HEDDLE_GUARDED_BY(mutex_) = kEagerWindow;
@@ -279,7 +285,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool out_limited_ HEDDLE_GUARDED_BY(mutex_) = false;  ///< The emulated link holds output back.
 
   std::deque<PeerWait> peer_waits_ HEDDLE_GUARDED_BY(mutex_);  ///< The latest last.
-  std::vector<Told> told_waits_ HEDDLE_GUARDED_BY(mutex_);     ///< Of the last moments.
+  /// Of the last moments; one of each tag and group.
+  std::vector<Told> told_waits_ HEDDLE_GUARDED_BY(mutex_);
 
   // Receiving.
   std::vector<std::byte> stage_ HEDDLE_GUARDED_BY(mutex_);
@@ -293,7 +300,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::shared_ptr<Operation> in_operation_ HEDDLE_GUARDED_BY(mutex_);
   std::shared_ptr<Early> in_early_ HEDDLE_GUARDED_BY(mutex_);
   Bytes in_text_ HEDDLE_GUARDED_BY(mutex_);
-  bool out_waits_ HEDDLE_GUARDED_BY(mutex_) = false;  ///< As told to the bucket.
+  uint64_t last_announced_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< The newest request's number.
+  bool out_waits_ HEDDLE_GUARDED_BY(mutex_) = false;       ///< As told to the bucket.
   bool in_waits_ HEDDLE_GUARDED_BY(mutex_) = false;
   bool in_limited_ HEDDLE_GUARDED_BY(mutex_) = false;
   /// The connection gave less than was asked for: there is no more at this moment.

@@ -20,17 +20,31 @@ constexpr Duration kTellAgainAfter = std::chrono::milliseconds(290);
 /// What a peer said of its wait holds for as long.
 constexpr Duration kForgetAfter = std::chrono::milliseconds(700);
 constexpr uint64_t kBlamedMask = (uint64_t{1} << kMinorBits) - 1;
+constexpr uint64_t kDistanceMask = (uint64_t{1} << kMajorBits) - 1;
 constexpr size_t kWaitsKept = 16;  ///< Calls that a peer may wait in at once, and a few old ones.
 
 bool OfCall(const MessageKey& key, const CallNumber& call) {
   return key.tag == call.tag && IsCollective(key.space) && CardOf(key.space) == CardOf(call.space);
 }
 
+bool OfGroup(const CallNumber& one, const CallNumber& other) {
+  return one.tag == other.tag && one.group == other.group;
+}
+
+/// Of two waits among one group.
+bool SaysTheSame(const CallNumber& one, const CallNumber& other) {
+  return one.ordinal == other.ordinal && CardOf(one.space) == CardOf(other.space) &&
+         one.blamed == other.blamed && one.distance == other.distance;
+}
+
 }  // namespace
 
-// Something of the call is to come from the peer, or to be taken by it.
+// Something of the call is to come from the peer, or to be taken by it. What has begun to arrive is
+// in no table any more: a peer may fall silent in the middle of a frame.
 bool Channel::WaitsForPeer(const CallNumber& call) const {
-  const auto of_call = [&](const auto& operation) { return OfCall(operation->key, call); };
+  const auto of_call = [&](const auto& operation) {
+    return operation != nullptr && OfCall(operation->key, call);
+  };
   const auto in_queues = [&](const auto& queues) {
     return std::any_of(queues.begin(), queues.end(), [&](const auto& queue) {
       return std::any_of(queue.begin(), queue.end(), of_call);
@@ -43,14 +57,14 @@ bool Channel::WaitsForPeer(const CallNumber& call) const {
   return std::any_of(posted_.begin(), posted_.end(),
                      [&](const auto& entry) { return OfCall(entry.first, call); }) ||
          in_table(asked_) || in_table(expected_) || in_queues(messages_) || in_queues(granted_) ||
-         (out_.operation != nullptr && of_call(out_.operation));
+         of_call(out_.operation) || of_call(in_operation_) ||
+         (in_early_ != nullptr && of_call(in_early_->taken_by));
 }
 
 // What the peer said last of its calls with this tag among this group; null: nothing.
 const Channel::PeerWait* Channel::PeerWaitOf(const CallNumber& call) const {
-  const auto found = std::find_if(peer_waits_.begin(), peer_waits_.end(), [&](const auto& other) {
-    return other.call.tag == call.tag && other.call.group == call.group;
-  });
+  const auto found = std::find_if(peer_waits_.begin(), peer_waits_.end(),
+                                  [&](const auto& other) { return OfGroup(other.call, call); });
   return found == peer_waits_.end() || call.ordinal == 0 ? nullptr : &*found;
 }
 
@@ -62,7 +76,8 @@ Channel::Wait Channel::WaitIn(const CallNumber& call) const {
       peer != nullptr && peer->call.ordinal <= call.ordinal && Now() - peer->heard < kForgetAfter;
   return {.for_peer = phase_ == Phase::kOpen && WaitsForPeer(call),
           .peer_waits = waits,
-          .blamed = waits ? peer->call.blamed : -1};
+          .blamed = waits ? peer->call.blamed : -1,
+          .distance = waits ? peer->call.distance : 0};
 }
 
 std::optional<uint32_t> Channel::FindConflict(const CallNumber& call) {
@@ -95,17 +110,21 @@ std::optional<uint32_t> Channel::FindConflict(const CallNumber& call) {
 void Channel::TellWaiting(const CallNumber& call) {
   const Time now = Now();
   std::erase_if(told_waits_, [&](const Told& told) { return now - told.at > kTellAgainAfter; });
-  if (std::any_of(told_waits_.begin(), told_waits_.end(), [&](const Told& told) {
-        return told.call.tag == call.tag && told.call.ordinal == call.ordinal &&
-               told.call.group == call.group && told.call.blamed == call.blamed;
-      })) {
+  const auto told = std::find_if(told_waits_.begin(), told_waits_.end(),
+                                 [&](const Told& other) { return OfGroup(other.call, call); });
+  if (told == told_waits_.end()) {
+    told_waits_.push_back({.call = call, .at = now});
+  } else if (SaysTheSame(told->call, call)) {
     return;
+  } else {
+    *told = {.call = call, .at = now};
   }
-  told_waits_.push_back({.call = call, .at = now});
   QueueControl(FrameKind::kWaiting, call.ordinal, call.group);
   control_.back().header.tag = call.tag;
-  control_.back().header.space =
-      SpaceOf(CardOf(call.space)) | (static_cast<uint64_t>(call.blamed + 1) & kBlamedMask);
+  control_.back().header.space = SpaceOf(CardOf(call.space)) |
+                                 (static_cast<uint64_t>(call.distance) & kDistanceMask)
+                                     << kMinorBits |
+                                 (static_cast<uint64_t>(call.blamed + 1) & kBlamedMask);
   PumpFromCaller();
 }
 
@@ -114,14 +133,20 @@ void Channel::NoteWaiting(const FrameHeader& frame) {
                         .space = frame.space,
                         .ordinal = frame.id,
                         .group = frame.total,
-                        .blamed = static_cast<int>(frame.space & kBlamedMask) - 1};
+                        .blamed = static_cast<int>(frame.space & kBlamedMask) - 1,
+                        .distance = static_cast<int>(frame.space >> kMinorBits & kDistanceMask)};
+  bool known = false;
   std::erase_if(peer_waits_, [&](const PeerWait& other) {
-    return other.call.tag == call.tag && other.call.group == call.group;
+    known = known || (OfGroup(other.call, call) && SaysTheSame(other.call, call));
+    return OfGroup(other.call, call);
   });
   if (peer_waits_.size() == kWaitsKept) {
     peer_waits_.pop_front();
   }
   peer_waits_.push_back({.call = call, .heard = Now()});
+  if (!known && options_.driver != nullptr) {
+    options_.driver->NudgeLooking();
+  }
 }
 
 }  // namespace heddle::comm

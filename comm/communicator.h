@@ -230,6 +230,8 @@ class Communicator {
   /// has a collective in flight. Errors: kInvalidArgument (other than size() links, no positive
   /// rate).
   virtual Status ShareLinks(std::span<const Link> own, const CollectiveOptions& options) = 0;
+  /// The same for a worker that knows its own end only: the table is that of LinksBetween.
+  virtual Status ShareLinkEnd(const LinkEnd& own, const CollectiveOptions& options) = 0;
   /// The links that collectives choose by; null: none are known.
   virtual std::shared_ptr<const LinkTable> links() const = 0;
 

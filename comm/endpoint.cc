@@ -36,6 +36,8 @@ constexpr size_t kHeldLimit = 4096;
 /// meanwhile, must not take that for a faster link.
 constexpr Duration kIncomingCredit = std::chrono::milliseconds(20);
 constexpr Duration kLingerAtEnd = std::chrono::milliseconds(1500);
+/// Without descriptors the queue of diallers is looked at as often.
+constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
 
 class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
  public:
@@ -59,8 +61,9 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
     }
     SetLinkRate(options.link_bytes_per_second);
     for (const auto& transport : transports_) {
-      loop_->Add(transport->listen_fd(), EPOLLIN,
-                 [this, raw = transport.get()](uint32_t) { AcceptAll(*raw); });
+      Transport* const raw = transport.get();
+      listening_[raw] =
+          loop_->Add(raw->listen_fd(), EPOLLIN, [this, raw](uint32_t) { AcceptAll(*raw); });
     }
   }
 
@@ -121,6 +124,7 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   void OnGone(const Session& session) override { Forget(session); }
 
   void AcceptAll(const Transport& transport);
+  void PauseAccepting(const Transport& transport, int error);
   void Forget(const Session& session) {
     half_open_.remove(session);
     held_.erase(session);
@@ -157,6 +161,8 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   std::map<int64_t, std::weak_ptr<Group>> groups_ HEDDLE_GUARDED_BY(mutex_);
 
   // Loop thread only.
+  std::map<const Transport*, uint64_t> listening_;  ///< The loop's watches.
+  bool descriptors_missed_ = false;                 ///< Has been logged.
   std::list<Session> half_open_;
   std::set<Session> held_;
   std::set<std::pair<std::string, std::string>> fallbacks_told_;  ///< Peer and transport.
@@ -175,15 +181,30 @@ void EndpointImpl::SetTls(bool tls) {
   }
 }
 
+// The queue stays readable: to be called again at once would keep the loop busy with nothing.
+void EndpointImpl::PauseAccepting(const Transport& transport, int error) {
+  if (!std::exchange(descriptors_missed_, true)) {
+    LogWarning("no connection can be accepted: {}; raise `ulimit -n` or free memory",
+               ErrnoError(error, "accept").message());
+  }
+  const uint64_t watch = listening_.at(&transport);
+  loop_->Modify(watch, transport.listen_fd(), 0);
+  loop_->RunAt(After(kAcceptPause),
+               [this, watch, fd = transport.listen_fd()] { loop_->Modify(watch, fd, EPOLLIN); });
+}
+
 void EndpointImpl::AcceptAll(const Transport& transport) {
   for (size_t i = 0; i < kHalfOpenLimit; ++i) {
     UniqueFd socket(
         ::accept4(transport.listen_fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket.valid()) {
-      if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
+      const int error = errno;
+      if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS) {
         // No descriptors: whoever proved nothing yet gives way, and the queue is asked again later.
         if (!half_open_.empty()) {
           half_open_.front()->Refuse(VerdictCode::kOverload);
+        } else {
+          PauseAccepting(transport, error);
         }
       }
       return;

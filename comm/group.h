@@ -66,6 +66,7 @@ class Group : public std::enable_shared_from_this<Group> {
   /// Groups of members on this host.
   ShmGroups& shm() { return shm_; }
   ScratchPool& scratch() { return scratch_; }
+  Driver& driver() { return *driver_; }
   /// Members on this host, this one included.
   int members_here() const { return shm_.members_here(); }
   std::vector<int64_t> BytesSent() const;

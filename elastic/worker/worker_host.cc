@@ -125,6 +125,9 @@ void WorkerHost::Perform(const MemberAction& action) {
           if (Trainer* trainer = trainer_.load()) {
             trainer->SetEmulation(EmulationOf(act.emulation));
           }
+        } else if constexpr (std::is_same_v<A, NoteRefusal>) {
+          LogWarning("the coordinator does not take this worker now: {}; it asks again",
+                     act.reason);
         } else {
           static_assert(std::is_same_v<A, ExitWorker>);
           Exit(act);

@@ -70,11 +70,6 @@ inline EndpointOptions OptionsFor(Media media, int rank, metrics::Registry* regi
   return options;
 }
 
-/// Every medium that this machine can test.
-inline std::vector<Media> AllMedia() {
-  return {Media::kShm, Media::kTcp, Media::kMixed};
-}
-
 /// Owns the endpoints; generations are formed by Run.
 class Cluster {
  public:

@@ -460,13 +460,14 @@ TEST(ShmGroupProcesses, AKilledMemberEndsTheCallsOfAllSoonAndIsNamed) {
   constexpr int kVictim = 1;
   Duration best = seconds(60);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    Processes processes(kSize, [&](int, Endpoint& endpoint, Communicator& group, int out) {
-      Processes::Write(out, 1);
-      const Report report = RunUntilFailure(endpoint, group, attempt % 2 == 0, seconds(10));
-      group.Abort(UnavailableError("{}", report.message));
-      Processes::Write(out, report);
-      return 0;
-    });
+    Processes processes(
+        kSize, Media::kShm, [&](int, Endpoint& endpoint, Communicator& group, int out) {
+          Processes::Write(out, 1);
+          const Report report = RunUntilFailure(endpoint, group, attempt % 2 == 0, seconds(10));
+          group.Abort(UnavailableError("{}", report.message));
+          Processes::Write(out, report);
+          return 0;
+        });
     for (int rank = 0; rank < kSize; ++rank) {
       processes.Read<int>(rank);
     }
@@ -496,31 +497,32 @@ TEST(ShmGroupProcesses, AStoppedMemberWritesNothingLate) {
   constexpr int kSize = 3;
   constexpr int kVictim = 2;
   for (int attempt = 0; attempt < 6; ++attempt) {
-    Processes processes(kSize, [&](int rank, Endpoint& endpoint, Communicator& group, int out) {
-      Buffer buffer(endpoint, true, 4'000'000);
-      Processes::Write(out, 1);
-      Status status;
-      for (uint64_t i = 0; status.ok(); ++i) {
-        std::fill_n(&buffer[0], 1000, static_cast<float>(rank));
-        status = group.AllReduce(buffer.Raw(), DType::kF32, ReduceOp::kMax,
-                                 {.group = {}, .tag = i, .deadline = After(milliseconds(300))});
-      }
-      Report report;
-      report.code = static_cast<int>(status.code());
-      std::strncpy(report.message, status.message().c_str(), sizeof(report.message) - 1);
-      std::memset(buffer.Raw().data(), 0x5A, buffer.Raw().size());
-      Processes::Write(out, report);
-      // The parent lets the stopped one go on now.
-      const Time until = After(milliseconds(400));
-      while (Now() < until && report.damaged == 0) {
-        report.damaged = std::all_of(buffer.Raw().begin(), buffer.Raw().end(),
-                                     [](std::byte b) { return b == std::byte{0x5A}; })
-                             ? 0
-                             : 1;
-      }
-      Processes::Write(out, report);
-      return 0;
-    });
+    Processes processes(
+        kSize, Media::kShm, [&](int rank, Endpoint& endpoint, Communicator& group, int out) {
+          Buffer buffer(endpoint, true, 4'000'000);
+          Processes::Write(out, 1);
+          Status status;
+          for (uint64_t i = 0; status.ok(); ++i) {
+            std::fill_n(&buffer[0], 1000, static_cast<float>(rank));
+            status = group.AllReduce(buffer.Raw(), DType::kF32, ReduceOp::kMax,
+                                     {.group = {}, .tag = i, .deadline = After(milliseconds(300))});
+          }
+          Report report;
+          report.code = static_cast<int>(status.code());
+          std::strncpy(report.message, status.message().c_str(), sizeof(report.message) - 1);
+          std::memset(buffer.Raw().data(), 0x5A, buffer.Raw().size());
+          Processes::Write(out, report);
+          // The parent lets the stopped one go on now.
+          const Time until = After(milliseconds(400));
+          while (Now() < until && report.damaged == 0) {
+            report.damaged = std::all_of(buffer.Raw().begin(), buffer.Raw().end(),
+                                         [](std::byte b) { return b == std::byte{0x5A}; })
+                                 ? 0
+                                 : 1;
+          }
+          Processes::Write(out, report);
+          return 0;
+        });
     for (int rank = 0; rank < kSize; ++rank) {
       processes.Read<int>(rank);
     }
@@ -547,43 +549,47 @@ TEST(ShmGroupProcesses, AScribblingMemberBreaksNobody) {
   for (int attempt = 0; attempt < 4; ++attempt) {
     const uint64_t seed = random();
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Processes processes(kSize, [&](int rank, Endpoint& endpoint, Communicator& group, int out) {
-      if (rank != 2) {
-        const Report report = RunUntilFailure(endpoint, group, true, milliseconds(500));
-        Processes::Write(out, report);
-        return 0;
-      }
-      Buffer buffer(endpoint, true, 500'000);
-      for (uint64_t i = 0; i < 6; ++i) {
-        const auto bytes = i % 2 == 0 ? buffer.Raw() : buffer.Raw().first(4000);
-        group.AllReduce(bytes, DType::kF32, ReduceOp::kMax, {.group = {}, .tag = i, .deadline = {}})
-            .IgnoreError("what follows is worse");
-      }
-      std::vector<std::pair<uintptr_t, uintptr_t>> regions;
-      std::FILE* const file = std::fopen("/proc/self/maps", "r");
-      for (char line[512]; std::fgets(line, sizeof(line), file) != nullptr;) {
-        unsigned long begin = 0;
-        unsigned long end = 0;
-        if (std::strstr(line, "memfd:heddle") != nullptr &&
-            std::sscanf(line, "%lx-%lx", &begin, &end) == 2) {
-          regions.emplace_back(begin, end);
-        }
-      }
-      std::fclose(file);
-      std::mt19937_64 draw(seed);
-      const Time until = After(milliseconds(150));
-      while (Now() < until) {
-        for (const auto& [begin, end] : regions) {
-          // Words all over, most of them in the first pages, where control words lie.
-          for (int i = 0; i < 2000; ++i) {
-            const uint64_t size = i % 2 == 0 ? std::min<uint64_t>(end - begin, 8192) : end - begin;
-            const uint64_t word = draw() % 4 == 0 ? draw() % 8 : draw();
-            std::memcpy(reinterpret_cast<void*>(begin + draw() % (size / 8) * 8), &word, 8);
+    Processes processes(
+        kSize, Media::kShm, [&](int rank, Endpoint& endpoint, Communicator& group, int out) {
+          if (rank != 2) {
+            const Report report = RunUntilFailure(endpoint, group, true, milliseconds(500));
+            Processes::Write(out, report);
+            return 0;
           }
-        }
-      }
-      return 0;
-    });
+          Buffer buffer(endpoint, true, 500'000);
+          for (uint64_t i = 0; i < 6; ++i) {
+            const auto bytes = i % 2 == 0 ? buffer.Raw() : buffer.Raw().first(4000);
+            group
+                .AllReduce(bytes, DType::kF32, ReduceOp::kMax,
+                           {.group = {}, .tag = i, .deadline = {}})
+                .IgnoreError("what follows is worse");
+          }
+          std::vector<std::pair<uintptr_t, uintptr_t>> regions;
+          std::FILE* const file = std::fopen("/proc/self/maps", "r");
+          for (char line[512]; std::fgets(line, sizeof(line), file) != nullptr;) {
+            unsigned long begin = 0;
+            unsigned long end = 0;
+            if (std::strstr(line, "memfd:heddle") != nullptr &&
+                std::sscanf(line, "%lx-%lx", &begin, &end) == 2) {
+              regions.emplace_back(begin, end);
+            }
+          }
+          std::fclose(file);
+          std::mt19937_64 draw(seed);
+          const Time until = After(milliseconds(150));
+          while (Now() < until) {
+            for (const auto& [begin, end] : regions) {
+              // Words all over, most of them in the first pages, where control words lie.
+              for (int i = 0; i < 2000; ++i) {
+                const uint64_t size =
+                    i % 2 == 0 ? std::min<uint64_t>(end - begin, 8192) : end - begin;
+                const uint64_t word = draw() % 4 == 0 ? draw() % 8 : draw();
+                std::memcpy(reinterpret_cast<void*>(begin + draw() % (size / 8) * 8), &word, 8);
+              }
+            }
+          }
+          return 0;
+        });
     for (const int rank : {0, 1}) {
       const auto report = processes.Read<Report>(rank);
       EXPECT_NE(report.code, 0);
