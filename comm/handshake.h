@@ -3,9 +3,8 @@
 ///
 ///     dialler → acceptor   Hello      version, job, generation, ranks, names (hashed), nonce
 ///     acceptor → dialler   Challenge  nonce
-///     dialler → acceptor   Proof      whether it uses TLS, HMAC-SHA256(secret, "dial" Hello
-///     Challenge TLS) acceptor → dialler   Verdict    code, HMAC-SHA256(secret, "accept" Hello
-///     Challenge code)
+///     dialler → acceptor   Proof      TLS or not, HMAC-SHA256(secret, "dial" Hello Challenge TLS)
+///     acceptor → dialler   Verdict    code, HMAC-SHA256(secret, "accept" Hello Challenge code)
 ///
 /// Each side proves the secret over both nonces and everything that was claimed, so a recording of
 /// an earlier generation, a reflection or another pair's handshake proves nothing. Pure; session.h
