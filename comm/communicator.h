@@ -243,7 +243,7 @@ class Communicator {
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
-  /// Errors: kInvalidArgument, kResourceExhausted (port taken, /dev/shm too small).
+  /// Errors: kInvalidArgument, kResourceExhausted (the port is taken).
   static Result<std::unique_ptr<Endpoint>> Create(const EndpointOptions& options);
 
   /// Replaces EndpointOptions' worker, job and secret: a worker opens its door before the

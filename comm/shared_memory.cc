@@ -7,12 +7,20 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 namespace heddle::comm {
 
 Result<UniqueFd> MakeSharedMemory(size_t bytes) {
+  // The kernel would end the process by a signal (SIGXFSZ) that memory as a file is too large.
+  rlimit file_size{};
+  if (::getrlimit(RLIMIT_FSIZE, &file_size) == 0 && bytes > file_size.rlim_cur) {
+    return ResourceExhaustedError(
+        "shared memory of {} bytes where files may have {}: raise `ulimit -f`", bytes,
+        file_size.rlim_cur);
+  }
   UniqueFd memory(::memfd_create("heddle", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory.valid()) {
     return ErrnoError(errno, "memfd_create");

@@ -145,7 +145,7 @@ class WiredGroup {
         }
       }
       groups_.push_back(std::make_shared<Group>(loops_[static_cast<size_t>(rank)], std::move(own),
-                                                std::make_shared<SharedRegions>()));
+                                                std::make_shared<SharedRegions>(nullptr)));
     }
     for (int lower = 0; lower < size; ++lower) {
       for (int higher = lower + 1; higher < size; ++higher) {
