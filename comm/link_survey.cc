@@ -57,6 +57,9 @@ TransportTrial Try(const std::string& transport,
   }
   other.Join();
   trial.status = there.ok() ? back.status() : there.status();
+  if (!there.ok() && !back.ok()) {  // One of them may only say that the other is gone.
+    trial.status = there.status().WithContext("{}; at the other end", back.status().message());
+  }
   if (trial.status.ok()) {
     trial.there = *there;
     trial.back = *back;
