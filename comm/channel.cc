@@ -229,24 +229,43 @@ void Channel::HandleReady(int fd, uint32_t events) {
       Rearm();
       return;
     }
-    was_open = phase_ == Phase::kOpen;
-    lost = status.code() != StatusCode::kAborted && status.code() != StatusCode::kCancelled;
-    if (was_open) {
-      failure = PeerStatus(status);
-      failure_ = failure;
-    }
     ended = TakeOperations();
-    Shut();
+    if (phase_ != Phase::kOpen) {
+      Shut();
+    } else {
+      was_open = true;
+      lost = status.code() != StatusCode::kAborted && status.code() != StatusCode::kCancelled;
+      failure = PeerStatus(status);
+      broken_ = status;
+    }
   }
-  if (was_open && lost) {
-    options_.lost->Add();
-  }
-  if (was_open && options_.on_end) {
-    options_.on_end(failure, lost);
+  if (was_open) {
+    TellEnd(failure, lost, ended);
   }
   for (const auto& operation : ended) {
     operation->Complete(failure);
   }
+}
+
+// The channel counts as open until all know of its end: an operation that begins meanwhile ends as
+// the others do, after the news.
+void Channel::TellEnd(const Status& failure, bool lost, Operations& ended) {
+  if (lost) {
+    options_.lost->Add();
+  }
+  if (options_.on_end) {
+    options_.on_end(failure, lost);
+  }
+  const MutexLock lock(mutex_);
+  if (phase_ == Phase::kClosed) {
+    return;
+  }
+  if (phase_ == Phase::kOpen) {
+    failure_ = failure;
+    Operations late = TakeOperations();
+    std::move(late.begin(), late.end(), std::back_inserter(ended));
+  }
+  Shut();
 }
 
 Status Channel::PeerStatus(const Status& status) const {

@@ -197,6 +197,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void Rearm() HEDDLE_REQUIRES(mutex_);
   void RunLater(Time time) HEDDLE_REQUIRES(mutex_);
   Operations TakeOperations() HEDDLE_REQUIRES(mutex_);
+  void TellEnd(const Status& failure, bool lost, Operations& ended) HEDDLE_EXCLUDES(mutex_);
   void Unwatch() HEDDLE_REQUIRES(mutex_);
   void Shut() HEDDLE_REQUIRES(mutex_);
   Status PeerStatus(const Status& status) const;

@@ -54,7 +54,7 @@ class Scripted : public Connection {
       return UnavailableError("the peer closed the connection");
     }
     const size_t size = std::min(buffer.size(), script_->incoming.size());
-    std::memcpy(buffer.data(), script_->incoming.data(), size);
+    std::copy_n(script_->incoming.begin(), size, buffer.begin());
     script_->incoming.erase(script_->incoming.begin(),
                             script_->incoming.begin() + static_cast<ptrdiff_t>(size));
     return size;
@@ -91,7 +91,11 @@ class ChannelTest : public testing::Test {
     options.sent_bytes = options.received_bytes = &bytes_;
     options.lost = &lost_;
     options.open = std::make_shared<OpenCount>();
-    options.on_end = [this](const Status& /*status*/, bool /*lost*/) { ended_.store(true); };
+    options.on_end = [this](const Status& /*status*/, bool /*lost*/) {
+      in_news_ = channel_->Recv({.tag = 9, .space = 0}, {});
+      ended_before_news_ = in_news_->Done();
+      ended_.store(true);
+    };
     channel_ =
         std::make_shared<Channel>(loop_, std::make_unique<Scripted>(script_), std::move(options));
     channel_->Start();
@@ -127,6 +131,8 @@ class ChannelTest : public testing::Test {
   std::shared_ptr<EventLoop> loop_;
   std::shared_ptr<Channel> channel_;
   std::atomic<bool> ended_ = false;
+  std::shared_ptr<Operation> in_news_;  ///< Begun while the end is being told.
+  bool ended_before_news_ = false;
   metrics::Counter bytes_;
   metrics::Counter lost_;
 };
@@ -168,6 +174,17 @@ TEST_F(ChannelTest, AnEndIsNoticedWhileADriverGoesOnElsewhere) {
     channel_->DriveOnce(elsewhere, false, Now());
     return ended_.load();
   }));
+}
+
+// Whoever hears of a loss by an operation can ask who was lost.
+TEST_F(ChannelTest, NoOperationEndsBeforeTheNewsOfTheEnd) {
+  script_->End();
+  channel_->Start();
+  ASSERT_TRUE(WaitFor([&] { return ended_.load(); }));
+  EXPECT_FALSE(ended_before_news_);
+  const Status status = in_news_->Wait(After(kPatience));
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status.ToString();
+  EXPECT_NE(status.message().find("worker-1"), std::string::npos) << status.ToString();
 }
 
 TEST_F(ChannelTest, MessagesAreAnnouncedInOrderFromOne) {

@@ -133,18 +133,22 @@ inline int MachineSlowdown() {
   return text == nullptr ? 1 : std::max(1, std::atoi(text));
 }
 
-/// What "at once" means on a shared machine; sanitizers slow everything down.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline const int kSlowdown = 10 * MachineSlowdown();
+inline constexpr bool kSanitized = true;
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-inline const int kSlowdown = 10 * MachineSlowdown();
+inline constexpr bool kSanitized = true;
 #else
-inline const int kSlowdown = MachineSlowdown();
+inline constexpr bool kSanitized = false;
 #endif
 #else
-inline const int kSlowdown = MachineSlowdown();
+inline constexpr bool kSanitized = false;
 #endif
+/// What "at once" means on a shared machine; sanitizers slow everything down.
+inline const int kSlowdown = (kSanitized ? 10 : 1) * MachineSlowdown();
+/// For tests that leave a process without descriptors: the sanitizers' own checks open a pipe.
+inline constexpr const char* kSanitizerNeedsDescriptors =
+    "a sanitizer's checks need descriptors of their own";
 /// A busy machine may deny a thread its turn: a bound on time is met if one of this many attempts
 /// meets it.
 inline constexpr int kAttempts = 5;

@@ -172,6 +172,9 @@ TEST_P(EnvironmentTest, FilesOf64KiB) {
 
 // Where the limit is too low for the group, its connections fail in time and the line says why.
 TEST_P(EnvironmentTest, TooFewDescriptorsAreSaid) {
+  if (kSanitized) {
+    GTEST_SKIP() << kSanitizerNeedsDescriptors;
+  }
   const Media media = GetParam();
   RUN_OR_SKIP([media] {
     std::vector<std::unique_ptr<Endpoint>> endpoints;

@@ -18,8 +18,8 @@ TEST(TransportsTest, APairTakesTheFirstOfTheList) {
     for (int rank = 0; rank < 2; ++rank) {
       ASSERT_TRUE(cluster.endpoint(rank).SetTransports(list).ok());
     }
-    cluster.Run(1, [&](int rank, Communicator& communicator) {
-      EXPECT_EQ(communicator.transport(1 - rank), taken);
+    cluster.Run(1, [&wanted = taken](int rank, Communicator& communicator) {
+      EXPECT_EQ(communicator.transport(1 - rank), wanted);
       EXPECT_TRUE(communicator.Barrier({}).ok());
     });
   }

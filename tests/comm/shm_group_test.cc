@@ -437,6 +437,9 @@ TEST(ShmGroup, GenerationsLeaveNothingBehind) {
 // No descriptors are left when the members hand over theirs: what they bring is copied, and each
 // says whose and why.
 TEST(ShmGroup, ABufferThatCannotBeMappedIsCopiedAndSaid) {
+  if (kSanitized) {
+    GTEST_SKIP() << kSanitizerNeedsDescriptors;
+  }
   constexpr int kSize = 3;
   Cluster cluster(kSize, Media::kShm);
   rlimit before{};

@@ -65,10 +65,10 @@ TEST_F(ShmTransportTest, AFullQueueIsNoLoss) {
 
 // Two groups offer the same memory, and a third takes its own first.
 TEST_F(ShmTransportTest, WhatIsHandedOverTwiceComesTwice) {
-  for (const uint64_t id : {1, 1, 2}) {
+  for (const uint64_t id : {1U, 1U, 2U}) {
     ASSERT_TRUE(Send(id).ok());
   }
-  for (const uint64_t id : {2, 1, 1}) {
+  for (const uint64_t id : {2U, 1U, 1U}) {
     const auto taken = theirs_->TakeDescriptor(id);
     EXPECT_TRUE(taken.ok()) << id << ": " << taken.status().ToString();
   }
