@@ -63,13 +63,10 @@ void Channel::Start() {
   }
 }
 
-std::shared_ptr<Operation> Channel::Send(MessageKey key,
-                                         std::span<const std::byte> data,
-                                         bool urgent) {
+std::shared_ptr<Operation> Channel::Send(MessageKey key, std::span<const std::byte> data) {
   auto operation = std::make_shared<Operation>(options_.operation_timeout, shared_from_this());
   operation->key = key;
   operation->is_send = true;
-  operation->urgent = urgent;
   operation->source = data.data();
   operation->size = data.size();
   const MutexLock lock(mutex_);
@@ -77,7 +74,7 @@ std::shared_ptr<Operation> Channel::Send(MessageKey key,
     operation->Complete(failure_);
     return operation;
   }
-  messages_[urgent ? 1 : 0].push_back(operation);
+  messages_.push_back(operation);
   if (!sending_) {  // Otherwise the connection is full and the loop goes on when it has room.
     PumpFromCaller();
   }
@@ -226,7 +223,9 @@ void Channel::HandleReady(int fd, uint32_t events) {
     options_.lost->Add();
   }
   if (was_open && options_.on_end) {
-    options_.on_end(failure, lost);
+    failure = options_.on_end(failure, lost);
+    const MutexLock lock(mutex_);
+    failure_ = failure;
   }
   for (const auto& operation : ended) {
     operation->Complete(failure);
@@ -291,14 +290,10 @@ void Channel::Rearm() {
 
 Channel::Operations Channel::TakeOperations() {
   Operations all;
-  const auto take = [&all](auto& queues) {
-    for (auto& queue : queues) {
-      std::move(queue.begin(), queue.end(), std::back_inserter(all));
-      queue.clear();
-    }
-  };
-  take(messages_);
-  take(granted_);
+  for (auto* queue : {&messages_, &granted_}) {
+    std::move(queue->begin(), queue->end(), std::back_inserter(all));
+    queue->clear();
+  }
   for (auto* table : {&asked_, &expected_}) {
     for (auto& [id, operation] : *table) {
       all.push_back(std::move(operation));
@@ -327,10 +322,8 @@ Channel::Operations Channel::TakeOperations() {
 // is finished from a copy: the stream must stay whole for the messages behind it.
 void Channel::Detach(Operation& operation) {
   const auto is_it = [&operation](const auto& other) { return other.get() == &operation; };
-  for (auto* queues : {&messages_, &granted_}) {
-    for (auto& queue : *queues) {
-      std::erase_if(queue, is_it);
-    }
+  for (auto* queue : {&messages_, &granted_}) {
+    std::erase_if(*queue, is_it);
   }
   for (auto* table : {&asked_, &expected_}) {
     std::erase_if(*table, [&](const auto& entry) { return is_it(entry.second); });
@@ -426,6 +419,22 @@ void Channel::Close(const Status& reason, bool aborted) {
   }
   for (const auto& operation : ended) {
     operation->Complete(reason);
+  }
+}
+
+void Channel::Fail(const Status& status) {
+  Operations ended;
+  {
+    const MutexLock lock(mutex_);
+    if (phase_ != Phase::kOpen) {
+      return;
+    }
+    failure_ = status;
+    ended = TakeOperations();
+    Shut();
+  }
+  for (const auto& operation : ended) {
+    operation->Complete(status);
   }
 }
 

@@ -1,7 +1,7 @@
 /// \file
 /// Who is there? Four fixed-size messages before a connection carries anything:
 ///
-///     dialler → acceptor   Hello      version, job, generation, ranks, names (hashed), nonce
+///     dialler → acceptor   Hello      version, job, generation, ranks, names (hashed), lane, nonce
 ///     acceptor → dialler   Challenge  nonce
 ///     dialler → acceptor   Proof      HMAC-SHA256(secret, "dial" Hello Challenge)
 ///     acceptor → dialler   Verdict    code, HMAC-SHA256(secret, "accept" Hello Challenge code)
@@ -25,12 +25,12 @@ using Digest = std::array<std::byte, 32>;
 
 inline constexpr uint64_t kHandshakeMagic =
     0x656C646465480A0D;  // "\r\nHeddle": no text protocol starts so.
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 
 struct Hello {
   uint64_t magic = kHandshakeMagic;
   uint32_t version = kProtocolVersion;
-  uint32_t zero = 0;
+  uint32_t lane = 0;  ///< Which of the pair's connections (lane.h).
   int64_t generation = 0;
   int32_t source = 0;  ///< The dialler's rank.
   int32_t target = 0;  ///< The acceptor's.
@@ -59,8 +59,8 @@ enum class VerdictCode : uint32_t {
   kWrongVersion = 2,
   kWrongJob = 3,
   kWrongSecret = 4,
-  kWrongPeer = 5,  ///< Rank or name is not expected in this generation.
-  kDuplicate = 6,  ///< This pair is connected already.
+  kWrongPeer = 5,  ///< Rank, name or lane is not expected in this generation.
+  kDuplicate = 6,  ///< This lane of the pair is connected already.
   kOverload = 7,
   kMalformed = 8,
 };

@@ -190,7 +190,7 @@ void AcceptSession::Welcome() {
     owner_.OnGone(self);
     return;
   }
-  setup_.Begin(transport_.Begin(socket_.Take(), false));
+  setup_.Begin(transport_.Begin(socket_.Take(), static_cast<Lane>(hello_.lane), false));
   loop_.RunAt(After(kHandshakeTimeout), [weak = weak_from_this()] {
     if (const auto self = weak.lock(); self != nullptr && self->step_ == Step::kFinish) {
       self->Drop();
@@ -350,7 +350,7 @@ void DialSession::ReadVerdict() {
   }
   ExpectWithin(Step::kFinish, std::min(deadline_, After(kHandshakeTimeout)),
                "while the connection was set up");
-  setup_.Begin(transport_.Begin(socket_->Take(), true));
+  setup_.Begin(transport_.Begin(socket_->Take(), static_cast<Lane>(hello_.lane), true));
   Finish();
 }
 

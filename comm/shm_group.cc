@@ -182,7 +182,7 @@ class ShmGroups::Forming {
     return Keep(group_.Send(ranks_[static_cast<size_t>(to)], KeyOf(step), data, true));
   }
   Pending Recv(int from, FormingStep step, std::span<std::byte> data) {
-    return Keep(group_.Recv(ranks_[static_cast<size_t>(from)], KeyOf(step), data));
+    return Keep(group_.Recv(ranks_[static_cast<size_t>(from)], KeyOf(step), data, true));
   }
   Status Wait(const Pending& pending) {
     return WaitLooking(group_, ranks_, number_, *pending, deadline_);
@@ -325,7 +325,7 @@ bool ShmGroups::SharesWithAll(const std::vector<int>& ranks) const {
     if (rank == group_.options().rank) {
       return true;
     }
-    const auto channel = group_.ChannelOf(rank);
+    const auto channel = group_.ChannelOf(rank, Lane::kUrgent);
     return channel.ok() && (*channel)->transport() == "shm" &&
            !(*channel)->options().outgoing->limited();
   });
@@ -348,7 +348,7 @@ std::shared_ptr<ShmGroup> ShmGroups::Make(const Forming& call, Mapping segment) 
   std::vector<std::shared_ptr<Channel>> channels;
   for (const int rank : call.ranks()) {
     names.push_back(group_.options().members[static_cast<size_t>(rank)].name);
-    const auto channel = group_.ChannelOf(rank);
+    const auto channel = group_.ChannelOf(rank, Lane::kUrgent);
     channels.push_back(channel.ok() ? *channel : nullptr);
   }
   return std::make_shared<ShmGroup>(call.ranks(), call.position(), std::move(names),
@@ -387,7 +387,7 @@ Result<std::shared_ptr<ShmGroup>> ShmGroups::Lead(Forming& call) {
       number = kSegmentNumber | next_segment_.fetch_add(1);
       for (const int rank : call.ranks()) {
         if (rank != group_.options().rank) {
-          HEDDLE_ASSIGN_OR_RETURN(const auto channel, group_.ChannelOf(rank));
+          HEDDLE_ASSIGN_OR_RETURN(const auto channel, group_.ChannelOf(rank, Lane::kUrgent));
           HEDDLE_RETURN_IF_ERROR(channel->SendDescriptor(number, memory.get()));
         }
       }
@@ -440,7 +440,8 @@ Result<std::shared_ptr<ShmGroup>> ShmGroups::Join(Forming& call) {
   Mapping segment;
   const auto map = [&]() -> Status {
     const size_t bytes = ShmLayout(call.size()).total_bytes;
-    HEDDLE_ASSIGN_OR_RETURN(const auto channel, group_.ChannelOf(call.ranks().front()));
+    HEDDLE_ASSIGN_OR_RETURN(const auto channel,
+                            group_.ChannelOf(call.ranks().front(), Lane::kUrgent));
     HEDDLE_ASSIGN_OR_RETURN(const UniqueFd memory, channel->TakeDescriptor(number));
     HEDDLE_ASSIGN_OR_RETURN(const size_t size, CheckSharedMemory(memory.get(), bytes));
     if (size != bytes) {

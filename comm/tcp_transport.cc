@@ -14,7 +14,9 @@ namespace {
 
 class TcpConnection final : public Connection {
  public:
-  explicit TcpConnection(UniqueFd socket) : socket_(std::move(socket)) { TuneTcp(socket_.get()); }
+  TcpConnection(UniqueFd socket, Lane lane) : socket_(std::move(socket)) {
+    TuneTcp(socket_.get(), lane);
+  }
 
   std::string_view transport() const override { return "tcp"; }
 
@@ -80,11 +82,11 @@ class TcpTransport final : public SocketTransport {
     return DialTcp(listener_.address, peer.at("tcp"));
   }
 
-  Result<std::unique_ptr<Connection>> FinishDial(UniqueFd socket) const override {
-    return std::unique_ptr<Connection>(std::make_unique<TcpConnection>(std::move(socket)));
+  Result<std::unique_ptr<Connection>> FinishDial(UniqueFd socket, Lane lane) const override {
+    return std::unique_ptr<Connection>(std::make_unique<TcpConnection>(std::move(socket), lane));
   }
-  Result<std::unique_ptr<Connection>> FinishAccept(UniqueFd& socket) const override {
-    return std::unique_ptr<Connection>(std::make_unique<TcpConnection>(std::move(socket)));
+  Result<std::unique_ptr<Connection>> FinishAccept(UniqueFd& socket, Lane lane) const override {
+    return std::unique_ptr<Connection>(std::make_unique<TcpConnection>(std::move(socket), lane));
   }
 
  private:

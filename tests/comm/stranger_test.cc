@@ -174,6 +174,37 @@ TEST_P(StrangerTest, AReplayedHandshakeProvesNothing) {
   EXPECT_EQ(Refused(cluster.registry(0), "secret"), 1);
 }
 
+// Whoever knows the secret is still asked which of the pair's connections this is to be.
+TEST_P(StrangerTest, ALaneThatDoesNotExistIsRefused) {
+  Cluster cluster(2, GetParam());
+  auto connecting = std::async(std::launch::async, [&] {
+    return cluster.endpoint(1).Connect(cluster.Options(1, 1), After(seconds(20))).status();
+  });
+  Hello hello;
+  hello.lane = kLanes;
+  hello.generation = 1;
+  hello.source = 0;
+  hello.target = 1;
+  hello.job = Sha256("job");
+  hello.source_name = Sha256(Cluster::Name(0));
+  hello.target_name = Sha256(Cluster::Name(1));
+  hello.nonce = MakeNonce();
+  const UniqueFd socket = DialTcp(cluster.endpoint(1));
+  ASSERT_EQ(::send(socket.get(), &hello, sizeof(hello), 0), static_cast<ssize_t>(sizeof(hello)));
+  Challenge challenge;
+  ASSERT_EQ(::recv(socket.get(), &challenge, sizeof(challenge), MSG_WAITALL),
+            static_cast<ssize_t>(sizeof(challenge)));
+  const Proof proof = ProveDial("secret", hello, challenge);
+  ASSERT_EQ(::send(socket.get(), &proof, sizeof(proof), 0), static_cast<ssize_t>(sizeof(proof)));
+  Verdict verdict;
+  ASSERT_EQ(::recv(socket.get(), &verdict, sizeof(verdict), MSG_WAITALL),
+            static_cast<ssize_t>(sizeof(verdict)));
+  EXPECT_EQ(verdict.code, VerdictCode::kWrongPeer);
+  EXPECT_EQ(Refused(cluster.registry(1), "peer"), 1);
+  cluster.endpoint(1).Fence(2);
+  EXPECT_EQ(connecting.get().code(), StatusCode::kAborted);
+}
+
 INSTANTIATE_TEST_SUITE_P(Media,
                          StrangerTest,
                          testing::ValuesIn(MediaHere({Media::kShm, Media::kTcp}, false)),

@@ -69,9 +69,10 @@ TEST_F(VerbsTest, BytesAreCountedAsVerbs) {
   Cluster cluster(2, Media::kVerbs);
   cluster.Run(1, [](int rank, Communicator& communicator) {
     Bytes bytes(1 << 20);
-    ASSERT_TRUE((rank == 0 ? communicator.Send(1, 1, bytes, false) : communicator.Recv(0, 1, bytes))
-                    .Wait()
-                    .ok());
+    ASSERT_TRUE(
+        (rank == 0 ? communicator.Send(1, 1, bytes, false) : communicator.Recv(0, 1, bytes, false))
+            .Wait()
+            .ok());
     ASSERT_TRUE(communicator.Barrier({}).ok());
   });
   EXPECT_GE(Count(cluster.registry(0), "heddle_comm_sent_bytes_total", "verbs"), 1 << 20);
@@ -101,7 +102,7 @@ TEST_F(VerbsTest, StreamsOfAllSizesArriveWholeInBothDirections) {
         outgoing[i][at] = static_cast<std::byte>(at * 31 + i * 7 + static_cast<size_t>(rank));
       }
       incoming[i].resize(sizes[i]);
-      works.push_back(communicator.Recv(1 - rank, i, incoming[i]));
+      works.push_back(communicator.Recv(1 - rank, i, incoming[i], i % 3 == 0));
     }
     for (size_t i = 0; i < sizes.size(); ++i) {
       works.push_back(communicator.Send(1 - rank, i, outgoing[i], i % 3 == 0));
