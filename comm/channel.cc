@@ -271,12 +271,12 @@ void Channel::Rearm() {
     if (watch.watch == 0) {
       watch.fd = wanted[i].fd;
       watch.events = wanted[i].events;
-      watch.watch = loop_->Add(watch.fd, watch.events,
-                               [self = weak_from_this(), fd = watch.fd](uint32_t events) {
-                                 if (const auto channel = self.lock()) {
-                                   channel->HandleReady(fd, events);
-                                 }
-                               });
+      const auto handler = [self = weak_from_this(), fd = watch.fd](uint32_t events) {
+        if (const auto channel = self.lock()) {
+          channel->HandleReady(fd, events);
+        }
+      };
+      watch.watch = loop_->Add(watch.fd, watch.events, handler, options_.lane == Lane::kUrgent);
     } else if (watch.events != wanted[i].events) {
       watch.events = wanted[i].events;
       loop_->Modify(watch.watch, watch.fd, watch.events);

@@ -1,8 +1,13 @@
-// What one lane's messages prove about the other's, frame by frame.
+// Lanes, piece by piece: what one's messages prove about the other's, and which is served first.
 #include <algorithm>
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
+#include <thread>
 
 #include <gtest/gtest.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 
 #include "comm/call_card.h"
 #include "comm/channel.h"
@@ -97,6 +102,42 @@ TEST(StrayTest, ProvesNothingBeforeTheOtherLaneHasCaughtUp) {
   EXPECT_TRUE(channel->FindStray(all_reduce, false, 0).has_value())
       << "on one lane order is enough";
   channel->Reset();
+  (*loop)->Stop();
+}
+
+// Among what is ready at one time, whatever became ready first.
+TEST(EventLoopTest, UrgentWatchesComeFirst) {
+  const auto loop = EventLoop::Create();
+  ASSERT_TRUE(loop.ok());
+  const UniqueFd bulk(::eventfd(0, EFD_CLOEXEC));
+  const UniqueFd urgent(::eventfd(0, EFD_CLOEXEC));
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<int> called;
+  const auto watch = [&](int fd, bool first) {
+    (*loop)->Add(
+        fd, EPOLLIN | EPOLLET,
+        [&, fd](uint32_t) {
+          const std::lock_guard lock(mutex);
+          called.push_back(fd);
+          changed.notify_all();
+        },
+        first);
+  };
+  watch(bulk.get(), false);
+  watch(urgent.get(), true);
+  (*loop)->Post([&] {  // On the loop's thread: both are ready when it looks again.
+    const uint64_t one = 1;
+    for (const int fd : {bulk.get(), urgent.get()}) {
+      EXPECT_EQ(::write(fd, &one, sizeof(one)), static_cast<ssize_t>(sizeof(one)));
+    }
+  });
+  {
+    std::unique_lock lock(mutex);
+    ASSERT_TRUE(
+        changed.wait_for(lock, std::chrono::seconds(10), [&] { return called.size() == 2; }));
+  }
+  EXPECT_EQ(called, (std::vector<int>{urgent.get(), bulk.get()}));
   (*loop)->Stop();
 }
 
