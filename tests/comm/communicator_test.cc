@@ -134,11 +134,11 @@ TEST_P(CommunicatorTest, AnUrgentMessagePassesBulkThatCannotGoOn) {
       for (size_t i = 0; i < kMessages; ++i) {
         works.push_back(communicator.Send(1, 1, bulk, false));
       }
-      works.push_back(communicator.Send(1, 1, activation, true));
+      works.push_back(communicator.Send(1, 2, activation, true));
     } else {
       Bytes urgent(activation.size());
       const Status status =
-          communicator.Recv(0, 1, urgent, true).Wait(After(std::chrono::seconds(5)));
+          communicator.Recv(0, 2, urgent, true).Wait(After(std::chrono::seconds(5)));
       ASSERT_TRUE(status.ok()) << status.ToString();
       EXPECT_EQ(urgent, activation);
       for (Bytes& one : arrived) {
