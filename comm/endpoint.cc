@@ -359,7 +359,8 @@ void EndpointImpl::NoteFallback(const Group& group,
                                 const Status& status) {
   options_.metrics
       ->GetCounter("heddle_comm_fallbacks_total",
-                   "Pairs that could not use their best transport and took the next.",
+                   "Connections, two a pair, that could not use their best transport and "
+                   "took the next.",
                    {{"transport", std::string(transport)},
                     {"reason", std::string(StatusCodeName(status.code()))}})
       .Add();

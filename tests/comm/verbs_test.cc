@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/unique_fd.h"
+#include "comm/lane.h"
 #include "tests/comm/cluster.h"
 
 namespace heddle::comm {
@@ -131,8 +132,8 @@ TEST_F(VerbsTest, NothingStaysRegisteredAfterAGroupHasEnded) {
       std::vector<float> buffer(100000, 1.0F);
       EXPECT_TRUE(communicator.AllReduce(RawOf(buffer), DType::kF32, ReduceOp::kSum, {}).ok());
       if (rank == 0) {
-        EXPECT_EQ(Objects("qp"), pairs + 6);
-        EXPECT_EQ(Objects("mr"), regions + 12);
+        EXPECT_EQ(Objects("qp"), pairs + 6 * static_cast<int>(kLanes));
+        EXPECT_EQ(Objects("mr"), regions + 12 * static_cast<int>(kLanes));
       }
       EXPECT_TRUE(communicator.Barrier({}).ok());
       if (generation % 2 == 0 && rank == 1) {
@@ -240,7 +241,7 @@ TEST_F(VerbsTest, WithoutLockedMemoryThePairFallsBackAndSaysWhy) {
       EXPECT_EQ(communicator.transport(1 - rank), "tcp");
       EXPECT_TRUE(communicator.Barrier({}).ok());
     });
-    EXPECT_EQ(Count(cluster.registry(0), "heddle_comm_fallbacks_total", "verbs"), 1);
+    EXPECT_EQ(Count(cluster.registry(0), "heddle_comm_fallbacks_total", "verbs"), kLanes);
     ::_exit(testing::Test::HasFailure() ? 1 : 0);
   }
   ::close(out[1]);
