@@ -14,7 +14,6 @@ struct Launched {
   std::string launcher;  ///< "mpirun", "pmix", "pmi", "srun".
   int rank = 0;          ///< Among the processes that were started together.
   int size = 0;          ///< How many they are; 0: the launcher does not say.
-  int local_rank = -1;   ///< Among those of this host; -1: the launcher does not say.
 };
 
 using EnvironmentLookup = std::function<const char*(const char* name)>;

@@ -157,6 +157,7 @@ class Links : public Command {
           {.name = worker.name, .link_bytes_per_second = worker.emulation.link_bytes_per_second});
     }
     options.transports = job->comm.transports;
+    options.tls = job->comm.tls;
     if (!bind_.empty()) {
       const auto bind = comm::FindBindAddress(bind_, "");
       if (!bind.ok()) {
@@ -183,7 +184,8 @@ class Links : public Command {
       return nlohmann::json{{"latency_seconds", measured.latency_seconds},
                             {"bytes_per_second", measured.bytes_per_second}};
     };
-    nlohmann::json json{{"workers", nlohmann::json::array()},
+    nlohmann::json json{{"tls", options.tls},
+                        {"workers", nlohmann::json::array()},
                         {"pairs", nlohmann::json::array()},
                         {"islands", nlohmann::json::array()}};
     for (const auto& worker : options.workers) {
@@ -249,6 +251,9 @@ class Links : public Command {
       std::printf("island %zu:%s\n", i, members.c_str());
     }
     std::printf("* is what a job uses; the order is that of comm.transports\n");
+    if (options.tls) {
+      std::printf("comm.tls is on: TCP is encrypted, RDMA is not used\n");
+    }
   }
 
   std::string path_;

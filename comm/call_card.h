@@ -53,6 +53,11 @@ inline uint64_t SpaceOf(uint32_t card) {
 }
 /// Of messages that collectives exchange beside their own; they have no card.
 inline constexpr uint64_t kControlPhase = 63;
+/// Of those that form a group in shared memory. Their tag is the group's number, not a call's.
+inline constexpr uint64_t kFormingSpace = kControlPhase << (kCardBits + kMajorBits + kMinorBits);
+inline bool IsForming(uint64_t space) {
+  return space >= kFormingSpace && space < kFormingSpace + 16;
+}
 /// Whether a message has a card: neither the user's nor one of those.
 inline bool IsCollective(uint64_t space) {
   const uint64_t phase = space >> (kCardBits + kMajorBits + kMinorBits);

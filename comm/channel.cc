@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <sys/epoll.h>
 
+#include "comm/call_card.h"
+
 namespace heddle::comm {
 
 namespace {
@@ -34,6 +36,9 @@ void Operation::SetAsleep(bool asleep) {
 }
 
 std::string Operation::Describe() const {
+  if (IsForming(key.space)) {
+    return fmt::format("forming the group in shared memory with {}", channel_->options().peer_name);
+  }
   return fmt::format("{} {} bytes {} {} (tag {})", is_send ? "sending" : "receiving", size,
                      is_send ? "to" : "from", channel_->options().peer_name, key.tag);
 }
@@ -44,6 +49,7 @@ Channel::Channel(std::shared_ptr<EventLoop> loop,
     : loop_(std::move(loop)),
       options_(std::move(options)),
       transport_(connection->transport()),
+      peer_process_(connection->peer_process()),
       generation_(static_cast<uint32_t>(options_.generation)),
       connection_(std::move(connection)),
       stage_(kStageBytes) {
@@ -103,8 +109,13 @@ Channel::Look Channel::DriveOnce(const Work::State& awaited, bool woken, Time no
   const MutexLock lock(mutex_);
   const bool in_flight = HasOutput() || !posted_.empty() || !asked_.empty() || !expected_.empty() ||
                          in_operation_ != nullptr || in_early_ != nullptr;
-  if (!started_ || phase_ != Phase::kOpen || !broken_.ok() || out_limited_ || in_limited_ ||
-      !in_flight) {
+  if (!started_ || phase_ != Phase::kOpen || !broken_.ok() || out_limited_ || in_limited_) {
+    return {};
+  }
+  if (!in_flight) {  // The peer's end is the loop's to notice, however long this drive is.
+    if (driven_) {
+      Release(true);
+    }
     return {};
   }
   const bool watched = !driven_ && leased_until_ == Time();
@@ -137,21 +148,26 @@ bool Channel::PrepareToSleep() {
 
 void Channel::EndDrive(bool lease) {
   const MutexLock lock(mutex_);
-  if (!driven_) {
-    return;
+  if (driven_) {
+    Release(lease);
   }
+}
+
+void Channel::Release(bool lease) {
   driven_ = false;
   if (!started_ || phase_ == Phase::kClosed) {
     return;
   }
-  if (lease && !sending_) {
+  if (lease && !HasOutput()) {
     leased_until_ = After(kLease);
     if (run_at_ > leased_until_ + kLease) {  // To wake the loop for each would cost more.
       RunLater(leased_until_);
     }
     return;
   }
-  if (stage_begin_ < stage_end_) {  // Read, but behind what the driver waited for.
+  // Read, but behind what the driver waited for; or the driver's turn ended between two frames.
+  // The loop may have come for them meanwhile and gone again.
+  if (stage_begin_ < stage_end_ || (HasOutput() && !sending_)) {
     RunLater(Now());
   }
   Rearm();
@@ -294,6 +310,9 @@ Channel::Operations Channel::TakeOperations() {
     std::move(queue->begin(), queue->end(), std::back_inserter(all));
     queue->clear();
   }
+  for (const auto& [id, operation] : asked_) {
+    given_up_.insert(id);
+  }
   for (auto* table : {&asked_, &expected_}) {
     for (auto& [id, operation] : *table) {
       all.push_back(std::move(operation));
@@ -325,9 +344,10 @@ void Channel::Detach(Operation& operation) {
   for (auto* queue : {&messages_, &granted_}) {
     std::erase_if(*queue, is_it);
   }
-  for (auto* table : {&asked_, &expected_}) {
-    std::erase_if(*table, [&](const auto& entry) { return is_it(entry.second); });
+  if (operation.is_send && asked_.erase(operation.id) != 0) {
+    given_up_.insert(operation.id);
   }
+  std::erase_if(expected_, [&](const auto& entry) { return is_it(entry.second); });
   const auto posted = posted_.find(operation.key);
   if (posted != posted_.end() && !operation.is_send) {
     std::erase_if(posted->second, is_it);
@@ -378,13 +398,18 @@ void Channel::CountShared(int64_t sent, int64_t received) {
   options_.received_bytes->Add(static_cast<double>(received));
 }
 
-void Channel::Shut() {
+// Before a descriptor is closed: its number may be another's at once.
+void Channel::Unwatch() {
   for (Registered& watch : watches_) {
     if (watch.watch != 0) {
       loop_->Remove(watch.watch, watch.fd);
       watch = Registered{};
     }
   }
+}
+
+void Channel::Shut() {
+  Unwatch();
   connection_.reset();
   SetWaiting(out_waits_, false, *options_.outgoing);
   SetWaiting(in_waits_, false, *options_.incoming);
@@ -456,6 +481,7 @@ void Channel::Reset() {
     }
     failure = failure_;
     ended = TakeOperations();
+    Unwatch();
     connection_->Reset();
     Shut();
   }

@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/bytes.h"
@@ -138,6 +139,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void Reset() HEDDLE_EXCLUDES(mutex_);
 
   std::string transport() const { return transport_; }
+  /// Connection's, also once the connection is gone.
+  pid_t peer_process() const { return peer_process_; }
   const ChannelOptions& options() const { return options_; }
   int64_t bytes_sent() const { return bytes_sent_.load(); }
 
@@ -146,6 +149,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
     bool for_peer = false;    ///< Something that the peer is to send or take has not shown up.
     bool peer_waits = false;  ///< The peer said just now that it waits, in this call or one before,
     int blamed = -1;          ///< and for this rank, as it believes; -1: it does not say.
+    int distance = 0;         ///< Waits from the peer to there.
   };
   /// Whether something of the call is to come from the peer on this lane, or to be taken by it.
   bool WaitsForPeer(const CallNumber& call) const HEDDLE_EXCLUDES(mutex_);
@@ -207,9 +211,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// Whether a driver has it, or will be back at once, and can move all that is to be moved.
   bool IsDriven() const HEDDLE_REQUIRES(mutex_);
   void PumpFromCaller() HEDDLE_REQUIRES(mutex_);
+  void Release(bool lease) HEDDLE_REQUIRES(mutex_);
   void Rearm() HEDDLE_REQUIRES(mutex_);
   void RunLater(Time time) HEDDLE_REQUIRES(mutex_);
   Operations TakeOperations() HEDDLE_REQUIRES(mutex_);
+  void Unwatch() HEDDLE_REQUIRES(mutex_);
   void Shut() HEDDLE_REQUIRES(mutex_);
   Status PeerStatus(const Status& status) const;
   void Detach(Operation& operation) HEDDLE_REQUIRES(mutex_);
@@ -260,6 +266,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   const std::shared_ptr<EventLoop> loop_;
   const ChannelOptions options_;
   const std::string transport_;
+  const pid_t peer_process_;
   const uint32_t generation_;
   std::atomic<int64_t> bytes_sent_ = 0;
 
@@ -287,6 +294,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::deque<std::shared_ptr<Operation>> messages_ HEDDLE_GUARDED_BY(mutex_);  ///< Not begun.
   std::deque<std::shared_ptr<Operation>> granted_ HEDDLE_GUARDED_BY(mutex_);
   std::unordered_map<uint64_t, std::shared_ptr<Operation>> asked_ HEDDLE_GUARDED_BY(mutex_);
+  std::unordered_set<uint64_t> given_up_
+      HEDDLE_GUARDED_BY(mutex_);  ///< Announced; the grant is still to come.
   uint64_t next_id_ HEDDLE_GUARDED_BY(mutex_) = 1;
   size_t requests_ HEDDLE_GUARDED_BY(mutex_) = 0;
   size_t credit_ HEDDLE_GUARDED_BY(mutex_) = kEagerWindow;
@@ -295,7 +304,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool out_limited_ HEDDLE_GUARDED_BY(mutex_) = false;  ///< The emulated link holds output back.
 
   std::deque<PeerWait> peer_waits_ HEDDLE_GUARDED_BY(mutex_);  ///< The latest last.
-  std::vector<Told> told_waits_ HEDDLE_GUARDED_BY(mutex_);     ///< Of the last moments.
+  /// Of the last moments; one of each tag and group.
+  std::vector<Told> told_waits_ HEDDLE_GUARDED_BY(mutex_);
 
   // Receiving.
   std::vector<std::byte> stage_ HEDDLE_GUARDED_BY(mutex_);
@@ -309,7 +319,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::shared_ptr<Operation> in_operation_ HEDDLE_GUARDED_BY(mutex_);
   std::shared_ptr<Early> in_early_ HEDDLE_GUARDED_BY(mutex_);
   Bytes in_text_ HEDDLE_GUARDED_BY(mutex_);
-  bool out_waits_ HEDDLE_GUARDED_BY(mutex_) = false;  ///< As told to the bucket.
+  uint64_t last_announced_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< The newest request's number.
+  bool out_waits_ HEDDLE_GUARDED_BY(mutex_) = false;       ///< As told to the bucket.
   bool in_waits_ HEDDLE_GUARDED_BY(mutex_) = false;
   bool in_limited_ HEDDLE_GUARDED_BY(mutex_) = false;
   /// The connection gave less than was asked for: there is no more at this moment.

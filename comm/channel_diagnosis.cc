@@ -21,10 +21,25 @@ constexpr Duration kTellAgainAfter = std::chrono::milliseconds(290);
 /// What a peer said of its wait holds for as long.
 constexpr Duration kForgetAfter = std::chrono::milliseconds(700);
 constexpr uint64_t kBlamedMask = (uint64_t{1} << kMinorBits) - 1;
+constexpr uint64_t kDistanceMask = (uint64_t{1} << kMajorBits) - 1;
 constexpr size_t kWaitsKept = 16;  ///< Calls that a peer may wait in at once, and a few old ones.
 
+// Also what forms the call's group, which it waits for first.
 bool OfCall(const MessageKey& key, const CallNumber& call) {
+  if (IsForming(key.space)) {
+    return key.tag == call.group;
+  }
   return key.tag == call.tag && IsCollective(key.space) && CardOf(key.space) == CardOf(call.space);
+}
+
+bool OfGroup(const CallNumber& one, const CallNumber& other) {
+  return one.tag == other.tag && one.group == other.group;
+}
+
+/// Of two waits among one group.
+bool SaysTheSame(const CallNumber& one, const CallNumber& other) {
+  return one.ordinal == other.ordinal && CardOf(one.space) == CardOf(other.space) &&
+         one.blamed == other.blamed && one.distance == other.distance;
 }
 
 }  // namespace
@@ -34,8 +49,12 @@ bool Channel::WaitsForPeer(const CallNumber& call) const {
   return WaitsFor(call);
 }
 
+// What has begun to arrive is in no table any more: a peer may fall silent in the middle of a
+// frame.
 bool Channel::WaitsFor(const CallNumber& call) const {
-  const auto of_call = [&](const auto& operation) { return OfCall(operation->key, call); };
+  const auto of_call = [&](const auto& operation) {
+    return operation != nullptr && OfCall(operation->key, call);
+  };
   const auto in_queue = [&](const auto& queue) {
     return std::any_of(queue.begin(), queue.end(), of_call);
   };
@@ -47,14 +66,14 @@ bool Channel::WaitsFor(const CallNumber& call) const {
          (std::any_of(posted_.begin(), posted_.end(),
                       [&](const auto& entry) { return OfCall(entry.first, call); }) ||
           in_table(asked_) || in_table(expected_) || in_queue(messages_) || in_queue(granted_) ||
-          (out_.operation != nullptr && of_call(out_.operation)));
+          of_call(out_.operation) || of_call(in_operation_) ||
+          (in_early_ != nullptr && of_call(in_early_->taken_by)));
 }
 
 // What the peer said last of its calls with this tag among this group; null: nothing.
 const Channel::PeerWait* Channel::PeerWaitOf(const CallNumber& call) const {
-  const auto found = std::find_if(peer_waits_.begin(), peer_waits_.end(), [&](const auto& other) {
-    return other.call.tag == call.tag && other.call.group == call.group;
-  });
+  const auto found = std::find_if(peer_waits_.begin(), peer_waits_.end(),
+                                  [&](const auto& other) { return OfGroup(other.call, call); });
   return found == peer_waits_.end() || call.ordinal == 0 ? nullptr : &*found;
 }
 
@@ -64,7 +83,10 @@ Channel::Wait Channel::PeerWaitIn(const CallNumber& call) const {
   // A wait is told again with every look, and a peer that is ahead owes nothing.
   const bool waits =
       peer != nullptr && peer->call.ordinal <= call.ordinal && Now() - peer->heard < kForgetAfter;
-  return {.for_peer = false, .peer_waits = waits, .blamed = waits ? peer->call.blamed : -1};
+  return {.for_peer = false,
+          .peer_waits = waits,
+          .blamed = waits ? peer->call.blamed : -1,
+          .distance = waits ? peer->call.distance : 0};
 }
 
 std::optional<uint32_t> Channel::FindOtherWait(const CallNumber& call) const {
@@ -101,17 +123,21 @@ void Channel::TellWaiting(const CallNumber& call, bool for_peer) {
   }
   const Time now = Now();
   std::erase_if(told_waits_, [&](const Told& told) { return now - told.at > kTellAgainAfter; });
-  if (std::any_of(told_waits_.begin(), told_waits_.end(), [&](const Told& told) {
-        return told.call.tag == call.tag && told.call.ordinal == call.ordinal &&
-               told.call.group == call.group && told.call.blamed == call.blamed;
-      })) {
+  const auto told = std::find_if(told_waits_.begin(), told_waits_.end(),
+                                 [&](const Told& other) { return OfGroup(other.call, call); });
+  if (told == told_waits_.end()) {
+    told_waits_.push_back({.call = call, .at = now});
+  } else if (SaysTheSame(told->call, call)) {
     return;
+  } else {
+    *told = {.call = call, .at = now};
   }
-  told_waits_.push_back({.call = call, .at = now});
   QueueControl(FrameKind::kWaiting, call.ordinal, call.group);
   control_.back().header.tag = call.tag;
-  control_.back().header.space =
-      SpaceOf(CardOf(call.space)) | (static_cast<uint64_t>(call.blamed + 1) & kBlamedMask);
+  control_.back().header.space = SpaceOf(CardOf(call.space)) |
+                                 (static_cast<uint64_t>(call.distance) & kDistanceMask)
+                                     << kMinorBits |
+                                 (static_cast<uint64_t>(call.blamed + 1) & kBlamedMask);
   PumpFromCaller();
 }
 
@@ -120,14 +146,20 @@ void Channel::NoteWaiting(const FrameHeader& frame) {
                         .space = frame.space,
                         .ordinal = frame.id,
                         .group = frame.total,
-                        .blamed = static_cast<int>(frame.space & kBlamedMask) - 1};
+                        .blamed = static_cast<int>(frame.space & kBlamedMask) - 1,
+                        .distance = static_cast<int>(frame.space >> kMinorBits & kDistanceMask)};
+  bool known = false;
   std::erase_if(peer_waits_, [&](const PeerWait& other) {
-    return other.call.tag == call.tag && other.call.group == call.group;
+    known = known || (OfGroup(other.call, call) && SaysTheSame(other.call, call));
+    return OfGroup(other.call, call);
   });
   if (peer_waits_.size() == kWaitsKept) {
     peer_waits_.pop_front();
   }
   peer_waits_.push_back({.call = call, .heard = Now()});
+  if (!known && options_.driver != nullptr) {
+    options_.driver->NudgeLooking();
+  }
 }
 
 }  // namespace heddle::comm

@@ -186,9 +186,10 @@ Status Channel::BeginEager() {
 
 Status Channel::BeginRequest() {
   const MessageKey key{in_.tag, in_.space};
-  if (expected_.contains(in_.id)) {
-    return DataLossError("message {} announced twice", in_.id);
+  if (in_.id <= last_announced_) {
+    return DataLossError("message {} announced after message {}", in_.id, last_announced_);
   }
+  last_announced_ = in_.id;
   std::shared_ptr<Operation> operation = TakePosted(key);
   if (operation != nullptr) {
     if (operation->size == in_.total) {
@@ -234,14 +235,15 @@ Status Channel::BeginData() {
 }
 
 Status Channel::HandleGrant(bool granted) {
-  if (requests_ == 0 || in_.id == 0 || in_.id >= next_id_) {
-    return DataLossError("grant of message {} that was never announced", in_.id);
-  }
-  --requests_;
   const auto found = asked_.find(in_.id);
   if (found == asked_.end()) {
-    return Status::Ok();  // Given up meanwhile.
+    if (given_up_.erase(in_.id) == 0) {
+      return DataLossError("grant of message {} that waits for none", in_.id);
+    }
+    --requests_;
+    return Status::Ok();
   }
+  --requests_;
   const std::shared_ptr<Operation> operation = std::move(found->second);
   asked_.erase(found);
   if (granted) {

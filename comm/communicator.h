@@ -38,6 +38,9 @@ struct EndpointOptions {
                                  ///< address, else the fastest active one.
   /// Transports that may join pairs, best first (comm/cost/transport_names.h); empty: all.
   std::vector<std::string> transports = {};
+  /// Encrypt what leaves the machine: TCP carries TLS 1.3 whose keys come from `secret`, and RDMA,
+  /// which cannot, is not used. All members of a group have the same; one that differs is refused.
+  bool tls = false;
   double link_bytes_per_second = 0;      ///< Emulated link: token bucket a direction; 0: unlimited.
   metrics::Registry* metrics = nullptr;  ///< Required; outlives the endpoint.
 };
@@ -229,6 +232,8 @@ class Communicator {
   /// has a collective in flight. Errors: kInvalidArgument (other than size() links, no positive
   /// rate).
   virtual Status ShareLinks(std::span<const Link> own, const CollectiveOptions& options) = 0;
+  /// The same for a worker that knows its own end only: the table is that of LinksBetween.
+  virtual Status ShareLinkEnd(const LinkEnd& own, const CollectiveOptions& options) = 0;
   /// The links that collectives choose by; null: none are known.
   virtual std::shared_ptr<const LinkTable> links() const = 0;
 
@@ -240,7 +245,7 @@ class Communicator {
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
-  /// Errors: kInvalidArgument, kResourceExhausted (port taken, /dev/shm too small).
+  /// Errors: kInvalidArgument, kResourceExhausted (the port is taken).
   static Result<std::unique_ptr<Endpoint>> Create(const EndpointOptions& options);
 
   /// Replaces EndpointOptions' worker, job and secret: a worker opens its door before the
@@ -255,11 +260,16 @@ class Endpoint {
   /// or one twice; the old ones stay).
   virtual Status SetTransports(const std::vector<std::string>& names) = 0;
 
+  /// Replaces EndpointOptions' tls, for the connects that come. Not while connected; before the
+  /// SetIdentity that gives a secret, lest a peer that is ahead finds the old one.
+  virtual void SetTls(bool tls) = 0;
+
   /// Opaque text that others pass in GroupMember::address; valid for the endpoint's life.
   virtual std::string address() const = 0;
   /// Connects to `peers` of the generation, both sides at once; returns when every pair is up.
   /// Refuses generations below the newest seen (kAborted). Errors: kUnavailable or
-  /// kDeadlineExceeded name the peer; kUnauthenticated. May be cancelled from another thread by
+  /// kDeadlineExceeded name the peer; kUnauthenticated (another secret or job, TLS at one end only,
+  /// a TLS handshake that failed). May be cancelled from another thread by
   /// Fence.
   virtual Result<std::unique_ptr<Communicator>> Connect(const GroupOptions& options,
                                                         Deadline deadline) = 0;

@@ -84,6 +84,7 @@ class CommunicatorImpl final : public Communicator {
     group_->SetHandler(std::move(handler));
   }
   Status ShareLinks(std::span<const Link> own, const CollectiveOptions& options) override;
+  Status ShareLinkEnd(const LinkEnd& own, const CollectiveOptions& options) override;
   std::shared_ptr<const LinkTable> links() const override { return topologies_.links(); }
   std::vector<int64_t> BytesSent() const override { return group_->BytesSent(); }
 
@@ -294,15 +295,36 @@ Status CommunicatorImpl::ReduceTree(const TreeContributions& contributions,
 }
 
 // A record of a rate and a latency for each rank, as doubles.
+void PutLink(ByteWriter& writer, const Link& link) {
+  writer.Put(link.latency_seconds);
+  writer.Put(link.bytes_per_second);
+  writer.PutString(link.transport);
+}
+
+Result<Link> TakeLink(ByteReader& reader) {
+  Link link;
+  HEDDLE_ASSIGN_OR_RETURN(link.latency_seconds, reader.Get<double>());
+  HEDDLE_ASSIGN_OR_RETURN(link.bytes_per_second, reader.Get<double>());
+  HEDDLE_ASSIGN_OR_RETURN(link.transport, reader.GetString());
+  return link;
+}
+
+Status CheckLink(const Link& link) {
+  if (!std::isfinite(link.latency_seconds) || link.latency_seconds < 0 ||
+      !std::isfinite(link.bytes_per_second) || link.bytes_per_second <= 0) {
+    return InvalidArgumentError("a link of {} s and {} bytes/s", link.latency_seconds,
+                                link.bytes_per_second);
+  }
+  return Status::Ok();
+}
+
 Status CommunicatorImpl::ShareLinks(std::span<const Link> own, const CollectiveOptions& options) {
   if (own.size() != static_cast<size_t>(size()) || !options.group.empty()) {
     return InvalidArgumentError("{} links of one of {} workers", own.size(), size());
   }
   ByteWriter writer;
   for (const Link& link : own) {
-    writer.Put(link.latency_seconds);
-    writer.Put(link.bytes_per_second);
-    writer.PutString(link.transport);
+    PutLink(writer, link);
   }
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<Bytes> records,
                           AllGatherBytes(writer.bytes(), options));
@@ -310,18 +332,35 @@ Status CommunicatorImpl::ShareLinks(std::span<const Link> own, const CollectiveO
   for (int from = 0; from < size(); ++from) {
     ByteReader reader(records[static_cast<size_t>(from)]);
     for (int to = 0; to < size(); ++to) {
-      Link& link = links->At(from, to);
-      HEDDLE_ASSIGN_OR_RETURN(link.latency_seconds, reader.Get<double>());
-      HEDDLE_ASSIGN_OR_RETURN(link.bytes_per_second, reader.Get<double>());
-      HEDDLE_ASSIGN_OR_RETURN(link.transport, reader.GetString());
-      if (from != to && (!std::isfinite(link.latency_seconds) || link.latency_seconds < 0 ||
-                         !std::isfinite(link.bytes_per_second) || link.bytes_per_second <= 0)) {
-        return InvalidArgumentError("{} has a link to {} of {} s and {} bytes/s", member_name(from),
-                                    member_name(to), link.latency_seconds, link.bytes_per_second);
+      HEDDLE_ASSIGN_OR_RETURN(links->At(from, to), TakeLink(reader));
+      if (from != to) {
+        HEDDLE_RETURN_IF_ERROR(CheckLink(links->At(from, to))
+                                   .WithContext("{} to {}", member_name(from), member_name(to)));
       }
     }
   }
   topologies_.SetLinks(std::move(links));
+  return Status::Ok();
+}
+
+Status CommunicatorImpl::ShareLinkEnd(const LinkEnd& own, const CollectiveOptions& options) {
+  if (!options.group.empty()) {
+    return InvalidArgumentError("links are shared by all members of the generation");
+  }
+  ByteWriter writer;
+  PutLink(writer, own.link);
+  writer.PutString(own.host);
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Bytes> records,
+                          AllGatherBytes(writer.bytes(), options));
+  std::vector<LinkEnd> ends(records.size());
+  for (size_t rank = 0; rank < records.size(); ++rank) {
+    ByteReader reader(records[rank]);
+    HEDDLE_ASSIGN_OR_RETURN(ends[rank].link, TakeLink(reader));
+    HEDDLE_ASSIGN_OR_RETURN(ends[rank].host, reader.GetString());
+    HEDDLE_RETURN_IF_ERROR(
+        CheckLink(ends[rank].link).WithContext("{}", member_name(static_cast<int>(rank))));
+  }
+  topologies_.SetLinks(std::make_shared<LinkTable>(LinksBetween(ends)));
   return Status::Ok();
 }
 

@@ -1,5 +1,6 @@
 #include "comm/disagreement.h"
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 
@@ -36,26 +37,51 @@ Status LookForDisagreement(Group& group, std::span<const int> ranks, const CallN
 
 namespace {
 
+struct Culprit {
+  int rank = -1;
+  int distance = 0;
+};
+
 // Who holds up a wait: a member that is waited for and does not wait itself, or whom one that
-// waits blames. What a member blames was right one look ago, so that along a chain of waits the
-// end is known after as many looks as it has members.
-int CulpritOf(const Group& group, std::span<const int> ranks, const CallNumber& call) {
+// waits blames; of several the nearest. What a member blames was right one look ago, so that along
+// a chain of waits the end is known after as many looks as it has members; news brings the next
+// look forward. Members that wait for each other could believe each other for ever; but then the
+// distance grows with every look, so that the truth is nearer in the end (as in a distance-vector
+// routing protocol, RFC 1058).
+Culprit CulpritOf(const Group& group, std::span<const int> ranks, const CallNumber& call) {
   const int own = group.options().rank;
-  int culprit = -1;
+  Culprit culprit;
   for (const int rank : ranks) {
     if (rank == own) {
       continue;
     }
     const Channel::Wait wait = group.WaitIn(rank, call);
     if (wait.for_peer && !wait.peer_waits) {
-      return rank;
+      return {.rank = rank, .distance = 1};
     }
-    if (wait.for_peer && wait.blamed >= 0 && wait.blamed < group.size() && wait.blamed != own) {
-      culprit = wait.blamed;
+    const int distance = wait.distance + 1;
+    if (wait.for_peer && wait.blamed >= 0 && wait.blamed < group.size() && wait.blamed != own &&
+        distance < group.size() && (culprit.rank < 0 || distance < culprit.distance)) {
+      culprit = {.rank = wait.blamed, .distance = distance};
     }
   }
   return culprit;
 }
+
+/// As long as it lives, news nudges a wait.
+class Looking {
+ public:
+  Looking(Driver& driver, Work::State& wait) : driver_(driver), wait_(wait) {
+    driver_.AddLooking(&wait_);
+  }
+  ~Looking() { driver_.RemoveLooking(&wait_); }
+  Looking(const Looking&) = delete;
+  Looking& operator=(const Looking&) = delete;
+
+ private:
+  Driver& driver_;
+  Work::State& wait_;
+};
 
 Status NameCulprit(const Group& group, int culprit, const Status& status) {
   if (status.code() != StatusCode::kDeadlineExceeded || culprit < 0) {
@@ -72,14 +98,19 @@ Status WaitLooking(Group& group,
                    const CallNumber& call,
                    Work::State& pending,
                    Deadline deadline) {
+  if (pending.Done() || pending.WaitUntil(std::min(After(kLookAfter), deadline))) {
+    return pending.Wait(deadline);
+  }
+  const Looking looking(group.driver(Lane::kUrgent), pending);
   CallNumber wait = call;
-  while (!pending.Done()) {
-    const Time look = After(kLookAfter);
-    if (look >= deadline || pending.WaitUntil(look)) {
+  while (Now() < deadline) {
+    const Culprit culprit = CulpritOf(group, ranks, call);
+    wait.blamed = culprit.rank;
+    wait.distance = culprit.distance;
+    HEDDLE_RETURN_IF_ERROR(LookForDisagreement(group, ranks, wait));
+    if (pending.WaitNudged(std::min(After(kLookAfter), deadline), After(kLookAgainAfter))) {
       break;
     }
-    wait.blamed = CulpritOf(group, ranks, call);
-    HEDDLE_RETURN_IF_ERROR(LookForDisagreement(group, ranks, wait));
   }
   return NameCulprit(group, wait.blamed, pending.Wait(deadline));
 }

@@ -23,6 +23,9 @@ class Group;
 
 /// A wait that lasts longer looks for its reason, again and again.
 inline constexpr Duration kLookAfter = std::chrono::milliseconds(100);
+/// The next look comes as soon when a peer has said something new meanwhile: along a chain of waits
+/// the news of who holds it up takes as long for each member.
+inline constexpr Duration kLookAgainAfter = std::chrono::milliseconds(5);
 
 /// A member that is in another call.
 struct Conflict {

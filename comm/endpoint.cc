@@ -1,5 +1,6 @@
 // The endpoint: listens for handshakes, forms groups, fences generations.
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <list>
 #include <map>
@@ -35,6 +36,8 @@ constexpr size_t kHeldLimit = 4096;
 /// meanwhile, must not take that for a faster link.
 constexpr Duration kIncomingCredit = std::chrono::milliseconds(20);
 constexpr Duration kLingerAtEnd = std::chrono::milliseconds(1500);
+/// Without descriptors the queue of diallers is looked at as often.
+constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
 
 class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
  public:
@@ -48,8 +51,9 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
         outgoing_(std::make_shared<TokenBucket>()),
         incoming_(std::make_shared<TokenBucket>(kIncomingCredit)),
         open_(std::make_shared<OpenCount>()),
-        regions_(std::make_shared<SharedRegions>()) {
+        regions_(std::make_shared<SharedRegions>(options.metrics)) {
     SetIdentity(options.worker, options.job, options.secret);
+    SetTls(options.tls);
     allowed_ = options.transports;
     own_["host"] = HostIdentity();
     for (const auto& transport : transports_) {
@@ -57,8 +61,9 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
     }
     SetLinkRate(options.link_bytes_per_second);
     for (const auto& transport : transports_) {
-      loop_->Add(transport->listen_fd(), EPOLLIN,
-                 [this, raw = transport.get()](uint32_t) { AcceptAll(*raw); });
+      Transport* const raw = transport.get();
+      listening_[raw] =
+          loop_->Add(raw->listen_fd(), EPOLLIN, [this, raw](uint32_t) { AcceptAll(*raw); });
     }
   }
 
@@ -73,7 +78,8 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
                    const std::string& job,
                    const std::string& secret) override {
     const MutexLock lock(mutex_);
-    identity_ = {.job = Sha256(job), .secret = secret};
+    identity_.job = Sha256(job);
+    identity_.secret = secret;
   }
   Status SetTransports(const std::vector<std::string>& names) override {
     HEDDLE_RETURN_IF_ERROR(CheckTransportNames(names));
@@ -81,6 +87,7 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
     allowed_ = names;
     return Status::Ok();
   }
+  void SetTls(bool tls) override;
   std::string address() const override { return FormatAddress(own_); }
   Result<std::unique_ptr<Communicator>> Connect(const GroupOptions& options,
                                                 Deadline deadline) override;
@@ -114,9 +121,10 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   void OnAuthentic(const Session& session) override;
   void OnConnection(const Session& session, std::unique_ptr<Connection> connection) override;
   void OnRefused(const Session& session, VerdictCode reason) override;
-  void OnGone(const Session& session) override { Forget(session); }
+  void OnGone(const Session& session, const Status& reason) override;
 
   void AcceptAll(const Transport& transport);
+  void PauseAccepting(const Transport& transport, int error);
   void Forget(const Session& session) {
     half_open_.remove(session);
     held_.erase(session);
@@ -157,20 +165,50 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   std::map<int64_t, std::weak_ptr<Group>> groups_ HEDDLE_GUARDED_BY(mutex_);
 
   // Loop thread only.
+  std::map<const Transport*, uint64_t> listening_;  ///< The loop's watches.
+  bool descriptors_missed_ = false;                 ///< Has been logged.
   std::list<Session> half_open_;
   std::set<Session> held_;
   std::set<std::pair<std::string, std::string>> fallbacks_told_;  ///< Peer and transport.
 };
+
+// The queue stays readable: to be called again at once would keep the loop busy with nothing.
+void EndpointImpl::PauseAccepting(const Transport& transport, int error) {
+  if (!std::exchange(descriptors_missed_, true)) {
+    LogWarning("no connection can be accepted: {}; raise `ulimit -n` or free memory",
+               ErrnoError(error, "accept").message());
+  }
+  const uint64_t watch = listening_.at(&transport);
+  loop_->Modify(watch, transport.listen_fd(), 0);
+  loop_->RunAt(After(kAcceptPause),
+               [this, watch, fd = transport.listen_fd()] { loop_->Modify(watch, fd, EPOLLIN); });
+}
+
+void EndpointImpl::SetTls(bool tls) {
+  {
+    const MutexLock lock(mutex_);
+    identity_.tls = tls;
+  }
+  static std::atomic<bool> told = false;
+  for (const auto& transport : transports_) {
+    if (tls && !transport->CanEncrypt() && !told.exchange(true)) {
+      LogInfo("{} is not used: comm.tls is on, and it is not encrypted", transport->name());
+    }
+  }
+}
 
 void EndpointImpl::AcceptAll(const Transport& transport) {
   for (size_t i = 0; i < kHalfOpenLimit; ++i) {
     UniqueFd socket(
         ::accept4(transport.listen_fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket.valid()) {
-      if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
+      const int error = errno;
+      if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS) {
         // No descriptors: whoever proved nothing yet gives way, and the queue is asked again later.
         if (!half_open_.empty()) {
           half_open_.front()->Refuse(VerdictCode::kOverload);
+        } else {
+          PauseAccepting(transport, error);
         }
       }
       return;
@@ -221,6 +259,13 @@ void EndpointImpl::Admit(const Session& session, const std::shared_ptr<Group>& g
       !SameDigest(hello.source_name, name(hello.source)) ||
       !SameDigest(hello.target_name, name(hello.target))) {
     session->Refuse(VerdictCode::kWrongPeer);
+  } else if (const Identity& own = session->identity(); session->peer_uses_tls() != own.tls) {
+    session->Refuse(VerdictCode::kWrongTls);
+    // It is who we wait for, and will not come in another way.
+    const std::string& peer = options.members[static_cast<size_t>(hello.source)].name;
+    group->FailForming(UnauthenticatedError("refused {}: {}", peer, TlsMismatch(own.tls)));
+  } else if (own.tls && !session->transport().CanEncrypt()) {
+    session->Refuse(VerdictCode::kWrongTls);
   } else if (group->IsAttached(hello.source, static_cast<Lane>(hello.lane))) {
     session->Refuse(VerdictCode::kDuplicate);
   } else {
@@ -236,6 +281,21 @@ void EndpointImpl::OnConnection(const Session& session, std::unique_ptr<Connecti
     auto options =
         OptionsFor(*group, hello.source, static_cast<Lane>(hello.lane), connection->transport());
     group->Attach(std::move(connection), std::move(options));
+  }
+}
+
+void EndpointImpl::OnGone(const Session& session, const Status& reason) {
+  Forget(session);
+  const Hello& hello = session->hello();
+  const auto group = FindGroup(hello.generation);
+  if (reason.code() == StatusCode::kCancelled || group == nullptr || group->ended()) {
+    return;
+  }
+  // The dialler counts it and goes on to its next way, or says that it has none.
+  const std::string& name = group->options().members[static_cast<size_t>(hello.source)].name;
+  if (fallbacks_told_.emplace(name, session->transport().name()).second) {
+    LogWarning("{} came to nothing with {}: {}", session->transport().name(), name,
+               reason.message());
   }
 }
 
@@ -307,11 +367,14 @@ Result<EndpointImpl::Ways> EndpointImpl::WaysTo(const GroupMember& member) const
   Ways ways;
   HEDDLE_ASSIGN_OR_RETURN(ways.address, ParseAddress(member.address));
   std::vector<std::string> objections;
+  const bool tls = identity().tls;
   for (const std::string& name : Allowed()) {
     const auto transport = std::find_if(transports_.begin(), transports_.end(),
                                         [&](const auto& other) { return other->name() == name; });
     if (transport == transports_.end()) {
       objections.push_back(fmt::format("{} ({})", name, absent_.at(name)));
+    } else if (tls && !(*transport)->CanEncrypt()) {
+      objections.push_back(fmt::format("{} (not encrypted, and comm.tls is on)", name));
     } else if (!(*transport)->Reaches(own_, ways.address)) {
       objections.push_back(fmt::format("{} (cannot reach it)", name));
     } else {
@@ -327,7 +390,7 @@ Result<EndpointImpl::Ways> EndpointImpl::WaysTo(const GroupMember& member) const
 void EndpointImpl::Dial(
     const std::shared_ptr<Group>& group, int peer, Lane lane, const Ways& ways, Deadline deadline) {
   const auto session = std::make_shared<DialSession>(
-      *loop_, *ways.transports.front(), identity().secret, HelloFor(*group, peer, lane), deadline,
+      *loop_, *ways.transports.front(), identity(), HelloFor(*group, peer, lane), deadline,
       [this, weak = std::weak_ptr(group), peer, lane, ways,
        deadline](Result<std::unique_ptr<Connection>> result) {
         const auto alive = weak.lock();

@@ -148,8 +148,8 @@ void EventLoop::Call(uint64_t watch, uint32_t events) {
 void EventLoop::Run() {
   std::array<epoll_event, 64> events{};
   while (!stopping_.load()) {
-    const Duration left =
-        std::clamp<Duration>(RunDue() - Now(), Duration(0), std::chrono::seconds(1));
+    const Time next = RunDue();  // The clock is read after it: what is due already gets no sleep.
+    const Duration left = std::clamp<Duration>(next - Now(), Duration(0), std::chrono::seconds(1));
     const timespec timeout{.tv_sec = left.count() / 1'000'000'000,
                            .tv_nsec = left.count() % 1'000'000'000};
     int count = ::epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()),

@@ -28,6 +28,8 @@ struct CallNumber {
   uint64_t group = 0;  ///< A hash of the members' ranks.
   /// Of a wait: the rank that holds it up, as far as its member knows; -1: nobody known.
   int blamed = -1;
+  /// How many waits lead there; 1: its member waits for it itself.
+  int distance = 0;
 };
 
 struct MessageKeyHash {
@@ -47,7 +49,8 @@ enum class FrameKind : uint8_t {
   kGoodbye = 8,  ///< The peer left in good order and sends nothing more.
   /// The peer has waited for long in a collective `tag` with the card in `space` (call_card.h):
   /// call number `id` of that tag among the members whose ranks hash to `total`. The lowest bits of
-  /// `space`: one more than the rank that holds up the peer, as far as it knows.
+  /// `space`: one more than the rank that holds up the peer, as far as it knows, and above it how
+  /// many waits lead there.
   kWaiting = 9,
 };
 

@@ -78,6 +78,7 @@ class Group : public std::enable_shared_from_this<Group> {
   /// Groups of members on this host.
   ShmGroups& shm() { return shm_; }
   ScratchPool& scratch() { return scratch_; }
+  Driver& driver(Lane lane) { return *drivers_[IndexOf(lane)]; }
   /// Members on this host, this one included.
   int members_here() const { return shm_.members_here(); }
   std::vector<int64_t> BytesSent() const;

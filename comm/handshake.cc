@@ -34,6 +34,8 @@ std::string_view VerdictName(VerdictCode code) {
       return "overload";
     case VerdictCode::kMalformed:
       return "malformed";
+    case VerdictCode::kWrongTls:
+      return "tls";
   }
   return "unknown";
 }
@@ -59,6 +61,10 @@ Digest Sha256(std::string_view text) {
 }
 
 namespace {
+
+std::string_view TextOf(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 template <typename T>
 void Append(Bytes& out, const T& value) {
@@ -87,8 +93,12 @@ Bytes Transcript(std::string_view role, const Hello& hello, const Challenge& cha
 
 }  // namespace
 
-Proof ProveDial(std::string_view secret, const Hello& hello, const Challenge& challenge) {
-  return {.mac = Hmac(secret, Transcript("heddle-dial", hello, challenge))};
+Proof ProveDial(std::string_view secret, const Hello& hello, const Challenge& challenge, bool tls) {
+  Proof proof{.tls = tls ? 1U : 0U};
+  Bytes message = Transcript("heddle-dial", hello, challenge);
+  Append(message, proof.tls);
+  proof.mac = Hmac(secret, message);
+  return proof;
 }
 
 Digest ProveAccept(std::string_view secret,
@@ -100,11 +110,25 @@ Digest ProveAccept(std::string_view secret,
   return Hmac(secret, message);
 }
 
+Digest DeriveTlsKey(std::string_view secret, const Hello& hello, const Challenge& challenge) {
+  const Bytes salt = Transcript("heddle-tls", hello, challenge);
+  const auto of_secret = AsBytes(secret);
+  const Digest extracted = Hmac(TextOf(salt), Bytes(of_secret.begin(), of_secret.end()));
+  // Expanded to one block, of which the label and the number 1 are the whole message.
+  const auto label = AsBytes("heddle tls 1.3 psk\x01");
+  return Hmac(TextOf(extracted), Bytes(label.begin(), label.end()));
+}
+
+std::string TlsMismatch(bool own) {
+  return fmt::format("TLS is {} here and {} there: comm.tls must be the same for all workers",
+                     own ? "on" : "off", own ? "off" : "on");
+}
+
 bool SameDigest(const Digest& a, const Digest& b) {
   return CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-Status CheckVerdict(std::string_view secret,
+Status CheckVerdict(const Identity& own,
                     const Hello& hello,
                     const Challenge& challenge,
                     const Verdict& verdict) {
@@ -122,10 +146,12 @@ Status CheckVerdict(std::string_view secret,
     case VerdictCode::kWrongJob:
     case VerdictCode::kWrongSecret:
       return UnauthenticatedError("refused: another job or secret");
+    case VerdictCode::kWrongTls:
+      return UnauthenticatedError("refused: {}", TlsMismatch(own.tls));
     default:
       return UnavailableError("refused: {}", VerdictName(verdict.code));
   }
-  if (!SameDigest(verdict.mac, ProveAccept(secret, hello, challenge, verdict.code))) {
+  if (!SameDigest(verdict.mac, ProveAccept(own.secret, hello, challenge, verdict.code))) {
     return UnauthenticatedError("it does not know the job's secret");
   }
   return Status::Ok();

@@ -3,7 +3,7 @@
 ///
 ///     dialler → acceptor   Hello      version, job, generation, ranks, names (hashed), lane, nonce
 ///     acceptor → dialler   Challenge  nonce
-///     dialler → acceptor   Proof      HMAC-SHA256(secret, "dial" Hello Challenge)
+///     dialler → acceptor   Proof      TLS or not, HMAC-SHA256(secret, "dial" Hello Challenge TLS)
 ///     acceptor → dialler   Verdict    code, HMAC-SHA256(secret, "accept" Hello Challenge code)
 ///
 /// Each side proves the secret over both nonces and everything that was claimed, so a recording of
@@ -50,8 +50,10 @@ struct Challenge {
 static_assert(sizeof(Challenge) == 48);
 
 struct Proof {
+  uint32_t tls = 0;  ///< 1: what follows the verdict is encrypted (Identity::tls).
   Digest mac{};
 };
+static_assert(sizeof(Proof) == 36);
 
 enum class VerdictCode : uint32_t {
   kWelcome = 0,
@@ -63,12 +65,14 @@ enum class VerdictCode : uint32_t {
   kDuplicate = 6,  ///< This lane of the pair is connected already.
   kOverload = 7,
   kMalformed = 8,
+  kWrongTls = 9,  ///< One end uses TLS and the other does not.
 };
 
 /// What a worker proves to others, and others to it.
 struct Identity {
   Digest job{};
   std::string secret;
+  bool tls = false;  ///< Nothing but the handshake crosses the network unencrypted.
 };
 
 /// The value of the metric label `reason`.
@@ -85,18 +89,25 @@ static_assert(sizeof(Verdict) == 40);
 Digest MakeNonce();
 Digest Sha256(std::string_view text);
 
-Proof ProveDial(std::string_view secret, const Hello& hello, const Challenge& challenge);
+Proof ProveDial(std::string_view secret, const Hello& hello, const Challenge& challenge, bool tls);
 Digest ProveAccept(std::string_view secret,
                    const Hello& hello,
                    const Challenge& challenge,
                    VerdictCode code);
 
+/// The key of this handshake's TLS connection: HKDF-SHA256 (RFC 5869) of the secret, salted with
+/// all that was claimed and both nonces.
+Digest DeriveTlsKey(std::string_view secret, const Hello& hello, const Challenge& challenge);
+
+/// What an end with or without TLS (`own`) says of one that differs, and what to do about it.
+std::string TlsMismatch(bool own);
+
 /// Compares in time that does not depend on the contents.
 bool SameDigest(const Digest& a, const Digest& b);
 
-/// What a dialler makes of a verdict: kAborted (stale generation), kUnauthenticated (secret or
-/// job), kUnavailable. Success is kWelcome with a valid mac.
-Status CheckVerdict(std::string_view secret,
+/// What a dialler makes of a verdict: kAborted (stale generation), kUnauthenticated (secret, job or
+/// TLS), kUnavailable. Success is kWelcome with a valid mac.
+Status CheckVerdict(const Identity& own,
                     const Hello& hello,
                     const Challenge& challenge,
                     const Verdict& verdict);

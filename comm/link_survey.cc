@@ -104,6 +104,7 @@ Result<LinkSurvey> SurveyLinks(const SurveyOptions& options) {
     endpoint.bind_host = options.bind_host;
     endpoint.job = "link-survey";
     endpoint.secret = secret;
+    endpoint.tls = options.tls;
     endpoint.link_bytes_per_second = worker.link_bytes_per_second;
     endpoint.metrics = &unused;
     HEDDLE_ASSIGN_OR_RETURN(auto made, Endpoint::Create(endpoint));

@@ -18,6 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMacBytes = 6;
+/// A queue pair's attribute for it has eight bits.
+constexpr int kMostGidIndex = 255;
 
 /// "100 Gb/sec (4X EDR)" in bytes a second; 0: it is something else.
 double ParseRate(const std::string& text) {
@@ -140,6 +142,9 @@ void Judge(RdmaPort& port) {
     port.reason = "no GID of RoCE version 2 with an address of this machine";
   } else if (port.gid_index < 0) {
     port.reason = "no interface with an address belongs to it";
+  } else if (port.gid_index > kMostGidIndex) {
+    port.reason = fmt::format("its GID is number {}, queue pairs take none above {}",
+                              port.gid_index, kMostGidIndex);
   } else if (port.character_device.empty()) {
     port.reason = "programs cannot reach it: load the module ib_uverbs";
   } else {

@@ -7,8 +7,6 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#include "base/log.h"
-
 namespace heddle::comm {
 
 namespace {
@@ -20,6 +18,18 @@ std::span<std::byte> Raw(T& value) {
 template <typename T>
 std::span<const std::byte> RawConst(const T& value) {
   return std::as_bytes(std::span(&value, 1));
+}
+
+std::unique_ptr<ConnectionSetup> BeginConnection(const Transport& transport,
+                                                 UniqueFd socket,
+                                                 bool dialled,
+                                                 const Identity& identity,
+                                                 const Hello& hello,
+                                                 const Challenge& challenge) {
+  const auto lane = static_cast<Lane>(hello.lane);
+  return identity.tls ? transport.BeginEncrypted(std::move(socket), lane, dialled,
+                                                 DeriveTlsKey(identity.secret, hello, challenge))
+                      : transport.Begin(std::move(socket), lane, dialled);
 }
 
 }  // namespace
@@ -125,7 +135,7 @@ void AcceptSession::OnReady() {
     case Step::kHeld: {
       // A dialler that waits for its verdict says nothing: what comes is its end.
       Drop();
-      owner_.OnGone(self);
+      owner_.OnGone(self, CancelledError("the dialler left"));
       break;
     }
     case Step::kFinish:
@@ -171,7 +181,8 @@ void AcceptSession::ReadProof() {
   } else if (!SameDigest(hello_.job, identity_.job)) {
     Refuse(VerdictCode::kWrongJob);
   } else if (identity_.secret.empty() ||
-             !SameDigest(proof_.mac, ProveDial(identity_.secret, hello_, challenge_).mac)) {
+             !SameDigest(proof_.mac,
+                         ProveDial(identity_.secret, hello_, challenge_, peer_uses_tls()).mac)) {
     Refuse(VerdictCode::kWrongSecret);
   } else {
     step_ = Step::kHeld;
@@ -184,17 +195,19 @@ void AcceptSession::Welcome() {
   const Verdict verdict{
       .mac = ProveAccept(identity_.secret, hello_, challenge_, VerdictCode::kWelcome)};
   step_ = Step::kFinish;
-  if (!socket_.Write(RawConst(verdict)).ok()) {
+  if (const Status sent = socket_.Write(RawConst(verdict)); !sent.ok()) {
     const auto self = shared_from_this();
     Drop();
-    owner_.OnGone(self);
+    owner_.OnGone(self, sent);
     return;
   }
-  setup_.Begin(transport_.Begin(socket_.Take(), static_cast<Lane>(hello_.lane), false));
+  setup_.Begin(BeginConnection(transport_, socket_.Take(), false, identity_, hello_, challenge_));
   loop_.RunAt(After(kHandshakeTimeout), [weak = weak_from_this()] {
     if (const auto self = weak.lock(); self != nullptr && self->step_ == Step::kFinish) {
       self->Drop();
-      self->owner_.OnGone(self);
+      self->owner_.OnGone(
+          self, DeadlineExceededError("its part of the connection has not come within {} s",
+                                      Seconds(kHandshakeTimeout)));
     }
   });
   Finish();
@@ -210,10 +223,8 @@ void AcceptSession::Finish() {
   if (connection.ok()) {
     owner_.OnConnection(self, *std::move(connection));
   } else {
-    LogInfo("a connection over {} came to nothing: {}", transport_.name(),
-            connection.status().message());
     Drop();
-    owner_.OnGone(self);
+    owner_.OnGone(self, connection.status());
   }
 }
 
@@ -242,13 +253,13 @@ void AcceptSession::Drop() {
 
 DialSession::DialSession(EventLoop& loop,
                          const Transport& transport,
-                         std::string secret,
+                         Identity identity,
                          const Hello& hello,
                          Deadline deadline,
                          Done done)
     : loop_(loop),
       transport_(transport),
-      secret_(std::move(secret)),
+      identity_(std::move(identity)),
       hello_(hello),
       deadline_(deadline),
       done_(std::move(done)),
@@ -325,7 +336,8 @@ void DialSession::ReadChallenge() {
     End(UnauthenticatedError("the answer is not Heddle's"));
     return;
   }
-  const Status sent = socket_->Write(RawConst(ProveDial(secret_, hello_, challenge_)));
+  const Status sent =
+      socket_->Write(RawConst(ProveDial(identity_.secret, hello_, challenge_, identity_.tls)));
   if (!sent.ok()) {
     End(sent);
     return;
@@ -343,14 +355,14 @@ void DialSession::ReadVerdict() {
   if (!*whole) {
     return;
   }
-  const Status status = CheckVerdict(secret_, hello_, challenge_, verdict_);
+  const Status status = CheckVerdict(identity_, hello_, challenge_, verdict_);
   if (!status.ok()) {
     End(status);
     return;
   }
   ExpectWithin(Step::kFinish, std::min(deadline_, After(kHandshakeTimeout)),
                "while the connection was set up");
-  setup_.Begin(transport_.Begin(socket_->Take(), static_cast<Lane>(hello_.lane), true));
+  setup_.Begin(BeginConnection(transport_, socket_->Take(), true, identity_, hello_, challenge_));
   Finish();
 }
 

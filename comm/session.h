@@ -83,7 +83,9 @@ class AcceptSession : public std::enable_shared_from_this<AcceptSession> {
                               std::unique_ptr<Connection>) = 0;
     /// It ended without a connection.
     virtual void OnRefused(const std::shared_ptr<AcceptSession>& session, VerdictCode reason) = 0;
-    virtual void OnGone(const std::shared_ptr<AcceptSession>& session) = 0;
+    /// The same for a dialler that is authentic. `reason`: kCancelled when it took itself back
+    /// before it was welcome, else why the connection came to nothing.
+    virtual void OnGone(const std::shared_ptr<AcceptSession>& session, const Status& reason) = 0;
   };
 
   AcceptSession(EventLoop& loop, Owner& owner, const Transport& transport, UniqueFd socket);
@@ -91,6 +93,11 @@ class AcceptSession : public std::enable_shared_from_this<AcceptSession> {
   void Welcome();
   void Refuse(VerdictCode reason);
   const Hello& hello() const { return hello_; }
+  const Transport& transport() const { return transport_; }
+  /// As this worker was when the handshake began.
+  const Identity& identity() const { return identity_; }
+  /// Whether an authentic dialler uses TLS.
+  bool peer_uses_tls() const { return proof_.tls != 0; }
   bool authentic() const { return step_ >= Step::kHeld; }
   /// Ends it silently.
   void Drop();
@@ -112,7 +119,7 @@ class AcceptSession : public std::enable_shared_from_this<AcceptSession> {
   Hello hello_;
   Challenge challenge_;
   Proof proof_;
-  Identity identity_;  ///< As it was when the handshake began.
+  Identity identity_;
 };
 
 /// The dialling side. Thread: loop only.
@@ -122,7 +129,7 @@ class DialSession : public std::enable_shared_from_this<DialSession> {
 
   DialSession(EventLoop& loop,
               const Transport& transport,
-              std::string secret,
+              Identity identity,
               const Hello& hello,
               Deadline deadline,
               Done done);
@@ -144,7 +151,7 @@ class DialSession : public std::enable_shared_from_this<DialSession> {
 
   EventLoop& loop_;
   const Transport& transport_;
-  const std::string secret_;
+  const Identity identity_;
   const Hello hello_;
   const Deadline deadline_;
   Done done_;

@@ -2,16 +2,25 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string>
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 namespace heddle::comm {
 
 Result<UniqueFd> MakeSharedMemory(size_t bytes) {
+  // The kernel would end the process by a signal (SIGXFSZ) that memory as a file is too large.
+  rlimit file_size{};
+  if (::getrlimit(RLIMIT_FSIZE, &file_size) == 0 && bytes > file_size.rlim_cur) {
+    return ResourceExhaustedError(
+        "shared memory of {} bytes where files may have {}: raise `ulimit -f`", bytes,
+        file_size.rlim_cur);
+  }
   UniqueFd memory(::memfd_create("heddle", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory.valid()) {
     return ErrnoError(errno, "memfd_create");
@@ -33,11 +42,21 @@ Result<UniqueFd> MakeSharedMemory(size_t bytes) {
 }
 
 Result<size_t> CheckSharedMemory(int fd, size_t least) {
-  struct stat info {};
   const int seals = ::fcntl(fd, F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(fd, &info) != 0 || info.st_size <= 0 ||
-      static_cast<size_t>(info.st_size) < least) {
-    return DataLossError("the peer's shared memory has another form");
+  if (seals < 0) {
+    return DataLossError("the peer handed over no memory: {}",
+                         ErrnoError(errno, "its seals").message());
+  }
+  if ((seals & F_SEAL_SHRINK) == 0) {
+    return DataLossError("the peer's shared memory is not sealed: it could shrink");
+  }
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) {
+    return ErrnoError(errno, "fstat of the peer's shared memory");
+  }
+  if (info.st_size <= 0 || static_cast<size_t>(info.st_size) < least) {
+    return DataLossError("the peer's shared memory has {} bytes where at least {} are expected",
+                         info.st_size, least);
   }
   return static_cast<size_t>(info.st_size);
 }
@@ -108,6 +127,16 @@ std::shared_ptr<const SharedRegion> SharedRegions::Find(std::span<const std::byt
   const auto offset = static_cast<size_t>(bytes.data() - region->mapping.base());
   const size_t room = region->mapping.bytes();
   return offset <= room && bytes.size() <= room - offset ? region : nullptr;
+}
+
+void SharedRegions::CountRefused(StatusCode reason) {
+  if (metrics_ != nullptr) {
+    metrics_
+        ->GetCounter("heddle_comm_refused_buffers_total",
+                     "Shared buffers of peers that could not be mapped and are copied instead.",
+                     {{"reason", std::string(StatusCodeName(reason))}})
+        .Add();
+  }
 }
 
 Status SharedRegions::Privatise(const SharedRegion& region, std::span<std::byte> bytes) {

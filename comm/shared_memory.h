@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "comm/communicator.h"
+#include "metrics/registry.h"
 
 namespace heddle::comm {
 
@@ -23,8 +24,8 @@ namespace heddle::comm {
 /// size that was asked for.
 Result<UniqueFd> MakeSharedMemory(size_t bytes);
 
-/// Bytes of a memory file that a peer handed over. Errors: kDataLoss when it is not sealed or
-/// smaller than `least`.
+/// Bytes of a memory file that a peer handed over. Errors: kDataLoss when it is no memory file, not
+/// sealed or smaller than `least`.
 Result<size_t> CheckSharedMemory(int fd, size_t least);
 
 /// A shared mapping of a whole memory file. Movable.
@@ -58,6 +59,9 @@ struct SharedRegion {
 /// The shared buffers of an endpoint, by address. Thread: any.
 class SharedRegions : public std::enable_shared_from_this<SharedRegions> {
  public:
+  /// `metrics`: null counts nothing; else outlives this.
+  explicit SharedRegions(metrics::Registry* metrics) : metrics_(metrics) {}
+
   /// Errors: kInvalidArgument (0 bytes), kResourceExhausted.
   Result<SharedBuffer> Allocate(size_t bytes) HEDDLE_EXCLUDES(mutex_);
   /// The region that holds all of `bytes`, or null.
@@ -66,10 +70,13 @@ class SharedRegions : public std::enable_shared_from_this<SharedRegions> {
   /// Takes the pages around `bytes` of `region` away from whoever else has mapped them: a private
   /// copy takes their place at the same address. The region counts as ordinary memory from then on.
   Status Privatise(const SharedRegion& region, std::span<std::byte> bytes) HEDDLE_EXCLUDES(mutex_);
+  /// Counts a peer's region that cannot be used here.
+  void CountRefused(StatusCode reason);
 
  private:
   void Forget(const std::byte* base) HEDDLE_EXCLUDES(mutex_);
 
+  metrics::Registry* const metrics_;
   mutable Mutex mutex_;
   uint64_t next_id_ HEDDLE_GUARDED_BY(mutex_) = 1;
   std::map<const std::byte*, std::weak_ptr<const SharedRegion>> by_base_ HEDDLE_GUARDED_BY(mutex_);

@@ -1,15 +1,18 @@
 // A collective in a group's segment: entering, waiting and giving up. The arguments for what is
 // free of races stand where they are needed.
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include <linux/futex.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/unique_fd.h"
 #include "comm/group.h"
 #include "comm/shm_group.h"
 
@@ -44,6 +47,20 @@ void Pause() {
 // News of one call must not meet another's of the same tag, which may already have begun.
 uint64_t ElsewhereOf(const CallNumber& number) {
   return kShmElsewhere | (number.ordinal & kShmOrdinalMask);
+}
+
+/// Whether nothing of a process is left but its exit code. When in doubt, such as for a number that
+/// another process has got since, or one that means nothing here: no.
+bool HasEnded(pid_t process) {
+  if (process <= 0) {
+    return false;
+  }
+  const UniqueFd handle(static_cast<int>(::syscall(SYS_pidfd_open, process, 0U)));
+  if (!handle.valid()) {
+    return errno == ESRCH;
+  }
+  pollfd ended{.fd = handle.get(), .events = POLLIN, .revents = 0};
+  return ::poll(&ended, 1, 0) == 1 && (ended.revents & POLLIN) != 0;
 }
 
 void Sleep(ShmLaneHeader& header, uint32_t bell, Duration slice) {
@@ -146,18 +163,6 @@ Result<bool> ShmCall::EnterSmall(uint64_t shape, std::span<const std::byte> data
   return Enter();
 }
 
-Result<bool> ShmCall::EnterBulk(uint64_t shape, std::span<const std::byte> bulk) {
-  shape_ = shape;
-  place_ = PlaceOf(bulk);
-  const Result<bool> entered = Enter();
-  if (entered.ok() && !*entered && place_.fresh == 1) {
-    // Nobody has mapped it: it is offered again with the next call.
-    const MutexLock lock(group_.mutex_);
-    group_.offered_.erase(place_.region);
-  }
-  return entered;
-}
-
 Result<bool> ShmCall::Enter() {
   if (group_.broken_.load()) {
     const Status failure = Failure(-1);
@@ -233,6 +238,10 @@ Result<bool> ShmCall::Follow() {
           return true;
         }
         if (deadline_.has_value()) {  // It takes long.
+          failure = LostLane();
+          if (!failure.ok()) {
+            return true;
+          }
           const auto answer = WentElsewhere();
           // The first member may have chosen, completed the call and left since the look above.
           if (!answer.ok() && Join()) {
@@ -293,6 +302,29 @@ bool ShmCall::Join() {
     }
   }
   return false;
+}
+
+// A call that failed here and not at the first member leaves a lane that this member cannot use and
+// the first one can: it chooses it for the next call, and this member could not tell it otherwise.
+Status ShmCall::LostLane() const {
+  for (int lane = 0; lane < kShmLanes && number_.ordinal != 0; ++lane) {
+    const ShmGroup::Lane& known = group_.lanes_[static_cast<size_t>(lane)];
+    const uint32_t closed = group_.Header(lane).closed.load();
+    if (closed == 0 || !known.busy.load() || (entry_ == Entry::kExpecting && lane == lane_)) {
+      continue;
+    }
+    const uint64_t next = known.calls.load() + 2;  // Behind the one that failed.
+    const ShmLine& line = LineOf(lane, 0, next);
+    // Its tag's calls before this one may have ended there in the same way.
+    if (line.word.load() == ShmWord(next, options_.tag) &&
+        ((line.call.load() ^ number_.ordinal) & kShmOrdinalMask) == 0) {
+      return AbortedError(
+          "{} gave up a call before the {} (tag {}), which {} has begun behind it",
+          closed - 1 < group_.names_.size() ? group_.names_[closed - 1] : "a member", Name(),
+          options_.tag, group_.names_.front());
+    }
+  }
+  return Status::Ok();
 }
 
 Result<bool> ShmCall::WentElsewhere() {
@@ -443,17 +475,17 @@ Status ShmCall::Fail(const Status& status) {
 
 // A member writes to others' memory only between `writing` = 1 and 0, and looks at `closed` after
 // the first; here `closed` was set before `writing` is read. So whoever is not seen writing will
-// not write. A process that is stopped in the middle may go on at any time: its mapping then ends
-// in pages that are no longer ours.
+// not write, and a process that has ended has no memory any more. That its connection is lost says
+// less: a living process may have lost it to damage. One that is stopped in the middle may go on at
+// any time: its mapping then ends in pages that are no longer ours.
 void ShmCall::FenceLateWrites() {
   if (exposed_.empty() || region_ == nullptr) {
     return;
   }
   const Time until = After(kWriteFence);
   const auto writes = [&](int member) {
-    const MutexLock lock(group_.mutex_);
-    return member != position() && (group_.lost_ >> member & 1U) == 0 &&
-           group_.Block(lane_, member).writing.load() != 0;
+    return member != position() && group_.Block(lane_, member).writing.load() != 0 &&
+           !HasEnded(group_.channels_[static_cast<size_t>(member)]->peer_process());
   };
   for (int member = 0; member < size(); ++member) {
     while (writes(member)) {
@@ -524,120 +556,6 @@ Status ShmCall::WaitAll(int64_t behind) {
   for (int member = 0; member < size(); ++member) {
     if (member != position()) {
       HEDDLE_RETURN_IF_ERROR(WaitFor(member, behind));
-    }
-  }
-  return Status::Ok();
-}
-
-ShmPlace ShmCall::PlaceOf(std::span<const std::byte> bulk) {
-  region_ = bulk.empty() ? nullptr : group_.regions_->Find(bulk);
-  if (region_ == nullptr) {
-    return {};
-  }
-  ShmPlace place{.region = region_->id,
-                 .offset = static_cast<uint64_t>(bulk.data() - region_->mapping.base())};
-  {
-    const MutexLock lock(group_.mutex_);
-    const auto [known, is_new] = group_.offered_.emplace(region_->id, false);
-    if (!is_new) {
-      return known->second ? place : ShmPlace{};
-    }
-  }
-  for (const auto& channel : group_.channels_) {
-    // Who does not get it refuses it, and then nobody uses it.
-    if (channel != nullptr) {
-      channel->SendDescriptor(region_->id, region_->memory.get())
-          .IgnoreError("the receiver will miss it and say so");
-    }
-  }
-  place.fresh = 1;
-  return place;
-}
-
-Status ShmCall::Locate(std::span<const size_t> sizes, std::span<std::byte*> places) {
-  const Status status = LocateAll(sizes, places);
-  return status.ok() || entry_ == Entry::kFailed ? status : Fail(status);
-}
-
-Status ShmCall::LocateAll(std::span<const size_t> sizes, std::span<std::byte*> places) {
-  std::array<ShmPlace, kMostSharing> announced{};
-  bool fresh = false;
-  for (int member = 0; member < size(); ++member) {
-    const auto i = static_cast<size_t>(member);
-    // Read once: what is checked is what is used.
-    std::memcpy(&announced[i], LineOf(lane_, member, call_).data.data(), sizeof(ShmPlace));
-    fresh = fresh || announced[i].fresh == 1;
-  }
-  announced[static_cast<size_t>(position())] =
-      place_;  // What lies in the segment others may have overwritten.
-  const auto all = std::span<const ShmPlace>(announced).first(static_cast<size_t>(size()));
-  if (fresh) {
-    HEDDLE_RETURN_IF_ERROR(MapNew(all));
-  }
-  const MutexLock lock(group_.mutex_);
-  for (size_t i = 0; i < all.size(); ++i) {
-    places[i] = nullptr;
-    if (all[i].region == 0) {
-      continue;
-    }
-    if (static_cast<int>(i) == position()) {
-      places[i] =
-          group_.offered_[all[i].region] ? region_->mapping.base() + all[i].offset : nullptr;
-      continue;
-    }
-    const auto found = group_.foreign_[i].find(all[i].region);
-    if (found == group_.foreign_[i].end()) {
-      return DataLossError("{} names memory that it has not shared", group_.names_[i]);
-    }
-    const size_t room = found->second.mapping.bytes();
-    if (!found->second.usable) {
-      continue;
-    }
-    if (all[i].offset > room || sizes[i] > room - all[i].offset) {
-      return DataLossError("{} names a place outside of its shared memory", group_.names_[i]);
-    }
-    places[i] = found->second.mapping.base() + all[i].offset;
-  }
-  return Status::Ok();
-}
-
-// Maps what was offered in this call; if one member cannot, nobody uses it.
-Status ShmCall::MapNew(std::span<const ShmPlace> places) {
-  bool refused = false;
-  for (size_t i = 0; i < places.size(); ++i) {
-    if (static_cast<int>(i) == position() || places[i].fresh != 1) {
-      continue;
-    }
-    const auto map = [&]() -> Result<Mapping> {
-      HEDDLE_ASSIGN_OR_RETURN(const UniqueFd memory,
-                              group_.channels_[i]->TakeDescriptor(places[i].region));
-      HEDDLE_ASSIGN_OR_RETURN(const size_t bytes, CheckSharedMemory(memory.get(), 1));
-      return Mapping::Of(memory.get(), bytes, true);
-    };
-    Result<Mapping> mapping = map();
-    refused = refused || !mapping.ok();
-    const MutexLock lock(group_.mutex_);
-    ShmGroup::Foreign& foreign = group_.foreign_[i][places[i].region];
-    foreign.mapping = mapping.ok() ? *std::move(mapping) : Mapping();
-  }
-  group_.Block(lane_, position()).refused.store(refused ? 1 : 0);
-  Arrive();
-  HEDDLE_RETURN_IF_ERROR(WaitAll());
-  for (int member = 0; member < size(); ++member) {
-    refused = refused || group_.Block(lane_, member).refused.load() != 0;
-  }
-  // Everyone has read the answers before anyone writes its next one: a call between has phases.
-  Arrive();
-  HEDDLE_RETURN_IF_ERROR(WaitAll());
-  const MutexLock lock(group_.mutex_);
-  for (size_t i = 0; i < places.size(); ++i) {
-    if (places[i].fresh != 1) {
-      continue;
-    }
-    if (static_cast<int>(i) == position()) {
-      group_.offered_[places[i].region] = !refused;
-    } else {
-      group_.foreign_[i][places[i].region].usable = !refused;
     }
   }
   return Status::Ok();

@@ -1,7 +1,5 @@
-// The segment of a group on one host: its layout, how its members form it, and how they learn of
-// each other's end. The first member makes the segment and hands it to the others over the local
-// sockets that their handshakes have authenticated; each step is agreed, so that either all of them
-// use it or none.
+// The segment of a group on one host: its layout, which groups have one (shm_forming.cc makes it),
+// and how members learn of each other's end.
 #include "comm/shm_group.h"
 
 #include <algorithm>
@@ -13,8 +11,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/hash.h"
-#include "base/log.h"
 #include "base/thread.h"
 #include "comm/group.h"
 #include "comm/transport.h"
@@ -32,8 +28,6 @@ constexpr size_t kFullMembers = 8;
 size_t Pages(size_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
 }
-
-enum class FormingStep : uint64_t { kJoin = 1, kVerdict, kReady, kGo };
 
 }  // namespace
 
@@ -108,10 +102,6 @@ void ShmGroup::MemberEnded(int rank, const Status& status, bool left) {
     if (!left && loss_.ok()) {
       loss_ = status;
     }
-    // The kernel closes a dead process' sockets after it has taken its memory away.
-    if (!left && status.code() != StatusCode::kAborted) {
-      lost_ |= uint64_t{1} << member;
-    }
   }
   broken_.store(true);
   WakeAll();
@@ -150,61 +140,6 @@ std::optional<Conflict> ShmGroup::FindConflict(const CallNumber& number) const {
   }
   return std::nullopt;
 }
-
-/// What forms a group: its members by position, messages that meet whichever calls come first, and
-/// one deadline. Its end takes the buffers back from what is still in flight.
-class ShmGroups::Forming {
- public:
-  using Pending = std::shared_ptr<Work::State>;
-
-  Forming(Group& group, const std::vector<int>& ranks, const CallNumber& number, Deadline deadline)
-      : group_(group),
-        ranks_(ranks),
-        position_(static_cast<int>(std::find(ranks.begin(), ranks.end(), group.options().rank) -
-                                   ranks.begin())),
-        number_(number),
-        deadline_(deadline) {}
-  ~Forming() {
-    for (const Pending& pending : in_flight_) {
-      if (!pending->Done()) {
-        pending->Cancel(CancelledError("the group was not formed"));
-      }
-    }
-  }
-  Forming(const Forming&) = delete;
-  Forming& operator=(const Forming&) = delete;
-
-  int size() const { return static_cast<int>(ranks_.size()); }
-  int position() const { return position_; }
-  const std::vector<int>& ranks() const { return ranks_; }
-
-  Pending Send(int to, FormingStep step, std::span<const std::byte> data) {
-    return Keep(group_.Send(ranks_[static_cast<size_t>(to)], KeyOf(step), data, true));
-  }
-  Pending Recv(int from, FormingStep step, std::span<std::byte> data) {
-    return Keep(group_.Recv(ranks_[static_cast<size_t>(from)], KeyOf(step), data, true));
-  }
-  Status Wait(const Pending& pending) {
-    return WaitLooking(group_, ranks_, number_, *pending, deadline_);
-  }
-
- private:
-  MessageKey KeyOf(FormingStep step) const {
-    // The group's own number instead of a call's tag: calls of any tag may meet here.
-    return {.tag = number_.group, .space = kShmSpace | static_cast<uint64_t>(step)};
-  }
-  Pending Keep(Pending pending) {
-    in_flight_.push_back(pending);
-    return pending;
-  }
-
-  Group& group_;
-  const std::vector<int> ranks_;
-  const int position_;
-  const CallNumber number_;
-  const Deadline deadline_;
-  std::vector<Pending> in_flight_;
-};
 
 ShmGroups::ShmGroups(Group& group, std::shared_ptr<SharedRegions> regions)
     : group_(group),
@@ -287,178 +222,11 @@ std::optional<Conflict> ShmGroups::FindConflict(const CallNumber& number) {
   return group == nullptr ? std::nullopt : group->FindConflict(number);
 }
 
-Result<std::shared_ptr<ShmGroup>> ShmGroups::FormEntry(Entry& entry,
-                                                       const CallNumber& number,
-                                                       Deadline deadline) {
-  mutex_.Unlock();
-  Result<std::shared_ptr<ShmGroup>> group = std::shared_ptr<ShmGroup>();
-  {
-    Forming forming(group_, entry.ranks, number, deadline);
-    group = forming.position() == 0 ? Lead(forming) : Join(forming);
-  }
-  mutex_.Lock();
-  entry.forming = false;
-  if (group.ok() && *group != nullptr) {
-    entry.group = *group;
-    for (const Ended& ended : members_ended_) {
-      entry.group->MemberEnded(ended.rank, ended.status, ended.left);
-    }
-    if (!end_.ok()) {
-      entry.group->End(end_);
-    }
-  }
-  formed_.NotifyAll();
-  return group;
-}
-
 bool ShmGroups::OnOneHost(const std::vector<int>& ranks) const {
   const std::string& host = hosts_[static_cast<size_t>(ranks.front())];
   return !host.empty() && std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
     return hosts_[static_cast<size_t>(rank)] == host;
   });
-}
-
-// The pairs of this member; the others speak for theirs. A worker with an emulated link takes no
-// short cut around it.
-bool ShmGroups::SharesWithAll(const std::vector<int>& ranks) const {
-  return std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
-    if (rank == group_.options().rank) {
-      return true;
-    }
-    const auto channel = group_.ChannelOf(rank, Lane::kUrgent);
-    return channel.ok() && (*channel)->transport() == "shm" &&
-           !(*channel)->options().outgoing->limited();
-  });
-}
-
-namespace {
-
-template <typename T>
-std::span<std::byte> Raw(T& value) {
-  return std::as_writable_bytes(std::span(&value, 1));
-}
-
-/// Descriptors of segments and of members' regions are told apart by this bit.
-constexpr uint64_t kSegmentNumber = uint64_t{1} << 63;
-
-}  // namespace
-
-std::shared_ptr<ShmGroup> ShmGroups::Make(const Forming& call, Mapping segment) const {
-  std::vector<std::string> names;
-  std::vector<std::shared_ptr<Channel>> channels;
-  for (const int rank : call.ranks()) {
-    names.push_back(group_.options().members[static_cast<size_t>(rank)].name);
-    const auto channel = group_.ChannelOf(rank, Lane::kUrgent);
-    channels.push_back(channel.ok() ? *channel : nullptr);
-  }
-  return std::make_shared<ShmGroup>(call.ranks(), call.position(), std::move(names),
-                                    std::move(channels), regions_, std::move(segment));
-}
-
-Result<std::shared_ptr<ShmGroup>> ShmGroups::Lead(Forming& call) {
-  const int members = call.size();
-  std::vector<uint32_t> answers(static_cast<size_t>(members), 1);
-  Status failure;
-  // Everyone's answer; a member that is not connected to this one has its own way to know.
-  const auto gather = [&](FormingStep step) {
-    std::vector<Forming::Pending> pending(static_cast<size_t>(members));
-    for (int i = 1; i < members; ++i) {
-      pending[static_cast<size_t>(i)] = call.Recv(i, step, Raw(answers[static_cast<size_t>(i)]));
-    }
-    bool all = true;
-    for (int i = 1; i < members; ++i) {
-      const Status status = call.Wait(pending[static_cast<size_t>(i)]);
-      if (!status.ok() && status.code() != StatusCode::kFailedPrecondition && failure.ok()) {
-        failure = status;
-      }
-      all = all && status.ok() && answers[static_cast<size_t>(i)] == 1;
-    }
-    return all;
-  };
-  bool share = SharesWithAll(call.ranks());
-  share = gather(FormingStep::kJoin) && share;
-  Mapping segment;
-  uint64_t number = 0;  // Of the segment's descriptor; 0: they do not share memory.
-  if (share) {
-    const size_t bytes = ShmLayout(members).total_bytes;
-    const auto make = [&]() -> Status {
-      HEDDLE_ASSIGN_OR_RETURN(const UniqueFd memory, MakeSharedMemory(bytes));
-      HEDDLE_ASSIGN_OR_RETURN(segment, Mapping::Of(memory.get(), bytes, true));
-      number = kSegmentNumber | next_segment_.fetch_add(1);
-      for (const int rank : call.ranks()) {
-        if (rank != group_.options().rank) {
-          HEDDLE_ASSIGN_OR_RETURN(const auto channel, group_.ChannelOf(rank, Lane::kUrgent));
-          HEDDLE_RETURN_IF_ERROR(channel->SendDescriptor(number, memory.get()));
-        }
-      }
-      return Status::Ok();
-    };
-    const Status made = make();
-    if (made.code() == StatusCode::kUnavailable || made.code() == StatusCode::kAborted) {
-      failure = made;  // A member ended; the messages below will say so too.
-      share = false;
-      number = 0;
-    } else if (!made.ok()) {
-      LogWarning("{} workers of this host exchange messages instead of sharing memory: {}", members,
-                 made.message());
-      number = 0;
-      share = false;
-    }
-  }
-  const auto tell = [&](FormingStep step, std::span<const std::byte> news) {
-    for (int i = 1; i < members; ++i) {
-      const Status status = call.Wait(call.Send(i, step, news));
-      if (!status.ok() && status.code() != StatusCode::kFailedPrecondition && failure.ok()) {
-        failure = status;
-      }
-    }
-  };
-  tell(FormingStep::kVerdict, Raw(number));
-  uint32_t go = 0;
-  if (share && failure.ok()) {
-    go = gather(FormingStep::kReady) ? 1 : 0;
-    tell(FormingStep::kGo, Raw(go));
-  }
-  if (!failure.ok()) {
-    return failure;
-  }
-  return go == 1 ? Make(call, std::move(segment)) : std::shared_ptr<ShmGroup>();
-}
-
-Result<std::shared_ptr<ShmGroup>> ShmGroups::Join(Forming& call) {
-  uint32_t answer = SharesWithAll(call.ranks()) ? 1 : 0;
-  Status status = call.Wait(call.Send(0, FormingStep::kJoin, Raw(answer)));
-  if (status.code() == StatusCode::kFailedPrecondition) {  // Not even connected.
-    return std::shared_ptr<ShmGroup>();
-  }
-  HEDDLE_RETURN_IF_ERROR(status);
-  uint64_t number = 0;
-  HEDDLE_RETURN_IF_ERROR(call.Wait(call.Recv(0, FormingStep::kVerdict, Raw(number))));
-  if (number == 0) {
-    return std::shared_ptr<ShmGroup>();
-  }
-  Mapping segment;
-  const auto map = [&]() -> Status {
-    const size_t bytes = ShmLayout(call.size()).total_bytes;
-    HEDDLE_ASSIGN_OR_RETURN(const auto channel,
-                            group_.ChannelOf(call.ranks().front(), Lane::kUrgent));
-    HEDDLE_ASSIGN_OR_RETURN(const UniqueFd memory, channel->TakeDescriptor(number));
-    HEDDLE_ASSIGN_OR_RETURN(const size_t size, CheckSharedMemory(memory.get(), bytes));
-    if (size != bytes) {
-      return DataLossError("a segment of {} bytes where {} are expected", size, bytes);
-    }
-    HEDDLE_ASSIGN_OR_RETURN(segment, Mapping::Of(memory.get(), bytes, true));
-    return Status::Ok();
-  };
-  status = map();
-  if (!status.ok()) {
-    LogWarning("this worker exchanges messages instead of sharing memory: {}", status.message());
-  }
-  uint32_t ready = status.ok() ? 1 : 0;
-  HEDDLE_RETURN_IF_ERROR(call.Wait(call.Send(0, FormingStep::kReady, Raw(ready))));
-  uint32_t go = 0;
-  HEDDLE_RETURN_IF_ERROR(call.Wait(call.Recv(0, FormingStep::kGo, Raw(go))));
-  return go == 1 ? Make(call, std::move(segment)) : std::shared_ptr<ShmGroup>();
 }
 
 void ShmGroups::MemberEnded(int rank, const Status& status, bool left) {

@@ -47,7 +47,7 @@ inline constexpr int kMostSharing = 64;
 inline constexpr int kShmLanes = 4;
 
 /// Spaces of the messages that form groups and tell of calls that went elsewhere (call_card.h).
-inline constexpr uint64_t kShmSpace = kControlPhase << (kCardBits + kMajorBits + kMinorBits);
+inline constexpr uint64_t kShmSpace = kFormingSpace;
 inline constexpr uint64_t kShmElsewhere = kShmSpace | (uint64_t{1} << 57);
 
 /// A call's card and, below it, what there is room for of its ordinal.
@@ -144,6 +144,13 @@ class ShmGroup {
     uint64_t phase = 0;     ///< Own counter.
     int64_t uncounted = 0;  ///< Bytes of small calls, not yet in the metrics.
   };
+  /// An own region among the members.
+  enum class Offer : uint8_t {
+    kHandedOver,  ///< They have its descriptor; the call that was to map it went elsewhere.
+    kOffered,     ///< A call in flight tells whether all can map it.
+    kUsable,
+    kRefused,  ///< It is copied through the segment.
+  };
   /// A member's shared memory, mapped here.
   struct Foreign {
     Mapping mapping;
@@ -172,10 +179,8 @@ class ShmGroup {
   mutable Mutex mutex_;
   Status end_ HEDDLE_GUARDED_BY(mutex_);
   std::vector<Status> member_end_ HEDDLE_GUARDED_BY(mutex_);  ///< By position; ok: still there.
-  Status loss_ HEDDLE_GUARDED_BY(mutex_);        ///< First member that did not leave in good order.
-  uint64_t lost_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< By position: their processes write no more.
-  /// Own regions that everyone was offered, and whether all can use them.
-  std::map<uint64_t, bool> offered_ HEDDLE_GUARDED_BY(mutex_);
+  Status loss_ HEDDLE_GUARDED_BY(mutex_);  ///< First member that did not leave in good order.
+  std::map<uint64_t, Offer> offered_ HEDDLE_GUARDED_BY(mutex_);  ///< Own regions.
   std::vector<std::map<uint64_t, Foreign>> foreign_ HEDDLE_GUARDED_BY(mutex_);
 };
 
@@ -244,6 +249,7 @@ class ShmCall {
   Result<bool> EnterFirst();
   Result<bool> Follow();
   bool Join();
+  Status LostLane() const;
   Result<bool> WentElsewhere();
   Status ShapesDiffer(int member) const;
   void Publish(int lane);
@@ -252,7 +258,10 @@ class ShmCall {
   ShmLine& LineOf(int lane, int member, uint64_t call) const;
   ShmPlace PlaceOf(std::span<const std::byte> bulk);
   Status LocateAll(std::span<const size_t> sizes, std::span<std::byte*> places);
-  Status MapNew(std::span<const ShmPlace> places);
+  void HandOver();
+  Status MapNew(std::span<const ShmPlace> places, std::span<const size_t> sizes);
+  Result<Mapping> MapRegion(int member, uint64_t region, size_t bytes) const;
+  bool AnyRefused() const;
 
   /// Until ready() holds. `member`: who is waited for.
   template <typename Ready>
@@ -281,6 +290,7 @@ class ShmCall {
   std::span<const std::byte> data_;
   ShmPlace place_;
   std::shared_ptr<const SharedRegion> region_;  ///< Of the own bulk.
+  bool handed_over_ = true;                     ///< All were given its descriptor.
   std::span<std::byte> exposed_;
 };
 
@@ -315,10 +325,13 @@ class ShmGroups {
   Result<std::shared_ptr<ShmGroup>> FormEntry(Entry& entry,
                                               const CallNumber& number,
                                               Deadline deadline) HEDDLE_REQUIRES(mutex_);
+  const std::string& NameOf(int rank) const;
   bool OnOneHost(const std::vector<int>& ranks) const;
   bool SharesWithAll(const std::vector<int>& ranks) const;
   Result<std::shared_ptr<ShmGroup>> Lead(Forming& call);
   Result<std::shared_ptr<ShmGroup>> Join(Forming& call);
+  Result<Mapping> HandOutSegment(const Forming& call, uint64_t number) const;
+  Result<Mapping> MapSegment(const Forming& call, uint64_t number) const;
   std::shared_ptr<ShmGroup> Make(const Forming& call, Mapping segment) const;
 
   Group& group_;

@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <map>
+#include <deque>
 #include <utility>
 
 #include <fcntl.h>
@@ -35,7 +35,7 @@ constexpr size_t RingBytes(Lane lane) {
   return size_t{lane == Lane::kBulk ? 512U : 128U} << 10;
 }
 constexpr size_t kPageBytes = 4096;
-/// Descriptors that a peer may hand over ahead of their use.
+/// Descriptors of a peer that are kept for their use.
 constexpr size_t kWaitingDescriptors = 256;
 
 /// Shared control words of one direction. Positions only grow; a position's place is its remainder.
@@ -72,6 +72,11 @@ class ShmConnection final : public Connection {
         incoming_(segment_.memory.base() + (dialled ? DirectionBytes(lane) : 0)) {}
 
   std::string_view transport() const override { return "shm"; }
+  pid_t peer_process() const override {
+    ucred peer{};
+    socklen_t size = sizeof(peer);
+    return ::getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : 0;
+  }
 
   Result<size_t> Write(std::span<const iovec> parts) override {
     RingControl& ring = Control(outgoing_);
@@ -183,8 +188,27 @@ class ShmConnection final : public Connection {
   uint64_t written_ = 0;  ///< Own positions: what the peer may scribble is never read back.
   uint64_t read_ = 0;
   bool hung_up_ = false;
-  std::map<uint64_t, UniqueFd> descriptors_;  ///< Come and not yet taken.
+  std::deque<std::pair<uint64_t, UniqueFd>> descriptors_;  ///< Come and not yet taken.
 };
+
+/// Why descriptors could not be handed over. A full queue says nothing about the peer's life.
+Status HandOverError(int error) {
+  const std::string text = ErrnoError(error, "handing over a descriptor").message();
+  switch (error) {
+    case ETOOMANYREFS:
+      return ResourceExhaustedError(
+          "{}; the descriptors of this user that are on their way count against a limit (raise "
+          "`ulimit -n`)",
+          text);
+    case EAGAIN:
+    case ENOBUFS:
+      return ResourceExhaustedError(
+          "{}; the peer has not taken those before (raise `ulimit -n` and net.core.wmem_default)",
+          text);
+    default:
+      return ErrnoError(error, "handing over a descriptor");
+  }
+}
 
 /// One message with descriptors on a local socket.
 template <size_t kCount>
@@ -203,11 +227,9 @@ Status SendDescriptors(int socket,
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(descriptors));
   std::memcpy(CMSG_DATA(header), descriptors, sizeof(descriptors));
-  if (::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) !=
-      static_cast<ssize_t>(bytes.size())) {
-    return UnavailableError("{}", ErrnoError(errno, "sendmsg").message());
-  }
-  return Status::Ok();
+  const ssize_t sent = ::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  return sent == static_cast<ssize_t>(bytes.size()) ? Status::Ok()
+                                                    : HandOverError(sent < 0 ? errno : ENOBUFS);
 }
 
 /// The counterpart; false when nothing has come yet.
@@ -245,8 +267,15 @@ Result<bool> ReceiveDescriptors(int socket,
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
     return ResourceExhaustedError("no descriptors are left (raise ulimit -n)");
   }
+  if (got < 0) {
+    return ErrnoError(errno, "recvmsg");
+  }
+  if (got == 0) {
+    return UnavailableError("the peer closed the connection");
+  }
   if (got != static_cast<ssize_t>(bytes.size()) || count != kCount) {
-    return UnavailableError("the peer sent no shared memory");
+    return DataLossError("{} bytes with {} descriptors where {} with {} are expected", got, count,
+                         bytes.size(), kCount);
   }
   return true;
 }
@@ -284,7 +313,8 @@ Result<Segment> ReceiveSegment(int socket, Lane lane, bool& pending) {
   HEDDLE_ASSIGN_OR_RETURN(const size_t bytes,
                           CheckSharedMemory(descriptors[0].get(), SegmentBytes(lane)));
   if (bytes != SegmentBytes(lane)) {
-    return DataLossError("the peer's shared memory has another form");
+    return DataLossError("the peer's shared memory has {} bytes where {} are expected", bytes,
+                         SegmentBytes(lane));
   }
   HEDDLE_ASSIGN_OR_RETURN(Mapping mapping, Mapping::Of(descriptors[0].get(), bytes, false));
   return Segment{.memory = std::move(mapping),
@@ -298,8 +328,17 @@ Status ShmConnection::SendDescriptor(uint64_t id, int fd) {
   return SendDescriptors(socket_.get(), std::as_bytes(std::span(&id, 1)), descriptors);
 }
 
+// The same memory comes once for each group that it is offered in. A call that took another way
+// leaves its descriptor behind: the oldest of them give way.
 Result<UniqueFd> ShmConnection::TakeDescriptor(uint64_t id) {
-  while (!descriptors_.contains(id)) {
+  const auto found = std::find_if(descriptors_.begin(), descriptors_.end(),
+                                  [id](const auto& waiting) { return waiting.first == id; });
+  if (found != descriptors_.end()) {
+    UniqueFd taken = std::move(found->second);
+    descriptors_.erase(found);
+    return taken;
+  }
+  while (true) {
     uint64_t number = 0;
     std::array<UniqueFd, 1> descriptor;
     HEDDLE_ASSIGN_OR_RETURN(
@@ -307,17 +346,16 @@ Result<UniqueFd> ShmConnection::TakeDescriptor(uint64_t id) {
         ReceiveDescriptors(socket_.get(), std::as_writable_bytes(std::span(&number, 1)),
                            descriptor));
     if (!came) {
-      return UnavailableError("the peer sent no shared memory");
+      return UnavailableError("the peer handed over no descriptor of this number");
     }
-    if (descriptors_.size() >= kWaitingDescriptors) {
-      return ResourceExhaustedError("the peer sent {} descriptors that nobody took",
-                                    descriptors_.size());
+    if (number == id) {
+      return std::move(descriptor[0]);
     }
-    descriptors_[number] = std::move(descriptor[0]);
+    if (descriptors_.size() == kWaitingDescriptors) {
+      descriptors_.pop_front();
+    }
+    descriptors_.emplace_back(number, std::move(descriptor[0]));
   }
-  UniqueFd taken = std::move(descriptors_.at(id));
-  descriptors_.erase(id);
-  return taken;
 }
 
 class ShmTransport final : public SocketTransport {
@@ -336,6 +374,9 @@ class ShmTransport final : public SocketTransport {
     return peer.contains("shm") && mine != own.end() && theirs != peer.end() &&
            !mine->second.empty() && mine->second == theirs->second;
   }
+
+  /// The machine's own kernel keeps it from everybody else.
+  bool CanEncrypt() const override { return true; }
 
   static socklen_t Name(const std::string& name, sockaddr_un& address) {
     address.sun_family = AF_UNIX;  // An abstract name: a zero byte, then the name.

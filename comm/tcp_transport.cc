@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "comm/tcp_socket.h"
+#include "comm/tls_connection.h"
 #include "comm/transport.h"
 
 namespace heddle::comm {
@@ -80,6 +81,14 @@ class TcpTransport final : public SocketTransport {
 
   Result<UniqueFd> Dial(const AddressParts& peer) const override {
     return DialTcp(listener_.address, peer.at("tcp"));
+  }
+
+  bool CanEncrypt() const override { return true; }
+  std::unique_ptr<ConnectionSetup> BeginEncrypted(UniqueFd socket,
+                                                  Lane lane,
+                                                  bool dialled,
+                                                  const Digest& key) const override {
+    return MakeTlsSetup(std::move(socket), lane, dialled, key);
   }
 
   Result<std::unique_ptr<Connection>> FinishDial(UniqueFd socket, Lane lane) const override {

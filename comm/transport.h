@@ -15,11 +15,13 @@
 #include <string_view>
 #include <vector>
 
+#include <sys/types.h>
 #include <sys/uio.h>
 
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "comm/communicator.h"
+#include "comm/handshake.h"
 #include "comm/lane.h"
 
 namespace heddle::comm {
@@ -67,14 +69,19 @@ class Connection {
   /// there.
   virtual bool PrepareToWait(bool /*want_read*/, bool /*want_write*/) { return true; }
   /// Hands a descriptor to the peer's process, where TakeDescriptor finds it by `id` once anything
-  /// written later was read. Never blocks. Errors: kUnimplemented (not on one host), kUnavailable.
+  /// written later was read. Never blocks. Errors: kUnimplemented (not on one host), kUnavailable
+  /// (the peer is gone), kResourceExhausted (too many are on their way).
   virtual Status SendDescriptor(uint64_t /*id*/, int /*fd*/) {
     return UnimplementedError("{} hands over no descriptors", transport());
   }
-  /// Errors: kUnimplemented, kUnavailable (none of this number has come), kResourceExhausted.
+  /// One that the peer handed over with this `id`; it may have handed over several. Errors:
+  /// kUnimplemented, kUnavailable (none of this number has come, or 256 others since),
+  /// kResourceExhausted, kDataLoss.
   virtual Result<UniqueFd> TakeDescriptor(uint64_t /*id*/) {
     return UnimplementedError("{} hands over no descriptors", transport());
   }
+  /// The peer's process, by its number here; 0: unknown, or on another host.
+  virtual pid_t peer_process() const { return 0; }
   /// No more writes; the peer reads what was written, then the end.
   virtual void CloseWrite() = 0;
   /// Drops everything at once, in both directions; the peer sees it as a loss.
@@ -122,6 +129,16 @@ class Transport {
   virtual std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket,
                                                  Lane lane,
                                                  bool dialled) const = 0;
+  /// Whether nobody on the network can read its connections where a job asks for TLS: it encrypts
+  /// them then, or they never leave the machine. Others are not used by such a job.
+  virtual bool CanEncrypt() const { return false; }
+  /// Begin for a job with TLS. `key`: both ends' alone, and this socket's. Only where CanEncrypt.
+  virtual std::unique_ptr<ConnectionSetup> BeginEncrypted(UniqueFd socket,
+                                                          Lane lane,
+                                                          bool dialled,
+                                                          const Digest& /*key*/) const {
+    return Begin(std::move(socket), lane, dialled);
+  }
 };
 
 /// A transport whose connections need no more than their handshake's socket to begin.

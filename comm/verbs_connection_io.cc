@@ -19,6 +19,11 @@ namespace {
 constexpr uint64_t kReceiveBit = uint64_t{1} << 63;  ///< Of a work request's number.
 constexpr int kBatch = 32;
 
+// The calls return an errno, but some providers -1 and leave it in errno.
+Status PostError(int error, std::string_view what) {
+  return UnavailableError("{}", ErrnoError(error > 0 ? error : errno, what).message());
+}
+
 }  // namespace
 
 /// Send requests that are handed to the device in one call.
@@ -68,7 +73,7 @@ Status VerbsConnection::PostReceives(std::span<const uint32_t> slots) {
     }
     ibv_recv_wr* bad = nullptr;
     if (const int error = ::ibv_post_recv(queue_pair_, requests.data(), &bad); error != 0) {
-      return UnavailableError("{}", ErrnoError(error, "ibv_post_recv").message());
+      return PostError(error, "ibv_post_recv");
     }
   }
   return Status::Ok();
@@ -296,8 +301,7 @@ Status VerbsConnection::Post(Chain& chain) {
   ibv_send_wr* bad = nullptr;
   const int error = ::ibv_post_send(queue_pair_, chain.first(), &bad);
   chain.Clear();
-  return error == 0 ? Status::Ok()
-                    : Fail(UnavailableError("{}", ErrnoError(error, "ibv_post_send").message()));
+  return error == 0 ? Status::Ok() : Fail(PostError(error, "ibv_post_send"));
 }
 
 Status VerbsConnection::SendControl(uint32_t flags) {

@@ -15,6 +15,7 @@
 #include <rdma/rdma_cma.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 
 #include "comm/verbs_connection.h"
 
@@ -24,8 +25,14 @@ namespace {
 
 constexpr int kResolveMilliseconds = 1000;
 constexpr int kBacklog = 4;
+/// librdmacm chooses a port without regard to TCP's, which iWARP shares: one may be taken.
+constexpr int kPortTries = 8;
 constexpr uint32_t kNumberMask = 0xFFFFFF;  // Queue pairs and packets have 24 bits.
 constexpr uint32_t kReceivesMin = 32;
+/// iWARP: how often the dialler repeats its probe until the acceptor's comes. Linux's siw (6.12)
+/// answers a connection request before it watches the connection for RDMA, so that what comes in
+/// between lies unread until more comes. Fewer than kReceivesMin in a handshake's time.
+constexpr long kProbeNanoseconds = 100'000'000;
 
 Status CheckHello(const VerbsHello& hello, RdmaKind own_kind, Lane lane) {
   if (hello.magic != VerbsHello::kMagic || hello.zero != 0) {
@@ -78,7 +85,12 @@ class VerbsSetup final : public ConnectionSetup {
   Result<bool> ReadSocket(std::span<std::byte> message);
   Status CheckSocket() const;
   Result<bool> ReadProbe();
+  /// Takes in all that may have made `fd` ready once the queue pairs are joined, save the socket:
+  /// what is left there makes it ready again at once. Returns whether the peer's probe has come.
+  Result<bool> TakeNews();
+  Status SendProbe();
   Status OpenManager();
+  Status MakeIdentifier();
   Status Resolve();
   Status Listen();
   Result<bool> ReadManager();
@@ -90,6 +102,7 @@ class VerbsSetup final : public ConnectionSetup {
   const Lane lane_;
   const bool dialled_;
   const UniqueFd epoll_;
+  UniqueFd timer_;  ///< iWARP's dialler: of the next probe.
   Step step_ = Step::kStart;
   std::unique_ptr<VerbsConnection> connection_;
   VerbsHello peer_;
@@ -148,11 +161,17 @@ Result<bool> VerbsSetup::Go() {
       }
       return whole;
     }
-    case Step::kManager:
-      return ReadManager();
+    case Step::kManager: {
+      HEDDLE_ASSIGN_OR_RETURN(const bool more, ReadManager());
+      if (!more) {
+        HEDDLE_RETURN_IF_ERROR(CheckSocket());
+      }
+      return more;
+    }
     case Step::kProbe:
       return ReadProbe();
     case Step::kReady: {
+      HEDDLE_RETURN_IF_ERROR(TakeNews().status());
       std::byte ready{};
       HEDDLE_ASSIGN_OR_RETURN(const bool whole, ReadSocket(std::span(&ready, 1)));
       step_ = whole ? Step::kDone : step_;
@@ -203,7 +222,7 @@ Status VerbsSetup::Answer() {
       return Resolve();
     }
     HEDDLE_RETURN_IF_ERROR(connection_->Join(peer_));
-    return connection_->SendProbe();
+    return SendProbe();
   }
   HEDDLE_RETURN_IF_ERROR(MakeConnection());
   VerbsHello hello = connection_->Hello();
@@ -248,9 +267,37 @@ Status VerbsSetup::CheckSocket() const {
                                                         : UnavailableError("it gave up on RDMA");
 }
 
-Result<bool> VerbsSetup::ReadProbe() {
+Result<bool> VerbsSetup::TakeNews() {
+  while (channel_ != nullptr) {
+    HEDDLE_ASSIGN_OR_RETURN(const bool more, ReadManager());
+    if (!more) {
+      break;
+    }
+  }
   connection_->OnReady(connection_->completion_fd(), EPOLLIN);
   HEDDLE_ASSIGN_OR_RETURN(const bool probed, connection_->Probed());
+  uint64_t due = 0;
+  if (timer_.valid() && ::read(timer_.get(), &due, sizeof(due)) == sizeof(due) && !probed) {
+    HEDDLE_RETURN_IF_ERROR(connection_->SendProbe());
+  }
+  return probed;
+}
+
+Status VerbsSetup::SendProbe() {
+  if (iwarp()) {
+    timer_.Reset(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+    const timespec every{.tv_sec = 0, .tv_nsec = kProbeNanoseconds};
+    const itimerspec timing{.it_interval = every, .it_value = every};
+    if (!timer_.valid() || ::timerfd_settime(timer_.get(), 0, &timing, nullptr) != 0) {
+      return ErrnoError(errno, "timerfd");
+    }
+    HEDDLE_RETURN_IF_ERROR(Watch(timer_.get()));
+  }
+  return connection_->SendProbe();
+}
+
+Result<bool> VerbsSetup::ReadProbe() {
+  HEDDLE_ASSIGN_OR_RETURN(const bool probed, TakeNews());
   if (!probed) {
     HEDDLE_RETURN_IF_ERROR(CheckSocket());
     return false;
@@ -278,6 +325,10 @@ Status VerbsSetup::OpenManager() {
     return ErrnoError(errno, "fcntl");
   }
   HEDDLE_RETURN_IF_ERROR(Watch(channel_->fd));
+  return MakeIdentifier();
+}
+
+Status VerbsSetup::MakeIdentifier() {
   return ::rdma_create_id(channel_, &id_, nullptr, RDMA_PS_TCP) == 0
              ? Status::Ok()
              : ErrnoError(errno, "rdma_create_id");
@@ -292,11 +343,17 @@ Status VerbsSetup::Listen() {
   }
   // The port is at the same place for both families.
   reinterpret_cast<sockaddr_in*>(&own)->sin_port = 0;
-  if (::rdma_bind_addr(id_, reinterpret_cast<sockaddr*>(&own)) != 0 ||
-      ::rdma_listen(id_, kBacklog) != 0) {
-    return ErrnoError(errno, "rdma_listen");
+  for (int tries = 1;; ++tries) {
+    if (::rdma_bind_addr(id_, reinterpret_cast<sockaddr*>(&own)) == 0 &&
+        ::rdma_listen(id_, kBacklog) == 0) {
+      return Status::Ok();
+    }
+    if (errno != EADDRINUSE || tries == kPortTries) {
+      return ErrnoError(errno, "rdma_listen");
+    }
+    ::rdma_destroy_id(std::exchange(id_, nullptr));
+    HEDDLE_RETURN_IF_ERROR(MakeIdentifier());
   }
-  return Status::Ok();
 }
 
 Status VerbsSetup::Resolve() {
@@ -324,7 +381,6 @@ Result<bool> VerbsSetup::ReadManager() {
     if (errno != EAGAIN && errno != EINTR) {
       return UnavailableError("{}", ErrnoError(errno, "rdma_get_cm_event").message());
     }
-    HEDDLE_RETURN_IF_ERROR(CheckSocket());
     return false;
   }
   const rdma_cm_event_type type = event->event;
@@ -375,7 +431,7 @@ Status VerbsSetup::OnManager(rdma_cm_event_type type, rdma_cm_id* id) {
       return checked(::rdma_accept(id, &parameters), "rdma_accept");
     case RDMA_CM_EVENT_ESTABLISHED:
       step_ = Step::kProbe;
-      return dialled_ ? connection_->SendProbe() : Status::Ok();
+      return dialled_ ? SendProbe() : Status::Ok();
     default:
       return UnavailableError("{}", ::rdma_event_str(type));
   }

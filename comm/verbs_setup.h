@@ -5,7 +5,7 @@
 ///     acceptor → dialler   VerbsHello, or why not
 ///                          InfiniBand and RoCE: each end brings its queue pair up by hand;
 ///                          iWARP: the dialler connects through librdmacm with the acceptor's token
-///     dialler → acceptor   a probe over the queue pair
+///     dialler → acceptor   a probe over the queue pair; iWARP: repeated until it is answered
 ///     acceptor → dialler   a probe back
 ///     dialler → acceptor   one byte over the socket: both directions work, it begins
 ///

@@ -1,5 +1,7 @@
 #include "comm/work.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace heddle::comm {
@@ -15,27 +17,32 @@ void Work::State::Complete(const Status& status) {
   ended_.NotifyAll();
 }
 
-void Work::State::SleepUntil(Time time) {
+void Work::State::DriveAndSleep(Time time) {
   if (!Done()) {
     Drive(time);
   }
-  if (Done()) {
-    return;
+  if (!Done()) {
+    Sleep(time, time);
   }
+}
+
+void Work::State::Sleep(Time time, Time nudged_from) {
   SetAsleep(true);
   {
     const MutexLock lock(mutex_);
     while (!done_.load(std::memory_order_relaxed)) {
-      if (!ended_.WaitUntil(mutex_, time) && Now() >= time) {
+      const Time until = nudged_ ? std::min(time, nudged_from) : time;
+      if (!ended_.WaitUntil(mutex_, until) && Now() >= until) {
         break;
       }
     }
+    nudged_ = false;
   }
   SetAsleep(false);
 }
 
 Status Work::State::Wait(Deadline deadline) {
-  SleepUntil(deadline);
+  DriveAndSleep(deadline);
   if (!Done()) {
     Cancel(DeadlineExceededError("deadline passed while {}", Describe()));
   }
@@ -44,8 +51,19 @@ Status Work::State::Wait(Deadline deadline) {
 }
 
 bool Work::State::WaitUntil(Time time) {
-  SleepUntil(time);
+  DriveAndSleep(time);
   return Done();
+}
+
+bool Work::State::WaitNudged(Time time, Time nudged_from) {
+  Sleep(time, nudged_from);
+  return Done();
+}
+
+void Work::State::Nudge() {
+  const MutexLock lock(mutex_);
+  nudged_ = true;
+  ended_.NotifyAll();
 }
 
 Time Work::State::finished_at() const {

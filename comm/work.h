@@ -29,6 +29,11 @@ class Work::State {
   Status Wait(Deadline deadline) HEDDLE_EXCLUDES(mutex_);
   /// Blocks until it ended or `time` has come, and changes nothing; whether it ended.
   bool WaitUntil(Time time) HEDDLE_EXCLUDES(mutex_);
+  /// The same for a wait that has lasted: it does no work itself any more, and a nudge ends it
+  /// earlier, but not before `nudged_from`.
+  bool WaitNudged(Time time, Time nudged_from) HEDDLE_EXCLUDES(mutex_);
+  /// There is news for whoever waits: ends a WaitNudged of this moment, or else the next.
+  void Nudge() HEDDLE_EXCLUDES(mutex_);
   Time finished_at() const HEDDLE_EXCLUDES(mutex_);
 
   /// Takes the operation away from whoever works on it and ends it with `status`; afterwards nobody
@@ -42,8 +47,10 @@ class Work::State {
   virtual std::string Describe() const { return "operation"; }
 
  private:
-  /// Sleeps until it is done, or `time`.
-  void SleepUntil(Time time) HEDDLE_EXCLUDES(mutex_);
+  /// Until it is done, or `time`.
+  void DriveAndSleep(Time time) HEDDLE_EXCLUDES(mutex_);
+  /// The same, or nudged and `nudged_from`.
+  void Sleep(Time time, Time nudged_from) HEDDLE_EXCLUDES(mutex_);
 
   const Duration timeout_;
   std::atomic<bool> done_ = false;
@@ -51,6 +58,7 @@ class Work::State {
   CondVar ended_;
   Status status_ HEDDLE_GUARDED_BY(mutex_);
   Time finished_at_ HEDDLE_GUARDED_BY(mutex_);
+  bool nudged_ HEDDLE_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace heddle::comm

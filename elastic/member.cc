@@ -161,16 +161,15 @@ void Member::State::On(const StreamDown& /*event*/, Time /*now*/) {
 }
 
 void Member::State::On(const FromCoordinator& event, Time now) {
-  last_word = now;
   const wire::ToWorker& message = event.message;
+  if (message.has_refused()) {
+    return OnRefused(message.refused());
+  }
+  last_word = now;
+  refusal.clear();
   switch (message.kind_case()) {
     case wire::ToWorker::kWelcome:
       return OnWelcome(message.welcome());
-    case wire::ToWorker::kRefused:
-      if (message.refused().permanent()) {
-        Exit(2, "refused by the coordinator: " + message.refused().reason());
-      }
-      return;
     case wire::ToWorker::kProfile:
       return OnProfile();
     case wire::ToWorker::kPrepare:
@@ -193,8 +192,19 @@ void Member::State::On(const FromCoordinator& event, Time now) {
       return Exit(0, "released: " + message.release().reason());
     case wire::ToWorker::kAbandon:
       return Exit(1, "given up by the coordinator: " + message.abandon().reason());
+    case wire::ToWorker::kRefused:
     case wire::ToWorker::KIND_NOT_SET:
       return;
+  }
+}
+
+void Member::State::OnRefused(const wire::Refused& refused) {
+  if (refused.permanent()) {
+    return Exit(2, "refused by the coordinator: " + refused.reason());
+  }
+  if (refused.reason() != refusal) {
+    refusal = refused.reason();
+    actions.emplace_back(NoteRefusal{refusal});
   }
 }
 

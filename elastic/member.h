@@ -165,6 +165,10 @@ struct RequestStop {
 struct SetEmulation {
   wire::Emulation emulation;
 };
+/// The coordinator does not take this worker now; it asks again. Said when the reason changes.
+struct NoteRefusal {
+  std::string reason;
+};
 /// The process ends: 0 released, 1 given up, 2 refused.
 struct ExitWorker {
   int code = 0;
@@ -183,6 +187,7 @@ using MemberAction = std::variant<SendToCoordinator,
                                   RunSteps,
                                   RequestStop,
                                   SetEmulation,
+                                  NoteRefusal,
                                   ExitWorker>;
 
 /// What a worker says of itself.
@@ -198,7 +203,8 @@ struct MemberIdentity {
 
 struct MemberOptions {
   /// Before the job is known: without a word from the coordinator for so long the worker gives up
-  /// (exit 1). Afterwards the job's coordinator_wait counts, and only while nothing runs here.
+  /// (exit 1); a refusal that need not last is no word. Afterwards the job's coordinator_wait
+  /// counts, and only while nothing runs here.
   Duration welcome_timeout = std::chrono::minutes(1);
   /// Records kept for a coordinator that is away; the oldest go first.
   size_t max_records = 1 << 16;

@@ -246,8 +246,10 @@ void Member::State::On(const MemberTicked& /*event*/, Time now) {
     actions.emplace_back(std::move(action));
   }
   if (!running && now - last_word >= Patience()) {
-    Exit(1, "no word from the coordinator for " +
-                std::to_string(static_cast<int64_t>(Seconds(Patience()))) + " s");
+    const auto seconds = static_cast<int64_t>(Seconds(Patience()));
+    Exit(1, refusal.empty()
+                ? fmt::format("no word from the coordinator for {} s", seconds)
+                : fmt::format("refused by the coordinator for {} s: {}", seconds, refusal));
   }
 }
 

@@ -22,7 +22,9 @@ struct Member::State {
   bool connected = false;
   bool welcomed = false;  ///< On this stream.
   bool exited = false;
-  Time last_word;  ///< Of the coordinator.
+  Time last_word;  ///< Of the coordinator, refusals left out.
+  std::string
+      refusal;  ///< Its newest reason not to take this worker now; empty: none since a word.
   Time next_heartbeat;
   Duration heartbeat = std::chrono::milliseconds(200);
   std::optional<wire::Welcome> job;
@@ -89,6 +91,7 @@ struct Member::State {
   void On(const MemberTicked& event, Time now);
 
   void OnWelcome(const wire::Welcome& welcome);
+  void OnRefused(const wire::Refused& refused);
   void OnProfile();
   void OnPrepare(const wire::Prepare& message);
   void OnStop(const wire::Stop& message);

@@ -87,6 +87,7 @@ int RunRank(const exchange::Options& options, int in, int out) {
   settings.job = "benchmark";
   settings.secret = "secret";
   settings.allow_shm = options.transport == "shm";
+  settings.tls = options.transport == "tls";
   settings.metrics = &registry;
   auto endpoint = heddle::comm::Endpoint::Create(settings);
   Check(endpoint.status());

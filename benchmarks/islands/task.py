@@ -7,18 +7,21 @@ inside_loss     time of an all-reduce inside an island while the group spans bot
                 alone, less 1
 """
 import os
+import pathlib
 import subprocess
 import sys
 
 from support import group, heddle, report
 from support.heddle import Failure
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "support"))
+import namespaces  # pylint: disable=wrong-import-position,import-error
+
 MIB = 1 << 20
 FULL = {"repetitions": 5, "calls": 3, "bytes": (4 * MIB, 16 * MIB, 64 * MIB), "megabits": 200, "inside": 50}
 QUICK = {"repetitions": 3, "calls": 2, "bytes": (16 * MIB,), "megabits": 200, "inside": 20}
 CALLS_INSIDE = 100  # In one time, as in collectives_bench.cc.
-TAG = f"{os.getpid() % 100000:05d}"
-SUBNET = f"10.{128 + os.getpid() % 64}.{os.getpid() // 64 % 256}"
+SUBNET = namespaces.subnet(128)
 # Carries argv[2] bytes both ways at once, after a byte each way; prints the seconds at the dialling side.
 PLAIN = """
 import socket, sys, threading, time
@@ -49,34 +52,27 @@ else:
 """
 
 
-def root(*command, check=True):
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
-    if check and done.returncode != 0:
-        raise Failure(f"{' '.join(command)}: {done.stderr.strip()}")
-
-
 class Network:
     """The two namespaces and the link; nothing of it is left afterwards."""
 
     def __init__(self, megabits):
-        self.spaces = [f"heddle-{TAG}-{island}" for island in range(2)]
         self.hosts = [f"{SUBNET}.{island + 1}" for island in range(2)]
-        ends = [f"hi{TAG}{island}" for island in range(2)]
+        ends = [f"hi{namespaces.TAG}{island}" for island in range(2)]
         bucket = ["tbf", "rate", f"{megabits}mbit", "burst", "128kb", "latency", "50ms"]
+        command = namespaces.command
         try:
-            for space in self.spaces:
-                root("ip", "netns", "add", space)
-            root("ip", "link", "add", ends[0], "netns", self.spaces[0], "type", "veth", "peer", "name", ends[1],
-                 "netns", self.spaces[1])
-            for space, host, end in zip(self.spaces, self.hosts, ends):
-                within = self.within(space)
-                root(*within, "ip", "link", "set", "lo", "up")
-                root(*within, "ip", "address", "add", host + "/24", "dev", end)
-                root(*within, "ip", "link", "set", end, "up")
-                root(*within, "tc", "qdisc", "add", "dev", end, "root", *bucket)
-        except Failure:
+            namespaces.sweep()
+            for island in range(2):
+                command("ip", "netns", "add", namespaces.space(island))
+            command("ip", "link", "add", ends[0], "netns", namespaces.space(0), "type", "veth", "peer", "name", ends[1],
+                    "netns", namespaces.space(1))
+            for island, (host, end) in enumerate(zip(self.hosts, ends)):
+                for words in (["ip", "link", "set", "lo", "up"], ["ip", "address", "add", host + "/24", "dev", end],
+                              ["ip", "link", "set", end, "up"], ["tc", "qdisc", "add", "dev", end, "root", *bucket]):
+                    command(*namespaces.within(island), *words)
+        except OSError as error:
             self.remove()
-            raise
+            raise Failure(str(error)) from error
 
     def __enter__(self):
         return self
@@ -85,25 +81,22 @@ class Network:
         self.remove()
 
     @staticmethod
-    def within(space):
-        return ["ip", "netns", "exec", space]
-
-    def remove(self):
-        for space in self.spaces:
-            root("ip", "netns", "delete", space, check=False)
+    def remove():
+        for island in range(2):
+            namespaces.command("ip", "netns", "delete", namespaces.space(island), check=False)
 
     def place(self, island):
-        return self.within(self.spaces[island]), self.hosts[island]
+        return namespaces.within(island), self.hosts[island]
 
     def plain(self, size):
         """Seconds of plain sockets, the least that the link needs."""
         port = "7077"
         python = [sys.executable, "-c", PLAIN]
-        with subprocess.Popen([*self.within(self.spaces[0]), *python, "listen", str(size), self.hosts[0], port],
+        with subprocess.Popen([*namespaces.within(0), *python, "listen", str(size), self.hosts[0], port],
                               stdout=subprocess.PIPE, text=True) as server:
             try:
                 server.stdout.readline()
-                done = subprocess.run([*self.within(self.spaces[1]), *python, "dial", str(size), self.hosts[0], port],
+                done = subprocess.run([*namespaces.within(1), *python, "dial", str(size), self.hosts[0], port],
                                       capture_output=True, text=True, timeout=120, check=False)
             finally:
                 server.kill()

@@ -33,7 +33,7 @@ struct Options {
   int batches = 5;
   double batch_seconds = 0.02;
   std::string memory = "private";  ///< Ours: private or shared.
-  std::string transport = "shm";   ///< Ours: shm or tcp.
+  std::string transport = "shm";   ///< Ours: shm, tcp or tls.
   std::string folder;              ///< Gloo's meeting place.
 };
 

@@ -60,6 +60,8 @@ def implementations(families):
         found.append(Implementation("heddle-shm-staged", "shm", own(), True))
     if "tcp" in families:
         found.append(Implementation("heddle-tcp", "tcp", own("--transport", "tcp"), True))
+    if "tls" in families:  # TCP, encrypted; no peer can do that.
+        found.append(Implementation("heddle-tls", "tls", own("--transport", "tls"), True))
     congestion = available_congestion()
     preload = os.path.join(folder(), "libexchange_congestion.so")
     program = os.path.join(folder(), "exchange_openmpi")
@@ -148,11 +150,11 @@ def run(options, rows, task, rank_counts):
         settings["repetitions"] = options.repeat
     deadline = time.monotonic() + (QUICK_BUDGET if options.quick else float("inf"))
     try:
-        found = implementations(("shm", "tcp"))
+        found = implementations(("shm", "tcp", "tls"))
     except Failure as failure:
         report.say(str(failure))
         return True
-    cases = [(ranks, family) for ranks in rank_counts for family in ("shm", "tcp")
+    cases = [(ranks, family) for ranks in rank_counts for family in ("shm", "tcp", "tls")
              if options.only in f"{family}-{ranks}"]
     figures, failed, broken = Figures(), not cases, set()
     for repetition in range(settings["repetitions"]):

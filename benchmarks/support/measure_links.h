@@ -1,5 +1,5 @@
 /// \file
-/// What a job's start does with its group: every pair's link is measured, one pair after the other,
+/// A benchmark knows its links as a job does, by measurement: every pair, one after the other,
 /// and the collectives choose by the table.
 #pragma once
 

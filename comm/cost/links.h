@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,5 +39,15 @@ class LinkTable {
   int size_ = 0;
   std::vector<Link> links_;
 };
+
+/// What one worker knows of its links: what it measured at its own end.
+struct LinkEnd {
+  Link link;
+  std::string host;
+};
+
+/// The link of a pair is the slower of its two ends; the transport is the first end's where both
+/// are on one host, else "tcp".
+LinkTable LinksBetween(std::span<const LinkEnd> ends);
 
 }  // namespace heddle::comm

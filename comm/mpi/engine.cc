@@ -203,65 +203,59 @@ Status MpiEngine::Do(Poll poll, const std::string& what, Deadline deadline) {
   }
   // MPI cannot take it back; whatever follows on this world could not match.
   std::erase(tasks_, task);
-  poison_ = DeadlineExceededError("{}: not every rank of the MPI job came", what);
-  return poison_;
+  const Status status = DeadlineExceededError("{}: not every rank of the MPI job came", what);
+  poison_ = poison_.ok() ? status : poison_;
+  return status;
 }
 
-Result<MpiEngine::Opened> MpiEngine::Open(const Bytes& record, Deadline deadline) {
-  {
-    const MutexLock lock(mutex_);
-    if (!poison_.ok()) {
-      return FailedPreconditionError(
-          "an MPI job forms no group after a loss ({}): start the job again", poison_.message());
-    }
-  }
-  /// What MPI works on; an abandoned call goes on working on it.
-  struct State {
-    enum class Phase : uint8_t { kDuplicate, kDuplicating, kExchanging } phase = Phase::kDuplicate;
-    MPI_Comm communicator = MPI_COMM_NULL;
-    MPI_Request request = MPI_REQUEST_NULL;
-    Bytes own;
-    Bytes all;
-  };
-  const auto state = std::make_shared<State>();
-  state->own = record;
-  state->all.resize(record.size() * static_cast<size_t>(size_));
-  const Status status = Do(
-      [state]() -> Result<bool> {
-        if (state->phase == State::Phase::kDuplicate) {
-          HEDDLE_RETURN_IF_ERROR(
-              Checked(MPI_Comm_idup(MPI_COMM_WORLD, &state->communicator, &state->request),
-                      "MPI_Comm_idup"));
-          state->phase = State::Phase::kDuplicating;
-        }
-        int done = 0;
-        HEDDLE_RETURN_IF_ERROR(
-            Checked(MPI_Test(&state->request, &done, MPI_STATUS_IGNORE), "MPI_Test"));
-        if (done == 0) {
-          return false;
-        }
-        if (state->phase == State::Phase::kExchanging) {
-          return true;
-        }
-        HEDDLE_RETURN_IF_ERROR(
-            Checked(MPI_Comm_set_errhandler(state->communicator, MPI_ERRORS_RETURN),
-                    "MPI_Comm_set_errhandler"));
-        const auto size = static_cast<int>(state->own.size());
-        HEDDLE_RETURN_IF_ERROR(
-            Checked(MPI_Iallgather(state->own.data(), size, MPI_BYTE, state->all.data(), size,
-                                   MPI_BYTE, state->communicator, &state->request),
-                    "MPI_Iallgather"));
-        state->phase = State::Phase::kExchanging;
-        return false;
-      },
-      "forming a group", deadline);
-  if (!status.ok()) {
-    KeepForever(state);
-    return status;
+namespace {
+
+/// A communicator of its own and an exchange of records over it, step by step: what MPI works on,
+/// and goes on working on when the call was given up. For the MPI thread.
+class Forming {
+ public:
+  Forming(Bytes own, size_t ranks) : own_(std::move(own)), all_(own_.size() * ranks) {}
+
+  MPI_Comm communicator() const { return communicator_; }
+  Bytes RecordOf(size_t rank) const {
+    const auto from = all_.begin() + static_cast<int64_t>(rank * own_.size());
+    return {from, from + static_cast<int64_t>(own_.size())};
   }
 
+  /// True when both are there.
+  Result<bool> Advance() {
+    if (step_ == Step::kDuplicate) {
+      HEDDLE_RETURN_IF_ERROR(
+          Checked(MPI_Comm_idup(MPI_COMM_WORLD, &communicator_, &request_), "MPI_Comm_idup"));
+      step_ = Step::kDuplicating;
+    }
+    int done = 0;
+    HEDDLE_RETURN_IF_ERROR(Checked(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), "MPI_Test"));
+    if (done == 0 || step_ == Step::kExchanging) {
+      return done != 0;
+    }
+    HEDDLE_RETURN_IF_ERROR(Checked(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN),
+                                   "MPI_Comm_set_errhandler"));
+    const auto size = static_cast<int>(own_.size());
+    HEDDLE_RETURN_IF_ERROR(Checked(MPI_Iallgather(own_.data(), size, MPI_BYTE, all_.data(), size,
+                                                  MPI_BYTE, communicator_, &request_),
+                                   "MPI_Iallgather"));
+    step_ = Step::kExchanging;
+    return false;
+  }
+
+ private:
+  enum class Step : uint8_t { kDuplicate, kDuplicating, kExchanging } step_ = Step::kDuplicate;
+  MPI_Comm communicator_ = MPI_COMM_NULL;
+  MPI_Request request_ = MPI_REQUEST_NULL;
+  const Bytes own_;
+  Bytes all_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<MpiEngine::Lane>> MpiEngine::MakeLane() {
   Lane::Options options;
-  options.communicator = state->communicator;
   options.rank = rank_;
   options.silence_timeout = silence_timeout_;
   options.wake = [weak = weak_from_this()] {
@@ -285,20 +279,43 @@ Result<MpiEngine::Opened> MpiEngine::Open(const Bytes& record, Deadline deadline
     }
     options.pipes.push_back(std::move(pipe));
   }
-  Opened opened;
-  for (size_t rank = 0; rank < static_cast<size_t>(size_); ++rank) {
-    const auto from = state->all.begin() + static_cast<int64_t>(rank * record.size());
-    opened.records.emplace_back(from, from + static_cast<int64_t>(record.size()));
+  return std::make_shared<Lane>(std::move(options));
+}
+
+Result<MpiEngine::Opened> MpiEngine::Open(const Bytes& record, Deadline deadline) {
+  {
+    const MutexLock lock(mutex_);
+    if (!poison_.ok()) {
+      return FailedPreconditionError(
+          "an MPI job forms no group after a loss ({}): start the job again", poison_.message());
+    }
   }
-  const auto lane = std::make_shared<Lane>(std::move(options));
-  opened.lane = lane;
-  HEDDLE_RETURN_IF_ERROR(Do(
-      [this, lane]() -> Result<bool> {
-        lane->Begin();
-        lanes_.push_back(lane);
-        return true;
+  // Before the first call of MPI: what fails here may be tried again.
+  HEDDLE_ASSIGN_OR_RETURN(const auto lane, MakeLane());
+  const auto forming = std::make_shared<Forming>(record, static_cast<size_t>(size_));
+  const Status status = Do(
+      [this, forming, lane]() -> Result<bool> {
+        HEDDLE_ASSIGN_OR_RETURN(const bool formed, forming->Advance());
+        if (formed) {
+          lane->Begin(forming->communicator());
+          lanes_.push_back(lane);
+        }
+        return formed;
       },
-      "forming a group", deadline));
+      "forming a group", deadline);
+  if (!status.ok()) {
+    // This rank's next calls would not match those of the others.
+    Poison(status);
+    // At the deadline the MPI thread may be about to begin the lane: nobody will use it.
+    lane->Close();
+    KeepForever(forming);
+    return status;
+  }
+  Opened opened;
+  opened.lane = lane;
+  for (size_t rank = 0; rank < static_cast<size_t>(size_); ++rank) {
+    opened.records.push_back(forming->RecordOf(rank));
+  }
   return opened;
 }
 

@@ -63,6 +63,7 @@ class MpiEngine : public std::enable_shared_from_this<MpiEngine> {
   explicit MpiEngine(Duration silence_timeout) : silence_timeout_(silence_timeout) {}
   /// Has the MPI thread do `poll` to its end. At the deadline it is left there: kDeadlineExceeded.
   Status Do(Poll poll, const std::string& what, Deadline deadline) HEDDLE_EXCLUDES(mutex_);
+  Result<std::shared_ptr<Lane>> MakeLane();
   Status EndTogether(Deadline deadline);
 
   // The MPI thread.

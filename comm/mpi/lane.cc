@@ -42,13 +42,17 @@ MpiEngine::Lane::Lane(Options options)
 }
 
 void MpiEngine::Lane::Release() {
-  // Receives can be cancelled. A send cannot: one that the peer has not matched keeps its piece.
+  // Receives can be cancelled: of those behind a peer's end MPI lets go at once. A send cannot: one
+  // that the peer has not matched keeps its piece.
   for (size_t i = 0; i < receive_requests_.size(); ++i) {
     MPI_Request& request = receive_requests_[i];
     if (request != MPI_REQUEST_NULL) {
-      MPI_Cancel(&request);
-      MPI_Request_free(&request);
-      KeepForever(std::move(receivings_[i].piece));
+      int done = 0;
+      if (MPI_Cancel(&request) != MPI_SUCCESS ||
+          MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done == 0) {
+        MPI_Request_free(&request);
+        KeepForever(std::move(receivings_[i].piece));
+      }
     }
   }
   for (auto& sending : sendings_) {
@@ -62,8 +66,7 @@ void MpiEngine::Lane::Release() {
   // A lane that ended on both sides has nothing in flight: only then is freeing its communicator
   // safe.
   if (Ended()) {
-    MPI_Comm communicator = options_.communicator;
-    MPI_Comm_free(&communicator);
+    MPI_Comm_free(&communicator_);
   }
 }
 
@@ -79,7 +82,12 @@ void MpiEngine::Lane::Notify(int peer) {
   options_.wake();
 }
 
-void MpiEngine::Lane::Begin() {
+void MpiEngine::Lane::Begin(MPI_Comm communicator) {
+  communicator_ = communicator;
+  last_turn_ = Now();
+  for (Peer& peer : peers_) {
+    peer.heard = last_turn_;
+  }
   for (size_t rank = 0; rank < peers_.size(); ++rank) {
     for (size_t slot = 0; slot < kReceives && IsPeer(static_cast<int>(rank)); ++slot) {
       Receive(static_cast<int>(rank), slot);
@@ -136,6 +144,15 @@ bool MpiEngine::Lane::Ended() const {
     }
   }
   return sendings_.empty();
+}
+
+void MpiEngine::Lane::Close() {
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    if (IsPeer(rank)) {
+      pipe(rank).Close(MpiClose::kReset);
+      Notify(rank);
+    }
+  }
 }
 
 void MpiEngine::Lane::Fail(const Status& reason) {
@@ -206,7 +223,7 @@ void MpiEngine::Lane::Send(std::unique_ptr<Sending> sending) {
   }
   MPI_Request request = MPI_REQUEST_NULL;
   const int code = MPI_Isend(data, static_cast<int>(size), MPI_BYTE, sending->peer, sending->tag,
-                             options_.communicator, &request);
+                             communicator_, &request);
   if (code != MPI_SUCCESS) {
     FailPeer(sending->peer, MpiError(code, "MPI_Isend"));
     return;
@@ -291,9 +308,8 @@ void MpiEngine::Lane::Receive(int peer, size_t slot) {
   if (receiving.piece == nullptr) {
     receiving.piece = std::make_unique_for_overwrite<MpiPiece>();
   }
-  const int code =
-      MPI_Irecv(receiving.piece->data.data(), static_cast<int>(kMpiPieceBytes), MPI_BYTE, peer,
-                MPI_ANY_TAG, options_.communicator, &receive_requests_[index]);
+  const int code = MPI_Irecv(receiving.piece->data.data(), static_cast<int>(kMpiPieceBytes),
+                             MPI_BYTE, peer, MPI_ANY_TAG, communicator_, &receive_requests_[index]);
   if (code != MPI_SUCCESS) {
     FailPeer(peer, MpiError(code, "MPI_Irecv"));
   }

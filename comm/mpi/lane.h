@@ -22,7 +22,6 @@ void KeepForever(std::shared_ptr<void> memory);
 class MpiEngine::Lane final : public MpiLane {
  public:
   struct Options {
-    MPI_Comm communicator = MPI_COMM_NULL;  ///< The lane's own.
     int rank = 0;
     std::vector<std::unique_ptr<MpiPipe>> pipes;  ///< By rank; null for the own one.
     Duration silence_timeout{};
@@ -35,8 +34,11 @@ class MpiEngine::Lane final : public MpiLane {
   MpiPipe& pipe(int peer) override { return *options_.pipes[static_cast<size_t>(peer)]; }
   void Notify(int peer) override HEDDLE_EXCLUDES(mutex_);
 
-  /// Posts the receives. Before the first Turn.
-  void Begin();
+  /// Posts the receives in `communicator`, the lane's own. Before the first Turn.
+  void Begin(MPI_Comm communicator);
+  /// Closes every pipe for a group that will not be: the lane ends by itself, also one that has not
+  /// begun. Thread: any.
+  void Close() HEDDLE_EXCLUDES(mutex_);
   /// Moves what can be moved; whether anything did.
   bool Turn(Time now);
   /// Whether messages wait for a peer's or this side's turns: MPI moves nothing by itself.
@@ -87,6 +89,7 @@ class MpiEngine::Lane final : public MpiLane {
 
   const Options options_;
   const Duration beat_interval_;
+  MPI_Comm communicator_ = MPI_COMM_NULL;
   Time next_beat_;
   Time last_turn_;
   Time closed_at_ = Time::max();  ///< When this side had sent its last end.

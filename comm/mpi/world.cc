@@ -168,7 +168,8 @@ Result<std::unique_ptr<Communicator>> MpiWorldImpl::Connect(int64_t generation,
     }
   }
   // No pair over MPI shares memory, and no caller can allocate any here: of these there are none.
-  const auto group = std::make_shared<Group>(loop_, options, std::make_shared<SharedRegions>());
+  const auto group =
+      std::make_shared<Group>(loop_, options, std::make_shared<SharedRegions>(nullptr));
   for (const Lane lane : kEachLane) {
     for (const int peer : options.peers) {
       group->Attach(std::make_unique<MpiConnection>(lanes[IndexOf(lane)], peer),

@@ -27,15 +27,18 @@ int main(int argc, char** argv) {
   if (!endpoint.ok()) return fail(endpoint.status());
   const Status told = WriteFileAtomically(folder + "/" + argv[1], (*endpoint)->address());
   if (!told.ok()) return fail(told);
+  const Deadline deadline = After(std::chrono::seconds(10));
   comm::GroupOptions options{.generation = 1, .rank = rank, .members = {}, .peers = {}};
   for (int i = 0; i < size; ++i) {
     const std::string path = folder + "/" + std::to_string(i);
-    while (!FileExists(path))
-      std::this_thread::yield();
+    while (!FileExists(path)) {
+      if (Now() > deadline) return fail(DeadlineExceededError("rank {} did not come", i));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     options.members.push_back({"worker-" + std::to_string(i), *ReadFile(path, 4096)});
     if (i != rank) options.peers.push_back(i);
   }
-  auto group = (*endpoint)->Connect(options, After(std::chrono::seconds(10)));
+  auto group = (*endpoint)->Connect(options, deadline);
   if (!group.ok()) return fail(group.status());
   std::vector<float> values(1000, static_cast<float>(rank + 1));
   const Status summed = (*group)->AllReduce(std::as_writable_bytes(std::span(values)), DType::kF32,

@@ -16,17 +16,12 @@ Result<std::string> NameOfRank(const std::string& names, const std::optional<Lau
       list.back() += c;
     }
   }
-  if (!launched) {
-    if (list.size() > 1) {
-      return InvalidArgumentError(
-          "a name a rank ('{}'), but neither mpirun nor srun started this worker", names);
-    }
+  if (list.size() == 1) {
     return names;
   }
-  if (list.size() == 1 && launched->size != 1) {
+  if (!launched) {
     return InvalidArgumentError(
-        "one name ('{}') for all workers that {} starts: give one a rank, NAME,NAME,…", names,
-        launched->launcher);
+        "a name a rank ('{}'), but neither mpirun nor srun started this worker", names);
   }
   if (static_cast<size_t>(launched->rank) >= list.size()) {
     return InvalidArgumentError("{} names ('{}') and no one for rank {}", list.size(), names,

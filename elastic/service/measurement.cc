@@ -48,8 +48,7 @@ void ScaleProfile(program::WorkerProfile& profile, double slowdown) {
 
 Result<planner::ClusterProfile> ClusterOf(const std::vector<Candidate>& candidates) {
   planner::ClusterProfile cluster;
-  const int size = static_cast<int>(candidates.size());
-  std::vector<comm::Link> ends;
+  std::vector<comm::LinkEnd> ends;
   for (const Candidate& candidate : candidates) {
     Result<WorkerMeasurement> measurement = MeasurementFromJson(candidate.profile_json);
     if (!measurement.ok()) {
@@ -58,21 +57,9 @@ Result<planner::ClusterProfile> ClusterOf(const std::vector<Candidate>& candidat
     measurement->profile.worker = candidate.name;
     ScaleProfile(measurement->profile, candidate.slowdown);
     cluster.workers.push_back(std::move(measurement->profile));
-    ends.push_back(measurement->link);
+    ends.push_back({.link = measurement->link, .host = candidate.host});
   }
-  cluster.links = comm::LinkTable(size);
-  for (int from = 0; from < size; ++from) {
-    for (int to = 0; to < size; ++to) {
-      const comm::Link& a = ends[static_cast<size_t>(from)];
-      const comm::Link& b = ends[static_cast<size_t>(to)];
-      const bool one_host =
-          candidates[static_cast<size_t>(from)].host == candidates[static_cast<size_t>(to)].host;
-      cluster.links.At(from, to) = {
-          .latency_seconds = std::max(a.latency_seconds, b.latency_seconds),
-          .bytes_per_second = std::min(a.bytes_per_second, b.bytes_per_second),
-          .transport = one_host ? a.transport : "tcp"};
-    }
-  }
+  cluster.links = comm::LinksBetween(ends);
   return cluster;
 }
 

@@ -42,6 +42,7 @@ Result<comm::Link> ProbeOwnLink(comm::Endpoint& endpoint, const comm::EndpointOp
                                                   .allow_verbs = options.allow_verbs,
                                                   .rdma_device = options.rdma_device,
                                                   .transports = options.transports,
+                                                  .tls = options.tls,
                                                   .metrics = &unused}));
   endpoint.SetIdentity(options.worker, job, job);
   const std::vector<comm::GroupMember> members = {

@@ -26,6 +26,7 @@ Result<Candidate> MeasureWorker(const job::WorkerSection& worker,
       .job = "plan",
       .secret = "plan",
       .transports = section.transports,
+      .tls = section.tls,
       .link_bytes_per_second = worker.emulation.link_bytes_per_second,
       .metrics = &unused};
   HEDDLE_ASSIGN_OR_RETURN(const auto endpoint, comm::Endpoint::Create(options));

@@ -93,6 +93,7 @@ Result<std::string> Trainer::MeasureProfile() {
                           ProbeOwnLink(*options_.endpoint, options_.endpoint_options));
   MutexLock lock(mutex_);
   profile_ = measurement.profile;
+  link_ = measurement.link;
   return MeasurementToJson(measurement);
 }
 

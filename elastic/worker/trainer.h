@@ -116,6 +116,7 @@ class Trainer {
   Mutex mutex_;
   std::map<int64_t, std::shared_ptr<const Lowered>> lowered_ HEDDLE_GUARDED_BY(mutex_);
   program::WorkerProfile profile_ HEDDLE_GUARDED_BY(mutex_);
+  comm::Link link_ HEDDLE_GUARDED_BY(mutex_);  ///< Of the own end, as measured with the profile.
 
   std::unique_ptr<Generation> held_;  // Trainer thread only, like the next two.
   std::unique_ptr<Generation> moved_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/host.h"
 #include "base/log.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/reader.h"
@@ -13,6 +14,7 @@ namespace {
 
 // State travels under tags of its own, apart from the Programs'.
 constexpr uint64_t kMoveTag = uint64_t{1} << 60;
+constexpr uint64_t kLinksTag = kMoveTag - 1;
 
 std::vector<comm::GroupMember> Members(
     const google::protobuf::RepeatedPtrField<wire::Member>& members) {
@@ -157,6 +159,16 @@ Result<std::unique_ptr<Trainer::Generation>> Trainer::BuildGeneration(const Move
     }
   }
   if (member) {
+    // Collectives choose among algorithms as the planner's prediction did, by the same links.
+    comm::LinkEnd own;
+    own.host = HostIdentity();
+    {
+      const MutexLock lock(mutex_);
+      own.link = link_;
+    }
+    const comm::CollectiveOptions all{
+        .group = {}, .tag = kLinksTag, .deadline = After(options_.policy.move_timeout)};
+    HEDDLE_RETURN_IF_ERROR(next->group->ShareLinkEnd(own, all));
     MakeExecutors(*next);
   }
   return next;

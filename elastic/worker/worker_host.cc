@@ -125,6 +125,9 @@ void WorkerHost::Perform(const MemberAction& action) {
           if (Trainer* trainer = trainer_.load()) {
             trainer->SetEmulation(EmulationOf(act.emulation));
           }
+        } else if constexpr (std::is_same_v<A, NoteRefusal>) {
+          LogWarning("the coordinator does not take this worker now: {}; it asks again",
+                     act.reason);
         } else {
           static_assert(std::is_same_v<A, ExitWorker>);
           Exit(act);
@@ -141,6 +144,9 @@ void WorkerHost::Apply(const ApplyJob& action) {
     options_.endpoint_options.worker = welcome.name();
     options_.endpoint_options.job = welcome.job_id();
     options_.endpoint_options.secret = welcome.secret();
+    options_.endpoint_options.tls = job->comm.tls;
+    // Before the secret: until there is one, nobody comes in.
+    options_.endpoint->SetTls(job->comm.tls);
     options_.endpoint->SetIdentity(welcome.name(), welcome.job_id(), welcome.secret());
     options_.endpoint_options.transports = job->comm.transports;
     options_.endpoint->SetTransports(job->comm.transports)

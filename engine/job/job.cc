@@ -1,5 +1,6 @@
 #include "engine/job/job.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <set>
@@ -171,6 +172,12 @@ CommSection ReadComm(YamlReader reader) {
     reader.Fail("transports", "empty: without a transport there is no job of several workers");
   } else if (const Status status = comm::CheckTransportNames(section.transports); !status.ok()) {
     reader.Fail("transports", status.message());
+  }
+  section.tls = reader.Optional<bool>("tls", false);
+  const auto is_verbs = [](const std::string& name) { return name == "verbs"; };
+  if (section.tls && !section.transports.empty() &&
+      std::all_of(section.transports.begin(), section.transports.end(), is_verbs)) {
+    reader.Fail("tls", "RDMA is not encrypted, and comm.transports allows nothing else: add tcp");
   }
   return section;
 }

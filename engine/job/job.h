@@ -66,6 +66,7 @@ struct ElasticSection {
 
 struct CommSection {
   std::vector<std::string> transports;  ///< That may join workers, best first; empty: all.
+  bool tls = false;                     ///< Encrypt what leaves a machine.
 };
 
 enum class NonFinitePolicy : uint8_t { kStop, kSkip };

@@ -9,9 +9,12 @@ find_package(nlohmann_json REQUIRED)
 find_package(OpenSSL REQUIRED)
 
 # RDMA is optional: a machine without it needs neither library.
+set(HEDDLE_WITH_VERBS OFF)
 if(HEDDLE_VERBS)
   pkg_check_modules(VERBS IMPORTED_TARGET libibverbs librdmacm)
-  if(NOT VERBS_FOUND)
+  if(VERBS_FOUND)
+    set(HEDDLE_WITH_VERBS ON)
+  else()
     message(STATUS "RDMA transport left out: libibverbs-dev and librdmacm-dev are not installed")
   endif()
 endif()

@@ -48,6 +48,14 @@ function(heddle_library name)
   set_property(GLOBAL APPEND_STRING PROPERTY HEDDLE_LAYERS "${folder}=${name}:${joined}\n")
 endfunction()
 
+# What all tests are compiled with. What is tested is optimized; the test itself is compiled for one short run.
+function(heddle_test_options target)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_compile_options(${target} PRIVATE -O1)
+  endif()
+  target_link_libraries(${target} PRIVATE heddle_flags GTest::gmock)
+endfunction()
+
 # heddle_test(FILE [LABEL unit] [TIMEOUT 60] [PROCESSORS 1] [NO_ENTRY] [DEPS name…] [EXTERNAL target…])
 # FILE_test.cc in the current folder becomes one executable and one ctest entry LABEL.FOLDER.FILE; NO_ENTRY: the
 # executable alone.
@@ -67,12 +75,10 @@ function(heddle_test file)
   string(REPLACE "/" "_" prefix "${folder}")
   set(target test_${prefix}_${file})
   add_executable(${target} ${file}_test.cc)
-  # What is tested is optimized; the test itself is compiled for one short run.
-  if(CMAKE_BUILD_TYPE STREQUAL "Release")
-    target_compile_options(${target} PRIVATE -O1)
-  endif()
+  heddle_test_options(${target})
+  target_precompile_headers(${target} REUSE_FROM heddle_test_headers)
   list(TRANSFORM A_DEPS PREPEND heddle_ OUTPUT_VARIABLE deps)
-  target_link_libraries(${target} PRIVATE ${deps} ${A_EXTERNAL} heddle_flags GTest::gmock GTest::gtest_main)
+  target_link_libraries(${target} PRIVATE ${deps} ${A_EXTERNAL} heddle_test_main)
   if(A_NO_ENTRY)
     return()
   endif()

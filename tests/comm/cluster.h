@@ -18,10 +18,10 @@
 
 namespace heddle::comm {
 
-enum class Media { kShm, kTcp, kMixed, kVerbs, kMixedVerbs };
+enum class Media { kShm, kTcp, kMixed, kVerbs, kMixedVerbs, kTls };
 
 inline std::string MediaName(Media media) {
-  constexpr const char* kNames[] = {"shm", "tcp", "mixed", "verbs", "mixed_verbs"};
+  constexpr const char* kNames[] = {"shm", "tcp", "mixed", "verbs", "mixed_verbs", "tls"};
   return kNames[static_cast<size_t>(media)];
 }
 
@@ -65,13 +65,9 @@ inline EndpointOptions OptionsFor(Media media, int rank, metrics::Registry* regi
   options.allow_shm = UsesShm(media, rank);
   options.allow_verbs = UsesVerbs(media, rank);
   options.rdma_device = options.allow_verbs ? RdmaDevice() : "";
+  options.tls = media == Media::kTls;
   options.metrics = registry;
   return options;
-}
-
-/// Every medium that this machine can test.
-inline std::vector<Media> AllMedia() {
-  return {Media::kShm, Media::kTcp, Media::kMixed};
 }
 
 /// Owns the endpoints; generations are formed by Run.

@@ -1,83 +1,32 @@
 // Collectives against a scalar reference, over every medium, group size, type and operation.
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <random>
 
 #include <gtest/gtest.h>
 
 #include "base/random.h"
 #include "comm/communicator.h"
 #include "tests/comm/cluster.h"
+#include "tests/comm/elements.h"
+#include "tests/support/seed.h"
 
 namespace heddle::comm {
 namespace {
 
-uint64_t Seed() {
-  const char* text = std::getenv("HEDDLE_TEST_SEED");
-  const uint64_t seed = text != nullptr ? std::strtoull(text, nullptr, 10) : std::random_device{}();
-  testing::Test::RecordProperty("seed", std::to_string(seed));
-  return seed;
-}
-
-// An element as a double, and back to the type's bits: small integers, which every type holds
-// exactly, so that the reference needs no order of additions.
-int64_t Element(uint64_t seed, int rank, int64_t i) {
-  const uint64_t mixed =
-      (seed + static_cast<uint64_t>(rank) * 0x9E3779B97F4A7C15U + static_cast<uint64_t>(i)) *
-      0xD6E8FEB86659FD93U;
-  return static_cast<int64_t>((mixed >> 40) % 11) - 5;
-}
-
-template <typename T>
-void PutAs(Bytes& bytes, T value) {
-  bytes.resize(bytes.size() + sizeof(T));  // Callers have reserved the room.
-  std::memcpy(bytes.data() + bytes.size() - sizeof(T), &value, sizeof(T));
-}
-
-uint16_t HalfOf(int64_t value) {  // Integers up to 2048 in magnitude.
-  if (value == 0) {
-    return 0;
-  }
-  const auto magnitude = static_cast<uint32_t>(std::abs(value));
-  const auto exponent = static_cast<uint32_t>(std::bit_width(magnitude)) - 1;
-  const uint32_t mantissa = (magnitude << (10 - exponent)) & 0x3FFU;
-  return static_cast<uint16_t>((value < 0 ? 0x8000U : 0U) | ((exponent + 15) << 10) | mantissa);
-}
-
-void Put(Bytes& bytes, DType dtype, int64_t value) {
-  switch (dtype) {
-    case DType::kF32:
-      PutAs(bytes, static_cast<float>(value));
-      break;
-    case DType::kF64:
-      PutAs(bytes, static_cast<double>(value));
-      break;
-    case DType::kI32:
-      PutAs(bytes, static_cast<int32_t>(value));
-      break;
-    case DType::kI64:
-      PutAs(bytes, value);
-      break;
-    case DType::kU8:
-      PutAs(bytes, static_cast<uint8_t>(value + 5));
-      break;
-    case DType::kF16:
-      PutAs(bytes, HalfOf(value));
-      break;
-    case DType::kBF16:
-      PutAs(bytes, static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(value)) >> 16));
-      break;
-  }
+// A byte holds value + 5: none is negative.
+void Append(Bytes& bytes, DType dtype, int64_t value) {
+  const size_t before = bytes.size();
+  bytes.resize(before + static_cast<size_t>(SizeOf(dtype)));  // Callers have reserved the room.
+  PutElement(bytes.data() + before, dtype, value + (dtype == DType::kU8 ? 5 : 0));
 }
 
 Bytes Input(uint64_t seed, int rank, int64_t first, int64_t count, DType dtype) {
   Bytes bytes;
   bytes.reserve(static_cast<size_t>(count * SizeOf(dtype)));
   for (int64_t i = 0; i < count; ++i) {
-    Put(bytes, dtype, Element(seed, rank, first + i));
+    Append(bytes, dtype, ElementOf(seed, rank, first + i));
   }
   return bytes;
 }
@@ -91,15 +40,15 @@ Bytes Reduced(uint64_t seed,
   Bytes bytes;
   bytes.reserve(static_cast<size_t>(count * SizeOf(dtype)));
   for (int64_t i = 0; i < count; ++i) {
-    int64_t result = Element(seed, ranks[0], first + i);
+    int64_t result = ElementOf(seed, ranks[0], first + i);
     for (const int rank : ranks.subspan(1)) {
-      const int64_t value = Element(seed, rank, first + i);
+      const int64_t value = ElementOf(seed, rank, first + i);
       // Bytes hold value + 5, and their sums wrap.
       result = op == ReduceOp::kSum   ? result + value + (dtype == DType::kU8 ? 5 : 0)
                : op == ReduceOp::kMax ? std::max(result, value)
                                       : std::min(result, value);
     }
-    Put(bytes, dtype, result);
+    Append(bytes, dtype, result);
   }
   return bytes;
 }
@@ -112,26 +61,21 @@ std::vector<int> Everyone(int size) {
   return ranks;
 }
 
-constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF16, DType::kF64,
-                            DType::kI32, DType::kI64,  DType::kU8};
-constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin};
-
 struct Case {
   Media media;
   int size;
 };
 
-class CollectiveTest : public testing::TestWithParam<Case> {};
+class CollectiveTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(CollectiveTest, AllReduceEqualsTheScalarReference) {
-  const uint64_t seed = Seed();
-  SCOPED_TRACE("HEDDLE_TEST_SEED=" + std::to_string(seed));
+  const uint64_t seed = testing::TestSeed();
   Cluster cluster(GetParam().size, GetParam().media);
   const std::vector<int> ranks = Everyone(cluster.size());
   cluster.Run(1, [&](int rank, Communicator& communicator) {
     uint64_t tag = 0;
-    for (const DType dtype : kTypes) {
-      for (const ReduceOp op : kOps) {
+    for (const DType dtype : kElementTypes) {
+      for (const ReduceOp op : kReduceOps) {
         for (const int64_t count : {0, 1, 3, 1001, 40007}) {
           Bytes buffer = Input(seed, rank, 0, count, dtype);
           const Status status = communicator.AllReduce(buffer, dtype, op,
@@ -160,8 +104,7 @@ std::vector<int64_t> UnevenCounts(uint64_t seed, int size, int64_t scale) {
 }
 
 TEST_P(CollectiveTest, UnevenSharesScatterAndGather) {
-  const uint64_t seed = Seed();
-  SCOPED_TRACE("HEDDLE_TEST_SEED=" + std::to_string(seed));
+  const uint64_t seed = testing::TestSeed();
   Cluster cluster(GetParam().size, GetParam().media);
   const std::vector<int> ranks = Everyone(cluster.size());
   cluster.Run(1, [&](int rank, Communicator& communicator) {
@@ -239,6 +182,25 @@ TEST_P(CollectiveTest, SubgroupsAndConcurrentCallsKeepApart) {
   });
 }
 
+// Numbers of `rank` with full mantissas.
+Bytes Rounded(int rank, DType dtype, int64_t count) {
+  const auto element = static_cast<size_t>(SizeOf(dtype));
+  Bytes bytes(static_cast<size_t>(count) * element);
+  for (int64_t i = 0; i < count; ++i) {
+    const auto words = Philox(9, static_cast<uint64_t>(rank), static_cast<uint64_t>(i));
+    const float value = static_cast<float>(words[0]) * 0x1.0p-31F - 1.0F;
+    std::byte* const at = bytes.data() + static_cast<size_t>(i) * element;
+    if (dtype == DType::kF32) {
+      PutAs(at, value);
+    } else if (dtype == DType::kBF16) {
+      PutAs(at, static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16));
+    } else {
+      PutAs(at, static_cast<uint16_t>((words[1] & 0x83FFU) | (14U << 10)));
+    }
+  }
+  return bytes;
+}
+
 TEST_P(CollectiveTest, AllReduceOfRoundedFloatsGivesEveryoneTheSameBits) {
   Cluster cluster(GetParam().size, GetParam().media);
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
@@ -246,20 +208,7 @@ TEST_P(CollectiveTest, AllReduceOfRoundedFloatsGivesEveryoneTheSameBits) {
       std::vector<Bytes> results(static_cast<size_t>(cluster.size()));
       cluster.Run(static_cast<int64_t>(dtype) * 10 + (count == 100 ? 1 : 2),
                   [&](int rank, Communicator& communicator) {
-                    Bytes buffer;
-                    for (int64_t i = 0; i < count; ++i) {
-                      const auto words =
-                          Philox(9, static_cast<uint64_t>(rank), static_cast<uint64_t>(i));
-                      const float value = static_cast<float>(words[0]) * 0x1.0p-31F - 1.0F;
-                      // As bits of each type, with full mantissas.
-                      if (dtype == DType::kF32) {
-                        PutAs(buffer, value);
-                      } else if (dtype == DType::kBF16) {
-                        PutAs(buffer, static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16));
-                      } else {
-                        PutAs(buffer, static_cast<uint16_t>((words[1] & 0x83FFU) | (14U << 10)));
-                      }
-                    }
+                    Bytes buffer = Rounded(rank, dtype, count);
                     const Status status = communicator.AllReduce(buffer, dtype, ReduceOp::kSum, {});
                     ASSERT_TRUE(status.ok()) << status.ToString();
                     results[static_cast<size_t>(rank)] = buffer;
@@ -360,11 +309,13 @@ std::vector<Case> AllCases() {
       }
     }
   }
+  cases.push_back({Media::kTls, 2});
+  cases.push_back({Media::kTls, 5});
   return cases;
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Media, CollectiveTest, testing::ValuesIn(AllCases()), [](const auto& parameter) {
+    Media, CollectiveTest, ::testing::ValuesIn(AllCases()), [](const auto& parameter) {
       return MediaName(parameter.param.media) + std::to_string(parameter.param.size);
     });
 

@@ -185,11 +185,11 @@ TEST_P(CommunicatorTest, AllGatherBytesGivesEveryRecordInRankOrder) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Media,
-                         CommunicatorTest,
-                         testing::ValuesIn(MediaHere({Media::kShm, Media::kTcp, Media::kMixed},
-                                                     true)),
-                         [](const auto& parameter) { return MediaName(parameter.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Media,
+    CommunicatorTest,
+    testing::ValuesIn(MediaHere({Media::kShm, Media::kTcp, Media::kMixed, Media::kTls}, true)),
+    [](const auto& parameter) { return MediaName(parameter.param); });
 
 }  // namespace
 }  // namespace heddle::comm

@@ -200,5 +200,20 @@ TEST(CostTest, GatheringClimbsTheTreeAndComesBack) {
   EXPECT_NEAR(AllGatherBytesSeconds(Uniform(7, 1e-3, 1e9), 10), 4e-3, 1e-4);
 }
 
+TEST(LinksTest, APairsLinkIsTheSlowerOfItsEnds) {
+  const std::vector<LinkEnd> ends = {
+      {.link = {.latency_seconds = 1e-6, .bytes_per_second = 8e9, .transport = "shm"}, .host = "x"},
+      {.link = {.latency_seconds = 3e-6, .bytes_per_second = 9e9, .transport = "shm"}, .host = "x"},
+      {.link = {.latency_seconds = 2e-6, .bytes_per_second = 1e9, .transport = "shm"}, .host = "y"},
+  };
+  const LinkTable links = LinksBetween(ends);
+  EXPECT_EQ(links.At(0, 1).transport, "shm");
+  EXPECT_EQ(links.At(0, 1).latency_seconds, 3e-6);
+  EXPECT_EQ(links.At(1, 0).bytes_per_second, 8e9);
+  EXPECT_EQ(links.At(1, 2).transport, "tcp");
+  EXPECT_EQ(links.At(1, 2).latency_seconds, 3e-6);
+  EXPECT_EQ(links.At(2, 1).bytes_per_second, 1e9);
+}
+
 }  // namespace
 }  // namespace heddle::comm

@@ -10,12 +10,10 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "base/unique_fd.h"
 #include "comm/lane.h"
 #include "tests/comm/cluster.h"
+#include "tests/comm/processes.h"
 
 namespace heddle::comm {
 namespace {
@@ -225,14 +223,6 @@ TEST_P(FailureTest, ManyGenerationsInOneProcessLeaveNothingBehind) {
   }
 }
 
-// Forked workers cannot share this process' threads, so each child builds its own endpoint and
-// tells its address through a pipe.
-struct Child {
-  pid_t pid = -1;
-  UniqueFd addresses_in;  ///< All members' addresses, to the child.
-  UniqueFd reports;       ///< Own address, then what it saw, from the child.
-};
-
 struct Report {
   int64_t nanoseconds = 0;  ///< Steady clock, the same in every process.
   int code = 0;
@@ -240,111 +230,49 @@ struct Report {
   char message[160] = {};
 };
 
-void ReadWhole(int fd, void* data, size_t size) {
-  for (size_t have = 0; have < size;) {
-    const ssize_t got = ::read(fd, static_cast<char*>(data) + have, size - have);
-    ASSERT_GT(got, 0);
-    have += static_cast<size_t>(got);
-  }
-}
-
-void WriteWhole(int fd, const void* data, size_t size) {
-  ASSERT_EQ(::write(fd, data, size), static_cast<ssize_t>(size));
-}
-
-constexpr size_t kAddressBytes = 256;
-
-[[noreturn]] void ChildMain(int rank, int size, Media media, int in, int out) {
-  metrics::Registry registry;
-  const EndpointOptions options = OptionsFor(media, rank, &registry);
-  auto endpoint = Endpoint::Create(options);
-  char address[kAddressBytes] = {};
-  std::strncpy(address, (*endpoint)->address().c_str(), kAddressBytes - 1);
-  WriteWhole(out, address, kAddressBytes);
-  GroupOptions group;
-  group.generation = 1;
-  group.rank = rank;
-  for (int other = 0; other < size; ++other) {
-    ReadWhole(in, address, kAddressBytes);
-    group.members.push_back({Cluster::Name(other), address});
-    if (other != rank) {
-      group.peers.push_back(other);
-    }
-  }
-  auto communicator = (*endpoint)->Connect(group, After(seconds(10)));
-  if (!communicator.ok()) {
-    ::_exit(3);
-  }
+// Collectives for ever: a loss interrupts one of them somewhere.
+int ReduceUntilALoss(Communicator& group, int out) {
   std::atomic<int> lost{-1};
-  (*communicator)->OnPeerLost([&](int peer, const Status&) { lost.store(peer); });
+  group.OnPeerLost([&](int peer, const Status&) { lost.store(peer); });
   Report report;
-  WriteWhole(out, &report, sizeof(report));  // Connected.
-  // Collectives for ever: the loss interrupts one of them somewhere.
+  Processes::Write(out, report);  // Connected.
   std::vector<float> buffer(300000, 1.0F);
   Status status;
   for (uint64_t tag = 0; status.ok(); ++tag) {
-    status = (*communicator)
-                 ->AllReduce(RawOf(buffer), DType::kF32, ReduceOp::kMax,
+    status = group.AllReduce(RawOf(buffer), DType::kF32, ReduceOp::kMax,
                              {.group = {}, .tag = tag, .deadline = After(seconds(10))});
     if (!status.ok() && status.code() == StatusCode::kUnavailable && lost.load() < 0) {
-      ::_exit(4);
+      return 4;
     }
   }
   report.nanoseconds = Now().time_since_epoch().count();
   report.code = static_cast<int>(status.code());
   report.lost_peer = lost.load();
   std::strncpy(report.message, status.message().c_str(), sizeof(report.message) - 1);
-  (*communicator)->Abort(status);
-  WriteWhole(out, &report, sizeof(report));
-  // A survivor stays, so that the others can read why it aborted, until all have reported.
-  char end = 0;
-  while (::read(in, &end, 1) > 0) {
-  }
-  ::_exit(0);
+  group.Abort(status);
+  Processes::Write(out, report);
+  Processes::StayUntilDismissed();
+  return 0;
 }
 
 // Kills one of four workers in the middle of collectives; until when the last survivor knew.
 void KillOne(Media media, Duration& slowest) {
   constexpr int kSize = 4;
   constexpr int kVictim = 2;
-  std::vector<Child> children(kSize);
+  Processes processes(kSize, media, [](int, Endpoint&, Communicator& group, int out) {
+    return ReduceUntilALoss(group, out);
+  });
   for (int rank = 0; rank < kSize; ++rank) {
-    int in[2] = {};
-    int out[2] = {};
-    ASSERT_EQ(::pipe(in), 0);
-    ASSERT_EQ(::pipe(out), 0);
-    Child& child = children[static_cast<size_t>(rank)];
-    child.pid = ::fork();
-    if (child.pid == 0) {
-      ::close(in[1]);
-      ::close(out[0]);
-      ChildMain(rank, kSize, media, in[0], out[1]);
-    }
-    ::close(in[0]);
-    ::close(out[1]);
-    child.addresses_in.Reset(in[1]);
-    child.reports.Reset(out[0]);
-  }
-  std::vector<std::array<char, kAddressBytes>> addresses(kSize);
-  for (size_t i = 0; i < kSize; ++i) {
-    ReadWhole(children[i].reports.get(), addresses[i].data(), kAddressBytes);
-  }
-  for (const Child& child : children) {
-    WriteWhole(child.addresses_in.get(), addresses.data(), kSize * kAddressBytes);
-  }
-  for (const Child& child : children) {
-    Report connected;
-    ReadWhole(child.reports.get(), &connected, sizeof(connected));
+    (void)processes.Read<Report>(rank);
   }
   const int64_t killed = Now().time_since_epoch().count();
-  ASSERT_EQ(::kill(children[kVictim].pid, SIGKILL), 0);
+  processes.Signal(kVictim, SIGKILL);
   int named = 0;
-  for (size_t i = 0; i < kSize; ++i) {
-    if (i == kVictim) {
+  for (int rank = 0; rank < kSize; ++rank) {
+    if (rank == kVictim) {
       continue;
     }
-    Report report;
-    ReadWhole(children[i].reports.get(), &report, sizeof(report));
+    const auto report = processes.Read<Report>(rank);
     slowest = std::max(slowest, Duration(report.nanoseconds - killed));
     // A survivor may hear of the abort of one that saw the loss before it needs the lost peer
     // itself.
@@ -358,12 +286,9 @@ void KillOne(Media media, Duration& slowest) {
     }
   }
   EXPECT_GE(named, 1);
-  for (Child& child : children) {
-    child.addresses_in.Reset();
-  }
-  for (const Child& child : children) {
-    int status = 0;
-    EXPECT_EQ(::waitpid(child.pid, &status, 0), child.pid);
+  processes.Dismiss();
+  for (int rank = 0; rank < kSize; ++rank) {
+    EXPECT_EQ(processes.Wait(rank), rank == kVictim ? -1 : 0) << "rank " << rank;
   }
 }
 
@@ -408,11 +333,11 @@ TEST_P(FailureTest, MessagesOfDisagreeingSizesFailAtTheReceiver) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Media,
-                         FailureTest,
-                         testing::ValuesIn(MediaHere({Media::kShm, Media::kTcp, Media::kMixed},
-                                                     true)),
-                         [](const auto& parameter) { return MediaName(parameter.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Media,
+    FailureTest,
+    testing::ValuesIn(MediaHere({Media::kShm, Media::kTcp, Media::kMixed, Media::kTls}, true)),
+    [](const auto& parameter) { return MediaName(parameter.param); });
 
 }  // namespace
 }  // namespace heddle::comm

@@ -3,12 +3,13 @@
 loses its link or is no longer heard. Each survivor must leave its call with an error that names it, in time; the next
 group forms among the survivors, in their processes, and a new member; at the end nothing is left over.
 
-Usage: faults_test.py MEMBER FAMILY RUNS [JSON]. JSON: where to write the times, in seconds. FAMILY: shm, tcp (processes
-of this host), links (tcp between network namespaces; needs root, else exit 77) or verbs (HEDDLE_TEST_RDMA names the
-device, HEDDLE_ADDRESS the address).
+Usage: faults_test.py MEMBER FAMILY RUNS [JSON]. JSON: where to write the times, in seconds. FAMILY: shm, tcp, tls
+(processes of this host), links (tcp between network namespaces; needs root, else exit 77) or verbs (HEDDLE_TEST_RDMA
+names the device, HEDDLE_ADDRESS the address).
 """
 import json
 import os
+import pathlib
 import queue
 import random
 import re
@@ -18,6 +19,10 @@ import subprocess
 import sys
 import threading
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import namespaces  # pylint: disable=wrong-import-position,import-error
+import processes  # pylint: disable=wrong-import-position,import-error
 
 MEMBER, FAMILY, RUNS = sys.argv[1], sys.argv[2], int(sys.argv[3])
 SLOWDOWN = int(os.environ.get("HEDDLE_TEST_SLOWDOWN", "1"))
@@ -31,94 +36,18 @@ VISIBLE = 0.2 * SLOWDOWN  # From a visible break to the end of every survivor's 
 SILENT_BOUND = 1.1 * TIMEOUT + 0.1 * (SLOWDOWN - 1)  # The same after a silent one.
 FORMING = 0.05 * SLOWDOWN  # Median.
 # What a peer sees of it: a connection that breaks, or nothing.
-FAULTS = {"shm": ("killed", "stopped"), "tcp": ("killed", "stopped"), "verbs": ("killed", "stopped"),
-          "links": ("killed", "stopped", "unplugged", "unheard")}
+FAULTS = {"shm": ("killed", "stopped"), "tcp": ("killed", "stopped"), "tls": ("killed", "stopped"),
+          "verbs": ("killed", "stopped"), "links": ("killed", "stopped", "unplugged", "unheard")}
 SILENT = ("stopped", "unplugged", "unheard")
+# What a member has without a group, as `leave` answers it: descriptors, threads, mappings of shared memory.
+KEPT = ("descriptors", "threads", "mappings of shared memory")
+# Resident memory may grow by what allocators keep, in the first groups and afterwards.
+WARM_GROUPS = 4
+GROWTH_KIB = 32 << 10
 
 
 def fail(text):
     raise AssertionError(text)
-
-
-def command(*words, check=True):
-    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=30)
-    if check and done.returncode != 0:
-        raise OSError(f"{' '.join(words)}: {done.stderr.strip()}")
-    return done.stdout
-
-
-class Network:
-    """A network namespace for each place of a member, joined by a bridge; nothing of it is left afterwards."""
-
-    def __init__(self):
-        self.sweep()
-        self.tag = f"{os.getpid():07d}"
-        self.subnet = f"10.{128 + os.getpid() % 64}.{os.getpid() // 64 % 256}"
-        self.bridge = "hb" + self.tag
-        try:
-            command("ip", "link", "add", self.bridge, "type", "bridge")
-            command("ip", "link", "set", self.bridge, "up")
-            for place in range(MEMBERS):
-                self.add(place)
-        except OSError:
-            self.remove()
-            raise
-
-    @staticmethod
-    def sweep():
-        """What a test left that was killed."""
-        spaces = [words.split()[0] for words in command("ip", "netns", "list").splitlines()]
-        links = re.findall(r"^\d+: (h[bv]\d{7}\d?)[@:]", command("ip", "link", "show"), re.MULTILINE)
-        for kind, names in (("netns", [name for name in spaces if re.fullmatch(r"heddle-\d{7}-\d", name)]),
-                            ("link", links)):
-            for name in names:
-                if not os.path.exists(f"/proc/{int(re.search(r'[0-9]{7}', name)[0])}"):
-                    command("ip", kind, "delete", name, check=False)
-
-    def space(self, place):
-        return f"heddle-{self.tag}-{place}"
-
-    def outside(self, place):
-        return f"hv{self.tag}{place}"
-
-    def address(self, place):
-        return f"{self.subnet}.{place + 1}"
-
-    def within(self, place):
-        return ["ip", "netns", "exec", self.space(place)]
-
-    def add(self, place):
-        outside, inside = self.outside(place), f"hw{self.tag}{place}"
-        command("ip", "netns", "add", self.space(place))
-        command("ip", "link", "add", outside, "type", "veth", "peer", "name", inside)
-        command("ip", "link", "set", inside, "netns", self.space(place))
-        command("ip", "link", "set", outside, "master", self.bridge, "up")
-        for words in (["link", "set", "lo", "up"], ["address", "add", self.address(place) + "/24", "dev", inside],
-                      ["link", "set", inside, "up"]):
-            command(*self.within(place), "ip", *words)
-
-    def remove(self):
-        for place in range(MEMBERS):
-            command("ip", "netns", "delete", self.space(place), check=False)
-            command("ip", "link", "delete", self.outside(place), check=False)
-        command("ip", "link", "delete", self.bridge, check=False)
-
-    def unplug(self, place):
-        command("ip", "link", "set", self.outside(place), "down")
-
-    def plug(self, place):
-        command("ip", "link", "set", self.outside(place), "up")
-
-    def mute(self, place):
-        """It hears the others; nothing that it says arrives."""
-        for other in range(MEMBERS):
-            if other != place:
-                command(*self.within(place), "ip", "route", "add", "blackhole", self.address(other))
-
-    def unmute(self, place):
-        for other in range(MEMBERS):
-            if other != place:
-                command(*self.within(place), "ip", "route", "delete", "blackhole", self.address(other))
 
 
 class Member:
@@ -131,12 +60,14 @@ class Member:
         words = [MEMBER, name, address, transport]
         if FAMILY == "verbs":
             words.append(os.environ["HEDDLE_TEST_RDMA"])
-        self.process = subprocess.Popen([*(network.within(place) if network else []), *words], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True, bufsize=1)
+        self.process = subprocess.Popen([*(namespaces.within(place) if network else []), *words],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+                                        preexec_fn=processes.tied())
         self.lines = queue.Queue()
         threading.Thread(target=self.listen, daemon=True).start()
         self.address = self.hear("address", 20)[0]
-        self.idle = None  # Descriptors and threads without a group.
+        self.idle = None  # KEPT without a group.
+        self.resident = []  # KiB after each group.
 
     def listen(self):
         for line in self.process.stdout:
@@ -162,8 +93,11 @@ class Member:
         self.process.wait(20)
 
 
-def segments():
-    return sorted(name for name in os.listdir("/dev/shm"))
+def objects_of_device():
+    """{kind: how many} of queue pairs, registrations and the like that the device holds for all processes."""
+    text = subprocess.run(["rdma", "resource", "show", os.environ["HEDDLE_TEST_RDMA"]], check=True, timeout=30,
+                          capture_output=True, text=True).stdout
+    return {kind: int(count) for kind, count in re.findall(r" (pd|cq|qp|mr) (\d+)", text)}
 
 
 class Trial:
@@ -173,6 +107,7 @@ class Trial:
         self.generation = 0
         self.members = [self.new(place) for place in range(MEMBERS)]
         self.forming, self.visible, self.silent = [], [], []
+        self.idle_device = None
 
     def new(self, place):
         self.born += 1
@@ -186,14 +121,17 @@ class Trial:
         self.forming.append(max(float(member.hear("formed", 20)[0]) for member in self.members))
 
     def befall(self, fault, victim):
+        """Returns from when on it is so. A network takes a while to change, up to tenths of a second on a busy machine,
+        and carries the members' messages meanwhile."""
+        begun = time.monotonic()
         if fault == "killed":
             victim.process.kill()
         elif fault == "stopped":
             victim.process.send_signal(signal.SIGSTOP)
-        elif fault == "unplugged":
-            self.network.unplug(victim.place)
         else:
-            self.network.mute(victim.place)
+            (self.network.unplug if fault == "unplugged" else self.network.mute)(victim.place)
+            begun = time.monotonic()
+        return begun
 
     def undo(self, fault, victim):
         victim.kill()
@@ -212,30 +150,33 @@ class Trial:
         for member in self.members:
             member.hear("running", 20 * SLOWDOWN)
         time.sleep(self.chance.uniform(0, 0.02))
-        begun = time.monotonic()
-        self.befall(fault, victim)
+        begun = self.befall(fault, victim)
         survivors = [member for member in self.members if member is not victim]
         named = 0
+        heard = []
         for member in survivors:
             nanoseconds, code, *text = member.hear("ended", 20 * SLOWDOWN)
             took = int(nanoseconds) / 1e9 - begun
             message = " ".join(text)
+            heard.append(f"{member.name} after {took:.3f} s: {code} {message}")
             if victim.name in message.replace(":", " ").replace(",", " ").replace(";", " ").split():
                 named += 1
             elif operation != "messages":
-                fail(f"{what}: {member.name} does not name it: {code} {message}")
+                fail(f"{what}: {member.name} does not name it: " + "; ".join(heard))
             if fault in SILENT:
-                self.silent.append(took)
+                self.silent.append((took, f"{what}: {member.name}"))
                 if took > TIMEOUT * 2:
                     fail(f"{what}: {member.name} left after {took:.3f} s: {code} {message}")
             else:
-                self.visible.append(took)
+                self.visible.append((took, f"{what}: {member.name}"))
         # Who has the victim's last message already waits for the next one of a survivor, and names that one.
         if named == 0:
-            fail(f"{what}: nobody names it")
+            fail(f"{what}: nobody names it: " + "; ".join(heard))
         self.undo(fault, victim)
         for member in survivors:
             self.leave(member, what)
+        if FAMILY == "verbs":
+            self.check_device(what)
         self.members[self.members.index(victim)] = self.new(victim.place)
 
     @staticmethod
@@ -244,13 +185,30 @@ class Trial:
         limit = time.monotonic() + 3 * SLOWDOWN
         while True:
             member.say("leave")
-            left = [int(word) for word in member.hear("left", 20)]
+            *left, resident = [int(word) for word in member.hear("left", 20)]
             member.idle = member.idle or left
             if all(now <= before for now, before in zip(left, member.idle)):
                 member.idle = left
+                break
+            if time.monotonic() > limit:
+                fail(f"{what}: {member.name} has {left} {', '.join(KEPT)}, had {member.idle}")
+            time.sleep(0.05)
+        member.resident.append(resident)
+        warm = max(member.resident[:WARM_GROUPS])
+        if resident > warm + GROWTH_KIB:
+            fail(f"{what}: {member.name} has {resident} KiB of memory after {len(member.resident)} groups, had {warm}")
+
+    def check_device(self, what):
+        """What three members without a group hold of the device does not grow."""
+        limit = time.monotonic() + 3 * SLOWDOWN
+        while True:
+            objects = objects_of_device()
+            self.idle_device = self.idle_device or objects
+            if all(objects[kind] <= count for kind, count in self.idle_device.items()):
+                self.idle_device = objects
                 return
             if time.monotonic() > limit:
-                fail(f"{what}: {member.name} has {left} descriptors and threads, had {member.idle}")
+                fail(f"{what}: the device holds {objects}, held {self.idle_device}")
             time.sleep(0.05)
 
     def finish(self):
@@ -276,14 +234,18 @@ class Trial:
             late = values[min(len(values) - 1, int(part * len(values)))]
             return f"{name} median {1e3 * statistics.median(values):.1f} ms, p{int(part * 100)} {1e3 * late:.1f} ms"
 
-        print(f"{FAMILY}: {RUNS} runs; " + "; ".join((shape("visible break", self.visible, 0.99),
-                                                     shape("silent", self.silent, 0.99),
+        def times(values):
+            return [took for took, _ in values]
+
+        print(f"{FAMILY}: {RUNS} runs; " + "; ".join((shape("visible break", times(self.visible), 0.99),
+                                                     shape("silent", times(self.silent), 0.99),
                                                      shape("forming", self.forming, 0.5))), flush=True)
         # One late answer in a hundred (at least one) is the machine's.
         for name, values, bound in (("visible", self.visible, VISIBLE), ("silent", self.silent, SILENT_BOUND)):
             late = sorted(values)[-1 - max(1, len(values) // 100):]
-            if len(values) > 1 and late[0] > bound:
-                fail(f"a {name} break was noticed after {late[0]:.3f} s, bound {bound:.3f} s")
+            if len(values) > 1 and late[0][0] > bound:
+                fail(f"a {name} break was noticed late, bound {bound:.3f} s: " +
+                     "; ".join(f"{took:.3f} s, {what}" for took, what in late))
         if statistics.median(self.forming) > FORMING:
             fail(f"a group took {statistics.median(self.forming):.3f} s to form")
 
@@ -297,11 +259,10 @@ def main():
             print("SKIPPED: network namespaces need root", file=sys.stderr)
             sys.exit(77)
         try:
-            network = Network()
+            network = namespaces.Bridged(range(MEMBERS), namespaces.subnet(128))
         except OSError as error:
             print(f"SKIPPED: no network namespaces here: {error}", file=sys.stderr)
             sys.exit(77)
-    before = segments()
     trial = None
     try:
         trial = Trial(random.Random(seed), network)
@@ -310,10 +271,9 @@ def main():
         trial.finish()
         if len(sys.argv) > 4:
             with open(sys.argv[4], "w", encoding="utf-8") as file:
-                json.dump({"visible": trial.visible, "silent": trial.silent, "forming": trial.forming}, file)
+                json.dump({"visible": [took for took, _ in trial.visible], "silent": [took for took, _ in trial.silent],
+                           "forming": trial.forming}, file)
         trial.report()
-        if segments() != before:
-            fail(f"/dev/shm holds {segments()}, held {before}")
     finally:
         for member in trial.members if trial else []:
             member.kill()

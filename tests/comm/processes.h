@@ -27,7 +27,7 @@ class Processes {
   /// `report`: a pipe to this process, of which Read gives what the child wrote.
   using Body = std::function<int(int rank, Endpoint& endpoint, Communicator& group, int report)>;
 
-  Processes(int size, const Body& body) {
+  Processes(int size, Media media, const Body& body) {
     for (int rank = 0; rank < size; ++rank) {
       int in[2] = {};
       int out[2] = {};
@@ -38,7 +38,8 @@ class Processes {
       if (child.pid == 0) {
         ::close(in[1]);
         ::close(out[0]);
-        ::_exit(RunChild(rank, size, body, in[0], out[1]));
+        child_in_ = in[0];
+        ::_exit(RunChild(rank, size, media, body, in[0], out[1]));
       }
       ::close(in[0]);
       ::close(out[1]);
@@ -82,6 +83,17 @@ class Processes {
   static void Write(int report, const T& value) {
     [[maybe_unused]] const ssize_t written = ::write(report, &value, sizeof(value));
   }
+  /// In a child: until Dismiss, so that others can read why it aborted.
+  static void StayUntilDismissed() {
+    char end = 0;
+    while (::read(child_in_, &end, 1) > 0) {
+    }
+  }
+  void Dismiss() {
+    for (Child& child : children_) {
+      child.in.Reset();
+    }
+  }
   /// Its exit code; -1 when a signal ended it.
   int Wait(int rank) {
     int status = 0;
@@ -110,14 +122,9 @@ class Processes {
     return true;
   }
 
-  static int RunChild(int rank, int size, const Body& body, int in, int out) {
+  static int RunChild(int rank, int size, Media media, const Body& body, int in, int out) {
     metrics::Registry registry;
-    EndpointOptions options;
-    options.worker = Cluster::Name(rank);
-    options.job = "job";
-    options.secret = "secret";
-    options.metrics = &registry;
-    auto endpoint = Endpoint::Create(options);
+    auto endpoint = Endpoint::Create(OptionsFor(media, rank, &registry));
     if (!endpoint.ok()) {
       return 100;
     }
@@ -142,6 +149,7 @@ class Processes {
     return communicator.ok() ? body(rank, **endpoint, **communicator, out) : 103;
   }
 
+  static inline int child_in_ = -1;
   std::vector<Child> children_;
 };
 

@@ -1,9 +1,7 @@
 // The reproducible reduction: the same bits whoever holds which contributions.
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <map>
-#include <random>
 
 #include <gtest/gtest.h>
 
@@ -11,14 +9,10 @@
 #include "base/reduction_tree.h"
 #include "comm/communicator.h"
 #include "tests/comm/cluster.h"
+#include "tests/support/seed.h"
 
 namespace heddle::comm {
 namespace {
-
-uint64_t Seed() {
-  const char* text = std::getenv("HEDDLE_TEST_SEED");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : std::random_device{}();
-}
 
 template <typename T>
 std::vector<T> Leaf(uint64_t seed, int64_t number, size_t elements) {
@@ -64,7 +58,7 @@ std::vector<T> HeldValue(uint64_t seed, TreeNode node, int64_t total, size_t ele
   return NodeValue<T>(seed, node, total, elements);
 }
 
-class ReduceTreeTest : public testing::TestWithParam<Media> {};
+class ReduceTreeTest : public ::testing::TestWithParam<Media> {};
 
 template <typename T>
 void RunGrouping(
@@ -122,8 +116,7 @@ void RunGrouping(
 }
 
 TEST_P(ReduceTreeTest, BitsDoNotDependOnTheGrouping) {
-  const uint64_t seed = Seed();
-  SCOPED_TRACE("HEDDLE_TEST_SEED=" + std::to_string(seed));
+  const uint64_t seed = testing::TestSeed();
   Random random(seed);
   for (int i = 0; i < 40; ++i) {
     const int size = static_cast<int>(random.Between(1, 6));
@@ -185,8 +178,8 @@ TEST(ReduceTreeArgumentsTest, DisagreementsAreNamed) {
 
 INSTANTIATE_TEST_SUITE_P(Media,
                          ReduceTreeTest,
-                         testing::ValuesIn(MediaHere({Media::kShm, Media::kTcp, Media::kMixed},
-                                                     true)),
+                         ::testing::ValuesIn(MediaHere({Media::kShm, Media::kTcp, Media::kMixed},
+                                                       true)),
                          [](const auto& parameter) { return MediaName(parameter.param); });
 
 }  // namespace

@@ -12,6 +12,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/random.h"
 #include "comm/communicator.h"
@@ -432,6 +434,124 @@ TEST(ShmGroup, GenerationsLeaveNothingBehind) {
   EXPECT_EQ(mappings(), 0);
 }
 
+// No descriptors are left when the members hand over theirs: what they bring is copied, and each
+// says whose and why.
+TEST(ShmGroup, ABufferThatCannotBeMappedIsCopiedAndSaid) {
+  constexpr int kSize = 3;
+  Cluster cluster(kSize, Media::kShm);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  testing::internal::CaptureStderr();
+  cluster.Run(1, [&](int rank, Communicator& communicator) {
+    Buffer buffer(cluster.endpoint(rank), true, 100000);
+    const auto barrier = [&](uint64_t tag) {
+      const Status status = communicator.Barrier({.group = {}, .tag = tag, .deadline = {}});
+      ASSERT_TRUE(status.ok()) << status.ToString();
+    };
+    barrier(1);
+    if (rank == 0) {
+      const int lowest_free = ::dup(STDERR_FILENO);
+      ::close(lowest_free);
+      const rlimit none{.rlim_cur = static_cast<rlim_t>(lowest_free), .rlim_max = before.rlim_max};
+      EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+    }
+    barrier(2);
+    for (int round = 0; round < 3; ++round) {
+      for (int64_t i = 0; i < 100000; ++i) {
+        buffer[i] = static_cast<float>(rank + i % 7);
+      }
+      const Status status = communicator.AllReduce(buffer.Raw(), DType::kF32, ReduceOp::kSum, {});
+      ASSERT_TRUE(status.ok()) << status.ToString();
+      for (int64_t i = 0; i < 100000; ++i) {
+        ASSERT_EQ(buffer[i], static_cast<float>(3 + 3 * (i % 7))) << i;
+      }
+    }
+    barrier(3);
+    if (rank == 0) {
+      ::setrlimit(RLIMIT_NOFILE, &before);
+    }
+  });
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  const std::string log = testing::internal::GetCapturedStderr();
+  for (int rank = 0; rank < kSize; ++rank) {
+    EXPECT_THAT(log, HasSubstr("a shared buffer of " + Cluster::Name(rank)));
+    double refused = 0;
+    for (const auto& family : cluster.registry(rank).Collect()) {
+      for (const auto& sample : family.samples) {
+        if (family.name == "heddle_comm_refused_buffers_total") {
+          EXPECT_EQ(sample.labels.at("reason"), StatusCodeName(StatusCode::kResourceExhausted));
+          refused += sample.value;
+        }
+      }
+    }
+    EXPECT_EQ(refused, kSize - 1) << Cluster::Name(rank);  // Once a buffer, not once a call.
+  }
+  EXPECT_THAT(log, HasSubstr("ulimit -n"));
+}
+
+// Worker 1 gives up a call that the others complete. In the next one it is told so, instead of
+// waiting for a lane that it cannot enter.
+TEST(ShmGroup, WhoGaveUpACallThatTheOthersCompletedIsNotLeftWaiting) {
+  Duration best = seconds(60);
+  for (int attempt = 1; attempt <= kAttempts && best > seconds(2); ++attempt) {
+    Cluster cluster(3, Media::kShm);
+    std::atomic<bool> given_up = false;
+    std::atomic<bool> completed = true;
+    cluster.Run(attempt, [&](int rank, Communicator& communicator) {
+      ASSERT_TRUE(communicator.Barrier({.group = {}, .tag = 1, .deadline = {}}).ok());
+      Deadline deadline = After(seconds(10));
+      if (rank == 1) {
+        deadline = After(milliseconds(50));
+      }
+      while (rank == 2 && !given_up.load()) {
+        std::this_thread::yield();
+      }
+      Status status = communicator.Barrier({.group = {}, .tag = 2, .deadline = deadline});
+      if (rank == 1) {
+        EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << status.ToString();
+        given_up.store(true);
+      } else if (!status.ok()) {
+        completed.store(false);  // They have less than a grace for it.
+      }
+      const Time began = Now();
+      status = communicator.Barrier({.group = {}, .tag = 3, .deadline = After(seconds(10))});
+      if (rank == 1 && completed.load()) {
+        EXPECT_EQ(status.code(), StatusCode::kAborted) << status.ToString();
+        EXPECT_THAT(status.message(), HasSubstr("worker-1 gave up"));
+        best = std::min(best, Now() - began);
+      }
+    });
+  }
+  EXPECT_LT(best, seconds(2));
+}
+
+TEST(ShmGroup, WhoseAbsenceKeepsAGroupFromFormingIsNamed) {
+  constexpr int kSize = 4;
+  Cluster cluster(kSize, Media::kShm);
+  std::atomic<int> ended = 0;
+  cluster.Run(1, [&](int rank, Communicator& communicator) {
+    while (rank == kSize - 1 && ended.load() < kSize - 1) {
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    if (rank == kSize - 1) {
+      return;
+    }
+    // The first member last: what it tells the others at its end would be news to them.
+    const Duration patience = milliseconds(rank == 0 ? 2000 : 1500) * kSlowdown;
+    const Status status =
+        communicator.Barrier({.group = {}, .tag = 77, .deadline = After(patience)});
+    ended.fetch_add(1);
+    EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << status.ToString();
+    EXPECT_THAT(status.message(), HasSubstr("forming the group"));
+    EXPECT_THAT(status.message(), HasSubstr("worker-3"));
+    EXPECT_THAT(status.message(), Not(HasSubstr("tag")));
+    // What ends one member's wait must not end another's before its time.
+    while (ended.load() < kSize - 1) {
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+  });
+}
+
 struct Report {
   int64_t nanoseconds = 0;
   int code = 0;
@@ -460,13 +580,14 @@ TEST(ShmGroupProcesses, AKilledMemberEndsTheCallsOfAllSoonAndIsNamed) {
   constexpr int kVictim = 1;
   Duration best = seconds(60);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    Processes processes(kSize, [&](int, Endpoint& endpoint, Communicator& group, int out) {
-      Processes::Write(out, 1);
-      const Report report = RunUntilFailure(endpoint, group, attempt % 2 == 0, seconds(10));
-      group.Abort(UnavailableError("{}", report.message));
-      Processes::Write(out, report);
-      return 0;
-    });
+    Processes processes(
+        kSize, Media::kShm, [&](int, Endpoint& endpoint, Communicator& group, int out) {
+          Processes::Write(out, 1);
+          const Report report = RunUntilFailure(endpoint, group, attempt % 2 == 0, seconds(10));
+          group.Abort(UnavailableError("{}", report.message));
+          Processes::Write(out, report);
+          return 0;
+        });
     for (int rank = 0; rank < kSize; ++rank) {
       processes.Read<int>(rank);
     }
@@ -496,31 +617,32 @@ TEST(ShmGroupProcesses, AStoppedMemberWritesNothingLate) {
   constexpr int kSize = 3;
   constexpr int kVictim = 2;
   for (int attempt = 0; attempt < 6; ++attempt) {
-    Processes processes(kSize, [&](int rank, Endpoint& endpoint, Communicator& group, int out) {
-      Buffer buffer(endpoint, true, 4'000'000);
-      Processes::Write(out, 1);
-      Status status;
-      for (uint64_t i = 0; status.ok(); ++i) {
-        std::fill_n(&buffer[0], 1000, static_cast<float>(rank));
-        status = group.AllReduce(buffer.Raw(), DType::kF32, ReduceOp::kMax,
-                                 {.group = {}, .tag = i, .deadline = After(milliseconds(300))});
-      }
-      Report report;
-      report.code = static_cast<int>(status.code());
-      std::strncpy(report.message, status.message().c_str(), sizeof(report.message) - 1);
-      std::memset(buffer.Raw().data(), 0x5A, buffer.Raw().size());
-      Processes::Write(out, report);
-      // The parent lets the stopped one go on now.
-      const Time until = After(milliseconds(400));
-      while (Now() < until && report.damaged == 0) {
-        report.damaged = std::all_of(buffer.Raw().begin(), buffer.Raw().end(),
-                                     [](std::byte b) { return b == std::byte{0x5A}; })
-                             ? 0
-                             : 1;
-      }
-      Processes::Write(out, report);
-      return 0;
-    });
+    Processes processes(
+        kSize, Media::kShm, [&](int rank, Endpoint& endpoint, Communicator& group, int out) {
+          Buffer buffer(endpoint, true, 4'000'000);
+          Processes::Write(out, 1);
+          Status status;
+          for (uint64_t i = 0; status.ok(); ++i) {
+            std::fill_n(&buffer[0], 1000, static_cast<float>(rank));
+            status = group.AllReduce(buffer.Raw(), DType::kF32, ReduceOp::kMax,
+                                     {.group = {}, .tag = i, .deadline = After(milliseconds(300))});
+          }
+          Report report;
+          report.code = static_cast<int>(status.code());
+          std::strncpy(report.message, status.message().c_str(), sizeof(report.message) - 1);
+          std::memset(buffer.Raw().data(), 0x5A, buffer.Raw().size());
+          Processes::Write(out, report);
+          // The parent lets the stopped one go on now.
+          const Time until = After(milliseconds(400));
+          while (Now() < until && report.damaged == 0) {
+            report.damaged = std::all_of(buffer.Raw().begin(), buffer.Raw().end(),
+                                         [](std::byte b) { return b == std::byte{0x5A}; })
+                                 ? 0
+                                 : 1;
+          }
+          Processes::Write(out, report);
+          return 0;
+        });
     for (int rank = 0; rank < kSize; ++rank) {
       processes.Read<int>(rank);
     }
@@ -539,6 +661,90 @@ TEST(ShmGroupProcesses, AStoppedMemberWritesNothingLate) {
   }
 }
 
+/// The mappings of shared memory of a size in this process.
+std::vector<std::byte*> MappingsOf(size_t bytes) {
+  std::vector<std::byte*> found;
+  std::FILE* const file = std::fopen("/proc/self/maps", "r");
+  for (char line[512]; std::fgets(line, sizeof(line), file) != nullptr;) {
+    unsigned long begin = 0;
+    unsigned long end = 0;
+    if (std::strstr(line, "memfd:heddle") != nullptr &&
+        std::sscanf(line, "%lx-%lx", &begin, &end) == 2 && end - begin == bytes) {
+      found.push_back(reinterpret_cast<std::byte*>(begin));
+    }
+  }
+  std::fclose(file);
+  return found;
+}
+
+// A member damages the stream to another one in the middle of a write to its memory. It lives, so
+// what it writes later must not reach a buffer that was given back.
+TEST(ShmGroupProcesses, AMemberThatIsLostAndLivesWritesNothingLate) {
+  constexpr size_t kPage = 4096;
+  constexpr size_t kRing = size_t{512} << 10;
+  constexpr int64_t kCount = 500'000;
+  constexpr size_t kBytes = (kCount + 1) * sizeof(float);
+  constexpr size_t kRegion = (kBytes + kPage - 1) / kPage * kPage;
+  Processes processes(
+      2, Media::kShm, [&](int rank, Endpoint& endpoint, Communicator& group, int out) {
+        Buffer buffer(endpoint, true, kCount);
+        Status status = group.AllReduce(buffer.Raw(), DType::kF32, ReduceOp::kMax, {});
+        if (!status.ok()) {
+          return 1;
+        }
+        if (rank == 1) {
+          std::this_thread::sleep_for(milliseconds(100));  // The other has begun its next call.
+          const ShmLayout layout(2);
+          for (std::byte* const segment : MappingsOf(layout.total_bytes)) {
+            for (int lane = 0; lane < kShmLanes; ++lane) {
+              std::byte* const blocks =
+                  segment + static_cast<size_t>(lane) * layout.lane_bytes + sizeof(ShmLaneHeader);
+              reinterpret_cast<ShmBlock*>(blocks)[rank].writing.store(1);
+            }
+          }
+          for (std::byte* const pair : MappingsOf(2 * (kPage + kRing))) {
+            std::memset(pair, 0x7F, 128);  // The positions of one direction, then of the other.
+            std::memset(pair + kPage + kRing, 0x7F, 128);
+          }
+          ::raise(SIGSTOP);
+          for (std::byte* const region : MappingsOf(kRegion)) {
+            std::memset(region, 0, kBytes);
+          }
+          Processes::Write(out, 1);
+          std::this_thread::sleep_for(seconds(20));  // Until it is killed.
+          return 0;
+        }
+        std::thread talker([&] {
+          std::this_thread::sleep_for(milliseconds(400));
+          const std::vector<float> word(1);
+          group.Send(1, 5, RawOf(word), false).Wait().IgnoreError("it finds the damage");
+        });
+        status = group.AllReduce(buffer.Raw(), DType::kF32, ReduceOp::kMax,
+                                 {.group = {}, .tag = 1, .deadline = After(seconds(10))});
+        std::memset(buffer.Raw().data(), 0x5A, buffer.Raw().size());
+        talker.join();
+        Report report;
+        report.code = static_cast<int>(status.code());
+        std::strncpy(report.message, status.message().c_str(), sizeof(report.message) - 1);
+        Processes::Write(out, report);
+        const Time until = After(seconds(2));
+        while (Now() < until && report.damaged == 0) {
+          report.damaged = std::all_of(buffer.Raw().begin(), buffer.Raw().end(),
+                                       [](std::byte b) { return b == std::byte{0x5A}; })
+                               ? 0
+                               : 1;
+        }
+        Processes::Write(out, report);
+        return 0;
+      });
+  const auto report = processes.Read<Report>(0);
+  EXPECT_EQ(report.code, static_cast<int>(StatusCode::kUnavailable)) << report.message;
+  EXPECT_THAT(report.message, HasSubstr("worker-1 was lost: ring position out of range"));
+  processes.Signal(1, SIGCONT);
+  processes.Read<int>(1);
+  EXPECT_EQ(processes.Read<Report>(0).damaged, 0);
+}
+
 // A member overwrites everything that it shares with the others. They get wrong sums or errors, and
 // go on living.
 TEST(ShmGroupProcesses, AScribblingMemberBreaksNobody) {
@@ -547,43 +753,47 @@ TEST(ShmGroupProcesses, AScribblingMemberBreaksNobody) {
   for (int attempt = 0; attempt < 4; ++attempt) {
     const uint64_t seed = random();
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Processes processes(kSize, [&](int rank, Endpoint& endpoint, Communicator& group, int out) {
-      if (rank != 2) {
-        const Report report = RunUntilFailure(endpoint, group, true, milliseconds(500));
-        Processes::Write(out, report);
-        return 0;
-      }
-      Buffer buffer(endpoint, true, 500'000);
-      for (uint64_t i = 0; i < 6; ++i) {
-        const auto bytes = i % 2 == 0 ? buffer.Raw() : buffer.Raw().first(4000);
-        group.AllReduce(bytes, DType::kF32, ReduceOp::kMax, {.group = {}, .tag = i, .deadline = {}})
-            .IgnoreError("what follows is worse");
-      }
-      std::vector<std::pair<uintptr_t, uintptr_t>> regions;
-      std::FILE* const file = std::fopen("/proc/self/maps", "r");
-      for (char line[512]; std::fgets(line, sizeof(line), file) != nullptr;) {
-        unsigned long begin = 0;
-        unsigned long end = 0;
-        if (std::strstr(line, "memfd:heddle") != nullptr &&
-            std::sscanf(line, "%lx-%lx", &begin, &end) == 2) {
-          regions.emplace_back(begin, end);
-        }
-      }
-      std::fclose(file);
-      std::mt19937_64 draw(seed);
-      const Time until = After(milliseconds(150));
-      while (Now() < until) {
-        for (const auto& [begin, end] : regions) {
-          // Words all over, most of them in the first pages, where control words lie.
-          for (int i = 0; i < 2000; ++i) {
-            const uint64_t size = i % 2 == 0 ? std::min<uint64_t>(end - begin, 8192) : end - begin;
-            const uint64_t word = draw() % 4 == 0 ? draw() % 8 : draw();
-            std::memcpy(reinterpret_cast<void*>(begin + draw() % (size / 8) * 8), &word, 8);
+    Processes processes(
+        kSize, Media::kShm, [&](int rank, Endpoint& endpoint, Communicator& group, int out) {
+          if (rank != 2) {
+            const Report report = RunUntilFailure(endpoint, group, true, milliseconds(500));
+            Processes::Write(out, report);
+            return 0;
           }
-        }
-      }
-      return 0;
-    });
+          Buffer buffer(endpoint, true, 500'000);
+          for (uint64_t i = 0; i < 6; ++i) {
+            const auto bytes = i % 2 == 0 ? buffer.Raw() : buffer.Raw().first(4000);
+            group
+                .AllReduce(bytes, DType::kF32, ReduceOp::kMax,
+                           {.group = {}, .tag = i, .deadline = {}})
+                .IgnoreError("what follows is worse");
+          }
+          std::vector<std::pair<uintptr_t, uintptr_t>> regions;
+          std::FILE* const file = std::fopen("/proc/self/maps", "r");
+          for (char line[512]; std::fgets(line, sizeof(line), file) != nullptr;) {
+            unsigned long begin = 0;
+            unsigned long end = 0;
+            if (std::strstr(line, "memfd:heddle") != nullptr &&
+                std::sscanf(line, "%lx-%lx", &begin, &end) == 2) {
+              regions.emplace_back(begin, end);
+            }
+          }
+          std::fclose(file);
+          std::mt19937_64 draw(seed);
+          const Time until = After(milliseconds(150));
+          while (Now() < until) {
+            for (const auto& [begin, end] : regions) {
+              // Words all over, most of them in the first pages, where control words lie.
+              for (int i = 0; i < 2000; ++i) {
+                const uint64_t size =
+                    i % 2 == 0 ? std::min<uint64_t>(end - begin, 8192) : end - begin;
+                const uint64_t word = draw() % 4 == 0 ? draw() % 8 : draw();
+                std::memcpy(reinterpret_cast<void*>(begin + draw() % (size / 8) * 8), &word, 8);
+              }
+            }
+          }
+          return 0;
+        });
     for (const int rank : {0, 1}) {
       const auto report = processes.Read<Report>(rank);
       EXPECT_NE(report.code, 0);

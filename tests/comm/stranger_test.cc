@@ -1,4 +1,6 @@
 // Who may not come in: old generations, other jobs, wrong secrets, noise.
+#include <algorithm>
+#include <cstddef>
 #include <future>
 
 #include <arpa/inet.h>
@@ -6,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/random.h"
@@ -161,7 +164,7 @@ TEST_P(StrangerTest, AReplayedHandshakeProvesNothing) {
               static_cast<ssize_t>(sizeof(fresh)));
     if (round == 0) {
       challenge = fresh;
-      proof = ProveDial("secret", hello, challenge);
+      proof = ProveDial("secret", hello, challenge, GetParam() == Media::kTls);
     }
     ASSERT_EQ(::send(socket.get(), &proof, sizeof(proof), 0), static_cast<ssize_t>(sizeof(proof)));
     if (round == 1) {
@@ -194,7 +197,7 @@ TEST_P(StrangerTest, ALaneThatDoesNotExistIsRefused) {
   Challenge challenge;
   ASSERT_EQ(::recv(socket.get(), &challenge, sizeof(challenge), MSG_WAITALL),
             static_cast<ssize_t>(sizeof(challenge)));
-  const Proof proof = ProveDial("secret", hello, challenge);
+  const Proof proof = ProveDial("secret", hello, challenge, false);
   ASSERT_EQ(::send(socket.get(), &proof, sizeof(proof), 0), static_cast<ssize_t>(sizeof(proof)));
   Verdict verdict;
   ASSERT_EQ(::recv(socket.get(), &verdict, sizeof(verdict), MSG_WAITALL),
@@ -205,9 +208,55 @@ TEST_P(StrangerTest, ALaneThatDoesNotExistIsRefused) {
   EXPECT_EQ(connecting.get().code(), StatusCode::kAborted);
 }
 
+// Authentic, welcome, and then not what a worker is: the acceptor says with whom it came to
+// nothing.
+TEST(AcceptorTest, AConnectionThatComesToNothingIsSaid) {
+  for (const bool silent : {false, true}) {
+    Cluster cluster(2, Media::kShm);
+    GroupOptions options = cluster.Options(1, 1);
+    testing::internal::CaptureStderr();
+    auto connecting = std::async(std::launch::async, [&] {
+      return cluster.endpoint(1).Connect(options, After(seconds(4))).status();
+    });
+    Hello hello;
+    hello.generation = 1;
+    hello.target = 1;
+    hello.job = Sha256("job");
+    hello.source_name = Sha256(Cluster::Name(0));
+    hello.target_name = Sha256(Cluster::Name(1));
+    hello.nonce = MakeNonce();
+    const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM, 0));
+    sockaddr_un to{};
+    to.sun_family = AF_UNIX;
+    const std::string name = ParseAddress(cluster.endpoint(1).address())->at("shm");
+    std::copy(name.begin(), name.end(), to.sun_path + 1);
+    ASSERT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to),
+                        static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())),
+              0);
+    ASSERT_EQ(::send(socket.get(), &hello, sizeof(hello), 0), static_cast<ssize_t>(sizeof(hello)));
+    Challenge challenge;
+    ASSERT_EQ(::recv(socket.get(), &challenge, sizeof(challenge), MSG_WAITALL),
+              static_cast<ssize_t>(sizeof(challenge)));
+    const Proof proof = ProveDial("secret", hello, challenge, false);
+    ASSERT_EQ(::send(socket.get(), &proof, sizeof(proof), 0), static_cast<ssize_t>(sizeof(proof)));
+    Verdict verdict;
+    ASSERT_EQ(::recv(socket.get(), &verdict, sizeof(verdict), MSG_WAITALL),
+              static_cast<ssize_t>(sizeof(verdict)));
+    EXPECT_EQ(verdict.code, VerdictCode::kWelcome);
+    if (!silent) {
+      ASSERT_EQ(::send(socket.get(), "x", 1, 0), 1);  // Without the memory that belongs to it.
+    }
+    EXPECT_EQ(connecting.get().code(), StatusCode::kDeadlineExceeded);
+    const std::string log = testing::internal::GetCapturedStderr();
+    EXPECT_THAT(log, HasSubstr("shm came to nothing with worker-0: "));
+    EXPECT_THAT(log, HasSubstr(silent ? "has not come within 2 s" : "with 0 descriptors"));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Media,
                          StrangerTest,
-                         testing::ValuesIn(MediaHere({Media::kShm, Media::kTcp}, false)),
+                         testing::ValuesIn(MediaHere({Media::kShm, Media::kTcp, Media::kTls},
+                                                     false)),
                          [](const auto& parameter) { return MediaName(parameter.param); });
 
 TEST(AddressTest, OnlyEndpointsAddressesParse) {

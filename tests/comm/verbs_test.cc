@@ -9,13 +9,21 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <rdma/rdma_cma.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/unique_fd.h"
 #include "comm/lane.h"
+#include "comm/rdma_ports.h"
+#include "comm/tcp_socket.h"
+#include "comm/verbs_connection.h"
+#include "comm/verbs_setup.h"
 #include "tests/comm/cluster.h"
 
 namespace heddle::comm {
@@ -64,6 +72,23 @@ int Objects(const std::string& kind) {
   std::smatch found;
   EXPECT_TRUE(std::regex_search(text, found, std::regex(" " + kind + " (\\d+)"))) << text;
   return found.empty() ? -1 : std::stoi(found[1]);
+}
+
+TEST_F(VerbsTest, GivesWayToTcpWhereBytesAreToBeEncrypted) {
+  Cluster cluster(2, Media::kVerbs);
+  for (int rank = 0; rank < 2; ++rank) {
+    cluster.endpoint(rank).SetTls(true);
+  }
+  cluster.Run(1, [](int rank, Communicator& communicator) {
+    EXPECT_EQ(communicator.transport(1 - rank), "tcp");
+    EXPECT_TRUE(communicator.Barrier({}).ok());
+  });
+  // Nor does a list of transports bring it back.
+  ASSERT_TRUE(cluster.endpoint(0).SetTransports({"verbs"}).ok());
+  const Status alone =
+      cluster.endpoint(0).Connect(cluster.Options(0, 2), After(seconds(20))).status();
+  EXPECT_EQ(alone.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(alone.message(), HasSubstr("verbs (not encrypted, and comm.tls is on)"));
 }
 
 TEST_F(VerbsTest, BytesAreCountedAsVerbs) {
@@ -221,6 +246,112 @@ TEST_F(VerbsTest, AForkWhileMemoryIsRegisteredChangesNothing) {
       }
     }
   });
+}
+
+bool Ready(int fd, milliseconds bound) {
+  pollfd wait{.fd = fd, .events = POLLIN, .revents = 0};
+  return ::poll(&wait, 1, static_cast<int>(bound.count())) == 1;
+}
+
+/// Asks for a connection at iWARP's port `to`, knowing nothing; the answer.
+rdma_cm_event_type ConnectAsStranger(sockaddr_in to) {
+  rdma_event_channel* channel = ::rdma_create_event_channel();
+  rdma_cm_id* id = nullptr;
+  EXPECT_EQ(::rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP), 0);
+  const auto next = [&] {
+    rdma_cm_event* event = nullptr;
+    EXPECT_EQ(::rdma_get_cm_event(channel, &event), 0);
+    const rdma_cm_event_type type = event->event;
+    ::rdma_ack_cm_event(event);
+    return type;
+  };
+  EXPECT_EQ(::rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr*>(&to), 1000), 0);
+  EXPECT_EQ(next(), RDMA_CM_EVENT_ADDR_RESOLVED);
+  EXPECT_EQ(::rdma_resolve_route(id, 1000), 0);
+  EXPECT_EQ(next(), RDMA_CM_EVENT_ROUTE_RESOLVED);
+  ibv_qp_init_attr want{};
+  want.qp_type = IBV_QPT_RC;
+  want.cap = {.max_send_wr = 1,
+              .max_recv_wr = 1,
+              .max_send_sge = 1,
+              .max_recv_sge = 1,
+              .max_inline_data = 0};
+  EXPECT_EQ(::rdma_create_qp(id, nullptr, &want), 0);
+  rdma_conn_param parameters{};
+  EXPECT_EQ(::rdma_connect(id, &parameters), 0);
+  return next();
+}
+
+// Both ends of a set-up by hand, since only so a stranger can come between two of its steps.
+TEST_F(VerbsTest, AStrangerAtIwarpsPortIsRejectedAndKeepsNoLoopAwake) {
+  if (!RdmaDevice().starts_with("siw")) {
+    GTEST_SKIP() << "only iWARP listens at a port of its own";
+  }
+  const auto port = ChooseRdmaPort(FindRdmaPorts(), RdmaDevice(), "");
+  ASSERT_TRUE(port.has_value());
+  auto device = VerbsDevice::Open(*port);
+  ASSERT_TRUE(device.ok()) << device.status().ToString();
+  auto listener = ListenTcp(port->ip);
+  ASSERT_TRUE(listener.ok()) << listener.status().ToString();
+  auto socket = DialTcp(listener->address, listener->address);
+  ASSERT_TRUE(socket.ok()) << socket.status().ToString();
+  ASSERT_TRUE(Ready(listener->socket.get(), milliseconds(2000)));
+  UniqueFd accepted(::accept4(listener->socket.get(), nullptr, nullptr, SOCK_NONBLOCK));
+  ASSERT_TRUE(accepted.valid());
+  const UniqueFd heard(::dup(socket->get()));
+
+  const auto dialler = MakeVerbsSetup(*device, *std::move(socket), Lane::kBulk, true);
+  const auto acceptor = MakeVerbsSetup(*device, std::move(accepted), Lane::kBulk, false);
+  // The dialler asks for its connection and then hears no more for a while.
+  const auto advance = [](ConnectionSetup& setup) {
+    auto connection = setup.Advance();
+    EXPECT_TRUE(connection.ok()) << connection.status().ToString();
+    return connection.ok() ? *std::move(connection) : nullptr;
+  };
+  ASSERT_EQ(advance(*dialler), nullptr);
+  ASSERT_EQ(advance(*acceptor), nullptr);
+  ASSERT_TRUE(Ready(heard.get(), milliseconds(2000)));
+  VerbsHello hello;
+  ASSERT_EQ(::recv(heard.get(), &hello, sizeof(hello), MSG_PEEK), sizeof(hello));
+  for (int step = 0; step < 10 && !Ready(acceptor->fd(), milliseconds(50)); ++step) {
+    ASSERT_EQ(advance(*dialler), nullptr);
+  }
+  const Time accept_by = After(milliseconds(500));
+  while (Now() < accept_by) {
+    if (Ready(acceptor->fd(), milliseconds(20))) {
+      ASSERT_EQ(advance(*acceptor), nullptr);
+    }
+  }
+  sockaddr_in address{};
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(::getpeername(heard.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  address.sin_port = htons(hello.cm_port);
+  auto answer = std::async(std::launch::async, ConnectAsStranger, address);
+  int wakings = 0;
+  const Time stranger_by = After(milliseconds(500));
+  while (Now() < stranger_by) {
+    if (Ready(acceptor->fd(), milliseconds(20))) {
+      ++wakings;
+      ASSERT_EQ(advance(*acceptor), nullptr);
+    }
+  }
+  EXPECT_GE(wakings, 1);
+  EXPECT_LE(wakings, 5);
+  EXPECT_EQ(answer.get(), RDMA_CM_EVENT_REJECTED);
+
+  std::unique_ptr<Connection> dialled;
+  std::unique_ptr<Connection> taken;
+  const Time deadline = After(seconds(2));
+  while ((dialled == nullptr || taken == nullptr) && Now() < deadline) {
+    if (dialled == nullptr && Ready(dialler->fd(), milliseconds(5))) {
+      dialled = advance(*dialler);
+    }
+    if (taken == nullptr && Ready(acceptor->fd(), milliseconds(5))) {
+      taken = advance(*acceptor);
+    }
+  }
+  EXPECT_NE(dialled, nullptr);
+  EXPECT_NE(taken, nullptr);
 }
 
 // A user whose limit on locked memory is Debian's old default. In a child of its own: root is not

@@ -255,7 +255,34 @@ TEST_F(MemberTest, ExitCodesSayWhy) {
   EXPECT_EQ(code_after([](wire::ToWorker& m) { m.mutable_release(); }), 0);
   EXPECT_EQ(code_after([](wire::ToWorker& m) { m.mutable_abandon(); }), 1);
   EXPECT_EQ(code_after([](wire::ToWorker& m) { m.mutable_refused()->set_permanent(true); }), 2);
-  EXPECT_EQ(code_after([](wire::ToWorker& m) { m.mutable_refused(); }), -1);
+}
+
+TEST_F(MemberTest, ARefusalIsNotedOnceAndDoesNotProlongTheWait) {
+  const std::string taken = "a worker named a is connected";
+  const auto refuse = [&](const std::string& reason) {
+    actions_.clear();
+    Tell(StreamUp());
+    Command([&](wire::ToWorker& message) { message.mutable_refused()->set_reason(reason); });
+    Tell(StreamDown{"closed"});
+  };
+  refuse(taken);
+  ASSERT_NE(Action<NoteRefusal>(), nullptr);
+  EXPECT_EQ(Action<NoteRefusal>()->reason, taken);
+  for (int second = 1; second < 60; ++second) {
+    now_ += std::chrono::seconds(1);
+    refuse(taken);
+    EXPECT_EQ(Action<NoteRefusal>(), nullptr);
+    Tell(MemberTicked());
+    ASSERT_EQ(Action<ExitWorker>(), nullptr);
+  }
+  refuse("another reason");
+  EXPECT_NE(Action<NoteRefusal>(), nullptr);
+  refuse(taken);
+  now_ += std::chrono::seconds(1);
+  Tell(MemberTicked());
+  ASSERT_NE(Action<ExitWorker>(), nullptr);
+  EXPECT_EQ(Action<ExitWorker>()->code, 1);
+  EXPECT_THAT(Action<ExitWorker>()->reason, testing::HasSubstr(taken));
 }
 
 TEST_F(MemberTest, AFailureOfItsOwnIsSaidBeforeItLeaves) {

@@ -207,6 +207,8 @@ def yaml_cases():
             [r"^job\.yaml:3:\d+: error: comm\.transports: 'pigeon'", "shm, verbs, tcp"]),
         job("no transport", "steps: 2", "steps: 2\ncomm: {transports: []}",
             [r"^job\.yaml:3:\d+: error: comm\.transports: empty"]),
+        job("encrypted RDMA", "steps: 2", "steps: 2\ncomm: {transports: [verbs], tls: true}",
+            [r"^job\.yaml:3:\d+: error: comm\.tls: RDMA is not encrypted", "add tcp"]),
         job("warm-up longer than the run", "learning_rate: 1e-3", "learning_rate: 1e-3, warmup_steps: 50",
             [at("optimizer:"), "warmup_steps 50 exceeds steps 2"]),
         job("syntax", "batch: {microbatch: 2,", "batch: {microbatch: 2,,", [r"^job\.yaml:\d+:\d+: error: "]),

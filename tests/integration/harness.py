@@ -13,6 +13,8 @@ import tempfile
 import time
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(REPOSITORY, "tests", "support"))
+import processes  # pylint: disable=wrong-import-position,import-error
 HEDDLE = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "build/release/bin/heddle"
 # Every run measures its workers anew: a profile of another moment's load must not reach it.
 os.environ["HEDDLE_CACHE"] = ""
@@ -71,7 +73,7 @@ class Run:
     def start(self):
         self.log = open(self.folder + ".err", "ab")
         self.process = subprocess.Popen(self.command, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL,
-                                        cwd=os.path.dirname(self.folder))
+                                        cwd=os.path.dirname(self.folder), preexec_fn=processes.tied())
         return self
 
     def wait(self, timeout=120):

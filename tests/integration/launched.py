@@ -1,10 +1,12 @@
 """Workers that a launcher starts together, by the command that docs/launching.md gives."""
+import contextlib
 import os
 import re
 import shlex
+import signal
 import subprocess
 
-from harness import HEDDLE, REPOSITORY, SMOKE, Run, check_same, wait_for
+from harness import HEDDLE, REPOSITORY, SMOKE, Run, check_same, processes, wait_for
 from served import Cluster
 
 # Of the smoke job's 40: enough for a fault, and for what follows it.
@@ -24,12 +26,24 @@ def documented_command(launcher, coordinator):
 
 
 class LaunchedCluster(Cluster):
-    """`heddle serve`, and one launcher process with all workers."""
+    """`heddle serve`, and one launcher process with all workers. A launcher that is killed leaves its workers: it is
+    asked to end, and what is left of them is killed."""
+
+    def __exit__(self, *problem):
+        pids = self.run.pids().values()
+        for launcher in self.workers.values():
+            processes.end(launcher)
+        super().__exit__(*problem)
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{pid}/exe") == HEDDLE:
+                    os.kill(pid, signal.SIGKILL)
 
     def launch(self, launcher, environment):
         environment = dict(environment, PATH=os.path.dirname(HEDDLE) + ":" + environment["PATH"])
         self.workers[launcher] = subprocess.Popen(documented_command(launcher, self.listen), stdout=self.log,
-                                                  stderr=self.log, stdin=subprocess.DEVNULL, env=environment)
+                                                  stderr=self.log, stdin=subprocess.DEVNULL, env=environment,
+                                                  preexec_fn=processes.tied(signal.SIGTERM))
         wait_for("all workers in the list", lambda: sorted(self.run.pids()) == list(WORKERS) or self.finished()
                  or self.workers[launcher].poll() is not None, 60)
         assert self.workers[launcher].poll() is None or self.finished(), self.errors()

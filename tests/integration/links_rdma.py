@@ -32,5 +32,17 @@ def check_pairs():
         print(f"{transports}: {pair['transport']}, {pair['reason']}", flush=True)
 
 
+def check_encrypted():
+    """RDMA is not encrypted: a job that asks for TLS goes without."""
+    done = heddle("links", SMOKE, "--json", "--set", "workers=[{name: a}, {name: b}]", "--bind", ADDRESS,
+                  "--set", "comm={transports: [verbs, tcp], tls: true}", timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "verbs is not used: comm.tls is on" in done.stderr, done.stderr
+    pair, = json.loads(done.stdout)["pairs"]
+    verbs, = (trial for trial in pair["trials"] if trial["transport"] == "verbs")
+    assert pair["transport"] == "tcp" and "verbs (not encrypted, and comm.tls is on)" in verbs["reason"], pair
+
+
 check_machine()
 check_pairs()
+check_encrypted()

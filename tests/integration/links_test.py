@@ -36,6 +36,12 @@ def check_choice():
     done = heddle("links", SMOKE, "--json", "--set", "comm.transports=[tcp]", timeout=120)
     assert done.returncode == 0, done.stderr
     assert {pair["transport"] for pair in json.loads(done.stdout)["pairs"]} == {"tcp"}, done.stdout
+    done = heddle("links", SMOKE, "--json", "--set", "comm.tls=true", timeout=120)
+    assert done.returncode == 0, done.stderr
+    encrypted = json.loads(done.stdout)
+    assert encrypted["tls"] is True, encrypted
+    for pair in encrypted["pairs"]:
+        assert pair["transport"] == "shm" and pair["trials"][2]["works"], pair
     refused = heddle("links", SMOKE, "--set", "comm.transports=[pigeon]")
     assert refused.returncode == 2 and "comm.transports: 'pigeon' is no transport" in refused.stderr, refused
     refused = heddle("links", SMOKE, "--bind", "eth.invalid")

@@ -6,7 +6,7 @@ import os
 import random
 import signal
 
-from harness import Run, Scratch, check_same, check_samples, heddle, seed, wait_for
+from harness import HEDDLE, Run, Scratch, check_same, check_samples, heddle, seed, wait_for
 from text_data import prose
 from served import GLOBAL_BATCH, WORKERS, Cluster, write_job
 
@@ -25,6 +25,16 @@ def check_second_job_is_refused(cluster, job, folder):
     refused = heddle("submit", job, "--coordinator", cluster.listen, "--out", other)
     assert refused.returncode == 2 and "a job is there already" in refused.stderr, refused
     assert not os.path.exists(other), "a refused job opened its folder"
+
+
+def check_second_of_a_name_is_refused(cluster):
+    """What a second launch does whose workers have the names of the first one's: it asks, says why, changes nothing."""
+    pids = cluster.run.pids()
+    second = cluster.start(HEDDLE, "worker", "--coordinator", cluster.listen, "--name", WORKERS[0])
+    wait_for("the reason in its log", lambda: f"a worker named {WORKERS[0]} is connected" in cluster.errors(), 30)
+    assert second.poll() is None and cluster.run.pids() == pids, cluster.errors()
+    second.kill()
+    second.wait(30)
 
 
 def check_next_job(cluster, folder, job):
@@ -56,6 +66,7 @@ def main():
             assert pids == {name: process.pid for name, process in cluster.workers.items()}, pids
             check_status(cluster, pids)
             check_second_job_is_refused(cluster, job, folder)
+            check_second_of_a_name_is_refused(cluster)
 
             before = cluster.run.step()
             cluster.coordinator.kill()

@@ -3,7 +3,7 @@ import json
 import os
 import subprocess
 
-from harness import HEDDLE, Run, alive, heddle, wait_for
+from harness import HEDDLE, Run, alive, heddle, processes, wait_for
 
 JOB = """name: served
 steps: {steps}
@@ -59,7 +59,8 @@ class Cluster:
         self.log.close()
 
     def start(self, *command):
-        return subprocess.Popen(command, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
+        return subprocess.Popen(command, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL,
+                                preexec_fn=processes.tied())
 
     def serve(self):
         """Starts the coordinator; again at the same address when it ran before."""

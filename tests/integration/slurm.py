@@ -1,11 +1,11 @@
 """A Slurm of this machine alone, for a test: munged, slurmctld and slurmd with their own folder, key and ports."""
-import ctypes
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import time
+
+from harness import processes
 
 CONFIGURATION = """ClusterName=heddle
 SlurmctldHost={host}(127.0.0.1)
@@ -38,7 +38,7 @@ PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscri
 
 
 class Unavailable(Exception):
-    """Slurm cannot be started here; the message says why."""
+    """Slurm cannot be here; the message says why. One that is installed and does not start is an error."""
 
 
 def free_port():
@@ -46,9 +46,6 @@ def free_port():
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
-
-LIBC = ctypes.CDLL(None, use_errno=True)
-PR_SET_PDEATHSIG = 1
 
 
 class Slurm:
@@ -69,7 +66,7 @@ class Slurm:
             self.begin()
         except (subprocess.SubprocessError, OSError) as error:
             self.__exit__()
-            raise Unavailable(f"{error}: {self.logs()}") from error
+            raise AssertionError(f"Slurm does not start: {error}\n{self.logs()}") from error
         except BaseException:
             self.__exit__()
             raise
@@ -117,7 +114,7 @@ class Slurm:
         path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
         self.daemons.append(subprocess.Popen(
             command, env=dict(self.environment, PATH=path), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)))
+            stderr=subprocess.DEVNULL, preexec_fn=processes.tied()))
 
     @staticmethod
     def command(*arguments):
@@ -129,16 +126,11 @@ class Slurm:
         for name in ("munged", "slurmctld", "slurmd"):
             try:
                 with open(os.path.join(self.folder, name + ".log"), encoding="utf-8", errors="replace") as file:
-                    text += "".join(file.readlines()[-3:])
+                    text += f"{name}: " + f"{name}: ".join(file.readlines()[-10:])
             except OSError:
                 pass
         return text
 
     def __exit__(self, *_):
         for daemon in reversed(self.daemons):
-            daemon.terminate()
-            try:
-                daemon.wait(10)
-            except subprocess.TimeoutExpired:
-                daemon.kill()
-                daemon.wait()
+            processes.end(daemon)

@@ -11,7 +11,7 @@ def main():
         try:
             slurm = Slurm(folder).__enter__()
         except Unavailable as reason:
-            print(f"SKIPPED: Slurm cannot be started here: {reason}")
+            print(f"SKIPPED: no Slurm here: {reason}")
             sys.exit(77)
         try:
             check_launcher(folder, "srun", slurm.environment)

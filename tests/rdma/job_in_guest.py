@@ -12,6 +12,9 @@ import sys
 import time
 import urllib.request
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import processes  # pylint: disable=wrong-import-position,import-error
+
 WORKERS = "abc"
 # One worker holds the whole model, the others share a second copy.
 PLAN = pathlib.Path(__file__).with_name("job_plan.json")
@@ -33,7 +36,7 @@ def wait_for(what, condition, seconds):
 
 def worker(heddle, coordinator, name, address):
     return subprocess.Popen([heddle, "worker", "--coordinator", coordinator, "--name", name, "--bind", address],
-                            stdin=subprocess.DEVNULL, stdout=sys.stderr)
+                            stdin=subprocess.DEVNULL, stdout=sys.stderr, preexec_fn=processes.tied())
 
 
 class Lead:
@@ -81,7 +84,8 @@ class Lead:
         """Runs the job to its end; what it printed, whom it lost, and who sent over what before the fault."""
         store = self.shared / "store"
         coordinator = subprocess.Popen([self.heddle, "serve", "--store", str(store), "--listen", self.coordinator],
-                                       stdin=subprocess.DEVNULL, stdout=sys.stderr)
+                                       stdin=subprocess.DEVNULL, stdout=sys.stderr, preexec_fn=processes.tied())
+        own = None
         try:
             wait_for("the coordinator", lambda: (store / "job.json").exists() or coordinator.poll() is not None, 60)
             (self.shared / "serving").touch()
@@ -100,7 +104,9 @@ class Lead:
             if own.wait(timeout=60) != 0:
                 sys.exit(f"worker {name}: exit code {own.returncode}")
         finally:
-            coordinator.kill()
+            for process in (own, coordinator):
+                if process is not None:
+                    process.kill()
         return {"losses": {str(event["step"]): event["loss"] for event in self.events("step")},
                 "lost": [event["worker"] for event in self.events("worker_lost")],
                 "resumed": [(event["seconds"], event["steps_repeated"]) for event in self.events("resumed")],

@@ -1,7 +1,7 @@
 // One rank of an MPI job in which a rank dies or is stopped in the middle of all-reduces. Whoever
 // survives says what its call ended with, and when. Started by failure_test.py.
 //
-//   failure_main kill|stop|absent|late
+//   failure_main kill|stop|absent|late|exhausted
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "comm/mpi/world.h"
@@ -31,6 +32,20 @@ void LetOthersSpeak() {
   std::this_thread::sleep_for(std::chrono::seconds(2));
 }
 
+// Connects where no descriptors are left, which fails here alone and may be tried again.
+void ConnectWithoutDescriptors(MpiWorld& world) {
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const int lowest_free = ::dup(STDIN_FILENO);
+  ::close(lowest_free);
+  const rlimit none{.rlim_cur = static_cast<rlim_t>(lowest_free), .rlim_max = before.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &none);
+  const Time begin = Now();
+  const auto refused = world.Connect(1, std::chrono::seconds(20), After(std::chrono::seconds(1)));
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  Say(kVictim, refused.status(), begin);
+}
+
 int RunRank(const std::string& how) {
   metrics::Registry registry;
   auto world = MpiWorld::Start({.name = "", .silence_timeout = kSilence, .metrics = &registry},
@@ -41,6 +56,9 @@ int RunRank(const std::string& how) {
   const int rank = (*world)->rank();
   if (how == "absent" && rank == kVictim) {
     std::this_thread::sleep_for(std::chrono::seconds(5));  // Never comes to Connect in time.
+  }
+  if (how == "exhausted" && rank == kVictim) {
+    ConnectWithoutDescriptors(**world);
   }
   const Time begin = Now();
   auto communicator = (*world)->Connect(how == "late" && rank == kVictim ? 2 : 1,
@@ -56,7 +74,8 @@ int RunRank(const std::string& how) {
   });
   std::vector<float> values(100000, 1.0F);
   Time since = Now();
-  for (uint64_t round = 0; round < 100000; ++round) {
+  const uint64_t rounds = how == "exhausted" ? 20 : 100000;
+  for (uint64_t round = 0; round < rounds; ++round) {
     if (rank == kVictim && round == 20) {
       ::raise(how == "kill" ? SIGKILL : SIGSTOP);
     }
@@ -77,7 +96,9 @@ int RunRank(const std::string& how) {
       return code;
     }
   }
-  return 0;
+  Say(rank, Status::Ok(), since);
+  communicator->reset();
+  return (*world)->Finish(After(std::chrono::seconds(10))).ok() ? 0 : 4;
 }
 
 }  // namespace

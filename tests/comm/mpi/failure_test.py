@@ -70,7 +70,15 @@ def late(mpirun, program):
     survivors(output, "rank-1 forms generation 2, this worker generation 1")
 
 
-CASES = {case.__name__: case for case in (kill, kill_survived, stop, absent, late)}
+def exhausted(mpirun, program):
+    """What fails before MPI knows of it spoils nothing: the rank tries again and meets the others."""
+    code, output, _ = launch(mpirun, program, "exhausted")
+    expect(re.search(r"^rank-1: RESOURCE_EXHAUSTED: eventfd", output, re.MULTILINE), "nothing was refused", output)
+    expect(code == 0, "the job failed", output)
+    survivors(output, "^OK$")
+
+
+CASES = {case.__name__: case for case in (kill, kill_survived, stop, absent, late, exhausted)}
 
 
 def main():

@@ -1,0 +1,23 @@
+#include "comm/cost/links.h"
+
+#include <algorithm>
+
+namespace heddle::comm {
+
+LinkTable LinksBetween(std::span<const LinkEnd> ends) {
+  const int size = static_cast<int>(ends.size());
+  LinkTable links(size);
+  for (int from = 0; from < size; ++from) {
+    for (int to = 0; to < size; ++to) {
+      const LinkEnd& a = ends[static_cast<size_t>(from)];
+      const LinkEnd& b = ends[static_cast<size_t>(to)];
+      links.At(from, to) = {
+          .latency_seconds = std::max(a.link.latency_seconds, b.link.latency_seconds),
+          .bytes_per_second = std::min(a.link.bytes_per_second, b.link.bytes_per_second),
+          .transport = a.host == b.host ? a.link.transport : "tcp"};
+    }
+  }
+  return links;
+}
+
+}  // namespace heddle::comm

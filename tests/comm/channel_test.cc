@@ -1,0 +1,199 @@
+// A channel by itself, over a connection that does what the test says, in the orders of events that
+// a real one has once in many thousand runs.
+#include "comm/channel.h"
+
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "comm/event_loop.h"
+
+namespace heddle::comm {
+namespace {
+
+constexpr int64_t kGeneration = 7;
+constexpr Duration kPatience = std::chrono::seconds(10);
+
+/// What the peer has sent, as far as the test let it; what is written is taken at once.
+struct Script {
+  void Send(const FrameHeader& header) {
+    const std::lock_guard lock(mutex);
+    const auto* bytes = reinterpret_cast<const std::byte*>(&header);
+    incoming.insert(incoming.end(), bytes, bytes + sizeof(header));
+  }
+  void End() {
+    const std::lock_guard lock(mutex);
+    ended = true;
+  }
+
+  std::mutex mutex;
+  Bytes incoming;
+  bool ended = false;
+  std::atomic<size_t> written = 0;
+};
+
+class Scripted : public Connection {
+ public:
+  explicit Scripted(std::shared_ptr<Script> script) : script_(std::move(script)) {}
+
+  std::string_view transport() const override { return "scripted"; }
+  Result<size_t> Write(std::span<const iovec> parts) override {
+    size_t size = 0;
+    for (const iovec& part : parts) {
+      size += part.iov_len;
+    }
+    script_->written += size;
+    return size;
+  }
+  Result<size_t> Read(std::span<std::byte> buffer) override {
+    const std::lock_guard lock(script_->mutex);
+    if (script_->incoming.empty() && script_->ended) {
+      return UnavailableError("the peer closed the connection");
+    }
+    const size_t size = std::min(buffer.size(), script_->incoming.size());
+    std::memcpy(buffer.data(), script_->incoming.data(), size);
+    script_->incoming.erase(script_->incoming.begin(),
+                            script_->incoming.begin() + static_cast<ptrdiff_t>(size));
+    return size;
+  }
+  std::array<Watch, 2> Watches(bool /*want_read*/, bool /*want_write*/) override { return {}; }
+  void CloseWrite() override {}
+  void Reset() override {}
+
+ private:
+  const std::shared_ptr<Script> script_;
+};
+
+FrameHeader Frame(FrameKind kind, uint64_t id, uint64_t total) {
+  FrameHeader header;
+  header.generation = kGeneration;
+  header.kind = kind;
+  header.id = id;
+  header.total = total;
+  return header;
+}
+
+class ChannelTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto loop = EventLoop::Create();
+    ASSERT_TRUE(loop.ok());
+    loop_ = *std::move(loop);
+    ChannelOptions options;
+    options.peer = 1;
+    options.peer_name = "worker-1";
+    options.generation = kGeneration;
+    options.operation_timeout = kPatience;
+    options.outgoing = options.incoming = std::make_shared<TokenBucket>();
+    options.sent_bytes = options.received_bytes = &bytes_;
+    options.lost = &lost_;
+    options.open = std::make_shared<OpenCount>();
+    options.frames = std::make_shared<FrameCounts>();
+    options.on_end = [this](const Status& status, bool /*lost*/) {
+      ended_.store(true);
+      return status;
+    };
+    channel_ =
+        std::make_shared<Channel>(loop_, std::make_unique<Scripted>(script_), std::move(options));
+    channel_->Start();
+  }
+  void TearDown() override {
+    channel_->Reset();
+    loop_->Stop();
+  }
+
+  /// The loop has done everything that was due.
+  void Settle() const {
+    for (int i = 0; i < 3; ++i) {
+      std::atomic<bool> done = false;
+      loop_->RunAt(Now(), [&done] { done.store(true); });
+      while (!done.load()) {
+        std::this_thread::yield();
+      }
+    }
+  }
+  /// Until `done` or the end of patience.
+  template <typename Condition>
+  static bool WaitFor(const Condition& done) {
+    for (const Deadline deadline = After(kPatience / 2); Now() < deadline;) {
+      if (done()) {
+        return true;
+      }
+      std::this_thread::yield();
+    }
+    return false;
+  }
+
+  const std::shared_ptr<Script> script_ = std::make_shared<Script>();
+  std::shared_ptr<EventLoop> loop_;
+  std::shared_ptr<Channel> channel_;
+  std::atomic<bool> ended_ = false;
+  metrics::Counter bytes_;
+  metrics::Counter lost_;
+};
+
+class LeavingTest : public ChannelTest, public testing::WithParamInterface<bool> {};
+
+// The driver's turn ends exactly between two frames of another wait's message; the loop comes for
+// the rest while the driver is still there, and leaves it to the driver; the driver goes, with a
+// lease or without.
+TEST_P(LeavingTest, WhatADriverLeavesIsTheLoops) {
+  const Bytes large(16 << 20);
+  Bytes small(8);
+  const auto received = channel_->Recv({.tag = 1, .space = 0}, small);
+  const auto sent = channel_->Send({.tag = 2, .space = 0}, large);
+  ASSERT_TRUE(channel_->DriveOnce(*received, false, Now()).in_use);
+  script_->Send(Frame(FrameKind::kGrant, 1, 0));
+  ASSERT_TRUE(channel_->DriveOnce(*received, false, Now()).in_use);
+  EXPECT_LT(script_->written.load(), large.size()) << "others have their turn";
+  Settle();
+  channel_->EndDrive(GetParam());
+  EXPECT_TRUE(WaitFor([&] { return sent->Done(); })) << script_->written.load() << " bytes written";
+}
+
+INSTANTIATE_TEST_SUITE_P(Lease, LeavingTest, testing::Bool());
+
+// A wait that goes on over other connections hides no peer's end.
+TEST_F(ChannelTest, AnEndIsNoticedWhileADriverGoesOnElsewhere) {
+  Bytes small(0);
+  const auto received = channel_->Recv({.tag = 1, .space = 0}, small);
+  ASSERT_TRUE(channel_->DriveOnce(*received, false, Now()).in_use);
+  FrameHeader empty = Frame(FrameKind::kEager, 0, 0);
+  empty.tag = 1;
+  script_->Send(empty);
+  ASSERT_TRUE(channel_->DriveOnce(*received, false, Now()).in_use);
+  ASSERT_TRUE(received->Done());
+  script_->End();
+  const Operation elsewhere(kPatience, channel_);
+  EXPECT_TRUE(WaitFor([&] {
+    channel_->DriveOnce(elsewhere, false, Now());
+    return ended_.load();
+  }));
+}
+
+TEST_F(ChannelTest, MessagesAreAnnouncedInOrderFromOne) {
+  Bytes buffer(100);
+  const auto received = channel_->Recv({.tag = 1, .space = 0}, buffer);
+  FrameHeader request = Frame(FrameKind::kRequest, 0, buffer.size());
+  request.tag = 2;
+  script_->Send(request);
+  channel_->Start();
+  EXPECT_TRUE(WaitFor([&] { return ended_.load(); }));
+  EXPECT_NE(received->Wait(After(kPatience)).message().find("announced"), std::string::npos);
+}
+
+// Two grants of one message would let the peer make room for requests that were never answered.
+TEST_F(ChannelTest, AGrantIsGivenOnce) {
+  const Bytes large(1 << 20);
+  const auto sent = channel_->Send({.tag = 2, .space = 0}, large);
+  script_->Send(Frame(FrameKind::kGrant, 1, 0));
+  script_->Send(Frame(FrameKind::kGrant, 1, 0));
+  channel_->Start();
+  EXPECT_TRUE(WaitFor([&] { return ended_.load(); }));
+}
+
+}  // namespace
+}  // namespace heddle::comm
