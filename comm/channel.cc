@@ -69,13 +69,10 @@ void Channel::Start() {
   }
 }
 
-std::shared_ptr<Operation> Channel::Send(MessageKey key,
-                                         std::span<const std::byte> data,
-                                         bool urgent) {
+std::shared_ptr<Operation> Channel::Send(MessageKey key, std::span<const std::byte> data) {
   auto operation = std::make_shared<Operation>(options_.operation_timeout, shared_from_this());
   operation->key = key;
   operation->is_send = true;
-  operation->urgent = urgent;
   operation->source = data.data();
   operation->size = data.size();
   const MutexLock lock(mutex_);
@@ -83,7 +80,7 @@ std::shared_ptr<Operation> Channel::Send(MessageKey key,
     operation->Complete(failure_);
     return operation;
   }
-  messages_[urgent ? 1 : 0].push_back(operation);
+  messages_.push_back(operation);
   if (!sending_) {  // Otherwise the connection is full and the loop goes on when it has room.
     PumpFromCaller();
   }
@@ -249,12 +246,12 @@ void Channel::HandleReady(int fd, uint32_t events) {
 
 // The channel counts as open until all know of its end: an operation that begins meanwhile ends as
 // the others do, after the news.
-void Channel::TellEnd(const Status& failure, bool lost, Operations& ended) {
+void Channel::TellEnd(Status& failure, bool lost, Operations& ended) {
   if (lost) {
     options_.lost->Add();
   }
   if (options_.on_end) {
-    options_.on_end(failure, lost);
+    failure = options_.on_end(failure, lost);
   }
   const MutexLock lock(mutex_);
   if (phase_ == Phase::kClosed) {
@@ -307,12 +304,12 @@ void Channel::Rearm() {
     if (watch.watch == 0) {
       watch.fd = wanted[i].fd;
       watch.events = wanted[i].events;
-      watch.watch = loop_->Add(watch.fd, watch.events,
-                               [self = weak_from_this(), fd = watch.fd](uint32_t events) {
-                                 if (const auto channel = self.lock()) {
-                                   channel->HandleReady(fd, events);
-                                 }
-                               });
+      const auto handler = [self = weak_from_this(), fd = watch.fd](uint32_t events) {
+        if (const auto channel = self.lock()) {
+          channel->HandleReady(fd, events);
+        }
+      };
+      watch.watch = loop_->Add(watch.fd, watch.events, handler, options_.lane == Lane::kUrgent);
     } else if (watch.events != wanted[i].events) {
       watch.events = wanted[i].events;
       loop_->Modify(watch.watch, watch.fd, watch.events);
@@ -326,14 +323,10 @@ void Channel::Rearm() {
 
 Channel::Operations Channel::TakeOperations() {
   Operations all;
-  const auto take = [&all](auto& queues) {
-    for (auto& queue : queues) {
-      std::move(queue.begin(), queue.end(), std::back_inserter(all));
-      queue.clear();
-    }
-  };
-  take(messages_);
-  take(granted_);
+  for (auto* queue : {&messages_, &granted_}) {
+    std::move(queue->begin(), queue->end(), std::back_inserter(all));
+    queue->clear();
+  }
   for (const auto& [id, operation] : asked_) {
     given_up_.insert(id);
   }
@@ -365,10 +358,8 @@ Channel::Operations Channel::TakeOperations() {
 // is finished from a copy: the stream must stay whole for the messages behind it.
 void Channel::Detach(Operation& operation) {
   const auto is_it = [&operation](const auto& other) { return other.get() == &operation; };
-  for (auto* queues : {&messages_, &granted_}) {
-    for (auto& queue : *queues) {
-      std::erase_if(queue, is_it);
-    }
+  for (auto* queue : {&messages_, &granted_}) {
+    std::erase_if(*queue, is_it);
   }
   if (operation.is_send && asked_.erase(operation.id) != 0) {
     given_up_.insert(operation.id);
@@ -470,6 +461,22 @@ void Channel::Close(const Status& reason, bool aborted) {
   }
   for (const auto& operation : ended) {
     operation->Complete(reason);
+  }
+}
+
+void Channel::Fail(const Status& status) {
+  Operations ended;
+  {
+    const MutexLock lock(mutex_);
+    if (phase_ != Phase::kOpen) {
+      return;
+    }
+    failure_ = status;
+    ended = TakeOperations();
+    Shut();
+  }
+  for (const auto& operation : ended) {
+    operation->Complete(status);
   }
 }
 

@@ -1,13 +1,12 @@
 /// \file
-/// All messages between this worker and one peer of a generation, over whatever connection joins
-/// them.
+/// All messages of one lane (lane.h) between this worker and one peer of a generation, over
+/// whatever connection joins them.
 ///
 /// Small messages travel at once (eager) within a window that the receiver frees as it matches
 /// them; a message that is larger, or finds the window full, asks first and waits at the sender
 /// until its Recv is posted (rendezvous), so that a receiver's memory is bounded and bulk lands in
-/// the posted buffer without a copy. Frames are taken in this order: control, urgent messages, bulk
-/// messages; bulk goes in chunks. Messages of one tag and one urgency match in the order in which
-/// they were sent.
+/// the posted buffer without a copy. Frames are taken in this order: control, messages that begin,
+/// the next chunks of large ones. Messages of one tag match in the order in which they were sent.
 #pragma once
 
 #include <array>
@@ -28,6 +27,7 @@
 #include "comm/driver.h"
 #include "comm/event_loop.h"
 #include "comm/frame.h"
+#include "comm/lane.h"
 #include "comm/token_bucket.h"
 #include "comm/transport.h"
 #include "comm/work.h"
@@ -51,7 +51,6 @@ class Operation : public Work::State {
 
   MessageKey key;
   bool is_send = false;
-  bool urgent = false;
   const std::byte* source = nullptr;
   std::byte* target = nullptr;
   size_t size = 0;
@@ -85,6 +84,7 @@ class OpenCount {
 
 struct ChannelOptions {
   int peer = 0;
+  Lane lane = Lane::kBulk;
   std::string peer_name;
   int64_t generation = 0;
   Duration operation_timeout{};
@@ -96,10 +96,12 @@ struct ChannelOptions {
   metrics::Counter* received_bytes = nullptr;
   metrics::Counter* lost = nullptr;
   /// The peer ended it: `lost`, or left or aborted in good order. Loop thread, no lock held, before
-  /// any operation ends.
-  std::function<void(const Status&, bool lost)> on_end;
+  /// any operation ends. Returns what they end with. Not called after Fail.
+  std::function<Status(const Status&, bool lost)> on_end;
   std::shared_ptr<OpenCount> open;
-  std::shared_ptr<Driver> driver;  ///< The group's; set by it.
+  // Set by the group.
+  std::shared_ptr<Driver> driver;       ///< Of all channels of this lane.
+  std::shared_ptr<FrameCounts> frames;  ///< The pair's.
 };
 
 /// Thread: any.
@@ -113,7 +115,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// Starts to watch the connection; called once.
   void Start() HEDDLE_EXCLUDES(mutex_);
 
-  std::shared_ptr<Operation> Send(MessageKey key, std::span<const std::byte> data, bool urgent)
+  std::shared_ptr<Operation> Send(MessageKey key, std::span<const std::byte> data)
       HEDDLE_EXCLUDES(mutex_);
   std::shared_ptr<Operation> Recv(MessageKey key, std::span<std::byte> data)
       HEDDLE_EXCLUDES(mutex_);
@@ -128,6 +130,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// that it leaves. Never blocks; the connection lingers on the loop until the peer has read the
   /// news.
   void Close(const Status& reason, bool aborted) HEDDLE_EXCLUDES(mutex_);
+  /// The pair is broken: ends all operations with `status` and drops the connection. What the peer
+  /// sent before and has come in whole can still be received.
+  void Fail(const Status& status) HEDDLE_EXCLUDES(mutex_);
   /// Whether nothing is left to linger for.
   bool closed() const HEDDLE_EXCLUDES(mutex_);
   /// Drops the connection now.
@@ -146,11 +151,23 @@ class Channel : public std::enable_shared_from_this<Channel> {
     int blamed = -1;          ///< and for this rank, as it believes; -1: it does not say.
     int distance = 0;         ///< Waits from the peer to there.
   };
-  Wait WaitIn(const CallNumber& call) const HEDDLE_EXCLUDES(mutex_);
-  /// Whether the peer is in another call where `call` is wanted: its card (call_card.h). To be
-  /// asked again from time to time while a wait in `call` lasts; tells the peer of the wait, and
-  /// of call.blamed, if it is for this peer or the peer waits, too.
-  std::optional<uint32_t> FindConflict(const CallNumber& call) HEDDLE_EXCLUDES(mutex_);
+  /// Whether something of the call is to come from the peer on this lane, or to be taken by it.
+  bool WaitsForPeer(const CallNumber& call) const HEDDLE_EXCLUDES(mutex_);
+  /// The card (call_card.h) of a message of the peer for another call of this tag that nobody
+  /// takes, if it proves that the peer is not in `call`: this lane waits for the peer, or the other
+  /// one does (`other_waits`) after its first `other_received` frames, before which the message was
+  /// not begun.
+  std::optional<uint32_t> FindStray(const CallNumber& call,
+                                    bool other_waits,
+                                    uint16_t other_received) const HEDDLE_EXCLUDES(mutex_);
+  // What members tell each other of their waits; on the urgent lane.
+  /// What the peer said of its wait in `call` or one before; for_peer is not set.
+  Wait PeerWaitIn(const CallNumber& call) const HEDDLE_EXCLUDES(mutex_);
+  /// The card of the call that the peer said it waits in, if that is another in place of `call`.
+  std::optional<uint32_t> FindOtherWait(const CallNumber& call) const HEDDLE_EXCLUDES(mutex_);
+  /// A wait in `call` lasts: tells the peer, and of call.blamed, if it is for the peer (`for_peer`)
+  /// or the peer waits, too.
+  void TellWaiting(const CallNumber& call, bool for_peer) HEDDLE_EXCLUDES(mutex_);
 
   void CancelOperation(Operation& operation, const Status& status) HEDDLE_EXCLUDES(mutex_);
   /// What a driver found here (driver.h).
@@ -172,7 +189,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   /// A message that came before its Recv.
   struct Early {
-    uint64_t request = 0;  ///< Rendezvous number; 0: eager.
+    uint64_t request = 0;     ///< Rendezvous number; 0: eager.
+    uint16_t other_lane = 0;  ///< As in its first frame.
     size_t size = 0;
     Bytes data;
     bool whole = false;
@@ -197,7 +215,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void Rearm() HEDDLE_REQUIRES(mutex_);
   void RunLater(Time time) HEDDLE_REQUIRES(mutex_);
   Operations TakeOperations() HEDDLE_REQUIRES(mutex_);
-  void TellEnd(const Status& failure, bool lost, Operations& ended) HEDDLE_EXCLUDES(mutex_);
+  void TellEnd(Status& failure, bool lost, Operations& ended) HEDDLE_EXCLUDES(mutex_);
   void Unwatch() HEDDLE_REQUIRES(mutex_);
   void Shut() HEDDLE_REQUIRES(mutex_);
   Status PeerStatus(const Status& status) const;
@@ -206,14 +224,14 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // channel_send.cc
   Status Pump() HEDDLE_REQUIRES(mutex_);
   bool NextFrame() HEDDLE_REQUIRES(mutex_);
-  bool StartMessage(std::deque<std::shared_ptr<Operation>>& queue) HEDDLE_REQUIRES(mutex_);
-  bool StartChunk(std::deque<std::shared_ptr<Operation>>& queue) HEDDLE_REQUIRES(mutex_);
+  bool StartMessage() HEDDLE_REQUIRES(mutex_);
+  bool StartChunk() HEDDLE_REQUIRES(mutex_);
   void EndOutgoing() HEDDLE_REQUIRES(mutex_);
   void QueueControl(FrameKind kind, uint64_t id, uint64_t total, std::string_view text = {})
       HEDDLE_REQUIRES(mutex_);
   bool HasOutput() const HEDDLE_REQUIRES(mutex_);
   /// Tells a bucket of the emulated link whether traffic of this channel waits for it.
-  static void SetWaiting(bool& waits, bool now_waits, TokenBucket& bucket);
+  void SetWaiting(bool& waits, bool now_waits, TokenBucket& bucket) const;
 
   // channel_receive.cc
   /// What is there, until `awaited` is done: its caller uses what came while it is in the cache.
@@ -231,7 +249,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void ReturnCredit(size_t bytes) HEDDLE_REQUIRES(mutex_);
   std::shared_ptr<Operation> TakePosted(const MessageKey& key) HEDDLE_REQUIRES(mutex_);
   // channel_diagnosis.cc
-  bool WaitsForPeer(const CallNumber& call) const HEDDLE_REQUIRES(mutex_);
+  bool WaitsFor(const CallNumber& call) const HEDDLE_REQUIRES(mutex_);
   /// A call that the peer said it waits in.
   struct PeerWait {
     CallNumber call;
@@ -242,7 +260,6 @@ class Channel : public std::enable_shared_from_this<Channel> {
     CallNumber call;
     Time at;
   };
-  void TellWaiting(const CallNumber& call) HEDDLE_REQUIRES(mutex_);
   const PeerWait* PeerWaitOf(const CallNumber& call) const HEDDLE_REQUIRES(mutex_);
   void NoteWaiting(const FrameHeader& frame) HEDDLE_REQUIRES(mutex_);
   Status MismatchError(size_t sent, size_t posted) const;
@@ -275,9 +292,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   // Sending.
   std::deque<Outgoing> control_ HEDDLE_GUARDED_BY(mutex_);
-  std::array<std::deque<std::shared_ptr<Operation>>, 2> messages_
-      HEDDLE_GUARDED_BY(mutex_);  ///< By urgency.
-  std::array<std::deque<std::shared_ptr<Operation>>, 2> granted_ HEDDLE_GUARDED_BY(mutex_);
+  std::deque<std::shared_ptr<Operation>> messages_ HEDDLE_GUARDED_BY(mutex_);  ///< Not begun.
+  std::deque<std::shared_ptr<Operation>> granted_ HEDDLE_GUARDED_BY(mutex_);
   std::unordered_map<uint64_t, std::shared_ptr<Operation>> asked_ HEDDLE_GUARDED_BY(mutex_);
   std::unordered_set<uint64_t> given_up_
       HEDDLE_GUARDED_BY(mutex_);  ///< Announced; the grant is still to come.

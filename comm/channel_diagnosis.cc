@@ -2,8 +2,9 @@
 // anything until a wait has lasted for a while. Two proofs:
 //
 // - A message of the peer for another call of this tag lies here unmatched, while something that
-//   the peer was to answer in this call is unanswered. Messages start in order, so the peer has not
-//   made this call before, and it will not make it in place of the other.
+//   the peer was to answer in this call is unanswered, although all that the peer sent before that
+//   message is here. So the peer has not made this call before, and it will not make it in place of
+//   the other. On one lane messages come in order; between lanes their counts tell (lane.h).
 // - The peer said that it waits, too, in the call of the same number of this tag and this group,
 //   and its card is another.
 #include <algorithm>
@@ -43,26 +44,30 @@ bool SaysTheSame(const CallNumber& one, const CallNumber& other) {
 
 }  // namespace
 
-// Something of the call is to come from the peer, or to be taken by it. What has begun to arrive is
-// in no table any more: a peer may fall silent in the middle of a frame.
 bool Channel::WaitsForPeer(const CallNumber& call) const {
+  const MutexLock lock(mutex_);
+  return WaitsFor(call);
+}
+
+// What has begun to arrive is in no table any more: a peer may fall silent in the middle of a
+// frame.
+bool Channel::WaitsFor(const CallNumber& call) const {
   const auto of_call = [&](const auto& operation) {
     return operation != nullptr && OfCall(operation->key, call);
   };
-  const auto in_queues = [&](const auto& queues) {
-    return std::any_of(queues.begin(), queues.end(), [&](const auto& queue) {
-      return std::any_of(queue.begin(), queue.end(), of_call);
-    });
+  const auto in_queue = [&](const auto& queue) {
+    return std::any_of(queue.begin(), queue.end(), of_call);
   };
   const auto in_table = [&](const auto& table) {
     return std::any_of(table.begin(), table.end(),
                        [&](const auto& entry) { return of_call(entry.second); });
   };
-  return std::any_of(posted_.begin(), posted_.end(),
-                     [&](const auto& entry) { return OfCall(entry.first, call); }) ||
-         in_table(asked_) || in_table(expected_) || in_queues(messages_) || in_queues(granted_) ||
-         of_call(out_.operation) || of_call(in_operation_) ||
-         (in_early_ != nullptr && of_call(in_early_->taken_by));
+  return phase_ == Phase::kOpen &&
+         (std::any_of(posted_.begin(), posted_.end(),
+                      [&](const auto& entry) { return OfCall(entry.first, call); }) ||
+          in_table(asked_) || in_table(expected_) || in_queue(messages_) || in_queue(granted_) ||
+          of_call(out_.operation) || of_call(in_operation_) ||
+          (in_early_ != nullptr && of_call(in_early_->taken_by)));
 }
 
 // What the peer said last of its calls with this tag among this group; null: nothing.
@@ -72,46 +77,50 @@ const Channel::PeerWait* Channel::PeerWaitOf(const CallNumber& call) const {
   return found == peer_waits_.end() || call.ordinal == 0 ? nullptr : &*found;
 }
 
-Channel::Wait Channel::WaitIn(const CallNumber& call) const {
+Channel::Wait Channel::PeerWaitIn(const CallNumber& call) const {
   const MutexLock lock(mutex_);
   const PeerWait* const peer = PeerWaitOf(call);
   // A wait is told again with every look, and a peer that is ahead owes nothing.
   const bool waits =
       peer != nullptr && peer->call.ordinal <= call.ordinal && Now() - peer->heard < kForgetAfter;
-  return {.for_peer = phase_ == Phase::kOpen && WaitsForPeer(call),
+  return {.for_peer = false,
           .peer_waits = waits,
           .blamed = waits ? peer->call.blamed : -1,
           .distance = waits ? peer->call.distance : 0};
 }
 
-std::optional<uint32_t> Channel::FindConflict(const CallNumber& call) {
+std::optional<uint32_t> Channel::FindOtherWait(const CallNumber& call) const {
   const MutexLock lock(mutex_);
-  if (phase_ != Phase::kOpen) {
+  const PeerWait* const peer = phase_ == Phase::kOpen ? PeerWaitOf(call) : nullptr;
+  const bool other = peer != nullptr && peer->call.ordinal == call.ordinal &&
+                     CardOf(peer->call.space) != CardOf(call.space);
+  return other ? std::optional(CardOf(peer->call.space)) : std::nullopt;
+}
+
+std::optional<uint32_t> Channel::FindStray(const CallNumber& call,
+                                           bool other_waits,
+                                           uint16_t other_received) const {
+  const MutexLock lock(mutex_);
+  const bool waits = WaitsFor(call);
+  if (phase_ != Phase::kOpen || !(waits || other_waits)) {
     return std::nullopt;
   }
-  const PeerWait* const peer = PeerWaitOf(call);
-  if (peer != nullptr && peer->call.ordinal == call.ordinal &&
-      CardOf(peer->call.space) != CardOf(call.space)) {
-    return CardOf(peer->call.space);
-  }
-  const bool waits = WaitsForPeer(call);
-  if (waits) {
-    for (const auto& [key, messages] : early_) {
-      if (key.tag == call.tag && IsCollective(key.space) && !OfCall(key, call)) {
-        return CardOf(key.space);
-      }
+  for (const auto& [key, messages] : early_) {
+    if (key.tag == call.tag && IsCollective(key.space) && !OfCall(key, call) &&
+        (waits || HasCome(messages.front()->other_lane, other_received))) {
+      return CardOf(key.space);
     }
-  }
-  if (waits || peer != nullptr) {
-    TellWaiting(call);
   }
   return std::nullopt;
 }
 
-// Tells the peer of a wait: at once when there is news, otherwise now and then. More often would
-// keep rxe, the kernel's RDMA in software, from ever giving up a silent peer: each send winds up
-// its timer.
-void Channel::TellWaiting(const CallNumber& call) {
+// At once when there is news, otherwise now and then. More often would keep rxe, the kernel's RDMA
+// in software, from ever giving up a silent peer: each send winds up its timer.
+void Channel::TellWaiting(const CallNumber& call, bool for_peer) {
+  const MutexLock lock(mutex_);
+  if (phase_ != Phase::kOpen || !(for_peer || PeerWaitOf(call) != nullptr)) {
+    return;
+  }
   const Time now = Now();
   std::erase_if(told_waits_, [&](const Told& told) { return now - told.at > kTellAgainAfter; });
   const auto told = std::find_if(told_waits_.begin(), told_waits_.end(),

@@ -54,7 +54,7 @@ Result<size_t> Channel::ReadSome(std::span<std::byte> buffer) {
   const Time now = options_.incoming->NowIfLimited();
   if (!peer_hung_up_) {  // A peer that is gone no longer keeps the link busy: learn its end at
                          // once.
-    const Time ready = options_.incoming->ReadyAt(now);
+    const Time ready = options_.incoming->ReadyAt(options_.lane, now);
     if (ready > now) {
       in_limited_ = true;
       SetWaiting(in_waits_, true, *options_.incoming);
@@ -168,6 +168,7 @@ Status Channel::BeginEager() {
   in_operation_ = TakePosted(key);
   if (in_operation_ == nullptr) {
     in_early_ = std::make_shared<Early>();
+    in_early_->other_lane = in_.other_lane;
     in_early_->size = in_.length;
     in_early_->data.resize(in_.length);
     in_target_ = in_early_->data.data();
@@ -204,6 +205,7 @@ Status Channel::BeginRequest() {
   }
   auto early = std::make_shared<Early>();
   early->request = in_.id;
+  early->other_lane = in_.other_lane;
   early->size = in_.total;
   early->whole = true;
   early_[key].push_back(std::move(early));
@@ -245,7 +247,7 @@ Status Channel::HandleGrant(bool granted) {
   const std::shared_ptr<Operation> operation = std::move(found->second);
   asked_.erase(found);
   if (granted) {
-    granted_[operation->urgent ? 1 : 0].push_back(operation);
+    granted_.push_back(operation);
   } else {
     operation->Complete(InvalidArgumentError("{} expects {} bytes where {} are sent",
                                              options_.peer_name, in_.total, operation->size));
@@ -255,6 +257,7 @@ Status Channel::HandleGrant(bool granted) {
 
 Status Channel::EndFrame() {
   receiving_ = false;
+  options_.frames->received[IndexOf(options_.lane)].fetch_add(1);
   const std::shared_ptr<Operation> operation = std::exchange(in_operation_, nullptr);
   const std::shared_ptr<Early> early = std::exchange(in_early_, nullptr);
   switch (in_.kind) {

@@ -22,7 +22,7 @@ Status Channel::Pump() {
       return Status::Ok();
     }
     const Time now = options_.outgoing->NowIfLimited();
-    const Time ready = options_.outgoing->ReadyAt(now);
+    const Time ready = options_.outgoing->ReadyAt(options_.lane, now);
     if (ready > now) {
       out_limited_ = true;
       SetWaiting(out_waits_, true, *options_.outgoing);
@@ -63,16 +63,15 @@ Status Channel::Pump() {
   return Status::Ok();
 }
 
-void Channel::SetWaiting(bool& waits, bool now_waits, TokenBucket& bucket) {
+void Channel::SetWaiting(bool& waits, bool now_waits, TokenBucket& bucket) const {
   if (waits != now_waits) {
     waits = now_waits;
-    bucket.AddWaiting(now_waits ? 1 : -1, Now());
+    bucket.AddWaiting(options_.lane, now_waits ? 1 : -1, Now());
   }
 }
 
 bool Channel::HasOutput() const {
-  return sending_ || !control_.empty() || !messages_[0].empty() || !messages_[1].empty() ||
-         !granted_[0].empty() || !granted_[1].empty();
+  return sending_ || !control_.empty() || !messages_.empty() || !granted_.empty();
 }
 
 bool Channel::NextFrame() {
@@ -80,22 +79,20 @@ bool Channel::NextFrame() {
     out_ = std::move(control_.front());
     control_.pop_front();
     sending_ = true;
-    return true;
+  } else if (!StartMessage() && !StartChunk()) {
+    return false;
   }
-  for (const size_t urgent : {size_t{1}, size_t{0}}) {
-    if (StartMessage(messages_[urgent]) || StartChunk(granted_[urgent])) {
-      return true;
-    }
-  }
-  return false;
+  out_.header.other_lane = options_.frames->sent[IndexOf(OtherLane(options_.lane))].load();
+  options_.frames->sent[IndexOf(options_.lane)].fetch_add(1);
+  return true;
 }
 
 // A message's first frame: the whole of it if it is small and the window has room, else a request.
-bool Channel::StartMessage(std::deque<std::shared_ptr<Operation>>& queue) {
-  if (queue.empty()) {
+bool Channel::StartMessage() {
+  if (messages_.empty()) {
     return false;
   }
-  const std::shared_ptr<Operation>& operation = queue.front();
+  const std::shared_ptr<Operation>& operation = messages_.front();
   const bool eager = operation->size <= kEagerBytes && EagerCost(operation->size) <= credit_;
   if (!eager && requests_ >= kRequestLimit) {
     return false;
@@ -118,17 +115,17 @@ bool Channel::StartMessage(std::deque<std::shared_ptr<Operation>>& queue) {
     out_.header.id = operation->id;
     asked_.emplace(operation->id, operation);
   }
-  queue.pop_front();
+  messages_.pop_front();
   sending_ = true;
   return true;
 }
 
-bool Channel::StartChunk(std::deque<std::shared_ptr<Operation>>& queue) {
-  if (queue.empty()) {
+bool Channel::StartChunk() {
+  if (granted_.empty()) {
     return false;
   }
-  const std::shared_ptr<Operation> operation = std::move(queue.front());
-  queue.pop_front();
+  const std::shared_ptr<Operation> operation = std::move(granted_.front());
+  granted_.pop_front();
   const size_t chunk =
       std::min(options_.outgoing->PieceBytes(kChunkBytes), operation->size - operation->offset);
   out_ = Outgoing{};
@@ -155,7 +152,7 @@ void Channel::EndOutgoing() {
   if (operation->offset == operation->size) {
     operation->Complete(Status::Ok());
   } else {
-    granted_[operation->urgent ? 1 : 0].push_back(operation);
+    granted_.push_back(operation);
   }
 }
 

@@ -12,9 +12,11 @@
 namespace heddle::comm {
 
 namespace {
-// What a step waits for in both directions must not stand behind someone's bulk.
+// What a step waits for in both directions must not stand behind someone's bulk. The rest of a
+// large gather is bulk itself.
 bool IsUrgent(Phase phase) {
-  return phase <= Phase::kGatherDownRest;
+  return phase == Phase::kBarrierUp || phase == Phase::kBarrierDown || phase == Phase::kGatherUp ||
+         phase == Phase::kGatherDown;
 }
 }  // namespace
 
@@ -103,8 +105,8 @@ Collective::Pending Collective::Send(
 
 Collective::Pending Collective::Recv(
     int from, Phase phase, int64_t major, int64_t minor, std::span<std::byte> data) {
-  Pending pending =
-      group_.Recv(ranks_[static_cast<size_t>(from)], KeyOf(phase, major, minor), data);
+  Pending pending = group_.Recv(ranks_[static_cast<size_t>(from)], KeyOf(phase, major, minor), data,
+                                IsUrgent(phase));
   Keep(pending);
   return pending;
 }

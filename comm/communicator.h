@@ -150,10 +150,12 @@ class Communicator {
 
   /// Point to point, matched by (peer, tag); sizes must agree. Zero bytes are allowed. A message
   /// that arrives before its Recv waits at the sender or in a bounded buffer (1 MiB a peer;
-  /// messages above 64 KiB always wait at the sender). `urgent` overtakes bulk. Messages of one tag
-  /// and one urgency are matched in the order in which they were sent.
+  /// messages above 64 KiB always wait at the sender). Urgent messages go their own way, past all
+  /// bulk; both ends say alike whether a message is urgent, and an urgent Send never meets a Recv
+  /// that is not. Messages of one tag and one urgency are matched in the order in which they were
+  /// sent.
   virtual Work Send(int peer, uint64_t tag, std::span<const std::byte> data, bool urgent) = 0;
-  virtual Work Recv(int peer, uint64_t tag, std::span<std::byte> data) = 0;
+  virtual Work Recv(int peer, uint64_t tag, std::span<std::byte> data, bool urgent) = 0;
 
   /// In place. Every member gets the same bits (of a NaN: a NaN); the order of additions depends on
   /// the group, the size and the links that the members share. All types; 16-bit floats are folded
@@ -210,8 +212,8 @@ class Communicator {
   /// so that several are in flight; returns at once. Calls begin in the order in which they
   /// were started, up to four at a time; members start them in the same order. What `call` uses
   /// lives until the Work ends. A Work whose wait meets its deadline aborts the group: a collective
-  /// that one member gave up cannot end well at the others. Urgent messages overtake the bulk of
-  /// collectives, frame by frame.
+  /// that one member gave up cannot end well at the others. Urgent messages pass the bulk of
+  /// collectives.
   virtual Work Start(std::function<Status()> call) = 0;
 
   /// Ends every wait of this process in this group with `reason`, tells the connected peers, closes

@@ -38,8 +38,8 @@ class CommunicatorImpl final : public Communicator {
   Work Send(int peer, uint64_t tag, std::span<const std::byte> data, bool urgent) override {
     return Work(group_->Send(peer, {.tag = tag, .space = 0}, data, urgent));
   }
-  Work Recv(int peer, uint64_t tag, std::span<std::byte> data) override {
-    return Work(group_->Recv(peer, {.tag = tag, .space = 0}, data));
+  Work Recv(int peer, uint64_t tag, std::span<std::byte> data, bool urgent) override {
+    return Work(group_->Recv(peer, {.tag = tag, .space = 0}, data, urgent));
   }
 
   Status AllReduce(std::span<std::byte> buffer,

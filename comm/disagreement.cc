@@ -101,7 +101,7 @@ Status WaitLooking(Group& group,
   if (pending.Done() || pending.WaitUntil(std::min(After(kLookAfter), deadline))) {
     return pending.Wait(deadline);
   }
-  const Looking looking(group.driver(), pending);
+  const Looking looking(group.driver(Lane::kUrgent), pending);
   CallNumber wait = call;
   while (Now() < deadline) {
     const Culprit culprit = CulpritOf(group, ranks, call);

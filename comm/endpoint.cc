@@ -138,11 +138,15 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   /// Errors: kInvalidArgument (an address that is none), kUnavailable (no transport reaches it).
   Result<Ways> WaysTo(const GroupMember& member) const;
   /// Tries the ways in turn until one leads to a connection; loop thread.
-  void Dial(const std::shared_ptr<Group>& group, int peer, const Ways& ways, Deadline deadline);
+  void Dial(const std::shared_ptr<Group>& group,
+            int peer,
+            Lane lane,
+            const Ways& ways,
+            Deadline deadline);
   /// Counts and, once a peer, logs why a transport is passed over; loop thread.
   void NoteFallback(const Group& group, int peer, std::string_view transport, const Status& status);
-  ChannelOptions OptionsFor(const Group& group, int peer, std::string_view transport);
-  Hello HelloFor(const Group& group, int peer) const;
+  ChannelOptions OptionsFor(const Group& group, int peer, Lane lane, std::string_view transport);
+  Hello HelloFor(const Group& group, int peer, Lane lane) const;
 
   const EndpointOptions options_;
   const std::shared_ptr<EventLoop> loop_;
@@ -251,7 +255,8 @@ void EndpointImpl::Admit(const Session& session, const std::shared_ptr<Group>& g
     return Sha256(options.members[static_cast<size_t>(rank)].name);
   };
   if (hello.target != options.rank || !group->IsPeer(hello.source) ||
-      hello.source >= options.rank || !SameDigest(hello.source_name, name(hello.source)) ||
+      hello.source >= options.rank || hello.lane >= kLanes ||
+      !SameDigest(hello.source_name, name(hello.source)) ||
       !SameDigest(hello.target_name, name(hello.target))) {
     session->Refuse(VerdictCode::kWrongPeer);
   } else if (const Identity& own = session->identity(); session->peer_uses_tls() != own.tls) {
@@ -261,7 +266,7 @@ void EndpointImpl::Admit(const Session& session, const std::shared_ptr<Group>& g
     group->FailForming(UnauthenticatedError("refused {}: {}", peer, TlsMismatch(own.tls)));
   } else if (own.tls && !session->transport().CanEncrypt()) {
     session->Refuse(VerdictCode::kWrongTls);
-  } else if (group->HasPeer(hello.source)) {
+  } else if (group->IsAttached(hello.source, static_cast<Lane>(hello.lane))) {
     session->Refuse(VerdictCode::kDuplicate);
   } else {
     session->Welcome();
@@ -273,8 +278,9 @@ void EndpointImpl::OnConnection(const Session& session, std::unique_ptr<Connecti
   const Hello& hello = session->hello();
   const auto group = FindGroup(hello.generation);
   if (group != nullptr && !group->ended()) {
-    auto options = OptionsFor(*group, hello.source, connection->transport());
-    group->Attach(hello.source, std::move(connection), std::move(options));
+    auto options =
+        OptionsFor(*group, hello.source, static_cast<Lane>(hello.lane), connection->transport());
+    group->Attach(std::move(connection), std::move(options));
   }
 }
 
@@ -309,11 +315,15 @@ void EndpointImpl::ReviewHeld() {
   }
 }
 
-ChannelOptions EndpointImpl::OptionsFor(const Group& group, int peer, std::string_view transport) {
+ChannelOptions EndpointImpl::OptionsFor(const Group& group,
+                                        int peer,
+                                        Lane lane,
+                                        std::string_view transport) {
   const std::string& name = group.options().members[static_cast<size_t>(peer)].name;
   const metrics::Labels labels{{"transport", std::string(transport)}, {"peer", name}};
   ChannelOptions options;
   options.peer = peer;
+  options.lane = lane;
   options.peer_name = name;
   options.generation = group.options().generation;
   options.operation_timeout = group.options().operation_timeout;
@@ -330,9 +340,10 @@ ChannelOptions EndpointImpl::OptionsFor(const Group& group, int peer, std::strin
   return options;
 }
 
-Hello EndpointImpl::HelloFor(const Group& group, int peer) const {
+Hello EndpointImpl::HelloFor(const Group& group, int peer, Lane lane) const {
   const GroupOptions& options = group.options();
   Hello hello;
+  hello.lane = static_cast<uint32_t>(lane);
   hello.generation = options.generation;
   hello.source = options.rank;
   hello.target = peer;
@@ -376,27 +387,25 @@ Result<EndpointImpl::Ways> EndpointImpl::WaysTo(const GroupMember& member) const
   return ways;
 }
 
-void EndpointImpl::Dial(const std::shared_ptr<Group>& group,
-                        int peer,
-                        const Ways& ways,
-                        Deadline deadline) {
+void EndpointImpl::Dial(
+    const std::shared_ptr<Group>& group, int peer, Lane lane, const Ways& ways, Deadline deadline) {
   const auto session = std::make_shared<DialSession>(
-      *loop_, *ways.transports.front(), identity(), HelloFor(*group, peer), deadline,
-      [this, weak = std::weak_ptr(group), peer, ways,
+      *loop_, *ways.transports.front(), identity(), HelloFor(*group, peer, lane), deadline,
+      [this, weak = std::weak_ptr(group), peer, lane, ways,
        deadline](Result<std::unique_ptr<Connection>> result) {
         const auto alive = weak.lock();
         if (alive == nullptr || alive->ended()) {
           return;
         }
         if (result.ok()) {
-          auto options = OptionsFor(*alive, peer, (*result)->transport());
-          alive->Attach(peer, *std::move(result), std::move(options));
+          auto options = OptionsFor(*alive, peer, lane, (*result)->transport());
+          alive->Attach(*std::move(result), std::move(options));
         } else if (ways.transports.size() > 1 && result.status().code() != StatusCode::kAborted &&
                    result.status().code() != StatusCode::kUnauthenticated) {
           NoteFallback(*alive, peer, ways.transports.front()->name(), result.status());
           Ways rest = ways;
           rest.transports.erase(rest.transports.begin());
-          Dial(alive, peer, rest, deadline);
+          Dial(alive, peer, lane, rest, deadline);
         } else {
           const std::string& name = alive->options().members[static_cast<size_t>(peer)].name;
           alive->FailForming(result.status().WithContext("connecting to {}", name));
@@ -413,7 +422,8 @@ void EndpointImpl::NoteFallback(const Group& group,
                                 const Status& status) {
   options_.metrics
       ->GetCounter("heddle_comm_fallbacks_total",
-                   "Pairs that could not use their best transport and took the next.",
+                   "Connections, two a pair, that could not use their best transport and "
+                   "took the next.",
                    {{"transport", std::string(transport)},
                     {"reason", std::string(StatusCodeName(status.code()))}})
       .Add();
@@ -489,7 +499,9 @@ Result<std::unique_ptr<Communicator>> EndpointImpl::Connect(const GroupOptions& 
           group->FailForming(ways.status().WithContext("connecting to {}", member.name));
           break;
         }
-        Dial(group, peer, *ways, deadline);
+        for (const Lane lane : kEachLane) {
+          Dial(group, peer, lane, *ways, deadline);
+        }
       }
     }
     ReviewHeld();

@@ -13,6 +13,11 @@
 
 namespace heddle::comm {
 
+namespace {
+/// In the numbers of watches that come first.
+constexpr uint64_t kFirstBit = uint64_t{1} << 63;
+}  // namespace
+
 Result<std::shared_ptr<EventLoop>> EventLoop::Create() {
   UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.valid()) {
@@ -43,9 +48,9 @@ EventLoop::~EventLoop() {
   Stop();
 }
 
-uint64_t EventLoop::Add(int fd, uint32_t events, Handler handler) {
+uint64_t EventLoop::Add(int fd, uint32_t events, Handler handler, bool first) {
   const MutexLock lock(mutex_);
-  const uint64_t watch = next_watch_++;
+  const uint64_t watch = next_watch_++ | (first ? kFirstBit : 0);
   epoll_event event{};
   event.events = events;
   event.data.u64 = watch;
@@ -126,6 +131,20 @@ Time EventLoop::RunDue() {
   return timers_.empty() ? After(std::chrono::seconds(1)) : timers_.begin()->first;
 }
 
+void EventLoop::Call(uint64_t watch, uint32_t events) {
+  std::shared_ptr<Handler> handler;
+  {
+    const MutexLock lock(mutex_);
+    const auto found = handlers_.find(watch);
+    if (found != handlers_.end()) {
+      handler = found->second;
+    }
+  }
+  if (handler != nullptr) {
+    (*handler)(events);
+  }
+}
+
 void EventLoop::Run() {
   std::array<epoll_event, 64> events{};
   while (!stopping_.load()) {
@@ -140,23 +159,18 @@ void EventLoop::Run() {
       count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
                            static_cast<int>(milliseconds));
     }
-    for (int i = 0; i < count; ++i) {
-      const epoll_event& event = events[static_cast<size_t>(i)];
-      if (event.data.u64 == 0) {
-        uint64_t drained = 0;
-        [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &drained, sizeof(drained));
-        continue;
-      }
-      std::shared_ptr<Handler> handler;
-      {
-        const MutexLock lock(mutex_);
-        const auto found = handlers_.find(event.data.u64);
-        if (found != handlers_.end()) {
-          handler = found->second;
+    for (const bool first : {true, false}) {
+      for (int i = 0; i < count; ++i) {
+        const epoll_event& event = events[static_cast<size_t>(i)];
+        if (((event.data.u64 & kFirstBit) != 0) != first) {
+          continue;
         }
-      }
-      if (handler != nullptr) {
-        (*handler)(event.events);
+        if (event.data.u64 == 0) {
+          uint64_t drained = 0;
+          [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &drained, sizeof(drained));
+        } else {
+          Call(event.data.u64, event.events);
+        }
       }
     }
   }

@@ -30,9 +30,11 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  /// Watches `fd` (level triggered) until Remove; `events` are epoll's. Returns the watch's number,
-  /// never 0.
-  uint64_t Add(int fd, uint32_t events, Handler handler) HEDDLE_EXCLUDES(mutex_);
+  /// Watches `fd` (level triggered) until Remove; `events` are epoll's. `first`: of what is ready
+  /// at one time, this is called back before what is not first. Returns the watch's number, never
+  /// 0.
+  uint64_t Add(int fd, uint32_t events, Handler handler, bool first = false)
+      HEDDLE_EXCLUDES(mutex_);
   void Modify(uint64_t watch, int fd, uint32_t events);
   /// To be called before `fd` is closed. A callback that runs at this moment may still finish.
   void Remove(uint64_t watch, int fd) HEDDLE_EXCLUDES(mutex_);
@@ -49,6 +51,7 @@ class EventLoop {
  private:
   EventLoop(UniqueFd epoll, UniqueFd wake) : epoll_(std::move(epoll)), wake_(std::move(wake)) {}
   void Run();
+  void Call(uint64_t watch, uint32_t events) HEDDLE_EXCLUDES(mutex_);
   /// Runs what is due; returns when the next timer is.
   Time RunDue();
   void Wake();

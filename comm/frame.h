@@ -57,7 +57,8 @@ enum class FrameKind : uint8_t {
 struct FrameHeader {
   uint32_t magic = kMagic;
   FrameKind kind = FrameKind::kEager;
-  uint8_t zero[3] = {};
+  uint8_t zero = 0;
+  uint16_t other_lane = 0;  ///< Frames that the sender began on the pair's other lane before.
   uint32_t generation = 0;  ///< Low 32 bits.
   uint32_t length = 0;
   uint64_t tag = 0;
@@ -74,7 +75,7 @@ inline constexpr size_t kEagerBytes = size_t{64} << 10;
 /// Eager bytes that may lie unmatched at a receiver, by peer. Each message counts its bytes and a
 /// header.
 inline constexpr size_t kEagerWindow = size_t{1} << 20;
-/// Largest payload of a kData frame: what an urgent message waits behind at most.
+/// Largest payload of a kData frame.
 inline constexpr size_t kChunkBytes = size_t{256} << 10;
 /// Messages that may wait for a grant at once, by peer; further ones wait unannounced.
 inline constexpr size_t kRequestLimit = 1024;

@@ -1,5 +1,6 @@
 #include "comm/group.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -15,41 +16,46 @@ Group::Group(std::shared_ptr<EventLoop> loop,
       is_peer_(options_.members.size()),
       shm_(*this, std::move(regions)) {
   const MutexLock lock(mutex_);
-  channels_.resize(options_.members.size());
+  pairs_.resize(options_.members.size());
   for (const int peer : options_.peers) {
     is_peer_[static_cast<size_t>(peer)] = true;
+    pairs_[static_cast<size_t>(peer)].frames = std::make_shared<FrameCounts>();
   }
-  missing_ = options_.peers.size();
+  missing_ = kLanes * options_.peers.size();
   std::vector<int> ranks(options_.members.size());
   std::iota(ranks.begin(), ranks.end(), 0);
   everyone_ = Hash64(std::as_bytes(std::span(ranks)));
 }
 
-bool Group::HasPeer(int peer) const {
+bool Group::IsAttached(int peer, Lane lane) const {
   const MutexLock lock(mutex_);
-  return channels_[static_cast<size_t>(peer)] != nullptr;
+  return pairs_[static_cast<size_t>(peer)].lanes[IndexOf(lane)] != nullptr;
 }
 
-void Group::Attach(int peer, std::unique_ptr<Connection> connection, ChannelOptions channel) {
-  channel.on_end = [weak = weak_from_this(), peer](const Status& status, bool lost) {
-    if (const auto self = weak.lock()) {
-      self->OnChannelEnd(peer, status, lost);
-    }
+void Group::Attach(std::unique_ptr<Connection> connection, ChannelOptions channel) {
+  const int peer = channel.peer;
+  const Lane lane = channel.lane;
+  channel.on_end = [weak = weak_from_this(), peer, lane](const Status& status, bool lost) {
+    const auto self = weak.lock();
+    return self == nullptr ? status : self->OnChannelEnd(peer, lane, status, lost);
   };
-  channel.driver = driver_;
+  const auto& driver = drivers_[IndexOf(lane)];
+  channel.driver = driver;
   std::shared_ptr<Channel> attached;
   {
     const MutexLock lock(mutex_);
-    auto& place = channels_[static_cast<size_t>(peer)];
+    Pair& pair = pairs_[static_cast<size_t>(peer)];
+    auto& place = pair.lanes[IndexOf(lane)];
     if (ended_ || place != nullptr) {
       return;
     }
+    channel.frames = pair.frames;
     attached = std::make_shared<Channel>(loop_, std::move(connection), std::move(channel));
     place = attached;
     --missing_;
     changed_.NotifyAll();
   }
-  driver_->Add(attached);
+  driver->Add(attached);
   attached->Start();
 }
 
@@ -78,16 +84,27 @@ Status Group::WaitFormed(Deadline deadline) {
   }
   std::string names;
   for (const int peer : options_.peers) {
-    if (channels_[static_cast<size_t>(peer)] == nullptr) {
+    const auto& lanes = pairs_[static_cast<size_t>(peer)].lanes;
+    if (std::find(lanes.begin(), lanes.end(), nullptr) != lanes.end()) {
       names += (names.empty() ? "" : ", ") + options_.members[static_cast<size_t>(peer)].name;
     }
   }
   return DeadlineExceededError("deadline passed while connecting to {}", names);
 }
 
-void Group::OnChannelEnd(int peer, const Status& status, bool lost) {
+Status Group::OnChannelEnd(int peer, Lane lane, const Status& status, bool lost) {
+  std::shared_ptr<Channel> other;
   {
     const MutexLock lock(mutex_);
+    Pair& pair = pairs_[static_cast<size_t>(peer)];
+    if (lost && !pair.last_words.ok()) {
+      return pair.last_words;
+    }
+    if (lost) {
+      other = pair.lanes[IndexOf(OtherLane(lane))];
+    } else {
+      pair.last_words = status;
+    }
     // A peer that left in good order was done with the group before we were; that is no failure to
     // form it.
     const bool broke = lost || status.code() == StatusCode::kAborted;
@@ -103,7 +120,11 @@ void Group::OnChannelEnd(int peer, const Status& status, bool lost) {
     }
   }
   DeliverLosses();
+  if (other != nullptr) {
+    other->Fail(status);
+  }
   shm_.MemberEnded(peer, status, !lost && status.code() == StatusCode::kUnavailable);
+  return status;
 }
 
 void Group::DeliverLosses() {
@@ -150,7 +171,7 @@ void Group::Leave() {
 }
 
 void Group::End(const Status& reason, bool aborted) {
-  std::vector<std::shared_ptr<Channel>> channels;
+  std::vector<Pair> pairs;
   {
     const MutexLock lock(mutex_);
     if (ended_) {
@@ -158,13 +179,15 @@ void Group::End(const Status& reason, bool aborted) {
     }
     ended_ = true;
     end_reason_ = reason;
-    channels = channels_;
+    pairs = pairs_;
     changed_.NotifyAll();
   }
   shm_.End(reason);
-  for (const auto& channel : channels) {
-    if (channel != nullptr) {
-      channel->Close(reason, aborted);
+  for (const Lane lane : kEachLane) {
+    for (const Pair& pair : pairs) {
+      if (const auto& channel = pair.lanes[IndexOf(lane)]; channel != nullptr) {
+        channel->Close(reason, aborted);
+      }
     }
   }
 }
@@ -174,12 +197,12 @@ bool Group::ended() const {
   return ended_;
 }
 
-Result<std::shared_ptr<Channel>> Group::ChannelOf(int peer) const {
+Result<std::shared_ptr<Channel>> Group::ChannelOf(int peer, Lane lane) const {
   if (peer < 0 || peer >= size()) {
     return InvalidArgumentError("rank {} in a group of {}", peer, size());
   }
   const MutexLock lock(mutex_);
-  const auto& channel = channels_[static_cast<size_t>(peer)];
+  const auto& channel = pairs_[static_cast<size_t>(peer)].lanes[IndexOf(lane)];
   if (channel == nullptr) {
     return FailedPreconditionError("{} is not connected to {}",
                                    options_.members[static_cast<size_t>(options_.rank)].name,
@@ -202,13 +225,16 @@ std::shared_ptr<Work::State> Group::Send(int peer,
                                          MessageKey key,
                                          std::span<const std::byte> data,
                                          bool urgent) {
-  const auto channel = ChannelOf(peer);
-  return channel.ok() ? (*channel)->Send(key, data, urgent)
+  const auto channel = ChannelOf(peer, LaneOf(urgent));
+  return channel.ok() ? (*channel)->Send(key, data)
                       : Failed(channel.status(), options_.operation_timeout);
 }
 
-std::shared_ptr<Work::State> Group::Recv(int peer, MessageKey key, std::span<std::byte> data) {
-  const auto channel = ChannelOf(peer);
+std::shared_ptr<Work::State> Group::Recv(int peer,
+                                         MessageKey key,
+                                         std::span<std::byte> data,
+                                         bool urgent) {
+  const auto channel = ChannelOf(peer, LaneOf(urgent));
   return channel.ok() ? (*channel)->Recv(key, data)
                       : Failed(channel.status(), options_.operation_timeout);
 }
@@ -232,28 +258,58 @@ CallNumber Group::NextCall(const CollectiveOptions& options, const CallCard& car
 }
 
 Channel::Wait Group::WaitIn(int peer, const CallNumber& call) const {
-  const auto channel = ChannelOf(peer);
-  return channel.ok() ? (*channel)->WaitIn(call) : Channel::Wait{};
+  const auto urgent = ChannelOf(peer, Lane::kUrgent);
+  const auto bulk = ChannelOf(peer, Lane::kBulk);
+  if (!urgent.ok() || !bulk.ok()) {
+    return {};
+  }
+  Channel::Wait wait = (*urgent)->PeerWaitIn(call);
+  wait.for_peer = (*urgent)->WaitsForPeer(call) || (*bulk)->WaitsForPeer(call);
+  return wait;
 }
 
 std::optional<uint32_t> Group::FindConflict(int peer, const CallNumber& call) const {
-  const auto channel = ChannelOf(peer);
-  return channel.ok() ? (*channel)->FindConflict(call) : std::nullopt;
+  const auto urgent = ChannelOf(peer, Lane::kUrgent);
+  const auto bulk = ChannelOf(peer, Lane::kBulk);
+  if (!urgent.ok() || !bulk.ok()) {
+    return std::nullopt;
+  }
+  // In this order: what is still waited for after a lane's frames were counted, they did not bring.
+  const FrameCounts& frames = *(*urgent)->options().frames;
+  std::array<uint16_t, kLanes> received{};
+  std::array<bool, kLanes> waits{};
+  for (const Lane lane : kEachLane) {
+    received[IndexOf(lane)] = frames.received[IndexOf(lane)].load();
+  }
+  waits[IndexOf(Lane::kUrgent)] = (*urgent)->WaitsForPeer(call);
+  waits[IndexOf(Lane::kBulk)] = (*bulk)->WaitsForPeer(call);
+  auto card = (*urgent)->FindOtherWait(call);
+  for (const Lane lane : kEachLane) {
+    const Channel& channel = lane == Lane::kUrgent ? **urgent : **bulk;
+    const size_t other = IndexOf(OtherLane(lane));
+    card = card.has_value() ? card : channel.FindStray(call, waits[other], received[other]);
+  }
+  if (!card.has_value()) {
+    (*urgent)->TellWaiting(call, waits[0] || waits[1]);
+  }
+  return card;
 }
 
 std::string Group::transport(int peer) const {
   if (peer == options_.rank) {
     return "self";
   }
-  const auto channel = ChannelOf(peer);
+  const auto channel = ChannelOf(peer, Lane::kBulk);
   return channel.ok() ? (*channel)->transport() : "none";
 }
 
 std::vector<int64_t> Group::BytesSent() const {
   std::vector<int64_t> sent(static_cast<size_t>(size()));
   const MutexLock lock(mutex_);
-  for (size_t i = 0; i < channels_.size(); ++i) {
-    sent[i] = channels_[i] == nullptr ? 0 : channels_[i]->bytes_sent();
+  for (size_t i = 0; i < pairs_.size(); ++i) {
+    for (const auto& channel : pairs_[i].lanes) {
+      sent[i] += channel == nullptr ? 0 : channel->bytes_sent();
+    }
   }
   return sent;
 }

@@ -1,7 +1,11 @@
 /// \file
-/// A generation's group as its members' channels: forming, point-to-point, losses and the end.
+/// A generation's group as its members' channels, one for each lane of each pair: forming,
+/// point-to-point, losses and the end. A pair's lanes fail together: when the peer is lost on one,
+/// the other's operations end, too. A peer that leaves or aborts says so on each, so that what it
+/// sent before still arrives; a lane that breaks afterwards is no loss.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,6 +18,7 @@
 #include "comm/call_card.h"
 #include "comm/channel.h"
 #include "comm/communicator.h"
+#include "comm/lane.h"
 #include "comm/scratch.h"
 #include "comm/session.h"
 #include "comm/shm_group.h"
@@ -37,13 +42,13 @@ class Group : public std::enable_shared_from_this<Group> {
   }
 
   // Forming.
-  /// Adds the connection to `peer` unless there is one already or the group has ended.
-  void Attach(int peer, std::unique_ptr<Connection> connection, ChannelOptions channel)
+  /// Adds a lane's connection to `channel.peer` unless there is one already or the group has ended.
+  void Attach(std::unique_ptr<Connection> connection, ChannelOptions channel)
       HEDDLE_EXCLUDES(mutex_);
-  bool HasPeer(int peer) const HEDDLE_EXCLUDES(mutex_);
+  bool IsAttached(int peer, Lane lane) const HEDDLE_EXCLUDES(mutex_);
   void FailForming(const Status& status) HEDDLE_EXCLUDES(mutex_);
-  /// Until every peer is attached. Errors: the first failure; kDeadlineExceeded names who is
-  /// missing.
+  /// Until every lane of every peer is attached. Errors: the first failure; kDeadlineExceeded names
+  /// who is missing.
   Status WaitFormed(Deadline deadline) HEDDLE_EXCLUDES(mutex_);
 
   // Once formed.
@@ -51,22 +56,29 @@ class Group : public std::enable_shared_from_this<Group> {
                                     MessageKey key,
                                     std::span<const std::byte> data,
                                     bool urgent);
-  std::shared_ptr<Work::State> Recv(int peer, MessageKey key, std::span<std::byte> data);
+  std::shared_ptr<Work::State> Recv(int peer,
+                                    MessageKey key,
+                                    std::span<std::byte> data,
+                                    bool urgent);
   /// The number of a collective that begins here: the calls of each tag and group of members count
   /// from 1 (0 once there are too many to count). Every call takes one, whatever carries it.
   CallNumber NextCall(const CollectiveOptions& options, const CallCard& card)
       HEDDLE_EXCLUDES(mutex_);
-  /// Channel::WaitIn of the channel to `peer`; no wait when there is none.
+  /// Of a wait in `call` that lasts: how `peer` takes part in it; not at all when there is no
+  /// channel.
   Channel::Wait WaitIn(int peer, const CallNumber& call) const;
-  /// Channel::FindConflict of the channel to `peer`; nothing when there is none.
+  /// Whether `peer` is in another call where `call` is wanted: its card (call_card.h). To be asked
+  /// again from time to time while a wait in `call` lasts; tells the peer of the wait, and of
+  /// call.blamed, if it is for this peer or the peer waits, too.
   std::optional<uint32_t> FindConflict(int peer, const CallNumber& call) const;
+  /// Of bulk.
   std::string transport(int peer) const;
   /// The channel to `peer`, or why there is none.
-  Result<std::shared_ptr<Channel>> ChannelOf(int peer) const HEDDLE_EXCLUDES(mutex_);
+  Result<std::shared_ptr<Channel>> ChannelOf(int peer, Lane lane) const HEDDLE_EXCLUDES(mutex_);
   /// Groups of members on this host.
   ShmGroups& shm() { return shm_; }
   ScratchPool& scratch() { return scratch_; }
-  Driver& driver() { return *driver_; }
+  Driver& driver(Lane lane) { return *drivers_[IndexOf(lane)]; }
   /// Members on this host, this one included.
   int members_here() const { return shm_.members_here(); }
   std::vector<int64_t> BytesSent() const;
@@ -85,21 +97,29 @@ class Group : public std::enable_shared_from_this<Group> {
 
  private:
   void End(const Status& reason, bool aborted) HEDDLE_EXCLUDES(mutex_);
-  void OnChannelEnd(int peer, const Status& status, bool lost) HEDDLE_EXCLUDES(mutex_);
+  /// What the channel's operations end with.
+  Status OnChannelEnd(int peer, Lane lane, const Status& status, bool lost) HEDDLE_EXCLUDES(mutex_);
   void DeliverLosses() HEDDLE_EXCLUDES(mutex_, handler_mutex_);
 
   const std::shared_ptr<EventLoop> loop_;
   const GroupOptions options_;
   std::vector<bool> is_peer_;
   uint64_t everyone_ = 0;  ///< The hash of the ranks of all members.
-  const std::shared_ptr<Driver> driver_ = std::make_shared<Driver>();
+  /// By lane: whoever waits for an urgent message is not kept from it by one who drives bulk.
+  const std::array<std::shared_ptr<Driver>, kLanes> drivers_{std::make_shared<Driver>(),
+                                                             std::make_shared<Driver>()};
   ShmGroups shm_;
   ScratchPool scratch_;
 
   mutable Mutex mutex_;
   CondVar changed_;
-  std::vector<std::shared_ptr<Channel>> channels_ HEDDLE_GUARDED_BY(mutex_);
-  size_t missing_ HEDDLE_GUARDED_BY(mutex_) = 0;
+  struct Pair {
+    std::array<std::shared_ptr<Channel>, kLanes> lanes;  ///< Null: not yet, or no peer.
+    std::shared_ptr<FrameCounts> frames;
+    Status last_words;  ///< The peer has said on one of them that it aborted or leaves.
+  };
+  std::vector<Pair> pairs_ HEDDLE_GUARDED_BY(mutex_);  ///< By rank.
+  size_t missing_ HEDDLE_GUARDED_BY(mutex_) = 0;       ///< Lanes.
   Status forming_failure_ HEDDLE_GUARDED_BY(mutex_);
   bool ended_ HEDDLE_GUARDED_BY(mutex_) = false;
   Status end_reason_ HEDDLE_GUARDED_BY(mutex_);

@@ -1,6 +1,7 @@
-// Latency: half the median of small round trips. Bandwidth, one direction after the other: messages
-// that grow until one takes long enough to be measured well; the receiver answers each. So an
-// emulated or slow link costs few bytes and a fast one gets large messages.
+// Latency: half the median of small round trips, urgent like a pipeline's activations. Bandwidth,
+// one direction after the other: messages that grow until one takes long enough to be measured
+// well; the receiver answers each. So an emulated or slow link costs few bytes and a fast one gets
+// large messages.
 #include "comm/measure.h"
 
 #include <algorithm>
@@ -33,7 +34,9 @@ class Pair {
   Status Send(std::span<const std::byte> data) {
     return group_.Send(peer_, tag_, data, true).Wait(deadline_);
   }
-  Status Recv(std::span<std::byte> data) { return group_.Recv(peer_, tag_, data).Wait(deadline_); }
+  Status Recv(std::span<std::byte> data) {
+    return group_.Recv(peer_, tag_, data, true).Wait(deadline_);
+  }
 
   Result<double> Latency() {
     std::vector<double> seconds;
@@ -73,7 +76,7 @@ class Pair {
       int64_t answer = 0;
       HEDDLE_RETURN_IF_ERROR(Recv(Raw(answer)));  // Its receive is posted.
       const Time start = Now();
-      HEDDLE_RETURN_IF_ERROR(Send(data));
+      HEDDLE_RETURN_IF_ERROR(group_.Send(peer_, tag_, data, false).Wait(deadline_));
       HEDDLE_RETURN_IF_ERROR(Recv(Raw(answer)));
       const Duration took = Now() - start;
       if (took >= kLongEnough || bytes >= kMostBytes) {
@@ -97,7 +100,7 @@ class Pair {
         return InvalidArgumentError("a measurement of {} bytes", bytes);
       }
       Bytes data(static_cast<size_t>(bytes));
-      const Work arriving = group_.Recv(peer_, tag_, data);
+      const Work arriving = group_.Recv(peer_, tag_, data, false);
       const Status announced = Send(Raw(bytes));
       // Nothing may be in flight when the buffer goes: a wait that is over at once cancels.
       const Status arrived = arriving.Wait(announced.ok() ? deadline_ : Deadline());

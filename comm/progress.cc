@@ -72,6 +72,7 @@ std::shared_ptr<Work::State> Progress::Start(std::function<Status()> run) {
 }
 
 void Progress::Serve() {
+  PreferLongSlices();
   while (true) {
     std::shared_ptr<Call> call;
     {

@@ -26,9 +26,10 @@ std::unique_ptr<ConnectionSetup> BeginConnection(const Transport& transport,
                                                  const Identity& identity,
                                                  const Hello& hello,
                                                  const Challenge& challenge) {
-  return identity.tls ? transport.BeginEncrypted(std::move(socket), dialled,
+  const auto lane = static_cast<Lane>(hello.lane);
+  return identity.tls ? transport.BeginEncrypted(std::move(socket), lane, dialled,
                                                  DeriveTlsKey(identity.secret, hello, challenge))
-                      : transport.Begin(std::move(socket), dialled);
+                      : transport.Begin(std::move(socket), lane, dialled);
 }
 
 }  // namespace

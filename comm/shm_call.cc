@@ -330,7 +330,7 @@ Status ShmCall::LostLane() const {
 Result<bool> ShmCall::WentElsewhere() {
   if (elsewhere_ == nullptr) {
     elsewhere_ = owner_.Recv(group_.ranks().front(),
-                             {.tag = options_.tag, .space = ElsewhereOf(number_)}, {});
+                             {.tag = options_.tag, .space = ElsewhereOf(number_)}, {}, true);
   }
   if (!elsewhere_->Done()) {
     return false;
@@ -589,7 +589,8 @@ Status ShmCall::Pace(int64_t sent, int64_t received) {
   link.incoming->Charge(static_cast<size_t>(received), began);
   const auto paid = [&] {
     const Time now = Now();
-    return std::max(link.outgoing->ReadyAt(now), link.incoming->ReadyAt(now)) <= now;
+    return std::max(link.outgoing->ReadyAt(Lane::kBulk, now),
+                    link.incoming->ReadyAt(Lane::kBulk, now)) <= now;
   };
   return Wait(position(), paid, std::chrono::microseconds(500));
 }

@@ -62,7 +62,7 @@ class ShmGroups::Forming {
     return Keep(group_.Send(ranks_[static_cast<size_t>(to)], KeyOf(step), data, true));
   }
   Pending Recv(int from, FormingStep step, std::span<std::byte> data) {
-    return Keep(group_.Recv(ranks_[static_cast<size_t>(from)], KeyOf(step), data));
+    return Keep(group_.Recv(ranks_[static_cast<size_t>(from)], KeyOf(step), data, true));
   }
   Status Wait(const Pending& pending) {
     return WaitLooking(group_, ranks_, number_, *pending, deadline_);
@@ -148,7 +148,7 @@ bool ShmGroups::SharesWithAll(const std::vector<int>& ranks) const {
     if (rank == group_.options().rank) {
       return true;
     }
-    const auto channel = group_.ChannelOf(rank);
+    const auto channel = group_.ChannelOf(rank, Lane::kUrgent);
     return channel.ok() && (*channel)->transport() == "shm" &&
            !(*channel)->options().outgoing->limited();
   });
@@ -170,7 +170,7 @@ std::shared_ptr<ShmGroup> ShmGroups::Make(const Forming& call, Mapping segment) 
   std::vector<std::shared_ptr<Channel>> channels;
   for (const int rank : call.ranks()) {
     names.push_back(NameOf(rank));
-    const auto channel = group_.ChannelOf(rank);
+    const auto channel = group_.ChannelOf(rank, Lane::kUrgent);
     channels.push_back(channel.ok() ? *channel : nullptr);
   }
   return std::make_shared<ShmGroup>(call.ranks(), call.position(), std::move(names),
@@ -184,7 +184,7 @@ Result<Mapping> ShmGroups::HandOutSegment(const Forming& call, uint64_t number) 
   HEDDLE_ASSIGN_OR_RETURN(Mapping segment, Mapping::Of(memory.get(), bytes, true));
   for (const int rank : call.ranks()) {
     if (rank != group_.options().rank) {
-      HEDDLE_ASSIGN_OR_RETURN(const auto channel, group_.ChannelOf(rank));
+      HEDDLE_ASSIGN_OR_RETURN(const auto channel, group_.ChannelOf(rank, Lane::kUrgent));
       const Status sent = channel->SendDescriptor(number, memory.get());
       HEDDLE_RETURN_IF_ERROR(sent.WithContext("for {}", NameOf(rank)));
     }
@@ -194,7 +194,8 @@ Result<Mapping> ShmGroups::HandOutSegment(const Forming& call, uint64_t number) 
 
 Result<Mapping> ShmGroups::MapSegment(const Forming& call, uint64_t number) const {
   const size_t bytes = ShmLayout(call.size()).total_bytes;
-  HEDDLE_ASSIGN_OR_RETURN(const auto channel, group_.ChannelOf(call.ranks().front()));
+  HEDDLE_ASSIGN_OR_RETURN(const auto channel,
+                          group_.ChannelOf(call.ranks().front(), Lane::kUrgent));
   HEDDLE_ASSIGN_OR_RETURN(const UniqueFd memory, channel->TakeDescriptor(number));
   HEDDLE_ASSIGN_OR_RETURN(const size_t size, CheckSharedMemory(memory.get(), bytes));
   if (size != bytes) {

@@ -30,7 +30,10 @@ namespace heddle::comm {
 
 namespace {
 
-constexpr size_t kRingBytes = size_t{512} << 10;
+/// By lane. The urgent one's messages are small as a rule.
+constexpr size_t RingBytes(Lane lane) {
+  return size_t{lane == Lane::kBulk ? 512U : 128U} << 10;
+}
 constexpr size_t kPageBytes = 4096;
 /// Descriptors of a peer that are kept for their use.
 constexpr size_t kWaitingDescriptors = 256;
@@ -46,27 +49,27 @@ static_assert(sizeof(RingControl) <= kPageBytes);
 static_assert(std::atomic<uint64_t>::is_always_lock_free &&
               std::atomic<uint32_t>::is_always_lock_free);
 
-constexpr size_t kDirectionBytes = kPageBytes + kRingBytes;
-constexpr size_t kSegmentBytes = 2 * kDirectionBytes;
+constexpr size_t DirectionBytes(Lane lane) {
+  return kPageBytes + RingBytes(lane);
+}
+constexpr size_t SegmentBytes(Lane lane) {
+  return 2 * DirectionBytes(lane);
+}
 
 struct Segment {
-  UniqueFd memory;
+  Mapping memory;
   UniqueFd own_bell;   ///< Wakes this end.
   UniqueFd peer_bell;  ///< Wakes the other.
 };
 
 class ShmConnection final : public Connection {
  public:
-  ShmConnection(UniqueFd socket, Segment segment, std::byte* base, bool dialled)
+  ShmConnection(UniqueFd socket, Segment segment, Lane lane, bool dialled)
       : socket_(std::move(socket)),
         segment_(std::move(segment)),
-        base_(base),
-        outgoing_(base + (dialled ? 0 : kDirectionBytes)),
-        incoming_(base + (dialled ? kDirectionBytes : 0)) {}
-  ~ShmConnection() override { ::munmap(base_, kSegmentBytes); }
-
-  int socket() const { return socket_.get(); }
-  const Segment& segment() const { return segment_; }
+        ring_bytes_(RingBytes(lane)),
+        outgoing_(segment_.memory.base() + (dialled ? 0 : DirectionBytes(lane))),
+        incoming_(segment_.memory.base() + (dialled ? DirectionBytes(lane) : 0)) {}
 
   std::string_view transport() const override { return "shm"; }
   pid_t peer_process() const override {
@@ -78,19 +81,19 @@ class ShmConnection final : public Connection {
   Result<size_t> Write(std::span<const iovec> parts) override {
     RingControl& ring = Control(outgoing_);
     const uint64_t used = written_ - ring.tail.load(std::memory_order_acquire);
-    if (used > kRingBytes) {
+    if (used > ring_bytes_) {
       return DataLossError("ring position out of range");
     }
     if (hung_up_) {
       return UnavailableError("the peer closed the connection");
     }
-    size_t room = kRingBytes - used;
+    size_t room = ring_bytes_ - used;
     const uint64_t before = written_;
     for (const iovec& part : parts) {
       const auto* source = static_cast<const std::byte*>(part.iov_base);
       const size_t count = std::min(room, part.iov_len);
-      const size_t place = written_ % kRingBytes;
-      const size_t first = std::min(count, kRingBytes - place);
+      const size_t place = written_ % ring_bytes_;
+      const size_t first = std::min(count, ring_bytes_ - place);
       std::memcpy(outgoing_ + kPageBytes + place, source, first);
       std::memcpy(outgoing_ + kPageBytes, source + first, count - first);
       written_ += count;
@@ -108,7 +111,7 @@ class ShmConnection final : public Connection {
     // The order matters: a peer that hung up wrote before it did.
     const bool hung_up = hung_up_;
     const uint64_t there = ring.head.load(std::memory_order_acquire) - read_;
-    if (there > kRingBytes) {
+    if (there > ring_bytes_) {
       return DataLossError("ring position out of range");
     }
     if (there == 0) {
@@ -116,8 +119,8 @@ class ShmConnection final : public Connection {
                      : size_t{0};
     }
     const size_t count = std::min<size_t>(there, buffer.size());
-    const size_t place = read_ % kRingBytes;
-    const size_t first = std::min(count, kRingBytes - place);
+    const size_t place = read_ % ring_bytes_;
+    const size_t first = std::min(count, ring_bytes_ - place);
     std::memcpy(buffer.data(), incoming_ + kPageBytes + place, first);
     std::memcpy(buffer.data() + first, incoming_ + kPageBytes, count - first);
     read_ += count;
@@ -154,7 +157,7 @@ class ShmConnection final : public Connection {
     in.reader_sleeps.store(want_read ? 1 : 0);
     out.writer_sleeps.store(want_write ? 1 : 0);
     const bool readable = want_read && (in.head.load() != read_ || hung_up_);
-    const bool writable = want_write && written_ - out.tail.load() < kRingBytes;
+    const bool writable = want_write && written_ - out.tail.load() < ring_bytes_;
     return !readable && !writable;
   }
 
@@ -179,7 +182,7 @@ class ShmConnection final : public Connection {
 
   const UniqueFd socket_;
   const Segment segment_;
-  std::byte* const base_;
+  const size_t ring_bytes_;  ///< Of each direction.
   std::byte* const outgoing_;
   std::byte* const incoming_;
   uint64_t written_ = 0;  ///< Own positions: what the peer may scribble is never read back.
@@ -187,25 +190,6 @@ class ShmConnection final : public Connection {
   bool hung_up_ = false;
   std::deque<std::pair<uint64_t, UniqueFd>> descriptors_;  ///< Come and not yet taken.
 };
-
-Result<std::byte*> Map(int memory) {
-  void* base = ::mmap(nullptr, kSegmentBytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
-  if (base == MAP_FAILED) {
-    return ErrnoError(errno, "mmap");
-  }
-  return static_cast<std::byte*>(base);
-}
-
-Result<Segment> MakeSegment() {
-  HEDDLE_ASSIGN_OR_RETURN(UniqueFd memory, MakeSharedMemory(kSegmentBytes));
-  Segment segment{.memory = std::move(memory),
-                  .own_bell = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-                  .peer_bell = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))};
-  if (!segment.own_bell.valid() || !segment.peer_bell.valid()) {
-    return ErrnoError(errno, "eventfd");
-  }
-  return segment;
-}
 
 /// Why descriptors could not be handed over. A full queue says nothing about the peer's life.
 Status HandOverError(int error) {
@@ -298,16 +282,26 @@ Result<bool> ReceiveDescriptors(int socket,
 
 constexpr size_t kDescriptors = 3;
 
-Status SendSegment(int socket, const Segment& segment) {
+/// The dialler's end of a new segment, which it sends to the acceptor.
+Result<Segment> SendSegment(int socket, Lane lane) {
+  HEDDLE_ASSIGN_OR_RETURN(const UniqueFd memory, MakeSharedMemory(SegmentBytes(lane)));
+  HEDDLE_ASSIGN_OR_RETURN(Mapping mapping, Mapping::Of(memory.get(), SegmentBytes(lane), false));
+  Segment segment{.memory = std::move(mapping),
+                  .own_bell = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+                  .peer_bell = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))};
+  if (!segment.own_bell.valid() || !segment.peer_bell.valid()) {
+    return ErrnoError(errno, "eventfd");
+  }
   // The receiver's own bell is our peer's.
-  const int descriptors[kDescriptors] = {segment.memory.get(), segment.peer_bell.get(),
+  const int descriptors[kDescriptors] = {memory.get(), segment.peer_bell.get(),
                                          segment.own_bell.get()};
   const std::byte byte{1};
-  return SendDescriptors(socket, std::span(&byte, 1), descriptors);
+  HEDDLE_RETURN_IF_ERROR(SendDescriptors(socket, std::span(&byte, 1), descriptors));
+  return segment;
 }
 
 /// A segment, or nothing when it has not come yet.
-Result<Segment> ReceiveSegment(int socket, bool& pending) {
+Result<Segment> ReceiveSegment(int socket, Lane lane, bool& pending) {
   std::byte byte{};
   std::array<UniqueFd, kDescriptors> descriptors;
   HEDDLE_ASSIGN_OR_RETURN(const bool came,
@@ -317,12 +311,13 @@ Result<Segment> ReceiveSegment(int socket, bool& pending) {
     return Segment{};
   }
   HEDDLE_ASSIGN_OR_RETURN(const size_t bytes,
-                          CheckSharedMemory(descriptors[0].get(), kSegmentBytes));
-  if (bytes != kSegmentBytes) {
+                          CheckSharedMemory(descriptors[0].get(), SegmentBytes(lane)));
+  if (bytes != SegmentBytes(lane)) {
     return DataLossError("the peer's shared memory has {} bytes where {} are expected", bytes,
-                         kSegmentBytes);
+                         SegmentBytes(lane));
   }
-  return Segment{.memory = std::move(descriptors[0]),
+  HEDDLE_ASSIGN_OR_RETURN(Mapping mapping, Mapping::Of(descriptors[0].get(), bytes, false));
+  return Segment{.memory = std::move(mapping),
                  .own_bell = std::move(descriptors[1]),
                  .peer_bell = std::move(descriptors[2])};
 }
@@ -403,24 +398,20 @@ class ShmTransport final : public SocketTransport {
     return socket;
   }
 
-  Result<std::unique_ptr<Connection>> FinishDial(UniqueFd socket) const override {
-    HEDDLE_ASSIGN_OR_RETURN(Segment segment, MakeSegment());
-    HEDDLE_ASSIGN_OR_RETURN(std::byte* const base, Map(segment.memory.get()));
-    auto connection =
-        std::make_unique<ShmConnection>(std::move(socket), std::move(segment), base, true);
-    HEDDLE_RETURN_IF_ERROR(SendSegment(connection->socket(), connection->segment()));
-    return std::unique_ptr<Connection>(std::move(connection));
+  Result<std::unique_ptr<Connection>> FinishDial(UniqueFd socket, Lane lane) const override {
+    HEDDLE_ASSIGN_OR_RETURN(Segment segment, SendSegment(socket.get(), lane));
+    return std::unique_ptr<Connection>(
+        std::make_unique<ShmConnection>(std::move(socket), std::move(segment), lane, true));
   }
 
-  Result<std::unique_ptr<Connection>> FinishAccept(UniqueFd& socket) const override {
+  Result<std::unique_ptr<Connection>> FinishAccept(UniqueFd& socket, Lane lane) const override {
     bool pending = false;
-    HEDDLE_ASSIGN_OR_RETURN(Segment segment, ReceiveSegment(socket.get(), pending));
+    HEDDLE_ASSIGN_OR_RETURN(Segment segment, ReceiveSegment(socket.get(), lane, pending));
     if (pending) {
       return std::unique_ptr<Connection>();
     }
-    HEDDLE_ASSIGN_OR_RETURN(std::byte* const base, Map(segment.memory.get()));
     return std::unique_ptr<Connection>(
-        std::make_unique<ShmConnection>(std::move(socket), std::move(segment), base, false));
+        std::make_unique<ShmConnection>(std::move(socket), std::move(segment), lane, false));
   }
 
  private:

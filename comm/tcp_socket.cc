@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include <fmt/format.h>
+#include <linux/pkt_sched.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -47,8 +48,11 @@ Result<Resolved> Resolve(const std::string& host, const std::string& port, int f
 
 }  // namespace
 
-void TuneTcp(int fd) {
+void TuneTcp(int fd, Lane lane) {
   SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  if (lane == Lane::kUrgent) {
+    SetOption(fd, SOL_SOCKET, SO_PRIORITY, TC_PRIO_INTERACTIVE);
+  }
   SetOption(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kNotSentBytes);
   SetOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, 2);

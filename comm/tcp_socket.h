@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "comm/lane.h"
 
 namespace heddle::comm {
 
@@ -26,8 +27,9 @@ Result<TcpListener> ListenTcp(const std::string& host);
 Result<UniqueFd> DialTcp(const std::string& from, const std::string& to);
 
 /// No delays for small messages, cubic congestion control, and keepalive such that a host that
-/// vanishes without a word is noticed within five seconds; deadlines bound every wait besides.
-void TuneTcp(int fd);
+/// vanishes without a word is noticed within five seconds; deadlines bound every wait besides. The
+/// urgent lane's packets pass those of bulk that wait for this machine's network interface.
+void TuneTcp(int fd, Lane lane);
 
 /// Makes the close that follows a reset: the peer learns of it at once, nothing lingers.
 void CloseByReset(UniqueFd& socket);

@@ -15,7 +15,9 @@ namespace {
 
 class TcpConnection final : public Connection {
  public:
-  explicit TcpConnection(UniqueFd socket) : socket_(std::move(socket)) { TuneTcp(socket_.get()); }
+  TcpConnection(UniqueFd socket, Lane lane) : socket_(std::move(socket)) {
+    TuneTcp(socket_.get(), lane);
+  }
 
   std::string_view transport() const override { return "tcp"; }
 
@@ -83,16 +85,17 @@ class TcpTransport final : public SocketTransport {
 
   bool CanEncrypt() const override { return true; }
   std::unique_ptr<ConnectionSetup> BeginEncrypted(UniqueFd socket,
+                                                  Lane lane,
                                                   bool dialled,
                                                   const Digest& key) const override {
-    return MakeTlsSetup(std::move(socket), dialled, key);
+    return MakeTlsSetup(std::move(socket), lane, dialled, key);
   }
 
-  Result<std::unique_ptr<Connection>> FinishDial(UniqueFd socket) const override {
-    return std::unique_ptr<Connection>(std::make_unique<TcpConnection>(std::move(socket)));
+  Result<std::unique_ptr<Connection>> FinishDial(UniqueFd socket, Lane lane) const override {
+    return std::unique_ptr<Connection>(std::make_unique<TcpConnection>(std::move(socket), lane));
   }
-  Result<std::unique_ptr<Connection>> FinishAccept(UniqueFd& socket) const override {
-    return std::unique_ptr<Connection>(std::make_unique<TcpConnection>(std::move(socket)));
+  Result<std::unique_ptr<Connection>> FinishAccept(UniqueFd& socket, Lane lane) const override {
+    return std::unique_ptr<Connection>(std::make_unique<TcpConnection>(std::move(socket), lane));
   }
 
  private:

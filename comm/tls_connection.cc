@@ -38,7 +38,7 @@ std::string Reason() {
 
 class TlsConnection final : public Connection {
  public:
-  TlsConnection(UniqueFd socket, const Digest& key, uint64_t records_per_key);
+  TlsConnection(UniqueFd socket, Lane lane, const Digest& key, uint64_t records_per_key);
   /// Errors: kInternal (this machine's OpenSSL cannot do it).
   Status Begin(bool client);
   ~TlsConnection() override {
@@ -73,6 +73,7 @@ class TlsConnection final : public Connection {
   Status Failure(StatusCode code) const;
 
   UniqueFd socket_;
+  const Lane lane_;
   const uint64_t records_per_key_;
   SSL* ssl_ = nullptr;
   Digest key_;
@@ -187,8 +188,12 @@ struct TlsConnection::Callbacks {
   }
 };
 
-TlsConnection::TlsConnection(UniqueFd socket, const Digest& key, uint64_t records_per_key)
+TlsConnection::TlsConnection(UniqueFd socket,
+                             Lane lane,
+                             const Digest& key,
+                             uint64_t records_per_key)
     : socket_(std::move(socket)),
+      lane_(lane),
       records_per_key_(records_per_key),
       key_(key),
       scattered_(kRecordBytes) {
@@ -216,7 +221,7 @@ Status TlsConnection::Begin(bool client) {
   } else {
     SSL_set_accept_state(ssl_);
   }
-  TuneTcp(socket_.get());
+  TuneTcp(socket_.get(), lane_);
   return Status::Ok();
 }
 
@@ -399,12 +404,10 @@ class TlsSetup final : public ConnectionSetup {
 
 }  // namespace
 
-std::unique_ptr<ConnectionSetup> MakeTlsSetup(UniqueFd socket,
-                                              bool dialled,
-                                              const Digest& key,
-                                              uint64_t records_per_key) {
+std::unique_ptr<ConnectionSetup> MakeTlsSetup(
+    UniqueFd socket, Lane lane, bool dialled, const Digest& key, uint64_t records_per_key) {
   return std::make_unique<TlsSetup>(
-      std::make_unique<TlsConnection>(std::move(socket), key, records_per_key), dialled);
+      std::make_unique<TlsConnection>(std::move(socket), lane, key, records_per_key), dialled);
 }
 
 }  // namespace heddle::comm

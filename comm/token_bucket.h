@@ -3,15 +3,18 @@
 /// the bucket out of debt may send a piece and is charged afterwards, so the bucket can go into
 /// debt; the next piece waits until the debt is paid. A link does not pause when the process that
 /// feeds it is late: while someone has traffic waiting, time is credited in full, so the rate stays
-/// exact on a machine whose cores are busy. An idle link saves up next to nothing.
+/// exact on a machine whose cores are busy. An idle link saves up next to nothing. While urgent
+/// traffic waits, bulk holds back by one piece, so that urgent traffic goes first.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "comm/lane.h"
 
 namespace heddle::comm {
 
@@ -36,8 +39,8 @@ class TokenBucket {
   /// piece where there is no vDSO.
   Time NowIfLimited() const { return limited() ? Now() : Time(); }
 
-  /// The earliest time at which a piece may be sent; `now` or before: at once.
-  Time ReadyAt(Time now) HEDDLE_EXCLUDES(mutex_) {
+  /// The earliest time at which a piece of this lane may be sent; `now` or before: at once.
+  Time ReadyAt(Lane lane, Time now) HEDDLE_EXCLUDES(mutex_) {
     if (!limited()) {
       return now;
     }
@@ -46,11 +49,13 @@ class TokenBucket {
       return now;
     }
     Fill(now);
-    return tokens_ >= 0 ? now : now + FromSeconds(-tokens_ / rate_);
+    const bool holds_back = lane == Lane::kBulk && waiting_[IndexOf(Lane::kUrgent)] > 0;
+    const double missing = (holds_back ? kPieceSeconds * rate_ : 0) - tokens_;
+    return missing <= 0 ? now : now + FromSeconds(missing / rate_);
   }
 
-  /// Largest piece to send in one go: about half a millisecond of the link, so that an urgent
-  /// message never waits long behind a piece of bulk.
+  /// Largest piece to send in one go, so that an urgent message never waits long behind a piece of
+  /// bulk.
   size_t PieceBytes(size_t unlimited) HEDDLE_EXCLUDES(mutex_) {
     if (!limited()) {
       return unlimited;
@@ -59,15 +64,15 @@ class TokenBucket {
     if (rate_ <= 0) {
       return unlimited;
     }
-    const double piece = std::clamp(rate_ * 0.5e-3, 2048.0, static_cast<double>(unlimited));
+    const double piece = std::clamp(rate_ * kPieceSeconds, 2048.0, static_cast<double>(unlimited));
     return static_cast<size_t>(piece);
   }
 
-  /// Someone has traffic that waits for the bucket (+1), or no longer (-1).
-  void AddWaiting(int change, Time now) HEDDLE_EXCLUDES(mutex_) {
+  /// Someone has traffic of this lane that waits for the bucket (+1), or no longer (-1).
+  void AddWaiting(Lane lane, int change, Time now) HEDDLE_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     Fill(now);
-    waiting_ += change;
+    waiting_[IndexOf(lane)] += change;
   }
 
   /// Takes what a sent piece cost.
@@ -85,10 +90,12 @@ class TokenBucket {
  private:
   /// The longest that a sender with traffic may be late without losing rate.
   static constexpr double kLateSeconds = 0.2;
+  static constexpr double kPieceSeconds = 0.5e-3;
 
   void Fill(Time now) HEDDLE_REQUIRES(mutex_) {
     if (now > filled_at_) {
-      const double most = rate_ * (waiting_ > 0 ? kLateSeconds : idle_credit_);
+      const bool waited_for = waiting_[0] > 0 || waiting_[1] > 0;
+      const double most = rate_ * (waited_for ? kLateSeconds : idle_credit_);
       tokens_ = std::min(tokens_ + Seconds(now - filled_at_) * rate_, most);
       filled_at_ = now;
     }
@@ -100,7 +107,7 @@ class TokenBucket {
   double rate_ HEDDLE_GUARDED_BY(mutex_) = 0;
   double tokens_ HEDDLE_GUARDED_BY(mutex_) = 0;
   Time filled_at_ HEDDLE_GUARDED_BY(mutex_);
-  int waiting_ HEDDLE_GUARDED_BY(mutex_) = 0;
+  std::array<int, kLanes> waiting_ HEDDLE_GUARDED_BY(mutex_){};
 };
 
 }  // namespace heddle::comm

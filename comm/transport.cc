@@ -45,26 +45,31 @@ Result<AddressParts> ParseAddress(std::string_view text) {
 
 class SocketTransport::Setup final : public ConnectionSetup {
  public:
-  Setup(const SocketTransport& transport, UniqueFd socket, bool dialled)
+  Setup(const SocketTransport& transport, UniqueFd socket, Lane lane, bool dialled)
       : transport_(transport),
         socket_(std::move(socket)),
         fd_(socket_.get()),
+        lane_(lane),
         dialled_(dialled) {}
 
   int fd() const override { return fd_; }
   Result<std::unique_ptr<Connection>> Advance() override {
-    return dialled_ ? transport_.FinishDial(std::move(socket_)) : transport_.FinishAccept(socket_);
+    return dialled_ ? transport_.FinishDial(std::move(socket_), lane_)
+                    : transport_.FinishAccept(socket_, lane_);
   }
 
  private:
   const SocketTransport& transport_;
   UniqueFd socket_;
   const int fd_;
+  const Lane lane_;
   const bool dialled_;
 };
 
-std::unique_ptr<ConnectionSetup> SocketTransport::Begin(UniqueFd socket, bool dialled) const {
-  return std::make_unique<Setup>(*this, std::move(socket), dialled);
+std::unique_ptr<ConnectionSetup> SocketTransport::Begin(UniqueFd socket,
+                                                        Lane lane,
+                                                        bool dialled) const {
+  return std::make_unique<Setup>(*this, std::move(socket), lane, dialled);
 }
 
 std::string HostIdentity() {

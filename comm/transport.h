@@ -22,6 +22,7 @@
 #include "base/unique_fd.h"
 #include "comm/communicator.h"
 #include "comm/handshake.h"
+#include "comm/lane.h"
 
 namespace heddle::comm {
 
@@ -123,31 +124,34 @@ class Transport {
   /// Starts a connect and returns the non-blocking socket. Errors: kUnavailable,
   /// kResourceExhausted.
   virtual Result<UniqueFd> Dial(const AddressParts& peer) const = 0;
-  /// One end of a connection over `socket`, after a handshake that ended well. The setup must not
-  /// outlive the transport; the connection may.
-  virtual std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket, bool dialled) const = 0;
+  /// One end of a connection over `socket`, after a handshake that ended well; the other end's is
+  /// of the same lane. The setup must not outlive the transport; the connection may.
+  virtual std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket,
+                                                 Lane lane,
+                                                 bool dialled) const = 0;
   /// Whether nobody on the network can read its connections where a job asks for TLS: it encrypts
   /// them then, or they never leave the machine. Others are not used by such a job.
   virtual bool CanEncrypt() const { return false; }
   /// Begin for a job with TLS. `key`: both ends' alone, and this socket's. Only where CanEncrypt.
   virtual std::unique_ptr<ConnectionSetup> BeginEncrypted(UniqueFd socket,
+                                                          Lane lane,
                                                           bool dialled,
                                                           const Digest& /*key*/) const {
-    return Begin(std::move(socket), dialled);
+    return Begin(std::move(socket), lane, dialled);
   }
 };
 
 /// A transport whose connections need no more than their handshake's socket to begin.
 class SocketTransport : public Transport {
  public:
-  std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket, bool dialled) const final;
+  std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket, Lane lane, bool dialled) const final;
 
  protected:
   /// The dialling end.
-  virtual Result<std::unique_ptr<Connection>> FinishDial(UniqueFd socket) const = 0;
+  virtual Result<std::unique_ptr<Connection>> FinishDial(UniqueFd socket, Lane lane) const = 0;
   /// The accepting end; called when the socket is readable until it returns a connection. Null: not
   /// yet; `socket` stays the caller's until then.
-  virtual Result<std::unique_ptr<Connection>> FinishAccept(UniqueFd& socket) const = 0;
+  virtual Result<std::unique_ptr<Connection>> FinishAccept(UniqueFd& socket, Lane lane) const = 0;
 
  private:
   class Setup;

@@ -51,34 +51,33 @@ Status ResourceError(int error, std::string_view what) {
 }  // namespace
 
 Result<std::unique_ptr<VerbsConnection>> VerbsConnection::Create(
-    std::shared_ptr<VerbsDevice> device) {
-  std::unique_ptr<VerbsConnection> connection(new VerbsConnection(std::move(device)));
+    std::shared_ptr<VerbsDevice> device, Lane lane) {
+  std::unique_ptr<VerbsConnection> connection(new VerbsConnection(std::move(device), lane));
   HEDDLE_RETURN_IF_ERROR(connection->Allocate());
   return connection;
 }
 
 Status VerbsConnection::Allocate() {
   constexpr size_t kControl = (kReceives + kSendDepth) * sizeof(ControlMessage);
-  constexpr size_t kBytes = 2 * kRingBytes + kControl;
-  void* memory =
-      ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const size_t bytes = 2 * ring_bytes_ + kControl;
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     return ErrnoError(errno, "mmap");
   }
   memory_ = static_cast<std::byte*>(memory);
   ring_ = memory_;
-  staging_ = ring_ + kRingBytes;
-  received_ = staging_ + kRingBytes;
+  staging_ = ring_ + ring_bytes_;
+  received_ = staging_ + ring_bytes_;
   sent_ = received_ + kReceives * sizeof(ControlMessage);
-  memory_bytes_ = kBytes;
+  memory_bytes_ = bytes;
   piece_bytes_ = std::min<size_t>(kPieceBytes, device_->max_message_bytes());
-  ring_region_ = ::ibv_reg_mr(device_->domain(), ring_, kRingBytes,
+  ring_region_ = ::ibv_reg_mr(device_->domain(), ring_, ring_bytes_,
                               IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
   if (ring_region_ == nullptr) {
     return ResourceError(errno, "registering memory for RDMA");
   }
   own_region_ =
-      ::ibv_reg_mr(device_->domain(), staging_, kBytes - kRingBytes, int{IBV_ACCESS_LOCAL_WRITE});
+      ::ibv_reg_mr(device_->domain(), staging_, bytes - ring_bytes_, int{IBV_ACCESS_LOCAL_WRITE});
   if (own_region_ == nullptr) {
     return ResourceError(errno, "registering memory for RDMA");
   }
@@ -200,7 +199,7 @@ VerbsHello VerbsConnection::Hello() const {
   hello.first_packet = first_packet_;
   hello.ring_address = reinterpret_cast<uint64_t>(ring_);
   hello.ring_key = ring_region_->rkey;
-  hello.ring_bytes = kRingBytes;
+  hello.ring_bytes = static_cast<uint32_t>(ring_bytes_);
   hello.receives = kReceives;
   return hello;
 }
@@ -266,7 +265,7 @@ Result<bool> VerbsConnection::Probed() {
 
 Status VerbsConnection::Start(UniqueFd socket) {
   socket_ = std::move(socket);
-  TuneTcp(socket_.get());
+  TuneTcp(socket_.get(), lane_);
   watched_.Reset(::epoll_create1(EPOLL_CLOEXEC));
   // Edges: an event that nobody can act on yet must not keep the loop awake.
   const auto watch = [&](int fd, uint32_t events, uint64_t what) {

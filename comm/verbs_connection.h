@@ -5,7 +5,7 @@
 /// idle queue pair learns nothing of its peer's death, and a peer that is stopped still takes
 /// writes.
 ///
-/// Credit. A writer never has more bytes under way than the ring holds (kRingBytes), nor more
+/// Credit. A writer never has more bytes under way than the ring holds (RingBytes), nor more
 /// notifications than the reader has receives posted, so that a receiver is never "not ready". The
 /// last kReserve receives are kept for messages that return credit. Credit is due when a quarter of
 /// the ring or of the receives is owed, so a full exchange of one ring costs four small messages.
@@ -59,12 +59,16 @@ class VerbsConnection final : public Connection {
  public:
   /// Bytes of the ring, which are also the most that are under way: a NIC without flow control of
   /// its own must not be flooded (with 16 MiB under way between two software devices a third of the
-  /// rate of 1 MiB is left), and 1 MiB covers 200 Gbit/s at 40 us.
-  static constexpr size_t kRingBytes = size_t{1} << 20;
+  /// rate of 1 MiB is left), and 1 MiB covers 200 Gbit/s at 40 us. Urgent messages are small as a
+  /// rule.
+  static constexpr size_t RingBytes(Lane lane) {
+    return size_t{lane == Lane::kBulk ? 1024U : 256U} << 10;
+  }
 
   /// Registers memory and makes what a queue pair needs. Errors: kResourceExhausted names the limit
   /// that is too low and how to raise it; kUnavailable.
-  static Result<std::unique_ptr<VerbsConnection>> Create(std::shared_ptr<VerbsDevice> device);
+  static Result<std::unique_ptr<VerbsConnection>> Create(std::shared_ptr<VerbsDevice> device,
+                                                         Lane lane);
   ~VerbsConnection() override;
 
   // Setting up; in this order.
@@ -125,7 +129,7 @@ class VerbsConnection final : public Connection {
   /// A request that reports its completion frees all before it. One in sixteen does, or one in an
   /// eighth of the ring.
   static constexpr uint64_t kSignalEvery = 16;
-  static constexpr size_t kSignalBytes = kRingBytes / 8;
+  static constexpr size_t kSignalPart = 8;
   /// Largest write: the reader begins on a piece while the next is under way.
   static constexpr size_t kPieceBytes = size_t{64} << 10;
 
@@ -134,7 +138,10 @@ class VerbsConnection final : public Connection {
 
   class Chain;
 
-  explicit VerbsConnection(std::shared_ptr<VerbsDevice> device) : device_(std::move(device)) {}
+  VerbsConnection(std::shared_ptr<VerbsDevice> device, Lane lane)
+      : device_(std::move(device)),
+        lane_(lane),
+        ring_bytes_(RingBytes(lane)) {}
 
   Status Allocate();
   Status PostReceives(std::span<const uint32_t> slots);
@@ -159,6 +166,8 @@ class VerbsConnection final : public Connection {
   bool CreditIsDue() const;
 
   const std::shared_ptr<VerbsDevice> device_;
+  const Lane lane_;
+  const size_t ring_bytes_;
   UniqueFd socket_;   ///< Of the handshake.
   UniqueFd news_;     ///< Eventfd: the device has failed this queue pair.
   UniqueFd watched_;  ///< Epoll of what seldom happens: the socket, the device, iWARP's events.

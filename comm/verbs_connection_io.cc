@@ -221,7 +221,7 @@ Status VerbsConnection::Apply(const ControlMessage& message) {
 }
 
 Status VerbsConnection::Arrived(uint64_t bytes) {
-  if (bytes > kRingBytes - (arrived_ - consumed_)) {
+  if (bytes > ring_bytes_ - (arrived_ - consumed_)) {
     return DataLossError("more bytes than the RDMA ring holds");
   }
   arrived_ += bytes;
@@ -230,7 +230,7 @@ Status VerbsConnection::Arrived(uint64_t bytes) {
 
 size_t VerbsConnection::Room() const {
   // Free at the peer, and no longer needed here should the device have to send it again.
-  return kRingBytes - static_cast<size_t>(written_ - std::min(peer_consumed_, confirmed_));
+  return ring_bytes_ - static_cast<size_t>(written_ - std::min(peer_consumed_, confirmed_));
 }
 
 bool VerbsConnection::MaySend(uint32_t requests, bool control) const {
@@ -240,7 +240,7 @@ bool VerbsConnection::MaySend(uint32_t requests, bool control) const {
 }
 
 bool VerbsConnection::CreditIsDue() const {
-  return consumed_ - told_consumed_ >= kRingBytes / 4 ||
+  return consumed_ - told_consumed_ >= ring_bytes_ / 4 ||
          reposted_ - told_reposted_ >= kReceives / 4;
 }
 
@@ -286,7 +286,8 @@ void VerbsConnection::Number(ibv_send_wr& request) {
   request.wr_id = requests_;
   positions_[requests_ % kSendDepth] = written_;
   ++requests_;
-  if (requests_ - signalled_ >= kSignalEvery || written_ - signalled_position_ >= kSignalBytes) {
+  if (requests_ - signalled_ >= kSignalEvery ||
+      written_ - signalled_position_ >= ring_bytes_ / kSignalPart) {
     request.send_flags |= IBV_SEND_SIGNALED;
     signalled_ = requests_;
     signalled_position_ = written_;
@@ -319,8 +320,8 @@ Result<size_t> VerbsConnection::Put(std::span<const iovec> parts) {
   size_t part = 0;
   size_t offset = 0;
   while (left > 0 && MaySend(immediate_ ? 1 : 2, false)) {
-    const size_t place = written_ % kRingBytes;
-    const size_t bytes = std::min({left, Room(), piece_bytes_, kRingBytes - place});
+    const size_t place = written_ % ring_bytes_;
+    const size_t bytes = std::min({left, Room(), piece_bytes_, ring_bytes_ - place});
     if (bytes == 0) {
       break;
     }
@@ -373,9 +374,9 @@ Result<size_t> VerbsConnection::Read(std::span<std::byte> buffer) {
     HEDDLE_RETURN_IF_ERROR(failure_);
     return size_t{0};
   }
-  const size_t place = consumed_ % kRingBytes;
+  const size_t place = consumed_ % ring_bytes_;
   const size_t count = std::min({buffer.size(), static_cast<size_t>(arrived_ - consumed_)});
-  const size_t first = std::min(count, kRingBytes - place);
+  const size_t first = std::min(count, ring_bytes_ - place);
   std::memcpy(buffer.data(), ring_ + place, first);
   std::memcpy(buffer.data() + first, ring_, count - first);
   consumed_ += count;

@@ -34,7 +34,7 @@ constexpr uint32_t kReceivesMin = 32;
 /// between lies unread until more comes. Fewer than kReceivesMin in a handshake's time.
 constexpr long kProbeNanoseconds = 100'000'000;
 
-Status CheckHello(const VerbsHello& hello, RdmaKind own_kind) {
+Status CheckHello(const VerbsHello& hello, RdmaKind own_kind, Lane lane) {
   if (hello.magic != VerbsHello::kMagic || hello.zero != 0) {
     return DataLossError("its RDMA parameters have another form");
   }
@@ -51,7 +51,7 @@ Status CheckHello(const VerbsHello& hello, RdmaKind own_kind) {
   }
   if (hello.memory != VerbsHello::kHostMemory || hello.mtu < IBV_MTU_256 ||
       hello.mtu > IBV_MTU_4096 || hello.queue_pair > kNumberMask ||
-      hello.first_packet > kNumberMask || hello.ring_bytes != VerbsConnection::kRingBytes ||
+      hello.first_packet > kNumberMask || hello.ring_bytes != VerbsConnection::RingBytes(lane) ||
       hello.ring_address > UINT64_MAX - hello.ring_bytes || hello.receives < kReceivesMin) {
     return DataLossError("its RDMA parameters are out of range");
   }
@@ -60,9 +60,10 @@ Status CheckHello(const VerbsHello& hello, RdmaKind own_kind) {
 
 class VerbsSetup final : public ConnectionSetup {
  public:
-  VerbsSetup(std::shared_ptr<VerbsDevice> device, UniqueFd socket, bool dialled)
+  VerbsSetup(std::shared_ptr<VerbsDevice> device, UniqueFd socket, Lane lane, bool dialled)
       : device_(std::move(device)),
         socket_(std::move(socket)),
+        lane_(lane),
         dialled_(dialled),
         epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
   ~VerbsSetup() override;
@@ -98,6 +99,7 @@ class VerbsSetup final : public ConnectionSetup {
 
   const std::shared_ptr<VerbsDevice> device_;
   UniqueFd socket_;
+  const Lane lane_;
   const bool dialled_;
   const UniqueFd epoll_;
   UniqueFd timer_;  ///< iWARP's dialler: of the next probe.
@@ -194,7 +196,7 @@ Status VerbsSetup::Begin() {
 }
 
 Status VerbsSetup::MakeConnection() {
-  HEDDLE_ASSIGN_OR_RETURN(connection_, VerbsConnection::Create(device_));
+  HEDDLE_ASSIGN_OR_RETURN(connection_, VerbsConnection::Create(device_, lane_));
   if (!iwarp()) {
     HEDDLE_RETURN_IF_ERROR(connection_->MakeQueuePair());
   }
@@ -214,7 +216,7 @@ Status VerbsSetup::AnswerOrRefuse() {
 
 // The peer's parameters are here.
 Status VerbsSetup::Answer() {
-  HEDDLE_RETURN_IF_ERROR(CheckHello(peer_, device_->port().kind));
+  HEDDLE_RETURN_IF_ERROR(CheckHello(peer_, device_->port().kind, lane_));
   if (dialled_) {
     if (iwarp()) {
       return Resolve();
@@ -439,8 +441,9 @@ Status VerbsSetup::OnManager(rdma_cm_event_type type, rdma_cm_id* id) {
 
 std::unique_ptr<ConnectionSetup> MakeVerbsSetup(std::shared_ptr<VerbsDevice> device,
                                                 UniqueFd socket,
+                                                Lane lane,
                                                 bool dialled) {
-  return std::make_unique<VerbsSetup>(std::move(device), std::move(socket), dialled);
+  return std::make_unique<VerbsSetup>(std::move(device), std::move(socket), lane, dialled);
 }
 
 }  // namespace heddle::comm

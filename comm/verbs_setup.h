@@ -22,6 +22,7 @@ namespace heddle::comm {
 
 std::unique_ptr<ConnectionSetup> MakeVerbsSetup(std::shared_ptr<VerbsDevice> device,
                                                 UniqueFd socket,
+                                                Lane lane,
                                                 bool dialled);
 
 }  // namespace heddle::comm

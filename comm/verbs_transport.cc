@@ -44,8 +44,8 @@ class VerbsTransport final : public Transport {
     return DialTcp(listener_.address, value.substr(value.find('/') + 1));
   }
 
-  std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket, bool dialled) const override {
-    return MakeVerbsSetup(device_, std::move(socket), dialled);
+  std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket, Lane lane, bool dialled) const override {
+    return MakeVerbsSetup(device_, std::move(socket), lane, dialled);
   }
 
  private:

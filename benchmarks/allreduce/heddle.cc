@@ -41,9 +41,9 @@ class Heddle {
     const std::span<std::byte> buffer(data, bytes);
     if (group_.rank() == 0) {
       Check(group_.Send(1, 1, buffer, false).Wait());
-      Check(group_.Recv(1, 1, buffer).Wait());
+      Check(group_.Recv(1, 1, buffer, false).Wait());
     } else {
-      Check(group_.Recv(0, 1, buffer).Wait());
+      Check(group_.Recv(0, 1, buffer, false).Wait());
       Check(group_.Send(0, 1, buffer, false).Wait());
     }
   }

@@ -16,6 +16,8 @@ namespace {
 
 constexpr size_t kActivationBytes = 8 << 10;
 constexpr int kIdleRounds = 200;
+/// Between two questions: messages that follow at once would keep the sum from the processor.
+constexpr Duration kPause = std::chrono::microseconds(300);
 /// Of the matrices: 768 KiB together, in a core's own cache like the blocks of a library's
 /// products.
 constexpr size_t kEdge = 256;
@@ -153,8 +155,9 @@ class Overlap {
     for (int round = 1;; ++round) {
       const bool last = sum == nullptr ? round == kIdleRounds : sum->Done();
       question[0] = static_cast<std::byte>(last ? 1 : 0);
+      std::this_thread::sleep_until(After(kPause));
       const Time begun = Now();
-      const Work receive = group_.Recv(1, back, answer);
+      const Work receive = group_.Recv(1, back, answer, true);
       const Work send = group_.Send(1, there, question, true);
       HEDDLE_RETURN_IF_ERROR(receive.Wait());
       HEDDLE_RETURN_IF_ERROR(send.Wait());
@@ -168,7 +171,7 @@ class Overlap {
   Status Answer(uint64_t there, uint64_t back) {
     Bytes question(kActivationBytes);
     do {
-      HEDDLE_RETURN_IF_ERROR(group_.Recv(0, there, question).Wait());
+      HEDDLE_RETURN_IF_ERROR(group_.Recv(0, there, question, true).Wait());
       HEDDLE_RETURN_IF_ERROR(group_.Send(0, back, question, true).Wait());
     } while (question[0] == std::byte{0});
     return Status::Ok();

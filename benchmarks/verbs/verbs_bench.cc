@@ -82,13 +82,13 @@ Status Bandwidth(Communicator& group, const Settings& settings) {
       works.pop_front();
     }
     works.push_back(settings.rank == 0 ? group.Send(other, 7, buffer, false)
-                                       : group.Recv(other, 7, buffer));
+                                       : group.Recv(other, 7, buffer, false));
   }
   for (; !works.empty(); works.pop_front()) {
     HEDDLE_RETURN_IF_ERROR(works.front().Wait());
   }
   HEDDLE_RETURN_IF_ERROR(
-      (settings.rank == 0 ? group.Recv(other, 8, token) : group.Send(other, 8, token, true))
+      (settings.rank == 0 ? group.Recv(other, 8, token, true) : group.Send(other, 8, token, true))
           .Wait());
   const double seconds = Seconds(Now() - start);
   if (settings.rank == 0) {
@@ -115,7 +115,7 @@ Status Latency(Communicator& group, const Settings& settings) {
     if (i == 0) {
       start = last = Now();
     }
-    const Work receive = group.Recv(other, 7, in);
+    const Work receive = group.Recv(other, 7, in, true);
     if (settings.rank == 0) {
       HEDDLE_RETURN_IF_ERROR(group.Send(other, 7, out, true).Wait());
       HEDDLE_RETURN_IF_ERROR(receive.Wait());
@@ -249,7 +249,7 @@ Result<std::unique_ptr<Connection>> MakeStream(const Settings& settings,
     pollfd open{.fd = socket.get(), .events = POLLOUT, .revents = 0};
     ::poll(&open, 1, 20000);
   }
-  const auto setup = transport.Begin(std::move(socket), settings.rank == 0);
+  const auto setup = transport.Begin(std::move(socket), Lane::kBulk, settings.rank == 0);
   const Time deadline = After(std::chrono::seconds(20));
   while (Now() < deadline) {
     HEDDLE_ASSIGN_OR_RETURN(auto connection, setup->Advance());

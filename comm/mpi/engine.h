@@ -1,5 +1,6 @@
 /// \file
-/// The thread that makes all MPI calls, and what it serves: a lane of pipes for each group.
+/// The thread that makes all MPI calls, and what it serves: two lanes of pipes for each group, the
+/// urgent one first.
 #pragma once
 
 #include <functional>
@@ -19,7 +20,7 @@ namespace heddle::comm {
 
 class MpiEngine;
 
-/// The pipes of one group, by rank; none for the own rank. Thread: any.
+/// The pipes of one lane (comm/lane.h) of a group, by rank; none for the own rank. Thread: any.
 class MpiLane {
  public:
   virtual ~MpiLane() = default;
@@ -43,8 +44,8 @@ class MpiEngine : public std::enable_shared_from_this<MpiEngine> {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// A lane of a communicator of its own, and an exchange of `record` (the same size everywhere).
-  /// Every rank calls it. Errors: contract of MpiWorld::Connect.
+  /// A lane with an MPI communicator of its own, and an exchange of `record` (the same size
+  /// everywhere). Every rank calls it. Errors: contract of MpiWorld::Connect.
   Result<Opened> Open(const Bytes& record, Deadline deadline);
   /// Contract: MpiWorld::Finish. Idempotent.
   Status Finish(Deadline deadline);

@@ -98,7 +98,7 @@ class MpiWorldImpl final : public MpiWorld {
   }
 
  private:
-  ChannelOptions OptionsFor(const GroupOptions& group, int peer) const;
+  ChannelOptions OptionsFor(const GroupOptions& group, int peer, Lane lane) const;
 
   const MpiOptions options_;
   const std::shared_ptr<MpiEngine> engine_;
@@ -107,11 +107,12 @@ class MpiWorldImpl final : public MpiWorld {
   const std::shared_ptr<OpenCount> open_ = std::make_shared<OpenCount>();
 };
 
-ChannelOptions MpiWorldImpl::OptionsFor(const GroupOptions& group, int peer) const {
+ChannelOptions MpiWorldImpl::OptionsFor(const GroupOptions& group, int peer, Lane lane) const {
   const std::string& name = group.members[static_cast<size_t>(peer)].name;
   const metrics::Labels labels{{"transport", "mpi"}, {"peer", name}};
   ChannelOptions options;
   options.peer = peer;
+  options.lane = lane;
   options.peer_name = name;
   options.generation = group.generation;
   options.operation_timeout = group.operation_timeout;
@@ -138,7 +139,12 @@ Result<std::unique_ptr<Communicator>> MpiWorldImpl::Connect(int64_t generation,
   std::memcpy(own.name.data(), options_.name.data(), options_.name.size());
   Bytes record(sizeof(own));
   std::memcpy(record.data(), &own, sizeof(own));
-  HEDDLE_ASSIGN_OR_RETURN(MpiEngine::Opened opened, engine_->Open(record, deadline));
+  std::array<std::shared_ptr<MpiLane>, kLanes> lanes;
+  MpiEngine::Opened opened;
+  for (const Lane lane : kEachLane) {
+    HEDDLE_ASSIGN_OR_RETURN(opened, engine_->Open(record, deadline));
+    lanes[IndexOf(lane)] = opened.lane;
+  }
 
   GroupOptions options;
   options.generation = generation;
@@ -164,9 +170,11 @@ Result<std::unique_ptr<Communicator>> MpiWorldImpl::Connect(int64_t generation,
   // No pair over MPI shares memory, and no caller can allocate any here: of these there are none.
   const auto group =
       std::make_shared<Group>(loop_, options, std::make_shared<SharedRegions>(nullptr));
-  for (const int peer : options.peers) {
-    group->Attach(peer, std::make_unique<MpiConnection>(opened.lane, peer),
-                  OptionsFor(options, peer));
+  for (const Lane lane : kEachLane) {
+    for (const int peer : options.peers) {
+      group->Attach(std::make_unique<MpiConnection>(lanes[IndexOf(lane)], peer),
+                    OptionsFor(options, peer, lane));
+    }
   }
   const Status formed = agreed.ok() ? group->WaitFormed(deadline) : agreed;
   if (!formed.ok()) {

@@ -224,7 +224,7 @@ Status Trainer::FillFromPeers(const MoveState& move,
     const uint64_t tag = kMoveTag + 1 + i;
     message.work = sends
                        ? group.Send(RankOf(members, transfer.target), tag, bytes, /*urgent=*/false)
-                       : group.Recv(RankOf(members, transfer.source), tag, bytes);
+                       : group.Recv(RankOf(members, transfer.source), tag, bytes, /*urgent=*/false);
     messages.push_back(std::move(message));
   }
   Status first;

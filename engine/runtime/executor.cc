@@ -333,7 +333,8 @@ class Executor::Impl {
       const size_t at = receives_[next_receive_++];
       const Instruction& receive = program_.instructions[at];
       at::Tensor tensor = EmptyTensor(SlotOf(receive.outputs[0]).type);
-      comm::Work work = options_.group->Recv(receive.peer, receive.tag, BytesOf(tensor));
+      comm::Work work =
+          options_.group->Recv(receive.peer, receive.tag, BytesOf(tensor), /*urgent=*/true);
       posted_.emplace(at, Receive{.work = std::move(work), .tensor = std::move(tensor)});
     }
   }

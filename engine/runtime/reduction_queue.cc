@@ -44,6 +44,7 @@ Status ReductionQueue::Drain() {
 }
 
 void ReductionQueue::Run() {
+  PreferLongSlices();
   while (true) {
     std::function<Status()> task;
     {

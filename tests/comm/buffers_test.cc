@@ -151,9 +151,9 @@ TEST(BuffersTest, OfAMeasurementTakeNothingAfterItsEnd) {
   int64_t more = 0;
   const auto raw = std::as_writable_bytes(std::span(&more, 1));
   EXPECT_TRUE(other.Send(1, kTag, raw, true).Wait().ok());
-  EXPECT_TRUE(other.Recv(1, kTag, raw).Wait().ok());
+  EXPECT_TRUE(other.Recv(1, kTag, raw, true).Wait().ok());
   do {
-    EXPECT_TRUE(other.Recv(1, kTag, raw).Wait().ok());
+    EXPECT_TRUE(other.Recv(1, kTag, raw, true).Wait().ok());
     EXPECT_TRUE(other.Send(1, kTag, raw, true).Wait().ok());
   } while (more != 0);
   full.store(true);
@@ -164,7 +164,8 @@ TEST(BuffersTest, OfAMeasurementTakeNothingAfterItsEnd) {
   full.store(false);
   EXPECT_TRUE(other.Send(1, kTag, data, true).Wait().ok());
   Bytes received(data.size());
-  const Status status = group.of(1).Recv(0, kTag, received).Wait(After(std::chrono::seconds(2)));
+  const Status status =
+      group.of(1).Recv(0, kTag, received, true).Wait(After(std::chrono::seconds(2)));
   EXPECT_TRUE(status.ok()) << status.ToString();
   EXPECT_EQ(received, data);
 }

@@ -91,10 +91,12 @@ class ChannelTest : public testing::Test {
     options.sent_bytes = options.received_bytes = &bytes_;
     options.lost = &lost_;
     options.open = std::make_shared<OpenCount>();
-    options.on_end = [this](const Status& /*status*/, bool /*lost*/) {
+    options.frames = std::make_shared<FrameCounts>();
+    options.on_end = [this](const Status& status, bool /*lost*/) {
       in_news_ = channel_->Recv({.tag = 9, .space = 0}, {});
       ended_before_news_ = in_news_->Done();
       ended_.store(true);
+      return status;
     };
     channel_ =
         std::make_shared<Channel>(loop_, std::make_unique<Scripted>(script_), std::move(options));
@@ -146,7 +148,7 @@ TEST_P(LeavingTest, WhatADriverLeavesIsTheLoops) {
   const Bytes large(16 << 20);
   Bytes small(8);
   const auto received = channel_->Recv({.tag = 1, .space = 0}, small);
-  const auto sent = channel_->Send({.tag = 2, .space = 0}, large, false);
+  const auto sent = channel_->Send({.tag = 2, .space = 0}, large);
   ASSERT_TRUE(channel_->DriveOnce(*received, false, Now()).in_use);
   script_->Send(Frame(FrameKind::kGrant, 1, 0));
   ASSERT_TRUE(channel_->DriveOnce(*received, false, Now()).in_use);
@@ -201,7 +203,7 @@ TEST_F(ChannelTest, MessagesAreAnnouncedInOrderFromOne) {
 // Two grants of one message would let the peer make room for requests that were never answered.
 TEST_F(ChannelTest, AGrantIsGivenOnce) {
   const Bytes large(1 << 20);
-  const auto sent = channel_->Send({.tag = 2, .space = 0}, large, false);
+  const auto sent = channel_->Send({.tag = 2, .space = 0}, large);
   script_->Send(Frame(FrameKind::kGrant, 1, 0));
   script_->Send(Frame(FrameKind::kGrant, 1, 0));
   channel_->Start();

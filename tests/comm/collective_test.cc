@@ -240,7 +240,7 @@ TEST_P(CollectiveTest, SeveralInFlightAndUrgentMessagesBesides) {
       const int previous = (rank + communicator.size() - 1) % communicator.size();
       const Bytes activation(8192, std::byte{7});
       Bytes arrived(8192);
-      const Work arriving = communicator.Recv(previous, 1, arrived);
+      const Work arriving = communicator.Recv(previous, 1, arrived, true);
       const Work leaving = communicator.Send(next, 1, activation, true);
       ASSERT_TRUE(arriving.Wait().ok());
       ASSERT_TRUE(leaving.Wait().ok());
@@ -260,7 +260,7 @@ TEST(StartedTest, ADeadlineEndsTheGroupAndGivesTheBufferBack) {
   cluster.Run(1, [&](int rank, Communicator& communicator) {
     if (rank == 1) {  // Comes to no collective.
       Bytes none;
-      const Status status = communicator.Recv(0, 5, none).Wait();
+      const Status status = communicator.Recv(0, 5, none, false).Wait();
       EXPECT_EQ(status.code(), StatusCode::kAborted) << status.ToString();
       return;
     }

@@ -50,8 +50,8 @@ TEST_P(CommunicatorTest, MessagesArriveWholeWhateverTheirSizeAndOrder) {
         if (rank % 2 == 0) {
           works.push_back(communicator.Send(peer, i, outgoing[at], i % 2 == 0));
         } else {
-          works.push_back(communicator.Recv(peer, sizes.size() - 1 - i,
-                                            incoming[at + sizes.size() - 1 - 2 * i]));
+          const uint64_t tag = sizes.size() - 1 - i;
+          works.push_back(communicator.Recv(peer, tag, incoming[at + tag - i], tag % 2 == 0));
         }
       }
     }
@@ -59,7 +59,7 @@ TEST_P(CommunicatorTest, MessagesArriveWholeWhateverTheirSizeAndOrder) {
     for (int peer = 0; peer < 3; ++peer) {
       for (size_t i = 0; peer != rank && i < sizes.size(); ++i, ++at) {
         if (rank % 2 == 0) {
-          works.push_back(communicator.Recv(peer, i, incoming[at]));
+          works.push_back(communicator.Recv(peer, i, incoming[at], i % 2 == 0));
         } else {
           works.push_back(communicator.Send(peer, i, outgoing[at], i % 2 == 0));
         }
@@ -89,7 +89,7 @@ TEST_P(CommunicatorTest, ThreadsThatWaitAtOnceAreAllServed) {
     const auto answer = [&communicator](uint64_t tag) {
       Bytes in(16);
       for (int round = 0; round < kRounds; ++round) {
-        Status status = communicator.Recv(1, tag, in).Wait(After(std::chrono::seconds(5)));
+        Status status = communicator.Recv(1, tag, in, true).Wait(After(std::chrono::seconds(5)));
         ASSERT_TRUE(status.ok()) << round << ": " << status.ToString();
         status = communicator.Send(1, tag, in, true).Wait();
         ASSERT_TRUE(status.ok()) << round << ": " << status.ToString();
@@ -106,7 +106,7 @@ TEST_P(CommunicatorTest, ThreadsThatWaitAtOnceAreAllServed) {
     for (int round = 0; round < kRounds; ++round) {
       std::vector<Work> works;
       for (size_t i = 0; i < kTags.size(); ++i) {
-        works.push_back(communicator.Recv(0, kTags[i], in[i]));
+        works.push_back(communicator.Recv(0, kTags[i], in[i], true));
       }
       for (const uint64_t tag : kTags) {
         works.push_back(communicator.Send(0, tag, out, true));
@@ -116,6 +116,40 @@ TEST_P(CommunicatorTest, ThreadsThatWaitAtOnceAreAllServed) {
         ASSERT_TRUE(status.ok()) << round << ": " << status.ToString();
       }
     }
+  });
+}
+
+// Bulk that nobody takes until the urgent message has come, and more of it than may wait: small
+// messages that fill the receiver's window, and as many that ask for room as may ask.
+TEST_P(CommunicatorTest, AnUrgentMessagePassesBulkThatCannotGoOn) {
+  constexpr size_t kBulkBytes = 8 << 10;
+  constexpr size_t kMessages = (1 << 20) / kBulkBytes + 1024 + 10;
+  Cluster cluster(2, GetParam());
+  cluster.Run(1, [](int rank, Communicator& communicator) {
+    const Bytes activation = Pattern(8192, 1);
+    const Bytes bulk = Pattern(kBulkBytes, 2);
+    std::vector<Bytes> arrived(rank == 0 ? 0 : kMessages, Bytes(kBulkBytes));
+    std::vector<Work> works;
+    if (rank == 0) {
+      for (size_t i = 0; i < kMessages; ++i) {
+        works.push_back(communicator.Send(1, 1, bulk, false));
+      }
+      works.push_back(communicator.Send(1, 2, activation, true));
+    } else {
+      Bytes urgent(activation.size());
+      const Status status =
+          communicator.Recv(0, 2, urgent, true).Wait(After(std::chrono::seconds(5)));
+      ASSERT_TRUE(status.ok()) << status.ToString();
+      EXPECT_EQ(urgent, activation);
+      for (Bytes& one : arrived) {
+        works.push_back(communicator.Recv(0, 1, one, false));
+      }
+    }
+    for (const Work& work : works) {
+      ASSERT_TRUE(work.Wait().ok());
+    }
+    EXPECT_TRUE(
+        std::all_of(arrived.begin(), arrived.end(), [&](const Bytes& one) { return one == bulk; }));
   });
 }
 

@@ -264,9 +264,10 @@ class Conformance {
     const Bytes data = Input(salt_, rank_, 0, is_.elements, is_.dtype);
     Bytes from_previous(data.size());
     Bytes from_next(data.size());
-    const Work works[] = {
-        communicator_.Recv(previous, 1, from_previous), communicator_.Recv(next, 2, from_next),
-        communicator_.Send(next, 1, data, false), communicator_.Send(previous, 2, data, true)};
+    const Work works[] = {communicator_.Recv(previous, 1, from_previous, false),
+                          communicator_.Recv(next, 2, from_next, true),
+                          communicator_.Send(next, 1, data, false),
+                          communicator_.Send(previous, 2, data, true)};
     for (const Work& work : works) {
       const Status status = work.Wait();
       ASSERT_TRUE(status.ok()) << status.ToString();

@@ -134,7 +134,7 @@ void Meet(Communicator& communicator) {
   std::vector<Work> works;
   for (int peer = 0; peer < communicator.size(); ++peer) {
     if (peer != communicator.rank()) {
-      works.push_back(communicator.Recv(peer, 76, none));
+      works.push_back(communicator.Recv(peer, 76, none, true));
       works.push_back(communicator.Send(peer, 76, none, true));
     }
   }
@@ -167,7 +167,8 @@ void NameEveryMember(Odd odd, bool first_call) {
       // Whoever ends well may have been done before the others noticed; it stays until they know.
       if (results[static_cast<size_t>(rank)].ok()) {
         Bytes none;
-        (void)communicator.Recv((rank + 1) % 3, 77, none).Wait(After(std::chrono::seconds(2)));
+        (void)communicator.Recv((rank + 1) % 3, 77, none, true)
+            .Wait(After(std::chrono::seconds(2)));
       }
     });
     const Duration took = Now() - begun;

@@ -7,8 +7,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 
+#include "comm/lane.h"
 #include "tests/comm/cluster.h"
 #include "tests/comm/processes.h"
 
@@ -27,7 +30,8 @@ TEST_P(FailureTest, WaitEndsAtItsDeadlineAndNamesThePeer) {
     if (rank == 0) {
       std::vector<float> buffer(4);
       const Time began = Now();
-      const Status status = communicator.Recv(1, 7, RawOf(buffer)).Wait(After(milliseconds(50)));
+      const Status status =
+          communicator.Recv(1, 7, RawOf(buffer), false).Wait(After(milliseconds(50)));
       EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
       EXPECT_THAT(status.message(), HasSubstr("worker-1"));
       EXPECT_LT(Now() - began, milliseconds(500));
@@ -56,7 +60,7 @@ Duration AbortWhileWaiting(Cluster& cluster, int64_t generation) {
     // Whoever has not formed the group yet would learn of its end only.
     EXPECT_TRUE(communicator.Barrier({}).ok());
     if (rank != 0) {
-      const Status status = communicator.Recv(0, 5, RawOf(buffer)).Wait(After(seconds(10)));
+      const Status status = communicator.Recv(0, 5, RawOf(buffer), false).Wait(After(seconds(10)));
       EXPECT_EQ(status.code(), StatusCode::kAborted) << status.ToString();
       EXPECT_THAT(status.message(), HasSubstr("worker-0"));
       EXPECT_THAT(status.message(), HasSubstr("the plan changed"));
@@ -75,7 +79,7 @@ Duration AbortWhileWaiting(Cluster& cluster, int64_t generation) {
         EXPECT_THAT(status.message(), HasSubstr("the plan changed"));
       });
     };
-    wait(0, [&] { return communicator.Recv(1, 1, RawOf(buffer)).Wait(); });
+    wait(0, [&] { return communicator.Recv(1, 1, RawOf(buffer), true).Wait(); });
     wait(1, [&] { return communicator.Send(2, 2, large, false).Wait(); });
     wait(2, [&] { return communicator.Barrier({.group = {}, .tag = 3, .deadline = {}}); });
     Bytes copy = large;
@@ -99,7 +103,7 @@ Duration AbortWhileWaiting(Cluster& cluster, int64_t generation) {
     for (const Duration duration : took) {
       slowest = std::max(slowest, duration);
     }
-    EXPECT_EQ(communicator.Recv(1, 9, RawOf(buffer)).Wait().code(), StatusCode::kAborted);
+    EXPECT_EQ(communicator.Recv(1, 9, RawOf(buffer), false).Wait().code(), StatusCode::kAborted);
   });
   EXPECT_EQ(told.load(), 0) << "an abort is not a loss";
   return slowest;
@@ -130,6 +134,64 @@ TEST_P(FailureTest, FenceAbortsOldGenerationsAndCancelsTheirConnects) {
   cluster.Run(4, [](int /*rank*/, Communicator& communicator) {
     EXPECT_TRUE(communicator.Barrier({}).ok());
   });
+}
+
+/// The connected TCP sockets of this process.
+std::vector<int> ConnectedSockets() {
+  std::vector<int> sockets;
+  for (int fd = 0; fd < 1024; ++fd) {
+    sockaddr_in peer{};
+    socklen_t size = sizeof(peer);
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0 &&
+        peer.sin_family == AF_INET) {
+      sockets.push_back(fd);
+    }
+  }
+  return sockets;
+}
+
+// Whichever of a pair's connections breaks, and at whichever end, both members lose each other,
+// once, and all that they wait for from each other ends.
+TEST(LaneTest, OneThatBreaksEndsThePair) {
+  Cluster cluster(2, Media::kTcp);
+  constexpr size_t kEnds = 2 * kLanes;
+  for (size_t broken = 0; broken < kEnds; ++broken) {
+    std::array<std::atomic<int>, 2> losses{};
+    std::atomic<int> there = 0;
+    cluster.Run(static_cast<int64_t>(broken) + 1, [&](int rank, Communicator& communicator) {
+      communicator.OnPeerLost(
+          [&losses, rank](int, const Status&) { losses[static_cast<size_t>(rank)].fetch_add(1); });
+      std::array<Bytes, kLanes> in{Bytes(8), Bytes(1 << 20)};
+      std::vector<Work> works;
+      for (const bool urgent : {true, false}) {
+        for (size_t i = 0; i < in.size(); ++i) {
+          works.push_back(communicator.Recv(1 - rank, 5 + i, in[i], urgent));
+        }
+      }
+      there.fetch_add(1);
+      while (there.load() < 2) {
+        std::this_thread::yield();
+      }
+      if (rank == 0) {
+        const std::vector<int> sockets = ConnectedSockets();
+        ASSERT_EQ(sockets.size(), kEnds);
+        ASSERT_EQ(::shutdown(sockets[broken], SHUT_RDWR), 0);
+      }
+      const Time begun = Now();
+      for (const Work& work : works) {
+        const Status status = work.Wait();
+        EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status.ToString();
+        EXPECT_THAT(status.message(), HasSubstr(Cluster::Name(1 - rank) + " was lost"));
+      }
+      EXPECT_LT(Now() - begun, seconds(5));
+    });
+    const Time deadline = After(seconds(5));
+    while (!ConnectedSockets().empty() && Now() < deadline) {
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(losses[0].load(), 1) << broken;
+    EXPECT_EQ(losses[1].load(), 1) << broken;
+  }
 }
 
 TEST_P(FailureTest, ManyGenerationsInOneProcessLeaveNothingBehind) {
@@ -261,7 +323,8 @@ TEST_P(FailureTest, MessagesOfDisagreeingSizesFailAtTheReceiver) {
           if (early) {
             EXPECT_TRUE(communicator.Barrier({.group = {}, .tag = tag, .deadline = {}}).ok());
           }
-          EXPECT_EQ(communicator.Recv(0, tag, bytes).Wait().code(), StatusCode::kInvalidArgument)
+          EXPECT_EQ(communicator.Recv(0, tag, bytes, false).Wait().code(),
+                    StatusCode::kInvalidArgument)
               << i << early;
         }
       }

@@ -215,10 +215,12 @@ class FramesTest : public ::testing::Test {
     options.sent_bytes = options.received_bytes = &bytes_;
     options.lost = &lost_;
     options.open = std::make_shared<OpenCount>();
+    options.frames = std::make_shared<FrameCounts>();
     options.on_end = [&](const Status& status, bool /*lost*/) {
       const std::lock_guard lock(mutex);
       end = status;
       changed.notify_all();
+      return status;
     };
     const auto channel = std::make_shared<Channel>(
         loop_, std::make_unique<Stream>(Peer(random).Frames(), begins, taken_), std::move(options));
@@ -234,7 +236,7 @@ class FramesTest : public ::testing::Test {
     for (uint64_t i = 0; i < 2 * kBulkSends; ++i) {
       const size_t size = i % 2 == 0 ? 70'000 : 100;
       operations.push_back(channel->Send({.tag = random.Below(kTags), .space = 0},
-                                         buffers.emplace_back(size).body(), i % 3 == 0));
+                                         buffers.emplace_back(size).body()));
     }
     begins.store(true);
     {

@@ -17,11 +17,11 @@ TEST(TokenBucketTest, LongRunRateIsExactWhateverThePiecesAndLateWakeUps) {
     TokenBucket bucket;
     Time now{};
     bucket.SetRate(1e8, now);
-    bucket.AddWaiting(1, now);
+    bucket.AddWaiting(Lane::kBulk, 1, now);
     const Time start = now;
     int64_t sent = 0;
     while (now - start < std::chrono::seconds(2)) {
-      const Time ready = bucket.ReadyAt(now);
+      const Time ready = bucket.ReadyAt(Lane::kBulk, now);
       if (ready > now) {
         now = ready + late;
         continue;
@@ -39,19 +39,19 @@ TEST(TokenBucketTest, AnIdleLinkSavesNextToNothing) {
   Time now{};
   bucket.SetRate(1e8, now);
   bucket.Charge(1000000, now);
-  EXPECT_EQ(bucket.ReadyAt(now), now + milliseconds(10));
+  EXPECT_EQ(bucket.ReadyAt(Lane::kBulk, now), now + milliseconds(10));
   now += std::chrono::seconds(10);
   bucket.Charge(1000000, now);  // Half a millisecond of it was saved.
-  EXPECT_EQ(bucket.ReadyAt(now), now + std::chrono::microseconds(9500));
+  EXPECT_EQ(bucket.ReadyAt(Lane::kBulk, now), now + std::chrono::microseconds(9500));
 }
 
 TEST(TokenBucketTest, NoRateMeansNoLimit) {
   TokenBucket bucket;
   bucket.SetRate(10, Time{});
   bucket.Charge(1000, Time{});
-  EXPECT_GT(bucket.ReadyAt(Time{}), Time{});
+  EXPECT_GT(bucket.ReadyAt(Lane::kBulk, Time{}), Time{});
   bucket.SetRate(0, Time{});
-  EXPECT_EQ(bucket.ReadyAt(Time{}), Time{});
+  EXPECT_EQ(bucket.ReadyAt(Lane::kBulk, Time{}), Time{});
   EXPECT_EQ(bucket.PieceBytes(12345), 12345U);
 }
 
@@ -69,7 +69,7 @@ TEST_P(LinkTest, TrafficKeepsTheEmulatedRateInEachDirection) {
       Bytes incoming(kBytes);
       ASSERT_TRUE(communicator.Barrier({.group = {}, .tag = round, .deadline = {}}).ok());
       const Time start = Now();
-      const Work receive = communicator.Recv(1 - rank, round, incoming);
+      const Work receive = communicator.Recv(1 - rank, round, incoming, false);
       const Work send = communicator.Send(1 - rank, round, outgoing, false);
       ASSERT_TRUE(send.Wait().ok());
       ASSERT_TRUE(receive.Wait().ok());
@@ -100,8 +100,8 @@ TEST_P(LinkTest, UrgentOvertakesBulk) {
       ASSERT_TRUE(first.Wait().ok());
       EXPECT_LT(second.finished_at(), first.finished_at());
     } else {
-      const Work first = communicator.Recv(0, 1, bulk);
-      const Work second = communicator.Recv(0, 2, urgent);
+      const Work first = communicator.Recv(0, 1, bulk, false);
+      const Work second = communicator.Recv(0, 2, urgent, true);
       ASSERT_TRUE(communicator.Barrier({}).ok());
       const Time start = Now();
       ASSERT_TRUE(second.Wait().ok());

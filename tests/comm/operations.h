@@ -76,7 +76,7 @@ class Calls {
     std::vector<Work> works;
     for (int peer = 0; peer < group_.size(); ++peer) {
       if (peer != group_.rank()) {
-        works.push_back(group_.Recv(peer, 1, Part(other_, peer)));
+        works.push_back(group_.Recv(peer, 1, Part(other_, peer), false));
         works.push_back(group_.Send(peer, 1, Part(whole_, peer), false));
       }
     }

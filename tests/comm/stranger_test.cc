@@ -177,6 +177,37 @@ TEST_P(StrangerTest, AReplayedHandshakeProvesNothing) {
   EXPECT_EQ(Refused(cluster.registry(0), "secret"), 1);
 }
 
+// Whoever knows the secret is still asked which of the pair's connections this is to be.
+TEST_P(StrangerTest, ALaneThatDoesNotExistIsRefused) {
+  Cluster cluster(2, GetParam());
+  auto connecting = std::async(std::launch::async, [&] {
+    return cluster.endpoint(1).Connect(cluster.Options(1, 1), After(seconds(20))).status();
+  });
+  Hello hello;
+  hello.lane = kLanes;
+  hello.generation = 1;
+  hello.source = 0;
+  hello.target = 1;
+  hello.job = Sha256("job");
+  hello.source_name = Sha256(Cluster::Name(0));
+  hello.target_name = Sha256(Cluster::Name(1));
+  hello.nonce = MakeNonce();
+  const UniqueFd socket = DialTcp(cluster.endpoint(1));
+  ASSERT_EQ(::send(socket.get(), &hello, sizeof(hello), 0), static_cast<ssize_t>(sizeof(hello)));
+  Challenge challenge;
+  ASSERT_EQ(::recv(socket.get(), &challenge, sizeof(challenge), MSG_WAITALL),
+            static_cast<ssize_t>(sizeof(challenge)));
+  const Proof proof = ProveDial("secret", hello, challenge, false);
+  ASSERT_EQ(::send(socket.get(), &proof, sizeof(proof), 0), static_cast<ssize_t>(sizeof(proof)));
+  Verdict verdict;
+  ASSERT_EQ(::recv(socket.get(), &verdict, sizeof(verdict), MSG_WAITALL),
+            static_cast<ssize_t>(sizeof(verdict)));
+  EXPECT_EQ(verdict.code, VerdictCode::kWrongPeer);
+  EXPECT_EQ(Refused(cluster.registry(1), "peer"), 1);
+  cluster.endpoint(1).Fence(2);
+  EXPECT_EQ(connecting.get().code(), StatusCode::kAborted);
+}
+
 // Authentic, welcome, and then not what a worker is: the acceptor says with whom it came to
 // nothing.
 TEST(AcceptorTest, AConnectionThatComesToNothingIsSaid) {

@@ -67,8 +67,10 @@ struct Pair {
     const int bytes = 32 << 10;
     ::setsockopt(sockets.dialler.get(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
     acceptor_fd = sockets.acceptor.get();
-    const auto first = MakeTlsSetup(std::move(sockets.dialler), true, Key(1), records_per_key);
-    const auto second = MakeTlsSetup(std::move(sockets.acceptor), false, Key(1), records_per_key);
+    const auto first =
+        MakeTlsSetup(std::move(sockets.dialler), Lane::kBulk, true, Key(1), records_per_key);
+    const auto second =
+        MakeTlsSetup(std::move(sockets.acceptor), Lane::kBulk, false, Key(1), records_per_key);
     auto outcomes = ShakeHands(*first, *second);
     for (const Outcome& outcome : outcomes) {
       EXPECT_TRUE(outcome.ok() && *outcome != nullptr) << outcome.status().ToString();
@@ -179,8 +181,8 @@ TEST(TlsConnectionTest, TheEndComesAfterTheLastByte) {
 
 TEST(TlsConnectionTest, AnotherKeyIsRefusedAtBothEnds) {
   Sockets sockets;
-  const auto dialler = MakeTlsSetup(std::move(sockets.dialler), true, Key(1));
-  const auto acceptor = MakeTlsSetup(std::move(sockets.acceptor), false, Key(2));
+  const auto dialler = MakeTlsSetup(std::move(sockets.dialler), Lane::kBulk, true, Key(1));
+  const auto acceptor = MakeTlsSetup(std::move(sockets.acceptor), Lane::kBulk, false, Key(2));
   for (const Outcome& outcome : ShakeHands(*dialler, *acceptor)) {
     EXPECT_EQ(outcome.status().code(), StatusCode::kUnauthenticated) << outcome.status().ToString();
     EXPECT_THAT(outcome.status().message(), HasSubstr("TLS"));
@@ -194,7 +196,7 @@ TEST(TlsConnectionTest, WhatIsNoTlsIsRefused) {
                                    std::string(100, '\0'), std::string("\x16\x03\x01\xff\xff")}) {
     for (const bool dialled : {false, true}) {
       Sockets sockets;
-      const auto setup = MakeTlsSetup(std::move(sockets.acceptor), dialled, Key(1));
+      const auto setup = MakeTlsSetup(std::move(sockets.acceptor), Lane::kBulk, dialled, Key(1));
       ASSERT_EQ(::send(sockets.dialler.get(), noise.data(), noise.size(), 0),
                 static_cast<ssize_t>(noise.size()));
       const Outcome outcome = setup->Advance();
@@ -237,7 +239,7 @@ TEST(TlsConnectionTest, CertificatesProveNothing) {
   for (const bool dialled : {false, true}) {
     Sockets sockets;
     SSL* const other = certified.NewEnd(sockets.acceptor.get());
-    const auto setup = MakeTlsSetup(std::move(sockets.dialler), dialled, Key(1));
+    const auto setup = MakeTlsSetup(std::move(sockets.dialler), Lane::kBulk, dialled, Key(1));
     Outcome outcome(nullptr);
     for (int round = 0; round < 10 && outcome.ok(); ++round) {
       outcome = setup->Advance();
@@ -425,7 +427,7 @@ TEST(TlsTest, TheNetworkSeesTheBytesWithoutItAlone) {
       for (const size_t size : {line.size(), text.size()}) {
         std::string there(size, ' ');
         const Work receive = communicator.Recv(
-            1 - rank, size, std::as_writable_bytes(std::span(there.data(), size)));
+            1 - rank, size, std::as_writable_bytes(std::span(there.data(), size)), false);
         const Work send =
             communicator.Send(1 - rank, size, std::as_bytes(std::span(text.data(), size)), false);
         EXPECT_TRUE(receive.Wait().ok());
@@ -453,7 +455,7 @@ TEST(TlsTest, AChangedByteIsNeverDelivered) {
       return;
     }
     std::vector<int> there(data.size());
-    const Status status = communicator.Recv(0, 1, RawOf(there)).Wait();
+    const Status status = communicator.Recv(0, 1, RawOf(there), false).Wait();
     EXPECT_EQ(status.code(), StatusCode::kUnavailable);
     EXPECT_THAT(status.message(), HasSubstr("worker-0 was lost: TLS: "));
     for (const int value : there) {
@@ -470,7 +472,7 @@ TEST(TlsTest, LargeMessagesPassEachOther) {
     for (size_t i = 0; i < mine.size(); ++i) {
       mine[i] = static_cast<uint32_t>(i) * 2654435761U + static_cast<uint32_t>(rank);
     }
-    const Work receive = communicator.Recv(1 - rank, 1, RawOf(theirs));
+    const Work receive = communicator.Recv(1 - rank, 1, RawOf(theirs), false);
     const Work send = communicator.Send(1 - rank, 1, RawOf(mine), false);
     ASSERT_TRUE(receive.Wait().ok());
     ASSERT_TRUE(send.Wait().ok());

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/unique_fd.h"
+#include "comm/lane.h"
 #include "comm/rdma_ports.h"
 #include "comm/tcp_socket.h"
 #include "comm/verbs_connection.h"
@@ -94,9 +95,10 @@ TEST_F(VerbsTest, BytesAreCountedAsVerbs) {
   Cluster cluster(2, Media::kVerbs);
   cluster.Run(1, [](int rank, Communicator& communicator) {
     Bytes bytes(1 << 20);
-    ASSERT_TRUE((rank == 0 ? communicator.Send(1, 1, bytes, false) : communicator.Recv(0, 1, bytes))
-                    .Wait()
-                    .ok());
+    ASSERT_TRUE(
+        (rank == 0 ? communicator.Send(1, 1, bytes, false) : communicator.Recv(0, 1, bytes, false))
+            .Wait()
+            .ok());
     ASSERT_TRUE(communicator.Barrier({}).ok());
   });
   EXPECT_GE(Count(cluster.registry(0), "heddle_comm_sent_bytes_total", "verbs"), 1 << 20);
@@ -126,7 +128,7 @@ TEST_F(VerbsTest, StreamsOfAllSizesArriveWholeInBothDirections) {
         outgoing[i][at] = static_cast<std::byte>(at * 31 + i * 7 + static_cast<size_t>(rank));
       }
       incoming[i].resize(sizes[i]);
-      works.push_back(communicator.Recv(1 - rank, i, incoming[i]));
+      works.push_back(communicator.Recv(1 - rank, i, incoming[i], i % 3 == 0));
     }
     for (size_t i = 0; i < sizes.size(); ++i) {
       works.push_back(communicator.Send(1 - rank, i, outgoing[i], i % 3 == 0));
@@ -155,8 +157,8 @@ TEST_F(VerbsTest, NothingStaysRegisteredAfterAGroupHasEnded) {
       std::vector<float> buffer(100000, 1.0F);
       EXPECT_TRUE(communicator.AllReduce(RawOf(buffer), DType::kF32, ReduceOp::kSum, {}).ok());
       if (rank == 0) {
-        EXPECT_EQ(Objects("qp"), pairs + 6);
-        EXPECT_EQ(Objects("mr"), regions + 12);
+        EXPECT_EQ(Objects("qp"), pairs + 6 * static_cast<int>(kLanes));
+        EXPECT_EQ(Objects("mr"), regions + 12 * static_cast<int>(kLanes));
       }
       EXPECT_TRUE(communicator.Barrier({}).ok());
       if (generation % 2 == 0 && rank == 1) {
@@ -297,8 +299,8 @@ TEST_F(VerbsTest, AStrangerAtIwarpsPortIsRejectedAndKeepsNoLoopAwake) {
   ASSERT_TRUE(accepted.valid());
   const UniqueFd heard(::dup(socket->get()));
 
-  const auto dialler = MakeVerbsSetup(*device, *std::move(socket), true);
-  const auto acceptor = MakeVerbsSetup(*device, std::move(accepted), false);
+  const auto dialler = MakeVerbsSetup(*device, *std::move(socket), Lane::kBulk, true);
+  const auto acceptor = MakeVerbsSetup(*device, std::move(accepted), Lane::kBulk, false);
   // The dialler asks for its connection and then hears no more for a while.
   const auto advance = [](ConnectionSetup& setup) {
     auto connection = setup.Advance();
@@ -369,7 +371,7 @@ TEST_F(VerbsTest, WithoutLockedMemoryThePairFallsBackAndSaysWhy) {
       EXPECT_EQ(communicator.transport(1 - rank), "tcp");
       EXPECT_TRUE(communicator.Barrier({}).ok());
     });
-    EXPECT_EQ(Count(cluster.registry(0), "heddle_comm_fallbacks_total", "verbs"), 1);
+    EXPECT_EQ(Count(cluster.registry(0), "heddle_comm_fallbacks_total", "verbs"), kLanes);
     ::_exit(testing::Test::HasFailure() ? 1 : 0);
   }
   ::close(out[1]);

@@ -149,10 +149,12 @@ class WiredGroup {
     }
     for (int lower = 0; lower < size; ++lower) {
       for (int higher = lower + 1; higher < size; ++higher) {
-        int ends[2] = {};
-        EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
-        Attach(lower, higher, UniqueFd(ends[0]), fate_of(lower, higher));
-        Attach(higher, lower, UniqueFd(ends[1]), fate_of(higher, lower));
+        for (const Lane lane : kEachLane) {
+          int ends[2] = {};
+          EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+          Attach(lower, higher, lane, UniqueFd(ends[0]), fate_of(lower, higher));
+          Attach(higher, lower, lane, UniqueFd(ends[1]), fate_of(higher, lower));
+        }
       }
     }
     for (const auto& group : groups_) {
@@ -174,9 +176,10 @@ class WiredGroup {
   Communicator& of(int rank) { return *communicators_[static_cast<size_t>(rank)]; }
 
  private:
-  void Attach(int rank, int peer, UniqueFd socket, std::shared_ptr<WireFate> fate) {
+  void Attach(int rank, int peer, Lane lane, UniqueFd socket, std::shared_ptr<WireFate> fate) {
     ChannelOptions options;
     options.peer = peer;
+    options.lane = lane;
     options.peer_name = Name(peer);
     options.generation = 1;
     options.operation_timeout = groups_[static_cast<size_t>(rank)]->options().operation_timeout;
@@ -185,7 +188,7 @@ class WiredGroup {
     options.lost = &lost_;
     options.open = open_;
     groups_[static_cast<size_t>(rank)]->Attach(
-        peer, std::make_unique<Wire>(std::move(socket), std::move(fate)), std::move(options));
+        std::make_unique<Wire>(std::move(socket), std::move(fate)), std::move(options));
   }
 
   metrics::Counter bytes_;

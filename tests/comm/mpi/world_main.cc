@@ -238,7 +238,7 @@ TEST(MpiTest, MessagesOfAllSizesCrossInBothDirections) {
   for (int peer = 0; peer < world->size(); ++peer) {
     for (size_t i = 0; peer != world->rank() && i < sizes.size(); ++i) {
       incoming.emplace_back(static_cast<size_t>(sizes[i]));
-      works.push_back(communicator->Recv(peer, i, incoming.back()));
+      works.push_back(communicator->Recv(peer, i, incoming.back(), i % 2 == 0));
       outgoing.push_back(
           Input(i + static_cast<uint64_t>(peer) * 100, world->rank(), sizes[i], DType::kU8));
       works.push_back(communicator->Send(peer, i, outgoing.back(), i % 2 == 0));
@@ -373,7 +373,8 @@ TEST(MpiTest, AbortEndsTheWaitsOfAllAndANewGroupForms) {
       }
       std::vector<float> never(1000);
       const Time begin = Now();
-      const Status status = communicator->Recv(world->rank() == 0 ? 1 : 0, 77, RawOf(never)).Wait();
+      const Status status =
+          communicator->Recv(world->rank() == 0 ? 1 : 0, 77, RawOf(never), false).Wait();
       EXPECT_EQ(status.code(), StatusCode::kAborted) << status.ToString();
       EXPECT_NE(status.message().find("enough"), std::string::npos) << status.ToString();
       EXPECT_LT(Seconds(Now() - begin), 10);
@@ -391,8 +392,8 @@ TEST(MpiTest, AWaitEndsAtItsDeadlineAndTheGroupGoesOn) {
   if (world->size() > 1) {
     const int peer = (world->rank() + 1) % world->size();
     std::vector<float> never(1000);
-    const Status status =
-        communicator->Recv(peer, 5, RawOf(never)).Wait(After(std::chrono::milliseconds(100)));
+    const Status status = communicator->Recv(peer, 5, RawOf(never), false)
+                              .Wait(After(std::chrono::milliseconds(100)));
     EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << status.ToString();
     EXPECT_NE(status.message().find("rank-" + std::to_string(peer)), std::string::npos)
         << status.ToString();
