@@ -214,7 +214,8 @@ class FramesTest : public ::testing::Test {
     options.outgoing = options.incoming = std::make_shared<TokenBucket>();
     options.sent_bytes = options.received_bytes = &bytes_;
     options.lost = &lost_;
-    options.open = std::make_shared<OpenCount>();
+    const auto open = std::make_shared<OpenCount>();
+    options.open = open;
     options.frames = std::make_shared<FrameCounts>();
     options.on_end = [&](const Status& status, bool /*lost*/) {
       const std::lock_guard lock(mutex);
@@ -254,6 +255,7 @@ class FramesTest : public ::testing::Test {
     for (const Buffer& buffer : buffers) {
       EXPECT_TRUE(buffer.Intact());
     }
+    open->WaitForNone(After(std::chrono::seconds(20)));
     EXPECT_TRUE(channel->closed());
     ++connections_;
   }
