@@ -146,10 +146,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   /// Of a wait in `call` that lasts.
   struct Wait {
-    bool for_peer = false;    ///< Something that the peer is to send or take has not shown up.
-    bool peer_waits = false;  ///< The peer said just now that it waits, in this call or one before,
-    int blamed = -1;          ///< and for this rank, as it believes; -1: it does not say.
-    int distance = 0;         ///< Waits from the peer to there.
+    bool for_peer = false;  ///< Something that the peer is to send or take has not shown up.
+    /// The peer waits in this call or one before, as it said just now, or it has given up,
+    bool peer_waits = false;
+    int blamed = -1;   ///< and for this rank, as it believes; -1: it does not say.
+    int distance = 0;  ///< Waits from the peer to there.
   };
   /// Whether something of the call is to come from the peer on this lane, or to be taken by it.
   bool WaitsForPeer(const CallNumber& call) const HEDDLE_EXCLUDES(mutex_);
@@ -165,8 +166,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Wait PeerWaitIn(const CallNumber& call) const HEDDLE_EXCLUDES(mutex_);
   /// The card of the call that the peer said it waits in, if that is another in place of `call`.
   std::optional<uint32_t> FindOtherWait(const CallNumber& call) const HEDDLE_EXCLUDES(mutex_);
-  /// A wait in `call` lasts: tells the peer, and of call.blamed, if it is for the peer (`for_peer`)
-  /// or the peer waits, too.
+  /// A wait in `call` lasts: tells the peer, and of call.blamed, if it is for the peer
+  /// (`for_peer`), the peer waits, too, or the wait has been given up.
   void TellWaiting(const CallNumber& call, bool for_peer) HEDDLE_EXCLUDES(mutex_);
 
   void CancelOperation(Operation& operation, const Status& status) HEDDLE_EXCLUDES(mutex_);

@@ -21,7 +21,8 @@ constexpr Duration kTellAgainAfter = std::chrono::milliseconds(290);
 /// What a peer said of its wait holds for as long.
 constexpr Duration kForgetAfter = std::chrono::milliseconds(700);
 constexpr uint64_t kBlamedMask = (uint64_t{1} << kMinorBits) - 1;
-constexpr uint64_t kDistanceMask = (uint64_t{1} << kMajorBits) - 1;
+constexpr uint64_t kDistanceMask = (uint64_t{1} << (kMajorBits - 1)) - 1;
+constexpr int kGivenUpBit = kMinorBits + kMajorBits - 1;
 constexpr size_t kWaitsKept = 16;  ///< Calls that a peer may wait in at once, and a few old ones.
 
 // Also what forms the call's group, which it waits for first.
@@ -39,7 +40,8 @@ bool OfGroup(const CallNumber& one, const CallNumber& other) {
 /// Of two waits among one group.
 bool SaysTheSame(const CallNumber& one, const CallNumber& other) {
   return one.ordinal == other.ordinal && CardOf(one.space) == CardOf(other.space) &&
-         one.blamed == other.blamed && one.distance == other.distance;
+         one.blamed == other.blamed && one.distance == other.distance &&
+         one.given_up == other.given_up;
 }
 
 }  // namespace
@@ -80,9 +82,10 @@ const Channel::PeerWait* Channel::PeerWaitOf(const CallNumber& call) const {
 Channel::Wait Channel::PeerWaitIn(const CallNumber& call) const {
   const MutexLock lock(mutex_);
   const PeerWait* const peer = PeerWaitOf(call);
-  // A wait is told again with every look, and a peer that is ahead owes nothing.
-  const bool waits =
-      peer != nullptr && peer->call.ordinal <= call.ordinal && Now() - peer->heard < kForgetAfter;
+  // A wait is told again with every look, save the last word of one that was given up; a peer that
+  // is ahead owes nothing.
+  const bool waits = peer != nullptr && peer->call.ordinal <= call.ordinal &&
+                     (peer->call.given_up || Now() - peer->heard < kForgetAfter);
   return {.for_peer = false,
           .peer_waits = waits,
           .blamed = waits ? peer->call.blamed : -1,
@@ -118,7 +121,8 @@ std::optional<uint32_t> Channel::FindStray(const CallNumber& call,
 // in software, from ever giving up a silent peer: each send winds up its timer.
 void Channel::TellWaiting(const CallNumber& call, bool for_peer) {
   const MutexLock lock(mutex_);
-  if (phase_ != Phase::kOpen || !(for_peer || PeerWaitOf(call) != nullptr)) {
+  const bool matters = for_peer || call.given_up || PeerWaitOf(call) != nullptr;
+  if (phase_ != Phase::kOpen || !matters) {
     return;
   }
   const Time now = Now();
@@ -137,6 +141,7 @@ void Channel::TellWaiting(const CallNumber& call, bool for_peer) {
   control_.back().header.space = SpaceOf(CardOf(call.space)) |
                                  (static_cast<uint64_t>(call.distance) & kDistanceMask)
                                      << kMinorBits |
+                                 static_cast<uint64_t>(call.given_up) << kGivenUpBit |
                                  (static_cast<uint64_t>(call.blamed + 1) & kBlamedMask);
   PumpFromCaller();
 }
@@ -147,7 +152,8 @@ void Channel::NoteWaiting(const FrameHeader& frame) {
                         .ordinal = frame.id,
                         .group = frame.total,
                         .blamed = static_cast<int>(frame.space & kBlamedMask) - 1,
-                        .distance = static_cast<int>(frame.space >> kMinorBits & kDistanceMask)};
+                        .distance = static_cast<int>(frame.space >> kMinorBits & kDistanceMask),
+                        .given_up = (frame.space >> kGivenUpBit & 1) != 0};
   bool known = false;
   std::erase_if(peer_waits_, [&](const PeerWait& other) {
     known = known || (OfGroup(other.call, call) && SaysTheSame(other.call, call));

@@ -112,7 +112,13 @@ Status WaitLooking(Group& group,
       break;
     }
   }
-  return NameCulprit(group, wait.blamed, pending.Wait(deadline));
+  const Status status = pending.Wait(deadline);
+  if (status.code() == StatusCode::kDeadlineExceeded) {
+    // Those whose deadlines come later hear no more of this wait, and this member holds up nobody.
+    wait.given_up = true;
+    HEDDLE_RETURN_IF_ERROR(LookForDisagreement(group, ranks, wait));
+  }
+  return NameCulprit(group, wait.blamed, status);
 }
 
 Status TellDisagreement(Group& group, const Status& status) {

@@ -30,6 +30,7 @@ struct CallNumber {
   int blamed = -1;
   /// How many waits lead there; 1: its member waits for it itself.
   int distance = 0;
+  bool given_up = false;  ///< The wait met its deadline: this is its last word.
 };
 
 struct MessageKeyHash {
@@ -49,8 +50,8 @@ enum class FrameKind : uint8_t {
   kGoodbye = 8,  ///< The peer left in good order and sends nothing more.
   /// The peer has waited for long in a collective `tag` with the card in `space` (call_card.h):
   /// call number `id` of that tag among the members whose ranks hash to `total`. The lowest bits of
-  /// `space`: one more than the rank that holds up the peer, as far as it knows, and above it how
-  /// many waits lead there.
+  /// `space`: one more than the rank that holds up the peer, as far as it knows, above it how many
+  /// waits lead there, and above that whether the peer has given up.
   kWaiting = 9,
 };
 

@@ -36,8 +36,8 @@ struct End {
   Time at;
 };
 
-// Everyone calls until an error; they leave together, so that each one's
-// error is its own. The last rank begins first, each other `stagger` after the next.
+// Everyone calls until an error; they leave together, so that each one's error is its own. The last
+// rank begins first, each other `stagger` after the next; below zero it is the first rank.
 std::vector<End> CallUntilTheEnd(WiredGroup& group,
                                  const std::string& operation,
                                  size_t bytes,
@@ -49,7 +49,7 @@ std::vector<End> CallUntilTheEnd(WiredGroup& group,
     threads.emplace_back([&, rank] {
       Calls calls(group.of(rank), operation, bytes);
       End& end = ends[static_cast<size_t>(rank)];
-      std::this_thread::sleep_for((size - rank) * stagger);
+      std::this_thread::sleep_for(stagger < Duration() ? -rank * stagger : (size - rank) * stagger);
       while (end.status.ok()) {
         end.begun = Now();
         end.status = calls.Call();
@@ -142,6 +142,15 @@ TEST(SilenceTest, IsNamedAlongALongChainOfWaits) {
                    .stagger = milliseconds(3)});
     }
   }
+}
+
+// The last one's wait goes on for long after the one it waits for has met its deadline.
+TEST(SilenceTest, IsNamedByAMemberWhosePeersHaveGivenUp) {
+  ExpectNamed({.operation = "broadcast",
+               .bytes = 64,
+               .victim = 0,
+               .arrives = 0,
+               .stagger = milliseconds(-450)});
 }
 
 TEST(SilenceTest, AtAnyByteIsNamedByEverySurvivor) {
