@@ -150,7 +150,7 @@ TEST(SilenceTest, IsNamedByAMemberWhosePeersHaveGivenUp) {
                .bytes = 64,
                .victim = 0,
                .arrives = 0,
-               .stagger = milliseconds(-450)});
+               .stagger = milliseconds(-900)});
 }
 
 TEST(SilenceTest, AtAnyByteIsNamedByEverySurvivor) {
