@@ -17,6 +17,9 @@ constexpr Duration kLinger = std::chrono::seconds(1);
 /// After a caller drove, the loop leaves the channel alone for a moment, because the next operation
 /// often follows at once. Twice this bounds how long a message lies unseen that nobody waits for.
 constexpr Duration kLease = std::chrono::microseconds(500);
+/// A peer that ends its group in the middle of a placement takes its memory back, which breaks this
+/// lane; why it did, the other lane tells a moment later.
+constexpr Duration kOtherLaneTells = std::chrono::milliseconds(50);
 }  // namespace
 
 void Operation::Cancel(const Status& status) {
@@ -108,7 +111,7 @@ void Channel::PumpFromCaller() {
 Channel::Look Channel::DriveOnce(const Work::State& awaited, bool woken, Time now) {
   const MutexLock lock(mutex_);
   const bool in_flight = HasOutput() || !posted_.empty() || !asked_.empty() || !expected_.empty() ||
-                         in_operation_ != nullptr || in_early_ != nullptr;
+                         !placing_.empty() || in_operation_ != nullptr || in_early_ != nullptr;
   if (!started_ || phase_ != Phase::kOpen || !broken_.ok() || out_limited_ || in_limited_) {
     return {};
   }
@@ -226,14 +229,18 @@ void Channel::HandleReady(int fd, uint32_t events) {
       Rearm();
       return;
     }
+    lost = status.code() != StatusCode::kAborted && status.code() != StatusCode::kCancelled;
+    was_open = phase_ == Phase::kOpen;
+    if (was_open && lost && IsPlacing() && WaitsForOtherLane()) {
+      broken_ = status;
+      return;
+    }
     ended = TakeOperations();
-    if (phase_ != Phase::kOpen) {
-      Shut();
-    } else {
-      was_open = true;
-      lost = status.code() != StatusCode::kAborted && status.code() != StatusCode::kCancelled;
+    if (was_open) {
       failure = PeerStatus(status);
       broken_ = status;
+    } else {
+      Shut();
     }
   }
   if (was_open) {
@@ -242,6 +249,16 @@ void Channel::HandleReady(int fd, uint32_t events) {
   for (const auto& operation : ended) {
     operation->Complete(failure);
   }
+}
+
+bool Channel::WaitsForOtherLane() {
+  const Time now = Now();
+  if (told_by_ == Time()) {
+    told_by_ = now + kOtherLaneTells;
+    Unwatch();  // What is broken stays ready to read.
+  }
+  RunLater(told_by_);
+  return now < told_by_;
 }
 
 // The channel counts as open until all know of its end: an operation that begins meanwhile ends as
@@ -351,6 +368,13 @@ Channel::Operations Channel::TakeOperations() {
     all.push_back(out_.operation);
     Detach(*all.back());
   }
+  for (const Placing& placing : placing_) {
+    all.push_back(placing.operation);
+  }
+  placing_.clear();
+  if (std::any_of(all.begin(), all.end(), [](const auto& one) { return IsInDevice(*one); })) {
+    connection_->Withdraw();
+  }
   return all;
 }
 
@@ -358,6 +382,10 @@ Channel::Operations Channel::TakeOperations() {
 // is finished from a copy: the stream must stay whole for the messages behind it.
 void Channel::Detach(Operation& operation) {
   const auto is_it = [&operation](const auto& other) { return other.get() == &operation; };
+  if (IsInDevice(operation) && connection_ != nullptr) {
+    connection_->Withdraw();
+    std::erase_if(placing_, [&](const Placing& placing) { return is_it(placing.operation); });
+  }
   for (auto* queue : {&messages_, &granted_}) {
     std::erase_if(*queue, is_it);
   }
@@ -379,7 +407,10 @@ void Channel::Detach(Operation& operation) {
   if (in_early_ != nullptr && in_early_->taken_by.get() == &operation) {
     in_early_->taken_by = nullptr;
   }
-  if (out_.operation.get() == &operation) {
+  if (out_.operation.get() == &operation && out_.to_place > 0) {
+    out_ = Outgoing{};
+    sending_ = false;
+  } else if (out_.operation.get() == &operation) {
     if (out_.payload != nullptr) {
       out_.owned.assign(out_.payload, out_.payload + out_.header.length);
     }

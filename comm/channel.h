@@ -28,6 +28,7 @@
 #include "comm/event_loop.h"
 #include "comm/frame.h"
 #include "comm/lane.h"
+#include "comm/shared_memory.h"
 #include "comm/token_bucket.h"
 #include "comm/transport.h"
 #include "comm/work.h"
@@ -56,6 +57,10 @@ class Operation : public Work::State {
   size_t size = 0;
   size_t offset = 0;  ///< Bytes handed over so far.
   uint64_t id = 0;    ///< Rendezvous number.
+  // Placement (channel_placement.cc).
+  bool exposed = false;  ///< A Recv whose buffer the peer's device may write into.
+  std::shared_ptr<const SharedRegion> region;  ///< Of a Send that is placed: where its bytes lie,
+  Connection::RemoteMemory remote;             ///< and where they go.
 
  private:
   const std::shared_ptr<Channel> channel_;
@@ -102,6 +107,7 @@ struct ChannelOptions {
   // Set by the group.
   std::shared_ptr<Driver> driver;       ///< Of all channels of this lane.
   std::shared_ptr<FrameCounts> frames;  ///< The pair's.
+  std::shared_ptr<SharedRegions> regions;
 };
 
 /// Thread: any.
@@ -203,6 +209,13 @@ class Channel : public std::enable_shared_from_this<Channel> {
     size_t done = 0;  ///< Of header and payload together.
     std::shared_ptr<Operation> operation;
     Bytes owned;  ///< Payload that is not an operation's.
+    /// Of a piece of `operation` that is placed: what is left of it. There is no header then.
+    size_t to_place = 0;
+  };
+  /// A Send whose bytes have all been given to the device.
+  struct Placing {
+    uint64_t position = 0;  ///< What Connection::placed must reach.
+    std::shared_ptr<Operation> operation;
   };
   using Operations = std::vector<std::shared_ptr<Operation>>;
 
@@ -216,6 +229,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void Rearm() HEDDLE_REQUIRES(mutex_);
   void RunLater(Time time) HEDDLE_REQUIRES(mutex_);
   Operations TakeOperations() HEDDLE_REQUIRES(mutex_);
+  bool WaitsForOtherLane() HEDDLE_REQUIRES(mutex_);
   void TellEnd(Status& failure, bool lost, Operations& ended) HEDDLE_EXCLUDES(mutex_);
   void Unwatch() HEDDLE_REQUIRES(mutex_);
   void Shut() HEDDLE_REQUIRES(mutex_);
@@ -225,6 +239,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // channel_send.cc
   Status Pump() HEDDLE_REQUIRES(mutex_);
   bool NextFrame() HEDDLE_REQUIRES(mutex_);
+  /// Bytes of the frame in `out_` that the connection took.
+  Result<size_t> WriteSome() HEDDLE_REQUIRES(mutex_);
+  /// Before a frame's first byte.
+  void CountFrame() HEDDLE_REQUIRES(mutex_);
   bool StartMessage() HEDDLE_REQUIRES(mutex_);
   bool StartChunk() HEDDLE_REQUIRES(mutex_);
   void EndOutgoing() HEDDLE_REQUIRES(mutex_);
@@ -249,6 +267,22 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void Grant(uint64_t id, std::shared_ptr<Operation> operation) HEDDLE_REQUIRES(mutex_);
   void ReturnCredit(size_t bytes) HEDDLE_REQUIRES(mutex_);
   std::shared_ptr<Operation> TakePosted(const MessageKey& key) HEDDLE_REQUIRES(mutex_);
+  // channel_placement.cc
+  /// Lets the peer place a message that it is granted, if it can be.
+  void Expose(Operation& operation, FrameHeader& grant) HEDDLE_REQUIRES(mutex_);
+  /// Whether a Send's end may be placed; its receiver's is not known yet.
+  bool MayBePlaced(const Operation& operation) const HEDDLE_REQUIRES(mutex_);
+  /// A granted message will be placed, if it can be.
+  void PreparePlacing(Operation& operation, const FrameHeader& grant) HEDDLE_REQUIRES(mutex_);
+  /// Bytes of the piece in `out_` that the device took.
+  Result<size_t> PlaceSome() HEDDLE_REQUIRES(mutex_);
+  void EndPiece() HEDDLE_REQUIRES(mutex_);
+  /// Ends the Sends whose bytes have arrived.
+  void EndPlaced() HEDDLE_REQUIRES(mutex_);
+  Status HandlePlaced() HEDDLE_REQUIRES(mutex_);
+  /// Whether a device may be about to read or write what an operation was given.
+  static bool IsInDevice(const Operation& operation);
+  bool IsPlacing() const HEDDLE_REQUIRES(mutex_);
   // channel_diagnosis.cc
   bool WaitsFor(const CallNumber& call) const HEDDLE_REQUIRES(mutex_);
   /// A call that the peer said it waits in.
@@ -290,6 +324,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool driven_ HEDDLE_GUARDED_BY(mutex_) = false;        ///< A caller's thread moves the messages,
   Time leased_until_ HEDDLE_GUARDED_BY(mutex_);          ///< or has just done so; Time(): no.
   uint64_t moved_ HEDDLE_GUARDED_BY(mutex_) = 0;         ///< Bytes, both ways.
+  Time told_by_ HEDDLE_GUARDED_BY(mutex_);  ///< The other lane has until then to say why it ended.
 
   // Sending.
   std::deque<Outgoing> control_ HEDDLE_GUARDED_BY(mutex_);
@@ -304,6 +339,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool sending_ HEDDLE_GUARDED_BY(mutex_) = false;  ///< `out_` holds a frame.
   Outgoing out_ HEDDLE_GUARDED_BY(mutex_);
   bool out_limited_ HEDDLE_GUARDED_BY(mutex_) = false;  ///< The emulated link holds output back.
+  uint64_t given_ HEDDLE_GUARDED_BY(mutex_) = 0;        ///< Bytes given to the device to place.
+  std::deque<Placing> placing_ HEDDLE_GUARDED_BY(mutex_);
 
   std::deque<PeerWait> peer_waits_ HEDDLE_GUARDED_BY(mutex_);  ///< The latest last.
   /// Of the last moments; one of each tag and group.

@@ -68,6 +68,8 @@ bool Channel::WaitsFor(const CallNumber& call) const {
          (std::any_of(posted_.begin(), posted_.end(),
                       [&](const auto& entry) { return OfCall(entry.first, call); }) ||
           in_table(asked_) || in_table(expected_) || in_queue(messages_) || in_queue(granted_) ||
+          std::any_of(placing_.begin(), placing_.end(),
+                      [&](const Placing& placing) { return of_call(placing.operation); }) ||
           of_call(out_.operation) || of_call(in_operation_) ||
           (in_early_ != nullptr && of_call(in_early_->taken_by)));
 }

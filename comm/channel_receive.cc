@@ -137,6 +137,8 @@ Status Channel::BeginFrame() {
     case FrameKind::kWaiting:
       NoteWaiting(in_);
       return Status::Ok();
+    case FrameKind::kPlaced:
+      return HandlePlaced();
   }
   return Status::Ok();
 }
@@ -214,8 +216,9 @@ Status Channel::BeginRequest() {
 
 void Channel::Grant(uint64_t id, std::shared_ptr<Operation> operation) {
   operation->id = id;
-  expected_[id] = std::move(operation);
   QueueControl(FrameKind::kGrant, id, 0);
+  Expose(*operation, control_.back().header);
+  expected_[id] = std::move(operation);
 }
 
 Status Channel::BeginData() {
@@ -247,6 +250,7 @@ Status Channel::HandleGrant(bool granted) {
   const std::shared_ptr<Operation> operation = std::move(found->second);
   asked_.erase(found);
   if (granted) {
+    PreparePlacing(*operation, in_);
     granted_.push_back(operation);
   } else {
     operation->Complete(InvalidArgumentError("{} expects {} bytes where {} are sent",

@@ -11,6 +11,7 @@ constexpr size_t kPumpBudget = size_t{2} << 20;  ///< Bytes before others get th
 }  // namespace
 
 Status Channel::Pump() {
+  EndPlaced();
   out_limited_ = false;
   for (size_t budget = kPumpBudget; budget > 0;) {
     if (!sending_ && !NextFrame()) {
@@ -29,22 +30,8 @@ Status Channel::Pump() {
       RunLater(ready);
       return Status::Ok();
     }
-    std::array<iovec, 2> parts{};
-    size_t count = 0;
-    size_t room = options_.outgoing->PieceBytes(kPumpBudget);
-    if (out_.done < sizeof(FrameHeader)) {
-      parts[count++] = {reinterpret_cast<std::byte*>(&out_.header) + out_.done,
-                        sizeof(FrameHeader) - out_.done};
-    }
-    const size_t payload_done =
-        out_.done < sizeof(FrameHeader) ? 0 : out_.done - sizeof(FrameHeader);
-    if (payload_done < out_.header.length) {
-      const std::byte* payload = out_.payload == nullptr ? out_.owned.data() : out_.payload;
-      parts[count++] = {const_cast<std::byte*>(payload) + payload_done,
-                        std::min(room, out_.header.length - payload_done)};
-    }
-    HEDDLE_ASSIGN_OR_RETURN(const size_t written,
-                            connection_->Write(std::span(parts).first(count)));
+    const bool places = out_.to_place > 0;
+    HEDDLE_ASSIGN_OR_RETURN(const size_t written, places ? PlaceSome() : WriteSome());
     if (written == 0) {  // The peer is slower than the link.
       SetWaiting(out_waits_, false, *options_.outgoing);
       return Status::Ok();
@@ -54,13 +41,33 @@ Status Channel::Pump() {
     bytes_sent_.fetch_add(static_cast<int64_t>(written));
     moved_ += written;
     budget -= std::min(budget, written);
-    out_.done += written;
-    if (out_.done == sizeof(FrameHeader) + out_.header.length) {
+    if (places) {
+      EndPiece();
+    } else if (out_.done == sizeof(FrameHeader) + out_.header.length) {
       EndOutgoing();
     }
   }
   RunLater(Now());
   return Status::Ok();
+}
+
+Result<size_t> Channel::WriteSome() {
+  std::array<iovec, 2> parts{};
+  size_t count = 0;
+  if (out_.done < sizeof(FrameHeader)) {
+    parts[count++] = {reinterpret_cast<std::byte*>(&out_.header) + out_.done,
+                      sizeof(FrameHeader) - out_.done};
+  }
+  const size_t payload_done = out_.done < sizeof(FrameHeader) ? 0 : out_.done - sizeof(FrameHeader);
+  if (payload_done < out_.header.length) {
+    const std::byte* payload = out_.payload == nullptr ? out_.owned.data() : out_.payload;
+    const size_t room = options_.outgoing->PieceBytes(kPumpBudget);
+    parts[count++] = {const_cast<std::byte*>(payload) + payload_done,
+                      std::min(room, out_.header.length - payload_done)};
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const size_t written, connection_->Write(std::span(parts).first(count)));
+  out_.done += written;
+  return written;
 }
 
 void Channel::SetWaiting(bool& waits, bool now_waits, TokenBucket& bucket) const {
@@ -82,9 +89,15 @@ bool Channel::NextFrame() {
   } else if (!StartMessage() && !StartChunk()) {
     return false;
   }
+  if (out_.to_place == 0) {
+    CountFrame();
+  }
+  return true;
+}
+
+void Channel::CountFrame() {
   out_.header.other_lane = options_.frames->sent[IndexOf(OtherLane(options_.lane))].load();
   options_.frames->sent[IndexOf(options_.lane)].fetch_add(1);
-  return true;
 }
 
 // A message's first frame: the whole of it if it is small and the window has room, else a request.
@@ -93,7 +106,8 @@ bool Channel::StartMessage() {
     return false;
   }
   const std::shared_ptr<Operation>& operation = messages_.front();
-  const bool eager = operation->size <= kEagerBytes && EagerCost(operation->size) <= credit_;
+  const bool eager = operation->size <= kEagerBytes && EagerCost(operation->size) <= credit_ &&
+                     !MayBePlaced(*operation);
   if (!eager && requests_ >= kRequestLimit) {
     return false;
   }
@@ -129,14 +143,18 @@ bool Channel::StartChunk() {
   const size_t chunk =
       std::min(options_.outgoing->PieceBytes(kChunkBytes), operation->size - operation->offset);
   out_ = Outgoing{};
+  out_.operation = operation;
+  sending_ = true;
+  if (operation->region != nullptr) {
+    out_.to_place = chunk;
+    return true;
+  }
   out_.header.generation = generation_;
   out_.header.kind = FrameKind::kData;
   out_.header.id = operation->id;
   out_.header.length = static_cast<uint32_t>(chunk);
   out_.header.total = operation->size;
   out_.payload = operation->source + operation->offset;
-  out_.operation = operation;
-  sending_ = true;
   return true;
 }
 

@@ -42,7 +42,9 @@ struct MessageKeyHash {
 enum class FrameKind : uint8_t {
   kEager = 1,    ///< A whole message: payload of `total` bytes.
   kRequest = 2,  ///< A message of `total` bytes waits at the sender as number `id`.
-  kGrant = 3,    ///< Message `id` may come: its Recv is posted.
+  /// Message `id` may come: its Recv is posted. `space`: 0, or one more than the key of the memory
+  /// at address `tag`, into which the sender may write the message itself.
+  kGrant = 3,
   kReject = 4,   ///< Message `id` has another size than its Recv.
   kData = 5,     ///< The next `length` bytes of message `id`.
   kCredit = 6,   ///< `total` bytes of eager window are free again.
@@ -53,6 +55,7 @@ enum class FrameKind : uint8_t {
   /// `space`: one more than the rank that holds up the peer, as far as it knows, above it how many
   /// waits lead there, and above that whether the peer has given up.
   kWaiting = 9,
+  kPlaced = 10,  ///< Message `id` has been written where its grant said.
 };
 
 struct FrameHeader {
@@ -73,6 +76,8 @@ static_assert(sizeof(FrameHeader) == 48);
 
 /// Messages up to this travel at once, without asking, within the window below.
 inline constexpr size_t kEagerBytes = size_t{64} << 10;
+/// Those from this size on ask even so if a device may carry them from buffer to buffer.
+inline constexpr size_t kPlacedBytes = size_t{32} << 10;
 /// Eager bytes that may lie unmatched at a receiver, by peer. Each message counts its bytes and a
 /// header.
 inline constexpr size_t kEagerWindow = size_t{1} << 20;
@@ -111,6 +116,7 @@ inline Status CheckFrame(const FrameHeader& header, uint32_t generation) {
     case FrameKind::kCredit:
     case FrameKind::kGoodbye:
     case FrameKind::kWaiting:
+    case FrameKind::kPlaced:
       break;
     default:
       return DataLossError("frame of kind {}", static_cast<int>(header.kind));

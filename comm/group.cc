@@ -14,7 +14,8 @@ Group::Group(std::shared_ptr<EventLoop> loop,
     : loop_(std::move(loop)),
       options_(std::move(options)),
       is_peer_(options_.members.size()),
-      shm_(*this, std::move(regions)) {
+      regions_(std::move(regions)),
+      shm_(*this, regions_) {
   const MutexLock lock(mutex_);
   pairs_.resize(options_.members.size());
   for (const int peer : options_.peers) {
@@ -41,6 +42,7 @@ void Group::Attach(std::unique_ptr<Connection> connection, ChannelOptions channe
   };
   const auto& driver = drivers_[IndexOf(lane)];
   channel.driver = driver;
+  channel.regions = regions_;
   std::shared_ptr<Channel> attached;
   {
     const MutexLock lock(mutex_);

@@ -108,6 +108,7 @@ class Group : public std::enable_shared_from_this<Group> {
   /// By lane: whoever waits for an urgent message is not kept from it by one who drives bulk.
   const std::array<std::shared_ptr<Driver>, kLanes> drivers_{std::make_shared<Driver>(),
                                                              std::make_shared<Driver>()};
+  const std::shared_ptr<SharedRegions> regions_;
   ShmGroups shm_;
   ScratchPool scratch_;
 

@@ -82,6 +82,25 @@ Mapping::~Mapping() {
   }
 }
 
+void SharedRegion::AddUse(std::weak_ptr<RegionUse> use) const {
+  const MutexLock lock(mutex);
+  std::erase_if(uses, [](const auto& other) { return other.expired(); });
+  uses.push_back(std::move(use));
+}
+
+void SharedRegion::EndUses() const {
+  std::vector<std::weak_ptr<RegionUse>> ending;
+  {
+    const MutexLock lock(mutex);
+    ending.swap(uses);
+  }
+  for (const auto& weak : ending) {
+    if (const auto use = weak.lock()) {
+      use->End();
+    }
+  }
+}
+
 Result<SharedBuffer> SharedRegions::Allocate(size_t bytes) {
   if (bytes == 0) {
     return InvalidArgumentError("a shared buffer of 0 bytes");
@@ -98,6 +117,7 @@ Result<SharedBuffer> SharedRegions::Allocate(size_t bytes) {
   const std::shared_ptr<SharedRegion> region(
       made.release(), [registry = shared_from_this(), whole](SharedRegion* own) {
         registry->Forget(own->mapping.base());
+        own->EndUses();
         ::fallocate(own->memory.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
                     static_cast<off_t>(whole));
         delete own;
@@ -133,7 +153,7 @@ void SharedRegions::CountRefused(StatusCode reason) {
   if (metrics_ != nullptr) {
     metrics_
         ->GetCounter("heddle_comm_refused_buffers_total",
-                     "Shared buffers of peers that could not be mapped and are copied instead.",
+                     "Shared buffers that could not be mapped, or registered for RDMA, and are copied instead.",
                      {{"reason", std::string(StatusCodeName(reason))}})
         .Add();
   }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/status.h"
@@ -49,11 +50,29 @@ class Mapping {
   size_t bytes_ = 0;
 };
 
+/// What refers to a region beside its mapping: an RDMA registration. Thread: any.
+class RegionUse {
+ public:
+  virtual ~RegionUse() = default;
+  RegionUse() = default;
+  RegionUse(const RegionUse&) = delete;
+  RegionUse& operator=(const RegionUse&) = delete;
+  /// The region's memory goes. Idempotent.
+  virtual void End() = 0;
+};
+
 /// A buffer that peers on this host may map.
 struct SharedRegion {
   uint64_t id = 0;  ///< Unique in this process; never 0 and never used again.
   UniqueFd memory;
   Mapping mapping;
+
+  /// `use` is ended before the memory goes back to the machine. Thread: any.
+  void AddUse(std::weak_ptr<RegionUse> use) const HEDDLE_EXCLUDES(mutex);
+  void EndUses() const HEDDLE_EXCLUDES(mutex);
+
+  mutable Mutex mutex;
+  mutable std::vector<std::weak_ptr<RegionUse>> uses HEDDLE_GUARDED_BY(mutex);
 };
 
 /// The shared buffers of an endpoint, by address. Thread: any.

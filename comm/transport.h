@@ -26,6 +26,8 @@
 
 namespace heddle::comm {
 
+struct SharedRegion;
+
 /// An endpoint's address taken apart: "host" (host identity) and one value a transport.
 using AddressParts = std::map<std::string, std::string>;
 
@@ -80,6 +82,38 @@ class Connection {
   virtual Result<UniqueFd> TakeDescriptor(uint64_t /*id*/) {
     return UnimplementedError("{} hands over no descriptors", transport());
   }
+  // Direct placement: a device carries bytes between shared buffers (Endpoint::AllocateShared) of
+  // both ends, beside the stream and before what is written into it later.
+
+  /// Memory of a process as its peer's device names it.
+  struct RemoteMemory {
+    uint64_t address = 0;
+    uint32_t key = 0;
+  };
+  /// Whether there is any over this connection.
+  virtual bool places() const { return false; }
+  /// Lets the peer write into `bytes` of `region`, until Withdraw. Errors: kUnimplemented,
+  /// kResourceExhausted, kUnavailable: the bytes then come in the stream.
+  virtual Result<RemoteMemory> Expose(const std::shared_ptr<const SharedRegion>& /*region*/,
+                                      std::span<std::byte> /*bytes*/) {
+    return UnimplementedError("{} places nothing", transport());
+  }
+  /// Whether Place can read from `region`. Errors: as Expose.
+  virtual Status PreparePlacing(const std::shared_ptr<const SharedRegion>& /*region*/) {
+    return UnimplementedError("{} places nothing", transport());
+  }
+  /// Writes as many of `bytes` of `region`, which is prepared, to `target` as fit now and returns
+  /// how many. They stay as they are until `placed` counts them. Errors: kUnavailable.
+  virtual Result<size_t> Place(const SharedRegion& /*region*/,
+                               std::span<const std::byte> /*bytes*/,
+                               const RemoteMemory& /*target*/) {
+    return UnimplementedError("{} places nothing", transport());
+  }
+  /// Of the bytes given to Place, how many have arrived.
+  virtual uint64_t placed() { return 0; }
+  /// Nothing is exposed or read any more once it returns. What is still under way breaks the
+  /// connection, in both directions.
+  virtual void Withdraw() {}
   /// The peer's process, by its number here; 0: unknown, or on another host.
   virtual pid_t peer_process() const { return 0; }
   /// No more writes; the peer reads what was written, then the end.

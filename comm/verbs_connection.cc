@@ -14,7 +14,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #include "comm/tcp_socket.h"
 
@@ -34,19 +33,6 @@ constexpr double kSilenceSeconds = (kRetries + 1) * 4.096e-6 * (1 << kTimeout);
 constexpr uint8_t kNotReadyTimer = 12;
 constexpr uint8_t kNotReadyRetries = 6;
 constexpr uint8_t kHopLimit = 64;
-
-// What an allocation of the verbs library failed with. Locked memory is the limit that people meet.
-Status ResourceError(int error, std::string_view what) {
-  rlimit limit{};
-  if (error == ENOMEM && ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 &&
-      limit.rlim_cur != RLIM_INFINITY) {
-    return ResourceExhaustedError(
-        "{}: out of memory that may be locked: RLIMIT_MEMLOCK is {} KiB; raise it with "
-        "`ulimit -l unlimited`, or LimitMEMLOCK=infinity in a systemd unit",
-        what, limit.rlim_cur >> 10);
-  }
-  return ErrnoError(error, what);
-}
 
 }  // namespace
 
@@ -74,12 +60,12 @@ Status VerbsConnection::Allocate() {
   ring_region_ = ::ibv_reg_mr(device_->domain(), ring_, ring_bytes_,
                               IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
   if (ring_region_ == nullptr) {
-    return ResourceError(errno, "registering memory for RDMA");
+    return VerbsResourceError(errno, "registering memory for RDMA");
   }
   own_region_ =
       ::ibv_reg_mr(device_->domain(), staging_, bytes - ring_bytes_, int{IBV_ACCESS_LOCAL_WRITE});
   if (own_region_ == nullptr) {
-    return ResourceError(errno, "registering memory for RDMA");
+    return VerbsResourceError(errno, "registering memory for RDMA");
   }
   channel_ = ::ibv_create_comp_channel(device_->context());
   if (channel_ == nullptr) {
@@ -91,7 +77,7 @@ Status VerbsConnection::Allocate() {
   }
   completions_ = ::ibv_create_cq(device_->context(), kCompletions, nullptr, channel_, 0);
   if (completions_ == nullptr) {
-    return ResourceError(errno, "ibv_create_cq");
+    return VerbsResourceError(errno, "ibv_create_cq");
   }
   return Status::Ok();
 }
@@ -124,6 +110,7 @@ VerbsConnection::~VerbsConnection() {
       ::ibv_dereg_mr(region);
     }
   }
+  Withdraw();
   if (memory_ != nullptr) {
     ::munmap(memory_, memory_bytes_);
   }
@@ -148,7 +135,7 @@ Status VerbsConnection::MakeQueuePair() {
   if (!make()) {
     want.cap.max_inline_data = 0;  // Some have none; control messages then go from memory.
     if (!make()) {
-      return ResourceError(errno, "ibv_create_qp");
+      return VerbsResourceError(errno, "ibv_create_qp");
     }
   }
   inline_control_ = want.cap.max_inline_data >= sizeof(ControlMessage);

@@ -14,7 +14,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/unique_fd.h"
@@ -55,9 +57,12 @@ struct VerbsHello {
 };
 static_assert(sizeof(VerbsHello) == 216);
 
+class VerbsChain;
+
 class VerbsConnection final : public Connection {
  public:
-  /// Bytes of the ring, which are also the most that are under way: a NIC without flow control of
+  /// Bytes of the ring, which are also the most that are under way, and the most that are placed at
+  /// a time beside them: a NIC without flow control of
   /// its own must not be flooded (with 16 MiB under way between two software devices a third of the
   /// rate of 1 MiB is left), and 1 MiB covers 200 Gbit/s at 40 us. Urgent messages are small as a
   /// rule.
@@ -101,6 +106,15 @@ class VerbsConnection final : public Connection {
   void OnWoken() override;
   void OnReady(int fd, uint32_t events) override;
   bool PrepareToWait(bool want_read, bool want_write) override;
+  bool places() const override { return true; }
+  Result<RemoteMemory> Expose(const std::shared_ptr<const SharedRegion>& region,
+                              std::span<std::byte> bytes) override;
+  Status PreparePlacing(const std::shared_ptr<const SharedRegion>& region) override;
+  Result<size_t> Place(const SharedRegion& region,
+                       std::span<const std::byte> bytes,
+                       const RemoteMemory& target) override;
+  uint64_t placed() override { return told_placed_ = placed_; }
+  void Withdraw() override;
   void CloseWrite() override;
   void Reset() override;
 
@@ -136,7 +150,8 @@ class VerbsConnection final : public Connection {
   /// What the epoll of seldom events tells apart.
   enum Watched : uint64_t { kSocket, kDevice, kManager };
 
-  class Chain;
+  /// A shared region as the device knows it.
+  class Registration;
 
   VerbsConnection(std::shared_ptr<VerbsDevice> device, Lane lane)
       : device_(std::move(device)),
@@ -152,18 +167,25 @@ class VerbsConnection final : public Connection {
   void Completed(uint64_t request);
   Status Received(const ibv_wc& completion);
   Result<size_t> Put(std::span<const iovec> parts);
-  Status Post(Chain& chain);
+  Status Post(VerbsChain& chain);
   Status Apply(const ControlMessage& message);
   Status Arrived(uint64_t bytes);
   Status SendDue();
   Status SendControl(uint32_t flags);
-  void AddControl(Chain& chain, uint32_t arrived, uint32_t flags);
-  void AddPiece(Chain& chain, size_t place, size_t bytes);
-  /// Gives a request its number and decides whether it reports its completion.
-  void Number(ibv_send_wr& request);
+  void AddControl(VerbsChain& chain, uint32_t arrived, uint32_t flags);
+  void AddPiece(VerbsChain& chain, size_t place, size_t bytes);
+  /// Gives a request its number and decides whether it reports its completion; the `last` of a
+  /// message that somebody waits for does.
+  void Number(ibv_send_wr& request, bool last = false);
   size_t Room() const;
   bool MaySend(uint32_t requests, bool control) const;
   bool CreditIsDue() const;
+  // verbs_placement.cc
+  Result<std::shared_ptr<Registration>> Register(const std::shared_ptr<const SharedRegion>& region);
+  Result<size_t> PutPlaced(const Registration& registration,
+                           std::span<const std::byte> bytes,
+                           const RemoteMemory& target);
+  size_t PlaceRoom() const;
 
   const std::shared_ptr<VerbsDevice> device_;
   const Lane lane_;
@@ -201,10 +223,21 @@ class VerbsConnection final : public Connection {
   uint64_t completed_ = 0;  ///< Requests.
   uint64_t signalled_ = 0;  ///< Requests, up to and with the last that will report its completion.
   uint64_t signalled_position_ = 0;
-  std::array<uint64_t, kSendDepth> positions_{};  ///< Of the stream, after each request.
-  uint64_t messages_ = 0;                         ///< Receives used at the peer.
+  struct Positions {
+    uint64_t written = 0;
+    uint64_t given = 0;
+  };
+  std::array<Positions, kSendDepth> positions_{};  ///< After each request.
+  uint64_t messages_ = 0;                          ///< Receives used at the peer.
   uint64_t peer_reposted_ = 0;
   bool end_due_ = false;
+
+  // Placing. Positions count the bytes given to Place.
+  std::map<uint64_t, std::shared_ptr<Registration>> registrations_;  ///< By the region's number.
+  uint64_t given_ = 0;
+  uint64_t placed_ = 0;       ///< Of them, those that have arrived, as far as is known,
+  uint64_t told_placed_ = 0;  ///< and as the channel was told.
+  bool place_full_ = false;   ///< What found no room last is to be placed, not written.
 
   // Receiving.
   uint64_t arrived_ = 0;

@@ -10,6 +10,7 @@
 #include <rdma/rdma_cma.h>
 #include <sys/epoll.h>
 
+#include "comm/verbs_chain.h"
 #include "comm/verbs_connection.h"
 
 namespace heddle::comm {
@@ -19,41 +20,7 @@ namespace {
 constexpr uint64_t kReceiveBit = uint64_t{1} << 63;  ///< Of a work request's number.
 constexpr int kBatch = 32;
 
-// The calls return an errno, but some providers -1 and leave it in errno.
-Status PostError(int error, std::string_view what) {
-  return UnavailableError("{}", ErrnoError(error > 0 ? error : errno, what).message());
-}
-
 }  // namespace
-
-/// Send requests that are handed to the device in one call.
-class VerbsConnection::Chain {
- public:
-  bool empty() const { return count_ == 0; }
-  bool full() const { return count_ + 2 > requests_.size(); }
-  ibv_send_wr* first() { return requests_.data(); }
-  void Clear() { count_ = 0; }
-  ibv_send_wr& Add(const void* data, size_t bytes, uint32_t key) {
-    ibv_sge& part = parts_[count_];
-    part.addr = reinterpret_cast<uint64_t>(data);
-    part.length = static_cast<uint32_t>(bytes);
-    part.lkey = key;
-    ibv_send_wr& request = requests_[count_];
-    request = {};
-    request.sg_list = &part;
-    request.num_sge = 1;
-    if (count_ > 0) {
-      requests_[count_ - 1].next = &request;
-    }
-    ++count_;
-    return request;
-  }
-
- private:
-  std::array<ibv_send_wr, 32> requests_;
-  std::array<ibv_sge, 32> parts_;
-  size_t count_ = 0;
-};
 
 Status VerbsConnection::PostReceives(std::span<const uint32_t> slots) {
   std::array<ibv_recv_wr, kBatch> requests;
@@ -73,7 +40,7 @@ Status VerbsConnection::PostReceives(std::span<const uint32_t> slots) {
     }
     ibv_recv_wr* bad = nullptr;
     if (const int error = ::ibv_post_recv(queue_pair_, requests.data(), &bad); error != 0) {
-      return PostError(error, "ibv_post_recv");
+      return VerbsPostError(error, "ibv_post_recv");
     }
   }
   return Status::Ok();
@@ -138,8 +105,10 @@ bool VerbsConnection::PrepareToWait(bool want_read, bool want_write) {
   Poll().IgnoreError("it is kept");
   const bool over = ended_ || hung_up_ || !failure_.ok();
   const bool readable = want_read && (arrived_ != consumed_ || over);
-  const bool writable = want_write && (over || (Room() > 0 && MaySend(immediate_ ? 1 : 2, false)));
-  return !readable && !writable;
+  const bool room =
+      place_full_ ? PlaceRoom() > 0 : Room() > 0 && MaySend(immediate_ ? 1 : 2, false);
+  const bool arrived = placed_ != told_placed_;
+  return !readable && !arrived && !(want_write && (over || room));
 }
 
 Status VerbsConnection::Fail(const Status& status) {
@@ -188,7 +157,8 @@ Status VerbsConnection::Poll() {
 
 void VerbsConnection::Completed(uint64_t request) {
   completed_ = request + 1;
-  confirmed_ = positions_[request % kSendDepth];
+  confirmed_ = positions_[request % kSendDepth].written;
+  placed_ = positions_[request % kSendDepth].given;
 }
 
 Status VerbsConnection::Received(const ibv_wc& completion) {
@@ -252,7 +222,7 @@ Status VerbsConnection::SendDue() {
   return CreditIsDue() && MaySend(1, true) ? SendControl(0) : Status::Ok();
 }
 
-void VerbsConnection::AddControl(Chain& chain, uint32_t arrived, uint32_t flags) {
+void VerbsConnection::AddControl(VerbsChain& chain, uint32_t arrived, uint32_t flags) {
   const ControlMessage message{
       .consumed = consumed_, .reposted = reposted_, .arrived = arrived, .flags = flags};
   told_consumed_ = consumed_;
@@ -266,7 +236,7 @@ void VerbsConnection::AddControl(Chain& chain, uint32_t arrived, uint32_t flags)
   ++messages_;
 }
 
-void VerbsConnection::AddPiece(Chain& chain, size_t place, size_t bytes) {
+void VerbsConnection::AddPiece(VerbsChain& chain, size_t place, size_t bytes) {
   ibv_send_wr& request = chain.Add(staging_ + place, bytes, own_region_->lkey);
   request.wr.rdma.remote_addr = peer_ring_ + place;
   request.wr.rdma.rkey = peer_key_;
@@ -282,36 +252,36 @@ void VerbsConnection::AddPiece(Chain& chain, size_t place, size_t bytes) {
   AddControl(chain, static_cast<uint32_t>(bytes), 0);
 }
 
-void VerbsConnection::Number(ibv_send_wr& request) {
+void VerbsConnection::Number(ibv_send_wr& request, bool last) {
   request.wr_id = requests_;
-  positions_[requests_ % kSendDepth] = written_;
+  positions_[requests_ % kSendDepth] = {.written = written_, .given = given_};
   ++requests_;
-  if (requests_ - signalled_ >= kSignalEvery ||
-      written_ - signalled_position_ >= ring_bytes_ / kSignalPart) {
+  if (last || requests_ - signalled_ >= kSignalEvery ||
+      written_ + given_ - signalled_position_ >= ring_bytes_ / kSignalPart) {
     request.send_flags |= IBV_SEND_SIGNALED;
     signalled_ = requests_;
-    signalled_position_ = written_;
+    signalled_position_ = written_ + given_;
   }
 }
 
-Status VerbsConnection::Post(Chain& chain) {
+Status VerbsConnection::Post(VerbsChain& chain) {
   if (chain.empty()) {
     return Status::Ok();
   }
   ibv_send_wr* bad = nullptr;
   const int error = ::ibv_post_send(queue_pair_, chain.first(), &bad);
   chain.Clear();
-  return error == 0 ? Status::Ok() : Fail(PostError(error, "ibv_post_send"));
+  return error == 0 ? Status::Ok() : Fail(VerbsPostError(error, "ibv_post_send"));
 }
 
 Status VerbsConnection::SendControl(uint32_t flags) {
-  Chain chain;
+  VerbsChain chain;
   AddControl(chain, 0, flags);
   return Post(chain);
 }
 
 Result<size_t> VerbsConnection::Put(std::span<const iovec> parts) {
-  Chain chain;
+  VerbsChain chain;
   size_t total = 0;
   size_t left = 0;  // Of all parts.
   for (const iovec& part : parts) {
@@ -353,6 +323,7 @@ Result<size_t> VerbsConnection::Write(std::span<const iovec> parts) {
     return UnavailableError("the peer closed the connection");
   }
   HEDDLE_RETURN_IF_ERROR(failure_);
+  place_full_ = false;
   HEDDLE_ASSIGN_OR_RETURN(const size_t first, Put(parts));
   if (first > 0) {
     return first;

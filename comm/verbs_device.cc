@@ -10,6 +10,7 @@
 #include <infiniband/verbs.h>
 #include <netinet/in.h>
 #include <rdma/rdma_cma.h>
+#include <sys/resource.h>
 #include <sys/eventfd.h>
 
 namespace heddle::comm {
@@ -45,6 +46,23 @@ Result<rdma_cm_id*> Anchor(const RdmaPort& port, rdma_event_channel* channel) {
 }
 
 }  // namespace
+
+// Locked memory is the limit that people meet.
+Status VerbsResourceError(int error, std::string_view what) {
+  rlimit limit{};
+  if (error == ENOMEM && ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 &&
+      limit.rlim_cur != RLIM_INFINITY) {
+    return ResourceExhaustedError(
+        "{}: out of memory that may be locked: RLIMIT_MEMLOCK is {} KiB; raise it with "
+        "`ulimit -l unlimited`, or LimitMEMLOCK=infinity in a systemd unit",
+        what, limit.rlim_cur >> 10);
+  }
+  return ErrnoError(error, what);
+}
+
+Status VerbsPostError(int error, std::string_view what) {
+  return UnavailableError("{}", ErrnoError(error > 0 ? error : errno, what).message());
+}
 
 Result<std::shared_ptr<VerbsDevice>> VerbsDevice::Open(const RdmaPort& port) {
   std::shared_ptr<VerbsDevice> device(new VerbsDevice(port));

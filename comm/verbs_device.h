@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string_view>
 
 #include "base/mutex.h"
 #include "base/status.h"
@@ -19,6 +20,13 @@ struct rdma_cm_id;
 struct rdma_event_channel;
 
 namespace heddle::comm {
+
+/// What an allocation of the verbs library failed with; names the limit on locked memory where that
+/// is the reason.
+Status VerbsResourceError(int error, std::string_view what);
+/// What posting a request failed with. The calls return an errno, but some providers -1 and leave
+/// it in errno.
+Status VerbsPostError(int error, std::string_view what);
 
 /// Shared by the connections over it. Thread: any.
 class VerbsDevice {

@@ -77,7 +77,7 @@ def meet(place):
 
 
 def listens(port):
-    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+    for path in filter(os.path.exists, ("/proc/net/tcp", "/proc/net/tcp6")):
         with open(path, encoding="ascii") as lines:
             for line in lines:
                 fields = line.split()
@@ -153,7 +153,7 @@ def main():
             count = settings["round_trips"]
             if test == "bw":
                 count = max(16, settings["megabytes"] * 1000000 // size)
-            for layer in ("messages", "stream"):
+            for layer in ("registered", "messages", "stream"):
                 before = counters(name)
                 value = ours(program, f"{layer}.{run}", name, layer, test, size, count)
                 after = counters(name)

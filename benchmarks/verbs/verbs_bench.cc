@@ -1,12 +1,13 @@
 // One end of a pair over RDMA: bandwidth and latency of Heddle's own messages, as ib_write_bw and
 // ib_send_lat measure theirs. Started twice by task.py, in one guest or in two.
 //
-//   verbs_bench RANK FOLDER NAME DEVICE HOST messages|stream bw|lat BYTES COUNT
+//   verbs_bench RANK FOLDER NAME DEVICE HOST registered|messages|stream bw|lat BYTES COUNT
 //
 // FOLDER is shared by both ends, which leave their addresses there under NAME. "messages" are a
-// communicator's; "stream" is the connection below it, without matching, framing and the hand-over
-// between its thread and the caller's, which is what perftest compares with. Rank 0 prints one
-// line: "bytes_per_second VALUE", or "seconds MEDIAN AVERAGE P99" (half a round trip).
+// communicator's from ordinary memory, "registered" from shared buffers; "stream" is the connection
+// below it, without matching, framing and the hand-over between its thread and the caller's, which
+// is what perftest compares with. Rank 0 prints one line: "bytes_per_second VALUE", or "seconds
+// MEDIAN AVERAGE P99" (half a round trip).
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -30,7 +31,10 @@
 namespace heddle::comm {
 namespace {
 
-constexpr size_t kInFlight = 8;  // Messages; ib_write_bw has 128, which does not help it here.
+constexpr size_t kInFlight = 32;  // Messages; ib_write_bw has 128 or 16.
+/// Of all messages together: as with perftest, what comes in is not looked at and lands in the same
+/// place again and again.
+constexpr size_t kMemory = size_t{4} << 20;
 constexpr int kWarmUp = 20;
 
 struct Settings {
@@ -61,8 +65,7 @@ Result<std::string> Hear(const std::string& path) {
   return text;
 }
 
-Status Bandwidth(Communicator& group, const Settings& settings) {
-  std::vector<Bytes> buffers(kInFlight, Bytes(settings.bytes));
+Status Bandwidth(Communicator& group, std::span<std::byte> memory, const Settings& settings) {
   Bytes token(1);
   // The receiver's buffers are posted before the clock starts, as a one-sided write's are.
   std::deque<Work> works;
@@ -76,7 +79,8 @@ Status Bandwidth(Communicator& group, const Settings& settings) {
       HEDDLE_RETURN_IF_ERROR(group.Barrier({.group = {}, .tag = 1, .deadline = {}}));
       start = Now();
     }
-    Bytes& buffer = buffers[static_cast<size_t>(i + kWarmUp) % kInFlight];
+    const size_t place = static_cast<size_t>(i + kWarmUp) % (memory.size() / settings.bytes);
+    const auto buffer = memory.subspan(place * settings.bytes, settings.bytes);
     if (works.size() == kInFlight) {
       HEDDLE_RETURN_IF_ERROR(works.front().Wait());
       works.pop_front();
@@ -291,7 +295,18 @@ Status RunMessages(const Settings& settings) {
   if (pair->transport(1 - settings.rank) != "verbs") {
     return UnavailableError("the pair uses {}", pair->transport(1 - settings.rank));
   }
-  HEDDLE_RETURN_IF_ERROR(settings.test == "bw" ? Bandwidth(*pair, settings)
+  Bytes own;
+  SharedBuffer shared;
+  std::span<std::byte> memory;
+  const size_t room = std::max(settings.bytes, kMemory);
+  if (settings.layer == "registered") {
+    HEDDLE_ASSIGN_OR_RETURN(shared, endpoint->AllocateShared(room));
+    memory = shared.bytes();
+  } else {
+    own.resize(room);
+    memory = own;
+  }
+  HEDDLE_RETURN_IF_ERROR(settings.test == "bw" ? Bandwidth(*pair, memory, settings)
                                                : Latency(*pair, settings));
   return pair->Barrier({.group = {}, .tag = 2, .deadline = {}});
 }
@@ -301,9 +316,9 @@ Status RunMessages(const Settings& settings) {
 
 int main(int argc, char** argv) {
   if (argc != 10) {
-    std::fprintf(
-        stderr,
-        "usage: verbs_bench RANK FOLDER NAME DEVICE HOST messages|stream bw|lat BYTES COUNT\n");
+    std::fprintf(stderr,
+                 "usage: verbs_bench RANK FOLDER NAME DEVICE HOST registered|messages|stream "
+                 "bw|lat BYTES COUNT\n");
     return 2;
   }
   const heddle::comm::Settings settings{.rank = std::atoi(argv[1]),
