@@ -80,10 +80,12 @@ class Calls {
         works.push_back(group_.Send(peer, 1, Part(whole_, peer), false));
       }
     }
+    Status first;  // All are waited for: their buffers may go with this object.
     for (const Work& work : works) {
-      HEDDLE_RETURN_IF_ERROR(work.Wait());
+      const Status status = work.Wait();
+      first = first.ok() ? status : first;
     }
-    return Status::Ok();
+    return first;
   }
   Status AllReduce() { return group_.AllReduce(whole_, DType::kF32, ReduceOp::kSum, {}); }
   Status ReduceScatter() {
