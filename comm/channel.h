@@ -98,6 +98,7 @@ struct ChannelOptions {
   std::shared_ptr<TokenBucket> outgoing;  ///< The worker's emulated link.
   std::shared_ptr<TokenBucket> incoming;
   metrics::Counter* sent_bytes = nullptr;
+  metrics::Counter* placed_bytes = nullptr;  ///< Of them; not of connections that place nothing.
   metrics::Counter* received_bytes = nullptr;
   metrics::Counter* lost = nullptr;
   /// The peer ended it: `lost`, or left or aborted in good order. Loop thread, no lock held, before

@@ -63,6 +63,7 @@ Result<size_t> Channel::PlaceSome() {
   HEDDLE_ASSIGN_OR_RETURN(
       const size_t placed,
       connection_->Place(*operation.region, {operation.source + operation.offset, room}, target));
+  options_.placed_bytes->Add(static_cast<double>(placed));
   given_ += placed;
   out_.operation->offset += placed;
   out_.to_place -= placed;

@@ -320,7 +320,8 @@ ChannelOptions EndpointImpl::OptionsFor(const Group& group,
                                         Lane lane,
                                         std::string_view transport) {
   const std::string& name = group.options().members[static_cast<size_t>(peer)].name;
-  const metrics::Labels labels{{"transport", std::string(transport)}, {"peer", name}};
+  const std::string kind(transport);
+  const metrics::Labels labels{{"transport", kind}, {"peer", name}};
   ChannelOptions options;
   options.peer = peer;
   options.lane = lane;
@@ -332,6 +333,9 @@ ChannelOptions EndpointImpl::OptionsFor(const Group& group,
   options.incoming = incoming_;
   options.sent_bytes = &options_.metrics->GetCounter("heddle_comm_sent_bytes_total",
                                                      "Bytes sent to a peer.", labels);
+  options.placed_bytes = &options_.metrics->GetCounter(
+      "heddle_comm_placed_bytes_total", "Bytes sent from a shared buffer straight into a peer's.",
+      {{"transport", kind}});
   options.received_bytes = &options_.metrics->GetCounter("heddle_comm_received_bytes_total",
                                                          "Bytes received from a peer.", labels);
   options.lost =

@@ -1,11 +1,15 @@
 // What only RDMA has: limits on locked memory, forks, queue pairs and links that break,
 // registrations that must not leak. Runs where HEDDLE_TEST_RDMA names a device that nobody else
 // uses: in a guest of scripts/rdma-vm.
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <future>
+#include <numeric>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/unique_fd.h"
+#include "comm/frame.h"
 #include "comm/lane.h"
 #include "comm/rdma_ports.h"
 #include "comm/tcp_socket.h"
@@ -106,45 +111,171 @@ TEST_F(VerbsTest, BytesAreCountedAsVerbs) {
   EXPECT_EQ(Count(cluster.registry(0), "heddle_comm_fallbacks_total", "verbs"), 0);
 }
 
-// Messages of every size around the pieces, the ring and the credit, both ways at once.
-TEST_F(VerbsTest, StreamsOfAllSizesArriveWholeInBothDirections) {
+std::byte Expected(size_t at, size_t message, int sender) {
+  return static_cast<std::byte>(at * 31 + message * 7 + static_cast<size_t>(sender));
+}
+
+/// Spans of `sizes` in memory that is shared or ordinary.
+class Buffers {
+ public:
+  Buffers(Endpoint& endpoint, const std::vector<size_t>& sizes, bool shared) {
+    const size_t all = std::accumulate(sizes.begin(), sizes.end(), size_t{0});
+    std::span<std::byte> rest;
+    if (shared) {
+      auto buffer = endpoint.AllocateShared(all);
+      EXPECT_TRUE(buffer.ok()) << buffer.status().ToString();
+      shared_ = *std::move(buffer);
+      rest = shared_.bytes();
+    } else {
+      own_.resize(all);
+      rest = own_;
+    }
+    for (const size_t size : sizes) {
+      each_.push_back(rest.first(size));
+      rest = rest.subspan(size);
+    }
+  }
+  std::span<std::byte> operator[](size_t i) const { return each_[i]; }
+
+ private:
+  SharedBuffer shared_;
+  Bytes own_;
+  std::vector<std::span<std::byte>> each_;
+};
+
+// Messages of every size around the pieces, the ring and the credit, both ways at once; from and to
+// ordinary memory, and shared buffers, between which devices carry the large ones themselves.
+TEST_F(VerbsTest, MessagesOfAllSizesArriveWholeInBothDirections) {
+  std::vector<size_t> sizes;
+  for (const size_t middle : {1U << 15, 1U << 16, 1U << 17, 1U << 18, 1U << 20, 3U << 20}) {
+    for (const size_t size : {middle - 49, middle - 48, middle - 1, middle + 0, middle + 1}) {
+      sizes.push_back(size);
+    }
+  }
+  size_t placed = 0;
+  for (const size_t size : sizes) {
+    placed += size < kPlacedBytes ? 0 : size;
+  }
+  for (size_t i = 0; i < 600; ++i) {
+    sizes.push_back(i % 57);  // More than the receives that are posted.
+  }
+  for (const bool from_shared : {false, true}) {
+    for (const bool to_shared : {false, true}) {
+      Cluster cluster(2, Media::kVerbs);
+      cluster.Run(1, [&](int rank, Communicator& communicator) {
+        const Buffers outgoing(cluster.endpoint(rank), sizes, from_shared);
+        const Buffers incoming(cluster.endpoint(rank), sizes, to_shared);
+        std::vector<Work> works;
+        for (size_t i = 0; i < sizes.size(); ++i) {
+          for (size_t at = 0; at < sizes[i]; ++at) {
+            outgoing[i][at] = Expected(at, i, rank);
+          }
+          works.push_back(communicator.Recv(1 - rank, i, incoming[i], i % 3 == 0));
+        }
+        for (size_t i = 0; i < sizes.size(); ++i) {
+          works.push_back(communicator.Send(1 - rank, i, outgoing[i], i % 3 == 0));
+        }
+        for (const Work& work : works) {
+          ASSERT_TRUE(work.Wait().ok());
+        }
+        for (size_t i = 0; i < sizes.size(); ++i) {
+          bool same = true;
+          for (size_t at = 0; at < sizes[i]; ++at) {
+            same = same && incoming[i][at] == Expected(at, i, 1 - rank);
+          }
+          EXPECT_TRUE(same) << sizes[i];
+        }
+        ASSERT_TRUE(communicator.Barrier({}).ok());
+        EXPECT_EQ(Count(cluster.registry(rank), "heddle_comm_placed_bytes_total", "verbs"),
+                  from_shared && to_shared ? placed : 0);
+      });
+    }
+  }
+}
+
+/// A message between shared buffers that is under way for long.
+class PlacementTest : public VerbsTest {
+ protected:
+  static constexpr size_t kLarge = size_t{64} << 20;
+
+  /// Rank 0 sends; `receiver` runs at rank 1 once bytes have begun to come. Nothing comes later.
+  void Run(const std::function<void(Communicator&, Work&)>& receiver,
+           const std::function<void(const Status&)>& sender) {
+    Cluster cluster(2, Media::kVerbs);
+    cluster.Run(1, [&](int rank, Communicator& communicator) {
+      auto buffer = cluster.endpoint(rank).AllocateShared(kLarge);
+      ASSERT_TRUE(buffer.ok()) << buffer.status().ToString();
+      const std::span<std::byte> bytes = buffer->bytes();
+      if (rank == 0) {
+        std::fill(bytes.begin(), bytes.end(), std::byte{1});
+        sender(communicator.Send(1, 1, bytes, false).Wait(After(seconds(5))));
+        return;
+      }
+      Work work = communicator.Recv(0, 1, bytes, false);
+      const auto first = [&] { return std::atomic_ref(bytes.front()).load(); };
+      while (first() == std::byte{0}) {
+        std::this_thread::sleep_for(milliseconds(1));
+      }
+      receiver(communicator, work);
+      const auto arrived = [&] { return std::count(bytes.begin(), bytes.end(), std::byte{1}); };
+      const auto before = arrived();
+      EXPECT_LT(before, kLarge);
+      std::this_thread::sleep_for(milliseconds(300));
+      EXPECT_EQ(arrived(), before);
+    });
+  }
+};
+
+TEST_F(PlacementTest, AnAbortIsToldAndNothingLandsAfterwards) {
+  Run(
+      [](Communicator& communicator, Work& work) {
+        communicator.Abort(AbortedError("enough"));
+        EXPECT_EQ(work.Wait().code(), StatusCode::kAborted);
+      },
+      [](const Status& status) {
+        EXPECT_EQ(status.code(), StatusCode::kAborted);
+        EXPECT_THAT(status.message(), HasSubstr("worker-1 aborted: enough"));
+      });
+}
+
+TEST_F(PlacementTest, NothingLandsAfterADeadline) {
+  Run(
+      [](Communicator&, Work& work) {
+        const Status status = work.Wait(Now());
+        EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << status.ToString();
+      },
+      [](const Status& status) {
+        EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status.ToString();
+        EXPECT_THAT(status.message(), HasSubstr("worker-1 was lost"));
+      });
+}
+
+TEST_F(PlacementTest, ABufferThatGoesIsNotRegisteredAnyMore) {
   Cluster cluster(2, Media::kVerbs);
-  cluster.Run(1, [](int rank, Communicator& communicator) {
-    std::vector<size_t> sizes;
-    for (const size_t middle : {1U << 16, 1U << 17, 1U << 18, 1U << 20, 3U << 20}) {
-      for (const size_t size : {middle - 49, middle - 48, middle - 1, middle + 0, middle + 1}) {
-        sizes.push_back(size);
-      }
-    }
-    for (size_t i = 0; i < 600; ++i) {
-      sizes.push_back(i % 57);  // More than the receives that are posted.
-    }
-    std::vector<Bytes> outgoing(sizes.size());
-    std::vector<Bytes> incoming(sizes.size());
-    std::vector<Work> works;
-    for (size_t i = 0; i < sizes.size(); ++i) {
-      outgoing[i].resize(sizes[i]);
-      for (size_t at = 0; at < sizes[i]; ++at) {
-        outgoing[i][at] = static_cast<std::byte>(at * 31 + i * 7 + static_cast<size_t>(rank));
-      }
-      incoming[i].resize(sizes[i]);
-      works.push_back(communicator.Recv(1 - rank, i, incoming[i], i % 3 == 0));
-    }
-    for (size_t i = 0; i < sizes.size(); ++i) {
-      works.push_back(communicator.Send(1 - rank, i, outgoing[i], i % 3 == 0));
-    }
-    for (const Work& work : works) {
-      ASSERT_TRUE(work.Wait().ok());
-    }
-    for (size_t i = 0; i < sizes.size(); ++i) {
-      bool same = true;
-      for (size_t at = 0; at < sizes[i]; ++at) {
-        same = same && incoming[i][at] ==
-                           static_cast<std::byte>(at * 31 + i * 7 + static_cast<size_t>(1 - rank));
-      }
-      EXPECT_TRUE(same) << sizes[i];
+  std::atomic<int> regions = 0;
+  cluster.Run(1, [&](int rank, Communicator& communicator) {
+    ASSERT_TRUE(communicator.Barrier({}).ok());
+    if (rank == 0) {
+      regions.store(Objects("mr"));
     }
     ASSERT_TRUE(communicator.Barrier({}).ok());
+    for (int round = 0; round < 3; ++round) {
+      auto buffer = cluster.endpoint(rank).AllocateShared(1 << 20);
+      ASSERT_TRUE(buffer.ok());
+      ASSERT_TRUE((rank == 0 ? communicator.Send(1, 1, buffer->bytes(), false)
+                             : communicator.Recv(0, 1, buffer->bytes(), false))
+                      .Wait()
+                      .ok());
+      ASSERT_TRUE(communicator.Barrier({}).ok());
+      if (rank == 0) {
+        EXPECT_EQ(Objects("mr"), regions.load() + 2);
+      }
+      ASSERT_TRUE(communicator.Barrier({}).ok());
+    }
+    ASSERT_TRUE(communicator.Barrier({}).ok());
+    if (rank == 0) {
+      EXPECT_EQ(Objects("mr"), regions.load());
+    }
   });
 }
 
