@@ -66,6 +66,24 @@ void TuneTcp(int fd, Lane lane) {
                static_cast<socklen_t>(kCubic.size()));
 }
 
+Status ChooseTcpPort(sockaddr_storage& own) {
+  // At the same place for both families.
+  in_port_t& port = reinterpret_cast<sockaddr_in*>(&own)->sin_port;
+  port = 0;
+  const UniqueFd probe(::socket(own.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!probe.valid()) {
+    return ErrnoError(errno, "socket");
+  }
+  sockaddr_storage bound = own;
+  socklen_t size = sizeof(bound);
+  if (::bind(probe.get(), reinterpret_cast<sockaddr*>(&bound), size) != 0 ||
+      ::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
+    return UnavailableError("{}", ErrnoError(errno, "a free port").message());
+  }
+  port = reinterpret_cast<sockaddr_in*>(&bound)->sin_port;
+  return Status::Ok();
+}
+
 void CloseByReset(UniqueFd& socket) {
   const linger now{.l_onoff = 1, .l_linger = 0};
   ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &now, sizeof(now));

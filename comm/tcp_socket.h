@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include <sys/socket.h>
+
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "comm/lane.h"
@@ -25,6 +27,10 @@ Result<TcpListener> ListenTcp(const std::string& host);
 /// worker was told to use. Returns the non-blocking socket. Errors: kInvalidArgument, kUnavailable,
 /// kResourceExhausted.
 Result<UniqueFd> DialTcp(const std::string& from, const std::string& to);
+
+/// Puts into `own`, an address of this machine, a port that is free there at this moment. Errors:
+/// kUnavailable, kResourceExhausted.
+Status ChooseTcpPort(sockaddr_storage& own);
 
 /// No delays for small messages, cubic congestion control, and keepalive such that a host that
 /// vanishes without a word is noticed within five seconds; deadlines bound every wait besides. The

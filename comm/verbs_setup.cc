@@ -4,9 +4,11 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <fcntl.h>
@@ -17,6 +19,7 @@
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 
+#include "comm/tcp_socket.h"
 #include "comm/verbs_connection.h"
 
 namespace heddle::comm {
@@ -25,7 +28,8 @@ namespace {
 
 constexpr int kResolveMilliseconds = 1000;
 constexpr int kBacklog = 4;
-/// librdmacm chooses a port without regard to TCP's, which iWARP shares: one may be taken.
+/// iWARP shares its ports with TCP. librdmacm would choose one without regard to TCP's and fail
+/// when it listens, or worse, when it connects; one that TCP has free may be librdmacm's.
 constexpr int kPortTries = 8;
 constexpr uint32_t kNumberMask = 0xFFFFFF;  // Queue pairs and packets have 24 bits.
 constexpr uint32_t kReceivesMin = 32;
@@ -91,6 +95,10 @@ class VerbsSetup final : public ConnectionSetup {
   Status SendProbe();
   Status OpenManager();
   Status MakeIdentifier();
+  /// Makes `call`, which binds the identifier to `own`, with a port that TCP has free.
+  Status WithFreePort(std::string_view what,
+                      sockaddr_storage& own,
+                      const std::function<int()>& call);
   Status Resolve();
   Status Listen();
   Result<bool> ReadManager();
@@ -341,15 +349,22 @@ Status VerbsSetup::Listen() {
   if (::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0) {
     return ErrnoError(errno, "getsockname");
   }
-  // The port is at the same place for both families.
-  reinterpret_cast<sockaddr_in*>(&own)->sin_port = 0;
+  return WithFreePort("rdma_listen", own, [&] {
+    const int bound = ::rdma_bind_addr(id_, reinterpret_cast<sockaddr*>(&own));
+    return bound == 0 ? ::rdma_listen(id_, kBacklog) : bound;
+  });
+}
+
+Status VerbsSetup::WithFreePort(std::string_view what,
+                                sockaddr_storage& own,
+                                const std::function<int()>& call) {
   for (int tries = 1;; ++tries) {
-    if (::rdma_bind_addr(id_, reinterpret_cast<sockaddr*>(&own)) == 0 &&
-        ::rdma_listen(id_, kBacklog) == 0) {
+    HEDDLE_RETURN_IF_ERROR(ChooseTcpPort(own));
+    if (call() == 0) {
       return Status::Ok();
     }
     if (errno != EADDRINUSE || tries == kPortTries) {
-      return ErrnoError(errno, "rdma_listen");
+      return UnavailableError("{}", ErrnoError(errno, what).message());
     }
     ::rdma_destroy_id(std::exchange(id_, nullptr));
     HEDDLE_RETURN_IF_ERROR(MakeIdentifier());
@@ -367,12 +382,12 @@ Status VerbsSetup::Resolve() {
       ::getpeername(socket_.get(), reinterpret_cast<sockaddr*>(&other), &other_size) != 0) {
     return UnavailableError("{}", ErrnoError(errno, "getpeername").message());
   }
-  reinterpret_cast<sockaddr_in*>(&own)->sin_port = 0;
+  // The port is at the same place for both families.
   reinterpret_cast<sockaddr_in*>(&other)->sin_port = htons(peer_.cm_port);
-  return ::rdma_resolve_addr(id_, reinterpret_cast<sockaddr*>(&own),
-                             reinterpret_cast<sockaddr*>(&other), kResolveMilliseconds) == 0
-             ? Status::Ok()
-             : UnavailableError("{}", ErrnoError(errno, "rdma_resolve_addr").message());
+  return WithFreePort("rdma_resolve_addr", own, [&] {
+    return ::rdma_resolve_addr(id_, reinterpret_cast<sockaddr*>(&own),
+                               reinterpret_cast<sockaddr*>(&other), kResolveMilliseconds);
+  });
 }
 
 Result<bool> VerbsSetup::ReadManager() {

@@ -194,7 +194,7 @@ TEST_F(VerbsTest, MessagesOfAllSizesArriveWholeInBothDirections) {
 }
 
 /// A message between shared buffers that is under way for long.
-class PlacementTest : public VerbsTest {
+class VerbsPlacementTest : public VerbsTest {
  protected:
   static constexpr size_t kLarge = size_t{64} << 20;
 
@@ -226,7 +226,7 @@ class PlacementTest : public VerbsTest {
   }
 };
 
-TEST_F(PlacementTest, AnAbortIsToldAndNothingLandsAfterwards) {
+TEST_F(VerbsPlacementTest, AnAbortIsToldAndNothingLandsAfterwards) {
   Run(
       [](Communicator& communicator, Work& work) {
         communicator.Abort(AbortedError("enough"));
@@ -238,7 +238,7 @@ TEST_F(PlacementTest, AnAbortIsToldAndNothingLandsAfterwards) {
       });
 }
 
-TEST_F(PlacementTest, NothingLandsAfterADeadline) {
+TEST_F(VerbsPlacementTest, NothingLandsAfterADeadline) {
   Run(
       [](Communicator&, Work& work) {
         const Status status = work.Wait(Now());
@@ -250,7 +250,7 @@ TEST_F(PlacementTest, NothingLandsAfterADeadline) {
       });
 }
 
-TEST_F(PlacementTest, ABufferThatGoesIsNotRegisteredAnyMore) {
+TEST_F(VerbsPlacementTest, ABufferThatGoesIsNotRegisteredAnyMore) {
   Cluster cluster(2, Media::kVerbs);
   std::atomic<int> regions = 0;
   cluster.Run(1, [&](int rank, Communicator& communicator) {
@@ -276,6 +276,7 @@ TEST_F(PlacementTest, ABufferThatGoesIsNotRegisteredAnyMore) {
     if (rank == 0) {
       EXPECT_EQ(Objects("mr"), regions.load());
     }
+    ASSERT_TRUE(communicator.Barrier({}).ok());
   });
 }
 
