@@ -33,6 +33,9 @@ struct Script {
   Bytes incoming;
   bool ended = false;
   std::atomic<size_t> written = 0;
+  std::atomic<bool> places = false;
+  std::atomic<int> exposed = 0;
+  std::atomic<int> withdrawn = 0;
 };
 
 class Scripted : public Connection {
@@ -60,6 +63,13 @@ class Scripted : public Connection {
     return size;
   }
   std::array<Watch, 2> Watches(bool /*want_read*/, bool /*want_write*/) override { return {}; }
+  bool places() const override { return script_->places; }
+  Result<RemoteMemory> Expose(const std::shared_ptr<const SharedRegion>& /*region*/,
+                              std::span<std::byte> /*bytes*/) override {
+    ++script_->exposed;
+    return RemoteMemory{};
+  }
+  void Withdraw() override { ++script_->withdrawn; }
   void CloseWrite() override {}
   void Reset() override {}
 
@@ -92,6 +102,7 @@ class ChannelTest : public testing::Test {
     options.lost = &lost_;
     options.open = std::make_shared<OpenCount>();
     options.frames = std::make_shared<FrameCounts>();
+    options.regions = regions_;
     options.on_end = [this](const Status& status, bool /*lost*/) {
       in_news_ = channel_->Recv({.tag = 9, .space = 0}, {});
       ended_before_news_ = in_news_->Done();
@@ -130,6 +141,7 @@ class ChannelTest : public testing::Test {
   }
 
   const std::shared_ptr<Script> script_ = std::make_shared<Script>();
+  const std::shared_ptr<SharedRegions> regions_ = std::make_shared<SharedRegions>(nullptr);
   std::shared_ptr<EventLoop> loop_;
   std::shared_ptr<Channel> channel_;
   std::atomic<bool> ended_ = false;
@@ -198,6 +210,81 @@ TEST_F(ChannelTest, MessagesAreAnnouncedInOrderFromOne) {
   channel_->Start();
   EXPECT_TRUE(WaitFor([&] { return ended_.load(); }));
   EXPECT_NE(received->Wait(After(kPatience)).message().find("announced"), std::string::npos);
+}
+
+/// A channel whose device may write into the peer's memory and ours.
+class PlacementTest : public ChannelTest {
+ protected:
+  void SetUp() override {
+    script_->places = true;
+    ChannelTest::SetUp();
+    auto buffer = regions_->Allocate(1 << 20);
+    ASSERT_TRUE(buffer.ok());
+    buffer_ = *std::move(buffer);
+  }
+  /// A Recv of which the peer has been told where its bytes go.
+  std::shared_ptr<Operation> ExposedRecv() {
+    auto received = channel_->Recv({.tag = 1, .space = 0}, buffer_.bytes());
+    FrameHeader request = Frame(FrameKind::kRequest, 1, buffer_.bytes().size());
+    request.tag = 1;
+    script_->Send(request);
+    channel_->Start();
+    EXPECT_TRUE(WaitFor([&] { return script_->exposed.load() == 1; }));
+    return received;
+  }
+
+  SharedBuffer buffer_;
+};
+
+TEST_F(PlacementTest, EndsWithTheFrameBehindIt) {
+  const auto received = ExposedRecv();
+  script_->Send(Frame(FrameKind::kPlaced, 1, 0));
+  channel_->Start();
+  EXPECT_TRUE(received->Wait(After(kPatience)).ok());
+  EXPECT_EQ(script_->withdrawn.load(), 0);
+}
+
+// What was not exposed cannot have been written.
+TEST_F(PlacementTest, OfAMessageInTheStreamIsRefused) {
+  Bytes own(1 << 20);
+  const auto received = channel_->Recv({.tag = 1, .space = 0}, own);
+  FrameHeader request = Frame(FrameKind::kRequest, 1, own.size());
+  request.tag = 1;
+  script_->Send(request);
+  script_->Send(Frame(FrameKind::kPlaced, 1, 0));
+  channel_->Start();
+  EXPECT_NE(received->Wait(After(kPatience)).message().find("placed"), std::string::npos);
+  EXPECT_EQ(script_->exposed.load(), 0);
+}
+
+// The peer's abort comes on the other lane, whose end fails this one.
+TEST_F(PlacementTest, ThatBreaksWaitsForTheOtherLanesNews) {
+  const auto received = ExposedRecv();
+  const Time begin = Now();
+  script_->End();
+  channel_->Start();
+  Settle();
+  EXPECT_TRUE(!ended_.load() || Now() - begin >= std::chrono::milliseconds(50));
+  if (!ended_.load()) {
+    channel_->Fail(AbortedError("worker-1 aborted: enough"));
+    EXPECT_EQ(received->Wait(After(kPatience)).code(), StatusCode::kAborted);
+  }
+  EXPECT_GT(script_->withdrawn.load(), 0);
+}
+
+TEST_F(PlacementTest, ThatBreaksWithoutNewsIsALoss) {
+  const auto received = ExposedRecv();
+  script_->End();
+  channel_->Start();
+  const Status status = received->Wait(After(kPatience));
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status.ToString();
+  EXPECT_GT(script_->withdrawn.load(), 0);
+}
+
+TEST_F(PlacementTest, IsTakenBackWhenItsWaitIsGivenUp) {
+  const auto received = ExposedRecv();
+  EXPECT_EQ(received->Wait(Now()).code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(script_->withdrawn.load(), 1);
 }
 
 // Two grants of one message would let the peer make room for requests that were never answered.

@@ -120,7 +120,7 @@ class Peer {
         header.total = rude ? random_.Next() : 0;
         break;
       case 2:
-        header.kind = FrameKind::kWaiting;
+        header.kind = rude ? FrameKind::kPlaced : FrameKind::kWaiting;
         header.id = random_.Below(5);
         header.total = random_.Next();
         header.space = random_.Next();
