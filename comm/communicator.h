@@ -79,7 +79,8 @@ class Work {
   bool Done() const;
   /// Blocks until it ended. Errors: those of the operation; kDeadlineExceeded names the peer waited
   /// for. A deadline that passes ends the operation: its buffer is the caller's again, and what
-  /// arrives for it later is dropped. To look without ending it, use Done.
+  /// arrives for it later is dropped. Where a device was at work on it (AllocateShared) the peer may
+  /// be lost to the group. To look without ending it, use Done.
   Status Wait(Deadline deadline) const;
   Status Wait() const;  ///< Bounded by the group's operation_timeout.
   /// When it ended (steady clock). Precondition: Done().
@@ -105,7 +106,8 @@ struct TreeContributions {
 };
 
 /// Memory that workers of one host can reach directly (Endpoint::AllocateShared). A collective
-/// whose members all pass such memory folds it where it lies, without copies. Freed when the last
+/// whose members all pass such memory folds it where it lies, without copies; between hosts that
+/// RDMA joins, devices carry large messages from such memory to such memory. Freed when the last
 /// copy of the object goes; by then no operation on it may be in flight. It may outlive its
 /// endpoint. Otherwise it is ordinary memory; what is written before it was ever passed to a
 /// collective stays within the process.
@@ -279,8 +281,9 @@ class Endpoint {
   /// Changes the emulated link rate; 0: unlimited.
   virtual void SetLinkRate(double bytes_per_second) = 0;
   /// Memory for tensors that take part in collectives among workers of one host. Any part of it may
-  /// be passed to AllReduce, ReduceScatter, AllGather and Broadcast; between workers of several
-  /// hosts it works like any other memory. When a collective on it fails while a peer might still
+  /// be passed to AllReduce, ReduceScatter, AllGather and Broadcast. Between hosts that RDMA joins,
+  /// devices carry Send's and Recv's messages of 32 KiB and more from buffer to buffer; where there
+  /// is none it works like any other memory. When a collective on it fails while a peer might still
   /// write to it (a stopped process), that part of it is replaced in place by private memory with
   /// the same content, so that nothing that comes late can land there; no other thread may write to
   /// the buffer while such a collective runs. Errors: kInvalidArgument (0 bytes),
