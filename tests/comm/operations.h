@@ -80,10 +80,13 @@ class Calls {
         works.push_back(group_.Send(peer, 1, Part(whole_, peer), false));
       }
     }
-    Status first;  // All are waited for: their buffers may go with this object.
+    Status first;
     for (const Work& work : works) {
-      const Status status = work.Wait();
-      first = first.ok() ? status : first;
+      if (first.ok()) {
+        first = work.Wait();
+      } else {  // The buffers may go with this object.
+        work.Wait(Now()).IgnoreError("one has failed");
+      }
     }
     return first;
   }
