@@ -41,6 +41,9 @@ struct EndpointOptions {
   /// Encrypt what leaves the machine: TCP carries TLS 1.3 whose keys come from `secret`, and RDMA,
   /// which cannot, is not used. All members of a group have the same; one that differs is refused.
   bool tls = false;
+  /// Sockets of each connection over TCP (tcp_stripes.h), 1 to 8; 0: as many as the network
+  /// interface of `bind_host` is fast for. A pair uses what both ends have; with TLS, 1.
+  int tcp_streams = 0;
   double link_bytes_per_second = 0;      ///< Emulated link: token bucket a direction; 0: unlimited.
   metrics::Registry* metrics = nullptr;  ///< Required; outlives the endpoint.
 };
@@ -79,8 +82,8 @@ class Work {
   bool Done() const;
   /// Blocks until it ended. Errors: those of the operation; kDeadlineExceeded names the peer waited
   /// for. A deadline that passes ends the operation: its buffer is the caller's again, and what
-  /// arrives for it later is dropped. Where a device was at work on it (AllocateShared) the peer may
-  /// be lost to the group. To look without ending it, use Done.
+  /// arrives for it later is dropped. Where a device was at work on it (AllocateShared) the peer
+  /// may be lost to the group. To look without ending it, use Done.
   Status Wait(Deadline deadline) const;
   Status Wait() const;  ///< Bounded by the group's operation_timeout.
   /// When it ended (steady clock). Precondition: Done().

@@ -1,11 +1,9 @@
 // TCP: the transport between hosts.
-#include <cerrno>
 #include <utility>
 
-#include <sys/epoll.h>
-#include <sys/socket.h>
-
+#include "comm/tcp_setup.h"
 #include "comm/tcp_socket.h"
+#include "comm/tcp_stripes.h"
 #include "comm/tls_connection.h"
 #include "comm/transport.h"
 
@@ -13,63 +11,11 @@ namespace heddle::comm {
 
 namespace {
 
-class TcpConnection final : public Connection {
+class TcpTransport final : public Transport {
  public:
-  TcpConnection(UniqueFd socket, Lane lane) : socket_(std::move(socket)) {
-    TuneTcp(socket_.get(), lane);
-  }
-
-  std::string_view transport() const override { return "tcp"; }
-
-  Result<size_t> Write(std::span<const iovec> parts) override {
-    msghdr message{};
-    message.msg_iov = const_cast<iovec*>(parts.data());
-    message.msg_iovlen = parts.size();
-    const ssize_t written = ::sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (written >= 0) {
-      return static_cast<size_t>(written);
-    }
-    if (errno == EAGAIN || errno == EINTR || errno == ENOBUFS) {
-      return size_t{0};
-    }
-    return UnavailableError("write: {}", ErrnoError(errno, "tcp").message());
-  }
-
-  Result<size_t> Read(std::span<std::byte> buffer) override {
-    const ssize_t got = ::recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-    if (got > 0) {
-      return static_cast<size_t>(got);
-    }
-    if (got == 0) {
-      return UnavailableError("the peer closed the connection");
-    }
-    if (errno == EAGAIN || errno == EINTR) {
-      return size_t{0};
-    }
-    return UnavailableError("read: {}", ErrnoError(errno, "tcp").message());
-  }
-
-  std::array<Watch, 2> Watches(bool want_read, bool want_write) override {
-    const uint32_t events = (want_read ? static_cast<uint32_t>(EPOLLIN | EPOLLRDHUP) : 0U) |
-                            (want_write ? static_cast<uint32_t>(EPOLLOUT) : 0U);
-    return {Watch{.fd = socket_.get(), .events = events}, Watch{}};
-  }
-
-  Watch SleepOn(bool want_write) const override {
-    return {.fd = socket_.get(),
-            .events = static_cast<uint32_t>(EPOLLIN) | (want_write ? EPOLLOUT : 0U)};
-  }
-
-  void CloseWrite() override { ::shutdown(socket_.get(), SHUT_WR); }
-  void Reset() override { CloseByReset(socket_); }
-
- private:
-  UniqueFd socket_;
-};
-
-class TcpTransport final : public SocketTransport {
- public:
-  explicit TcpTransport(TcpListener listener) : listener_(std::move(listener)) {}
+  TcpTransport(TcpListener listener, int streams)
+      : listener_(std::move(listener)),
+        streams_(streams) {}
 
   std::string_view name() const override { return "tcp"; }
   std::string address() const override { return listener_.address; }
@@ -83,6 +29,9 @@ class TcpTransport final : public SocketTransport {
     return DialTcp(listener_.address, peer.at("tcp"));
   }
 
+  std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket, Lane lane, bool dialled) const override {
+    return MakeTcpSetup(std::move(socket), lane, dialled, streams_, listener_.address);
+  }
   bool CanEncrypt() const override { return true; }
   std::unique_ptr<ConnectionSetup> BeginEncrypted(UniqueFd socket,
                                                   Lane lane,
@@ -91,22 +40,22 @@ class TcpTransport final : public SocketTransport {
     return MakeTlsSetup(std::move(socket), lane, dialled, key);
   }
 
-  Result<std::unique_ptr<Connection>> FinishDial(UniqueFd socket, Lane lane) const override {
-    return std::unique_ptr<Connection>(std::make_unique<TcpConnection>(std::move(socket), lane));
-  }
-  Result<std::unique_ptr<Connection>> FinishAccept(UniqueFd& socket, Lane lane) const override {
-    return std::unique_ptr<Connection>(std::make_unique<TcpConnection>(std::move(socket), lane));
-  }
-
  private:
   const TcpListener listener_;
+  const int streams_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Transport>> MakeTcpTransport(const EndpointOptions& options) {
+  if (options.tcp_streams < 0 || options.tcp_streams > kMostStripes) {
+    return InvalidArgumentError("{} TCP streams a connection: between 0 and {}",
+                                options.tcp_streams, kMostStripes);
+  }
   HEDDLE_ASSIGN_OR_RETURN(TcpListener listener, ListenTcp(options.bind_host));
-  return std::unique_ptr<Transport>(std::make_unique<TcpTransport>(std::move(listener)));
+  const int streams =
+      options.tcp_streams > 0 ? options.tcp_streams : TcpStreamsFor(options.bind_host);
+  return std::unique_ptr<Transport>(std::make_unique<TcpTransport>(std::move(listener), streams));
 }
 
 }  // namespace heddle::comm

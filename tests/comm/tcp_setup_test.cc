@@ -1,0 +1,196 @@
+// From one authenticated socket to a connection over several: who agrees to what, what the door
+// lets in, and a door that cannot be reached.
+#include "comm/tcp_setup.h"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "comm/tcp_socket.h"
+
+namespace heddle::comm {
+namespace {
+
+struct TcpHello {
+  uint32_t magic = 0x31435448;
+  uint16_t streams = 1;
+  uint16_t port = 0;
+  Digest token{};
+};
+struct StripeHello {
+  Digest token{};
+  uint32_t number = 0;
+};
+
+/// A connected pair of sockets on loopback.
+struct Pair {
+  Pair() {
+    auto door = ListenTcp("127.0.0.1");
+    EXPECT_TRUE(door.ok());
+    auto dialled = DialTcp(own, door->address);
+    EXPECT_TRUE(dialled.ok());
+    dialler = *std::move(dialled);
+    pollfd ready{.fd = door->socket.get(), .events = POLLIN, .revents = 0};
+    EXPECT_EQ(::poll(&ready, 1, 5000), 1);
+    acceptor.Reset(::accept4(door->socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  }
+  const std::string own = "127.0.0.1:0";
+  UniqueFd dialler;
+  UniqueFd acceptor;
+};
+
+template <typename T>
+void Tell(const UniqueFd& socket, const T& value) {
+  ASSERT_EQ(::send(socket.get(), &value, sizeof(value), MSG_NOSIGNAL),
+            static_cast<ssize_t>(sizeof(value)));
+}
+template <typename T>
+T Hear(const UniqueFd& socket) {
+  T value{};
+  pollfd ready{.fd = socket.get(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&ready, 1, 5000), 1);
+  EXPECT_EQ(::recv(socket.get(), &value, sizeof(value), MSG_DONTWAIT),
+            static_cast<ssize_t>(sizeof(value)));
+  return value;
+}
+
+using Made = Result<std::unique_ptr<Connection>>;
+
+/// Whether the setup has a connection, or an error, within `bound`.
+bool Goes(ConnectionSetup& setup, Made& made, Duration bound) {
+  const Deadline deadline = After(bound);
+  do {
+    made = setup.Advance();
+    if (!made.ok() || *made != nullptr) {
+      return true;
+    }
+    pollfd ready{.fd = setup.fd(), .events = POLLIN, .revents = 0};
+    ::poll(&ready, 1, 20);
+  } while (Now() < deadline);
+  return false;
+}
+
+UniqueFd Knock(uint16_t port, const StripeHello& hello) {
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in door{};
+  door.sin_family = AF_INET;
+  door.sin_port = htons(port);
+  door.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::connect(socket.get(), reinterpret_cast<sockaddr*>(&door), sizeof(door)), 0);
+  EXPECT_EQ(::send(socket.get(), &hello, sizeof(hello), MSG_NOSIGNAL),
+            static_cast<ssize_t>(sizeof(hello)));
+  return socket;
+}
+
+constexpr Duration kLong = std::chrono::seconds(5);
+constexpr Duration kShort = std::chrono::milliseconds(100);
+
+TEST(TcpSetupTest, BothUseTheSmallerNumber) {
+  for (const auto& [here, there] :
+       std::vector<std::pair<int, int>>{{1, 1}, {1, 4}, {4, 1}, {3, 8}}) {
+    Pair pair;
+    const auto dialler = MakeTcpSetup(std::move(pair.dialler), Lane::kBulk, true, here, pair.own);
+    const auto acceptor =
+        MakeTcpSetup(std::move(pair.acceptor), Lane::kBulk, false, there, pair.own);
+    Made one = std::unique_ptr<Connection>();
+    Made other = std::unique_ptr<Connection>();
+    const Deadline deadline = After(kLong);
+    while (Now() < deadline && !(one.ok() && *one && other.ok() && *other)) {
+      if (!*one) {
+        Goes(*dialler, one, {});
+      }
+      if (!*other) {
+        Goes(*acceptor, other, {});
+      }
+      ASSERT_TRUE(one.ok() && other.ok());
+    }
+    ASSERT_TRUE(*one && *other);
+    const std::byte value{42};
+    const iovec part{.iov_base = const_cast<std::byte*>(&value), .iov_len = 1};
+    EXPECT_EQ(*(*one)->Write(std::span(&part, 1)), 1U);
+    std::byte read{};
+    while (Now() < deadline && *(*other)->Read(std::span(&read, 1)) == 0) {
+    }
+    EXPECT_EQ(read, value);
+  }
+}
+
+TEST(TcpSetupTest, StrangersAtTheDoorChangeNothing) {
+  Pair pair;
+  const auto acceptor = MakeTcpSetup(std::move(pair.acceptor), Lane::kBulk, false, 3, pair.own);
+  Made made = std::unique_ptr<Connection>();
+  EXPECT_FALSE(Goes(*acceptor, made, {}));
+  const auto hello = Hear<TcpHello>(pair.dialler);
+  EXPECT_EQ(hello.streams, 3);
+  Tell(pair.dialler, TcpHello{.streams = 3});
+  Digest wrong = hello.token;
+  wrong[31] ^= std::byte{1};
+  std::vector<UniqueFd> guests;
+  for (const uint32_t number : {0U, 1U, 3U}) {
+    guests.push_back(Knock(hello.port, {.token = wrong, .number = number}));
+  }
+  guests.push_back(Knock(hello.port, {.token = hello.token, .number = 0}));
+  guests.push_back(Knock(hello.port, {.token = hello.token, .number = 3}));
+  EXPECT_FALSE(Goes(*acceptor, made, kShort));
+  guests.push_back(Knock(hello.port, {.token = hello.token, .number = 2}));
+  EXPECT_FALSE(Goes(*acceptor, made, kShort));
+  guests.push_back(Knock(hello.port, {.token = hello.token, .number = 2}));  // Again.
+  Tell(pair.dialler, std::byte{3});
+  EXPECT_FALSE(Goes(*acceptor, made, kShort));
+  guests.push_back(Knock(hello.port, {.token = hello.token, .number = 1}));
+  EXPECT_TRUE(Goes(*acceptor, made, kLong));
+  EXPECT_TRUE(made.ok() && *made);
+}
+
+TEST(TcpSetupTest, ADoorThatCannotBeReachedCostsTheFurtherSocketsAlone) {
+  UniqueFd nobody(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));  // Bound, does not listen.
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(::bind(nobody.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::getsockname(nobody.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  Pair pair;
+  const auto dialler = MakeTcpSetup(std::move(pair.dialler), Lane::kBulk, true, 4, pair.own);
+  Made made = std::unique_ptr<Connection>();
+  EXPECT_FALSE(Goes(*dialler, made, {}));
+  EXPECT_EQ(Hear<TcpHello>(pair.acceptor).streams, 4);
+  Tell(pair.acceptor, TcpHello{.streams = 4, .port = ntohs(address.sin_port)});
+  EXPECT_TRUE(Goes(*dialler, made, kLong));
+  ASSERT_TRUE(made.ok() && *made) << made.status().ToString();
+  EXPECT_EQ(Hear<std::byte>(pair.acceptor), std::byte{1});
+  Tell(pair.acceptor, std::byte{7});
+  std::byte read{};
+  while (*(*made)->Read(std::span(&read, 1)) == 0) {
+  }
+  EXPECT_EQ(read, std::byte{7});
+}
+
+TEST(TcpSetupTest, WhatHasAnotherFormIsRefused) {
+  for (const TcpHello& hello : {TcpHello{.magic = 1}, TcpHello{.streams = 0}}) {
+    Pair pair;
+    const auto dialler = MakeTcpSetup(std::move(pair.dialler), Lane::kBulk, true, 2, pair.own);
+    Tell(pair.acceptor, hello);
+    Made made = std::unique_ptr<Connection>();
+    EXPECT_TRUE(Goes(*dialler, made, kLong));
+    EXPECT_EQ(made.status().code(), StatusCode::kDataLoss);
+  }
+  Pair pair;
+  const auto acceptor = MakeTcpSetup(std::move(pair.acceptor), Lane::kBulk, false, 4, pair.own);
+  Tell(pair.dialler, TcpHello{.streams = 3});
+  Tell(pair.dialler, std::byte{2});
+  Made made = std::unique_ptr<Connection>();
+  EXPECT_TRUE(Goes(*acceptor, made, kLong));
+  EXPECT_EQ(made.status().code(), StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace heddle::comm

@@ -1,0 +1,203 @@
+// One stream over several sockets: whole and in order whatever each socket takes and gives; ends
+// and peers that break the format.
+#include "comm/tcp_stripes.h"
+
+#include <cstring>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/random.h"
+#include "tests/support/seed.h"
+
+namespace heddle::comm {
+namespace {
+
+std::byte At(uint64_t position) {
+  return static_cast<std::byte>((position * 0x9E3779B97F4A7C15U) >> 56);
+}
+
+/// Both ends of a number of sockets; `buffer_bytes` of each differ by a factor.
+struct Sockets {
+  Sockets(int count, int buffer_bytes) {
+    for (int i = 0; i < count; ++i) {
+      int ends[2] = {};
+      EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+      const int bytes = buffer_bytes << i;
+      EXPECT_EQ(::setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)), 0);
+      near.emplace_back(ends[0]);
+      far.emplace_back(ends[1]);
+    }
+  }
+  std::vector<UniqueFd> near;
+  std::vector<UniqueFd> far;
+};
+
+std::unique_ptr<Connection> Stripes(std::vector<UniqueFd> sockets) {
+  auto made = MakeTcpStripes(std::move(sockets));
+  EXPECT_TRUE(made.ok()) << made.status().ToString();
+  return *std::move(made);
+}
+
+/// Writes `count` bytes of the stream from `position` on, in two parts.
+Result<size_t> WriteAt(Connection& connection, uint64_t position, size_t count, size_t first) {
+  Bytes bytes(count);
+  for (size_t i = 0; i < count; ++i) {
+    bytes[i] = At(position + i);
+  }
+  const iovec parts[] = {{.iov_base = bytes.data(), .iov_len = first},
+                         {.iov_base = bytes.data() + first, .iov_len = count - first}};
+  return connection.Write(parts);
+}
+
+/// Reads at most `count` bytes and checks them.
+Result<size_t> ReadAt(Connection& connection, uint64_t position, size_t count) {
+  Bytes bytes(count);
+  HEDDLE_ASSIGN_OR_RETURN(const size_t got, connection.Read(bytes));
+  for (size_t i = 0; i < got; ++i) {
+    if (bytes[i] != At(position + i)) {
+      return DataLossError("byte {}", position + i);
+    }
+  }
+  return got;
+}
+
+/// Until the connection is ready for what is wanted; false: not within ten seconds.
+bool Await(Connection& connection, bool want_read, bool want_write) {
+  const auto watches = connection.Watches(want_read, want_write);
+  if (!connection.PrepareToWait(want_read, want_write)) {
+    return true;
+  }
+  pollfd ready{.fd = watches[0].fd, .events = POLLIN, .revents = 0};
+  if (::poll(&ready, 1, 10000) != 1) {
+    return false;
+  }
+  connection.OnReady(ready.fd, POLLIN);
+  return true;
+}
+
+TEST(TcpStripesTest, AnyMixtureOfWritesAndReadsKeepsTheOrder) {
+  Random random(testing::TestSeed());
+  for (int round = 0; round < 60; ++round) {
+    Sockets sockets(static_cast<int>(random.Between(2, kMostStripes)), 2048);
+    const auto writer = Stripes(std::move(sockets.near));
+    const auto reader = Stripes(std::move(sockets.far));
+    const uint64_t all = random.Below(3'000'000);
+    const uint64_t most = round % 3 == 0 ? 100 : 400'000;
+    uint64_t written = 0;
+    uint64_t read = 0;
+    int idle = 0;  // Neither end can move: a rest that nobody sends, or a segment that is lost.
+    while (read < all && idle < 3) {
+      bool moved = false;
+      for (uint64_t turns = random.Below(20); turns > 0 && written < all; --turns) {
+        const size_t count = std::min(all - written, 1 + random.Below(most));
+        const auto took = WriteAt(*writer, written, count, random.Below(count + 1));
+        ASSERT_TRUE(took.ok()) << took.status().ToString();
+        written += *took;
+        moved = moved || *took > 0;
+      }
+      for (uint64_t turns = random.Below(20); turns > 0 && read < all; --turns) {
+        const auto got = ReadAt(*reader, read, 1 + random.Below(most));
+        ASSERT_TRUE(got.ok()) << got.status().ToString();
+        read += *got;
+        moved = moved || *got > 0;
+      }
+      writer->OnWoken();
+      idle = moved ? 0 : idle + 1;
+      if (!moved) {
+        writer->PrepareToWait(true, false);
+        reader->PrepareToWait(true, false);
+      }
+    }
+    ASSERT_EQ(read, all);
+    writer->CloseWrite();
+    EXPECT_EQ(reader->Read(std::span<std::byte>()).ok(), true);
+    EXPECT_EQ(ReadAt(*reader, read, 1).status().code(), StatusCode::kUnavailable);
+  }
+}
+
+// Each end sleeps whenever it can neither read nor write; what the last write left is sent while
+// its caller only waits to read.
+TEST(TcpStripesTest, NobodySleepsOverWhatCanMove) {
+  for (const int count : {2, 5}) {
+    Sockets sockets(count, 4096);
+    const auto near = Stripes(std::move(sockets.near));
+    const auto far = Stripes(std::move(sockets.far));
+    constexpr uint64_t kBytes = 20'000'000;
+    std::thread echo([&] {
+      uint64_t read = 0;
+      while (read < kBytes) {
+        const auto got = ReadAt(*far, read, 100'000);
+        ASSERT_TRUE(got.ok()) << got.status().ToString();
+        read += *got;
+        if (*got == 0) {
+          ASSERT_TRUE(Await(*far, true, false)) << read;
+        }
+      }
+      ASSERT_EQ(*WriteAt(*far, 0, 1, 0), 1U);
+    });
+    uint64_t written = 0;
+    while (written < kBytes) {
+      const size_t size = std::min<uint64_t>(kBytes - written, 256 << 10);
+      const auto took = WriteAt(*near, written, size, 48);
+      ASSERT_TRUE(took.ok());
+      written += *took;
+      if (*took == 0) {
+        ASSERT_TRUE(Await(*near, false, true)) << written;
+      }
+    }
+    Result<size_t> answer = size_t{0};
+    while (answer.ok() && *answer == 0) {
+      answer = ReadAt(*near, 0, 1);
+      if (answer.ok() && *answer == 0) {
+        ASSERT_TRUE(Await(*near, true, false));
+      }
+    }
+    EXPECT_TRUE(answer.ok());
+    echo.join();
+  }
+}
+
+struct Segment {
+  uint32_t magic = 0x31535448;
+  uint32_t bytes = 0;
+  uint64_t position = 0;
+};
+
+TEST(TcpStripesTest, PeersThatBreakTheFormatAreRefused) {
+  constexpr size_t kMost = size_t{128} << 10;
+  const std::vector<std::pair<Segment, Segment>> bad = {
+      {{.magic = 1, .bytes = 1}, {.bytes = 1, .position = 1}},
+      {{.bytes = 0}, {.bytes = 1, .position = 1}},
+      {{.bytes = kMost + 1}, {.bytes = 1, .position = 1}},
+      {{.bytes = 1, .position = ~uint64_t{0}}, {.bytes = 1, .position = 1}},
+      {{.bytes = 1, .position = 1}, {.bytes = 1, .position = 2}},  // Nobody has the first.
+  };
+  for (const auto& [first, second] : bad) {
+    Sockets sockets(2, 4096);
+    const auto reader = Stripes(std::move(sockets.far));
+    ASSERT_EQ(::send(sockets.near[0].get(), &first, sizeof(first), 0), 16);
+    ASSERT_EQ(::send(sockets.near[1].get(), &second, sizeof(second), 0), 16);
+    Bytes buffer(10);
+    EXPECT_EQ(reader->Read(buffer).status().code(), StatusCode::kDataLoss);
+  }
+}
+
+TEST(TcpStripesTest, AnEndWithinASegmentIsALoss) {
+  Sockets sockets(2, 4096);
+  const auto reader = Stripes(std::move(sockets.far));
+  const Segment half{.bytes = 100};
+  ASSERT_EQ(::send(sockets.near[0].get(), &half, sizeof(half), 0), 16);
+  const std::byte value = At(0);
+  ASSERT_EQ(::send(sockets.near[0].get(), &value, 1, 0), 1);
+  EXPECT_EQ(*ReadAt(*reader, 0, 10), 1U);
+  sockets.near.clear();
+  EXPECT_EQ(ReadAt(*reader, 1, 10).status().code(), StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace heddle::comm
