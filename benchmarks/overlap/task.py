@@ -1,6 +1,7 @@
 """Sums of 64 MiB among two workers whose threads all share one core, beside products of matrices on the other.
 
 products_slowdown   rate of the products alone over that beside the sums, less 1
+copies_slowdown     the same beside a loop of memcpy of as many bytes on the sums' core: what the machine's memory costs
 seconds, beside     time of a sum alone, and beside the products
 over_alone          the latter over the former
 latency, during     half a round trip of an urgent message of 8 KiB, sent every 300 us, when nothing else happens, and
@@ -35,13 +36,15 @@ def one(options, settings, rows, family):
         tasks = ["overlap", str(BYTES), str(settings["calls"])]
         [(_, values, _)] = group.run(options.folder, [PLACE] * 2, family, tasks)
         figures.append(values)
-    products, products_beside, seconds, beside, idle, during = (report.median(column) for column in zip(*figures))
+    products, beside_copies, products_beside, seconds, beside, idle, during = (
+        report.median(column) for column in zip(*figures))
     case = {"family": family, "ranks": 2, "bytes": BYTES}
 
     def add(metric, value, unit):
         rows.add(case, "heddle-" + family, True, metric, value, unit)
 
     add("products_slowdown", products / products_beside - 1, "ratio")
+    add("copies_slowdown", products / beside_copies - 1, "ratio")
     add("seconds", seconds, "s")
     add("beside", beside, "s")
     add("over_alone", beside / seconds, "ratio")
