@@ -8,9 +8,9 @@
 /// that lane alone (driver.h). The lanes fail together: a group is formed when all lanes of all
 /// pairs are up, and ends a pair's operations when one of them breaks (group.h).
 ///
-/// Descriptors that a worker holds for each peer, both lanes together: 2 over TCP (and 1 for each
-/// further stream, 1 for all of them), 6 over shared memory, 2 over MPI, 8 over RDMA (10 over iWARP). Pairs are connected only where the plan uses
-/// them, so 1,000 descriptors are enough for more than a hundred peers.
+/// Descriptors that a worker holds for each peer, both lanes together: 2 over TCP (with n streams
+/// n + 2), 6 over shared memory, 2 over MPI, 8 over RDMA (10 over iWARP). Pairs are connected only
+/// where the plan uses them, so 1,000 descriptors are enough for more than a hundred peers.
 #pragma once
 
 #include <array>
