@@ -259,7 +259,8 @@ class Bench {
 
 Status Main(int argc, char** argv) {
   if (argc < 7) {
-    return InvalidArgumentError("usage: {} RANK SIZE FOLDER HOST shm|tcp TASK…", argv[0]);
+    return InvalidArgumentError("usage: {} RANK SIZE FOLDER HOST shm|tcp|tcp:STREAMS TASK…",
+                                argv[0]);
   }
   const int rank = std::atoi(argv[1]);
   const int size = std::atoi(argv[2]);
@@ -270,7 +271,11 @@ Status Main(int argc, char** argv) {
   endpoint_options.bind_host = argv[4];
   endpoint_options.job = "benchmark";
   endpoint_options.secret = folder;
-  endpoint_options.allow_shm = std::string(argv[5]) == "shm";
+  const std::string medium = argv[5];
+  endpoint_options.allow_shm = medium == "shm";
+  if (medium.starts_with("tcp:")) {
+    endpoint_options.tcp_streams = std::atoi(medium.c_str() + 4);
+  }
   endpoint_options.metrics = &registry;
   HEDDLE_ASSIGN_OR_RETURN(const auto endpoint, Endpoint::Create(endpoint_options));
   HEDDLE_RETURN_IF_ERROR(WriteFileAtomically(folder + "/" + argv[1], endpoint->address()));

@@ -7,21 +7,17 @@ inside_loss     time of an all-reduce inside an island while the group spans bot
                 alone, less 1
 """
 import os
-import pathlib
 import subprocess
 import sys
 
 from support import group, heddle, report
 from support.heddle import Failure
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "support"))
-import namespaces  # pylint: disable=wrong-import-position,import-error
+from support.network import Network
 
 MIB = 1 << 20
 FULL = {"repetitions": 5, "calls": 3, "bytes": (4 * MIB, 16 * MIB, 64 * MIB), "megabits": 200, "inside": 50}
 QUICK = {"repetitions": 3, "calls": 2, "bytes": (16 * MIB,), "megabits": 200, "inside": 20}
 CALLS_INSIDE = 100  # In one time, as in collectives_bench.cc.
-SUBNET = namespaces.subnet(128)
 # Carries argv[2] bytes both ways at once, after a byte each way; prints the seconds at the dialling side.
 PLAIN = """
 import socket, sys, threading, time
@@ -52,57 +48,27 @@ else:
 """
 
 
-class Network:
-    """The two namespaces and the link; nothing of it is left afterwards."""
+def bucket(megabits):
+    """The shape of a link with this rate each way."""
+    return lambda _, end: [["qdisc", "add", "dev", end, "root", "tbf", "rate", f"{megabits}mbit", "burst", "128kb",
+                            "latency", "50ms"]]
 
-    def __init__(self, megabits):
-        self.hosts = [f"{SUBNET}.{island + 1}" for island in range(2)]
-        ends = [f"hi{namespaces.TAG}{island}" for island in range(2)]
-        bucket = ["tbf", "rate", f"{megabits}mbit", "burst", "128kb", "latency", "50ms"]
-        command = namespaces.command
+
+def plain_sockets(network, size):
+    """Seconds of plain sockets, the least that the link needs."""
+    port = "7077"
+    python = [sys.executable, "-c", PLAIN]
+    with subprocess.Popen([*network.place(0)[0], *python, "listen", str(size), network.hosts[0], port],
+                          stdout=subprocess.PIPE, text=True) as server:
         try:
-            namespaces.sweep()
-            for island in range(2):
-                command("ip", "netns", "add", namespaces.space(island))
-            command("ip", "link", "add", ends[0], "netns", namespaces.space(0), "type", "veth", "peer", "name", ends[1],
-                    "netns", namespaces.space(1))
-            for island, (host, end) in enumerate(zip(self.hosts, ends)):
-                for words in (["ip", "link", "set", "lo", "up"], ["ip", "address", "add", host + "/24", "dev", end],
-                              ["ip", "link", "set", end, "up"], ["tc", "qdisc", "add", "dev", end, "root", *bucket]):
-                    command(*namespaces.within(island), *words)
-        except OSError as error:
-            self.remove()
-            raise Failure(str(error)) from error
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.remove()
-
-    @staticmethod
-    def remove():
-        for island in range(2):
-            namespaces.command("ip", "netns", "delete", namespaces.space(island), check=False)
-
-    def place(self, island):
-        return namespaces.within(island), self.hosts[island]
-
-    def plain(self, size):
-        """Seconds of plain sockets, the least that the link needs."""
-        port = "7077"
-        python = [sys.executable, "-c", PLAIN]
-        with subprocess.Popen([*namespaces.within(0), *python, "listen", str(size), self.hosts[0], port],
-                              stdout=subprocess.PIPE, text=True) as server:
-            try:
-                server.stdout.readline()
-                done = subprocess.run([*namespaces.within(1), *python, "dial", str(size), self.hosts[0], port],
-                                      capture_output=True, text=True, timeout=120, check=False)
-            finally:
-                server.kill()
-        if done.returncode != 0:
-            raise Failure(f"plain sockets: {heddle.last_line(done.stderr)}")
-        return float(done.stdout)
+            server.stdout.readline()
+            done = subprocess.run([*network.place(1)[0], *python, "dial", str(size), network.hosts[0], port],
+                                  capture_output=True, text=True, timeout=120, check=False)
+        finally:
+            server.kill()
+    if done.returncode != 0:
+        raise Failure(f"plain sockets: {heddle.last_line(done.stderr)}")
+    return float(done.stdout)
 
 
 def median_of(measured, task):
@@ -118,7 +84,7 @@ def measure(options, settings, network, rows):
             continue
         times = {"plain-sockets": [], "heddle-hierarchical": [], "heddle-measured-links": [], "heddle-flat": []}
         for _ in range(options.repeat or settings["repetitions"]):
-            times["plain-sockets"].append(network.plain(size))
+            times["plain-sockets"].append(plain_sockets(network, size))
             for name, first in (("heddle-hierarchical", ["links", "2"]), ("heddle-measured-links", ["measure"]),
                                 ("heddle-flat", [])):
                 measured = group.run(options.folder, places, "shm", [*first, "allreduce", str(size), calls])
@@ -158,7 +124,7 @@ def run(options, rows):
         report.say("islands: network namespaces need root; nothing was measured")
         return True
     try:
-        with Network(settings["megabits"]) as network:
+        with Network(bucket(settings["megabits"])) as network:
             measure(options, settings, network, rows)
             inside(options, settings, network, rows)
     except Failure as failure:
