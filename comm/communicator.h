@@ -79,8 +79,8 @@ class Work {
   bool Done() const;
   /// Blocks until it ended. Errors: those of the operation; kDeadlineExceeded names the peer waited
   /// for. A deadline that passes ends the operation: its buffer is the caller's again, and what
-  /// arrives for it later is dropped. Where a device was at work on it (AllocateShared) the peer may
-  /// be lost to the group. To look without ending it, use Done.
+  /// arrives for it later is dropped. Where a device was at work on it (AllocateShared) the peer
+  /// may be lost to the group. To look without ending it, use Done.
   Status Wait(Deadline deadline) const;
   Status Wait() const;  ///< Bounded by the group's operation_timeout.
   /// When it ended (steady clock). Precondition: Done().
