@@ -93,7 +93,7 @@ std::shared_ptr<Operation> Channel::Send(MessageKey key, std::span<const std::by
 // Moves what fits at once, in the caller's thread: a small message then needs no hop to the loop.
 // What goes wrong here is left to the loop, so that losses are reported from one place.
 void Channel::PumpFromCaller() {
-  if (!started_ || phase_ != Phase::kOpen || !HasOutput()) {
+  if (!started_ || phase_ != Phase::kOpen || !broken_.ok() || !HasOutput()) {
     return;
   }
   const Status status = Pump();
@@ -339,6 +339,7 @@ void Channel::Rearm() {
 }
 
 Channel::Operations Channel::TakeOperations() {
+  EndPlaced();  // What arrived before the end has ended well.
   Operations all;
   for (auto* queue : {&messages_, &granted_}) {
     std::move(queue->begin(), queue->end(), std::back_inserter(all));

@@ -15,7 +15,7 @@ namespace heddle::comm {
 
 // An emulated link would not see what is placed.
 void Channel::Expose(Operation& operation, FrameHeader& grant) {
-  if (!connection_->places() || options_.incoming->limited()) {
+  if (operation.size < kPlacedBytes || !connection_->places() || options_.incoming->limited()) {
     return;
   }
   const std::span<std::byte> bytes(operation.target, operation.size);
@@ -39,7 +39,7 @@ bool Channel::MayBePlaced(const Operation& operation) const {
 }
 
 void Channel::PreparePlacing(Operation& operation, const FrameHeader& grant) {
-  if (grant.space == 0 || !connection_->places()) {
+  if (grant.space == 0 || operation.size < kPlacedBytes || !connection_->places()) {
     return;
   }
   auto region = options_.regions->Find({operation.source, operation.size});
@@ -62,7 +62,7 @@ Result<size_t> Channel::PlaceSome() {
   const size_t room = std::min(out_.to_place, operation.size - operation.offset);
   HEDDLE_ASSIGN_OR_RETURN(
       const size_t placed,
-      connection_->Place(*operation.region, {operation.source + operation.offset, room}, target));
+      connection_->Place(operation.region, {operation.source + operation.offset, room}, target));
   options_.placed_bytes->Add(static_cast<double>(placed));
   given_ += placed;
   out_.operation->offset += placed;
@@ -90,13 +90,12 @@ void Channel::EndPiece() {
 }
 
 void Channel::EndPlaced() {
-  if (placing_.empty()) {
-    return;
-  }
-  const uint64_t placed = connection_->placed();
+  const uint64_t placed = connection_->placed();  // Always: the connection waits to tell of it.
   for (; !placing_.empty() && placing_.front().position <= placed; placing_.pop_front()) {
     ++moved_;
-    placing_.front().operation->Complete(Status::Ok());
+    const std::shared_ptr<Operation>& operation = placing_.front().operation;
+    operation->region = nullptr;  // A finished Work does not keep the buffer.
+    operation->Complete(Status::Ok());
   }
 }
 

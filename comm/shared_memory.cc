@@ -153,7 +153,8 @@ void SharedRegions::CountRefused(StatusCode reason) {
   if (metrics_ != nullptr) {
     metrics_
         ->GetCounter("heddle_comm_refused_buffers_total",
-                     "Shared buffers that could not be mapped, or registered for RDMA, and are copied instead.",
+                     "Shared buffers that could not be mapped, or registered for RDMA, and are "
+                     "copied instead.",
                      {{"reason", std::string(StatusCodeName(reason))}})
         .Add();
   }
@@ -161,6 +162,7 @@ void SharedRegions::CountRefused(StatusCode reason) {
 
 Status SharedRegions::Privatise(const SharedRegion& region, std::span<std::byte> bytes) {
   Forget(region.mapping.base());
+  region.EndUses();  // They would go on with the pages that this process leaves.
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   std::byte* const base = region.mapping.base();
   const size_t begin = static_cast<size_t>(bytes.data() - base) / page * page;

@@ -96,7 +96,9 @@ class TcpStripes final : public Connection {
   bool HasRest() const;
   /// Gives a socket a segment; false: it has no room.
   Result<bool> Give(Stripe& stripe, std::span<const iovec> parts, size_t bytes);
-  /// The socket whose segment is due; null: it is not here yet.
+  /// The socket from which the segment that is due arrives; null: none, as far as is known.
+  Stripe* Arriving();
+  /// The same after a look at the sockets.
   Result<Stripe*> Due();
   /// Reads a segment's header, if it is here.
   Status ReadHeader(Stripe& stripe);
@@ -235,7 +237,19 @@ Status TcpStripes::ReadHeader(Stripe& stripe) {
   return Status::Ok();
 }
 
+Stripe* TcpStripes::Arriving() {
+  for (Stripe& stripe : stripes_) {
+    if (stripe.left > 0 && stripe.position == delivered_) {
+      return &stripe;
+    }
+  }
+  return nullptr;
+}
+
 Result<Stripe*> TcpStripes::Due() {
+  if (Stripe* const arriving = Arriving()) {
+    return arriving;
+  }
   bool open = false;  // Whether one may still bring it.
   bool ended = true;
   for (Stripe& stripe : stripes_) {
@@ -303,11 +317,14 @@ bool TcpStripes::HasRest() const {
                      [](const Stripe& stripe) { return !stripe.rest.empty(); });
 }
 
+// While the segment that is due arrives, nothing of the others matters: they would wake whoever
+// cannot use what they have.
 void TcpStripes::Arm(bool want_read, bool want_write) {
+  const Stripe* const due = Arriving();
   for (size_t i = 0; i < stripes_.size(); ++i) {
     Stripe& stripe = stripes_[i];
-    const bool early = stripe.left > 0 && stripe.position != delivered_;
-    const bool in = want_read && !stripe.ended && !early;
+    const bool matters = due == nullptr ? stripe.left == 0 : &stripe == due;
+    const bool in = want_read && !stripe.ended && matters;
     const bool out = want_write || !stripe.rest.empty();
     const uint32_t interest = (in ? EPOLLIN : 0U) | (out ? EPOLLOUT : 0U);
     if (interest != stripe.interest && stripe.socket.valid()) {
@@ -331,10 +348,12 @@ std::array<Connection::Watch, 2> TcpStripes::Watches(bool want_read, bool want_w
 
 bool TcpStripes::PrepareToWait(bool want_read, bool want_write) {
   Arm(want_read, want_write);
-  const bool staged = std::any_of(stripes_.begin(), stripes_.end(), [&](const Stripe& stripe) {
-    return stripe.left > 0 ? stripe.position == delivered_ && stripe.staged() > 0
-                           : stripe.staged() >= sizeof(SegmentHeader);
-  });
+  const Stripe* const due = Arriving();
+  const bool staged = due != nullptr
+                          ? due->staged() > 0
+                          : std::any_of(stripes_.begin(), stripes_.end(), [](const Stripe& stripe) {
+                              return stripe.left == 0 && stripe.staged() >= sizeof(SegmentHeader);
+                            });
   return broken_.ok() && !(want_read && staged);
 }
 

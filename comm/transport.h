@@ -102,9 +102,9 @@ class Connection {
   virtual Status PreparePlacing(const std::shared_ptr<const SharedRegion>& /*region*/) {
     return UnimplementedError("{} places nothing", transport());
   }
-  /// Writes as many of `bytes` of `region`, which is prepared, to `target` as fit now and returns
+  /// Writes as many of `bytes` of `region` to `target` as fit now and returns
   /// how many. They stay as they are until `placed` counts them. Errors: kUnavailable.
-  virtual Result<size_t> Place(const SharedRegion& /*region*/,
+  virtual Result<size_t> Place(const std::shared_ptr<const SharedRegion>& /*region*/,
                                std::span<const std::byte> /*bytes*/,
                                const RemoteMemory& /*target*/) {
     return UnimplementedError("{} places nothing", transport());

@@ -110,7 +110,7 @@ VerbsConnection::~VerbsConnection() {
       ::ibv_dereg_mr(region);
     }
   }
-  Withdraw();
+  EndRegistrations();
   if (memory_ != nullptr) {
     ::munmap(memory_, memory_bytes_);
   }
@@ -299,13 +299,17 @@ Status VerbsConnection::CompletionError(const ibv_wc& completion) const {
                           device_->port().device);
 }
 
-void VerbsConnection::Reset() {
+void VerbsConnection::StopQueuePair() {
   if (queue_pair_ != nullptr) {
     ibv_qp_attr attributes{};
     attributes.qp_state = IBV_QPS_ERR;
     // What fails here ends with the queue pair's destruction a moment later.
     ::ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE);
   }
+}
+
+void VerbsConnection::Reset() {
+  StopQueuePair();
   CloseByReset(socket_);
   Fail(CancelledError("the connection was reset")).IgnoreError("it is kept");
 }

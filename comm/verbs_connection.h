@@ -110,7 +110,7 @@ class VerbsConnection final : public Connection {
   Result<RemoteMemory> Expose(const std::shared_ptr<const SharedRegion>& region,
                               std::span<std::byte> bytes) override;
   Status PreparePlacing(const std::shared_ptr<const SharedRegion>& region) override;
-  Result<size_t> Place(const SharedRegion& region,
+  Result<size_t> Place(const std::shared_ptr<const SharedRegion>& region,
                        std::span<const std::byte> bytes,
                        const RemoteMemory& target) override;
   uint64_t placed() override { return told_placed_ = placed_; }
@@ -159,6 +159,8 @@ class VerbsConnection final : public Connection {
         ring_bytes_(RingBytes(lane)) {}
 
   Status Allocate();
+  /// Nothing goes out or comes in any more.
+  void StopQueuePair();
   Status PostReceives(std::span<const uint32_t> slots);
   Status Fail(const Status& status);
   Status CompletionError(const ibv_wc& completion) const;
@@ -186,6 +188,7 @@ class VerbsConnection final : public Connection {
                            std::span<const std::byte> bytes,
                            const RemoteMemory& target);
   size_t PlaceRoom() const;
+  void EndRegistrations();
 
   const std::shared_ptr<VerbsDevice> device_;
   const Lane lane_;

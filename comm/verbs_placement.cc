@@ -100,7 +100,9 @@ Result<size_t> VerbsConnection::PutPlaced(const Registration& registration,
     request.wr.rdma.rkey = target.key;
     done += count;
     given_ += count;
-    Number(request, done == bytes.size());
+    // What reports its completion siw copies before it sends; else it would go on reading the
+    // memory after a later request's completion has given it back.
+    Number(request, !immediate_ || done == bytes.size());
     if (chain.full()) {
       HEDDLE_RETURN_IF_ERROR(Post(chain));
     }
@@ -109,29 +111,36 @@ Result<size_t> VerbsConnection::PutPlaced(const Registration& registration,
   return done;
 }
 
-Result<size_t> VerbsConnection::Place(const SharedRegion& region,
+Result<size_t> VerbsConnection::Place(const std::shared_ptr<const SharedRegion>& region,
                                       std::span<const std::byte> bytes,
                                       const RemoteMemory& target) {
   if (hung_up_) {
     return UnavailableError("the peer closed the connection");
   }
   HEDDLE_RETURN_IF_ERROR(failure_);
-  const auto found = registrations_.find(region.id);
-  if (found == registrations_.end()) {
-    return UnavailableError("the buffer has been taken back from the device");
-  }
-  HEDDLE_ASSIGN_OR_RETURN(const size_t first, PutPlaced(*found->second, bytes, target));
+  HEDDLE_ASSIGN_OR_RETURN(const auto registration, Register(region));
+  HEDDLE_ASSIGN_OR_RETURN(const size_t first, PutPlaced(*registration, bytes, target));
   place_full_ = first == 0;
   if (first > 0) {
     return first;
   }
   HEDDLE_RETURN_IF_ERROR(Poll());
-  HEDDLE_ASSIGN_OR_RETURN(const size_t second, PutPlaced(*found->second, bytes, target));
+  HEDDLE_ASSIGN_OR_RETURN(const size_t second, PutPlaced(*registration, bytes, target));
   place_full_ = second == 0;
   return second;
 }
 
+// What the device still reads it may send from memory that has been deregistered since (siw looks
+// at a request's key once): nothing of it may be followed by the frame that tells of it.
 void VerbsConnection::Withdraw() {
+  if (given_ != placed_) {
+    StopQueuePair();
+    Fail(UnavailableError("a placement was given up")).IgnoreError("it is kept");
+  }
+  EndRegistrations();
+}
+
+void VerbsConnection::EndRegistrations() {
   for (const auto& [id, registration] : registrations_) {
     registration->End();
   }

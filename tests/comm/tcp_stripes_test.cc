@@ -187,6 +187,34 @@ TEST(TcpStripesTest, PeersThatBreakTheFormatAreRefused) {
   }
 }
 
+// Whoever waits for the segment that is due is not woken by what others have.
+TEST(TcpStripesTest, SegmentsThatAreEarlyWakeNobody) {
+  Sockets sockets(3, 4096);
+  const auto reader = Stripes(std::move(sockets.far));
+  const auto give = [&](size_t socket, const Segment& segment, size_t bytes) {
+    ASSERT_EQ(::send(sockets.near[socket].get(), &segment, sizeof(segment), 0), 16);
+    const Bytes zeros(bytes);
+    ASSERT_EQ(::send(sockets.near[socket].get(), zeros.data(), bytes, 0),
+              static_cast<ssize_t>(bytes));
+  };
+  Bytes buffer(1000);
+  give(1, {.bytes = 10, .position = 0}, 10);
+  give(1, {.bytes = 10, .position = 200}, 10);  // Read with the one before.
+  give(0, {.bytes = 100, .position = 10}, 50);
+  give(2, {.bytes = 10, .position = 110}, 10);
+  EXPECT_EQ(*reader->Read(buffer), 60U);
+  EXPECT_EQ(*reader->Read(buffer), 0U);
+  const auto watches = reader->Watches(true, false);
+  EXPECT_TRUE(reader->PrepareToWait(true, false));
+  pollfd ready{.fd = watches[0].fd, .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&ready, 1, 20), 0);
+  const Bytes rest(50);
+  ASSERT_EQ(::send(sockets.near[0].get(), rest.data(), rest.size(), 0), 50);
+  EXPECT_EQ(::poll(&ready, 1, 5000), 1);
+  EXPECT_EQ(*reader->Read(buffer), 60U);  // Up to 120; nobody has what follows.
+  EXPECT_TRUE(reader->PrepareToWait(true, false));
+}
+
 TEST(TcpStripesTest, AnEndWithinASegmentIsALoss) {
   Sockets sockets(2, 4096);
   const auto reader = Stripes(std::move(sockets.far));

@@ -133,7 +133,10 @@ def main():
         return
     wait_for("the coordinator", (shared / "serving").exists, 60)
     coordinator = f"10.9.0.{254 if leader == 'host' else int(leader) + 1}:{PORT}"
-    if worker(heddle, coordinator, WORKERS[int(guest)], address).wait(timeout=400) != 0:
+    code = worker(heddle, coordinator, WORKERS[int(guest)], address).wait(timeout=400)
+    if fault == "cut" and int(guest) == VICTIM:  # It may hear that it was given up; its power goes in the end.
+        wait_for("the power to go off", lambda: False, 300)
+    if code != 0:
         sys.exit(f"guest {guest}: the worker failed")
 
 
