@@ -1,5 +1,5 @@
-"""A sum of two workers whose network gives each flow a part of its rate only, as clouds do: one TCP socket a connection,
-and several.
+"""A sum of two workers whose network gives each flow a part of its rate only, as clouds do: one TCP socket a
+connection, and several.
 
 seconds    time of an all-reduce, which carries the vector across once each way
 of_flow    the vector over the rate of one flow, over that time
@@ -19,8 +19,8 @@ QUICK = {"repetitions": 3, "calls": 2, "bytes": (16 * MIB,), "megabits": 200}
 
 
 def by_flow(megabits):
-    """The shape: each of 16 classes of flows has this rate. A flow's class is its port at the dialling end, which is the
-    first island's; two flows may meet in one, as in a network that balances by hash."""
+    """The shape: each of 16 classes of flows has this rate. A flow's class is its port at the dialling end, which is
+    the first island's; two flows may meet in one, as in a network that balances by hash."""
     def shape(island, end):
         words = [["qdisc", "add", "dev", end, "root", "handle", "1:", "htb", "default", "10"]]
         port = ("sport", "dport")[island]
@@ -28,8 +28,8 @@ def by_flow(megabits):
             words.append(["class", "add", "dev", end, "parent", "1:", "classid", f"1:{0x10 + number:x}", "htb", "rate",
                           f"{megabits}mbit", "burst", "128kb", "quantum", "60000"])
             # Ports that a kernel gives to those who dial are mostly of one parity.
-            words.append(["filter", "add", "dev", end, "parent", "1:", "protocol", "ip", "prio", "1", "u32", "match", "ip",
-                          port, str(number << 1), hex((CLASSES - 1) << 1), "flowid", f"1:{0x10 + number:x}"])
+            words.append(["filter", "add", "dev", end, "parent", "1:", "protocol", "ip", "prio", "1", "u32", "match",
+                          "ip", port, str(number << 1), hex((CLASSES - 1) << 1), "flowid", f"1:{0x10 + number:x}"])
         return words
     return shape
 
