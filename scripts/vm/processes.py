@@ -9,14 +9,17 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
 
 
-def start(command, **options):
-    """Popen in a session of its own (Ctrl-C is for us alone), killed by the kernel when this process ends."""
+def start(command, processor=None, **options):
+    """Popen in a session of its own (Ctrl-C is for us alone), killed by the kernel when this process ends. With
+    `processor` it and its children run on that one alone."""
     parent = os.getpid()
 
     def tie():
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
+        if processor is not None:
+            os.sched_setaffinity(0, {processor})
 
     # The signal comes when the starting thread ends, so this must be the main one.
     assert threading.current_thread() is threading.main_thread()
