@@ -60,6 +60,16 @@ Digest Sha256(std::string_view text) {
   return digest;
 }
 
+Digest Hmac(std::string_view key, std::span<const std::byte> message) {
+  Digest mac{};
+  unsigned int size = 0;
+  const auto* done = HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+                          reinterpret_cast<const unsigned char*>(message.data()), message.size(),
+                          reinterpret_cast<unsigned char*>(mac.data()), &size);
+  HEDDLE_CHECK(done != nullptr && size == mac.size(), "HMAC failed");
+  return mac;
+}
+
 namespace {
 
 std::string_view TextOf(std::span<const std::byte> bytes) {
@@ -70,16 +80,6 @@ template <typename T>
 void Append(Bytes& out, const T& value) {
   const auto bytes = std::as_bytes(std::span(&value, 1));
   out.insert(out.end(), bytes.begin(), bytes.end());
-}
-
-Digest Hmac(std::string_view secret, const Bytes& message) {
-  Digest mac{};
-  unsigned int size = 0;
-  const auto* done = HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
-                          reinterpret_cast<const unsigned char*>(message.data()), message.size(),
-                          reinterpret_cast<unsigned char*>(mac.data()), &size);
-  HEDDLE_CHECK(done != nullptr && size == mac.size(), "HMAC failed");
-  return mac;
 }
 
 Bytes Transcript(std::string_view role, const Hello& hello, const Challenge& challenge) {
@@ -110,13 +110,15 @@ Digest ProveAccept(std::string_view secret,
   return Hmac(secret, message);
 }
 
-Digest DeriveTlsKey(std::string_view secret, const Hello& hello, const Challenge& challenge) {
+Digest DeriveConnectionKey(std::string_view secret,
+                           const Hello& hello,
+                           const Challenge& challenge) {
   const Bytes salt = Transcript("heddle-tls", hello, challenge);
   const auto of_secret = AsBytes(secret);
-  const Digest extracted = Hmac(TextOf(salt), Bytes(of_secret.begin(), of_secret.end()));
+  const Digest extracted = Hmac(TextOf(salt), of_secret);
   // Expanded to one block, of which the label and the number 1 are the whole message.
   const auto label = AsBytes("heddle tls 1.3 psk\x01");
-  return Hmac(TextOf(extracted), Bytes(label.begin(), label.end()));
+  return Hmac(TextOf(extracted), label);
 }
 
 std::string TlsMismatch(bool own) {

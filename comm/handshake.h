@@ -14,6 +14,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -25,7 +26,7 @@ using Digest = std::array<std::byte, 32>;
 
 inline constexpr uint64_t kHandshakeMagic =
     0x656C646465480A0D;  // "\r\nHeddle": no text protocol starts so.
-inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kProtocolVersion = 4;
 
 struct Hello {
   uint64_t magic = kHandshakeMagic;
@@ -95,9 +96,12 @@ Digest ProveAccept(std::string_view secret,
                    const Challenge& challenge,
                    VerdictCode code);
 
-/// The key of this handshake's TLS connection: HKDF-SHA256 (RFC 5869) of the secret, salted with
-/// all that was claimed and both nonces.
-Digest DeriveTlsKey(std::string_view secret, const Hello& hello, const Challenge& challenge);
+/// The key of this handshake's connection (TLS's, or that of further sockets' proofs): HKDF-SHA256
+/// (RFC 5869) of the secret, salted with all that was claimed and both nonces.
+Digest DeriveConnectionKey(std::string_view secret, const Hello& hello, const Challenge& challenge);
+
+/// HMAC-SHA256.
+Digest Hmac(std::string_view key, std::span<const std::byte> message);
 
 /// What an end with or without TLS (`own`) says of one that differs, and what to do about it.
 std::string TlsMismatch(bool own);

@@ -27,9 +27,9 @@ std::unique_ptr<ConnectionSetup> BeginConnection(const Transport& transport,
                                                  const Hello& hello,
                                                  const Challenge& challenge) {
   const auto lane = static_cast<Lane>(hello.lane);
-  return identity.tls ? transport.BeginEncrypted(std::move(socket), lane, dialled,
-                                                 DeriveTlsKey(identity.secret, hello, challenge))
-                      : transport.Begin(std::move(socket), lane, dialled);
+  const Digest key = DeriveConnectionKey(identity.secret, hello, challenge);
+  return identity.tls ? transport.BeginEncrypted(std::move(socket), lane, dialled, key)
+                      : transport.Begin(std::move(socket), lane, dialled, key);
 }
 
 }  // namespace

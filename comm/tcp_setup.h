@@ -1,16 +1,19 @@
 /// \file
 /// From an authenticated socket to a connection over it, or over several:
 ///
-///     both        TcpHello: how many sockets this end would use; the acceptor's names a door
-///     dialler     opens the others there, each with the acceptor's token and its number
-///     dialler →   one byte: how many sockets there are. 1 when the door cannot be reached in time
+///     dialler →   TcpHello: how many sockets it would use
+///     ← acceptor  TcpHello: the smaller of that and its own, a door, a nonce
+///     dialler     opens the others at the door; each proves the connection's key, over the nonce
+///     dialler →   one byte: how many it has opened. 1 when the door cannot be reached in time
+///     ← acceptor  one byte: how many both use. 1 when they have not all come in time
 ///
-/// Both then use the smaller of what they said. Not for the urgent lane, nor with TLS.
+/// With one socket the two TcpHellos are all. Not for the urgent lane, nor with TLS.
 #pragma once
 
 #include <memory>
 #include <string>
 
+#include "comm/handshake.h"
 #include "comm/transport.h"
 
 namespace heddle::comm {
@@ -19,9 +22,15 @@ namespace heddle::comm {
 /// of a physical port (about what a core moves), else 1.
 int TcpStreamsFor(const std::string& host);
 
-/// `streams`: at this end, 1 to kMostStripes; `own` ("host:port"): where it listens, so that all
-/// sockets are of that host.
-std::unique_ptr<ConnectionSetup> MakeTcpSetup(
-    UniqueFd socket, Lane lane, bool dialled, int streams, std::string own);
+struct TcpSetupOptions {
+  int streams = 1;  ///< At this end, 1 to kMostStripes.
+  std::string own;  ///< "host:port" where it listens: all sockets are of that host.
+  Digest key{};     ///< Of the connection; the same at both ends.
+};
+
+std::unique_ptr<ConnectionSetup> MakeTcpSetup(UniqueFd socket,
+                                              Lane lane,
+                                              bool dialled,
+                                              const TcpSetupOptions& options);
 
 }  // namespace heddle::comm

@@ -18,6 +18,9 @@ namespace {
 /// Unsent bytes that the kernel may hold, so that an urgent frame is never behind megabytes of
 /// bulk.
 constexpr int kNotSentBytes = 256 << 10;
+constexpr int kSilenceMilliseconds = 5'000;
+/// The kernel counts the time in which a reader takes nothing, too.
+constexpr int kReaderMilliseconds = 30'000;
 
 void SetOption(int fd, int level, int name, int value) {
   // Tuning only: where an option is refused the connection works without it.
@@ -58,12 +61,16 @@ void TuneTcp(int fd, Lane lane) {
   SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, 2);
   SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
   SetOption(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
-  SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 5000);
+  SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kSilenceMilliseconds);
   // The host's default may be made for wide areas; on one switch and on loopback cubic is twice as
   // fast.
   constexpr std::string_view kCubic = "cubic";
   ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kCubic.data(),
                static_cast<socklen_t>(kCubic.size()));
+}
+
+void WaitForReader(int fd) {
+  SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kReaderMilliseconds);
 }
 
 Status ChooseTcpPort(sockaddr_storage& own) {

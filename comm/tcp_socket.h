@@ -37,6 +37,10 @@ Status ChooseTcpPort(sockaddr_storage& own);
 /// urgent lane's packets pass those of bulk that wait for this machine's network interface.
 void TuneTcp(int fd, Lane lane);
 
+/// For a socket whose bytes may stay unread for a while, because others' come first: so long a full
+/// one is not taken for a vanished host.
+void WaitForReader(int fd);
+
 /// Makes the close that follows a reset: the peer learns of it at once, nothing lingers.
 void CloseByReset(UniqueFd& socket);
 

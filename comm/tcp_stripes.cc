@@ -27,20 +27,22 @@ struct SegmentHeader {
 };
 static_assert(sizeof(SegmentHeader) == 16);
 
-/// Of a segment. A socket that takes a part of one keeps the rest here, so not more.
-constexpr size_t kSegmentBytes = size_t{128} << 10;
+/// Of a segment: half of a channel's frame. A socket that takes a part of one keeps the rest here,
+/// so not more.
+constexpr size_t kSegmentBytes = (size_t{128} << 10) + 64;
 /// Whatever is smaller stays with the socket of the one before: no need to look at all of them.
 constexpr size_t kSmallBytes = size_t{16} << 10;
 constexpr size_t kStageBytes = size_t{4} << 10;
-constexpr uint32_t kNoInterest = std::numeric_limits<uint32_t>::max();
+constexpr uint32_t kUnwatched = std::numeric_limits<uint32_t>::max();
 
 struct Stripe {
   UniqueFd socket;
-  uint32_t interest = kNoInterest;  ///< As epoll has it.
+  uint32_t interest = kUnwatched;  ///< As epoll has it.
 
   // Sending.
   Bytes rest;  ///< Of a segment that the socket took in part,
   size_t rest_done = 0;
+  bool rest_watched = false;
   bool shut = false;
 
   // Receiving. The stage holds what was read with a header, or too little to be read by itself.
@@ -50,7 +52,7 @@ struct Stripe {
   uint64_t position = 0;  ///< Of the next byte of the segment that arrives,
   size_t left = 0;        ///< of which there are as many to come. 0: none.
   uint64_t after = 0;     ///< Segments of this socket begin here or later.
-  bool ended = false;
+  bool ended = false;     ///< Nothing more comes: its end, or its error, was read.
 
   size_t staged() const { return stage_end - stage_begin; }
 };
@@ -65,12 +67,14 @@ bool IsTemporary(int error) {
 
 class TcpStripes final : public Connection {
  public:
-  TcpStripes(UniqueFd epoll, std::vector<UniqueFd> sockets)
+  TcpStripes(UniqueFd epoll, UniqueFd rests, std::vector<UniqueFd> sockets)
       : epoll_(std::move(epoll)),
+        rests_(std::move(rests)),
         stripes_(sockets.size()) {
     for (size_t i = 0; i < sockets.size(); ++i) {
       stripes_[i].socket = std::move(sockets[i]);
       TuneTcp(stripes_[i].socket.get(), Lane::kBulk);
+      WaitForReader(stripes_[i].socket.get());
     }
   }
 
@@ -82,18 +86,24 @@ class TcpStripes final : public Connection {
     return {.fd = epoll_.get(), .events = EPOLLIN};
   }
   void OnWoken() override { TakeEvents(); }
-  void OnReady(int /*fd*/, uint32_t /*events*/) override { TakeEvents(); }
+  void OnReady(int fd, uint32_t /*events*/) override {
+    fd == rests_.get() ? TakeRests() : TakeEvents();
+  }
   bool PrepareToWait(bool want_read, bool want_write) override;
   void CloseWrite() override;
   void Reset() override;
 
  private:
-  /// Looks after what happens when nobody reads or writes: rests that go out, sockets that break.
+  /// Looks after sockets that nobody reads or writes: one that breaks.
   void TakeEvents();
+  void TakeRests();
+  void WatchRest(Stripe& stripe, bool watch);
   Status Flush(Stripe& stripe);
   /// Tells epoll what is wanted of each socket.
   void Arm(bool want_read, bool want_write);
-  bool HasRest() const;
+  /// Until somebody waits for it again: what it says stays true.
+  void Unwatch(Stripe& stripe);
+  void Break(const Status& status) { broken_ = broken_.ok() ? status : broken_; }
   /// Gives a socket a segment; false: it has no room.
   Result<bool> Give(Stripe& stripe, std::span<const iovec> parts, size_t bytes);
   /// The socket from which the segment that is due arrives; null: none, as far as is known.
@@ -102,17 +112,20 @@ class TcpStripes final : public Connection {
   Result<Stripe*> Due();
   /// Reads a segment's header, if it is here.
   Status ReadHeader(Stripe& stripe);
-  /// What came, 0: nothing yet. Marks an end.
-  Result<size_t> Receive(Stripe& stripe, std::span<std::byte> buffer);
-  Result<size_t> ReadSegment(Stripe& stripe, std::span<std::byte> buffer);
+  /// What came, 0: nothing yet. Marks an end, and remembers a loss.
+  size_t Receive(Stripe& stripe, std::span<std::byte> buffer);
+  size_t ReadSegment(Stripe& stripe, std::span<std::byte> buffer);
+  void Lose(const Status& status);
 
-  const UniqueFd epoll_;
+  const UniqueFd epoll_;  ///< What is wanted of the sockets.
+  const UniqueFd rests_;  ///< Those with a rest, which is to go out whatever is wanted.
   std::vector<Stripe> stripes_;
   size_t current_ = 0;      ///< The socket that got the last segment.
   uint64_t written_ = 0;    ///< Bytes of the stream given to sockets.
   uint64_t delivered_ = 0;  ///< Bytes of the stream read.
   bool closing_ = false;
-  Status broken_;
+  Status lost_;    ///< A socket broke: what still comes in order is read before that is said.
+  Status broken_;  ///< Said.
 };
 
 // The parts from `offset` on, `bytes` of them.
@@ -155,6 +168,7 @@ Result<bool> TcpStripes::Give(Stripe& stripe, std::span<const iovec> parts, size
             [&](const std::byte* data, size_t count) {
               stripe.rest.insert(stripe.rest.end(), data, data + count);
             });
+  WatchRest(stripe, !stripe.rest.empty());
   return true;
 }
 
@@ -191,6 +205,7 @@ Status TcpStripes::Flush(Stripe& stripe) {
   }
   stripe.rest.clear();
   stripe.rest_done = 0;
+  WatchRest(stripe, false);
   if (closing_ && !stripe.shut) {
     stripe.shut = true;
     ::shutdown(stripe.socket.get(), SHUT_WR);
@@ -198,26 +213,28 @@ Status TcpStripes::Flush(Stripe& stripe) {
   return Status::Ok();
 }
 
-Result<size_t> TcpStripes::Receive(Stripe& stripe, std::span<std::byte> buffer) {
+size_t TcpStripes::Receive(Stripe& stripe, std::span<std::byte> buffer) {
   const ssize_t got = ::recv(stripe.socket.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
   if (got > 0) {
     return static_cast<size_t>(got);
   }
+  if (got < 0 && IsTemporary(errno)) {
+    return 0;
+  }
   if (got < 0) {
-    return IsTemporary(errno) ? Result<size_t>(size_t{0})
-                              : UnavailableError("read: {}", ErrnoError(errno, "tcp").message());
+    Lose(UnavailableError("read: {}", ErrnoError(errno, "tcp").message()));
+  } else if (stripe.left > 0 || stripe.staged() > 0) {
+    Lose(ClosedError());
   }
   stripe.ended = true;
-  return stripe.left > 0 || stripe.staged() > 0 ? Result<size_t>(ClosedError()) : size_t{0};
+  return 0;
 }
 
 Status TcpStripes::ReadHeader(Stripe& stripe) {
   if (stripe.staged() < sizeof(SegmentHeader) && !stripe.ended) {
     std::memmove(stripe.stage.data(), stripe.stage.data() + stripe.stage_begin, stripe.staged());
     stripe.stage_end -= std::exchange(stripe.stage_begin, 0);
-    HEDDLE_ASSIGN_OR_RETURN(const size_t got,
-                            Receive(stripe, std::span(stripe.stage).subspan(stripe.stage_end)));
-    stripe.stage_end += got;
+    stripe.stage_end += Receive(stripe, std::span(stripe.stage).subspan(stripe.stage_end));
   }
   if (stripe.staged() < sizeof(SegmentHeader)) {
     return Status::Ok();
@@ -262,6 +279,9 @@ Result<Stripe*> TcpStripes::Due() {
     open = open || (stripe.left == 0 && !stripe.ended);
     ended = ended && stripe.ended && stripe.left == 0;
   }
+  if (!lost_.ok()) {
+    return lost_;
+  }
   if (ended) {
     return ClosedError();
   }
@@ -271,18 +291,18 @@ Result<Stripe*> TcpStripes::Due() {
   return nullptr;
 }
 
-Result<size_t> TcpStripes::ReadSegment(Stripe& stripe, std::span<std::byte> buffer) {
+size_t TcpStripes::ReadSegment(Stripe& stripe, std::span<std::byte> buffer) {
   const auto wanted = buffer.first(std::min(buffer.size(), stripe.left));
   if (stripe.staged() == 0 && stripe.left <= kStageBytes / 2) {  // The next header may be with it.
     stripe.stage_begin = stripe.stage_end = 0;
-    HEDDLE_ASSIGN_OR_RETURN(stripe.stage_end, Receive(stripe, stripe.stage));
+    stripe.stage_end = Receive(stripe, stripe.stage);
   }
   size_t got = std::min(wanted.size(), stripe.staged());
   if (got > 0) {
     std::memcpy(wanted.data(), stripe.stage.data() + stripe.stage_begin, got);
     stripe.stage_begin += got;
   } else if (stripe.left > kStageBytes / 2) {
-    HEDDLE_ASSIGN_OR_RETURN(got, Receive(stripe, wanted));
+    got = Receive(stripe, wanted);
   }
   stripe.position += got;
   stripe.left -= got;
@@ -293,28 +313,20 @@ Result<size_t> TcpStripes::ReadSegment(Stripe& stripe, std::span<std::byte> buff
 Result<size_t> TcpStripes::Read(std::span<std::byte> buffer) {
   size_t total = 0;
   while (total < buffer.size() && broken_.ok()) {
-    auto due = Due();
-    Result<size_t> got = size_t{0};
+    const Result<Stripe*> due = Due();
     if (!due.ok()) {
-      got = due.status();
-    } else if (*due != nullptr) {
-      got = ReadSegment(**due, buffer.subspan(total));
-    }
-    if (!got.ok()) {
-      broken_ = got.status();
-    } else if (*got == 0) {
+      broken_ = due.status();
       break;
-    } else {
-      total += *got;
     }
+    const size_t got = *due == nullptr ? 0 : ReadSegment(**due, buffer.subspan(total));
+    if (got == 0) {
+      Break(lost_);
+      break;
+    }
+    total += got;
   }
   // What came before the end is the caller's first.
   return total > 0 || broken_.ok() ? Result<size_t>(total) : broken_;
-}
-
-bool TcpStripes::HasRest() const {
-  return std::any_of(stripes_.begin(), stripes_.end(),
-                     [](const Stripe& stripe) { return !stripe.rest.empty(); });
 }
 
 // While the segment that is due arrives, nothing of the others matters: they would wake whoever
@@ -325,15 +337,15 @@ void TcpStripes::Arm(bool want_read, bool want_write) {
     Stripe& stripe = stripes_[i];
     const bool matters = due == nullptr ? stripe.left == 0 : &stripe == due;
     const bool in = want_read && !stripe.ended && matters;
-    const bool out = want_write || !stripe.rest.empty();
-    const uint32_t interest = (in ? EPOLLIN : 0U) | (out ? EPOLLOUT : 0U);
-    if (interest != stripe.interest && stripe.socket.valid()) {
+    const uint32_t interest = (in ? EPOLLIN : 0U) | (want_write ? EPOLLOUT : 0U);
+    const bool watched = stripe.interest != kUnwatched;
+    if (interest != stripe.interest && stripe.socket.valid() && (watched || interest != 0)) {
       epoll_event event{};
       event.events = interest;
       event.data.u64 = i;
-      const int change = stripe.interest == kNoInterest ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
-      if (::epoll_ctl(epoll_.get(), change, stripe.socket.get(), &event) != 0 && broken_.ok()) {
-        broken_ = UnavailableError("{}", ErrnoError(errno, "epoll").message());
+      const int change = watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+      if (::epoll_ctl(epoll_.get(), change, stripe.socket.get(), &event) != 0) {
+        Break(UnavailableError("{}", ErrnoError(errno, "epoll").message()));
       }
       stripe.interest = interest;
     }
@@ -341,9 +353,12 @@ void TcpStripes::Arm(bool want_read, bool want_write) {
 }
 
 std::array<Connection::Watch, 2> TcpStripes::Watches(bool want_read, bool want_write) {
-  Arm(want_read, want_write);
-  const bool wanted = want_read || want_write || HasRest();
-  return {Watch{.fd = epoll_.get(), .events = wanted ? EPOLLIN : 0U}, Watch{}};
+  const bool wanted = want_read || want_write;
+  if (wanted) {  // Otherwise a driver may be asleep on these sockets.
+    Arm(want_read, want_write);
+  }
+  return {Watch{.fd = epoll_.get(), .events = wanted ? EPOLLIN : 0U},
+          Watch{.fd = rests_.get(), .events = EPOLLIN}};
 }
 
 bool TcpStripes::PrepareToWait(bool want_read, bool want_write) {
@@ -354,7 +369,7 @@ bool TcpStripes::PrepareToWait(bool want_read, bool want_write) {
                           : std::any_of(stripes_.begin(), stripes_.end(), [](const Stripe& stripe) {
                               return stripe.left == 0 && stripe.staged() >= sizeof(SegmentHeader);
                             });
-  return broken_.ok() && !(want_read && staged);
+  return broken_.ok() && lost_.ok() && !(want_read && staged);
 }
 
 void TcpStripes::TakeEvents() {
@@ -363,16 +378,52 @@ void TcpStripes::TakeEvents() {
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = ready[static_cast<size_t>(i)];
     Stripe& stripe = stripes_[event.data.u64];
-    Status status;
-    if ((event.events & EPOLLOUT) != 0) {
-      status = Flush(stripe);
+    if ((event.events & EPOLLERR) != 0) {
+      int error = 0;
+      socklen_t size = sizeof(error);
+      ::getsockopt(stripe.socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+      Lose(UnavailableError("{}", ErrnoError(error, "tcp").message()));
     }
-    // Whoever reads this socket learns more; an early one is not read.
-    if ((event.events & EPOLLERR) != 0 && stripe.left > 0 && stripe.position != delivered_) {
-      status = UnavailableError("one of its sockets broke");
+    if ((event.events & (EPOLLERR | EPOLLHUP)) != 0) {
+      Unwatch(stripe);
     }
-    broken_ = broken_.ok() ? status : broken_;
   }
+}
+
+void TcpStripes::TakeRests() {
+  std::array<epoll_event, kMostStripes> ready{};
+  const int count = ::epoll_wait(rests_.get(), ready.data(), kMostStripes, 0);
+  for (int i = 0; i < count; ++i) {
+    Stripe& stripe = stripes_[ready[static_cast<size_t>(i)].data.u64];
+    const Status flushed = Flush(stripe);
+    if (!flushed.ok()) {
+      Lose(flushed);
+      WatchRest(stripe, false);
+    }
+  }
+}
+
+void TcpStripes::WatchRest(Stripe& stripe, bool watch) {
+  if (watch == stripe.rest_watched) {
+    return;
+  }
+  stripe.rest_watched = watch;
+  epoll_event event{};
+  event.events = EPOLLOUT;
+  event.data.u64 = static_cast<uint64_t>(&stripe - stripes_.data());
+  if (::epoll_ctl(rests_.get(), watch ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, stripe.socket.get(),
+                  &event) != 0) {
+    Break(UnavailableError("{}", ErrnoError(errno, "epoll").message()));
+  }
+}
+
+void TcpStripes::Lose(const Status& status) {
+  lost_ = lost_.ok() ? status : lost_;
+}
+
+void TcpStripes::Unwatch(Stripe& stripe) {
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, stripe.socket.get(), nullptr);
+  stripe.interest = kUnwatched;
 }
 
 void TcpStripes::CloseWrite() {
@@ -393,11 +444,12 @@ void TcpStripes::Reset() {
 
 Result<std::unique_ptr<Connection>> MakeTcpStripes(std::vector<UniqueFd> sockets) {
   UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll.valid()) {
+  UniqueFd rests(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll.valid() || !rests.valid()) {
     return ErrnoError(errno, "epoll_create1");
   }
   return std::unique_ptr<Connection>(
-      std::make_unique<TcpStripes>(std::move(epoll), std::move(sockets)));
+      std::make_unique<TcpStripes>(std::move(epoll), std::move(rests), std::move(sockets)));
 }
 
 }  // namespace heddle::comm

@@ -29,8 +29,12 @@ class TcpTransport final : public Transport {
     return DialTcp(listener_.address, peer.at("tcp"));
   }
 
-  std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket, Lane lane, bool dialled) const override {
-    return MakeTcpSetup(std::move(socket), lane, dialled, streams_, listener_.address);
+  std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket,
+                                         Lane lane,
+                                         bool dialled,
+                                         const Digest& key) const override {
+    return MakeTcpSetup(std::move(socket), lane, dialled,
+                        {.streams = streams_, .own = listener_.address, .key = key});
   }
   bool CanEncrypt() const override { return true; }
   std::unique_ptr<ConnectionSetup> BeginEncrypted(UniqueFd socket,

@@ -1,7 +1,7 @@
 /// \file
 /// TLS 1.3 over a TCP socket whose ends have just proved the job's secret to each other
 /// (handshake.h). There are no certificates: both ends have a key that belongs to this one socket
-/// (DeriveTlsKey), which the TLS handshake takes as an external pre-shared key (RFC 8446, 4.2.11)
+/// (DeriveConnectionKey), which the TLS handshake takes as an external pre-shared key (RFC 8446, 4.2.11)
 /// together with an ephemeral Diffie-Hellman exchange; so a recording cannot be read even by
 /// someone who learns the job's secret later. A peer that offers or takes anything else (no TLS,
 /// certificates, an older version, another key) is refused. Records are made and opened by OpenSSL

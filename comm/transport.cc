@@ -68,7 +68,8 @@ class SocketTransport::Setup final : public ConnectionSetup {
 
 std::unique_ptr<ConnectionSetup> SocketTransport::Begin(UniqueFd socket,
                                                         Lane lane,
-                                                        bool dialled) const {
+                                                        bool dialled,
+                                                        const Digest& /*key*/) const {
   return std::make_unique<Setup>(*this, std::move(socket), lane, dialled);
 }
 

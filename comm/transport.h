@@ -159,26 +159,31 @@ class Transport {
   /// kResourceExhausted.
   virtual Result<UniqueFd> Dial(const AddressParts& peer) const = 0;
   /// One end of a connection over `socket`, after a handshake that ended well; the other end's is
-  /// of the same lane. The setup must not outlive the transport; the connection may.
+  /// of the same lane. `key`: both ends' alone, and this socket's. The setup must not outlive the
+  /// transport; the connection may.
   virtual std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket,
                                                  Lane lane,
-                                                 bool dialled) const = 0;
+                                                 bool dialled,
+                                                 const Digest& key) const = 0;
   /// Whether nobody on the network can read its connections where a job asks for TLS: it encrypts
   /// them then, or they never leave the machine. Others are not used by such a job.
   virtual bool CanEncrypt() const { return false; }
-  /// Begin for a job with TLS. `key`: both ends' alone, and this socket's. Only where CanEncrypt.
+  /// Begin for a job with TLS. Only where CanEncrypt.
   virtual std::unique_ptr<ConnectionSetup> BeginEncrypted(UniqueFd socket,
                                                           Lane lane,
                                                           bool dialled,
-                                                          const Digest& /*key*/) const {
-    return Begin(std::move(socket), lane, dialled);
+                                                          const Digest& key) const {
+    return Begin(std::move(socket), lane, dialled, key);
   }
 };
 
 /// A transport whose connections need no more than their handshake's socket to begin.
 class SocketTransport : public Transport {
  public:
-  std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket, Lane lane, bool dialled) const final;
+  std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket,
+                                         Lane lane,
+                                         bool dialled,
+                                         const Digest& key) const final;
 
  protected:
   /// The dialling end.

@@ -44,7 +44,10 @@ class VerbsTransport final : public Transport {
     return DialTcp(listener_.address, value.substr(value.find('/') + 1));
   }
 
-  std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket, Lane lane, bool dialled) const override {
+  std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket,
+                                         Lane lane,
+                                         bool dialled,
+                                         const Digest& /*key*/) const override {
     return MakeVerbsSetup(device_, std::move(socket), lane, dialled);
   }
 

@@ -119,19 +119,24 @@ class Bench {
       }
       const bool takes_part = IslandOf(group_.rank(), islands) == island;
       Bytes buffer(static_cast<size_t>(bytes));
-      // Many calls a time: members leave the barrier before it one after the other, the later the
-      // slower the link.
+      const auto call = [&](std::span<std::byte> vector) {
+        CollectiveOptions options = Next();  // The others' tags go on, too.
+        options.group = members;
+        return takes_part ? group_.AllReduce(vector, DType::kF32, ReduceOp::kSum, options)
+                          : Status::Ok();
+      };
       const auto calls = [&]() -> Status {
         for (int i = 0; i < kCallsInside; ++i) {
-          CollectiveOptions options = Next();  // The others' tags go on, too.
-          options.group = members;
-          if (takes_part) {
-            HEDDLE_RETURN_IF_ERROR(group_.AllReduce(buffer, DType::kF32, ReduceOp::kSum, options));
-          }
+          HEDDLE_RETURN_IF_ERROR(call(buffer));
         }
         return Status::Ok();
       };
-      HEDDLE_RETURN_IF_ERROR(Time("inside", repetitions, calls));
+      // Members leave a barrier of all one after the other, the later the slower the link.
+      const auto meet = [&]() -> Status {
+        HEDDLE_RETURN_IF_ERROR(group_.Barrier(Next()));
+        return call(std::span(buffer).first(kElement));
+      };
+      HEDDLE_RETURN_IF_ERROR(Time("inside", repetitions, calls, meet));
     }
     return Status::Ok();
   }
@@ -215,10 +220,15 @@ class Bench {
   // One call more than asked for, which nobody counts.
   template <typename Call>
   Status Time(const std::string& task, int repetitions, Call call) {
+    return Time(task, repetitions, call, [&] { return group_.Barrier(Next()); });
+  }
+  /// `meet`: before each, untimed.
+  template <typename Call, typename Meet>
+  Status Time(const std::string& task, int repetitions, Call call, Meet meet) {
     std::vector<double> seconds;
     int64_t sent = 0;
     for (int i = 0; i <= repetitions; ++i) {
-      HEDDLE_RETURN_IF_ERROR(group_.Barrier(Next()));
+      HEDDLE_RETURN_IF_ERROR(meet());
       const int64_t before = Sent();
       const auto begun = Now();
       HEDDLE_RETURN_IF_ERROR(call());

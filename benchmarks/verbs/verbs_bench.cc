@@ -253,7 +253,7 @@ Result<std::unique_ptr<Connection>> MakeStream(const Settings& settings,
     pollfd open{.fd = socket.get(), .events = POLLOUT, .revents = 0};
     ::poll(&open, 1, 20000);
   }
-  const auto setup = transport.Begin(std::move(socket), Lane::kBulk, settings.rank == 0);
+  const auto setup = transport.Begin(std::move(socket), Lane::kBulk, settings.rank == 0, Digest{});
   const Time deadline = After(std::chrono::seconds(20));
   while (Now() < deadline) {
     HEDDLE_ASSIGN_OR_RETURN(auto connection, setup->Advance());

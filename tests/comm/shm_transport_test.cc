@@ -39,7 +39,8 @@ class ShmTransportTest : public testing::Test {
     memory_ = *std::move(memory);
   }
   std::unique_ptr<Connection> Finish(UniqueFd socket, bool dialled) {
-    auto connection = transport_->Begin(std::move(socket), Lane::kUrgent, dialled)->Advance();
+    auto connection =
+        transport_->Begin(std::move(socket), Lane::kUrgent, dialled, Digest{})->Advance();
     EXPECT_TRUE(connection.ok()) << connection.status().ToString();
     return connection.ok() ? *std::move(connection) : nullptr;
   }

@@ -23,12 +23,29 @@ struct TcpHello {
   uint32_t magic = 0x31435448;
   uint16_t streams = 1;
   uint16_t port = 0;
-  Digest token{};
+  Digest nonce{};
 };
 struct StripeHello {
-  Digest token{};
+  Digest proof{};
   uint32_t number = 0;
 };
+
+Digest Key() {
+  return Sha256("the connection's key");
+}
+
+/// HMAC-SHA256 of the key over the nonce and the number.
+StripeHello Prove(const Digest& key, const Digest& nonce, uint32_t number) {
+  Bytes message(nonce.begin(), nonce.end());
+  const auto bytes = std::as_bytes(std::span(&number, 1));
+  message.insert(message.end(), bytes.begin(), bytes.end());
+  return {.proof = Hmac({reinterpret_cast<const char*>(key.data()), key.size()}, message),
+          .number = number};
+}
+
+TcpSetupOptions Streams(int streams) {
+  return {.streams = streams, .own = "127.0.0.1:0", .key = Key()};
+}
 
 /// A connected pair of sockets on loopback.
 struct Pair {
@@ -78,13 +95,18 @@ bool Goes(ConnectionSetup& setup, Made& made, Duration bound) {
   return false;
 }
 
-UniqueFd Knock(uint16_t port, const StripeHello& hello) {
+UniqueFd Reach(uint16_t port) {
   UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in door{};
   door.sin_family = AF_INET;
   door.sin_port = htons(port);
   door.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   EXPECT_EQ(::connect(socket.get(), reinterpret_cast<sockaddr*>(&door), sizeof(door)), 0);
+  return socket;
+}
+
+UniqueFd Knock(uint16_t port, const StripeHello& hello) {
+  UniqueFd socket = Reach(port);
   EXPECT_EQ(::send(socket.get(), &hello, sizeof(hello), MSG_NOSIGNAL),
             static_cast<ssize_t>(sizeof(hello)));
   return socket;
@@ -97,9 +119,9 @@ TEST(TcpSetupTest, BothUseTheSmallerNumber) {
   for (const auto& [here, there] :
        std::vector<std::pair<int, int>>{{1, 1}, {1, 4}, {4, 1}, {3, 8}}) {
     Pair pair;
-    const auto dialler = MakeTcpSetup(std::move(pair.dialler), Lane::kBulk, true, here, pair.own);
+    const auto dialler = MakeTcpSetup(std::move(pair.dialler), Lane::kBulk, true, Streams(here));
     const auto acceptor =
-        MakeTcpSetup(std::move(pair.acceptor), Lane::kBulk, false, there, pair.own);
+        MakeTcpSetup(std::move(pair.acceptor), Lane::kBulk, false, Streams(there));
     Made one = std::unique_ptr<Connection>();
     Made other = std::unique_ptr<Connection>();
     const Deadline deadline = After(kLong);
@@ -125,29 +147,65 @@ TEST(TcpSetupTest, BothUseTheSmallerNumber) {
 
 TEST(TcpSetupTest, StrangersAtTheDoorChangeNothing) {
   Pair pair;
-  const auto acceptor = MakeTcpSetup(std::move(pair.acceptor), Lane::kBulk, false, 3, pair.own);
+  const auto acceptor = MakeTcpSetup(std::move(pair.acceptor), Lane::kBulk, false, Streams(4));
   Made made = std::unique_ptr<Connection>();
-  EXPECT_FALSE(Goes(*acceptor, made, {}));
+  Tell(pair.dialler, TcpHello{.streams = 3});
+  EXPECT_FALSE(Goes(*acceptor, made, kShort));
   const auto hello = Hear<TcpHello>(pair.dialler);
   EXPECT_EQ(hello.streams, 3);
-  Tell(pair.dialler, TcpHello{.streams = 3});
-  Digest wrong = hello.token;
-  wrong[31] ^= std::byte{1};
   std::vector<UniqueFd> guests;
-  for (const uint32_t number : {0U, 1U, 3U}) {
-    guests.push_back(Knock(hello.port, {.token = wrong, .number = number}));
+  const auto knock = [&](const StripeHello& said) { guests.push_back(Knock(hello.port, said)); };
+  for (const uint32_t number : {0U, 1U, 2U, 3U}) {
+    knock(Prove(Sha256("another key"), hello.nonce, number));
+    knock(Prove(Key(), Sha256("another nonce"), number));
   }
-  guests.push_back(Knock(hello.port, {.token = hello.token, .number = 0}));
-  guests.push_back(Knock(hello.port, {.token = hello.token, .number = 3}));
+  StripeHello other = Prove(Key(), hello.nonce, 1);
+  other.number = 2;
+  knock(other);
+  knock(Prove(Key(), hello.nonce, 0));
+  knock(Prove(Key(), hello.nonce, 3));
   EXPECT_FALSE(Goes(*acceptor, made, kShort));
-  guests.push_back(Knock(hello.port, {.token = hello.token, .number = 2}));
+  knock(Prove(Key(), hello.nonce, 2));
   EXPECT_FALSE(Goes(*acceptor, made, kShort));
-  guests.push_back(Knock(hello.port, {.token = hello.token, .number = 2}));  // Again.
+  knock(Prove(Key(), hello.nonce, 2));  // Again.
   Tell(pair.dialler, std::byte{3});
   EXPECT_FALSE(Goes(*acceptor, made, kShort));
-  guests.push_back(Knock(hello.port, {.token = hello.token, .number = 1}));
+  knock(Prove(Key(), hello.nonce, 1));
   EXPECT_TRUE(Goes(*acceptor, made, kLong));
   EXPECT_TRUE(made.ok() && *made);
+  EXPECT_EQ(Hear<std::byte>(pair.dialler), std::byte{3});
+}
+
+TEST(TcpSetupTest, ManySilentStrangersDoNotKeepTheOthersOut) {
+  Pair pair;
+  const auto acceptor = MakeTcpSetup(std::move(pair.acceptor), Lane::kBulk, false, Streams(2));
+  Made made = std::unique_ptr<Connection>();
+  Tell(pair.dialler, TcpHello{.streams = 2});
+  EXPECT_FALSE(Goes(*acceptor, made, kShort));
+  const auto hello = Hear<TcpHello>(pair.dialler);
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 100; ++i) {
+    silent.push_back(Reach(hello.port));
+  }
+  EXPECT_FALSE(Goes(*acceptor, made, kShort));
+  const UniqueFd genuine = Knock(hello.port, Prove(Key(), hello.nonce, 1));
+  Tell(pair.dialler, std::byte{2});
+  EXPECT_TRUE(Goes(*acceptor, made, kLong));
+  EXPECT_EQ(Hear<std::byte>(pair.dialler), std::byte{2});
+}
+
+// The others were lost on their way: the dialler believes them open, and learns that they are not.
+TEST(TcpSetupTest, SocketsThatDoNotComeCostThemselvesAlone) {
+  Pair pair;
+  const auto acceptor = MakeTcpSetup(std::move(pair.acceptor), Lane::kBulk, false, Streams(3));
+  Made made = std::unique_ptr<Connection>();
+  Tell(pair.dialler, TcpHello{.streams = 3});
+  EXPECT_FALSE(Goes(*acceptor, made, kShort));
+  Hear<TcpHello>(pair.dialler);
+  Tell(pair.dialler, std::byte{3});
+  EXPECT_TRUE(Goes(*acceptor, made, kLong));
+  EXPECT_TRUE(made.ok() && *made) << made.status().ToString();
+  EXPECT_EQ(Hear<std::byte>(pair.dialler), std::byte{1});
 }
 
 TEST(TcpSetupTest, ADoorThatCannotBeReachedCostsTheFurtherSocketsAlone) {
@@ -159,14 +217,16 @@ TEST(TcpSetupTest, ADoorThatCannotBeReachedCostsTheFurtherSocketsAlone) {
   ASSERT_EQ(::bind(nobody.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
   ASSERT_EQ(::getsockname(nobody.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
   Pair pair;
-  const auto dialler = MakeTcpSetup(std::move(pair.dialler), Lane::kBulk, true, 4, pair.own);
+  const auto dialler = MakeTcpSetup(std::move(pair.dialler), Lane::kBulk, true, Streams(4));
   Made made = std::unique_ptr<Connection>();
   EXPECT_FALSE(Goes(*dialler, made, {}));
   EXPECT_EQ(Hear<TcpHello>(pair.acceptor).streams, 4);
   Tell(pair.acceptor, TcpHello{.streams = 4, .port = ntohs(address.sin_port)});
+  EXPECT_FALSE(Goes(*dialler, made, kShort));
+  EXPECT_EQ(Hear<std::byte>(pair.acceptor), std::byte{1});
+  Tell(pair.acceptor, std::byte{1});
   EXPECT_TRUE(Goes(*dialler, made, kLong));
   ASSERT_TRUE(made.ok() && *made) << made.status().ToString();
-  EXPECT_EQ(Hear<std::byte>(pair.acceptor), std::byte{1});
   Tell(pair.acceptor, std::byte{7});
   std::byte read{};
   while (*(*made)->Read(std::span(&read, 1)) == 0) {
@@ -174,17 +234,38 @@ TEST(TcpSetupTest, ADoorThatCannotBeReachedCostsTheFurtherSocketsAlone) {
   EXPECT_EQ(read, std::byte{7});
 }
 
-TEST(TcpSetupTest, WhatHasAnotherFormIsRefused) {
-  for (const TcpHello& hello : {TcpHello{.magic = 1}, TcpHello{.streams = 0}}) {
+// Neither end sleeps over it, nor looks for it without a pause.
+TEST(TcpSetupTest, APeerThatEndsIsNoticedAtOnce) {
+  for (const bool told : {false, true}) {
     Pair pair;
-    const auto dialler = MakeTcpSetup(std::move(pair.dialler), Lane::kBulk, true, 2, pair.own);
+    const auto acceptor = MakeTcpSetup(std::move(pair.acceptor), Lane::kBulk, false, Streams(3));
+    Made made = std::unique_ptr<Connection>();
+    Tell(pair.dialler, TcpHello{.streams = 3});
+    if (told) {
+      Tell(pair.dialler, std::byte{3});
+    }
+    EXPECT_FALSE(Goes(*acceptor, made, kShort));
+    pollfd ready{.fd = acceptor->fd(), .events = POLLIN, .revents = 0};
+    EXPECT_EQ(::poll(&ready, 1, 20), 0) << told;
+    pair.dialler.Reset();
+    EXPECT_EQ(::poll(&ready, 1, 1000), 1) << told;
+    EXPECT_TRUE(Goes(*acceptor, made, kShort));
+    EXPECT_EQ(made.status().code(), StatusCode::kUnavailable);
+  }
+}
+
+TEST(TcpSetupTest, WhatHasAnotherFormIsRefused) {
+  for (const TcpHello& hello :
+       {TcpHello{.magic = 1}, TcpHello{.streams = 0}, TcpHello{.streams = 3}}) {
+    Pair pair;
+    const auto dialler = MakeTcpSetup(std::move(pair.dialler), Lane::kBulk, true, Streams(2));
     Tell(pair.acceptor, hello);
     Made made = std::unique_ptr<Connection>();
     EXPECT_TRUE(Goes(*dialler, made, kLong));
     EXPECT_EQ(made.status().code(), StatusCode::kDataLoss);
   }
   Pair pair;
-  const auto acceptor = MakeTcpSetup(std::move(pair.acceptor), Lane::kBulk, false, 4, pair.own);
+  const auto acceptor = MakeTcpSetup(std::move(pair.acceptor), Lane::kBulk, false, Streams(4));
   Tell(pair.dialler, TcpHello{.streams = 3});
   Tell(pair.dialler, std::byte{2});
   Made made = std::unique_ptr<Connection>();

@@ -2,6 +2,7 @@
 // and peers that break the format.
 #include "comm/tcp_stripes.h"
 
+#include <array>
 #include <cstring>
 #include <thread>
 
@@ -12,6 +13,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/random.h"
+#include "comm/tcp_socket.h"
 #include "tests/support/seed.h"
 
 namespace heddle::comm {
@@ -66,18 +68,28 @@ Result<size_t> ReadAt(Connection& connection, uint64_t position, size_t count) {
   return got;
 }
 
+/// As the loop does: tells the connection which of its descriptors are ready.
+bool Serve(Connection& connection, const std::array<Connection::Watch, 2>& watches, int wait) {
+  std::array<pollfd, 2> ready{};
+  for (size_t i = 0; i < ready.size(); ++i) {
+    ready[i] = {.fd = watches[i].events == 0 ? -1 : watches[i].fd, .events = POLLIN, .revents = 0};
+  }
+  const int count = ::poll(ready.data(), ready.size(), wait);
+  for (const pollfd& one : ready) {
+    if (one.revents != 0) {
+      connection.OnReady(one.fd, POLLIN);
+    }
+  }
+  return count > 0;
+}
+
 /// Until the connection is ready for what is wanted; false: not within ten seconds.
 bool Await(Connection& connection, bool want_read, bool want_write) {
   const auto watches = connection.Watches(want_read, want_write);
   if (!connection.PrepareToWait(want_read, want_write)) {
     return true;
   }
-  pollfd ready{.fd = watches[0].fd, .events = POLLIN, .revents = 0};
-  if (::poll(&ready, 1, 10000) != 1) {
-    return false;
-  }
-  connection.OnReady(ready.fd, POLLIN);
-  return true;
+  return Serve(connection, watches, 10000);
 }
 
 TEST(TcpStripesTest, AnyMixtureOfWritesAndReadsKeepsTheOrder) {
@@ -106,7 +118,7 @@ TEST(TcpStripesTest, AnyMixtureOfWritesAndReadsKeepsTheOrder) {
         read += *got;
         moved = moved || *got > 0;
       }
-      writer->OnWoken();
+      Serve(*writer, writer->Watches(false, false), 0);
       idle = moved ? 0 : idle + 1;
       if (!moved) {
         writer->PrepareToWait(true, false);
@@ -169,7 +181,7 @@ struct Segment {
 };
 
 TEST(TcpStripesTest, PeersThatBreakTheFormatAreRefused) {
-  constexpr size_t kMost = size_t{128} << 10;
+  constexpr size_t kMost = (size_t{128} << 10) + 64;
   const std::vector<std::pair<Segment, Segment>> bad = {
       {{.magic = 1, .bytes = 1}, {.bytes = 1, .position = 1}},
       {{.bytes = 0}, {.bytes = 1, .position = 1}},
@@ -213,6 +225,137 @@ TEST(TcpStripesTest, SegmentsThatAreEarlyWakeNobody) {
   EXPECT_EQ(::poll(&ready, 1, 5000), 1);
   EXPECT_EQ(*reader->Read(buffer), 60U);  // Up to 120; nobody has what follows.
   EXPECT_TRUE(reader->PrepareToWait(true, false));
+}
+
+// A caller's thread sleeps on these sockets; another one sends meanwhile, and the loop is told that
+// it has nothing to watch for.
+TEST(TcpStripesTest, ADriverThatSleepsIsWokenWhateverTheLoopWants) {
+  Sockets sockets(2, 4096);
+  const auto near = Stripes(std::move(sockets.near));
+  const auto far = Stripes(std::move(sockets.far));
+  EXPECT_EQ(near->Watches(false, false)[0].events, 0U);
+  EXPECT_TRUE(near->PrepareToWait(true, false));
+  EXPECT_EQ(*WriteAt(*near, 0, 100'000, 0), 100'000U);
+  EXPECT_EQ(near->Watches(false, false)[0].events, 0U);
+  const auto sleep_on = near->SleepOn(false);
+  pollfd ready{.fd = sleep_on.fd, .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&ready, 1, 0), 0);
+  EXPECT_EQ(*WriteAt(*far, 0, 10, 0), 10U);
+  EXPECT_EQ(::poll(&ready, 1, 5000), 1);
+}
+
+// What a socket took in part goes out as soon as there is room, though nothing is wanted any more.
+TEST(TcpStripesTest, ARestGoesOutUnasked) {
+  Sockets sockets(2, 4096);
+  const auto near = Stripes(std::move(sockets.near));
+  const auto far = Stripes(std::move(sockets.far));
+  constexpr size_t kBytes = 100'000;
+  EXPECT_EQ(*WriteAt(*near, 0, kBytes, 0), kBytes);
+  size_t read = 0;
+  const Deadline deadline = After(std::chrono::seconds(10));
+  while (read < kBytes && Now() < deadline) {
+    const auto got = ReadAt(*far, read, kBytes);
+    ASSERT_TRUE(got.ok()) << got.status().ToString();
+    read += *got;
+    Serve(*near, near->Watches(false, false), *got > 0 ? 0 : 10);
+  }
+  EXPECT_EQ(read, kBytes);
+  EXPECT_FALSE(Serve(*near, near->Watches(false, false), 20)) << "nothing is left to do";
+}
+
+/// A connected pair over loopback, where a close can be a reset.
+std::pair<UniqueFd, UniqueFd> TcpPair() {
+  auto door = ListenTcp("127.0.0.1");
+  EXPECT_TRUE(door.ok());
+  auto near = DialTcp("127.0.0.1:0", door->address);
+  EXPECT_TRUE(near.ok());
+  pollfd ready{.fd = door->socket.get(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&ready, 1, 5000), 1);
+  UniqueFd far(::accept4(door->socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  EXPECT_TRUE(far.valid());
+  return {*std::move(near), std::move(far)};
+}
+
+void SendAll(const UniqueFd& socket, const void* data, size_t bytes) {
+  ASSERT_EQ(::send(socket.get(), data, bytes, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
+}
+
+TEST(TcpStripesTest, WhatCameInOrderIsReadBeforeALossIsTold) {
+  auto [near0, far0] = TcpPair();
+  auto [near1, far1] = TcpPair();
+  std::vector<UniqueFd> sockets;
+  sockets.push_back(std::move(far0));
+  sockets.push_back(std::move(far1));
+  const auto reader = Stripes(std::move(sockets));
+  const Segment due{.bytes = 3};
+  const Bytes data{At(0), At(1), At(2)};
+  SendAll(near1, &due, sizeof(due));
+  SendAll(near1, data.data(), data.size());
+  CloseByReset(near0);
+  ASSERT_TRUE(Await(*reader, true, false));
+  Result<size_t> got = ReadAt(*reader, 0, 10);
+  for (int tries = 0; tries < 1000 && got.ok() && *got == 0; ++tries) {
+    got = ReadAt(*reader, 0, 10);
+  }
+  EXPECT_EQ(*got, 3U);
+  Await(*reader, true, false);
+  EXPECT_EQ(ReadAt(*reader, 3, 10).status().code(), StatusCode::kUnavailable);
+}
+
+// The segment that is due arrives elsewhere; the loss of this one's socket is told all the same,
+// and does not keep its watch ready for ever.
+TEST(TcpStripesTest, TheLossOfASocketWithAnEarlySegmentIsTold) {
+  auto [near0, far0] = TcpPair();
+  auto [near1, far1] = TcpPair();
+  std::vector<UniqueFd> sockets;
+  sockets.push_back(std::move(far0));
+  sockets.push_back(std::move(far1));
+  const auto reader = Stripes(std::move(sockets));
+  const Segment early{.bytes = 3, .position = 100};
+  SendAll(near0, &early, sizeof(early));
+  const Segment due{.bytes = 100};
+  SendAll(near1, &due, sizeof(due));
+  Bytes buffer(10);
+  const Deadline deadline = After(std::chrono::seconds(5));
+  while (reader->Watches(true, false)[0].fd >= 0 && Now() < deadline &&
+         *reader->Read(buffer) == 0 && Serve(*reader, reader->Watches(true, false), 20)) {
+  }
+  CloseByReset(near0);
+  Status told;
+  while (told.ok() && Now() < deadline) {
+    Await(*reader, true, false);
+    told = reader->Read(buffer).status();
+  }
+  EXPECT_EQ(told.code(), StatusCode::kUnavailable);
+  EXPECT_FALSE(Serve(*reader, reader->Watches(true, false), 20));
+}
+
+// Bytes that the sockets did not take yet follow before the end.
+TEST(TcpStripesTest, TheEndComesBehindEveryRest) {
+  Sockets sockets(3, 4096);
+  const auto near = Stripes(std::move(sockets.near));
+  const auto far = Stripes(std::move(sockets.far));
+  uint64_t written = 0;
+  for (int i = 0; i < 3; ++i) {
+    const auto took = WriteAt(*near, written, 120'000, 0);
+    ASSERT_TRUE(took.ok());
+    written += *took;
+  }
+  ASSERT_EQ(written, 360'000U);
+  near->CloseWrite();
+  uint64_t read = 0;
+  Result<size_t> got = size_t{0};
+  const Deadline deadline = After(std::chrono::seconds(10));
+  while (Now() < deadline) {
+    got = ReadAt(*far, read, 50'000);
+    if (!got.ok()) {
+      break;
+    }
+    read += *got;
+    Serve(*near, near->Watches(false, false), 0);
+  }
+  EXPECT_EQ(read, written);
+  EXPECT_EQ(got.status().code(), StatusCode::kUnavailable);
 }
 
 TEST(TcpStripesTest, AnEndWithinASegmentIsALoss) {

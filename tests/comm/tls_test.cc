@@ -278,9 +278,9 @@ TEST(TlsKeyTest, IsHkdfOfTheSecretAndTheHandshake) {
   ASSERT_EQ(EVP_PKEY_CTX_add1_hkdf_info(kdf, bytes(label), static_cast<int>(label.size())), 1);
   ASSERT_EQ(EVP_PKEY_derive(kdf, reinterpret_cast<unsigned char*>(expected.data()), &size), 1);
   EVP_PKEY_CTX_free(kdf);
-  EXPECT_EQ(DeriveTlsKey(secret, hello, challenge), expected);
+  EXPECT_EQ(DeriveConnectionKey(secret, hello, challenge), expected);
   hello.generation = 1;
-  EXPECT_NE(DeriveTlsKey(secret, hello, challenge), expected) << "of another generation";
+  EXPECT_NE(DeriveConnectionKey(secret, hello, challenge), expected) << "of another generation";
 }
 
 UniqueFd ListenOnLoopback(std::string& address) {
