@@ -162,6 +162,7 @@ runtime::ExecutorOptions Trainer::ExecutorFor(Generation& generation, bool train
       .program = training ? &generation.lowered->training : &generation.lowered->evaluation,
       .state = generation.state.get(),
       .group = generation.group.get(),
+      .shared = generation.shared.get(),
       .clock = &clock_,
       .read_sample =
           [this, validates](int64_t sample, std::span<int32_t> tokens, std::span<int32_t> targets) {

@@ -22,6 +22,7 @@
 #include "engine/program/profile.h"
 #include "engine/program/program.h"
 #include "engine/runtime/executor.h"
+#include "engine/runtime/shared_tensors.h"
 #include "metrics/registry.h"
 
 namespace heddle::elastic {
@@ -78,6 +79,7 @@ class Trainer {
     int64_t applied_step = 0;
     std::shared_ptr<const Lowered> lowered;  // Outlives the executors below.
     std::unique_ptr<runtime::ParameterState> state;
+    std::unique_ptr<runtime::SharedTensors> shared;  // Before the group: what is in flight ends.
     std::unique_ptr<comm::Communicator> group;
     std::unique_ptr<runtime::Executor> trainer;
     std::unique_ptr<runtime::Executor> evaluator;

@@ -106,6 +106,7 @@ Result<std::unique_ptr<Trainer::Generation>> Trainer::BuildGeneration(const Move
     next->lowered = FindLowered(start.generation());
   }
   next->state = std::make_unique<runtime::ParameterState>(graph_);
+  next->shared = std::make_unique<runtime::SharedTensors>(*options_.endpoint);
   const bool member = next->lowered->rank >= 0;
 
   program::Plan held_plan;

@@ -286,12 +286,26 @@ class Executor::Impl {
     return kernel;
   }
 
+  /// Whether both ends' devices can carry it from memory to memory. Other transports copy, and
+  /// would so once more.
+  bool IsCarriedByDevice(int peer, const graph::TensorType& type) const {
+    return options_.shared != nullptr &&
+           type.bytes() >= static_cast<int64_t>(SharedTensors::kLeastBytes) &&
+           options_.group->transport(peer) == "verbs";
+  }
+
   Status Send(const Instruction& instruction) {
     while (!sends_.empty() && sends_.front().work.Done()) {
       HEDDLE_RETURN_IF_ERROR(sends_.front().work.Wait());
       sends_.pop_front();
     }
     at::Tensor value = Value(instruction.inputs[0]).contiguous();
+    const graph::TensorType& type = SlotOf(instruction.inputs[0]).type;
+    if (IsCarriedByDevice(instruction.peer, type)) {
+      at::Tensor shared = options_.shared->Empty(type);
+      std::ranges::copy(BytesOf(value), BytesOf(shared).begin());
+      value = std::move(shared);
+    }
     comm::Work work =
         options_.group->Send(instruction.peer, instruction.tag, BytesOf(value), /*urgent=*/true);
     sends_.push_back({.work = std::move(work), .tensor = std::move(value)});
@@ -332,7 +346,9 @@ class Executor::Impl {
            (receives_[next_receive_] <= index || posted_.size() < kReceivesAhead)) {
       const size_t at = receives_[next_receive_++];
       const Instruction& receive = program_.instructions[at];
-      at::Tensor tensor = EmptyTensor(SlotOf(receive.outputs[0]).type);
+      const graph::TensorType& type = SlotOf(receive.outputs[0]).type;
+      at::Tensor tensor =
+          IsCarriedByDevice(receive.peer, type) ? options_.shared->Empty(type) : EmptyTensor(type);
       comm::Work work =
           options_.group->Recv(receive.peer, receive.tag, BytesOf(tensor), /*urgent=*/true);
       posted_.emplace(at, Receive{.work = std::move(work), .tensor = std::move(tensor)});
@@ -352,7 +368,11 @@ class Executor::Impl {
 
   Status Reduce(const Instruction& instruction) {
     const SlotId slot = instruction.outputs[0];
-    at::Tensor output = EmptyTensor(SlotOf(slot).type);
+    // The other mode folds what each worker has beside its output.
+    const bool in_place = program_.determinism == program::Determinism::kRelaxed;
+    at::Tensor output = in_place && options_.shared != nullptr
+                            ? options_.shared->Empty(SlotOf(slot).type)
+                            : EmptyTensor(SlotOf(slot).type);
     std::vector<at::Tensor> mine;
     for (const SlotId input : instruction.inputs) {
       mine.push_back(Value(input));

@@ -14,6 +14,7 @@
 #include "engine/runtime/batch.h"
 #include "engine/runtime/device_clock.h"
 #include "engine/runtime/parameter_state.h"
+#include "engine/runtime/shared_tensors.h"
 #include "engine/runtime/vote.h"
 
 namespace heddle::runtime {
@@ -23,6 +24,7 @@ struct ExecutorOptions {
   const program::Program* program = nullptr;
   ParameterState* state = nullptr;
   comm::Communicator* group = nullptr;  ///< nullptr: only when the program has one worker.
+  SharedTensors* shared = nullptr;      ///< For messages and sums; nullptr: ordinary memory.
   DeviceClock* clock = nullptr;
   SampleReader read_sample;
   uint64_t seed = 0;

@@ -65,11 +65,12 @@ class Lead:
             sys.exit(f"the job failed: {failed[0]}")
         return bool(self.events("job_finished"))
 
-    def sent_by_transport(self):
-        """{worker: {"transport peer": bytes}} from every worker's metrics."""
+    def bytes_sent(self):
+        """From every worker's metrics: {worker: {"transport peer": bytes}}, and {worker: bytes} of what devices carried
+        from tensor to tensor."""
         metrics = json.loads((self.run / "job.json").read_text(encoding="utf-8"))["metrics"]
         groups = json.loads(fetch(metrics, "/sd"))
-        found = {}
+        found, placed = {}, dict.fromkeys(WORKERS, 0)
         for name in WORKERS:
             [address] = [group["targets"][0] for group in groups if group["labels"]["worker"] == name]
             found[name] = {}
@@ -78,7 +79,9 @@ class Lead:
                     labels, value = line.split("{", 1)[1].rsplit("} ", 1)
                     label = dict(word.split("=", 1) for word in labels.replace('"', "").split(","))
                     found[name][f"{label['transport']} {label['peer']}"] = float(value)
-        return found
+                elif line.startswith("heddle_comm_placed_bytes_total{"):
+                    placed[name] += float(line.rsplit(" ", 1)[1])
+        return found, placed
 
     def lead(self, name, fault):
         """Runs the job to its end; what it printed, whom it lost, and who sent over what before the fault."""
@@ -93,7 +96,7 @@ class Lead:
             subprocess.run([self.heddle, "submit", self.job, "--coordinator", self.coordinator, "--out", str(self.run),
                             "--set", f"plan={PLAN}"], check=True, timeout=60, stdout=sys.stderr)
             wait_for("steps", lambda: self.step() >= FAULT_STEP or self.finished(), 120)
-            sent = self.sent_by_transport()
+            sent, placed = self.bytes_sent()
             if fault == "power_off":
                 control("power-off", VICTIM)
             elif fault == "cut":
@@ -110,7 +113,7 @@ class Lead:
         return {"losses": {str(event["step"]): event["loss"] for event in self.events("step")},
                 "lost": [event["worker"] for event in self.events("worker_lost")],
                 "resumed": [(event["seconds"], event["steps_repeated"]) for event in self.events("resumed")],
-                "sent": sent}
+                "sent": sent, "placed": placed}
 
 
 def control(*words):

@@ -56,6 +56,8 @@ def run_in_guests(heddle, losses, device, fault):
                       fault, timeout=330)
     found = json_of(text, 0)[-1]
     check_transports(found, lambda name, peer: "verbs")
+    # Activations of 48 KiB, and their gradients, between the two stages of a pipeline.
+    check(min(found["placed"]["b"], found["placed"]["c"]) > 0, f"bytes carried by devices: {found['placed']}")
     check_losses(found, losses)
     return found
 

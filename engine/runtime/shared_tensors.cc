@@ -1,0 +1,104 @@
+#include "engine/runtime/shared_tensors.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "engine/runtime/device.h"
+#include "engine/runtime/tensor.h"
+
+namespace heddle::runtime {
+
+namespace {
+
+/// Each slab is a descriptor and a registration, so there are few.
+constexpr size_t kSlabBytes = size_t{16} << 20;
+
+// Pieces are of few sizes, so that they serve again: four in each doubling, whole pages from
+// kLeastBytes on.
+size_t PieceBytes(size_t bytes) {
+  const size_t step = std::bit_floor(bytes) / 4;
+  return (bytes + step - 1) / step * step;
+}
+
+}  // namespace
+
+class SharedTensors::Pool : public std::enable_shared_from_this<Pool> {
+ public:
+  explicit Pool(comm::Endpoint& endpoint) : endpoint_(&endpoint) {}
+
+  /// Null: there is none.
+  std::byte* Take(size_t piece) {
+    const MutexLock lock(mutex_);
+    std::vector<std::byte*>& free = free_[piece];
+    if (free.empty()) {
+      return Cut(piece);
+    }
+    std::byte* const taken = free.back();
+    free.pop_back();
+    return taken;
+  }
+  void Give(std::byte* memory, size_t piece) {
+    const MutexLock lock(mutex_);
+    free_[piece].push_back(memory);
+  }
+  /// The endpoint goes; tensors may stay.
+  void Close() {
+    const MutexLock lock(mutex_);
+    endpoint_ = nullptr;
+  }
+
+ private:
+  std::byte* Cut(size_t piece) HEDDLE_REQUIRES(mutex_) {
+    if (rest_.size() < piece) {
+      if (endpoint_ == nullptr) {
+        return nullptr;
+      }
+      auto slab = endpoint_->AllocateShared(std::max(piece, kSlabBytes));
+      if (!slab.ok()) {
+        LogWarning("messages and sums are copied once more: {}", slab.status().message());
+        endpoint_ = nullptr;
+        return nullptr;
+      }
+      rest_ = slab->bytes();
+      slabs_.push_back(*std::move(slab));
+    }
+    std::byte* const cut = rest_.data();
+    rest_ = rest_.subspan(piece);
+    return cut;
+  }
+
+  Mutex mutex_;
+  comm::Endpoint* endpoint_ HEDDLE_GUARDED_BY(mutex_);  ///< Null: no more slabs.
+  std::vector<comm::SharedBuffer> slabs_ HEDDLE_GUARDED_BY(mutex_);
+  std::span<std::byte> rest_ HEDDLE_GUARDED_BY(mutex_);                       ///< Of the last slab.
+  std::map<size_t, std::vector<std::byte*>> free_ HEDDLE_GUARDED_BY(mutex_);  ///< By size.
+};
+
+SharedTensors::SharedTensors(comm::Endpoint& endpoint) : pool_(std::make_shared<Pool>(endpoint)) {}
+
+SharedTensors::~SharedTensors() {
+  pool_->Close();
+}
+
+at::Tensor SharedTensors::Empty(const graph::TensorType& type) {
+  const auto bytes = static_cast<size_t>(type.bytes());
+  const size_t piece = bytes < kLeastBytes ? 0 : PieceBytes(bytes);
+  std::byte* const memory = piece == 0 ? nullptr : pool_->Take(piece);
+  if (memory == nullptr) {
+    return EmptyTensor(type);
+  }
+  return at::from_blob(
+      memory, type.shape,
+      [pool = pool_, memory, piece](void* /*data*/) { pool->Give(memory, piece); },
+      at::TensorOptions().dtype(ToScalarType(type.dtype)));
+}
+
+}  // namespace heddle::runtime
