@@ -1,8 +1,8 @@
 """Heddle's messages over RDMA against perftest in the same boot of the same guests.
 
-over_perftest   bandwidth over ib_write_bw's; half a round trip between two guests over ib_write_lat's, which looks for
-                completions all the time (ours sleeps when none comes for 50 us), within one over ib_send_lat's, which
-                sleeps on completion events
+over_perftest   bandwidth over ib_write_bw's; half a round trip over the faster of ib_send_lat's, which sleeps on
+                completion events as ours does, and between two guests ib_write_lat's, which looks for completions all
+                the time
 retransmissions packets that rxe had to send again, by its own counters, while Heddle's side ran
 
 One guest (loopback) and two guests (scripts/rdma-vm). Within a guest it measures there, and nothing else.
