@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "base/thread.h"
 #include "comm/collective.h"
 #include "comm/disagreement.h"
 #include "comm/progress.h"
@@ -89,6 +90,8 @@ class CommunicatorImpl final : public Communicator {
   std::vector<int64_t> BytesSent() const override { return group_->BytesSent(); }
 
  private:
+  /// Workers of this host for each of its cores, at least 1.
+  double Crowding() const;
   Result<bool> Told(Result<bool> done) {
     return done.ok() ? done : Result<bool>(TellDisagreement(*group_, done.status()));
   }
@@ -299,6 +302,7 @@ void PutLink(ByteWriter& writer, const Link& link) {
   writer.Put(link.latency_seconds);
   writer.Put(link.bytes_per_second);
   writer.PutString(link.transport);
+  writer.Put(link.crowding);
 }
 
 Result<Link> TakeLink(ByteReader& reader) {
@@ -306,16 +310,22 @@ Result<Link> TakeLink(ByteReader& reader) {
   HEDDLE_ASSIGN_OR_RETURN(link.latency_seconds, reader.Get<double>());
   HEDDLE_ASSIGN_OR_RETURN(link.bytes_per_second, reader.Get<double>());
   HEDDLE_ASSIGN_OR_RETURN(link.transport, reader.GetString());
+  HEDDLE_ASSIGN_OR_RETURN(link.crowding, reader.Get<double>());
   return link;
 }
 
 Status CheckLink(const Link& link) {
   if (!std::isfinite(link.latency_seconds) || link.latency_seconds < 0 ||
-      !std::isfinite(link.bytes_per_second) || link.bytes_per_second <= 0) {
-    return InvalidArgumentError("a link of {} s and {} bytes/s", link.latency_seconds,
-                                link.bytes_per_second);
+      !std::isfinite(link.bytes_per_second) || link.bytes_per_second <= 0 ||
+      !std::isfinite(link.crowding) || link.crowding < 1) {
+    return InvalidArgumentError("a link of {} s, {} bytes/s and {} workers a core",
+                                link.latency_seconds, link.bytes_per_second, link.crowding);
   }
   return Status::Ok();
+}
+
+double CommunicatorImpl::Crowding() const {
+  return std::max(1.0, static_cast<double>(group_->members_here()) / Cores());
 }
 
 Status CommunicatorImpl::ShareLinks(std::span<const Link> own, const CollectiveOptions& options) {
@@ -323,7 +333,8 @@ Status CommunicatorImpl::ShareLinks(std::span<const Link> own, const CollectiveO
     return InvalidArgumentError("{} links of one of {} workers", own.size(), size());
   }
   ByteWriter writer;
-  for (const Link& link : own) {
+  for (Link link : own) {
+    link.crowding = Crowding();
     PutLink(writer, link);
   }
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<Bytes> records,
@@ -348,7 +359,9 @@ Status CommunicatorImpl::ShareLinkEnd(const LinkEnd& own, const CollectiveOption
     return InvalidArgumentError("links are shared by all members of the generation");
   }
   ByteWriter writer;
-  PutLink(writer, own.link);
+  Link link = own.link;
+  link.crowding = Crowding();
+  PutLink(writer, link);
   writer.PutString(own.host);
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<Bytes> records,
                           AllGatherBytes(writer.bytes(), options));

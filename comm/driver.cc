@@ -16,9 +16,9 @@ namespace {
 constexpr size_t kMostDriven = 16;
 /// How long a wait keeps its core after the last byte: about what a message on a fast link takes.
 constexpr Duration kSpin = std::chrono::microseconds(50);
-/// Where the members here have not a core each, others are let run as often before a sleep: one of
-/// them may have the message under way.
-constexpr int kMostYields = 8;
+/// Where the members here have not a core each, it lets others run instead, and for longer: one of
+/// them may have the message under way, and to be woken costs more than to look again.
+constexpr Duration kYield = std::chrono::microseconds(200);
 /// A sleep on the sockets is looked up from as often; it bounds how late an abort is seen.
 constexpr Duration kSlice = std::chrono::milliseconds(1);
 /// A wait that is this long without a byte goes back to the loop: slices cost something, too.
@@ -65,8 +65,7 @@ void Driver::Drive(const Work::State& operation, Deadline deadline) {
     }
   }
   Time now = Now();
-  Time until = now + kSpin;
-  int yields = 0;
+  Time moved_at = now;
   std::array<bool, kMostDriven> woken{};
   while (few && !operation.Done() && now < deadline) {
     bool moved = false;
@@ -90,15 +89,14 @@ void Driver::Drive(const Work::State& operation, Deadline deadline) {
     }
     now = Now();
     if (moved) {
-      until = now + kSpin;
-      yields = 0;
+      moved_at = now;
     } else if (watched == 0) {
       break;  // A connection that the loop has to see to.
-    } else if (now < until && (may_spin || yields++ < kMostYields)) {
+    } else if (now < moved_at + (may_spin ? kSpin : kYield)) {
       if (!may_spin) {
         ::sched_yield();
       }
-    } else if (!may_sleep || now >= until + kIdle) {
+    } else if (!may_sleep || now >= moved_at + kIdle) {
       break;
     } else if (std::all_of(used.begin(), used.begin() + watched,
                            [&](size_t i) { return channels[i]->PrepareToSleep(); })) {

@@ -15,6 +15,8 @@ struct Link {
   double latency_seconds = 50e-6;
   double bytes_per_second = 1e9;
   std::string transport = "tcp";  ///< The transport that comm reports for the pair: "shm", "tcp", …
+  double crowding =
+      1;  ///< Workers for each core of the sender's host, at least 1: they take turns.
 
   double Seconds(int64_t bytes) const {
     return latency_seconds + static_cast<double>(bytes) / bytes_per_second;

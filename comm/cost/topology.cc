@@ -168,6 +168,7 @@ FlatLinks FlatLinks::Of(const LinkTable& links, std::span<const int> ranks) {
     for (int other = 0; other < size; ++other) {
       if (other != own) {
         flat.any_.latency = std::max(flat.any_.latency, link(own, other).latency_seconds);
+        flat.crowding_ = std::max(flat.crowding_, link(own, other).crowding);
         out += 1 / link(own, other).bytes_per_second;
         in += 1 / link(other, own).bytes_per_second;
       }
@@ -209,6 +210,7 @@ FlatLinks FlatLinks::Of(const LinkTable& links, std::span<const int> ranks) {
 FlatLinks FlatLinks::Uniform(int members, const Link& link) {
   FlatLinks flat;
   flat.members_ = members;
+  flat.crowding_ = link.crowding;
   flat.any_ = {.latency = link.latency_seconds, .seconds_per_byte = 1 / link.bytes_per_second};
   flat.ring_ = flat.any_;
   const auto size = static_cast<unsigned>(std::max(members, 1));
@@ -221,8 +223,14 @@ FlatLinks FlatLinks::Uniform(int members, const Link& link) {
 
 // A worker's messages of one direction follow each other on its link.
 double FlatLinks::Direct(double bytes) const {
-  return any_.latency + (members_ - 1) * kMessageSeconds +
+  return std::max(any_.latency + (members_ - 1) * kMessageSeconds, Turns(members_ - 1)) +
          bytes * any_.seconds_per_byte * (members_ > 2 ? kCrowding : 1);
+}
+
+// Each is sent and taken. With a core for each member that is part of the way of a message; with
+// fewer, nothing waits for a way.
+double FlatLinks::Turns(int messages) const {
+  return crowding_ > 1 ? 2 * messages * kMessageSeconds * crowding_ : 0;
 }
 
 ShareChoice FlatLinks::ReduceScatter(const ShareSizes& sizes, int widening) const {
@@ -235,8 +243,9 @@ ShareChoice FlatLinks::ReduceScatter(const ShareSizes& sizes, int widening) cons
   const double direct = Direct(
       std::max(others, static_cast<double>(members_ - 1) * static_cast<double>(sizes.largest)));
   // Pieces follow each other without waiting for steps to end: a link carries what it must.
-  const double ring = (members_ - 1) * (ring_.latency + kMessageSeconds) +
-                      others * widening * ring_.seconds_per_byte;
+  const double ring =
+      std::max((members_ - 1) * (ring_.latency + kMessageSeconds), Turns(members_ - 1)) +
+      others * widening * ring_.seconds_per_byte;
   return ring < direct ? ShareChoice{.algorithm = ShareAlgorithm::kRing, .seconds = ring}
                        : ShareChoice{.algorithm = ShareAlgorithm::kDirect, .seconds = direct};
 }
@@ -249,8 +258,8 @@ AllReduceChoice FlatLinks::AllReduce(int64_t bytes, int widening) const {
   const auto size = static_cast<double>(bytes);
   choice.seconds = Direct((members_ - 1) * size) + members_ * size * kFoldSecondsPerByte;
   const double doubling =
-      doubling_.Seconds(size * widening) +
-      doubling_rounds_ * (kMessageSeconds + size * widening * kFoldSecondsPerByte);
+      std::max(doubling_.latency + doubling_rounds_ * kMessageSeconds, Turns(doubling_rounds_)) +
+      size * widening * (doubling_.seconds_per_byte + doubling_rounds_ * kFoldSecondsPerByte);
   if (doubling < choice.seconds) {
     choice.algorithm = AllReduceAlgorithm::kRecursiveDoubling;
     choice.seconds = doubling;

@@ -79,8 +79,11 @@ class FlatLinks {
     double Seconds(double bytes) const { return latency + bytes * seconds_per_byte; }
   };
   double Direct(double bytes) const;
+  /// What so many messages to and from each member cost where members take turns on cores.
+  double Turns(int messages) const;
 
   int members_ = 0;
+  double crowding_ = 1;  ///< The worst member's.
   Pace any_;       ///< Worst latency of a pair, worst member's mean time a byte over its links.
   Pace ring_;      ///< Worst of the links from each position to the next.
   Pace doubling_;  ///< Sums over the rounds of the worst link of each.

@@ -41,6 +41,17 @@ LinkTable Halves(int size, double latency, double rate, double factor) {
   return links;
 }
 
+// Two members a core: what counts is how many messages there are, not how many in a row.
+TEST(CostTest, MembersThatTakeTurnsOnCoresSendFewMessages) {
+  LinkTable links = Uniform(4, 2e-5, 1e9);
+  const std::vector<int> group = Everyone(4);
+  EXPECT_EQ(ChooseAllReduce(links, group, 4).algorithm, AllReduceAlgorithm::kDirect);
+  links.At(2, 1).crowding = 2;
+  EXPECT_EQ(ChooseAllReduce(links, group, 4).algorithm, AllReduceAlgorithm::kRecursiveDoubling);
+  // Two rounds, each message sent and taken by members of which two share a core.
+  EXPECT_NEAR(AllReduceSeconds(links, group, 4), 2 * 2 * 2 * 6e-6, 5e-6);
+}
+
 TEST(CostTest, SmallAllReducesGoDirectLargeOnesInTwoPhases) {
   const LinkTable links = Uniform(4, 1e-4, 1e9);
   const std::vector<int> group = Everyone(4);
