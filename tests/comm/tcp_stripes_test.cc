@@ -139,7 +139,7 @@ TEST(TcpStripesTest, NobodySleepsOverWhatCanMove) {
     Sockets sockets(count, 4096);
     const auto near = Stripes(std::move(sockets.near));
     const auto far = Stripes(std::move(sockets.far));
-    constexpr uint64_t kBytes = 20'000'000;
+    constexpr uint64_t kBytes = 8'000'000;
     std::thread echo([&] {
       uint64_t read = 0;
       while (read < kBytes) {
