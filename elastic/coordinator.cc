@@ -250,13 +250,14 @@ void Coordinator::State::On(const CancelRequested& event, Time now) {
   }
 }
 
-void Coordinator::State::On(const Ticked& /*event*/, Time /*now*/) {}
-
-// Everything that waits for a time or a condition rather than for one message.
-void Coordinator::State::Advance(Time now) {
+void Coordinator::State::On(const Ticked& /*event*/, Time now) {
   if (phase != Phase::kDone) {
     CheckLeases(now);
   }
+}
+
+// Everything that waits for a time or a condition rather than for one message.
+void Coordinator::State::Advance(Time now) {
   if (phase == Phase::kAdopting) {
     CheckAccusations(now);
     FinishAdopting(now);

@@ -77,7 +77,8 @@ struct EmulateRequested {
 struct CancelRequested {
   std::string reason;
 };
-/// Time passed; sent no later than NextDeadline().
+/// Time passed; sent no later than NextDeadline(). All that had come by its time was handled before
+/// it: only then does silence mean something.
 struct Ticked {};
 
 using CoordinatorEvent = std::variant<Submitted,

@@ -124,6 +124,7 @@ bool CoordinatorServer::Impl::CallAndWait(const std::function<void()>& call) {
 void CoordinatorServer::Impl::Run() {
   while (true) {
     std::deque<std::function<void()>> calls;
+    Time taken;  // What had come by then is in `calls`.
     {
       const MutexLock lock(mutex_);
       const Time limit = Now() + kLongestWait;
@@ -135,6 +136,7 @@ void CoordinatorServer::Impl::Run() {
         return;
       }
       calls.swap(queue_);
+      taken = Now();
       if (failed_) {
         continue;
       }
@@ -143,14 +145,18 @@ void CoordinatorServer::Impl::Run() {
       call();
     }
     const std::optional<Time> next = coordinator_.NextDeadline();
-    if (next && Now() >= *next) {
-      HandleEvent(Ticked());
+    if (next && taken >= *next) {
+      HandleEvent(Ticked(), taken);
     }
   }
 }
 
 void CoordinatorServer::Impl::HandleEvent(const CoordinatorEvent& event) {
-  for (const CoordinatorAction& action : coordinator_.Handle(event, Now())) {
+  HandleEvent(event, Now());
+}
+
+void CoordinatorServer::Impl::HandleEvent(const CoordinatorEvent& event, Time now) {
+  for (const CoordinatorAction& action : coordinator_.Handle(event, now)) {
     {
       const MutexLock lock(mutex_);
       if (failed_) {

@@ -36,6 +36,7 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
   bool CallAndWait(const std::function<void()>& call);
   void Post(std::function<void()> call);
   void HandleEvent(const CoordinatorEvent& event);
+  void HandleEvent(const CoordinatorEvent& event, Time now);
   std::optional<EndJob> WaitForEnd(Deadline deadline);
 
   // gRPC's.

@@ -257,6 +257,22 @@ TEST_F(CoordinatorTest, ASilentWorkerIsLostWithItsLease) {
   EXPECT_EQ(Count("worker_lost"), 1);
 }
 
+// The coordinator's own disk kept it for longer than a lease: what came meanwhile counts before
+// anybody's silence does.
+TEST_F(CoordinatorTest, WordsThatWaitedForTheCoordinatorAreHeardBeforeLeasesEnd) {
+  Form();
+  Wait(0.2, {"a", "b"});
+  now_ += FromSeconds(3.3);
+  for (const char* name : {"a", "b"}) {
+    From(name, [](wire::FromWorker& message) {
+      message.mutable_heartbeat()->set_standing(wire::STANDING_TRAINING);
+    });
+    EXPECT_EQ(Count("worker_lost"), 0) << name;
+  }
+  Tell(Ticked());
+  EXPECT_EQ(Count("worker_lost"), 0);
+}
+
 TEST_F(CoordinatorTest, ALossSettlesTheStepWithTheNormThatASurvivorKnows) {
   job_.policy.initial_workers = 3;
   Tell(Submitted{job_});
