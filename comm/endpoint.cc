@@ -328,7 +328,8 @@ ChannelOptions EndpointImpl::OptionsFor(const Group& group,
   options.peer_name = name;
   options.generation = group.options().generation;
   options.operation_timeout = group.options().operation_timeout;
-  options.may_spin = group.members_here() <= Cores();
+  // On a machine of one core the network stands still while somebody looks for its messages.
+  options.may_spin = group.members_here() <= Cores() && Cores() > 1;
   options.outgoing = outgoing_;
   options.incoming = incoming_;
   options.sent_bytes = &options_.metrics->GetCounter("heddle_comm_sent_bytes_total",
