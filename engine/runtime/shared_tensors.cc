@@ -30,7 +30,7 @@ size_t PieceBytes(size_t bytes) {
 
 }  // namespace
 
-class SharedTensors::Pool : public std::enable_shared_from_this<Pool> {
+class SharedTensors::Pool {
  public:
   explicit Pool(comm::Endpoint& endpoint) : endpoint_(&endpoint) {}
 

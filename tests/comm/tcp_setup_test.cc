@@ -145,16 +145,33 @@ TEST(TcpSetupTest, BothUseTheSmallerNumber) {
   }
 }
 
-TEST(TcpSetupTest, StrangersAtTheDoorChangeNothing) {
+/// An acceptor that would use one socket more than the dialler, and its door.
+struct Greeted {
   Pair pair;
-  const auto acceptor = MakeTcpSetup(std::move(pair.acceptor), Lane::kBulk, false, Streams(4));
+  std::unique_ptr<ConnectionSetup> acceptor;
+  TcpHello hello;
+};
+Greeted Greet(int streams) {
+  Greeted greeted;
+  greeted.acceptor =
+      MakeTcpSetup(std::move(greeted.pair.acceptor), Lane::kBulk, false, Streams(streams + 1));
+  Tell(greeted.pair.dialler, TcpHello{.streams = static_cast<uint16_t>(streams)});
   Made made = std::unique_ptr<Connection>();
-  Tell(pair.dialler, TcpHello{.streams = 3});
-  EXPECT_FALSE(Goes(*acceptor, made, kShort));
-  const auto hello = Hear<TcpHello>(pair.dialler);
+  EXPECT_FALSE(Goes(*greeted.acceptor, made, kShort));
+  greeted.hello = Hear<TcpHello>(greeted.pair.dialler);
+  return greeted;
+}
+
+TEST(TcpSetupTest, StrangersAtTheDoorChangeNothing) {
+  const Greeted greeted = Greet(3);
+  const auto& [pair, acceptor, hello] = greeted;
+  Made made = std::unique_ptr<Connection>();
   EXPECT_EQ(hello.streams, 3);
+  const uint16_t port = hello.port;
   std::vector<UniqueFd> guests;
-  const auto knock = [&](const StripeHello& said) { guests.push_back(Knock(hello.port, said)); };
+  const auto knock = [&guests, port](const StripeHello& said) {
+    guests.push_back(Knock(port, said));
+  };
   for (const uint32_t number : {0U, 1U, 2U, 3U}) {
     knock(Prove(Sha256("another key"), hello.nonce, number));
     knock(Prove(Key(), Sha256("another nonce"), number));
@@ -177,12 +194,8 @@ TEST(TcpSetupTest, StrangersAtTheDoorChangeNothing) {
 }
 
 TEST(TcpSetupTest, ManySilentStrangersDoNotKeepTheOthersOut) {
-  Pair pair;
-  const auto acceptor = MakeTcpSetup(std::move(pair.acceptor), Lane::kBulk, false, Streams(2));
+  auto [pair, acceptor, hello] = Greet(2);
   Made made = std::unique_ptr<Connection>();
-  Tell(pair.dialler, TcpHello{.streams = 2});
-  EXPECT_FALSE(Goes(*acceptor, made, kShort));
-  const auto hello = Hear<TcpHello>(pair.dialler);
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 100; ++i) {
     silent.push_back(Reach(hello.port));
@@ -196,12 +209,8 @@ TEST(TcpSetupTest, ManySilentStrangersDoNotKeepTheOthersOut) {
 
 // The others were lost on their way: the dialler believes them open, and learns that they are not.
 TEST(TcpSetupTest, SocketsThatDoNotComeCostThemselvesAlone) {
-  Pair pair;
-  const auto acceptor = MakeTcpSetup(std::move(pair.acceptor), Lane::kBulk, false, Streams(3));
+  auto [pair, acceptor, hello] = Greet(3);
   Made made = std::unique_ptr<Connection>();
-  Tell(pair.dialler, TcpHello{.streams = 3});
-  EXPECT_FALSE(Goes(*acceptor, made, kShort));
-  Hear<TcpHello>(pair.dialler);
   Tell(pair.dialler, std::byte{3});
   EXPECT_TRUE(Goes(*acceptor, made, kLong));
   EXPECT_TRUE(made.ok() && *made) << made.status().ToString();

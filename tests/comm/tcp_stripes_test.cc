@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <thread>
+#include <tuple>
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -276,22 +277,27 @@ std::pair<UniqueFd, UniqueFd> TcpPair() {
   return {*std::move(near), std::move(far)};
 }
 
+/// The far ends of two, and the near ends' sockets.
+std::pair<std::array<UniqueFd, 2>, std::unique_ptr<Connection>> TcpReader() {
+  std::array<UniqueFd, 2> near;
+  std::vector<UniqueFd> sockets(near.size());
+  for (size_t i = 0; i < near.size(); ++i) {
+    std::tie(near[i], sockets[i]) = TcpPair();
+  }
+  return {std::move(near), Stripes(std::move(sockets))};
+}
+
 void SendAll(const UniqueFd& socket, const void* data, size_t bytes) {
   ASSERT_EQ(::send(socket.get(), data, bytes, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
 }
 
 TEST(TcpStripesTest, WhatCameInOrderIsReadBeforeALossIsTold) {
-  auto [near0, far0] = TcpPair();
-  auto [near1, far1] = TcpPair();
-  std::vector<UniqueFd> sockets;
-  sockets.push_back(std::move(far0));
-  sockets.push_back(std::move(far1));
-  const auto reader = Stripes(std::move(sockets));
+  auto [near, reader] = TcpReader();
   const Segment due{.bytes = 3};
   const Bytes data{At(0), At(1), At(2)};
-  SendAll(near1, &due, sizeof(due));
-  SendAll(near1, data.data(), data.size());
-  CloseByReset(near0);
+  SendAll(near[1], &due, sizeof(due));
+  SendAll(near[1], data.data(), data.size());
+  CloseByReset(near[0]);
   ASSERT_TRUE(Await(*reader, true, false));
   Result<size_t> got = ReadAt(*reader, 0, 10);
   for (int tries = 0; tries < 1000 && got.ok() && *got == 0; ++tries) {
@@ -305,22 +311,17 @@ TEST(TcpStripesTest, WhatCameInOrderIsReadBeforeALossIsTold) {
 // The segment that is due arrives elsewhere; the loss of this one's socket is told all the same,
 // and does not keep its watch ready for ever.
 TEST(TcpStripesTest, TheLossOfASocketWithAnEarlySegmentIsTold) {
-  auto [near0, far0] = TcpPair();
-  auto [near1, far1] = TcpPair();
-  std::vector<UniqueFd> sockets;
-  sockets.push_back(std::move(far0));
-  sockets.push_back(std::move(far1));
-  const auto reader = Stripes(std::move(sockets));
+  auto [near, reader] = TcpReader();
   const Segment early{.bytes = 3, .position = 100};
-  SendAll(near0, &early, sizeof(early));
+  SendAll(near[0], &early, sizeof(early));
   const Segment due{.bytes = 100};
-  SendAll(near1, &due, sizeof(due));
+  SendAll(near[1], &due, sizeof(due));
   Bytes buffer(10);
   const Deadline deadline = After(std::chrono::seconds(5));
   while (reader->Watches(true, false)[0].fd >= 0 && Now() < deadline &&
          *reader->Read(buffer) == 0 && Serve(*reader, reader->Watches(true, false), 20)) {
   }
-  CloseByReset(near0);
+  CloseByReset(near[0]);
   Status told;
   while (told.ok() && Now() < deadline) {
     Await(*reader, true, false);
