@@ -1,0 +1,87 @@
+#include "checkpoint/formats/format.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+
+#include "checkpoint/file_access.h"
+
+namespace heddle::checkpoint {
+
+namespace {
+
+std::vector<Format>& Registry() {
+  static std::vector<Format> formats;
+  return formats;
+}
+
+std::string Names() {
+  std::vector<std::string> names;
+  for (const Format& format : Formats()) {
+    names.push_back(format.name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// What a file that is no model often is instead: the line that its user needs.
+std::string Guess(const std::string& path) {
+  const auto file = OpenRegularFile(path);
+  if (!file.ok()) {
+    return "no known model in this folder";
+  }
+  if (file->bytes == 0) {
+    return "the file is empty";
+  }
+  std::string head(static_cast<size_t>(std::min<int64_t>(file->bytes, 64)), '\0');
+  if (!ReadAt(file->fd.get(), 0, std::as_writable_bytes(std::span(head)), path).ok()) {
+    return "the file cannot be read";
+  }
+  if (head.starts_with("version https://git-lfs")) {
+    return "this is a pointer of Git LFS, not the model: fetch the file itself (git lfs pull)";
+  }
+  if (head.starts_with("<!DOCTYPE") || head.starts_with("<html")) {
+    return "this is a web page, not a model: the download failed";
+  }
+  return "not a model file";
+}
+
+}  // namespace
+
+FormatRegistration::FormatRegistration(Format format) {
+  auto& formats = Registry();
+  const auto place = std::lower_bound(
+      formats.begin(), formats.end(), format,
+      [](const Format& left, const Format& right) { return left.name < right.name; });
+  formats.insert(place, std::move(format));
+}
+
+const std::vector<Format>& Formats() {
+  return Registry();
+}
+
+Result<const Format*> FindFormat(const std::string& name) {
+  for (const Format& format : Formats()) {
+    if (format.name == name) {
+      return &format;
+    }
+  }
+  return InvalidArgumentError("format '{}' is not known; there are: {}", name, Names());
+}
+
+Result<std::unique_ptr<TensorSource>> OpenModel(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0) {
+    return ErrnoError(errno, "open " + path);
+  }
+  for (const Format& format : Formats()) {
+    if (format.recognise(path)) {
+      return format.open(path);
+    }
+  }
+  return InvalidArgumentError("{}: {} (known formats: {})", path, Guess(path), Names());
+}
+
+}  // namespace heddle::checkpoint
