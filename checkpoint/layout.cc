@@ -39,6 +39,16 @@ Shape ChooseChunk(const Shape& extent, int64_t element_size, int64_t chunk_bytes
   return chunk;
 }
 
+Shape ContiguousTile(const Shape& extent, int64_t elements) {
+  Shape tile = extent;
+  int64_t inner = 1;
+  for (size_t d = extent.size(); d-- > 0;) {
+    tile[d] = std::clamp<int64_t>(elements / inner, 1, extent[d]);
+    inner = tile[d] == extent[d] ? inner * extent[d] : elements + 1;
+  }
+  return tile;
+}
+
 ChunkGrid::ChunkGrid(Shape extent, Shape chunk)
     : extent_(std::move(extent)),
       chunk_(std::move(chunk)) {

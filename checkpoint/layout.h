@@ -27,6 +27,11 @@ std::optional<int64_t> CheckedElementCount(const Shape& shape);
 /// chunks. `extent` has elements. A scalar has chunk shape [].
 Shape ChooseChunk(const Shape& extent, int64_t element_size, int64_t chunk_bytes);
 
+/// The largest tile of at most `elements` elements whose elements lie side by side in a row-major
+/// tensor: one index in the outer dimensions, some of the next, all of the rest. Tiles of this
+/// shape, in the order of ChunkGrid, pass over a tensor from front to back. `extent` has elements.
+Shape ContiguousTile(const Shape& extent, int64_t elements);
+
 /// The tiling of a box by chunks, in row-major order of the chunks.
 class ChunkGrid {
  public:

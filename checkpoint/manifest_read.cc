@@ -196,6 +196,10 @@ Result<Manifest> ReadManifest(const Json& json) {
   HEDDLE_ASSIGN_OR_RETURN(manifest.created, Number(json, "created"));
   HEDDLE_ASSIGN_OR_RETURN(manifest.job.job_hash, Text(json, "job_hash"));
   HEDDLE_ASSIGN_OR_RETURN(manifest.job.job_yaml, Text(json, "job"));
+  // Checkpoints of the first builds lack it.
+  if (json.contains("model")) {
+    HEDDLE_ASSIGN_OR_RETURN(manifest.job.model, Text(json, "model"));
+  }
   HEDDLE_ASSIGN_OR_RETURN(manifest.job.plan, Text(json, "plan"));
   HEDDLE_ASSIGN_OR_RETURN(manifest.job.extra, Text(json, "extra"));
   HEDDLE_ASSIGN_OR_RETURN(manifest.job.samples_consumed, Count(json, "samples_consumed"));

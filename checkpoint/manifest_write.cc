@@ -83,7 +83,8 @@ std::string EncodeManifest(const Manifest& manifest) {
   const Json body = {
       {"step", manifest.step},        {"generation", manifest.generation},
       {"created", manifest.created},  {"job_hash", manifest.job.job_hash},
-      {"job", manifest.job.job_yaml}, {"plan", manifest.job.plan},
+      {"job", manifest.job.job_yaml}, {"model", manifest.job.model},
+      {"plan", manifest.job.plan},
       {"extra", manifest.job.extra},  {"samples_consumed", manifest.job.samples_consumed},
       {"files", std::move(files)},    {"tensors", std::move(tensors)}};
   const std::string head = fmt::format("{}{}{}", kManifestHead, manifest.version, kChecksumField);

@@ -121,6 +121,7 @@ struct TensorRecord {
 struct JobState {
   std::string job_hash;
   std::string job_yaml;          ///< The effective job file.
+  std::string model;             ///< The model's config.json; empty when it is not known.
   std::string plan;              ///< JSON of the plan that wrote it; never needed to load.
   std::string extra;             ///< JSON for the caller; may be empty.
   int64_t samples_consumed = 0;  ///< The data position.

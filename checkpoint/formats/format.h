@@ -1,7 +1,7 @@
 /// \file
 /// Model files of any format behind one interface: what tensors there are, their elements by box,
-/// and writing them as one stream. A format is one file of this folder, which registers itself; what
-/// a file is, is told by its content, never by its name.
+/// and writing them as one stream. A format is one file of this folder, which registers itself;
+/// what a file is, is told by its content, never by its name.
 ///
 /// Everything that is read is untrusted: a source checks every length, offset and name of its file
 /// when it is opened, so that whoever holds it may allocate by its numbers.
@@ -25,8 +25,8 @@ namespace heddle::checkpoint {
 /// A tensor as its file describes it.
 struct FileTensor {
   std::string name;
-  std::string role;           ///< Of the native format ("master", "exp_avg", …); else empty.
-  std::string type;           ///< The file's own word for the element type, for messages: "F8_E4M3".
+  std::string role;  ///< Of the native format ("master", "exp_avg", …); else empty.
+  std::string type;  ///< The file's own word for the element type, for messages: "F8_E4M3".
   std::optional<DType> dtype;  ///< None: a type that Heddle does not know. It is listed, not read.
   Shape shape;
   int64_t bytes = 0;         ///< Of the elements.
@@ -39,7 +39,7 @@ class TensorSource {
   virtual ~TensorSource() = default;
   /// The format's name: "native", "safetensors", "pytorch".
   virtual std::string format() const = 0;
-  /// Sorted by (role, name); names are unique within a role.
+  /// In an order of the format's own; names are unique within a role.
   virtual const std::vector<FileTensor>& tensors() const = 0;
   /// Reads box `box` of `tensors()[tensor]`, which has a dtype, row-major into `out`:
   /// ElementCount(box.extent) * SizeOf(dtype) bytes. Errors: kInvalidArgument for a box outside the
@@ -85,7 +85,8 @@ class TensorSink {
 
 struct Format {
   std::string name;  ///< As in `--to NAME`.
-  /// Whether `path` (a file or a folder, which exists) is of this format. Looks at content, cheaply.
+  /// Whether `path` (a file or a folder, which exists) is of this format. Looks at content,
+  /// cheaply.
   std::function<bool(const std::string& path)> recognise;
   std::function<Result<std::unique_ptr<TensorSource>>(const std::string& path)> open;
   std::function<Result<std::unique_ptr<TensorSink>>(SinkRequest request)> create;

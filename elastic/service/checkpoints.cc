@@ -36,6 +36,7 @@ Result<checkpoint::CommitInfo> Commit(const Job& job,
   request.generation = commit.generation;
   request.job.job_hash = job.id;
   request.job.job_yaml = job.yaml;
+  request.job.model = graph::ModelConfigJson(config.model);
   request.job.plan = commit.plan_json;
   request.job.samples_consumed = commit.step * config.batch.global;
   request.expected = WholeState(graph);

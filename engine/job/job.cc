@@ -52,6 +52,7 @@ graph::ModelConfig ReadModel(YamlReader model) {
   config.rope_theta = model.Optional<double>("rope_theta", 10000.0, {.above = 0.0});
   config.tie_word_embeddings =
       model.Optional<bool>("tie_word_embeddings", config.family == graph::ModelFamily::kGpt2);
+  config.qkv_bias = model.Optional<bool>("qkv_bias", false);
   config.initializer_range =
       model.Optional<double>("initializer_range", 0.02, {.least = 0.0, .most = 10.0});
   config.dropout = model.Optional<double>("dropout", 0.0, {.least = 0.0, .below = 1.0});

@@ -176,6 +176,7 @@ inline Result<std::vector<FilePart>> WriteParts(const SaveSetup& setup,
 inline JobState TestJob() {
   return {.job_hash = "0123abcd",
           .job_yaml = "steps: 40\nname: \"caf\xC3\xA9\"\n",
+          .model = R"({"model_type": "llama"})",
           .plan = R"({"pipelines":[]})",
           .extra = "{}",
           .samples_consumed = 640};

@@ -1,6 +1,8 @@
 /// \file
 /// Hugging Face's config.json. What would change the model and is not supported is refused by name;
 /// what does not concern training (architectures, token ids, torch_dtype, …) is ignored.
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "engine/graph/models/model.h"
@@ -26,6 +28,8 @@ class Reader {
   explicit Reader(const Json& object) : object_(object) {}
 
   const Status& status() const { return status_; }
+
+  bool Has(const char* key) const { return object_.contains(key); }
 
   /// The key's value, or nullptr when it is absent or null.
   const Json* Find(const char* key) const {
@@ -118,6 +122,20 @@ void ReadRope(Reader& reader, double& theta) {
   }
 }
 
+/// Within its window Mistral is Llama: it bounds the sequences.
+void ReadMistral(Reader& reader, ModelConfig& config) {
+  int64_t window = 4096;  // transformers' default; null in the file: none.
+  if (reader.Find("sliding_window") != nullptr || !reader.Has("sliding_window")) {
+    reader.Optional("sliding_window", window);
+    config.max_position_embeddings = std::min(config.max_position_embeddings, window);
+  }
+}
+
+void ReadQwen2(Reader& reader, ModelConfig& config) {
+  reader.Only("use_sliding_window", {false});
+  config.qkv_bias = true;
+}
+
 ModelConfig ReadLlama(Reader& reader) {
   // Defaults are those of transformers' LlamaConfig.
   ModelConfig config;
@@ -188,8 +206,8 @@ ModelConfig ReadGpt2(Reader& reader) {
 }
 
 Json LlamaJson(const ModelConfig& config) {
-  return {{"architectures", {"LlamaForCausalLM"}},
-          {"model_type", "llama"},
+  return {{"architectures", {config.qkv_bias ? "Qwen2ForCausalLM" : "LlamaForCausalLM"}},
+          {"model_type", config.qkv_bias ? "qwen2" : "llama"},
           {"vocab_size", config.vocab_size},
           {"hidden_size", config.hidden_size},
           {"intermediate_size", config.intermediate_size},
@@ -240,12 +258,18 @@ Result<ModelConfig> ParseModelConfig(std::string_view json) {
     return InvalidArgumentError("model_type: missing");
   }
   ModelConfig config;
-  if (*type == "llama") {
+  if (*type == "llama" || *type == "mistral" || *type == "qwen2") {
     config = ReadLlama(reader);
+    if (*type == "mistral") {
+      ReadMistral(reader, config);
+    } else if (*type == "qwen2") {
+      ReadQwen2(reader, config);
+    }
   } else if (*type == "gpt2") {
     config = ReadGpt2(reader);
   } else {
-    return InvalidArgumentError("model_type: expected \"llama\" or \"gpt2\", got {}", Shown(*type));
+    return InvalidArgumentError(
+        "model_type: expected \"llama\", \"mistral\", \"qwen2\" or \"gpt2\", got {}", Shown(*type));
   }
   HEDDLE_RETURN_IF_ERROR(reader.status());
   HEDDLE_RETURN_IF_ERROR(ValidateModel(config));

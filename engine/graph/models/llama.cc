@@ -1,7 +1,7 @@
 /// \file
 /// Llama (Touvron et al. 2023) with grouped-query attention, as Hugging Face's LlamaForCausalLM
 /// computes it: RMSNorm before each half of a layer, rotary positions, SwiGLU, no biases, head tied
-/// or not.
+/// or not. Mistral is the same within its window; Qwen2 has biases of query, key and value.
 #include "engine/graph/models/build.h"
 
 namespace heddle::graph {
@@ -15,9 +15,9 @@ TensorId AttentionHalf(ModelBuilder& model, const std::string& name, TensorId x)
       {"head_dim", head_dim}, {"inverse", int64_t{0}}, {"theta", config.rope_theta}};
 
   const TensorId normed = model.RmsNorm(name + ".norm", x);
-  const TensorId query = model.Linear(name + ".query", normed, config.hidden_size, false);
-  const TensorId key = model.Linear(name + ".key", normed, kv_features, false);
-  const TensorId value = model.Linear(name + ".value", normed, kv_features, false);
+  const TensorId query = model.Linear(name + ".query", normed, config.hidden_size, config.qkv_bias);
+  const TensorId key = model.Linear(name + ".key", normed, kv_features, config.qkv_bias);
+  const TensorId value = model.Linear(name + ".value", normed, kv_features, config.qkv_bias);
   const TensorId mixed = model.Apply(
       "attention", name + ".mixed",
       {model.Apply("rope", name + ".query.rotated", {query}, rope),

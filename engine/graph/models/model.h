@@ -24,6 +24,7 @@ struct ModelConfig {
   double norm_epsilon = 1e-5;              ///< rms_norm_eps or layer_norm_epsilon.
   double rope_theta = 10000.0;
   bool tie_word_embeddings = false;
+  bool qkv_bias = false;  ///< Llama family: biases of query, key and value, as Qwen2 has them.
   double initializer_range = 0.02;
   double dropout = 0.0;  ///< GPT-2: embeddings, attention output and MLP output (resid_pdrop).
 };
@@ -48,7 +49,9 @@ Result<Graph> BuildEvaluationGraph(const ModelConfig& config, const TrainingGrap
 
 int64_t ParameterCount(const Graph& graph);
 
-/// Reads Hugging Face's config.json text (model_type llama or gpt2; gpt2's n_embd, n_layer, …).
+/// Reads Hugging Face's config.json text (model_type llama, mistral, qwen2 or gpt2; gpt2's n_embd,
+/// n_layer, …). Mistral's sliding window becomes the longest sequence: within it the models are the
+/// same.
 /// Errors: kInvalidArgument naming the key.
 Result<ModelConfig> ParseModelConfig(std::string_view json);
 

@@ -46,14 +46,26 @@ std::vector<NameMapping> LlamaNames(const ModelConfig& config) {
   std::vector<NameMapping> names = {
       Same("embedding.weight", {config.vocab_size, hidden}, "model.embed_tokens.weight")};
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    auto add_part = [&](std::string_view ours, Shape shape, std::string_view theirs,
+                        std::string_view part) {
+      names.push_back(Same(fmt::format("layers.{}.{}.{}", layer, ours, part), std::move(shape),
+                           fmt::format("model.layers.{}.{}.{}", layer, theirs, part)));
+    };
     auto add = [&](std::string_view ours, Shape shape, std::string_view theirs) {
-      names.push_back(Same(fmt::format("layers.{}.{}.weight", layer, ours), std::move(shape),
-                           fmt::format("model.layers.{}.{}.weight", layer, theirs)));
+      add_part(ours, std::move(shape), theirs, "weight");
+    };
+    auto add_bias = [&](std::string_view ours, Shape shape, std::string_view theirs) {
+      add_part(ours, std::move(shape), theirs, "bias");
     };
     add("attention.norm", {hidden}, "input_layernorm");
     add("attention.query", {hidden, hidden}, "self_attn.q_proj");
     add("attention.key", {kv, hidden}, "self_attn.k_proj");
     add("attention.value", {kv, hidden}, "self_attn.v_proj");
+    if (config.qkv_bias) {
+      add_bias("attention.query", {hidden}, "self_attn.q_proj");
+      add_bias("attention.key", {kv}, "self_attn.k_proj");
+      add_bias("attention.value", {kv}, "self_attn.v_proj");
+    }
     add("attention.output", {hidden, hidden}, "self_attn.o_proj");
     add("mlp.norm", {hidden}, "post_attention_layernorm");
     add("mlp.gate", {inner, hidden}, "mlp.gate_proj");

@@ -1,0 +1,317 @@
+#include "checkpoint/convert/model_view.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/bytes.h"
+#include "checkpoint/layout.h"
+#include "engine/graph/models/names.h"
+
+namespace heddle::checkpoint {
+
+namespace {
+
+/// A part of a tensor of the view and where it lies in the file.
+struct Piece {
+  size_t input = 0;
+  Box input_box;   ///< In the file's tensor.
+  Box output_box;  ///< In the view's tensor.
+  bool transpose = false;
+};
+
+struct ViewedTensor {
+  FileTensor tensor;
+  std::vector<Piece> pieces;  ///< They cover the tensor exactly once.
+};
+
+/// `box` of a piece, as offsets in the file: moved from the view's coordinates, and turned.
+Box InputBox(const Piece& piece, const Box& part) {
+  Box local = Shifted(part, piece.output_box.offset, -1);
+  if (piece.transpose) {
+    std::swap(local.offset[0], local.offset[1]);
+    std::swap(local.extent[0], local.extent[1]);
+  }
+  return Shifted(local, piece.input_box.offset, 1);
+}
+
+void Transpose(const Bytes& from, int64_t rows, int64_t columns, int64_t element, Bytes& to) {
+  constexpr int64_t kTile = 32;  // Both sides of a tile stay in the first cache.
+  to.resize(from.size());
+  for (int64_t r0 = 0; r0 < rows; r0 += kTile) {
+    for (int64_t c0 = 0; c0 < columns; c0 += kTile) {
+      for (int64_t r = r0; r < std::min(rows, r0 + kTile); ++r) {
+        for (int64_t c = c0; c < std::min(columns, c0 + kTile); ++c) {
+          std::memcpy(to.data() + (c * rows + r) * element,
+                      from.data() + (r * columns + c) * element, static_cast<size_t>(element));
+        }
+      }
+    }
+  }
+}
+
+class View : public TensorSource {
+ public:
+  View(std::unique_ptr<TensorSource> source, std::vector<ViewedTensor> viewed)
+      : source_(std::move(source)) {
+    for (ViewedTensor& tensor : viewed) {
+      tensors_.push_back(std::move(tensor.tensor));
+      pieces_.push_back(std::move(tensor.pieces));
+    }
+  }
+
+  std::string format() const override { return source_->format(); }
+  std::string config() const override { return source_->config(); }
+  int64_t step() const override { return source_->step(); }
+  const std::vector<FileTensor>& tensors() const override { return tensors_; }
+
+  Status Read(size_t tensor, const Box& box, std::span<std::byte> out) const override {
+    HEDDLE_RETURN_IF_ERROR(
+        CheckInside(tensors_[tensor].shape, box).WithContext("tensor '{}'", tensors_[tensor].name));
+    for (const Piece& piece : pieces_[tensor]) {
+      const auto common =
+          ElementCount(box.extent) > 0 ? Intersect(piece.output_box, box) : std::nullopt;
+      if (common) {
+        HEDDLE_RETURN_IF_ERROR(
+            ReadPiece(piece, *common, SizeOf(*tensors_[tensor].dtype), box, out));
+      }
+    }
+    return Status::Ok();
+  }
+
+ private:
+  Status ReadPiece(const Piece& piece,
+                   const Box& part,
+                   int64_t element,
+                   const Box& box,
+                   std::span<std::byte> out) const {
+    const Box input = InputBox(piece, part);
+    if (!piece.transpose && part == box) {
+      return source_->Read(piece.input, input, out);
+    }
+    Bytes read(static_cast<size_t>(ElementCount(part.extent) * element));
+    HEDDLE_RETURN_IF_ERROR(source_->Read(piece.input, input, read));
+    if (piece.transpose) {
+      Bytes turned;
+      Transpose(read, input.extent[0], input.extent[1], element, turned);
+      read = std::move(turned);
+    }
+    CopyPart(read.data(), part, out.data(), box, part, element);
+    return Status::Ok();
+  }
+
+  std::unique_ptr<TensorSource> source_;
+  std::vector<FileTensor> tensors_;
+  std::vector<std::vector<Piece>> pieces_;
+};
+
+/// The weights of a file by name; in native ones the moments are not among them.
+std::map<std::string, size_t> Weights(const TensorSource& source) {
+  std::map<std::string, size_t> weights;
+  for (size_t i = 0; i < source.tensors().size(); ++i) {
+    const FileTensor& tensor = source.tensors()[i];
+    if (tensor.role.empty() || tensor.role == kWeightRole) {
+      weights.emplace(tensor.name, i);
+    }
+  }
+  return weights;
+}
+
+/// What files of these models hold besides weights: tables that follow from config.json.
+bool IsDerived(const std::string& name) {
+  return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") ||
+         name.ends_with(".attn.masked_bias");
+}
+
+/// A few names and how many more there are.
+std::string Some(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 5;
+  const auto shown = std::min(names.size(), kMost);
+  return fmt::format("{}{}",
+                     fmt::join(names.begin(), names.begin() + static_cast<long>(shown), ", "),
+                     names.size() > shown ? fmt::format(" and {} more", names.size() - shown) : "");
+}
+
+/// Builds a view tensor by tensor and keeps what was used.
+class ViewBuilder {
+ public:
+  explicit ViewBuilder(const TensorSource& source) : source_(source), weights_(Weights(source)) {}
+
+  /// The file's tensor `name`, if it has it, also without the prefix that bare models lack.
+  std::optional<size_t> Find(const std::string& name) {
+    auto found = weights_.find(name);
+    for (const std::string_view prefix : {"transformer.", "model."}) {
+      if (found == weights_.end() && name.starts_with(prefix)) {
+        found = weights_.find(name.substr(prefix.size()));
+      }
+    }
+    return found == weights_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  /// Adds `piece` of tensor `name`; `input_shape` is what the file's tensor must have.
+  Status Add(const std::string& name, const Shape& shape, Piece piece, const Shape& input_shape);
+  /// Errors: kInvalidArgument naming tensors that no part of the model uses.
+  Status CheckUnused(bool tied);
+
+  std::vector<std::string> notes;
+
+  /// In the order in which they were added: the model's.
+  std::vector<ViewedTensor> Take() { return std::move(viewed_); }
+
+ private:
+  const TensorSource& source_;
+  std::map<std::string, size_t> weights_;
+  std::vector<ViewedTensor> viewed_;
+  std::map<std::string, size_t> places_;  ///< In viewed_, by name.
+  std::set<size_t> used_;
+};
+
+Status ViewBuilder::Add(const std::string& name,
+                        const Shape& shape,
+                        Piece piece,
+                        const Shape& input_shape) {
+  const FileTensor& input = source_.tensors()[piece.input];
+  if (!input.dtype) {
+    return InvalidArgumentError("tensor '{}': elements of type {} are not supported", input.name,
+                                input.type);
+  }
+  // A vocabulary may be padded with rows: they lie behind the rows of the model.
+  const bool padded = input.shape.size() == 2 && input_shape.size() == 2 &&
+                      input.shape[1] == input_shape[1] && input.shape[0] > input_shape[0] &&
+                      (name.find("embed") != std::string::npos || name.ends_with("head.weight") ||
+                       name.ends_with("wte.weight"));
+  if (input.shape != input_shape && !padded) {
+    return InvalidArgumentError("tensor '{}' has shape {}, config.json makes it {}", input.name,
+                                ToString(input.shape), ToString(input_shape));
+  }
+  if (padded) {
+    notes.push_back(fmt::format("tensor '{}': {} rows beyond the vocabulary are left out",
+                                input.name, input.shape[0] - input_shape[0]));
+  }
+  used_.insert(piece.input);
+  const auto [place, added] = places_.emplace(name, viewed_.size());
+  if (added) {
+    viewed_.emplace_back();
+  }
+  ViewedTensor& viewed = viewed_[place->second];
+  if (added) {
+    viewed.tensor = {.name = name,
+                     .role = kWeightRole,
+                     .type = input.type,
+                     .dtype = input.dtype,
+                     .shape = shape,
+                     .bytes = ElementCount(shape) * SizeOf(*input.dtype),
+                     .stored_bytes = 0};
+  }
+  if (viewed.tensor.dtype != input.dtype) {
+    return InvalidArgumentError("tensor '{}' is {} and other parts of '{}' are {}", input.name,
+                                input.type, name, viewed.tensor.type);
+  }
+  viewed.tensor.stored_bytes += input.stored_bytes;
+  viewed.pieces.push_back(std::move(piece));
+  return Status::Ok();
+}
+
+Status ViewBuilder::CheckUnused(bool tied) {
+  std::vector<std::string> derived;
+  std::vector<std::string> unexpected;
+  for (const auto& [name, index] : weights_) {
+    if (used_.contains(index)) {
+      continue;
+    }
+    const bool head = tied && (name == "lm_head.weight" || name == "head.weight");
+    (IsDerived(name) || head ? derived : unexpected).push_back(name);
+  }
+  if (!unexpected.empty()) {
+    return InvalidArgumentError("not part of the model that config.json describes: {}",
+                                Some(unexpected));
+  }
+  if (!derived.empty()) {
+    notes.push_back(fmt::format("left out, because they follow from the rest: {}", Some(derived)));
+  }
+  return Status::Ok();
+}
+
+Box WholeOf(const graph::NameMapping& mapping) {
+  return WholeBox(mapping.shape);
+}
+
+/// One entry of a model's table of names as a piece of the view.
+Status AddMapping(ViewBuilder& builder,
+                  const graph::NameMapping& mapping,
+                  Naming naming,
+                  bool from_ours,
+                  std::vector<std::string>& missing) {
+  const std::string& input_name = from_ours ? mapping.name : mapping.foreign_name;
+  const auto input = builder.Find(input_name);
+  if (!input) {
+    missing.push_back(input_name);
+    return Status::Ok();
+  }
+  const bool to_ours = naming == Naming::kHeddle;
+  const std::string& name = to_ours ? mapping.name : mapping.foreign_name;
+  const Shape& shape = to_ours ? mapping.shape : mapping.foreign_shape;
+  const Shape& input_shape = from_ours ? mapping.shape : mapping.foreign_shape;
+  const bool turned = from_ours != to_ours && mapping.transpose;
+  return builder.Add(name, shape,
+                     {.input = *input,
+                      .input_box = from_ours ? WholeOf(mapping) : mapping.box,
+                      .output_box = to_ours ? WholeOf(mapping) : mapping.box,
+                      .transpose = turned},
+                     input_shape);
+}
+
+/// The weights as they are named in the file.
+ModelView Unchanged(std::unique_ptr<TensorSource> source, std::string note) {
+  ModelView view;
+  std::vector<ViewedTensor> viewed;
+  for (const auto& [name, index] : Weights(*source)) {
+    FileTensor tensor = source->tensors()[index];
+    tensor.role = kWeightRole;
+    const Box whole = WholeBox(tensor.shape);
+    viewed.push_back({.tensor = std::move(tensor),
+                      .pieces = {{.input = index, .input_box = whole, .output_box = whole}}});
+  }
+  view.notes.push_back(std::move(note));
+  view.source = std::make_unique<View>(std::move(source), std::move(viewed));
+  return view;
+}
+
+}  // namespace
+
+Result<ModelView> ViewAs(std::unique_ptr<TensorSource> source, Naming naming) {
+  if (source->config().empty()) {
+    return Unchanged(std::move(source), "there is no config.json: names stay as they are");
+  }
+  const auto config = graph::ParseModelConfig(source->config());
+  if (!config.ok()) {
+    return Unchanged(std::move(source), fmt::format("config.json: {}: names stay as they are",
+                                                    config.status().message()));
+  }
+  const auto mappings = graph::HuggingFaceNames(*config);
+  ViewBuilder builder(*source);
+  // Which names the file has is seen in it: a native checkpoint may hold a foreign model unchanged.
+  const bool from_ours = builder.Find(mappings.front().name).has_value();
+  ModelView view;
+  std::vector<std::string> missing;
+  for (const graph::NameMapping& mapping : mappings) {
+    HEDDLE_RETURN_IF_ERROR(AddMapping(builder, mapping, naming, from_ours, missing));
+  }
+  if (!missing.empty()) {
+    return InvalidArgumentError("the model that config.json describes also has: {}", Some(missing));
+  }
+  HEDDLE_RETURN_IF_ERROR(builder.CheckUnused(config->tie_word_embeddings));
+  view.notes = std::move(builder.notes);
+  view.renamed = true;
+  auto viewed = builder.Take();
+  view.source = std::make_unique<View>(std::move(source), std::move(viewed));
+  return view;
+}
+
+}  // namespace heddle::checkpoint

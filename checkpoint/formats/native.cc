@@ -1,0 +1,76 @@
+/// \file
+/// Heddle's own checkpoints as a model file: reading through checkpoint/reader.h, writing as one
+/// stream (native_sink.h).
+#include <utility>
+
+#include "base/file.h"
+#include "base/thread.h"
+#include "checkpoint/formats/format.h"
+#include "checkpoint/formats/native_sink.h"
+#include "checkpoint/layout.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/reader.h"
+
+namespace heddle::checkpoint {
+
+namespace {
+
+class NativeSource : public TensorSource {
+ public:
+  explicit NativeSource(std::unique_ptr<Reader> reader) : reader_(std::move(reader)) {
+    for (const TensorRecord& record : reader_->manifest().tensors) {
+      const TensorInfo& info = record.info;
+      int64_t stored = 0;
+      for (const BoxRecord& box : record.boxes) {
+        for (const ChunkRecord& chunk : box.chunks) {
+          stored += chunk.bytes;
+        }
+      }
+      tensors_.push_back({.name = info.name,
+                          .role = info.role,
+                          .type = std::string(DTypeName(info.dtype)),
+                          .dtype = info.dtype,
+                          .shape = info.shape,
+                          .bytes = ElementCount(info.shape) * SizeOf(info.dtype),
+                          .stored_bytes = stored});
+    }
+  }
+
+  std::string format() const override { return "native"; }
+  const std::vector<FileTensor>& tensors() const override { return tensors_; }
+  std::string config() const override { return reader_->manifest().job.model; }
+  int64_t step() const override { return reader_->manifest().step; }
+
+  Status Read(size_t tensor, const Box& box, std::span<std::byte> out) const override {
+    const FileTensor& wanted = tensors_[tensor];
+    const ReadRequest request{
+        .key = {.name = wanted.name, .role = wanted.role}, .box = box, .out = out};
+    return reader_->ReadBoxes(std::span(&request, 1), Cores());
+  }
+
+ private:
+  std::unique_ptr<Reader> reader_;
+  std::vector<FileTensor> tensors_;
+};
+
+/// A folder with a manifest, or one that by its name should have it.
+bool Recognise(const std::string& path) {
+  if (FileExists(path + "/" + kManifestName)) {
+    return true;
+  }
+  const std::string trimmed = path.substr(0, path.find_last_not_of('/') + 1);
+  return FileExists(path + "/.") &&
+         ParseStepFolderName(trimmed.substr(trimmed.find_last_of('/') + 1)).has_value();
+}
+
+Result<std::unique_ptr<TensorSource>> Open(const std::string& path) {
+  HEDDLE_ASSIGN_OR_RETURN(auto reader, Reader::Open(path));
+  return std::unique_ptr<TensorSource>(std::make_unique<NativeSource>(std::move(reader)));
+}
+
+const FormatRegistration kNative{
+    {.name = "native", .recognise = Recognise, .open = Open, .create = CreateNativeSink}};
+
+}  // namespace
+
+}  // namespace heddle::checkpoint

@@ -1,0 +1,18 @@
+/// \file
+/// The subcommands of `heddle checkpoint`, a file each.
+#pragma once
+
+#include <memory>
+
+#include "cli/command.h"
+
+namespace heddle::cli {
+
+std::unique_ptr<Command> MakeCheckpointLs();
+std::unique_ptr<Command> MakeCheckpointInspect();
+std::unique_ptr<Command> MakeCheckpointVerify();
+std::unique_ptr<Command> MakeCheckpointDiff();
+std::unique_ptr<Command> MakeCheckpointConvert();
+std::unique_ptr<Command> MakeCheckpointPrune();
+
+}  // namespace heddle::cli
