@@ -1,0 +1,296 @@
+#include "checkpoint/formats/shards.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+
+#include "base/bytes.h"
+#include "base/file.h"
+#include "checkpoint/formats/staged_output.h"
+#include "checkpoint/layout.h"
+#include "checkpoint/strict_json.h"
+
+namespace heddle::checkpoint {
+
+namespace {
+
+using Json = nlohmann::json;
+
+/// The index has three levels; other tools may add to its metadata.
+constexpr int kMaximumIndexDepth = 8;
+
+std::string IndexPath(const FileFormat& format, const std::string& folder) {
+  return fmt::format("{}/{}{}.index.json", folder, format.stem, format.suffix);
+}
+
+std::string SinglePath(const FileFormat& format, const std::string& folder) {
+  return fmt::format("{}/{}{}", folder, format.stem, format.suffix);
+}
+
+/// The tensors of several files as one model.
+class FolderSource : public TensorSource {
+ public:
+  FolderSource(std::string format, std::string config)
+      : format_(std::move(format)),
+        config_(std::move(config)) {}
+
+  void Add(std::unique_ptr<TensorSource> file) {
+    for (size_t t = 0; t < file->tensors().size(); ++t) {
+      places_.push_back({.file = files_.size(), .tensor = t});
+    }
+    files_.push_back(std::move(file));
+  }
+
+  /// Every file was added. Errors: kDataLoss when two hold a tensor of the same name.
+  Status Sort() {
+    const auto key = [&](const Place& place) {
+      const FileTensor& tensor = files_[place.file]->tensors()[place.tensor];
+      return std::tie(tensor.role, tensor.name);
+    };
+    std::sort(places_.begin(), places_.end(),
+              [&](const Place& left, const Place& right) { return key(left) < key(right); });
+    for (const Place& place : places_) {
+      const FileTensor& tensor = files_[place.file]->tensors()[place.tensor];
+      if (!tensors_.empty() && tensors_.back().name == tensor.name &&
+          tensors_.back().role == tensor.role) {
+        return DataLossError("tensor '{}' is in two files", tensor.name);
+      }
+      tensors_.push_back(tensor);
+    }
+    return Status::Ok();
+  }
+
+  std::string format() const override { return format_; }
+  const std::vector<FileTensor>& tensors() const override { return tensors_; }
+  std::string config() const override { return config_; }
+  Status Read(size_t tensor, const Box& box, std::span<std::byte> out) const override {
+    return files_[places_[tensor].file]->Read(places_[tensor].tensor, box, out);
+  }
+
+ private:
+  struct Place {
+    size_t file = 0;
+    size_t tensor = 0;
+  };
+
+  std::string format_;
+  std::string config_;
+  std::vector<std::unique_ptr<TensorSource>> files_;
+  std::vector<Place> places_;  ///< Of each of tensors_.
+  std::vector<FileTensor> tensors_;
+};
+
+bool Holds(const TensorSource& file, const std::string& name) {
+  const auto& tensors = file.tensors();
+  const auto found = std::lower_bound(
+      tensors.begin(), tensors.end(), name,
+      [](const FileTensor& tensor, const std::string& wanted) { return tensor.name < wanted; });
+  return found != tensors.end() && found->name == name;
+}
+
+Status AddShards(const FileFormat& format, const std::string& folder, FolderSource& source) {
+  const std::string index = IndexPath(format, folder);
+  HEDDLE_ASSIGN_OR_RETURN(const auto weight_map, ReadShardIndex(index));
+  std::map<std::string, std::vector<std::string>> names_of;
+  for (const auto& [name, file] : weight_map) {
+    names_of[file].push_back(name);
+  }
+  for (const auto& [file, names] : names_of) {
+    const std::string path = folder + "/" + file;
+    if (!FileExists(path)) {
+      return DataLossError("{}: shard {} is missing", index, file);
+    }
+    HEDDLE_ASSIGN_OR_RETURN(auto shard, format.open(path));
+    for (const std::string& name : names) {
+      if (!Holds(*shard, name)) {
+        return DataLossError("{}: has no tensor '{}', which {} places there", path, name, index);
+      }
+    }
+    source.Add(std::move(shard));
+  }
+  return Status::Ok();
+}
+
+/// Fills one file after the other in a staged file or folder.
+class ShardedSink : public TensorSink {
+ public:
+  ShardedSink(FileFormat format, SinkRequest request, StagedOutput staged, bool is_folder)
+      : format_(std::move(format)),
+        request_(std::move(request)),
+        staged_(std::move(staged)),
+        is_folder_(is_folder),
+        begins_(is_folder ? SplitIntoShards(request_.tensors, request_.max_shard_bytes)
+                          : std::vector<size_t>{0}) {}
+
+  /// Opens the first file, so that Append always has one.
+  Status Open() {
+    const std::string name = ShardName(format_, shard_ + 1, begins_.size());
+    const auto begin = request_.tensors.begin() + static_cast<ptrdiff_t>(begins_[shard_]);
+    const auto end = shard_ + 1 < begins_.size()
+                         ? request_.tensors.begin() + static_cast<ptrdiff_t>(begins_[shard_ + 1])
+                         : request_.tensors.end();
+    std::vector<OutputTensor> tensors(begin, end);
+    missing_ = 0;
+    for (const OutputTensor& tensor : tensors) {
+      missing_ += tensor.bytes();
+      total_ += tensor.bytes();
+      weight_map_.emplace(tensor.name, name);
+    }
+    HEDDLE_ASSIGN_OR_RETURN(
+        file_, format_.create(is_folder_ ? staged_.temporary() + "/" + name : staged_.temporary(),
+                              std::move(tensors)));
+    return Status::Ok();
+  }
+
+  Status Append(std::span<const std::byte> bytes) override {
+    if (!bytes.empty() && missing_ == 0 && shard_ + 1 < begins_.size()) {
+      HEDDLE_RETURN_IF_ERROR(NextShard());
+    }
+    HEDDLE_RETURN_IF_ERROR(file_->Append(bytes));
+    missing_ -= static_cast<int64_t>(bytes.size());
+    return Status::Ok();
+  }
+
+  Status Finish() override {
+    if (shard_ + 1 < begins_.size()) {  // Every shard but the first has elements.
+      return FailedPreconditionError("{}: elements of {} shards are missing", request_.path,
+                                     begins_.size() - shard_ - (missing_ == 0 ? 1 : 0));
+    }
+    HEDDLE_RETURN_IF_ERROR(file_->Finish());
+    if (is_folder_) {
+      HEDDLE_RETURN_IF_ERROR(WriteBeside());
+    }
+    return staged_.Commit();
+  }
+
+ private:
+  Status NextShard() {
+    HEDDLE_RETURN_IF_ERROR(file_->Finish());
+    ++shard_;
+    return Open();
+  }
+
+  /// The index and config.json.
+  Status WriteBeside() {
+    if (begins_.size() > 1) {
+      HEDDLE_ASSIGN_OR_RETURN(const std::string index, EncodeShardIndex(weight_map_, total_));
+      HEDDLE_RETURN_IF_ERROR(WriteText(IndexPath(format_, staged_.temporary()), index));
+    }
+    return request_.config.empty()
+               ? Status::Ok()
+               : WriteText(staged_.temporary() + "/config.json", request_.config);
+  }
+
+  static Status WriteText(const std::string& path, const std::string& text) {
+    HEDDLE_ASSIGN_OR_RETURN(auto file, OutputFile::Create(path));
+    HEDDLE_RETURN_IF_ERROR(file.Append(AsBytes(text)));
+    return file.Close();
+  }
+
+  const FileFormat format_;
+  const SinkRequest request_;
+  StagedOutput staged_;
+  const bool is_folder_;
+  const std::vector<size_t> begins_;
+  size_t shard_ = 0;
+  int64_t missing_ = 0;  ///< Bytes of the current shard.
+  int64_t total_ = 0;
+  std::map<std::string, std::string> weight_map_;
+  std::unique_ptr<TensorSink> file_;
+};
+
+}  // namespace
+
+bool IsModelFolder(const FileFormat& format, const std::string& path) {
+  return FileExists(SinglePath(format, path)) || FileExists(IndexPath(format, path));
+}
+
+Result<std::unique_ptr<TensorSource>> OpenModelFolder(const FileFormat& format,
+                                                      const std::string& folder) {
+  std::string config;
+  if (const std::string path = folder + "/config.json"; FileExists(path)) {
+    HEDDLE_ASSIGN_OR_RETURN(config, ReadFile(path, kMaximumConfigBytes));
+  }
+  auto source = std::make_unique<FolderSource>(format.name, std::move(config));
+  if (const std::string single = SinglePath(format, folder); FileExists(single)) {
+    HEDDLE_ASSIGN_OR_RETURN(auto file, format.open(single));
+    source->Add(std::move(file));
+  } else {
+    HEDDLE_RETURN_IF_ERROR(AddShards(format, folder, *source));
+  }
+  HEDDLE_RETURN_IF_ERROR(source->Sort().WithContext("{}", folder));
+  return std::unique_ptr<TensorSource>(std::move(source));
+}
+
+Result<std::unique_ptr<TensorSink>> CreateModel(const FileFormat& format, SinkRequest request) {
+  std::set<std::string_view> names;
+  for (const OutputTensor& tensor : request.tensors) {
+    if (!names.insert(tensor.name).second) {
+      return InvalidArgumentError("tensor '{}' is to be written twice", tensor.name);
+    }
+  }
+  const bool is_folder =
+      std::none_of(format.file_suffixes.begin(), format.file_suffixes.end(),
+                   [&](const std::string& suffix) { return request.path.ends_with(suffix); });
+  HEDDLE_ASSIGN_OR_RETURN(auto staged, is_folder ? StagedOutput::Folder(request.path)
+                                                 : StagedOutput::File(request.path));
+  auto sink =
+      std::make_unique<ShardedSink>(format, std::move(request), std::move(staged), is_folder);
+  HEDDLE_RETURN_IF_ERROR(sink->Open());
+  return std::unique_ptr<TensorSink>(std::move(sink));
+}
+
+Result<std::map<std::string, std::string>> ReadShardIndex(const std::string& path) {
+  HEDDLE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaximumIndexBytes));
+  const auto json = ParseStrictJson(text, kMaximumIndexDepth);
+  HEDDLE_RETURN_IF_ERROR(json.status().WithContext("{}", path));
+  const auto weight_map = json->is_object() ? json->find("weight_map") : json->end();
+  if (weight_map == json->end() || !weight_map->is_object() || weight_map->empty()) {
+    return DataLossError("{}: has no weight_map with tensors", path);
+  }
+  std::map<std::string, std::string> files;
+  for (const auto& [name, file] : weight_map->items()) {
+    if (!file.is_string() || !IsPlainFileName(file.get_ref<const std::string&>())) {
+      return DataLossError("{}: the file of tensor '{}' is not the name of a file beside it", path,
+                           name);
+    }
+    files.emplace(name, file.get<std::string>());
+  }
+  return files;
+}
+
+Result<std::string> EncodeShardIndex(const std::map<std::string, std::string>& weight_map,
+                                     int64_t total_bytes) {
+  try {
+    const Json json = {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", weight_map}};
+    return json.dump(2) + "\n";
+  } catch (const Json::exception& error) {
+    return InvalidArgumentError("the names of the tensors make no index: {}", error.what());
+  }
+}
+
+std::string ShardName(const FileFormat& format, size_t number, size_t count) {
+  return count == 1 ? format.stem + format.suffix
+                    : fmt::format("{}-{:05}-of-{:05}{}", format.stem, number, count, format.suffix);
+}
+
+std::vector<size_t> SplitIntoShards(std::span<const OutputTensor> tensors, int64_t max_bytes) {
+  std::vector<size_t> begins = {0};
+  int64_t bytes = 0;
+  for (size_t t = 0; t < tensors.size(); ++t) {
+    if (t > begins.back() && bytes + tensors[t].bytes() > max_bytes) {
+      begins.push_back(t);
+      bytes = 0;
+    }
+    bytes += tensors[t].bytes();
+  }
+  return begins;
+}
+
+}  // namespace heddle::checkpoint

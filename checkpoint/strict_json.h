@@ -1,0 +1,17 @@
+/// \file
+/// JSON from untrusted files: nesting is bounded, and no key may stand twice in an object.
+#pragma once
+
+#include <string_view>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/status.h"
+
+namespace heddle::checkpoint {
+
+/// Parses `text`, whose size the caller has bounded; the top-level value has depth 0.
+/// Errors: kDataLoss for what is not JSON, is nested deeper than `maximum_depth` or repeats a key.
+Result<nlohmann::json> ParseStrictJson(std::string_view text, int maximum_depth);
+
+}  // namespace heddle::checkpoint
