@@ -1,4 +1,3 @@
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -9,6 +8,7 @@
 #include "base/hash.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/strict_json.h"
 
 namespace heddle::checkpoint {
 
@@ -17,36 +17,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kMaximumDepth = 8;
-
-/// Parses with bounds that the library lacks: depth, and no key twice in an object.
-Result<Json> ParseJson(std::string_view text) {
-  std::string problem;
-  std::vector<std::set<std::string>> keys;
-  const auto callback = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > kMaximumDepth) {
-      problem = "nested too deeply";
-      return false;
-    }
-    if (event == Json::parse_event_t::object_start) {
-      keys.emplace_back();
-    } else if (event == Json::parse_event_t::object_end) {
-      keys.pop_back();
-    } else if (event == Json::parse_event_t::key && !keys.empty() &&
-               !keys.back().insert(parsed.get<std::string>()).second) {
-      problem = fmt::format("key '{}' twice", parsed.get<std::string>());
-    }
-    return problem.empty();
-  };
-  try {
-    Json json = Json::parse(text.begin(), text.end(), callback);
-    if (!problem.empty()) {
-      return DataLossError("{}", problem);
-    }
-    return json;
-  } catch (const Json::exception& error) {
-    return DataLossError("not JSON: {}", error.what());
-  }
-}
 
 Result<const Json*> Field(const Json& object, const char* name, Json::value_t type) {
   const auto field = object.find(name);
@@ -275,7 +245,7 @@ Result<Manifest> ParseManifest(std::string_view text) {
 }
 
 Result<Manifest> ParseManifestBody(std::string_view text) {
-  HEDDLE_ASSIGN_OR_RETURN(const Json json, ParseJson(text));
+  HEDDLE_ASSIGN_OR_RETURN(const Json json, ParseStrictJson(text, kMaximumDepth));
   auto manifest = ReadManifest(json);
   if (!manifest.ok()) {
     return manifest.status().code() == StatusCode::kUnimplemented
@@ -288,7 +258,7 @@ Result<Manifest> ParseManifestBody(std::string_view text) {
 
 Result<FilePart> DecodePart(std::string_view text) {
   Result<FilePart> part = InvalidArgumentError("");
-  auto json = ParseJson(text);
+  auto json = ParseStrictJson(text, kMaximumDepth);
   part = json.ok() ? ReadPart(*json) : Result<FilePart>(json.status());
   if (!part.ok()) {
     return Status(StatusCode::kInvalidArgument, "a writer's report: " + part.status().message());

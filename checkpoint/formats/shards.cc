@@ -86,12 +86,12 @@ class FolderSource : public TensorSource {
   std::vector<FileTensor> tensors_;
 };
 
-bool Holds(const TensorSource& file, const std::string& name) {
-  const auto& tensors = file.tensors();
-  const auto found = std::lower_bound(
-      tensors.begin(), tensors.end(), name,
-      [](const FileTensor& tensor, const std::string& wanted) { return tensor.name < wanted; });
-  return found != tensors.end() && found->name == name;
+std::set<std::string> NamesIn(const TensorSource& file) {
+  std::set<std::string> names;
+  for (const FileTensor& tensor : file.tensors()) {
+    names.insert(tensor.name);
+  }
+  return names;
 }
 
 Status AddShards(const FileFormat& format, const std::string& folder, FolderSource& source) {
@@ -107,8 +107,9 @@ Status AddShards(const FileFormat& format, const std::string& folder, FolderSour
       return DataLossError("{}: shard {} is missing", index, file);
     }
     HEDDLE_ASSIGN_OR_RETURN(auto shard, format.open(path));
+    const std::set<std::string> held = NamesIn(*shard);
     for (const std::string& name : names) {
-      if (!Holds(*shard, name)) {
+      if (!held.contains(name)) {
         return DataLossError("{}: has no tensor '{}', which {} places there", path, name, index);
       }
     }
