@@ -285,7 +285,8 @@ std::vector<size_t> SplitIntoShards(std::span<const OutputTensor> tensors, int64
   std::vector<size_t> begins = {0};
   int64_t bytes = 0;
   for (size_t t = 0; t < tensors.size(); ++t) {
-    if (t > begins.back() && bytes + tensors[t].bytes() > max_bytes) {
+    // One without elements always fits: so every shard but the first has some.
+    if (t > begins.back() && tensors[t].bytes() > 0 && bytes + tensors[t].bytes() > max_bytes) {
       begins.push_back(t);
       bytes = 0;
     }

@@ -108,7 +108,7 @@ TEST(ConvertTest, RandomModelsTravelThroughEveryFormat) {
       const auto summary =
           Convert(before, after,
                   {.to = to, .dtype = {}, .max_shard_bytes = 4000, .threads = 2, .progress = {}});
-      ASSERT_TRUE(summary.ok()) << summary.status().ToString();
+      ASSERT_TRUE(summary.ok()) << to << " " << before << ": " << summary.status().ToString();
       ExpectHolds(after, state, random);
       const auto difference = Diff(before, after);
       ASSERT_TRUE(difference.ok()) << difference.status().ToString();
