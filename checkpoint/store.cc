@@ -265,7 +265,8 @@ Result<int> CleanOrphans(const std::string& root, std::optional<int64_t> live_ge
   for (const std::string& name : names) {
     const auto generation = ParseTemporaryFolderName(name);
     const bool dead = generation && (!live_generation || *generation < *live_generation);
-    if (dead || name.starts_with(".trash-")) {
+    const bool unfinished = name.starts_with(".step-");  // A first state from a model's weights.
+    if (dead || unfinished || name.starts_with(".trash-")) {
       HEDDLE_RETURN_IF_ERROR(RemoveTree(root + "/" + name));
       ++removed;
     }

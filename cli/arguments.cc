@@ -74,6 +74,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(MakeLinks());
   commands.push_back(MakeCheckpoint());
   commands.push_back(MakeData());
+  commands.push_back(MakeEvaluate());
   return commands;
 }
 

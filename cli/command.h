@@ -62,5 +62,6 @@ std::unique_ptr<Command> MakePlan();
 std::unique_ptr<Command> MakeLinks();
 std::unique_ptr<Command> MakeCheckpoint();
 std::unique_ptr<Command> MakeData();
+std::unique_ptr<Command> MakeEvaluate();
 
 }  // namespace heddle::cli

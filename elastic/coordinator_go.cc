@@ -20,8 +20,8 @@ wire::Start Coordinator::State::MakeStart() const {
     for (const std::string& name : t.holders) {
       message.mutable_held()->add_workers(name);
     }
-  } else if (t.applied_step > 0) {
-    message.set_checkpoint_step(t.applied_step);
+  } else if (t.applied_step > 0 || !checkpoints.empty()) {
+    message.set_checkpoint_step(t.applied_step);  // Step 0 has one when a run begins from weights.
   } else {
     message.set_initial(true);
   }
@@ -100,7 +100,7 @@ void Coordinator::State::Go(Time now) {
       bytes += amount;
     }
   }
-  if (t.live || t.applied_step > 0) {
+  if (t.live || t.applied_step > 0 || !checkpoints.empty()) {
     std::string text = "{";
     for (const auto& [kind, amount] : sources) {
       text += (text.size() > 1 ? ", " : "") + QuoteJson(kind) + ": " + std::to_string(amount);

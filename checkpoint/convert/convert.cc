@@ -8,12 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
-#include "base/bytes.h"
 #include "base/file.h"
-#include "checkpoint/convert/cast.h"
+#include "checkpoint/convert/copy.h"
 #include "checkpoint/convert/model_view.h"
 #include "checkpoint/formats/format.h"
-#include "checkpoint/layout.h"
 
 namespace heddle::checkpoint {
 
@@ -21,7 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kTileBytes = int64_t{32} << 20;
 constexpr const char* kNative = "native";
 
 /// What may be replaced: a model, or an empty folder. Anything else is most likely a mistake.
@@ -102,38 +99,6 @@ std::string ConfigWith(const std::string& config, DType dtype) {
     }
   }
   return json.dump(2) + "\n";
-}
-
-/// Passes over one tensor from front to back.
-Status CopyTensor(const TensorSource& source,
-                  size_t index,
-                  DType dtype,
-                  TensorSink& sink,
-                  const std::function<void(int64_t)>& progress) {
-  const FileTensor& tensor = source.tensors()[index];
-  if (tensor.bytes == 0) {
-    return Status::Ok();
-  }
-  const int64_t element = SizeOf(*tensor.dtype);
-  const ChunkGrid tiles(tensor.shape, ContiguousTile(tensor.shape, kTileBytes / element));
-  Bytes read;
-  Bytes cast;
-  for (int64_t i = 0; i < tiles.count(); ++i) {
-    const Box box = tiles.Clipped(i);
-    const int64_t count = ElementCount(box.extent);
-    read.resize(static_cast<size_t>(count * element));
-    HEDDLE_RETURN_IF_ERROR(source.Read(index, box, read));
-    std::span<const std::byte> bytes = read;
-    if (dtype != *tensor.dtype) {
-      cast.resize(static_cast<size_t>(count * SizeOf(dtype)));
-      HEDDLE_RETURN_IF_ERROR(
-          Cast(read, *tensor.dtype, cast, dtype).WithContext("tensor '{}'", tensor.name));
-      bytes = cast;
-    }
-    HEDDLE_RETURN_IF_ERROR(sink.Append(bytes));
-    progress(static_cast<int64_t>(bytes.size()));
-  }
-  return Status::Ok();
 }
 
 /// The model under the target's names. Moments only travel between native checkpoints.

@@ -1,6 +1,7 @@
 #include "elastic/service/checkpoints.h"
 
 #include "base/log.h"
+#include "checkpoint/convert/initial_state.h"
 #include "checkpoint/import.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/store.h"
@@ -54,14 +55,20 @@ Result<checkpoint::CommitInfo> Commit(const Job& job,
   return info;
 }
 
-/// The checkpoint that the job names, if it does, is there from now on.
+/// The checkpoint that the job names, if it does, is there from now on; and that of the weights
+/// that it begins from.
 Status ImportNamed(const Job& job) {
   HEDDLE_ASSIGN_OR_RETURN(const job::JobConfig config, job::ParseJob(job.yaml, "the job"));
-  if (config.checkpoint.resume.empty()) {
+  if (config.checkpoint.resume.empty() && config.init_from.empty()) {
     return Status::Ok();
   }
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph,
                           graph::BuildTrainingGraph(config.model, job::GraphOptions(config)));
+  if (!config.init_from.empty()) {
+    const Status status =
+        checkpoint::WriteInitialState(config.init_from, CheckpointRoot(job), WholeState(graph));
+    return status.ok() ? status : InvalidArgumentError("init_from: {}", status.message());
+  }
   const auto step =
       checkpoint::Import(config.checkpoint.resume, CheckpointRoot(job), WholeState(graph));
   return step.ok() ? Status::Ok()
@@ -71,11 +78,15 @@ Status ImportNamed(const Job& job) {
 }  // namespace
 
 Status CheckNamedCheckpoint(const job::JobConfig& config, const std::string& output) {
-  if (config.checkpoint.resume.empty()) {
+  if (config.checkpoint.resume.empty() && config.init_from.empty()) {
     return Status::Ok();
   }
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph,
                           graph::BuildTrainingGraph(config.model, job::GraphOptions(config)));
+  if (!config.init_from.empty()) {
+    const Status weights = checkpoint::CheckInitialWeights(config.init_from, WholeState(graph));
+    return weights.ok() ? weights : InvalidArgumentError("init_from: {}", weights.message());
+  }
   const Status status =
       checkpoint::CheckImport(config.checkpoint.resume, output + "/checkpoints", WholeState(graph));
   return status.ok() ? status : InvalidArgumentError("checkpoint.resume: {}", status.message());

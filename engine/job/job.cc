@@ -208,6 +208,7 @@ void ReadSections(YamlReader& root, JobConfig& job) {
   job.name = root.Optional<std::string>("name", "job");
   job.steps = root.Required<int64_t>("steps", {.least = 1, .most = kMost});
   job.output = root.OptionalPath("output", "");
+  job.init_from = root.OptionalPath("init_from", "");
   job.seed = root.Optional<uint64_t>("seed", 0);
   job.model = ReadModel(root.Child("model"));
   job.data = ReadData(root.Child("data"));
@@ -227,6 +228,11 @@ void ReadSections(YamlReader& root, JobConfig& job) {
   job.checkpoint.keep = checkpoint.Optional<int64_t>("keep", 3, {.least = 2, .most = 1 << 20});
   job.checkpoint.last = checkpoint.Optional<bool>("last", true);
   job.checkpoint.resume = checkpoint.OptionalPath("resume", "");
+  if (!job.checkpoint.resume.empty() && !job.init_from.empty()) {
+    checkpoint.Fail("resume",
+                    "a run begins from init_from or from checkpoint.resume, not from both",
+                    "remove one of them");
+  }
   YamlReader validation = root.OptionalChild("validation");
   job.validation.every = validation.Optional<int64_t>("every", 0, {.least = 0, .most = kMost});
   job.validation.batches =

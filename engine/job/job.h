@@ -91,7 +91,8 @@ struct MetricsSection {
 struct JobConfig {
   std::string name;
   int64_t steps = 0;
-  std::string output;  ///< Folder of the run; empty: runs/NAME.
+  std::string output;     ///< Folder of the run; empty: runs/NAME.
+  std::string init_from;  ///< A model whose weights the run begins with; empty: drawn from the seed.
   uint64_t seed = 0;
   graph::ModelConfig model;
   DataSection data;

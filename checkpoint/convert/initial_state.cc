@@ -1,0 +1,110 @@
+#include "checkpoint/convert/initial_state.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/bytes.h"
+#include "base/file.h"
+#include "base/thread.h"
+#include "checkpoint/convert/copy.h"
+#include "checkpoint/convert/model_view.h"
+#include "checkpoint/formats/format.h"
+#include "checkpoint/layout.h"
+#include "checkpoint/store.h"
+
+namespace heddle::checkpoint {
+
+namespace {
+
+struct Weights {
+  std::unique_ptr<TensorSource> source;
+  std::map<std::string, size_t> places;  ///< In source->tensors(), by Heddle's name.
+};
+
+Result<Weights> OpenWeights(const std::string& path, const std::vector<TensorInfo>& expected) {
+  HEDDLE_ASSIGN_OR_RETURN(auto opened, OpenModel(path));
+  auto view = ViewAs(std::move(opened), Naming::kHeddle);
+  HEDDLE_RETURN_IF_ERROR(view.status().WithContext("{}", path));
+  Weights weights{.source = std::move(view->source), .places = {}};
+  for (size_t i = 0; i < weights.source->tensors().size(); ++i) {
+    weights.places.emplace(weights.source->tensors()[i].name, i);
+  }
+  size_t wanted = 0;
+  for (const TensorInfo& info : expected) {
+    if (info.role != kWeightRole) {
+      continue;
+    }
+    ++wanted;
+    const auto place = weights.places.find(info.name);
+    if (place == weights.places.end()) {
+      return InvalidArgumentError("{}: has no tensor '{}' of the job's model{}", path, info.name,
+                                  view->renamed ? "" : " (" + view->notes.front() + ")");
+    }
+    const FileTensor& tensor = weights.source->tensors()[place->second];
+    if (tensor.shape != info.shape) {
+      return InvalidArgumentError("{}: tensor '{}' has shape {}, the job's model {}", path,
+                                  info.name, ToString(tensor.shape), ToString(info.shape));
+    }
+    if (!tensor.dtype || !CanCast(*tensor.dtype, info.dtype)) {
+      return InvalidArgumentError("{}: tensor '{}': elements of type {} do not become {}", path,
+                                  info.name, tensor.type, DTypeName(info.dtype));
+    }
+  }
+  if (wanted != weights.places.size()) {
+    return InvalidArgumentError("{}: has {} tensors, the job's model {}", path,
+                                weights.places.size(), wanted);
+  }
+  return weights;
+}
+
+Status AppendZeros(const TensorInfo& info, TensorSink& sink) {
+  constexpr int64_t kMost = int64_t{1} << 20;
+  const int64_t element = SizeOf(info.dtype);
+  int64_t left = ElementCount(info.shape) * element;
+  const Bytes zeros(static_cast<size_t>(std::min(left, kMost)));
+  while (left > 0) {
+    const int64_t now = std::min<int64_t>(left, kMost);
+    HEDDLE_RETURN_IF_ERROR(sink.Append(std::span(zeros).first(static_cast<size_t>(now))));
+    left -= now;
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status CheckInitialWeights(const std::string& source, const std::vector<TensorInfo>& expected) {
+  return OpenWeights(source, expected).status();
+}
+
+Status WriteInitialState(const std::string& source,
+                         const std::string& root,
+                         const std::vector<TensorInfo>& expected) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto entries, List(root));
+  if (!entries.empty()) {
+    return Status::Ok();
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const Weights weights, OpenWeights(source, expected));
+  HEDDLE_RETURN_IF_ERROR(MakeFolders(root));
+  HEDDLE_ASSIGN_OR_RETURN(const Format* native, FindFormat("native"));
+  SinkRequest request;
+  request.path = root + "/" + StepFolderName(0);
+  request.config = weights.source->config();
+  request.threads = Cores();
+  for (const TensorInfo& info : expected) {
+    request.tensors.push_back(
+        {.name = info.name, .role = info.role, .dtype = info.dtype, .shape = info.shape});
+  }
+  HEDDLE_ASSIGN_OR_RETURN(auto sink, native->create(std::move(request)));
+  for (const TensorInfo& info : expected) {
+    HEDDLE_RETURN_IF_ERROR(
+        info.role == kWeightRole
+            ? CopyTensor(*weights.source, weights.places.at(info.name), info.dtype, *sink, {})
+            : AppendZeros(info, *sink));
+  }
+  return sink->Finish();
+}
+
+}  // namespace heddle::checkpoint

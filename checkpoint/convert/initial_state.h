@@ -1,0 +1,26 @@
+/// \file
+/// A training state that begins from a model's weights.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "checkpoint/types.h"
+
+namespace heddle::checkpoint {
+
+/// Whether the model at `source`, of any format, has the weights of `expected` (roles master,
+/// exp_avg and exp_avg_sq), by name and shape. Reads no elements.
+/// Errors: kInvalidArgument naming the tensor; as OpenModel.
+Status CheckInitialWeights(const std::string& source, const std::vector<TensorInfo>& expected);
+
+/// Writes the checkpoint of step 0 into `root`: the model's weights, widened where the master's
+/// type is wider, and moments of zero. A root that has checkpoints is left as it is. The checkpoint
+/// appears in one rename. Errors: as CheckInitialWeights, kDataLoss for damage, kOutOfRange for
+/// weights that the master's type cannot hold, and those of the file system.
+Status WriteInitialState(const std::string& source,
+                         const std::string& root,
+                         const std::vector<TensorInfo>& expected);
+
+}  // namespace heddle::checkpoint
