@@ -1,52 +1,24 @@
 """Models travel between transformers, safetensors' own library and native checkpoints.
 
-Usage: convert_test.py HEDDLE BUILD_FOLDER. Needs PyPI's transformers and safetensors on Debian's torch: in
-HEDDLE_TRANSFORMERS_PYTHON, or in a virtual environment in the build folder, which is made when PyPI can be
-reached. Exit 77: skipped.
+Usage: convert_test.py HEDDLE BUILD_FOLDER. Exit 77: skipped, no transformers (hugging_face.py).
 """
 import json
-import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 
+import hugging_face
+from harness import HEDDLE, Scratch
 
-def ensure_transformers(build):
-    """Runs this script again in an interpreter that has transformers."""
-    python = os.environ.get("HEDDLE_TRANSFORMERS_PYTHON") or build + "/transformers-venv/bin/python"
-
-    def ready():
-        probe = [python, "-c", "import transformers, safetensors, torch"]
-        return os.path.exists(python) and subprocess.run(probe, capture_output=True, check=False).returncode == 0
-
-    if not ready() and "HEDDLE_TRANSFORMERS_PYTHON" not in os.environ:
-        folder = build + "/transformers-venv"
-        subprocess.run(["/usr/bin/python3", "-m", "venv", "--clear", "--system-site-packages", folder], check=False)
-        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "transformers==4.44.*"]
-        subprocess.run(install, check=False, timeout=240)
-    if not ready():
-        print("SKIPPED: no Python with transformers (%s), and PyPI could not provide it" % python)
-        sys.exit(77)
-    os.execv(python, [python, os.path.abspath(__file__)] + sys.argv[1:])
-
-
-def import_transformers():
-    """transformers, silent and off the network."""
-    os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", TOKENIZERS_PARALLELISM="false")
-    import transformers
-    transformers.utils.logging.disable_progress_bar()
-    return transformers
+TOKENS = [[(row * 31 + column * 7) % 61 for column in range(12)] for row in range(2)]
 
 
 class Converter:
-    """The program, with what it must print and how it must end."""
+    """`heddle checkpoint`, and how it must end."""
 
-    def __init__(self, heddle):
-        self.heddle = heddle
-
-    def run(self, *arguments, code=0):
-        done = subprocess.run([self.heddle, "checkpoint", *map(str, arguments)], capture_output=True, text=True,
+    @staticmethod
+    def run(*arguments, code=0):
+        done = subprocess.run([HEDDLE, "checkpoint", *map(str, arguments)], capture_output=True, text=True,
                               check=False, timeout=120)
         assert done.returncode == code, "%s: exit %d\n%s" % (arguments, done.returncode, done.stderr)
         return done
@@ -55,41 +27,10 @@ class Converter:
         return self.run("convert", source, target, *options)
 
 
-def tiny_models(transformers):
-    """A name and a model of each family, small, with unlike heads and without dropout."""
-    llama = dict(vocab_size=67, hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
-                 num_key_value_heads=2, max_position_embeddings=64)
-    yield "llama", transformers.LlamaForCausalLM(transformers.LlamaConfig(**llama))
-    yield "llama-tied", transformers.LlamaForCausalLM(transformers.LlamaConfig(**llama, tie_word_embeddings=True))
-    yield "mistral", transformers.MistralForCausalLM(transformers.MistralConfig(**llama, sliding_window=None))
-    yield "qwen2", transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**llama))
-    gpt2 = transformers.GPT2Config(vocab_size=67, n_embd=32, n_layer=2, n_head=4, n_positions=64)
-    yield "gpt2", transformers.GPT2LMHeadModel(gpt2)
-
-
-def logits(transformers, folder):
-    """What the model in `folder` says about fixed tokens."""
-    import torch
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
-    tokens = torch.arange(24).reshape(2, 12) % 61
-    with torch.no_grad():
-        return model(tokens).logits
-
-
-def shuffle_biases(model):
-    """Biases and norms begin as zeros and ones, which would hide a mistake."""
-    import torch
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim == 1:
-                parameter.add_(torch.randn_like(parameter) * 0.1)
-
-
 def check_round_trip(converter, transformers, name, model, folder):
     """transformers → native → safetensors and pytorch: the same names, bits and logits."""
     import safetensors.torch
     import torch
-    shuffle_biases(model)
     source = folder / name
     model.save_pretrained(source, safe_serialization=True)
     native = folder / (name + "-native")
@@ -102,7 +43,7 @@ def check_round_trip(converter, transformers, name, model, folder):
     assert ours.keys() == theirs.keys(), (name, ours.keys() ^ theirs.keys())
     for key, tensor in theirs.items():
         assert tensor.dtype == ours[key].dtype and torch.equal(tensor, ours[key]), (name, key)
-    assert torch.equal(logits(transformers, source), logits(transformers, again)), name
+    assert torch.equal(hugging_face.logits(transformers, source, TOKENS), hugging_face.logits(transformers, again, TOKENS)), name
     converter.run("diff", source, again)
     converter.run("diff", source, native)
     inspected = json.loads(converter.run("inspect", native, "--json").stdout)
@@ -117,7 +58,7 @@ def check_dtype_and_shards(converter, transformers, folder):
     index = json.loads((target / "model.safetensors.index.json").read_text())
     shards = set(index["weight_map"].values())
     assert len(shards) > 2 and all((target / shard).exists() for shard in shards)
-    distance = (logits(transformers, folder / "llama").float() - logits(transformers, target).float()).abs().max()
+    distance = (hugging_face.logits(transformers, folder / "llama", TOKENS).float() - hugging_face.logits(transformers, target, TOKENS).float()).abs().max()
     assert 0 < distance < 0.1, distance
     different = converter.run("diff", folder / "llama", target, "--json", code=1)
     assert json.loads(different.stdout)["equal"] is False
@@ -159,22 +100,18 @@ def check_refusals(converter, folder):
 
 
 def main():
-    heddle, build = sys.argv[1:3]
-    if sys.prefix == sys.base_prefix and "HEDDLE_CONVERT_INNER" not in os.environ:
-        os.environ["HEDDLE_CONVERT_INNER"] = "1"
-        ensure_transformers(build)
-    transformers = import_transformers()
+    hugging_face.require(sys.argv[2])
+    transformers = hugging_face.library()
     import torch
     torch.manual_seed(7)
-    converter = Converter(heddle)
-    with tempfile.TemporaryDirectory() as name:
+    converter = Converter()
+    with Scratch() as name:
         folder = pathlib.Path(name)
-        for family, model in tiny_models(transformers):
+        for family, model in hugging_face.tiny_models(transformers):
             check_round_trip(converter, transformers, family, model, folder)
-            print("%s: names, bits and logits equal" % family)
+            print(f"{family}: names, bits and logits equal", flush=True)
         check_dtype_and_shards(converter, transformers, folder)
         check_refusals(converter, folder)
-    print("convert: all as expected")
 
 
 if __name__ == "__main__":
