@@ -29,6 +29,7 @@ constexpr std::string_view kOldMagic("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x
 constexpr std::string_view kTarMagic = "ustar";
 constexpr size_t kTarMagicAt = 257;
 constexpr std::string_view kPickleName = "/data.pkl";
+constexpr std::string_view kConstantsName = "/constants.pkl";  ///< Of a TorchScript program.
 constexpr int64_t kHeadBytes = 4096;
 constexpr int64_t kTailBytes = 65536;
 constexpr size_t kMaximumSteps = kMaximumPickleValues;
@@ -41,6 +42,11 @@ std::string Piece(const OpenedFile& file, int64_t offset, int64_t bytes, const s
   return ReadAt(file.fd.get(), offset, std::as_writable_bytes(std::span(piece)), path).ok()
              ? piece
              : std::string();
+}
+
+/// Where an archive's directory, or the end of it, lies.
+std::string Tail(const OpenedFile& file, const std::string& path) {
+  return Piece(file, std::max<int64_t>(file.bytes - kTailBytes, 0), kTailBytes, path);
 }
 
 bool IsTar(std::string_view head) {
@@ -92,7 +98,7 @@ class Flattener {
       const std::string key =
           kind == Kind::kDict ? KeyText(tree_.Key(id, i)) : fmt::format("{}", i);
       HEDDLE_RETURN_IF_ERROR(
-          Walk(tree_.Item(id, i), name.empty() ? key : name + "." + key, depth + 1));
+          Walk(tree_.Item(id, i), name.empty() ? key : fmt::format("{}.{}", name, key), depth + 1));
     }
     return Status::Ok();
   }
@@ -144,11 +150,15 @@ class PytorchSource : public TensorSource {
 
   /// Reads everything but the elements.
   Status Open() {
-    HEDDLE_ASSIGN_OR_RETURN(const Entries entries,
-                            ReadZipDirectory(file_.fd.get(), file_.bytes, path_));
+    const auto directory = ReadZipDirectory(file_.fd.get(), file_.bytes, path_);
+    if (!directory.ok() && Tail(file_, path_).find(kConstantsName) != std::string::npos) {
+      return IsTorchScript();  // Its source files are compressed.
+    }
+    HEDDLE_ASSIGN_OR_RETURN(const Entries entries, directory);
     HEDDLE_ASSIGN_OR_RETURN(const std::string prefix, FindPrefix(entries));
     HEDDLE_ASSIGN_OR_RETURN(
-        auto text, ReadEntry(entries.at(prefix + std::string(kPickleName)), kMaximumPickleBytes));
+        auto text,
+        ReadEntry(entries.at(fmt::format("{}{}", prefix, kPickleName)), kMaximumPickleBytes));
     const auto tree = ReadPickle(std::move(text));
     HEDDLE_RETURN_IF_ERROR(tree.status().WithContext("{}", path_));
     const auto model = FindStateDict(*tree);
@@ -206,13 +216,8 @@ class PytorchSource : public TensorSource {
       return InvalidArgumentError("{}: a ZIP archive without data.pkl is no file of torch.save",
                                   path_);
     }
-    const auto code = entries.lower_bound(prefix + "/code/");
-    if (entries.contains(prefix + "/constants.pkl") ||
-        (code != entries.end() && code->first.starts_with(prefix + "/code/"))) {
-      return InvalidArgumentError(
-          "{}: a TorchScript program, not a state dict: in Python, "
-          "torch.save(torch.jit.load(PATH).state_dict(), NEW)",
-          path_);
+    if (entries.contains(fmt::format("{}{}", prefix, kConstantsName))) {
+      return IsTorchScript();
     }
     if (const auto order = entries.find(prefix + "/byteorder"); order != entries.end()) {
       HEDDLE_ASSIGN_OR_RETURN(const std::string text, ReadEntry(order->second, 16));
@@ -221,6 +226,13 @@ class PytorchSource : public TensorSource {
       }
     }
     return prefix;
+  }
+
+  Status IsTorchScript() const {
+    return InvalidArgumentError(
+        "{}: a TorchScript program, not a state dict: in Python, "
+        "torch.save(torch.jit.load(PATH).state_dict(), NEW)",
+        path_);
   }
 
   Result<std::string> ReadEntry(const ZipEntry& entry, int64_t limit) const {
@@ -294,9 +306,8 @@ bool IsPytorchFile(const std::string& path) {
     return head.starts_with(kOldMagic) || IsTar(head);
   }
   // torch.save writes the pickle first; a packer may not. Its name is in the directory too.
-  const int64_t tail = std::max<int64_t>(file->bytes - kTailBytes, 0);
   return head.find(kPickleName) != std::string::npos ||
-         Piece(*file, tail, kTailBytes, path).find(kPickleName) != std::string::npos;
+         Tail(*file, path).find(kPickleName) != std::string::npos;
 }
 
 Result<std::unique_ptr<TensorSource>> OpenPytorchFile(const std::string& path) {
