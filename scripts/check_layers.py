@@ -52,7 +52,7 @@ EXTERNAL = [
                     "cli"]),
     (r"prometheus/", ["metrics/exposition"]),
     (r"httplib\.h$", ["metrics/exposition"]),
-    (r"(hdf5|zstd)\.h$", ["checkpoint"]),
+    (r"(hdf5|zlib|zstd)\.h$", ["checkpoint"]),
     (r"sqlite3\.h$", ["elastic/store"]),
     (r"openssl/", ["comm", "elastic"]),
     (r"(coin|coin-or)/|Clp|Cbc|Coin", ["planner"]),
