@@ -66,10 +66,8 @@ class SocketTransport::Setup final : public ConnectionSetup {
   const bool dialled_;
 };
 
-std::unique_ptr<ConnectionSetup> SocketTransport::Begin(UniqueFd socket,
-                                                        Lane lane,
-                                                        bool dialled,
-                                                        const Digest& /*key*/) const {
+std::unique_ptr<ConnectionSetup> SocketTransport::Begin(
+    size_t /*door*/, UniqueFd socket, Lane lane, bool dialled, const Digest& /*key*/) const {
   return std::make_unique<Setup>(*this, std::move(socket), lane, dialled);
 }
 
