@@ -32,10 +32,10 @@ struct EndpointOptions {
   std::string secret;     ///< Job secret: key of the handshake's HMAC-SHA256. Never logged.
   bool allow_shm = true;  ///< Use shared memory with workers of the same host.
   /// Use RDMA with workers that have it too. A worker that is reached at a loopback address is for
-  /// its own host alone: it uses RDMA only when `rdma_device` names a device.
+  /// its own host alone: it uses RDMA only when `rdma_devices` names a device.
   bool allow_verbs = true;
   /// Devices and ports "mlx5_0,mlx5_1/2" that RDMA may use; empty: all that are active (rails.h).
-  std::string rdma_device = {};
+  std::string rdma_devices = {};
   /// Transports that may join pairs, best first (comm/cost/transport_names.h); empty: all.
   std::vector<std::string> transports = {};
   /// Encrypt what leaves the machine: TCP carries TLS 1.3 whose keys come from `secret`, and RDMA,

@@ -463,15 +463,16 @@ void EndpointImpl::NoteFallback(const Group& group,
   const bool next_rail = attempts[1].transport == &transport;
   const std::string reason(StatusCodeName(status.code()));
   metrics::Counter& counter =
-      next_rail ? options_.metrics->GetCounter(
-                      "heddle_comm_rail_fallbacks_total",
-                      "Connections that could not use this RDMA port and tried another pair.",
-                      {{"port", transport.port(way.door)}, {"reason", reason}})
-                : options_.metrics->GetCounter(
-                      "heddle_comm_fallbacks_total",
-                      "Connections, two a pair, that could not use their best transport and "
-                      "took the next.",
-                      {{"transport", std::string(transport.name())}, {"reason", reason}});
+      next_rail
+          ? options_.metrics->GetCounter(
+                "heddle_comm_rail_fallbacks_total",
+                "Connections that could not use this RDMA port and tried another pair of ports.",
+                {{"port", transport.port(way.door)}, {"reason", reason}})
+          : options_.metrics->GetCounter(
+                "heddle_comm_fallbacks_total",
+                "Connections, two a pair, that could not use their best transport and "
+                "took the next.",
+                {{"transport", std::string(transport.name())}, {"reason", reason}});
   counter.Add();
   // Every generation would say the same again.
   const std::string& name = group.options().members[static_cast<size_t>(peer)].name;

@@ -96,7 +96,7 @@ Result<Transports> MakeTransports(const EndpointOptions& options) {
     transports.absent["verbs"] = verbs.status().message();
     static std::atomic<bool> told = false;
     const bool wanted =
-        !options.rdma_device.empty() || verbs.status().code() == StatusCode::kUnavailable;
+        !options.rdma_devices.empty() || verbs.status().code() == StatusCode::kUnavailable;
     if (wanted && !told.exchange(true)) {
       LogInfo("RDMA is not used: {}", verbs.status().message());
     }

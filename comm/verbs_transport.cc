@@ -131,14 +131,14 @@ bool IsLoopback(const std::string& host) {
 }
 
 std::string Whose(const EndpointOptions& options) {
-  return options.rdma_device.empty() ? "" : " of device " + options.rdma_device;
+  return options.rdma_devices.empty() ? "" : " of device " + options.rdma_devices;
 }
 
 /// Why none of `ports` will do.
 std::string Objections(const std::vector<RdmaPort>& ports, const EndpointOptions& options) {
   std::vector<std::string> reasons;
   for (const RdmaPort& port : ports) {
-    if (IsAmong(port, options.rdma_device)) {
+    if (IsAmong(port, options.rdma_devices)) {
       reasons.push_back(fmt::format("{}: {}", port.name(), port.reason));
     }
   }
@@ -154,11 +154,11 @@ bool BuiltWithVerbs() {
 }
 
 Result<std::unique_ptr<Transport>> MakeVerbsTransport(const EndpointOptions& options) {
-  if (options.rdma_device.empty() && IsLoopback(options.bind_host)) {
+  if (options.rdma_devices.empty() && IsLoopback(options.bind_host)) {
     return FailedPreconditionError("not for workers at a loopback address ({})", options.bind_host);
   }
   const std::vector<RdmaPort> all = FindRdmaPorts();
-  const auto ports = ChooseRdmaPorts(all, options.rdma_device, options.bind_host);
+  const auto ports = ChooseRdmaPorts(all, options.rdma_devices, options.bind_host);
   if (ports.empty()) {
     return UnavailableError("{}", Objections(all, options));
   }

@@ -231,7 +231,7 @@ EndpointOptions OptionsOf(const Settings& settings, metrics::Registry* registry)
   options.job = "benchmark";
   options.secret = "benchmark";
   options.bind_host = settings.host;
-  options.rdma_device = settings.device;
+  options.rdma_devices = settings.device;
   options.allow_shm = false;
   options.metrics = registry;
   return options;
