@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdio>
-#include <optional>
 
 #include <nlohmann/json.hpp>
 
@@ -23,20 +22,21 @@ std::string NumaText(int node) {
   return node < 0 ? std::string(1, '-') : std::to_string(node);
 }
 
-bool IsSame(const comm::RdmaPort& port, const comm::RdmaPort& other) {
-  return port.device == other.device && port.port == other.port;
+bool IsAmong(const comm::RdmaPort& port, const std::vector<comm::RdmaPort>& ports) {
+  return std::any_of(ports.begin(), ports.end(),
+                     [&](const auto& other) { return other.name() == port.name(); });
 }
 
-/// The port of a worker that is reached at the chosen interface.
-std::optional<comm::RdmaPort> ChosenPort(const std::vector<comm::InterfaceVerdict>& interfaces,
-                                         const std::vector<comm::RdmaPort>& ports) {
+/// The ports of a worker that is reached at the chosen interface.
+std::vector<comm::RdmaPort> ChosenPorts(const std::vector<comm::InterfaceVerdict>& interfaces,
+                                        const std::vector<comm::RdmaPort>& ports) {
   std::string address;
   for (const auto& verdict : interfaces) {
     if (verdict.chosen) {
       address = verdict.interface.ips.front();
     }
   }
-  return comm::ChooseRdmaPort(ports, "", address);
+  return comm::ChooseRdmaPorts(ports, "", address);
 }
 
 void PrintMachine(const std::vector<comm::InterfaceVerdict>& interfaces,
@@ -52,7 +52,7 @@ void PrintMachine(const std::vector<comm::InterfaceVerdict>& interfaces,
                 interface.ips.empty() ? "-" : interface.ips.front().c_str(),
                 verdict.reason.c_str());
   }
-  const auto chosen = ChosenPort(interfaces, ports);
+  const auto chosen = ChosenPorts(interfaces, ports);
   if (ports.empty()) {
     std::printf("no RDMA device\n");
   } else {
@@ -60,12 +60,11 @@ void PrintMachine(const std::vector<comm::InterfaceVerdict>& interfaces,
                 "GIDS", "NUMA", "ADDRESS", "WHY");
   }
   for (const auto& port : ports) {
-    std::printf(
-        "%-2s%-14s %-10s %-13s %6zu %4s %-16s %s\n", chosen && IsSame(*chosen, port) ? "*" : "",
-        fmt::format("{}/{}", port.device, port.port).c_str(),
-        std::string(comm::RdmaKindName(port.kind)).c_str(), Gigabits(port.bytes_per_second).c_str(),
-        port.gids.size(), NumaText(port.numa_node).c_str(), port.ip.empty() ? "-" : port.ip.c_str(),
-        port.reason.c_str());
+    std::printf("%-2s%-14s %-10s %-13s %6zu %4s %-16s %s\n", IsAmong(port, chosen) ? "*" : "",
+                port.name().c_str(), std::string(comm::RdmaKindName(port.kind)).c_str(),
+                Gigabits(port.bytes_per_second).c_str(), port.gids.size(),
+                NumaText(port.numa_node).c_str(), port.ip.empty() ? "-" : port.ip.c_str(),
+                port.reason.c_str());
   }
   std::printf(
       "* would be used. A worker takes the address of its route to the coordinator; --bind names "
@@ -75,7 +74,7 @@ void PrintMachine(const std::vector<comm::InterfaceVerdict>& interfaces,
 nlohmann::json MachineJson(const std::vector<comm::InterfaceVerdict>& interfaces,
                            const std::vector<comm::RdmaPort>& ports) {
   nlohmann::json json{{"interfaces", nlohmann::json::array()}, {"rdma", nlohmann::json::array()}};
-  const auto chosen = ChosenPort(interfaces, ports);
+  const auto chosen = ChosenPorts(interfaces, ports);
   for (const auto& verdict : interfaces) {
     const comm::NetworkInterface& interface = verdict.interface;
     json["interfaces"].push_back({{"name", interface.name},
@@ -110,7 +109,7 @@ nlohmann::json MachineJson(const std::vector<comm::InterfaceVerdict>& interfaces
                             {"net_device", port.net_device},
                             {"address", port.ip},
                             {"usable", port.usable},
-                            {"chosen", chosen && IsSame(*chosen, port)},
+                            {"chosen", IsAmong(port, chosen)},
                             {"reason", port.reason}});
   }
   return json;
@@ -201,6 +200,9 @@ class Links : public Command {
                            {"trials", nlohmann::json::array()}};
       for (const auto& trial : pair.trials) {
         nlohmann::json tried{{"transport", trial.transport}, {"works", trial.status.ok()}};
+        if (!trial.ports.empty()) {
+          tried["ports"] = trial.ports;
+        }
         if (trial.status.ok()) {
           tried["there"] = link(trial.there);
           tried["back"] = link(trial.back);
@@ -235,11 +237,12 @@ class Links : public Command {
                       trial.status.message().c_str());
           continue;
         }
-        std::printf("%-2s%-14s %-14s %-8s %7.1f us %5.2f GB/s %5.2f GB/s  %s\n", mark,
+        std::printf("%-2s%-14s %-14s %-8s %7.1f us %5.2f GB/s %5.2f GB/s  %s%s%s\n", mark,
                     name(pair.lower).c_str(), name(pair.higher).c_str(), trial.transport.c_str(),
                     1e6 * std::max(trial.there.latency_seconds, trial.back.latency_seconds),
                     trial.there.bytes_per_second / 1e9, trial.back.bytes_per_second / 1e9,
-                    chosen ? pair.reason.c_str() : "works, not chosen");
+                    chosen ? pair.reason.c_str() : "works, not chosen",
+                    trial.ports.empty() ? "" : "; ", trial.ports.c_str());
       }
     }
     for (size_t i = 0; i < survey.islands.size(); ++i) {

@@ -28,6 +28,9 @@ class Worker : public Command {
         "bind", &options_.bind_host,
         "Address or interface that the other workers reach this one under [that of the "
         "route to the coordinator]");
+    arguments.Option("rdma", &options_.rdma_devices,
+                     "RDMA devices and ports to use, as `heddle links` calls them: "
+                     "mlx5_0,mlx5_1/2 [all that are active]");
     arguments.OptionList("emulate", &emulate_,
                          "speed=0.5,memory=1GiB,link=1Gbit: act as a lesser device");
   }

@@ -146,6 +146,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void Reset() HEDDLE_EXCLUDES(mutex_);
 
   std::string transport() const { return transport_; }
+  /// As Connection::port.
+  std::string port() const { return port_; }
   /// Connection's, also once the connection is gone.
   pid_t peer_process() const { return peer_process_; }
   const ChannelOptions& options() const { return options_; }
@@ -303,6 +305,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   const std::shared_ptr<EventLoop> loop_;
   const ChannelOptions options_;
   const std::string transport_;
+  const std::string port_;
   const pid_t peer_process_;
   const uint32_t generation_;
   std::atomic<int64_t> bytes_sent_ = 0;

@@ -32,10 +32,10 @@ struct EndpointOptions {
   std::string secret;     ///< Job secret: key of the handshake's HMAC-SHA256. Never logged.
   bool allow_shm = true;  ///< Use shared memory with workers of the same host.
   /// Use RDMA with workers that have it too. A worker that is reached at a loopback address is for
-  /// its own host alone: it uses RDMA only when `rdma_device` names a device.
+  /// its own host alone: it uses RDMA only when `rdma_devices` names a device.
   bool allow_verbs = true;
-  std::string rdma_device = {};  ///< As libibverbs calls it; empty: the port of `bind_host`'s
-                                 ///< address, else the fastest active one.
+  /// Devices and ports "mlx5_0,mlx5_1/2" that RDMA may use; empty: all that are active (rails.h).
+  std::string rdma_devices = {};
   /// Transports that may join pairs, best first (comm/cost/transport_names.h); empty: all.
   std::vector<std::string> transports = {};
   /// Encrypt what leaves the machine: TCP carries TLS 1.3 whose keys come from `secret`, and RDMA,
@@ -152,6 +152,9 @@ class Communicator {
   virtual const std::string& member_name(int rank) const = 0;
   /// Name of the transport that joins this worker to `peer` ("shm", "tcp"); "self" for itself.
   virtual std::string transport(int peer) const = 0;
+  /// This worker's RDMA ports that join it to `peer`: "mlx5_0/1", or "mlx5_0/1, mlx5_1/1" where
+  /// urgent messages have a port of their own. Empty: none.
+  virtual std::string ports(int /*peer*/) const { return {}; }
 
   /// Point to point, matched by (peer, tag); sizes must agree. Zero bytes are allowed. A message
   /// that arrives before its Recv waits at the sender or in a bounded buffer (1 MiB a peer;

@@ -1,12 +1,15 @@
 #include "comm/discovery.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
 #include <filesystem>
 #include <limits>
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -14,6 +17,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include "base/file.h"
@@ -294,6 +298,37 @@ std::vector<NetworkInterface> FindInterfaces() {
     interface.ips.insert(interface.ips.end(), more.begin(), more.end());
   }
   return interfaces;
+}
+
+std::string NetworkOf(const std::string& ip) {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) {
+    return {};
+  }
+  std::string network;
+  for (const ifaddrs* entry = list; entry != nullptr && network.empty(); entry = entry->ifa_next) {
+    if (entry->ifa_netmask != nullptr && NumericAddress(entry->ifa_addr) == ip) {
+      const bool four = entry->ifa_addr->sa_family == AF_INET;
+      const auto bytes = [&](sockaddr* address) {
+        auto* const first =
+            four ? static_cast<void*>(&reinterpret_cast<sockaddr_in*>(address)->sin_addr)
+                 : static_cast<void*>(&reinterpret_cast<sockaddr_in6*>(address)->sin6_addr);
+        return std::span(static_cast<uint8_t*>(first), four ? size_t{4} : size_t{16});
+      };
+      const auto address = bytes(entry->ifa_addr);
+      const auto mask = bytes(entry->ifa_netmask);
+      int bits = 0;
+      for (size_t i = 0; i < address.size(); ++i) {
+        address[i] &= mask[i];
+        bits += std::popcount(mask[i]);
+      }
+      std::array<char, INET6_ADDRSTRLEN> text{};
+      ::inet_ntop(entry->ifa_addr->sa_family, address.data(), text.data(), text.size());
+      network = fmt::format("{}-{}", text.data(), bits);
+    }
+  }
+  ::freeifaddrs(list);
+  return network;
 }
 
 std::vector<InterfaceVerdict> JudgeInterfaces(std::vector<NetworkInterface> interfaces) {

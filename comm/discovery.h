@@ -43,6 +43,10 @@ std::vector<NetworkInterface> ReadInterfaces(const std::string& sys);
 /// This machine's interfaces with their addresses; those that sysfs does not show, too.
 std::vector<NetworkInterface> FindInterfaces();
 
+/// The network of `ip`, an address of this machine, by its interface's mask: "10.9.0.0-24". Empty:
+/// unknown.
+std::string NetworkOf(const std::string& ip);
+
 struct InterfaceVerdict {
   NetworkInterface interface;
   bool usable = false;  ///< For traffic with other machines.

@@ -19,6 +19,7 @@
 #include "comm/event_loop.h"
 #include "comm/group.h"
 #include "comm/measure.h"
+#include "comm/rails.h"
 #include "comm/session.h"
 #include "comm/shared_memory.h"
 #include "comm/token_bucket.h"
@@ -38,6 +39,13 @@ constexpr Duration kIncomingCredit = std::chrono::milliseconds(20);
 constexpr Duration kLingerAtEnd = std::chrono::milliseconds(1500);
 /// Without descriptors the queue of diallers is looked at as often.
 constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
+
+/// "verbs over mlx5_0/1", or the transport alone.
+std::string WayName(const Transport& transport, size_t door) {
+  const std::string port = transport.port(door);
+  return port.empty() ? std::string(transport.name())
+                      : fmt::format("{} over {}", transport.name(), port);
+}
 
 class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
  public:
@@ -61,9 +69,14 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
     }
     SetLinkRate(options.link_bytes_per_second);
     for (const auto& transport : transports_) {
-      Transport* const raw = transport.get();
-      listening_[raw] =
-          loop_->Add(raw->listen_fd(), EPOLLIN, [this, raw](uint32_t) { AcceptAll(*raw); });
+      const std::vector<int> doors = transport->doors();
+      for (size_t i = 0; i < doors.size(); ++i) {
+        auto door =
+            std::make_unique<Door>(Door{.transport = *transport, .number = i, .socket = doors[i]});
+        Door* const raw = door.get();
+        raw->watch = loop_->Add(raw->socket, EPOLLIN, [this, raw](uint32_t) { AcceptAll(*raw); });
+        doors_.push_back(std::move(door));
+      }
     }
   }
 
@@ -108,11 +121,19 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
 
  private:
   using Session = std::shared_ptr<AcceptSession>;
-  /// Transports that may join a peer and reach it, best first; never none.
-  struct Ways {
-    AddressParts address;
-    std::vector<const Transport*> transports;
+  /// Where one transport's handshakes come in.
+  struct Door {
+    const Transport& transport;
+    const size_t number;
+    const int socket;
+    uint64_t watch = 0;  ///< The loop's.
   };
+  struct Attempt {
+    const Transport* transport = nullptr;
+    Way way;
+  };
+  /// Over transports that may join a peer and reach it, best first; never none.
+  using Attempts = std::vector<Attempt>;
 
   Identity identity() const override {
     const MutexLock lock(mutex_);
@@ -123,8 +144,8 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   void OnRefused(const Session& session, VerdictCode reason) override;
   void OnGone(const Session& session, const Status& reason) override;
 
-  void AcceptAll(const Transport& transport);
-  void PauseAccepting(const Transport& transport, int error);
+  void AcceptAll(const Door& door);
+  void PauseAccepting(const Door& door, int error);
   void Forget(const Session& session) {
     half_open_.remove(session);
     held_.erase(session);
@@ -135,17 +156,18 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   void Admit(const Session& session, const std::shared_ptr<Group>& group);
   /// Names of the transports that may be used, best first; not all of them are here.
   std::vector<std::string> Allowed() const HEDDLE_EXCLUDES(mutex_);
-  /// Errors: kInvalidArgument (an address that is none), kUnavailable (no transport reaches it).
-  Result<Ways> WaysTo(const GroupMember& member) const;
-  /// Tries the ways in turn until one leads to a connection; loop thread.
+  /// For the connection of this number (rails.h). Errors: kInvalidArgument (an address that is
+  /// none), kUnavailable (no transport reaches it).
+  Result<Attempts> AttemptsAt(const GroupMember& member, size_t number) const;
+  /// Makes the attempts in turn until one leads to a connection; loop thread.
   void Dial(const std::shared_ptr<Group>& group,
             int peer,
             Lane lane,
-            const Ways& ways,
+            const Attempts& attempts,
             Deadline deadline);
-  /// Counts and, once a peer, logs why a transport is passed over; loop thread.
-  void NoteFallback(const Group& group, int peer, std::string_view transport, const Status& status);
-  ChannelOptions OptionsFor(const Group& group, int peer, Lane lane, std::string_view transport);
+  /// Counts and, once a peer, logs why the first attempt gives way to the second; loop thread.
+  void NoteFallback(const Group& group, int peer, const Attempts& attempts, const Status& status);
+  ChannelOptions OptionsFor(const Group& group, int peer, Lane lane, const Connection& connection);
   Hello HelloFor(const Group& group, int peer, Lane lane) const;
 
   const EndpointOptions options_;
@@ -165,23 +187,22 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   std::map<int64_t, std::weak_ptr<Group>> groups_ HEDDLE_GUARDED_BY(mutex_);
 
   // Loop thread only.
-  std::map<const Transport*, uint64_t> listening_;  ///< The loop's watches.
-  bool descriptors_missed_ = false;                 ///< Has been logged.
+  std::vector<std::unique_ptr<Door>> doors_;
+  bool descriptors_missed_ = false;  ///< Has been logged.
   std::list<Session> half_open_;
   std::set<Session> held_;
-  std::set<std::pair<std::string, std::string>> fallbacks_told_;  ///< Peer and transport.
+  std::set<std::pair<std::string, std::string>> fallbacks_told_;  ///< Peer and transport or port.
 };
 
 // The queue stays readable: to be called again at once would keep the loop busy with nothing.
-void EndpointImpl::PauseAccepting(const Transport& transport, int error) {
+void EndpointImpl::PauseAccepting(const Door& door, int error) {
   if (!std::exchange(descriptors_missed_, true)) {
     LogWarning("no connection can be accepted: {}; raise `ulimit -n` or free memory",
                ErrnoError(error, "accept").message());
   }
-  const uint64_t watch = listening_.at(&transport);
-  loop_->Modify(watch, transport.listen_fd(), 0);
+  loop_->Modify(door.watch, door.socket, 0);
   loop_->RunAt(After(kAcceptPause),
-               [this, watch, fd = transport.listen_fd()] { loop_->Modify(watch, fd, EPOLLIN); });
+               [this, &door] { loop_->Modify(door.watch, door.socket, EPOLLIN); });
 }
 
 void EndpointImpl::SetTls(bool tls) {
@@ -197,10 +218,9 @@ void EndpointImpl::SetTls(bool tls) {
   }
 }
 
-void EndpointImpl::AcceptAll(const Transport& transport) {
+void EndpointImpl::AcceptAll(const Door& door) {
   for (size_t i = 0; i < kHalfOpenLimit; ++i) {
-    UniqueFd socket(
-        ::accept4(transport.listen_fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    UniqueFd socket(::accept4(door.socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket.valid()) {
       const int error = errno;
       if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS) {
@@ -208,7 +228,7 @@ void EndpointImpl::AcceptAll(const Transport& transport) {
         if (!half_open_.empty()) {
           half_open_.front()->Refuse(VerdictCode::kOverload);
         } else {
-          PauseAccepting(transport, error);
+          PauseAccepting(door, error);
         }
       }
       return;
@@ -216,7 +236,8 @@ void EndpointImpl::AcceptAll(const Transport& transport) {
     if (half_open_.size() >= kHalfOpenLimit) {
       half_open_.front()->Refuse(VerdictCode::kOverload);
     }
-    auto session = std::make_shared<AcceptSession>(*loop_, *this, transport, std::move(socket));
+    auto session = std::make_shared<AcceptSession>(*loop_, *this, door.transport, door.number,
+                                                   std::move(socket));
     half_open_.push_back(session);
     session->Start();
   }
@@ -278,8 +299,7 @@ void EndpointImpl::OnConnection(const Session& session, std::unique_ptr<Connecti
   const Hello& hello = session->hello();
   const auto group = FindGroup(hello.generation);
   if (group != nullptr && !group->ended()) {
-    auto options =
-        OptionsFor(*group, hello.source, static_cast<Lane>(hello.lane), connection->transport());
+    auto options = OptionsFor(*group, hello.source, static_cast<Lane>(hello.lane), *connection);
     group->Attach(std::move(connection), std::move(options));
   }
 }
@@ -291,11 +311,11 @@ void EndpointImpl::OnGone(const Session& session, const Status& reason) {
   if (reason.code() == StatusCode::kCancelled || group == nullptr || group->ended()) {
     return;
   }
-  // The dialler counts it and goes on to its next way, or says that it has none.
+  // The dialler counts it and goes on to its next attempt, or says that it has none.
   const std::string& name = group->options().members[static_cast<size_t>(hello.source)].name;
-  if (fallbacks_told_.emplace(name, session->transport().name()).second) {
-    LogWarning("{} came to nothing with {}: {}", session->transport().name(), name,
-               reason.message());
+  const std::string way = WayName(session->transport(), session->door());
+  if (fallbacks_told_.emplace(name, way).second) {
+    LogWarning("{} came to nothing with {}: {}", way, name, reason.message());
   }
 }
 
@@ -318,9 +338,9 @@ void EndpointImpl::ReviewHeld() {
 ChannelOptions EndpointImpl::OptionsFor(const Group& group,
                                         int peer,
                                         Lane lane,
-                                        std::string_view transport) {
+                                        const Connection& connection) {
   const std::string& name = group.options().members[static_cast<size_t>(peer)].name;
-  const std::string kind(transport);
+  const std::string kind(connection.transport());
   const metrics::Labels labels{{"transport", kind}, {"peer", name}};
   ChannelOptions options;
   options.peer = peer;
@@ -342,6 +362,13 @@ ChannelOptions EndpointImpl::OptionsFor(const Group& group,
   options.lost =
       &options_.metrics->GetCounter("heddle_comm_peer_lost_total", "Peers whose connection broke.");
   options.open = open_;
+  if (const std::string port = connection.port(); !port.empty()) {
+    options_.metrics
+        ->GetCounter("heddle_comm_rail_connections_total",
+                     "Connections, two a pair, over each of this machine's RDMA ports.",
+                     {{"port", port}})
+        .Add();
+  }
   return options;
 }
 
@@ -368,9 +395,10 @@ std::vector<std::string> EndpointImpl::Allowed() const {
   return {all.begin(), all.end()};
 }
 
-Result<EndpointImpl::Ways> EndpointImpl::WaysTo(const GroupMember& member) const {
-  Ways ways;
-  HEDDLE_ASSIGN_OR_RETURN(ways.address, ParseAddress(member.address));
+Result<EndpointImpl::Attempts> EndpointImpl::AttemptsAt(const GroupMember& member,
+                                                        size_t number) const {
+  Attempts attempts;
+  HEDDLE_ASSIGN_OR_RETURN(const AddressParts address, ParseAddress(member.address));
   std::vector<std::string> objections;
   const bool tls = identity().tls;
   for (const std::string& name : Allowed()) {
@@ -380,62 +408,77 @@ Result<EndpointImpl::Ways> EndpointImpl::WaysTo(const GroupMember& member) const
       objections.push_back(fmt::format("{} ({})", name, absent_.at(name)));
     } else if (tls && !(*transport)->CanEncrypt()) {
       objections.push_back(fmt::format("{} (not encrypted, and comm.tls is on)", name));
-    } else if (!(*transport)->Reaches(own_, ways.address)) {
+    } else if (const auto ways = (*transport)->WaysTo(own_, address, number); ways.empty()) {
       objections.push_back(fmt::format("{} (cannot reach it)", name));
     } else {
-      ways.transports.push_back(transport->get());
+      for (const Way& way : ways) {
+        attempts.push_back({.transport = transport->get(), .way = way});
+      }
     }
   }
-  if (ways.transports.empty()) {
+  if (attempts.empty()) {
     return UnavailableError("no transport leads there: {}", fmt::join(objections, ", "));
   }
-  return ways;
+  return attempts;
 }
 
-void EndpointImpl::Dial(
-    const std::shared_ptr<Group>& group, int peer, Lane lane, const Ways& ways, Deadline deadline) {
+void EndpointImpl::Dial(const std::shared_ptr<Group>& group,
+                        int peer,
+                        Lane lane,
+                        const Attempts& attempts,
+                        Deadline deadline) {
   const auto session = std::make_shared<DialSession>(
-      *loop_, *ways.transports.front(), identity(), HelloFor(*group, peer, lane), deadline,
-      [this, weak = std::weak_ptr(group), peer, lane, ways,
+      *loop_, *attempts.front().transport, attempts.front().way, identity(),
+      HelloFor(*group, peer, lane), deadline,
+      [this, weak = std::weak_ptr(group), peer, lane, attempts,
        deadline](Result<std::unique_ptr<Connection>> result) {
         const auto alive = weak.lock();
         if (alive == nullptr || alive->ended()) {
           return;
         }
         if (result.ok()) {
-          auto options = OptionsFor(*alive, peer, lane, (*result)->transport());
+          auto options = OptionsFor(*alive, peer, lane, **result);
           alive->Attach(*std::move(result), std::move(options));
-        } else if (ways.transports.size() > 1 && result.status().code() != StatusCode::kAborted &&
+        } else if (attempts.size() > 1 && result.status().code() != StatusCode::kAborted &&
                    result.status().code() != StatusCode::kUnauthenticated) {
-          NoteFallback(*alive, peer, ways.transports.front()->name(), result.status());
-          Ways rest = ways;
-          rest.transports.erase(rest.transports.begin());
-          Dial(alive, peer, lane, rest, deadline);
+          NoteFallback(*alive, peer, attempts, result.status());
+          Dial(alive, peer, lane, {attempts.begin() + 1, attempts.end()}, deadline);
         } else {
           const std::string& name = alive->options().members[static_cast<size_t>(peer)].name;
           alive->FailForming(result.status().WithContext("connecting to {}", name));
         }
       });
   // A port that nobody answers for must leave time for the next way; a busy process' port answers.
-  const bool last = ways.transports.size() == 1;
-  session->Start(ways.address, last ? deadline : After(kHandshakeTimeout));
+  const bool last = attempts.size() == 1;
+  session->Start(last ? deadline : After(kHandshakeTimeout));
 }
 
 void EndpointImpl::NoteFallback(const Group& group,
                                 int peer,
-                                std::string_view transport,
+                                const Attempts& attempts,
                                 const Status& status) {
-  options_.metrics
-      ->GetCounter("heddle_comm_fallbacks_total",
-                   "Connections, two a pair, that could not use their best transport and "
-                   "took the next.",
-                   {{"transport", std::string(transport)},
-                    {"reason", std::string(StatusCodeName(status.code()))}})
-      .Add();
+  const Transport& transport = *attempts[0].transport;
+  const Way& way = attempts[0].way;
+  transport.Avoid(way);
+  const bool next_rail = attempts[1].transport == &transport;
+  const std::string reason(StatusCodeName(status.code()));
+  metrics::Counter& counter =
+      next_rail
+          ? options_.metrics->GetCounter(
+                "heddle_comm_rail_fallbacks_total",
+                "Connections that could not use this RDMA port and tried another pair of ports.",
+                {{"port", transport.port(way.door)}, {"reason", reason}})
+          : options_.metrics->GetCounter(
+                "heddle_comm_fallbacks_total",
+                "Connections, two a pair, that could not use their best transport and "
+                "took the next.",
+                {{"transport", std::string(transport.name())}, {"reason", reason}});
+  counter.Add();
   // Every generation would say the same again.
   const std::string& name = group.options().members[static_cast<size_t>(peer)].name;
-  if (fallbacks_told_.emplace(name, transport).second) {
-    LogWarning("{} is not used with {}: {}", transport, name, status.message());
+  const std::string what = next_rail ? WayName(transport, way.door) : std::string(transport.name());
+  if (fallbacks_told_.emplace(name, what).second) {
+    LogWarning("{} is not used with {}: {}", what, name, status.message());
   }
 }
 
@@ -499,13 +542,14 @@ Result<std::unique_ptr<Communicator>> EndpointImpl::Connect(const GroupOptions& 
     for (const int peer : group->options().peers) {
       if (peer > group->options().rank) {  // The lower rank dials.
         const GroupMember& member = group->options().members[static_cast<size_t>(peer)];
-        const Result<Ways> ways = WaysTo(member);
-        if (!ways.ok()) {
-          group->FailForming(ways.status().WithContext("connecting to {}", member.name));
-          break;
-        }
         for (const Lane lane : kEachLane) {
-          Dial(group, peer, lane, *ways, deadline);
+          const auto attempts = AttemptsAt(
+              member, ConnectionNumber(group->options().rank, peer, lane == Lane::kUrgent));
+          if (!attempts.ok()) {
+            group->FailForming(attempts.status().WithContext("connecting to {}", member.name));
+            break;
+          }
+          Dial(group, peer, lane, *attempts, deadline);
         }
       }
     }

@@ -305,6 +305,18 @@ std::string Group::transport(int peer) const {
   return channel.ok() ? (*channel)->transport() : "none";
 }
 
+std::string Group::ports(int peer) const {
+  std::string ports;
+  for (const Lane lane : {Lane::kBulk, Lane::kUrgent}) {
+    const auto channel = ChannelOf(peer, lane);
+    const std::string port = channel.ok() ? (*channel)->port() : "";
+    if (!port.empty() && port != ports) {
+      ports += (ports.empty() ? "" : ", ") + port;
+    }
+  }
+  return ports;
+}
+
 std::vector<int64_t> Group::BytesSent() const {
   std::vector<int64_t> sent(static_cast<size_t>(size()));
   const MutexLock lock(mutex_);

@@ -16,22 +16,27 @@ namespace {
 
 using Endpoints = std::vector<std::unique_ptr<Endpoint>>;
 
+struct End {
+  Link link;
+  std::string ports;
+};
+
 /// One end of a trial: forms the pair's group over the transports that its endpoint allows, and
 /// measures.
-Result<Link> MeasureEnd(Endpoint& endpoint,
-                        int64_t generation,
-                        int rank,
-                        const std::vector<GroupMember>& members,
-                        Deadline deadline) {
+Result<End> MeasureEnd(Endpoint& endpoint,
+                       int64_t generation,
+                       int rank,
+                       const std::vector<GroupMember>& members,
+                       Deadline deadline) {
   HEDDLE_ASSIGN_OR_RETURN(
       const auto group,
       endpoint.Connect(
           {.generation = generation, .rank = rank, .members = members, .peers = {1 - rank}},
           deadline));
-  HEDDLE_ASSIGN_OR_RETURN(Link link, endpoint.MeasureLink(*group, 1 - rank, 1, deadline));
+  HEDDLE_ASSIGN_OR_RETURN(const Link link, endpoint.MeasureLink(*group, 1 - rank, 1, deadline));
   // Together: whoever left at once would end the other's last messages.
   HEDDLE_RETURN_IF_ERROR(group->Barrier({.group = {}, .tag = 2, .deadline = deadline}));
-  return link;
+  return End{.link = link, .ports = group->ports(1 - rank)};
 }
 
 TransportTrial Try(const std::string& transport,
@@ -48,9 +53,9 @@ TransportTrial Try(const std::string& transport,
       return trial;
     }
   }
-  Result<Link> back = UnavailableError("not measured");
+  Result<End> back = UnavailableError("not measured");
   Thread other("link-survey", [&] { back = MeasureEnd(higher, generation, 1, members, deadline); });
-  const Result<Link> there = MeasureEnd(lower, generation, 0, members, deadline);
+  const Result<End> there = MeasureEnd(lower, generation, 0, members, deadline);
   if (!there.ok()) {
     // The other end waits for a connection that will not come.
     higher.Fence(generation + 1);
@@ -61,8 +66,9 @@ TransportTrial Try(const std::string& transport,
     trial.status = there.status().WithContext("{}; at the other end", back.status().message());
   }
   if (trial.status.ok()) {
-    trial.there = *there;
-    trial.back = *back;
+    trial.there = there->link;
+    trial.back = back->link;
+    trial.ports = there->ports.empty() ? "" : fmt::format("{} to {}", there->ports, back->ports);
   }
   return trial;
 }

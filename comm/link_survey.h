@@ -31,6 +31,7 @@ struct TransportTrial {
   Status status;  ///< Of the attempt; the links hold figures only when it is ok.
   Link there;     ///< From the lower to the higher.
   Link back;
+  std::string ports;  ///< RDMA: of the lower, then of the higher: "mlx5_0/1 to mlx5_2/1".
 };
 
 struct PairSurvey {

@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include "comm/sysfs.h"
@@ -165,6 +166,20 @@ void JudgeHere(RdmaPort& port) {
   }
 }
 
+/// Those that this process may run on.
+std::vector<int> OwnProcessors() {
+  std::vector<int> processors;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  ::sched_getaffinity(0, sizeof(set), &set);
+  for (int i = 0; i < CPU_SETSIZE; ++i) {
+    if (CPU_ISSET(i, &set)) {
+      processors.push_back(i);
+    }
+  }
+  return processors;
+}
+
 }  // namespace
 
 std::string_view RdmaKindName(RdmaKind kind) {
@@ -219,7 +234,9 @@ std::vector<RdmaPort> ReadRdmaPorts(const std::string& sys,
 
 std::vector<RdmaPort> FindRdmaPorts() {
   std::vector<RdmaPort> ports = ReadRdmaPorts("/sys", FindInterfaces());
+  const std::vector<int> processors = OwnProcessors();
   for (RdmaPort& port : ports) {
+    port.near = IsNear("/sys", port.numa_node, processors);
     if (port.usable) {
       JudgeHere(port);
     }
@@ -227,20 +244,72 @@ std::vector<RdmaPort> FindRdmaPorts() {
   return ports;
 }
 
-std::optional<RdmaPort> ChooseRdmaPort(const std::vector<RdmaPort>& ports,
-                                       std::string_view device,
-                                       std::string_view bind_host) {
-  const RdmaPort* best = nullptr;
-  const auto rank = [&](const RdmaPort& port) {
-    return std::pair(port.ip == bind_host, port.bytes_per_second);
-  };
-  for (const RdmaPort& port : ports) {
-    if (port.usable && (device.empty() || port.device == device) &&
-        (best == nullptr || rank(port) > rank(*best))) {
-      best = &port;
+std::string RdmaPort::name() const {
+  return fmt::format("{}/{}", device, port);
+}
+
+bool IsAmong(const RdmaPort& port, std::string_view devices) {
+  const std::string name = port.name();
+  for (std::string_view rest = devices; !rest.empty();) {
+    const size_t end = rest.find(',');
+    const std::string_view wanted = rest.substr(0, end);
+    if (wanted == port.device || wanted == name) {
+      return true;
+    }
+    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+  }
+  return devices.empty();
+}
+
+std::vector<RdmaPort> ChooseRdmaPorts(const std::vector<RdmaPort>& ports,
+                                      std::string_view devices,
+                                      std::string_view bind_host) {
+  std::vector<size_t> chosen;
+  for (size_t i = 0; i < ports.size(); ++i) {
+    const bool again = ports[i].kind == RdmaKind::kIwarp && !chosen.empty() &&
+                       ports[chosen.back()].device == ports[i].device;
+    if (ports[i].usable && IsAmong(ports[i], devices) && !again) {
+      chosen.push_back(i);
     }
   }
-  return best == nullptr ? std::nullopt : std::optional(*best);
+  if (chosen.size() > kMostRails) {
+    const auto rank = [&](size_t i) {
+      return std::pair(ports[i].ip == bind_host, ports[i].bytes_per_second);
+    };
+    std::stable_sort(chosen.begin(), chosen.end(),
+                     [&](size_t a, size_t b) { return rank(a) > rank(b); });
+    chosen.resize(kMostRails);
+    std::sort(chosen.begin(), chosen.end());
+  }
+  std::vector<RdmaPort> result;
+  for (const size_t i : chosen) {
+    result.push_back(ports[i]);
+  }
+  return result;
+}
+
+bool IsNear(const std::string& sys, int node, std::span<const int> processors) {
+  const std::string list =
+      SysfsLine(fs::path(sys) / fmt::format("devices/system/node/node{}/cpulist", node));
+  const char* at = list.data();
+  const char* const end = at + list.size();
+  while (at != end) {  // "0-3,8,10-11"
+    int first = 0;
+    auto parsed = std::from_chars(at, end, first);
+    int last = first;
+    if (parsed.ec == std::errc() && parsed.ptr != end && *parsed.ptr == '-') {
+      parsed = std::from_chars(parsed.ptr + 1, end, last);
+    }
+    if (parsed.ec != std::errc() || (parsed.ptr != end && *parsed.ptr != ',')) {
+      return true;
+    }
+    if (std::any_of(processors.begin(), processors.end(),
+                    [&](int processor) { return processor >= first && processor <= last; })) {
+      return true;
+    }
+    at = parsed.ptr == end ? end : parsed.ptr + 1;
+  }
+  return list.empty();
 }
 
 }  // namespace heddle::comm

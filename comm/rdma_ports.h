@@ -8,7 +8,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +16,9 @@
 #include "comm/discovery.h"
 
 namespace heddle::comm {
+
+/// A worker uses no more ports.
+inline constexpr size_t kMostRails = 8;
 
 /// Ports of unlike kinds never talk to each other.
 enum class RdmaKind : uint8_t { kUnknown = 0, kInfiniBand = 1, kRoce = 2, kIwarp = 3 };
@@ -39,6 +41,7 @@ struct RdmaPort {
   std::string state;               ///< "ACTIVE", "DOWN" …; empty: unknown.
   double bytes_per_second = 0;     ///< Of the link; 0: unknown.
   int numa_node = -1;              ///< -1: unknown.
+  bool near = true;                ///< This process may run on processors of that node.
   std::string character_device;    ///< "uverbs0", through which programs use it; empty: none.
   std::vector<RdmaGidEntry> gids;  ///< Those that are set, by index.
   std::string net_device;          ///< Empty: none (InfiniBand without IP).
@@ -48,6 +51,8 @@ struct RdmaPort {
   int gid_index = -1;
   bool usable = false;
   std::string reason;  ///< Why, or why not.
+
+  std::string name() const;  ///< "mlx5_0/1".
 };
 
 /// Every port of every device below `sys` (the mount point of sysfs), usable or not, by name.
@@ -58,12 +63,21 @@ std::vector<RdmaPort> ReadRdmaPorts(const std::string& sys,
 /// This machine's; usable are those that this process may open and this program was built for.
 std::vector<RdmaPort> FindRdmaPorts();
 
-/// The port that a worker reached at `bind_host` should use: of the device that is called `device`
-/// if not empty, else the one whose address `bind_host` is, else the fastest. Only usable ones;
-/// nothing: there is none. Pure.
-std::optional<RdmaPort> ChooseRdmaPort(const std::vector<RdmaPort>& ports,
-                                       std::string_view device,
-                                       std::string_view bind_host);
+/// Whether `devices`, a list "mlx5_0,mlx5_1/2" of devices and ports with ',' between, has this
+/// port. An empty list has all.
+bool IsAmong(const RdmaPort& port, std::string_view devices);
+
+/// The ports that a worker reached at `bind_host` should use, in the order of `ports`: the usable
+/// ones among `devices` (IsAmong), at most kMostRails. If there are more, the one whose address
+/// `bind_host` is and the fastest; of an iWARP device one port, as librdmacm has one handle for all
+/// of them. Pure.
+std::vector<RdmaPort> ChooseRdmaPorts(const std::vector<RdmaPort>& ports,
+                                      std::string_view devices,
+                                      std::string_view bind_host);
+
+/// Whether one of `processors` is of NUMA node `node` below `sys`; so it is where the node is
+/// unknown.
+bool IsNear(const std::string& sys, int node, std::span<const int> processors);
 
 /// Whether this program was built with libibverbs and librdmacm.
 bool BuiltWithVerbs();

@@ -21,6 +21,7 @@ std::span<const std::byte> RawConst(const T& value) {
 }
 
 std::unique_ptr<ConnectionSetup> BeginConnection(const Transport& transport,
+                                                 size_t door,
                                                  UniqueFd socket,
                                                  bool dialled,
                                                  const Identity& identity,
@@ -28,8 +29,8 @@ std::unique_ptr<ConnectionSetup> BeginConnection(const Transport& transport,
                                                  const Challenge& challenge) {
   const auto lane = static_cast<Lane>(hello.lane);
   const Digest key = DeriveConnectionKey(identity.secret, hello, challenge);
-  return identity.tls ? transport.BeginEncrypted(std::move(socket), lane, dialled, key)
-                      : transport.Begin(std::move(socket), lane, dialled, key);
+  return identity.tls ? transport.BeginEncrypted(door, std::move(socket), lane, dialled, key)
+                      : transport.Begin(door, std::move(socket), lane, dialled, key);
 }
 
 }  // namespace
@@ -103,13 +104,12 @@ void SetupWatch::Drop() {
   setup_ = nullptr;
 }
 
-AcceptSession::AcceptSession(EventLoop& loop,
-                             Owner& owner,
-                             const Transport& transport,
-                             UniqueFd socket)
+AcceptSession::AcceptSession(
+    EventLoop& loop, Owner& owner, const Transport& transport, size_t door, UniqueFd socket)
     : loop_(loop),
       owner_(owner),
       transport_(transport),
+      door_(door),
       socket_(loop, std::move(socket)),
       setup_(loop) {}
 
@@ -201,7 +201,8 @@ void AcceptSession::Welcome() {
     owner_.OnGone(self, sent);
     return;
   }
-  setup_.Begin(BeginConnection(transport_, socket_.Take(), false, identity_, hello_, challenge_));
+  setup_.Begin(
+      BeginConnection(transport_, door_, socket_.Take(), false, identity_, hello_, challenge_));
   loop_.RunAt(After(kHandshakeTimeout), [weak = weak_from_this()] {
     if (const auto self = weak.lock(); self != nullptr && self->step_ == Step::kFinish) {
       self->Drop();
@@ -253,20 +254,22 @@ void AcceptSession::Drop() {
 
 DialSession::DialSession(EventLoop& loop,
                          const Transport& transport,
+                         Way way,
                          Identity identity,
                          const Hello& hello,
                          Deadline deadline,
                          Done done)
     : loop_(loop),
       transport_(transport),
+      way_(std::move(way)),
       identity_(std::move(identity)),
       hello_(hello),
       deadline_(deadline),
       done_(std::move(done)),
       setup_(loop) {}
 
-void DialSession::Start(const AddressParts& peer, Deadline connect_by) {
-  auto socket = transport_.Dial(peer);
+void DialSession::Start(Deadline connect_by) {
+  auto socket = transport_.Dial(way_);
   if (!socket.ok()) {
     End(socket.status());
     return;
@@ -362,7 +365,8 @@ void DialSession::ReadVerdict() {
   }
   ExpectWithin(Step::kFinish, std::min(deadline_, After(kHandshakeTimeout)),
                "while the connection was set up");
-  setup_.Begin(BeginConnection(transport_, socket_->Take(), true, identity_, hello_, challenge_));
+  setup_.Begin(
+      BeginConnection(transport_, way_.door, socket_->Take(), true, identity_, hello_, challenge_));
   Finish();
 }
 

@@ -88,12 +88,15 @@ class AcceptSession : public std::enable_shared_from_this<AcceptSession> {
     virtual void OnGone(const std::shared_ptr<AcceptSession>& session, const Status& reason) = 0;
   };
 
-  AcceptSession(EventLoop& loop, Owner& owner, const Transport& transport, UniqueFd socket);
+  /// `door`: of `transport`, at which the socket was accepted.
+  AcceptSession(
+      EventLoop& loop, Owner& owner, const Transport& transport, size_t door, UniqueFd socket);
   void Start();
   void Welcome();
   void Refuse(VerdictCode reason);
   const Hello& hello() const { return hello_; }
   const Transport& transport() const { return transport_; }
+  size_t door() const { return door_; }
   /// As this worker was when the handshake began.
   const Identity& identity() const { return identity_; }
   /// Whether an authentic dialler uses TLS.
@@ -113,6 +116,7 @@ class AcceptSession : public std::enable_shared_from_this<AcceptSession> {
   EventLoop& loop_;
   Owner& owner_;
   const Transport& transport_;
+  const size_t door_;
   HandshakeSocket socket_;
   SetupWatch setup_;
   Step step_ = Step::kHello;
@@ -129,12 +133,13 @@ class DialSession : public std::enable_shared_from_this<DialSession> {
 
   DialSession(EventLoop& loop,
               const Transport& transport,
+              Way way,
               Identity identity,
               const Hello& hello,
               Deadline deadline,
               Done done);
   /// `connect_by`: until when the peer's port must have answered; there may be another way.
-  void Start(const AddressParts& peer, Deadline connect_by);
+  void Start(Deadline connect_by);
   /// Ends it without calling `done`.
   void Drop();
 
@@ -151,6 +156,7 @@ class DialSession : public std::enable_shared_from_this<DialSession> {
 
   EventLoop& loop_;
   const Transport& transport_;
+  const Way way_;
   const Identity identity_;
   const Hello hello_;
   const Deadline deadline_;

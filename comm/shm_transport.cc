@@ -366,13 +366,17 @@ class ShmTransport final : public SocketTransport {
 
   std::string_view name() const override { return "shm"; }
   std::string address() const override { return name_; }
-  int listen_fd() const override { return listener_.get(); }
+  std::vector<int> doors() const override { return {listener_.get()}; }
 
-  bool Reaches(const AddressParts& own, const AddressParts& peer) const override {
+  std::vector<Way> WaysTo(const AddressParts& own,
+                          const AddressParts& peer,
+                          size_t /*number*/) const override {
     const auto mine = own.find("host");
     const auto theirs = peer.find("host");
-    return peer.contains("shm") && mine != own.end() && theirs != peer.end() &&
-           !mine->second.empty() && mine->second == theirs->second;
+    const auto name = peer.find("shm");
+    const bool neighbours = name != peer.end() && mine != own.end() && theirs != peer.end() &&
+                            !mine->second.empty() && mine->second == theirs->second;
+    return neighbours ? std::vector<Way>{{.to = name->second}} : std::vector<Way>();
   }
 
   /// The machine's own kernel keeps it from everybody else.
@@ -385,13 +389,13 @@ class ShmTransport final : public SocketTransport {
     return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size);
   }
 
-  Result<UniqueFd> Dial(const AddressParts& peer) const override {
+  Result<UniqueFd> Dial(const Way& way) const override {
     UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!socket.valid()) {
       return ErrnoError(errno, "socket");
     }
     sockaddr_un address{};
-    const socklen_t size = Name(peer.at("shm"), address);
+    const socklen_t size = Name(way.to, address);
     if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
       return UnavailableError("{}", ErrnoError(errno, "connect of a local socket").message());
     }

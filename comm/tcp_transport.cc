@@ -19,28 +19,27 @@ class TcpTransport final : public Transport {
 
   std::string_view name() const override { return "tcp"; }
   std::string address() const override { return listener_.address; }
-  int listen_fd() const override { return listener_.socket.get(); }
+  std::vector<int> doors() const override { return {listener_.socket.get()}; }
 
-  bool Reaches(const AddressParts& /*own*/, const AddressParts& peer) const override {
-    return peer.contains("tcp");
+  std::vector<Way> WaysTo(const AddressParts& /*own*/,
+                          const AddressParts& peer,
+                          size_t /*number*/) const override {
+    const auto theirs = peer.find("tcp");
+    return theirs == peer.end() ? std::vector<Way>() : std::vector<Way>{{.to = theirs->second}};
   }
 
-  Result<UniqueFd> Dial(const AddressParts& peer) const override {
-    return DialTcp(listener_.address, peer.at("tcp"));
+  Result<UniqueFd> Dial(const Way& way) const override {
+    return DialTcp(listener_.address, way.to);
   }
 
-  std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket,
-                                         Lane lane,
-                                         bool dialled,
-                                         const Digest& key) const override {
+  std::unique_ptr<ConnectionSetup> Begin(
+      size_t /*door*/, UniqueFd socket, Lane lane, bool dialled, const Digest& key) const override {
     return MakeTcpSetup(std::move(socket), lane, dialled,
                         {.streams = streams_, .own = listener_.address, .key = key});
   }
   bool CanEncrypt() const override { return true; }
-  std::unique_ptr<ConnectionSetup> BeginEncrypted(UniqueFd socket,
-                                                  Lane lane,
-                                                  bool dialled,
-                                                  const Digest& key) const override {
+  std::unique_ptr<ConnectionSetup> BeginEncrypted(
+      size_t /*door*/, UniqueFd socket, Lane lane, bool dialled, const Digest& key) const override {
     return MakeTlsSetup(std::move(socket), lane, dialled, key);
   }
 

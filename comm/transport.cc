@@ -66,10 +66,8 @@ class SocketTransport::Setup final : public ConnectionSetup {
   const bool dialled_;
 };
 
-std::unique_ptr<ConnectionSetup> SocketTransport::Begin(UniqueFd socket,
-                                                        Lane lane,
-                                                        bool dialled,
-                                                        const Digest& /*key*/) const {
+std::unique_ptr<ConnectionSetup> SocketTransport::Begin(
+    size_t /*door*/, UniqueFd socket, Lane lane, bool dialled, const Digest& /*key*/) const {
   return std::make_unique<Setup>(*this, std::move(socket), lane, dialled);
 }
 
@@ -98,7 +96,7 @@ Result<Transports> MakeTransports(const EndpointOptions& options) {
     transports.absent["verbs"] = verbs.status().message();
     static std::atomic<bool> told = false;
     const bool wanted =
-        !options.rdma_device.empty() || verbs.status().code() == StatusCode::kUnavailable;
+        !options.rdma_devices.empty() || verbs.status().code() == StatusCode::kUnavailable;
     if (wanted && !told.exchange(true)) {
       LogInfo("RDMA is not used: {}", verbs.status().message());
     }

@@ -50,6 +50,9 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
 
   virtual std::string_view transport() const = 0;
+  /// This machine's network port that carries it and no other, "mlx5_0/1" as `heddle links` has it;
+  /// empty: the kernel's routes choose.
+  virtual std::string port() const { return {}; }
   /// Takes as many bytes as fit now and returns how many, 0 when none. Errors: kUnavailable.
   virtual Result<size_t> Write(std::span<const iovec> parts) = 0;
   /// Gives as many bytes as are there and returns how many, 0 when none yet. Errors: kUnavailable
@@ -140,6 +143,12 @@ class ConnectionSetup {
   virtual Result<std::unique_ptr<Connection>> Advance() = 0;
 };
 
+/// A way to a peer: from which of this endpoint's doors to which of the peer's.
+struct Way {
+  size_t door = 0;  ///< Position among Transport::doors.
+  std::string to = {};
+};
+
 /// Thread: any after construction; Begin is called on the loop thread.
 class Transport {
  public:
@@ -151,39 +160,41 @@ class Transport {
   virtual std::string_view name() const = 0;
   /// Its part of the endpoint's address.
   virtual std::string address() const = 0;
-  /// Non-blocking listening socket of handshakes.
-  virtual int listen_fd() const = 0;
-  /// Whether a peer with these parts may be reached from an endpoint with parts `own`.
-  virtual bool Reaches(const AddressParts& own, const AddressParts& peer) const = 0;
+  /// Its non-blocking listening sockets of handshakes: one, or over RDMA one a port (rails.h).
+  virtual std::vector<int> doors() const = 0;
+  /// The network port of a door, as in Connection::port.
+  virtual std::string port(size_t /*door*/) const { return {}; }
+  /// The ways from an endpoint with parts `own` to a peer with parts `peer`, in the order in which
+  /// they are to be tried; none: it cannot be reached. `number`, the connection's, spreads
+  /// connections over ways that are equally good.
+  virtual std::vector<Way> WaysTo(const AddressParts& own,
+                                  const AddressParts& peer,
+                                  size_t number) const = 0;
+  /// No connection came of a way: another is to be preferred for a while.
+  virtual void Avoid(const Way& /*way*/) const {}
   /// Starts a connect and returns the non-blocking socket. Errors: kUnavailable,
   /// kResourceExhausted.
-  virtual Result<UniqueFd> Dial(const AddressParts& peer) const = 0;
-  /// One end of a connection over `socket`, after a handshake that ended well; the other end's is
-  /// of the same lane. `key`: both ends' alone, and this socket's. The setup must not outlive the
-  /// transport; the connection may.
-  virtual std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket,
-                                                 Lane lane,
-                                                 bool dialled,
-                                                 const Digest& key) const = 0;
+  virtual Result<UniqueFd> Dial(const Way& way) const = 0;
+  /// One end of a connection over `socket`, which was dialled or accepted at `door`, after a
+  /// handshake that ended well; the other end's is of the same lane. `key`: both ends' alone, and
+  /// this socket's. The setup must not outlive the transport; the connection may.
+  virtual std::unique_ptr<ConnectionSetup> Begin(
+      size_t door, UniqueFd socket, Lane lane, bool dialled, const Digest& key) const = 0;
   /// Whether nobody on the network can read its connections where a job asks for TLS: it encrypts
   /// them then, or they never leave the machine. Others are not used by such a job.
   virtual bool CanEncrypt() const { return false; }
   /// Begin for a job with TLS. Only where CanEncrypt.
-  virtual std::unique_ptr<ConnectionSetup> BeginEncrypted(UniqueFd socket,
-                                                          Lane lane,
-                                                          bool dialled,
-                                                          const Digest& key) const {
-    return Begin(std::move(socket), lane, dialled, key);
+  virtual std::unique_ptr<ConnectionSetup> BeginEncrypted(
+      size_t door, UniqueFd socket, Lane lane, bool dialled, const Digest& key) const {
+    return Begin(door, std::move(socket), lane, dialled, key);
   }
 };
 
 /// A transport whose connections need no more than their handshake's socket to begin.
 class SocketTransport : public Transport {
  public:
-  std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket,
-                                         Lane lane,
-                                         bool dialled,
-                                         const Digest& key) const final;
+  std::unique_ptr<ConnectionSetup> Begin(
+      size_t door, UniqueFd socket, Lane lane, bool dialled, const Digest& key) const final;
 
  protected:
   /// The dialling end.

@@ -99,6 +99,7 @@ class VerbsConnection final : public Connection {
 
   // Connection.
   std::string_view transport() const override { return "verbs"; }
+  std::string port() const override { return device_->port().name(); }
   Result<size_t> Write(std::span<const iovec> parts) override;
   Result<size_t> Read(std::span<std::byte> buffer) override;
   std::array<Watch, 2> Watches(bool want_read, bool want_write) override;

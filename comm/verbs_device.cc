@@ -130,12 +130,25 @@ VerbsDevice::~VerbsDevice() {
   }
 }
 
+Status VerbsDevice::CheckPort() const {
+  ibv_port_attr attributes{};
+  if (const int error = ::ibv_query_port(context_, port_.port, &attributes); error != 0) {
+    return UnavailableError("RDMA device {}: {}", port_.device,
+                            ErrnoError(error, "ibv_query_port").message());
+  }
+  return attributes.state == IBV_PORT_ACTIVE
+             ? Status::Ok()
+             : UnavailableError("RDMA device {} port {}: its state is {}", port_.device, port_.port,
+                                ::ibv_port_state_str(attributes.state));
+}
+
 int VerbsDevice::event_fd() const {
   return context_->async_fd;
 }
 
 void VerbsDevice::Add(uint32_t queue_pair, const ibv_cq* completions, int news) {
   const MutexLock lock(mutex_);
+  TakeEvents();  // Those that came before do not concern it.
   queue_pairs_[queue_pair] = {.completions = completions, .news = news, .failure = {}};
 }
 
@@ -173,13 +186,17 @@ void VerbsDevice::Note(const ibv_async_event& event) {
   }
 }
 
-Status VerbsDevice::Failure(uint32_t queue_pair) {
-  const MutexLock lock(mutex_);
+void VerbsDevice::TakeEvents() {
   ibv_async_event event{};
   while (::ibv_get_async_event(context_, &event) == 0) {
     Note(event);
     ::ibv_ack_async_event(&event);
   }
+}
+
+Status VerbsDevice::Failure(uint32_t queue_pair) {
+  const MutexLock lock(mutex_);
+  TakeEvents();
   const auto found = queue_pairs_.find(queue_pair);
   return found == queue_pairs_.end() ? Status::Ok() : found->second.failure;
 }

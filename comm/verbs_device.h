@@ -48,6 +48,9 @@ class VerbsDevice {
   uint8_t active_mtu() const { return active_mtu_; }
   uint16_t lid() const { return lid_; }
 
+  /// Whether the port is there at this moment. Errors: kUnavailable, with its state.
+  Status CheckPort() const;
+
   /// Ready to read when an asynchronous event has come: whoever sees it first calls Failure, which
   /// writes to `news` (an eventfd, the caller's until Remove) of every queue pair that it concerns.
   int event_fd() const;
@@ -66,6 +69,7 @@ class VerbsDevice {
 
   explicit VerbsDevice(RdmaPort port) : port_(std::move(port)) {}
   Status OpenContext();
+  void TakeEvents() HEDDLE_REQUIRES(mutex_);
   void Note(const ibv_async_event& event) HEDDLE_REQUIRES(mutex_);
 
   const RdmaPort port_;

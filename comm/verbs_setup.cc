@@ -204,6 +204,7 @@ Status VerbsSetup::Begin() {
 }
 
 Status VerbsSetup::MakeConnection() {
+  HEDDLE_RETURN_IF_ERROR(device_->CheckPort());
   HEDDLE_ASSIGN_OR_RETURN(connection_, VerbsConnection::Create(device_, lane_));
   if (!iwarp()) {
     HEDDLE_RETURN_IF_ERROR(connection_->MakeQueuePair());

@@ -231,7 +231,7 @@ EndpointOptions OptionsOf(const Settings& settings, metrics::Registry* registry)
   options.job = "benchmark";
   options.secret = "benchmark";
   options.bind_host = settings.host;
-  options.rdma_device = settings.device;
+  options.rdma_devices = settings.device;
   options.allow_shm = false;
   options.metrics = registry;
   return options;
@@ -244,16 +244,21 @@ Result<std::unique_ptr<Connection>> MakeStream(const Settings& settings,
   UniqueFd socket;
   if (settings.rank == 1) {
     Tell(place, transport.address());
-    pollfd door{.fd = transport.listen_fd(), .events = POLLIN, .revents = 0};
+    pollfd door{.fd = transport.doors().front(), .events = POLLIN, .revents = 0};
     ::poll(&door, 1, 20000);
-    socket.Reset(::accept4(transport.listen_fd(), nullptr, nullptr, SOCK_NONBLOCK));
+    socket.Reset(::accept4(door.fd, nullptr, nullptr, SOCK_NONBLOCK));
   } else {
     HEDDLE_ASSIGN_OR_RETURN(const std::string address, Hear(place));
-    HEDDLE_ASSIGN_OR_RETURN(socket, transport.Dial({{"verbs", address}}));
+    const auto ways = transport.WaysTo({}, {{"verbs", address}}, 0);
+    if (ways.empty()) {
+      return UnavailableError("no way from {} to {}", transport.address(), address);
+    }
+    HEDDLE_ASSIGN_OR_RETURN(socket, transport.Dial(ways.front()));
     pollfd open{.fd = socket.get(), .events = POLLOUT, .revents = 0};
     ::poll(&open, 1, 20000);
   }
-  const auto setup = transport.Begin(std::move(socket), Lane::kBulk, settings.rank == 0, Digest{});
+  const auto setup =
+      transport.Begin(0, std::move(socket), Lane::kBulk, settings.rank == 0, Digest{});
   const Time deadline = After(std::chrono::seconds(20));
   while (Now() < deadline) {
     HEDDLE_ASSIGN_OR_RETURN(auto connection, setup->Advance());

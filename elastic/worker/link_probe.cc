@@ -40,7 +40,7 @@ Result<comm::Link> ProbeOwnLink(comm::Endpoint& endpoint, const comm::EndpointOp
                                                   .secret = job,
                                                   .allow_shm = options.allow_shm,
                                                   .allow_verbs = options.allow_verbs,
-                                                  .rdma_device = options.rdma_device,
+                                                  .rdma_devices = options.rdma_devices,
                                                   .transports = options.transports,
                                                   .tls = options.tls,
                                                   .metrics = &unused}));

@@ -93,6 +93,7 @@ int RunWorker(const WorkerOptions& asked) {
                                                .bind_host = options.bind_host,
                                                .job = "",
                                                .secret = "",
+                                               .rdma_devices = options.rdma_devices,
                                                .metrics = &registry};
   auto endpoint = comm::Endpoint::Create(endpoint_options);
   if (!endpoint.ok()) {

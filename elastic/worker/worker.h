@@ -16,6 +16,7 @@ struct WorkerOptions {
   /// Address that other workers and Prometheus reach this one under, or an interface with one;
   /// empty: that of the route to the coordinator.
   std::string bind_host;
+  std::string rdma_devices;  ///< As comm::EndpointOptions has it.
   bool emulated = false;  ///< `emulation` replaces the job file's.
   job::Emulation emulation;
 };

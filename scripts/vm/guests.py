@@ -51,7 +51,8 @@ def guest_script(options, kind, run):
     environment.update(HEDDLE_VM=str(run), HEDDLE_GUESTS=str(options.guests))
     for name in ("HEDDLE_GUEST", "HEDDLE_ADDRESS"):  # guest_init sets them
         environment.pop(name, None)
-    lines = [f"vm_kernel={kind}", f"vm_device={options.device}", f"vm_mtu={options.mtu}", "vm_mounts() {"]
+    lines = [f"vm_kernel={kind}", f"vm_device={options.device}", f"vm_mtu={options.mtu}", f"vm_nics={options.nics}",
+             "vm_mounts() {"]
     for path in sorted(set(options.see)):
         if not visible(path):
             quoted, source = shlex.quote(path), shlex.quote("/mnt" + path)
@@ -73,12 +74,51 @@ class Guest:
         self.status = None
 
 
+class Network:
+    """Joins the interfaces of one number of all guests: a relay."""
+
+    def __init__(self):
+        self.ends = []  # the relay's, until it has them
+        self.relay = None
+        self.answer = b""
+
+    def attach(self):
+        """The other end of a new port."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.ends.append(ours)
+        return theirs
+
+    def start(self):
+        numbers = [end.fileno() for end in self.ends]
+        self.relay = processes.start([kernels.program("relay"), *map(str, numbers)], pass_fds=numbers,
+                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def close_ends(self):
+        while self.ends:
+            self.ends.pop().close()
+
+    def ask(self, text):
+        try:
+            self.relay.stdin.write(text.encode() + b"\n")
+            self.relay.stdin.flush()
+            while b"\n" not in self.answer:
+                if not select.select([self.relay.stdout], [], [], RELAY_SECONDS)[0]:
+                    return f"error: the relay gave no answer within {RELAY_SECONDS:g} s"
+                data = os.read(self.relay.stdout.fileno(), 65536)
+                if not data:
+                    return "error: the relay has ended"
+                self.answer += data
+        except OSError as error:
+            return f"error: the relay: {error}"
+        answer, _, self.answer = self.answer.partition(b"\n")
+        return answer.decode(errors="replace")
+
+
 class Run:
     def __init__(self, options, kind, folder, run):
         self.options, self.kind, self.folder, self.run = options, kind, folder, pathlib.Path(run)
         self.guests = [Guest(number) for number in range(options.guests)]
-        self.relay = None
-        self.relay_answer = b""
+        self.networks = [Network() for _ in range(options.nics)]
         self.first_failure = 0
         self.went = False
 
@@ -96,33 +136,33 @@ class Run:
         (self.run / "init").chmod(0o755)
 
     def start(self):
-        relay_ends = []
         try:
             for guest in self.guests:
-                ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-                relay_ends.append(ours)
-                with theirs:
-                    self.start_guest(guest, theirs.fileno())
+                links = [network.attach() for network in self.networks]
+                try:
+                    self.start_guest(guest, [link.fileno() for link in links])
+                finally:
+                    for link in links:
+                        link.close()
             if self.options.host:
-                relay_ends.append(os.fdopen(tap.attach(self.options.mtu), "r+b", buffering=0))
-            numbers = [end.fileno() for end in relay_ends]
-            self.relay = processes.start([kernels.program("relay"), *map(str, numbers)], pass_fds=numbers,
-                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                self.networks[0].ends.append(os.fdopen(tap.attach(self.options.mtu), "r+b", buffering=0))
+            for network in self.networks:
+                network.start()
         finally:
-            for end in relay_ends:
-                end.close()
+            for network in self.networks:
+                network.close_ends()
 
-    def start_guest(self, guest, link):
+    def start_guest(self, guest, links):
         reader, writer = os.pipe()
         guest.output = reader
         command = [kernels.program("holder"),
-                   *(self.uml_command if self.kind == "uml" else self.qemu_command)(guest, link, writer)]
+                   *(self.uml_command if self.kind == "uml" else self.qemu_command)(guest, links, writer)]
         if self.kind == "uml":
             guest.seat = processors.Seat()
         with open(self.run / f"console.{guest.number}", "wb") as console:
             guest.process = processes.start(
                 command, processor=guest.seat and guest.seat.processor,
-                stdin=subprocess.DEVNULL, stdout=console, stderr=console, pass_fds=[link, writer], cwd="/",
+                stdin=subprocess.DEVNULL, stdout=console, stderr=console, pass_fds=[*links, writer], cwd="/",
                 env={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "TMPDIR": self.memory_folder(),
                      "HOME": "/nonexistent"})
         os.close(writer)
@@ -137,19 +177,23 @@ class Run:
             pass
         return os.environ.get("TMPDIR", "/tmp")
 
-    def uml_command(self, guest, link, output):
-        number, mtu = guest.number, self.options.mtu
+    def uml_command(self, guest, links, output):
+        number = guest.number
         return [str(self.folder / "linux"), f"mem={self.options.memory}M", "root=/dev/root", "rootfstype=hostfs",
                 "rootflags=/", "ro", "quiet", "con=null", "con0=null,fd:2", f"con1=null,fd:{output}",
                 f"uml_dir={self.run}/uml/", f"umid=guest{number}", f"init={self.run}/init",
                 f"heddle.run={self.run}", f"heddle.guest={number}",
-                f"vec0:transport=fd,fd={link},depth=128,mac={self.address(number)},mtu={mtu}"]
+                *(f"vec{nic}:transport=fd,fd={link},depth=128,mac={self.address(number, nic)},mtu={self.options.mtu}"
+                  for nic, link in enumerate(links))]
 
-    def qemu_command(self, guest, link, output):
+    def qemu_command(self, guest, links, output):
         number = guest.number
         append = ("console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable "
                   f"heddle.run={self.run} heddle.guest={number}")
         shared = "security_model=none,multidevs=remap"
+        nics = [word for nic, link in enumerate(links) for word in (
+            "-netdev", f"dgram,id=net{nic},local.type=fd,local.str={link}", "-device",
+            f"virtio-net-pci,netdev=net{nic},romfile=,host_mtu={self.options.mtu},mac={self.address(number, nic)}")]
         return ["qemu-system-x86_64", "-M", "q35", "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max",
                 "-smp", str(self.options.cpus), "-m", f"{self.options.memory}M", "-nodefaults", "-no-user-config",
                 "-display", "none", "-no-reboot", "-serial", f"file:{self.run}/console.{number}",
@@ -157,13 +201,11 @@ class Run:
                 "-virtfs", f"local,path=/,mount_tag=root,readonly=on,{shared}",
                 "-virtfs", f"local,path={self.run},mount_tag=run,{shared}",
                 "-device", "virtio-serial-pci", "-chardev", f"file,id=output,path=/proc/self/fd/{output}",
-                "-device", "virtserialport,chardev=output,nr=1",
-                "-netdev", f"dgram,id=net,local.type=fd,local.str={link}",
-                "-device", f"virtio-net-pci,netdev=net,romfile=,host_mtu={self.options.mtu},mac={self.address(number)}"]
+                "-device", "virtserialport,chardev=output,nr=1", *nics]
 
     @staticmethod
-    def address(number):
-        return f"02:00:00:00:01:{number:02x}"
+    def address(number, nic):
+        return f"02:00:00:00:{nic + 1:02x}:{number:02x}"
 
     def loop(self):
         """Until every guest has ended; returns the exit code of the whole."""
@@ -176,9 +218,10 @@ class Run:
                     self.pass_on(guest)
             self.obey()
             self.let_go()
-            if self.relay.poll() is not None:
-                kernels.say(f"the relay between the guests has ended with exit code {self.relay.returncode}")
-                return BROKEN_EXIT
+            for relay in (network.relay for network in self.networks):
+                if relay.poll() is not None:
+                    kernels.say(f"the relay between the guests has ended with exit code {relay.returncode}")
+                    return BROKEN_EXIT
             for guest in self.guests:
                 if guest.status is None and guest.output is None and guest.process.poll() is not None:
                     self.finish(guest)
@@ -247,7 +290,7 @@ class Run:
         words = text.split()
         own = {"power-off": signal.SIGTERM, "freeze": signal.SIGTSTP, "thaw": signal.SIGCONT}  # As holder.cc has it.
         if not words or words[0] not in own:
-            return self.ask_relay(text.replace("\n", " "))
+            return self.ask_network(words)
         if len(words) != 2 or not words[1].isdecimal() or int(words[1]) >= len(self.guests):
             return f"error: {words[0]}: expected the number of a guest, 0 to {len(self.guests) - 1}"
         guest = self.guests[int(words[1])]
@@ -256,24 +299,18 @@ class Run:
             guest.process.send_signal(own[words[0]])
         return "ok"
 
-    def ask_relay(self, text):
-        try:
-            self.relay.stdin.write(text.encode() + b"\n")
-            self.relay.stdin.flush()
-            while b"\n" not in self.relay_answer:
-                if not select.select([self.relay.stdout], [], [], RELAY_SECONDS)[0]:
-                    return f"error: the relay gave no answer within {RELAY_SECONDS:g} s"
-                data = os.read(self.relay.stdout.fileno(), 65536)
-                if not data:
-                    return "error: the relay has ended"
-                self.relay_answer += data
-        except OSError as error:
-            return f"error: the relay: {error}"
-        answer, _, self.relay_answer = self.relay_answer.partition(b"\n")
-        return answer.decode(errors="replace")
+    def ask_network(self, words):
+        """[network K] COMMAND…: without a number network 0 is meant."""
+        number = 0
+        if words[:1] == ["network"]:
+            if len(words) < 3 or not words[1].isdecimal() or int(words[1]) >= len(self.networks):
+                return f"error: network: expected its number, 0 to {len(self.networks) - 1}, and a command"
+            number, words = int(words[1]), words[2:]
+        return self.networks[number].ask(" ".join(words))
 
     def stop(self):
-        running = [guest.process for guest in self.guests if guest.process] + ([self.relay] if self.relay else [])
+        running = [guest.process for guest in self.guests if guest.process]
+        running += [network.relay for network in self.networks if network.relay]
         for process in running:
             process.terminate()
         for process in running:

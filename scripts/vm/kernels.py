@@ -23,6 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = pathlib.Path("/usr/src/linux-source-6.12.tar.xz")
 # Raised when the steps below change in a way that their inputs do not show.
 RECIPE = 1
+REGISTERS, MORE_REGISTERS = (f"DEFINE_LONGS(HOST_FP_SIZE, {size});" for size in (2696, 16384))
 KINDS = ("uml", "qemu")
 # What the guests' kernel is compiled from, below the source's own folder: a fifth of the whole. Kconfig's and
 # make's files are read in all parts.
@@ -146,6 +147,16 @@ def uml_options():
     return [word for line in lines if not line.startswith("#") for word in line.split()]
 
 
+def make_room_for_registers(source):
+    """UML 6.12 has 2696 bytes for a processor's vector registers, and asks the machine's kernel for as many: with AMX
+    they are 11008, and no program starts. More than there are does no harm."""
+    header = source / "arch/x86/um/user-offsets.c"
+    text = header.read_text(encoding="utf-8")
+    if text.count(REGISTERS) != 1:
+        raise Unavailable(f"{header.name} of this source does not say {REGISTERS}")
+    header.write_text(text.replace(REGISTERS, MORE_REGISTERS), encoding="utf-8")
+
+
 def make_uml(folder, log):
     need(["gcc", "make", "flex", "bison", "bc", "xz"], "what the kernel is built with")
     source, build = folder / "source", folder / "build"
@@ -156,10 +167,13 @@ def make_uml(folder, log):
     # The archive has blocks, which xz unpacks side by side.
     step(["tar", "xf", SOURCE, "--use-compress-program=xz -dT0", "-C", source, "--strip-components=1", "--wildcards",
           *members], log, "unpacking the source")
+    make_room_for_registers(source)
     make = ["make", "-s", "-C", source, "ARCH=um", f"O={build}"]
     wanted = uml_options()
     with open(build / "wanted", "w", encoding="ascii") as config:
         config.writelines(f"CONFIG_{option}=y\n" for option in wanted)
+        # Interrupts keep the registers on the stack.
+        config.write("CONFIG_KERNEL_STACK_ORDER=4\n")
         config.write('CONFIG_UML_PCI_OVER_VIRTIO_DEVICE_ID=1234\nCONFIG_CON_ZERO_CHAN="null"\nCONFIG_CON_CHAN="null"\n'
                      'CONFIG_SSL_CHAN="null"\n')
     step([*make, f"KCONFIG_ALLCONFIG={build}/wanted", "allnoconfig"], log, "make allnoconfig")
@@ -178,7 +192,7 @@ def uml():
     """Folder with `linux`, the User-Mode Linux kernel."""
     if platform.machine() != "x86_64":
         raise Unavailable(f"the recipe is for x86_64, this is {platform.machine()}")
-    configured = digest("uml", (HERE / "uml.config").read_bytes())
+    configured = digest("uml", (HERE / "uml.config").read_bytes(), MORE_REGISTERS)
     if not SOURCE.exists():
         built = sorted(glob.glob(str(cache() / f"uml-{configured}-????????????")), key=os.path.getmtime)
         if built:

@@ -64,7 +64,7 @@ inline EndpointOptions OptionsFor(Media media, int rank, metrics::Registry* regi
   options.secret = "secret";
   options.allow_shm = UsesShm(media, rank);
   options.allow_verbs = UsesVerbs(media, rank);
-  options.rdma_device = options.allow_verbs ? RdmaDevice() : "";
+  options.rdma_devices = options.allow_verbs ? RdmaDevice() : "";
   options.tls = media == Media::kTls;
   options.tcp_streams = 1 + rank % 3;  // A pair has the smaller number.
   options.metrics = registry;

@@ -150,6 +150,12 @@ TEST(DiscoveryTest, ThisMachineHasALoopbackThatIsNotChosen) {
   EXPECT_TRUE(seen);
 }
 
+TEST(DiscoveryTest, AnAddressIsOfItsInterfacesNetwork) {
+  EXPECT_EQ(NetworkOf("127.0.0.1"), "127.0.0.0-8");
+  EXPECT_EQ(NetworkOf("192.0.2.1"), "");
+  EXPECT_EQ(NetworkOf(""), "");
+}
+
 TEST(DiscoveryTest, TheDoorIsWhereTheCoordinatorCanBeReachedFrom) {
   EXPECT_EQ(*FindBindAddress("", "127.0.0.1:4600"), "127.0.0.1");
   EXPECT_EQ(*FindBindAddress("", "localhost:4600"), "127.0.0.1");

@@ -1,10 +1,5 @@
 // Workers on unlike machines: one in each guest of scripts/rdma-vm, over RDMA between them, and
 // what befalls the link and the others. Every guest runs the same tests in the same order.
-#include <array>
-#include <atomic>
-#include <cstdio>
-#include <fstream>
-#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,9 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "base/thread.h"
-#include "tests/comm/cluster.h"
+#include "tests/comm/guest.h"
 
 namespace heddle::comm {
 namespace {
@@ -22,116 +15,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::HasSubstr;
-
-std::string Variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-int Rank() {
-  return std::stoi(Variable("HEDDLE_GUEST"));
-}
-int Size() {
-  return std::stoi(Variable("HEDDLE_GUESTS"));
-}
-
-/// Says `text` to the other guests under `name`, in the folder that all share.
-void Tell(const std::string& name, const std::string& text) {
-  const std::string path = Variable("HEDDLE_VM") + "/" + name;
-  std::ofstream(path + ".part") << text;
-  ASSERT_EQ(::rename((path + ".part").c_str(), path.c_str()), 0);
-}
-
-std::string Hear(const std::string& name) {
-  const Time deadline = After(seconds(30));
-  while (Now() < deadline) {
-    const auto text = ReadFile(Variable("HEDDLE_VM") + "/" + name, 4096);
-    if (text.ok()) {
-      return *text;
-    }
-    std::this_thread::sleep_for(milliseconds(10));
-  }
-  ADD_FAILURE() << "nobody said " << name;
-  return "";
-}
-
-/// All guests come to this place.
-void Meet(const std::string& name) {
-  Tell(name + "." + std::to_string(Rank()), "here");
-  for (int other = 0; other < Size(); ++other) {
-    Hear(name + "." + std::to_string(other));
-  }
-}
-
-void Control(const std::string& command) {
-  const std::string script = Variable("HEDDLE_CONTROL") + " " + command + " > /dev/null";
-  EXPECT_EQ(::system(script.c_str()), 0) << script;
-}
-
-/// This guest's worker.
-class Worker {
- public:
-  Worker() {
-    EndpointOptions options = OptionsFor(Media::kVerbs, Rank(), &registry_);
-    options.bind_host = Variable("HEDDLE_ADDRESS");
-    options.rdma_device = "";  // It finds the one of its address.
-    auto made = Endpoint::Create(options);
-    EXPECT_TRUE(made.ok()) << made.status().ToString();
-    endpoint_ = *std::move(made);
-  }
-
-  Endpoint& endpoint() { return *endpoint_; }
-
-  /// Connects to the others, whose addresses it exchanges under `name`.
-  Result<std::unique_ptr<Communicator>> Connect(const std::string& name,
-                                                int64_t generation,
-                                                int size = Size()) {
-    Tell(name + ".address." + std::to_string(Rank()), endpoint_->address());
-    GroupOptions options;
-    options.generation = generation;
-    options.rank = Rank();
-    for (int other = 0; other < size; ++other) {
-      options.members.push_back(
-          {Cluster::Name(other), Hear(name + ".address." + std::to_string(other))});
-      if (other != Rank()) {
-        options.peers.push_back(other);
-      }
-    }
-    return endpoint_->Connect(options, After(seconds(20)));
-  }
-
- private:
-  metrics::Registry registry_;
-  std::unique_ptr<Endpoint> endpoint_;
-};
-
-struct End {
-  Status status;
-  Duration after_last_success{};
-  uint64_t operations = 0;
-};
-
-/// Collectives until one fails; `at` is called before the operation of that number.
-End ReduceUntilFailure(
-    Communicator& communicator,
-    Duration deadline,
-    const std::function<void(uint64_t)>& at = [](uint64_t) {}) {
-  std::vector<float> buffer(100000, 1.0F);
-  End end;
-  Time last = Now();
-  while (end.status.ok()) {
-    at(end.operations);
-    end.status =
-        communicator.AllReduce(RawOf(buffer), DType::kF32, ReduceOp::kMax,
-                               {.group = {}, .tag = end.operations, .deadline = After(deadline)});
-    if (end.status.ok()) {
-      last = Now();
-      ++end.operations;
-    }
-  }
-  end.after_last_success = Now() - last;
-  return end;
-}
 
 class GuestsTest : public testing::Test {
  protected:

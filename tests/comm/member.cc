@@ -145,7 +145,7 @@ int Run(int count, char** words) {
                                     .bind_host = words[2],
                                     .job = "job",
                                     .secret = "secret",
-                                    .rdma_device = count > 4 ? words[4] : "",
+                                    .rdma_devices = count > 4 ? words[4] : "",
                                     .transports = {tls ? "tcp" : words[3]},
                                     .tls = tls,
                                     .metrics = &registry});

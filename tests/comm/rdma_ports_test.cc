@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,18 +24,61 @@ RdmaPort Port(const std::string& device, const std::string& ip, double gigabits)
   return port;
 }
 
-TEST(ChooseRdmaPortTest, NameThenAddressThenSpeedDecide) {
+std::vector<std::string> Names(const std::vector<RdmaPort>& ports) {
+  std::vector<std::string> names;
+  for (const RdmaPort& port : ports) {
+    names.push_back(port.name());
+  }
+  return names;
+}
+
+TEST(ChooseRdmaPortsTest, AllThatCanBeUsedOrThoseThatAreNamed) {
   std::vector<RdmaPort> ports{Port("slow", "10.0.0.1", 25), Port("fast", "10.0.1.1", 100),
-                              Port("down", "10.0.2.1", 400), Port("bare", "", 400)};
+                              Port("down", "10.0.2.1", 400), Port("fast", "10.0.3.1", 100)};
   ports[2].usable = false;
-  ports[3].usable = false;
-  EXPECT_EQ(ChooseRdmaPort(ports, "", "192.168.0.1")->device, "fast");
-  EXPECT_EQ(ChooseRdmaPort(ports, "", "10.0.0.1")->device, "slow");
-  EXPECT_EQ(ChooseRdmaPort(ports, "slow", "10.0.1.1")->device, "slow");
-  EXPECT_FALSE(ChooseRdmaPort(ports, "down", "10.0.2.1").has_value());
-  EXPECT_FALSE(ChooseRdmaPort(ports, "bare", "10.0.2.1").has_value());
-  EXPECT_FALSE(ChooseRdmaPort(ports, "other", "10.0.1.1").has_value());
-  EXPECT_FALSE(ChooseRdmaPort({}, "", "10.0.1.1").has_value());
+  ports[3].port = 2;
+  using testing::ElementsAre;
+  using testing::IsEmpty;
+  const auto chosen = [&](const std::string& devices) {
+    return Names(ChooseRdmaPorts(ports, devices, "192.168.0.1"));
+  };
+  EXPECT_THAT(chosen(""), ElementsAre("slow/1", "fast/1", "fast/2"));
+  EXPECT_THAT(chosen("fast"), ElementsAre("fast/1", "fast/2"));
+  EXPECT_THAT(chosen("fast/2,slow"), ElementsAre("slow/1", "fast/2"));
+  EXPECT_THAT(chosen("down"), IsEmpty());
+  EXPECT_THAT(chosen("other,fas"), IsEmpty());
+  EXPECT_THAT(ChooseRdmaPorts({}, "", "10.0.1.1"), IsEmpty());
+  // One handle of librdmacm for all ports of an iWARP device.
+  for (RdmaPort& port : ports) {
+    port.kind = RdmaKind::kIwarp;
+  }
+  std::swap(ports[2], ports[3]);
+  EXPECT_THAT(chosen(""), ElementsAre("slow/1", "fast/1"));
+}
+
+TEST(ChooseRdmaPortsTest, OfTooManyTheFastestAndTheOneOfTheAddress) {
+  std::vector<RdmaPort> ports;
+  for (int i = 0; i < 12; ++i) {
+    ports.push_back(Port(fmt::format("d{:02}", i), fmt::format("10.0.{}.1", i), i));
+  }
+  EXPECT_THAT(
+      Names(ChooseRdmaPorts(ports, "", "10.0.1.1")),
+      testing::ElementsAre("d01/1", "d05/1", "d06/1", "d07/1", "d08/1", "d09/1", "d10/1", "d11/1"));
+}
+
+TEST(IsNearTest, AProcessorOfTheNode) {
+  Sys sys;
+  sys.Put("devices/system/node/node0/cpulist", "0-3,8,10-11");
+  sys.Put("devices/system/node/node1/cpulist", "nonsense");
+  const auto near = [&](int node, std::vector<int> processors) {
+    return IsNear(sys.root(), node, processors);
+  };
+  EXPECT_TRUE(near(0, {3}));
+  EXPECT_TRUE(near(0, {4, 8}));
+  EXPECT_TRUE(near(0, {9, 11}));
+  EXPECT_FALSE(near(0, {4, 9, 12}));
+  EXPECT_TRUE(near(1, {4}));
+  EXPECT_TRUE(near(-1, {4}));
 }
 
 // What real kernels say, in folders made by hand.
@@ -155,8 +199,10 @@ TEST(FindRdmaPortsTest, FindsTheDeviceOfTheVerbsTests) {
   if (RdmaDevice().empty()) {
     GTEST_SKIP() << "HEDDLE_TEST_RDMA names no device";
   }
-  const auto port = ChooseRdmaPort(FindRdmaPorts(), RdmaDevice(), "");
-  ASSERT_TRUE(port.has_value()) << FindRdmaPorts().front().reason;
+  const auto ports = ChooseRdmaPorts(FindRdmaPorts(), RdmaDevice(), "");
+  ASSERT_EQ(ports.size(), 1u) << FindRdmaPorts().front().reason;
+  const RdmaPort* const port = &ports.front();
+  EXPECT_EQ(NetworkOf(port->ip), "10.9.0.0-24");
   EXPECT_EQ(port->ip, std::getenv("HEDDLE_ADDRESS"));
   EXPECT_EQ(port->net_device, "eth0");
   EXPECT_EQ(port->kind, RdmaDevice().starts_with("siw") ? RdmaKind::kIwarp : RdmaKind::kRoce);

@@ -26,11 +26,12 @@ class ShmTransportTest : public testing::Test {
     auto transport = MakeShmTransport();
     ASSERT_TRUE(transport.ok()) << transport.status().ToString();
     transport_ = *std::move(transport);
-    auto dialled = transport_->Dial({{"shm", transport_->address()}});
+    auto dialled = transport_->Dial({.to = transport_->address()});
     ASSERT_TRUE(dialled.ok()) << dialled.status().ToString();
-    pollfd waiting{.fd = transport_->listen_fd(), .events = POLLIN, .revents = 0};
+    const int door = transport_->doors().front();
+    pollfd waiting{.fd = door, .events = POLLIN, .revents = 0};
     ASSERT_EQ(::poll(&waiting, 1, 5000), 1);
-    UniqueFd accepted(::accept4(transport_->listen_fd(), nullptr, nullptr, SOCK_NONBLOCK));
+    UniqueFd accepted(::accept4(door, nullptr, nullptr, SOCK_NONBLOCK));
     ASSERT_TRUE(accepted.valid());
     ours_ = Finish(*std::move(dialled), true);
     theirs_ = Finish(std::move(accepted), false);
@@ -40,7 +41,7 @@ class ShmTransportTest : public testing::Test {
   }
   std::unique_ptr<Connection> Finish(UniqueFd socket, bool dialled) {
     auto connection =
-        transport_->Begin(std::move(socket), Lane::kUrgent, dialled, Digest{})->Advance();
+        transport_->Begin(0, std::move(socket), Lane::kUrgent, dialled, Digest{})->Advance();
     EXPECT_TRUE(connection.ok()) << connection.status().ToString();
     return connection.ok() ? *std::move(connection) : nullptr;
   }

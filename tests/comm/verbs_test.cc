@@ -423,8 +423,9 @@ TEST_F(VerbsTest, AStrangerAtIwarpsPortIsRejectedAndKeepsNoLoopAwake) {
   if (!RdmaDevice().starts_with("siw")) {
     GTEST_SKIP() << "only iWARP listens at a port of its own";
   }
-  const auto port = ChooseRdmaPort(FindRdmaPorts(), RdmaDevice(), "");
-  ASSERT_TRUE(port.has_value());
+  const auto ports = ChooseRdmaPorts(FindRdmaPorts(), RdmaDevice(), "");
+  ASSERT_EQ(ports.size(), 1u);
+  const RdmaPort* const port = &ports.front();
   auto device = VerbsDevice::Open(*port);
   ASSERT_TRUE(device.ok()) << device.status().ToString();
   auto listener = ListenTcp(port->ip);

@@ -64,8 +64,8 @@ def several():
 
 def bad_usage():
     """Mistakes are told in one line, with exit code 2, or 127 from the guest's shell."""
-    for arguments in (["--guests", "0", "true"], ["--env", "1=2", "true"], ["--out", "/tmp/a b", "true"], [],
-                      ["--device", "siw", "--kernel", "qemu", "true"]):
+    for arguments in (["--guests", "0", "true"], ["--nics", "9", "true"], ["--env", "1=2", "true"],
+                      ["--out", "/tmp/a b", "true"], [], ["--device", "siw", "--kernel", "qemu", "true"]):
         _, errors = rdma_vm(*arguments, expect=2)
         check("error: " in errors.splitlines()[-1], f"{arguments}: {errors}")
     text, _ = rdma_vm("--", "no-such-program-in-the-guest", expect=127)

@@ -119,7 +119,8 @@ def freeze(program):
 def refused(_program):
     """Commands that make no sense are refused with a reason, and change nothing."""
     script = """
-        for command in "cut 0" "cut 0 9" "fly 0 1" "drop 0 1" "drop 0 1 x" "drop 0 1 0" "delay 0 1" "power-off 2" freeze
+        for command in "cut 0" "cut 0 9" "fly 0 1" "drop 0 1" "drop 0 1 x" "drop 0 1 0" "delay 0 1" "power-off 2" \\
+            freeze "network 1 cut 0 1" "network 0" "network cut"
         do
           "$HEDDLE_TEST_CONTROL" $command && echo "accepted: $command"
         done
@@ -127,7 +128,39 @@ def refused(_program):
     """
     text, _ = rdma_vm("--env", f"HEDDLE_TEST_CONTROL={CONTROL}", "--", "sh", "-c", script)
     lines = text.splitlines()
-    check(len(lines) == 10 and all(line.startswith("error: ") for line in lines[:9]) and lines[9] == "ok", text)
+    check(len(lines) == 13 and all(line.startswith("error: ") for line in lines[:12]) and lines[12] == "ok", text)
+
+
+def networks(_program, *kernel):
+    """Two cards in each guest: RDMA over both, and a command for one network leaves the other as it is."""
+    script = """
+        if [ $HEDDLE_GUEST = 0 ]; then
+          for network in 0 1; do rping -s -a 10.9.$network.1 -C 5 -V > log 2>&1 || cat log; done
+          until [ -e "$HEDDLE_VM/done" ]; do sleep 0.05; done
+          exit
+        fi
+        ls /sys/class/infiniband
+        for network in 0 1; do
+          for try in 1 2 3 4 5 6 7 8 9 10; do
+            timeout 10 rping -c -a 10.9.$network.1 -C 5 -V > log 2>&1 && echo "RDMA over $network" && break
+            sleep 0.3
+          done
+        done
+        "$HEDDLE_TEST_CONTROL" network 1 cut 1 0
+        for network in 0 1; do busybox ping -c 1 -W 2 10.9.$network.1 > log && echo "an answer over $network"; done
+        "$HEDDLE_TEST_CONTROL" network 1 counts
+        "$HEDDLE_TEST_CONTROL" counts
+        touch "$HEDDLE_VM/done"
+    """
+    options = ["--kernel", kernel[0]] if kernel else []
+    text, _ = rdma_vm("--guests", 2, "--nics", 2, *options, "--env", f"HEDDLE_TEST_CONTROL={CONTROL}", "--", "sh", "-c",
+                      script)
+    lines = lines_of(text, 1)
+    check(lines[:6] == ["rxe0", "rxe1", "RDMA over 0", "RDMA over 1", "ok", "an answer over 0"], text)
+    second, first = json_of(text, 1)
+    there = [{(link["from"], link["to"]): link for link in links}[1, 0] for links in (first, second)]
+    check(len(lines) == 8 and there[0]["cut"] == 0 < there[1]["cut"], text)
+    check(min(link["roce"] for link in there) > 0, text)
 
 
 def host(_program):
