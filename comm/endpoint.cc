@@ -112,6 +112,7 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   struct Ways {
     AddressParts address;
     std::vector<const Transport*> transports;
+    bool cheapest = false;  ///< The first is so by its measured cost.
   };
 
   Identity identity() const override {
@@ -136,13 +137,15 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   /// Names of the transports that may be used, best first; not all of them are here.
   std::vector<std::string> Allowed() const HEDDLE_EXCLUDES(mutex_);
   /// Errors: kInvalidArgument (an address that is none), kUnavailable (no transport reaches it).
-  Result<Ways> WaysTo(const GroupMember& member) const;
+  Result<Ways> WaysTo(const Group& group, int peer) const;
   /// Tries the ways in turn until one leads to a connection; loop thread.
   void Dial(const std::shared_ptr<Group>& group,
             int peer,
             Lane lane,
             const Ways& ways,
             Deadline deadline);
+  /// Exports what joins the pairs of a group that has formed, and why.
+  void ExportPairs(const Group& group) HEDDLE_EXCLUDES(mutex_);
   /// Counts and, once a peer, logs why a transport is passed over; loop thread.
   void NoteFallback(const Group& group, int peer, std::string_view transport, const Status& status);
   ChannelOptions OptionsFor(const Group& group, int peer, Lane lane, std::string_view transport);
@@ -163,6 +166,8 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   std::vector<std::string> allowed_ HEDDLE_GUARDED_BY(mutex_);  ///< Empty: all transports.
   int64_t oldest_ HEDDLE_GUARDED_BY(mutex_) = 0;                ///< Generations below are refused.
   std::map<int64_t, std::weak_ptr<Group>> groups_ HEDDLE_GUARDED_BY(mutex_);
+  /// Pairs of the newest group, by transport and reason.
+  std::map<std::pair<std::string, std::string>, int> pairs_ HEDDLE_GUARDED_BY(mutex_);
 
   // Loop thread only.
   std::map<const Transport*, uint64_t> listening_;  ///< The loop's watches.
@@ -368,12 +373,17 @@ std::vector<std::string> EndpointImpl::Allowed() const {
   return {all.begin(), all.end()};
 }
 
-Result<EndpointImpl::Ways> EndpointImpl::WaysTo(const GroupMember& member) const {
+Result<EndpointImpl::Ways> EndpointImpl::WaysTo(const Group& group, int peer) const {
+  const GroupMember& member = group.options().members[static_cast<size_t>(peer)];
+  const std::vector<std::string>& list = group.options().transports;
+  const TransportChoice choice =
+      ChooseTransport({.list = list.empty() ? Allowed() : list}, member.transports);
   Ways ways;
+  ways.cheapest = choice.cheapest;
   HEDDLE_ASSIGN_OR_RETURN(ways.address, ParseAddress(member.address));
   std::vector<std::string> objections;
   const bool tls = identity().tls;
-  for (const std::string& name : Allowed()) {
+  for (const std::string& name : choice.order) {
     const auto transport = std::find_if(transports_.begin(), transports_.end(),
                                         [&](const auto& other) { return other->name() == name; });
     if (transport == transports_.end()) {
@@ -439,6 +449,30 @@ void EndpointImpl::NoteFallback(const Group& group,
   }
 }
 
+void EndpointImpl::ExportPairs(const Group& group) {
+  std::map<std::pair<std::string, std::string>, int> pairs;
+  for (const int peer : group.options().peers) {
+    const std::string transport = group.transport(peer);
+    const Result<Ways> ways = WaysTo(group, peer);
+    const bool expected = ways.ok() && ways->transports.front()->name() == transport;
+    ++pairs[{transport, !expected ? "fallback" : ways->cheapest ? "cheapest" : "first"}];
+  }
+  const MutexLock lock(mutex_);
+  for (auto& [labels, count] : pairs_) {
+    count = 0;
+  }
+  for (const auto& [labels, count] : pairs) {
+    pairs_[labels] = count;
+  }
+  for (const auto& [labels, count] : pairs_) {
+    options_.metrics
+        ->GetGauge("heddle_comm_pair_transport",
+                   "Pairs of this worker in the newest group, by the transport that joins them.",
+                   {{"transport", labels.first}, {"reason", labels.second}})
+        .Set(count);
+  }
+}
+
 Status CheckGroup(const GroupOptions& options) {
   const auto size = static_cast<int>(options.members.size());
   if (options.rank < 0 || options.rank >= size) {
@@ -451,6 +485,7 @@ Status CheckGroup(const GroupOptions& options) {
     return InvalidArgumentError("links of {} workers for a group of {}", options.links->size(),
                                 size);
   }
+  HEDDLE_RETURN_IF_ERROR(CheckTransportNames(options.transports));
   for (const int peer : options.peers) {
     if (peer < 0 || peer >= size || peer == options.rank) {
       return InvalidArgumentError("rank {} lists peer {} in a group of {}", options.rank, peer,
@@ -497,14 +532,18 @@ Result<std::unique_ptr<Communicator>> EndpointImpl::Connect(const GroupOptions& 
   }
   loop_->Post([this, group, deadline] {
     for (const int peer : group->options().peers) {
-      if (peer > group->options().rank) {  // The lower rank dials.
-        const GroupMember& member = group->options().members[static_cast<size_t>(peer)];
-        const Result<Ways> ways = WaysTo(member);
-        if (!ways.ok()) {
-          group->FailForming(ways.status().WithContext("connecting to {}", member.name));
-          break;
-        }
-        for (const Lane lane : kEachLane) {
+      const bool dials = peer > group->options().rank;  // The lower rank does.
+      if (!dials && group->options().transports.empty()) {
+        continue;  // It may reach us though we do not reach it.
+      }
+      const Result<Ways> ways = WaysTo(*group, peer);
+      if (!ways.ok()) {
+        const std::string& name = group->options().members[static_cast<size_t>(peer)].name;
+        group->FailForming(ways.status().WithContext("connecting to {}", name));
+        break;
+      }
+      for (const Lane lane : kEachLane) {
+        if (dials) {
           Dial(group, peer, lane, *ways, deadline);
         }
       }
@@ -516,6 +555,7 @@ Result<std::unique_ptr<Communicator>> EndpointImpl::Connect(const GroupOptions& 
     group->Abort(formed);
     return formed;
   }
+  ExportPairs(*group);
   return MakeCommunicator(group);
 }
 

@@ -67,6 +67,7 @@ TEST(LinkSurveyTest, TheListOfAJobDecides) {
   SurveyOptions options;
   options.workers = {{.name = "a"}, {.name = "b"}};
   options.transports = {"tcp", "shm"};
+  options.rule = TransportRule::kFirst;
   const auto survey = SurveyLinks(options);
   ASSERT_TRUE(survey.ok()) << survey.status().ToString();
   EXPECT_EQ(survey->pairs[0].chosen, "tcp");
