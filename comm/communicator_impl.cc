@@ -379,8 +379,7 @@ Status CommunicatorImpl::ShareLinkEnd(const LinkEnd& own,
     HEDDLE_RETURN_IF_ERROR(
         CheckLink(ends[rank].link).WithContext("{}", member_name(static_cast<int>(rank))));
   }
-  topologies_.SetLinks(
-      std::make_shared<LinkTable>(LinksBetween(ends, measured, preference)));
+  topologies_.SetLinks(std::make_shared<LinkTable>(LinksBetween(ends, measured, preference)));
   return Status::Ok();
 }
 

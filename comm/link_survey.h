@@ -23,7 +23,7 @@ struct SurveyOptions {
   std::string bind_host = "127.0.0.1";  ///< Of every endpoint.
   std::vector<std::string> transports;  ///< As EndpointOptions; the others are tried, too.
   TransportRule rule = TransportRule::kCheapest;
-  bool tls = false;                     ///< As EndpointOptions.
+  bool tls = false;  ///< As EndpointOptions.
   Duration pair_timeout = std::chrono::seconds(10);
 };
 

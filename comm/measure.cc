@@ -21,11 +21,7 @@ std::span<std::byte> Raw(int64_t& value) {
 
 class Pair {
  public:
-  Pair(Communicator& group,
-       int peer,
-       uint64_t tag,
-       Deadline deadline,
-       const MeasureBudget& budget)
+  Pair(Communicator& group, int peer, uint64_t tag, Deadline deadline, const MeasureBudget& budget)
       : group_(group),
         peer_(peer),
         tag_(tag),
@@ -121,11 +117,8 @@ class Pair {
 
 }  // namespace
 
-Result<Link> MeasurePair(Communicator& group,
-                         int peer,
-                         uint64_t tag,
-                         Deadline deadline,
-                         const MeasureBudget& budget) {
+Result<Link> MeasurePair(
+    Communicator& group, int peer, uint64_t tag, Deadline deadline, const MeasureBudget& budget) {
   Pair pair(group, peer, tag, deadline, budget);
   Link link;
   link.transport = group.transport(peer);

@@ -39,11 +39,10 @@ std::string Reason(const wire::LinksMeasured& answer) {
 std::string ToJson(const std::vector<wire::Links::Transport>& transports) {
   std::string text = "{";
   for (const auto& link : transports) {
-    text += fmt::format(
-        R"({}{}: {{"latency_seconds": {:.3g}, "there": {:.4g}, "back": {:.4g}}})",
-        text.size() > 1 ? ", " : "", QuoteJson(link.name()),
-        (link.latency_seconds() + link.back_latency_seconds()) / 2, link.bytes_per_second(),
-        link.back_bytes_per_second());
+    text += fmt::format(R"({}{}: {{"latency_seconds": {:.3g}, "there": {:.4g}, "back": {:.4g}}})",
+                        text.size() > 1 ? ", " : "", QuoteJson(link.name()),
+                        (link.latency_seconds() + link.back_latency_seconds()) / 2,
+                        link.bytes_per_second(), link.back_bytes_per_second());
   }
   return text + "}";
 }

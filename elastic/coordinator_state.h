@@ -94,7 +94,7 @@ struct Transition {
   int64_t steps_repeated = 0;
 
   std::vector<std::string>
-      participants;  ///< The plan's members by rank, then those that only give.
+      participants;   ///< The plan's members by rank, then those that only give.
   wire::Links links;  ///< Of the participants; the same in every Prepare of this generation.
   std::map<std::string, wire::Ready> ready;
 };
@@ -168,11 +168,11 @@ struct Coordinator::State {
   int64_t next_measurement = 1;
   /// By pair of places; empty: it failed, and is not tried again until a worker joins there.
   std::map<PlacePair, std::vector<wire::Links::Transport>> measured;
-  std::map<int64_t, Measurement> measuring;  ///< By request.
+  std::map<int64_t, Measurement> measuring;          ///< By request.
   std::map<Place, std::vector<std::string>> places;  ///< Candidates, as of the last look.
   std::vector<PlacePair> unmeasured;                 ///< What is still to be measured of them.
-  bool places_changed = true;  ///< `places` and `unmeasured` are out of date.
-  bool hosts_freed = false;    ///< Some of `unmeasured` may begin that could not before.
+  bool places_changed = true;                        ///< `places` and `unmeasured` are out of date.
+  bool hosts_freed = false;         ///< Some of `unmeasured` may begin that could not before.
   std::optional<Time> links_until;  ///< A plan waits for links no longer than this.
   bool links_late = false;          ///< It has; until nothing is left to be measured.
 

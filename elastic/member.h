@@ -208,8 +208,9 @@ struct MemberIdentity {
   int64_t pid = 0;
   std::string data_address;
   std::string metrics_address;
-  std::string network = {};        ///< Address that it listens at, without ports.
-  std::string probe_address = {};  ///< Of the endpoint that links are measured through; empty: none.
+  std::string network = {};  ///< Address that it listens at, without ports.
+  std::string probe_address =
+      {};  ///< Of the endpoint that links are measured through; empty: none.
   wire::Emulation emulation = {};  ///< From the command line.
 };
 

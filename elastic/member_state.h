@@ -32,7 +32,7 @@ struct Member::State {
   bool profile_wanted = false;
   bool profiling = false;
   int64_t links_request = 0;  ///< The newest; older ones are moot.
-  std::string leaving;  ///< Why, once asked to.
+  std::string leaving;        ///< Why, once asked to.
 
   // The state held here.
   int64_t held_generation = 0;

@@ -33,9 +33,9 @@ void ScaleProfile(program::WorkerProfile& profile, double slowdown);
 /// (places or figures that are none).
 Result<comm::MeasuredLinks> MeasuredLinksFrom(const wire::Links& links, int workers);
 
-/// The candidates' cluster, in their order. The link of a pair is what was measured of the transport
-/// that it would choose; where nothing was, the slower of both ends.
-/// Errors: kInvalidArgument naming the worker.
+/// The candidates' cluster, in their order. The link of a pair is what was measured of the
+/// transport that it would choose; where nothing was, the slower of both ends. Errors:
+/// kInvalidArgument naming the worker.
 Result<planner::ClusterProfile> ClusterOf(const std::vector<Candidate>& candidates,
                                           const comm::MeasuredLinks& measured = {},
                                           const comm::TransportPreference& preference = {});

@@ -46,8 +46,7 @@ Result<comm::Link> MeasureOnce(comm::Endpoint& endpoint,
     best.bytes_per_second = std::max(best.bytes_per_second, link.bytes_per_second);
   }
   // Together: whoever left at once would end the other's last messages.
-  HEDDLE_RETURN_IF_ERROR(
-      group->Barrier({.group = {}, .tag = kRounds + 1, .deadline = deadline}));
+  HEDDLE_RETURN_IF_ERROR(group->Barrier({.group = {}, .tag = kRounds + 1, .deadline = deadline}));
   return best;
 }
 

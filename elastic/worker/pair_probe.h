@@ -26,9 +26,9 @@ class PairProbe {
               const std::string& secret,
               bool tls);
   void SetLinkRate(double bytes_per_second) { endpoint_->SetLinkRate(bytes_per_second); }
-  /// Latency and bandwidth to the other member by each transport that joins the two: the best of two
-  /// short rounds, about 30 ms a transport and at most 1 s; request.seconds in all, and never more
-  /// than a minute.
+  /// Latency and bandwidth to the other member by each transport that joins the two: the best of
+  /// two short rounds, about 30 ms a transport and at most 1 s; request.seconds in all, and never
+  /// more than a minute.
   wire::LinksMeasured Measure(const wire::MeasureLinks& request);
   /// Ends a Measure under way, and makes those that come fail.
   void Stop();

@@ -56,11 +56,10 @@ struct Message {
 
 }  // namespace
 
-Result<std::unique_ptr<comm::Communicator>> Trainer::Connect(
-    int64_t generation,
-    std::vector<comm::GroupMember> members,
-    std::vector<int> peers,
-    const comm::MeasuredLinks& measured) {
+Result<std::unique_ptr<comm::Communicator>> Trainer::Connect(int64_t generation,
+                                                             std::vector<comm::GroupMember> members,
+                                                             std::vector<int> peers,
+                                                             const comm::MeasuredLinks& measured) {
   std::ranges::sort(peers);
   peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
   const int rank = RankOf(members, options_.worker);
@@ -167,9 +166,9 @@ Result<std::unique_ptr<Trainer::Generation>> Trainer::BuildGeneration(const Move
       std::vector<int> peers = next->lowered->training.peers;
       peers.insert(peers.end(), next->lowered->evaluation.peers.begin(),
                    next->lowered->evaluation.peers.end());
-      HEDDLE_ASSIGN_OR_RETURN(next->group,
-                              Connect(start.generation(), Members(move.prepared.members()), peers,
-                                      measured));
+      HEDDLE_ASSIGN_OR_RETURN(
+          next->group,
+          Connect(start.generation(), Members(move.prepared.members()), peers, measured));
     }
   }
   if (member) {

@@ -309,8 +309,9 @@ double LearningRate(const OptimizerSection& optimizer, int64_t step, int64_t ste
 
 comm::TransportPreference CommSection::preference() const {
   const auto all = comm::TransportNames();
-  return {.list = transports.empty() ? std::vector<std::string>(all.begin(), all.end()) : transports,
-          .rule = choose};
+  return {
+      .list = transports.empty() ? std::vector<std::string>(all.begin(), all.end()) : transports,
+      .rule = choose};
 }
 
 graph::TrainingGraphOptions GraphOptions(const JobConfig& job) {

@@ -68,7 +68,7 @@ struct ElasticSection {
 struct CommSection {
   std::vector<std::string> transports;  ///< That may join workers, best first; empty: all.
   comm::TransportRule choose = comm::TransportRule::kCheapest;
-  bool tls = false;                     ///< Encrypt what leaves a machine.
+  bool tls = false;  ///< Encrypt what leaves a machine.
 
   /// The same with every transport named.
   comm::TransportPreference preference() const;
