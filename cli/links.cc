@@ -156,6 +156,7 @@ class Links : public Command {
           {.name = worker.name, .link_bytes_per_second = worker.emulation.link_bytes_per_second});
     }
     options.transports = job->comm.transports;
+    options.rule = job->comm.choose;
     options.tls = job->comm.tls;
     if (!bind_.empty()) {
       const auto bind = comm::FindBindAddress(bind_, "");
@@ -253,7 +254,7 @@ class Links : public Command {
       }
       std::printf("island %zu:%s\n", i, members.c_str());
     }
-    std::printf("* is what a job uses; the order is that of comm.transports\n");
+    std::printf("* is what a job would use, if it measured the same (comm.choose)\n");
     if (options.tls) {
       std::printf("comm.tls is on: TCP is encrypted, RDMA is not used\n");
     }

@@ -21,6 +21,7 @@
 #include "base/reduction_tree.h"
 #include "base/status.h"
 #include "comm/cost/cost.h"
+#include "comm/cost/measured_links.h"
 #include "metrics/registry.h"
 
 namespace heddle::comm {
@@ -51,6 +52,9 @@ struct EndpointOptions {
 struct GroupMember {
   std::string name;
   std::string address;  ///< Endpoint::address() of that worker.
+  /// What this pair measured: the cheapest of these joins it (comm/cost/transport_choice.h). Empty:
+  /// the first transport that leads there does.
+  std::vector<MeasuredTransport> transports = {};
 };
 
 struct GroupOptions {
@@ -67,6 +71,8 @@ struct GroupOptions {
   /// Links among `members`, the same at every member: collectives choose their algorithms by it.
   /// Null: all links are taken to be alike, until Communicator::ShareLinks.
   std::shared_ptr<const LinkTable> links = nullptr;
+  /// Transports that may join this group's pairs, best first; empty: the endpoint's.
+  std::vector<std::string> transports = {};
 };
 
 enum class ReduceOp : uint8_t { kSum, kMax, kMin };
@@ -240,8 +246,13 @@ class Communicator {
   /// has a collective in flight. Errors: kInvalidArgument (other than size() links, no positive
   /// rate).
   virtual Status ShareLinks(std::span<const Link> own, const CollectiveOptions& options) = 0;
-  /// The same for a worker that knows its own end only: the table is that of LinksBetween.
-  virtual Status ShareLinkEnd(const LinkEnd& own, const CollectiveOptions& options) = 0;
+  /// The same for a worker that knows its own end, and what some pairs measured: the table is that
+  /// of LinksBetween (comm/cost/measured_links.h). All members pass the same `measured` and
+  /// `preference`.
+  virtual Status ShareLinkEnd(const LinkEnd& own,
+                              const MeasuredLinks& measured,
+                              const TransportPreference& preference,
+                              const CollectiveOptions& options) = 0;
   /// The links that collectives choose by; null: none are known.
   virtual std::shared_ptr<const LinkTable> links() const = 0;
 

@@ -86,7 +86,10 @@ class CommunicatorImpl final : public Communicator {
     group_->SetHandler(std::move(handler));
   }
   Status ShareLinks(std::span<const Link> own, const CollectiveOptions& options) override;
-  Status ShareLinkEnd(const LinkEnd& own, const CollectiveOptions& options) override;
+  Status ShareLinkEnd(const LinkEnd& own,
+                      const MeasuredLinks& measured,
+                      const TransportPreference& preference,
+                      const CollectiveOptions& options) override;
   std::shared_ptr<const LinkTable> links() const override { return topologies_.links(); }
   std::vector<int64_t> BytesSent() const override { return group_->BytesSent(); }
 
@@ -355,7 +358,10 @@ Status CommunicatorImpl::ShareLinks(std::span<const Link> own, const CollectiveO
   return Status::Ok();
 }
 
-Status CommunicatorImpl::ShareLinkEnd(const LinkEnd& own, const CollectiveOptions& options) {
+Status CommunicatorImpl::ShareLinkEnd(const LinkEnd& own,
+                                      const MeasuredLinks& measured,
+                                      const TransportPreference& preference,
+                                      const CollectiveOptions& options) {
   if (!options.group.empty()) {
     return InvalidArgumentError("links are shared by all members of the generation");
   }
@@ -374,7 +380,7 @@ Status CommunicatorImpl::ShareLinkEnd(const LinkEnd& own, const CollectiveOption
     HEDDLE_RETURN_IF_ERROR(
         CheckLink(ends[rank].link).WithContext("{}", member_name(static_cast<int>(rank))));
   }
-  topologies_.SetLinks(std::make_shared<LinkTable>(LinksBetween(ends)));
+  topologies_.SetLinks(std::make_shared<LinkTable>(LinksBetween(ends, measured, preference)));
   return Status::Ok();
 }
 

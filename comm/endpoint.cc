@@ -156,15 +156,18 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   void Admit(const Session& session, const std::shared_ptr<Group>& group);
   /// Names of the transports that may be used, best first; not all of them are here.
   std::vector<std::string> Allowed() const HEDDLE_EXCLUDES(mutex_);
-  /// For the connection of this number (rails.h). Errors: kInvalidArgument (an address that is
-  /// none), kUnavailable (no transport reaches it).
-  Result<Attempts> AttemptsAt(const GroupMember& member, size_t number) const;
+  /// Which transports the pair of this worker and `peer` prefers.
+  TransportChoice ChoiceFor(const Group& group, int peer) const HEDDLE_EXCLUDES(mutex_);
+  /// Errors: kInvalidArgument (an address that is none), kUnavailable (no transport reaches it).
+  Result<Attempts> AttemptsTo(const Group& group, int peer, Lane lane) const;
   /// Makes the attempts in turn until one leads to a connection; loop thread.
   void Dial(const std::shared_ptr<Group>& group,
             int peer,
             Lane lane,
             const Attempts& attempts,
             Deadline deadline);
+  /// Exports what joins the pairs of a group that has formed, and why.
+  void ExportPairs(const Group& group) HEDDLE_EXCLUDES(mutex_);
   /// Counts and, once a peer, logs why the first attempt gives way to the second; loop thread.
   void NoteFallback(const Group& group, int peer, const Attempts& attempts, const Status& status);
   ChannelOptions OptionsFor(const Group& group, int peer, Lane lane, const Connection& connection);
@@ -185,6 +188,8 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   std::vector<std::string> allowed_ HEDDLE_GUARDED_BY(mutex_);  ///< Empty: all transports.
   int64_t oldest_ HEDDLE_GUARDED_BY(mutex_) = 0;                ///< Generations below are refused.
   std::map<int64_t, std::weak_ptr<Group>> groups_ HEDDLE_GUARDED_BY(mutex_);
+  /// Pairs of the newest group, by transport and reason.
+  std::map<std::pair<std::string, std::string>, int> pairs_ HEDDLE_GUARDED_BY(mutex_);
 
   // Loop thread only.
   std::vector<std::unique_ptr<Door>> doors_;
@@ -395,13 +400,23 @@ std::vector<std::string> EndpointImpl::Allowed() const {
   return {all.begin(), all.end()};
 }
 
-Result<EndpointImpl::Attempts> EndpointImpl::AttemptsAt(const GroupMember& member,
-                                                        size_t number) const {
+TransportChoice EndpointImpl::ChoiceFor(const Group& group, int peer) const {
+  const GroupMember& member = group.options().members[static_cast<size_t>(peer)];
+  const std::vector<std::string>& list = group.options().transports;
+  return ChooseTransport({.list = list.empty() ? Allowed() : list}, member.transports);
+}
+
+Result<EndpointImpl::Attempts> EndpointImpl::AttemptsTo(const Group& group,
+                                                        int peer,
+                                                        Lane lane) const {
+  const size_t number = ConnectionNumber(group.options().rank, peer, lane == Lane::kUrgent);
+  const GroupMember& member = group.options().members[static_cast<size_t>(peer)];
+  const TransportChoice choice = ChoiceFor(group, peer);
   Attempts attempts;
   HEDDLE_ASSIGN_OR_RETURN(const AddressParts address, ParseAddress(member.address));
   std::vector<std::string> objections;
   const bool tls = identity().tls;
-  for (const std::string& name : Allowed()) {
+  for (const std::string& name : choice.order) {
     const auto transport = std::find_if(transports_.begin(), transports_.end(),
                                         [&](const auto& other) { return other->name() == name; });
     if (transport == transports_.end()) {
@@ -482,6 +497,31 @@ void EndpointImpl::NoteFallback(const Group& group,
   }
 }
 
+void EndpointImpl::ExportPairs(const Group& group) {
+  std::map<std::pair<std::string, std::string>, int> pairs;
+  for (const int peer : group.options().peers) {
+    const std::string transport = group.transport(peer);
+    const Result<Attempts> attempts = AttemptsTo(group, peer, Lane::kUrgent);
+    const bool expected = attempts.ok() && attempts->front().transport->name() == transport;
+    const bool cheapest = ChoiceFor(group, peer).cheapest;
+    ++pairs[{transport, !expected ? "fallback" : cheapest ? "cheapest" : "first"}];
+  }
+  const MutexLock lock(mutex_);
+  for (auto& [labels, count] : pairs_) {
+    count = 0;
+  }
+  for (const auto& [labels, count] : pairs) {
+    pairs_[labels] = count;
+  }
+  for (const auto& [labels, count] : pairs_) {
+    options_.metrics
+        ->GetGauge("heddle_comm_pair_transport",
+                   "Pairs of this worker in the newest group, by the transport that joins them.",
+                   {{"transport", labels.first}, {"reason", labels.second}})
+        .Set(count);
+  }
+}
+
 Status CheckGroup(const GroupOptions& options) {
   const auto size = static_cast<int>(options.members.size());
   if (options.rank < 0 || options.rank >= size) {
@@ -494,6 +534,7 @@ Status CheckGroup(const GroupOptions& options) {
     return InvalidArgumentError("links of {} workers for a group of {}", options.links->size(),
                                 size);
   }
+  HEDDLE_RETURN_IF_ERROR(CheckTransportNames(options.transports));
   for (const int peer : options.peers) {
     if (peer < 0 || peer >= size || peer == options.rank) {
       return InvalidArgumentError("rank {} lists peer {} in a group of {}", options.rank, peer,
@@ -540,15 +581,18 @@ Result<std::unique_ptr<Communicator>> EndpointImpl::Connect(const GroupOptions& 
   }
   loop_->Post([this, group, deadline] {
     for (const int peer : group->options().peers) {
-      if (peer > group->options().rank) {  // The lower rank dials.
-        const GroupMember& member = group->options().members[static_cast<size_t>(peer)];
-        for (const Lane lane : kEachLane) {
-          const auto attempts = AttemptsAt(
-              member, ConnectionNumber(group->options().rank, peer, lane == Lane::kUrgent));
-          if (!attempts.ok()) {
-            group->FailForming(attempts.status().WithContext("connecting to {}", member.name));
-            break;
-          }
+      const bool dials = peer > group->options().rank;  // The lower rank does.
+      if (!dials && group->options().transports.empty()) {
+        continue;  // It may reach us though we do not reach it.
+      }
+      for (const Lane lane : kEachLane) {
+        const Result<Attempts> attempts = AttemptsTo(*group, peer, lane);
+        if (!attempts.ok()) {
+          const std::string& name = group->options().members[static_cast<size_t>(peer)].name;
+          group->FailForming(attempts.status().WithContext("connecting to {}", name));
+          break;
+        }
+        if (dials) {
           Dial(group, peer, lane, *attempts, deadline);
         }
       }
@@ -560,6 +604,7 @@ Result<std::unique_ptr<Communicator>> EndpointImpl::Connect(const GroupOptions& 
     group->Abort(formed);
     return formed;
   }
+  ExportPairs(*group);
   return MakeCommunicator(group);
 }
 

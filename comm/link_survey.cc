@@ -73,22 +73,28 @@ TransportTrial Try(const std::string& transport,
   return trial;
 }
 
-/// A job takes the first transport of its list that works.
-void Choose(PairSurvey& pair, std::span<const std::string> wanted) {
+/// What a job would take.
+void Choose(PairSurvey& pair, const TransportPreference& preference) {
+  std::vector<MeasuredTransport> measured;
   std::string failed;
-  for (const std::string& transport : wanted) {
-    const auto trial =
-        std::find_if(pair.trials.begin(), pair.trials.end(),
-                     [&](const TransportTrial& other) { return other.transport == transport; });
+  for (const std::string& transport : preference.list) {
+    const auto trial = std::ranges::find(pair.trials, transport, &TransportTrial::transport);
     if (trial->status.ok()) {
-      pair.chosen = transport;
-      pair.reason = failed.empty() ? std::string("first of the list")
-                                   : fmt::format("first of the list that works; not {}", failed);
-      return;
+      measured.push_back({transport, trial->there, trial->back});
+    } else if (measured.empty()) {
+      failed += (failed.empty() ? "" : ", ") + transport;
     }
-    failed += (failed.empty() ? "" : ", ") + transport;
   }
-  pair.reason = fmt::format("nothing joins them: not {}", failed);
+  if (measured.empty()) {
+    pair.reason = fmt::format("nothing joins them: not {}", failed);
+    return;
+  }
+  const TransportChoice choice = ChooseTransport(preference, measured);
+  pair.chosen = choice.transport;
+  pair.reason = choice.why;
+  if (!choice.cheapest && !failed.empty()) {
+    pair.reason += fmt::format(" that works; not {}", failed);
+  }
 }
 
 }  // namespace
@@ -100,7 +106,8 @@ Result<LinkSurvey> SurveyLinks(const SurveyOptions& options) {
   }
   const auto known = TransportNames();
   const std::vector<std::string> all(known.begin(), known.end());
-  const std::vector<std::string>& wanted = options.transports.empty() ? all : options.transports;
+  const TransportPreference preference{
+      .list = options.transports.empty() ? all : options.transports, .rule = options.rule};
 
   std::random_device device;
   const std::string secret =
@@ -144,7 +151,7 @@ Result<LinkSurvey> SurveyLinks(const SurveyOptions& options) {
           return trial.status;
         }
       }
-      Choose(pair, wanted);
+      Choose(pair, preference);
       Link& there = survey.links.At(lower, higher);
       Link& back = survey.links.At(higher, lower);
       there = back = {.latency_seconds = 0, .bytes_per_second = 0, .transport = ""};

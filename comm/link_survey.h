@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "comm/cost/cost.h"
+#include "comm/cost/transport_choice.h"
 
 namespace heddle::comm {
 
@@ -21,7 +22,8 @@ struct SurveyOptions {
   std::vector<SurveyWorker> workers;
   std::string bind_host = "127.0.0.1";  ///< Of every endpoint.
   std::vector<std::string> transports;  ///< As EndpointOptions; the others are tried, too.
-  bool tls = false;                     ///< As EndpointOptions.
+  TransportRule rule = TransportRule::kCheapest;
+  bool tls = false;  ///< As EndpointOptions.
   Duration pair_timeout = std::chrono::seconds(10);
 };
 

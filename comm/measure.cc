@@ -13,11 +13,7 @@ namespace heddle::comm {
 
 namespace {
 
-constexpr int kRoundTrips = 33;
-constexpr Duration kLatencyBudget = std::chrono::milliseconds(15);
-constexpr Duration kLongEnough = std::chrono::milliseconds(25);
 constexpr int64_t kFirstBytes = int64_t{16} << 10;
-constexpr int64_t kMostBytes = int64_t{32} << 20;
 
 std::span<std::byte> Raw(int64_t& value) {
   return std::as_writable_bytes(std::span(&value, 1));
@@ -25,11 +21,12 @@ std::span<std::byte> Raw(int64_t& value) {
 
 class Pair {
  public:
-  Pair(Communicator& group, int peer, uint64_t tag, Deadline deadline)
+  Pair(Communicator& group, int peer, uint64_t tag, Deadline deadline, const MeasureBudget& budget)
       : group_(group),
         peer_(peer),
         tag_(tag),
-        deadline_(deadline) {}
+        deadline_(deadline),
+        budget_(budget) {}
 
   Status Send(std::span<const std::byte> data) {
     return group_.Send(peer_, tag_, data, true).Wait(deadline_);
@@ -43,9 +40,9 @@ class Pair {
     const Time began = Now();
     int64_t more = 1;
     while (more != 0) {
-      more = static_cast<int>(seconds.size()) + 1 < kRoundTrips && Now() - began < kLatencyBudget
-                 ? 1
-                 : 0;
+      const bool enough = static_cast<int>(seconds.size()) + 1 >= budget_.round_trips ||
+                          Now() - began >= budget_.latency;
+      more = enough ? 0 : 1;
       const Time start = Now();
       HEDDLE_RETURN_IF_ERROR(Send(Raw(more)));
       int64_t echo = 0;
@@ -79,7 +76,7 @@ class Pair {
       HEDDLE_RETURN_IF_ERROR(group_.Send(peer_, tag_, data, false).Wait(deadline_));
       HEDDLE_RETURN_IF_ERROR(Recv(Raw(answer)));
       const Duration took = Now() - start;
-      if (took >= kLongEnough || bytes >= kMostBytes) {
+      if (took >= budget_.long_enough || bytes >= budget_.most_bytes) {
         rate =
             static_cast<double>(bytes) / std::max(Seconds(took) - 2 * latency, Seconds(took) / 2);
       }
@@ -96,7 +93,7 @@ class Pair {
       if (bytes == 0) {
         return Status::Ok();
       }
-      if (bytes < 0 || bytes > 4 * kMostBytes) {
+      if (bytes < 0 || bytes > 4 * budget_.most_bytes) {
         return InvalidArgumentError("a measurement of {} bytes", bytes);
       }
       Bytes data(static_cast<size_t>(bytes));
@@ -115,12 +112,14 @@ class Pair {
   const int peer_;
   const uint64_t tag_;
   const Deadline deadline_;
+  const MeasureBudget budget_;
 };
 
 }  // namespace
 
-Result<Link> MeasurePair(Communicator& group, int peer, uint64_t tag, Deadline deadline) {
-  Pair pair(group, peer, tag, deadline);
+Result<Link> MeasurePair(
+    Communicator& group, int peer, uint64_t tag, Deadline deadline, const MeasureBudget& budget) {
+  Pair pair(group, peer, tag, deadline, budget);
   Link link;
   link.transport = group.transport(peer);
   if (group.rank() < peer) {

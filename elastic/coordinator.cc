@@ -72,6 +72,9 @@ void WrapMessage(const wire::Release& m, wire::ToWorker* out) {
 void WrapMessage(const wire::Abandon& m, wire::ToWorker* out) {
   *out->mutable_abandon() = m;
 }
+void WrapMessage(const wire::MeasureLinks& m, wire::ToWorker* out) {
+  *out->mutable_measure_links() = m;
+}
 
 // ---- Helpers ----
 
@@ -93,6 +96,8 @@ void Coordinator::State::SaveState(Time now) {
   }
   durable.known_step = known_step;
   durable.next_worker_number = next_worker_number;
+  durable.life = life;
+  life_durable = true;
   durable.checkpoints = checkpoints;
   durable.finished = end.has_value() && end->ok;
   durable.failed = end.has_value() && !end->ok ? end->reason : "";
@@ -109,6 +114,7 @@ void Coordinator::State::End(bool ok, bool bad_input, const std::string& reason,
   phase = Phase::kDone;
   transition.reset();
   accusations.clear();
+  measuring.clear();
   SaveState(now);
   if (!ok) {
     Log("job_failed", {{"reason", reason}});
@@ -172,6 +178,8 @@ void Coordinator::State::On(const Received& event, Time now) {
   switch (message.kind_case()) {
     case wire::FromWorker::kProfiled:
       return OnProfiled(*worker, message.profiled(), now);
+    case wire::FromWorker::kLinksMeasured:
+      return OnLinksMeasured(*worker, message.links_measured());
     case wire::FromWorker::kPrepared:
       return OnPrepared(*worker, message.prepared(), now);
     case wire::FromWorker::kStepDone:
@@ -264,6 +272,7 @@ void Coordinator::State::Advance(Time now) {
   }
   if (phase == Phase::kForming || phase == Phase::kRunning) {
     ScheduleProfiles(now);
+    CheckMeasurements(now);
     CheckAccusations(now);
     CheckStageDeadline(now);
     LeaveHaltWhenComplete(now);
@@ -304,6 +313,10 @@ std::optional<Time> Coordinator::State::NextDeadline() const {
   for (const Accusation& accusation : accusations) {
     Earlier(next, accusation.at + policy().probe);
   }
+  for (const auto& [request, measurement] : measuring) {
+    Earlier(next, measurement.deadline);
+  }
+  Earlier(next, links_until);
   if (transition) {
     Earlier(next, transition->deadline);
     if (transition->stage == Transition::Stage::kHalt && transition->awaited.empty()) {
@@ -343,6 +356,7 @@ Coordinator::Coordinator(const DurableState& restored, const Job& job, Time now)
   s.started = now;
   s.resumed = true;
   s.generation_counter = restored.generation_counter;
+  s.life = restored.life + 1;
   s.held = restored.held;
   s.known_step = s.durable_known_step = restored.known_step;
   s.persisted_at = now;

@@ -9,7 +9,8 @@
 ///     planned plan → Prepare → Prepared, all while training goes on → Stop → Stopped → Start →
 ///     Ready → Go
 ///
-/// A loss during either starts again from the fence with those that are left.
+/// A loss during either starts again from the fence with those that are left. Before workers that
+/// have come are planned with, their links are measured (elastic/coordinator_links.cc).
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@
 
 namespace heddle::elastic {
 
-inline constexpr int32_t kProtocolVersion = 1;
+inline constexpr int32_t kProtocolVersion = 2;
 
 /// A worker's stream, numbered by the shell; never reused.
 using ConnectionId = int64_t;

@@ -42,6 +42,9 @@ void Coordinator::State::FormIfReady(Time now) {
     }
     return;
   }
+  if (!LinksSettled(now)) {
+    return;
+  }
   transition.emplace();
   transition->kind = Transition::Kind::kForm;
   transition->generation = generation_counter + 1;
@@ -81,6 +84,7 @@ void Coordinator::State::ConsiderChange(Time now) {
     Log("worker_left", {{"worker", name}, {"reason", workers.at(name).leave_reason}});
     Dismiss(name, "released");
   }
+  waits = waits || !LinksSettled(now);
   const bool drifts = !leaves && NoticeDrift(now);
   if (!leaves && !drifts && !(joins && !waits)) {
     return;
@@ -131,6 +135,7 @@ void Coordinator::State::AskForPlan(Time now) {
     candidate.holds_state = t.live && std::binary_search(t.holders.begin(), t.holders.end(), name);
     request.candidates.push_back(std::move(candidate));
   }
+  request.links = LinksOf({t.asked.begin(), t.asked.end()});
   if (held) {
     request.current_plan_json = held->plan.plan_json;
   }
@@ -210,6 +215,7 @@ wire::Prepare Coordinator::State::MakePrepare() const {
     member.set_name(name);
     member.set_address(workers.at(name).data_address);
   }
+  *message.mutable_links() = transition->links;
   return message;
 }
 
@@ -224,6 +230,7 @@ void Coordinator::State::SendPrepare(Time now) {
       t.participants.push_back(name);
     }
   }
+  t.links = LinksOf(t.participants);
   t.awaited = {t.participants.begin(), t.participants.end()};
   t.deadline = now + policy().reply_timeout;
   generation_counter = std::max(generation_counter, t.generation);
@@ -309,7 +316,7 @@ void Coordinator::State::CheckStageDeadline(Time now) {
   }
   Transition& t = *transition;
   if (t.stuck_since) {
-    if (CandidateNames(workers) != t.asked) {
+    if (CandidateNames(workers) != t.asked && LinksSettled(now)) {
       t.stuck_since.reset();
       return AskForPlan(now);
     }

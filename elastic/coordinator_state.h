@@ -3,6 +3,7 @@
 /// each of them is one part of its behaviour.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <map>
 #include <optional>
@@ -30,6 +31,8 @@ struct Worker {
   int64_t pid = 0;
   std::string data_address;
   std::string metrics_address;
+  std::string network;
+  std::string probe_address;
   wire::Emulation emulation;
 
   ConnectionId connection = 0;  ///< 0: none.
@@ -91,7 +94,8 @@ struct Transition {
   int64_t steps_repeated = 0;
 
   std::vector<std::string>
-      participants;  ///< The plan's members by rank, then those that only give.
+      participants;   ///< The plan's members by rank, then those that only give.
+  wire::Links links;  ///< Of the participants; the same in every Prepare of this generation.
   std::map<std::string, wire::Ready> ready;
 };
 
@@ -102,6 +106,19 @@ struct PendingSave {
   double stall_seconds = 0;
   bool committing = false;
   std::string plan_json;
+};
+
+/// Workers that others reach alike, as text that orders them.
+using Place = std::string;
+/// In this order.
+using PlacePair = std::pair<Place, Place>;
+
+/// A measurement of links under way between two workers, the first of the pair's first place.
+struct Measurement {
+  PlacePair places;
+  std::array<std::string, 2> workers;
+  std::array<std::optional<wire::LinksMeasured>, 2> answers;
+  Time deadline;
 };
 
 struct Coordinator::State {
@@ -145,6 +162,19 @@ struct Coordinator::State {
   Duration drift_cooldown{0};
   std::optional<Time> drift_not_before;
   std::optional<Time> last_drift_change;
+
+  int64_t life = 0;           ///< Coordinators of this job before this one.
+  bool life_durable = false;  ///< No request for links is sent before.
+  int64_t next_measurement = 1;
+  /// By pair of places; empty: it failed, and is not tried again until a worker joins there.
+  std::map<PlacePair, std::vector<wire::Links::Transport>> measured;
+  std::map<int64_t, Measurement> measuring;          ///< By request.
+  std::map<Place, std::vector<std::string>> places;  ///< Candidates, as of the last look.
+  std::vector<PlacePair> unmeasured;                 ///< What is still to be measured of them.
+  bool places_changed = true;                        ///< `places` and `unmeasured` are out of date.
+  bool hosts_freed = false;         ///< Some of `unmeasured` may begin that could not before.
+  std::optional<Time> links_until;  ///< A plan waits for links no longer than this.
+  bool links_late = false;          ///< It has; until nothing is left to be measured.
 
   std::optional<Time> promised_tick;
   std::vector<CoordinatorAction> actions;  ///< Of the event being handled.
@@ -195,6 +225,20 @@ struct Coordinator::State {
               Time now);
   void OnPeerLost(Worker& worker, const wire::PeerLost& message, Time now);
   void CheckAccusations(Time now);
+
+  // coordinator_links.cc
+  Place PlaceOf(const Worker& worker) const;
+  /// Sees to what is to be measured; whether a plan need not wait for it (any longer).
+  bool LinksSettled(Time now);
+  void FindUnmeasured();
+  void StartMeasuring(Time now);
+  wire::MeasureLinks MakeMeasureLinks(int64_t request, int rank) const;
+  void OnLinksMeasured(Worker& worker, const wire::LinksMeasured& message);
+  void EndMeasurement(int64_t request, const std::string& failure);
+  void CheckMeasurements(Time now);
+  void ForgetMeasurementsOf(const std::string& worker);
+  /// Of these workers, in this order.
+  wire::Links LinksOf(const std::vector<std::string>& names) const;
 
   // coordinator_change.cc
   void FormIfReady(Time now);
@@ -255,6 +299,7 @@ void WrapMessage(const wire::Emulation& m, wire::ToWorker* out);
 void WrapMessage(const wire::Alive& m, wire::ToWorker* out);
 void WrapMessage(const wire::Release& m, wire::ToWorker* out);
 void WrapMessage(const wire::Abandon& m, wire::ToWorker* out);
+void WrapMessage(const wire::MeasureLinks& m, wire::ToWorker* out);
 
 template <typename T>
 void Coordinator::State::SendTo(const Worker& worker, const T& message) {

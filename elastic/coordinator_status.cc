@@ -111,6 +111,21 @@ Status Coordinator::State::CheckInvariants() const {
       }
     }
   }
+  std::set<std::string> hosts;
+  for (const auto& [request, measurement] : measuring) {
+    std::set<std::string> own;
+    for (const std::string& name : measurement.workers) {
+      if (workers.count(name) == 0) {
+        return InternalError("links of {} are measured, which is gone", name);
+      }
+      own.insert(workers.at(name).host);
+    }
+    for (const std::string& host : own) {
+      if (!hosts.insert(host).second) {
+        return InternalError("host {} is in two measurements", host);
+      }
+    }
+  }
   if (phase == Phase::kRunning && !held && !transition) {
     return InternalError("running without a generation");
   }

@@ -94,6 +94,8 @@ void Coordinator::State::Join(ConnectionId connection, const wire::Hello& hello,
   worker.pid = hello.pid();
   worker.data_address = hello.data_address();
   worker.metrics_address = hello.metrics_address();
+  worker.network = hello.network();
+  worker.probe_address = hello.probe_address();
   worker.emulation = hello.emulation();
   worker.connection = connection;
   worker.last_word = now;
@@ -121,6 +123,8 @@ void Coordinator::State::Return(ConnectionId connection,
   worker.pid = hello.pid();
   worker.data_address = hello.data_address();
   worker.metrics_address = hello.metrics_address();
+  worker.network = hello.network();
+  worker.probe_address = hello.probe_address();
   worker.emulation = hello.emulation();
   worker.standing = hello.standing();
   worker.standing_generation = hello.standing_generation();
@@ -151,7 +155,12 @@ void Coordinator::State::WelcomeWorker(Worker& worker, bool again) {
   welcome.set_heartbeat_seconds(Seconds(policy().heartbeat));
   welcome.set_coordinator_wait_seconds(Seconds(policy().coordinator_wait));
   SendTo(worker, welcome);
+  places_changed = true;
   if (!again) {
+    // What failed with a worker of its place may go well with this one.
+    std::erase_if(measured, [place = PlaceOf(worker)](const auto& entry) {
+      return entry.second.empty() && (entry.first.first == place || entry.first.second == place);
+    });
     Log("worker_joined", {{"worker", worker.name}, {"host", worker.host}, {"pid", worker.pid}});
   }
   worker.welcomed = true;
@@ -162,6 +171,13 @@ void Coordinator::State::WelcomeWorker(Worker& worker, bool again) {
 void Coordinator::State::RepeatCommand(Worker& worker, Time now) {
   if (worker.profiling_until) {
     SendTo(worker, wire::Profile());
+  }
+  for (const auto& [request, measurement] : measuring) {
+    for (const int rank : {0, 1}) {
+      if (measurement.workers[static_cast<size_t>(rank)] == worker.name) {
+        SendTo(worker, MakeMeasureLinks(request, rank));
+      }
+    }
   }
   if (!transition) {
     if (held && IsMember(worker.name) && worker.standing == wire::STANDING_READY &&
@@ -209,6 +225,11 @@ void Coordinator::State::ScheduleProfiles(Time now) {
       busy.insert(worker.host);
     }
   }
+  for (const auto& [request, measurement] : measuring) {
+    for (const std::string& name : measurement.workers) {
+      busy.insert(workers.at(name).host);
+    }
+  }
   for (auto& [name, worker] : workers) {
     if (worker.welcomed && worker.seen && worker.profile_json.empty() && !worker.profiling_until &&
         worker.connection != 0 && busy.insert(worker.host).second) {
@@ -223,6 +244,7 @@ void Coordinator::State::OnProfiled(Worker& worker, const wire::Profiled& messag
   if (worker.profile_json.empty()) {
     worker.profile_json = message.profile_json();
   }
+  places_changed = true;
 }
 
 void Coordinator::State::OnHeartbeat(Worker& worker, const wire::Heartbeat& message, Time /*now*/) {
@@ -267,6 +289,7 @@ void Coordinator::State::On(const EmulateRequested& event, Time /*now*/) {
   }
   if (event.set_link) {
     worker->emulation.set_link_bytes_per_second(event.emulation.link_bytes_per_second());
+    places_changed = true;
   }
   job.emulation[event.worker] = worker->emulation;
   SendTo(*worker, worker->emulation);
@@ -300,6 +323,7 @@ void Coordinator::State::Dismiss(const std::string& name, const std::string& rea
     return;
   }
   Worker& worker = found->second;
+  ForgetMeasurementsOf(name);
   if (!reason.empty()) {
     gone[worker.incarnation] = reason;
   }

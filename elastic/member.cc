@@ -19,6 +19,9 @@ bool IsEmpty(const wire::Emulation& emulation) {
 void WrapMessage(const wire::Profiled& m, wire::FromWorker* out) {
   *out->mutable_profiled() = m;
 }
+void WrapMessage(const wire::LinksMeasured& m, wire::FromWorker* out) {
+  *out->mutable_links_measured() = m;
+}
 void WrapMessage(const wire::Prepared& m, wire::FromWorker* out) {
   *out->mutable_prepared() = m;
 }
@@ -108,6 +111,7 @@ void Member::State::SayAgain(int64_t known_step) {
     }
   };
   again(profiled);
+  again(links_measured);
   again(prepared);
   for (const wire::CheckpointPart& part : parts) {
     Say(part);
@@ -145,6 +149,8 @@ void Member::State::On(const StreamUp& /*event*/, Time now) {
   hello.set_pid(identity.pid);
   hello.set_data_address(identity.data_address);
   hello.set_metrics_address(identity.metrics_address);
+  hello.set_network(identity.network);
+  hello.set_probe_address(identity.probe_address);
   hello.set_protocol_version(kProtocolVersion);
   hello.set_generation(held_generation);
   hello.set_applied_step(applied_step);
@@ -172,6 +178,8 @@ void Member::State::On(const FromCoordinator& event, Time now) {
       return OnWelcome(message.welcome());
     case wire::ToWorker::kProfile:
       return OnProfile();
+    case wire::ToWorker::kMeasureLinks:
+      return OnMeasureLinks(message.measure_links());
     case wire::ToWorker::kPrepare:
       return OnPrepare(message.prepare());
     case wire::ToWorker::kStop:
@@ -263,6 +271,26 @@ void Member::State::On(const ProfileMeasured& event, Time /*now*/) {
   profiled.emplace();
   profiled->set_profile_json(event.profile_json);
   Say(*profiled);
+}
+
+void Member::State::OnMeasureLinks(const wire::MeasureLinks& message) {
+  if (!job_applied || message.request() < links_request) {
+    return;
+  }
+  if (message.request() > links_request) {
+    links_request = message.request();
+    links_measured.reset();
+    actions.emplace_back(ProbeLinks{message});
+  } else if (links_measured) {
+    Say(*links_measured);
+  }
+}
+
+void Member::State::On(const LinksProbed& event, Time /*now*/) {
+  if (event.answer.request() == links_request) {
+    links_measured = event.answer;
+    Say(*links_measured);
+  }
 }
 
 void Member::State::OnPrepare(const wire::Prepare& message) {

@@ -52,6 +52,10 @@ struct StateMoved {
   std::map<std::string, int64_t> bytes;  ///< Received, by kind of source: "memory", "checkpoint".
   double seconds = 0;
 };
+/// ProbeLinks ended.
+struct LinksProbed {
+  wire::LinksMeasured answer;
+};
 /// A step was applied (or, not finite, refused by the vote) and Run goes on.
 struct StepApplied {
   wire::StepRecord record;
@@ -99,6 +103,7 @@ using MemberEvent = std::variant<StreamUp,
                                  ProfileMeasured,
                                  PlanLowered,
                                  StateMoved,
+                                 LinksProbed,
                                  StepApplied,
                                  RunEnded,
                                  PeerSeenLost,
@@ -118,6 +123,10 @@ struct ApplyJob {
 };
 /// Answered by ProfileMeasured.
 struct MeasureProfile {};
+/// Measure beside training, bounded by request.seconds. Answered by LinksProbed.
+struct ProbeLinks {
+  wire::MeasureLinks request;
+};
 /// Lower beside training, on any thread. Answered by PlanLowered.
 struct LowerPlan {
   int64_t generation = 0;
@@ -178,6 +187,7 @@ struct ExitWorker {
 using MemberAction = std::variant<SendToCoordinator,
                                   ApplyJob,
                                   MeasureProfile,
+                                  ProbeLinks,
                                   LowerPlan,
                                   AbortBelow,
                                   SettleStep,
@@ -198,7 +208,10 @@ struct MemberIdentity {
   int64_t pid = 0;
   std::string data_address;
   std::string metrics_address;
-  wire::Emulation emulation;  ///< From the command line.
+  std::string network = {};  ///< Address that it listens at, without ports.
+  std::string probe_address =
+      {};  ///< Of the endpoint that links are measured through; empty: none.
+  wire::Emulation emulation = {};  ///< From the command line.
 };
 
 struct MemberOptions {

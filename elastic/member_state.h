@@ -31,7 +31,8 @@ struct Member::State {
   bool job_applied = false;
   bool profile_wanted = false;
   bool profiling = false;
-  std::string leaving;  ///< Why, once asked to.
+  int64_t links_request = 0;  ///< The newest; older ones are moot.
+  std::string leaving;        ///< Why, once asked to.
 
   // The state held here.
   int64_t held_generation = 0;
@@ -55,6 +56,7 @@ struct Member::State {
 
   // What the coordinator may not have heard; said again after a reconnect.
   std::optional<wire::Profiled> profiled;
+  std::optional<wire::LinksMeasured> links_measured;
   std::optional<wire::Prepared> prepared;
   std::optional<wire::PeerLost> peer_lost;
   std::optional<wire::Stopped> stopped;
@@ -82,6 +84,7 @@ struct Member::State {
   void On(const ProfileMeasured& event, Time now);
   void On(const PlanLowered& event, Time now);
   void On(const StateMoved& event, Time now);
+  void On(const LinksProbed& event, Time now);
   void On(const StepApplied& event, Time now);
   void On(const RunEnded& event, Time now);
   void On(const PeerSeenLost& event, Time now);
@@ -93,6 +96,7 @@ struct Member::State {
   void OnWelcome(const wire::Welcome& welcome);
   void OnRefused(const wire::Refused& refused);
   void OnProfile();
+  void OnMeasureLinks(const wire::MeasureLinks& message);
   void OnPrepare(const wire::Prepare& message);
   void OnStop(const wire::Stop& message);
   void OnHalt(const wire::Halt& message);
@@ -116,6 +120,7 @@ struct Member::State {
 
 // One overload a message, so that Say can wrap any of them.
 void WrapMessage(const wire::Profiled& m, wire::FromWorker* out);
+void WrapMessage(const wire::LinksMeasured& m, wire::FromWorker* out);
 void WrapMessage(const wire::Prepared& m, wire::FromWorker* out);
 void WrapMessage(const wire::StepDone& m, wire::FromWorker* out);
 void WrapMessage(const wire::PeerLost& m, wire::FromWorker* out);

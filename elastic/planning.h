@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "elastic/protocol/protocol.pb.h"
 
 namespace heddle::elastic {
 
@@ -24,6 +25,7 @@ struct PlanRequest {
   int64_t id = 0;                     ///< Returned with the outcome.
   int64_t generation = 0;             ///< Plan::generation of the plan to find.
   std::vector<Candidate> candidates;  ///< Sorted by name.
+  wire::Links links;                  ///< What was measured, by candidate.
   std::string
       current_plan_json;  ///< Empty: none. Warm start, and what moving costs is counted from it.
   /// The current plan still runs: price it under today's candidates (current_step_seconds).

@@ -33,6 +33,20 @@ struct DriftPolicy {
   Duration cooldown = std::chrono::seconds(5);
 };
 
+/// How links are measured: by pair of places, a place being the workers of one host at one address
+/// with one emulated rate. A host takes part in one measurement at a time, so that those of a round
+/// are disjoint pairs and no more than half the hosts' number run at once. A place is measured with
+/// itself, where it has two workers, and with every other one until it has `partners` of them, near
+/// ones in the order of places first: so up to partners + 1 places all pairs are measured, and in
+/// larger clusters at most places × (partners + 1), in about 2 × partners rounds of a tenth of a
+/// second. What is not measured is planned with by its workers' own ends.
+struct LinkPolicy {
+  std::vector<std::string> transports;  ///< To measure, best first; empty: nothing is measured.
+  int partners = 16;
+  Duration timeout = std::chrono::seconds(5);  ///< Of one measurement.
+  Duration wait = std::chrono::seconds(30);    ///< So long at most a plan waits for all of them.
+};
+
 struct JobPolicy {
   int initial_workers = 1;  ///< Formation waits for so many …
   int min_workers = 1;      ///< … or, after formation_timeout, for so many. Fewer: the job waits.
@@ -44,6 +58,7 @@ struct JobPolicy {
   bool final_validation = false;
   NotFinitePolicy not_finite = NotFinitePolicy::kStop;
   DriftPolicy drift;
+  LinkPolicy links;
 
   Duration heartbeat = std::chrono::milliseconds(200);
   Duration lease = std::chrono::seconds(3);  ///< A worker that says nothing for so long is lost.

@@ -108,7 +108,12 @@ PlanOutcome JobPlanner::Plan(const Job& job, const PlanRequest& request) {
   outcome.status = [&]() -> Status {
     HEDDLE_ASSIGN_OR_RETURN(const auto parsed, Parse(job));
     const graph::Graph& graph = parsed->graph;
-    HEDDLE_ASSIGN_OR_RETURN(const planner::ClusterProfile cluster, ClusterOf(request.candidates));
+    HEDDLE_ASSIGN_OR_RETURN(
+        const comm::MeasuredLinks measured,
+        MeasuredLinksFrom(request.links, static_cast<int>(request.candidates.size())));
+    HEDDLE_ASSIGN_OR_RETURN(
+        const planner::ClusterProfile cluster,
+        ClusterOf(request.candidates, measured, parsed->config.comm.preference()));
     planner::PlanRequest search{
         .graph = &graph,
         .cluster = cluster,

@@ -15,6 +15,7 @@ JobPolicy PolicyOf(const job::JobConfig& job) {
   policy.not_finite = job.on_non_finite == job::NonFinitePolicy::kSkip ? NotFinitePolicy::kSkip
                                                                        : NotFinitePolicy::kStop;
   policy.drift.threshold = job.elastic.drift_threshold;
+  policy.links.transports = job.comm.preference().list;
   policy.lease = job.elastic.lease;
   policy.heartbeat = std::min<Duration>(std::chrono::milliseconds(200), job.elastic.lease / 5);
   return policy;

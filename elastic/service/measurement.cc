@@ -1,6 +1,7 @@
 #include "elastic/service/measurement.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <nlohmann/json.hpp>
 
@@ -46,7 +47,41 @@ void ScaleProfile(program::WorkerProfile& profile, double slowdown) {
   profile.instruction_seconds *= slowdown;
 }
 
-Result<planner::ClusterProfile> ClusterOf(const std::vector<Candidate>& candidates) {
+Result<comm::MeasuredLinks> MeasuredLinksFrom(const wire::Links& links, int workers) {
+  comm::MeasuredLinks measured;
+  if (links.places_size() != 0 && links.places_size() != workers) {
+    return InvalidArgumentError("links: {} places for {} workers", links.places_size(), workers);
+  }
+  measured.place.assign(links.places().begin(), links.places().end());
+  for (const wire::Links::Pair& pair : links.pairs()) {
+    if (pair.a() < 0 || pair.a() > pair.b() || pair.b() >= workers) {
+      return InvalidArgumentError("links: places {} and {} are no pair", pair.a(), pair.b());
+    }
+    auto& transports = measured.pairs[{pair.a(), pair.b()}];
+    for (const wire::Links::Transport& transport : pair.transports()) {
+      const comm::Link there{.latency_seconds = transport.latency_seconds(),
+                             .bytes_per_second = transport.bytes_per_second(),
+                             .transport = transport.name()};
+      const comm::Link back{.latency_seconds = transport.back_latency_seconds(),
+                            .bytes_per_second = transport.back_bytes_per_second(),
+                            .transport = transport.name()};
+      for (const comm::Link* link : {&there, &back}) {
+        if (!std::isfinite(link->latency_seconds) || link->latency_seconds < 0 ||
+            !std::isfinite(link->bytes_per_second) || link->bytes_per_second <= 0) {
+          return InvalidArgumentError("links: {} s and {} bytes a second by {} are no link",
+                                      link->latency_seconds, link->bytes_per_second,
+                                      transport.name().substr(0, 16));
+        }
+      }
+      transports.push_back({transport.name(), there, back});
+    }
+  }
+  return measured;
+}
+
+Result<planner::ClusterProfile> ClusterOf(const std::vector<Candidate>& candidates,
+                                          const comm::MeasuredLinks& measured,
+                                          const comm::TransportPreference& preference) {
   planner::ClusterProfile cluster;
   std::vector<comm::LinkEnd> ends;
   for (const Candidate& candidate : candidates) {
@@ -59,7 +94,7 @@ Result<planner::ClusterProfile> ClusterOf(const std::vector<Candidate>& candidat
     cluster.workers.push_back(std::move(measurement->profile));
     ends.push_back({.link = measurement->link, .host = candidate.host});
   }
-  cluster.links = comm::LinksBetween(ends);
+  cluster.links = comm::LinksBetween(ends, measured, preference);
   return cluster;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "comm/cost/cost.h"
+#include "comm/cost/measured_links.h"
 #include "elastic/planning.h"
 #include "engine/program/profile.h"
 #include "planner/cluster.h"
@@ -28,8 +29,15 @@ Result<WorkerMeasurement> MeasurementFromJson(std::string_view json);
 /// as long.
 void ScaleProfile(program::WorkerProfile& profile, double slowdown);
 
-/// The candidates' cluster, in their order. The link of a pair is the slower of both ends.
-/// Errors: kInvalidArgument naming the worker.
-Result<planner::ClusterProfile> ClusterOf(const std::vector<Candidate>& candidates);
+/// What the coordinator tells of measured links, about `workers` workers. Errors: kInvalidArgument
+/// (places or figures that are none).
+Result<comm::MeasuredLinks> MeasuredLinksFrom(const wire::Links& links, int workers);
+
+/// The candidates' cluster, in their order. The link of a pair is what was measured of the
+/// transport that it would choose; where nothing was, the slower of both ends. Errors:
+/// kInvalidArgument naming the worker.
+Result<planner::ClusterProfile> ClusterOf(const std::vector<Candidate>& candidates,
+                                          const comm::MeasuredLinks& measured = {},
+                                          const comm::TransportPreference& preference = {});
 
 }  // namespace heddle::elastic

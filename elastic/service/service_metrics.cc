@@ -47,6 +47,11 @@ void ServiceMetrics::Note(const LogEvent& event) {
         .Observe(NumberOf(event, "seconds"));
   } else if (event.kind == "worker_lost") {
     registry_.GetCounter("heddle_workers_lost_total", "Workers lost so far.").Add();
+  } else if (event.kind == "links_measured") {
+    registry_
+        .GetCounter("heddle_links_measured_total", "Pairs of workers whose links were measured.",
+                    {{"result", TextOf(event, "result")}})
+        .Add();
   } else if (event.kind == "validation") {
     registry_.GetGauge("heddle_validation_loss", "Last validation loss.")
         .Set(NumberOf(event, "loss"));

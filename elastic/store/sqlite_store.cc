@@ -68,7 +68,7 @@ std::string Encode(const DurableState& state) {
                {"known_step", state.known_step},
                {"checkpoints", state.checkpoints},
                {"next_worker_number", state.next_worker_number},
-               {"next_worker_number", state.next_worker_number},
+               {"life", state.life},
                {"finished", state.finished},
                {"failed", state.failed},
                {"workers", Json::object()}};
@@ -100,6 +100,7 @@ Result<DurableState> Decode(const std::string& text, const std::string& path) {
     state.known_step = json.at("known_step");
     state.checkpoints = json.at("checkpoints").get<std::vector<int64_t>>();
     state.next_worker_number = json.at("next_worker_number");
+    state.life = json.value("life", int64_t{0});
     state.finished = json.at("finished");
     state.failed = json.at("failed");
     for (const auto& [name, worker] : json.at("workers").items()) {

@@ -96,8 +96,9 @@ class Trainer {
                        StateMoved& moved);
   Status FillFromCheckpoint(int64_t step, Generation& next, StateMoved& moved);
   Result<std::unique_ptr<comm::Communicator>> Connect(int64_t generation,
-                                                      const std::vector<comm::GroupMember>& members,
-                                                      std::vector<int> peers);
+                                                      std::vector<comm::GroupMember> members,
+                                                      std::vector<int> peers,
+                                                      const comm::MeasuredLinks& measured);
   void MakeExecutors(Generation& generation);
   runtime::ExecutorOptions ExecutorFor(Generation& generation, bool training);
   Status RunStep(Generation& generation, int64_t step, RunEnded& ended);

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/reader.h"
+#include "elastic/service/measurement.h"
 #include "elastic/worker/trainer.h"
 #include "engine/program/state.h"
 
@@ -55,12 +56,19 @@ struct Message {
 
 }  // namespace
 
-Result<std::unique_ptr<comm::Communicator>> Trainer::Connect(
-    int64_t generation, const std::vector<comm::GroupMember>& members, std::vector<int> peers) {
+Result<std::unique_ptr<comm::Communicator>> Trainer::Connect(int64_t generation,
+                                                             std::vector<comm::GroupMember> members,
+                                                             std::vector<int> peers,
+                                                             const comm::MeasuredLinks& measured) {
   std::ranges::sort(peers);
   peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
   const int rank = RankOf(members, options_.worker);
   std::erase(peers, rank);
+  for (size_t member = 0; member < members.size(); ++member) {
+    if (options_.job.comm.choose == comm::TransportRule::kCheapest) {
+      members[member].transports = measured.Between(rank, static_cast<int>(member));
+    }
+  }
   HEDDLE_ASSIGN_OR_RETURN(
       auto group,
       options_.endpoint->Connect({.generation = generation,
@@ -112,6 +120,9 @@ Result<std::unique_ptr<Trainer::Generation>> Trainer::BuildGeneration(const Move
   program::Plan held_plan;
   std::vector<int> move_peers;
   const auto move_members = Members(start.move_members());
+  HEDDLE_ASSIGN_OR_RETURN(
+      const comm::MeasuredLinks measured,
+      MeasuredLinksFrom(move.prepared.links(), static_cast<int>(move_members.size())));
   if (start.has_held()) {
     HEDDLE_ASSIGN_OR_RETURN(held_plan, program::PlanFromJson(start.held().plan_json()));
     const auto transfers = program::PlanTransfers(
@@ -132,7 +143,7 @@ Result<std::unique_ptr<Trainer::Generation>> Trainer::BuildGeneration(const Move
                       next->lowered->evaluation.peers.end());
   }
   HEDDLE_ASSIGN_OR_RETURN(auto move_group,
-                          Connect(start.move_generation(), move_members, move_peers));
+                          Connect(start.move_generation(), move_members, move_peers, measured));
   if (start.has_held()) {
     HEDDLE_RETURN_IF_ERROR(FillFromPeers(move, held_plan, *move_group, *next, moved));
   } else if (member) {
@@ -155,8 +166,9 @@ Result<std::unique_ptr<Trainer::Generation>> Trainer::BuildGeneration(const Move
       std::vector<int> peers = next->lowered->training.peers;
       peers.insert(peers.end(), next->lowered->evaluation.peers.begin(),
                    next->lowered->evaluation.peers.end());
-      HEDDLE_ASSIGN_OR_RETURN(next->group,
-                              Connect(start.generation(), Members(move.prepared.members()), peers));
+      HEDDLE_ASSIGN_OR_RETURN(
+          next->group,
+          Connect(start.generation(), Members(move.prepared.members()), peers, measured));
     }
   }
   if (member) {
@@ -169,7 +181,8 @@ Result<std::unique_ptr<Trainer::Generation>> Trainer::BuildGeneration(const Move
     }
     const comm::CollectiveOptions all{
         .group = {}, .tag = kLinksTag, .deadline = After(options_.policy.move_timeout)};
-    HEDDLE_RETURN_IF_ERROR(next->group->ShareLinkEnd(own, all));
+    HEDDLE_RETURN_IF_ERROR(
+        next->group->ShareLinkEnd(own, measured, options_.job.comm.preference(), all));
     MakeExecutors(*next);
   }
   return next;

@@ -100,6 +100,11 @@ int RunWorker(const WorkerOptions& asked) {
     LogError("data endpoint: {}", endpoint.status().message());
     return 1;
   }
+  auto probe = PairProbe::Create(endpoint_options);
+  if (!probe.ok()) {
+    LogError("endpoint of measurements: {}", probe.status().message());
+    return 1;
+  }
   const MemberIdentity identity{
       .name = options.name,
       .incarnation = DrawIncarnation(),
@@ -107,11 +112,15 @@ int RunWorker(const WorkerOptions& asked) {
       .pid = getpid(),
       .data_address = (*endpoint)->address(),
       .metrics_address = options.bind_host + ":" + std::to_string((*exposer)->port()),
+      .network = options.bind_host,
+      .probe_address = (*probe)->address(),
       .emulation = options.emulated ? WireEmulation(options.emulation) : wire::Emulation()};
   int code = 1;
   {
-    WorkerHost host(
-        {.endpoint_options = endpoint_options, .endpoint = endpoint->get(), .registry = &registry});
+    WorkerHost host({.endpoint_options = endpoint_options,
+                     .endpoint = endpoint->get(),
+                     .probe = probe->get(),
+                     .registry = &registry});
     MemberLoop loop(Member(identity, MemberOptions{}, Now()), host);
     CoordinatorSession session(
         {.coordinator = options.coordinator,

@@ -12,7 +12,7 @@ namespace heddle::elastic {
 
 struct WorkerOptions {
   std::string coordinator;  ///< HOST:PORT.
-  std::string name;  ///< As NameOfRank (elastic/launcher/rank_name.h) takes it.
+  std::string name;         ///< As NameOfRank (elastic/launcher/rank_name.h) takes it.
   /// Address that other workers and Prometheus reach this one under, or an interface with one;
   /// empty: that of the route to the coordinator.
   std::string bind_host;

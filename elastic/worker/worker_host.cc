@@ -57,7 +57,8 @@ void TaskThread::Run() {
 WorkerHost::WorkerHost(WorkerHostOptions options)
     : options_(std::move(options)),
       training_(std::make_unique<TaskThread>("trainer")),
-      lowering_(std::make_unique<TaskThread>("lowering")) {}
+      lowering_(std::make_unique<TaskThread>("lowering")),
+      probing_(std::make_unique<TaskThread>("links")) {}
 
 WorkerHost::~WorkerHost() {
   StopThreads();
@@ -102,6 +103,9 @@ void WorkerHost::Perform(const MemberAction& action) {
             const Result<std::string> json = owned_trainer_->MeasureProfile();
             Post(ProfileMeasured{.status = json.status(), .profile_json = json.ok() ? *json : ""});
           });
+        } else if constexpr (std::is_same_v<A, ProbeLinks>) {
+          probing_->Push(
+              [this, act] { Post(LinksProbed{.answer = options_.probe->Measure(act.request)}); });
         } else if constexpr (std::is_same_v<A, LowerPlan>) {
           lowering_->Push([this, act] { Lower(act); });
         } else if constexpr (std::is_same_v<A, AbortBelow>) {
@@ -122,6 +126,7 @@ void WorkerHost::Perform(const MemberAction& action) {
             trainer->RequestStop(act.generation);
           }
         } else if constexpr (std::is_same_v<A, SetEmulation>) {
+          options_.probe->SetLinkRate(act.emulation.link_bytes_per_second());
           if (Trainer* trainer = trainer_.load()) {
             trainer->SetEmulation(EmulationOf(act.emulation));
           }
@@ -148,6 +153,7 @@ void WorkerHost::Apply(const ApplyJob& action) {
     // Before the secret: until there is one, nobody comes in.
     options_.endpoint->SetTls(job->comm.tls);
     options_.endpoint->SetIdentity(welcome.name(), welcome.job_id(), welcome.secret());
+    options_.probe->SetJob(welcome.name(), welcome.job_id(), welcome.secret(), job->comm.tls);
     options_.endpoint_options.transports = job->comm.transports;
     options_.endpoint->SetTransports(job->comm.transports)
         .IgnoreError("the job's reader has checked the names");
@@ -207,8 +213,10 @@ std::optional<int> WorkerHost::WaitForExit(Deadline deadline) {
 
 void WorkerHost::StopThreads() {
   options_.endpoint->Fence(std::numeric_limits<int64_t>::max());
+  options_.probe->Stop();
   training_.reset();
   lowering_.reset();
+  probing_.reset();
 }
 
 }  // namespace heddle::elastic

@@ -1,5 +1,6 @@
 /// \file
-/// Carries out a Member's actions: a thread for the trainer, one for lowering beside training.
+/// Carries out a Member's actions: a thread for the trainer, one each for lowering and for
+/// measuring links beside training.
 #pragma once
 
 #include <deque>
@@ -12,6 +13,7 @@
 #include "base/thread.h"
 #include "elastic/grpc/client.h"
 #include "elastic/member_loop.h"
+#include "elastic/worker/pair_probe.h"
 #include "elastic/worker/trainer.h"
 
 namespace heddle::elastic {
@@ -36,6 +38,7 @@ class TaskThread {
 struct WorkerHostOptions {
   comm::EndpointOptions endpoint_options;
   comm::Endpoint* endpoint = nullptr;  ///< These outlive the host.
+  PairProbe* probe = nullptr;
   metrics::Registry* registry = nullptr;
 };
 
@@ -74,6 +77,7 @@ class WorkerHost : public MemberHost {
 
   std::unique_ptr<TaskThread> training_;
   std::unique_ptr<TaskThread> lowering_;
+  std::unique_ptr<TaskThread> probing_;
 };
 
 }  // namespace heddle::elastic

@@ -174,6 +174,9 @@ CommSection ReadComm(YamlReader reader) {
   } else if (const Status status = comm::CheckTransportNames(section.transports); !status.ok()) {
     reader.Fail("transports", status.message());
   }
+  section.choose = reader.OptionalChoice<comm::TransportRule>(
+      "choose", section.choose,
+      {{"cheapest", comm::TransportRule::kCheapest}, {"first", comm::TransportRule::kFirst}});
   section.tls = reader.Optional<bool>("tls", false);
   const auto is_verbs = [](const std::string& name) { return name == "verbs"; };
   if (section.tls && !section.transports.empty() &&
@@ -309,6 +312,13 @@ double LearningRate(const OptimizerSection& optimizer, int64_t step, int64_t ste
   const double cosine = 0.5 * (1 + std::cos(std::numbers::pi * progress));
   return optimizer.minimum_learning_rate +
          (optimizer.learning_rate - optimizer.minimum_learning_rate) * cosine;
+}
+
+comm::TransportPreference CommSection::preference() const {
+  const auto all = comm::TransportNames();
+  return {
+      .list = transports.empty() ? std::vector<std::string>(all.begin(), all.end()) : transports,
+      .rule = choose};
 }
 
 graph::TrainingGraphOptions GraphOptions(const JobConfig& job) {

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "comm/cost/transport_choice.h"
 #include "engine/data/dataset.h"
 #include "engine/graph/models/model.h"
 #include "engine/program/plan.h"
@@ -66,7 +67,11 @@ struct ElasticSection {
 
 struct CommSection {
   std::vector<std::string> transports;  ///< That may join workers, best first; empty: all.
-  bool tls = false;                     ///< Encrypt what leaves a machine.
+  comm::TransportRule choose = comm::TransportRule::kCheapest;
+  bool tls = false;  ///< Encrypt what leaves a machine.
+
+  /// The same with every transport named.
+  comm::TransportPreference preference() const;
 };
 
 enum class NonFinitePolicy : uint8_t { kStop, kSkip };

@@ -2,6 +2,7 @@
 #include "comm/link_survey.h"
 
 #include <algorithm>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -38,6 +39,93 @@ TEST(TransportsTest, AListThatCannotServeIsSaid) {
   EXPECT_EQ(cluster.endpoint(0).SetTransports({"tcp", "tcp"}).code(), StatusCode::kInvalidArgument);
 }
 
+// Both ends hold the same figures; what they say is true, whatever the machine is like.
+TEST(TransportsTest, APairTakesTheCheapestThatItMeasured) {
+  for (const bool tcp_is_cheap : {true, false}) {
+    Cluster cluster(2, Media::kShm);
+    const Link cheap{.latency_seconds = 1e-6, .bytes_per_second = 9e9};
+    const Link dear{.latency_seconds = 1e-3, .bytes_per_second = 1e8};
+    const Link& tcp = tcp_is_cheap ? cheap : dear;
+    const Link& shm = tcp_is_cheap ? dear : cheap;
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 2; ++rank) {
+      threads.emplace_back([&, rank] {
+        GroupOptions options = cluster.Options(rank, 1);
+        for (GroupMember& member : options.members) {
+          member.transports = {{"tcp", tcp, tcp}, {"shm", shm, shm}};
+        }
+        const auto group = cluster.endpoint(rank).Connect(options, After(std::chrono::seconds(10)));
+        ASSERT_TRUE(group.ok()) << group.status().ToString();
+        const std::string wanted = tcp_is_cheap ? "tcp" : "shm";
+        EXPECT_EQ((*group)->transport(1 - rank), wanted);
+        EXPECT_TRUE((*group)->Barrier({}).ok());
+        metrics::Registry& registry = cluster.registry(rank);
+        const auto pairs = [&](const std::string& reason) {
+          return registry
+              .GetGauge("heddle_comm_pair_transport", "",
+                        {{"transport", wanted}, {"reason", reason}})
+              .Value();
+        };
+        EXPECT_EQ(pairs("cheapest"), 1);
+        EXPECT_EQ(pairs("fallback"), 0);
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+  }
+}
+
+// The dialler goes on to the next way, and both ends call it what it is.
+TEST(TransportsTest, WhatIsCheapestAndDoesNotLeadThereIsPassedOver) {
+  Cluster cluster(2, Media::kTcp);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      GroupOptions options = cluster.Options(rank, 1);
+      const Link link{.latency_seconds = 1e-6, .bytes_per_second = 9e9};
+      for (GroupMember& member : options.members) {
+        member.transports = {{"shm", link, link}};
+      }
+      const auto group = cluster.endpoint(rank).Connect(options, After(std::chrono::seconds(10)));
+      ASSERT_TRUE(group.ok()) << group.status().ToString();
+      EXPECT_EQ((*group)->transport(1 - rank), "tcp");
+      EXPECT_TRUE((*group)->Barrier({}).ok());
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+// A group's own list: both ends say at once that it leads nowhere.
+TEST(TransportsTest, AGroupMayHaveAListOfItsOwn) {
+  Cluster cluster(2, Media::kTcp);
+  std::vector<std::thread> threads;
+  const Time began = Now();
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      GroupOptions options = cluster.Options(rank, 1);
+      options.transports = {"shm"};
+      const auto none = cluster.endpoint(rank).Connect(options, After(std::chrono::seconds(60)));
+      EXPECT_EQ(none.status().code(), StatusCode::kUnavailable) << none.status().ToString();
+      options.generation = 2;
+      options.transports = {"tcp"};
+      const auto group = cluster.endpoint(rank).Connect(options, After(std::chrono::seconds(60)));
+      ASSERT_TRUE(group.ok()) << group.status().ToString();
+      EXPECT_TRUE((*group)->Barrier({}).ok());
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_LT(Now() - began, std::chrono::seconds(30));
+  GroupOptions options = cluster.Options(0, 3);
+  options.transports = {"pigeon"};
+  EXPECT_EQ(cluster.endpoint(0).Connect(options, Now()).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
 TEST(LinkSurveyTest, EveryPairTellsWhatItUsesAndWhyNotTheOthers) {
   SurveyOptions options;
   options.workers = {{.name = "a"}, {.name = "b"}, {.name = "c"}};
@@ -67,6 +155,7 @@ TEST(LinkSurveyTest, TheListOfAJobDecides) {
   SurveyOptions options;
   options.workers = {{.name = "a"}, {.name = "b"}};
   options.transports = {"tcp", "shm"};
+  options.rule = TransportRule::kFirst;
   const auto survey = SurveyLinks(options);
   ASSERT_TRUE(survey.ok()) << survey.status().ToString();
   EXPECT_EQ(survey->pairs[0].chosen, "tcp");

@@ -212,6 +212,38 @@ TEST_F(MemberTest, StaleCommandsChangeNothing) {
   EXPECT_TRUE(actions_.empty());
 }
 
+TEST_F(MemberTest, MeasuresLinksWhileItTrainsAndOnlyAsAskedLast) {
+  Train();
+  const auto ask = [this](int64_t request) {
+    actions_.clear();
+    Command(
+        [&](wire::ToWorker& message) { message.mutable_measure_links()->set_request(request); });
+  };
+  const auto answer = [this](int64_t request) {
+    LinksProbed probed;
+    probed.answer.set_request(request);
+    actions_.clear();
+    Tell(probed);
+  };
+  ask(16);
+  ASSERT_NE(Action<ProbeLinks>(), nullptr);
+  EXPECT_EQ(Action<ProbeLinks>()->request.request(), 16);
+  ask(16);  // It came twice.
+  EXPECT_EQ(Action<ProbeLinks>(), nullptr);
+  ask(24);
+  EXPECT_NE(Action<ProbeLinks>(), nullptr);
+  answer(16);
+  EXPECT_EQ(Said(wire::FromWorker::kLinksMeasured), nullptr);
+  answer(24);
+  ASSERT_NE(Said(wire::FromWorker::kLinksMeasured), nullptr);
+  ask(24);
+  EXPECT_EQ(Action<ProbeLinks>(), nullptr);
+  EXPECT_NE(Said(wire::FromWorker::kLinksMeasured), nullptr);
+  ask(16);
+  EXPECT_TRUE(actions_.empty());
+  EXPECT_EQ(member_.standing(), wire::STANDING_TRAINING);
+}
+
 TEST_F(MemberTest, TrainsOnWithoutACoordinatorAndTellsWhatItMissed) {
   Train();
   Tell(StreamDown{"gone"});

@@ -31,6 +31,7 @@ DurableState SomeState() {
   state.held->members = {{"a", std::string(16, '\x80')}, {"b", std::string(16, 'b')}};
   state.workers["a"] = {std::string(16, '\x80'), "host", "{\"p\": 1}"};
   state.known_step = 41;
+  state.life = 3;
   state.checkpoints = {20, 40};
   return state;
 }
@@ -65,6 +66,7 @@ TEST_F(StoreTest, GivesBackWhatWasSaved) {
   EXPECT_EQ(again.secret, state.secret);
   EXPECT_EQ(again.output_folder, state.output_folder);
   EXPECT_EQ(again.generation_counter, 7);
+  EXPECT_EQ(again.life, 3);
   ASSERT_TRUE(again.held.has_value());
   EXPECT_EQ(again.held->number, 6);
   EXPECT_EQ(again.held->plan.members, state.held->plan.members);

@@ -81,6 +81,9 @@ Cluster::Cluster(const SimOptions& options) : options_(options), random_(options
   job_.policy.coordinator_wait = std::chrono::minutes(10);
   job_.policy.max_recoveries_without_step = 100;
   job_.policy.drift.cooldown = std::chrono::seconds(1);
+  job_.policy.links.transports = {"shm", "tcp"};
+  job_.policy.links.timeout = std::chrono::seconds(2);
+  job_.policy.links.wait = std::chrono::seconds(10);
 }
 
 void Cluster::At(Time when, std::function<void()> call) {
@@ -155,9 +158,11 @@ std::string Cluster::Spawn(const std::string& name) {
   MemberIdentity identity;
   identity.name = name;
   identity.incarnation = worker->incarnation;
-  identity.host = "host";
+  identity.host = fmt::format("host-{}", next_key_ % 3);
   identity.pid = 100 + next_key_;
   identity.data_address = key;
+  identity.network = identity.host;
+  identity.probe_address = key;
   MemberOptions options;
   options.window_steps = 3;
   options.window_time = std::chrono::milliseconds(100);
@@ -299,6 +304,17 @@ void Cluster::Tell(const CoordinatorEvent& event) {
 }
 
 void Cluster::CheckSent(const wire::ToWorker& message) {
+  if (message.has_measure_links()) {
+    const wire::MeasureLinks& request = message.measure_links();
+    const std::string pair = request.members(0).name() + " " + request.members(1).name();
+    const auto [found, is_new] = pair_of_request_.emplace(request.request(), pair);
+    if (found->second != pair) {
+      Fail(fmt::format("request {} measures {} and {}", request.request(), found->second, pair));
+    }
+    if (is_new && std::next(found) != pair_of_request_.end()) {
+      Fail(fmt::format("request {} after {}", request.request(), pair_of_request_.rbegin()->first));
+    }
+  }
   int64_t generation = 0;
   if (message.has_halt()) {
     generation = message.halt().generation();
@@ -308,6 +324,13 @@ void Cluster::CheckSent(const wire::ToWorker& message) {
         plan_of_generation_.emplace(generation, message.prepare().plan_json());
     if (!is_new && found->second != message.prepare().plan_json()) {
       Fail(fmt::format("generation {} has two plans", generation));
+    }
+    const std::string links = message.prepare().links().ShortDebugString();
+    if (links_of_generation_.emplace(generation, links).first->second != links) {
+      Fail(fmt::format("generation {} has two tables of links", generation));
+    }
+    if (message.prepare().links().places_size() < message.prepare().members_size()) {
+      Fail(fmt::format("generation {} tells the links of some of its members", generation));
     }
   } else if (message.has_go()) {
     generation = message.go().generation();
@@ -403,6 +426,8 @@ void Cluster::TakeLog(const LogEvent& event) {
       Fail(fmt::format("step {} was logged with another loss or samples", step));
     }
     final_steps_[step] = event;
+  } else if (event.kind == "links_measured") {
+    ++result_.probes["links " + std::get<std::string>(*event.Find("result"))];
   } else if (event.kind == "resumed" && std::get<int64_t>(*event.Find("steps_repeated")) > 0) {
     ++result_.probes["steps repeated"];
   } else if (event.kind == "job_finished") {
@@ -421,6 +446,10 @@ void Cluster::TakeLog(const LogEvent& event) {
 void Cluster::FindPlanFor(const PlanRequest& request) {
   PlanOutcome outcome;
   outcome.request_id = request.id;
+  if (static_cast<size_t>(request.links.places_size()) != request.candidates.size()) {
+    Fail("a plan is looked for without a place for each candidate");
+  }
+  result_.probes["links known to a plan"] += request.links.pairs_size();
   std::vector<std::string> names;
   for (const Candidate& candidate : request.candidates) {
     names.push_back(candidate.name);

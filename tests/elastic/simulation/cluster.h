@@ -147,6 +147,7 @@ class Cluster {
 
   // trainer.cc: the data plane.
   void Perform(SimWorker& worker, const MemberAction& action);
+  void BeginProbe(SimWorker& worker, const wire::MeasureLinks& request);
   void BeginMove(SimWorker& worker, const MoveState& move);
   void EndMove(SimWorker& worker, const Status& status, const std::string& peer);
   void BeginRun(SimWorker& worker, const RunSteps& run);
@@ -204,6 +205,8 @@ class Cluster {
   // What was decided, for the checks.
   int64_t highest_sent_generation_ = 0;
   std::map<int64_t, std::string> plan_of_generation_;
+  std::map<int64_t, std::string> links_of_generation_;
+  std::map<int64_t, std::string> pair_of_request_;
   int64_t newest_go_ = 0;
   std::map<int64_t, int64_t> start_of_generation_;
   struct Ballot {

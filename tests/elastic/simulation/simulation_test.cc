@@ -59,10 +59,26 @@ TEST(SimulationTest, HistoriesOfFailuresEndWell) {
     std::cout << "  " << name << ": " << count << "\n";
   }
   // A history that never meets them would prove nothing.
-  for (const char* name :
-       {"worker_lost", "worker_left", "resumed", "steps repeated", "settled",
-        "norm known, not applied", "coordinator restarted", "coordinator_restarted",
-        "vote crippled", "wrong one blamed", "drift", "checkpoint", "exit 0", "exit 1", "exit 2"}) {
+  for (const char* name : {"worker_lost",
+                           "worker_left",
+                           "resumed",
+                           "steps repeated",
+                           "settled",
+                           "norm known, not applied",
+                           "coordinator restarted",
+                           "coordinator_restarted",
+                           "links ok",
+                           "links failed",
+                           "links timeout",
+                           "links lost",
+                           "links known to a plan",
+                           "vote crippled",
+                           "wrong one blamed",
+                           "drift",
+                           "checkpoint",
+                           "exit 0",
+                           "exit 1",
+                           "exit 2"}) {
     EXPECT_GT(probes[name], 0) << name << " never happened";
   }
 }

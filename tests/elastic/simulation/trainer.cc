@@ -46,6 +46,8 @@ void Cluster::Perform(SimWorker& worker, const MemberAction& action) {
     OnWorkerAfter(key, 10, 60, [this](SimWorker& w) {
       TellMember(w, ProfileMeasured{Status::Ok(), "{}"});
     });
+  } else if (const auto* probe = std::get_if<ProbeLinks>(&action)) {
+    BeginProbe(worker, probe->request);
   } else if (const auto* lower = std::get_if<LowerPlan>(&action)) {
     OnWorkerAfter(key, 1, 10, [this, lowered = *lower](SimWorker& w) {
       TellMember(w, PlanLowered{lowered.generation, Status::Ok(),
@@ -121,6 +123,35 @@ void Cluster::ApplyStep(SimWorker& worker, int64_t step, double norm) {
     value.step = step;
     value.chain = Hash64(fmt::format("{} {}", step, norm), value.chain);
   }
+}
+
+// ---- Links ----
+
+// A peer that is not there costs the bound of each transport; one that stands still costs more.
+void Cluster::BeginProbe(SimWorker& worker, const wire::MeasureLinks& request) {
+  const bool fails = random_.Below(30) == 0;
+  const auto answer = [this, request, fails](SimWorker& w) {
+    const std::string& other = request.members(1 - request.rank()).address();
+    const SimWorker* peer = Worker(other);
+    const bool joined = !fails && peer != nullptr && peer->alive && !peer->exited &&
+                        !Unreachable(*peer) && !Unreachable(w) &&
+                        broken_links_.count(std::minmax(w.key, other)) == 0;
+    LinksProbed probed;
+    probed.answer.set_request(request.request());
+    for (const std::string& transport : request.transports()) {
+      wire::LinksMeasured::Link& link = *probed.answer.add_links();
+      link.set_transport(transport);
+      if (joined) {
+        link.set_latency_seconds(1e-5);
+        link.set_bytes_per_second(1e9);
+      } else {
+        link.set_error("deadline passed");
+      }
+    }
+    TellMember(w, probed);
+  };
+  const bool slow = random_.Below(30) == 0;
+  OnWorkerAfter(worker.key, 20, slow ? 4000 : 120, answer);
 }
 
 // ---- Moves ----

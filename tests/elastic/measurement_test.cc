@@ -1,0 +1,78 @@
+// What the coordinator tells of measured links, as the planner and the workers read it.
+#include "elastic/service/measurement.h"
+
+#include <limits>
+
+#include <gtest/gtest.h>
+
+namespace heddle::elastic {
+namespace {
+
+wire::Links SomeLinks() {
+  wire::Links links;
+  links.add_places(0);
+  links.add_places(1);
+  wire::Links::Pair& pair = *links.add_pairs();
+  pair.set_a(0);
+  pair.set_b(1);
+  wire::Links::Transport& tcp = *pair.add_transports();
+  tcp.set_name("tcp");
+  tcp.set_latency_seconds(1e-4);
+  tcp.set_bytes_per_second(2e6);
+  tcp.set_back_latency_seconds(2e-4);
+  tcp.set_back_bytes_per_second(3e6);
+  return links;
+}
+
+std::vector<Candidate> TwoOfOneHost() {
+  std::vector<Candidate> candidates;
+  for (const char* name : {"a", "b"}) {
+    WorkerMeasurement measurement;
+    measurement.profile.worker = name;
+    measurement.profile.flops_per_second = 1e9;
+    measurement.profile.bytes_per_second = 1e9;
+    measurement.link = {.latency_seconds = 1e-6, .bytes_per_second = 5e9, .transport = "shm"};
+    candidates.push_back(
+        {.name = name, .host = "host", .profile_json = MeasurementToJson(measurement)});
+  }
+  return candidates;
+}
+
+TEST(MeasurementTest, ThePlannersLinksAreThoseOfThePair) {
+  const auto measured = MeasuredLinksFrom(SomeLinks(), 2);
+  ASSERT_TRUE(measured.ok()) << measured.status().ToString();
+  const auto cluster =
+      ClusterOf(TwoOfOneHost(), *measured, comm::TransportPreference{.list = {"shm", "tcp"}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status().ToString();
+  EXPECT_EQ(cluster->links.At(0, 1).bytes_per_second, 2e6);
+  EXPECT_EQ(cluster->links.At(0, 1).transport, "tcp");
+  EXPECT_EQ(cluster->links.At(1, 0).bytes_per_second, 3e6);
+  EXPECT_EQ(cluster->links.At(1, 0).latency_seconds, 2e-4);
+  const auto ends = ClusterOf(TwoOfOneHost());
+  ASSERT_TRUE(ends.ok());
+  EXPECT_EQ(ends->links.At(0, 1).transport, "shm");
+  EXPECT_EQ(ends->links.At(0, 1).bytes_per_second, 5e9);
+}
+
+TEST(MeasurementTest, WhatIsNoTableIsRefused) {
+  EXPECT_TRUE(MeasuredLinksFrom({}, 2).ok());
+  EXPECT_EQ(MeasuredLinksFrom(SomeLinks(), 3).status().code(), StatusCode::kInvalidArgument);
+  const auto refused = [](const auto& spoil) {
+    wire::Links links = SomeLinks();
+    spoil(*links.mutable_pairs(0));
+    return MeasuredLinksFrom(links, 2).status().code() == StatusCode::kInvalidArgument;
+  };
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_TRUE(refused([](auto& pair) { pair.set_b(2); }));
+  EXPECT_TRUE(refused([](auto& pair) { pair.set_a(-1); }));
+  EXPECT_TRUE(refused([](auto& pair) { pair.set_a(1), pair.set_b(0); }));
+  EXPECT_TRUE(refused([](auto& pair) { pair.mutable_transports(0)->set_bytes_per_second(0); }));
+  EXPECT_TRUE(refused(
+      [=](auto& pair) { pair.mutable_transports(0)->set_back_bytes_per_second(infinity); }));
+  EXPECT_TRUE(refused([](auto& pair) { pair.mutable_transports(0)->set_latency_seconds(-1); }));
+  EXPECT_TRUE(refused(
+      [=](auto& pair) { pair.mutable_transports(0)->set_back_latency_seconds(0 * infinity); }));
+}
+
+}  // namespace
+}  // namespace heddle::elastic

@@ -1,0 +1,137 @@
+// Two workers measure the links between them; one that is not there costs the other a bounded time.
+#include "elastic/worker/pair_probe.h"
+
+#include <cmath>
+#include <limits>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "base/clock.h"
+
+namespace heddle::elastic {
+namespace {
+
+class PairProbeTest : public testing::Test {
+ protected:
+  PairProbeTest() {
+    for (auto* probe : {&lower_, &higher_}) {
+      metrics::Registry unused;
+      auto made = PairProbe::Create({.worker = "w", .metrics = &unused});
+      EXPECT_TRUE(made.ok()) << made.status().ToString();
+      *probe = *std::move(made);
+      (*probe)->SetJob("w", "job", "secret", false);
+    }
+  }
+  wire::MeasureLinks Request(int64_t number, int rank, const std::vector<std::string>& transports) {
+    wire::MeasureLinks request;
+    request.set_request(number);
+    request.set_rank(rank);
+    request.set_seconds(10);
+    for (const auto* probe : {&lower_, &higher_}) {
+      wire::Member& member = *request.add_members();
+      member.set_name(probe == &lower_ ? "a" : "b");
+      member.set_address((*probe)->address());
+    }
+    for (const std::string& transport : transports) {
+      request.add_transports(transport);
+    }
+    return request;
+  }
+  std::pair<wire::LinksMeasured, wire::LinksMeasured> Both(
+      int64_t number, const std::vector<std::string>& transports) {
+    wire::LinksMeasured there;
+    wire::LinksMeasured back;
+    std::thread other([&] { back = higher_->Measure(Request(number, 1, transports)); });
+    there = lower_->Measure(Request(number, 0, transports));
+    other.join();
+    return {there, back};
+  }
+
+  std::unique_ptr<PairProbe> lower_;
+  std::unique_ptr<PairProbe> higher_;
+};
+
+TEST_F(PairProbeTest, MeasuresEachTransportThatJoinsThem) {
+  for (int64_t request : {8, 16}) {
+    const auto [there, back] = Both(request, {"shm", "verbs", "tcp"});
+    for (const wire::LinksMeasured& answer : {there, back}) {
+      EXPECT_EQ(answer.request(), request);
+      EXPECT_EQ(answer.error(), "");
+      ASSERT_EQ(answer.links_size(), 3);
+      for (const wire::LinksMeasured::Link& link : answer.links()) {
+        if (link.transport() == "verbs") {  // An endpoint at a loopback address has none.
+          EXPECT_NE(link.error(), "");
+          continue;
+        }
+        EXPECT_EQ(link.error(), "");
+        EXPECT_GT(link.latency_seconds(), 0);
+        EXPECT_GT(link.bytes_per_second(), 1e6);
+        EXPECT_TRUE(std::isfinite(link.bytes_per_second()));
+      }
+    }
+  }
+}
+
+TEST_F(PairProbeTest, AnEmulatedLinkIsSeen) {
+  higher_->SetLinkRate(5e6);
+  const auto [there, back] = Both(8, {"tcp"});
+  ASSERT_EQ(there.links_size(), 1);
+  EXPECT_NEAR(there.links(0).bytes_per_second(), 5e6, 3e6);
+  EXPECT_NEAR(back.links(0).bytes_per_second(), 5e6, 3e6);
+}
+
+TEST_F(PairProbeTest, WhoIsAloneEndsInTime) {
+  wire::MeasureLinks request = Request(8, 1, {"shm", "tcp"});
+  const Time began = Now();
+  const wire::LinksMeasured alone = higher_->Measure(request);
+  EXPECT_LT(Now() - began, std::chrono::seconds(8));
+  ASSERT_EQ(alone.links_size(), 2);
+  for (const auto& link : alone.links()) {
+    EXPECT_NE(link.error(), "");
+  }
+  // The measurement that follows goes well.
+  EXPECT_EQ(Both(16, {"tcp"}).first.links(0).error(), "");
+}
+
+TEST_F(PairProbeTest, StopEndsAMeasurementUnderWay) {
+  const Time began = Now();
+  std::thread other([&] {
+    const auto answer =
+        higher_->Measure(Request(8, 1, {"tcp", "tcp", "tcp", "tcp", "tcp", "tcp", "tcp"}));
+    EXPECT_NE(answer.links(0).error(), "");
+  });
+  higher_->Stop();
+  other.join();
+  EXPECT_LT(Now() - began, std::chrono::seconds(5));
+}
+
+TEST_F(PairProbeTest, NonsenseIsRefused) {
+  const auto refused = [&](const auto& spoil) {
+    wire::MeasureLinks request = Request(8, 0, {"tcp"});
+    spoil(request);
+    const wire::LinksMeasured answer = lower_->Measure(request);
+    return !answer.error().empty() && answer.links_size() == 0;
+  };
+  EXPECT_TRUE(refused([](auto& request) { request.add_members(); }));
+  EXPECT_TRUE(refused([](auto& request) { request.set_rank(2); }));
+  EXPECT_TRUE(refused([](auto& request) { request.set_request(0); }));
+  EXPECT_TRUE(refused([](auto& request) { request.set_seconds(0); }));
+  EXPECT_TRUE(refused(
+      [](auto& request) { request.set_seconds(std::numeric_limits<double>::quiet_NaN()); }));
+  EXPECT_TRUE(refused([](auto& request) {
+    for (int i = 0; i < 8; ++i) {
+      request.add_transports("tcp");
+    }
+  }));
+  // Another's address, or no transport: said of that one.
+  wire::MeasureLinks request = Request(8, 0, {"pigeon", "tcp"});
+  request.mutable_members(1)->set_address("nonsense");
+  const wire::LinksMeasured answer = lower_->Measure(request);
+  ASSERT_EQ(answer.links_size(), 2);
+  EXPECT_NE(answer.links(0).error(), "");
+  EXPECT_NE(answer.links(1).error(), "");
+}
+
+}  // namespace
+}  // namespace heddle::elastic
