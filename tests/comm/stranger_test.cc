@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "base/unique_fd.h"
 #include "comm/handshake.h"
+#include "comm/rails.h"
 #include "comm/transport.h"
 #include "tests/comm/cluster.h"
 
@@ -105,9 +106,9 @@ TEST_P(StrangerTest, AnotherNameOrRankIsRefused) {
 
 UniqueFd DialTcp(Endpoint& endpoint) {
   const auto parts = ParseAddress(endpoint.address());
-  // An endpoint with RDMA shakes hands for it at an address of its own: "KIND/HOST:PORT".
-  std::string address = parts->at(parts->contains("verbs") ? "verbs" : "tcp");
-  address = address.substr(address.find('/') + 1);
+  // An endpoint with RDMA shakes hands for it at an address of its own.
+  const std::string address =
+      parts->contains("verbs") ? ParseRails(parts->at("verbs"))->front().door : parts->at("tcp");
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));

@@ -28,6 +28,8 @@ def check_pairs():
         assert done.returncode == 0, done.stderr
         pair, = json.loads(done.stdout)["pairs"]
         assert all(trial["works"] for trial in pair["trials"]), pair
+        assert [trial.get("ports") for trial in pair["trials"] if trial["transport"] == "verbs"] == [
+            f"{DEVICE}/1 to {DEVICE}/1"], pair
         assert pair["transport"] == chosen and pair["there"]["bytes_per_second"] > 1e6, pair
         print(f"{transports}: {pair['transport']}, {pair['reason']}", flush=True)
 
