@@ -16,8 +16,7 @@ class PairProbeTest : public testing::Test {
  protected:
   PairProbeTest() {
     for (auto* probe : {&lower_, &higher_}) {
-      metrics::Registry unused;
-      auto made = PairProbe::Create({.worker = "w", .metrics = &unused});
+      auto made = PairProbe::Create(comm::EndpointOptions());
       EXPECT_TRUE(made.ok()) << made.status().ToString();
       *probe = *std::move(made);
       (*probe)->SetJob("w", "job", "secret", false);
