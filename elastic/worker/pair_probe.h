@@ -15,7 +15,8 @@ namespace heddle::elastic {
 /// Thread: any; one Measure at a time.
 class PairProbe {
  public:
-  /// An endpoint like the one that `options` are of. Errors: those of comm::Endpoint::Create.
+  /// An endpoint like the one that `options` are of, but for its metrics, which nobody sees.
+  /// Errors: those of comm::Endpoint::Create.
   static Result<std::unique_ptr<PairProbe>> Create(comm::EndpointOptions options);
 
   /// Of the endpoint.

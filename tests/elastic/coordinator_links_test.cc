@@ -186,11 +186,11 @@ TEST_F(CoordinatorLinksTest, FailuresAndSilenceLeaveTheEndsOwnNumbers) {
   JoinAt("a", "one");
   JoinAt("b", "two");
   JoinAt("c", "three");
-  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
   ASSERT_EQ(TakeAsked().size(), 1u);  // Hosts in order: one, three, two.
   const auto [first, request] = *requests_.begin();
   Answer(first.first, request);
-  Answer(first.second, request, 1e-5, nan);  // Figures that are none.
+  Answer(first.second, request, 1e-5, infinity);  // Figures that are none.
   EXPECT_THAT(Results(), ElementsAre("failed"));
   ASSERT_EQ(TakeAsked().size(), 1u);
   Wait(5.2, {"a", "b", "c"});  // Nobody answers.

@@ -16,8 +16,7 @@ class PairProbeTest : public testing::Test {
  protected:
   PairProbeTest() {
     for (auto* probe : {&lower_, &higher_}) {
-      metrics::Registry unused;
-      auto made = PairProbe::Create({.worker = "w", .metrics = &unused});
+      auto made = PairProbe::Create(comm::EndpointOptions());
       EXPECT_TRUE(made.ok()) << made.status().ToString();
       *probe = *std::move(made);
       (*probe)->SetJob("w", "job", "secret", false);
@@ -38,25 +37,44 @@ class PairProbeTest : public testing::Test {
     }
     return request;
   }
+  // Again where a machine with too much to do let the bound of a trial pass.
   std::pair<wire::LinksMeasured, wire::LinksMeasured> Both(
-      int64_t number, const std::vector<std::string>& transports) {
+      const std::vector<std::string>& transports) {
     wire::LinksMeasured there;
     wire::LinksMeasured back;
-    std::thread other([&] { back = higher_->Measure(Request(number, 1, transports)); });
-    there = lower_->Measure(Request(number, 0, transports));
-    other.join();
+    for (int attempt = 0; attempt < 10; ++attempt) {
+      number_ += 8;
+      std::thread other([&] { back = higher_->Measure(Request(number_, 1, transports)); });
+      there = lower_->Measure(Request(number_, 0, transports));
+      other.join();
+      const bool late = [&] {
+        for (const auto* answer : {&there, &back}) {
+          for (const auto& link : answer->links()) {
+            if (link.transport() != "verbs" && !link.error().empty()) {
+              return true;
+            }
+          }
+        }
+        return false;
+      }();
+      if (!late) {
+        break;
+      }
+    }
     return {there, back};
   }
+
+  int64_t number_ = 0;
 
   std::unique_ptr<PairProbe> lower_;
   std::unique_ptr<PairProbe> higher_;
 };
 
 TEST_F(PairProbeTest, MeasuresEachTransportThatJoinsThem) {
-  for (int64_t request : {8, 16}) {
-    const auto [there, back] = Both(request, {"shm", "verbs", "tcp"});
+  for (int time = 0; time < 2; ++time) {
+    const auto [there, back] = Both({"shm", "verbs", "tcp"});
     for (const wire::LinksMeasured& answer : {there, back}) {
-      EXPECT_EQ(answer.request(), request);
+      EXPECT_EQ(answer.request(), number_);
       EXPECT_EQ(answer.error(), "");
       ASSERT_EQ(answer.links_size(), 3);
       for (const wire::LinksMeasured::Link& link : answer.links()) {
@@ -75,14 +93,14 @@ TEST_F(PairProbeTest, MeasuresEachTransportThatJoinsThem) {
 
 TEST_F(PairProbeTest, AnEmulatedLinkIsSeen) {
   higher_->SetLinkRate(5e6);
-  const auto [there, back] = Both(8, {"tcp"});
+  const auto [there, back] = Both({"tcp"});
   ASSERT_EQ(there.links_size(), 1);
   EXPECT_NEAR(there.links(0).bytes_per_second(), 5e6, 3e6);
   EXPECT_NEAR(back.links(0).bytes_per_second(), 5e6, 3e6);
 }
 
 TEST_F(PairProbeTest, WhoIsAloneEndsInTime) {
-  wire::MeasureLinks request = Request(8, 1, {"shm", "tcp"});
+  wire::MeasureLinks request = Request(4, 1, {"shm", "tcp"});
   const Time began = Now();
   const wire::LinksMeasured alone = higher_->Measure(request);
   EXPECT_LT(Now() - began, std::chrono::seconds(8));
@@ -91,7 +109,7 @@ TEST_F(PairProbeTest, WhoIsAloneEndsInTime) {
     EXPECT_NE(link.error(), "");
   }
   // The measurement that follows goes well.
-  EXPECT_EQ(Both(16, {"tcp"}).first.links(0).error(), "");
+  EXPECT_EQ(Both({"tcp"}).first.links(0).error(), "");
 }
 
 TEST_F(PairProbeTest, StopEndsAMeasurementUnderWay) {
