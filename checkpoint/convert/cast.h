@@ -1,5 +1,6 @@
 /// \file
-/// Changing the element type of weights: fp32, bf16 and fp16, to the nearest value, ties to even.
+/// Changing the element type of weights: fp64, fp32, bf16 and fp16, to the nearest value, ties to
+/// even.
 #pragma once
 
 #include <cstddef>

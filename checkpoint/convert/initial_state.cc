@@ -24,8 +24,30 @@ struct Weights {
   std::map<std::string, size_t> places;  ///< In source->tensors(), by Heddle's name.
 };
 
-Result<Weights> OpenWeights(const std::string& path, const std::vector<TensorInfo>& expected) {
+/// Where two models of equal shapes would compute something else.
+Status CheckSameModel(const graph::ModelConfig& theirs, const graph::ModelConfig& ours) {
+  const auto check = [](const char* key, auto a, auto b) {
+    return a == b ? Status::Ok()
+                  : InvalidArgumentError("config.json has {} {}, the job's model {}", key, a, b);
+  };
+  HEDDLE_RETURN_IF_ERROR(
+      check("family", static_cast<int>(theirs.family), static_cast<int>(ours.family)));
+  HEDDLE_RETURN_IF_ERROR(
+      check("num_attention_heads", theirs.num_attention_heads, ours.num_attention_heads));
+  HEDDLE_RETURN_IF_ERROR(
+      check("num_key_value_heads", theirs.num_key_value_heads, ours.num_key_value_heads));
+  HEDDLE_RETURN_IF_ERROR(check("a norm's epsilon of", theirs.norm_epsilon, ours.norm_epsilon));
+  HEDDLE_RETURN_IF_ERROR(check("rope_theta", theirs.rope_theta, ours.rope_theta));
+  return check("tie_word_embeddings", theirs.tie_word_embeddings, ours.tie_word_embeddings);
+}
+
+Result<Weights> OpenWeights(const std::string& path,
+                            const graph::ModelConfig& model,
+                            const std::vector<TensorInfo>& expected) {
   HEDDLE_ASSIGN_OR_RETURN(auto opened, OpenModel(path));
+  if (const auto config = graph::ParseModelConfig(opened->config()); config.ok()) {
+    HEDDLE_RETURN_IF_ERROR(CheckSameModel(*config, model).WithContext("{}", path));
+  }
   auto view = ViewAs(std::move(opened), Naming::kHeddle);
   HEDDLE_RETURN_IF_ERROR(view.status().WithContext("{}", path));
   Weights weights{.source = std::move(view->source), .places = {}};
@@ -75,23 +97,26 @@ Status AppendZeros(const TensorInfo& info, TensorSink& sink) {
 
 }  // namespace
 
-Status CheckInitialWeights(const std::string& source, const std::vector<TensorInfo>& expected) {
-  return OpenWeights(source, expected).status();
+Status CheckInitialWeights(const std::string& source,
+                           const graph::ModelConfig& model,
+                           const std::vector<TensorInfo>& expected) {
+  return OpenWeights(source, model, expected).status();
 }
 
 Status WriteInitialState(const std::string& source,
                          const std::string& root,
+                         const graph::ModelConfig& model,
                          const std::vector<TensorInfo>& expected) {
   HEDDLE_ASSIGN_OR_RETURN(const auto entries, List(root));
   if (!entries.empty()) {
     return Status::Ok();
   }
-  HEDDLE_ASSIGN_OR_RETURN(const Weights weights, OpenWeights(source, expected));
+  HEDDLE_ASSIGN_OR_RETURN(const Weights weights, OpenWeights(source, model, expected));
   HEDDLE_RETURN_IF_ERROR(MakeFolders(root));
   HEDDLE_ASSIGN_OR_RETURN(const Format* native, FindFormat("native"));
   SinkRequest request;
   request.path = root + "/" + StepFolderName(0);
-  request.config = weights.source->config();
+  request.config = graph::ModelConfigJson(model);
   request.threads = Cores();
   for (const TensorInfo& info : expected) {
     request.tensors.push_back(

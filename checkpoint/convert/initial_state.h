@@ -7,13 +7,17 @@
 
 #include "base/status.h"
 #include "checkpoint/types.h"
+#include "engine/graph/models/model.h"
 
 namespace heddle::checkpoint {
 
-/// Whether the model at `source`, of any format, has the weights of `expected` (roles master,
-/// exp_avg and exp_avg_sq), by name and shape. Reads no elements.
-/// Errors: kInvalidArgument naming the tensor; as OpenModel.
-Status CheckInitialWeights(const std::string& source, const std::vector<TensorInfo>& expected);
+/// Whether the model at `source`, of any format, is `model` and has the weights of `expected`
+/// (roles master, exp_avg and exp_avg_sq), by name and shape. What its config.json says must be
+/// what the job says: other heads or another rotary base have tensors of the same shapes. Reads no
+/// elements. Errors: kInvalidArgument naming the tensor or the key; as OpenModel.
+Status CheckInitialWeights(const std::string& source,
+                           const graph::ModelConfig& model,
+                           const std::vector<TensorInfo>& expected);
 
 /// Writes the checkpoint of step 0 into `root`: the model's weights, widened where the master's
 /// type is wider, and moments of zero. A root that has checkpoints is left as it is. The checkpoint
@@ -21,6 +25,7 @@ Status CheckInitialWeights(const std::string& source, const std::vector<TensorIn
 /// weights that the master's type cannot hold, and those of the file system.
 Status WriteInitialState(const std::string& source,
                          const std::string& root,
+                         const graph::ModelConfig& model,
                          const std::vector<TensorInfo>& expected);
 
 }  // namespace heddle::checkpoint

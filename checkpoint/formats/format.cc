@@ -54,7 +54,7 @@ FormatRegistration::FormatRegistration(Format format) {
   auto& formats = Registry();
   const auto place = std::lower_bound(
       formats.begin(), formats.end(), format,
-      [](const Format& left, const Format& right) { return left.name < right.name; });
+      [](const Format& left, const Format& right) { return left.rank < right.rank; });
   formats.insert(place, std::move(format));
 }
 

@@ -22,6 +22,9 @@
 
 namespace heddle::checkpoint {
 
+/// No model has more tensors: it bounds what a hostile file can make its reader hold.
+inline constexpr size_t kMaximumTensors = 150'000;
+
 /// A tensor as its file describes it.
 struct FileTensor {
   std::string name;
@@ -61,8 +64,8 @@ struct OutputTensor {
 };
 
 struct SinkRequest {
-  /// Nothing lies there yet: whoever calls has removed it or refused.
   std::string path;
+  bool replace = false;  ///< What lies there is replaced in one rename; else it stays: an error.
   /// In the order in which their elements will come.
   std::vector<OutputTensor> tensors;
   std::string config;  ///< Text of config.json; empty: none is written.
@@ -85,6 +88,8 @@ class TensorSink {
 
 struct Format {
   std::string name;  ///< As in `--to NAME`.
+  /// A folder with files of several formats is of the one with the lowest rank.
+  int rank = 0;
   /// Whether `path` (a file or a folder, which exists) is of this format. Looks at content,
   /// cheaply.
   std::function<bool(const std::string& path)> recognise;
@@ -98,7 +103,7 @@ class FormatRegistration {
   explicit FormatRegistration(Format format);
 };
 
-/// All formats, sorted by name.
+/// All formats, by rank.
 const std::vector<Format>& Formats();
 
 /// Errors: kInvalidArgument naming the formats that exist.

@@ -68,8 +68,11 @@ Result<std::unique_ptr<TensorSource>> Open(const std::string& path) {
   return std::unique_ptr<TensorSource>(std::make_unique<NativeSource>(std::move(reader)));
 }
 
-const FormatRegistration kNative{
-    {.name = "native", .recognise = Recognise, .open = Open, .create = CreateNativeSink}};
+const FormatRegistration kNative{{.name = "native",
+                                  .rank = 0,
+                                  .recognise = Recognise,
+                                  .open = Open,
+                                  .create = CreateNativeSink}};
 
 }  // namespace
 

@@ -223,7 +223,7 @@ Status NativeSink::Finish() {
   HEDDLE_ASSIGN_OR_RETURN(const Manifest manifest, BuildManifest(commit));
   HEDDLE_RETURN_IF_ERROR(
       WriteFileAtomically(output_.temporary() + "/" + kManifestName, EncodeManifest(manifest)));
-  return output_.Commit();
+  return output_.Commit(request_.replace);
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ bool IsFolder(const std::string& path) {
 
 const FormatRegistration registration({
     .name = Files().name,
+    .rank = 2,  // As for transformers: a folder's safetensors are newer.
     .recognise =
         [](const std::string& path) {
           return IsFolder(path) ? IsModelFolder(Files(), path) : IsPytorchFile(path);

@@ -186,6 +186,7 @@ Result<std::unique_ptr<TensorSource>> Open(const std::string& path) {
 
 const FormatRegistration kSafetensors{
     {.name = "safetensors",
+     .rank = 1,
      .recognise = Recognise,
      .open = Open,
      .create = [](SinkRequest request) { return CreateModel(Files(), std::move(request)); }}};

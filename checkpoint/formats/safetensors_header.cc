@@ -114,6 +114,10 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
       return Fail("an object");
     }
     if (depth_ == 1 && !metadata_) {
+      if (tensors.size() == kMaximumTensors) {
+        problem = fmt::format("more than {} tensors", kMaximumTensors);
+        return false;
+      }
       tensors.push_back({.name = name_, .type = {}, .shape = {}, .offsets = {}});
     }
     seen_ = 0;

@@ -167,7 +167,7 @@ class ShardedSink : public TensorSink {
     if (is_folder_) {
       HEDDLE_RETURN_IF_ERROR(WriteBeside());
     }
-    return staged_.Commit();
+    return staged_.Commit(request_.replace);
   }
 
  private:

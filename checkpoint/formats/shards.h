@@ -25,7 +25,7 @@
 
 namespace heddle::checkpoint {
 
-inline constexpr int64_t kMaximumIndexBytes = int64_t{64} << 20;
+inline constexpr int64_t kMaximumIndexBytes = int64_t{8} << 20;
 inline constexpr int64_t kMaximumConfigBytes = int64_t{1} << 20;
 
 /// One file's format.

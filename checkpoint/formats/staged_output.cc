@@ -81,9 +81,17 @@ StagedOutput::~StagedOutput() {
   }
 }
 
-Status StagedOutput::Commit() {
+Status StagedOutput::Commit(bool replace) {
   HEDDLE_RETURN_IF_ERROR(SyncAll(temporary_));
-  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+  if (replace &&
+      ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0) {
+    // The old one has the temporary name now; the destructor removes it.
+    return SyncFolder(FolderOf(path_));
+  }
+  if (replace && errno != ENOENT) {
+    return ErrnoError(errno, "exchange " + temporary_ + " and " + path_);
+  }
+  if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) != 0) {
     return ErrnoError(errno, "rename " + temporary_ + " to " + path_);
   }
   temporary_.clear();

@@ -30,7 +30,9 @@ class StagedOutput {
   const std::string& temporary() const { return temporary_; }
 
   /// Every file is written and closed: syncs it all, renames it to its path and syncs the parent.
-  Status Commit();
+  /// What lies there is exchanged in the same rename and then removed with `replace`; without it,
+  /// it stays, and the error is kAlreadyExists.
+  Status Commit(bool replace);
 
  private:
   StagedOutput(std::string path, std::string temporary)

@@ -65,8 +65,8 @@ Status ImportNamed(const Job& job) {
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph,
                           graph::BuildTrainingGraph(config.model, job::GraphOptions(config)));
   if (!config.init_from.empty()) {
-    const Status status =
-        checkpoint::WriteInitialState(config.init_from, CheckpointRoot(job), WholeState(graph));
+    const Status status = checkpoint::WriteInitialState(config.init_from, CheckpointRoot(job),
+                                                        config.model, WholeState(graph));
     return status.ok() ? status : InvalidArgumentError("init_from: {}", status.message());
   }
   const auto step =
@@ -84,7 +84,10 @@ Status CheckNamedCheckpoint(const job::JobConfig& config, const std::string& out
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph,
                           graph::BuildTrainingGraph(config.model, job::GraphOptions(config)));
   if (!config.init_from.empty()) {
-    const Status weights = checkpoint::CheckInitialWeights(config.init_from, WholeState(graph));
+    HEDDLE_ASSIGN_OR_RETURN(const auto own, checkpoint::List(output + "/checkpoints"));
+    const Status weights = own.empty() ? checkpoint::CheckInitialWeights(
+                                             config.init_from, config.model, WholeState(graph))
+                                       : Status::Ok();  // It goes on from these.
     return weights.ok() ? weights : InvalidArgumentError("init_from: {}", weights.message());
   }
   const Status status =

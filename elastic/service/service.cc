@@ -132,8 +132,12 @@ class Service::Impl {
     if (!checkpoints.ok() && !(restoring && options_.workers_outlive)) {
       return checkpoints.status();
     }
+    // Workers that still hold the state train on. Were they lost, a job that began from a model may
+    // not begin from the seed: the checkpoint of step 0 is asked for, and found missing.
+    const std::vector<int64_t> none =
+        config.init_from.empty() ? std::vector<int64_t>() : std::vector<int64_t>{0};
     MutexLock lock(mutex_);
-    checkpoints_ = checkpoints.ok() ? *std::move(checkpoints) : std::vector<int64_t>();
+    checkpoints_ = checkpoints.ok() ? *std::move(checkpoints) : none;
     return job;
   }
 

@@ -225,6 +225,27 @@ TEST(CastTest, HalvesAreThoseOfTheStandard) {
   }
 }
 
+TEST(CastTest, DoublesAreRoundedOnce) {
+  const auto to_bf16 = [](double value) {
+    uint16_t bits = 0;
+    EXPECT_TRUE(Cast(std::as_bytes(std::span(&value, 1)), DType::kF64,
+                     std::as_writable_bytes(std::span(&bits, 1)), DType::kBF16)
+                    .ok());
+    return bits;
+  };
+  EXPECT_EQ(to_bf16(1.0), 0x3F80);
+  // Just above and below a tie of bf16, by less than a float shows: rounding twice goes to even.
+  EXPECT_EQ(to_bf16(1.0 + 0x1p-8 + 0x1p-40), 0x3F81);
+  EXPECT_EQ(to_bf16(1.0 + 3 * 0x1p-8 - 0x1p-40), 0x3F81);
+  EXPECT_EQ(to_bf16(-1.0 - 0x1p-8 - 0x1p-40), 0xBF81);
+  const double huge = 1e300;
+  float out = 0;
+  EXPECT_EQ(Cast(std::as_bytes(std::span(&huge, 1)), DType::kF64,
+                 std::as_writable_bytes(std::span(&out, 1)), DType::kF32)
+                .code(),
+            StatusCode::kOutOfRange);
+}
+
 TEST(ConvertTest, WeightsThatDoNotFitAreRefusedByName) {
   Random random(6);
   const TemporaryFolder folder;
