@@ -22,7 +22,7 @@ class Convert : public Command {
     return "Examples:\n"
            "  heddle checkpoint convert runs/a/checkpoints/step-00000600 my-model --to safetensors "
            "--dtype bf16\n"
-           "  heddle checkpoint convert path/to/Llama-3.2-1B llama --to native\n"
+           "  heddle checkpoint convert path/to/Qwen2-0.5B qwen --to native\n"
            "  heddle checkpoint convert my-model model.pt --to pytorch";
   }
   void Declare(Arguments& arguments) override {

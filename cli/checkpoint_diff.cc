@@ -26,7 +26,8 @@ class Diff : public Command {
   int Run() override {
     const auto difference = checkpoint::Diff(a_, b_);
     if (!difference.ok()) {
-      return Report(difference.status());
+      Report(difference.status());
+      return kBadUsage;  // 1 says that they differ.
     }
     if (json_) {
       PrintJson(*difference);
@@ -41,8 +42,10 @@ class Diff : public Command {
     using Json = nlohmann::ordered_json;
     Json tensors = Json::array();
     for (const auto& tensor : difference.tensors) {
-      Json entry = {
-          {"name", tensor.name}, {"max_abs", tensor.max_abs}, {"mean_abs", tensor.mean_abs}};
+      Json entry = {{"name", tensor.name},
+                    {"equal", tensor.equal},
+                    {"max_abs", tensor.max_abs},
+                    {"mean_abs", tensor.mean_abs}};
       if (!tensor.role.empty()) {
         entry["role"] = tensor.role;
       }
@@ -57,7 +60,7 @@ class Diff : public Command {
 
   static void PrintText(const checkpoint::ModelDifference& difference) {
     for (const auto& tensor : difference.tensors) {
-      if (tensor.max_abs != 0 || !tensor.what.empty()) {
+      if (!tensor.equal) {
         std::printf("%s%s%s: %s%slargest %.3g, mean %.3g\n", tensor.name.c_str(),
                     tensor.role.empty() ? "" : " ", tensor.role.c_str(), tensor.what.c_str(),
                     tensor.what.empty() ? "" : "; ", tensor.max_abs, tensor.mean_abs);

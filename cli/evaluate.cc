@@ -79,6 +79,9 @@ class Evaluate : public Command {
     if (!view->renamed) {
       return InvalidArgumentError("{}: {}", path_, view->notes.front());
     }
+    for (const std::string& note : view->notes) {
+      std::fprintf(stderr, "note: %s\n", note.c_str());
+    }
     return evaluate::EvaluateLoss(*view->source, request_);
   }
 

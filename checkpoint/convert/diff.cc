@@ -45,6 +45,7 @@ class Numbers {
     return source_.Read(index_, box, bytes_);
   }
   const Bytes& bytes() const { return bytes_; }
+  DType type() const { return type_; }
 
   /// The tile's elements as doubles. Integers beyond 2^53 lose digits; bits were compared before.
   Status Convert(std::vector<double>& out) {
@@ -108,7 +109,7 @@ Status CompareElements(
     const Box box = tiles.Clipped(i);
     HEDDLE_RETURN_IF_ERROR(a.Read(box));
     HEDDLE_RETURN_IF_ERROR(b.Read(box));
-    if (a.bytes() == b.bytes()) {
+    if (a.type() == b.type() && a.bytes() == b.bytes()) {
       continue;
     }
     same = false;
@@ -164,12 +165,12 @@ Result<ModelDifference> Compare(const TensorSource& a, const TensorSource& b) {
     const auto in_b = names_b.find(key);
     if (in_a == names_a.end() || in_b == names_b.end()) {
       difference.what = in_a == names_a.end() ? "only in B" : "only in A";
-      result.equal = false;
+      difference.equal = false;
     } else {
-      HEDDLE_ASSIGN_OR_RETURN(const bool same,
+      HEDDLE_ASSIGN_OR_RETURN(difference.equal,
                               Compare(a, in_a->second, b, in_b->second, difference));
-      result.equal = result.equal && same;
     }
+    result.equal = result.equal && difference.equal;
     result.tensors.push_back(std::move(difference));
   }
   return result;

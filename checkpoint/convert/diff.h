@@ -13,6 +13,7 @@ struct TensorDifference {
   std::string name;
   std::string role;    ///< Of native checkpoints, when both are; else empty.
   std::string what;    ///< "only in A", "shape [2] and [3]", …; empty: the elements differ.
+  bool equal = true;   ///< In shape, element type and every bit.
   double max_abs = 0;  ///< Of a[i] - b[i]; infinite where only one of them is NaN or infinite.
   double mean_abs = 0;
 };

@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "checkpoint/convert/copy.h"
 #include "checkpoint/convert/model_view.h"
@@ -50,6 +51,9 @@ Result<Weights> OpenWeights(const std::string& path,
   }
   auto view = ViewAs(std::move(opened), Naming::kHeddle);
   HEDDLE_RETURN_IF_ERROR(view.status().WithContext("{}", path));
+  for (const std::string& note : view->notes) {
+    LogInfo("{}: {}", path, note);
+  }
   Weights weights{.source = std::move(view->source), .places = {}};
   for (size_t i = 0; i < weights.source->tensors().size(); ++i) {
     weights.places.emplace(weights.source->tensors()[i].name, i);

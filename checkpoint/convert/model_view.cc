@@ -1,7 +1,9 @@
 #include "checkpoint/convert/model_view.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -129,6 +131,61 @@ bool IsDerived(const std::string& name) {
          name.ends_with(".attn.masked_bias");
 }
 
+/// Tables with a row a token, which may have rows beyond the vocabulary.
+bool HasVocabulary(const std::string& name) {
+  constexpr std::array<std::string_view, 5> kNames = {"embedding.weight", "head.weight",
+                                                      "model.embed_tokens.weight",
+                                                      "transformer.wte.weight", "lm_head.weight"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+/// Calls `look` with the tiles of box `box` of a tensor until it returns false; whether it never
+/// did.
+Result<bool> AllTiles(const TensorSource& source,
+                      size_t tensor,
+                      const Box& box,
+                      const std::function<Result<bool>(const Box&, const Bytes&)>& look) {
+  constexpr int64_t kTileElements = int64_t{4} << 20;
+  const int64_t element = SizeOf(*source.tensors()[tensor].dtype);
+  const ChunkGrid tiles(box.extent, ContiguousTile(box.extent, kTileElements));
+  Bytes bytes;
+  for (int64_t i = 0; i < tiles.count(); ++i) {
+    const Box tile = Shifted(tiles.Clipped(i), box.offset, 1);
+    bytes.resize(static_cast<size_t>(ElementCount(tile.extent) * element));
+    HEDDLE_RETURN_IF_ERROR(source.Read(tensor, tile, bytes));
+    HEDDLE_ASSIGN_OR_RETURN(const bool goes_on, look(tile, bytes));
+    if (!goes_on) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Result<bool> AreEqual(const TensorSource& source, size_t a, size_t b) {
+  const FileTensor& first = source.tensors()[a];
+  const FileTensor& second = source.tensors()[b];
+  if (first.shape != second.shape || first.dtype != second.dtype || !first.dtype) {
+    return false;
+  }
+  Bytes other;
+  return AllTiles(source, a, WholeBox(first.shape),
+                  [&](const Box& tile, const Bytes& bytes) -> Result<bool> {
+                    other.resize(bytes.size());
+                    HEDDLE_RETURN_IF_ERROR(source.Read(b, tile, other));
+                    return bytes == other;
+                  });
+}
+
+/// Rows from `rows` on are zeros.
+Result<bool> IsPadding(const TensorSource& source, size_t tensor, int64_t rows) {
+  Box box = WholeBox(source.tensors()[tensor].shape);
+  box.offset[0] = rows;
+  box.extent[0] -= rows;
+  return AllTiles(source, tensor, box, [](const Box& /*tile*/, const Bytes& bytes) -> Result<bool> {
+    return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+  });
+}
+
 /// A few names and how many more there are.
 std::string Some(const std::vector<std::string>& names) {
   constexpr size_t kMost = 5;
@@ -184,13 +241,18 @@ Status ViewBuilder::Add(const std::string& name,
   // A vocabulary may be padded with rows: they lie behind the rows of the model.
   const bool padded = input.shape.size() == 2 && input_shape.size() == 2 &&
                       input.shape[1] == input_shape[1] && input.shape[0] > input_shape[0] &&
-                      (name.find("embed") != std::string::npos || name.ends_with("head.weight") ||
-                       name.ends_with("wte.weight"));
+                      HasVocabulary(name);
   if (input.shape != input_shape && !padded) {
     return InvalidArgumentError("tensor '{}' has shape {}, config.json makes it {}", input.name,
                                 ToString(input.shape), ToString(input_shape));
   }
   if (padded) {
+    HEDDLE_ASSIGN_OR_RETURN(const bool zeros, IsPadding(source_, piece.input, input_shape[0]));
+    if (!zeros) {
+      return InvalidArgumentError(
+          "tensor '{}' has {} rows, config.json's vocabulary {}, and the others are not padding",
+          input.name, input.shape[0], input_shape[0]);
+    }
     notes.push_back(fmt::format("tensor '{}': {} rows beyond the vocabulary are left out",
                                 input.name, input.shape[0] - input_shape[0]));
   }
@@ -298,6 +360,9 @@ Result<ModelView> ViewAs(std::unique_ptr<TensorSource> source, Naming naming) {
   ViewBuilder builder(*source);
   // Which names the file has is seen in it: a native checkpoint may hold a foreign model unchanged.
   const bool from_ours = builder.Find(mappings.front().name).has_value();
+  const auto input_name = [&](const graph::NameMapping& mapping) {
+    return from_ours ? mapping.name : mapping.foreign_name;
+  };
   ModelView view;
   std::vector<std::string> missing;
   for (const graph::NameMapping& mapping : mappings) {
@@ -307,6 +372,16 @@ Result<ModelView> ViewAs(std::unique_ptr<TensorSource> source, Naming naming) {
     return InvalidArgumentError("the model that config.json describes also has: {}", Some(missing));
   }
   HEDDLE_RETURN_IF_ERROR(builder.CheckUnused(config->tie_word_embeddings));
+  const auto head = builder.Find(from_ours ? "head.weight" : "lm_head.weight");
+  if (config->tie_word_embeddings && head) {
+    HEDDLE_ASSIGN_OR_RETURN(const bool tied,
+                            AreEqual(*source, *head, *builder.Find(input_name(mappings.front()))));
+    if (!tied) {
+      return InvalidArgumentError(
+          "config.json ties the head to the embedding, but tensor '{}' differs from it",
+          source->tensors()[*head].name);
+    }
+  }
   view.notes = std::move(builder.notes);
   view.renamed = true;
   auto viewed = builder.Take();

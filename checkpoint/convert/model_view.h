@@ -31,8 +31,8 @@ struct ModelView {
 
 /// The weights of `source` under `naming`; moments are left out. A tensor that one side joins and
 /// the other keeps apart, or keeps transposed, is read through. Rows that pad a vocabulary are cut
-/// off. Errors: kInvalidArgument when the tensors are not those of the model that config.json
-/// describes: missing, unexpected, or of another shape, by name.
+/// off, when they are zeros. Errors: kInvalidArgument when the tensors are not those of the model
+/// that config.json describes: missing, unexpected, or of another shape, by name.
 Result<ModelView> ViewAs(std::unique_ptr<TensorSource> source, Naming naming);
 
 /// The role of weights in native checkpoints.

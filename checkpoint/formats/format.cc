@@ -26,28 +26,6 @@ std::string Names() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// What a file that is no model often is instead: the line that its user needs.
-std::string Guess(const std::string& path) {
-  const auto file = OpenRegularFile(path);
-  if (!file.ok()) {
-    return "no known model in this folder";
-  }
-  if (file->bytes == 0) {
-    return "the file is empty";
-  }
-  std::string head(static_cast<size_t>(std::min<int64_t>(file->bytes, 64)), '\0');
-  if (!ReadAt(file->fd.get(), 0, std::as_writable_bytes(std::span(head)), path).ok()) {
-    return "the file cannot be read";
-  }
-  if (head.starts_with("version https://git-lfs")) {
-    return "this is a pointer of Git LFS, not the model: fetch the file itself (git lfs pull)";
-  }
-  if (head.starts_with("<!DOCTYPE") || head.starts_with("<html")) {
-    return "this is a web page, not a model: the download failed";
-  }
-  return "not a model file";
-}
-
 }  // namespace
 
 FormatRegistration::FormatRegistration(Format format) {
@@ -71,6 +49,23 @@ Result<const Format*> FindFormat(const std::string& name) {
   return InvalidArgumentError("format '{}' is not known; there are: {}", name, Names());
 }
 
+Status CheckNoPlaceholder(const std::string& path) {
+  HEDDLE_ASSIGN_OR_RETURN(const OpenedFile file, OpenRegularFile(path));
+  if (file.bytes == 0) {
+    return InvalidArgumentError("{}: the file is empty", path);
+  }
+  std::string head(static_cast<size_t>(std::min<int64_t>(file.bytes, 64)), '\0');
+  HEDDLE_RETURN_IF_ERROR(ReadAt(file.fd.get(), 0, std::as_writable_bytes(std::span(head)), path));
+  if (head.starts_with("version https://git-lfs")) {
+    return InvalidArgumentError(
+        "{}: a pointer of Git LFS, not the model: fetch the file itself (git lfs pull)", path);
+  }
+  if (head.starts_with("<!DOCTYPE") || head.starts_with("<!doctype") || head.starts_with("<html")) {
+    return InvalidArgumentError("{}: a web page, not a model: the download failed", path);
+  }
+  return Status::Ok();
+}
+
 Result<std::unique_ptr<TensorSource>> OpenModel(const std::string& path) {
   struct stat facts {};
   if (::stat(path.c_str(), &facts) != 0) {
@@ -81,7 +76,10 @@ Result<std::unique_ptr<TensorSource>> OpenModel(const std::string& path) {
       return format.open(path);
     }
   }
-  return InvalidArgumentError("{}: {} (known formats: {})", path, Guess(path), Names());
+  if (S_ISREG(facts.st_mode)) {
+    HEDDLE_RETURN_IF_ERROR(CheckNoPlaceholder(path));
+  }
+  return InvalidArgumentError("{}: no model of a known format ({})", path, Names());
 }
 
 }  // namespace heddle::checkpoint

@@ -65,6 +65,12 @@ const ElementType* FindType(DType dtype) {
   return found == kTypes.end() ? nullptr : found;
 }
 
+/// JSON has no other text; two names must not become one by replacing what is not.
+bool IsUtf8(const std::string& text) {
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::ignore) ==
+         Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 /// Takes a header apart while it is parsed, so that no tree of a hostile header is ever built.
 class HeaderHandler : public nlohmann::json_sax<Json> {
  public:
@@ -268,7 +274,8 @@ Result<SafetensorsLayout> LayOutSafetensors(std::span<const OutputTensor> tensor
   std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
   for (const OutputTensor& tensor : tensors) {
-    if (FindType(tensor.dtype) == nullptr || tensor.name == kMetadata || tensor.name.empty()) {
+    if (FindType(tensor.dtype) == nullptr || tensor.name == kMetadata || tensor.name.empty() ||
+        tensor.name.size() > kMaximumName || !IsUtf8(tensor.name)) {
       return InvalidArgumentError("tensor '{}' ({}) cannot be stored in a safetensors file",
                                   tensor.name, DTypeName(tensor.dtype));
     }

@@ -47,8 +47,12 @@ class FolderSource : public TensorSource {
     files_.push_back(std::move(file));
   }
 
-  /// Every file was added. Errors: kDataLoss when two hold a tensor of the same name.
+  /// Every file was added. Errors: kDataLoss when two hold a tensor of the same name, or all of
+  /// them more than a model has.
   Status Sort() {
+    if (places_.size() > kMaximumTensors) {
+      return DataLossError("more than {} tensors", kMaximumTensors);
+    }
     const auto key = [&](const Place& place) {
       const FileTensor& tensor = files_[place.file]->tensors()[place.tensor];
       return std::tie(tensor.role, tensor.name);
@@ -106,6 +110,7 @@ Status AddShards(const FileFormat& format, const std::string& folder, FolderSour
     if (!FileExists(path)) {
       return DataLossError("{}: shard {} is missing", index, file);
     }
+    HEDDLE_RETURN_IF_ERROR(CheckNoPlaceholder(path));
     HEDDLE_ASSIGN_OR_RETURN(auto shard, format.open(path));
     const std::set<std::string> held = NamesIn(*shard);
     for (const std::string& name : names) {
@@ -220,6 +225,7 @@ Result<std::unique_ptr<TensorSource>> OpenModelFolder(const FileFormat& format,
   }
   auto source = std::make_unique<FolderSource>(format.name, std::move(config));
   if (const std::string single = SinglePath(format, folder); FileExists(single)) {
+    HEDDLE_RETURN_IF_ERROR(CheckNoPlaceholder(single));
     HEDDLE_ASSIGN_OR_RETURN(auto file, format.open(single));
     source->Add(std::move(file));
   } else {

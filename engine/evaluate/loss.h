@@ -29,7 +29,8 @@ struct Loss {
 
 /// Cuts the file's tokens into consecutive windows (the last one may be shorter) and predicts each
 /// token after a window's first from those before it, in fp32 whatever the weights' type. Memory:
-/// the weights as fp32, and the activations of some thousand tokens. `weights` is named as Heddle
+/// the weights as fp32, and the activations of one window, or of some thousand tokens where windows
+/// are shorter. `weights` is named as Heddle
 /// names tensors (ViewAs) and has a config. Errors: kInvalidArgument for a model without a known
 /// config.json, a context that is out of range, data that is too short or has other tokens;
 /// kDataLoss for damage.

@@ -394,7 +394,7 @@ TEST(ShardsTest, ANewShardWhenTheNextDoesNotFit) {
   EXPECT_THAT(split({}, 10), ElementsAre(0));
   EXPECT_THAT(split({5, 5, 1}, 10), ElementsAre(0, 2));
   EXPECT_THAT(split({20, 1, 20}, 10), ElementsAre(0, 1, 2));
-  EXPECT_THAT(split({1, 20, 0, 1}, 10), ElementsAre(0, 1, 2));
+  EXPECT_THAT(split({1, 20, 0, 1}, 10), ElementsAre(0, 1, 3));
   const FileFormat format{.name = {},
                           .stem = "pytorch_model",
                           .suffix = ".bin",
