@@ -12,7 +12,9 @@ namespace heddle::elastic {
 namespace {
 
 constexpr double kLongestSeconds = 60;
-// Of one transport: two that are busy with something else for so long measure nothing of use.
+// Of one transport: two that are busy with something else for so long measure nothing of use. Trial
+// i ends i + 1 of it after the measurement began, at both ends: one whose attempt fails at once is
+// ahead of the other only until that one's time for the same trial is over.
 constexpr Duration kTrial = std::chrono::seconds(1);
 constexpr int kMostTransports = 8;
 // The better of them: contention only ever makes a link look worse than it is.
@@ -78,12 +80,13 @@ wire::LinksMeasured PairProbe::Measure(const wire::MeasureLinks& request) {
   for (const wire::Member& member : request.members()) {
     options.members.push_back({.name = member.name(), .address = member.address()});
   }
-  const Deadline deadline = After(FromSeconds(std::min(request.seconds(), kLongestSeconds)));
+  const Time began = Now();
+  const Deadline deadline = began + FromSeconds(std::min(request.seconds(), kLongestSeconds));
   for (int i = 0; i < request.transports_size(); ++i) {
     options.generation = request.request() + i;  // Both ends count alike, whatever fails here.
     options.transports = {request.transports(i)};
     const Result<comm::Link> measured =
-        MeasureOnce(*endpoint_, options, std::min<Deadline>(deadline, After(kTrial)));
+        MeasureOnce(*endpoint_, options, std::min<Deadline>(deadline, began + (i + 1) * kTrial));
     wire::LinksMeasured::Link& link = *answer.add_links();
     link.set_transport(request.transports(i));
     if (measured.ok()) {
