@@ -465,7 +465,8 @@ void EndpointImpl::Dial(const std::shared_ptr<Group>& group,
       });
   // A port that nobody answers for must leave time for the next way; a busy process' port answers.
   const bool last = attempts.size() == 1;
-  session->Start(last ? deadline : After(kHandshakeTimeout));
+  const Duration patience = group->options().way_timeout;
+  session->Start(last ? deadline : After(patience), last ? kHandshakeTimeout : patience);
 }
 
 void EndpointImpl::NoteFallback(const Group& group,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/measure.h"
+#include "comm/rails.h"
 
 namespace heddle::elastic {
 namespace {
@@ -17,6 +18,9 @@ constexpr double kLongestSeconds = 60;
 // ahead of the other only until that one's time for the same trial is over.
 constexpr Duration kTrial = std::chrono::seconds(1);
 constexpr int kMostTransports = 8;
+// Of a way of a transport that has others: with all that may be tried (kMostRailAttempts) half of a
+// trial is left for the last one.
+constexpr Duration kWay = kTrial / (2 * (comm::kMostRailAttempts - 1));
 // The better of them: contention only ever makes a link look worse than it is.
 constexpr uint64_t kRounds = 2;
 // Small, and yet beyond what a network lets through in a burst before it holds a flow to its rate.
@@ -85,6 +89,7 @@ wire::LinksMeasured PairProbe::Measure(const wire::MeasureLinks& request) {
   for (int i = 0; i < request.transports_size(); ++i) {
     options.generation = request.request() + i;  // Both ends count alike, whatever fails here.
     options.transports = {request.transports(i)};
+    options.way_timeout = kWay;
     const Result<comm::Link> measured =
         MeasureOnce(*endpoint_, options, std::min<Deadline>(deadline, began + (i + 1) * kTrial));
     wire::LinksMeasured::Link& link = *answer.add_links();
