@@ -27,7 +27,8 @@ constexpr uint64_t kRounds = 2;
 constexpr comm::MeasureBudget kBudget{.round_trips = 17,
                                       .latency = std::chrono::milliseconds(2),
                                       .long_enough = std::chrono::milliseconds(8),
-                                      .most_bytes = int64_t{4} << 20};
+                                      .most_bytes = int64_t{4} << 20,
+                                      .bandwidth = std::chrono::milliseconds(100)};
 
 Status Check(const wire::MeasureLinks& request) {
   const bool sound = request.members_size() == 2 && (request.rank() == 0 || request.rank() == 1) &&
