@@ -120,7 +120,7 @@ class Pair {
 double RateOf(const TimedMessage& message) {
   const double took = Seconds(message.took);
   return static_cast<double>(message.bytes) /
-         std::max({took - 2 * message.latency_seconds, took / 4, 1e-9});
+         std::max({took - 2 * message.latency_seconds, took / 2, 1e-9});
 }
 
 int64_t NextMeasureBytes(const TimedMessage& message, Duration spent, const MeasureBudget& budget) {

@@ -29,7 +29,7 @@ struct TimedMessage {
 };
 
 /// Bytes a second without the link's latency, of which no more is believed than leaves the message
-/// a quarter of its time: it was measured at another time. Pure.
+/// half its time: it was measured at another time. Pure.
 double RateOf(const TimedMessage& message);
 /// The size of the message to follow this one; 0: this one tells the rate. `spent`: since the first
 /// one was begun. Four times as large, or sixteen times while nearly all of the time is latency.
