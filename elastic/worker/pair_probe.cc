@@ -8,6 +8,7 @@
 
 #include "comm/measure.h"
 #include "comm/rails.h"
+#include "elastic/link_figures.h"
 
 namespace heddle::elastic {
 namespace {
@@ -17,7 +18,6 @@ constexpr double kLongestSeconds = 60;
 // i ends i + 1 of it after the measurement began, at both ends: one whose attempt fails at once is
 // ahead of the other only until that one's time for the same trial is over.
 constexpr Duration kTrial = std::chrono::seconds(1);
-constexpr int kMostTransports = 8;
 // Of a way of a transport that has others: with all that may be tried (kMostRailAttempts) half of a
 // trial is left for the last one.
 constexpr Duration kWay = kTrial / (2 * (comm::kMostRailAttempts - 1));
@@ -32,7 +32,8 @@ constexpr comm::MeasureBudget kBudget{.round_trips = 17,
 
 Status Check(const wire::MeasureLinks& request) {
   const bool sound = request.members_size() == 2 && (request.rank() == 0 || request.rank() == 1) &&
-                     request.request() > 0 && request.transports_size() <= kMostTransports &&
+                     request.request() > 0 &&
+                     request.transports_size() <= kMostMeasuredTransports &&
                      std::isfinite(request.seconds()) && request.seconds() > 0;
   return sound ? Status::Ok()
                : InvalidArgumentError("not a measurement of two workers: {}",
