@@ -22,7 +22,7 @@ std::string NumaText(int node) {
   return node < 0 ? std::string(1, '-') : std::to_string(node);
 }
 
-bool IsAmong(const comm::RdmaPort& port, const std::vector<comm::RdmaPort>& ports) {
+bool IsChosen(const comm::RdmaPort& port, const std::vector<comm::RdmaPort>& ports) {
   return std::any_of(ports.begin(), ports.end(),
                      [&](const auto& other) { return other.name() == port.name(); });
 }
@@ -60,7 +60,7 @@ void PrintMachine(const std::vector<comm::InterfaceVerdict>& interfaces,
                 "GIDS", "NUMA", "ADDRESS", "WHY");
   }
   for (const auto& port : ports) {
-    std::printf("%-2s%-14s %-10s %-13s %6zu %4s %-16s %s\n", IsAmong(port, chosen) ? "*" : "",
+    std::printf("%-2s%-14s %-10s %-13s %6zu %4s %-16s %s\n", IsChosen(port, chosen) ? "*" : "",
                 port.name().c_str(), std::string(comm::RdmaKindName(port.kind)).c_str(),
                 Gigabits(port.bytes_per_second).c_str(), port.gids.size(),
                 NumaText(port.numa_node).c_str(), port.ip.empty() ? "-" : port.ip.c_str(),
@@ -109,7 +109,7 @@ nlohmann::json MachineJson(const std::vector<comm::InterfaceVerdict>& interfaces
                             {"net_device", port.net_device},
                             {"address", port.ip},
                             {"usable", port.usable},
-                            {"chosen", IsAmong(port, chosen)},
+                            {"chosen", IsChosen(port, chosen)},
                             {"reason", port.reason}});
   }
   return json;

@@ -73,6 +73,9 @@ struct GroupOptions {
   std::shared_ptr<const LinkTable> links = nullptr;
   /// Transports that may join this group's pairs, best first; empty: the endpoint's.
   std::vector<std::string> transports = {};
+  /// A way to a peer (a transport, or a pair of RDMA ports) that is not the last one gives way to
+  /// the next where connecting or another step of its handshake takes longer than this.
+  Duration way_timeout = std::chrono::seconds(2);
 };
 
 enum class ReduceOp : uint8_t { kSum, kMax, kMin };

@@ -158,8 +158,12 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   std::vector<std::string> Allowed() const HEDDLE_EXCLUDES(mutex_);
   /// Which transports the pair of this worker and `peer` prefers.
   TransportChoice ChoiceFor(const Group& group, int peer) const HEDDLE_EXCLUDES(mutex_);
-  /// Errors: kInvalidArgument (an address that is none), kUnavailable (no transport reaches it).
-  Result<Attempts> AttemptsTo(const Group& group, int peer, Lane lane) const;
+  /// By `choice`, that of the pair. Errors: kInvalidArgument (an address that is none),
+  /// kUnavailable (no transport reaches it).
+  Result<Attempts> AttemptsTo(const Group& group,
+                              int peer,
+                              Lane lane,
+                              const TransportChoice& choice) const;
   /// Makes the attempts in turn until one leads to a connection; loop thread.
   void Dial(const std::shared_ptr<Group>& group,
             int peer,
@@ -408,10 +412,10 @@ TransportChoice EndpointImpl::ChoiceFor(const Group& group, int peer) const {
 
 Result<EndpointImpl::Attempts> EndpointImpl::AttemptsTo(const Group& group,
                                                         int peer,
-                                                        Lane lane) const {
+                                                        Lane lane,
+                                                        const TransportChoice& choice) const {
   const size_t number = ConnectionNumber(group.options().rank, peer, lane == Lane::kUrgent);
   const GroupMember& member = group.options().members[static_cast<size_t>(peer)];
-  const TransportChoice choice = ChoiceFor(group, peer);
   Attempts attempts;
   HEDDLE_ASSIGN_OR_RETURN(const AddressParts address, ParseAddress(member.address));
   std::vector<std::string> objections;
@@ -433,6 +437,13 @@ Result<EndpointImpl::Attempts> EndpointImpl::AttemptsTo(const Group& group,
   }
   if (attempts.empty()) {
     return UnavailableError("no transport leads there: {}", fmt::join(objections, ", "));
+  }
+  // What has joined them before gets what is left of the time when nothing else does now: the
+  // others may be ways that never lead there, and the first attempt may not take so long.
+  const Attempt first = attempts.front();
+  if (choice.cheapest && first.transport->name() == choice.transport &&
+      attempts.back().transport != first.transport) {
+    attempts.push_back(first);
   }
   return attempts;
 }
@@ -465,7 +476,8 @@ void EndpointImpl::Dial(const std::shared_ptr<Group>& group,
       });
   // A port that nobody answers for must leave time for the next way; a busy process' port answers.
   const bool last = attempts.size() == 1;
-  session->Start(last ? deadline : After(kHandshakeTimeout));
+  const Duration patience = group->options().way_timeout;
+  session->Start(last ? deadline : After(patience), last ? kHandshakeTimeout : patience);
 }
 
 void EndpointImpl::NoteFallback(const Group& group,
@@ -501,10 +513,12 @@ void EndpointImpl::ExportPairs(const Group& group) {
   std::map<std::pair<std::string, std::string>, int> pairs;
   for (const int peer : group.options().peers) {
     const std::string transport = group.transport(peer);
-    const Result<Attempts> attempts = AttemptsTo(group, peer, Lane::kUrgent);
+    const TransportChoice choice = ChoiceFor(group, peer);
+    const Result<Attempts> attempts = AttemptsTo(group, peer, Lane::kUrgent, choice);
     const bool expected = attempts.ok() && attempts->front().transport->name() == transport;
-    const bool cheapest = ChoiceFor(group, peer).cheapest;
-    ++pairs[{transport, !expected ? "fallback" : cheapest ? "cheapest" : "first"}];
+    const bool cheapest = choice.cheapest && choice.transport == transport;
+    const bool first = !choice.cheapest && expected;
+    ++pairs[{transport, cheapest ? "cheapest" : first ? "first" : "fallback"}];
   }
   const MutexLock lock(mutex_);
   for (auto& [labels, count] : pairs_) {
@@ -586,7 +600,7 @@ Result<std::unique_ptr<Communicator>> EndpointImpl::Connect(const GroupOptions& 
         continue;  // It may reach us though we do not reach it.
       }
       for (const Lane lane : kEachLane) {
-        const Result<Attempts> attempts = AttemptsTo(*group, peer, lane);
+        const Result<Attempts> attempts = AttemptsTo(*group, peer, lane, ChoiceFor(*group, peer));
         if (!attempts.ok()) {
           const std::string& name = group->options().members[static_cast<size_t>(peer)].name;
           group->FailForming(attempts.status().WithContext("connecting to {}", name));

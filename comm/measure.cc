@@ -1,7 +1,7 @@
 // Latency: half the median of small round trips, urgent like a pipeline's activations. Bandwidth,
-// one direction after the other: messages that grow until one takes long enough to be measured
-// well; the receiver answers each. So an emulated or slow link costs few bytes and a fast one gets
-// large messages.
+// one direction after the other: messages that grow until one takes long enough, latency aside, to
+// be measured well; the receiver answers each. So an emulated or slow link costs few bytes and a
+// fast one gets large messages.
 #include "comm/measure.h"
 
 #include <algorithm>
@@ -65,8 +65,11 @@ class Pair {
   }
 
   Result<double> Bandwidth(double latency) {
-    double rate = 0;
-    for (int64_t bytes = kFirstBytes; rate == 0; bytes *= 4) {
+    TimedMessage message{.bytes = 0, .took = Duration(0), .latency_seconds = latency};
+    const Time began = Now();
+    int64_t bytes = std::min(kFirstBytes, budget_.most_bytes);
+    while (bytes != 0) {
+      message.bytes = bytes;
       Bytes data(static_cast<size_t>(bytes));
       int64_t announced = bytes;
       HEDDLE_RETURN_IF_ERROR(Send(Raw(announced)));
@@ -75,15 +78,12 @@ class Pair {
       const Time start = Now();
       HEDDLE_RETURN_IF_ERROR(group_.Send(peer_, tag_, data, false).Wait(deadline_));
       HEDDLE_RETURN_IF_ERROR(Recv(Raw(answer)));
-      const Duration took = Now() - start;
-      if (took >= budget_.long_enough || bytes >= budget_.most_bytes) {
-        rate =
-            static_cast<double>(bytes) / std::max(Seconds(took) - 2 * latency, Seconds(took) / 2);
-      }
+      const Time end = Now();
+      message.took = end - start;
+      bytes = NextMeasureBytes(message, end - began, budget_);
     }
-    int64_t end = 0;
-    HEDDLE_RETURN_IF_ERROR(Send(Raw(end)));
-    return rate;
+    HEDDLE_RETURN_IF_ERROR(Send(Raw(bytes)));
+    return RateOf(message);
   }
 
   Status AnswerBandwidth() {
@@ -93,7 +93,7 @@ class Pair {
       if (bytes == 0) {
         return Status::Ok();
       }
-      if (bytes < 0 || bytes > 4 * budget_.most_bytes) {
+      if (bytes < 0 || bytes > budget_.most_bytes) {
         return InvalidArgumentError("a measurement of {} bytes", bytes);
       }
       Bytes data(static_cast<size_t>(bytes));
@@ -116,6 +116,22 @@ class Pair {
 };
 
 }  // namespace
+
+double RateOf(const TimedMessage& message) {
+  const double took = Seconds(message.took);
+  return static_cast<double>(message.bytes) /
+         std::max({took - 2 * message.latency_seconds, took / 2, 1e-9});
+}
+
+int64_t NextMeasureBytes(const TimedMessage& message, Duration spent, const MeasureBudget& budget) {
+  const double beyond = Seconds(message.took) - 2 * message.latency_seconds;
+  if (beyond >= Seconds(budget.long_enough) || message.bytes >= budget.most_bytes ||
+      spent >= budget.bandwidth) {
+    return 0;
+  }
+  const int64_t factor = beyond < message.latency_seconds ? 16 : 4;
+  return std::min(factor * message.bytes, budget.most_bytes);
+}
 
 Result<Link> MeasurePair(
     Communicator& group, int peer, uint64_t tag, Deadline deadline, const MeasureBudget& budget) {

@@ -1,7 +1,6 @@
 #include "comm/rails.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstdint>
 #include <optional>

@@ -50,9 +50,10 @@ std::vector<RailPair> ChooseRails(std::span<const Rail> own,
                                   size_t number,
                                   std::span<const RailPair> avoid);
 
-/// The number for ChooseRails of a connection between two ranks: neighbours in a ring take one rail
-/// to the one side and another to the other, and so do the two lanes of a pair, so that what is
-/// urgent does not wait for the bulk in a network card either.
+/// The number for ChooseRails of a connection between two ranks: neighbours in a ring of
+/// consecutive ranks take one rail to the one side and another to the other (in a ring of every
+/// second rank or of a larger stride they may take the same one), and so do the two lanes of a
+/// pair, so that what is urgent does not wait for the bulk in a network card either.
 constexpr size_t ConnectionNumber(int rank, int peer, bool urgent) {
   return static_cast<size_t>(rank + peer) / 2 + (urgent ? 1 : 0);
 }

@@ -268,7 +268,8 @@ DialSession::DialSession(EventLoop& loop,
       done_(std::move(done)),
       setup_(loop) {}
 
-void DialSession::Start(Deadline connect_by) {
+void DialSession::Start(Deadline connect_by, Duration step) {
+  step_timeout_ = step;
   auto socket = transport_.Dial(way_);
   if (!socket.ok()) {
     End(socket.status());
@@ -323,7 +324,7 @@ void DialSession::SendHello() {
     return;
   }
   socket_->SetEvents(EPOLLIN);
-  ExpectWithin(Step::kChallenge, std::min(deadline_, After(kHandshakeTimeout)), "in the handshake");
+  ExpectWithin(Step::kChallenge, std::min(deadline_, After(step_timeout_)), "in the handshake");
 }
 
 void DialSession::ReadChallenge() {
@@ -363,7 +364,7 @@ void DialSession::ReadVerdict() {
     End(status);
     return;
   }
-  ExpectWithin(Step::kFinish, std::min(deadline_, After(kHandshakeTimeout)),
+  ExpectWithin(Step::kFinish, std::min(deadline_, After(step_timeout_)),
                "while the connection was set up");
   setup_.Begin(
       BeginConnection(transport_, way_.door, socket_->Take(), true, identity_, hello_, challenge_));

@@ -139,7 +139,9 @@ class DialSession : public std::enable_shared_from_this<DialSession> {
               Deadline deadline,
               Done done);
   /// `connect_by`: until when the peer's port must have answered; there may be another way.
-  void Start(Deadline connect_by);
+  /// `step`: how long at most one of the handshake's steps may take, but for the wait for a peer
+  /// that has not joined the generation yet.
+  void Start(Deadline connect_by, Duration step = kHandshakeTimeout);
   /// Ends it without calling `done`.
   void Drop();
 
@@ -163,6 +165,7 @@ class DialSession : public std::enable_shared_from_this<DialSession> {
   Done done_;
   std::unique_ptr<HandshakeSocket> socket_;
   SetupWatch setup_;
+  Duration step_timeout_ = kHandshakeTimeout;
   Step step_ = Step::kConnect;
   Challenge challenge_;
   Verdict verdict_;

@@ -1,21 +1,20 @@
 // Links by pair: who is measured with whom (LinkPolicy says how much), and what is known of them.
 // Nothing here stops a job: what fails or is late is planned with by its workers' own ends.
 #include <algorithm>
-#include <cmath>
 
 #include "elastic/coordinator_state.h"
+#include "elastic/link_figures.h"
 
 namespace heddle::elastic {
 namespace {
 
 // A request is followed by the next of its coordinator after the generations of its groups.
-constexpr int64_t kGroupsOfRequest = 8;
+constexpr int64_t kGroupsOfRequest = kMostMeasuredTransports;
 constexpr int kLifeShift = 32;
+constexpr size_t kMostKept = 4096;
 
 bool IsSound(const wire::LinksMeasured::Link& link) {
-  return link.error().empty() && std::isfinite(link.latency_seconds()) &&
-         link.latency_seconds() >= 0 && std::isfinite(link.bytes_per_second()) &&
-         link.bytes_per_second() > 0;
+  return link.error().empty() && IsLinkSound(link.latency_seconds(), link.bytes_per_second());
 }
 
 // What a worker measured of one transport; null when it does not join the two.
@@ -26,14 +25,28 @@ const wire::LinksMeasured::Link* Find(const wire::LinksMeasured& answer, const s
   return found == answer.links().end() ? nullptr : &*found;
 }
 
-// Why nothing joins them, in the workers' words, cut short: they come from outside.
-std::string Reason(const wire::LinksMeasured& answer) {
+// Why nothing joins a worker to the other, in its words, cut short: they come from outside.
+std::string Reason(const std::string& worker, const wire::LinksMeasured& answer) {
   std::string reason = answer.error();
   for (const auto& link : answer.links()) {
-    reason += fmt::format("{}{}: {}", reason.empty() ? "" : "; ", link.transport().substr(0, 16),
-                          link.error().substr(0, 120));
+    if (link.error().empty() && IsSound(link)) {
+      continue;
+    }
+    reason += fmt::format(
+        "{}{}: {}", reason.empty() ? "" : "; ", link.transport().substr(0, 16),
+        link.error().empty() ? "figures that no link has" : link.error().substr(0, 120));
+    if (reason.size() > 400) {
+      break;
+    }
   }
-  return reason.substr(0, 400);
+  return reason.empty() ? "" : worker + ": " + reason.substr(0, 400);
+}
+
+// Each end may have its own.
+std::string Reason(const Measurement& measurement) {
+  const std::string there = Reason(measurement.workers[0], *measurement.answers[0]);
+  const std::string back = Reason(measurement.workers[1], *measurement.answers[1]);
+  return there + (there.empty() || back.empty() ? "" : "; ") + back;
 }
 
 std::string ToJson(const std::vector<wire::Links::Transport>& transports) {
@@ -76,7 +89,23 @@ bool Coordinator::State::LinksSettled(Time now) {
   return links_late;
 }
 
+// Places come and go (a network at every start of a container): what was measured of one is kept
+// for its return, but not without bound.
+void Coordinator::State::ForgetOldPlaces() {
+  if (measured.size() <= kMostKept) {
+    return;
+  }
+  std::set<Place> here;
+  for (const auto& [name, worker] : workers) {
+    here.insert(PlaceOf(worker));
+  }
+  std::erase_if(measured, [&](const auto& entry) {
+    return here.count(entry.first.first) == 0 || here.count(entry.first.second) == 0;
+  });
+}
+
 void Coordinator::State::FindUnmeasured() {
+  ForgetOldPlaces();
   places.clear();
   for (const auto& [name, worker] : workers) {
     if (worker.welcomed && worker.seen && !worker.draining && !worker.profile_json.empty() &&
@@ -232,7 +261,7 @@ void Coordinator::State::EndMeasurement(int64_t request, const std::string& fail
         transport.set_back_bytes_per_second(from->bytes_per_second());
       }
     }
-    reason = joined.empty() ? Reason(there) : "";
+    reason = joined.empty() ? Reason(measurement) : "";
     measured[measurement.places] = joined;
   } else if (failure == "timeout") {
     measured[measurement.places] = {};

@@ -230,6 +230,7 @@ struct Coordinator::State {
   Place PlaceOf(const Worker& worker) const;
   /// Sees to what is to be measured; whether a plan need not wait for it (any longer).
   bool LinksSettled(Time now);
+  void ForgetOldPlaces();
   void FindUnmeasured();
   void StartMeasuring(Time now);
   wire::MeasureLinks MakeMeasureLinks(int64_t request, int rank) const;

@@ -11,6 +11,9 @@ bool IsEmpty(const wire::Emulation& emulation) {
          emulation.link_bytes_per_second() == 0;
 }
 
+// Of a host and of a network; what is measured is kept by them.
+constexpr size_t kMostNameBytes = 255;
+
 // Names go into file names, labels and lines of text.
 bool IsNameSound(const std::string& name) {
   return name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
@@ -53,6 +56,9 @@ void Coordinator::State::OnHello(ConnectionId connection, const wire::Hello& hel
   }
   if (hello.incarnation().size() != 16 || !IsNameSound(hello.name())) {
     return Refuse(connection, "its name may hold letters, digits, '-', '_' and '.' only", true);
+  }
+  if (hello.host().size() > kMostNameBytes || hello.network().size() > kMostNameBytes) {
+    return Refuse(connection, "the name of its host or of its network is too long", true);
   }
   if (phase == Phase::kDone) {
     return Refuse(connection, "the job has ended", true);

@@ -18,8 +18,9 @@ namespace heddle::comm {
 /// The mix of messages that a transport is judged by.
 inline constexpr int64_t kActivationBytes = int64_t{256} << 10;
 inline constexpr int64_t kVoteBytes = 8;
-/// Shared memory gives way only where it costs more than so many times as much as the other: on a
-/// machine with more workers than cores, what it was measured to cost is mostly the scheduler's.
+/// Shared memory gives way to a transport that the list has after it only where it costs more than
+/// so many times as much: on a machine with more workers than cores, what it was measured to cost
+/// is mostly the scheduler's. One that the list has before it need only be no dearer.
 inline constexpr double kClearlyOfShared = 2;
 
 enum class TransportRule : uint8_t {

@@ -1,9 +1,10 @@
 #include "elastic/service/measurement.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <nlohmann/json.hpp>
+
+#include "elastic/link_figures.h"
 
 namespace heddle::elastic {
 
@@ -66,8 +67,7 @@ Result<comm::MeasuredLinks> MeasuredLinksFrom(const wire::Links& links, int work
                             .bytes_per_second = transport.back_bytes_per_second(),
                             .transport = transport.name()};
       for (const comm::Link* link : {&there, &back}) {
-        if (!std::isfinite(link->latency_seconds) || link->latency_seconds < 0 ||
-            !std::isfinite(link->bytes_per_second) || link->bytes_per_second <= 0) {
+        if (!IsLinkSound(link->latency_seconds, link->bytes_per_second)) {
           return InvalidArgumentError("links: {} s and {} bytes a second by {} are no link",
                                       link->latency_seconds, link->bytes_per_second,
                                       transport.name().substr(0, 16));

@@ -7,25 +7,33 @@
 #include <vector>
 
 #include "comm/measure.h"
+#include "comm/rails.h"
+#include "elastic/link_figures.h"
 
 namespace heddle::elastic {
 namespace {
 
 constexpr double kLongestSeconds = 60;
-// Of one transport: two that are busy with something else for so long measure nothing of use.
+// Of one transport: two that are busy with something else for so long measure nothing of use. Trial
+// i ends i + 1 of it after the measurement began, at both ends: one whose attempt fails at once is
+// ahead of the other only until that one's time for the same trial is over.
 constexpr Duration kTrial = std::chrono::seconds(1);
-constexpr int kMostTransports = 8;
+// Of a way of a transport that has others: with all that may be tried (kMostRailAttempts) half of a
+// trial is left for the last one.
+constexpr Duration kWay = kTrial / (2 * (comm::kMostRailAttempts - 1));
 // The better of them: contention only ever makes a link look worse than it is.
 constexpr uint64_t kRounds = 2;
 // Small, and yet beyond what a network lets through in a burst before it holds a flow to its rate.
 constexpr comm::MeasureBudget kBudget{.round_trips = 17,
                                       .latency = std::chrono::milliseconds(2),
                                       .long_enough = std::chrono::milliseconds(8),
-                                      .most_bytes = int64_t{4} << 20};
+                                      .most_bytes = int64_t{4} << 20,
+                                      .bandwidth = std::chrono::milliseconds(100)};
 
 Status Check(const wire::MeasureLinks& request) {
   const bool sound = request.members_size() == 2 && (request.rank() == 0 || request.rank() == 1) &&
-                     request.request() > 0 && request.transports_size() <= kMostTransports &&
+                     request.request() > 0 &&
+                     request.transports_size() <= kMostMeasuredTransports &&
                      std::isfinite(request.seconds()) && request.seconds() > 0;
   return sound ? Status::Ok()
                : InvalidArgumentError("not a measurement of two workers: {}",
@@ -78,12 +86,14 @@ wire::LinksMeasured PairProbe::Measure(const wire::MeasureLinks& request) {
   for (const wire::Member& member : request.members()) {
     options.members.push_back({.name = member.name(), .address = member.address()});
   }
-  const Deadline deadline = After(FromSeconds(std::min(request.seconds(), kLongestSeconds)));
+  const Time began = Now();
+  const Deadline deadline = began + FromSeconds(std::min(request.seconds(), kLongestSeconds));
   for (int i = 0; i < request.transports_size(); ++i) {
     options.generation = request.request() + i;  // Both ends count alike, whatever fails here.
     options.transports = {request.transports(i)};
+    options.way_timeout = kWay;
     const Result<comm::Link> measured =
-        MeasureOnce(*endpoint_, options, std::min<Deadline>(deadline, After(kTrial)));
+        MeasureOnce(*endpoint_, options, std::min<Deadline>(deadline, began + (i + 1) * kTrial));
     wire::LinksMeasured::Link& link = *answer.add_links();
     link.set_transport(request.transports(i));
     if (measured.ok()) {

@@ -104,8 +104,7 @@ void WorkerHost::Perform(const MemberAction& action) {
             Post(ProfileMeasured{.status = json.status(), .profile_json = json.ok() ? *json : ""});
           });
         } else if constexpr (std::is_same_v<A, ProbeLinks>) {
-          probing_->Push(
-              [this, act] { Post(LinksProbed{.answer = options_.probe->Measure(act.request)}); });
+          probing_->Push([this, act] { Post(LinksProbed{.answer = Probe(act.request)}); });
         } else if constexpr (std::is_same_v<A, LowerPlan>) {
           lowering_->Push([this, act] { Lower(act); });
         } else if constexpr (std::is_same_v<A, AbortBelow>) {
@@ -126,7 +125,9 @@ void WorkerHost::Perform(const MemberAction& action) {
             trainer->RequestStop(act.generation);
           }
         } else if constexpr (std::is_same_v<A, SetEmulation>) {
-          options_.probe->SetLinkRate(act.emulation.link_bytes_per_second());
+          if (options_.probe != nullptr) {
+            options_.probe->SetLinkRate(act.emulation.link_bytes_per_second());
+          }
           if (Trainer* trainer = trainer_.load()) {
             trainer->SetEmulation(EmulationOf(act.emulation));
           }
@@ -141,6 +142,16 @@ void WorkerHost::Perform(const MemberAction& action) {
       action);
 }
 
+wire::LinksMeasured WorkerHost::Probe(const wire::MeasureLinks& request) {
+  if (options_.probe != nullptr) {
+    return options_.probe->Measure(request);
+  }
+  wire::LinksMeasured none;
+  none.set_request(request.request());
+  none.set_error("this worker has no endpoint for measurements");
+  return none;
+}
+
 void WorkerHost::Apply(const ApplyJob& action) {
   const wire::Welcome& welcome = action.welcome;
   Result<job::JobConfig> job = job::ParseJob(welcome.job_yaml(), "the coordinator's job");
@@ -153,7 +164,9 @@ void WorkerHost::Apply(const ApplyJob& action) {
     // Before the secret: until there is one, nobody comes in.
     options_.endpoint->SetTls(job->comm.tls);
     options_.endpoint->SetIdentity(welcome.name(), welcome.job_id(), welcome.secret());
-    options_.probe->SetJob(welcome.name(), welcome.job_id(), welcome.secret(), job->comm.tls);
+    if (options_.probe != nullptr) {
+      options_.probe->SetJob(welcome.name(), welcome.job_id(), welcome.secret(), job->comm.tls);
+    }
     options_.endpoint_options.transports = job->comm.transports;
     options_.endpoint->SetTransports(job->comm.transports)
         .IgnoreError("the job's reader has checked the names");
@@ -213,7 +226,9 @@ std::optional<int> WorkerHost::WaitForExit(Deadline deadline) {
 
 void WorkerHost::StopThreads() {
   options_.endpoint->Fence(std::numeric_limits<int64_t>::max());
-  options_.probe->Stop();
+  if (options_.probe != nullptr) {
+    options_.probe->Stop();
+  }
   training_.reset();
   lowering_.reset();
   probing_.reset();

@@ -38,7 +38,7 @@ class TaskThread {
 struct WorkerHostOptions {
   comm::EndpointOptions endpoint_options;
   comm::Endpoint* endpoint = nullptr;  ///< These outlive the host.
-  PairProbe* probe = nullptr;
+  PairProbe* probe = nullptr;          ///< Null: links are not measured.
   metrics::Registry* registry = nullptr;
 };
 
@@ -58,6 +58,7 @@ class WorkerHost : public MemberHost {
 
  private:
   void Apply(const ApplyJob& action);
+  wire::LinksMeasured Probe(const wire::MeasureLinks& request);
   void Lower(const LowerPlan& action);
   void Train(const RunSteps& action);
   void Exit(const ExitWorker& action);

@@ -4,8 +4,12 @@
 #include <algorithm>
 #include <thread>
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
+#include "comm/transport.h"
 #include "tests/comm/cluster.h"
 
 namespace heddle::comm {
@@ -96,6 +100,37 @@ TEST(TransportsTest, WhatIsCheapestAndDoesNotLeadThereIsPassedOver) {
   for (std::thread& thread : threads) {
     thread.join();
   }
+}
+
+// A busy process' port: the kernel connects, and nobody says anything in the short time of a way
+// that has others. None of them leads there, so it is asked again, and what it says then is what is
+// told.
+TEST(TransportsTest, WhatIsCheapestIsTriedAgainWhenNothingElseLeadsThere) {
+  Cluster cluster(2, Media::kShm);
+  const UniqueFd silent(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* raw = static_cast<sockaddr*>(static_cast<void*>(&address));
+  ASSERT_EQ(::bind(silent.get(), raw, size), 0);
+  ASSERT_EQ(::listen(silent.get(), 8), 0);
+  ASSERT_EQ(::getsockname(silent.get(), raw, &size), 0);
+
+  GroupOptions options = cluster.Options(0, 1);
+  options.way_timeout = std::chrono::milliseconds(100);
+  auto parts = ParseAddress(options.members[1].address);
+  ASSERT_TRUE(parts.ok());
+  (*parts)["tcp"] = fmt::format("127.0.0.1:{}", ntohs(address.sin_port));
+  (*parts)["shm"] = "nobody-listens-here";
+  options.members[1].address = FormatAddress(*parts);
+  const Link link{.latency_seconds = 1e-6, .bytes_per_second = 9e9};
+  options.members[1].transports = {{"tcp", link, link}};
+  const Time began = Now();
+  const auto none = cluster.endpoint(0).Connect(options, After(std::chrono::seconds(20)));
+  EXPECT_EQ(none.status().code(), StatusCode::kDeadlineExceeded) << none.status().ToString();
+  EXPECT_GE(Now() - began, std::chrono::seconds(2));
+  EXPECT_LT(Now() - began, std::chrono::seconds(15));
 }
 
 // A group's own list: both ends say at once that it leads nowhere.

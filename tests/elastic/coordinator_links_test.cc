@@ -197,13 +197,50 @@ TEST_F(CoordinatorLinksTest, FailuresAndSilenceLeaveTheEndsOwnNumbers) {
   EXPECT_THAT(Results(), ElementsAre("failed", "timeout"));
   const auto pairs = TakeAsked();
   ASSERT_EQ(pairs.size(), 1u);
-  Answer(pairs[0].first, requests_[pairs[0]], 1e-5, 1e9, "the peer closed the connection");
+  Answer(pairs[0].first, requests_[pairs[0]], 1e-5, 1e9, "no memory may be locked");
   Answer(pairs[0].second, requests_[pairs[0]], 1e-5, 1e9, "the peer closed the connection");
   EXPECT_THAT(Results(), ElementsAre("failed", "timeout", "failed"));
-  EXPECT_THAT(std::get<std::string>(*log_.back().Find("reason")), HasSubstr("closed"));
+  const auto reason = std::get<std::string>(*log_.back().Find("reason"));
+  EXPECT_THAT(reason, HasSubstr(pairs[0].first + ": "));
+  EXPECT_THAT(reason, HasSubstr("no memory may be locked"));
+  EXPECT_THAT(reason, HasSubstr(pairs[0].second + ": "));
+  EXPECT_THAT(reason, HasSubstr("closed"));
   ASSERT_TRUE(request_.has_value());
   EXPECT_EQ(request_->links.pairs_size(), 0);
   EXPECT_EQ(request_->links.places_size(), 3);
+}
+
+TEST_F(CoordinatorLinksTest, FiguresThatNoLinkHasAreNone) {
+  const std::pair<double, double> none[] = {{0, 1e9}, {3601, 1e9}, {1e-5, 0.5}, {1e-5, 2e15}};
+  job_.policy.initial_workers = 5;
+  Tell(Submitted{job_});
+  JoinAt("a", "host-a");
+  for (const auto& [latency, rate] : none) {
+    const std::string other(1, static_cast<char>('b' + (&latency - &none[0].first) / 2));
+    JoinAt(other, "host-" + other);
+    while (true) {
+      const auto pairs = TakeAsked();
+      if (pairs.empty()) {
+        break;
+      }
+      for (const auto& pair : pairs) {
+        Answer(pair.first, requests_[pair]);
+        Answer(pair.second, requests_[pair], latency, rate);
+        EXPECT_EQ(Results().back(), "failed") << latency << " s, " << rate;
+      }
+    }
+  }
+  EXPECT_GE(Results().size(), 4u);
+}
+
+TEST_F(CoordinatorLinksTest, APlaceOfAnyLengthIsRefused) {
+  Tell(Submitted{job_});
+  Hello("a", [](wire::Hello& hello) { hello.set_host(std::string(256, 'h')); });
+  EXPECT_NE(Last("a", wire::ToWorker::kRefused), nullptr);
+  Hello("b", [](wire::Hello& hello) { hello.set_network(std::string(256, 'n')); });
+  EXPECT_NE(Last("b", wire::ToWorker::kRefused), nullptr);
+  JoinAt("c", std::string(200, 'h'));
+  EXPECT_EQ(Last("c", wire::ToWorker::kRefused), nullptr);
 }
 
 TEST_F(CoordinatorLinksTest, StaleAnswersChangeNothing) {

@@ -72,6 +72,11 @@ TEST(MeasurementTest, WhatIsNoTableIsRefused) {
   EXPECT_TRUE(refused([](auto& pair) { pair.mutable_transports(0)->set_latency_seconds(-1); }));
   EXPECT_TRUE(refused(
       [=](auto& pair) { pair.mutable_transports(0)->set_back_latency_seconds(0 * infinity); }));
+  // No link is of this world.
+  EXPECT_TRUE(refused([](auto& pair) { pair.mutable_transports(0)->set_latency_seconds(0); }));
+  EXPECT_TRUE(refused([](auto& pair) { pair.mutable_transports(0)->set_latency_seconds(1e300); }));
+  EXPECT_TRUE(refused([](auto& pair) { pair.mutable_transports(0)->set_bytes_per_second(1e-9); }));
+  EXPECT_TRUE(refused([](auto& pair) { pair.mutable_transports(0)->set_bytes_per_second(1e16); }));
 }
 
 }  // namespace

@@ -112,6 +112,31 @@ TEST_F(PairProbeTest, WhoIsAloneEndsInTime) {
   EXPECT_EQ(Both({"tcp"}).first.links(0).error(), "");
 }
 
+TEST_F(PairProbeTest, WhatFailsAtOnceAtOneEndDoesNotCostTheOthersTheirTurn) {
+  for (const bool dialler : {true, false}) {  // Whose attempt fails, while the other's waits.
+    wire::LinksMeasured there;
+    wire::LinksMeasured back;
+    for (int attempt = 0; attempt < 5; ++attempt) {
+      number_ += 8;
+      const std::vector<std::string> fails{"pigeon", "tcp"};
+      const std::vector<std::string> waits{"tcp", "tcp"};
+      std::thread other(
+          [&] { back = higher_->Measure(Request(number_, 1, dialler ? waits : fails)); });
+      there = lower_->Measure(Request(number_, 0, dialler ? fails : waits));
+      other.join();
+      ASSERT_EQ(there.links_size(), 2);
+      ASSERT_EQ(back.links_size(), 2);
+      EXPECT_NE(there.links(0).error(), "");
+      EXPECT_NE(back.links(0).error(), "");
+      if (there.links(1).error().empty() && back.links(1).error().empty()) {
+        break;
+      }
+    }
+    EXPECT_EQ(there.links(1).error(), "");
+    EXPECT_EQ(back.links(1).error(), "");
+  }
+}
+
 TEST_F(PairProbeTest, StopEndsAMeasurementUnderWay) {
   const Time began = Now();
   std::thread other([&] {
