@@ -302,7 +302,8 @@ std::vector<NetworkInterface> FindInterfaces() {
 
 std::string NetworkOf(const std::string& ip) {
   ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) {
+  // An address of one link alone (fe80::…) has no text here: it must not be the unknown one's.
+  if (ip.empty() || ::getifaddrs(&list) != 0) {
     return {};
   }
   std::string network;
