@@ -168,8 +168,8 @@ TEST(LinkSurveyTest, EveryPairTellsWhatItUsesAndWhyNotTheOthers) {
   ASSERT_TRUE(survey.ok()) << survey.status().ToString();
   ASSERT_EQ(survey->pairs.size(), 3u);
   for (const PairSurvey& pair : survey->pairs) {
-    EXPECT_EQ(pair.chosen, "shm");
     EXPECT_LT(pair.lower, pair.higher);
+    std::vector<MeasuredTransport> measured;
     ASSERT_EQ(pair.trials.size(), 3u);
     for (const TransportTrial& trial : pair.trials) {
       if (trial.transport == "verbs" && !trial.status.ok()) {
@@ -181,8 +181,12 @@ TEST(LinkSurveyTest, EveryPairTellsWhatItUsesAndWhyNotTheOthers) {
       EXPECT_GT(trial.there.bytes_per_second, 1e7);
       EXPECT_GT(trial.back.bytes_per_second, 1e7);
       EXPECT_GT(trial.there.latency_seconds, 0);
+      measured.push_back({.transport = trial.transport, .there = trial.there, .back = trial.back});
     }
-    EXPECT_EQ(survey->links.At(pair.lower, pair.higher).transport, "shm");
+    // Which one that is depends on what else the machine does.
+    const auto choice = ChooseTransport({.list = {"shm", "verbs", "tcp"}}, measured);
+    EXPECT_EQ(pair.chosen, choice.transport);
+    EXPECT_EQ(survey->links.At(pair.lower, pair.higher).transport, choice.transport);
   }
 }
 
