@@ -21,7 +21,7 @@ def check_machine():
 
 
 def check_pairs():
-    """At the port's address each pair can have all three; the order of the list decides, not what software RDMA costs."""
+    """At the port's address each pair can have all three; the list decides, not what software RDMA costs."""
     two = ["--set", "workers=[{name: a}, {name: b}]", "--bind", ADDRESS, "--set", "comm.choose=first"]
     for transports, chosen in ("[shm, verbs, tcp]", "shm"), ("[verbs, tcp]", "verbs"):
         done = heddle("links", SMOKE, "--json", *two, "--set", f"comm.transports={transports}", timeout=120)
