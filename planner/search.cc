@@ -252,12 +252,25 @@ class Searcher {
     return improved;
   }
 
-  /// Replaces estimates by simulations and improves the winner; `plans` is left with the simulated
-  /// ones.
+  /// The fastest, and the fastest of each other number of pipelines: estimates compare plans of one
+  /// kind better than plans of several.
+  std::vector<ScoredPlan> Finalists(const std::vector<ScoredPlan>& plans) const {
+    const auto count = static_cast<size_t>(std::max(1, request_.limits.simulated_candidates));
+    std::set<size_t> kinds;
+    std::vector<ScoredPlan> finalists;
+    for (const ScoredPlan& plan : plans) {
+      const bool first = kinds.insert(plan.plan.pipelines.size()).second;
+      if (finalists.size() < count || (first && kinds.size() <= count)) {
+        finalists.push_back(plan);
+      }
+    }
+    return finalists;
+  }
+
+  /// Replaces estimates by simulations and improves by them; `plans` is left with the simulated
+  /// ones, fastest first.
   Status SimulateFinalists(std::vector<ScoredPlan>& plans) {
-    const size_t count = std::min(
-        plans.size(), static_cast<size_t>(std::max(1, request_.limits.simulated_candidates)));
-    plans.resize(count);
+    plans = Finalists(plans);
     for (ScoredPlan& plan : plans) {
       plan.seconds = Measure(plan.plan);
     }
@@ -267,10 +280,19 @@ class Searcher {
       // prediction.
       return SimulatePlan(plans.front().plan).status();
     }
+    // The fastest of each number of pipelines, the fastest first: what one leaves of the budget is
+    // the next one's.
     int budget = static_cast<int>(request_.limits.simulated_instructions /
                                   std::max<int64_t>(1, instructions_));
-    plans.front() = Improve(
-        problem_, plans.front(), [this](const Plan& plan) { return Measure(plan); }, budget);
+    std::set<size_t> improved;
+    for (ScoredPlan& plan : plans) {
+      if (plan.seconds < std::numeric_limits<double>::infinity() &&
+          improved.insert(plan.plan.pipelines.size()).second) {
+        plan = Improve(
+            problem_, plan, [this](const Plan& moved) { return Measure(moved); }, budget);
+      }
+    }
+    SortByTime(plans);
     return Status::Ok();
   }
 
