@@ -28,7 +28,7 @@ namespace heddle::comm {
 namespace {
 
 /// Below it everyone folding everything costs less than another step; by what a member reads.
-constexpr size_t kSmallReadBytes = size_t{128} << 10;
+constexpr size_t kSmallReadBytes = size_t{256} << 10;
 /// Slices begin at cache lines.
 constexpr int64_t kLine = 64;
 

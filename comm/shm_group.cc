@@ -21,8 +21,10 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr size_t kSmallBytes = size_t{64} << 10;
-constexpr size_t kBulkBytes = size_t{256} << 10;
-/// Up to this many members slots have their full size; beyond it the segment stays as large.
+/// Of all members' bulk slots of one turn: fewer members have larger ones. A large block spares
+/// waits, but what all write in a turn should stay in their caches.
+constexpr size_t kBulkBytes = size_t{2} << 20;
+/// Up to this many members small slots have their full size; beyond it the segment stays as large.
 constexpr size_t kFullMembers = 8;
 
 size_t Pages(size_t bytes) {
@@ -35,7 +37,7 @@ ShmLayout::ShmLayout(int members) {
   const auto count = static_cast<size_t>(members);
   const size_t crowd = std::max<size_t>(1, (count + kFullMembers - 1) / kFullMembers);
   small_bytes = Pages(kSmallBytes / crowd);
-  bulk_bytes = Pages(kBulkBytes / crowd);
+  bulk_bytes = Pages(kBulkBytes / count);
   control_bytes = Pages(sizeof(ShmLaneHeader) + count * sizeof(ShmBlock));
   lane_bytes = control_bytes + count * 2 * (small_bytes + bulk_bytes);
   total_bytes = kShmLanes * lane_bytes;
