@@ -22,8 +22,8 @@ namespace {
 constexpr size_t kPage = 4096;
 constexpr size_t kSmallBytes = size_t{64} << 10;
 /// Of all members' bulk slots of one turn: fewer members have larger ones. A large block spares
-/// waits, but what all write in a turn should stay in their caches.
-constexpr size_t kBulkBytes = size_t{2} << 20;
+/// waits, but an urgent message on the same core waits for it.
+constexpr size_t kBulkBytes = size_t{1} << 20;
 /// Up to this many members small slots have their full size; beyond it the segment stays as large.
 constexpr size_t kFullMembers = 8;
 

@@ -73,10 +73,13 @@ bool Coordinator::State::LinksSettled(Time now) {
   }
   if (std::exchange(places_changed, false)) {
     FindUnmeasured();
-    hosts_freed = true;
+    for (const auto& [host, there] : places_of_host) {
+      freed_hosts.insert(host);
+    }
   }
-  if (std::exchange(hosts_freed, false)) {
+  if (!freed_hosts.empty()) {
     StartMeasuring(now);
+    freed_hosts.clear();
   }
   if (unmeasured.empty() && measuring.empty()) {
     links_until.reset();
@@ -107,6 +110,7 @@ void Coordinator::State::ForgetOldPlaces() {
 void Coordinator::State::FindUnmeasured() {
   ForgetOldPlaces();
   places.clear();
+  places_of_host.clear();
   for (const auto& [name, worker] : workers) {
     if (worker.welcomed && worker.seen && !worker.draining && !worker.profile_json.empty() &&
         !worker.probe_address.empty()) {
@@ -118,6 +122,7 @@ void Coordinator::State::FindUnmeasured() {
   for (const auto& [place, names] : places) {
     index[place] = order.size();
     order.push_back(place);
+    places_of_host[workers.at(names.front()).host].push_back(place);
   }
   std::set<PlacePair> known;
   for (const auto& [pair, transports] : measured) {
@@ -136,7 +141,7 @@ void Coordinator::State::FindUnmeasured() {
   unmeasured.clear();
   for (const Place& place : order) {
     if (places[place].size() > 1 && known.count({place, place}) == 0) {
-      unmeasured.emplace_back(place, place);
+      unmeasured[place].push_back(place);
     }
   }
   const auto in_want = [&](size_t i) { return partners[i] < policy().links.partners; };
@@ -151,7 +156,8 @@ void Coordinator::State::FindUnmeasured() {
           known.count(std::minmax(order[i], order[j])) > 0) {
         continue;
       }
-      unmeasured.emplace_back(std::minmax(order[i], order[j]));
+      unmeasured[order[i]].push_back(order[j]);
+      unmeasured[order[j]].push_back(order[i]);
       ++partners[i];
       ++partners[j];
     }
@@ -161,50 +167,62 @@ void Coordinator::State::FindUnmeasured() {
   }
 }
 
-// Starts every measurement whose hosts do nothing else that they would disturb.
+// Starts every measurement of the freed hosts that would disturb none, those inside a host first.
+// Only theirs: a look at all that is left, whenever one ends, would cost the square of the cluster.
 void Coordinator::State::StartMeasuring(Time now) {
-  std::set<std::string> busy;
-  for (const auto& [name, worker] : workers) {
-    if (worker.profiling_until) {
-      busy.insert(worker.host);
-    }
-  }
-  for (const auto& [request, measurement] : measuring) {
-    for (const std::string& name : measurement.workers) {
-      busy.insert(workers.at(name).host);
-    }
-  }
-  // The first worker of a place that can be told, but for `other`.
-  const auto choose = [&](const Place& place, const Worker* other) -> const Worker* {
-    for (const std::string& name : places[place]) {
-      const Worker* worker = Find(name);
-      if (worker != nullptr && worker != other && worker->connection != 0) {
-        return worker;
+  std::set<std::string> busy = BusyHosts();
+  for (const bool inside : {true, false}) {
+    for (const std::string& host : freed_hosts) {
+      for (const Place& place : places_of_host[host]) {
+        const auto left = unmeasured.find(place);
+        const auto partners = left == unmeasured.end() ? std::vector<Place>() : left->second;
+        for (const Place& partner : partners) {
+          const PlacePair pair = std::minmax(place, partner);
+          const Worker* first = MeasurerOf(pair.first, nullptr);
+          const Worker* second = MeasurerOf(pair.second, first);
+          if (inside == (place == partner) && first != nullptr && second != nullptr &&
+              busy.count(first->host) == 0 && busy.count(second->host) == 0) {
+            busy.insert(first->host);
+            busy.insert(second->host);
+            StartMeasurement(pair, *first, *second, now);
+          }
+        }
       }
     }
-    return nullptr;
-  };
-  std::erase_if(unmeasured, [&](const PlacePair& pair) {
-    const Worker* first = choose(pair.first, nullptr);
-    const Worker* second = choose(pair.second, first);
-    if (first == nullptr || second == nullptr || busy.count(first->host) > 0 ||
-        busy.count(second->host) > 0) {
-      return false;
+  }
+}
+
+// The first worker of a place that can be told, but for `other`.
+const Worker* Coordinator::State::MeasurerOf(const Place& place, const Worker* other) const {
+  for (const std::string& name : places.at(place)) {
+    const auto found = workers.find(name);
+    if (found != workers.end() && &found->second != other && found->second.connection != 0) {
+      return &found->second;
     }
-    busy.insert(first->host);
-    busy.insert(second->host);
-    if (!life_durable) {
-      SaveState(now);
+  }
+  return nullptr;
+}
+
+void Coordinator::State::StartMeasurement(const PlacePair& pair,
+                                          const Worker& first,
+                                          const Worker& second,
+                                          Time now) {
+  for (const auto& [place, partner] : {pair, PlacePair(pair.second, pair.first)}) {
+    const auto left = unmeasured.find(place);
+    if (left != unmeasured.end() && std::erase(left->second, partner) > 0 && left->second.empty()) {
+      unmeasured.erase(left);
     }
-    const int64_t request = (life << kLifeShift) + kGroupsOfRequest * next_measurement++;
-    Measurement& measurement = measuring[request];
-    measurement.places = pair;
-    measurement.workers = {first->name, second->name};
-    measurement.deadline = now + policy().links.timeout;
-    SendTo(*first, MakeMeasureLinks(request, 0));
-    SendTo(*second, MakeMeasureLinks(request, 1));
-    return true;
-  });
+  }
+  if (!life_durable) {
+    SaveState(now);
+  }
+  const int64_t request = (life << kLifeShift) + kGroupsOfRequest * next_measurement++;
+  Measurement& measurement = measuring[request];
+  measurement.places = pair;
+  measurement.workers = {first.name, second.name};
+  measurement.deadline = now + policy().links.timeout;
+  SendTo(first, MakeMeasureLinks(request, 0));
+  SendTo(second, MakeMeasureLinks(request, 1));
 }
 
 wire::MeasureLinks Coordinator::State::MakeMeasureLinks(int64_t request, int rank) const {
@@ -243,7 +261,9 @@ void Coordinator::State::OnLinksMeasured(Worker& worker, const wire::LinksMeasur
 // Both have answered, or `failure` says what happened instead.
 void Coordinator::State::EndMeasurement(int64_t request, const std::string& failure) {
   const Measurement measurement = std::move(measuring.extract(request).mapped());
-  hosts_freed = true;
+  for (const std::string& name : measurement.workers) {
+    freed_hosts.insert(workers.at(name).host);
+  }
   std::vector<wire::Links::Transport> joined;
   std::string reason = failure;
   if (failure.empty()) {
@@ -287,9 +307,14 @@ void Coordinator::State::CheckMeasurements(Time now) {
   if (links_until && now >= *links_until) {
     links_until.reset();
     links_late = true;
+    size_t left = measuring.size();
+    for (const auto& [place, partners] : unmeasured) {
+      left += static_cast<size_t>(
+          std::count_if(partners.begin(), partners.end(),
+                        [&](const Place& partner) { return place <= partner; }));
+    }
     Log("warning", {{"message", fmt::format("the links of {} pairs are not measured after {:.0f} s",
-                                            unmeasured.size() + measuring.size(),
-                                            Seconds(policy().links.wait))}});
+                                            left, Seconds(policy().links.wait))}});
   }
 }
 

@@ -170,11 +170,14 @@ struct Coordinator::State {
   std::map<PlacePair, std::vector<wire::Links::Transport>> measured;
   std::map<int64_t, Measurement> measuring;          ///< By request.
   std::map<Place, std::vector<std::string>> places;  ///< Candidates, as of the last look.
-  std::vector<PlacePair> unmeasured;                 ///< What is still to be measured of them.
-  bool places_changed = true;                        ///< `places` and `unmeasured` are out of date.
-  bool hosts_freed = false;         ///< Some of `unmeasured` may begin that could not before.
-  std::optional<Time> links_until;  ///< A plan waits for links no longer than this.
-  bool links_late = false;          ///< It has; until nothing is left to be measured.
+  std::map<std::string, std::vector<Place>> places_of_host;
+  /// What is still to be measured of them: each place's partners, itself among them; both sides of
+  /// a pair have it.
+  std::map<Place, std::vector<Place>> unmeasured;
+  bool places_changed = true;         ///< The three above are out of date.
+  std::set<std::string> freed_hosts;  ///< Whose `unmeasured` may begin that could not before.
+  std::optional<Time> links_until;    ///< A plan waits for links no longer than this.
+  bool links_late = false;            ///< It has; until nothing is left to be measured.
 
   std::optional<Time> promised_tick;
   std::vector<CoordinatorAction> actions;  ///< Of the event being handled.
@@ -210,6 +213,7 @@ struct Coordinator::State {
   void OnProfiled(Worker& worker, const wire::Profiled& message, Time now);
   void OnHeartbeat(Worker& worker, const wire::Heartbeat& message, Time now);
   void OnLeaving(Worker& worker, const wire::Leaving& message, Time now);
+  std::set<std::string> BusyHosts() const;
   void ScheduleProfiles(Time now);
   void CheckLeases(Time now);
   /// By value: the worker whose name and words these are is forgotten here.
@@ -233,6 +237,8 @@ struct Coordinator::State {
   void ForgetOldPlaces();
   void FindUnmeasured();
   void StartMeasuring(Time now);
+  const Worker* MeasurerOf(const Place& place, const Worker* other) const;
+  void StartMeasurement(const PlacePair& pair, const Worker& first, const Worker& second, Time now);
   wire::MeasureLinks MakeMeasureLinks(int64_t request, int rank) const;
   void OnLinksMeasured(Worker& worker, const wire::LinksMeasured& message);
   void EndMeasurement(int64_t request, const std::string& failure);

@@ -223,8 +223,8 @@ void Coordinator::State::RepeatCommand(Worker& worker, Time now) {
 
 // ---- Profile, heartbeat, leave ----
 
-// One worker of a host at a time: two that measure at once would measure each other.
-void Coordinator::State::ScheduleProfiles(Time now) {
+// Hosts on which something is measured: what is measured beside it would measure that too.
+std::set<std::string> Coordinator::State::BusyHosts() const {
   std::set<std::string> busy;
   for (const auto& [name, worker] : workers) {
     if (worker.profiling_until) {
@@ -236,6 +236,12 @@ void Coordinator::State::ScheduleProfiles(Time now) {
       busy.insert(workers.at(name).host);
     }
   }
+  return busy;
+}
+
+// One worker of a host at a time.
+void Coordinator::State::ScheduleProfiles(Time now) {
+  std::set<std::string> busy = BusyHosts();
   for (auto& [name, worker] : workers) {
     if (worker.welcomed && worker.seen && worker.profile_json.empty() && !worker.profiling_until &&
         worker.connection != 0 && busy.insert(worker.host).second) {
