@@ -1,5 +1,6 @@
 #include "checkpoint/chunk_reader.h"
 
+#include "base/half.h"
 #include "base/hash.h"
 #include "checkpoint/file_access.h"
 #include "checkpoint/layout.h"
@@ -40,10 +41,16 @@ Result<std::span<const std::byte>> ChunkReader::Read(int fd,
                                                      const BoxRecord& box,
                                                      int64_t index) {
   HEDDLE_RETURN_IF_ERROR(CheckHash(fd, path, tensor, box, index));
-  const int64_t element = SizeOf(tensor.info.dtype);
-  raw_.resize(static_cast<size_t>(ChunkGrid(box.box.extent, box.chunk).chunk_elements() * element));
+  const int64_t elements = ChunkGrid(box.box.extent, box.chunk).chunk_elements();
+  const int64_t element = SizeOf(box.stored_as.value_or(tensor.info.dtype));
+  raw_.resize(static_cast<size_t>(elements * element));
   HEDDLE_RETURN_IF_ERROR(Named(decoder_.Decode(stored_, element, raw_), path, tensor, box, index));
-  return std::span<const std::byte>(raw_);
+  if (!box.stored_as) {
+    return std::span<const std::byte>(raw_);
+  }
+  wide_.resize(static_cast<size_t>(elements * SizeOf(tensor.info.dtype)));
+  WidenToF32(raw_, *box.stored_as, wide_);
+  return std::span<const std::byte>(wide_);
 }
 
 }  // namespace heddle::checkpoint

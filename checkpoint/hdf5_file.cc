@@ -134,6 +134,15 @@ std::vector<hsize_t> Dimensions(const Shape& shape) {
   return dimensions;
 }
 
+/// The library takes '%' in the names of sources for the begin of a pattern; "%%" is one of them.
+std::string VirtualName(const std::string& name) {
+  std::string escaped;
+  for (const char c : name) {
+    escaped.append(c == '%' ? 2 : 1, c);
+  }
+  return escaped;
+}
+
 }  // namespace
 
 struct Hdf5File::State {
@@ -192,32 +201,21 @@ Status Hdf5File::Failure(const char* what) const {
   return InternalError("{} in {}: {}", what, state_->path, LibraryError());
 }
 
-Status Hdf5File::BeginDataset(const std::string& dataset,
-                              const StoredBox& stored,
-                              const Shape& chunk) {
-  const MutexLock lock(LibraryMutex());
-  const ErrorStack errors;
+Status Hdf5File::CreateDataset(const std::string& dataset,
+                               const StoredBox& stored,
+                               DType type,
+                               int64_t creation) {
   const auto extent = Dimensions(stored.box.extent);
-  const auto chunk_extent = Dimensions(chunk);
-  const int rank = static_cast<int>(extent.size());
-  const Id type = TypeOf(stored.dtype);
-  const Id space(H5Screate_simple(rank, extent.data(), nullptr), H5Sclose);
+  const Id element = TypeOf(type);
+  const Id space(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr),
+                 H5Sclose);
   const Id links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
-  const Id creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
-  const unsigned level = 1;
-  // The zstd filter is recorded as optional because the library refuses to create a dataset with an
-  // unknown mandatory one; every chunk has it all the same.
-  if (!type.ok() || !space.ok() || H5Pset_create_intermediate_group(links.get(), 1) < 0 ||
-      H5Pset_char_encoding(links.get(), H5T_CSET_UTF8) < 0 ||
-      H5Pset_chunk(creation.get(), rank, chunk_extent.data()) < 0 ||
-      H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_INCR) < 0 ||
-      H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER) < 0 ||
-      H5Pset_shuffle(creation.get()) < 0 ||
-      H5Pset_filter(creation.get(), kZstdFilter, H5Z_FLAG_OPTIONAL, 1, &level) < 0) {
+  if (!element.ok() || !space.ok() || H5Pset_create_intermediate_group(links.get(), 1) < 0 ||
+      H5Pset_char_encoding(links.get(), H5T_CSET_UTF8) < 0) {
     return Failure("dataset properties");
   }
-  state_->dataset = Id(H5Dcreate2(state_->file.get(), dataset.c_str(), type.get(), space.get(),
-                                  links.get(), creation.get(), H5P_DEFAULT),
+  state_->dataset = Id(H5Dcreate2(state_->file.get(), dataset.c_str(), element.get(), space.get(),
+                                  links.get(), creation, H5P_DEFAULT),
                        H5Dclose);
   if (!state_->dataset.ok()) {
     return Failure("create a dataset");
@@ -230,6 +228,58 @@ Status Hdf5File::BeginDataset(const std::string& dataset,
     return Failure("write attributes");
   }
   return state_->backing.error == 0 ? Status::Ok() : Failure("write");
+}
+
+Status Hdf5File::BeginDataset(const std::string& dataset,
+                              const StoredBox& stored,
+                              const Shape& chunk) {
+  const MutexLock lock(LibraryMutex());
+  const ErrorStack errors;
+  const auto chunk_extent = Dimensions(chunk);
+  const Id creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  const unsigned level = 1;
+  // The zstd filter is recorded as optional because the library refuses to create a dataset with an
+  // unknown mandatory one; every chunk has it all the same.
+  if (H5Pset_chunk(creation.get(), static_cast<int>(chunk_extent.size()), chunk_extent.data()) <
+          0 ||
+      H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_INCR) < 0 ||
+      H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER) < 0 ||
+      H5Pset_shuffle(creation.get()) < 0 ||
+      H5Pset_filter(creation.get(), kZstdFilter, H5Z_FLAG_OPTIONAL, 1, &level) < 0) {
+    return Failure("dataset properties");
+  }
+  return CreateDataset(dataset, stored, stored.stored_as.value_or(stored.dtype), creation.get());
+}
+
+Status Hdf5File::WriteVirtualDataset(const std::string& dataset,
+                                     const TensorInfo& tensor,
+                                     std::span<const VirtualSource> sources) {
+  const MutexLock lock(LibraryMutex());
+  const ErrorStack errors;
+  const Id creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  const auto whole = Dimensions(tensor.shape);
+  const int rank = static_cast<int>(whole.size());
+  const Id target(H5Screate_simple(rank, whole.data(), nullptr), H5Sclose);
+  for (const VirtualSource& source : sources) {
+    const auto extent = Dimensions(source.box.extent);
+    std::vector<hsize_t> offset(source.box.offset.begin(), source.box.offset.end());
+    offset.resize(extent.size());  // A scalar's.
+    const Id held(H5Screate_simple(rank, extent.data(), nullptr), H5Sclose);
+    if (H5Sselect_hyperslab(target.get(), H5S_SELECT_SET, offset.data(), nullptr, extent.data(),
+                            nullptr) < 0 ||
+        H5Pset_virtual(creation.get(), target.get(), VirtualName(source.file).c_str(),
+                       VirtualName(source.dataset).c_str(), held.get()) < 0) {
+      return Failure("map a virtual dataset");
+    }
+  }
+  const StoredBox stored{.name = tensor.name,
+                         .role = tensor.role,
+                         .dtype = tensor.dtype,
+                         .global_shape = tensor.shape,
+                         .box = WholeBox(tensor.shape)};
+  HEDDLE_RETURN_IF_ERROR(CreateDataset(dataset, stored, tensor.dtype, creation.get()));
+  return state_->dataset.Close() && state_->backing.error == 0 ? Status::Ok()
+                                                               : Failure("close a dataset");
 }
 
 Result<int64_t> Hdf5File::WriteChunk(const Shape& offset, std::span<const std::byte> bytes) {

@@ -1,5 +1,6 @@
 /// \file
-/// Writing a file of chunked datasets whose chunks are already compressed. With its driver
+/// Writing a file of chunked datasets whose chunks are already compressed, or of virtual datasets
+/// that show what others hold. With its driver
 /// (checkpoint/hdf5_driver.h), the one place that calls libhdf5. The library is serial (Debian's
 /// build has one global lock), so calls are serialised here and everything slow happens outside.
 #pragma once
@@ -15,6 +16,13 @@
 
 namespace heddle::checkpoint {
 
+/// Where the elements of a box of a virtual dataset lie.
+struct VirtualSource {
+  Box box;           ///< It has elements.
+  std::string file;  ///< In the same folder.
+  std::string dataset;
+};
+
 /// Thread: one caller at a time; different files from different threads are fine.
 class Hdf5File {
  public:
@@ -29,6 +37,11 @@ class Hdf5File {
   /// returns their address in the file.
   Result<int64_t> WriteChunk(const Shape& offset, std::span<const std::byte> bytes);
   Status EndDataset();
+  /// Adds a dataset of the whole tensor, which has elements, made of the boxes of other files. They
+  /// are not opened. None may be open here.
+  Status WriteVirtualDataset(const std::string& dataset,
+                             const TensorInfo& tensor,
+                             std::span<const VirtualSource> sources);
 
   /// Closes the file and waits until it is on storage. Errors: the first failed write or fsync:
   /// kResourceExhausted (disk full, quota, file size limit), kUnavailable or others by errno.
@@ -38,6 +51,10 @@ class Hdf5File {
   struct State;
   explicit Hdf5File(std::unique_ptr<State> state);
   Status Failure(const char* what) const;
+  Status CreateDataset(const std::string& dataset,
+                       const StoredBox& stored,
+                       DType type,
+                       int64_t creation);
   std::unique_ptr<State> state_;
 };
 

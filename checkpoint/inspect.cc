@@ -1,8 +1,10 @@
 #include "checkpoint/inspect.h"
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/manifest.h"
@@ -40,7 +42,51 @@ double Ratio(int64_t raw, int64_t stored) {
   return stored > 0 ? static_cast<double>(raw) / static_cast<double>(stored) : 1;
 }
 
+bool IsLossy(const TensorRecord& tensor) {
+  return std::any_of(tensor.boxes.begin(), tensor.boxes.end(),
+                     [](const BoxRecord& box) { return box.stored_as.has_value(); });
+}
+
+/// The role that boxes of the tensor are derived from; empty when all are stored.
+std::string Source(const TensorRecord& tensor) {
+  for (const BoxRecord& box : tensor.boxes) {
+    if (!box.derived_from.empty()) {
+      return box.derived_from;
+    }
+  }
+  return {};
+}
+
+/// "", "rounded to bf16", "derived from master" or, of some of its boxes, "derived from master
+/// (2 of 3 boxes)".
+std::string Mark(const TensorRecord& tensor) {
+  if (IsLossy(tensor)) {
+    return "rounded to bf16";
+  }
+  const auto derived =
+      std::count_if(tensor.boxes.begin(), tensor.boxes.end(),
+                    [](const BoxRecord& box) { return !box.derived_from.empty(); });
+  if (derived == 0) {
+    return {};
+  }
+  const bool all = static_cast<size_t>(derived) == tensor.boxes.size();
+  return fmt::format("derived from {}{}", Source(tensor),
+                     all ? "" : fmt::format(" ({} of {} boxes)", derived, tensor.boxes.size()));
+}
+
 }  // namespace
+
+std::string LossyNote(const Manifest& manifest) {
+  std::set<std::string> roles;
+  for (const TensorRecord& tensor : manifest.tensors) {
+    if (IsLossy(tensor)) {
+      roles.insert(tensor.info.role);
+    }
+  }
+  return roles.empty()
+             ? std::string()
+             : fmt::format("rounded to bf16 when they were saved: {}", fmt::join(roles, ", "));
+}
 
 std::string InspectText(const Manifest& manifest) {
   std::string text;
@@ -54,6 +100,9 @@ std::string InspectText(const Manifest& manifest) {
   for (const FileRecord& file : manifest.files) {
     text += fmt::format("file              {}  {}\n", file.name, Size(file.bytes));
   }
+  if (const std::string note = LossyNote(manifest); !note.empty()) {
+    text += fmt::format("lossy             {}\n", note);
+  }
   size_t widest = 4;
   for (const TensorRecord& tensor : manifest.tensors) {
     widest = std::max(widest, tensor.info.name.size());
@@ -62,10 +111,13 @@ std::string InspectText(const Manifest& manifest) {
                       "dtype", "size", "ratio", "boxes");
   for (const TensorRecord& tensor : manifest.tensors) {
     const int64_t raw = RawBytes(tensor.info);
-    text += fmt::format("{:10}  {:{}}  {:5}  {:>10}  {:>6.3f}  {:>5}  {}\n", tensor.info.role,
+    const std::string mark = Mark(tensor);
+    const int64_t stored = StoredBytes(tensor);
+    text += fmt::format("{:10}  {:{}}  {:5}  {:>10}  {:>6}  {:>5}  {}{}{}\n", tensor.info.role,
                         tensor.info.name, widest, DTypeName(tensor.info.dtype), Size(raw),
-                        Ratio(raw, StoredBytes(tensor)), tensor.boxes.size(),
-                        ToString(tensor.info.shape));
+                        stored == 0 && raw > 0 ? "-" : fmt::format("{:.3f}", Ratio(raw, stored)),
+                        tensor.boxes.size(), ToString(tensor.info.shape), mark.empty() ? "" : "  ",
+                        mark);
   }
   return text;
 }
@@ -85,7 +137,11 @@ std::string InspectJson(const Manifest& manifest) {
                        {"bytes", RawBytes(tensor.info)},
                        {"stored_bytes", StoredBytes(tensor)},
                        {"boxes", tensor.boxes.size()},
-                       {"digest", ToHex(tensor.digest)}});
+                       {"digest", ToHex(tensor.digest)},
+                       {"lossy", IsLossy(tensor)}});
+    if (const std::string source = Source(tensor); !source.empty()) {
+      tensors.back()["derived_from"] = source;
+    }
   }
   // The plan is JSON text of another layer: shown as JSON when it is.
   Json plan = Json::parse(manifest.job.plan, nullptr, false);

@@ -16,13 +16,30 @@ namespace {
 
 constexpr size_t kMaximumName = 4096;
 
-Status ValidateBox(const TensorInfo& info,
-                   const BoxRecord& box,
-                   const std::vector<FileRecord>& files) {
-  HEDDLE_RETURN_IF_ERROR(CheckInside(info.shape, box.box));
-  if (ElementCount(box.box.extent) == 0) {
-    return box.chunks.empty() && box.digest == Digest{} ? Status::Ok()
-                                                        : DataLossError("an empty box has chunks");
+/// A box without chunks, whose elements follow from those of another tensor.
+Status ValidateDerivedBox(const Manifest& manifest, const TensorInfo& info, const BoxRecord& box) {
+  if (!box.chunks.empty() || !box.chunk.empty() || !box.dataset.empty() || box.stored_as) {
+    return DataLossError("a derived box has elements of its own");
+  }
+  const TensorRecord* const source = manifest.Find({.name = info.name, .role = box.derived_from});
+  const bool narrow = info.dtype == DType::kBF16 || info.dtype == DType::kF16;
+  if (source == nullptr || !narrow || source->info.dtype != DType::kF32 ||
+      source->info.shape != info.shape) {
+    return DataLossError("{} elements cannot be derived from role '{}', which is {}",
+                         DTypeName(info.dtype), box.derived_from,
+                         source == nullptr ? "not there"
+                                           : fmt::format("{} {}", DTypeName(source->info.dtype),
+                                                         ToString(source->info.shape)));
+  }
+  return Status::Ok();
+}
+
+Status ValidateStoredBox(const TensorInfo& info,
+                         const BoxRecord& box,
+                         const std::vector<FileRecord>& files) {
+  if (box.stored_as && (info.dtype != DType::kF32 || box.stored_as != DType::kBF16)) {
+    return DataLossError("{} elements stored as {}", DTypeName(info.dtype),
+                         DTypeName(*box.stored_as));
   }
   if (box.file < 0 || box.file >= static_cast<int64_t>(files.size())) {
     return DataLossError("file number {} of {}", box.file, files.size());
@@ -42,9 +59,10 @@ Status ValidateBox(const TensorInfo& info,
     return DataLossError("{} chunks of shape {} for box {}", box.chunks.size(), ToString(box.chunk),
                          ToString(box.box));
   }
+  const int64_t stored = raw / SizeOf(info.dtype) * SizeOf(box.stored_as.value_or(info.dtype));
   const int64_t file_bytes = files[static_cast<size_t>(box.file)].bytes;
   for (const ChunkRecord& chunk : box.chunks) {
-    if (chunk.bytes < 1 || chunk.bytes > EncodedBound(raw) || chunk.address < 0 ||
+    if (chunk.bytes < 1 || chunk.bytes > EncodedBound(stored) || chunk.address < 0 ||
         chunk.address > file_bytes || chunk.bytes > file_bytes - chunk.address) {
       return DataLossError("a chunk of {} bytes at {} in a file of {}", chunk.bytes, chunk.address,
                            file_bytes);
@@ -53,7 +71,18 @@ Status ValidateBox(const TensorInfo& info,
   return Status::Ok();
 }
 
-Status ValidateTensor(const TensorRecord& tensor, const std::vector<FileRecord>& files) {
+Status ValidateBox(const Manifest& manifest, const TensorInfo& info, const BoxRecord& box) {
+  HEDDLE_RETURN_IF_ERROR(CheckInside(info.shape, box.box));
+  if (ElementCount(box.box.extent) == 0) {
+    const bool plain =
+        box.chunks.empty() && box.derived_from.empty() && !box.stored_as && box.digest == Digest{};
+    return plain ? Status::Ok() : DataLossError("an empty box has chunks");
+  }
+  return box.derived_from.empty() ? ValidateStoredBox(info, box, manifest.files)
+                                  : ValidateDerivedBox(manifest, info, box);
+}
+
+Status ValidateTensor(const Manifest& manifest, const TensorRecord& tensor) {
   const auto elements = CheckedElementCount(tensor.info.shape);
   if (tensor.info.name.empty() || tensor.info.role.empty() ||
       tensor.info.name.size() > kMaximumName || tensor.info.role.size() > kMaximumName ||
@@ -64,7 +93,7 @@ Status ValidateTensor(const TensorRecord& tensor, const std::vector<FileRecord>&
   Digest sum;
   std::vector<const Box*> boxes;
   for (const BoxRecord& box : tensor.boxes) {
-    HEDDLE_RETURN_IF_ERROR(ValidateBox(tensor.info, box, files));
+    HEDDLE_RETURN_IF_ERROR(ValidateBox(manifest, tensor.info, box));
     sum += box.digest;
     boxes.push_back(&box.box);
   }
@@ -83,6 +112,17 @@ const TensorRecord* Manifest::Find(const TensorKey& key) const {
   };
   const auto found = std::lower_bound(tensors.begin(), tensors.end(), key, less);
   return found != tensors.end() && found->info.key() == key ? &*found : nullptr;
+}
+
+int64_t NeededVersion(const std::vector<TensorRecord>& tensors) {
+  for (const TensorRecord& tensor : tensors) {
+    for (const BoxRecord& box : tensor.boxes) {
+      if (box.stored_as || !box.derived_from.empty()) {
+        return kFormatVersion;
+      }
+    }
+  }
+  return kFirstFormatVersion;
 }
 
 int64_t Manifest::StoredBytes() const {
@@ -109,6 +149,9 @@ Status ValidateManifest(const Manifest& manifest) {
       return DataLossError("file '{}': its name, size or hash is not acceptable", file.name);
     }
   }
+  if (manifest.version < NeededVersion(manifest.tensors)) {
+    return DataLossError("format version {} has no derived or rounded tensors", manifest.version);
+  }
   const TensorRecord* before = nullptr;
   for (const TensorRecord& tensor : manifest.tensors) {
     const TensorInfo& info = tensor.info;
@@ -118,7 +161,7 @@ Status ValidateManifest(const Manifest& manifest) {
                            info.role);
     }
     before = &tensor;
-    const Status status = ValidateTensor(tensor, manifest.files);
+    const Status status = ValidateTensor(manifest, tensor);
     if (!status.ok()) {
       return Status(StatusCode::kDataLoss,
                     fmt::format("tensor '{}' ({}): {}", info.name, info.role, status.message()));

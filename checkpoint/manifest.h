@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "checkpoint/types.h"
@@ -22,6 +23,8 @@ inline constexpr int64_t kChunkLimit = int64_t{256} << 20;
 /// The head of a manifest's text: what its checksum's place follows from.
 inline constexpr std::string_view kManifestHead = R"({"format":"heddle-checkpoint","version":)";
 inline constexpr std::string_view kChecksumField = R"(,"checksum":")";
+/// The one rounding by which derived boxes follow from their source.
+inline constexpr const char* kNearestEven = "nearest-even";
 /// Hexadecimal digits of a 128-bit hash.
 inline constexpr size_t kHexDigits = 32;
 
@@ -43,8 +46,12 @@ Result<FilePart> DecodePart(std::string_view text);
 
 /// Everything that must hold of a manifest beyond its syntax: plain and unique file names, boxes
 /// that cover every tensor exactly once, chunks that tile their boxes and lie in their files, box
-/// digests that add up. Errors: kDataLoss naming the tensor or the file.
+/// digests that add up, derived boxes whose source is there, a version that knows them. Errors:
+/// kDataLoss naming the tensor or the file.
 Status ValidateManifest(const Manifest& manifest);
+
+/// The version that a checkpoint of these tensors needs: 2 for derived or rounded boxes, else 1.
+int64_t NeededVersion(const std::vector<TensorRecord>& tensors);
 
 /// 32 lower-case hexadecimal digits.
 std::string ToHex(const Digest& digest);

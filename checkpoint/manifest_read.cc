@@ -110,6 +110,17 @@ Result<TensorInfo> ReadTensorInfo(const Json& json) {
   return info;
 }
 
+/// The role that a box is derived from.
+Result<std::string> ReadDerived(const Json& box) {
+  HEDDLE_ASSIGN_OR_RETURN(const Json* derived, Field(box, "derived", Json::value_t::object));
+  HEDDLE_ASSIGN_OR_RETURN(std::string role, Text(*derived, "role"));
+  HEDDLE_ASSIGN_OR_RETURN(const std::string rounding, Text(*derived, "rounding"));
+  if (role.empty() || rounding != kNearestEven) {
+    return DataLossError("a box is derived from role '{}' by rounding '{}'", role, rounding);
+  }
+  return role;
+}
+
 Result<BoxRecord> ReadBox(const Json& json) {
   if (!json.is_object()) {
     return DataLossError("a box is no object");
@@ -132,6 +143,13 @@ Result<BoxRecord> ReadBox(const Json& json) {
     HEDDLE_ASSIGN_OR_RETURN(chunk.bytes, AsInteger(entry[1], "bytes"));
     HEDDLE_ASSIGN_OR_RETURN(chunk.hash, ParseHex64(entry[2].get_ref<const std::string&>()));
     box.chunks.push_back(chunk);
+  }
+  if (json.contains("stored_as")) {
+    HEDDLE_ASSIGN_OR_RETURN(const std::string type, Text(json, "stored_as"));
+    HEDDLE_ASSIGN_OR_RETURN(box.stored_as, ParseDType(type));
+  }
+  if (json.contains("derived")) {
+    HEDDLE_ASSIGN_OR_RETURN(box.derived_from, ReadDerived(json));
   }
   return box;
 }

@@ -22,13 +22,20 @@ Json ChunksJson(const std::vector<ChunkRecord>& chunks) {
 }
 
 Json BoxJson(const BoxRecord& box) {
-  return {{"file", box.file},
-          {"dataset", box.dataset},
-          {"offset", box.box.offset},
-          {"extent", box.box.extent},
-          {"chunk", box.chunk},
-          {"digest", ToHex(box.digest)},
-          {"chunks", ChunksJson(box.chunks)}};
+  Json json = {{"file", box.file},
+               {"dataset", box.dataset},
+               {"offset", box.box.offset},
+               {"extent", box.box.extent},
+               {"chunk", box.chunk},
+               {"digest", ToHex(box.digest)},
+               {"chunks", ChunksJson(box.chunks)}};
+  if (box.stored_as) {
+    json["stored_as"] = DTypeName(*box.stored_as);
+  }
+  if (!box.derived_from.empty()) {
+    json["derived"] = {{"role", box.derived_from}, {"rounding", kNearestEven}};
+  }
+  return json;
 }
 
 Json TensorJson(const TensorInfo& info) {
@@ -80,13 +87,17 @@ std::string EncodeManifest(const Manifest& manifest) {
     }
     tensors.push_back(std::move(entry));
   }
-  const Json body = {
-      {"step", manifest.step},        {"generation", manifest.generation},
-      {"created", manifest.created},  {"job_hash", manifest.job.job_hash},
-      {"job", manifest.job.job_yaml}, {"model", manifest.job.model},
-      {"plan", manifest.job.plan},
-      {"extra", manifest.job.extra},  {"samples_consumed", manifest.job.samples_consumed},
-      {"files", std::move(files)},    {"tensors", std::move(tensors)}};
+  const Json body = {{"step", manifest.step},
+                     {"generation", manifest.generation},
+                     {"created", manifest.created},
+                     {"job_hash", manifest.job.job_hash},
+                     {"job", manifest.job.job_yaml},
+                     {"model", manifest.job.model},
+                     {"plan", manifest.job.plan},
+                     {"extra", manifest.job.extra},
+                     {"samples_consumed", manifest.job.samples_consumed},
+                     {"files", std::move(files)},
+                     {"tensors", std::move(tensors)}};
   const std::string head = fmt::format("{}{}{}", kManifestHead, manifest.version, kChecksumField);
   std::string text = head + std::string(kHexDigits, '0') + "\"," + Dump(body).substr(1) + "\n";
   text.replace(head.size(), kHexDigits, Hash128Hex(AsBytes(text)));

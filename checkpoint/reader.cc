@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/bytes.h"
 #include "base/file.h"
+#include "base/half.h"
 #include "base/hash.h"
 #include "base/mutex.h"
 #include "checkpoint/chunk_reader.h"
@@ -19,17 +23,67 @@ namespace heddle::checkpoint {
 
 namespace {
 
+/// What one request wants of one box.
+struct Want {
+  const ReadRequest* request = nullptr;
+  Box part;  ///< The common part of the request and the box, in the tensor's coordinates.
+  /// The type that the chunk's elements are rounded to on their way. None: they stay as they are.
+  std::optional<DType> rounded;
+};
+
 /// One chunk and everything that wants a part of it.
 struct Job {
   const TensorRecord* tensor = nullptr;
   const BoxRecord* box = nullptr;
   int64_t index = 0;
-  std::vector<const ReadRequest*> wanted;
+  std::vector<Want> wanted;
 };
 
-/// The chunks that the requests touch, by file and address, so that a disk reads forward.
+/// By file and address, so that a disk reads forward. The box belongs to the key because nothing
+/// else says that two tensors do not name the same bytes, in other shapes.
+using Jobs = std::map<std::tuple<int64_t, int64_t, const BoxRecord*>, Job>;
+
+/// Adds the chunks of stored boxes of `tensor` that `want.part` touches.
+void AddStored(const TensorRecord& tensor, const Want& want, Jobs& jobs) {
+  for (const BoxRecord& box : tensor.boxes) {
+    const bool stored = !box.chunks.empty();
+    const auto common = stored ? Intersect(box.box, want.part) : std::nullopt;
+    if (!common) {
+      continue;
+    }
+    const ChunkGrid grid(box.box.extent, box.chunk);
+    for (const int64_t index : grid.Touching(Shifted(*common, box.box.offset, -1))) {
+      Job& job = jobs[{box.file, box.chunks[static_cast<size_t>(index)].address, &box}];
+      job.tensor = &tensor;
+      job.box = &box;
+      job.index = index;
+      job.wanted.push_back(want);
+      job.wanted.back().part = *common;
+    }
+  }
+}
+
+/// Adds the chunks that derived boxes of `tensor` follow from. A source is fp32, so that its own
+/// boxes are never derived.
+void AddDerived(const Manifest& manifest,
+                const TensorRecord& tensor,
+                const ReadRequest& request,
+                Jobs& jobs) {
+  for (const BoxRecord& box : tensor.boxes) {
+    const bool derived = !box.derived_from.empty();
+    const auto common = derived ? Intersect(box.box, request.box) : std::nullopt;
+    if (common) {
+      const TensorRecord* const source =
+          manifest.Find({.name = tensor.info.name, .role = box.derived_from});
+      AddStored(*source, {.request = &request, .part = *common, .rounded = tensor.info.dtype},
+                jobs);
+    }
+  }
+}
+
+/// The chunks that the requests touch, in the order of Jobs.
 Result<std::vector<Job>> PlanJobs(const Manifest& manifest, std::span<const ReadRequest> requests) {
-  std::map<std::pair<int64_t, int64_t>, Job> jobs;
+  Jobs jobs;
   for (const ReadRequest& request : requests) {
     const TensorRecord* tensor = manifest.Find(request.key);
     if (tensor == nullptr) {
@@ -45,23 +99,9 @@ Result<std::vector<Job>> PlanJobs(const Manifest& manifest, std::span<const Read
                                   request.key.name, request.key.role, request.out.size(),
                                   ToString(request.box), bytes);
     }
-    if (bytes == 0) {
-      continue;
-    }
-    for (const BoxRecord& box : tensor->boxes) {
-      const auto common =
-          ElementCount(box.box.extent) > 0 ? Intersect(box.box, request.box) : std::nullopt;
-      if (!common) {
-        continue;
-      }
-      const ChunkGrid grid(box.box.extent, box.chunk);
-      for (const int64_t index : grid.Touching(Shifted(*common, box.box.offset, -1))) {
-        Job& job = jobs[{box.file, box.chunks[static_cast<size_t>(index)].address}];
-        job.tensor = tensor;
-        job.box = &box;
-        job.index = index;
-        job.wanted.push_back(&request);
-      }
+    if (bytes > 0) {
+      AddStored(*tensor, {.request = &request, .part = request.box, .rounded = {}}, jobs);
+      AddDerived(manifest, *tensor, request, jobs);
     }
   }
   std::vector<Job> list;
@@ -77,11 +117,20 @@ Status RunJob(const Job& job, const std::string& path, int fd, ChunkReader& read
   const ChunkGrid grid(job.box->box.extent, job.box->chunk);
   const Box held = Shifted(grid.Full(job.index), job.box->box.offset, 1);
   const Box filled = Shifted(grid.Clipped(job.index), job.box->box.offset, 1);
-  for (const ReadRequest* request : job.wanted) {
-    if (const auto common = Intersect(filled, request->box)) {
-      CopyPart(raw.data(), held, request->out.data(), request->box, *common,
-               SizeOf(job.tensor->info.dtype));
+  Bytes narrow;
+  for (const Want& want : job.wanted) {
+    const auto common = Intersect(filled, want.part);
+    if (!common) {
+      continue;
     }
+    std::span<const std::byte> elements = raw;
+    if (want.rounded) {
+      narrow.resize(raw.size() / 2);
+      RoundFromF32(raw, narrow, *want.rounded);
+      elements = narrow;
+    }
+    CopyPart(elements.data(), held, want.request->out.data(), want.request->box, *common,
+             SizeOf(want.rounded.value_or(job.tensor->info.dtype)));
   }
   return Status::Ok();
 }

@@ -2,6 +2,8 @@
 /// Reading a checkpoint under any plan: a wanted box is intersected with the stored boxes, and only
 /// the chunks that it touches are read, checked and decoded, each once. The manifest says where
 /// every chunk lies, so reading does not go through libhdf5, which damaged files can crash.
+/// Elements that were left out, because they follow from another tensor's, are computed from its
+/// chunks.
 #pragma once
 
 #include <cstddef>

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/half.h"
 #include "base/hash.h"
 #include "checkpoint/digest.h"
 
@@ -28,6 +31,10 @@ Status CheckBox(const BoxView& view) {
     return InvalidArgumentError("tensor '{}' ({}): shape {} is negative or too large", stored.name,
                                 stored.role, ToString(stored.global_shape));
   }
+  if (stored.stored_as && (stored.dtype != DType::kF32 || stored.stored_as != DType::kBF16)) {
+    return InvalidArgumentError("tensor '{}' ({}): {} elements cannot be stored as {}", stored.name,
+                                stored.role, DTypeName(stored.dtype), DTypeName(*stored.stored_as));
+  }
   HEDDLE_RETURN_IF_ERROR(CheckInside(stored.global_shape, stored.box)
                              .WithContext("tensor '{}' ({})", stored.name, stored.role));
   if (static_cast<int64_t>(view.bytes.size()) != RawBytes(stored)) {
@@ -41,6 +48,35 @@ Status CheckBox(const BoxView& view) {
 /// Room for the box in staging memory: whole cache lines.
 int64_t Aligned(const BoxView& view) {
   return (static_cast<int64_t>(view.bytes.size()) + 63) / 64 * 64;
+}
+
+/// Links every low-precision copy to the master of its name whose box contains its own. Boxes of
+/// other writers are not seen here, and need not be: a copy without its master is stored.
+void FindMasters(std::vector<SaveItem>& items) {
+  std::multimap<std::string_view, const SaveItem*> masters;
+  for (const SaveItem& item : items) {
+    const StoredBox& stored = item.stored;
+    if (stored.role == kMasterRole && stored.dtype == DType::kF32 && !stored.stored_as) {
+      masters.emplace(stored.name, &item);
+    }
+  }
+  for (SaveItem& item : items) {
+    const StoredBox& stored = item.stored;
+    const bool narrow = stored.dtype == DType::kBF16 || stored.dtype == DType::kF16;
+    if (stored.role != kCopyRole || !narrow) {
+      continue;
+    }
+    const auto [begin, end] = masters.equal_range(stored.name);
+    for (auto at = begin; at != end; ++at) {
+      const SaveItem& master = *at->second;
+      if (master.stored.global_shape == stored.global_shape &&
+          Contains(master.stored.box, stored.box)) {
+        item.derivation = std::make_shared<Derivation>();
+        item.derivation->master = master.bytes;
+        item.derivation->master_box = master.stored.box;
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -62,6 +98,7 @@ Result<std::shared_ptr<Save>> PrepareSave(const WriterOptions& options,
   save->request = request;
   save->folder = options.root + "/" + TemporaryFolderName(request.step, request.generation);
   save->file = fmt::format("{}.g{}.h5", EscapeName(options.name), request.generation);
+  save->staged = staging != nullptr;
   std::set<std::string> datasets;
   int64_t at = 0;
   for (const BoxView& view : boxes) {
@@ -83,7 +120,7 @@ Result<std::shared_ptr<Save>> PrepareSave(const WriterOptions& options,
                                   stored.role, ToString(stored.box));
     }
     if (staging != nullptr) {
-      std::memcpy(staging + at, view.bytes.data(), view.bytes.size());
+      save->copies.push_back({.from = view.bytes, .to = staging + at});
       item.bytes = staging + at;
       at += Aligned(view);
     }
@@ -92,41 +129,89 @@ Result<std::shared_ptr<Save>> PrepareSave(const WriterOptions& options,
     save->raw_bytes += static_cast<int64_t>(view.bytes.size());
     save->items.push_back(std::move(item));
   }
+  FindMasters(save->items);
   return save;
 }
 
-void EncodeTask(const Save& save,
-                int64_t task,
-                ChunkEncoder& encoder,
-                std::vector<std::byte>& tile,
-                Encoded& out) {
-  const SaveItem& item =
-      save.items[static_cast<size_t>(save.task_items[static_cast<size_t>(task)])];
-  const int64_t index = task - item.first_task;
-  const int64_t element = SizeOf(item.stored.dtype);
-  const Box local = item.grid.Clipped(index);
-  const Box full = item.grid.Full(index);
-  const Box whole = WholeBox(item.stored.box.extent);
-  const auto raw_bytes = static_cast<size_t>(item.grid.chunk_elements() * element);
-  const std::span<const std::byte> held(item.bytes, static_cast<size_t>(RawBytes(item.stored)));
-  out.digest = DigestPart(held, element, item.stored.global_shape, item.stored.box,
-                          Shifted(local, item.stored.box.offset, 1));
-  std::span<const std::byte> raw = held;
-  if (item.grid.count() > 1) {
-    tile.resize(raw_bytes);
-    if (local != full) {
-      std::fill(tile.begin(), tile.end(), std::byte{0});
+namespace {
+
+/// Compares every bit of the copy with its master, rounded, a piece at a time.
+bool FollowsFromMaster(const SaveItem& item, EncodeMemory& memory) {
+  constexpr int64_t kPieceElements = int64_t{256} << 10;  // Stays in the second cache.
+  const DType type = item.stored.dtype;
+  const ChunkGrid pieces(item.stored.box.extent,
+                         ContiguousTile(item.stored.box.extent, kPieceElements));
+  const std::byte* held = item.bytes;  // Pieces come from front to back.
+  for (int64_t i = 0; i < pieces.count(); ++i) {
+    const Box piece = Shifted(pieces.Clipped(i), item.stored.box.offset, 1);
+    const int64_t count = ElementCount(piece.extent);
+    memory.tile.resize(static_cast<size_t>(count * SizeOf(DType::kF32)));
+    memory.narrow.resize(static_cast<size_t>(count * SizeOf(type)));
+    CopyPart(item.derivation->master, item.derivation->master_box, memory.tile.data(), piece, piece,
+             SizeOf(DType::kF32));
+    RoundFromF32(memory.tile, memory.narrow, type);
+    if (std::memcmp(held, memory.narrow.data(), memory.narrow.size()) != 0) {
+      return false;
     }
-    CopyPart(held.data(), whole, tile.data(), full, local, element);
-    raw = tile;
+    held += memory.narrow.size();
   }
-  const auto bound = static_cast<size_t>(EncodedBound(static_cast<int64_t>(raw_bytes)));
+  return true;
+}
+
+void EncodeInto(std::span<const std::byte> raw,
+                int64_t element,
+                ChunkEncoder& encoder,
+                Encoded& out) {
+  const auto bound = static_cast<size_t>(EncodedBound(static_cast<int64_t>(raw.size())));
   out.bytes.resize(std::max(out.bytes.size(), bound));
-  auto size = encoder.Encode(raw, element, out.bytes);
+  const auto size = encoder.Encode(raw, element, out.bytes);
   out.status = size.status();
   if (size.ok()) {
     out.size = *size;
     out.hash = Hash64(std::span(out.bytes).first(static_cast<size_t>(*size)));
+  }
+}
+
+}  // namespace
+
+void EncodeTask(
+    const Save& save, int64_t task, ChunkEncoder& encoder, EncodeMemory& memory, Encoded& out) {
+  const SaveItem& item =
+      save.items[static_cast<size_t>(save.task_items[static_cast<size_t>(task)])];
+  const StoredBox& stored = item.stored;
+  out.derived = false;
+  if (item.derivation != nullptr) {
+    std::call_once(item.derivation->compared,
+                   [&] { item.derivation->holds = FollowsFromMaster(item, memory); });
+    out.derived = item.derivation->holds;
+  }
+  const int64_t index = task - item.first_task;
+  const int64_t element = SizeOf(stored.dtype);
+  const Box local = item.grid.Clipped(index);
+  const Box full = item.grid.Full(index);
+  std::span<const std::byte> raw(item.bytes, static_cast<size_t>(RawBytes(stored)));
+  if (item.grid.count() > 1) {
+    memory.tile.resize(static_cast<size_t>(item.grid.chunk_elements() * element));
+    if (local != full) {
+      std::fill(memory.tile.begin(), memory.tile.end(), std::byte{0});
+    }
+    CopyPart(raw.data(), WholeBox(stored.box.extent), memory.tile.data(), full, local, element);
+    raw = memory.tile;
+  }
+  std::span<const std::byte> encoded = raw;
+  if (stored.stored_as) {  // The digest is that of what a reader will get.
+    memory.narrow.resize(
+        static_cast<size_t>(item.grid.chunk_elements() * SizeOf(*stored.stored_as)));
+    RoundFromF32(raw, memory.narrow, *stored.stored_as);
+    memory.tile.resize(raw.size());
+    WidenToF32(memory.narrow, *stored.stored_as, memory.tile);
+    raw = memory.tile;
+    encoded = memory.narrow;
+  }
+  out.digest = DigestPart(raw, element, stored.global_shape, Shifted(full, stored.box.offset, 1),
+                          Shifted(local, stored.box.offset, 1));
+  if (!out.derived) {
+    EncodeInto(encoded, SizeOf(stored.stored_as.value_or(stored.dtype)), encoder, out);
   }
 }
 

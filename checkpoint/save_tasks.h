@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,11 +14,22 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "checkpoint/codec.h"
+#include "checkpoint/deferred_copy.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/types.h"
 #include "checkpoint/writer.h"
 
 namespace heddle::checkpoint {
+
+/// A low-precision copy beside its fp32 master. Whether every element is its master's, rounded to
+/// nearest even, is found out by the first thread that encodes a chunk of it: not while training
+/// waits, and before anything of the box is written.
+struct Derivation {
+  const std::byte* master = nullptr;
+  Box master_box;  ///< Contains the copy's box.
+  std::once_flag compared;
+  bool holds = false;  ///< Constant once compared.
+};
 
 /// A box with elements.
 struct SaveItem {
@@ -26,7 +38,8 @@ struct SaveItem {
   ChunkGrid grid;
   Shape chunk;
   std::string dataset;
-  int64_t first_task = 0;  ///< Its chunks are tasks from here on.
+  int64_t first_task = 0;                            ///< Its chunks are tasks from here on.
+  std::shared_ptr<Derivation> derivation = nullptr;  ///< Null: it is stored in any case.
 };
 
 /// One save: constant once threads see it.
@@ -35,6 +48,8 @@ struct Save {
   std::vector<SaveItem> items;
   std::vector<StoredBox> empty;     ///< Boxes without elements.
   std::vector<int64_t> task_items;  ///< The item of each task.
+  bool staged = false;              ///< Items lie in staging memory, not where the caller has them.
+  std::vector<DeferredCopy::Piece> copies;  ///< Staged: to be made before a task is encoded.
   int64_t raw_bytes = 0;
   Time started;
   Writer::Done done;
@@ -44,8 +59,15 @@ struct Save {
   int64_t tasks() const { return static_cast<int64_t>(task_items.size()); }
 };
 
+/// Working memory of a thread that encodes.
+struct EncodeMemory {
+  std::vector<std::byte> tile;
+  std::vector<std::byte> narrow;
+};
+
 /// One chunk, ready for the disk. `bytes` keeps its capacity from chunk to chunk.
 struct Encoded {
+  bool derived = false;  ///< As all chunks of its box: there is nothing to write but the digest.
   std::vector<std::byte> bytes;
   int64_t size = 0;
   uint64_t hash = 0;
@@ -57,18 +79,16 @@ struct Encoded {
 /// stored.
 Result<int64_t> StagingBytes(std::span<const BoxView> boxes);
 
-/// Lists the tasks of a save. With `staging`, StagingBytes long, the elements are copied there and
-/// the boxes' memory is not used any more. Errors: kInvalidArgument for a box given twice.
+/// Lists the tasks of a save. With `staging`, StagingBytes long, the items lie there, and `copies`
+/// tells what has to get there. Errors: kInvalidArgument for a box given twice.
 Result<std::shared_ptr<Save>> PrepareSave(const WriterOptions& options,
                                           const SaveRequest& request,
                                           std::span<const BoxView> boxes,
                                           std::byte* staging);
 
-/// Encodes chunk `task` of the save into `out`. `tile` is working memory of the calling thread.
-void EncodeTask(const Save& save,
-                int64_t task,
-                ChunkEncoder& encoder,
-                std::vector<std::byte>& tile,
-                Encoded& out);
+/// Encodes chunk `task` of the save into `out`. `memory` is the calling thread's. A copy's chunks
+/// also read its master's elements.
+void EncodeTask(
+    const Save& save, int64_t task, ChunkEncoder& encoder, EncodeMemory& memory, Encoded& out);
 
 }  // namespace heddle::checkpoint

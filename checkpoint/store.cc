@@ -24,6 +24,7 @@
 #include "checkpoint/layout.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/reader.h"
+#include "checkpoint/tensor_index.h"
 
 namespace heddle::checkpoint {
 
@@ -161,11 +162,13 @@ Status Publish(const std::string& root, const std::string& temporary, const std:
   return SyncFolder(root);
 }
 
-Result<CommitInfo> CommitLocked(const CommitRequest& request, const Manifest& manifest) {
+Result<CommitInfo> CommitLocked(const CommitRequest& request, Manifest manifest) {
   HEDDLE_RETURN_IF_ERROR(FenceLocked(request.root, request.generation));
   const std::string temporary = TemporaryFolderName(request.step, request.generation);
   const std::string folder = request.root + "/" + temporary;
   HEDDLE_RETURN_IF_ERROR(CheckFiles(manifest, folder));
+  HEDDLE_ASSIGN_OR_RETURN(FileRecord index, WriteTensorIndex(folder, manifest));
+  manifest.files.push_back(std::move(index));
   const std::string text = EncodeManifest(manifest);
   HEDDLE_RETURN_IF_ERROR(WriteFileAtomically(folder + "/" + kManifestName, text));
   const std::string name = StepFolderName(request.step);
@@ -203,6 +206,10 @@ Result<Manifest> BuildManifest(const CommitRequest& request) {
           "file {} is of step {} in generation {}, not of step {} in generation {}", part.file.name,
           part.step, part.generation, request.step, request.generation);
     }
+    if (part.file.name == kTensorIndexName) {
+      return InvalidArgumentError("file {}: this name belongs to the index of all tensors",
+                                  part.file.name);
+    }
     for (const FilePart::PartBox& box : part.boxes) {
       const auto tensor = tensors.find({box.tensor.role, box.tensor.name});
       if (tensor == tensors.end() || tensor->second.info != box.tensor) {
@@ -219,6 +226,7 @@ Result<Manifest> BuildManifest(const CommitRequest& request) {
   for (auto& [key, tensor] : tensors) {
     manifest.tensors.push_back(std::move(tensor));
   }
+  manifest.version = NeededVersion(manifest.tensors);
   const Status status = ValidateManifest(manifest);
   if (!status.ok()) {
     return InvalidArgumentError("step {}: {}", request.step, status.message());
@@ -231,7 +239,8 @@ Result<CommitInfo> Commit(const CommitRequest& request, metrics::Registry& metri
   auto manifest = BuildManifest(request);
   if (manifest.ok()) {
     auto lock = LockRoot(request.root);
-    info = lock.ok() ? CommitLocked(request, *manifest) : Result<CommitInfo>(lock.status());
+    info =
+        lock.ok() ? CommitLocked(request, *std::move(manifest)) : Result<CommitInfo>(lock.status());
   } else {
     info = manifest.status();
   }

@@ -1,7 +1,8 @@
 /// \file
 /// The folder of a job's checkpoints: committing, fencing, listing, cleaning, keeping.
 ///
-/// ROOT/step-00000040/              a committed checkpoint: MANIFEST.json and one .h5 a writer
+/// ROOT/step-00000040/              a committed checkpoint: MANIFEST.json, one .h5 a writer and
+///                                  tensors.h5, which shows them as whole tensors
 /// ROOT/.tmp-step-00000080.g3/      a save in progress in generation 3, or one that was given up
 /// ROOT/.trash-…                    a checkpoint on its way out
 /// ROOT/.generation                 the newest generation that is known here; older ones cannot

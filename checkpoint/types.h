@@ -8,6 +8,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,11 +18,18 @@
 
 namespace heddle::checkpoint {
 
-/// The version of the format that this build writes, and the newest that it reads.
-inline constexpr int64_t kFormatVersion = 1;
+/// The versions of the format that this build reads. It writes the first one that can say what a
+/// checkpoint holds, so that older builds read what they can and refuse the rest.
+inline constexpr int64_t kFirstFormatVersion = 1;
+inline constexpr int64_t kFormatVersion = 2;
 inline constexpr const char* kManifestName = "MANIFEST.json";
 
-/// A logical tensor of the training state. `role` says which copy: "master", "exp_avg",
+/// The weights that the optimizer changes.
+inline constexpr const char* kMasterRole = "master";
+/// Their copy in the type of the forward pass, where a state has one.
+inline constexpr const char* kCopyRole = "weight";
+
+/// A logical tensor of the training state. `role` says which copy: "master", "weight", "exp_avg",
 /// "exp_avg_sq".
 struct TensorKey {
   std::string name;
@@ -46,6 +54,9 @@ struct StoredBox {
   DType dtype = DType::kF32;
   Shape global_shape;
   Box box;
+  /// Elements of dtype fp32 are stored rounded to this type, bf16, which loses digits. None:
+  /// exactly.
+  std::optional<DType> stored_as = std::nullopt;
   TensorInfo tensor() const { return {name, role, dtype, global_shape}; }
 };
 
@@ -77,14 +88,20 @@ struct ChunkRecord {
 };
 
 /// A stored box. Its chunks tile it in row-major order; chunks at the end of a dimension are padded
-/// with zeros to the full chunk shape. A box without elements has no chunks and no dataset.
+/// with zeros to the full chunk shape. A box without elements has no chunks and no dataset, nor has
+/// a derived one.
 struct BoxRecord {
   Box box;
   Shape chunk;
   int64_t file = 0;  ///< Index into Manifest::files; 0 in a FilePart.
   std::string dataset;
-  Digest digest;
+  Digest digest;  ///< Of the elements as a reader gets them.
   std::vector<ChunkRecord> chunks;
+  /// As in StoredBox: the chunks hold this type, a reader gets the tensor's.
+  std::optional<DType> stored_as = std::nullopt;
+  /// Not empty: the elements, bf16 or fp16, are those of the fp32 tensor of the same name and this
+  /// role, rounded to nearest, ties to even; whoever wrote the box compared all their bits.
+  std::string derived_from = {};
   friend bool operator==(const BoxRecord&, const BoxRecord&) = default;
 };
 
@@ -129,7 +146,7 @@ struct JobState {
 };
 
 struct Manifest {
-  int64_t version = kFormatVersion;
+  int64_t version = kFirstFormatVersion;
   int64_t step = 0;
   int64_t generation = 0;
   double created = 0;  ///< Wall-clock seconds since the epoch.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/bytes.h"
 #include "checkpoint/chunk_reader.h"
 #include "checkpoint/digest.h"
 #include "checkpoint/file_access.h"
@@ -87,6 +88,42 @@ void VerifyFile(const std::string& folder,
   }
 }
 
+/// Whether the elements that a derived box's source gives are those that its writer compared.
+Result<bool> IsDerived(const Reader& reader, const TensorRecord& tensor, const BoxRecord& box) {
+  constexpr int64_t kTileElements = int64_t{4} << 20;
+  const int64_t element = SizeOf(tensor.info.dtype);
+  const ChunkGrid tiles(box.box.extent, ContiguousTile(box.box.extent, kTileElements));
+  Digest digest;
+  Bytes bytes;
+  for (int64_t i = 0; i < tiles.count(); ++i) {
+    const Box tile = Shifted(tiles.Clipped(i), box.box.offset, 1);
+    bytes.resize(static_cast<size_t>(ElementCount(tile.extent) * element));
+    HEDDLE_RETURN_IF_ERROR(reader.Read(tensor.info.key(), tile, bytes));
+    digest += DigestBox(bytes, element, tensor.info.shape, tile);
+  }
+  return digest == box.digest;
+}
+
+Status VerifyDerived(const std::string& path, std::vector<Damage>& damages) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto reader, Reader::Open(path));
+  for (const TensorRecord& tensor : reader->manifest().tensors) {
+    for (const BoxRecord& box : tensor.boxes) {
+      if (box.derived_from.empty()) {
+        continue;
+      }
+      HEDDLE_ASSIGN_OR_RETURN(const bool derived, IsDerived(*reader, tensor, box));
+      if (!derived) {
+        damages.push_back({.file = kManifestName,
+                           .tensor = TensorName(tensor),
+                           .what = fmt::format("the elements of box {}, derived from role '{}', do "
+                                               "not match their digest",
+                                               ToString(box.box), box.derived_from)});
+      }
+    }
+  }
+  return Status::Ok();
+}
+
 }  // namespace
 
 std::string ToString(const Damage& damage) {
@@ -105,6 +142,9 @@ Result<std::vector<Damage>> Verify(const std::string& path) {
   HEDDLE_RETURN_IF_ERROR(manifest.status());
   for (size_t i = 0; i < manifest->files.size(); ++i) {
     VerifyFile(path, *manifest, i, damages);
+  }
+  if (damages.empty() && NeededVersion(manifest->tensors) > kFirstFormatVersion) {
+    HEDDLE_RETURN_IF_ERROR(VerifyDerived(path, damages));
   }
   return damages;
 }

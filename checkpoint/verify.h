@@ -19,7 +19,8 @@ struct Damage {
 std::string ToString(const Damage& damage);
 
 /// All checksums (manifest, files, chunks), sizes, coverage, and the digest of every tensor from
-/// its decoded elements. Empty: the checkpoint is sound. Errors: kInvalidArgument not a checkpoint;
+/// its decoded elements; derived elements are computed from their source once all files are sound.
+/// Empty: the checkpoint is sound. Errors: kInvalidArgument not a checkpoint;
 /// kPermissionDenied; kUnimplemented a newer version.
 Result<std::vector<Damage>> Verify(const std::string& path);
 

@@ -1,8 +1,10 @@
 /// \file
-/// A worker's side of a save. Snapshot copies the worker's boxes into memory that is kept between
-/// saves (that copy is the whole stall of training); threads of the writer then compress the copy
-/// and write one HDF5 file, which is on storage when the save reports it. The coordinator collects
-/// the reports and commits (checkpoint/store.h): until then nothing of the save counts.
+/// A worker's side of a save. Threads of the writer copy the worker's boxes into memory that is
+/// kept between saves, then compress the copy and write one HDF5 file, which is on storage when the
+/// save reports it. Training goes on beside all of it; only who changes the state says so first
+/// (BeforeChange), and waits or copies where the copy is not that far: that is the whole stall. The
+/// coordinator collects the reports and commits (checkpoint/store.h): until then nothing of the
+/// save counts.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +25,20 @@ struct WriterOptions {
   std::string root;
   /// The worker's name: its file is NAME.gGENERATION.h5.
   std::string name;
-  /// Threads that compress beside the one that writes. More end a save sooner and take more from
-  /// training; one does about 1 GB/s.
+  /// Threads that copy and compress beside the one that writes. More end a save sooner and take
+  /// more from training; one compresses about 1 GB/s.
   int codec_threads = 1;
   /// Niceness of the writer's threads, 0 to 19.
   int niceness = 5;
-  /// Bytes of the state, when known: the memory is touched at Create, so that the first save does
-  /// not stall longer than later ones.
+  /// Bytes of the state, when known: as Reserve, at Create.
   int64_t reserve_bytes = 0;
   /// Most bytes of a snapshot. A larger state is saved without a copy: Snapshot then returns only
   /// once everything is compressed.
   int64_t staging_limit_bytes = int64_t{64} << 30;
   /// Raw bytes of a chunk. Smaller: a reader of a slice decodes less; larger: fewer chunks.
   int64_t chunk_bytes = int64_t{1} << 20;
+  /// Called by those threads before they copy: tests decide with it who comes first.
+  std::function<void()> before_copy = {};
 };
 
 struct SaveRequest {
@@ -43,18 +46,22 @@ struct SaveRequest {
   int64_t generation = 0;
   /// How long Snapshot may wait for the save before it; zero refuses at once.
   Duration wait = Duration::zero();
+  /// Snapshot returns before the boxes are copied. Until FinishCopy they are changed only after
+  /// BeforeChange, and not freed.
+  bool deferred = false;
 };
 
 struct SnapshotInfo {
-  double stall_seconds = 0;
+  double stall_seconds = 0;  ///< For which the snapshot stopped its caller, up to now.
   int64_t raw_bytes = 0;
 };
 
-/// Thread: any; calls of Snapshot exclude each other.
+/// Thread: any; calls of Snapshot, BeforeChange and FinishCopy exclude each other.
 class Writer {
  public:
   /// Called once a save, on the writer's thread, without locks held; it may not call the writer.
-  using Done = std::function<void(const Result<FilePart>&)>;
+  /// The stall is complete then.
+  using Done = std::function<void(const Result<FilePart>&, const SnapshotInfo&)>;
 
   /// Errors: kInvalidArgument for options out of range, and those of creating the folder.
   static Result<std::unique_ptr<Writer>> Create(WriterOptions options, metrics::Registry& metrics);
@@ -63,7 +70,13 @@ class Writer {
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
-  /// Starts the save of `boxes`. Their memory is free again when this returns.
+  /// Touches memory for snapshots of `bytes` in the background, so that the first one is copied as
+  /// fast as later ones.
+  void Reserve(int64_t bytes);
+
+  /// Starts the save of `boxes`. Their memory is free again when this returns, or, deferred, after
+  /// FinishCopy; they are copied in their order, so those that change first come first. A state
+  /// above the staging limit is never deferred.
   /// Errors: kUnavailable        the save before is still being written (after `request.wait`)
   ///         kInvalidArgument    a box whose bytes do not fit its extent, twice the same box, a bad
   ///         step kResourceExhausted  no memory for the copy and, for a state above the staging
@@ -72,12 +85,19 @@ class Writer {
                                 std::span<const BoxView> boxes,
                                 Done done = {});
 
+  /// Returns once `memory` may be changed: nobody reads it any more for a deferred snapshot. Copies
+  /// itself what nobody has begun to copy. Cost with no copy pending: one load.
+  void BeforeChange(std::span<const std::byte> memory);
+  /// The same for all of the snapshot.
+  void FinishCopy();
+
   /// The outcome of the newest save. Errors: kDeadlineExceeded while it is still being written,
   /// kFailedPrecondition when there was none, kCancelled when it was cancelled, kResourceExhausted
   /// when the disk is full, and other failures of writing.
   Result<FilePart> Wait(Deadline deadline);
 
-  /// Gives up the save in flight, if any, and removes its file: its generation is over.
+  /// Gives up the save in flight, if any, and removes its file: its generation is over. The boxes
+  /// are not read any more when this returns, unless Snapshot itself waits for them.
   void Cancel();
 
   /// Whether a save is being written.

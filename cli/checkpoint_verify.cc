@@ -1,6 +1,8 @@
 #include <cstdio>
 
 #include "checkpoint/formats/format.h"
+#include "checkpoint/inspect.h"
+#include "checkpoint/reader.h"
 #include "checkpoint/verify.h"
 #include "cli/checkpoint.h"
 #include "cli/output.h"
@@ -37,6 +39,11 @@ class Verify : public Command {
     }
     if (damages->empty()) {
       std::printf("sound: %s\n", path_.c_str());
+      const auto manifest = checkpoint::LoadManifest(path_);
+      const std::string note = manifest.ok() ? checkpoint::LossyNote(*manifest) : "";
+      if (!note.empty()) {
+        std::printf("note: %s\n", note.c_str());
+      }
     }
     return damages->empty() ? kDone : kFailed;
   }

@@ -1,58 +1,15 @@
 #include "comm/reduce.h"
 
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
 
 #include "base/check.h"
+#include "base/half.h"
 
 namespace heddle::comm {
 
 namespace {
-
-float FromBFloat16(uint16_t value) {
-  return std::bit_cast<float>(static_cast<uint32_t>(value) << 16);
-}
-
-uint16_t ToBFloat16(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  if (std::isnan(value)) {
-    return static_cast<uint16_t>((bits >> 16) | 0x40U);
-  }
-  return static_cast<uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
-}
-
-float FromHalf(uint16_t value) {
-  const uint32_t sign = static_cast<uint32_t>(value & 0x8000U) << 16;
-  const uint32_t exponent = (value >> 10) & 0x1FU;
-  const uint32_t mantissa = value & 0x3FFU;
-  if (exponent == 0) {  // Zero or subnormal: mantissa times 2^-24, which fp32 holds exactly.
-    const float magnitude = static_cast<float>(mantissa) * 0x1.0p-24F;
-    return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
-  }
-  const uint32_t rebased = exponent == 31 ? 255U : exponent + 112U;
-  return std::bit_cast<float>(sign | (rebased << 23) | (mantissa << 13));
-}
-
-uint16_t ToHalf(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000U);
-  const uint32_t magnitude = bits & 0x7FFFFFFFU;
-  if (magnitude > 0x7F800000U) {
-    return static_cast<uint16_t>(sign | 0x7E00U);
-  }
-  if (magnitude >= 0x477FF000U) {  // 65520 and above round to infinity.
-    return static_cast<uint16_t>(sign | 0x7C00U);
-  }
-  if (magnitude <
-      0x38800000U) {  // Below 2^-14: the unit is 2^-24; adding 0.5 rounds to even there.
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
-    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3F000000U));
-  }
-  const uint32_t rounded = magnitude + 0xFFFU + ((magnitude >> 13) & 1U);
-  return static_cast<uint16_t>(sign | ((rounded - 0x38000000U) >> 13));
-}
 
 template <typename T>
 T Load(const std::byte* at) {
@@ -109,20 +66,6 @@ void FoldNarrow(std::byte* partial, const std::byte* value, size_t elements, Red
   FoldEach<uint16_t>(partial, value, elements, fold);
 }
 
-template <float (*kWiden)(uint16_t)>
-void Widen(const std::byte* from, size_t elements, std::byte* to) {
-  for (size_t i = 0; i < elements; ++i) {
-    Store(to + 4 * i, kWiden(Load<uint16_t>(from + 2 * i)));
-  }
-}
-
-template <uint16_t (*kNarrow)(float)>
-void Narrow(const std::byte* from, size_t elements, std::byte* to) {
-  for (size_t i = 0; i < elements; ++i) {
-    Store(to + 2 * i, kNarrow(Load<float>(from + 4 * i)));
-  }
-}
-
 }  // namespace
 
 DType PartialType(DType dtype, ReduceOp op) {
@@ -154,8 +97,8 @@ void FoldInto(std::span<std::byte> partial,
     case DType::kBF16:
     case DType::kF16:
       HEDDLE_CHECK(op != ReduceOp::kSum, "16-bit sums are folded in fp32");
-      dtype == DType::kBF16 ? FoldNarrow<FromBFloat16>(partial.data(), value.data(), elements, op)
-                            : FoldNarrow<FromHalf>(partial.data(), value.data(), elements, op);
+      dtype == DType::kBF16 ? FoldNarrow<FromBF16>(partial.data(), value.data(), elements, op)
+                            : FoldNarrow<FromF16>(partial.data(), value.data(), elements, op);
       break;
   }
 }
@@ -170,15 +113,12 @@ void Convert(std::span<const std::byte> from,
     }
     return;
   }
-  const size_t elements = from.size() / static_cast<size_t>(SizeOf(from_type));
   if (to_type == DType::kF32) {
-    from_type == DType::kBF16 ? Widen<FromBFloat16>(from.data(), elements, to.data())
-                              : Widen<FromHalf>(from.data(), elements, to.data());
+    WidenToF32(from, from_type, to);
     return;
   }
   HEDDLE_CHECK(from_type == DType::kF32, "no conversion from {}", DTypeName(from_type));
-  to_type == DType::kBF16 ? Narrow<ToBFloat16>(from.data(), elements, to.data())
-                          : Narrow<ToHalf>(from.data(), elements, to.data());
+  RoundFromF32(from, to, to_type);
 }
 
 }  // namespace heddle::comm

@@ -82,6 +82,10 @@ void Coordinator::State::OnCheckpointPart(Worker& worker,
       std::binary_search(checkpoints.begin(), checkpoints.end(), message.step())) {
     return;
   }
+  if (message.skipped()) {
+    Log("checkpoint_skipped", {{"step", message.step()}});
+    return;
+  }
   auto found = saves.find(key);
   if (found == saves.end()) {
     if (!held || held->number != message.generation() || !IsMember(worker.name)) {
@@ -89,14 +93,9 @@ void Coordinator::State::OnCheckpointPart(Worker& worker,
     }
     PendingSave save;
     save.plan_json = held->plan.plan_json;
-    // The lowest holder of a parameter writes it.
-    std::set<int32_t> covered;
+    // Which of its holders writes a parameter is the workers' affair; each of them reports.
     for (size_t rank = 0; rank < held->plan.parameters.size(); ++rank) {
-      bool writes = false;
-      for (const int32_t parameter : held->plan.parameters[rank]) {
-        writes = covered.insert(parameter).second || writes;
-      }
-      if (writes) {
+      if (!held->plan.parameters[rank].empty()) {
         save.writers.push_back(held->plan.members[rank]);
       }
     }

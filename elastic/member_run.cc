@@ -201,7 +201,9 @@ void Member::State::On(const PeerSeenLost& event, Time /*now*/) {
 }
 
 void Member::State::On(const Saved& event, Time /*now*/) {
-  parts.push_back(event.part);
+  if (!event.part.skipped()) {  // A part is said again to a coordinator that comes back.
+    parts.push_back(event.part);
+  }
   while (parts.size() > kMaxUnheardParts) {
     parts.pop_front();
   }

@@ -5,53 +5,11 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/half.h"
+
 namespace heddle::checkpoint {
 
 namespace {
-
-float FromBf16(uint16_t bits) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-}
-
-uint16_t ToBf16(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  if (std::isnan(value)) {
-    return static_cast<uint16_t>((bits >> 16) | 0x40U);  // Stays a NaN when its payload is cut.
-  }
-  return static_cast<uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
-}
-
-float FromF16(uint16_t bits) {
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000U) << 16;
-  const uint32_t exponent = (bits >> 10) & 0x1FU;
-  const uint32_t fraction = bits & 0x3FFU;
-  if (exponent == 0) {  // Zero and subnormal numbers: multiples of 2^-24.
-    const float magnitude = std::ldexp(static_cast<float>(fraction), -24);
-    return sign != 0 ? -magnitude : magnitude;
-  }
-  const uint32_t wide = exponent == 0x1F ? 0xFFU : exponent + 112;
-  return std::bit_cast<float>(sign | (wide << 23) | (fraction << 13));
-}
-
-uint16_t ToF16(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000U);
-  const float magnitude = std::fabs(value);
-  if (std::isnan(value)) {
-    return static_cast<uint16_t>(sign | 0x7E00U | ((bits >> 13) & 0x3FFU));
-  }
-  if (magnitude >= 65520.0F) {  // Halfway between the largest number and the next power of two.
-    return static_cast<uint16_t>(sign | 0x7C00U);
-  }
-  if (magnitude < 0x1p-14F) {
-    // Multiples of 2^-24; the current rounding mode is to nearest, ties to even.
-    return static_cast<uint16_t>(sign |
-                                 static_cast<uint16_t>(std::nearbyint(std::ldexp(magnitude, 24))));
-  }
-  const uint32_t absolute = bits & 0x7FFFFFFFU;
-  const uint32_t rounded = absolute + 0xFFFU + ((absolute >> 13) & 1U);
-  return static_cast<uint16_t>(sign | ((rounded - (112U << 23)) >> 13));
-}
 
 template <typename T>
 T Get(const std::byte* at) {
@@ -75,7 +33,7 @@ float ToOdd(double value) {
 float Load(const std::byte* at, DType type, DType to) {
   switch (type) {
     case DType::kBF16:
-      return FromBf16(Get<uint16_t>(at));
+      return FromBF16(Get<uint16_t>(at));
     case DType::kF16:
       return FromF16(Get<uint16_t>(at));
     case DType::kF64:
@@ -95,7 +53,7 @@ void Store(float value, std::byte* at, DType type) {
     std::memcpy(at, &value, sizeof(value));
     return;
   }
-  const uint16_t bits = type == DType::kBF16 ? ToBf16(value) : ToF16(value);
+  const uint16_t bits = type == DType::kBF16 ? ToBF16(value) : ToF16(value);
   std::memcpy(at, &bits, sizeof(bits));
 }
 
@@ -116,6 +74,10 @@ Status Cast(std::span<const std::byte> in, DType from, std::span<std::byte> out,
   }
   if (!CanCast(from, to)) {
     return UnimplementedError("{} elements do not become {}", DTypeName(from), DTypeName(to));
+  }
+  if (to == DType::kF32 && SizeOf(from) == 2) {  // Exact, and by far the most common.
+    WidenToF32(in, from, out);
+    return Status::Ok();
   }
   const int64_t from_size = SizeOf(from);
   const int64_t to_size = SizeOf(to);

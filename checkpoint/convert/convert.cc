@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/convert/copy.h"
+#include "checkpoint/convert/derive.h"
 #include "checkpoint/convert/model_view.h"
 #include "checkpoint/convert/target.h"
 #include "checkpoint/formats/format.h"
@@ -80,6 +81,9 @@ Result<ConvertSummary> Convert(const std::string& source,
     summary.bytes += request.tensors.back().bytes();
   }
   summary.tensors = static_cast<int64_t>(request.tensors.size());
+  if (options.to == kNative) {
+    HEDDLE_RETURN_IF_ERROR(MarkDerived(*view.source, request.tensors));
+  }
   std::vector<DType> dtypes;
   for (const OutputTensor& tensor : request.tensors) {
     dtypes.push_back(tensor.dtype);

@@ -60,6 +60,10 @@ struct OutputTensor {
   std::string role;  ///< For the native format alone.
   DType dtype = DType::kF32;
   Shape shape;
+  /// For the native format alone: the elements are those of the fp32 tensor of the same name and
+  /// this role, rounded to nearest even. Whoever says so has compared them; they come all the same,
+  /// for their digest, and are not stored.
+  std::string derived_from = {};
   int64_t bytes() const { return ElementCount(shape) * SizeOf(dtype); }
 };
 

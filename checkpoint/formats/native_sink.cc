@@ -17,6 +17,7 @@
 #include "checkpoint/layout.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/store.h"
+#include "checkpoint/tensor_index.h"
 
 namespace heddle::checkpoint {
 
@@ -63,6 +64,7 @@ class NativeSink : public TensorSink {
 
  private:
   const OutputTensor& tensor() const { return request_.tensors[next_]; }
+  bool IsDerived() const { return !tensor().derived_from.empty(); }
   Status SkipEmpty();
   Status BeginTensor();
   Status EndTensor();
@@ -104,12 +106,17 @@ Status NativeSink::BeginTensor() {
                          .box = WholeBox(tensor().shape)};
   record_ = {};
   record_.box = stored.box;
-  record_.chunk = ContiguousTile(tensor().shape, kChunkBytes / SizeOf(tensor().dtype));
-  record_.dataset = DatasetName(stored.name, stored.role, stored.global_shape, stored.box);
-  grid_ = std::make_unique<ChunkGrid>(tensor().shape, record_.chunk);
+  record_.derived_from = tensor().derived_from;
+  const Shape chunk = ContiguousTile(tensor().shape, kChunkBytes / SizeOf(tensor().dtype));
+  grid_ = std::make_unique<ChunkGrid>(tensor().shape, chunk);
   taken_ = 0;
   chunk_ = 0;
-  return file_->BeginDataset(record_.dataset, stored, record_.chunk);
+  if (IsDerived()) {
+    return Status::Ok();
+  }
+  record_.chunk = chunk;
+  record_.dataset = DatasetName(stored.name, stored.role, stored.global_shape, stored.box);
+  return file_->BeginDataset(record_.dataset, stored, chunk);
 }
 
 int64_t NativeSink::WantedOfChunk() const {
@@ -156,6 +163,10 @@ Status NativeSink::Append(std::span<const std::byte> bytes) {
 void NativeSink::Encode(Slot& slot, ChunkEncoder& encoder) const {
   const int64_t element = SizeOf(tensor().dtype);
   slot.digest = DigestRun(slot.raw.data(), element, slot.filled / element, slot.first_element);
+  slot.status = Status::Ok();
+  if (IsDerived()) {
+    return;
+  }
   slot.encoded.resize(static_cast<size_t>(EncodedBound(static_cast<int64_t>(slot.raw.size()))));
   const auto size = encoder.Encode(slot.raw, element, slot.encoded);
   slot.status = size.status();
@@ -182,11 +193,13 @@ Status NativeSink::FlushBatch() {
   for (size_t i = 0; i < used_; ++i) {
     Slot& slot = slots_[i];
     HEDDLE_RETURN_IF_ERROR(slot.status);
-    HEDDLE_ASSIGN_OR_RETURN(
-        const int64_t address,
-        file_->WriteChunk(grid_->Full(slot.index).offset,
-                          std::span(slot.encoded).first(static_cast<size_t>(slot.size))));
-    record_.chunks.push_back({.address = address, .bytes = slot.size, .hash = slot.hash});
+    if (!IsDerived()) {
+      HEDDLE_ASSIGN_OR_RETURN(
+          const int64_t address,
+          file_->WriteChunk(grid_->Full(slot.index).offset,
+                            std::span(slot.encoded).first(static_cast<size_t>(slot.size))));
+      record_.chunks.push_back({.address = address, .bytes = slot.size, .hash = slot.hash});
+    }
     record_.digest += slot.digest;
     slot.filled = 0;
   }
@@ -195,7 +208,9 @@ Status NativeSink::FlushBatch() {
 }
 
 Status NativeSink::EndTensor() {
-  HEDDLE_RETURN_IF_ERROR(file_->EndDataset());
+  if (!IsDerived()) {
+    HEDDLE_RETURN_IF_ERROR(file_->EndDataset());
+  }
   part_.raw_bytes += tensor().bytes();
   part_.boxes.push_back({.tensor = {tensor().name, tensor().role, tensor().dtype, tensor().shape},
                          .record = std::move(record_)});
@@ -220,7 +235,9 @@ Status NativeSink::Finish() {
     commit.expected.push_back(box.tensor);
   }
   commit.parts.push_back(std::move(part_));
-  HEDDLE_ASSIGN_OR_RETURN(const Manifest manifest, BuildManifest(commit));
+  HEDDLE_ASSIGN_OR_RETURN(Manifest manifest, BuildManifest(commit));
+  HEDDLE_ASSIGN_OR_RETURN(FileRecord index, WriteTensorIndex(output_.temporary(), manifest));
+  manifest.files.push_back(std::move(index));
   HEDDLE_RETURN_IF_ERROR(
       WriteFileAtomically(output_.temporary() + "/" + kManifestName, EncodeManifest(manifest)));
   return output_.Commit(request_.replace);

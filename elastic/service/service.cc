@@ -125,10 +125,17 @@ class Service::Impl {
     Job job = MakeJob(config, output);
     job.policy.paused_timeout = options_.paused_timeout;
     const auto live = restoring ? live_generation_ : std::nullopt;
-    auto checkpoints = SoundCheckpoints(job, live, [this](const std::string& line) {
-      LogWarning("checkpoint skipped: {}", line);
-      Log({.kind = "warning", .fields = {{"message", "checkpoint skipped: " + line}}});
-    });
+    const auto warn = [this](const std::string& message) {
+      LogWarning("{}", message);
+      Log({.kind = "warning", .fields = {{"message", message}}});
+    };
+    if (config.checkpoint.moments != job::MomentStorage::kExact) {
+      warn(
+          "checkpoint.moments: bf16: checkpoints hold rounded moments; what goes on from one does "
+          "not repeat the undisturbed run bit for bit");
+    }
+    auto checkpoints = SoundCheckpoints(
+        job, live, [&](const std::string& line) { warn("checkpoint skipped: " + line); });
     if (!checkpoints.ok() && !(restoring && options_.workers_outlive)) {
       return checkpoints.status();
     }

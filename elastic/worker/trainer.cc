@@ -4,7 +4,6 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "checkpoint/manifest.h"
 #include "elastic/service/job_policy.h"
 #include "elastic/service/measurement.h"
 #include "elastic/worker/link_probe.h"
@@ -170,6 +169,12 @@ runtime::ExecutorOptions Trainer::ExecutorFor(Generation& generation, bool train
                                                         tokens, targets)
                              : dataset_->ReadSample(sample, tokens, targets);
           },
+      .before_update =
+          [this, state = generation.state.get()](graph::ParameterId parameter) {
+            for (const program::StateRole role : program::kStateRoles) {
+              writer_->BeforeChange(state->BytesOf(parameter, role));
+            }
+          },
       .seed = options_.job.seed,
       .microbatches = static_cast<int>(options_.job.batch.microbatches()),
       .memory_cap_bytes = cap > 0 ? std::max<int64_t>(cap - state, 1) : 0};
@@ -181,6 +186,12 @@ void Trainer::MakeExecutors(Generation& generation) {
 }
 
 RunEnded Trainer::Run(const RunSteps& run) {
+  RunEnded ended = RunUntilEnd(run);
+  writer_->FinishCopy();
+  return ended;
+}
+
+RunEnded Trainer::RunUntilEnd(const RunSteps& run) {
   RunEnded ended;
   ended.generation = run.generation;
   ended.applied_step = run.applied_step;
@@ -200,7 +211,7 @@ RunEnded Trainer::Run(const RunSteps& run) {
       return ended;
     }
     stop = ended.how == RunEnded::How::kStopped;
-    DueAfterStep(generation, CheckpointDue(options_.policy, generation.applied_step),
+    DueAfterStep(generation, SaveDue(generation),
                  ValidationDue(options_.policy, generation.applied_step));
   }
   if (generation.applied_step >= options_.job.steps) {
@@ -219,12 +230,14 @@ Status Trainer::RunStep(Generation& generation, int64_t step, RunEnded& ended) {
   const Time begun = Now();
   runtime::Executor& executor = *generation.trainer;
   HEDDLE_RETURN_IF_ERROR(executor.ComputeGradients(step, FirstSample(job, step)));
-  HEDDLE_ASSIGN_OR_RETURN(const runtime::VoteOutcome outcome,
-                          executor.Vote(step, stop_generation_.load() == generation.number));
+  HEDDLE_ASSIGN_OR_RETURN(
+      const runtime::VoteOutcome outcome,
+      executor.Vote(step, stop_generation_.load() == generation.number, writer_->busy()));
   if (outcome.finite) {
     executor.Apply(step, outcome.gradient_norm, job::LearningRate(job.optimizer, step, job.steps));
   }
   generation.applied_step = step;
+  generation.busy = outcome.busy;
   wire::StepRecord record;
   record.set_step(step);
   record.set_generation(generation.number);
@@ -282,46 +295,6 @@ void Trainer::DueAfterStep(Generation& generation, bool save, bool validate) {
     if (!status.ok()) {
       LogWarning("validation after step {} was cut: {}", generation.applied_step, status.message());
     }
-  }
-}
-
-void Trainer::Save(Generation& generation) {
-  const auto owned = program::OwnedLayout(
-      graph_, generation.lowered->plan)[static_cast<size_t>(generation.lowered->rank)];
-  std::vector<checkpoint::BoxView> boxes;
-  for (const program::StateBox& box : owned) {
-    const graph::Parameter& parameter = graph_.parameter(box.parameter);
-    boxes.push_back({.stored = {.name = parameter.name,
-                                .role = std::string(program::StateRoleName(box.role)),
-                                .dtype = graph_.master_dtype(),
-                                .global_shape = parameter.shape,
-                                .box = box.box},
-                     .bytes = generation.state->BytesOf(box.parameter, box.role)});
-  }
-  const int64_t step = generation.applied_step;
-  const int64_t number = generation.number;
-  auto report = [post = options_.post, step, number](const Result<checkpoint::FilePart>& part,
-                                                     double stall) {
-    Saved saved;
-    saved.part.set_step(step);
-    saved.part.set_generation(number);
-    saved.part.set_stall_seconds(stall);
-    if (part.ok()) {
-      saved.part.set_part(checkpoint::EncodePart(*part));
-    } else {
-      saved.part.set_error(part.status().ToString());
-    }
-    post(saved);
-  };
-  // The stall is known only after Snapshot returns, which may be before or after the save ends.
-  auto stall = std::make_shared<std::atomic<double>>(0);
-  const Time begun = Now();
-  const auto snapshot = writer_->Snapshot(
-      {.step = step, .generation = number, .wait = std::chrono::seconds(60)}, boxes,
-      [report, stall](const Result<checkpoint::FilePart>& part) { report(part, stall->load()); });
-  stall->store(Seconds(Now() - begun));
-  if (!snapshot.ok()) {
-    report(snapshot.status(), stall->load());
   }
 }
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/status.h"
@@ -21,6 +22,7 @@
 #include "engine/job/job.h"
 #include "engine/program/profile.h"
 #include "engine/program/program.h"
+#include "engine/program/state.h"
 #include "engine/runtime/executor.h"
 #include "engine/runtime/shared_tensors.h"
 #include "metrics/registry.h"
@@ -57,7 +59,8 @@ class Trainer {
   StateMoved Move(const MoveState& move);
   void Adopt(int64_t generation);
   void Discard(int64_t generation);
-  /// Trains; posts StepApplied, Saved and Validated; returns how it ended.
+  /// Trains; posts StepApplied, Saved and Validated; returns how it ended. A checkpoint's copy of
+  /// the state never outlasts it: whoever settles, moves or frees state finds it unread.
   RunEnded Run(const RunSteps& run);
   /// Thread: any.
   void RequestStop(int64_t generation) { stop_generation_.store(generation); }
@@ -77,7 +80,10 @@ class Trainer {
   struct Generation {
     int64_t number = 0;
     int64_t applied_step = 0;
+    bool busy = false;  ///< At the last vote somebody could not take a snapshot yet.
     std::shared_ptr<const Lowered> lowered;  // Outlives the executors below.
+    /// What this worker writes of a checkpoint, in the order in which a step changes it.
+    std::vector<program::StateBox> written;
     std::unique_ptr<runtime::ParameterState> state;
     std::unique_ptr<runtime::SharedTensors> shared;  // Before the group: what is in flight ends.
     std::unique_ptr<comm::Communicator> group;
@@ -99,9 +105,14 @@ class Trainer {
                                                       std::vector<comm::GroupMember> members,
                                                       std::vector<int> peers,
                                                       const comm::MeasuredLinks& measured);
+  std::vector<program::StateBox> WrittenBoxes(const Lowered& lowered) const;
+  /// `generation.written` and its elements.
+  std::vector<checkpoint::BoxView> ViewsOf(const Generation& generation) const;
   void MakeExecutors(Generation& generation);
   runtime::ExecutorOptions ExecutorFor(Generation& generation, bool training);
+  RunEnded RunUntilEnd(const RunSteps& run);
   Status RunStep(Generation& generation, int64_t step, RunEnded& ended);
+  bool SaveDue(const Generation& generation);
   void DueAfterStep(Generation& generation, bool save, bool validate);
   void Save(Generation& generation);
   Status Validate(Generation& generation);

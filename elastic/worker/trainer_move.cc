@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/reader.h"
+#include "checkpoint/save_tasks.h"
 #include "elastic/service/measurement.h"
 #include "elastic/worker/trainer.h"
 #include "engine/program/state.h"
@@ -184,6 +185,9 @@ Result<std::unique_ptr<Trainer::Generation>> Trainer::BuildGeneration(const Move
     HEDDLE_RETURN_IF_ERROR(
         next->group->ShareLinkEnd(own, measured, options_.job.comm.preference(), all));
     MakeExecutors(*next);
+    next->written = WrittenBoxes(*next->lowered);
+    HEDDLE_ASSIGN_OR_RETURN(const int64_t staging, checkpoint::StagingBytes(ViewsOf(*next)));
+    writer_->Reserve(staging);
   }
   return next;
 }

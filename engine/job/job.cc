@@ -230,6 +230,11 @@ void ReadSections(YamlReader& root, JobConfig& job) {
   job.checkpoint.every = checkpoint.Optional<int64_t>("every", 0, {.least = 0, .most = kMost});
   job.checkpoint.keep = checkpoint.Optional<int64_t>("keep", 3, {.least = 2, .most = 1 << 20});
   job.checkpoint.last = checkpoint.Optional<bool>("last", true);
+  job.checkpoint.when_busy = checkpoint.OptionalChoice<BusyPolicy>(
+      "when_busy", BusyPolicy::kWait, {{"wait", BusyPolicy::kWait}, {"skip", BusyPolicy::kSkip}});
+  job.checkpoint.moments = checkpoint.OptionalChoice<MomentStorage>(
+      "moments", MomentStorage::kExact,
+      {{"exact", MomentStorage::kExact}, {"bf16", MomentStorage::kBF16}});
   job.checkpoint.resume = checkpoint.OptionalPath("resume", "");
   if (!job.checkpoint.resume.empty() && !job.init_from.empty()) {
     checkpoint.Fail("resume",

@@ -76,10 +76,18 @@ struct CommSection {
 
 enum class NonFinitePolicy : uint8_t { kStop, kSkip };
 
+/// What a checkpoint does that is due while the one before is still being written.
+enum class BusyPolicy : uint8_t { kWait, kSkip };
+
+/// How checkpoints hold the optimizer's moments.
+enum class MomentStorage : uint8_t { kExact, kBF16 };
+
 struct CheckpointSection {
   int64_t every = 0;  ///< Steps; 0: only at the end.
   int64_t keep = 3;   ///< Newest ones that stay.
   bool last = true;   ///< Also after the last step.
+  BusyPolicy when_busy = BusyPolicy::kWait;
+  MomentStorage moments = MomentStorage::kExact;
   std::string resume =
       {};  ///< Checkpoint to begin from; empty: the newest of the run's own, if any.
 };
@@ -96,8 +104,9 @@ struct MetricsSection {
 struct JobConfig {
   std::string name;
   int64_t steps = 0;
-  std::string output;     ///< Folder of the run; empty: runs/NAME.
-  std::string init_from;  ///< A model whose weights the run begins with; empty: drawn from the seed.
+  std::string output;  ///< Folder of the run; empty: runs/NAME.
+  std::string
+      init_from;  ///< A model whose weights the run begins with; empty: drawn from the seed.
   uint64_t seed = 0;
   graph::ModelConfig model;
   DataSection data;

@@ -77,8 +77,7 @@ Result<Plan> PlanFromJson(std::string_view json);
 /// For people: one line a pipeline, with segment names, shares and workers.
 std::string Describe(const Plan& plan, const graph::Graph& graph);
 
-/// The first worker (lowest rank) that holds the parameter is its owner: norm, checkpoint.
-/// holders[p]: ranks that hold parameter p, ascending.
+/// holders[p]: ranks that hold parameter p, ascending. The first of them computes its norm.
 std::vector<std::vector<int>> ParameterHolders(const graph::Graph& graph, const Plan& plan);
 
 }  // namespace heddle::program

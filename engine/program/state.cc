@@ -1,24 +1,52 @@
 #include "engine/program/state.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
+
+#include "engine/program/profile.h"
 
 namespace heddle::program {
 
 namespace {
 
-constexpr std::array<StateRole, 3> kRoles = {StateRole::kMaster, StateRole::kExpAvg,
-                                             StateRole::kExpAvgSq};
-
 void AppendWhole(const graph::Graph& graph,
                  graph::ParameterId parameter,
                  std::vector<StateBox>& out) {
-  for (const StateRole role : kRoles) {
+  for (const StateRole role : kStateRoles) {
     out.push_back(
         {.parameter = parameter, .role = role, .box = WholeBox(graph.parameter(parameter).shape)});
   }
+}
+
+// What the plan has each worker compute in a step, in 1/1024 of the most that it gives to one; at
+// least 1.
+std::vector<int64_t> RelativeRates(const graph::Graph& graph, const Plan& plan) {
+  // Prices of no real machine, only to weigh nodes: ten operations an element-wise byte.
+  WorkerProfile unit;
+  unit.flops_per_second = 1;
+  unit.bytes_per_second = 0.1;
+  std::vector<double> by_segment(graph.segments.size(), 0);
+  for (const graph::Node& node : graph.nodes) {
+    by_segment[static_cast<size_t>(node.segment)] += unit.Seconds(graph, node);
+  }
+  std::vector<double> work(plan.workers.size(), 0);
+  for (const Pipeline& pipeline : plan.pipelines) {
+    for (const Stage& stage : pipeline.stages) {
+      double once = 0;
+      for (int segment = stage.first_segment; segment < stage.last_segment; ++segment) {
+        once += by_segment[static_cast<size_t>(segment)];
+      }
+      work[static_cast<size_t>(stage.worker)] = once * pipeline.microbatches;
+    }
+  }
+  constexpr double kMost = 1024;
+  const double most = work.empty() ? 0 : *std::max_element(work.begin(), work.end());
+  std::vector<int64_t> rates;
+  for (const double one : work) {
+    rates.push_back(most > 0 ? std::max<int64_t>(1, static_cast<int64_t>(kMost * one / most)) : 1);
+  }
+  return rates;
 }
 
 // What is left of `box` without `hole`, as disjoint boxes: for each dimension the part before the
@@ -167,7 +195,7 @@ std::string_view StateRoleName(StateRole role) {
 }
 
 Result<StateRole> ParseStateRole(std::string_view name) {
-  for (const StateRole role : kRoles) {
+  for (const StateRole role : kStateRoles) {
     if (name == StateRoleName(role)) {
       return role;
     }
@@ -188,13 +216,44 @@ StateLayout LayoutOf(const graph::Graph& graph, const Plan& plan) {
 }
 
 StateLayout OwnedLayout(const graph::Graph& graph, const Plan& plan) {
-  StateLayout layout(plan.workers.size());
   const std::vector<std::vector<int>> holders = ParameterHolders(graph, plan);
+  std::vector<StateBox> boxes;
   for (size_t parameter = 0; parameter < holders.size(); ++parameter) {
     if (!holders[parameter].empty()) {
-      AppendWhole(graph, static_cast<graph::ParameterId>(parameter),
-                  layout[static_cast<size_t>(holders[parameter].front())]);
+      AppendWhole(graph, static_cast<graph::ParameterId>(parameter), boxes);
     }
+  }
+  const auto holders_of = [&](const StateBox& box) -> const std::vector<int>& {
+    return holders[static_cast<size_t>(box.parameter)];
+  };
+  // Those without a choice first, then the largest: what can choose fills the gaps.
+  std::stable_sort(boxes.begin(), boxes.end(), [&](const StateBox& a, const StateBox& b) {
+    const bool choice_a = holders_of(a).size() > 1;
+    const bool choice_b = holders_of(b).size() > 1;
+    return choice_a != choice_b ? choice_b
+                                : ElementCount(a.box.extent) > ElementCount(b.box.extent);
+  });
+  const std::vector<int64_t> rates = RelativeRates(graph, plan);
+  std::vector<int64_t> load(plan.workers.size(), 0);
+  StateLayout layout(plan.workers.size());
+  for (const StateBox& box : boxes) {
+    const int64_t elements = ElementCount(box.box.extent);
+    // a ends before b: (load_a + elements) / rate_a < (load_b + elements) / rate_b.
+    const auto ends_before = [&](int a, int b) {
+      const auto i = static_cast<size_t>(a);
+      const auto j = static_cast<size_t>(b);
+      return (load[i] + elements) * rates[j] < (load[j] + elements) * rates[i];
+    };
+    const std::vector<int>& candidates = holders_of(box);
+    const auto owner =
+        static_cast<size_t>(*std::min_element(candidates.begin(), candidates.end(), ends_before));
+    load[owner] += elements;
+    layout[owner].push_back(box);
+  }
+  for (std::vector<StateBox>& owned : layout) {
+    std::sort(owned.begin(), owned.end(), [](const StateBox& a, const StateBox& b) {
+      return std::pair(a.parameter, a.role) < std::pair(b.parameter, b.role);
+    });
   }
   return layout;
 }

@@ -4,6 +4,7 @@
 /// of boxes and move what differs.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace heddle::program {
 
 /// Roles of a parameter's state, in the order in which they are stored.
 enum class StateRole : uint8_t { kMaster, kExpAvg, kExpAvgSq };
+inline constexpr std::array<StateRole, 3> kStateRoles = {StateRole::kMaster, StateRole::kExpAvg,
+                                                         StateRole::kExpAvgSq};
 std::string_view StateRoleName(StateRole role);  ///< "master", "exp_avg", "exp_avg_sq"
 Result<StateRole> ParseStateRole(std::string_view name);
 
@@ -30,8 +33,10 @@ using StateLayout = std::vector<std::vector<StateBox>>;
 
 StateLayout LayoutOf(const graph::Graph& graph, const Plan& plan);
 
-/// layout[rank] reduced to one owner (the lowest rank) of every element: who writes what in a
-/// checkpoint.
+/// layout[rank] reduced to one owner of every box: who writes what in a checkpoint. A plan gives
+/// each worker compute by its speed, so the holders of a box share what they write in proportion to
+/// the compute that the plan gives them (largest first, to the one that would end first): a save
+/// takes about the same part of everyone's time. Integers only: every worker gets the same owners.
 StateLayout OwnedLayout(const graph::Graph& graph, const Plan& plan);
 
 /// One piece to move: `box` of (parameter, role) from worker `source` to `target` (names; source

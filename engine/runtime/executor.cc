@@ -72,9 +72,9 @@ class Executor::Impl {
     return status;
   }
 
-  Result<VoteOutcome> Vote(int64_t step, bool stop) {
+  Result<VoteOutcome> Vote(int64_t step, bool stop, bool busy) {
     const c10::InferenceMode inference;
-    VoteRecord mine{.step = step, .stop = stop, .norms = {}, .losses = {}};
+    VoteRecord mine{.step = step, .stop = stop, .busy = busy, .norms = {}, .losses = {}};
     for (const auto& norm : program_.vote.norms) {
       mine.norms.push_back(
           {.parameter = norm.parameter, .sum_of_squares = SumOfSquares(Value(norm.gradient))});
@@ -121,6 +121,9 @@ class Executor::Impl {
       }
       const bool decay = options_.graph->parameter(instruction.parameter).decay;
       auto& held = options_.state->held(instruction.parameter);
+      if (options_.before_update) {
+        options_.before_update(instruction.parameter);
+      }
       options_.clock->Begin();
       AdamWUpdate(held.master, held.exp_avg, held.exp_avg_sq, Value(instruction.inputs[0]),
                   held.compute,
@@ -424,8 +427,8 @@ Executor::~Executor() = default;
 Status Executor::ComputeGradients(int64_t step, int64_t first_sample) {
   return impl_->ComputeGradients(step, first_sample);
 }
-Result<VoteOutcome> Executor::Vote(int64_t step, bool stop) {
-  return impl_->Vote(step, stop);
+Result<VoteOutcome> Executor::Vote(int64_t step, bool stop, bool busy) {
+  return impl_->Vote(step, stop, busy);
 }
 void Executor::Apply(int64_t step, double norm, double learning_rate) {
   impl_->Apply(step, norm, learning_rate);

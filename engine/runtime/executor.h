@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "base/status.h"
@@ -27,6 +28,9 @@ struct ExecutorOptions {
   SharedTensors* shared = nullptr;      ///< For messages and sums; nullptr: ordinary memory.
   DeviceClock* clock = nullptr;
   SampleReader read_sample;
+  /// Called before the optimizer changes the state of a parameter, in the Program's order of
+  /// updates: whoever still reads that state waits here. Empty: nobody does.
+  std::function<void(graph::ParameterId)> before_update = {};
   uint64_t seed = 0;
   int microbatches = 1;          ///< Of the global batch.
   int64_t memory_cap_bytes = 0;  ///< Live values and state above it: kResourceExhausted; 0: none.
@@ -51,8 +55,9 @@ class Executor {
   /// complete. The gradients are kept until the next call. Errors: those of the communicator and
   /// the reader; nothing was applied.
   Status ComputeGradients(int64_t step, int64_t first_sample);
-  /// Exchanges records. `stop`: this worker was told to stop. Errors: the communicator's.
-  Result<VoteOutcome> Vote(int64_t step, bool stop);
+  /// Exchanges records. `stop`: this worker was told to stop; `busy`: it cannot take a snapshot of
+  /// the state yet. Errors: the communicator's.
+  Result<VoteOutcome> Vote(int64_t step, bool stop, bool busy = false);
   /// Applies AdamW with this step's gradients. `norm` is the vote's. Precondition: ComputeGradients
   /// succeeded for `step` (also with a norm that other workers told, after a loss).
   void Apply(int64_t step, double norm, double learning_rate);

@@ -5,10 +5,18 @@
 
 namespace heddle::runtime {
 
+namespace {
+
+// Bits of a record's flags.
+constexpr uint8_t kStop = 1;
+constexpr uint8_t kBusy = 2;
+
+}  // namespace
+
 Bytes EncodeVote(const VoteRecord& record) {
   ByteWriter out;
   out.Put(record.step);
-  out.Put(static_cast<uint8_t>(record.stop));
+  out.Put(static_cast<uint8_t>((record.stop ? kStop : 0) | (record.busy ? kBusy : 0)));
   out.Put(static_cast<uint32_t>(record.norms.size()));
   for (const auto& norm : record.norms) {
     out.Put(norm.parameter);
@@ -26,8 +34,9 @@ Result<VoteRecord> DecodeVote(std::span<const std::byte> bytes) {
   ByteReader in(bytes);
   VoteRecord record;
   HEDDLE_ASSIGN_OR_RETURN(record.step, in.Get<int64_t>());
-  HEDDLE_ASSIGN_OR_RETURN(const auto stop, in.Get<uint8_t>());
-  record.stop = stop != 0;
+  HEDDLE_ASSIGN_OR_RETURN(const auto flags, in.Get<uint8_t>());
+  record.stop = (flags & kStop) != 0;
+  record.busy = (flags & kBusy) != 0;
   HEDDLE_ASSIGN_OR_RETURN(const auto norms, in.Get<uint32_t>());
   for (uint32_t i = 0; i < norms; ++i) {
     VoteRecord::Norm norm;
@@ -67,6 +76,7 @@ Result<VoteOutcome> DecideVote(const std::vector<VoteRecord>& records,
       return InternalError("votes of steps {} and {} met", records.front().step, record.step);
     }
     outcome.stop = outcome.stop || record.stop;
+    outcome.busy = outcome.busy || record.busy;
     for (const auto& norm : record.norms) {
       if (!put(norms, norm.parameter, norm.sum_of_squares)) {
         return InternalError("parameter {} was voted twice or does not exist", norm.parameter);

@@ -17,6 +17,7 @@ namespace heddle::runtime {
 struct VoteRecord {
   int64_t step = 0;
   bool stop = false;  ///< This worker was told to stop after the step.
+  bool busy = false;  ///< This worker cannot take a snapshot after the step yet.
   struct Norm {
     int32_t parameter = -1;
     double sum_of_squares = 0;
@@ -33,6 +34,7 @@ struct VoteOutcome {
   double gradient_norm = 0;  ///< Global 2-norm before clipping.
   double loss = 0;           ///< Sum of microbatch losses in number order.
   bool stop = false;         ///< Somebody was told to stop.
+  bool busy = false;         ///< Somebody cannot take a snapshot yet: so that all leave it out.
   bool finite = true;        ///< Norm and loss are finite; otherwise the step must not be applied.
 };
 

@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 
+#include "base/half.h"
 #include "checkpoint/convert/cast.h"
 #include "checkpoint/convert/diff.h"
 #include "checkpoint/formats/format.h"
@@ -244,6 +245,49 @@ TEST(CastTest, DoublesAreRoundedOnce) {
                  std::as_writable_bytes(std::span(&out, 1)), DType::kF32)
                 .code(),
             StatusCode::kOutOfRange);
+}
+
+TEST(ConvertTest, ACopyThatIsItsMasterRoundedIsNotStoredAgain) {
+  Random random(8);
+  const TemporaryFolder folder;
+  State state;
+  for (const char* const name : {"follows", "differs", "half"}) {
+    AddTensor(state, {name, "master", DType::kF32, {300, 700}}, random);
+  }
+  for (size_t t = 0; t < 3; ++t) {
+    const DType type = t == 2 ? DType::kF16 : DType::kBF16;
+    state.tensors.push_back({state.tensors[t].name, "weight", type, {300, 700}});
+    state.bytes.emplace_back(state.bytes[t].size() / 2);
+    RoundFromF32(state.bytes[t], state.bytes.back(), type);
+  }
+  state.bytes[4].back() ^= std::byte{1};
+  const std::string first = folder.path() + "/a";
+  const std::string second = folder.path() + "/b";
+  ASSERT_TRUE(WriteModel("native", first, state, "", random).ok());
+  const auto summary = Convert(first, second, {.to = "native", .dtype = {}, .progress = {}});
+  ASSERT_TRUE(summary.ok()) << summary.status().ToString();
+  const auto reader = Reader::Open(second);
+  ASSERT_TRUE(reader.ok()) << reader.status().ToString();
+  const auto source_of = [&](const char* name) {
+    return (*reader)->manifest().Find({name, "weight"})->boxes[0].derived_from;
+  };
+  EXPECT_EQ(source_of("follows"), "master");
+  EXPECT_EQ(source_of("differs"), "");
+  EXPECT_EQ(source_of("half"), "master");
+  ExpectReads(**reader, state, RandomPieces(state, 1, 4, random), 2);
+  EXPECT_TRUE(Diff(first, second)->equal);
+  EXPECT_TRUE(Verify(second)->empty());
+  // Weights travel to formats of one element type a tensor from the master.
+  const std::string foreign = folder.path() + "/c";
+  ASSERT_TRUE(Convert(second, foreign, {.to = "safetensors", .dtype = {}, .progress = {}}).ok());
+  EXPECT_TRUE(Diff(second, foreign)->equal);
+  // A copy of what is no fp32 master any more is stored.
+  const std::string narrow = folder.path() + "/d";
+  ASSERT_TRUE(
+      Convert(second, narrow, {.to = "native", .dtype = DType::kBF16, .progress = {}}).ok());
+  const auto manifest = LoadManifest(narrow);
+  ASSERT_TRUE(manifest.ok());
+  EXPECT_EQ(manifest->version, kFirstFormatVersion);
 }
 
 TEST(ConvertTest, WeightsThatDoNotFitAreRefusedByName) {

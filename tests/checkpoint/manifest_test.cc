@@ -75,7 +75,7 @@ TEST(ManifestTest, AnyChangedByteBreaksTheChecksum) {
 
 TEST(ManifestTest, ANewerVersionSaysSo) {
   Manifest manifest = Sample();
-  manifest.version = 2;
+  manifest.version = kFormatVersion + 1;
   EXPECT_EQ(ParseManifest(EncodeManifest(manifest)).status().code(), StatusCode::kUnimplemented);
 }
 

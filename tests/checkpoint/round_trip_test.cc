@@ -32,30 +32,6 @@ State SmallState(Random& random) {
   return state;
 }
 
-void ExpectReads(const Reader& reader,
-                 const State& state,
-                 const std::vector<Piece>& pieces,
-                 int threads) {
-  std::vector<Bytes> memory;
-  for (const Piece& piece : pieces) {
-    memory.emplace_back(static_cast<size_t>(ElementCount(piece.box.extent) *
-                                            SizeOf(state.tensors[piece.tensor].dtype)),
-                        std::byte{0xAA});
-  }
-  std::vector<ReadRequest> requests;
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    requests.push_back(
-        {.key = state.tensors[pieces[i].tensor].key(), .box = pieces[i].box, .out = memory[i]});
-  }
-  const Status status = reader.ReadBoxes(requests, threads);
-  ASSERT_TRUE(status.ok()) << status.ToString();
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    const size_t t = pieces[i].tensor;
-    ASSERT_TRUE(memory[i] == Extract(state.bytes[t], state.tensors[t], pieces[i].box))
-        << state.tensors[t].name << " " << ToString(pieces[i].box);
-  }
-}
-
 TEST(RoundTripTest, AnySplitReadsWhatAnySplitWrote) {
   const uint64_t seed = TestSeed();
   Random random(seed);

@@ -121,6 +121,8 @@ TEST_F(StoreTest, OnlyTheWholeStateCommits) {
   request = good;
   request.parts[0].file.name = "../w0.h5";
   expect_refused(request, "../w0.h5");
+  request.parts[0].file.name = "tensors.h5";
+  expect_refused(request, "belongs to the index");
   EXPECT_TRUE(Commit(good, metrics_).ok());
 }
 
@@ -205,6 +207,8 @@ TEST_F(StoreTest, MetricsAndInspectTellWhatWasSaved) {
   const std::string text = InspectText(*manifest);
   EXPECT_THAT(text, HasSubstr("step              20\n"));
   EXPECT_THAT(text, HasSubstr("w0.g1.h5"));
+  ASSERT_EQ(manifest->files.size(), 3U);
+  EXPECT_EQ(manifest->files.back().name, "tensors.h5");
   const std::string json = InspectJson(*manifest);
   EXPECT_THAT(json, HasSubstr(R"({"format":"heddle-checkpoint","version":1,"step":20,)"));
   EXPECT_THAT(json,

@@ -20,6 +20,7 @@
 #include "base/random.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/reader.h"
 #include "checkpoint/store.h"
 #include "checkpoint/types.h"
 #include "checkpoint/writer.h"
@@ -120,6 +121,31 @@ inline std::vector<Piece> RandomPieces(const State& state,
   return list;
 }
 
+/// Reads all pieces in one call and compares them with the state.
+inline void ExpectReads(const Reader& reader,
+                        const State& state,
+                        const std::vector<Piece>& pieces,
+                        int threads) {
+  std::vector<Bytes> memory;
+  for (const Piece& piece : pieces) {
+    memory.emplace_back(static_cast<size_t>(ElementCount(piece.box.extent) *
+                                            SizeOf(state.tensors[piece.tensor].dtype)),
+                        std::byte{0xAA});
+  }
+  std::vector<ReadRequest> requests;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    requests.push_back(
+        {.key = state.tensors[pieces[i].tensor].key(), .box = pieces[i].box, .out = memory[i]});
+  }
+  const Status status = reader.ReadBoxes(requests, threads);
+  ASSERT_TRUE(status.ok()) << status.ToString();
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const size_t t = pieces[i].tensor;
+    ASSERT_TRUE(memory[i] == Extract(state.bytes[t], state.tensors[t], pieces[i].box))
+        << state.tensors[t].name << " " << ToString(pieces[i].box);
+  }
+}
+
 struct SaveSetup {
   std::string root;
   int64_t step = 1;
@@ -129,6 +155,7 @@ struct SaveSetup {
   int64_t staging_limit_bytes = int64_t{1} << 40;
   int codec_threads = 2;
   int niceness = 0;
+  bool round_moments = false;  ///< fp32 moments are stored as bf16.
 };
 
 /// Writes the pieces with one writer a worker; the reports, in the order of the workers.
@@ -146,6 +173,9 @@ inline Result<std::vector<FilePart>> WriteParts(const SaveSetup& setup,
         held.push_back(Extract(state.bytes[piece.tensor], info, piece.box));
         views.push_back(
             {.stored = {info.name, info.role, info.dtype, info.shape, piece.box}, .bytes = {}});
+        if (setup.round_moments && info.role.starts_with("exp_avg") && info.dtype == DType::kF32) {
+          views.back().stored.stored_as = DType::kBF16;
+        }
       }
     }
     for (size_t i = 0; i < views.size(); ++i) {

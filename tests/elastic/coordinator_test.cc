@@ -271,10 +271,14 @@ TEST_F(CoordinatorTest, FinishesWithTheLastCheckpoint) {
   job_.policy.total_steps = 1;
   Form();
   Step(1);
-  From("a", [](wire::FromWorker& message) {
-    message.mutable_checkpoint_part()->set_step(1);
-    message.mutable_checkpoint_part()->set_generation(1);
-  });
+  for (const char* name : {"a", "b"}) {
+    EXPECT_TRUE(commits_.empty()) << "both hold the parameter, so both report what they wrote";
+    From(name, [](wire::FromWorker& message) {
+      message.mutable_checkpoint_part()->set_step(1);
+      message.mutable_checkpoint_part()->set_generation(1);
+    });
+  }
+  EXPECT_EQ(commits_.size(), 1U);
   for (const char* name : {"a", "b"}) {
     From(name, [](wire::FromWorker& message) {
       message.mutable_finished()->set_generation(1);
@@ -291,6 +295,19 @@ TEST_F(CoordinatorTest, FinishesWithTheLastCheckpoint) {
   EXPECT_EQ(log_.back().kind, "job_finished");
   EXPECT_TRUE(stored_.finished);
   EXPECT_NE(Last("a", wire::ToWorker::kRelease), nullptr);
+}
+
+TEST_F(CoordinatorTest, ASkippedCheckpointIsAnEventAndNotAFailure) {
+  Form();
+  Step(1);
+  From("a", [](wire::FromWorker& message) {
+    message.mutable_checkpoint_part()->set_step(1);
+    message.mutable_checkpoint_part()->set_generation(1);
+    message.mutable_checkpoint_part()->set_skipped(true);
+  });
+  EXPECT_EQ(Count("checkpoint_skipped"), 1);
+  EXPECT_EQ(Count("checkpoint_failed"), 0);
+  EXPECT_TRUE(commits_.empty());
 }
 
 TEST_F(CoordinatorTest, ANumberThatIsNotFiniteEndsTheJob) {

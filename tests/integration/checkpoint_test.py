@@ -187,6 +187,33 @@ def check_named(folder, reference, chance):
     print(f"began from step {step} of another run; four that cannot be begun from: exit code 2", flush=True)
 
 
+def check_rounded(folder, reference):
+    """checkpoint.moments: bf16 changes nothing in training itself; its checkpoints are smaller and say what they are,
+    and a run that goes on from one stays close to the undisturbed one."""
+    rounded = "checkpoint.moments=bf16"
+    run = Run(os.path.join(folder, "rounded"), overrides=[rounded]).start().finish(180)
+    check_same(run, reference.losses(), STEPS)
+    warnings = [event["message"] for event in run.events() if event["event"] == "warning"]
+    assert any("checkpoint.moments" in message for message in warnings), warnings
+    *_, before, newest = checkpoints(run)
+    shown = json.loads(heddle("checkpoint", "inspect", newest, "--json").stdout)
+    exact = json.loads(heddle("checkpoint", "inspect", checkpoints(reference)[-1], "--json").stdout)
+    assert {tensor["role"] for tensor in shown["tensors"] if tensor["lossy"]} == {"exp_avg", "exp_avg_sq"}
+    assert not any(tensor["lossy"] for tensor in exact["tensors"])
+    assert shown["stored_bytes"] < exact["stored_bytes"], (shown["stored_bytes"], exact["stored_bytes"])
+    verified = heddle("checkpoint", "verify", newest)
+    assert verified.returncode == 0 and "rounded to bf16" in verified.stdout, verified.stdout
+
+    again = Run(os.path.join(folder, "rounded-again"), overrides=[rounded, f"checkpoint.resume={before}"])
+    again.start().finish(180)
+    losses, wanted = again.losses(), reference.losses()
+    assert sorted(losses) == list(range(int(before.rsplit("-", 1)[1]) + 1, STEPS + 1)), sorted(losses)
+    far = [step for step in losses if abs(float(losses[step]) / float(wanted[step]) - 1) > 1e-2]
+    assert not far, f"losses are far from the undisturbed ones at steps {far[:10]}"
+    assert any(losses[step] != wanted[step] for step in losses), "nothing was rounded"
+    print(f"rounded moments: {shown['stored_bytes']} bytes for {exact['stored_bytes']}, losses within 1 %", flush=True)
+
+
 def check_none_sound(folder, chance):
     """Nothing to fall back to: that is said, and nothing is trained from scratch into the folder of the old run."""
     run = Run(os.path.join(folder, "lost")).start()
@@ -211,6 +238,7 @@ def main():
         check_flips(folder, checkpoints(reference)[-1], chance)
         check_fallback(folder, reference.losses(), chance)
         check_named(folder, reference, chance)
+        check_rounded(folder, reference)
         check_none_sound(folder, chance)
     if python is None:
         print("SKIPPED in part: no Python with h5py and hdf5plugin, and PyPI could not provide them", file=sys.stderr)

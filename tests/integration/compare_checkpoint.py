@@ -22,7 +22,7 @@ def numbers(attribute):
 def read(folder):
     """{(role, name): array}; every element exactly once."""
     values, seen = {}, {}
-    files = sorted(glob.glob(os.path.join(folder, "*.h5")))
+    files = sorted(set(glob.glob(os.path.join(folder, "*.h5"))) - {os.path.join(folder, "tensors.h5")})
     for path in files:
         with h5py.File(path, "r") as file:
             for role, group in file.items():

@@ -1,0 +1,213 @@
+// A writer's threads: those that copy and compress, and the one that writes.
+#include <algorithm>
+#include <utility>
+
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "checkpoint/file_access.h"
+#include "checkpoint/layout.h"
+#include "checkpoint/writer_implementation.h"
+
+namespace heddle::checkpoint {
+
+void Writer::Implementation::LowerPriority() const {
+  // Linux sets the niceness of a thread by its id; a refusal leaves the thread as it is.
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), options_.niceness);
+}
+
+bool Writer::Implementation::CanGrow() const {
+  return !claimed_ && reserve_ > staged_;
+}
+
+void Writer::Implementation::Grow() {
+  int64_t bytes = 0;
+  {
+    const MutexLock lock(mutex_);
+    if (!CanGrow()) {
+      return;
+    }
+    claimed_ = growing_ = true;
+    bytes = staged_ = reserve_;
+  }
+  staging_.Reserve(bytes).IgnoreError("the snapshot that needs the memory says so");
+  const MutexLock lock(mutex_);
+  claimed_ = growing_ = false;
+  changed_.NotifyAll();
+}
+
+bool Writer::Implementation::CanEncode() const {
+  return save_ && !cancelled_ && next_ < save_->tasks() && next_ < written_ + kWindow;
+}
+
+void Writer::Implementation::EncodeLoop() {
+  LowerPriority();
+  ChunkEncoder encoder;
+  EncodeMemory memory;
+  for (;;) {
+    std::shared_ptr<Save> save;
+    int64_t task = 0;
+    {
+      const MutexLock lock(mutex_);
+      while (!stop_ && !CanEncode()) {
+        changed_.WaitUntil(mutex_, After(kPoll));
+      }
+      if (stop_) {
+        return;
+      }
+      save = save_;
+      task = next_++;
+      ++active_;
+    }
+    if (copy_.active()) {  // Training waits for the copy, and for nothing else.
+      if (options_.before_copy) {
+        options_.before_copy();
+      }
+      copy_.Finish();
+    }
+    EncodeTask(*save, task, encoder, memory, slots_[static_cast<size_t>(task % kWindow)]);
+    const MutexLock lock(mutex_);
+    ready_[static_cast<size_t>(task % kWindow)] = true;
+    ++encoded_;
+    if (!save->staged && encoded_ == save->tasks()) {
+      stall_ = Now() - save->started;
+    }
+    --active_;
+    changed_.NotifyAll();
+  }
+}
+
+void Writer::Implementation::WriteLoop() {
+  LowerPriority();
+  for (;;) {
+    std::shared_ptr<Save> save;
+    {
+      const MutexLock lock(mutex_);
+      while (!stop_ && !save_ && !CanGrow()) {
+        changed_.WaitUntil(mutex_, After(kPoll));
+      }
+      if (stop_ && !save_) {
+        return;
+      }
+      save = save_;
+    }
+    if (save) {
+      Run(*save);
+    } else {
+      Grow();
+    }
+  }
+}
+
+void Writer::Implementation::Run(const Save& save) {
+  Result<FilePart> result = WriteFile(save);
+  {
+    const MutexLock lock(mutex_);
+    if (result.ok() && cancelled_) {
+      result = CancelledError("the save of step {} was given up", save.request.step);
+    }
+    cancelled_ = true;
+  }
+  copy_.Cancel();  // What has failed keeps nobody waiting.
+  SnapshotInfo info{.raw_bytes = save.raw_bytes};
+  {
+    const MutexLock lock(mutex_);
+    while (active_ + callers_ > 0) {
+      changed_.WaitUntil(mutex_, After(kPoll));
+    }
+    info.stall_seconds = Seconds(stall_);
+  }
+  stall_seconds_.Observe(info.stall_seconds);
+  if (result.ok()) {
+    seconds_.Observe(result->seconds);
+    bytes_.Set(static_cast<double>(result->file.bytes));
+  } else {
+    failures_.Add();
+    ::unlink(save.path().c_str());
+  }
+  if (save.done) {
+    save.done(result, info);
+  }
+  const MutexLock lock(mutex_);
+  outcome_ = std::move(result);
+  save_.reset();
+  claimed_ = false;
+  changed_.NotifyAll();
+}
+
+Status Writer::Implementation::WriteItem(const Save& save,
+                                         const SaveItem& item,
+                                         Hdf5File& file,
+                                         BoxRecord& record) {
+  for (int64_t index = 0; index < item.grid.count(); ++index) {
+    const int64_t task = item.first_task + index;
+    const auto slot = static_cast<size_t>(task % kWindow);
+    {
+      const MutexLock lock(mutex_);
+      while (!ready_[slot] && !cancelled_) {
+        changed_.WaitUntil(mutex_, After(kPoll));
+      }
+      if (cancelled_) {
+        return CancelledError("the save of step {} was given up", save.request.step);
+      }
+    }
+    const Encoded& encoded = slots_[slot];
+    if (!encoded.derived) {
+      HEDDLE_RETURN_IF_ERROR(encoded.status);
+      if (index == 0) {
+        HEDDLE_RETURN_IF_ERROR(file.BeginDataset(item.dataset, item.stored, item.chunk));
+        record.chunk = item.chunk;
+        record.dataset = item.dataset;
+        record.stored_as = item.stored.stored_as;
+      }
+      const auto bytes = std::span(encoded.bytes).first(static_cast<size_t>(encoded.size));
+      HEDDLE_ASSIGN_OR_RETURN(const int64_t address,
+                              file.WriteChunk(item.grid.Full(index).offset, bytes));
+      record.chunks.push_back({.address = address, .bytes = encoded.size, .hash = encoded.hash});
+    }
+    record.digest += encoded.digest;
+    const MutexLock lock(mutex_);
+    ready_[slot] = false;
+    ++written_;
+    changed_.NotifyAll();
+  }
+  if (record.chunks.empty()) {
+    record.derived_from = kMasterRole;
+    return Status::Ok();
+  }
+  return file.EndDataset();
+}
+
+Result<FilePart> Writer::Implementation::WriteFile(const Save& save) {
+  HEDDLE_RETURN_IF_ERROR(MakeFolders(save.folder));
+  HEDDLE_ASSIGN_OR_RETURN(auto file, Hdf5File::Create(save.path()));
+  FilePart part;
+  part.step = save.request.step;
+  part.generation = save.request.generation;
+  part.file.name = save.file;
+  part.raw_bytes = save.raw_bytes;
+  for (const SaveItem& item : save.items) {
+    BoxRecord record;
+    record.box = item.stored.box;
+    HEDDLE_RETURN_IF_ERROR(WriteItem(save, item, *file, record));
+    part.boxes.push_back({.tensor = item.stored.tensor(), .record = std::move(record)});
+  }
+  for (const StoredBox& stored : save.empty) {
+    FilePart::PartBox box{.tensor = stored.tensor(), .record = {}};
+    box.record.box = stored.box;
+    part.boxes.push_back(std::move(box));
+  }
+  HEDDLE_RETURN_IF_ERROR(file->Close());
+  HEDDLE_RETURN_IF_ERROR(SyncFolder(save.folder));
+  // The library writes its metadata out of order, so the hash is taken from the finished file; its
+  // pages are still in memory.
+  HEDDLE_ASSIGN_OR_RETURN(const OpenedFile finished, OpenRegularFile(save.path()));
+  part.file.bytes = finished.bytes;
+  HEDDLE_ASSIGN_OR_RETURN(part.file.hash, HashFile(finished, save.path()));
+  part.seconds = Seconds(Now() - save.started);
+  return part;
+}
+
+}  // namespace heddle::checkpoint

@@ -1,0 +1,91 @@
+// Trainer's checkpoints: what this worker writes of one, and its start.
+#include <algorithm>
+
+#include "checkpoint/manifest.h"
+#include "elastic/worker/trainer.h"
+
+namespace heddle::elastic {
+
+std::vector<program::StateBox> Trainer::WrittenBoxes(const Lowered& lowered) const {
+  std::vector<program::StateBox> boxes =
+      program::OwnedLayout(graph_, lowered.plan)[static_cast<size_t>(lowered.rank)];
+  std::vector<size_t> position(graph_.parameters.size(), 0);
+  const auto& instructions = lowered.training.instructions;
+  for (size_t i = lowered.training.vote_index; i < instructions.size(); ++i) {
+    if (instructions[i].code == program::Code::kUpdate) {
+      position[static_cast<size_t>(instructions[i].parameter)] = i;
+    }
+  }
+  std::ranges::stable_sort(boxes, {}, [&](const program::StateBox& box) {
+    return position[static_cast<size_t>(box.parameter)];
+  });
+  return boxes;
+}
+
+std::vector<checkpoint::BoxView> Trainer::ViewsOf(const Generation& generation) const {
+  std::vector<checkpoint::BoxView> views;
+  for (const program::StateBox& box : generation.written) {
+    const graph::Parameter& parameter = graph_.parameter(box.parameter);
+    const bool rounded = options_.job.checkpoint.moments == job::MomentStorage::kBF16 &&
+                         box.role != program::StateRole::kMaster;
+    views.push_back({.stored = {.name = parameter.name,
+                                .role = std::string(program::StateRoleName(box.role)),
+                                .dtype = graph_.master_dtype(),
+                                .global_shape = parameter.shape,
+                                .box = box.box,
+                                .stored_as = rounded ? std::optional(DType::kBF16) : std::nullopt},
+                     .bytes = generation.state->BytesOf(box.parameter, box.role)});
+  }
+  return views;
+}
+
+// All workers decide alike, by what the vote told all of them.
+bool Trainer::SaveDue(const Generation& generation) {
+  const int64_t step = generation.applied_step;
+  const bool due = CheckpointDue(options_.policy, step);
+  if (!due || !generation.busy || step == options_.job.steps ||
+      options_.job.checkpoint.when_busy == job::BusyPolicy::kWait) {
+    return due;
+  }
+  options_.registry
+      ->GetCounter("heddle_checkpoint_skipped_total",
+                   "Checkpoints left out because a worker still wrote the one before.")
+      .Add();
+  if (generation.lowered->rank == 0) {
+    Saved skipped;
+    skipped.part.set_step(step);
+    skipped.part.set_generation(generation.number);
+    skipped.part.set_skipped(true);
+    options_.post(skipped);
+  }
+  return false;
+}
+
+void Trainer::Save(Generation& generation) {
+  if (generation.lowered->training.parameters.empty()) {
+    return;  // An idle worker: nobody waits for its part.
+  }
+  const int64_t step = generation.applied_step;
+  const int64_t number = generation.number;
+  auto report = [post = options_.post, step, number](const Result<checkpoint::FilePart>& part,
+                                                     const checkpoint::SnapshotInfo& info) {
+    Saved saved;
+    saved.part.set_step(step);
+    saved.part.set_generation(number);
+    saved.part.set_stall_seconds(info.stall_seconds);
+    if (part.ok()) {
+      saved.part.set_part(checkpoint::EncodePart(*part));
+    } else {
+      saved.part.set_error(part.status().ToString());
+    }
+    post(saved);
+  };
+  const auto snapshot = writer_->Snapshot(
+      {.step = step, .generation = number, .wait = std::chrono::seconds(60), .deferred = true},
+      ViewsOf(generation), report);
+  if (!snapshot.ok()) {
+    report(snapshot.status(), {});
+  }
+}
+
+}  // namespace heddle::elastic
