@@ -48,7 +48,9 @@ Status ReadAt(int fd, int64_t offset, std::span<std::byte> out, const std::strin
   return Status::Ok();
 }
 
-Result<std::string> HashFile(const OpenedFile& file, const std::string& path) {
+Result<std::string> HashFile(const OpenedFile& file,
+                             const std::string& path,
+                             const std::function<void(int64_t)>& read) {
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
                                                                               XXH3_freeState);
   XXH3_128bits_reset(state.get());
@@ -59,9 +61,19 @@ Result<std::string> HashFile(const OpenedFile& file, const std::string& path) {
         std::span(piece).first(static_cast<size_t>(std::min(kPiece, file.bytes - at)));
     HEDDLE_RETURN_IF_ERROR(ReadAt(file.fd.get(), at, part, path));
     XXH3_128bits_update(state.get(), part.data(), part.size());
+    if (read) {
+      read(static_cast<int64_t>(part.size()));
+    }
   }
   const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+Result<FileRecord> DescribeFile(const std::string& folder, const std::string& name) {
+  const std::string path = folder + "/" + name;
+  HEDDLE_ASSIGN_OR_RETURN(const OpenedFile file, OpenRegularFile(path));
+  HEDDLE_ASSIGN_OR_RETURN(std::string hash, HashFile(file, path));
+  return FileRecord{.name = name, .bytes = file.bytes, .hash = std::move(hash)};
 }
 
 }  // namespace heddle::checkpoint

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/layout.h"
 #include "checkpoint/manifest.h"
 
 namespace heddle::checkpoint {
@@ -105,7 +106,7 @@ std::string InspectText(const Manifest& manifest) {
   }
   size_t widest = 4;
   for (const TensorRecord& tensor : manifest.tensors) {
-    widest = std::max(widest, tensor.info.name.size());
+    widest = std::max(widest, std::min(tensor.info.name.size(), kWidestName));
   }
   text += fmt::format("{:10}  {:{}}  {:5}  {:>10}  {:>6}  {:>5}  shape\n", "role", "name", widest,
                       "dtype", "size", "ratio", "boxes");

@@ -18,6 +18,8 @@
 namespace heddle::checkpoint {
 
 inline constexpr size_t kMaximumRank = 16;
+/// A column of tensor names is no wider: one long name must not pad every line of a listing.
+inline constexpr size_t kWidestName = 80;
 
 /// The number of elements, or nothing when an extent is negative or the product exceeds 2^62.
 std::optional<int64_t> CheckedElementCount(const Shape& shape);

@@ -309,15 +309,23 @@ Result<Entry> FindNewestSound(const std::string& root,
   return NotFoundError("{}: no sound checkpoint among {}", root, entries.size());
 }
 
-Result<std::vector<int64_t>> Prune(const std::string& root, const RetentionOptions& options) {
+Result<std::vector<int64_t>> ChoosePruned(const std::string& root,
+                                          const RetentionOptions& options) {
   if (options.keep_last < 1) {
     return InvalidArgumentError("keep {} checkpoints: at least one is kept", options.keep_last);
   }
   HEDDLE_ASSIGN_OR_RETURN(const auto entries, List(root));
-  std::vector<int64_t> removed;
-  const auto count = static_cast<int64_t>(entries.size());
-  if (count <= options.keep_last) {
-    return removed;
+  std::vector<RetentionCandidate> candidates;
+  for (const Entry& entry : entries) {
+    candidates.push_back({.step = entry.step, .loss = {}});
+    if (options.keep_best) {  // A manifest that cannot be read tells no loss.
+      const auto manifest = LoadManifest(entry.path);
+      candidates.back().loss = manifest.ok() ? ValidationLoss(manifest->job) : std::nullopt;
+    }
+  }
+  std::vector<int64_t> leaving = StepsToRemove(candidates, options);
+  if (leaving.empty()) {
+    return leaving;
   }
   int64_t sound = options.sound_step;
   if (sound < 0) {
@@ -325,16 +333,27 @@ Result<std::vector<int64_t>> Prune(const std::string& root, const RetentionOptio
                             FindNewestSound(root, [](const std::string& /*line*/) {}));
     sound = newest.step;
   }
-  for (int64_t i = 0; i < count - options.keep_last; ++i) {
-    const int64_t step = entries[static_cast<size_t>(i)].step;
-    const auto& kept = options.protected_steps;
-    if (step == sound || std::find(kept.begin(), kept.end(), step) != kept.end()) {
-      continue;
-    }
+  std::erase(leaving, sound);
+  return leaving;
+}
+
+Result<std::vector<int64_t>> Prune(const std::string& root, const RetentionOptions& options) {
+  HEDDLE_ASSIGN_OR_RETURN(auto leaving, ChoosePruned(root, options));
+  for (const int64_t step : leaving) {
     HEDDLE_RETURN_IF_ERROR(MoveToTrash(root, StepFolderName(step)));
-    removed.push_back(step);
   }
-  return removed;
+  return leaving;
+}
+
+Status NoteValidationLoss(const std::string& root, int64_t step, double loss) {
+  const std::string folder = root + "/" + StepFolderName(step);
+  if (!FileExists(folder)) {
+    return NotFoundError("{}: no such checkpoint", folder);
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const UniqueFd lock, LockRoot(root));
+  HEDDLE_ASSIGN_OR_RETURN(Manifest manifest, LoadManifest(folder));
+  HEDDLE_RETURN_IF_ERROR(SetValidationLoss(manifest.job, loss).WithContext("{}", folder));
+  return WriteFileAtomically(folder + "/" + kManifestName, EncodeManifest(manifest));
 }
 
 }  // namespace heddle::checkpoint

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "checkpoint/retention.h"
 #include "checkpoint/types.h"
 #include "metrics/registry.h"
 
@@ -81,15 +82,17 @@ Result<std::vector<Entry>> List(const std::string& root);
 Result<Entry> FindNewestSound(const std::string& root,
                               const std::function<void(const std::string&)>& skipped);
 
-struct RetentionOptions {
-  int64_t keep_last = 3;                 ///< At least 1.
-  std::vector<int64_t> protected_steps;  ///< Never removed, for example the one a run resumed from.
-  /// A step known to be sound (just committed); -1 asks the files, which reads them.
-  int64_t sound_step = -1;
-};
-/// Removes the oldest checkpoints beyond `keep_last`, but never the newest sound one. Returns the
-/// steps that went. Errors: kInvalidArgument, kNotFound when no checkpoint is sound (nothing is
+/// The steps that Prune would remove. Errors: as Prune.
+Result<std::vector<int64_t>> ChoosePruned(const std::string& root, const RetentionOptions& options);
+
+/// Removes the checkpoints that nothing in `options` keeps, but never the newest sound one. Returns
+/// the steps that went. Errors: kInvalidArgument, kNotFound when no checkpoint is sound (nothing is
 /// removed).
 Result<std::vector<int64_t>> Prune(const std::string& root, const RetentionOptions& options);
+
+/// Adds the loss of the validation after `step` to that committed checkpoint, for a validation that
+/// ended after the commit: its manifest is replaced in one rename. Errors: kNotFound, kDataLoss,
+/// kUnavailable when another process holds the lock, those of the file system.
+Status NoteValidationLoss(const std::string& root, int64_t step, double loss);
 
 }  // namespace heddle::checkpoint

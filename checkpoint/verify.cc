@@ -25,12 +25,14 @@ void VerifyBox(const std::string& path,
                const TensorRecord& tensor,
                const BoxRecord& box,
                ChunkReader& reader,
+               ProgressCount& progress,
                std::vector<Damage>& damages) {
   const size_t before = damages.size();
   const ChunkGrid grid(box.box.extent, box.chunk);
   Digest digest;
   for (int64_t index = 0; index < grid.count(); ++index) {
     auto raw = reader.Read(file.fd.get(), path, tensor, box, index);
+    progress.Add(box.chunks[static_cast<size_t>(index)].bytes);
     if (!raw.ok()) {
       damages.push_back(
           {.file = file_name,
@@ -53,6 +55,7 @@ void VerifyBox(const std::string& path,
 void VerifyFile(const std::string& folder,
                 const Manifest& manifest,
                 size_t index,
+                ProgressCount& progress,
                 std::vector<Damage>& damages) {
   const FileRecord& record = manifest.files[index];
   const std::string path = folder + "/" + record.name;
@@ -71,11 +74,11 @@ void VerifyFile(const std::string& folder,
   for (const TensorRecord& tensor : manifest.tensors) {
     for (const BoxRecord& box : tensor.boxes) {
       if (box.file == static_cast<int64_t>(index) && !box.chunks.empty()) {
-        VerifyBox(path, *file, record.name, tensor, box, reader, damages);
+        VerifyBox(path, *file, record.name, tensor, box, reader, progress, damages);
       }
     }
   }
-  const auto hash = HashFile(*file, path);
+  const auto hash = HashFile(*file, path, [&](int64_t bytes) { progress.Add(bytes); });
   if (hash.ok() && *hash == record.hash) {
     return;
   }
@@ -124,6 +127,19 @@ Status VerifyDerived(const std::string& path, std::vector<Damage>& damages) {
   return Status::Ok();
 }
 
+/// What is read when nothing is damaged.
+int64_t BytesToRead(const Manifest& manifest) {
+  int64_t bytes = manifest.StoredBytes();
+  for (const TensorRecord& tensor : manifest.tensors) {
+    for (const BoxRecord& box : tensor.boxes) {
+      for (const ChunkRecord& chunk : box.chunks) {
+        bytes += chunk.bytes;
+      }
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::string ToString(const Damage& damage) {
@@ -132,7 +148,7 @@ std::string ToString(const Damage& damage) {
              : fmt::format("{}: tensor {}: {}", damage.file, damage.tensor, damage.what);
 }
 
-Result<std::vector<Damage>> Verify(const std::string& path) {
+Result<std::vector<Damage>> Verify(const std::string& path, const Progress& progress) {
   std::vector<Damage> damages;
   const auto manifest = LoadManifest(path);
   if (manifest.status().code() == StatusCode::kDataLoss) {
@@ -140,8 +156,9 @@ Result<std::vector<Damage>> Verify(const std::string& path) {
     return damages;
   }
   HEDDLE_RETURN_IF_ERROR(manifest.status());
+  ProgressCount count(progress, BytesToRead(*manifest));
   for (size_t i = 0; i < manifest->files.size(); ++i) {
-    VerifyFile(path, *manifest, i, damages);
+    VerifyFile(path, *manifest, i, count, damages);
   }
   if (damages.empty() && NeededVersion(manifest->tensors) > kFirstFormatVersion) {
     HEDDLE_RETURN_IF_ERROR(VerifyDerived(path, damages));

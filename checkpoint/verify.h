@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "checkpoint/progress.h"
 
 namespace heddle::checkpoint {
 
@@ -20,8 +21,8 @@ std::string ToString(const Damage& damage);
 
 /// All checksums (manifest, files, chunks), sizes, coverage, and the digest of every tensor from
 /// its decoded elements; derived elements are computed from their source once all files are sound.
-/// Empty: the checkpoint is sound. Errors: kInvalidArgument not a checkpoint;
-/// kPermissionDenied; kUnimplemented a newer version.
-Result<std::vector<Damage>> Verify(const std::string& path);
+/// Empty: the checkpoint is sound. Errors: kInvalidArgument not a checkpoint; kPermissionDenied;
+/// kUnimplemented a newer version. `progress` counts what is read: every chunk, and then its file.
+Result<std::vector<Damage>> Verify(const std::string& path, const Progress& progress = {});
 
 }  // namespace heddle::checkpoint

@@ -7,7 +7,7 @@ class Checkpoint : public Command {
  public:
   std::string name() const override { return "checkpoint"; }
   std::string summary() const override {
-    return "List, inspect, verify, compare, convert and prune checkpoints";
+    return "List, inspect, verify, compare, convert, reshard and prune checkpoints";
   }
   std::string examples() const override { return ""; }
   void Declare(Arguments& /*arguments*/) override {}
@@ -19,6 +19,7 @@ class Checkpoint : public Command {
     children.push_back(MakeCheckpointVerify());
     children.push_back(MakeCheckpointDiff());
     children.push_back(MakeCheckpointConvert());
+    children.push_back(MakeCheckpointReshard());
     children.push_back(MakeCheckpointPrune());
     return children;
   }

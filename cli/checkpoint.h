@@ -13,6 +13,7 @@ std::unique_ptr<Command> MakeCheckpointInspect();
 std::unique_ptr<Command> MakeCheckpointVerify();
 std::unique_ptr<Command> MakeCheckpointDiff();
 std::unique_ptr<Command> MakeCheckpointConvert();
+std::unique_ptr<Command> MakeCheckpointReshard();
 std::unique_ptr<Command> MakeCheckpointPrune();
 
 }  // namespace heddle::cli

@@ -23,7 +23,8 @@ class Convert : public Command {
            "  heddle checkpoint convert runs/a/checkpoints/step-00000600 my-model --to safetensors "
            "--dtype bf16\n"
            "  heddle checkpoint convert path/to/Qwen2-0.5B qwen --to native\n"
-           "  heddle checkpoint convert my-model model.pt --to pytorch";
+           "  heddle checkpoint convert my-model model.pt --to pytorch\n"
+           "The same command again goes on with one that was killed.";
   }
   void Declare(Arguments& arguments) override {
     arguments.Positional("SRC", &source_, "A model: a file or a folder, of any of the formats");
@@ -31,9 +32,10 @@ class Convert : public Command {
     arguments.Option("to", &options_.to, "Format to write: native, safetensors, pytorch", true);
     arguments.Option("dtype", &dtype_,
                      "fp32, bf16 or fp16; without it every tensor keeps its own element type");
-    arguments.Option("max-shard-size", &shard_, "Largest file of a sharded model (5GB)");
+    arguments.Option("max-shard-size", &shard_, "Largest file of elements (5GB)");
     arguments.Flag("overwrite", &options_.overwrite, "Replace the model that lies at DST");
-    arguments.Flag("json", &json_, "One JSON object on standard output");
+    arguments.Flag("json", &json_, "One JSON object on standard output, and no progress");
+    arguments.Flag("quiet", &quiet_, "No progress");
   }
   int Run() override {
     const Status status = Read();
@@ -42,15 +44,13 @@ class Convert : public Command {
     }
     Result<checkpoint::ConvertSummary> summary = InternalError("");
     {
-      TransferProgress progress;
+      TransferProgress progress(json_ || quiet_);
       options_.progress = [&](int64_t done, int64_t all) { progress.Update(done, all); };
+      options_.note = PrintNote;
       summary = checkpoint::Convert(source_, target_, options_);
     }
     if (!summary.ok()) {
       return Report(summary.status());
-    }
-    for (const std::string& note : summary->notes) {
-      std::fprintf(stderr, "note: %s\n", note.c_str());
     }
     std::printf(json_ ? "{\"tensors\": %lld, \"bytes\": %lld}\n" : "%lld tensors, %lld bytes\n",
                 static_cast<long long>(summary->tensors), static_cast<long long>(summary->bytes));
@@ -84,6 +84,7 @@ class Convert : public Command {
   std::string dtype_;
   std::string shard_;
   bool json_ = false;
+  bool quiet_ = false;
   checkpoint::ConvertOptions options_;
 };
 

@@ -5,6 +5,7 @@
 #include "checkpoint/convert/diff.h"
 #include "cli/checkpoint.h"
 #include "cli/output.h"
+#include "cli/transfer_progress.h"
 
 namespace heddle::cli {
 namespace {
@@ -21,10 +22,16 @@ class Diff : public Command {
   void Declare(Arguments& arguments) override {
     arguments.Positional("A", &a_, "A model: a file or a folder, of any of the formats");
     arguments.Positional("B", &b_, "Another");
-    arguments.Flag("json", &json_, "One JSON object on standard output");
+    arguments.Flag("json", &json_, "One JSON object on standard output, and no progress");
+    arguments.Flag("quiet", &quiet_, "No progress");
   }
   int Run() override {
-    const auto difference = checkpoint::Diff(a_, b_);
+    Result<checkpoint::ModelDifference> difference = InternalError("");
+    {
+      TransferProgress progress(json_ || quiet_);
+      difference =
+          checkpoint::Diff(a_, b_, [&](int64_t done, int64_t all) { progress.Update(done, all); });
+    }
     if (!difference.ok()) {
       Report(difference.status());
       return kBadUsage;  // 1 says that they differ.
@@ -73,6 +80,7 @@ class Diff : public Command {
   std::string a_;
   std::string b_;
   bool json_ = false;
+  bool quiet_ = false;
 };
 
 }  // namespace

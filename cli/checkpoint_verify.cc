@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <vector>
 
 #include "checkpoint/formats/format.h"
 #include "checkpoint/inspect.h"
@@ -6,6 +7,7 @@
 #include "checkpoint/verify.h"
 #include "cli/checkpoint.h"
 #include "cli/output.h"
+#include "cli/transfer_progress.h"
 
 namespace heddle::cli {
 namespace {
@@ -21,6 +23,7 @@ class Verify : public Command {
   }
   void Declare(Arguments& arguments) override {
     arguments.Positional("PATH", &path_, "A model: a file or a folder, of any of the formats");
+    arguments.Flag("quiet", &quiet_, "No progress");
   }
   int Run() override {
     const auto native = checkpoint::FindFormat("native");
@@ -29,7 +32,12 @@ class Verify : public Command {
 
  private:
   int VerifyNative() const {
-    const auto damages = checkpoint::Verify(path_);
+    Result<std::vector<checkpoint::Damage>> damages = InternalError("");
+    {
+      TransferProgress progress(quiet_);
+      damages =
+          checkpoint::Verify(path_, [&](int64_t done, int64_t all) { progress.Update(done, all); });
+    }
     if (!damages.ok()) {
       Report(damages.status());
       return kBadUsage;
@@ -62,6 +70,7 @@ class Verify : public Command {
   }
 
   std::string path_;
+  bool quiet_ = false;
 };
 
 }  // namespace

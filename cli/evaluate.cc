@@ -1,4 +1,3 @@
-#include <charconv>
 #include <cstdio>
 
 #include <nlohmann/json.hpp>
@@ -6,6 +5,7 @@
 #include "base/thread.h"
 #include "checkpoint/convert/model_view.h"
 #include "cli/command.h"
+#include "cli/option_number.h"
 #include "cli/output.h"
 #include "engine/evaluate/loss.h"
 
@@ -55,11 +55,8 @@ class Evaluate : public Command {
   Status Read() {
     request_.threads = Cores();
     if (!context_.empty()) {
-      const char* const end = context_.data() + context_.size();
-      const auto parsed = std::from_chars(context_.data(), end, request_.context);
-      if (parsed.ec != std::errc() || parsed.ptr != end || request_.context < 2) {
-        return InvalidArgumentError("--context {}: a number of at least 2", context_);
-      }
+      HEDDLE_ASSIGN_OR_RETURN(request_.context,
+                              ParseOption("context", context_, 2, int64_t{1} << 40));
     }
     if (!type_.empty() && type_ != "uint16" && type_ != "uint32") {
       return InvalidArgumentError("--token-type {}: uint16 or uint32", type_);

@@ -38,6 +38,10 @@ int ReportCall(const Status& status, const std::string& address) {
   return kBadUsage;
 }
 
+void PrintNote(const std::string& line) {
+  std::fprintf(stderr, "note: %s\n", line.c_str());
+}
+
 Result<std::string> FindCoordinator(const std::string& given, const std::string& run) {
   if (!given.empty()) {
     return given;

@@ -16,6 +16,9 @@ int Report(const Status& status);
 /// exit code 2.
 int ReportCall(const Status& status, const std::string& address);
 
+/// Prints "note: LINE" on standard error.
+void PrintNote(const std::string& line);
+
 /// The coordinator's address: `given`, or that of the run folder `run` (its job.json), or of the
 /// newest run under
 /// ./runs. Errors: kInvalidArgument.

@@ -118,6 +118,12 @@ struct CommitCheckpoint {
   int64_t generation = 0;
   std::vector<std::string> parts;  ///< By writer's rank; opaque.
   std::string plan_json;
+  std::optional<double> validation_loss;  ///< After the step, when it is known already.
+};
+/// The loss after a step whose checkpoint was, or is being, committed without it.
+struct NoteValidation {
+  int64_t step = 0;
+  double loss = 0;
 };
 /// The save will not be completed: what was written of it may be removed.
 struct AbandonCheckpoint {
@@ -156,6 +162,7 @@ using CoordinatorAction = std::variant<Persist,
                                        Close,
                                        FindPlan,
                                        CommitCheckpoint,
+                                       NoteValidation,
                                        AbandonCheckpoint,
                                        WriteLog,
                                        ListWorkers,

@@ -153,7 +153,7 @@ struct Coordinator::State {
   double smoothed_step_seconds = 0;
   std::set<std::string> finished;  ///< Members that ran the last step of the held generation.
   std::optional<Time> finished_since;
-  std::set<int64_t> validated;
+  std::map<int64_t, double> validated;  ///< Losses by step.
   double validation_loss = 0;
   std::vector<int64_t> checkpoints;
   std::map<std::pair<int64_t, int64_t>, PendingSave> saves;  ///< By (step, generation).

@@ -60,11 +60,17 @@ void Coordinator::State::GoOnAfter(int64_t step) {
 }
 
 void Coordinator::State::OnValidation(const wire::Validation& message) {
-  if (phase == Phase::kDone || !validated.insert(message.step()).second) {
+  if (phase == Phase::kDone || !validated.emplace(message.step(), message.loss()).second) {
     return;
   }
   validation_loss = message.loss();
   Log("validation", {{"step", message.step()}, {"loss", message.loss()}});
+  const bool committing = std::any_of(saves.begin(), saves.end(), [&](const auto& save) {
+    return save.first.first == message.step() && save.second.committing;
+  });
+  if (committing || std::binary_search(checkpoints.begin(), checkpoints.end(), message.step())) {
+    actions.emplace_back(NoteValidation{message.step(), message.loss()});
+  }
 }
 
 // ---- Checkpoints ----
@@ -128,6 +134,9 @@ void Coordinator::State::OnCheckpointPart(Worker& worker,
   commit.step = message.step();
   commit.generation = message.generation();
   commit.plan_json = save.plan_json;
+  if (const auto validation = validated.find(message.step()); validation != validated.end()) {
+    commit.validation_loss = validation->second;
+  }
   for (const std::string& name : save.writers) {
     commit.parts.push_back(save.parts.at(name));
   }

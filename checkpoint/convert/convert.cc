@@ -1,13 +1,16 @@
 #include "checkpoint/convert/convert.h"
 
-#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/bytes.h"
+#include "base/hash.h"
 #include "checkpoint/convert/copy.h"
 #include "checkpoint/convert/derive.h"
+#include "checkpoint/convert/identity.h"
 #include "checkpoint/convert/model_view.h"
 #include "checkpoint/convert/target.h"
 #include "checkpoint/formats/format.h"
@@ -49,27 +52,28 @@ Result<ModelView> OpenFor(const std::string& source, const std::string& format) 
   return view;
 }
 
-}  // namespace
+void Note(const ConvertOptions& options, const std::string& line) {
+  if (options.note && !line.empty()) {
+    options.note(line);
+  }
+}
 
-Result<ConvertSummary> Convert(const std::string& source,
+/// What is to be written, from the view of `source`.
+Result<SinkRequest> RequestFor(const std::string& source,
                                const std::string& target,
+                               const TensorSource& view,
                                const ConvertOptions& options) {
-  HEDDLE_ASSIGN_OR_RETURN(const Format* format, FindFormat(options.to));
-  HEDDLE_RETURN_IF_ERROR(CheckTarget(source, target, options.overwrite));
-  HEDDLE_ASSIGN_OR_RETURN(const ModelView view, OpenFor(source, options.to));
-  ConvertSummary summary;
-  summary.notes = view.notes;
   SinkRequest request;
   request.path = target;
   request.replace = options.overwrite;
-  request.config = view.source->config();
+  request.config = view.config();
   if (options.dtype && !request.config.empty()) {
     HEDDLE_ASSIGN_OR_RETURN(request.config, ConfigWith(request.config, *options.dtype));
   }
   request.max_shard_bytes = options.max_shard_bytes;
-  request.step = view.source->step();
+  request.step = view.step();
   request.threads = options.threads;
-  for (const FileTensor& tensor : view.source->tensors()) {
+  for (const FileTensor& tensor : view.tensors()) {
     if (!tensor.dtype) {
       return InvalidArgumentError("{}: tensor '{}': elements of type {} are not supported", source,
                                   tensor.name, tensor.type);
@@ -78,26 +82,54 @@ Result<ConvertSummary> Convert(const std::string& source,
                                .role = tensor.role.empty() ? kWeightRole : tensor.role,
                                .dtype = TypeOf(tensor, options),
                                .shape = tensor.shape});
-    summary.bytes += request.tensors.back().bytes();
   }
-  summary.tensors = static_cast<int64_t>(request.tensors.size());
+  return request;
+}
+
+/// Equal for requests that write the same bytes.
+Result<std::string> IdentityOf(const std::string& source,
+                               const SinkRequest& request,
+                               const std::string& format) {
+  HEDDLE_ASSIGN_OR_RETURN(std::string facts, FileFacts(source));
+  facts +=
+      fmt::format("{} {} {}\n{}\n", format, request.max_shard_bytes, request.step, request.config);
+  for (const OutputTensor& tensor : request.tensors) {
+    facts += fmt::format("{} {} {} {}\n", tensor.name, tensor.role, DTypeName(tensor.dtype),
+                         ToString(tensor.shape));
+  }
+  return Hash128Hex(AsBytes(facts));
+}
+
+}  // namespace
+
+Result<ConvertSummary> Convert(const std::string& source,
+                               const std::string& target,
+                               const ConvertOptions& options) {
+  HEDDLE_ASSIGN_OR_RETURN(const Format* format, FindFormat(options.to));
+  HEDDLE_RETURN_IF_ERROR(CheckTarget(source, target, options.overwrite));
+  HEDDLE_ASSIGN_OR_RETURN(const ModelView view, OpenFor(source, options.to));
+  for (const std::string& note : view.notes) {
+    Note(options, note);
+  }
+  HEDDLE_ASSIGN_OR_RETURN(SinkRequest request, RequestFor(source, target, *view.source, options));
   if (options.to == kNative) {
     HEDDLE_RETURN_IF_ERROR(MarkDerived(*view.source, request.tensors));
   }
-  std::vector<DType> dtypes;
-  for (const OutputTensor& tensor : request.tensors) {
-    dtypes.push_back(tensor.dtype);
-  }
+  HEDDLE_ASSIGN_OR_RETURN(request.identity, IdentityOf(source, request, options.to));
+  const std::vector<OutputTensor> tensors = request.tensors;
   HEDDLE_ASSIGN_OR_RETURN(auto sink, format->create(std::move(request)));
-  int64_t done = 0;
-  const auto progress = [&](int64_t bytes) {
-    done += bytes;
-    if (options.progress) {
-      options.progress(done, summary.bytes);
-    }
-  };
-  for (size_t i = 0; i < dtypes.size(); ++i) {
-    HEDDLE_RETURN_IF_ERROR(CopyTensor(*view.source, i, dtypes[i], *sink, progress));
+  Note(options, sink->history());
+  ConvertSummary summary;
+  int64_t finished = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    ++summary.tensors;
+    summary.bytes += tensors[i].bytes();
+    finished += i < sink->finished() ? tensors[i].bytes() : 0;
+  }
+  ProgressCount progress(options.progress, summary.bytes, finished);
+  for (size_t i = sink->finished(); i < tensors.size(); ++i) {
+    HEDDLE_RETURN_IF_ERROR(CopyTensor(*view.source, i, tensors[i].dtype, *sink,
+                                      [&](int64_t bytes) { progress.Add(bytes); }));
   }
   // Long after the first look: somebody may have put something there.
   if (options.overwrite) {

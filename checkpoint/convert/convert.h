@@ -6,10 +6,10 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "checkpoint/progress.h"
 
 namespace heddle::checkpoint {
 
@@ -19,23 +19,27 @@ struct ConvertOptions {
   int64_t max_shard_bytes = int64_t{5} * 1000 * 1000 * 1000;
   bool overwrite = false;
   int threads = 1;
-  /// Called with the bytes written so far and of all tensors, at most once a tile.
-  std::function<void(int64_t done, int64_t all)> progress;
+  Progress progress = {};  ///< In bytes of the elements as written.
+  /// Called with one line for the user as soon as it is known: tensors that are left out, an
+  /// earlier attempt that is gone on with.
+  std::function<void(const std::string& line)> note = {};
 };
 
 struct ConvertSummary {
   int64_t tensors = 0;
-  int64_t bytes = 0;               ///< Of the elements as written.
-  std::vector<std::string> notes;  ///< One line each, for the user.
+  int64_t bytes = 0;  ///< Of the elements as written.
 };
 
 /// Writes the weights of the model at `source` to `target`, under the names and layouts that belong
 /// to the format (Hugging Face's for safetensors and pytorch, Heddle's for native); between native
 /// checkpoints moments come along. `target` appears whole, when everything is on storage. Needs
-/// memory for a few tiles of 32 MiB, whatever the model's size.
+/// memory for a few tiles of 32 MiB, whatever the model's size. When the process is killed, the
+/// files that were finished stay beside `target`, and the same call, from a source that has not
+/// changed, goes on after them; any other begins anew.
 /// Errors: kAlreadyExists    something is at `target` and is not to be overwritten, or is no model
 ///         kInvalidArgument  not a model, an unknown format, tensors that do not fit config.json
 ///         kDataLoss         damage, naming file and tensor
+///         kUnavailable      another process is writing to `target`
 ///         kOutOfRange       a weight is too large for the element type
 ///         and those of the file system; the target is then as it was.
 Result<ConvertSummary> Convert(const std::string& source,

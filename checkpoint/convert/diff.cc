@@ -99,8 +99,12 @@ double Distance(double a, double b) {
   return std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
 }
 
-Status CompareElements(
-    Numbers& a, Numbers& b, const Shape& shape, bool& same, TensorDifference& out) {
+Status CompareElements(Numbers& a,
+                       Numbers& b,
+                       const Shape& shape,
+                       ProgressCount& progress,
+                       bool& same,
+                       TensorDifference& out) {
   const ChunkGrid tiles(shape, ContiguousTile(shape, kTileElements));
   std::vector<double> left;
   std::vector<double> right;
@@ -109,6 +113,7 @@ Status CompareElements(
     const Box box = tiles.Clipped(i);
     HEDDLE_RETURN_IF_ERROR(a.Read(box));
     HEDDLE_RETURN_IF_ERROR(b.Read(box));
+    progress.Add(static_cast<int64_t>(a.bytes().size() + b.bytes().size()));
     if (a.type() == b.type() && a.bytes() == b.bytes()) {
       continue;
     }
@@ -125,16 +130,24 @@ Status CompareElements(
   return Status::Ok();
 }
 
+bool Comparable(const FileTensor& left, const FileTensor& right) {
+  return left.shape == right.shape && left.dtype && right.dtype;
+}
+
 /// Compares one tensor that both have; whether it is the same in both.
-Result<bool> Compare(
-    const TensorSource& a, size_t ia, const TensorSource& b, size_t ib, TensorDifference& out) {
+Result<bool> Compare(const TensorSource& a,
+                     size_t ia,
+                     const TensorSource& b,
+                     size_t ib,
+                     ProgressCount& progress,
+                     TensorDifference& out) {
   const FileTensor& left = a.tensors()[ia];
   const FileTensor& right = b.tensors()[ib];
   if (left.shape != right.shape) {
     out.what = fmt::format("shape {} and {}", ToString(left.shape), ToString(right.shape));
     return false;
   }
-  if (!left.dtype || !right.dtype) {
+  if (!Comparable(left, right)) {
     out.what = fmt::format("elements of type {} and {} are not supported", left.type, right.type);
     return false;
   }
@@ -145,14 +158,24 @@ Result<bool> Compare(
   if (left.bytes > 0) {
     Numbers numbers_a(a, ia);
     Numbers numbers_b(b, ib);
-    HEDDLE_RETURN_IF_ERROR(CompareElements(numbers_a, numbers_b, left.shape, same, out));
+    HEDDLE_RETURN_IF_ERROR(CompareElements(numbers_a, numbers_b, left.shape, progress, same, out));
   }
   return same;
 }
 
-Result<ModelDifference> Compare(const TensorSource& a, const TensorSource& b) {
+Result<ModelDifference> Compare(const TensorSource& a,
+                                const TensorSource& b,
+                                const Progress& progress) {
   const auto names_a = ByName(a);
   const auto names_b = ByName(b);
+  int64_t all = 0;
+  for (const auto& [key, index] : names_a) {
+    const auto other = names_b.find(key);
+    if (other != names_b.end() && Comparable(a.tensors()[index], b.tensors()[other->second])) {
+      all += a.tensors()[index].bytes + b.tensors()[other->second].bytes;
+    }
+  }
+  ProgressCount count(progress, all);
   std::map<Key, TensorDifference> differences;
   for (const auto* const names : {&names_a, &names_b}) {
     for (const auto& [key, index] : *names) {
@@ -168,7 +191,7 @@ Result<ModelDifference> Compare(const TensorSource& a, const TensorSource& b) {
       difference.equal = false;
     } else {
       HEDDLE_ASSIGN_OR_RETURN(difference.equal,
-                              Compare(a, in_a->second, b, in_b->second, difference));
+                              Compare(a, in_a->second, b, in_b->second, count, difference));
     }
     result.equal = result.equal && difference.equal;
     result.tensors.push_back(std::move(difference));
@@ -178,17 +201,17 @@ Result<ModelDifference> Compare(const TensorSource& a, const TensorSource& b) {
 
 }  // namespace
 
-Result<ModelDifference> Diff(const std::string& a, const std::string& b) {
+Result<ModelDifference> Diff(const std::string& a, const std::string& b, const Progress& progress) {
   HEDDLE_ASSIGN_OR_RETURN(auto left, OpenModel(a));
   HEDDLE_ASSIGN_OR_RETURN(auto right, OpenModel(b));
   if (left->format() == right->format()) {
-    return Compare(*left, *right);
+    return Compare(*left, *right, progress);
   }
   auto view_a = ViewAs(std::move(left), Naming::kHuggingFace);
   HEDDLE_RETURN_IF_ERROR(view_a.status().WithContext("{}", a));
   auto view_b = ViewAs(std::move(right), Naming::kHuggingFace);
   HEDDLE_RETURN_IF_ERROR(view_b.status().WithContext("{}", b));
-  return Compare(*view_a->source, *view_b->source);
+  return Compare(*view_a->source, *view_b->source, progress);
 }
 
 }  // namespace heddle::checkpoint

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "checkpoint/progress.h"
 
 namespace heddle::checkpoint {
 
@@ -27,7 +28,10 @@ struct ModelDifference {
 
 /// Compares the models at `a` and `b` tile by tile. Two native checkpoints are compared whole, with
 /// their moments; else the weights are, under Hugging Face's names. Elements of unlike types are
-/// compared by value and count as different. Errors: as OpenModel and ViewAs, kDataLoss for damage.
-Result<ModelDifference> Diff(const std::string& a, const std::string& b);
+/// compared by value and count as different. `progress` counts the elements' bytes of both. Errors:
+/// as OpenModel and ViewAs, kDataLoss for damage.
+Result<ModelDifference> Diff(const std::string& a,
+                             const std::string& b,
+                             const Progress& progress = {});
 
 }  // namespace heddle::checkpoint

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/layout.h"
+
 namespace heddle::checkpoint {
 
 namespace {
@@ -26,7 +28,7 @@ int64_t TotalBytes(const TensorSource& source) {
 std::string DescribeText(const TensorSource& source) {
   size_t widest = 0;
   for (const FileTensor& tensor : source.tensors()) {
-    widest = std::max(widest, tensor.name.size());
+    widest = std::max(widest, std::min(tensor.name.size(), kWidestName));
   }
   std::string text = fmt::format("{}: {} tensors, {} bytes\n", source.format(),
                                  source.tensors().size(), TotalBytes(source));

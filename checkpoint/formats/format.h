@@ -76,6 +76,9 @@ struct SinkRequest {
   int64_t max_shard_bytes = int64_t{5} * 1000 * 1000 * 1000;
   int64_t step = 0;
   int threads = 1;  ///< That may compress, where the format does.
+  /// A hash of all that decides the elements. With one, the files that a killed process finished
+  /// are kept by the next request of the same identity; empty: none are.
+  std::string identity = {};
 };
 
 /// A model being written. It appears at its path, whole and on storage, when Finish succeeds; the
@@ -83,6 +86,11 @@ struct SinkRequest {
 class TensorSink {
  public:
   virtual ~TensorSink() = default;
+  /// How many of the request's first tensors an earlier process has finished: the elements to come
+  /// begin with the tensor after them.
+  virtual size_t finished() const { return 0; }
+  /// What became of an earlier attempt, as one line for the user; empty when there was none.
+  virtual std::string history() const { return {}; }
   /// The next elements, row-major, of the request's tensors one after the other. One call's bytes
   /// are whole elements of one tensor. Errors: those of writing (kResourceExhausted: disk full).
   virtual Status Append(std::span<const std::byte> bytes) = 0;

@@ -1,7 +1,5 @@
 /// \file
-/// Writing a native checkpoint as one stream of elements, in memory that does not depend on the
-/// model's size. A training job saves through checkpoint/writer.h instead, from memory that holds
-/// the whole state.
+/// A native checkpoint as a sink of tensors.
 #pragma once
 
 #include <memory>
@@ -11,9 +9,9 @@
 
 namespace heddle::checkpoint {
 
-/// Writes one HDF5 file whose chunks are contiguous pieces of about 1 MiB, compressed by
-/// `request.threads` threads in batches, and the manifest. Errors: kAlreadyExists, kInvalidArgument
-/// for tensors that cannot be stored, those of writing.
+/// Writes whole tensors, in files of at most `request.max_shard_bytes` of elements (a tensor is
+/// never cut), and the manifest. Errors: kAlreadyExists, kInvalidArgument for tensors that cannot
+/// be stored, those of writing.
 Result<std::unique_ptr<TensorSink>> CreateNativeSink(SinkRequest request);
 
 }  // namespace heddle::checkpoint

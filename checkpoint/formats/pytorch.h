@@ -16,8 +16,9 @@
 
 namespace heddle::checkpoint {
 
-inline constexpr size_t kMaximumTensorName = 1024;  ///< Bytes.
-inline constexpr size_t kMaximumStateDepth = 32;    ///< Of dicts in dicts.
+inline constexpr size_t kMaximumTensorName = 1024;  ///< Bytes; of a storage's key, too.
+inline constexpr size_t kMaximumTensorNames = size_t{32} << 20;  ///< Bytes of all names.
+inline constexpr size_t kMaximumStateDepth = 32;                 ///< Of dicts in dicts.
 
 /// Whether `path` is a file that torch.save may have written, in whatever version; OpenPytorchFile
 /// says why it does not read one.

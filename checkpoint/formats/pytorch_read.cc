@@ -89,6 +89,11 @@ class Flattener {
     }
     const Kind kind = tree_.kind(id);
     if (kind == Kind::kTensor) {
+      name_bytes_ += name.size();
+      if (name_bytes_ > kMaximumTensorNames) {
+        return InvalidArgumentError("the names of the tensors have more than {} bytes",
+                                    kMaximumTensorNames);
+      }
       found_.push_back({.name = name, .tensor = id});
     }
     if (kind != Kind::kDict && kind != Kind::kList && kind != Kind::kTuple) {
@@ -116,6 +121,7 @@ class Flattener {
 
   const PickleTree& tree_;
   size_t steps_ = 0;
+  size_t name_bytes_ = 0;  ///< Of all of found_: dicts that share a tensor repeat its name.
   std::vector<Named> found_;
 };
 
@@ -254,9 +260,13 @@ class PytorchSource : public TensorSource {
     const PickledStorage& storage = tree.Storage(tensor.storage);
     const PytorchType& stored = *FindPytorchStorage(storage.type);
     const PytorchType& type = tensor.type.empty() ? stored : *FindPytorchType(tensor.type);
-    const auto entry = entries.find(fmt::format("{}/data/{}", prefix, storage.key.substr(0, 64)));
+    if (storage.key.size() > kMaximumTensorName) {
+      return DataLossError("the key of its storage has {} bytes, at most {} are read",
+                           storage.key.size(), kMaximumTensorName);
+    }
+    const auto entry = entries.find(fmt::format("{}/data/{}", prefix, storage.key));
     if (entry == entries.end()) {
-      return DataLossError("the archive has no storage '{}'", storage.key.substr(0, 64));
+      return DataLossError("the archive has no storage '{}'", storage.key);
     }
     const int64_t bytes = entry->second.bytes;
     if (storage.elements < 0 || storage.elements > bytes / stored.bytes) {

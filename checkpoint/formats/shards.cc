@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/file.h"
+#include "checkpoint/file_access.h"
 #include "checkpoint/formats/staged_output.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/strict_json.h"
@@ -126,15 +127,21 @@ Status AddShards(const FileFormat& format, const std::string& folder, FolderSour
 /// Fills one file after the other in a staged file or folder.
 class ShardedSink : public TensorSink {
  public:
-  ShardedSink(FileFormat format, SinkRequest request, StagedOutput staged, bool is_folder)
+  /// `begins`: where each shard does, as SplitIntoShards says; all but the last may be finished.
+  ShardedSink(FileFormat format,
+              SinkRequest request,
+              StagedOutput staged,
+              bool is_folder,
+              std::vector<size_t> begins)
       : format_(std::move(format)),
         request_(std::move(request)),
         staged_(std::move(staged)),
         is_folder_(is_folder),
-        begins_(is_folder ? SplitIntoShards(request_.tensors, request_.max_shard_bytes)
-                          : std::vector<size_t>{0}) {}
+        begins_(std::move(begins)),
+        kept_(staged_.finished().size()),
+        shard_(kept_) {}
 
-  /// Opens the first file, so that Append always has one.
+  /// Opens the first file that is not finished, so that Append always has one.
   Status Open() {
     const std::string name = ShardName(format_, shard_ + 1, begins_.size());
     const auto begin = request_.tensors.begin() + static_cast<ptrdiff_t>(begins_[shard_]);
@@ -145,14 +152,15 @@ class ShardedSink : public TensorSink {
     missing_ = 0;
     for (const OutputTensor& tensor : tensors) {
       missing_ += tensor.bytes();
-      total_ += tensor.bytes();
-      weight_map_.emplace(tensor.name, name);
     }
     HEDDLE_ASSIGN_OR_RETURN(
         file_, format_.create(is_folder_ ? staged_.temporary() + "/" + name : staged_.temporary(),
                               std::move(tensors)));
     return Status::Ok();
   }
+
+  size_t finished() const override { return begins_[kept_]; }
+  std::string history() const override { return staged_.history(); }
 
   Status Append(std::span<const std::byte> bytes) override {
     if (!bytes.empty() && missing_ == 0 && shard_ + 1 < begins_.size()) {
@@ -178,6 +186,12 @@ class ShardedSink : public TensorSink {
  private:
   Status NextShard() {
     HEDDLE_RETURN_IF_ERROR(file_->Finish());
+    if (!request_.identity.empty()) {
+      HEDDLE_ASSIGN_OR_RETURN(
+          FileRecord file,
+          DescribeFile(staged_.temporary(), ShardName(format_, shard_ + 1, begins_.size())));
+      HEDDLE_RETURN_IF_ERROR(staged_.Record(std::move(file), ""));
+    }
     ++shard_;
     return Open();
   }
@@ -185,7 +199,15 @@ class ShardedSink : public TensorSink {
   /// The index and config.json.
   Status WriteBeside() {
     if (begins_.size() > 1) {
-      HEDDLE_ASSIGN_OR_RETURN(const std::string index, EncodeShardIndex(weight_map_, total_));
+      std::map<std::string, std::string> weight_map;
+      int64_t total = 0;
+      size_t shard = 0;
+      for (size_t t = 0; t < request_.tensors.size(); ++t) {
+        shard += shard + 1 < begins_.size() && begins_[shard + 1] == t ? 1 : 0;
+        weight_map.emplace(request_.tensors[t].name, ShardName(format_, shard + 1, begins_.size()));
+        total += request_.tensors[t].bytes();
+      }
+      HEDDLE_ASSIGN_OR_RETURN(const std::string index, EncodeShardIndex(weight_map, total));
       HEDDLE_RETURN_IF_ERROR(WriteText(IndexPath(format_, staged_.temporary()), index));
     }
     return request_.config.empty()
@@ -204,10 +226,9 @@ class ShardedSink : public TensorSink {
   StagedOutput staged_;
   const bool is_folder_;
   const std::vector<size_t> begins_;
-  size_t shard_ = 0;
-  int64_t missing_ = 0;  ///< Bytes of the current shard.
-  int64_t total_ = 0;
-  std::map<std::string, std::string> weight_map_;
+  const size_t kept_;    ///< Shards that an earlier process finished.
+  size_t shard_;         ///< The one that is being written.
+  int64_t missing_ = 0;  ///< Bytes of it.
   std::unique_ptr<TensorSink> file_;
 };
 
@@ -245,10 +266,19 @@ Result<std::unique_ptr<TensorSink>> CreateModel(const FileFormat& format, SinkRe
   const bool is_folder =
       std::none_of(format.file_suffixes.begin(), format.file_suffixes.end(),
                    [&](const std::string& suffix) { return request.path.ends_with(suffix); });
-  HEDDLE_ASSIGN_OR_RETURN(auto staged, is_folder ? StagedOutput::Folder(request.path)
-                                                 : StagedOutput::File(request.path));
-  auto sink =
-      std::make_unique<ShardedSink>(format, std::move(request), std::move(staged), is_folder);
+  std::vector<size_t> begins = {0};
+  Attempt attempt{.identity = request.identity, .files = {}};
+  if (is_folder) {
+    begins = SplitIntoShards(request.tensors, request.max_shard_bytes);
+    for (size_t shard = 1; shard < begins.size(); ++shard) {  // The last one ends with all.
+      attempt.files.push_back(ShardName(format, shard, begins.size()));
+    }
+  }
+  HEDDLE_ASSIGN_OR_RETURN(auto staged, is_folder
+                                           ? StagedOutput::Folder(request.path, std::move(attempt))
+                                           : StagedOutput::File(request.path));
+  auto sink = std::make_unique<ShardedSink>(format, std::move(request), std::move(staged),
+                                            is_folder, std::move(begins));
   HEDDLE_RETURN_IF_ERROR(sink->Open());
   return std::unique_ptr<TensorSink>(std::move(sink));
 }

@@ -2,6 +2,7 @@
 /// A thread that does what is posted to it, in order: planning and commits beside the event loop.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <string>
@@ -13,10 +14,15 @@
 
 namespace heddle::elastic {
 
+/// What to do at the end with work that has not begun.
+enum class AtEnd : uint8_t { kDrop, kFinish };
+
 /// Thread: any.
 class HelperThread {
  public:
-  explicit HelperThread(const std::string& name) : thread_(name, [this] { Run(); }) {}
+  HelperThread(const std::string& name, AtEnd at_end)
+      : at_end_(at_end),
+        thread_(name, [this] { Run(); }) {}
   ~HelperThread() {
     {
       const MutexLock lock(mutex_);
@@ -43,7 +49,7 @@ class HelperThread {
         while (queue_.empty() && !stopped_) {
           wake_.WaitUntil(mutex_, After(std::chrono::seconds(1)));
         }
-        if (stopped_) {
+        if (stopped_ && (queue_.empty() || at_end_ == AtEnd::kDrop)) {
           return;
         }
         work = std::move(queue_.front());
@@ -53,6 +59,7 @@ class HelperThread {
     }
   }
 
+  const AtEnd at_end_;
   Mutex mutex_;
   CondVar wake_;
   std::deque<std::function<void()>> queue_ HEDDLE_GUARDED_BY(mutex_);

@@ -60,8 +60,9 @@ heddle::Status CoordinatorServer::Impl::Start() {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
-  planner_ = std::make_unique<HelperThread>("planner");
-  committer_ = std::make_unique<HelperThread>("commit");
+  planner_ = std::make_unique<HelperThread>("planner", AtEnd::kDrop);
+  // A job that is done may have left a validation loss to note.
+  committer_ = std::make_unique<HelperThread>("commit", AtEnd::kFinish);
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || port == 0) {
     return ResourceExhaustedError("cannot listen on {}: is the port taken?", options_.listen);
@@ -221,6 +222,11 @@ void CoordinatorServer::Impl::Perform(const CoordinatorAction& action) {
       done.generation = request.generation;
       Post([this, done] { HandleEvent(done); });
     });
+  } else if (const auto* note = std::get_if<NoteValidation>(&action)) {
+    if (hooks.note_validation) {
+      committer_->Post(
+          [this, request = *note, job = job_] { options_.hooks.note_validation(*job, request); });
+    }
   } else if (const auto* abandon = std::get_if<AbandonCheckpoint>(&action)) {
     if (hooks.abandon) {
       committer_->Post(

@@ -26,6 +26,8 @@ struct CoordinatorHooks {
   std::function<PlanOutcome(const Job& job, const PlanRequest& request)> plan;
   /// Commits a checkpoint from its parts. Thread: the commit thread.
   std::function<CheckpointCommitted(const Job& job, const CommitCheckpoint& commit)> commit;
+  /// Adds the loss to a checkpoint whose commit was asked for before. Thread: the commit thread.
+  std::function<void(const Job& job, const NoteValidation& note)> note_validation;
   /// Removes what an abandoned save has left. Thread: the commit thread.
   std::function<void(const Job& job, const AbandonCheckpoint& abandon)> abandon;
   /// Newest sound committed checkpoint's steps found on storage, ascending, when a job starts;

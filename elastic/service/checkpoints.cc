@@ -25,6 +25,17 @@ std::vector<checkpoint::TensorInfo> WholeState(const graph::Graph& graph) {
   return tensors;
 }
 
+/// `sound`: a step that was just committed.
+void PruneBy(const job::CheckpointSection& rules, const std::string& root, int64_t sound) {
+  const auto pruned = checkpoint::Prune(root, {.keep_last = rules.keep,
+                                               .keep_every = rules.keep_every,
+                                               .keep_best = rules.keep_best,
+                                               .sound_step = sound});
+  if (!pruned.ok()) {
+    LogWarning("old checkpoints stay: {}", pruned.status().message());
+  }
+}
+
 Result<checkpoint::CommitInfo> Commit(const Job& job,
                                       const CommitCheckpoint& commit,
                                       metrics::Registry& registry) {
@@ -45,13 +56,11 @@ Result<checkpoint::CommitInfo> Commit(const Job& job,
     HEDDLE_ASSIGN_OR_RETURN(checkpoint::FilePart part, checkpoint::DecodePart(text));
     request.parts.push_back(std::move(part));
   }
-  HEDDLE_ASSIGN_OR_RETURN(checkpoint::CommitInfo info, checkpoint::Commit(request, registry));
-  const auto pruned = checkpoint::Prune(
-      request.root,
-      {.keep_last = config.checkpoint.keep, .protected_steps = {}, .sound_step = commit.step});
-  if (!pruned.ok()) {
-    LogWarning("old checkpoints stay: {}", pruned.status().message());
+  if (commit.validation_loss) {
+    HEDDLE_RETURN_IF_ERROR(checkpoint::SetValidationLoss(request.job, *commit.validation_loss));
   }
+  HEDDLE_ASSIGN_OR_RETURN(checkpoint::CommitInfo info, checkpoint::Commit(request, registry));
+  PruneBy(config.checkpoint, request.root, commit.step);
   return info;
 }
 
@@ -114,6 +123,14 @@ CheckpointCommitted CommitParts(const Job& job,
   }
   committed.seconds = Seconds(Now() - begun);
   return committed;
+}
+
+Status NoteLoss(const Job& job, const NoteValidation& note) {
+  HEDDLE_ASSIGN_OR_RETURN(const job::JobConfig config, job::ParseJob(job.yaml, "the job"));
+  const std::string root = CheckpointRoot(job);
+  HEDDLE_RETURN_IF_ERROR(checkpoint::NoteValidationLoss(root, note.step, note.loss));
+  PruneBy(config.checkpoint, root, note.step);
+  return Status::Ok();
 }
 
 Result<std::vector<int64_t>> SoundCheckpoints(

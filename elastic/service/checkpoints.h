@@ -22,6 +22,11 @@ CheckpointCommitted CommitParts(const Job& job,
                                 const CommitCheckpoint& commit,
                                 metrics::Registry& registry);
 
+/// The loss of a validation that ended after its checkpoint was committed goes to that checkpoint;
+/// prunes. Errors: kNotFound when there is none; those of checkpoint/store.h. Thread: the commit
+/// thread.
+Status NoteLoss(const Job& job, const NoteValidation& note);
+
 /// Whether a job with this output folder can begin from the checkpoint that it names, if it does;
 /// writes nothing, so that a refused job leaves nothing behind. Errors: kInvalidArgument.
 Status CheckNamedCheckpoint(const job::JobConfig& config, const std::string& output);

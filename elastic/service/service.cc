@@ -85,6 +85,8 @@ class Service::Impl {
             [this](const Job& job, const CommitCheckpoint& commit) {
               return CommitParts(job, commit, registry_);
             },
+        .note_validation = [](const Job& job,
+                              const NoteValidation& note) { Warn(NoteLoss(job, note)); },
         .abandon =
             [](const Job& job, const AbandonCheckpoint& abandon) {
               Warn(checkpoint::Abandon(CheckpointRoot(job), abandon.step, abandon.generation));

@@ -207,6 +207,18 @@ void ReadPlan(YamlReader& root, JobConfig& job) {
   }
 }
 
+/// A number of newest ones; or a mapping of several rules.
+void ReadKeep(YamlReader& checkpoint, CheckpointSection& section) {
+  if (!checkpoint.IsMapping("keep")) {
+    section.keep = checkpoint.Optional<int64_t>("keep", 3, {.least = 2, .most = 1 << 20});
+    return;
+  }
+  YamlReader keep = checkpoint.Child("keep");
+  section.keep = keep.Optional<int64_t>("last", 3, {.least = 1, .most = 1 << 20});
+  section.keep_every = keep.Optional<int64_t>("every", 0, {.least = 0, .most = kMost});
+  section.keep_best = keep.OptionalChoice<bool>("best", false, {{"loss", true}});
+}
+
 void ReadSections(YamlReader& root, JobConfig& job) {
   job.name = root.Optional<std::string>("name", "job");
   job.steps = root.Required<int64_t>("steps", {.least = 1, .most = kMost});
@@ -228,7 +240,7 @@ void ReadSections(YamlReader& root, JobConfig& job) {
       {{"stop", NonFinitePolicy::kStop}, {"skip", NonFinitePolicy::kSkip}});
   YamlReader checkpoint = root.OptionalChild("checkpoint");
   job.checkpoint.every = checkpoint.Optional<int64_t>("every", 0, {.least = 0, .most = kMost});
-  job.checkpoint.keep = checkpoint.Optional<int64_t>("keep", 3, {.least = 2, .most = 1 << 20});
+  ReadKeep(checkpoint, job.checkpoint);
   job.checkpoint.last = checkpoint.Optional<bool>("last", true);
   job.checkpoint.when_busy = checkpoint.OptionalChoice<BusyPolicy>(
       "when_busy", BusyPolicy::kWait, {{"wait", BusyPolicy::kWait}, {"skip", BusyPolicy::kSkip}});
@@ -265,6 +277,11 @@ void CrossCheck(YamlReader& root, const JobConfig& job) {
               "model.vocab_size " + std::to_string(job.model.vocab_size) +
                   " is too small for the data: text has byte-level tokens 0 to 255",
               "set model.vocab_size to 256 or more");
+  }
+  if (job.checkpoint.keep_best &&
+      (job.data.validation_fraction <= 0 || job.validation.every == 0)) {
+    root.Fail("checkpoint", "checkpoint.keep.best needs validation losses",
+              "set data.validation_fraction and validation.every");
   }
   if (job.optimizer.warmup_steps > job.steps) {
     root.Fail("optimizer", "optimizer.warmup_steps " + std::to_string(job.optimizer.warmup_steps) +

@@ -83,9 +83,11 @@ enum class BusyPolicy : uint8_t { kWait, kSkip };
 enum class MomentStorage : uint8_t { kExact, kBF16 };
 
 struct CheckpointSection {
-  int64_t every = 0;  ///< Steps; 0: only at the end.
-  int64_t keep = 3;   ///< Newest ones that stay.
-  bool last = true;   ///< Also after the last step.
+  int64_t every = 0;       ///< Steps; 0: only at the end.
+  int64_t keep = 3;        ///< Newest ones that stay,
+  int64_t keep_every = 0;  ///< those whose step it divides (0: none),
+  bool keep_best = false;  ///< and the one with the least validation loss.
+  bool last = true;        ///< Also after the last step.
   BusyPolicy when_busy = BusyPolicy::kWait;
   MomentStorage moments = MomentStorage::kExact;
   std::string resume =

@@ -285,6 +285,43 @@ TEST_F(PytorchTest, HostileTensorsAreRefused) {
       HasSubstr("no storage '1'"));
 }
 
+TEST_F(PytorchTest, LongKeysOfStoragesAreNotCut) {
+  const std::string key(64, 'k');
+  const auto open = [&](const std::string& wanted) {
+    std::filesystem::remove(path_);
+    EXPECT_TRUE(
+        WriteArchive(path_,
+                     {{"data.pkl", opcodes::Pickle(One(opcodes::Tensor(
+                                       opcodes::Storage("ByteStorage", wanted, 1), 0, {1}, {1})))},
+                      {"data/" + key, "a"},
+                      {"data/" + key + "b", "b"}})
+            .ok());
+    return OpenModel(path_);
+  };
+  const auto source = open(key + "b");
+  ASSERT_TRUE(source.ok()) << source.status().ToString();
+  Bytes bytes(1);
+  ASSERT_TRUE((*source)->Read(0, {{0}, {1}}, bytes).ok());
+  EXPECT_EQ(static_cast<char>(bytes[0]), 'b');
+  EXPECT_THAT(open(key + "c").status().message(), HasSubstr("has no storage"));
+  EXPECT_THAT(open(std::string(5000, 'k')).status().message(), HasSubstr("5000 bytes"));
+}
+
+TEST_F(PytorchTest, ThePlaceOfOneTensorUnderManyLongNamesIsBounded) {
+  const std::string tensor = opcodes::Tensor(opcodes::Storage("ByteStorage", "0", 1), 0, {1}, {1});
+  std::vector<std::pair<std::string, std::string>> items;
+  for (int i = 0; i < 40'000; ++i) {
+    items.emplace_back(opcodes::Text(fmt::format("{}", i)),
+                       i == 0 ? tensor + std::string("q\0", 2) : std::string("h\0", 2));
+  }
+  const auto status = [&](size_t prefix) {
+    return OpenError(
+        opcodes::Dict({{opcodes::Text(std::string(prefix, 'p')), opcodes::Dict(items)}}), {"x"});
+  };
+  EXPECT_TRUE(status(100).ok()) << status(100).ToString();
+  EXPECT_THAT(status(1000).message(), HasSubstr("names of the tensors"));
+}
+
 TEST_F(PytorchTest, HostilePicklesAreRefused) {
   EXPECT_THAT(
       OpenError(opcodes::Global("os", "system") + opcodes::Text("touch /tmp/x") + "\x85R", {})

@@ -191,6 +191,46 @@ TEST_F(StoreTest, PruneKeepsTheNewestTheProtectedAndTheSound) {
             StatusCode::kInvalidArgument);
 }
 
+TEST_F(StoreTest, PruneKeepsTheBestOnceItsLossIsNoted) {
+  for (const int64_t step : {10, 20, 30, 40}) {
+    ASSERT_TRUE(SaveStep(step, 1).ok());
+  }
+  EXPECT_EQ(NoteValidationLoss(root_, 50, 1).code(), StatusCode::kNotFound);
+  const auto before = LoadManifest(root_ + "/step-00000020");
+  ASSERT_TRUE(before.ok());
+  ASSERT_TRUE(NoteValidationLoss(root_, 10, 3.5).ok());
+  ASSERT_TRUE(NoteValidationLoss(root_, 20, 2.5).ok());
+  auto after = LoadManifest(root_ + "/step-00000020");
+  ASSERT_TRUE(after.ok()) << after.status().ToString();
+  EXPECT_EQ(ValidationLoss(after->job), 2.5);
+  after->job.extra = before->job.extra;
+  EXPECT_EQ(EncodeManifest(*after), EncodeManifest(*before)) << "nothing else has changed";
+  const RetentionOptions rules{.keep_last = 1, .keep_best = true};
+  const auto chosen = ChoosePruned(root_, rules);
+  ASSERT_TRUE(chosen.ok());
+  EXPECT_THAT(*chosen, ElementsAre(10, 30));
+  EXPECT_THAT(Steps(), ElementsAre(10, 20, 30, 40)) << "choosing removes nothing";
+  ASSERT_TRUE(Prune(root_, rules).ok());
+  EXPECT_THAT(Steps(), ElementsAre(20, 40));
+  EXPECT_EQ(FindNewestSound(root_, [](const std::string&) {})->step, 40);
+}
+
+TEST_F(StoreTest, OneLongNameDoesNotPadTheOthers) {
+  Manifest manifest;
+  const auto add = [&](const std::string& name) {
+    manifest.tensors.push_back(
+        {.info = {name, "master", DType::kF32, {2}}, .digest = {}, .boxes = {}});
+  };
+  for (int i = 0; i < 1000; ++i) {
+    add(fmt::format("t{}", i));
+  }
+  const std::string name(4000, 'x');
+  add(name);
+  const std::string text = InspectText(manifest);
+  EXPECT_THAT(text, HasSubstr(name));
+  EXPECT_LT(text.size(), 200'000U);
+}
+
 TEST_F(StoreTest, MetricsAndInspectTellWhatWasSaved) {
   const auto saved = SaveStep(20, 1);
   ASSERT_TRUE(saved.ok());

@@ -39,6 +39,8 @@ class CoordinatorTest : public testing::Test {
         request_ = find->request;
       } else if (const auto* commit = std::get_if<CommitCheckpoint>(&action)) {
         commits_.push_back(*commit);
+      } else if (const auto* note = std::get_if<NoteValidation>(&action)) {
+        notes_.push_back(*note);
       } else if (const auto* end = std::get_if<EndJob>(&action)) {
         end_ = *end;
       }
@@ -170,6 +172,7 @@ class CoordinatorTest : public testing::Test {
   std::map<std::string, std::vector<wire::ToWorker>> sent_;
   std::vector<LogEvent> log_;
   std::vector<CommitCheckpoint> commits_;
+  std::vector<NoteValidation> notes_;
   std::vector<std::string> members_;
   std::optional<PlanRequest> request_;
   std::optional<EndJob> end_;

@@ -187,6 +187,54 @@ TEST_F(CoordinatorTest, TheSoleHoldersLossGoesBackToTheCheckpoint) {
   EXPECT_EQ(std::get<int64_t>(*log_.back().Find("step")), 11);
 }
 
+TEST_F(CoordinatorTest, ACheckpointLearnsItsValidationLossWheneverThatComes) {
+  Form(/*split=*/true);
+  const auto validate = [&](int64_t step, double loss) {
+    for (const char* name : {"a", "b"}) {
+      From(name, [&](wire::FromWorker& message) {
+        message.mutable_validation()->set_step(step);
+        message.mutable_validation()->set_loss(loss);
+      });
+    }
+  };
+  const auto save = [&](int64_t step) {
+    for (const char* name : {"a", "b"}) {
+      From(name, [&](wire::FromWorker& message) {
+        message.mutable_checkpoint_part()->set_step(step);
+        message.mutable_checkpoint_part()->set_generation(1);
+      });
+    }
+  };
+  const auto committed = [&](int64_t step) {
+    CheckpointCommitted done;
+    done.step = step;
+    done.generation = 1;
+    Tell(done);
+  };
+  for (int64_t step = 1; step <= 3; ++step) {
+    Step(step);
+  }
+  validate(1, 3.5);
+  save(1);
+  ASSERT_EQ(commits_.size(), 1U);
+  EXPECT_EQ(commits_[0].validation_loss, 3.5);
+  committed(1);
+  EXPECT_TRUE(notes_.empty()) << "it was known at the commit";
+  save(2);
+  ASSERT_EQ(commits_.size(), 2U);
+  EXPECT_EQ(commits_[1].validation_loss, std::nullopt);
+  validate(2, 2.5);
+  ASSERT_EQ(notes_.size(), 1U) << "while it is being committed";
+  EXPECT_EQ(notes_[0].step, 2);
+  EXPECT_EQ(notes_[0].loss, 2.5);
+  committed(2);
+  save(3);
+  committed(3);
+  validate(3, 1.5);
+  ASSERT_EQ(notes_.size(), 2U) << "afterwards, once";
+  EXPECT_EQ(notes_[1].step, 3);
+}
+
 TEST_F(CoordinatorTest, ADrainedWorkerGivesItsStateAndIsReleased) {
   Form();
   Tell(DrainRequested{"b"});
