@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 
-from support import heddle, report
+from support import heddle, peers, report
 from support.heddle import Failure, Train
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -24,11 +24,6 @@ TOLERANCE = {"fp32": 1e-4, "bf16": 2e-3}  # Relative, of the losses of the first
 SLOW = 1.5  # A peer whose first run is this many times slower than the fastest is not repeated.
 FULL = {"repetitions": 5, "steps": 12, "budget": None, "threads": (1, 2)}
 QUICK = {"repetitions": 2, "steps": 7, "budget": 240, "threads": (1,)}
-
-
-def peers_folder():
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return os.environ.get("HEDDLE_PEERS", os.path.join(cache, "heddle-peers"))
 
 
 def peer(python, settings, timeout=120):
@@ -45,7 +40,7 @@ def peer(python, settings, timeout=120):
 def find_peers():
     """[(name, python, fused attention)]; one line for each that is not there."""
     found = []
-    for name, python in (("debian", "/usr/bin/python3"), ("pypi", os.path.join(peers_folder(), "torch/bin/python"))):
+    for name, python in (("debian", "/usr/bin/python3"), ("pypi", peers.python())):
         try:
             version = peer(python, {"mode": "version"})
         except Failure as failure:
@@ -205,8 +200,8 @@ def run(options, rows):
     except (Failure, OSError) as failure:
         report.say(str(failure))
         return True
-    peers = find_peers()
-    cases = [Case(model, precision, threads, options.folder, settings, peers, tokens)
+    found = find_peers()
+    cases = [Case(model, precision, threads, options.folder, settings, found, tokens)
              for threads in settings["threads"] for precision in ("fp32", "bf16") for model in ("llama", "gpt2")]
     cases = [case for case in cases if options.only in case.name]
     failed = not cases

@@ -77,6 +77,17 @@ TEST(CodecTest, WeightsShrinkByEntropyWhateverTheChunk) {
   }
 }
 
+TEST(CodecTest, RowsOfZerosCostNextToNothing) {
+  Random random(4);
+  constexpr size_t kRowBytes = size_t{192} * 4;
+  Bytes raw = NormalWeights(size_t{192} * 1024, random);
+  for (size_t row = 0; row < 1024; row += 2) {  // Moments of tokens that never came.
+    std::memset(raw.data() + row * kRowBytes, 0, kRowBytes);
+  }
+  const Bytes dense = NormalWeights(size_t{192} * 512, random);
+  EXPECT_LT(Encoded(raw, 4).size(), Encoded(dense, 4).size() * 103 / 100);
+}
+
 TEST(CodecTest, OnlyOneGoodFrameOfTheRightSizeIsAccepted) {
   Random random(5);
   const Bytes raw = NormalWeights(1000, random);
