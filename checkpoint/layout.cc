@@ -284,6 +284,11 @@ std::optional<int64_t> ParseStepFolderName(std::string_view name) {
   return ParseDigits(name.substr(kPrefix.size()));
 }
 
+std::optional<int64_t> StepOfFolder(std::string_view path) {
+  path = path.substr(0, path.find_last_not_of('/') + 1);
+  return ParseStepFolderName(path.substr(path.find_last_of('/') + 1));
+}
+
 std::string TemporaryFolderName(int64_t step, int64_t generation) {
   return fmt::format(".tmp-{}.g{}", StepFolderName(step), generation);
 }

@@ -89,6 +89,8 @@ Status CheckCoverage(const Shape& shape, std::span<const Box* const> boxes);
 std::string StepFolderName(int64_t step);
 /// The step of such a name.
 std::optional<int64_t> ParseStepFolderName(std::string_view name);
+/// The step that a checkpoint's folder is named for, by the last part of its path.
+std::optional<int64_t> StepOfFolder(std::string_view path);
 /// ".tmp-step-00000040.g3": where generation 3 writes that step until it is committed.
 std::string TemporaryFolderName(int64_t step, int64_t generation);
 /// The generation of such a name.

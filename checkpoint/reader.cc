@@ -151,10 +151,7 @@ Result<Manifest> LoadManifest(const std::string& path) {
   const std::string file = path + "/" + kManifestName;
   auto text = ReadFile(file, kManifestLimit);
   if (text.status().code() == StatusCode::kNotFound || !FileExists(file)) {
-    const size_t slash = path.find_last_not_of('/');
-    const std::string trimmed = path.substr(0, slash + 1);
-    if (FileExists(path + "/.") &&
-        ParseStepFolderName(trimmed.substr(trimmed.find_last_of('/') + 1))) {
+    if (FileExists(path + "/.") && StepOfFolder(path)) {
       return DataLossError("{}: {} is missing", path, kManifestName);
     }
     return InvalidArgumentError("{}: not a checkpoint (no {})", path, kManifestName);
@@ -164,6 +161,11 @@ Result<Manifest> LoadManifest(const std::string& path) {
   }
   auto manifest = ParseManifest(*text);
   HEDDLE_RETURN_IF_ERROR(manifest.status().WithContext("{}", file));
+  // Who goes on from a checkpoint finds it by its folder's name.
+  if (const auto step = StepOfFolder(path); step && *step != manifest->step) {
+    return DataLossError("{}: it is of step {}: it does not belong into this folder", file,
+                         manifest->step);
+  }
   return manifest;
 }
 

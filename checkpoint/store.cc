@@ -106,16 +106,16 @@ Result<std::vector<std::string>> Names(const std::string& folder) {
 }
 
 /// A committed checkpoint is renamed away before its files go, so that no reader sees half of it.
-Status MoveToTrash(const std::string& root, const std::string& name) {
+/// Returns where it is.
+Result<std::string> MoveAside(const std::string& root, const std::string& name) {
   for (int attempt = 0; attempt < 1000; ++attempt) {
-    const std::string trash = fmt::format("{}/.trash-{}.{}", root, name, attempt);
+    std::string trash = fmt::format("{}/.trash-{}.{}", root, name, attempt);
     if (::renameat2(AT_FDCWD, (root + "/" + name).c_str(), AT_FDCWD, trash.c_str(),
                     RENAME_NOREPLACE) == 0) {
-      HEDDLE_RETURN_IF_ERROR(SyncFolder(root));
-      return RemoveTree(trash);
+      return trash;
     }
     if (errno != EEXIST) {
-      return ErrnoError(errno, "rename " + name);
+      return ErrnoError(errno, "rename " + root + "/" + name);
     }
   }
   return ResourceExhaustedError("{}: too much trash", root);
@@ -143,23 +143,30 @@ Status CheckFiles(const Manifest& manifest, const std::string& folder) {
   return Status::Ok();
 }
 
-/// The rename that commits. An older checkpoint of the step is exchanged in the same rename, or
-/// moved away first where the file system cannot exchange.
+/// The rename that commits. An older checkpoint of the step is exchanged in the same rename; where
+/// the file system cannot exchange it is moved aside first, and back when the rename fails.
 Status Publish(const std::string& root, const std::string& temporary, const std::string& name) {
   const std::string from = root + "/" + temporary;
   const std::string to = root + "/" + name;
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
-    HEDDLE_RETURN_IF_ERROR(SyncFolder(root));
-    RemoveTree(from).IgnoreError("committed; CleanOrphans removes what is left");
-    return Status::Ok();
+  std::string old = from;
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
+    old.clear();
+    if (errno != ENOENT && FileExists(to)) {
+      HEDDLE_ASSIGN_OR_RETURN(old, MoveAside(root, name));
+    }
+    if (::rename(from.c_str(), to.c_str()) != 0) {
+      const Status status = ErrnoError(errno, "rename " + from + " to " + to);
+      if (!old.empty() && ::rename(old.c_str(), to.c_str()) != 0) {
+        return status.WithContext("the checkpoint before is in {}", old);
+      }
+      return status;
+    }
   }
-  if (errno != ENOENT && FileExists(to)) {
-    HEDDLE_RETURN_IF_ERROR(MoveToTrash(root, name));
+  HEDDLE_RETURN_IF_ERROR(SyncFolder(root));
+  if (!old.empty()) {
+    RemoveTree(old).IgnoreError("committed; CleanOrphans removes what is left");
   }
-  if (::rename(from.c_str(), to.c_str()) != 0) {
-    return ErrnoError(errno, "rename " + from + " to " + to);
-  }
-  return SyncFolder(root);
+  return Status::Ok();
 }
 
 Result<CommitInfo> CommitLocked(const CommitRequest& request, Manifest manifest) {
@@ -340,7 +347,9 @@ Result<std::vector<int64_t>> ChoosePruned(const std::string& root,
 Result<std::vector<int64_t>> Prune(const std::string& root, const RetentionOptions& options) {
   HEDDLE_ASSIGN_OR_RETURN(auto leaving, ChoosePruned(root, options));
   for (const int64_t step : leaving) {
-    HEDDLE_RETURN_IF_ERROR(MoveToTrash(root, StepFolderName(step)));
+    HEDDLE_ASSIGN_OR_RETURN(const std::string trash, MoveAside(root, StepFolderName(step)));
+    HEDDLE_RETURN_IF_ERROR(SyncFolder(root));
+    HEDDLE_RETURN_IF_ERROR(RemoveTree(trash));
   }
   return leaving;
 }

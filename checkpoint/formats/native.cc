@@ -55,12 +55,8 @@ class NativeSource : public TensorSource {
 
 /// A folder with a manifest, or one that by its name should have it.
 bool Recognise(const std::string& path) {
-  if (FileExists(path + "/" + kManifestName)) {
-    return true;
-  }
-  const std::string trimmed = path.substr(0, path.find_last_not_of('/') + 1);
-  return FileExists(path + "/.") &&
-         ParseStepFolderName(trimmed.substr(trimmed.find_last_of('/') + 1)).has_value();
+  return FileExists(path + "/" + kManifestName) ||
+         (FileExists(path + "/.") && StepOfFolder(path).has_value());
 }
 
 Result<std::unique_ptr<TensorSource>> Open(const std::string& path) {

@@ -88,7 +88,7 @@ function(heddle_test file)
 endfunction()
 
 # heddle_fuzz(FILE [DEPS name…]): FILE_fuzz.cc with a corpus folder FILE_corpus beside it. Without
-# HEDDLE_FUZZ the corpus is replayed by an ordinary test.
+# HEDDLE_FUZZ an ordinary test replays the corpus and some thousand random changes of it.
 function(heddle_fuzz file)
   cmake_parse_arguments(A "" "" "DEPS;EXTERNAL" ${ARGN})
   file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}/tests" "${CMAKE_CURRENT_SOURCE_DIR}")
@@ -101,6 +101,7 @@ function(heddle_fuzz file)
     target_link_options(${target} PRIVATE -fsanitize=fuzzer)
   else()
     target_sources(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/replay_main.cc")
+    target_link_libraries(${target} PRIVATE heddle_test_support)
     add_test(NAME fuzz.${prefix}.${file} COMMAND ${target} "${CMAKE_CURRENT_SOURCE_DIR}/${file}_corpus")
     set_tests_properties(fuzz.${prefix}.${file} PROPERTIES LABELS fuzz TIMEOUT 60)
   endif()

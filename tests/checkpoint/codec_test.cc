@@ -116,6 +116,14 @@ TEST(CodecTest, OnlyOneGoodFrameOfTheRightSizeIsAccepted) {
     bad.resize(i);
     EXPECT_EQ(code(bad, raw.size()), StatusCode::kDataLoss) << "cut at " << i;
   }
+  bad = stored;
+  const std::string skippable("\x50\x2A\x4D\x18\x01\x00\x00\x00x", 9);
+  bad.insert(bad.begin(), AsBytes(skippable).begin(), AsBytes(skippable).end());
+  EXPECT_EQ(code(bad, raw.size()), StatusCode::kDataLoss) << "a frame to be skipped before it";
+  bad = stored;
+  bad[4] |= std::byte{1};  // A dictionary's number of one byte, before the content's size.
+  bad.insert(bad.begin() + ((stored[4] & std::byte{0x20}) != std::byte{0} ? 5 : 6), std::byte{7});
+  EXPECT_EQ(code(bad, raw.size()), StatusCode::kDataLoss) << "a dictionary";
   // A frame that claims 2^60 bytes is refused before anything is allocated.
   Bytes huge = stored;
   huge[4] = static_cast<std::byte>(0xE4);  // Single segment, 8 bytes of content size, checksum.

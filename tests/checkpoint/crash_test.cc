@@ -18,17 +18,6 @@
 namespace heddle::checkpoint {
 namespace {
 
-constexpr int kKills = 60;
-
-/// The state of a step: a function of the step alone.
-State StateOf(int64_t step) {
-  State state;
-  Random random(static_cast<uint64_t>(step) + 1000);
-  AddTensor(state, {"w", "master", DType::kF32, {200, 100}}, random);
-  AddTensor(state, {"w", "exp_avg", DType::kF32, {200, 100}}, random);
-  return state;
-}
-
 [[noreturn]] void SaveUntilKilled(const std::string& root,
                                   int64_t first_step,
                                   int64_t generation,
@@ -55,7 +44,8 @@ TEST(CrashTest, AKilledSaveNeverCostsTheCheckpointBefore) {
   const std::string root = folder.path() + "/checkpoints";
   int64_t next_step = 0;
   int orphans = 0;
-  for (int kill = 0; kill < kKills; ++kill) {
+  const int kills = Rounds("HEDDLE_CHECKPOINT_KILLS", 60);
+  for (int kill = 0; kill < kills; ++kill) {
     SCOPED_TRACE(kill);
     int pipe_fds[2];
     ASSERT_EQ(::pipe(pipe_fds), 0);
@@ -110,7 +100,7 @@ TEST(CrashTest, AKilledSaveNeverCostsTheCheckpointBefore) {
     }
     next_step = sound->step + 1;
   }
-  std::printf("%d of %d kills left an orphan\n", orphans, kKills);
+  std::printf("%d of %d kills left an orphan\n", orphans, kills);
   EXPECT_GT(orphans, 0) << "no kill fell into a save: the test has lost its aim";
 }
 

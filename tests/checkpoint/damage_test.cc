@@ -163,6 +163,20 @@ TEST_F(DamageTest, MissingAndForeignFilesAreNamed) {
   ASSERT_TRUE(damage.ok());
   ASSERT_EQ(damage->size(), 1U);
   EXPECT_EQ(damage->front().file, manifest_.files[1].name);
+  // Nor may a folder or a link that leads to itself.
+  for (const bool link : {false, true}) {
+    std::filesystem::remove(path);
+    if (link) {
+      std::filesystem::create_symlink(path, path);
+    } else {
+      std::filesystem::create_directory(path);
+    }
+    damage = Verify(newest_);
+    ASSERT_TRUE(damage.ok());
+    ASSERT_EQ(damage->size(), 1U);
+    EXPECT_EQ(damage->front().file, manifest_.files[1].name);
+    ExpectFallback(manifest_.files[1].name);
+  }
   // The other writer's file in its place.
   std::filesystem::remove(path);
   std::filesystem::copy_file(newest_ + "/" + manifest_.files[0].name, path);

@@ -8,6 +8,7 @@
 
 #include "checkpoint/inspect.h"
 #include "checkpoint/reader.h"
+#include "checkpoint/verify.h"
 #include "tests/checkpoint/support.h"
 
 namespace heddle::checkpoint {
@@ -229,6 +230,54 @@ TEST_F(StoreTest, OneLongNameDoesNotPadTheOthers) {
   const std::string text = InspectText(manifest);
   EXPECT_THAT(text, HasSubstr(name));
   EXPECT_LT(text.size(), 200'000U);
+}
+
+TEST_F(StoreTest, AFileThatNobodyReportedIsNoPartOfTheCheckpoint) {
+  const CommitRequest request = Request(20, 1);
+  const std::string folder = root_ + "/" + TemporaryFolderName(20, 1);
+  ASSERT_TRUE(WriteFileAtomically(folder + "/dead.g1.h5", "a writer that died").ok());
+  const auto saved = Commit(request, metrics_);
+  ASSERT_TRUE(saved.ok()) << saved.status().ToString();
+  EXPECT_FALSE(FileExists(saved->path + "/dead.g1.h5"));
+  // One that somebody puts there later is never looked at.
+  ASSERT_TRUE(WriteFileAtomically(saved->path + "/later.h5", "not HDF5").ok());
+  const auto damage = Verify(saved->path);
+  ASSERT_TRUE(damage.ok()) << damage.status().ToString();
+  EXPECT_TRUE(damage->empty());
+}
+
+TEST_F(StoreTest, AReaderKeepsWhatRetentionRemoves) {
+  const auto saved = SaveStep(10, 1);
+  ASSERT_TRUE(saved.ok()) << saved.status().ToString();
+  const auto reader = Reader::Open(saved->path);
+  ASSERT_TRUE(reader.ok()) << reader.status().ToString();
+  ASSERT_TRUE(SaveStep(20, 1).ok());
+  ASSERT_TRUE(Prune(root_, {.keep_last = 1, .protected_steps = {}, .sound_step = 20}).ok());
+  EXPECT_THAT(Steps(), ElementsAre(20));
+  EXPECT_FALSE(FileExists(saved->path));
+  Bytes out(state_.bytes[0].size());
+  const Status status = (*reader)->Read({"w", "master"}, WholeBox({8, 6}), out);
+  ASSERT_TRUE(status.ok()) << status.ToString();
+  EXPECT_EQ(out, state_.bytes[0]);
+}
+
+TEST_F(StoreTest, AFolderThatIsNamedForAnotherStepIsRefused) {
+  ASSERT_TRUE(SaveStep(10, 1).ok());
+  const auto saved = SaveStep(20, 1);
+  ASSERT_TRUE(saved.ok()) << saved.status().ToString();
+  const std::string renamed = root_ + "/" + StepFolderName(30);
+  std::filesystem::rename(saved->path, renamed);
+  EXPECT_EQ(Reader::Open(renamed).status().code(), StatusCode::kDataLoss);
+  EXPECT_THAT(Reader::Open(renamed).status().message(), HasSubstr("it is of step 20"));
+  std::string skipped;
+  const auto sound =
+      FindNewestSound(root_, [&skipped](const std::string& line) { skipped += line; });
+  ASSERT_TRUE(sound.ok()) << sound.status().ToString();
+  EXPECT_EQ(sound->step, 10) << "going on from step 30 with the state of step 20 would be wrong";
+  EXPECT_THAT(skipped, HasSubstr(renamed));
+  // Under a name that says nothing it is what it is.
+  std::filesystem::rename(renamed, folder_.path() + "/mine");
+  EXPECT_TRUE(Reader::Open(folder_.path() + "/mine").ok());
 }
 
 TEST_F(StoreTest, MetricsAndInspectTellWhatWasSaved) {

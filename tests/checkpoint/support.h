@@ -37,6 +37,12 @@ inline uint64_t TestSeed() {
   return seed;
 }
 
+/// How often a test tries: `usual`, or what the environment's `variable` says (scripts/acceptance).
+inline int Rounds(const char* variable, int usual) {
+  const char* text = std::getenv(variable);
+  return text != nullptr ? std::atoi(text) : usual;
+}
+
 /// Whole tensors, row-major.
 struct State {
   std::vector<TensorInfo> tensors;
@@ -57,6 +63,15 @@ inline Bytes WeightBytes(const TensorInfo& info, Random& random) {
 inline void AddTensor(State& state, TensorInfo info, Random& random) {
   state.bytes.push_back(WeightBytes(info, random));
   state.tensors.push_back(std::move(info));
+}
+
+/// The state of a step: a function of the step alone.
+inline State StateOf(int64_t step) {
+  State state;
+  Random random(static_cast<uint64_t>(step) + 1000);
+  AddTensor(state, {"w", "master", DType::kF32, {200, 100}}, random);
+  AddTensor(state, {"w", "exp_avg", DType::kF32, {200, 100}}, random);
+  return state;
 }
 
 /// Cuts `box` into at most `pieces` boxes by random cuts along random dimensions.
