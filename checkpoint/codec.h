@@ -1,9 +1,10 @@
 /// \file
 /// One chunk's codec: byte planes (HDF5's shuffle filter), then one zstd frame that codes by
-/// entropy alone. Matches are rare in weights, so zstd's levels only cost time and ratio there; a
-/// frame's blocks end where a plane ends, because planes have unlike statistics. The frame has its
-/// content size and checksum and no dictionary, as the registered HDF5 filter 32015 expects. A
-/// plane that does not compress becomes a raw block by zstd itself.
+/// entropy alone: matches are rare in weights, so zstd's levels only cost time and ratio there.
+/// They are searched only where a sample of the chunk shows stretches of zeros. A frame's blocks
+/// end where a plane ends, because planes have unlike statistics. The frame has its content size
+/// and checksum and no dictionary, as the registered HDF5 filter 32015 expects. A plane that does
+/// not compress becomes a raw block by zstd itself.
 #pragma once
 
 #include <cstddef>

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <functional>
 #include <numeric>
 
 #include "base/check.h"
@@ -55,7 +54,7 @@ void DeferredCopy::Begin(const std::vector<Piece>& pieces) {
 std::vector<size_t> DeferredCopy::Overlapping(std::span<const std::byte> memory) const {
   const std::less<> before;
   const MutexLock lock(mutex_);
-  const std::vector<Entry>& entries = entries_;
+  const Entry* const entries = entries_.data();
   std::vector<size_t> found;
   // Those that begin before the memory's end, from the last one back to where none reaches it.
   auto at = static_cast<size_t>(
@@ -86,6 +85,9 @@ bool DeferredCopy::Take(size_t entry, Block& block) {
 }
 
 void DeferredCopy::Copy(const Block& block) {
+  if (in_block_) {
+    in_block_();
+  }
   std::memcpy(block.piece.to + block.at, block.piece.from.data() + block.at, block.bytes);
   const MutexLock lock(mutex_);
   entries_[block.entry].copied += block.bytes;

@@ -8,7 +8,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
@@ -23,7 +25,8 @@ class DeferredCopy {
     std::byte* to = nullptr;  ///< As long as `from`, apart from all else.
   };
 
-  DeferredCopy() = default;
+  /// `in_block` is called for each block before it is read, by the thread that reads it: for tests.
+  explicit DeferredCopy(std::function<void()> in_block = {}) : in_block_(std::move(in_block)) {}
   DeferredCopy(const DeferredCopy&) = delete;
   DeferredCopy& operator=(const DeferredCopy&) = delete;
 
@@ -62,6 +65,7 @@ class DeferredCopy {
   void CopyAll(const std::vector<size_t>& entries) HEDDLE_EXCLUDES(mutex_);
   bool IsQuiet(const Entry& entry) const HEDDLE_REQUIRES(mutex_);
 
+  const std::function<void()> in_block_;
   std::atomic<bool> active_ = false;
   mutable Mutex mutex_;
   CondVar changed_;

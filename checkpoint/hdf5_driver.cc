@@ -5,11 +5,15 @@
 #include <cstring>
 #include <iterator>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 namespace heddle::checkpoint {
 
 namespace {
+
+/// The disk works while chunks are still being compressed, not only once all are written.
+constexpr size_t kWritebackBytes = size_t{8} << 20;
 
 struct DriverFile {
   H5FD_t base;  // The library's part comes first.
@@ -100,6 +104,7 @@ herr_t DriverWrite(H5FD_t* file,
     backing.raw_bytes = size;
   }
   Cast(file)->end = std::max(Cast(file)->end, address + size);
+  backing.waiting_bytes += size;
   while (size > 0 && backing.error == 0) {
     const ssize_t put = ::pwrite(backing.fd.get(), source, size, static_cast<off_t>(address));
     if (put < 0 && errno == EINTR) {
@@ -112,6 +117,10 @@ herr_t DriverWrite(H5FD_t* file,
     source += put;
     address += static_cast<haddr_t>(put);
     size -= static_cast<size_t>(put);
+  }
+  if (backing.waiting_bytes >= kWritebackBytes) {
+    backing.waiting_bytes = 0;
+    StartWriteback(backing.fd.get());
   }
   return 0;
 }
@@ -127,6 +136,10 @@ herr_t DriverTruncate(H5FD_t* file, hid_t /*transfer*/, hbool_t /*closing*/) {
 }
 
 }  // namespace
+
+void StartWriteback(int fd) {
+  ::sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);  // A hint: failures show at fsync.
+}
 
 Mutex& LibraryMutex() {
   static Mutex mutex;

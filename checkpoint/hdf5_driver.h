@@ -25,7 +25,12 @@ struct DriverBacking {
   // time.
   haddr_t raw_address = HADDR_UNDEF;
   size_t raw_bytes = 0;
+  size_t waiting_bytes = 0;  ///< Written since the kernel was last asked to begin with the disk.
 };
+
+/// Has the kernel begin to bring to storage what was written to a file; waits for nothing, promises
+/// nothing: fsync does.
+void StartWriteback(int fd);
 
 /// The driver's identifier, for H5Pset_driver with a pointer to a DriverBacking*; starts the
 /// library the first time.

@@ -43,9 +43,12 @@ class Hdf5File {
                              const TensorInfo& tensor,
                              std::span<const VirtualSource> sources);
 
-  /// Closes the file and waits until it is on storage. Errors: the first failed write or fsync:
-  /// kResourceExhausted (disk full, quota, file size limit), kUnavailable or others by errno.
+  /// Closes the file: its bytes are final, and on their way to storage. Errors: the first failed
+  /// write: kResourceExhausted (disk full, quota, file size limit), kUnavailable or others by
+  /// errno.
   Status Close();
+  /// After Close: waits until the file is on storage. Errors: as Close, of fsync.
+  Status Sync();
 
  private:
   struct State;

@@ -186,7 +186,6 @@ Result<FilePart> Writer::Implementation::WriteFile(const Save& save) {
   FilePart part;
   part.step = save.request.step;
   part.generation = save.request.generation;
-  part.file.name = save.file;
   part.raw_bytes = save.raw_bytes;
   for (const SaveItem& item : save.items) {
     BoxRecord record;
@@ -200,12 +199,11 @@ Result<FilePart> Writer::Implementation::WriteFile(const Save& save) {
     part.boxes.push_back(std::move(box));
   }
   HEDDLE_RETURN_IF_ERROR(file->Close());
+  // The library writes its metadata out of order, so the hash is taken from the finished file,
+  // whose pages are still in memory, while the disk takes them.
+  HEDDLE_ASSIGN_OR_RETURN(part.file, DescribeFile(save.folder, save.file));
+  HEDDLE_RETURN_IF_ERROR(file->Sync());
   HEDDLE_RETURN_IF_ERROR(SyncFolder(save.folder));
-  // The library writes its metadata out of order, so the hash is taken from the finished file; its
-  // pages are still in memory.
-  HEDDLE_ASSIGN_OR_RETURN(const OpenedFile finished, OpenRegularFile(save.path()));
-  part.file.bytes = finished.bytes;
-  HEDDLE_ASSIGN_OR_RETURN(part.file.hash, HashFile(finished, save.path()));
   part.seconds = Seconds(Now() - save.started);
   return part;
 }

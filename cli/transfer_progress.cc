@@ -23,7 +23,7 @@ void Write(int fd, const std::string& text) {
 
 std::string Bar(double share) {
   const auto full = static_cast<size_t>(share * kBarWidth);
-  return fmt::format("[{}{}] ", std::string(full, '#'), std::string(kBarWidth - full, ' '));
+  return fmt::format("\r[{}{}] ", std::string(full, '#'), std::string(kBarWidth - full, ' '));
 }
 
 }  // namespace
@@ -58,8 +58,8 @@ void TransferProgress::Update(int64_t done_bytes, int64_t all_bytes) {
       rate > 0 ? fmt::format("{:.0f} s left", std::max(all - done, 0.0) / rate) : "";
   // A line that grows shorter leaves the end of the one before: cleared by the terminal's own code.
   Write(fd_, fmt::format("{}{:5.1f} %  {:.0f} of {:.0f} MB  {:.0f} MB/s  {}{}",
-                         terminal_ ? "\r" + Bar(share) : "", 100 * share, done / kMega, all / kMega,
-                         rate / kMega, left, terminal_ ? "\x1b[K" : "\n"));
+                         terminal_ ? Bar(share) : std::string(), 100 * share, done / kMega,
+                         all / kMega, rate / kMega, left, terminal_ ? "\x1b[K" : "\n"));
 }
 
 }  // namespace heddle::cli

@@ -308,10 +308,10 @@ void Coordinator::State::CheckMeasurements(Time now) {
     links_until.reset();
     links_late = true;
     size_t left = measuring.size();
-    for (const auto& [place, partners] : unmeasured) {
+    for (const auto& entry : unmeasured) {
       left += static_cast<size_t>(
-          std::count_if(partners.begin(), partners.end(),
-                        [&](const Place& partner) { return place <= partner; }));
+          std::count_if(entry.second.begin(), entry.second.end(),
+                        [&](const Place& partner) { return entry.first <= partner; }));
     }
     Log("warning", {{"message", fmt::format("the links of {} pairs are not measured after {:.0f} s",
                                             left, Seconds(policy().links.wait))}});

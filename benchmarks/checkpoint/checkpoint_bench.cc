@@ -9,11 +9,14 @@
 //                     first dimension by halves of the last one. The elements are compared with the
 //                     state's
 //   copy              a copy of the state in memory
+//   write PATH        a plain file of the state's bytes, on storage at the end
+//   read PATH         reads a file
 //   codec ROLE        encodes and decodes a role's tensors in chunks, in one thread
 //
 // Each answers with one line of JSON; `seconds` are of the wall, `processor` of all threads
 // together. Exit code 1: an error, in one line.
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <iostream>
 #include <map>
@@ -23,14 +26,18 @@
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/unique_fd.h"
 #include "benchmarks/checkpoint/state.h"
 #include "checkpoint/codec.h"
 #include "checkpoint/digest.h"
+#include "checkpoint/file_access.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/store.h"
 #include "checkpoint/writer.h"
@@ -40,6 +47,7 @@ namespace heddle::checkpoint {
 namespace {
 
 constexpr size_t kChunk = size_t{1} << 20;
+constexpr size_t kPiece = size_t{8} << 20;
 constexpr auto kTimeout = std::chrono::minutes(10);
 
 /// Time since its making.
@@ -122,6 +130,12 @@ class Bench {
     if (command == "copy") {
       return Copy();
     }
+    if (command == "write") {
+      return Write(first);
+    }
+    if (command == "read") {
+      return Read(first);
+    }
     if (command == "codec") {
       return Codec(first);
     }
@@ -180,8 +194,7 @@ class Bench {
       }
     }
     HEDDLE_RETURN_IF_ERROR(reader->ReadBoxes(requests, threads_));
-    const std::string answer =
-        fmt::format(R"({{"seconds": {}, "processor": {}}})", meter.seconds(), meter.processor());
+    const std::string answer = Answer(meter);
     HEDDLE_RETURN_IF_ERROR(Compare(reader->manifest(), requests));
     return answer;
   }
@@ -198,10 +211,43 @@ class Bench {
     return sums == digests_ ? Status::Ok() : DataLossError("what was loaded is not what was saved");
   }
 
+  static std::string Answer(const Meter& meter) {
+    return fmt::format(R"({{"seconds": {}, "processor": {}}})", meter.seconds(), meter.processor());
+  }
+
   Result<std::string> Copy() {
     const Meter meter;
     std::memcpy(copy_.data(), state_.elements.data(), copy_.size());
-    return fmt::format(R"({{"seconds": {}, "processor": {}}})", meter.seconds(), meter.processor());
+    return Answer(meter);
+  }
+
+  Result<std::string> Write(const std::string& path) const {
+    const Meter meter;
+    const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    for (size_t at = 0; at < state_.elements.size();) {
+      const size_t size = std::min(kPiece, state_.elements.size() - at);
+      const ssize_t put = ::write(file.get(), state_.elements.data() + at, size);
+      if (put <= 0) {
+        return ErrnoError(errno, "write " + path);
+      }
+      at += static_cast<size_t>(put);
+    }
+    if (::fsync(file.get()) != 0) {
+      return ErrnoError(errno, "fsync " + path);
+    }
+    return Answer(meter);
+  }
+
+  static Result<std::string> Read(const std::string& path) {
+    Bytes piece(kPiece);
+    const Meter meter;
+    HEDDLE_ASSIGN_OR_RETURN(const OpenedFile file, OpenRegularFile(path));
+    for (int64_t at = 0; at < file.bytes; at += static_cast<int64_t>(kPiece)) {
+      const auto size = std::min(static_cast<int64_t>(kPiece), file.bytes - at);
+      HEDDLE_RETURN_IF_ERROR(
+          ReadAt(file.fd.get(), at, std::span(piece).first(static_cast<size_t>(size)), path));
+    }
+    return Answer(meter);
   }
 
   Result<std::string> Codec(const std::string& role) const {

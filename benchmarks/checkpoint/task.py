@@ -21,7 +21,6 @@ STEPS = 500
 FULL = {"bytes": 1 << 30, "repetitions": 5, "budget": None}
 QUICK = {"bytes": 256 << 20, "repetitions": 2, "budget": 280}
 SLOW = 8  # A save that takes this many times as long as the fastest is not repeated.
-PIECE = 8 << 20
 OPERATIONS = ("save", "load", "stall", "codec", "size")
 # The role that the bf16 weights are saved under: none that the format knows to follow from the masters.
 OURS = {"heddle": "bf16"}
@@ -97,16 +96,6 @@ def drop_from_memory(path):
         os.close(descriptor)
 
 
-class Meter:
-    """Wall and processor time of this process."""
-
-    def __init__(self):
-        self.start, self.processor = time.perf_counter(), time.process_time()
-
-    def figures(self):
-        return {"seconds": time.perf_counter() - self.start, "processor": time.process_time() - self.processor}
-
-
 class Bench:
     def __init__(self, options, settings):
         self.options, self.settings = options, settings
@@ -127,8 +116,6 @@ class Bench:
         for name, size in (("real", 0), ("state", self.settings["bytes"])):
             make_state(self.path(name), checkpoint, size)
         self.raw = sum(raw for _, _, raw in ranges(self.path("state")).values())
-        with open(self.path("state", "state.bin"), "rb") as file:
-            self.content = file.read()
         os.makedirs(self.path("saves"), exist_ok=True)
         self.ours = self.start_ours("state")
         if self.chosen != ["codec"]:
@@ -167,21 +154,8 @@ class Bench:
         return {**answer, "bytes": sum(os.path.getsize(file) for file in files_below(path))}, path
 
     def save_plain(self, _):
-        path, content = self.path("saves", "plain"), memoryview(self.content)
-        meter = Meter()
-        with open(path, "wb", buffering=0) as file:
-            for at in range(0, len(content), PIECE):
-                file.write(content[at:at + PIECE])
-            os.fsync(file.fileno())
-        return {**meter.figures(), "bytes": len(content)}, path
-
-    def load_plain(self, path):
-        buffer = bytearray(PIECE)
-        meter = Meter()
-        with open(path, "rb", buffering=0) as file:
-            while file.readinto(buffer):
-                pass
-        return meter.figures()
+        path = self.path("saves", "plain")
+        return {**self.ours.ask("write", path), "bytes": self.raw}, path
 
     def save(self, name, call):
         if name in self.saved:
@@ -195,7 +169,7 @@ class Bench:
         for plan in ("same", "other") if name in OURS else ("same",):
             drop_from_memory(path)
             if name == "plain":
-                answer = self.load_plain(path)
+                answer = self.ours.ask("read", path)
             elif name in OURS:
                 answer = self.ours.ask("load", plan, path)
             else:
@@ -297,7 +271,7 @@ class Bench:
             if operation == "save":
                 rows.add(case, name, ours, "size", self.figures.median(operation, name, "bytes") / self.raw, "ratio")
             if name in ("plain", "memory"):
-                rows.add(case, name, False, "rate", self.figures.rate(operation, name, len(self.content)), "GB/s")
+                rows.add(case, name, False, "rate", self.figures.rate(operation, name, self.raw), "GB/s")
 
 
 def run(options, rows):

@@ -149,8 +149,9 @@ Status NativeFiles::Implementation::BeginFile() {
 
 Status NativeFiles::Implementation::EndFile() {
   HEDDLE_RETURN_IF_ERROR(file_->Close());
-  file_.reset();
   HEDDLE_ASSIGN_OR_RETURN(part_.file, DescribeFile(output_.temporary(), plan().name));
+  HEDDLE_RETURN_IF_ERROR(file_->Sync());
+  file_.reset();
   if (parts_.size() + 1 < request_.files.size()) {  // The last one ends with all.
     HEDDLE_RETURN_IF_ERROR(output_.Record(part_.file, EncodePart(part_)));
   }
@@ -311,6 +312,10 @@ NativeFiles::NativeFiles(std::unique_ptr<Implementation> implementation)
 NativeFiles::~NativeFiles() = default;
 
 Result<std::unique_ptr<NativeFiles>> NativeFiles::Create(NativeRequest request) {
+  if (const auto step = StepOfFolder(request.path); step && *step != request.step) {
+    return InvalidArgumentError("{}: what it would hold is of step {}: name the folder otherwise",
+                                request.path, request.step);
+  }
   Attempt attempt{.identity = request.identity, .files = {}};
   for (size_t i = 0; i + 1 < request.files.size(); ++i) {  // The last one ends with all.
     attempt.files.push_back(request.files[i].name);

@@ -7,7 +7,6 @@
 
 #include "checkpoint/formats/native_files.h"
 #include "checkpoint/formats/shards.h"
-#include "checkpoint/layout.h"
 
 namespace heddle::checkpoint {
 
@@ -32,10 +31,6 @@ class NativeSink : public TensorSink {
 }  // namespace
 
 Result<std::unique_ptr<TensorSink>> CreateNativeSink(SinkRequest request) {
-  if (const auto step = StepOfFolder(request.path); step && *step != request.step) {
-    return InvalidArgumentError("{}: the model is of step {}: name the folder otherwise",
-                                request.path, request.step);
-  }
   const std::vector<size_t> begins = SplitIntoShards(request.tensors, request.max_shard_bytes);
   NativeRequest native;
   native.path = std::move(request.path);

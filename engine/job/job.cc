@@ -280,7 +280,7 @@ void CrossCheck(YamlReader& root, const JobConfig& job) {
   }
   if (job.checkpoint.keep_best &&
       (job.data.validation_fraction <= 0 || job.validation.every == 0)) {
-    root.Fail("checkpoint", "checkpoint.keep.best needs validation losses",
+    root.Fail("checkpoint", "keep.best needs validation losses",
               "set data.validation_fraction and validation.every");
   }
   if (job.optimizer.warmup_steps > job.steps) {

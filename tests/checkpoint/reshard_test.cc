@@ -227,9 +227,9 @@ TEST_F(ReshardTest, WhatIsThereStaysAndDamageIsNamed) {
   const std::string target = folder_.path() + "/target";
   ASSERT_TRUE(Reshard(source_, target, Writers(2), {}).ok());
   EXPECT_EQ(Reshard(source_, target, Writers(3), {}).status().code(), StatusCode::kAlreadyExists);
-  EXPECT_EQ(LoadManifest(target)->files.size(), 2U);
+  EXPECT_EQ(LoadManifest(target)->files.size(), 3U) << "two, and the index";
   ASSERT_TRUE(Reshard(source_, target, Writers(3), {.overwrite = true}).ok());
-  EXPECT_EQ(LoadManifest(target)->files.size(), 3U);
+  EXPECT_EQ(LoadManifest(target)->files.size(), 4U);
   ExpectSame(target);
   EXPECT_EQ(Reshard(folder_.path(), target + "2", Writers(1), {}).status().code(),
             StatusCode::kInvalidArgument);

@@ -234,7 +234,7 @@ TEST_F(ResumeTest, AKilledReshardGoesOn) {
   for (const auto& [name, seen] : finished) {
     EXPECT_EQ(files.at(name), seen) << name;
   }
-  EXPECT_EQ(files.size(), 7U);
+  EXPECT_EQ(files.size(), 8U) << "six, their index, and the manifest";
   EXPECT_TRUE(Verify(target)->empty());
 }
 

@@ -2,6 +2,7 @@
 /// Writes a checkpoint and, beside it, the raw elements of every tensor as TENSOR_NUMBER.bin in the
 /// manifest's order: what h5py_test.py compares. Usage: checkpoint_sample FOLDER
 #include <cstdio>
+#include <initializer_list>
 
 #include "base/half.h"
 #include "tests/checkpoint/support.h"
@@ -33,7 +34,7 @@ Status WriteSample(const std::string& folder) {
                                {.tensor = 0, .box = {{350, 123}, {350, 377}}, .worker = 1},
                                {.tensor = 3, .box = {{0, 0, 0}, {3, 1, 2}}, .worker = 0},
                                {.tensor = 3, .box = {{0, 0, 2}, {3, 1, 3}}, .worker = 1}};
-  for (const size_t t : {1, 2, 4, 5, 6, 7}) {
+  for (const size_t t : std::initializer_list<size_t>{1, 2, 4, 5, 6, 7}) {
     pieces.push_back({.tensor = t, .box = WholeBox(state.tensors[t].shape), .worker = t % 2});
   }
   pieces.push_back({.tensor = 8, .box = WholeBox({700, 500}), .worker = 1});  // With its master.

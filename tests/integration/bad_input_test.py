@@ -212,7 +212,7 @@ def yaml_cases():
         job("no checkpoint is kept", "steps: 2", "steps: 2\ncheckpoint: {keep: {last: 0}}",
             [r"^job\.yaml:3:\d+: error: checkpoint\.keep\.last: expected 1\.\."]),
         job("best checkpoint without validation", "steps: 2", "steps: 2\ncheckpoint: {keep: {last: 2, best: loss}}",
-            [r"^job\.yaml:3:\d+: error: checkpoint\.keep\.best needs validation", "validation.every"]),
+            [r"^job\.yaml:3:\d+: error: checkpoint: keep\.best needs validation", "validation.every"]),
         job("best checkpoint by something else", "steps: 2", "steps: 2\ncheckpoint: {keep: {best: accuracy}}",
             [r"^job\.yaml:3:\d+: error: checkpoint\.keep\.best", "loss"]),
         job("warm-up longer than the run", "learning_rate: 1e-3", "learning_rate: 1e-3, warmup_steps: 50",
