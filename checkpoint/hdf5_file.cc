@@ -313,18 +313,20 @@ Status Hdf5File::EndDataset() {
 }
 
 Status Hdf5File::Close() {
-  const MutexLock lock(LibraryMutex());
-  const ErrorStack errors;
-  const bool closed = state_->dataset.Close() && state_->file.Close();
-  if (!closed || state_->backing.error != 0) {
-    return Failure("close");
+  {
+    const MutexLock lock(LibraryMutex());
+    const ErrorStack errors;
+    const bool closed = state_->dataset.Close() && state_->file.Close();
+    if (!closed || state_->backing.error != 0) {
+      return Failure("close");
+    }
   }
+  // Outside the lock, like fsync: another file may be written while the disk works.
   StartWriteback(state_->backing.fd.get());
   return Status::Ok();
 }
 
-// Outside the lock: another file may be written while the disk works. A failed fsync is never
-// repeated: the kernel reports it once.
+// A failed fsync is never repeated: the kernel reports it once.
 Status Hdf5File::Sync() {
   if (::fsync(state_->backing.fd.get()) != 0) {
     state_->backing.error = errno;

@@ -3,6 +3,11 @@
 /// pairs of plans of small Llama and GPT-2 graphs, with one writer for each worker of the first and
 /// one reader for each worker of the second, as the trainer has them; then splits that no plan
 /// would make. The reference is the state in memory, taken apart element by element (support.h).
+#include <algorithm>
+#include <iterator>
+
+#include <fmt/format.h>
+
 #include "checkpoint/reader.h"
 #include "engine/graph/models/model.h"
 #include "engine/program/state.h"
@@ -84,29 +89,11 @@ void ExpectRead(const std::string& path,
                 int threads) {
   const auto reader = Reader::Open(path);
   ASSERT_TRUE(reader.ok()) << reader.status().ToString();
-  std::vector<Bytes> memory;
-  std::vector<const Piece*> mine;
-  for (const Piece& piece : pieces) {
-    if (piece.worker == worker) {
-      mine.push_back(&piece);
-      memory.emplace_back(static_cast<size_t>(ElementCount(piece.box.extent) *
-                                              SizeOf(state.tensors[piece.tensor].dtype)),
-                          std::byte{0xAA});
-    }
-  }
-  std::vector<ReadRequest> requests;
-  for (size_t i = 0; i < mine.size(); ++i) {
-    requests.push_back(
-        {.key = state.tensors[mine[i]->tensor].key(), .box = mine[i]->box, .out = memory[i]});
-  }
-  const Status status = (*reader)->ReadBoxes(requests, threads);
-  ASSERT_TRUE(status.ok()) << status.ToString();
-  for (size_t i = 0; i < mine.size(); ++i) {
-    const TensorInfo& info = state.tensors[mine[i]->tensor];
-    ASSERT_TRUE(memory[i] == Extract(state.bytes[mine[i]->tensor], info, mine[i]->box))
-        << info.name << " (" << info.role << ") " << ToString(mine[i]->box) << " of worker "
-        << worker;
-  }
+  std::vector<Piece> mine;
+  std::copy_if(pieces.begin(), pieces.end(), std::back_inserter(mine),
+               [&](const Piece& piece) { return piece.worker == worker; });
+  SCOPED_TRACE(fmt::format("worker {}", worker));
+  ExpectReads(**reader, state, mine, threads);
 }
 
 SaveSetup RandomSetup(const std::string& root, int pair, size_t workers, Random& random) {
