@@ -3,8 +3,9 @@
 /// entropy alone: matches are rare in weights, so zstd's levels only cost time and ratio there.
 /// They are searched only where a sample of the chunk shows stretches of zeros. A frame's blocks
 /// end where a plane ends, because planes have unlike statistics. The frame has its content size
-/// and checksum and no dictionary, as the registered HDF5 filter 32015 expects. A plane that does
-/// not compress becomes a raw block by zstd itself.
+/// and no dictionary, as the registered HDF5 filter 32015 expects, and no checksum: whoever stores
+/// a chunk hashes the stored bytes. A plane whose bytes are as good as random, by a sample, is
+/// stored without asking zstd.
 #pragma once
 
 #include <cstddef>
@@ -22,10 +23,6 @@ inline constexpr int kZstdFilter = 32015;
 
 /// Bytes that Encode may need for a chunk of `raw_bytes`.
 int64_t EncodedBound(int64_t raw_bytes);
-
-/// out[plane * n + i] = in[i * element_size + plane]; sizes are equal, a multiple of element_size.
-void Shuffle(std::span<const std::byte> in, int64_t element_size, std::span<std::byte> out);
-void Unshuffle(std::span<const std::byte> in, int64_t element_size, std::span<std::byte> out);
 
 /// Thread: one caller at a time; keeps its working memory between chunks.
 class ChunkEncoder {
