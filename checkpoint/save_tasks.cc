@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <new>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -172,9 +173,7 @@ void EncodeInto(std::span<const std::byte> raw,
   }
 }
 
-}  // namespace
-
-void EncodeTask(
+void EncodeChunk(
     const Save& save, int64_t task, ChunkEncoder& encoder, EncodeMemory& memory, Encoded& out) {
   const SaveItem& item =
       save.items[static_cast<size_t>(save.task_items[static_cast<size_t>(task)])];
@@ -212,6 +211,19 @@ void EncodeTask(
                           Shifted(local, stored.box.offset, 1));
   if (!out.derived) {
     EncodeInto(encoded, SizeOf(stored.stored_as.value_or(stored.dtype)), encoder, out);
+  }
+}
+
+}  // namespace
+
+void EncodeTask(
+    const Save& save, int64_t task, ChunkEncoder& encoder, EncodeMemory& memory, Encoded& out) {
+  try {
+    EncodeChunk(save, task, encoder, memory, out);
+  } catch (const std::bad_alloc&) {
+    out.derived = false;
+    out.status =
+        ResourceExhaustedError("no memory to encode a chunk of step {}", save.request.step);
   }
 }
 

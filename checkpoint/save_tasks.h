@@ -86,8 +86,9 @@ Result<std::shared_ptr<Save>> PrepareSave(const WriterOptions& options,
                                           std::span<const BoxView> boxes,
                                           std::byte* staging);
 
-/// Encodes chunk `task` of the save into `out`. `memory` is the calling thread's. A copy's chunks
-/// also read its master's elements.
+/// Encodes chunk `task` of the save into `out`, whose status tells of a failure: kResourceExhausted
+/// without memory. `memory` is the calling thread's. A copy's chunks also read its master's
+/// elements.
 void EncodeTask(
     const Save& save, int64_t task, ChunkEncoder& encoder, EncodeMemory& memory, Encoded& out);
 

@@ -79,6 +79,16 @@ TEST(ManifestTest, ANewerVersionSaysSo) {
   EXPECT_EQ(ParseManifest(EncodeManifest(manifest)).status().code(), StatusCode::kUnimplemented);
 }
 
+TEST(ManifestTest, FieldsThatThisVersionDoesNotKnowAreIgnored) {
+  std::string text = EncodeManifest(Sample());
+  const size_t at = text.find("\"step\":");
+  ASSERT_NE(at, std::string::npos);
+  text.insert(at, R"("later":[1,{"deep":null}],)");
+  const auto manifest = ParseManifestBody(text);
+  ASSERT_TRUE(manifest.ok()) << manifest.status().ToString();
+  EXPECT_EQ(EncodeManifest(*manifest), EncodeManifest(Sample()));
+}
+
 TEST(ManifestTest, BodiesThatLieAreRefused) {
   const std::string text = EncodeManifest(Sample());
   ASSERT_TRUE(ParseManifestBody(text).ok());
