@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "checkpoint/import.h"
 #include "checkpoint/verify.h"
 #include "tests/checkpoint/support.h"
 
@@ -279,6 +280,25 @@ TEST(HardshipTest, VerifyingBesideSavesSeesWholeCheckpoints) {
   }
   stop = true;
   saver.join();
+}
+
+TEST(HardshipTest, AStateOfOtherTypesOrTensorsIsNotImported) {
+  const TemporaryFolder folder;
+  const State state = StateOf(1);
+  ASSERT_TRUE(SaveWhole(folder.path(), 1, state).ok());
+  const std::string path = folder.path() + "/" + StepFolderName(1);
+  const std::string other = folder.path() + "/other";
+  EXPECT_TRUE(CheckImport(path, other, state.tensors).ok());
+  std::vector<TensorInfo> expected = state.tensors;
+  expected[1].dtype = DType::kF64;
+  Status status = CheckImport(path, other, expected);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("'w' (exp_avg)"), std::string::npos) << status.message();
+  expected = state.tensors;
+  expected.push_back({"w", "exp_avg_sq", DType::kF32, {200, 100}});
+  EXPECT_FALSE(CheckImport(path, other, expected).ok()) << "a moment is missing";
+  expected.resize(1);
+  EXPECT_FALSE(CheckImport(path, other, expected).ok()) << "one too many";
 }
 
 }  // namespace
