@@ -4,7 +4,9 @@
 //   checkpoint_bench serve FOLDER ROOT THREADS      reads commands from standard input:
 //
 //   save ROLE         saves the state below ROOT, the bf16 weights under ROLE, and commits
-//   stall ROLE        the same; the figures are those of Snapshot alone
+//   stall ROLE HOW    the same; the figures are those for which the caller is stopped: `at-once`
+//                     for the whole copy, `deferred` for what is left of it after three times as
+//                     long as it takes
 //   load PLAN PATH    reads a checkpoint: PLAN `same` reads whole tensors, `other` thirds of the
 //                     first dimension by halves of the last one. The elements are compared with the
 //                     state's
@@ -114,6 +116,7 @@ class Bench {
       digests_[tensor.info.key()] = DigestBox(state_.BytesOf(tensor), SizeOf(tensor.info.dtype),
                                               tensor.info.shape, WholeBox(tensor.info.shape));
     }
+    Copy();
     return Status::Ok();
   }
 
@@ -121,8 +124,11 @@ class Bench {
     std::string first;
     std::string second;
     arguments >> first >> second;
-    if (command == "save" || command == "stall") {
-      return Save(first, command == "stall");
+    if (command == "save") {
+      return Save(first, Timed::kAll);
+    }
+    if (command == "stall") {
+      return Save(first, second == "deferred" ? Timed::kDeferred : Timed::kSnapshot);
     }
     if (command == "load") {
       return Load(second, first == "other");
@@ -143,7 +149,15 @@ class Bench {
   }
 
  private:
-  Result<std::string> Save(const std::string& weight_role, bool stall) {
+  enum class Timed : uint8_t { kAll, kSnapshot, kDeferred };
+
+  /// Computes without memory for as long as a step's forwards and backwards might take.
+  static void PassTime(double seconds) {
+    for (const Meter meter; meter.seconds() < seconds;) {
+    }
+  }
+
+  Result<std::string> Save(const std::string& weight_role, Timed timed) {
     std::vector<BoxView> views;
     std::vector<TensorInfo> infos;
     for (const StateTensor& tensor : state_.tensors) {
@@ -155,10 +169,19 @@ class Bench {
       infos.push_back(std::move(info));
     }
     const int64_t step = ++step_;
+    const bool deferred = timed == Timed::kDeferred;
     const Meter meter;
-    HEDDLE_RETURN_IF_ERROR(writer_->Snapshot({.step = step, .generation = 1}, views).status());
-    const double stall_seconds = meter.seconds();
-    const double stall_processor = meter.processor();
+    HEDDLE_RETURN_IF_ERROR(
+        writer_->Snapshot({.step = step, .generation = 1, .deferred = deferred}, views).status());
+    double stall_seconds = meter.seconds();
+    double stall_processor = meter.processor();
+    if (deferred) {
+      PassTime(3 * copy_seconds_);
+      const Meter rest;
+      writer_->FinishCopy();
+      stall_seconds += rest.seconds();
+      stall_processor += rest.processor();
+    }
     HEDDLE_ASSIGN_OR_RETURN(auto part, writer_->Wait(After(kTimeout)));
     CommitRequest request{.root = root_,
                           .step = step,
@@ -170,8 +193,9 @@ class Bench {
     HEDDLE_ASSIGN_OR_RETURN(const CommitInfo info, Commit(request, metrics_));
     return fmt::format(
         R"({{"seconds": {}, "processor": {}, "bytes": {}, "raw": {}, "path": "{}"}})",
-        stall ? stall_seconds : meter.seconds(), stall ? stall_processor : meter.processor(),
-        info.bytes, info.raw_bytes, info.path);
+        timed == Timed::kAll ? meter.seconds() : stall_seconds,
+        timed == Timed::kAll ? meter.processor() : stall_processor, info.bytes, info.raw_bytes,
+        info.path);
   }
 
   Result<std::string> Load(const std::string& path, bool other_plan) {
@@ -215,9 +239,10 @@ class Bench {
     return fmt::format(R"({{"seconds": {}, "processor": {}}})", meter.seconds(), meter.processor());
   }
 
-  Result<std::string> Copy() {
+  std::string Copy() {
     const Meter meter;
     std::memcpy(copy_.data(), state_.elements.data(), copy_.size());
+    copy_seconds_ = meter.seconds();
     return Answer(meter);
   }
 
@@ -297,7 +322,8 @@ class Bench {
   const TrainingState state_;
   const std::string root_;
   const int threads_;
-  Bytes copy_;  ///< As large as the state: where loads and copies go.
+  Bytes copy_;               ///< As large as the state: where loads and copies go.
+  double copy_seconds_ = 0;  ///< Of the newest copy.
   std::map<TensorKey, Digest> digests_;
   metrics::Registry metrics_;
   std::unique_ptr<Writer> writer_;

@@ -44,7 +44,9 @@ def save_goals(figures, raw, threads):
     if figures.has("save", "h5py-gzip"):
         cpu = figures.median("save", "heddle", "processor")
         yield "save", "gzip_processor_over_ours", figures.median("save", "h5py-gzip", "processor") / cpu, ">=", 20
-    yield "save", "size", figures.median("save", "heddle", "bytes") / raw, "<=", 0.83
+    for name, metric, goal in (("heddle", "size", 0.83), ("heddle-derived", "size_derived", 0.73)):
+        if figures.has("save", name):
+            yield "save", metric, figures.median("save", name, "bytes") / raw, "<=", goal
 
 
 def load_goals(figures):
@@ -57,8 +59,10 @@ def load_goals(figures):
 
 def stall_goals(figures):
     ours = figures.median("stall", "heddle")
+    deferred = figures.median("stall", "heddle-deferred")
     if figures.has("stall", "dcp-async"):
         yield "stall", "over_dcp_async", ours / figures.median("stall", "dcp-async"), "<=", 0.35
+        yield "stall", "deferred_over_dcp_async", deferred / figures.median("stall", "dcp-async"), "<=", 0.35
     if figures.has("copy", "memory"):
         yield "stall", "over_copy", ours / figures.median("copy", "memory"), "<=", 1.3
 
@@ -76,7 +80,7 @@ def all_goals(figures, raw, threads):
         yield from save_goals(figures, raw, threads)
     if figures.has("load other", "heddle"):
         yield from load_goals(figures)
-    if figures.has("stall", "heddle"):
+    if figures.has("stall", "heddle") and figures.has("stall", "heddle-deferred"):
         yield from stall_goals(figures)
     if all(figures.has("decode", kind) for kind in KINDS):
         yield from codec_goals(figures)

@@ -22,8 +22,11 @@ FULL = {"bytes": 1 << 30, "repetitions": 5, "budget": None}
 QUICK = {"bytes": 256 << 20, "repetitions": 2, "budget": 280}
 SLOW = 8  # A save that takes this many times as long as the fastest is not repeated.
 OPERATIONS = ("save", "load", "stall", "codec", "size")
-# The role that the bf16 weights are saved under: none that the format knows to follow from the masters.
-OURS = {"heddle": "bf16"}
+# The role that the bf16 weights are saved under: one that the format does not know to follow from the masters, and the
+# one that it does.
+OURS = {"heddle": "bf16", "heddle-derived": "weight"}
+# How a snapshot stops its caller: for the copy, or for what is left of it when the state is about to change.
+STALLS = {"heddle": "at-once", "heddle-deferred": "deferred"}
 PEERS = ("torch.save", "dcp", "dcp-zstd", "safetensors", "h5py-gzip", "zstd-3")
 PEER_STALLS = ("dcp-async", "dcp-async-kept")
 
@@ -186,8 +189,8 @@ class Bench:
             self.load(name)
 
     def stall(self, name):
-        if name in OURS:
-            answer = self.ours.ask("stall", OURS[name])
+        if name in STALLS:
+            answer = self.ours.ask("stall", OURS["heddle"], STALLS[name])
             remove(answer["path"])
         else:
             answer = self.peers.ask("stall", name, self.path("saves", name))
@@ -207,7 +210,7 @@ class Bench:
         if "save" in self.chosen or "load" in self.chosen:
             tasks += [(self.turn, name) for name in ("plain", *OURS, *(PEERS if there else ()))]
         if "stall" in self.chosen:
-            tasks += [(self.stall, name) for name in (*OURS, *(PEER_STALLS if there else ()))]
+            tasks += [(self.stall, name) for name in (*STALLS, *(PEER_STALLS if there else ()))]
         if "codec" in self.chosen or "size" in self.chosen:
             tasks += [(self.codec, kind) for kind in KINDS]
         tasks.append((lambda name: self.figures.add("copy", name, self.ours.ask("copy")), "memory"))
@@ -257,7 +260,7 @@ class Bench:
 
     def add_rows(self, rows):
         for operation, name in self.figures.answers:
-            ours = name in OURS or operation in ("encode", "decode")
+            ours = name in OURS or name in STALLS or operation in ("encode", "decode")
             case = {"operation": operation}
             if operation in ("encode", "decode"):
                 raw = self.figures.median(operation, name, "raw")
