@@ -54,7 +54,7 @@ Result<std::string> HashFile(const OpenedFile& file,
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
                                                                               XXH3_freeState);
   XXH3_128bits_reset(state.get());
-  constexpr int64_t kPiece = int64_t{4} << 20;
+  constexpr int64_t kPiece = int64_t{256} << 10;  // Stays in the second cache.
   std::vector<std::byte> piece(static_cast<size_t>(std::min(kPiece, file.bytes)));
   for (int64_t at = 0; at < file.bytes; at += kPiece) {
     const auto part =

@@ -173,6 +173,12 @@ void EncodeInto(std::span<const std::byte> raw,
   }
 }
 
+/// Whether `part`, in the box's own coordinates, lies in one piece there because it has whole rows.
+bool IsRowsOf(const Box& box, const Box& part) {
+  return !box.extent.empty() &&
+         std::equal(box.extent.begin() + 1, box.extent.end(), part.extent.begin() + 1);
+}
+
 void EncodeChunk(
     const Save& save, int64_t task, ChunkEncoder& encoder, EncodeMemory& memory, Encoded& out) {
   const SaveItem& item =
@@ -189,7 +195,11 @@ void EncodeChunk(
   const Box local = item.grid.Clipped(index);
   const Box full = item.grid.Full(index);
   std::span<const std::byte> raw(item.bytes, static_cast<size_t>(RawBytes(stored)));
-  if (item.grid.count() > 1) {
+  if (IsRowsOf(stored.box, local) && local == full) {
+    const int64_t row = ElementCount(stored.box.extent) / stored.box.extent[0];
+    raw = raw.subspan(static_cast<size_t>(local.offset[0] * row * element),
+                      static_cast<size_t>(local.extent[0] * row * element));
+  } else if (item.grid.count() > 1) {
     memory.tile.resize(static_cast<size_t>(item.grid.chunk_elements() * element));
     if (local != full) {
       std::fill(memory.tile.begin(), memory.tile.end(), std::byte{0});
