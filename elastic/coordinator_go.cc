@@ -58,7 +58,7 @@ void Coordinator::State::OnReady(Worker& worker, const wire::Ready& message, Tim
       transition->awaited.count(worker.name) == 0) {
     return;
   }
-  if (message.checkpoint_unreadable() && !transition->live) {
+  if (message.source_unreadable() && !transition->live) {
     Log("checkpoint_refused", {{"step", transition->applied_step}, {"reason", message.error()}});
     checkpoints.erase(std::remove(checkpoints.begin(), checkpoints.end(), transition->applied_step),
                       checkpoints.end());

@@ -84,7 +84,7 @@ void Member::State::On(const StateMoved& event, Time /*now*/) {
     if (!unreadable && !IsDataPlaneError(event.status)) {
       return LeaveAtOnce(event.status.ToString(), 1);
     }
-    ready->set_checkpoint_unreadable(unreadable);
+    ready->set_source_unreadable(unreadable);
     ready->set_error(event.status.ToString());
     ready->set_peer(event.peer);
   }

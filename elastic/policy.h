@@ -54,7 +54,9 @@ struct JobPolicy {
   int64_t total_steps = 0;
   int64_t checkpoint_every = 0;  ///< Steps; 0: none but the final one.
   bool final_checkpoint = true;
-  int64_t validate_every = 0;  ///< Steps; 0: never but at the end when final_validation.
+  int64_t replicate_every = 0;  ///< Steps between snapshots kept in memory; 0: none.
+  int replica_copies = 1;       ///< Workers that keep a worker's part beside itself.
+  int64_t validate_every = 0;   ///< Steps; 0: never but at the end when final_validation.
   bool final_validation = false;
   NotFinitePolicy not_finite = NotFinitePolicy::kStop;
   DriftPolicy drift;

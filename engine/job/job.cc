@@ -247,6 +247,11 @@ void ReadSections(YamlReader& root, JobConfig& job) {
   job.checkpoint.moments = checkpoint.OptionalChoice<MomentStorage>(
       "moments", MomentStorage::kExact,
       {{"exact", MomentStorage::kExact}, {"bf16", MomentStorage::kBF16}});
+  YamlReader replicas = checkpoint.OptionalChild("replicas");
+  job.checkpoint.replicas.every =
+      replicas.Optional<int64_t>("every", 0, {.least = 0, .most = kMost});
+  job.checkpoint.replicas.copies = replicas.Optional<int64_t>("copies", 1, {.least = 1, .most = 8});
+  job.checkpoint.replicas.compress = replicas.Optional<bool>("compress", true);
   job.checkpoint.resume = checkpoint.OptionalPath("resume", "");
   if (!job.checkpoint.resume.empty() && !job.init_from.empty()) {
     checkpoint.Fail("resume",
