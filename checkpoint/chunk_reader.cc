@@ -38,6 +38,9 @@ Result<std::span<const std::byte>> ChunkReader::Read(const SourceFile& file,
                                                      const BoxRecord& box,
                                                      int64_t index) {
   HEDDLE_RETURN_IF_ERROR(CheckHash(file, tensor, box, index));
+  if (box.raw) {
+    return std::span<const std::byte>(stored_);
+  }
   const int64_t elements = ChunkGrid(box.box.extent, box.chunk).chunk_elements();
   const int64_t element = SizeOf(box.stored_as.value_or(tensor.info.dtype));
   raw_.resize(static_cast<size_t>(elements * element));

@@ -17,9 +17,9 @@ namespace heddle::checkpoint {
 /// Thread: one caller at a time; keeps its buffers between chunks.
 class ChunkReader {
  public:
-  /// The decoded chunk `index` of `box` in the tensor's element type, padding included, valid until
-  /// the next call. The records come from a validated manifest. Errors: kDataLoss naming file,
-  /// tensor and chunk; those of reading.
+  /// The decoded chunk `index` of `box` in the tensor's element type, padding included but of a raw
+  /// box, valid until the next call. The records come from a validated manifest. Errors: kDataLoss
+  /// naming file, tensor and chunk; those of reading.
   Result<std::span<const std::byte>> Read(const SourceFile& file,
                                           const TensorRecord& tensor,
                                           const BoxRecord& box,

@@ -115,8 +115,8 @@ Result<std::vector<Job>> PlanJobs(const Manifest& manifest, std::span<const Read
 Status RunJob(const Job& job, const SourceFile& file, ChunkReader& reader) {
   HEDDLE_ASSIGN_OR_RETURN(const auto raw, reader.Read(file, *job.tensor, *job.box, job.index));
   const ChunkGrid grid(job.box->box.extent, job.box->chunk);
-  const Box held = Shifted(grid.Full(job.index), job.box->box.offset, 1);
   const Box filled = Shifted(grid.Clipped(job.index), job.box->box.offset, 1);
+  const Box held = job.box->raw ? filled : Shifted(grid.Full(job.index), job.box->box.offset, 1);
   Bytes narrow;
   for (const Want& want : job.wanted) {
     const auto common = Intersect(filled, want.part);

@@ -99,6 +99,7 @@ Result<std::shared_ptr<Save>> PrepareSave(const WriterOptions& options,
   save->folder = options.root + "/" + TemporaryFolderName(request.step, request.generation);
   save->file = fmt::format("{}.g{}.h5", EscapeName(options.name), request.generation);
   save->staged = staging != nullptr;
+  save->raw = request.memory != nullptr && !request.compress;
   std::set<std::string> datasets;
   int64_t at = 0;
   for (const BoxView& view : boxes) {
@@ -107,8 +108,14 @@ Result<std::shared_ptr<Save>> PrepareSave(const WriterOptions& options,
       save->empty.push_back(stored);
       continue;
     }
+    if (request.memory != nullptr && stored.stored_as) {
+      return InvalidArgumentError("tensor '{}' ({}): it is not rounded in memory", stored.name,
+                                  stored.role);
+    }
     const int64_t element = SizeOf(stored.dtype);
-    const Shape chunk = ChooseChunk(stored.box.extent, element, options.chunk_bytes);
+    // A raw chunk stays where its elements are: side by side.
+    const Shape chunk = save->raw ? ContiguousTile(stored.box.extent, options.chunk_bytes / element)
+                                  : ChooseChunk(stored.box.extent, element, options.chunk_bytes);
     SaveItem item{.stored = stored,
                   .bytes = view.bytes.data(),
                   .grid = ChunkGrid(stored.box.extent, chunk),
@@ -129,7 +136,10 @@ Result<std::shared_ptr<Save>> PrepareSave(const WriterOptions& options,
     save->raw_bytes += static_cast<int64_t>(view.bytes.size());
     save->items.push_back(std::move(item));
   }
-  FindMasters(save->items);
+  save->staged_bytes = at;
+  if (request.memory == nullptr) {
+    FindMasters(save->items);
+  }
   return save;
 }
 
@@ -163,13 +173,24 @@ void EncodeInto(std::span<const std::byte> raw,
                 ChunkEncoder& encoder,
                 Encoded& out) {
   const auto bound = static_cast<size_t>(EncodedBound(static_cast<int64_t>(raw.size())));
-  out.bytes.resize(std::max(out.bytes.size(), bound));
-  const auto size = encoder.Encode(raw, element, out.bytes);
+  out.memory.resize(std::max(out.memory.size(), bound));
+  const auto size = encoder.Encode(raw, element, out.memory);
   out.status = size.status();
   if (size.ok()) {
-    out.size = *size;
-    out.hash = Hash64(std::span(out.bytes).first(static_cast<size_t>(*size)));
+    out.bytes = std::span(out.memory).first(static_cast<size_t>(*size));
+    out.hash = Hash64(out.bytes);
   }
+}
+
+/// The elements of a raw chunk: they lie side by side (ContiguousTile).
+std::span<const std::byte> RawChunk(const SaveItem& item, const Box& local) {
+  const Shape& extent = item.stored.box.extent;
+  int64_t first = 0;
+  for (size_t d = 0; d < extent.size(); ++d) {
+    first = first * extent[d] + local.offset[d];
+  }
+  const int64_t element = SizeOf(item.stored.dtype);
+  return {item.bytes + first * element, static_cast<size_t>(ElementCount(local.extent) * element)};
 }
 
 }  // namespace
@@ -180,6 +201,12 @@ void EncodeTask(
       save.items[static_cast<size_t>(save.task_items[static_cast<size_t>(task)])];
   const StoredBox& stored = item.stored;
   out.derived = false;
+  if (save.raw) {
+    out.bytes = RawChunk(item, item.grid.Clipped(task - item.first_task));
+    out.hash = Hash64(out.bytes);
+    out.status = Status::Ok();
+    return;
+  }
   if (item.derivation != nullptr) {
     std::call_once(item.derivation->compared,
                    [&] { item.derivation->holds = FollowsFromMaster(item, memory); });
@@ -208,8 +235,10 @@ void EncodeTask(
     raw = memory.tile;
     encoded = memory.narrow;
   }
-  out.digest = DigestPart(raw, element, stored.global_shape, Shifted(full, stored.box.offset, 1),
-                          Shifted(local, stored.box.offset, 1));
+  if (save.request.memory == nullptr) {  // Nobody compares snapshots in memory.
+    out.digest = DigestPart(raw, element, stored.global_shape, Shifted(full, stored.box.offset, 1),
+                            Shifted(local, stored.box.offset, 1));
+  }
   if (!out.derived) {
     EncodeInto(encoded, SizeOf(stored.stored_as.value_or(stored.dtype)), encoder, out);
   }
