@@ -393,6 +393,9 @@ void Member::State::AnswerHalt() {
     halted->set_staged_generation(staged_generation);
     halted->set_staged_step(start->applied_step());
   }
+  for (const wire::Halted::Replicas& held : replicas) {
+    *halted->add_replicas() = held;
+  }
   Say(*halted);
 }
 
