@@ -217,7 +217,8 @@ struct MemberIdentity {
   std::string network = {};  ///< Address that it listens at, without ports.
   std::string probe_address =
       {};  ///< Of the endpoint that links are measured through; empty: none.
-  wire::Emulation emulation = {};  ///< From the command line.
+  std::string failure_domain = {};  ///< Whose members are lost together; empty: unknown.
+  wire::Emulation emulation = {};   ///< From the command line.
 };
 
 struct MemberOptions {

@@ -54,6 +54,7 @@ struct Emulation {
 
 struct WorkerSection {
   std::string name;
+  std::string failure_domain;  ///< What is lost as one; empty: unknown.
   Emulation emulation;
 };
 
