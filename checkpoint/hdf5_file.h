@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "checkpoint/chunk_sink.h"
 #include "checkpoint/types.h"
 
 namespace heddle::checkpoint {
@@ -24,19 +25,19 @@ struct VirtualSource {
 };
 
 /// Thread: one caller at a time; different files from different threads are fine.
-class Hdf5File {
+class Hdf5File : public ChunkSink {
  public:
   /// Creates or truncates `path`. Errors: those of open(2).
   static Result<std::unique_ptr<Hdf5File>> Create(const std::string& path);
   /// Closes without a promise that anything is on storage.
-  ~Hdf5File();
+  ~Hdf5File() override;
 
-  /// Opens a dataset for the chunks of `box`; one is open at a time. `box` has elements.
-  Status BeginDataset(const std::string& dataset, const StoredBox& stored, const Shape& chunk);
-  /// Writes the compressed bytes of the chunk that starts at `offset` (in the box's coordinates);
-  /// returns their address in the file.
-  Result<int64_t> WriteChunk(const Shape& offset, std::span<const std::byte> bytes);
-  Status EndDataset();
+  /// A chunk's address is that in the file.
+  Status BeginDataset(const std::string& dataset,
+                      const StoredBox& stored,
+                      const Shape& chunk) override;
+  Result<int64_t> WriteChunk(const Shape& offset, std::span<const std::byte> bytes) override;
+  Status EndDataset() override;
   /// Adds a dataset of the whole tensor, which has elements, made of the boxes of other files. They
   /// are not opened. None may be open here.
   Status WriteVirtualDataset(const std::string& dataset,

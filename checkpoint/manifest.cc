@@ -16,6 +16,9 @@ namespace {
 
 constexpr size_t kMaximumName = 4096;
 
+/// Where chunks lie: in memory they need not be what an HDF5 library can read.
+enum class Place : uint8_t { kStorage, kMemory };
+
 /// A box without chunks, whose elements follow from those of another tensor.
 Status ValidateDerivedBox(const Manifest& manifest, const TensorInfo& info, const BoxRecord& box) {
   if (!box.chunks.empty() || !box.chunk.empty() || !box.dataset.empty() || box.stored_as) {
@@ -34,9 +37,18 @@ Status ValidateDerivedBox(const Manifest& manifest, const TensorInfo& info, cons
   return Status::Ok();
 }
 
+int64_t RawChunkBytes(const TensorInfo& info, const BoxRecord& box, int64_t index) {
+  return ElementCount(ChunkGrid(box.box.extent, box.chunk).Clipped(index).extent) *
+         SizeOf(info.dtype);
+}
+
 Status ValidateStoredBox(const TensorInfo& info,
                          const BoxRecord& box,
-                         const std::vector<FileRecord>& files) {
+                         const std::vector<FileRecord>& files,
+                         Place place) {
+  if (box.raw && (place == Place::kStorage || box.stored_as)) {
+    return DataLossError("its chunks are not encoded");
+  }
   if (box.stored_as && (info.dtype != DType::kF32 || box.stored_as != DType::kBF16)) {
     return DataLossError("{} elements stored as {}", DTypeName(info.dtype),
                          DTypeName(*box.stored_as));
@@ -61,9 +73,12 @@ Status ValidateStoredBox(const TensorInfo& info,
   }
   const int64_t stored = raw / SizeOf(info.dtype) * SizeOf(box.stored_as.value_or(info.dtype));
   const int64_t file_bytes = files[static_cast<size_t>(box.file)].bytes;
-  for (const ChunkRecord& chunk : box.chunks) {
-    if (chunk.bytes < 1 || chunk.bytes > EncodedBound(stored) || chunk.address < 0 ||
-        chunk.address > file_bytes || chunk.bytes > file_bytes - chunk.address) {
+  for (size_t i = 0; i < box.chunks.size(); ++i) {
+    const ChunkRecord& chunk = box.chunks[i];
+    const bool fits = box.raw ? chunk.bytes == RawChunkBytes(info, box, static_cast<int64_t>(i))
+                              : chunk.bytes >= 1 && chunk.bytes <= EncodedBound(stored);
+    if (!fits || chunk.address < 0 || chunk.address > file_bytes ||
+        chunk.bytes > file_bytes - chunk.address) {
       return DataLossError("a chunk of {} bytes at {} in a file of {}", chunk.bytes, chunk.address,
                            file_bytes);
     }
@@ -71,29 +86,36 @@ Status ValidateStoredBox(const TensorInfo& info,
   return Status::Ok();
 }
 
-Status ValidateBox(const Manifest& manifest, const TensorInfo& info, const BoxRecord& box) {
+Status ValidateBox(const Manifest& manifest,
+                   const TensorInfo& info,
+                   const BoxRecord& box,
+                   Place place) {
   HEDDLE_RETURN_IF_ERROR(CheckInside(info.shape, box.box));
   if (ElementCount(box.box.extent) == 0) {
     const bool plain =
         box.chunks.empty() && box.derived_from.empty() && !box.stored_as && box.digest == Digest{};
     return plain ? Status::Ok() : DataLossError("an empty box has chunks");
   }
-  return box.derived_from.empty() ? ValidateStoredBox(info, box, manifest.files)
+  return box.derived_from.empty() ? ValidateStoredBox(info, box, manifest.files, place)
                                   : ValidateDerivedBox(manifest, info, box);
 }
 
-Status ValidateTensor(const Manifest& manifest, const TensorRecord& tensor) {
-  const auto elements = CheckedElementCount(tensor.info.shape);
-  if (tensor.info.name.empty() || tensor.info.role.empty() ||
-      tensor.info.name.size() > kMaximumName || tensor.info.role.size() > kMaximumName ||
-      tensor.info.shape.size() > kMaximumRank || !elements ||
-      *elements > (int64_t{1} << 62) / SizeOf(tensor.info.dtype)) {
-    return DataLossError("name, role or shape {} is out of bounds", ToString(tensor.info.shape));
+Status ValidateInfo(const TensorInfo& info) {
+  const auto elements = CheckedElementCount(info.shape);
+  if (info.name.empty() || info.role.empty() || info.name.size() > kMaximumName ||
+      info.role.size() > kMaximumName || info.shape.size() > kMaximumRank || !elements ||
+      *elements > (int64_t{1} << 62) / SizeOf(info.dtype)) {
+    return DataLossError("name, role or shape {} is out of bounds", ToString(info.shape));
   }
+  return Status::Ok();
+}
+
+Status ValidateTensor(const Manifest& manifest, const TensorRecord& tensor) {
+  HEDDLE_RETURN_IF_ERROR(ValidateInfo(tensor.info));
   Digest sum;
   std::vector<const Box*> boxes;
   for (const BoxRecord& box : tensor.boxes) {
-    HEDDLE_RETURN_IF_ERROR(ValidateBox(manifest, tensor.info, box));
+    HEDDLE_RETURN_IF_ERROR(ValidateBox(manifest, tensor.info, box, Place::kStorage));
     sum += box.digest;
     boxes.push_back(&box.box);
   }
@@ -165,6 +187,22 @@ Status ValidateManifest(const Manifest& manifest) {
     if (!status.ok()) {
       return Status(StatusCode::kDataLoss,
                     fmt::format("tensor '{}' ({}): {}", info.name, info.role, status.message()));
+    }
+  }
+  return Status::Ok();
+}
+
+Status ValidateMemoryPart(const FilePart& part) {
+  Manifest manifest;  // Without tensors: nothing can be derived from another part.
+  manifest.files.push_back(part.file);
+  for (const FilePart::PartBox& box : part.boxes) {
+    Status status = ValidateInfo(box.tensor);
+    if (status.ok()) {
+      status = ValidateBox(manifest, box.tensor, box.record, Place::kMemory);
+    }
+    if (!status.ok()) {
+      return Status(StatusCode::kDataLoss, fmt::format("tensor '{}' ({}): {}", box.tensor.name,
+                                                       box.tensor.role, status.message()));
     }
   }
   return Status::Ok();

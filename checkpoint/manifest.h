@@ -50,6 +50,9 @@ Result<FilePart> DecodePart(std::string_view text);
 /// kDataLoss naming the tensor or the file.
 Status ValidateManifest(const Manifest& manifest);
 
+/// The same of a part in memory: its boxes, whose elements are all stored. Errors: kDataLoss.
+Status ValidateMemoryPart(const FilePart& part);
+
 /// The version that a checkpoint of these tensors needs: 2 for derived or rounded boxes, else 1.
 int64_t NeededVersion(const std::vector<TensorRecord>& tensors);
 

@@ -151,6 +151,10 @@ Result<BoxRecord> ReadBox(const Json& json) {
   if (json.contains("derived")) {
     HEDDLE_ASSIGN_OR_RETURN(box.derived_from, ReadDerived(json));
   }
+  if (json.contains("raw")) {
+    HEDDLE_ASSIGN_OR_RETURN(const Json* raw, Field(json, "raw", Json::value_t::boolean));
+    box.raw = raw->get<bool>();
+  }
   return box;
 }
 

@@ -35,6 +35,9 @@ Json BoxJson(const BoxRecord& box) {
   if (!box.derived_from.empty()) {
     json["derived"] = {{"role", box.derived_from}, {"rounding", kNearestEven}};
   }
+  if (box.raw) {
+    json["raw"] = true;
+  }
   return json;
 }
 

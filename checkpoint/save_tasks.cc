@@ -100,6 +100,7 @@ Result<std::shared_ptr<Save>> PrepareSave(const WriterOptions& options,
   save->folder = options.root + "/" + TemporaryFolderName(request.step, request.generation);
   save->file = fmt::format("{}.g{}.h5", EscapeName(options.name), request.generation);
   save->staged = staging != nullptr;
+  save->raw = request.memory != nullptr && !request.compress;
   std::set<std::string> datasets;
   int64_t at = 0;
   for (const BoxView& view : boxes) {
@@ -108,8 +109,14 @@ Result<std::shared_ptr<Save>> PrepareSave(const WriterOptions& options,
       save->empty.push_back(stored);
       continue;
     }
+    if (request.memory != nullptr && stored.stored_as) {
+      return InvalidArgumentError("tensor '{}' ({}): it is not rounded in memory", stored.name,
+                                  stored.role);
+    }
     const int64_t element = SizeOf(stored.dtype);
-    const Shape chunk = ChooseChunk(stored.box.extent, element, options.chunk_bytes);
+    // A raw chunk stays where its elements are: side by side.
+    const Shape chunk = save->raw ? ContiguousTile(stored.box.extent, options.chunk_bytes / element)
+                                  : ChooseChunk(stored.box.extent, element, options.chunk_bytes);
     SaveItem item{.stored = stored,
                   .bytes = view.bytes.data(),
                   .grid = ChunkGrid(stored.box.extent, chunk),
@@ -130,7 +137,10 @@ Result<std::shared_ptr<Save>> PrepareSave(const WriterOptions& options,
     save->raw_bytes += static_cast<int64_t>(view.bytes.size());
     save->items.push_back(std::move(item));
   }
-  FindMasters(save->items);
+  save->staged_bytes = at;
+  if (request.memory == nullptr) {
+    FindMasters(save->items);
+  }
   return save;
 }
 
@@ -164,12 +174,12 @@ void EncodeInto(std::span<const std::byte> raw,
                 ChunkEncoder& encoder,
                 Encoded& out) {
   const auto bound = static_cast<size_t>(EncodedBound(static_cast<int64_t>(raw.size())));
-  out.bytes.resize(std::max(out.bytes.size(), bound));
-  const auto size = encoder.Encode(raw, element, out.bytes);
+  out.memory.resize(std::max(out.memory.size(), bound));
+  const auto size = encoder.Encode(raw, element, out.memory);
   out.status = size.status();
   if (size.ok()) {
-    out.size = *size;
-    out.hash = Hash64(std::span(out.bytes).first(static_cast<size_t>(*size)));
+    out.bytes = std::span(out.memory).first(static_cast<size_t>(*size));
+    out.hash = Hash64(out.bytes);
   }
 }
 
@@ -179,12 +189,29 @@ bool IsRowsOf(const Box& box, const Box& part) {
          std::equal(box.extent.begin() + 1, box.extent.end(), part.extent.begin() + 1);
 }
 
+/// The elements of a part of a box that lies in one piece: whole rows, or a ContiguousTile.
+std::span<const std::byte> PieceOf(const SaveItem& item, const Box& local) {
+  const Shape& extent = item.stored.box.extent;
+  int64_t first = 0;
+  for (size_t d = 0; d < extent.size(); ++d) {
+    first = first * extent[d] + local.offset[d];
+  }
+  const int64_t element = SizeOf(item.stored.dtype);
+  return {item.bytes + first * element, static_cast<size_t>(ElementCount(local.extent) * element)};
+}
+
 void EncodeChunk(
     const Save& save, int64_t task, ChunkEncoder& encoder, EncodeMemory& memory, Encoded& out) {
   const SaveItem& item =
       save.items[static_cast<size_t>(save.task_items[static_cast<size_t>(task)])];
   const StoredBox& stored = item.stored;
   out.derived = false;
+  if (save.raw) {
+    out.bytes = PieceOf(item, item.grid.Clipped(task - item.first_task));
+    out.hash = Hash64(out.bytes);
+    out.status = Status::Ok();
+    return;
+  }
   if (item.derivation != nullptr) {
     std::call_once(item.derivation->compared,
                    [&] { item.derivation->holds = FollowsFromMaster(item, memory); });
@@ -196,9 +223,7 @@ void EncodeChunk(
   const Box full = item.grid.Full(index);
   std::span<const std::byte> raw(item.bytes, static_cast<size_t>(RawBytes(stored)));
   if (IsRowsOf(stored.box, local) && local == full) {
-    const int64_t row = ElementCount(stored.box.extent) / stored.box.extent[0];
-    raw = raw.subspan(static_cast<size_t>(local.offset[0] * row * element),
-                      static_cast<size_t>(local.extent[0] * row * element));
+    raw = PieceOf(item, local);
   } else if (item.grid.count() > 1) {
     memory.tile.resize(static_cast<size_t>(item.grid.chunk_elements() * element));
     if (local != full) {
@@ -217,8 +242,10 @@ void EncodeChunk(
     raw = memory.tile;
     encoded = memory.narrow;
   }
-  out.digest = DigestPart(raw, element, stored.global_shape, Shifted(full, stored.box.offset, 1),
-                          Shifted(local, stored.box.offset, 1));
+  if (save.request.memory == nullptr) {  // Nobody compares snapshots in memory.
+    out.digest = DigestPart(raw, element, stored.global_shape, Shifted(full, stored.box.offset, 1),
+                            Shifted(local, stored.box.offset, 1));
+  }
   if (!out.derived) {
     EncodeInto(encoded, SizeOf(stored.stored_as.value_or(stored.dtype)), encoder, out);
   }

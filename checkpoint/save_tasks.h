@@ -50,7 +50,9 @@ struct Save {
   std::vector<int64_t> task_items;  ///< The item of each task.
   bool staged = false;              ///< Items lie in staging memory, not where the caller has them.
   std::vector<DeferredCopy::Piece> copies;  ///< Staged: to be made before a task is encoded.
+  bool raw = false;  ///< Chunks stay as they are, where they are: the staging memory is the part.
   int64_t raw_bytes = 0;
+  int64_t staged_bytes = 0;  ///< Of staging memory that is used.
   Time started;
   Writer::Done done;
   std::string folder;
@@ -65,11 +67,11 @@ struct EncodeMemory {
   std::vector<std::byte> narrow;
 };
 
-/// One chunk, ready for the disk. `bytes` keeps its capacity from chunk to chunk.
+/// One chunk, ready to be stored. `memory` keeps its capacity from chunk to chunk.
 struct Encoded {
   bool derived = false;  ///< As all chunks of its box: there is nothing to write but the digest.
-  std::vector<std::byte> bytes;
-  int64_t size = 0;
+  std::vector<std::byte> memory;
+  std::span<const std::byte> bytes;  ///< In `memory` or, of a raw save, where the item lies.
   uint64_t hash = 0;
   Digest digest;
   Status status;
@@ -80,7 +82,8 @@ struct Encoded {
 Result<int64_t> StagingBytes(std::span<const BoxView> boxes);
 
 /// Lists the tasks of a save. With `staging`, StagingBytes long, the items lie there, and `copies`
-/// tells what has to get there. Errors: kInvalidArgument for a box given twice.
+/// tells what has to get there. Errors: kInvalidArgument for a box given twice, or one to be
+/// rounded in memory.
 Result<std::shared_ptr<Save>> PrepareSave(const WriterOptions& options,
                                           const SaveRequest& request,
                                           std::span<const BoxView> boxes,

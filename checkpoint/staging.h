@@ -20,10 +20,15 @@ class StagingBuffer {
 
   /// Makes room for `bytes`; content is lost when it grows. Errors: kResourceExhausted.
   Status Reserve(int64_t bytes);
+  /// The same, content kept: grows by half at least. Where it lies may change.
+  Status Extend(int64_t bytes);
   std::byte* data() { return data_; }
+  const std::byte* data() const { return data_; }
   int64_t size() const { return size_; }
 
  private:
+  void Take(void* memory, int64_t size);
+
   std::byte* data_ = nullptr;
   int64_t size_ = 0;
 };

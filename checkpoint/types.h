@@ -102,6 +102,8 @@ struct BoxRecord {
   /// Not empty: the elements, bf16 or fp16, are those of the fp32 tensor of the same name and this
   /// role, rounded to nearest, ties to even; whoever wrote the box compared all their bits.
   std::string derived_from = {};
+  /// The chunks hold their elements as they are, row-major, without padding: in memory only.
+  bool raw = false;
   friend bool operator==(const BoxRecord&, const BoxRecord&) = default;
 };
 
@@ -116,7 +118,7 @@ struct FileRecord {
 struct FilePart {
   int64_t step = 0;
   int64_t generation = 0;
-  FileRecord file;
+  FileRecord file;        ///< In memory: without a hash.
   int64_t raw_bytes = 0;  ///< Of the elements.
   double seconds = 0;     ///< From the snapshot to the fsync.
   struct PartBox {

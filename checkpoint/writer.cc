@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "checkpoint/layout.h"
+#include "checkpoint/memory_part.h"
 #include "checkpoint/writer_implementation.h"
 
 namespace heddle::checkpoint {
@@ -15,18 +16,23 @@ constexpr Duration kDirectTimeout = std::chrono::minutes(10);
 
 }  // namespace
 
-Writer::Implementation::Implementation(WriterOptions options, metrics::Registry& metrics)
+WriterFigures CheckpointFigures(metrics::Registry& metrics) {
+  return {
+      .stall_seconds = &metrics.GetHistogram("heddle_checkpoint_stall_seconds",
+                                             "Time for which a snapshot stopped training, in all.",
+                                             {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10}),
+      .seconds = &metrics.GetHistogram("heddle_checkpoint_seconds",
+                                       "Time from a snapshot until its file is on storage.",
+                                       {0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300}),
+      .bytes = &metrics.GetGauge("heddle_checkpoint_bytes", "Stored bytes of the newest save.",
+                                 {{"scope", "worker"}}),
+      .failures = &metrics.GetCounter("heddle_checkpoint_failures_total", "Saves that failed.",
+                                      {{"scope", "worker"}})};
+}
+
+Writer::Implementation::Implementation(WriterOptions options, const WriterFigures& figures)
     : options_(std::move(options)),
-      stall_seconds_(metrics.GetHistogram("heddle_checkpoint_stall_seconds",
-                                          "Time for which a snapshot stopped training, in all.",
-                                          {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10})),
-      seconds_(metrics.GetHistogram("heddle_checkpoint_seconds",
-                                    "Time from a snapshot until its file is on storage.",
-                                    {0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300})),
-      bytes_(metrics.GetGauge(
-          "heddle_checkpoint_bytes", "Stored bytes of the newest save.", {{"scope", "worker"}})),
-      failures_(metrics.GetCounter(
-          "heddle_checkpoint_failures_total", "Saves that failed.", {{"scope", "worker"}})) {
+      figures_(figures) {
   Reserve(options_.reserve_bytes);
   Grow();
   threads_.emplace_back([this] { WriteLoop(); });
@@ -59,6 +65,10 @@ Status Writer::Implementation::Claim(const SaveRequest& request) {
     return InvalidArgumentError("save of step {} in generation {}", request.step,
                                 request.generation);
   }
+  if (request.memory == nullptr && options_.root.empty()) {
+    return InvalidArgumentError("step {} is to be saved on storage: no folder is known",
+                                request.step);
+  }
   const Deadline deadline = After(request.wait);
   const MutexLock lock(mutex_);
   while (claimed_) {
@@ -78,14 +88,19 @@ Result<SnapshotInfo> Writer::Implementation::Snapshot(const SaveRequest& request
   const Time start = Now();
   HEDDLE_ASSIGN_OR_RETURN(const int64_t staging_bytes, StagingBytes(boxes));
   if (const Status claimed = Claim(request); !claimed.ok()) {
-    failures_.Add();
+    if (figures_.failures != nullptr) {
+      figures_.failures->Add();
+    }
     return claimed;
   }
-  const bool direct = staging_bytes > options_.staging_limit_bytes;
-  Status status = direct ? Status::Ok() : staging_.Reserve(staging_bytes);
+  const bool direct = request.memory == nullptr && staging_bytes > options_.staging_limit_bytes;
+  // What stays as it is is copied to where it stays.
+  StagingBuffer& staging =
+      request.memory != nullptr && !request.compress ? request.memory->memory : staging_;
+  Status status = direct ? Status::Ok() : staging.Reserve(staging_bytes);
   Result<std::shared_ptr<Save>> save = status;
   if (status.ok()) {
-    save = PrepareSave(options_, request, boxes, direct ? nullptr : staging_.data());
+    save = PrepareSave(options_, request, boxes, direct ? nullptr : staging.data());
     status = save.status();
   }
   SnapshotInfo info;
@@ -206,15 +221,22 @@ Writer::Writer(std::unique_ptr<Implementation> implementation)
 Writer::~Writer() = default;
 
 Result<std::unique_ptr<Writer>> Writer::Create(WriterOptions options, metrics::Registry& metrics) {
+  return Create(std::move(options), CheckpointFigures(metrics));
+}
+
+Result<std::unique_ptr<Writer>> Writer::Create(WriterOptions options,
+                                               const WriterFigures& figures) {
   if (options.name.empty() || options.codec_threads < 1 || options.codec_threads > 256 ||
       options.niceness < 0 || options.niceness > 19 || options.chunk_bytes < 64 ||
       options.chunk_bytes > (int64_t{64} << 20) ||
       !IsPlainFileName(EscapeName(options.name) + ".g9223372036854775807.h5")) {
     return InvalidArgumentError("checkpoint writer '{}': an option is out of range", options.name);
   }
-  HEDDLE_RETURN_IF_ERROR(MakeFolders(options.root));
+  if (!options.root.empty()) {
+    HEDDLE_RETURN_IF_ERROR(MakeFolders(options.root));
+  }
   return std::unique_ptr<Writer>(
-      new Writer(std::make_unique<Implementation>(std::move(options), metrics)));
+      new Writer(std::make_unique<Implementation>(std::move(options), figures)));
 }
 
 void Writer::Reserve(int64_t bytes) {

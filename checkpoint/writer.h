@@ -1,10 +1,10 @@
 /// \file
 /// A worker's side of a save. Threads of the writer copy the worker's boxes into memory that is
 /// kept between saves, then compress the copy and write one HDF5 file, which is on storage when the
-/// save reports it. Training goes on beside all of it; only who changes the state says so first
-/// (BeforeChange), and waits or copies where the copy is not that far: that is the whole stall. The
-/// coordinator collects the reports and commits (checkpoint/store.h): until then nothing of the
-/// save counts.
+/// save reports it, or keep it in memory. Training goes on beside all of it; only who changes the
+/// state says so first (BeforeChange), and waits or copies where the copy is not that far: that is
+/// the whole stall. The coordinator collects the reports and commits (checkpoint/store.h): until
+/// then nothing of the save counts.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,21 @@
 
 namespace heddle::checkpoint {
 
+struct MemoryPart;  // checkpoint/memory_part.h
+
+/// What a writer counts; null: not counted.
+struct WriterFigures {
+  metrics::Histogram* stall_seconds = nullptr;  ///< For which a save stopped its caller.
+  metrics::Histogram* seconds = nullptr;        ///< From a snapshot until the save is complete.
+  metrics::Gauge* bytes = nullptr;              ///< Stored by the newest save.
+  metrics::Counter* failures = nullptr;
+};
+/// heddle_checkpoint_…: of a worker's files.
+WriterFigures CheckpointFigures(metrics::Registry& metrics);
+
 struct WriterOptions {
-  /// The folder that holds the job's checkpoints; created when missing.
+  /// The folder that holds the job's checkpoints; created when missing. Empty: all saves go into
+  /// memory.
   std::string root;
   /// The worker's name: its file is NAME.gGENERATION.h5.
   std::string name;
@@ -49,6 +62,11 @@ struct SaveRequest {
   /// Snapshot returns before the boxes are copied. Until FinishCopy they are changed only after
   /// BeforeChange, and not freed.
   bool deferred = false;
+  /// Where the chunks go, when not into a file: content and description are replaced. The save's,
+  /// until it is complete.
+  std::shared_ptr<MemoryPart> memory = nullptr;
+  /// In memory: false leaves the elements as they are, so that the copy of the state is all.
+  bool compress = true;
 };
 
 struct SnapshotInfo {
@@ -64,6 +82,9 @@ class Writer {
   using Done = std::function<void(const Result<FilePart>&, const SnapshotInfo&)>;
 
   /// Errors: kInvalidArgument for options out of range, and those of creating the folder.
+  static Result<std::unique_ptr<Writer>> Create(WriterOptions options,
+                                                const WriterFigures& figures);
+  /// With CheckpointFigures.
   static Result<std::unique_ptr<Writer>> Create(WriterOptions options, metrics::Registry& metrics);
   /// Cancels the save in flight and waits for the threads: at most for one system call of theirs.
   ~Writer();
@@ -76,11 +97,11 @@ class Writer {
 
   /// Starts the save of `boxes`. Their memory is free again when this returns, or, deferred, after
   /// FinishCopy; they are copied in their order, so those that change first come first. A state
-  /// above the staging limit is never deferred.
+  /// above the staging limit is never deferred, unless it goes into memory.
   /// Errors: kUnavailable        the save before is still being written (after `request.wait`)
   ///         kInvalidArgument    a box whose bytes do not fit its extent, twice the same box, a bad
-  ///         step kResourceExhausted  no memory for the copy and, for a state above the staging
-  ///         limit, those of the save itself; `done` is called then too.
+  ///         step, a file without a root kResourceExhausted  no memory for the copy and, for a
+  ///         state above the staging limit, those of the save itself; `done` is called then too.
   Result<SnapshotInfo> Snapshot(const SaveRequest& request,
                                 std::span<const BoxView> boxes,
                                 Done done = {});

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "checkpoint/chunk_sink.h"
 #include "checkpoint/deferred_copy.h"
-#include "checkpoint/hdf5_file.h"
 #include "checkpoint/save_tasks.h"
 #include "checkpoint/staging.h"
 #include "checkpoint/writer.h"
@@ -24,7 +24,7 @@ namespace heddle::checkpoint {
 /// thread puts what they encode into the file, in the same order, and ends the save.
 class Writer::Implementation {
  public:
-  Implementation(WriterOptions options, metrics::Registry& metrics);
+  Implementation(WriterOptions options, const WriterFigures& figures);
   ~Implementation();
 
   void Reserve(int64_t bytes) HEDDLE_EXCLUDES(mutex_);
@@ -48,8 +48,11 @@ class Writer::Implementation {
   void EncodeLoop() HEDDLE_EXCLUDES(mutex_);
   void WriteLoop() HEDDLE_EXCLUDES(mutex_);
   void Run(const Save& save) HEDDLE_EXCLUDES(mutex_);
+  void Count(const Result<FilePart>& result, const SnapshotInfo& info) const;
   Result<FilePart> WriteFile(const Save& save) HEDDLE_EXCLUDES(mutex_);
-  Status WriteItem(const Save& save, const SaveItem& item, Hdf5File& file, BoxRecord& record)
+  Result<FilePart> WriteMemory(const Save& save) HEDDLE_EXCLUDES(mutex_);
+  Result<FilePart> WriteItems(const Save& save, ChunkSink& sink) HEDDLE_EXCLUDES(mutex_);
+  Status WriteItem(const Save& save, const SaveItem& item, ChunkSink& sink, BoxRecord& record)
       HEDDLE_EXCLUDES(mutex_);
   void LowerPriority() const;
 
@@ -60,10 +63,7 @@ class Writer::Implementation {
 
   // Constant after construction.
   const WriterOptions options_;
-  metrics::Histogram& stall_seconds_;
-  metrics::Histogram& seconds_;
-  metrics::Gauge& bytes_;
-  metrics::Counter& failures_;
+  const WriterFigures figures_;
 
   // Owned by whoever holds the claim: Snapshot, then the threads until the save ends.
   StagingBuffer staging_;

@@ -8,7 +8,9 @@
 
 #include "base/file.h"
 #include "checkpoint/file_access.h"
+#include "checkpoint/hdf5_file.h"
 #include "checkpoint/layout.h"
+#include "checkpoint/memory_part.h"
 #include "checkpoint/writer_implementation.h"
 
 namespace heddle::checkpoint {
@@ -101,8 +103,23 @@ void Writer::Implementation::WriteLoop() {
   }
 }
 
+void Writer::Implementation::Count(const Result<FilePart>& result, const SnapshotInfo& info) const {
+  if (figures_.stall_seconds != nullptr) {
+    figures_.stall_seconds->Observe(info.stall_seconds);
+  }
+  if (result.ok() && figures_.seconds != nullptr) {
+    figures_.seconds->Observe(result->seconds);
+  }
+  if (result.ok() && figures_.bytes != nullptr) {
+    figures_.bytes->Set(static_cast<double>(result->file.bytes));
+  }
+  if (!result.ok() && figures_.failures != nullptr) {
+    figures_.failures->Add();
+  }
+}
+
 void Writer::Implementation::Run(const Save& save) {
-  Result<FilePart> result = WriteFile(save);
+  Result<FilePart> result = save.request.memory != nullptr ? WriteMemory(save) : WriteFile(save);
   {
     const MutexLock lock(mutex_);
     if (result.ok() && cancelled_) {
@@ -119,12 +136,8 @@ void Writer::Implementation::Run(const Save& save) {
     }
     info.stall_seconds = Seconds(stall_);
   }
-  stall_seconds_.Observe(info.stall_seconds);
-  if (result.ok()) {
-    seconds_.Observe(result->seconds);
-    bytes_.Set(static_cast<double>(result->file.bytes));
-  } else {
-    failures_.Add();
+  Count(result, info);
+  if (!result.ok() && save.request.memory == nullptr) {
     ::unlink(save.path().c_str());
   }
   if (save.done) {
@@ -139,7 +152,7 @@ void Writer::Implementation::Run(const Save& save) {
 
 Status Writer::Implementation::WriteItem(const Save& save,
                                          const SaveItem& item,
-                                         Hdf5File& file,
+                                         ChunkSink& sink,
                                          BoxRecord& record) {
   for (int64_t index = 0; index < item.grid.count(); ++index) {
     const int64_t task = item.first_task + index;
@@ -157,15 +170,17 @@ Status Writer::Implementation::WriteItem(const Save& save,
     if (!encoded.derived) {
       HEDDLE_RETURN_IF_ERROR(encoded.status);
       if (index == 0) {
-        HEDDLE_RETURN_IF_ERROR(file.BeginDataset(item.dataset, item.stored, item.chunk));
+        HEDDLE_RETURN_IF_ERROR(sink.BeginDataset(item.dataset, item.stored, item.chunk));
         record.chunk = item.chunk;
         record.dataset = item.dataset;
         record.stored_as = item.stored.stored_as;
+        record.raw = save.raw;
       }
-      const auto bytes = std::span(encoded.bytes).first(static_cast<size_t>(encoded.size));
       HEDDLE_ASSIGN_OR_RETURN(const int64_t address,
-                              file.WriteChunk(item.grid.Full(index).offset, bytes));
-      record.chunks.push_back({.address = address, .bytes = encoded.size, .hash = encoded.hash});
+                              sink.WriteChunk(item.grid.Full(index).offset, encoded.bytes));
+      record.chunks.push_back({.address = address,
+                               .bytes = static_cast<int64_t>(encoded.bytes.size()),
+                               .hash = encoded.hash});
     }
     record.digest += encoded.digest;
     const MutexLock lock(mutex_);
@@ -177,12 +192,10 @@ Status Writer::Implementation::WriteItem(const Save& save,
     record.derived_from = kMasterRole;
     return Status::Ok();
   }
-  return file.EndDataset();
+  return sink.EndDataset();
 }
 
-Result<FilePart> Writer::Implementation::WriteFile(const Save& save) {
-  HEDDLE_RETURN_IF_ERROR(MakeFolders(save.folder));
-  HEDDLE_ASSIGN_OR_RETURN(auto file, Hdf5File::Create(save.path()));
+Result<FilePart> Writer::Implementation::WriteItems(const Save& save, ChunkSink& sink) {
   FilePart part;
   part.step = save.request.step;
   part.generation = save.request.generation;
@@ -190,7 +203,7 @@ Result<FilePart> Writer::Implementation::WriteFile(const Save& save) {
   for (const SaveItem& item : save.items) {
     BoxRecord record;
     record.box = item.stored.box;
-    HEDDLE_RETURN_IF_ERROR(WriteItem(save, item, *file, record));
+    HEDDLE_RETURN_IF_ERROR(WriteItem(save, item, sink, record));
     part.boxes.push_back({.tensor = item.stored.tensor(), .record = std::move(record)});
   }
   for (const StoredBox& stored : save.empty) {
@@ -198,6 +211,31 @@ Result<FilePart> Writer::Implementation::WriteFile(const Save& save) {
     box.record.box = stored.box;
     part.boxes.push_back(std::move(box));
   }
+  return part;
+}
+
+Result<FilePart> Writer::Implementation::WriteMemory(const Save& save) {
+  MemoryPart& memory = *save.request.memory;
+  FilePart part;
+  if (save.raw) {
+    InPlaceSink sink(memory.memory);
+    HEDDLE_ASSIGN_OR_RETURN(part, WriteItems(save, sink));
+    part.file.bytes = save.staged_bytes;
+  } else {
+    AppendingSink sink(memory.memory);
+    HEDDLE_ASSIGN_OR_RETURN(part, WriteItems(save, sink));
+    part.file.bytes = sink.used();
+  }
+  part.file.name = save.file;
+  part.seconds = Seconds(Now() - save.started);
+  memory.part = part;
+  return part;
+}
+
+Result<FilePart> Writer::Implementation::WriteFile(const Save& save) {
+  HEDDLE_RETURN_IF_ERROR(MakeFolders(save.folder));
+  HEDDLE_ASSIGN_OR_RETURN(auto file, Hdf5File::Create(save.path()));
+  HEDDLE_ASSIGN_OR_RETURN(FilePart part, WriteItems(save, *file));
   HEDDLE_RETURN_IF_ERROR(file->Close());
   // The library writes its metadata out of order, so the hash is taken from the finished file,
   // whose pages are still in memory, while the disk takes them.

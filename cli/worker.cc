@@ -31,6 +31,10 @@ class Worker : public Command {
     arguments.Option("rdma", &options_.rdma_devices,
                      "RDMA devices and ports to use, as `heddle links` calls them: "
                      "mlx5_0,mlx5_1/2 [all that are active]");
+    arguments.Option(
+        "failure-domain", &options_.failure_domain,
+        "Name of what is lost as one: a rack, a power feed, a spot pool. Copies of its "
+        "state are kept in others [unknown]");
     arguments.OptionList("emulate", &emulate_,
                          "speed=0.5,memory=1GiB,link=1Gbit: act as a lesser device");
   }

@@ -91,8 +91,10 @@ void Coordinator::State::SaveState(Time now) {
   durable.output_folder = job.output_folder;
   durable.generation_counter = generation_counter;
   durable.held = held;
+  durable.snapshots = snapshots;
   for (const auto& [name, worker] : workers) {
-    durable.workers[name] = {worker.incarnation, worker.host, worker.profile_json};
+    durable.workers[name] = {worker.incarnation, worker.host, worker.profile_json,
+                             worker.failure_domain};
   }
   durable.known_step = known_step;
   durable.next_worker_number = next_worker_number;
@@ -358,6 +360,7 @@ Coordinator::Coordinator(const DurableState& restored, const Job& job, Time now)
   s.generation_counter = restored.generation_counter;
   s.life = restored.life + 1;
   s.held = restored.held;
+  s.snapshots = restored.snapshots;
   s.known_step = s.durable_known_step = restored.known_step;
   s.persisted_at = now;
   s.next_worker_number = restored.next_worker_number;
@@ -367,6 +370,7 @@ Coordinator::Coordinator(const DurableState& restored, const Job& job, Time now)
     worker.name = name;
     worker.incarnation = stored.incarnation;
     worker.host = stored.host;
+    worker.failure_domain = stored.failure_domain;
     worker.profile_json = stored.profile_json;
     worker.seen = false;
     worker.considered = true;

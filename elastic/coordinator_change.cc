@@ -49,9 +49,9 @@ void Coordinator::State::FormIfReady(Time now) {
   transition->kind = Transition::Kind::kForm;
   transition->generation = generation_counter + 1;
   transition->fence = transition->generation;
+  transition->source = checkpoints.empty() ? Source::kInitial : Source::kCheckpoint;
   transition->applied_step = checkpoints.empty() ? 0 : checkpoints.back();
   transition->steps_repeated = std::max<int64_t>(0, known_step - transition->applied_step);
-  GoOnAfter(transition->applied_step);
   AskForPlan(now);
 }
 
@@ -95,7 +95,7 @@ void Coordinator::State::ConsiderChange(Time now) {
   transition->generation = generation_counter + 2;
   transition->forced = leaves;
   transition->for_drift = drifts;
-  transition->live = true;
+  transition->source = Source::kLive;
   for (const auto& [name, incarnation] : held->members) {
     transition->holders.push_back(name);
   }
@@ -132,7 +132,8 @@ void Coordinator::State::AskForPlan(Time now) {
     candidate.host = worker.host;
     candidate.profile_json = worker.profile_json;
     candidate.slowdown = worker.slowdown;
-    candidate.holds_state = t.live && std::binary_search(t.holders.begin(), t.holders.end(), name);
+    candidate.holds_state =
+        t.source == Source::kLive && std::binary_search(t.holders.begin(), t.holders.end(), name);
     request.candidates.push_back(std::move(candidate));
   }
   request.links = LinksOf({t.asked.begin(), t.asked.end()});
@@ -216,6 +217,9 @@ wire::Prepare Coordinator::State::MakePrepare() const {
     member.set_address(workers.at(name).data_address);
   }
   *message.mutable_links() = transition->links;
+  for (const std::vector<int32_t>& ranks : transition->keepers) {
+    message.add_keepers()->mutable_ranks()->Assign(ranks.begin(), ranks.end());
+  }
   return message;
 }
 
@@ -225,12 +229,13 @@ void Coordinator::State::SendPrepare(Time now) {
   t.stuck_since.reset();
   t.participants = t.plan.members;
   for (const std::string& name : t.holders) {
-    if (t.live && Find(name) != nullptr &&
+    if (Find(name) != nullptr &&
         std::find(t.participants.begin(), t.participants.end(), name) == t.participants.end()) {
       t.participants.push_back(name);
     }
   }
   t.links = LinksOf(t.participants);
+  t.keepers = KeepersOf(t.plan);
   t.awaited = {t.participants.begin(), t.participants.end()};
   t.deadline = now + policy().reply_timeout;
   generation_counter = std::max(generation_counter, t.generation);

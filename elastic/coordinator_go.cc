@@ -6,6 +6,29 @@
 
 namespace heddle::elastic {
 
+// Every holder with all that it has of the snapshot: who gives what is the workers' affair.
+wire::Start::Replicas Coordinator::State::MakeReplicas() const {
+  const Transition& t = *transition;
+  wire::Start::Replicas message;
+  message.set_generation(t.snapshot_generation);
+  const SnapshotSource& source = snapshots.at(t.snapshot_generation);
+  message.set_plan_json(source.plan_json);
+  for (const std::string& name : t.holders) {
+    for (const wire::Halted::Replicas& held_here : t.halted.at(name).replicas()) {
+      if (held_here.generation() == t.snapshot_generation && held_here.step() == t.applied_step) {
+        wire::Start::Replicas::Holder& holder = *message.add_holders();
+        holder.set_worker(name);
+        std::copy_if(held_here.owners().begin(), held_here.owners().end(),
+                     google::protobuf::RepeatedFieldBackInserter(holder.mutable_owners()),
+                     [&](int32_t rank) {
+                       return std::binary_search(source.owners.begin(), source.owners.end(), rank);
+                     });
+      }
+    }
+  }
+  return message;
+}
+
 wire::Start Coordinator::State::MakeStart() const {
   const Transition& t = *transition;
   wire::Start message;
@@ -14,16 +37,23 @@ wire::Start Coordinator::State::MakeStart() const {
   if (t.settle) {
     *message.mutable_settle() = *t.settle;
   }
-  if (t.live) {
-    message.mutable_held()->set_generation(held->number);
-    message.mutable_held()->set_plan_json(held->plan.plan_json);
-    for (const std::string& name : t.holders) {
-      message.mutable_held()->add_workers(name);
-    }
-  } else if (t.applied_step > 0 || !checkpoints.empty()) {
-    message.set_checkpoint_step(t.applied_step);  // Step 0 has one when a run begins from weights.
-  } else {
-    message.set_initial(true);
+  switch (t.source) {
+    case Source::kInitial:
+      message.set_initial(true);
+      break;
+    case Source::kCheckpoint:
+      message.set_checkpoint_step(t.applied_step);
+      break;
+    case Source::kReplicas:
+      *message.mutable_replicas() = MakeReplicas();
+      break;
+    case Source::kLive:
+      message.mutable_held()->set_generation(held->number);
+      message.mutable_held()->set_plan_json(held->plan.plan_json);
+      for (const std::string& name : t.holders) {
+        message.mutable_held()->add_workers(name);
+      }
+      break;
   }
   const bool some_leave = t.participants.size() > t.plan.members.size();
   message.set_move_generation(some_leave ? t.fence : t.generation);
@@ -58,14 +88,9 @@ void Coordinator::State::OnReady(Worker& worker, const wire::Ready& message, Tim
       transition->awaited.count(worker.name) == 0) {
     return;
   }
-  if (message.checkpoint_unreadable() && !transition->live) {
-    Log("checkpoint_refused", {{"step", transition->applied_step}, {"reason", message.error()}});
-    checkpoints.erase(std::remove(checkpoints.begin(), checkpoints.end(), transition->applied_step),
-                      checkpoints.end());
-    if (checkpoints.empty()) {
-      return End(false, true, "no checkpoint is sound: " + message.error(), now);
-    }
-    return BeginRecovery(now);
+  if (message.source_unreadable() &&
+      (transition->source == Source::kCheckpoint || transition->source == Source::kReplicas)) {
+    return RefuseSource(message.error(), now);
   }
   if (!message.error().empty()) {
     return Accuse(worker, message.peer() == worker.name ? "" : message.peer(), message.error(),
@@ -90,6 +115,14 @@ void Coordinator::State::Go(Time now) {
   finished.clear();
   finished_since.reset();
   accusations.clear();
+  if (t.source == Source::kLive) {
+    RollBackTo(
+        t.applied_step);  // Records of later steps that its holders applied are still to come.
+  } else {
+    GoOnAfter(t.applied_step);
+  }
+  VoidSnapshotsAfter(t.applied_step);
+  RememberSnapshots();
   SaveState(now);
 
   std::map<std::string, int64_t> sources;
@@ -100,7 +133,8 @@ void Coordinator::State::Go(Time now) {
       bytes += amount;
     }
   }
-  if (t.live || t.applied_step > 0 || !checkpoints.empty()) {
+  NoteMove(t, bytes);
+  if (t.source != Source::kInitial) {
     std::string text = "{";
     for (const auto& [kind, amount] : sources) {
       text += (text.size() > 1 ? ", " : "") + QuoteJson(kind) + ": " + std::to_string(amount);

@@ -1,5 +1,4 @@
-// After a loss: fence, settle, choose where the state comes from. And after the coordinator's own:
-// adopt.
+// After a loss: fence, and hear what the survivors hold. And after the coordinator's own: adopt.
 #include <algorithm>
 
 #include "elastic/coordinator_state.h"
@@ -113,86 +112,6 @@ void Coordinator::State::LeaveHaltWhenComplete(Time now) {
   }
 }
 
-// Settles the step. Let T be the last step whose norm some survivor knows: all had voted on T, so
-// each holds T applied, or T-1 with complete gradients, and T is applied everywhere. If together
-// they hold every parameter, that is the state to go on from; otherwise the newest checkpoint is.
-void Coordinator::State::ChooseSource(Time now) {
-  Transition& t = *transition;
-  struct Holder {
-    int64_t applied_step = 0;
-    int64_t norm_step = 0;
-    double norm = 0;
-    bool voted = false;
-  };
-  std::map<std::string, Holder> candidates;
-  int64_t target = -1;
-  for (const auto& [name, halted] : t.halted) {
-    if (!held || !IsMember(name)) {
-      continue;
-    }
-    Holder holder;
-    if (halted.staged_generation() ==
-        held->number) {  // Its Go was lost; nobody can have stepped since.
-      holder.applied_step = holder.norm_step = halted.staged_step();
-    } else if (halted.held_generation() == held->number) {
-      holder = {halted.applied_step(), halted.norm_step(), halted.norm(), halted.voted()};
-    } else {
-      continue;
-    }
-    target = std::max(target, holder.norm_step);
-    candidates[name] = holder;
-  }
-  t.settle.reset();
-  t.holders.clear();
-  std::set<int32_t> parameters;
-  for (const auto& [name, holder] : candidates) {
-    if (holder.norm_step == target && holder.norm_step > holder.applied_step) {
-      t.settle.emplace();
-      t.settle->set_step(target);
-      t.settle->set_norm(holder.norm);
-    } else if (holder.applied_step == target && !t.settle && target > 0) {
-      t.settle.emplace();
-      t.settle->set_step(target);
-      t.settle->set_norm(holder.norm);
-    }
-  }
-  bool needed = false;
-  for (const auto& [name, holder] : candidates) {
-    const bool behind = holder.applied_step == target - 1 && holder.voted;
-    if (holder.applied_step != target && !behind) {
-      continue;
-    }
-    needed = needed || behind;
-    t.holders.push_back(name);
-    const auto& members = held->plan.members;
-    const auto rank =
-        static_cast<size_t>(std::find(members.begin(), members.end(), name) - members.begin());
-    if (rank < held->plan.parameters.size()) {
-      parameters.insert(held->plan.parameters[rank].begin(), held->plan.parameters[rank].end());
-    }
-  }
-  if (!needed) {
-    t.settle.reset();
-  }
-  t.live =
-      held && target >= 0 && static_cast<int32_t>(parameters.size()) == held->plan.parameter_count;
-  if (t.live) {
-    t.applied_step = target;
-  } else {
-    t.settle.reset();
-    t.holders.clear();
-    t.applied_step = checkpoints.empty() ? 0 : checkpoints.back();
-  }
-  t.steps_repeated = std::max(t.steps_repeated, known_step - t.applied_step);
-  if (t.live) {
-    RollBackTo(
-        t.applied_step);  // Records of later steps that its holders applied are still to come.
-  } else {
-    GoOnAfter(t.applied_step);
-  }
-  AskForPlan(now);
-}
-
 // ---- The coordinator's own restart ----
 
 void Coordinator::State::StartForming(Time now) {
@@ -200,6 +119,7 @@ void Coordinator::State::StartForming(Time now) {
   forming_since = now;
   forming_late = false;
   held.reset();
+  snapshots.clear();
 }
 
 void Coordinator::State::FinishAdopting(Time now) {

@@ -28,6 +28,7 @@ struct Worker {
   std::string name;
   std::string incarnation;
   std::string host;
+  std::string failure_domain;
   int64_t pid = 0;
   std::string data_address;
   std::string metrics_address;
@@ -65,6 +66,25 @@ struct Accusation {
   Time at;
 };
 
+/// Where the members of a new generation take the state from.
+enum class Source : uint8_t {
+  kInitial,     ///< A function of the seed.
+  kCheckpoint,  ///< On storage.
+  kReplicas,    ///< A snapshot in workers' memory.
+  kLive,        ///< The tensors of those that hold the generation before.
+};
+
+/// A state that a recovery can go on from.
+struct SourceOption {
+  Source source = Source::kInitial;
+  int64_t step = 0;
+  int64_t snapshot_generation = 0;        ///< kReplicas: that it was taken in.
+  std::vector<std::string> holders = {};  ///< kReplicas, kLive: whose memory it is in, sorted.
+  std::optional<wire::Start::Settle> settle = {};  ///< kLive: what some of them are to apply first.
+  double bytes = 0;                                ///< About so many are to be moved.
+  double seconds = 0;                              ///< Predicted, until the job is where it was.
+};
+
 /// A change of generation under way.
 struct Transition {
   enum class Kind : uint8_t { kForm, kChange, kRecover };
@@ -86,16 +106,19 @@ struct Transition {
   std::string stuck;  ///< Why no plan was found: waits for workers.
   std::optional<Time> stuck_since;
 
-  // Where the state comes from.
-  bool live = false;
+  // Where the state comes from, as in SourceOption. What the job has reached counts until Go.
+  Source source = Source::kInitial;
+  int64_t snapshot_generation = 0;
   int64_t applied_step = 0;
   std::optional<wire::Start::Settle> settle;
-  std::vector<std::string> holders;  ///< live: whose state is valid, sorted.
+  std::vector<std::string> holders;
   int64_t steps_repeated = 0;
 
   std::vector<std::string>
-      participants;   ///< The plan's members by rank, then those that only give.
-  wire::Links links;  ///< Of the participants; the same in every Prepare of this generation.
+      participants;  ///< The plan's members by rank, then those that only give.
+  // The same in every Prepare of this generation.
+  wire::Links links;                          ///< Of the participants.
+  std::vector<std::vector<int32_t>> keepers;  ///< By rank; empty: no snapshots are kept.
   std::map<std::string, wire::Ready> ready;
 };
 
@@ -158,6 +181,11 @@ struct Coordinator::State {
   std::vector<int64_t> checkpoints;
   std::map<std::pair<int64_t, int64_t>, PendingSave> saves;  ///< By (step, generation).
   std::string save_error;  ///< Of the last save that failed and was not made good.
+  std::string unsound;     ///< Why the last checkpoint that was left could not be read.
+
+  std::map<int64_t, SnapshotSource> snapshots;  ///< By generation; parts may be in workers' memory.
+  double state_bytes = 0;                       ///< Of the whole state's elements; 0: unknown.
+  std::map<Source, double> measured_rates;      ///< Bytes a second of the last move by source.
 
   Duration drift_cooldown{0};
   std::optional<Time> drift_not_before;
@@ -262,6 +290,7 @@ struct Coordinator::State {
   void OnReady(Worker& worker, const wire::Ready& message, Time now);
   void Go(Time now);
   wire::Prepare MakePrepare() const;
+  wire::Start::Replicas MakeReplicas() const;
   wire::Start MakeStart() const;
   void CheckStageDeadline(Time now);
 
@@ -270,9 +299,22 @@ struct Coordinator::State {
   void LostDuringTransition(const std::string& name, Time now);
   void OnHalted(Worker& worker, const wire::Halted& message, Time now);
   void LeaveHaltWhenComplete(Time now);
-  void ChooseSource(Time now);
   void FinishAdopting(Time now);
   void StartForming(Time now);
+
+  // coordinator_source.cc
+  std::optional<SourceOption> LiveSource() const;
+  std::optional<SourceOption> SnapshotInMemory() const;
+  std::optional<SourceOption> StoredSource() const;
+  double PredictedSeconds(const SourceOption& option, int64_t newest_step) const;
+  void ChooseSource(Time now);
+  /// The quickest first.
+  std::vector<SourceOption> SourceOptions();
+  void RefuseSource(const std::string& reason, Time now);
+  void NoteMove(const Transition& move, int64_t bytes);  ///< It is complete.
+  std::vector<std::vector<int32_t>> KeepersOf(const PlanOutcome& plan) const;
+  void RememberSnapshots();  ///< Of the held generation, from now on.
+  void VoidSnapshotsAfter(int64_t step);
 
   // coordinator_steps.cc
   void OnRecords(const google::protobuf::RepeatedPtrField<wire::StepRecord>& records, Time now);

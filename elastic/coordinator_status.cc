@@ -75,6 +75,7 @@ wire::JobStatus Coordinator::State::StatusAt(Time /*now*/) const {
     entry.set_applied_step(worker.applied_step);
     entry.set_metrics_address(worker.metrics_address);
     entry.set_slowdown(worker.slowdown);
+    entry.set_failure_domain(worker.failure_domain);
     if (!worker.seen) {
       entry.set_standing("absent");
     } else if (worker.profiling_until) {

@@ -50,7 +50,7 @@ void Coordinator::State::TakeRecord(const wire::StepRecord& record, Time now) {
 
 void Coordinator::State::RollBackTo(int64_t step) {
   known_step = std::min(known_step, step);
-  early.clear();
+  early.erase(early.upper_bound(step), early.end());
   validated.erase(validated.upper_bound(step), validated.end());
 }
 
@@ -156,6 +156,7 @@ void Coordinator::State::On(const CheckpointCommitted& event, Time now) {
     return;
   }
   save_error.clear();
+  state_bytes = event.raw_bytes > 0 ? static_cast<double>(event.raw_bytes) : state_bytes;
   checkpoints.insert(std::upper_bound(checkpoints.begin(), checkpoints.end(), event.step),
                      event.step);
   checkpoints.erase(std::unique(checkpoints.begin(), checkpoints.end()), checkpoints.end());

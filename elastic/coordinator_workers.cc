@@ -57,6 +57,12 @@ void Coordinator::State::OnHello(ConnectionId connection, const wire::Hello& hel
   if (hello.incarnation().size() != 16 || !IsNameSound(hello.name())) {
     return Refuse(connection, "its name may hold letters, digits, '-', '_' and '.' only", true);
   }
+  if (!IsNameSound(hello.failure_domain())) {
+    return Refuse(connection,
+                  "its failure domain may hold letters, digits, '-', '_' and '.' only, at most "
+                  "64 of them",
+                  true);
+  }
   if (hello.host().size() > kMostNameBytes || hello.network().size() > kMostNameBytes) {
     return Refuse(connection, "the name of its host or of its network is too long", true);
   }
@@ -97,6 +103,7 @@ void Coordinator::State::Join(ConnectionId connection, const wire::Hello& hello,
   worker.name = name;
   worker.incarnation = hello.incarnation();
   worker.host = hello.host();
+  worker.failure_domain = hello.failure_domain();
   worker.pid = hello.pid();
   worker.data_address = hello.data_address();
   worker.metrics_address = hello.metrics_address();
@@ -126,6 +133,7 @@ void Coordinator::State::Return(ConnectionId connection,
   worker.last_word = now;
   worker.seen = true;
   worker.host = hello.host();
+  worker.failure_domain = hello.failure_domain();
   worker.pid = hello.pid();
   worker.data_address = hello.data_address();
   worker.metrics_address = hello.metrics_address();

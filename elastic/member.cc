@@ -151,6 +151,7 @@ void Member::State::On(const StreamUp& /*event*/, Time now) {
   hello.set_metrics_address(identity.metrics_address);
   hello.set_network(identity.network);
   hello.set_probe_address(identity.probe_address);
+  hello.set_failure_domain(identity.failure_domain);
   hello.set_protocol_version(kProtocolVersion);
   hello.set_generation(held_generation);
   hello.set_applied_step(applied_step);
@@ -392,6 +393,9 @@ void Member::State::AnswerHalt() {
   if (staged_generation > 0) {
     halted->set_staged_generation(staged_generation);
     halted->set_staged_step(start->applied_step());
+  }
+  for (const wire::Halted::Replicas& held : replicas) {
+    *halted->add_replicas() = held;
   }
   Say(*halted);
 }

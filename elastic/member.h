@@ -49,7 +49,8 @@ struct StateMoved {
   int64_t generation = 0;
   Status status;
   std::string peer;                      ///< With an error: the worker it is blamed on, if any.
-  std::map<std::string, int64_t> bytes;  ///< Received, by kind of source: "memory", "checkpoint".
+  std::map<std::string, int64_t> bytes;  ///< Received, by kind of source: "memory", "replica",
+                                         ///< "checkpoint".
   double seconds = 0;
 };
 /// ProbeLinks ended.
@@ -86,6 +87,10 @@ struct PeerSeenLost {
 struct Saved {
   wire::CheckpointPart part;
 };
+/// Other parts of snapshots than before are held in memory.
+struct SnapshotsHeld {
+  std::vector<wire::Halted::Replicas> replicas;  ///< All.
+};
 struct Validated {
   int64_t step = 0;
   double loss = 0;
@@ -108,6 +113,7 @@ using MemberEvent = std::variant<StreamUp,
                                  RunEnded,
                                  PeerSeenLost,
                                  Saved,
+                                 SnapshotsHeld,
                                  Validated,
                                  TerminateRequested,
                                  MemberTicked>;
@@ -144,8 +150,8 @@ struct SettleStep {
   int64_t step = 0;
   double norm = 0;
 };
-/// The state moved for `generation` becomes the one held; the one before is dropped. A worker
-/// outside that plan holds nothing afterwards.
+/// The state moved for `generation` becomes the one held; the one before is dropped, and so are
+/// snapshots of later steps. A worker outside that plan holds no state afterwards.
 struct AdoptState {
   int64_t generation = 0;
 };
@@ -211,7 +217,8 @@ struct MemberIdentity {
   std::string network = {};  ///< Address that it listens at, without ports.
   std::string probe_address =
       {};  ///< Of the endpoint that links are measured through; empty: none.
-  wire::Emulation emulation = {};  ///< From the command line.
+  std::string failure_domain = {};  ///< Whose members are lost together; empty: unknown.
+  wire::Emulation emulation = {};   ///< From the command line.
 };
 
 struct MemberOptions {

@@ -27,7 +27,7 @@ void Member::State::OnStart(const wire::Start& message) {
   }
   if (staged_generation > 0) {
     if (message.has_held() && message.held().generation() == staged_generation) {
-      actions.emplace_back(AdoptState{staged_generation});
+      Adopt();
       held_generation = staged_generation;
       applied_step = start->applied_step();
     } else {
@@ -60,6 +60,18 @@ void Member::State::OnStart(const wire::Start& message) {
       MoveState{message, *prepare, holds ? message.held().plan_json() : std::string()});
 }
 
+// Snapshots of steps that are run again are of another history.
+void Member::State::Adopt() {
+  actions.emplace_back(AdoptState{staged_generation});
+  std::erase_if(replicas, [&](const wire::Halted::Replicas& held) {
+    return held.step() > start->applied_step();
+  });
+}
+
+void Member::State::On(const SnapshotsHeld& event, Time /*now*/) {
+  replicas = event.replicas;
+}
+
 void Member::State::On(const StateMoved& event, Time /*now*/) {
   if (standing != wire::STANDING_MOVING || !start || start->generation() != event.generation) {
     return;
@@ -78,13 +90,13 @@ void Member::State::On(const StateMoved& event, Time /*now*/) {
     (*ready->mutable_moved_bytes())[kind] = bytes;
   }
   if (!event.status.ok()) {
-    const bool unreadable =
-        start->has_checkpoint_step() && (event.status.code() == StatusCode::kDataLoss ||
-                                         event.status.code() == StatusCode::kNotFound);
+    const bool unreadable = (start->has_checkpoint_step() || start->has_replicas()) &&
+                            (event.status.code() == StatusCode::kDataLoss ||
+                             event.status.code() == StatusCode::kNotFound);
     if (!unreadable && !IsDataPlaneError(event.status)) {
       return LeaveAtOnce(event.status.ToString(), 1);
     }
-    ready->set_checkpoint_unreadable(unreadable);
+    ready->set_source_unreadable(unreadable);
     ready->set_error(event.status.ToString());
     ready->set_peer(event.peer);
   }
@@ -95,7 +107,7 @@ void Member::State::OnGo(const wire::Go& message) {
   if (standing != wire::STANDING_READY || staged_generation != message.generation()) {
     return;
   }
-  actions.emplace_back(AdoptState{staged_generation});
+  Adopt();
   rank = -1;
   for (int i = 0; i < prepare->members_size(); ++i) {
     if (prepare->members(i).name() == identity.name) {

@@ -41,6 +41,7 @@ struct Member::State {
   bool voted = false;  ///< Gradients of applied_step + 1 are complete.
   std::optional<wire::StepRecord> voted_record;
   std::deque<wire::StepRecord> records;  ///< Ascending, after the coordinator's durable step.
+  std::vector<wire::Halted::Replicas> replicas;  ///< Parts of snapshots in memory.
 
   // The change under way.
   int64_t fence = 0;         ///< Generations below it are over.
@@ -89,6 +90,7 @@ struct Member::State {
   void On(const RunEnded& event, Time now);
   void On(const PeerSeenLost& event, Time now);
   void On(const Saved& event, Time now);
+  void On(const SnapshotsHeld& event, Time now);
   void On(const Validated& event, Time now);
   void On(const TerminateRequested& event, Time now);
   void On(const MemberTicked& event, Time now);
@@ -108,6 +110,7 @@ struct Member::State {
   void SayRecordsAfter(int64_t step);
   void SayAgain(int64_t known_step);
   void AnswerHalt();
+  void Adopt();
   void Exit(int code, std::string reason);
   void LeaveAtOnce(const std::string& reason, int code);
   void ForgetRecordsThrough(int64_t step);

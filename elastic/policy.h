@@ -47,6 +47,15 @@ struct LinkPolicy {
   Duration wait = std::chrono::seconds(30);    ///< So long at most a plan waits for all of them.
 };
 
+/// Where a recovery takes the state from is decided by predicted seconds: steps to be run again,
+/// and bytes to be moved at these rates, of all workers together, until a move of the job has shown
+/// what its own machines do.
+struct RecoveryPolicy {
+  double live_bytes_per_second = 1e9;       ///< From survivors' tensors.
+  double replica_bytes_per_second = 0.5e9;  ///< From snapshots in memory, which are unpacked first.
+  double storage_bytes_per_second = 0.2e9;  ///< From a checkpoint.
+};
+
 struct JobPolicy {
   int initial_workers = 1;  ///< Formation waits for so many …
   int min_workers = 1;      ///< … or, after formation_timeout, for so many. Fewer: the job waits.
@@ -54,11 +63,14 @@ struct JobPolicy {
   int64_t total_steps = 0;
   int64_t checkpoint_every = 0;  ///< Steps; 0: none but the final one.
   bool final_checkpoint = true;
-  int64_t validate_every = 0;  ///< Steps; 0: never but at the end when final_validation.
+  int64_t replicate_every = 0;  ///< Steps between snapshots kept in memory; 0: none.
+  int replica_copies = 1;       ///< Workers that keep a worker's part beside itself.
+  int64_t validate_every = 0;   ///< Steps; 0: never but at the end when final_validation.
   bool final_validation = false;
   NotFinitePolicy not_finite = NotFinitePolicy::kStop;
   DriftPolicy drift;
   LinkPolicy links;
+  RecoveryPolicy recovery;
 
   Duration heartbeat = std::chrono::milliseconds(200);
   Duration lease = std::chrono::seconds(3);  ///< A worker that says nothing for so long is lost.

@@ -9,6 +9,8 @@ JobPolicy PolicyOf(const job::JobConfig& job) {
   policy.total_steps = job.steps;
   policy.checkpoint_every = job.checkpoint.every;
   policy.final_checkpoint = job.checkpoint.last;
+  policy.replicate_every = job.checkpoint.replicas.every;
+  policy.replica_copies = static_cast<int>(job.checkpoint.replicas.copies);
   const bool validates = job.data.validation_fraction > 0;
   policy.validate_every = validates ? job.validation.every : 0;
   policy.final_validation = validates;

@@ -136,6 +136,11 @@ class Service::Impl {
           "checkpoint.moments: bf16: checkpoints hold rounded moments; what goes on from one does "
           "not repeat the undisturbed run bit for bit");
     }
+    if (config.checkpoint.replicas.every > 0 && config.workers.size() < 2) {
+      warn(
+          "checkpoint.replicas: the job begins with one worker, which alone keeps its snapshots "
+          "until others join");
+    }
     auto checkpoints = SoundCheckpoints(
         job, live, [&](const std::string& line) { warn("checkpoint skipped: " + line); });
     if (!checkpoints.ok() && !(restoring && options_.workers_outlive)) {

@@ -75,7 +75,14 @@ std::string Encode(const DurableState& state) {
   for (const auto& [name, worker] : state.workers) {
     json["workers"][name] = {{"incarnation", ToHex(worker.incarnation)},
                              {"host", worker.host},
-                             {"profile", worker.profile_json}};
+                             {"profile", worker.profile_json},
+                             {"failure_domain", worker.failure_domain}};
+  }
+  for (const auto& [generation, source] : state.snapshots) {
+    json["snapshots"].push_back({{"generation", generation},
+                                 {"plan", source.plan_json},
+                                 {"owners", source.owners},
+                                 {"last_step", source.last_step}});
   }
   if (state.held) {
     Json members = Json::object();
@@ -105,7 +112,13 @@ Result<DurableState> Decode(const std::string& text, const std::string& path) {
     state.failed = json.at("failed");
     for (const auto& [name, worker] : json.at("workers").items()) {
       state.workers[name] = {FromHex(worker.at("incarnation")), worker.at("host"),
-                             worker.at("profile")};
+                             worker.at("profile"), worker.value("failure_domain", std::string())};
+    }
+    for (const Json& source : json.value("snapshots", Json::array())) {
+      state.snapshots[source.at("generation")] = {
+          .plan_json = source.at("plan"),
+          .owners = source.at("owners").get<std::vector<int32_t>>(),
+          .last_step = source.at("last_step")};
     }
     if (json.contains("held")) {
       const Json& held = json.at("held");

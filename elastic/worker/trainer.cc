@@ -48,6 +48,7 @@ int64_t FirstSample(const job::JobConfig& job, int64_t step) {
 Trainer::Trainer(TrainerOptions options)
     : options_(std::move(options)),
       clock_(options_.emulation.speed),
+      replicas_(*options_.registry),
       memory_bytes_(options_.emulation.memory_bytes) {}
 
 Trainer::~Trainer() = default;
@@ -69,6 +70,11 @@ Status Trainer::Build() {
       writer_, checkpoint::Writer::Create(
                    {.root = options_.output_folder + "/checkpoints", .name = options_.worker},
                    *options_.registry));
+  if (job.checkpoint.replicas.every > 0) {
+    HEDDLE_ASSIGN_OR_RETURN(replica_writer_,
+                            checkpoint::Writer::Create({.root = "", .name = options_.worker},
+                                                       ReplicaFigures(*options_.registry)));
+  }
   options_.endpoint->SetLinkRate(options_.emulation.link_bytes_per_second);
   return Status::Ok();
 }
@@ -142,6 +148,11 @@ void Trainer::Adopt(int64_t generation) {
     return;
   }
   held_ = std::move(moved_);
+  replicas_.DropAfter(held_->applied_step);
+  if (held_->snapshot) {
+    replicas_.MarkWhole(*held_->snapshot);
+  }
+  TellReplicas();
   MutexLock lock(mutex_);
   lowered_.erase(lowered_.begin(), lowered_.lower_bound(generation));
 }
@@ -173,6 +184,9 @@ runtime::ExecutorOptions Trainer::ExecutorFor(Generation& generation, bool train
           [this, state = generation.state.get()](graph::ParameterId parameter) {
             for (const program::StateRole role : program::kStateRoles) {
               writer_->BeforeChange(state->BytesOf(parameter, role));
+              if (replica_writer_ != nullptr) {
+                replica_writer_->BeforeChange(state->BytesOf(parameter, role));
+              }
             }
           },
       .seed = options_.job.seed,
@@ -188,6 +202,9 @@ void Trainer::MakeExecutors(Generation& generation) {
 RunEnded Trainer::Run(const RunSteps& run) {
   RunEnded ended = RunUntilEnd(run);
   writer_->FinishCopy();
+  if (replica_writer_ != nullptr) {
+    replica_writer_->FinishCopy();
+  }
   return ended;
 }
 
@@ -230,14 +247,17 @@ Status Trainer::RunStep(Generation& generation, int64_t step, RunEnded& ended) {
   const Time begun = Now();
   runtime::Executor& executor = *generation.trainer;
   HEDDLE_RETURN_IF_ERROR(executor.ComputeGradients(step, FirstSample(job, step)));
-  HEDDLE_ASSIGN_OR_RETURN(
-      const runtime::VoteOutcome outcome,
-      executor.Vote(step, stop_generation_.load() == generation.number, writer_->busy()));
+  const Replicator* const replicator = generation.replicator.get();
+  const runtime::VoteFlags flags{.stop = stop_generation_.load() == generation.number,
+                                 .saving = writer_->busy(),
+                                 .replicating = replicator != nullptr && replicator->exchanging(),
+                                 .unreplicated = replicator != nullptr && replicator->failed()};
+  HEDDLE_ASSIGN_OR_RETURN(const runtime::VoteOutcome outcome, executor.Vote(step, flags));
   if (outcome.finite) {
     executor.Apply(step, outcome.gradient_norm, job::LearningRate(job.optimizer, step, job.steps));
   }
   generation.applied_step = step;
-  generation.busy = outcome.busy;
+  generation.flags = outcome.flags;
   wire::StepRecord record;
   record.set_step(step);
   record.set_generation(generation.number);
@@ -249,7 +269,7 @@ Status Trainer::RunStep(Generation& generation, int64_t step, RunEnded& ended) {
   record.set_samples(job.batch.global);
   record.set_not_finite(!outcome.finite);
   Report(record, generation);
-  ended.how = outcome.stop ? RunEnded::How::kStopped : RunEnded::How::kFailed;
+  ended.how = outcome.flags.stop ? RunEnded::How::kStopped : RunEnded::How::kFailed;
   return Status::Ok();
 }
 
@@ -290,6 +310,7 @@ void Trainer::DueAfterStep(Generation& generation, bool save, bool validate) {
   if (save) {
     Save(generation);
   }
+  Replicate(generation);
   if (validate && dataset_->validation_windows() > 0) {
     const Status status = Validate(generation);
     if (!status.ok()) {
@@ -305,7 +326,7 @@ Status Trainer::Validate(Generation& generation) {
     HEDDLE_RETURN_IF_ERROR(generation.evaluator->ComputeGradients(
         generation.applied_step, batch * options_.job.batch.global));
     HEDDLE_ASSIGN_OR_RETURN(const runtime::VoteOutcome outcome,
-                            generation.evaluator->Vote(generation.applied_step, false));
+                            generation.evaluator->Vote(generation.applied_step));
     loss += outcome.loss;
   }
   options_.post(Validated{.step = generation.applied_step,

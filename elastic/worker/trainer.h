@@ -18,6 +18,8 @@
 #include "comm/communicator.h"
 #include "elastic/member.h"
 #include "elastic/policy.h"
+#include "elastic/worker/replica_store.h"
+#include "elastic/worker/replicator.h"
 #include "engine/data/dataset.h"
 #include "engine/job/job.h"
 #include "engine/program/profile.h"
@@ -80,34 +82,69 @@ class Trainer {
   struct Generation {
     int64_t number = 0;
     int64_t applied_step = 0;
-    bool busy = false;  ///< At the last vote somebody could not take a snapshot yet.
+    runtime::VoteFlags flags;                ///< Of all workers, at the last vote.
+    std::optional<SnapshotKey> snapshot;     ///< From which the state was moved.
     std::shared_ptr<const Lowered> lowered;  // Outlives the executors below.
-    /// What this worker writes of a checkpoint, in the order in which a step changes it.
+    /// What this worker saves, in the order in which a step changes it.
     std::vector<program::StateBox> written;
     std::unique_ptr<runtime::ParameterState> state;
     std::unique_ptr<runtime::SharedTensors> shared;  // Before the group: what is in flight ends.
     std::unique_ptr<comm::Communicator> group;
+    std::unique_ptr<Replicator> replicator;  ///< Null: no snapshots are kept in memory.
     std::unique_ptr<runtime::Executor> trainer;
     std::unique_ptr<runtime::Executor> evaluator;
+  };
+
+  /// Who holds which boxes of the state that a move begins with, and what goes where.
+  struct MovePlan {
+    std::vector<program::HeldState> held;
+    std::vector<program::Transfer> transfers;
+  };
+  /// One box on its way, as this worker takes part in it.
+  struct Message {
+    const program::Transfer* transfer = nullptr;
+    uint64_t tag = 0;
+    bool receives = false;
+    std::span<std::byte> whole;  ///< The box's tensor in a state. Empty: `buffer` is all there is.
+    Bytes buffer;                ///< The box, when it is not the whole tensor.
+    comm::Work work;
+    std::span<std::byte> bytes() { return buffer.empty() ? whole : std::span(buffer); }
   };
 
   explicit Trainer(TrainerOptions options);
   Status Build();
   std::shared_ptr<const Lowered> FindLowered(int64_t generation);
   Result<std::unique_ptr<Generation>> BuildGeneration(const MoveState& move, StateMoved& moved);
-  Status FillFromPeers(const MoveState& move,
-                       const program::Plan& held_plan,
+  Result<MovePlan> PlanMove(const wire::Start& start, const program::Plan& next) const;
+  Result<std::vector<program::HeldState>> ReplicatedBoxes(
+      const wire::Start::Replicas& replicas) const;
+  std::vector<int> PeersOf(const Lowered& lowered, const wire::Prepare& prepared) const;
+  Status FillFromPeers(const wire::Start& start,
+                       const MovePlan& plan,
                        comm::Communicator& group,
                        Generation& next,
                        StateMoved& moved);
+  Status PackHeld(const wire::Start& start, Generation& next, std::vector<Message>& messages);
+  Status UnpackReplicas(const wire::Start& start,
+                        const MovePlan& plan,
+                        Generation& next,
+                        std::vector<Message>& messages,
+                        StateMoved& moved);
+  std::vector<program::StateBox> OwnBoxes(const MovePlan& plan, const Lowered& lowered) const;
   Status FillFromCheckpoint(int64_t step, Generation& next, StateMoved& moved);
   Result<std::unique_ptr<comm::Communicator>> Connect(int64_t generation,
                                                       std::vector<comm::GroupMember> members,
                                                       std::vector<int> peers,
                                                       const comm::MeasuredLinks& measured);
   std::vector<program::StateBox> WrittenBoxes(const Lowered& lowered) const;
-  /// `generation.written` and its elements.
-  std::vector<checkpoint::BoxView> ViewsOf(const Generation& generation) const;
+  checkpoint::StoredBox StoredBoxOf(const program::StateBox& box) const;
+  /// `generation.written` and its elements; a checkpoint's moments may be rounded.
+  std::vector<checkpoint::BoxView> ViewsOf(const Generation& generation, bool checkpoint) const;
+  Result<std::unique_ptr<Replicator>> MakeReplicator(const Generation& generation,
+                                                     const wire::Prepare& prepared,
+                                                     int64_t staging_bytes);
+  void Replicate(Generation& generation);
+  void TellReplicas() HEDDLE_EXCLUDES(replicas_mutex_);
   void MakeExecutors(Generation& generation);
   runtime::ExecutorOptions ExecutorFor(Generation& generation, bool training);
   RunEnded RunUntilEnd(const RunSteps& run);
@@ -124,6 +161,9 @@ class Trainer {
   std::unique_ptr<data::Dataset> dataset_;
   runtime::DeviceClock clock_;
   std::unique_ptr<checkpoint::Writer> writer_;
+  std::unique_ptr<checkpoint::Writer> replica_writer_;  ///< Null: the job keeps no snapshots.
+  ReplicaStore replicas_;
+  Mutex replicas_mutex_;  ///< So that lists of what is held are told in their order.
   std::atomic<int64_t> memory_bytes_;
   std::atomic<int64_t> stop_generation_ = 0;
 

@@ -47,13 +47,13 @@ std::vector<program::HeldState> HeldBoxes(const graph::Graph& graph,
   return out;
 }
 
-// One message of the move, as this worker takes part in it.
-struct Message {
-  comm::Work work;
-  Bytes buffer;                 // When the box is not the whole tensor.
-  std::span<std::byte> target;  // Of a receive: the whole tensor.
-  const program::Transfer* transfer = nullptr;
-};
+int64_t BoxBytes(const graph::Graph& graph, const program::Transfer& transfer) {
+  return ElementCount(transfer.box.extent) * SizeOf(graph.master_dtype());
+}
+
+bool IsWhole(const graph::Graph& graph, const program::Transfer& transfer) {
+  return transfer.box == WholeBox(graph.parameter(transfer.parameter).shape);
+}
 
 }  // namespace
 
@@ -114,39 +114,37 @@ Result<std::unique_ptr<Trainer::Generation>> Trainer::BuildGeneration(const Move
     HEDDLE_RETURN_IF_ERROR(Lower(start.generation(), move.prepared.plan_json()).status());
     next->lowered = FindLowered(start.generation());
   }
+  if (start.has_replicas()) {
+    next->snapshot =
+        SnapshotKey{.step = start.applied_step(), .generation = start.replicas().generation()};
+  }
   next->state = std::make_unique<runtime::ParameterState>(graph_);
   next->shared = std::make_unique<runtime::SharedTensors>(*options_.endpoint);
   const bool member = next->lowered->rank >= 0;
 
-  program::Plan held_plan;
-  std::vector<int> move_peers;
   const auto move_members = Members(start.move_members());
   HEDDLE_ASSIGN_OR_RETURN(
       const comm::MeasuredLinks measured,
       MeasuredLinksFrom(move.prepared.links(), static_cast<int>(move_members.size())));
-  if (start.has_held()) {
-    HEDDLE_ASSIGN_OR_RETURN(held_plan, program::PlanFromJson(start.held().plan_json()));
-    const auto transfers = program::PlanTransfers(
-        graph_, HeldBoxes(graph_, held_plan, start.held()), next->lowered->plan);
-    for (const program::Transfer& transfer : transfers) {
-      if (transfer.source == options_.worker) {
-        move_peers.push_back(RankOf(move_members, transfer.target));
-      } else if (transfer.target == options_.worker) {
-        move_peers.push_back(RankOf(move_members, transfer.source));
-      }
+  HEDDLE_ASSIGN_OR_RETURN(const MovePlan plan, PlanMove(start, next->lowered->plan));
+  std::vector<int> move_peers;
+  for (const program::Transfer& transfer : plan.transfers) {
+    if (transfer.source == options_.worker) {
+      move_peers.push_back(RankOf(move_members, transfer.target));
+    } else if (transfer.target == options_.worker) {
+      move_peers.push_back(RankOf(move_members, transfer.source));
     }
   }
   const bool one_group = start.move_generation() == start.generation();
-  if (one_group && member) {
-    move_peers.insert(move_peers.end(), next->lowered->training.peers.begin(),
-                      next->lowered->training.peers.end());
-    move_peers.insert(move_peers.end(), next->lowered->evaluation.peers.begin(),
-                      next->lowered->evaluation.peers.end());
+  const std::vector<int> peers =
+      member ? PeersOf(*next->lowered, move.prepared) : std::vector<int>();
+  if (one_group) {
+    move_peers.insert(move_peers.end(), peers.begin(), peers.end());
   }
   HEDDLE_ASSIGN_OR_RETURN(auto move_group,
                           Connect(start.move_generation(), move_members, move_peers, measured));
-  if (start.has_held()) {
-    HEDDLE_RETURN_IF_ERROR(FillFromPeers(move, held_plan, *move_group, *next, moved));
+  if (start.has_held() || start.has_replicas()) {
+    HEDDLE_RETURN_IF_ERROR(FillFromPeers(start, plan, *move_group, *next, moved));
   } else if (member) {
     next->state->Hold(next->lowered->training.parameters);
     if (start.initial()) {
@@ -164,9 +162,6 @@ Result<std::unique_ptr<Trainer::Generation>> Trainer::BuildGeneration(const Move
         .group = {}, .tag = kMoveTag, .deadline = After(options_.policy.move_timeout)};
     HEDDLE_RETURN_IF_ERROR(move_group->Barrier(all));
     if (member) {
-      std::vector<int> peers = next->lowered->training.peers;
-      peers.insert(peers.end(), next->lowered->evaluation.peers.begin(),
-                   next->lowered->evaluation.peers.end());
       HEDDLE_ASSIGN_OR_RETURN(
           next->group,
           Connect(start.generation(), Members(move.prepared.members()), peers, measured));
@@ -186,88 +181,117 @@ Result<std::unique_ptr<Trainer::Generation>> Trainer::BuildGeneration(const Move
         next->group->ShareLinkEnd(own, measured, options_.job.comm.preference(), all));
     MakeExecutors(*next);
     next->written = WrittenBoxes(*next->lowered);
-    HEDDLE_ASSIGN_OR_RETURN(const int64_t staging, checkpoint::StagingBytes(ViewsOf(*next)));
+    HEDDLE_ASSIGN_OR_RETURN(const int64_t staging,
+                            checkpoint::StagingBytes(ViewsOf(*next, /*checkpoint=*/true)));
     writer_->Reserve(staging);
+    HEDDLE_ASSIGN_OR_RETURN(next->replicator, MakeReplicator(*next, move.prepared, staging));
   }
   return next;
 }
 
-Status Trainer::FillFromPeers(const MoveState& move,
-                              const program::Plan& held_plan,
+Result<Trainer::MovePlan> Trainer::PlanMove(const wire::Start& start,
+                                            const program::Plan& next) const {
+  MovePlan plan;
+  if (start.has_held()) {
+    HEDDLE_ASSIGN_OR_RETURN(const program::Plan held,
+                            program::PlanFromJson(start.held().plan_json()));
+    plan.held = HeldBoxes(graph_, held, start.held());
+  } else if (start.has_replicas()) {
+    HEDDLE_ASSIGN_OR_RETURN(plan.held, ReplicatedBoxes(start.replicas()));
+  } else {
+    return plan;
+  }
+  plan.transfers = program::PlanTransfers(graph_, plan.held, next);
+  return plan;
+}
+
+// What comes from others, or goes to them, over `group`.
+Status Trainer::FillFromPeers(const wire::Start& start,
+                              const MovePlan& plan,
                               comm::Communicator& group,
                               Generation& next,
                               StateMoved& moved) {
-  const auto held = HeldBoxes(graph_, held_plan, move.start.held());
-  const auto transfers = program::PlanTransfers(graph_, held, next.lowered->plan);
-  const bool valid_here =
-      held_ != nullptr && std::ranges::find(move.start.held().workers(), options_.worker) !=
-                              move.start.held().workers().end();
-  if (valid_here && held_->applied_step != move.start.applied_step()) {
-    return InternalError("state of step {} is held where step {} is expected", held_->applied_step,
-                         move.start.applied_step());
+  for (const program::Transfer& transfer : plan.transfers) {
+    if (transfer.source.empty() && transfer.target == options_.worker) {
+      return DataLossError("nobody holds {} any more", graph_.parameter(transfer.parameter).name);
+    }
+  }
+  std::vector<Message> messages;
+  for (size_t i = 0; i < plan.transfers.size(); ++i) {
+    const program::Transfer& transfer = plan.transfers[i];
+    if (transfer.source == options_.worker || transfer.target == options_.worker) {
+      Message& message = messages.emplace_back();
+      message.transfer = &transfer;
+      message.tag = kMoveTag + 1 + i;
+      message.receives = transfer.target == options_.worker;
+    }
+  }
+  HEDDLE_RETURN_IF_ERROR(start.has_held() ? PackHeld(start, next, messages)
+                                          : UnpackReplicas(start, plan, next, messages, moved));
+  const auto members = Members(start.move_members());
+  for (Message& message : messages) {
+    const program::Transfer& transfer = *message.transfer;
+    if (message.receives) {
+      message.whole = next.state->BytesOf(transfer.parameter, transfer.role);
+      if (!IsWhole(graph_, transfer)) {
+        message.buffer.resize(static_cast<size_t>(BoxBytes(graph_, transfer)));
+      }
+    }
+    message.work = message.receives ? group.Recv(RankOf(members, transfer.source), message.tag,
+                                                 message.bytes(), /*urgent=*/false)
+                                    : group.Send(RankOf(members, transfer.target), message.tag,
+                                                 message.bytes(), /*urgent=*/false);
+  }
+  const std::string kind = start.has_held() ? "memory" : "replica";
+  Status first;
+  const Deadline deadline = After(options_.policy.move_timeout);
+  for (Message& message : messages) {
+    const program::Transfer& transfer = *message.transfer;
+    const Status status = message.work.Wait(deadline);
+    if (!status.ok() && first.ok()) {
+      first = status;
+      group.Abort(status);  // So that the waits below end and no message is left in our memory.
+    }
+    if (status.ok() && message.receives) {
+      moved.bytes[kind] += BoxBytes(graph_, transfer);
+      if (!message.buffer.empty()) {
+        checkpoint::CopyPart(message.buffer.data(), transfer.box, message.whole.data(),
+                             WholeBox(graph_.parameter(transfer.parameter).shape), transfer.box,
+                             SizeOf(graph_.master_dtype()));
+      }
+    }
+  }
+  return first;
+}
+
+// What is held here is shared with the next state, and given to others from where it lies.
+Status Trainer::PackHeld(const wire::Start& start,
+                         Generation& next,
+                         std::vector<Message>& messages) {
+  const auto& holders = start.held().workers();
+  const bool valid_here = std::ranges::find(holders, options_.worker) != holders.end();
+  if (valid_here && (held_ == nullptr || held_->applied_step != start.applied_step())) {
+    return InternalError("state of step {} is held where step {} is expected",
+                         held_ == nullptr ? 0 : held_->applied_step, start.applied_step());
   }
   if (valid_here) {
     next.state->Share(*held_->state, next.lowered->training.parameters);
   }
   next.state->Hold(next.lowered->training.parameters);
-
-  const auto members = Members(move.start.move_members());
-  std::vector<Message> messages;
-  for (size_t i = 0; i < transfers.size(); ++i) {
-    const program::Transfer& transfer = transfers[i];
-    const bool sends = transfer.source == options_.worker;
-    const bool receives = transfer.target == options_.worker;
-    if (!sends && !receives) {
-      continue;
-    }
-    if (transfer.source.empty()) {
-      return DataLossError("nobody holds {} any more", graph_.parameter(transfer.parameter).name);
-    }
-    const graph::Parameter& parameter = graph_.parameter(transfer.parameter);
-    const Box whole = WholeBox(parameter.shape);
-    const int64_t element = SizeOf(graph_.master_dtype());
-    Message message;
-    message.transfer = &transfer;
-    runtime::ParameterState& state = sends ? *held_->state : *next.state;
-    std::span<std::byte> bytes = state.BytesOf(transfer.parameter, transfer.role);
-    message.target = bytes;
-    if (transfer.box != whole) {
-      message.buffer.resize(static_cast<size_t>(ElementCount(transfer.box.extent) * element));
-      if (sends) {
-        checkpoint::CopyPart(bytes.data(), whole, message.buffer.data(), transfer.box, transfer.box,
-                             element);
-      }
-      bytes = message.buffer;
-    }
-    const uint64_t tag = kMoveTag + 1 + i;
-    message.work = sends
-                       ? group.Send(RankOf(members, transfer.target), tag, bytes, /*urgent=*/false)
-                       : group.Recv(RankOf(members, transfer.source), tag, bytes, /*urgent=*/false);
-    messages.push_back(std::move(message));
-  }
-  Status first;
-  const Deadline deadline = After(options_.policy.move_timeout);
   for (Message& message : messages) {
-    const Status status = message.work.Wait(deadline);
-    if (!status.ok()) {
-      if (first.ok()) {
-        first = status;
-        group.Abort(status);  // So that the waits below end and no message is left in our memory.
-      }
+    if (message.receives) {
       continue;
     }
-    if (message.transfer->target == options_.worker) {
-      const int64_t element = SizeOf(graph_.master_dtype());
-      const Box& box = message.transfer->box;
-      moved.bytes["memory"] += ElementCount(box.extent) * element;
-      if (!message.buffer.empty()) {
-        const Box whole = WholeBox(graph_.parameter(message.transfer->parameter).shape);
-        checkpoint::CopyPart(message.buffer.data(), box, message.target.data(), whole, box,
-                             element);
-      }
+    const program::Transfer& transfer = *message.transfer;
+    message.whole = held_->state->BytesOf(transfer.parameter, transfer.role);
+    if (!IsWhole(graph_, transfer)) {
+      message.buffer.resize(static_cast<size_t>(BoxBytes(graph_, transfer)));
+      checkpoint::CopyPart(
+          message.whole.data(), WholeBox(graph_.parameter(transfer.parameter).shape),
+          message.buffer.data(), transfer.box, transfer.box, SizeOf(graph_.master_dtype()));
     }
   }
-  return first;
+  return Status::Ok();
 }
 
 Status Trainer::FillFromCheckpoint(int64_t step, Generation& next, StateMoved& moved) {

@@ -22,19 +22,25 @@ std::vector<program::StateBox> Trainer::WrittenBoxes(const Lowered& lowered) con
   return boxes;
 }
 
-std::vector<checkpoint::BoxView> Trainer::ViewsOf(const Generation& generation) const {
+checkpoint::StoredBox Trainer::StoredBoxOf(const program::StateBox& box) const {
+  const graph::Parameter& parameter = graph_.parameter(box.parameter);
+  return {.name = parameter.name,
+          .role = std::string(program::StateRoleName(box.role)),
+          .dtype = graph_.master_dtype(),
+          .global_shape = parameter.shape,
+          .box = box.box};
+}
+
+std::vector<checkpoint::BoxView> Trainer::ViewsOf(const Generation& generation,
+                                                  bool checkpoint) const {
   std::vector<checkpoint::BoxView> views;
   for (const program::StateBox& box : generation.written) {
-    const graph::Parameter& parameter = graph_.parameter(box.parameter);
-    const bool rounded = options_.job.checkpoint.moments == job::MomentStorage::kBF16 &&
-                         box.role != program::StateRole::kMaster;
-    views.push_back({.stored = {.name = parameter.name,
-                                .role = std::string(program::StateRoleName(box.role)),
-                                .dtype = graph_.master_dtype(),
-                                .global_shape = parameter.shape,
-                                .box = box.box,
-                                .stored_as = rounded ? std::optional(DType::kBF16) : std::nullopt},
-                     .bytes = generation.state->BytesOf(box.parameter, box.role)});
+    views.push_back(
+        {.stored = StoredBoxOf(box), .bytes = generation.state->BytesOf(box.parameter, box.role)});
+    if (checkpoint && options_.job.checkpoint.moments == job::MomentStorage::kBF16 &&
+        box.role != program::StateRole::kMaster) {
+      views.back().stored.stored_as = DType::kBF16;
+    }
   }
   return views;
 }
@@ -43,7 +49,7 @@ std::vector<checkpoint::BoxView> Trainer::ViewsOf(const Generation& generation) 
 bool Trainer::SaveDue(const Generation& generation) {
   const int64_t step = generation.applied_step;
   const bool due = CheckpointDue(options_.policy, step);
-  if (!due || !generation.busy || step == options_.job.steps ||
+  if (!due || !generation.flags.saving || step == options_.job.steps ||
       options_.job.checkpoint.when_busy == job::BusyPolicy::kWait) {
     return due;
   }
@@ -82,7 +88,7 @@ void Trainer::Save(Generation& generation) {
   };
   const auto snapshot = writer_->Snapshot(
       {.step = step, .generation = number, .wait = std::chrono::seconds(60), .deferred = true},
-      ViewsOf(generation), report);
+      ViewsOf(generation, /*checkpoint=*/true), report);
   if (!snapshot.ok()) {
     report(snapshot.status(), {});
   }

@@ -114,6 +114,7 @@ int RunWorker(const WorkerOptions& asked) {
       .metrics_address = options.bind_host + ":" + std::to_string((*exposer)->port()),
       .network = options.bind_host,
       .probe_address = probe.ok() ? (*probe)->address() : "",
+      .failure_domain = options.failure_domain,
       .emulation = options.emulated ? WireEmulation(options.emulation) : wire::Emulation()};
   int code = 1;
   {

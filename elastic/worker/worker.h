@@ -17,6 +17,8 @@ struct WorkerOptions {
   /// empty: that of the route to the coordinator.
   std::string bind_host;
   std::string rdma_devices;  ///< As comm::EndpointOptions has it.
+  /// Workers of one are lost together (a rack, a spot pool); empty: unknown.
+  std::string failure_domain;
   bool emulated = false;  ///< `emulation` replaces the job file's.
   job::Emulation emulation;
 };

@@ -123,7 +123,7 @@ class Evaluator {
     double loss = 0;
     for (int64_t window = 0; window < pass.windows; window += pass.batch) {
       HEDDLE_RETURN_IF_ERROR(executor.ComputeGradients(1, window));
-      HEDDLE_ASSIGN_OR_RETURN(const runtime::VoteOutcome outcome, executor.Vote(1, false));
+      HEDDLE_ASSIGN_OR_RETURN(const runtime::VoteOutcome outcome, executor.Vote(1));
       loss += outcome.loss;
       done(pass.batch * (pass.length - 1));
     }

@@ -128,17 +128,26 @@ Emulation ReadEmulation(YamlReader emulate) {
   return emulation;
 }
 
+bool IsWorkerWord(const std::string& word) {
+  return word.find_first_not_of(
+             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") ==
+         std::string::npos;
+}
+
 std::vector<WorkerSection> ReadWorkers(YamlReader& job) {
   std::vector<WorkerSection> workers;
   std::set<std::string> names;
   for (YamlReader& worker : job.Children("workers")) {
     WorkerSection section;
     section.name = worker.Optional<std::string>("name", "worker-" + std::to_string(workers.size()));
+    section.failure_domain = worker.Optional<std::string>("failure_domain", "");
     section.emulation = ReadEmulation(worker.OptionalChild("emulate"));
-    if (section.name.find_first_not_of(
-            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") !=
-            std::string::npos ||
-        section.name.front() == '.') {
+    if (!IsWorkerWord(section.failure_domain) || section.failure_domain.size() > 64) {
+      worker.Fail("failure_domain",
+                  "a failure domain has at most 64 letters, digits, '-', '_' and '.', got '" +
+                      section.failure_domain.substr(0, 80) + "'");
+    }
+    if (!IsWorkerWord(section.name) || section.name.front() == '.') {
       worker.Fail("name", "a worker's name has letters, digits, '-', '_' and '.' only, got '" +
                               section.name + "'");
     } else if (!names.insert(section.name).second) {
@@ -147,7 +156,7 @@ std::vector<WorkerSection> ReadWorkers(YamlReader& job) {
     workers.push_back(std::move(section));
   }
   if (workers.empty()) {
-    workers.push_back({.name = "worker-0", .emulation = {}});
+    workers.push_back({.name = "worker-0", .failure_domain = {}, .emulation = {}});
   }
   return workers;
 }
@@ -247,6 +256,11 @@ void ReadSections(YamlReader& root, JobConfig& job) {
   job.checkpoint.moments = checkpoint.OptionalChoice<MomentStorage>(
       "moments", MomentStorage::kExact,
       {{"exact", MomentStorage::kExact}, {"bf16", MomentStorage::kBF16}});
+  YamlReader replicas = checkpoint.OptionalChild("replicas");
+  job.checkpoint.replicas.every =
+      replicas.Optional<int64_t>("every", 0, {.least = 0, .most = kMost});
+  job.checkpoint.replicas.copies = replicas.Optional<int64_t>("copies", 1, {.least = 1, .most = 8});
+  job.checkpoint.replicas.compress = replicas.Optional<bool>("compress", true);
   job.checkpoint.resume = checkpoint.OptionalPath("resume", "");
   if (!job.checkpoint.resume.empty() && !job.init_from.empty()) {
     checkpoint.Fail("resume",

@@ -54,6 +54,7 @@ struct Emulation {
 
 struct WorkerSection {
   std::string name;
+  std::string failure_domain;  ///< What is lost as one; empty: unknown.
   Emulation emulation;
 };
 
@@ -82,6 +83,13 @@ enum class BusyPolicy : uint8_t { kWait, kSkip };
 /// How checkpoints hold the optimizer's moments.
 enum class MomentStorage : uint8_t { kExact, kBF16 };
 
+/// Snapshots of the state that workers keep in each other's memory.
+struct ReplicaSection {
+  int64_t every = 0;     ///< Steps between them; 0: none.
+  int64_t copies = 1;    ///< Workers that keep a worker's part beside itself.
+  bool compress = true;  ///< Otherwise as it is: less compute, more memory and traffic.
+};
+
 struct CheckpointSection {
   int64_t every = 0;       ///< Steps; 0: only at the end.
   int64_t keep = 3;        ///< Newest ones that stay,
@@ -90,6 +98,7 @@ struct CheckpointSection {
   bool last = true;        ///< Also after the last step.
   BusyPolicy when_busy = BusyPolicy::kWait;
   MomentStorage moments = MomentStorage::kExact;
+  ReplicaSection replicas = {};
   std::string resume =
       {};  ///< Checkpoint to begin from; empty: the newest of the run's own, if any.
 };

@@ -72,9 +72,9 @@ class Executor::Impl {
     return status;
   }
 
-  Result<VoteOutcome> Vote(int64_t step, bool stop, bool busy) {
+  Result<VoteOutcome> Vote(int64_t step, const VoteFlags& flags) {
     const c10::InferenceMode inference;
-    VoteRecord mine{.step = step, .stop = stop, .busy = busy, .norms = {}, .losses = {}};
+    VoteRecord mine{.step = step, .flags = flags, .norms = {}, .losses = {}};
     for (const auto& norm : program_.vote.norms) {
       mine.norms.push_back(
           {.parameter = norm.parameter, .sum_of_squares = SumOfSquares(Value(norm.gradient))});
@@ -427,8 +427,8 @@ Executor::~Executor() = default;
 Status Executor::ComputeGradients(int64_t step, int64_t first_sample) {
   return impl_->ComputeGradients(step, first_sample);
 }
-Result<VoteOutcome> Executor::Vote(int64_t step, bool stop, bool busy) {
-  return impl_->Vote(step, stop, busy);
+Result<VoteOutcome> Executor::Vote(int64_t step, const VoteFlags& flags) {
+  return impl_->Vote(step, flags);
 }
 void Executor::Apply(int64_t step, double norm, double learning_rate) {
   impl_->Apply(step, norm, learning_rate);

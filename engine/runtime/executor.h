@@ -55,9 +55,8 @@ class Executor {
   /// complete. The gradients are kept until the next call. Errors: those of the communicator and
   /// the reader; nothing was applied.
   Status ComputeGradients(int64_t step, int64_t first_sample);
-  /// Exchanges records. `stop`: this worker was told to stop; `busy`: it cannot take a snapshot of
-  /// the state yet. Errors: the communicator's.
-  Result<VoteOutcome> Vote(int64_t step, bool stop, bool busy = false);
+  /// Exchanges records; `flags` are this worker's. Errors: the communicator's.
+  Result<VoteOutcome> Vote(int64_t step, const VoteFlags& flags = {});
   /// Applies AdamW with this step's gradients. `norm` is the vote's. Precondition: ComputeGradients
   /// succeeded for `step` (also with a norm that other workers told, after a loss).
   void Apply(int64_t step, double norm, double learning_rate);

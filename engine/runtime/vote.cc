@@ -1,5 +1,6 @@
 #include "engine/runtime/vote.h"
 
+#include <array>
 #include <cmath>
 #include <optional>
 
@@ -7,16 +8,30 @@ namespace heddle::runtime {
 
 namespace {
 
-// Bits of a record's flags.
-constexpr uint8_t kStop = 1;
-constexpr uint8_t kBusy = 2;
+// Bit i of a record's flags is member i.
+constexpr std::array<bool VoteFlags::*, 4> kFlags = {
+    &VoteFlags::stop, &VoteFlags::saving, &VoteFlags::replicating, &VoteFlags::unreplicated};
+
+uint8_t EncodeFlags(const VoteFlags& flags) {
+  unsigned bits = 0;
+  for (size_t i = 0; i < kFlags.size(); ++i) {
+    bits |= flags.*kFlags[i] ? 1U << i : 0U;
+  }
+  return static_cast<uint8_t>(bits);
+}
+
+void AddFlags(uint8_t bits, VoteFlags& flags) {
+  for (size_t i = 0; i < kFlags.size(); ++i) {
+    flags.*kFlags[i] = flags.*kFlags[i] || (bits >> i & 1U) != 0;
+  }
+}
 
 }  // namespace
 
 Bytes EncodeVote(const VoteRecord& record) {
   ByteWriter out;
   out.Put(record.step);
-  out.Put(static_cast<uint8_t>((record.stop ? kStop : 0) | (record.busy ? kBusy : 0)));
+  out.Put(EncodeFlags(record.flags));
   out.Put(static_cast<uint32_t>(record.norms.size()));
   for (const auto& norm : record.norms) {
     out.Put(norm.parameter);
@@ -35,8 +50,7 @@ Result<VoteRecord> DecodeVote(std::span<const std::byte> bytes) {
   VoteRecord record;
   HEDDLE_ASSIGN_OR_RETURN(record.step, in.Get<int64_t>());
   HEDDLE_ASSIGN_OR_RETURN(const auto flags, in.Get<uint8_t>());
-  record.stop = (flags & kStop) != 0;
-  record.busy = (flags & kBusy) != 0;
+  AddFlags(flags, record.flags);
   HEDDLE_ASSIGN_OR_RETURN(const auto norms, in.Get<uint32_t>());
   for (uint32_t i = 0; i < norms; ++i) {
     VoteRecord::Norm norm;
@@ -75,8 +89,7 @@ Result<VoteOutcome> DecideVote(const std::vector<VoteRecord>& records,
     if (record.step != records.front().step) {
       return InternalError("votes of steps {} and {} met", records.front().step, record.step);
     }
-    outcome.stop = outcome.stop || record.stop;
-    outcome.busy = outcome.busy || record.busy;
+    AddFlags(EncodeFlags(record.flags), outcome.flags);
     for (const auto& norm : record.norms) {
       if (!put(norms, norm.parameter, norm.sum_of_squares)) {
         return InternalError("parameter {} was voted twice or does not exist", norm.parameter);

@@ -1,7 +1,7 @@
 /// \file
 /// The vote that makes a step a transaction: every worker contributes its owned parameters' sums of
 /// squares and its microbatches' losses once all its reductions are complete; what all workers then
-/// know (norm, loss, stop) is computed from the same records in the same order, so it has the same
+/// know (norm, loss, flags) is computed from the same records in the same order, so it has the same
 /// bits everywhere.
 #pragma once
 
@@ -14,10 +14,18 @@
 
 namespace heddle::runtime {
 
+/// What a worker says of itself in a vote; of all workers together: what any of them says.
+struct VoteFlags {
+  bool stop = false;          ///< Told to stop after the step.
+  bool saving = false;        ///< Still writes the checkpoint before.
+  bool replicating = false;   ///< Still exchanges the snapshot in memory before.
+  bool unreplicated = false;  ///< Has not all that it should have of that snapshot, nor will.
+  friend bool operator==(const VoteFlags&, const VoteFlags&) = default;
+};
+
 struct VoteRecord {
   int64_t step = 0;
-  bool stop = false;  ///< This worker was told to stop after the step.
-  bool busy = false;  ///< This worker cannot take a snapshot after the step yet.
+  VoteFlags flags;
   struct Norm {
     int32_t parameter = -1;
     double sum_of_squares = 0;
@@ -33,8 +41,7 @@ struct VoteRecord {
 struct VoteOutcome {
   double gradient_norm = 0;  ///< Global 2-norm before clipping.
   double loss = 0;           ///< Sum of microbatch losses in number order.
-  bool stop = false;         ///< Somebody was told to stop.
-  bool busy = false;         ///< Somebody cannot take a snapshot yet: so that all leave it out.
+  VoteFlags flags = {};      ///< Of all workers together, so that all do alike.
   bool finite = true;        ///< Norm and loss are finite; otherwise the step must not be applied.
 };
 

@@ -199,6 +199,73 @@ TEST_F(MemberTest, StateThatMovedWithoutAGoIsAdoptedWhenItCounts) {
   EXPECT_EQ(member_.held_generation(), 3);
 }
 
+TEST_F(MemberTest, TellsWhichSnapshotsItHoldsAndForgetsThoseOfAnotherHistory) {
+  const auto snapshot = [](int64_t step, const std::vector<int>& owners) {
+    wire::Halted::Replicas held;
+    held.set_generation(1);
+    held.set_step(step);
+    held.mutable_owners()->Add(owners.begin(), owners.end());
+    return held;
+  };
+  const auto steps_told = [this](int64_t fence) {
+    actions_.clear();
+    Halt(fence);
+    FailStep();
+    const wire::FromWorker* said = Said(wire::FromWorker::kHalted);
+    std::vector<int64_t> steps;
+    if (said != nullptr) {
+      for (const auto& held : said->halted().replicas()) {
+        steps.push_back(held.step());
+      }
+    }
+    return steps;
+  };
+  Train();
+  Tell(SnapshotsHeld{{snapshot(3, {0, 1})}});
+  Tell(SnapshotsHeld{{snapshot(4, {0, 1}), snapshot(5, {0})}});
+  EXPECT_THAT(steps_told(2), testing::ElementsAre(4, 5));
+  EXPECT_THAT(Said(wire::FromWorker::kHalted)->halted().replicas(0).owners(),
+              testing::ElementsAre(0, 1));
+  Start(3, 4);  // From the snapshot of step 4: step 5 will be run again.
+  EXPECT_THAT(steps_told(4), testing::ElementsAre(4, 5)) << "that generation did not begin";
+  Start(5, 4);
+  Command([](wire::ToWorker& message) { message.mutable_go()->set_generation(5); });
+  RunEnded ended;
+  ended.generation = 5;
+  ended.applied_step = 4;
+  ended.status = AbortedError("fenced");
+  actions_.clear();
+  Halt(6);
+  Tell(ended);
+  ASSERT_NE(Said(wire::FromWorker::kHalted), nullptr);
+  EXPECT_EQ(Said(wire::FromWorker::kHalted)->halted().replicas_size(), 1);
+}
+
+TEST_F(MemberTest, APartThatCannotBeReadIsToldLikeACheckpoint) {
+  for (const bool replicas : {true, false}) {
+    MemberTest::Train();
+    Halt(2);
+    FailStep();
+    Prepare(3);
+    actions_.clear();
+    Command([&](wire::ToWorker& message) {
+      message.mutable_start()->set_generation(3);
+      if (replicas) {
+        message.mutable_start()->mutable_replicas()->set_generation(1);
+      } else {
+        message.mutable_start()->set_checkpoint_step(0);
+      }
+    });
+    StateMoved moved;
+    moved.generation = 3;
+    moved.status = DataLossError("a chunk's hash");
+    Tell(moved);
+    ASSERT_NE(Said(wire::FromWorker::kReady), nullptr);
+    EXPECT_TRUE(Said(wire::FromWorker::kReady)->ready().source_unreadable());
+    member_ = Member(Identity(), MemberOptions(), now_);
+  }
+}
+
 TEST_F(MemberTest, StaleCommandsChangeNothing) {
   Train();
   Halt(4);

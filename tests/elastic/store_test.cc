@@ -29,7 +29,9 @@ DurableState SomeState() {
   state.held->plan.parameter_count = 3;
   state.held->plan.predicted_step_seconds = 0.125;
   state.held->members = {{"a", std::string(16, '\x80')}, {"b", std::string(16, 'b')}};
-  state.workers["a"] = {std::string(16, '\x80'), "host", "{\"p\": 1}"};
+  state.snapshots[4] = {.plan_json = "{\"g\": 4}", .owners = {0, 2}, .last_step = 30};
+  state.snapshots[6] = {.plan_json = "{}", .owners = {0, 1}};
+  state.workers["a"] = {std::string(16, '\x80'), "host", "{\"p\": 1}", "rack-1"};
   state.known_step = 41;
   state.life = 3;
   state.checkpoints = {20, 40};
@@ -76,6 +78,7 @@ TEST_F(StoreTest, GivesBackWhatWasSaved) {
   EXPECT_EQ(again.held->plan.predicted_step_seconds, 0.125);
   EXPECT_EQ(again.held->members, state.held->members);
   EXPECT_EQ(again.workers, state.workers);
+  EXPECT_EQ(again.snapshots, state.snapshots);
   EXPECT_EQ(again.known_step, 41);
   EXPECT_EQ(again.checkpoints, state.checkpoints);
   EXPECT_FALSE(again.finished);
@@ -113,6 +116,28 @@ TEST_F(StoreTest, RefusesFilesOfOthers) {
   ASSERT_FALSE(foreign.ok());
   EXPECT_EQ(foreign.status().code(), StatusCode::kDataLoss);
   EXPECT_THAT(foreign.status().message(), HasSubstr("not a coordinator's"));
+}
+
+// Builds before them wrote neither snapshots nor failure domains.
+TEST_F(StoreTest, AnOlderBuildsStateIsRead) {
+  {
+    const auto store = Open();
+    ASSERT_TRUE(store->Save(SomeState()).ok());
+  }
+  sqlite3* database = nullptr;
+  ASSERT_EQ(sqlite3_open(path_.c_str(), &database), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(database,
+                         "UPDATE coordinator SET state = json_remove(state, '$.snapshots', "
+                         "'$.workers.a.failure_domain', '$.life')",
+                         nullptr, nullptr, nullptr),
+            SQLITE_OK);
+  sqlite3_close(database);
+  const auto store = Open();
+  const auto loaded = store->Load();
+  ASSERT_TRUE(loaded.ok()) << loaded.status().ToString();
+  EXPECT_TRUE((*loaded)->snapshots.empty());
+  EXPECT_EQ((*loaded)->workers.at("a").failure_domain, "");
+  EXPECT_EQ((*loaded)->workers.at("a").host, "host");
 }
 
 TEST_F(StoreTest, DamagedContentIsNamed) {

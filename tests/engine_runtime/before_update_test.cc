@@ -74,7 +74,7 @@ TEST(BeforeUpdateTest, EachParameterIsAnnouncedBeforeItChanges) {
     before = digests();
     told.clear();
     ASSERT_TRUE(executor.ComputeGradients(step, step - 1).ok());
-    const auto outcome = executor.Vote(step, false);
+    const auto outcome = executor.Vote(step);
     ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
     EXPECT_TRUE(told.empty()) << "nothing changes before the vote";
     executor.Apply(step, outcome->gradient_norm, 1e-2);

@@ -113,7 +113,7 @@ RunResult Train(const graph::Graph& graph, const program::Plan& plan, bool shm) 
       for (int64_t step = 1; step <= kSteps; ++step) {
         const Status status = executor.ComputeGradients(step, (step - 1) * kMicrobatches * 2);
         ASSERT_TRUE(status.ok()) << status.ToString();
-        const auto outcome = executor.Vote(step, false);
+        const auto outcome = executor.Vote(step);
         ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
         executor.Apply(step, outcome->gradient_norm, 3e-3);
         if (rank == 0) {

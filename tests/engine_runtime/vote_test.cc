@@ -7,43 +7,49 @@
 namespace heddle::runtime {
 namespace {
 
-VoteRecord Record(bool stop, bool busy) {
-  return {.step = 7, .stop = stop, .busy = busy, .norms = {}, .losses = {}};
+/// Every combination of the flags.
+std::vector<VoteFlags> AllFlags() {
+  std::vector<VoteFlags> all;
+  for (unsigned bits = 0; bits < 16; ++bits) {
+    all.push_back({.stop = (bits & 1) != 0,
+                   .saving = (bits & 2) != 0,
+                   .replicating = (bits & 4) != 0,
+                   .unreplicated = (bits & 8) != 0});
+  }
+  return all;
 }
 
 TEST(VoteTest, RecordsAreReadAsTheyWereWritten) {
-  for (const bool stop : {false, true}) {
-    for (const bool busy : {false, true}) {
-      VoteRecord record = Record(stop, busy);
-      record.norms.push_back({.parameter = 3, .sum_of_squares = 2.5});
-      record.losses.push_back({.microbatch = 1, .loss = 0.5});
-      const Bytes bytes = EncodeVote(record);
-      const auto read = DecodeVote(bytes);
-      ASSERT_TRUE(read.ok()) << read.status().ToString();
-      EXPECT_EQ(read->step, 7);
-      EXPECT_EQ(read->stop, stop);
-      EXPECT_EQ(read->busy, busy);
-      ASSERT_EQ(read->norms.size(), 1U);
-      EXPECT_EQ(read->norms[0].sum_of_squares, 2.5);
-      ASSERT_EQ(read->losses.size(), 1U);
-      EXPECT_EQ(read->losses[0].loss, 0.5);
-      EXPECT_FALSE(DecodeVote(std::span(bytes).first(bytes.size() - 1)).ok());
-    }
+  for (const VoteFlags& flags : AllFlags()) {
+    VoteRecord record{.step = 7, .flags = flags, .norms = {}, .losses = {}};
+    record.norms.push_back({.parameter = 3, .sum_of_squares = 2.5});
+    record.losses.push_back({.microbatch = 1, .loss = 0.5});
+    const Bytes bytes = EncodeVote(record);
+    const auto read = DecodeVote(bytes);
+    ASSERT_TRUE(read.ok()) << read.status().ToString();
+    EXPECT_EQ(read->step, 7);
+    EXPECT_EQ(read->flags, flags);
+    ASSERT_EQ(read->norms.size(), 1U);
+    EXPECT_EQ(read->norms[0].sum_of_squares, 2.5);
+    ASSERT_EQ(read->losses.size(), 1U);
+    EXPECT_EQ(read->losses[0].loss, 0.5);
+    EXPECT_FALSE(DecodeVote(std::span(bytes).first(bytes.size() - 1)).ok());
   }
 }
 
 TEST(VoteTest, WhatOneSaysHoldsForAll) {
-  const auto decide = [](const std::vector<VoteRecord>& records) {
-    const auto outcome = DecideVote(records, 0, 0);
-    EXPECT_TRUE(outcome.ok()) << outcome.status().ToString();
-    return *outcome;
-  };
-  EXPECT_FALSE(decide({Record(false, false), Record(false, false)}).stop);
-  EXPECT_FALSE(decide({Record(false, false), Record(false, false)}).busy);
-  EXPECT_FALSE(decide({Record(true, false), Record(false, false)}).busy);
-  EXPECT_TRUE(decide({Record(false, false), Record(false, true)}).busy);
-  EXPECT_FALSE(decide({Record(false, false), Record(false, true)}).stop);
-  EXPECT_TRUE(decide({Record(false, true), Record(true, false)}).stop);
+  for (const VoteFlags& one : AllFlags()) {
+    for (const VoteFlags& other : AllFlags()) {
+      const auto outcome = DecideVote({{.step = 7, .flags = one, .norms = {}, .losses = {}},
+                                       {.step = 7, .flags = other, .norms = {}, .losses = {}}},
+                                      0, 0);
+      ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+      EXPECT_EQ(outcome->flags.stop, one.stop || other.stop);
+      EXPECT_EQ(outcome->flags.saving, one.saving || other.saving);
+      EXPECT_EQ(outcome->flags.replicating, one.replicating || other.replicating);
+      EXPECT_EQ(outcome->flags.unreplicated, one.unreplicated || other.unreplicated);
+    }
+  }
 }
 
 }  // namespace
