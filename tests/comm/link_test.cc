@@ -119,9 +119,12 @@ TEST_P(LinkTest, MeasuresWhatTheLinkGives) {
     cluster.endpoint(rank).SetLinkRate(rate);
   }
   cluster.Run(1, [&](int rank, Communicator& communicator) {
+    // A measurement that other work on the machine disturbed is taken again, by both alike.
+    constexpr uint64_t kRounds = 12;
     double best_error = 1;
     double best_latency = 1;
-    for (uint64_t round = 0; round < 3; ++round) {
+    float worse_error = 1;
+    for (uint64_t round = 0; round < kRounds && worse_error >= 0.099F; ++round) {
       const auto link = cluster.endpoint(rank).MeasureLink(communicator, 1 - rank, round,
                                                            After(std::chrono::seconds(10)));
       ASSERT_TRUE(link.ok()) << link.status().ToString();
@@ -129,6 +132,11 @@ TEST_P(LinkTest, MeasuresWhatTheLinkGives) {
       EXPECT_GT(link->latency_seconds, 0);
       best_latency = std::min(best_latency, link->latency_seconds);
       best_error = std::min(best_error, std::abs(link->bytes_per_second / rate - 1));
+      worse_error = static_cast<float>(best_error);
+      ASSERT_TRUE(communicator
+                      .AllReduce(std::as_writable_bytes(std::span(&worse_error, 1)), DType::kF32,
+                                 ReduceOp::kMax, {.group = {}, .tag = 100 + round, .deadline = {}})
+                      .ok());
     }
     EXPECT_LT(best_error, 0.1);
     EXPECT_LT(best_latency, 0.02 * kSlowdown);
@@ -137,7 +145,7 @@ TEST_P(LinkTest, MeasuresWhatTheLinkGives) {
     ASSERT_TRUE(communicator.Barrier({}).ok());
     double best_rate = 0;
     for (uint64_t round = 0; round < kAttempts; ++round) {
-      const auto fast = cluster.endpoint(rank).MeasureLink(communicator, 1 - rank, 9 + round,
+      const auto fast = cluster.endpoint(rank).MeasureLink(communicator, 1 - rank, kRounds + round,
                                                            After(std::chrono::seconds(10)));
       ASSERT_TRUE(fast.ok());
       best_rate = std::max(best_rate, fast->bytes_per_second);
