@@ -45,12 +45,16 @@ void Coordinator::State::FormIfReady(Time now) {
   if (!LinksSettled(now)) {
     return;
   }
+  const std::optional<SourceOption> stored = StoredSource();
+  if (!stored) {
+    return End(false, true, "no checkpoint is sound: " + unsound, now);
+  }
   transition.emplace();
   transition->kind = Transition::Kind::kForm;
   transition->generation = generation_counter + 1;
   transition->fence = transition->generation;
-  transition->source = checkpoints.empty() ? Source::kInitial : Source::kCheckpoint;
-  transition->applied_step = checkpoints.empty() ? 0 : checkpoints.back();
+  transition->source = stored->source;
+  transition->applied_step = stored->step;
   transition->steps_repeated = std::max<int64_t>(0, known_step - transition->applied_step);
   AskForPlan(now);
 }

@@ -10,9 +10,9 @@
 namespace heddle::elastic {
 namespace {
 
-// Generations whose snapshots can be told apart. A snapshot is replaced every few steps: older ones
-// would be of a job that changes its plan more often than it takes one.
-constexpr size_t kMostSnapshotSources = 8;
+// Generations whose plans are kept for their snapshots. With more, the job would have changed its
+// plan so often since that it took none meanwhile.
+constexpr size_t kMostSnapshotSources = 4;
 
 // A move of a smaller part of the state says more of its fixed costs than of a rate.
 constexpr double kLeastShareMeasured = 0.1;
@@ -207,15 +207,6 @@ std::vector<SourceOption> Coordinator::State::SourceOptions() {
 
 void Coordinator::State::ChooseSource(Time now) {
   Transition& t = *transition;
-  // Of generations that nobody has a part of nothing will be asked.
-  std::set<int64_t> mentioned;
-  for (const auto& [name, halted] : t.halted) {
-    for (const wire::Halted::Replicas& replicas : halted.replicas()) {
-      mentioned.insert(replicas.generation());
-    }
-  }
-  std::erase_if(snapshots, [&](const auto& entry) { return mentioned.count(entry.first) == 0; });
-
   const std::vector<SourceOption> options = SourceOptions();
   if (options.empty()) {
     return End(false, true, "no checkpoint is sound: " + unsound, now);
@@ -263,7 +254,8 @@ void Coordinator::State::NoteMove(const Transition& move, int64_t bytes) {
     seconds = std::max(seconds, ready.seconds());
   }
   const auto moved = static_cast<double>(bytes);
-  if (seconds > 0 && moved > 0 && moved >= kLeastShareMeasured * state_bytes) {
+  if (seconds > 0 && std::isfinite(seconds) && moved > 0 &&
+      moved >= kLeastShareMeasured * state_bytes) {
     measured_rates[move.source] = moved / seconds;
   }
 }

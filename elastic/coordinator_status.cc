@@ -112,6 +112,23 @@ Status Coordinator::State::CheckInvariants() const {
       }
     }
   }
+  if (transition && transition->source == Source::kReplicas &&
+      transition->stage != Transition::Stage::kHalt) {
+    const auto source = snapshots.find(transition->snapshot_generation);
+    if (source == snapshots.end()) {
+      return InternalError("nobody knows the parts of a snapshot of generation {}",
+                           transition->snapshot_generation);
+    }
+    std::set<int32_t> present;
+    const wire::Start::Replicas replicas = MakeReplicas();
+    for (const wire::Start::Replicas::Holder& holder : replicas.holders()) {
+      present.insert(holder.owners().begin(), holder.owners().end());
+    }
+    if (present.size() != source->second.owners.size()) {
+      return InternalError("{} parts of {} of a snapshot are held", present.size(),
+                           source->second.owners.size());
+    }
+  }
   std::set<std::string> hosts;
   for (const auto& [request, measurement] : measuring) {
     std::set<std::string> own;

@@ -22,6 +22,18 @@ bool IsNameSound(const std::string& name) {
          });
 }
 
+// What a process says of itself at every connection.
+void CopyIdentity(const wire::Hello& hello, Worker& worker) {
+  worker.host = hello.host();
+  worker.failure_domain = hello.failure_domain();
+  worker.pid = hello.pid();
+  worker.data_address = hello.data_address();
+  worker.metrics_address = hello.metrics_address();
+  worker.network = hello.network();
+  worker.probe_address = hello.probe_address();
+  worker.emulation = hello.emulation();
+}
+
 }  // namespace
 
 Worker* Coordinator::State::Find(const std::string& name) {
@@ -102,14 +114,7 @@ void Coordinator::State::Join(ConnectionId connection, const wire::Hello& hello,
   Worker& worker = workers[name];
   worker.name = name;
   worker.incarnation = hello.incarnation();
-  worker.host = hello.host();
-  worker.failure_domain = hello.failure_domain();
-  worker.pid = hello.pid();
-  worker.data_address = hello.data_address();
-  worker.metrics_address = hello.metrics_address();
-  worker.network = hello.network();
-  worker.probe_address = hello.probe_address();
-  worker.emulation = hello.emulation();
+  CopyIdentity(hello, worker);
   worker.connection = connection;
   worker.last_word = now;
   connections[connection] = name;
@@ -132,14 +137,7 @@ void Coordinator::State::Return(ConnectionId connection,
   worker.broken_at.reset();
   worker.last_word = now;
   worker.seen = true;
-  worker.host = hello.host();
-  worker.failure_domain = hello.failure_domain();
-  worker.pid = hello.pid();
-  worker.data_address = hello.data_address();
-  worker.metrics_address = hello.metrics_address();
-  worker.network = hello.network();
-  worker.probe_address = hello.probe_address();
-  worker.emulation = hello.emulation();
+  CopyIdentity(hello, worker);
   worker.standing = hello.standing();
   worker.standing_generation = hello.standing_generation();
   worker.applied_step = hello.applied_step();
@@ -156,6 +154,10 @@ void Coordinator::State::WelcomeWorker(Worker& worker, bool again) {
     if (const auto found = job.emulation.find(worker.name); found != job.emulation.end()) {
       worker.emulation = found->second;
     }
+  }
+  if (const auto found = job.failure_domains.find(worker.name);
+      worker.failure_domain.empty() && found != job.failure_domains.end()) {
+    worker.failure_domain = found->second;
   }
   wire::Welcome welcome;
   welcome.set_name(worker.name);

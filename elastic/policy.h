@@ -99,7 +99,8 @@ struct Job {
   std::string secret;  ///< Key of the data plane's handshake; drawn at submission, never logged.
   std::string output_folder;
   JobPolicy policy;
-  std::map<std::string, wire::Emulation> emulation;  ///< By worker name.
+  std::map<std::string, wire::Emulation> emulation;    ///< By worker name.
+  std::map<std::string, std::string> failure_domains;  ///< Likewise, of those that say none.
   std::vector<int64_t> checkpoints;  ///< Sound committed ones found on storage: steps, ascending.
 };
 

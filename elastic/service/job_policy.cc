@@ -45,6 +45,9 @@ Job MakeJob(const job::JobConfig& job, const std::string& output_folder) {
   out.policy = PolicyOf(job);
   for (const job::WorkerSection& worker : job.workers) {
     out.emulation[worker.name] = WireEmulation(worker.emulation);
+    if (!worker.failure_domain.empty()) {
+      out.failure_domains[worker.name] = worker.failure_domain;
+    }
   }
   return out;
 }

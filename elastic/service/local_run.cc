@@ -103,7 +103,7 @@ class Workers {
                Restart(service, exit);
              }}));
     for (const job::WorkerSection& worker : job_.workers) {
-      HEDDLE_RETURN_IF_ERROR(Launch(service, worker));
+      HEDDLE_RETURN_IF_ERROR(Launch(service, worker.name));
     }
     return Status::Ok();
   }
@@ -133,8 +133,7 @@ class Workers {
   }
 
  private:
-  Status Launch(Service& service, const job::WorkerSection& worker) {
-    const std::string& name = worker.name;
+  Status Launch(Service& service, const std::string& name) {
     MutexLock lock(mutex_);
     if (stopping_) {
       return Status::Ok();
@@ -144,9 +143,6 @@ class Workers {
                              service.server().address(), "--name", name},
                     .log_path = folder_ + "/logs/" + name + ".log",
                     .environment = {}};
-    if (!worker.failure_domain.empty()) {
-      spec.argv.insert(spec.argv.end(), {"--failure-domain", worker.failure_domain});
-    }
     for (const char* variable : RankVariables()) {
       spec.environment.emplace_back(variable, "");
     }
@@ -160,11 +156,7 @@ class Workers {
     if (!job_.elastic.restart || exit.code == 0 || exit.code == 2) {
       return;
     }
-    const auto worker =
-        std::find_if(job_.workers.begin(), job_.workers.end(),
-                     [&](const job::WorkerSection& other) { return other.name == exit.name; });
-    const Status status = worker == job_.workers.end() ? NotFoundError("the job has no such worker")
-                                                       : Launch(service, *worker);
+    const Status status = Launch(service, exit.name);
     if (!status.ok()) {
       LogWarning("worker {} was not started again: {}", exit.name, status.message());
     }

@@ -68,6 +68,10 @@ void Progress::Note(const LogEvent& event) {
     Print(fmt::format("{}: {} ({})", event.kind == "worker_lost" ? "lost" : "left",
                       TextOf(event, "worker"), TextOf(event, "reason")),
           false);
+  } else if (event.kind == "recovery_source") {
+    Print(
+        fmt::format("goes on after step {} ({})", NumberOf(event, "step"), TextOf(event, "chosen")),
+        false);
   } else if (event.kind == "plan") {
     Print(fmt::format("plan of generation {}: {:.3f} s a step predicted",
                       NumberOf(event, "generation"), NumberOf(event, "predicted_step_seconds")),

@@ -113,11 +113,15 @@ class SourceTest : public CoordinatorTest {
 
 TEST_F(SourceTest, MembersLearnWhoKeepsTheirParts) {
   job_.policy.initial_workers = 4;
+  job_.failure_domains = {{"a", "rack-3"}, {"d", "rack-2"}};
   Tell(Submitted{job_});
-  int number = 0;
+  const std::map<std::string, std::string> said = {
+      {"a", "rack-1"}, {"b", "rack-1"}, {"c", "rack-2"}};
   for (const char* name : {"a", "b", "c", "d"}) {
     Hello(name, [&](wire::Hello& hello) {
-      hello.set_failure_domain(number++ < 2 ? "rack-1" : "rack-2");
+      if (said.count(name) > 0) {
+        hello.set_failure_domain(said.at(name));
+      }
     });
     From(name,
          [](wire::FromWorker& message) { message.mutable_profiled()->set_profile_json("{}"); });
@@ -130,7 +134,8 @@ TEST_F(SourceTest, MembersLearnWhoKeepsTheirParts) {
     EXPECT_NE(prepare.keepers(rank).ranks(0) / 2, rank / 2) << "in the same rack";
   }
   EXPECT_EQ(coordinator_.StatusAt(now_).workers(3).failure_domain(), "rack-2");
-  EXPECT_EQ(stored_.workers.at("d").failure_domain, "rack-2");
+  EXPECT_EQ(stored_.workers.at("d").failure_domain, "rack-2") << "as the job's file has it";
+  EXPECT_EQ(stored_.workers.at("a").failure_domain, "rack-1") << "its own word comes first";
 }
 
 TEST_F(SourceTest, WithoutSnapshotsThereAreNoKeepers) {

@@ -84,6 +84,8 @@ Cluster::Cluster(const SimOptions& options) : options_(options), random_(options
   job_.policy.links.transports = {"shm", "tcp"};
   job_.policy.links.timeout = std::chrono::seconds(2);
   job_.policy.links.wait = std::chrono::seconds(10);
+  job_.policy.replicate_every = options.replicate_every;
+  job_.policy.replica_copies = options.replica_copies;
 }
 
 void Cluster::At(Time when, std::function<void()> call) {
@@ -158,11 +160,15 @@ std::string Cluster::Spawn(const std::string& name) {
   MemberIdentity identity;
   identity.name = name;
   identity.incarnation = worker->incarnation;
-  identity.host = fmt::format("host-{}", next_key_ % 3);
+  identity.host = fmt::format("host-{}", next_key_ % options_.hosts);
+  if (options_.domains > 1) {
+    identity.failure_domain = fmt::format("rack-{}", next_key_ % options_.hosts % options_.domains);
+  }
   identity.pid = 100 + next_key_;
   identity.data_address = key;
   identity.network = identity.host;
   identity.probe_address = key;
+  worker->host = identity.host;
   MemberOptions options;
   options.window_steps = 3;
   options.window_time = std::chrono::milliseconds(100);
@@ -332,11 +338,19 @@ void Cluster::CheckSent(const wire::ToWorker& message) {
     if (message.prepare().links().places_size() < message.prepare().members_size()) {
       Fail(fmt::format("generation {} tells the links of some of its members", generation));
     }
+    CheckKeepers(message.prepare());
+  } else if (message.has_start()) {
+    CheckSource(message.start());
   } else if (message.has_go()) {
     generation = message.go().generation();
     if (generation < newest_go_) {
       Fail(fmt::format("Go for generation {} after {}", generation, newest_go_));
     }
+    for (auto& [older, last_step] : last_snapshot_) {
+      const auto start = start_sent_.find(generation);
+      last_step = older < generation ? std::min(last_step, start->second) : last_step;
+    }
+    last_snapshot_.emplace(generation, INT64_MAX);
     newest_go_ = generation;
     if (!stored_.held || stored_.held->number != generation) {
       Fail("Go before its generation was durable");
@@ -430,6 +444,11 @@ void Cluster::TakeLog(const LogEvent& event) {
     ++result_.probes["links " + std::get<std::string>(*event.Find("result"))];
   } else if (event.kind == "resumed" && std::get<int64_t>(*event.Find("steps_repeated")) > 0) {
     ++result_.probes["steps repeated"];
+  } else if (event.kind == "recovery_source") {
+    ++result_.probes["from " + std::get<std::string>(*event.Find("chosen"))];
+  } else if (event.kind == "replica_refused") {
+    last_snapshot_.at(std::get<int64_t>(*event.Find("generation"))) =
+        std::get<int64_t>(*event.Find("step")) - 1;
   } else if (event.kind == "job_finished") {
     for (int64_t step = 1; step <= options_.steps; ++step) {
       if (final_steps_.count(step) == 0) {
@@ -514,6 +533,7 @@ void Cluster::Commit(const CommitCheckpoint& commit) {
     CheckpointCommitted done;
     done.step = commit.step;
     done.generation = commit.generation;
+    done.raw_bytes = options_.tells_moves ? 8 * kSimParameters : 0;
     committed_.insert(commit.step);
     Tell(done);
   });

@@ -28,6 +28,7 @@ enum class Planted : uint8_t {
   kIgnoreFence,       ///< AbortBelow does nothing.
   kForgetGeneration,  ///< The restarted coordinator reads a counter that is older than what workers
                       ///< learnt.
+  kStalePart,         ///< A worker's part of a snapshot is of the step before.
 };
 
 struct SimOptions {
@@ -36,6 +37,13 @@ struct SimOptions {
   int64_t steps = 40;
   int faults = 3;
   double fault_window_seconds = 6;
+  int hosts = 3;                ///< Workers are on these by turns,
+  int domains = 1;              ///< which are in these failure domains; 1: none is known.
+  int64_t replicate_every = 0;  ///< Steps between snapshots in memory; 0: none.
+  int replica_copies = 1;
+  /// Bytes and seconds of moves are told, so that a recovery may prefer an older state that is
+  /// nearer. Otherwise the newest is to be taken.
+  bool tells_moves = false;
   Planted planted = Planted::kNothing;
   bool trace = false;
 };
@@ -54,6 +62,9 @@ struct SimParameter {
 };
 using SimState = std::map<int32_t, SimParameter>;
 
+/// A snapshot in memory, by step and generation.
+using SnapshotKey = std::pair<int64_t, int64_t>;
+
 inline constexpr int32_t kSimParameters = 6;
 
 /// What a plan of the simulated planner says: worker name to its parameters.
@@ -70,6 +81,7 @@ struct SimWorker {
   std::string key;  ///< Of this process; names may be used again by later ones.
   std::unique_ptr<Member> member;
   std::string incarnation;
+  std::string host;
   bool alive = true;
   bool exited = false;
   std::optional<Time> stopped_until;           ///< SIGSTOP, or a pause of its machine.
@@ -89,6 +101,8 @@ struct SimWorker {
   int64_t held_generation = 0;
   SimState staged;
   int64_t staged_generation = 0;
+  int64_t staged_step = 0;
+  std::map<SnapshotKey, std::map<int32_t, SimState>> parts;  ///< Complete ones, by owner.
   bool settle_failed = false;
   std::optional<MoveState> moving;
   int64_t move_number = 0;
@@ -164,6 +178,18 @@ class Cluster {
   void PeerVanished(const std::string& key, bool silent);
   std::string NameOf(const std::string& key);
 
+  // replicas.cc: snapshots in memory.
+  void TakeSnapshot(SimWorker& worker);
+  void KeepPart(SimWorker& worker, const SnapshotKey& key, int32_t owner, const SimState& part);
+  void ForgetParts(SimWorker& worker, int64_t after_step);
+  void TellParts(SimWorker& worker);
+  std::optional<SimParameter> ReadPart(const SimWorker& worker,
+                                       const wire::Start& start,
+                                       int32_t parameter);
+  void CheckKeepers(const wire::Prepare& prepare);
+  void CheckSource(const wire::Start& start);
+  bool IsVoid(const SnapshotKey& key) const;
+
   // faults.cc
   void ScheduleFaults();
   void InjectFault();
@@ -206,9 +232,12 @@ class Cluster {
   int64_t highest_sent_generation_ = 0;
   std::map<int64_t, std::string> plan_of_generation_;
   std::map<int64_t, std::string> links_of_generation_;
+  std::map<int64_t, wire::Prepare> prepare_of_generation_;
+  std::map<int64_t, int64_t> last_snapshot_;  ///< By generation that began: later ones are void.
   std::map<int64_t, std::string> pair_of_request_;
   int64_t newest_go_ = 0;
   std::map<int64_t, int64_t> start_of_generation_;
+  std::map<int64_t, int64_t> start_sent_;  ///< Steps that Start named, by generation.
   struct Ballot {
     std::set<std::string> voted;
     bool stop = false;

@@ -45,7 +45,7 @@ void Cluster::InjectFault() {
   }
   SimWorker& worker = *Worker(key);
   std::string what;
-  switch (random_.Below(13)) {
+  switch (random_.Below(14)) {
     case 0:
     case 1:
       what = "kill " + key;
@@ -127,6 +127,16 @@ void Cluster::InjectFault() {
             FailRun(w, UnavailableError("lost {}", NameOf(theirs)), NameOf(theirs));
           }
         });
+      }
+      break;
+    }
+    case 12: {
+      const std::string host = worker.host;
+      what = "kill host " + host;
+      for (const auto& [other, lost] : workers_) {
+        if (lost->alive && !lost->exited && lost->host == host) {
+          Kill(other);
+        }
       }
       break;
     }

@@ -1,5 +1,6 @@
 // Thousands of failure histories of the shipped coordinator and member machines, each decided by a
 // seed. A failing seed is printed; HEDDLE_TEST_SEED=N runs that one alone, with its trace.
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
@@ -25,6 +26,11 @@ SimOptions OptionsOf(uint64_t seed) {
   options.steps = 30 + static_cast<int64_t>(seed % 3) * 15;
   options.faults = static_cast<int>(seed / 5 % 6);
   options.fault_window_seconds = 4;
+  options.hosts = 2 + static_cast<int>(seed % 3);
+  options.domains = 1 + static_cast<int>(seed / 2 % 3);
+  options.replicate_every = std::array<int64_t, 3>{1, 3, 0}[seed / 7 % 3];
+  options.replica_copies = 1 + static_cast<int>(seed / 11 % 2);
+  options.tells_moves = seed / 13 % 3 == 0;
   return options;
 }
 
@@ -76,6 +82,11 @@ TEST(SimulationTest, HistoriesOfFailuresEndWell) {
                            "wrong one blamed",
                            "drift",
                            "checkpoint",
+                           "from live",
+                           "from replicas",
+                           "from checkpoint",
+                           "complete snapshot",
+                           "replica_refused",
                            "exit 0",
                            "exit 1",
                            "exit 2"}) {
@@ -112,13 +123,16 @@ INSTANTIATE_TEST_SUITE_P(All,
                          PlantedFaultTest,
                          testing::Values(Planted::kSkipSettle,
                                          Planted::kIgnoreFence,
-                                         Planted::kForgetGeneration),
+                                         Planted::kForgetGeneration,
+                                         Planted::kStalePart),
                          [](const testing::TestParamInfo<Planted>& test) -> std::string {
                            switch (test.param) {
                              case Planted::kSkipSettle:
                                return "SkipSettle";
                              case Planted::kIgnoreFence:
                                return "IgnoreFence";
+                             case Planted::kStalePart:
+                               return "StalePart";
                              default:
                                return "ForgetGeneration";
                            }

@@ -80,6 +80,10 @@ void Cluster::Perform(SimWorker& worker, const MemberAction& action) {
     }
     worker.held = std::exchange(worker.staged, {});
     worker.held_generation = std::exchange(worker.staged_generation, 0);
+    // One that forgets nothing must do no harm: the coordinator knows what is void.
+    if (worker.held.empty() || random_.Below(2) == 0) {
+      ForgetParts(worker, worker.held.empty() ? 0 : worker.staged_step);
+    }
   } else if (std::holds_alternative<DiscardState>(action)) {
     worker.staged.clear();
     worker.staged_generation = 0;
@@ -188,7 +192,8 @@ void Cluster::BeginMove(SimWorker& worker, const MoveState& move) {
       }
     }
     if (missing.empty()) {
-      return EndMove(w, Status::Ok(), "");
+      const bool damaged = start.has_replicas() && random_.Below(30) == 0;
+      return EndMove(w, damaged ? DataLossError("a checksum differs") : Status::Ok(), "");
     }
     if (now_ >= deadline) {
       return EndMove(w, DeadlineExceededError("waited for {}", missing), missing);
@@ -209,6 +214,7 @@ void Cluster::EndMove(SimWorker& worker, const Status& status, const std::string
     const wire::Start& start = move.start;
     worker.staged.clear();
     worker.staged_generation = start.generation();
+    worker.staged_step = start.applied_step();
     for (const auto& [name, parameters] : DecodeSimPlan(move.prepared.plan_json())) {
       if (name != worker.member->name()) {
         continue;
@@ -235,6 +241,13 @@ void Cluster::EndMove(SimWorker& worker, const Status& status, const std::string
           }
           value = source->held.at(parameter);
           moved.bytes["memory"] += source == &worker ? 0 : 8;
+        } else if (start.has_replicas()) {
+          const auto part = ReadPart(worker, start, parameter);
+          if (!part) {
+            return;
+          }
+          value = *part;
+          moved.bytes["replica"] += 8;
         } else {
           if (!start.initial() && committed_.count(start.checkpoint_step()) == 0) {
             Fail(fmt::format("checkpoint {} does not exist", start.checkpoint_step()));
@@ -251,6 +264,7 @@ void Cluster::EndMove(SimWorker& worker, const Status& status, const std::string
       }
     }
     worker.kept_vote = 0;
+    moved.seconds = options_.tells_moves ? 0.01 + random_.Uniform() : 0;
   }
   TellMember(worker, moved);
 }
@@ -408,6 +422,7 @@ void Cluster::Apply(SimWorker& worker) {
   if (!worker.run || worker.run->number != number) {
     return;
   }
+  TakeSnapshot(worker);
   if (CheckpointDue(job_.policy, run.step)) {
     Save(worker);
   }
