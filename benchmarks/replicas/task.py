@@ -23,7 +23,7 @@ def job_file(folder, steps):
     with open(os.path.join(heddle.REPOSITORY, "configs", "quickstart.yaml"), encoding="utf-8") as file:
         text = file.read()
     text = text[:text.index("workers:")]
-    text = text.replace("steps: 600", f"steps: {steps}")
+    text = text.replace("steps: 600", f"steps: {steps}").replace("warmup_steps: 40", f"warmup_steps: {WARM}")
     path = os.path.join(folder, "replicas.yaml")
     with open(path, "w", encoding="utf-8") as file:
         file.write(text + "threads: 1\nworkers:\n  - {name: a}\n  - {name: b}\ncheckpoint: {every: 0, last: false}\n")
@@ -67,7 +67,7 @@ def run(options, rows):
     steps = settings["steps"]
     job = job_file(options.folder, steps)
     # One plan for all: what is searched depends on what was measured at each start.
-    _, first = train(os.path.join(options.folder, "first"), job, steps, ["steps=" + str(WARM)])
+    _, first = train(os.path.join(options.folder, "first"), job, WARM, ["steps=" + str(WARM)])
     plan = os.path.join(options.folder, "plan.json")
     with open(plan, "w", encoding="utf-8") as file:
         json.dump(first.events("plan")[-1]["plan"], file)

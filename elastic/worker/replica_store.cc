@@ -88,7 +88,7 @@ Result<std::shared_ptr<checkpoint::MemoryPart>> ReplicaStore::Take(int64_t bytes
 void ReplicaStore::Stock(int64_t bytes) {
   {
     const MutexLock lock(mutex_);
-    if (!spare_.empty() || snapshots_.size() > 1) {
+    if (bytes == 0 || !spare_.empty() || snapshots_.size() > 1) {
       return;
     }
   }

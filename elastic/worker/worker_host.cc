@@ -232,6 +232,9 @@ void WorkerHost::StopThreads() {
   training_.reset();
   lowering_.reset();
   probing_.reset();
+  // With the threads that save and exchange snapshots: they post, too.
+  trainer_.store(nullptr);
+  owned_trainer_.reset();
 }
 
 }  // namespace heddle::elastic
