@@ -9,8 +9,8 @@
 namespace heddle::elastic {
 namespace {
 
-// A snapshot under way must not push the last complete one out.
-constexpr size_t kSnapshotsKept = 2;
+// More than a worker needs to, so that void ones are offered, too.
+constexpr size_t kSnapshotsKept = 4;
 // So many generations may begin before the coordinator forgets the plan of one.
 constexpr int64_t kPlansKept = 4;
 

@@ -192,7 +192,7 @@ void Cluster::BeginMove(SimWorker& worker, const MoveState& move) {
       }
     }
     if (missing.empty()) {
-      const bool damaged = start.has_replicas() && random_.Below(30) == 0;
+      const bool damaged = start.has_replicas() && random_.Below(8) == 0;
       return EndMove(w, damaged ? DataLossError("a checksum differs") : Status::Ok(), "");
     }
     if (now_ >= deadline) {
