@@ -1,12 +1,14 @@
 // Each copy begins as a rotation of a ring in which those that are lost together stand together, by
 // as many places as the largest such group has: unless that group is more than half of the ring,
-// nobody keeps for one of his own. Then two or three parts exchange their keepers where that helps.
+// nobody keeps for one of his own. Then two or three parts exchange their keepers where that helps,
+// and with few members and one copy so do any number of them.
 #include "elastic/replica_placement.h"
 
 #include <algorithm>
 #include <initializer_list>
 #include <map>
 #include <tuple>
+#include <utility>
 
 namespace heddle::elastic {
 namespace {
@@ -23,6 +25,8 @@ constexpr int64_t kImpossible = int64_t{1} << 48;  // The owner itself, or one k
 constexpr size_t kMostPairs = 64;
 constexpr size_t kMostTriplesSide = 8;
 constexpr int kMostRounds = 4;
+// So many members at most are given the best keepers there are.
+constexpr size_t kMostExact = 64;
 
 // A member, in the order of the ring.
 struct Place {
@@ -107,6 +111,10 @@ class Placement {
         changed = ImproveSlot(slot) || changed;
       }
     }
+    if (copies_ == 1 && keeper_.size() <= kMostExact) {
+      while (RotateCheapCycle()) {
+      }
+    }
   }
 
   std::vector<std::vector<int32_t>> ByRank() const {
@@ -125,17 +133,24 @@ class Placement {
     return !ring_.by_domain || (a.domain != 0 && b.domain != 0 && a.domain != b.domain);
   }
 
-  int64_t CostOfOwner(size_t owner) const {
+  int64_t CostOfPair(size_t owner, size_t keeper) const {
     const Place& place = ring_.places[owner];
     if (!place.owns) {
       return 0;  // Whom it is given does not matter.
     }
+    const Place& other = ring_.places[keeper];
+    return (keeper == owner ? kImpossible : 0) + (other.host == place.host ? kSameHost : 0) +
+           (DomainsDiffer(place, other) ? 0 : kNotAnotherDomain);
+  }
+
+  int64_t CostOfOwner(size_t owner) const {
+    if (!ring_.places[owner].owns) {
+      return 0;
+    }
     int64_t cost = 0;
     for (size_t i = owner * copies_; i < (owner + 1) * copies_; ++i) {
       const Place& keeper = ring_.places[keeper_[i]];
-      cost += keeper_[i] == owner ? kImpossible : 0;
-      cost += keeper.host == place.host ? kSameHost : 0;
-      cost += DomainsDiffer(place, keeper) ? 0 : kNotAnotherDomain;
+      cost += CostOfPair(owner, keeper_[i]);
       for (size_t j = owner * copies_; j < i; ++j) {
         const Place& other = ring_.places[keeper_[j]];
         cost += keeper_[i] == keeper_[j] ? kImpossible : 0;
@@ -207,6 +222,47 @@ class Placement {
       }
     }
     return changed;
+  }
+
+  // With one copy the keepers are a permutation of the members, which is as cheap as can be when no
+  // cycle of members, each of whom takes the next one's keeper, saves anything. Finds one that does
+  // by the method of Bellman and Ford. False: there is none.
+  bool RotateCheapCycle() {
+    const size_t count = keeper_.size();
+    std::vector<int64_t> saved(count, 0);
+    std::vector<size_t> before(count, 0);
+    size_t last = count;
+    for (size_t round = 0; round < count; ++round) {
+      last = count;
+      for (size_t a = 0; a < count; ++a) {
+        for (size_t b = 0; b < count; ++b) {
+          const int64_t cost = saved[a] + CostOfPair(a, keeper_[b]) - CostOfPair(a, keeper_[a]);
+          if (a != b && cost < saved[b]) {
+            saved[b] = cost;
+            before[b] = a;
+            last = b;
+          }
+        }
+      }
+      if (last == count) {
+        return false;
+      }
+    }
+    size_t on_cycle = last;
+    for (size_t i = 0; i < count; ++i) {
+      on_cycle = before[on_cycle];
+    }
+    // Backwards: each hands its keeper to the one before.
+    size_t at = on_cycle;
+    size_t handed = keeper_[at];
+    do {
+      at = before[at];
+      std::swap(handed, keeper_[at]);
+    } while (at != on_cycle);
+    for (size_t owner = 0; owner < count; ++owner) {
+      load_[keeper_[owner]] = ring_.places[owner].owns ? 1 : 0;
+    }
+    return true;
   }
 
   const Ring ring_;

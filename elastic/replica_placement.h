@@ -20,8 +20,8 @@ struct ReplicaMember {
 /// has min(copies, members - 1) keepers, and no keeper more than its share, ceil(parts kept /
 /// members). Within that, as few keepers as can be are on their owner's host, then as few as can be
 /// in a failure domain that is not known to differ from its; those of one owner are on unlike hosts
-/// and in unlike domains where they can be. Exact for one copy in small clusters, near to it in
-/// large ones: for each part that could be kept better 128 exchanges at most are tried. A function
+/// and in unlike domains where they can be. Exact for one copy and up to 64 members, near to it
+/// otherwise: for each part that could be kept better 128 exchanges at most are tried. A function
 /// of its arguments. Time O(members × (log(members) + copies³)) and those exchanges; 2,000 members:
 /// tens of milliseconds.
 std::vector<std::vector<int32_t>> PlaceReplicas(const std::vector<ReplicaMember>& members,
