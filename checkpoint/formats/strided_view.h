@@ -27,8 +27,8 @@ struct StridedView {
 Status CheckView(const StridedView& view, int64_t elements);
 
 /// Reads box `box` of a checked view row-major into `out`. The storage begins at byte `begin` of
-/// `file`. Reads at most eight times the bytes that the box needs, and holds 4 MiB beside `out`. The
-/// box lies in the shape, and `out` has its size. Errors: those of reading. Thread: any.
+/// `file`. Reads at most eight times the bytes that the box needs, and holds 4 MiB beside `out`.
+/// The box lies in the shape, and `out` has its size. Errors: those of reading. Thread: any.
 Status ReadView(const StridedView& view,
                 const Box& box,
                 const SourceFile& file,
