@@ -86,6 +86,7 @@ class Replicator {
   metrics::Histogram& seconds_;
   metrics::Counter& failures_;
   std::optional<int64_t> newest_;  ///< The caller's only.
+  bool told_ = false;              ///< A failure was logged. The thread's only.
   int64_t part_bytes_ = 0;         ///< Expected of the own part. The caller's, or the thread's …
   Part part_;                      ///< … while exchanging, like this.
 
@@ -93,7 +94,6 @@ class Replicator {
   CondVar changed_;
   bool stop_ HEDDLE_GUARDED_BY(mutex_) = false;
   bool failed_ HEDDLE_GUARDED_BY(mutex_) = false;
-  bool told_ HEDDLE_GUARDED_BY(mutex_) = false;            ///< A failure was logged.
   std::optional<int64_t> step_ HEDDLE_GUARDED_BY(mutex_);  ///< Of the snapshot being made.
   Time begun_ HEDDLE_GUARDED_BY(mutex_);
   std::optional<Status> own_status_ HEDDLE_GUARDED_BY(mutex_);  ///< The own part is done, or not.
