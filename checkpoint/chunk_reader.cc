@@ -2,7 +2,6 @@
 
 #include "base/half.h"
 #include "base/hash.h"
-#include "checkpoint/file_access.h"
 #include "checkpoint/layout.h"
 
 namespace heddle::checkpoint {
@@ -10,41 +9,39 @@ namespace heddle::checkpoint {
 namespace {
 
 Status Named(const Status& status,
-             const std::string& path,
+             const SourceFile& file,
              const TensorRecord& tensor,
              const BoxRecord& box,
              int64_t index) {
-  return status.WithContext("{}: tensor '{}' ({}), box {}, chunk {}", path, tensor.info.name,
+  return status.WithContext("{}: tensor '{}' ({}), box {}, chunk {}", file.name(), tensor.info.name,
                             tensor.info.role, ToString(box.box), index);
 }
 
 }  // namespace
 
-Status ChunkReader::CheckHash(int fd,
-                              const std::string& path,
+Status ChunkReader::CheckHash(const SourceFile& file,
                               const TensorRecord& tensor,
                               const BoxRecord& box,
                               int64_t index) {
   const ChunkRecord& chunk = box.chunks[static_cast<size_t>(index)];
   stored_.resize(static_cast<size_t>(chunk.bytes));
-  HEDDLE_RETURN_IF_ERROR(Named(ReadAt(fd, chunk.address, stored_, path), path, tensor, box, index));
+  HEDDLE_RETURN_IF_ERROR(Named(file.ReadAt(chunk.address, stored_), file, tensor, box, index));
   if (Hash64(std::span<const std::byte>(stored_)) != chunk.hash) {
-    return Named(DataLossError("the stored bytes do not match their hash"), path, tensor, box,
+    return Named(DataLossError("the stored bytes do not match their hash"), file, tensor, box,
                  index);
   }
   return Status::Ok();
 }
 
-Result<std::span<const std::byte>> ChunkReader::Read(int fd,
-                                                     const std::string& path,
+Result<std::span<const std::byte>> ChunkReader::Read(const SourceFile& file,
                                                      const TensorRecord& tensor,
                                                      const BoxRecord& box,
                                                      int64_t index) {
-  HEDDLE_RETURN_IF_ERROR(CheckHash(fd, path, tensor, box, index));
+  HEDDLE_RETURN_IF_ERROR(CheckHash(file, tensor, box, index));
   const int64_t elements = ChunkGrid(box.box.extent, box.chunk).chunk_elements();
   const int64_t element = SizeOf(box.stored_as.value_or(tensor.info.dtype));
   raw_.resize(static_cast<size_t>(elements * element));
-  HEDDLE_RETURN_IF_ERROR(Named(decoder_.Decode(stored_, element, raw_), path, tensor, box, index));
+  HEDDLE_RETURN_IF_ERROR(Named(decoder_.Decode(stored_, element, raw_), file, tensor, box, index));
   if (!box.stored_as) {
     return std::span<const std::byte>(raw_);
   }

@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "checkpoint/codec.h"
+#include "checkpoint/file_access.h"
 #include "checkpoint/types.h"
 
 namespace heddle::checkpoint {
@@ -20,15 +20,13 @@ class ChunkReader {
   /// The decoded chunk `index` of `box` in the tensor's element type, padding included, valid until
   /// the next call. The records come from a validated manifest. Errors: kDataLoss naming file,
   /// tensor and chunk; those of reading.
-  Result<std::span<const std::byte>> Read(int fd,
-                                          const std::string& path,
+  Result<std::span<const std::byte>> Read(const SourceFile& file,
                                           const TensorRecord& tensor,
                                           const BoxRecord& box,
                                           int64_t index);
 
   /// Only compares the stored bytes with the chunk's hash. Errors: as Read.
-  Status CheckHash(int fd,
-                   const std::string& path,
+  Status CheckHash(const SourceFile& file,
                    const TensorRecord& tensor,
                    const BoxRecord& box,
                    int64_t index);

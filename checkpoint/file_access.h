@@ -1,36 +1,52 @@
 /// \file
-/// Reading a checkpoint's files: bounded positional reads and the hash of a whole file.
+/// Reading a checkpoint's files: bounded positional reads, wherever the bytes lie, and the hash of
+/// a whole file.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "checkpoint/types.h"
 
 namespace heddle::checkpoint {
 
-struct OpenedFile {
-  UniqueFd fd;
-  int64_t bytes = 0;
+/// Bytes that are read by position, whether they lie in a file, in an object store or in memory.
+/// They do not change while it lives. Thread: any; reads may run at the same time.
+class SourceFile {
+ public:
+  virtual ~SourceFile() = default;
+  SourceFile(const SourceFile&) = delete;
+  SourceFile& operator=(const SourceFile&) = delete;
+
+  /// Path or URL, for messages.
+  const std::string& name() const { return name_; }
+  int64_t bytes() const { return bytes_; }
+
+  /// Fills `out` from `offset`. Errors, which name the file: kDataLoss at its end, and those of
+  /// reading.
+  virtual Status ReadAt(int64_t offset, std::span<std::byte> out) const = 0;
+
+ protected:
+  SourceFile(std::string name, int64_t bytes) : name_(std::move(name)), bytes_(bytes) {}
+
+ private:
+  const std::string name_;
+  const int64_t bytes_;
 };
 
 /// Opens a regular file for reading; never waits for a FIFO. Errors: kNotFound, kPermissionDenied,
 /// kDataLoss when it is not a regular file.
-Result<OpenedFile> OpenRegularFile(const std::string& path);
-
-/// Fills `out` from `offset`. Errors: kDataLoss at the file's end, and those of pread(2).
-Status ReadAt(int fd, int64_t offset, std::span<std::byte> out, const std::string& path);
+Result<std::unique_ptr<SourceFile>> OpenRegularFile(const std::string& path);
 
 /// XXH3-128 of the whole file, 32 lower-case hexadecimal digits. `read`, when given, is called with
 /// the bytes of each piece.
-Result<std::string> HashFile(const OpenedFile& file,
-                             const std::string& path,
-                             const std::function<void(int64_t)>& read = {});
+Result<std::string> HashFile(const SourceFile& file, const std::function<void(int64_t)>& read = {});
 
 /// Size and hash of a file in `folder`. Errors: those of opening and reading.
 Result<FileRecord> DescribeFile(const std::string& folder, const std::string& name);

@@ -112,8 +112,8 @@ Result<std::vector<Job>> PlanJobs(const Manifest& manifest, std::span<const Read
   return list;
 }
 
-Status RunJob(const Job& job, const std::string& path, int fd, ChunkReader& reader) {
-  HEDDLE_ASSIGN_OR_RETURN(const auto raw, reader.Read(fd, path, *job.tensor, *job.box, job.index));
+Status RunJob(const Job& job, const SourceFile& file, ChunkReader& reader) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto raw, reader.Read(file, *job.tensor, *job.box, job.index));
   const ChunkGrid grid(job.box->box.extent, job.box->chunk);
   const Box held = Shifted(grid.Full(job.index), job.box->box.offset, 1);
   const Box filled = Shifted(grid.Clipped(job.index), job.box->box.offset, 1);
@@ -140,8 +140,7 @@ Status RunJob(const Job& job, const std::string& path, int fd, ChunkReader& read
 struct Reader::State {
   std::string path;
   Manifest manifest;
-  std::vector<OpenedFile> files;
-  std::string PathOf(size_t file) const { return path + "/" + manifest.files[file].name; }
+  std::vector<std::unique_ptr<SourceFile>> files;  ///< As manifest.files.
 };
 
 Reader::Reader(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -170,21 +169,33 @@ Result<Manifest> LoadManifest(const std::string& path) {
 }
 
 Result<std::unique_ptr<Reader>> Reader::Open(const std::string& path) {
-  auto state = std::make_unique<State>();
-  state->path = path;
-  HEDDLE_ASSIGN_OR_RETURN(state->manifest, LoadManifest(path));
-  for (size_t i = 0; i < state->manifest.files.size(); ++i) {
-    auto file = OpenRegularFile(state->PathOf(i));
+  HEDDLE_ASSIGN_OR_RETURN(Manifest manifest, LoadManifest(path));
+  std::vector<std::unique_ptr<SourceFile>> files;
+  for (const FileRecord& record : manifest.files) {
+    auto file = OpenRegularFile(path + "/" + record.name);
     if (!file.ok()) {
       return DataLossError("{}", file.status().message());
     }
-    if (file->bytes != state->manifest.files[i].bytes) {
-      return DataLossError("{}: {} bytes, {} expected", state->PathOf(i), file->bytes,
-                           state->manifest.files[i].bytes);
-    }
-    state->files.push_back(*std::move(file));
+    files.push_back(*std::move(file));
   }
-  return std::unique_ptr<Reader>(new Reader(std::move(state)));
+  return Over(std::move(manifest), std::move(files), path);
+}
+
+Result<std::unique_ptr<Reader>> Reader::Over(Manifest manifest,
+                                             std::vector<std::unique_ptr<SourceFile>> files,
+                                             std::string path) {
+  if (files.size() != manifest.files.size()) {
+    return InvalidArgumentError("{}: {} files, the manifest lists {}", path, files.size(),
+                                manifest.files.size());
+  }
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (files[i]->bytes() != manifest.files[i].bytes) {
+      return DataLossError("{}: {} bytes, {} expected", files[i]->name(), files[i]->bytes(),
+                           manifest.files[i].bytes);
+    }
+  }
+  return std::unique_ptr<Reader>(new Reader(std::make_unique<State>(
+      State{.path = std::move(path), .manifest = std::move(manifest), .files = std::move(files)})));
 }
 
 const Manifest& Reader::manifest() const {
@@ -216,8 +227,7 @@ Status Reader::ReadBoxes(std::span<const ReadRequest> requests, int threads) con
         mine = next++;
       }
       const auto file = static_cast<size_t>(jobs[mine].box->file);
-      Status status =
-          RunJob(jobs[mine], state_->PathOf(file), state_->files[file].fd.get(), reader);
+      Status status = RunJob(jobs[mine], *state_->files[file], reader);
       if (!status.ok()) {
         const MutexLock lock(mutex);
         failure = failure.ok() ? std::move(status) : failure;
@@ -238,9 +248,10 @@ Status Reader::ReadBoxes(std::span<const ReadRequest> requests, int threads) con
 
 Status Reader::CheckFileHashes() const {
   for (size_t i = 0; i < state_->files.size(); ++i) {
-    HEDDLE_ASSIGN_OR_RETURN(const std::string hash, HashFile(state_->files[i], state_->PathOf(i)));
+    HEDDLE_ASSIGN_OR_RETURN(const std::string hash, HashFile(*state_->files[i]));
     if (hash != state_->manifest.files[i].hash) {
-      return DataLossError("{}: its bytes do not match the manifest's hash", state_->PathOf(i));
+      return DataLossError("{}: its bytes do not match the manifest's hash",
+                           state_->files[i]->name());
     }
   }
   return Status::Ok();

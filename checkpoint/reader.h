@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "checkpoint/file_access.h"
 #include "checkpoint/types.h"
 
 namespace heddle::checkpoint {
@@ -33,6 +34,12 @@ class Reader {
   ///         kDataLoss         damaged; the message names the file
   ///         kUnimplemented    written by a newer version
   static Result<std::unique_ptr<Reader>> Open(const std::string& path);
+  /// Over files that are open, or whose bytes lie elsewhere: `files` are those of `manifest`, which
+  /// is valid, in its order. `path` is for messages. Errors: kInvalidArgument for another number of
+  /// files, kDataLoss for one of another size.
+  static Result<std::unique_ptr<Reader>> Over(Manifest manifest,
+                                              std::vector<std::unique_ptr<SourceFile>> files,
+                                              std::string path);
   ~Reader();
 
   const Manifest& manifest() const;

@@ -126,11 +126,11 @@ Status CheckFiles(const Manifest& manifest, const std::string& folder) {
   for (const FileRecord& file : manifest.files) {
     listed.insert(file.name);
     const auto opened = OpenRegularFile(folder + "/" + file.name);
-    if (!opened.ok() || opened->bytes != file.bytes) {
-      return DataLossError("{}/{}: {}", folder, file.name,
-                           opened.ok()
-                               ? fmt::format("{} bytes, {} reported", opened->bytes, file.bytes)
-                               : opened.status().message());
+    if (!opened.ok() || (*opened)->bytes() != file.bytes) {
+      return DataLossError(
+          "{}/{}: {}", folder, file.name,
+          opened.ok() ? fmt::format("{} bytes, {} reported", (*opened)->bytes(), file.bytes)
+                      : opened.status().message());
     }
   }
   // What a dead writer of this generation left is no part of the checkpoint.

@@ -42,9 +42,7 @@ Result<FileRecord> WriteTensorIndex(const std::string& folder, const Manifest& m
   }
   HEDDLE_RETURN_IF_ERROR(file->Close());
   HEDDLE_RETURN_IF_ERROR(file->Sync());
-  HEDDLE_ASSIGN_OR_RETURN(const OpenedFile finished, OpenRegularFile(path));
-  HEDDLE_ASSIGN_OR_RETURN(std::string hash, HashFile(finished, path));
-  return FileRecord{.name = kTensorIndexName, .bytes = finished.bytes, .hash = std::move(hash)};
+  return DescribeFile(folder, kTensorIndexName);
 }
 
 }  // namespace heddle::checkpoint

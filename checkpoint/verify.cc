@@ -19,8 +19,7 @@ std::string TensorName(const TensorRecord& tensor) {
 }
 
 /// Damage of the chunks of one box, and the digest of its elements when there is none.
-void VerifyBox(const std::string& path,
-               const OpenedFile& file,
+void VerifyBox(const SourceFile& file,
                const std::string& file_name,
                const TensorRecord& tensor,
                const BoxRecord& box,
@@ -31,7 +30,7 @@ void VerifyBox(const std::string& path,
   const ChunkGrid grid(box.box.extent, box.chunk);
   Digest digest;
   for (int64_t index = 0; index < grid.count(); ++index) {
-    auto raw = reader.Read(file.fd.get(), path, tensor, box, index);
+    auto raw = reader.Read(file, tensor, box, index);
     progress.Add(box.chunks[static_cast<size_t>(index)].bytes);
     if (!raw.ok()) {
       damages.push_back(
@@ -58,31 +57,31 @@ void VerifyFile(const std::string& folder,
                 ProgressCount& progress,
                 std::vector<Damage>& damages) {
   const FileRecord& record = manifest.files[index];
-  const std::string path = folder + "/" + record.name;
-  auto file = OpenRegularFile(path);
-  if (!file.ok()) {
-    damages.push_back({.file = record.name, .tensor = "", .what = file.status().message()});
+  const auto opened = OpenRegularFile(folder + "/" + record.name);
+  if (!opened.ok()) {
+    damages.push_back({.file = record.name, .tensor = "", .what = opened.status().message()});
     return;
   }
-  if (file->bytes != record.bytes) {
+  const SourceFile& file = **opened;
+  if (file.bytes() != record.bytes) {
     damages.push_back({.file = record.name,
                        .tensor = "",
-                       .what = fmt::format("{} bytes, {} expected", file->bytes, record.bytes)});
+                       .what = fmt::format("{} bytes, {} expected", file.bytes(), record.bytes)});
   }
   const size_t before = damages.size();
   ChunkReader reader;
   for (const TensorRecord& tensor : manifest.tensors) {
     for (const BoxRecord& box : tensor.boxes) {
       if (box.file == static_cast<int64_t>(index) && !box.chunks.empty()) {
-        VerifyBox(path, *file, record.name, tensor, box, reader, progress, damages);
+        VerifyBox(file, record.name, tensor, box, reader, progress, damages);
       }
     }
   }
-  const auto hash = HashFile(*file, path, [&](int64_t bytes) { progress.Add(bytes); });
+  const auto hash = HashFile(file, [&](int64_t bytes) { progress.Add(bytes); });
   if (hash.ok() && *hash == record.hash) {
     return;
   }
-  if (file->bytes == record.bytes && damages.size() == before) {
+  if (file.bytes() == record.bytes && damages.size() == before) {
     damages.push_back({.file = record.name,
                        .tensor = "",
                        .what = hash.ok()

@@ -241,11 +241,10 @@ class Bench {
   static Result<std::string> Read(const std::string& path) {
     Bytes piece(kPiece);
     const Meter meter;
-    HEDDLE_ASSIGN_OR_RETURN(const OpenedFile file, OpenRegularFile(path));
-    for (int64_t at = 0; at < file.bytes; at += static_cast<int64_t>(kPiece)) {
-      const auto size = std::min(static_cast<int64_t>(kPiece), file.bytes - at);
-      HEDDLE_RETURN_IF_ERROR(
-          ReadAt(file.fd.get(), at, std::span(piece).first(static_cast<size_t>(size)), path));
+    HEDDLE_ASSIGN_OR_RETURN(const auto file, OpenRegularFile(path));
+    for (int64_t at = 0; at < file->bytes(); at += static_cast<int64_t>(kPiece)) {
+      const auto size = std::min(static_cast<int64_t>(kPiece), file->bytes() - at);
+      HEDDLE_RETURN_IF_ERROR(file->ReadAt(at, std::span(piece).first(static_cast<size_t>(size))));
     }
     return Answer(meter);
   }

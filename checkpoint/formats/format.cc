@@ -50,12 +50,12 @@ Result<const Format*> FindFormat(const std::string& name) {
 }
 
 Status CheckNoPlaceholder(const std::string& path) {
-  HEDDLE_ASSIGN_OR_RETURN(const OpenedFile file, OpenRegularFile(path));
-  if (file.bytes == 0) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto file, OpenRegularFile(path));
+  if (file->bytes() == 0) {
     return InvalidArgumentError("{}: the file is empty", path);
   }
-  std::string head(static_cast<size_t>(std::min<int64_t>(file.bytes, 64)), '\0');
-  HEDDLE_RETURN_IF_ERROR(ReadAt(file.fd.get(), 0, std::as_writable_bytes(std::span(head)), path));
+  std::string head(static_cast<size_t>(std::min<int64_t>(file->bytes(), 64)), '\0');
+  HEDDLE_RETURN_IF_ERROR(file->ReadAt(0, std::as_writable_bytes(std::span(head))));
   if (head.starts_with("version https://git-lfs")) {
     return InvalidArgumentError(
         "{}: a pointer of Git LFS, not the model: fetch the file itself (git lfs pull)", path);

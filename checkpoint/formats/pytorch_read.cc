@@ -37,16 +37,15 @@ constexpr int64_t kMaximumGrowth = 64;
 constexpr int64_t kFreeBytes = int64_t{1} << 30;
 
 /// At most `bytes` from `offset`; what cannot be read is left out.
-std::string Piece(const OpenedFile& file, int64_t offset, int64_t bytes, const std::string& path) {
-  std::string piece(static_cast<size_t>(std::clamp<int64_t>(file.bytes - offset, 0, bytes)), '\0');
-  return ReadAt(file.fd.get(), offset, std::as_writable_bytes(std::span(piece)), path).ok()
-             ? piece
-             : std::string();
+std::string Piece(const SourceFile& file, int64_t offset, int64_t bytes) {
+  std::string piece(static_cast<size_t>(std::clamp<int64_t>(file.bytes() - offset, 0, bytes)),
+                    '\0');
+  return file.ReadAt(offset, std::as_writable_bytes(std::span(piece))).ok() ? piece : std::string();
 }
 
 /// Where an archive's directory, or the end of it, lies.
-std::string Tail(const OpenedFile& file, const std::string& path) {
-  return Piece(file, std::max<int64_t>(file.bytes - kTailBytes, 0), kTailBytes, path);
+std::string Tail(const SourceFile& file) {
+  return Piece(file, std::max<int64_t>(file.bytes() - kTailBytes, 0), kTailBytes);
 }
 
 bool IsTar(std::string_view head) {
@@ -150,14 +149,14 @@ Result<PickleId> FindStateDict(const PickleTree& tree) {
 
 class PytorchSource : public TensorSource {
  public:
-  PytorchSource(OpenedFile file, std::string path)
+  explicit PytorchSource(std::unique_ptr<SourceFile> file)
       : file_(std::move(file)),
-        path_(std::move(path)) {}
+        path_(file_->name()) {}
 
   /// Reads everything but the elements.
   Status Open() {
-    const auto directory = ReadZipDirectory(file_.fd.get(), file_.bytes, path_);
-    if (!directory.ok() && Tail(file_, path_).find(kConstantsName) != std::string::npos) {
+    const auto directory = ReadZipDirectory(*file_);
+    if (!directory.ok() && Tail(*file_).find(kConstantsName) != std::string::npos) {
       return IsTorchScript();  // Its source files are compressed.
     }
     HEDDLE_ASSIGN_OR_RETURN(const Entries entries, directory);
@@ -196,7 +195,7 @@ class PytorchSource : public TensorSource {
       status = InvalidArgumentError("{} bytes for box {}", out.size(), ToString(box));
     }
     if (status.ok()) {
-      status = ReadView(place.view, box, file_.fd.get(), place.begin, path_, out);
+      status = ReadView(place.view, box, *file_, place.begin, out);
     }
     return status.WithContext("{}: tensor '{}'", path_, facts.name);
   }
@@ -247,8 +246,7 @@ class PytorchSource : public TensorSource {
                                   entry.bytes, limit);
     }
     std::string text(static_cast<size_t>(entry.bytes), '\0');
-    HEDDLE_RETURN_IF_ERROR(
-        ReadAt(file_.fd.get(), entry.offset, std::as_writable_bytes(std::span(text)), path_));
+    HEDDLE_RETURN_IF_ERROR(file_->ReadAt(entry.offset, std::as_writable_bytes(std::span(text))));
     return text;
   }
 
@@ -286,7 +284,7 @@ class PytorchSource : public TensorSource {
                      .shape = place.view.shape};
     if (__builtin_mul_overflow(ElementCount(facts.shape), type.bytes, &facts.bytes) ||
         __builtin_add_overflow(total_, facts.bytes, &total_) ||
-        (total_ - kFreeBytes) / kMaximumGrowth > file_.bytes) {
+        (total_ - kFreeBytes) / kMaximumGrowth > file_->bytes()) {
       return InvalidArgumentError("shape {}: the tensors are far larger than the file",
                                   ToString(facts.shape));
     }
@@ -297,7 +295,7 @@ class PytorchSource : public TensorSource {
     return Status::Ok();
   }
 
-  const OpenedFile file_;
+  const std::unique_ptr<SourceFile> file_;
   const std::string path_;
   std::vector<FileTensor> tensors_;
   std::vector<Place> places_;  ///< Of each of tensors_.
@@ -311,18 +309,18 @@ bool IsPytorchFile(const std::string& path) {
   if (!file.ok()) {
     return false;
   }
-  const std::string head = Piece(*file, 0, kHeadBytes, path);
+  const std::string head = Piece(**file, 0, kHeadBytes);
   if (!head.starts_with(kZipMagic)) {
     return head.starts_with(kOldMagic) || IsTar(head);
   }
   // torch.save writes the pickle first; a packer may not. Its name is in the directory too.
   return head.find(kPickleName) != std::string::npos ||
-         Tail(*file, path).find(kPickleName) != std::string::npos;
+         Tail(**file).find(kPickleName) != std::string::npos;
 }
 
 Result<std::unique_ptr<TensorSource>> OpenPytorchFile(const std::string& path) {
   HEDDLE_ASSIGN_OR_RETURN(auto file, OpenRegularFile(path));
-  const std::string head = Piece(file, 0, kHeadBytes, path);
+  const std::string head = Piece(*file, 0, kHeadBytes);
   if (head.starts_with(kOldMagic)) {
     return InvalidArgumentError(
         "{}: written by PyTorch before 1.6, or without its zip format: save it again with "
@@ -333,7 +331,7 @@ Result<std::unique_ptr<TensorSource>> OpenPytorchFile(const std::string& path) {
     return InvalidArgumentError("{}: a tar archive: unpack it, or save the model with torch.save",
                                 path);
   }
-  auto source = std::make_unique<PytorchSource>(std::move(file), path);
+  auto source = std::make_unique<PytorchSource>(std::move(file));
   HEDDLE_RETURN_IF_ERROR(source->Open());
   return std::unique_ptr<TensorSource>(std::move(source));
 }

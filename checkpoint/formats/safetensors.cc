@@ -22,32 +22,31 @@ namespace {
 class SafetensorsFile : public TensorSource {
  public:
   static Result<std::unique_ptr<TensorSource>> Open(const std::string& path) {
-    HEDDLE_ASSIGN_OR_RETURN(OpenedFile file, OpenRegularFile(path));
-    HEDDLE_ASSIGN_OR_RETURN(const int64_t length, HeaderLength(file, path));
+    HEDDLE_ASSIGN_OR_RETURN(auto file, OpenRegularFile(path));
+    HEDDLE_ASSIGN_OR_RETURN(const int64_t length, HeaderLength(*file));
     std::string header(static_cast<size_t>(length), '\0');
     HEDDLE_RETURN_IF_ERROR(
-        ReadAt(file.fd.get(), kSafetensorsPrefix, std::as_writable_bytes(std::span(header)), path));
+        file->ReadAt(kSafetensorsPrefix, std::as_writable_bytes(std::span(header))));
     const int64_t data = kSafetensorsPrefix + length;
-    auto entries = ParseSafetensorsHeader(header, file.bytes - data);
+    auto entries = ParseSafetensorsHeader(header, file->bytes() - data);
     HEDDLE_RETURN_IF_ERROR(entries.status().WithContext("{}", path));
     return std::unique_ptr<TensorSource>(
-        new SafetensorsFile(path, std::move(file), data, *std::move(entries)));
+        new SafetensorsFile(std::move(file), data, *std::move(entries)));
   }
 
   /// The header's length, which fits the file. Errors: kDataLoss.
-  static Result<int64_t> HeaderLength(const OpenedFile& file, const std::string& path) {
+  static Result<int64_t> HeaderLength(const SourceFile& file) {
     uint64_t length = 0;
-    if (file.bytes < kSafetensorsPrefix) {
-      return DataLossError("{}: {} bytes are no safetensors file", path, file.bytes);
+    if (file.bytes() < kSafetensorsPrefix) {
+      return DataLossError("{}: {} bytes are no safetensors file", file.name(), file.bytes());
     }
-    HEDDLE_RETURN_IF_ERROR(
-        ReadAt(file.fd.get(), 0, std::as_writable_bytes(std::span(&length, 1)), path));
-    if (length > static_cast<uint64_t>(file.bytes - kSafetensorsPrefix)) {
-      return DataLossError("{}: a header of {} bytes in a file of {}: it is cut short", path,
-                           length, file.bytes);
+    HEDDLE_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(&length, 1))));
+    if (length > static_cast<uint64_t>(file.bytes() - kSafetensorsPrefix)) {
+      return DataLossError("{}: a header of {} bytes in a file of {}: it is cut short", file.name(),
+                           length, file.bytes());
     }
     if (length > static_cast<uint64_t>(kSafetensorsHeaderLimit)) {
-      return DataLossError("{}: a header of {} bytes, more than {}", path, length,
+      return DataLossError("{}: a header of {} bytes, more than {}", file.name(), length,
                            kSafetensorsHeaderLimit);
     }
     return static_cast<int64_t>(length);
@@ -59,10 +58,10 @@ class SafetensorsFile : public TensorSource {
   Status Read(size_t tensor, const Box& box, std::span<std::byte> out) const override {
     const FileTensor& wanted = tensors_[tensor];
     HEDDLE_RETURN_IF_ERROR(
-        CheckInside(wanted.shape, box).WithContext("{}: tensor '{}'", path_, wanted.name));
+        CheckInside(wanted.shape, box).WithContext("{}: tensor '{}'", file_->name(), wanted.name));
     const int64_t element = SizeOf(*wanted.dtype);
     if (static_cast<int64_t>(out.size()) != ElementCount(box.extent) * element) {
-      return InvalidArgumentError("{}: tensor '{}': {} bytes of memory for box {}", path_,
+      return InvalidArgumentError("{}: tensor '{}': {} bytes of memory for box {}", file_->name(),
                                   wanted.name, out.size(), ToString(box));
     }
     Status status;
@@ -71,8 +70,7 @@ class SafetensorsFile : public TensorSource {
                  [&](int64_t first, int64_t count, int64_t /*global*/) {
                    const auto bytes = static_cast<size_t>(count * element);
                    if (status.ok()) {
-                     status = ReadAt(file_.fd.get(), begin_[tensor] + first * element,
-                                     out.first(bytes), path_);
+                     status = file_->ReadAt(begin_[tensor] + first * element, out.first(bytes));
                    }
                    out = out.subspan(bytes);
                  });
@@ -81,20 +79,17 @@ class SafetensorsFile : public TensorSource {
   }
 
  private:
-  SafetensorsFile(std::string path,
-                  OpenedFile file,
+  SafetensorsFile(std::unique_ptr<SourceFile> file,
                   int64_t data,
                   std::vector<SafetensorsEntry> entries)
-      : path_(std::move(path)),
-        file_(std::move(file)) {
+      : file_(std::move(file)) {
     for (SafetensorsEntry& entry : entries) {
       begin_.push_back(data + entry.begin);
       tensors_.push_back(std::move(entry.tensor));
     }
   }
 
-  const std::string path_;
-  const OpenedFile file_;
+  const std::unique_ptr<SourceFile> file_;
   std::vector<FileTensor> tensors_;
   std::vector<int64_t> begin_;  ///< In the file, by tensor.
 };
@@ -167,11 +162,11 @@ bool Recognise(const std::string& path) {
     return true;
   }
   const auto file = OpenRegularFile(path);
-  if (!file.ok() || file->bytes <= kSafetensorsPrefix) {
+  if (!file.ok() || (*file)->bytes() <= kSafetensorsPrefix) {
     return false;
   }
   std::array<char, kSafetensorsPrefix + 1> head{};
-  if (!ReadAt(file->fd.get(), 0, std::as_writable_bytes(std::span(head)), path).ok()) {
+  if (!(*file)->ReadAt(0, std::as_writable_bytes(std::span(head))).ok()) {
     return false;
   }
   uint64_t length = 0;

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "checkpoint/file_access.h"
 #include "checkpoint/layout.h"
 
 namespace heddle::checkpoint {
@@ -169,9 +168,8 @@ Status CheckView(const StridedView& view, int64_t elements) {
 
 Status ReadView(const StridedView& view,
                 const Box& box,
-                int fd,
+                const SourceFile& file,
                 int64_t begin,
-                const std::string& path,
                 std::span<std::byte> out) {
   if (out.empty()) {
     return Status::Ok();
@@ -187,11 +185,10 @@ Status ReadView(const StridedView& view,
     const int64_t range = part.Span() * element_bytes;
     const auto to = static_cast<size_t>(part.to * element_bytes);
     if (part.IsContiguous()) {
-      HEDDLE_RETURN_IF_ERROR(
-          ReadAt(fd, offset, out.subspan(to, static_cast<size_t>(needed)), path));
+      HEDDLE_RETURN_IF_ERROR(file.ReadAt(offset, out.subspan(to, static_cast<size_t>(needed))));
     } else if (range <= kBufferBytes && range / kMaximumWaste <= needed) {
       buffer.resize(static_cast<size_t>(range));
-      HEDDLE_RETURN_IF_ERROR(ReadAt(fd, offset, buffer, path));
+      HEDDLE_RETURN_IF_ERROR(file.ReadAt(offset, buffer));
       Gather(part, element_bytes, buffer.data(), out.data() + to);
     } else {
       parts.push_back(SplitHalf(part));

@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "base/shape.h"
 #include "base/status.h"
+#include "checkpoint/file_access.h"
 
 namespace heddle::checkpoint {
 
@@ -27,13 +27,12 @@ struct StridedView {
 Status CheckView(const StridedView& view, int64_t elements);
 
 /// Reads box `box` of a checked view row-major into `out`. The storage begins at byte `begin` of
-/// the file `fd`. Reads at most eight times the bytes that the box needs, and holds 4 MiB beside
-/// `out`. The box lies in the shape, and `out` has its size. Errors: those of ReadAt. Thread: any.
+/// `file`. Reads at most eight times the bytes that the box needs, and holds 4 MiB beside `out`. The
+/// box lies in the shape, and `out` has its size. Errors: those of reading. Thread: any.
 Status ReadView(const StridedView& view,
                 const Box& box,
-                int fd,
+                const SourceFile& file,
                 int64_t begin,
-                const std::string& path,
                 std::span<std::byte> out);
 
 }  // namespace heddle::checkpoint

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/bytes.h"
-#include "checkpoint/file_access.h"
 #include "checkpoint/formats/zip_records.h"
 
 namespace heddle::checkpoint {
@@ -42,10 +41,10 @@ struct DirectoryEntry {
 
 class Reader {
  public:
-  Reader(int fd, int64_t file_bytes, const std::string& path)
-      : fd_(fd),
-        file_bytes_(file_bytes),
-        path_(path) {}
+  explicit Reader(const SourceFile& file)
+      : file_(file),
+        file_bytes_(file.bytes()),
+        path_(file.name()) {}
 
   Result<std::map<std::string, ZipEntry>> Read() {
     HEDDLE_ASSIGN_OR_RETURN(const Directory directory, FindDirectory());
@@ -73,7 +72,7 @@ class Reader {
       return DataLossError("{}: its ZIP directory points behind the end of the file", path_);
     }
     Bytes raw(bytes);
-    HEDDLE_RETURN_IF_ERROR(ReadAt(fd_, static_cast<int64_t>(offset), raw, path_));
+    HEDDLE_RETURN_IF_ERROR(file_.ReadAt(static_cast<int64_t>(offset), raw));
     return raw;
   }
 
@@ -254,17 +253,15 @@ class Reader {
     return entry.header + uint64_t{kLocalHeaderBytes} + name_bytes + extra_bytes;
   }
 
-  const int fd_;
+  const SourceFile& file_;
   const int64_t file_bytes_;
   const std::string& path_;
 };
 
 }  // namespace
 
-Result<std::map<std::string, ZipEntry>> ReadZipDirectory(int fd,
-                                                         int64_t file_bytes,
-                                                         const std::string& path) {
-  return Reader(fd, file_bytes, path).Read();
+Result<std::map<std::string, ZipEntry>> ReadZipDirectory(const SourceFile& file) {
+  return Reader(file).Read();
 }
 
 }  // namespace heddle::checkpoint

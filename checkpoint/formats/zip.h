@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "checkpoint/file_access.h"
 #include "checkpoint/formats/staged_output.h"
 
 namespace heddle::checkpoint {
@@ -26,14 +27,12 @@ struct ZipEntry {
   friend bool operator==(const ZipEntry&, const ZipEntry&) = default;
 };
 
-/// The entries of the archive of `file_bytes` bytes behind `fd`, by name. Every range lies in the
-/// file and none overlaps another. CRCs are not compared: PyTorch may write files without them.
-/// Errors: kDataLoss for damage; kInvalidArgument for what is sound but not read: a compressed or
-/// encrypted entry, two of one name, an archive on several disks, more than the limits above.
-/// They name `path`.
-Result<std::map<std::string, ZipEntry>> ReadZipDirectory(int fd,
-                                                         int64_t file_bytes,
-                                                         const std::string& path);
+/// The entries of the archive `file`, by name. Every range lies in the file and none overlaps
+/// another. CRCs are not compared: PyTorch may write files without them.
+/// Errors, which name the file: kDataLoss for damage; kInvalidArgument for what is sound but not
+/// read: a compressed or encrypted entry, two of one name, an archive on several disks, more than
+/// the limits above.
+Result<std::map<std::string, ZipEntry>> ReadZipDirectory(const SourceFile& file);
 
 /// Writes stored entries one after the other; their data is aligned to 64 bytes, as in torch's own.
 /// Thread: one caller at a time. Errors: those of writing.

@@ -19,7 +19,7 @@ class ZipTest : public ::testing::Test {
  protected:
   Result<std::map<std::string, ZipEntry>> Read() const {
     HEDDLE_ASSIGN_OR_RETURN(const auto file, OpenRegularFile(path_));
-    return ReadZipDirectory(file.fd.get(), file.bytes, path_);
+    return ReadZipDirectory(*file);
   }
   Result<std::map<std::string, ZipEntry>> Read(const std::string& content) const {
     Spill(path_, content);
