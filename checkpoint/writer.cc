@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/file.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/writer_implementation.h"
 
@@ -15,8 +14,11 @@ constexpr Duration kDirectTimeout = std::chrono::minutes(10);
 
 }  // namespace
 
-Writer::Implementation::Implementation(WriterOptions options, metrics::Registry& metrics)
+Writer::Implementation::Implementation(WriterOptions options,
+                                       std::unique_ptr<Storage> storage,
+                                       metrics::Registry& metrics)
     : options_(std::move(options)),
+      storage_(std::move(storage)),
       stall_seconds_(metrics.GetHistogram("heddle_checkpoint_stall_seconds",
                                           "Time for which a snapshot stopped training, in all.",
                                           {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10})),
@@ -99,6 +101,7 @@ Result<SnapshotInfo> Writer::Implementation::Snapshot(const SaveRequest& request
     info.raw_bytes = (*save)->raw_bytes;
     (*save)->started = start;
     (*save)->done = std::move(done);
+    (*save)->folder = storage_->SaveFolder(request.step, request.generation);
     copy_.Begin((*save)->copies);
     next_ = encoded_ = written_ = 0;
     ready_.fill(false);
@@ -212,9 +215,10 @@ Result<std::unique_ptr<Writer>> Writer::Create(WriterOptions options, metrics::R
       !IsPlainFileName(EscapeName(options.name) + ".g9223372036854775807.h5")) {
     return InvalidArgumentError("checkpoint writer '{}': an option is out of range", options.name);
   }
-  HEDDLE_RETURN_IF_ERROR(MakeFolders(options.root));
-  return std::unique_ptr<Writer>(
-      new Writer(std::make_unique<Implementation>(std::move(options), metrics)));
+  HEDDLE_ASSIGN_OR_RETURN(auto storage, OpenStorage(options.root));
+  HEDDLE_RETURN_IF_ERROR(storage->Prepare());
+  return std::unique_ptr<Writer>(new Writer(
+      std::make_unique<Implementation>(std::move(options), std::move(storage), metrics)));
 }
 
 void Writer::Reserve(int64_t bytes) {

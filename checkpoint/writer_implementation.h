@@ -15,6 +15,7 @@
 #include "checkpoint/hdf5_file.h"
 #include "checkpoint/save_tasks.h"
 #include "checkpoint/staging.h"
+#include "checkpoint/storage.h"
 #include "checkpoint/writer.h"
 
 namespace heddle::checkpoint {
@@ -24,7 +25,9 @@ namespace heddle::checkpoint {
 /// thread puts what they encode into the file, in the same order, and ends the save.
 class Writer::Implementation {
  public:
-  Implementation(WriterOptions options, metrics::Registry& metrics);
+  Implementation(WriterOptions options,
+                 std::unique_ptr<Storage> storage,
+                 metrics::Registry& metrics);
   ~Implementation();
 
   void Reserve(int64_t bytes) HEDDLE_EXCLUDES(mutex_);
@@ -60,6 +63,7 @@ class Writer::Implementation {
 
   // Constant after construction.
   const WriterOptions options_;
+  const std::unique_ptr<Storage> storage_;
   metrics::Histogram& stall_seconds_;
   metrics::Histogram& seconds_;
   metrics::Gauge& bytes_;

@@ -67,7 +67,7 @@ Status Trainer::Build() {
   HEDDLE_ASSIGN_OR_RETURN(dataset_, data::Dataset::Open(job::DatasetOptions(job)));
   HEDDLE_ASSIGN_OR_RETURN(
       writer_, checkpoint::Writer::Create(
-                   {.root = options_.output_folder + "/checkpoints", .name = options_.worker},
+                   {.root = job.checkpoint.RootIn(options_.output_folder), .name = options_.worker},
                    *options_.registry));
   options_.endpoint->SetLinkRate(options_.emulation.link_bytes_per_second);
   return Status::Ok();

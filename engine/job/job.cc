@@ -248,6 +248,7 @@ void ReadSections(YamlReader& root, JobConfig& job) {
       "moments", MomentStorage::kExact,
       {{"exact", MomentStorage::kExact}, {"bf16", MomentStorage::kBF16}});
   job.checkpoint.resume = checkpoint.OptionalPath("resume", "");
+  job.checkpoint.store = checkpoint.OptionalPath("store", "");
   if (!job.checkpoint.resume.empty() && !job.init_from.empty()) {
     checkpoint.Fail("resume",
                     "a run begins from init_from or from checkpoint.resume, not from both",
