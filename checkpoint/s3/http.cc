@@ -219,7 +219,6 @@ Result<HttpAnswer> Http::Exchange(const HttpRequest& request) const {
   if (request.method == HttpRequest::Method::kPost) {
     Add(headers, "Content-Type: application/xml");  // libcurl's own says that it is a form.
   }
-  Add(headers, "Expect:");  // Bodies are sent at once.
 
   const auto milliseconds = [](Duration duration) {
     return static_cast<long>(

@@ -5,6 +5,7 @@ Needs PyPI's moto and boto3: in HEDDLE_MOTO_PYTHON, or in a virtual environment 
 PyPI can be reached.
 """
 import fcntl
+import hashlib
 import http.client
 import http.server
 import logging
@@ -47,8 +48,29 @@ def require(build):
     os.execv(python, [python] + sys.argv)
 
 
+def is_signed(command, path, headers, body):
+    """Whether botocore, another implementation, signs the request as its sender did, the body included."""
+    from botocore import auth, awsrequest, credentials  # pylint: disable=import-outside-toplevel,import-error
+    claimed = headers.get("Authorization", "")
+    if "SignedHeaders=" not in claimed or headers.get("x-amz-content-sha256") != hashlib.sha256(body).hexdigest():
+        return False
+    names = claimed.split("SignedHeaders=")[1].split(",")[0].split(";")
+    needed = {"host", "x-amz-content-sha256", "x-amz-date"}
+    if "x-amz-security-token" in headers:
+        needed.add("x-amz-security-token")
+    if not needed <= set(names):
+        return False
+    request = awsrequest.AWSRequest(method=command, url=f"http://{headers['Host']}{path}", data=body,
+                                    headers={name: headers[name] for name in headers if name.lower() in names})
+    request.context.update(timestamp=headers["X-Amz-Date"], payload_signing_enabled=True)
+    signer = auth.S3SigV4Auth(credentials.Credentials(ENVIRONMENT["AWS_ACCESS_KEY_ID"], SECRET), "s3",
+                              ENVIRONMENT["AWS_REGION"])
+    signature = signer.signature(signer.string_to_sign(request, signer.canonical_request(request)), request)
+    return claimed.endswith(f"Signature={signature}")
+
+
 class Proxy:
-    """Hands requests on to the store. `fault(method, path, body)` names what happens to one, or None:
+    """Hands requests on to the store, if they are signed. `fault(method, path, body)` names what happens to one:
       slow_down  503, as of a store that is overloaded          forbidden  403 AccessDenied
       drop       the connection ends without an answer          drop_body  it ends in the middle of the answer
       shorter    a well-formed answer without its last bytes    hang       no answer for as long as the proxy lives
@@ -90,6 +112,10 @@ class Proxy:
     def serve(self, handler):
         body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
         self.requests.append((handler.command, handler.path))
+        if not is_signed(handler.command, handler.path, dict(handler.headers), body):
+            refusal = b"<Error><Code>SignatureDoesNotMatch</Code><Message>no</Message></Error>"
+            self.answer(handler, 403, {}, refusal, None)
+            return
         fault = self.fault(handler.command, handler.path, body)
         if fault == "hang":
             self.ended.wait()
