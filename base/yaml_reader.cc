@@ -253,6 +253,9 @@ std::string YamlReader::ReadPath(YamlNode& node, const std::string& path) {
   if (!written) {
     return "";
   }
+  if (written->find("://") != std::string::npos) {
+    return *written;  // A URL is the same from everywhere.
+  }
   // A path on the command line is meant from where the user stands, not from the file's folder.
   const bool from_file = node.place.override_path.empty();
   const std::string resolved =

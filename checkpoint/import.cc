@@ -1,5 +1,6 @@
 #include "checkpoint/import.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <map>
@@ -9,18 +10,17 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/file.h"
 #include "base/unique_fd.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/reader.h"
+#include "checkpoint/storage.h"
 #include "checkpoint/store.h"
 
 namespace heddle::checkpoint {
 namespace {
-
-constexpr int64_t kImportGeneration =
-    0;  // Below every generation that saves: CleanOrphans removes what is left.
 
 Status FileSystemError(const std::error_code& error, const std::string& what) {
   return ErrnoError(error.value(), what);
@@ -56,8 +56,34 @@ Status CheckState(const Manifest& manifest, const std::vector<TensorInfo>& expec
   return Status::Ok();
 }
 
+/// Writes what `file` has to `to` and brings it to storage.
+Status Download(const SourceFile& file, const std::string& to) {
+  constexpr int64_t kPiece = int64_t{8} << 20;
+  const UniqueFd out(::open(to.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!out.valid()) {
+    return ErrnoError(errno, "create " + to);
+  }
+  Bytes piece;
+  for (int64_t at = 0; at < file.bytes(); at += kPiece) {
+    piece.resize(static_cast<size_t>(std::min(kPiece, file.bytes() - at)));
+    HEDDLE_RETURN_IF_ERROR(file.ReadAt(at, piece));
+    for (size_t done = 0; done < piece.size();) {
+      const ssize_t put = ::write(out.get(), piece.data() + done, piece.size() - done);
+      if (put < 0 && errno != EINTR) {
+        return ErrnoError(errno, "write " + to);
+      }
+      done += static_cast<size_t>(std::max<ssize_t>(put, 0));
+    }
+  }
+  return ::fsync(out.get()) == 0 ? Status::Ok() : ErrnoError(errno, "sync " + to);
+}
+
 /// On storage when it returns.
 Status LinkOrCopy(const std::string& from, const std::string& to) {
+  if (IsUrl(from)) {
+    HEDDLE_ASSIGN_OR_RETURN(const auto file, OpenFile(from));
+    return Download(*file, to);
+  }
   std::error_code error;
   std::filesystem::create_hard_link(from, to, error);
   if (!error) {
@@ -72,6 +98,23 @@ Status LinkOrCopy(const std::string& from, const std::string& to) {
   return copy.valid() && ::fsync(copy.get()) == 0 ? Status::Ok() : ErrnoError(errno, "sync " + to);
 }
 
+/// All files of the checkpoint to a root that is a URL, then the manifest. Its generation was
+/// another job's: what this one saves replaces it.
+Status Bring(const Reader& reader, const std::string& root) {
+  Manifest manifest = reader.manifest();
+  manifest.generation = kImportGeneration;
+  HEDDLE_ASSIGN_OR_RETURN(const auto storage, OpenStorage(root));
+  HEDDLE_RETURN_IF_ERROR(storage->Prepare());
+  const std::string folder = storage->SaveFolder(manifest.step, manifest.generation);
+  HEDDLE_RETURN_IF_ERROR(MakeFolders(folder));
+  for (const FileRecord& file : manifest.files) {
+    HEDDLE_RETURN_IF_ERROR(
+        LinkOrCopy(JoinPath(reader.path(), file.name), folder + "/" + file.name));
+    HEDDLE_RETURN_IF_ERROR(storage->Keep(manifest.step, manifest.generation, file, {}));
+  }
+  return storage->Commit(std::move(manifest)).status();
+}
+
 /// All files of the checkpoint into a temporary folder, then one rename.
 Status Adopt(const Reader& reader, const std::string& root) {
   const std::string temporary =
@@ -81,10 +124,10 @@ Status Adopt(const Reader& reader, const std::string& root) {
   HEDDLE_RETURN_IF_ERROR(MakeFolders(temporary));
   for (const FileRecord& file : reader.manifest().files) {
     HEDDLE_RETURN_IF_ERROR(
-        LinkOrCopy(reader.path() + "/" + file.name, temporary + "/" + file.name));
+        LinkOrCopy(JoinPath(reader.path(), file.name), temporary + "/" + file.name));
   }
   HEDDLE_RETURN_IF_ERROR(
-      LinkOrCopy(reader.path() + "/" + kManifestName, temporary + "/" + kManifestName));
+      LinkOrCopy(JoinPath(reader.path(), kManifestName), temporary + "/" + kManifestName));
   HEDDLE_RETURN_IF_ERROR(SyncFolder(temporary));
   std::error_code error;
   std::filesystem::rename(temporary, root + "/" + StepFolderName(reader.manifest().step), error);
@@ -120,7 +163,8 @@ Result<int64_t> Import(const std::string& path,
   }
   HEDDLE_RETURN_IF_ERROR(CheckImport(path, root, expected));
   HEDDLE_ASSIGN_OR_RETURN(const auto reader, Reader::Open(path));
-  HEDDLE_RETURN_IF_ERROR(Adopt(*reader, root).WithContext("checkpoint {}", path));
+  const Status status = IsUrl(root) ? Bring(*reader, root) : Adopt(*reader, root);
+  HEDDLE_RETURN_IF_ERROR(status.WithContext("checkpoint {}", path));
   return reader->manifest().step;
 }
 

@@ -18,6 +18,7 @@
 #include "checkpoint/file_access.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/storage.h"
 
 namespace heddle::checkpoint {
 
@@ -147,16 +148,21 @@ Reader::Reader(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Reader::~Reader() = default;
 
 Result<Manifest> LoadManifest(const std::string& path) {
-  const std::string file = path + "/" + kManifestName;
-  auto text = ReadFile(file, kManifestLimit);
-  if (text.status().code() == StatusCode::kNotFound || !FileExists(file)) {
+  const std::string file = JoinPath(path, kManifestName);
+  auto text = ReadText(file, kManifestLimit);
+  if (IsUnreachable(text.status())) {
+    return text.status();
+  }
+  if (text.status().code() == StatusCode::kNotFound || (!IsUrl(file) && !FileExists(file))) {
     if (FileExists(path + "/.") && StepOfFolder(path)) {
       return DataLossError("{}: {} is missing", path, kManifestName);
     }
     return InvalidArgumentError("{}: not a checkpoint (no {})", path, kManifestName);
   }
   if (!text.ok()) {
-    return DataLossError("{}", text.status().message());
+    return text.status().code() == StatusCode::kInvalidArgument
+               ? text.status()
+               : DataLossError("{}", text.status().message());
   }
   auto manifest = ParseManifest(*text);
   HEDDLE_RETURN_IF_ERROR(manifest.status().WithContext("{}", file));
@@ -172,7 +178,10 @@ Result<std::unique_ptr<Reader>> Reader::Open(const std::string& path) {
   HEDDLE_ASSIGN_OR_RETURN(Manifest manifest, LoadManifest(path));
   std::vector<std::unique_ptr<SourceFile>> files;
   for (const FileRecord& record : manifest.files) {
-    auto file = OpenRegularFile(path + "/" + record.name);
+    auto file = OpenFile(JoinPath(path, record.name));
+    if (IsUnreachable(file.status())) {
+      return file.status();
+    }
     if (!file.ok()) {
       return DataLossError("{}", file.status().message());
     }

@@ -29,10 +29,12 @@ struct ReadRequest {
 /// Thread: any; reads may run at the same time.
 class Reader {
  public:
-  /// Opens the checkpoint folder `path` and its files, and compares their sizes with the manifest.
-  /// Errors: kInvalidArgument  not a checkpoint (no folder, or one without a manifest)
+  /// Opens the checkpoint at `path`, a folder or a URL, and its files, and compares their sizes
+  /// with the manifest. Errors: kInvalidArgument  not a checkpoint (no folder, or one without a
+  /// manifest)
   ///         kDataLoss         damaged; the message names the file
   ///         kUnimplemented    written by a newer version
+  ///         and those of a store that cannot be reached (checkpoint/storage.h)
   static Result<std::unique_ptr<Reader>> Open(const std::string& path);
   /// Over files that are open, or whose bytes lie elsewhere: `files` are those of `manifest`, which
   /// is valid, in its order. `path` is for messages. Errors: kInvalidArgument for another number of

@@ -97,7 +97,6 @@ Result<std::shared_ptr<Save>> PrepareSave(const WriterOptions& options,
                                           std::byte* staging) {
   auto save = std::make_shared<Save>();
   save->request = request;
-  save->folder = options.root + "/" + TemporaryFolderName(request.step, request.generation);
   save->file = fmt::format("{}.g{}.h5", EscapeName(options.name), request.generation);
   save->staged = staging != nullptr;
   save->raw = request.memory != nullptr && !request.compress;

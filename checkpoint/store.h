@@ -1,14 +1,6 @@
 /// \file
-/// The folder of a job's checkpoints: committing, fencing, listing, cleaning, keeping.
-///
-/// ROOT/step-00000040/              a committed checkpoint: MANIFEST.json, one .h5 a writer and
-///                                  tensors.h5, which shows them as whole tensors
-/// ROOT/.tmp-step-00000080.g3/      a save in progress in generation 3, or one that was given up
-/// ROOT/.trash-…                    a checkpoint on its way out
-/// ROOT/.generation                 the newest generation that is known here; older ones cannot
-/// commit
-///
-/// The commit is the rename of the temporary folder, after every byte of it is on storage.
+/// A job's checkpoints as a whole: committing, fencing, listing, cleaning, keeping. Where they lie,
+/// a root's path or URL, and how a commit is made there, is checkpoint/storage.h's.
 #pragma once
 
 #include <cstdint>
@@ -46,13 +38,13 @@ struct CommitInfo {
 /// not cover the expected tensors exactly once.
 Result<Manifest> BuildManifest(const CommitRequest& request);
 
-/// Makes the checkpoint exist. A committed checkpoint of the same step is replaced in one rename.
+/// Makes the checkpoint exist. A committed checkpoint of the same step is replaced at once.
 /// After an error the checkpoints before are as they were. Records heddle_checkpoint_* of the
 /// whole. Errors: kInvalidArgument  as BuildManifest
 ///         kAborted          a newer generation is known here
 ///         kDataLoss         a reported file is missing or has another size
-///         kUnavailable      another process holds the lock of the folder
-///         and those of the file system (kResourceExhausted when it is full).
+///         kUnavailable      another process holds the lock of the folder; no answer of the store
+///         and those of the storage (kResourceExhausted when it is full).
 /// Thread: any.
 Result<CommitInfo> Commit(const CommitRequest& request, metrics::Registry& metrics);
 
@@ -63,7 +55,7 @@ Status Fence(const std::string& root, int64_t generation);
 /// Removes what a save of this step and generation left; nothing there is fine.
 Status Abandon(const std::string& root, int64_t step, int64_t generation);
 
-/// Removes temporary folders of generations below `live_generation` (of all, without one) and
+/// Removes what saves of generations below `live_generation` (of all, without one) left, and
 /// trash. Call at start. Returns how many entries went. A root that does not exist is fine.
 Result<int> CleanOrphans(const std::string& root,
                          std::optional<int64_t> live_generation = std::nullopt);
@@ -78,7 +70,7 @@ Result<std::vector<Entry>> List(const std::string& root);
 
 /// The newest checkpoint whose manifest is sound and whose files have their sizes and hashes,
 /// whole. Each one that is skipped is given to `skipped` as one line naming the file. Errors:
-/// kNotFound when there is none.
+/// kNotFound when there is none; those of a store that cannot be reached.
 Result<Entry> FindNewestSound(const std::string& root,
                               const std::function<void(const std::string&)>& skipped);
 
@@ -91,8 +83,8 @@ Result<std::vector<int64_t>> ChoosePruned(const std::string& root, const Retenti
 Result<std::vector<int64_t>> Prune(const std::string& root, const RetentionOptions& options);
 
 /// Adds the loss of the validation after `step` to that committed checkpoint, for a validation that
-/// ended after the commit: its manifest is replaced in one rename. Errors: kNotFound, kDataLoss,
-/// kUnavailable when another process holds the lock, those of the file system.
+/// ended after the commit: its manifest is replaced at once. Errors: kNotFound, kDataLoss,
+/// kUnavailable when another process holds the lock, those of the storage.
 Status NoteValidationLoss(const std::string& root, int64_t step, double loss);
 
 }  // namespace heddle::checkpoint

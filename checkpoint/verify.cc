@@ -9,6 +9,7 @@
 #include "checkpoint/layout.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/reader.h"
+#include "checkpoint/storage.h"
 
 namespace heddle::checkpoint {
 
@@ -18,20 +19,24 @@ std::string TensorName(const TensorRecord& tensor) {
   return fmt::format("{} ({})", tensor.info.name, tensor.info.role);
 }
 
-/// Damage of the chunks of one box, and the digest of its elements when there is none.
-void VerifyBox(const SourceFile& file,
-               const std::string& file_name,
-               const TensorRecord& tensor,
-               const BoxRecord& box,
-               ChunkReader& reader,
-               ProgressCount& progress,
-               std::vector<Damage>& damages) {
+/// Damage of the chunks of one box, and the digest of its elements when there is none. Errors:
+/// those of a store that cannot be reached, as below.
+Status VerifyBox(const SourceFile& file,
+                 const std::string& file_name,
+                 const TensorRecord& tensor,
+                 const BoxRecord& box,
+                 ChunkReader& reader,
+                 ProgressCount& progress,
+                 std::vector<Damage>& damages) {
   const size_t before = damages.size();
   const ChunkGrid grid(box.box.extent, box.chunk);
   Digest digest;
   for (int64_t index = 0; index < grid.count(); ++index) {
     auto raw = reader.Read(file, tensor, box, index);
     progress.Add(box.chunks[static_cast<size_t>(index)].bytes);
+    if (IsUnreachable(raw.status())) {
+      return raw.status();
+    }
     if (!raw.ok()) {
       damages.push_back(
           {.file = file_name,
@@ -49,18 +54,22 @@ void VerifyBox(const SourceFile& file,
                        .what = fmt::format("the elements of box {} do not match their digest",
                                            ToString(box.box))});
   }
+  return Status::Ok();
 }
 
-void VerifyFile(const std::string& folder,
-                const Manifest& manifest,
-                size_t index,
-                ProgressCount& progress,
-                std::vector<Damage>& damages) {
+Status VerifyFile(const std::string& folder,
+                  const Manifest& manifest,
+                  size_t index,
+                  ProgressCount& progress,
+                  std::vector<Damage>& damages) {
   const FileRecord& record = manifest.files[index];
-  const auto opened = OpenRegularFile(folder + "/" + record.name);
+  const auto opened = OpenFile(JoinPath(folder, record.name));
+  if (IsUnreachable(opened.status())) {
+    return opened.status();
+  }
   if (!opened.ok()) {
     damages.push_back({.file = record.name, .tensor = "", .what = opened.status().message()});
-    return;
+    return Status::Ok();
   }
   const SourceFile& file = **opened;
   if (file.bytes() != record.bytes) {
@@ -73,13 +82,14 @@ void VerifyFile(const std::string& folder,
   for (const TensorRecord& tensor : manifest.tensors) {
     for (const BoxRecord& box : tensor.boxes) {
       if (box.file == static_cast<int64_t>(index) && !box.chunks.empty()) {
-        VerifyBox(file, record.name, tensor, box, reader, progress, damages);
+        HEDDLE_RETURN_IF_ERROR(
+            VerifyBox(file, record.name, tensor, box, reader, progress, damages));
       }
     }
   }
   const auto hash = HashFile(file, [&](int64_t bytes) { progress.Add(bytes); });
-  if (hash.ok() && *hash == record.hash) {
-    return;
+  if (IsUnreachable(hash.status()) || (hash.ok() && *hash == record.hash)) {
+    return hash.status();
   }
   if (file.bytes() == record.bytes && damages.size() == before) {
     damages.push_back({.file = record.name,
@@ -88,6 +98,7 @@ void VerifyFile(const std::string& folder,
                                    ? "the bytes between the tensors (HDF5 structure) are damaged"
                                    : hash.status().message()});
   }
+  return Status::Ok();
 }
 
 /// Whether the elements that a derived box's source gives are those that its writer compared.
@@ -157,7 +168,7 @@ Result<std::vector<Damage>> Verify(const std::string& path, const Progress& prog
   HEDDLE_RETURN_IF_ERROR(manifest.status());
   ProgressCount count(progress, BytesToRead(*manifest));
   for (size_t i = 0; i < manifest->files.size(); ++i) {
-    VerifyFile(path, *manifest, i, count, damages);
+    HEDDLE_RETURN_IF_ERROR(VerifyFile(path, *manifest, i, count, damages));
   }
   if (damages.empty() && NeededVersion(manifest->tensors) > kFirstFormatVersion) {
     HEDDLE_RETURN_IF_ERROR(VerifyDerived(path, damages));

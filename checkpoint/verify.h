@@ -22,7 +22,8 @@ std::string ToString(const Damage& damage);
 /// All checksums (manifest, files, chunks), sizes, coverage, and the digest of every tensor from
 /// its decoded elements; derived elements are computed from their source once all files are sound.
 /// Empty: the checkpoint is sound. Errors: kInvalidArgument not a checkpoint; kPermissionDenied;
-/// kUnimplemented a newer version. `progress` counts what is read: every chunk, and then its file.
+/// kUnimplemented a newer version; those of a store that cannot be reached. `progress` counts what
+/// is read: every chunk, and then its file.
 Result<std::vector<Damage>> Verify(const std::string& path, const Progress& progress = {});
 
 }  // namespace heddle::checkpoint

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/file.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/memory_part.h"
 #include "checkpoint/writer_implementation.h"
@@ -30,8 +29,11 @@ WriterFigures CheckpointFigures(metrics::Registry& metrics) {
                                       {{"scope", "worker"}})};
 }
 
-Writer::Implementation::Implementation(WriterOptions options, const WriterFigures& figures)
+Writer::Implementation::Implementation(WriterOptions options,
+                                       std::unique_ptr<Storage> storage,
+                                       const WriterFigures& figures)
     : options_(std::move(options)),
+      storage_(std::move(storage)),
       figures_(figures) {
   Reserve(options_.reserve_bytes);
   Grow();
@@ -86,6 +88,10 @@ Result<SnapshotInfo> Writer::Implementation::Snapshot(const SaveRequest& request
                                                       std::span<const BoxView> boxes,
                                                       Done done) {
   const Time start = Now();
+  if (request.memory == nullptr && storage_ == nullptr) {
+    return InvalidArgumentError("checkpoint writer '{}' has no storage, and step {} no memory",
+                                options_.name, request.step);
+  }
   HEDDLE_ASSIGN_OR_RETURN(const int64_t staging_bytes, StagingBytes(boxes));
   if (const Status claimed = Claim(request); !claimed.ok()) {
     if (figures_.failures != nullptr) {
@@ -114,6 +120,9 @@ Result<SnapshotInfo> Writer::Implementation::Snapshot(const SaveRequest& request
     info.raw_bytes = (*save)->raw_bytes;
     (*save)->started = start;
     (*save)->done = std::move(done);
+    if (request.memory == nullptr) {
+      (*save)->folder = storage_->SaveFolder(request.step, request.generation);
+    }
     copy_.Begin((*save)->copies);
     next_ = encoded_ = written_ = 0;
     ready_.fill(false);
@@ -232,11 +241,13 @@ Result<std::unique_ptr<Writer>> Writer::Create(WriterOptions options,
       !IsPlainFileName(EscapeName(options.name) + ".g9223372036854775807.h5")) {
     return InvalidArgumentError("checkpoint writer '{}': an option is out of range", options.name);
   }
+  std::unique_ptr<Storage> storage;
   if (!options.root.empty()) {
-    HEDDLE_RETURN_IF_ERROR(MakeFolders(options.root));
+    HEDDLE_ASSIGN_OR_RETURN(storage, OpenStorage(options.root));
+    HEDDLE_RETURN_IF_ERROR(storage->Prepare());
   }
-  return std::unique_ptr<Writer>(
-      new Writer(std::make_unique<Implementation>(std::move(options), figures)));
+  return std::unique_ptr<Writer>(new Writer(
+      std::make_unique<Implementation>(std::move(options), std::move(storage), figures)));
 }
 
 void Writer::Reserve(int64_t bytes) {

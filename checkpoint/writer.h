@@ -1,10 +1,10 @@
 /// \file
 /// A worker's side of a save. Threads of the writer copy the worker's boxes into memory that is
-/// kept between saves, then compress the copy and write one HDF5 file, which is on storage when the
-/// save reports it, or keep it in memory. Training goes on beside all of it; only who changes the
-/// state says so first (BeforeChange), and waits or copies where the copy is not that far: that is
-/// the whole stall. The coordinator collects the reports and commits (checkpoint/store.h): until
-/// then nothing of the save counts.
+/// kept between saves, then compress the copy and write one HDF5 file, which is on storage (and
+/// read back, where that is an object store) when the save reports it, or keep it in memory.
+/// Training goes on beside all of it; only who changes the state says so first (BeforeChange), and
+/// waits or copies where the copy is not that far: that is the whole stall. The coordinator
+/// collects the reports and commits (checkpoint/store.h): until then nothing of the save counts.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ struct WriterFigures {
 WriterFigures CheckpointFigures(metrics::Registry& metrics);
 
 struct WriterOptions {
-  /// The folder that holds the job's checkpoints; created when missing. Empty: all saves go into
-  /// memory.
+  /// Where the job's checkpoints lie (checkpoint/storage.h); made when missing. Empty: all saves go
+  /// into memory.
   std::string root;
   /// The worker's name: its file is NAME.gGENERATION.h5.
   std::string name;

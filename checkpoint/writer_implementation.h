@@ -15,6 +15,7 @@
 #include "checkpoint/deferred_copy.h"
 #include "checkpoint/save_tasks.h"
 #include "checkpoint/staging.h"
+#include "checkpoint/storage.h"
 #include "checkpoint/writer.h"
 
 namespace heddle::checkpoint {
@@ -24,7 +25,9 @@ namespace heddle::checkpoint {
 /// thread puts what they encode into the file, in the same order, and ends the save.
 class Writer::Implementation {
  public:
-  Implementation(WriterOptions options, const WriterFigures& figures);
+  Implementation(WriterOptions options,
+                 std::unique_ptr<Storage> storage,
+                 const WriterFigures& figures);
   ~Implementation();
 
   void Reserve(int64_t bytes) HEDDLE_EXCLUDES(mutex_);
@@ -63,6 +66,7 @@ class Writer::Implementation {
 
   // Constant after construction.
   const WriterOptions options_;
+  const std::unique_ptr<Storage> storage_;  ///< Null: all saves go into memory.
   const WriterFigures figures_;
 
   // Owned by whoever holds the claim: Snapshot, then the threads until the save ends.

@@ -241,7 +241,11 @@ Result<FilePart> Writer::Implementation::WriteFile(const Save& save) {
   // whose pages are still in memory, while the disk takes them.
   HEDDLE_ASSIGN_OR_RETURN(part.file, DescribeFile(save.folder, save.file));
   HEDDLE_RETURN_IF_ERROR(file->Sync());
-  HEDDLE_RETURN_IF_ERROR(SyncFolder(save.folder));
+  const auto cancelled = [this] {
+    const MutexLock lock(mutex_);
+    return cancelled_;
+  };
+  HEDDLE_RETURN_IF_ERROR(storage_->Keep(part.step, part.generation, part.file, cancelled));
   part.seconds = Seconds(Now() - save.started);
   return part;
 }

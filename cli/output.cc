@@ -22,6 +22,7 @@ int Report(const Status& status) {
     case StatusCode::kNotFound:
     case StatusCode::kAlreadyExists:
     case StatusCode::kPermissionDenied:
+    case StatusCode::kUnauthenticated:
     case StatusCode::kFailedPrecondition:
       return kBadUsage;
     default:

@@ -98,6 +98,7 @@ struct Job {
   std::string yaml;    ///< The effective job file, with absolute paths.
   std::string secret;  ///< Key of the data plane's handshake; drawn at submission, never logged.
   std::string output_folder;
+  std::string checkpoint_root;  ///< Path or URL (checkpoint/storage.h).
   JobPolicy policy;
   std::map<std::string, wire::Emulation> emulation;    ///< By worker name.
   std::map<std::string, std::string> failure_domains;  ///< Likewise, of those that say none.

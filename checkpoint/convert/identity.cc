@@ -9,9 +9,16 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "checkpoint/storage.h"
+
 namespace heddle::checkpoint {
 
 Result<std::string> FileFacts(const std::string& path) {
+  if (IsUrl(path)) {  // A native checkpoint: its manifest has the hashes of all.
+    HEDDLE_ASSIGN_OR_RETURN(const auto manifest, OpenFile(JoinPath(path, kManifestName)));
+    HEDDLE_ASSIGN_OR_RETURN(const std::string hash, HashFile(*manifest));
+    return fmt::format("{} {}\n", manifest->name(), hash);
+  }
   std::error_code error;
   std::vector<std::string> files;
   if (std::filesystem::is_directory(path, error)) {

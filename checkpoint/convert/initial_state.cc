@@ -13,7 +13,9 @@
 #include "checkpoint/convert/copy.h"
 #include "checkpoint/convert/model_view.h"
 #include "checkpoint/formats/format.h"
+#include "checkpoint/import.h"
 #include "checkpoint/layout.h"
+#include "checkpoint/storage.h"
 #include "checkpoint/store.h"
 
 namespace heddle::checkpoint {
@@ -99,6 +101,29 @@ Status AppendZeros(const TensorInfo& info, TensorSink& sink) {
   return Status::Ok();
 }
 
+Status WriteStepZero(const Weights& weights,
+                     const std::string& path,
+                     const graph::ModelConfig& model,
+                     const std::vector<TensorInfo>& expected) {
+  HEDDLE_ASSIGN_OR_RETURN(const Format* native, FindFormat("native"));
+  SinkRequest request;
+  request.path = path;
+  request.config = graph::ModelConfigJson(model);
+  request.threads = Cores();
+  for (const TensorInfo& info : expected) {
+    request.tensors.push_back(
+        {.name = info.name, .role = info.role, .dtype = info.dtype, .shape = info.shape});
+  }
+  HEDDLE_ASSIGN_OR_RETURN(auto sink, native->create(std::move(request)));
+  for (const TensorInfo& info : expected) {
+    HEDDLE_RETURN_IF_ERROR(
+        info.role == kWeightRole
+            ? CopyTensor(*weights.source, weights.places.at(info.name), info.dtype, *sink, {})
+            : AppendZeros(info, *sink));
+  }
+  return sink->Finish();
+}
+
 }  // namespace
 
 Status CheckInitialWeights(const std::string& source,
@@ -116,24 +141,14 @@ Status WriteInitialState(const std::string& source,
     return Status::Ok();
   }
   HEDDLE_ASSIGN_OR_RETURN(const Weights weights, OpenWeights(source, model, expected));
+  if (IsUrl(root)) {  // Written here, then brought there.
+    const TemporaryFolder folder;
+    const std::string path = folder.path() + "/" + StepFolderName(0);
+    HEDDLE_RETURN_IF_ERROR(WriteStepZero(weights, path, model, expected));
+    return Import(path, root, expected).status();
+  }
   HEDDLE_RETURN_IF_ERROR(MakeFolders(root));
-  HEDDLE_ASSIGN_OR_RETURN(const Format* native, FindFormat("native"));
-  SinkRequest request;
-  request.path = root + "/" + StepFolderName(0);
-  request.config = graph::ModelConfigJson(model);
-  request.threads = Cores();
-  for (const TensorInfo& info : expected) {
-    request.tensors.push_back(
-        {.name = info.name, .role = info.role, .dtype = info.dtype, .shape = info.shape});
-  }
-  HEDDLE_ASSIGN_OR_RETURN(auto sink, native->create(std::move(request)));
-  for (const TensorInfo& info : expected) {
-    HEDDLE_RETURN_IF_ERROR(
-        info.role == kWeightRole
-            ? CopyTensor(*weights.source, weights.places.at(info.name), info.dtype, *sink, {})
-            : AppendZeros(info, *sink));
-  }
-  return sink->Finish();
+  return WriteStepZero(weights, root + "/" + StepFolderName(0), model, expected);
 }
 
 }  // namespace heddle::checkpoint

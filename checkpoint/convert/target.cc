@@ -6,6 +6,7 @@
 
 #include "checkpoint/formats/format.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/storage.h"
 
 namespace heddle::checkpoint {
 
@@ -44,6 +45,9 @@ bool LiesIn(const fs::path& inner, const fs::path& outer) {
 }  // namespace
 
 Status CheckTarget(const std::string& source, const std::string& target, bool overwrite) {
+  if (IsUrl(target)) {
+    return InvalidArgumentError("{}: models are written to paths, not to URLs", target);
+  }
   std::error_code error;
   const fs::path real_source = fs::weakly_canonical(source, error);
   const fs::path real_target = fs::weakly_canonical(target, error);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "checkpoint/file_access.h"
+#include "checkpoint/storage.h"
 
 namespace heddle::checkpoint {
 
@@ -68,7 +69,7 @@ Status CheckNoPlaceholder(const std::string& path) {
 
 Result<std::unique_ptr<TensorSource>> OpenModel(const std::string& path) {
   struct stat facts {};
-  if (::stat(path.c_str(), &facts) != 0) {
+  if (!IsUrl(path) && ::stat(path.c_str(), &facts) != 0) {
     return ErrnoError(errno, "open " + path);
   }
   for (const Format& format : Formats()) {

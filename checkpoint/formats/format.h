@@ -125,8 +125,9 @@ Result<const Format*> FindFormat(const std::string& name);
 /// pointer of Git LFS, a web page, nothing at all.
 Status CheckNoPlaceholder(const std::string& path);
 
-/// Opens `path` as what it is. Errors: kInvalidArgument when it is nothing that is known (a pointer
-/// of Git LFS, a web page, an empty file … are named for what they are), kNotFound, kDataLoss.
+/// Opens `path` as what it is; a URL is a native checkpoint's. Errors: kInvalidArgument when it is
+/// nothing that is known (a pointer of Git LFS, a web page, an empty file … are named for what they
+/// are), kNotFound, kDataLoss.
 Result<std::unique_ptr<TensorSource>> OpenModel(const std::string& path);
 
 }  // namespace heddle::checkpoint

@@ -10,6 +10,7 @@
 #include "checkpoint/layout.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/reader.h"
+#include "checkpoint/storage.h"
 
 namespace heddle::checkpoint {
 
@@ -53,9 +54,10 @@ class NativeSource : public TensorSource {
   std::vector<FileTensor> tensors_;
 };
 
-/// A folder with a manifest, or one that by its name should have it.
+/// A folder with a manifest, or one that by its name should have it. What lies at a URL is nothing
+/// else.
 bool Recognise(const std::string& path) {
-  return FileExists(path + "/" + kManifestName) ||
+  return IsUrl(path) || FileExists(path + "/" + kManifestName) ||
          (FileExists(path + "/.") && StepOfFolder(path).has_value());
 }
 

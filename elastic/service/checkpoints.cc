@@ -43,7 +43,7 @@ Result<checkpoint::CommitInfo> Commit(const Job& job,
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph,
                           graph::BuildTrainingGraph(config.model, job::GraphOptions(config)));
   checkpoint::CommitRequest request;
-  request.root = CheckpointRoot(job);
+  request.root = job.checkpoint_root;
   request.step = commit.step;
   request.generation = commit.generation;
   request.job.job_hash = job.id;
@@ -74,12 +74,12 @@ Status ImportNamed(const Job& job) {
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph,
                           graph::BuildTrainingGraph(config.model, job::GraphOptions(config)));
   if (!config.init_from.empty()) {
-    const Status status = checkpoint::WriteInitialState(config.init_from, CheckpointRoot(job),
+    const Status status = checkpoint::WriteInitialState(config.init_from, job.checkpoint_root,
                                                         config.model, WholeState(graph));
     return status.ok() ? status : InvalidArgumentError("init_from: {}", status.message());
   }
   const auto step =
-      checkpoint::Import(config.checkpoint.resume, CheckpointRoot(job), WholeState(graph));
+      checkpoint::Import(config.checkpoint.resume, job.checkpoint_root, WholeState(graph));
   return step.ok() ? Status::Ok()
                    : InvalidArgumentError("checkpoint.resume: {}", step.status().message());
 }
@@ -92,20 +92,16 @@ Status CheckNamedCheckpoint(const job::JobConfig& config, const std::string& out
   }
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph,
                           graph::BuildTrainingGraph(config.model, job::GraphOptions(config)));
+  const std::string root = config.checkpoint.RootIn(output);
   if (!config.init_from.empty()) {
-    HEDDLE_ASSIGN_OR_RETURN(const auto own, checkpoint::List(output + "/checkpoints"));
+    HEDDLE_ASSIGN_OR_RETURN(const auto own, checkpoint::List(root));
     const Status weights = own.empty() ? checkpoint::CheckInitialWeights(
                                              config.init_from, config.model, WholeState(graph))
                                        : Status::Ok();  // It goes on from these.
     return weights.ok() ? weights : InvalidArgumentError("init_from: {}", weights.message());
   }
-  const Status status =
-      checkpoint::CheckImport(config.checkpoint.resume, output + "/checkpoints", WholeState(graph));
+  const Status status = checkpoint::CheckImport(config.checkpoint.resume, root, WholeState(graph));
   return status.ok() ? status : InvalidArgumentError("checkpoint.resume: {}", status.message());
-}
-
-std::string CheckpointRoot(const Job& job) {
-  return job.output_folder + "/checkpoints";
 }
 
 CheckpointCommitted CommitParts(const Job& job,
@@ -127,7 +123,7 @@ CheckpointCommitted CommitParts(const Job& job,
 
 Status NoteLoss(const Job& job, const NoteValidation& note) {
   HEDDLE_ASSIGN_OR_RETURN(const job::JobConfig config, job::ParseJob(job.yaml, "the job"));
-  const std::string root = CheckpointRoot(job);
+  const std::string root = job.checkpoint_root;
   HEDDLE_RETURN_IF_ERROR(checkpoint::NoteValidationLoss(root, note.step, note.loss));
   PruneBy(config.checkpoint, root, note.step);
   return Status::Ok();
@@ -139,7 +135,7 @@ Result<std::vector<int64_t>> SoundCheckpoints(
     const std::function<void(const std::string&)>& skipped) {
   // Only the newest sound one is read in full; older ones are listed by name and read when they are
   // needed.
-  const std::string root = CheckpointRoot(job);
+  const std::string root = job.checkpoint_root;
   const auto cleaned = checkpoint::CleanOrphans(root, live_generation);
   if (!cleaned.ok()) {
     skipped(cleaned.status().message());

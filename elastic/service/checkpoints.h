@@ -14,9 +14,6 @@
 
 namespace heddle::elastic {
 
-/// OUTPUT/checkpoints.
-std::string CheckpointRoot(const Job& job);
-
 /// Checks that the parts cover the whole state, commits, prunes. Thread: the commit thread.
 CheckpointCommitted CommitParts(const Job& job,
                                 const CommitCheckpoint& commit,

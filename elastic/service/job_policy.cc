@@ -42,6 +42,7 @@ Job MakeJob(const job::JobConfig& job, const std::string& output_folder) {
   out.id = job.hash;
   out.yaml = job.text;
   out.output_folder = output_folder;
+  out.checkpoint_root = job.checkpoint.RootIn(output_folder);
   out.policy = PolicyOf(job);
   for (const job::WorkerSection& worker : job.workers) {
     out.emulation[worker.name] = WireEmulation(worker.emulation);

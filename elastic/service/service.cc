@@ -89,7 +89,7 @@ class Service::Impl {
                               const NoteValidation& note) { Warn(NoteLoss(job, note)); },
         .abandon =
             [](const Job& job, const AbandonCheckpoint& abandon) {
-              Warn(checkpoint::Abandon(CheckpointRoot(job), abandon.step, abandon.generation));
+              Warn(checkpoint::Abandon(job.checkpoint_root, abandon.step, abandon.generation));
             },
         .find_checkpoints =
             [this](const Job& /*job*/) {

@@ -68,7 +68,7 @@ Status Trainer::Build() {
   HEDDLE_ASSIGN_OR_RETURN(dataset_, data::Dataset::Open(job::DatasetOptions(job)));
   HEDDLE_ASSIGN_OR_RETURN(
       writer_, checkpoint::Writer::Create(
-                   {.root = options_.output_folder + "/checkpoints", .name = options_.worker},
+                   {.root = job.checkpoint.RootIn(options_.output_folder), .name = options_.worker},
                    *options_.registry));
   if (job.checkpoint.replicas.every > 0) {
     HEDDLE_ASSIGN_OR_RETURN(replica_writer_,

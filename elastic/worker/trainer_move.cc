@@ -7,6 +7,7 @@
 #include "checkpoint/layout.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/save_tasks.h"
+#include "checkpoint/storage.h"
 #include "elastic/service/measurement.h"
 #include "elastic/worker/trainer.h"
 #include "engine/program/state.h"
@@ -295,8 +296,8 @@ Status Trainer::PackHeld(const wire::Start& start,
 }
 
 Status Trainer::FillFromCheckpoint(int64_t step, Generation& next, StateMoved& moved) {
-  const std::string path =
-      options_.output_folder + "/checkpoints/" + checkpoint::StepFolderName(step);
+  const std::string path = checkpoint::JoinPath(
+      options_.job.checkpoint.RootIn(options_.output_folder), checkpoint::StepFolderName(step));
   HEDDLE_ASSIGN_OR_RETURN(const auto reader, checkpoint::Reader::Open(path));
   std::vector<checkpoint::ReadRequest> requests;
   const auto layout = program::LayoutOf(graph_, next.lowered->plan);

@@ -262,6 +262,7 @@ void ReadSections(YamlReader& root, JobConfig& job) {
   job.checkpoint.replicas.copies = replicas.Optional<int64_t>("copies", 1, {.least = 1, .most = 8});
   job.checkpoint.replicas.compress = replicas.Optional<bool>("compress", true);
   job.checkpoint.resume = checkpoint.OptionalPath("resume", "");
+  job.checkpoint.store = checkpoint.OptionalPath("store", "");
   if (!job.checkpoint.resume.empty() && !job.init_from.empty()) {
     checkpoint.Fail("resume",
                     "a run begins from init_from or from checkpoint.resume, not from both",

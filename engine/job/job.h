@@ -101,6 +101,12 @@ struct CheckpointSection {
   ReplicaSection replicas = {};
   std::string resume =
       {};  ///< Checkpoint to begin from; empty: the newest of the run's own, if any.
+  std::string store = {};  ///< Where they lie, a path or a URL; empty: OUTPUT/checkpoints.
+
+  /// Where they lie when the run's folder is `output`.
+  std::string RootIn(const std::string& output) const {
+    return store.empty() ? output + "/checkpoints" : store;
+  }
 };
 
 struct ValidationSection {

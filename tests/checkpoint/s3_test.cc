@@ -1,0 +1,247 @@
+/// \file
+/// The parts of the object store's client that need no store: URLs, the environment, retries, what
+/// a store answers, sizes of parts.
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "checkpoint/s3/answers.h"
+#include "checkpoint/s3/block_cache.h"
+#include "checkpoint/s3/retry.h"
+#include "checkpoint/s3/settings.h"
+#include "checkpoint/s3/upload.h"
+#include "checkpoint/storage.h"
+
+namespace heddle::s3 {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(S3Url, SplitsBucketAndKey) {
+  EXPECT_EQ(*ParseUrl("s3://bucket/runs/a"), (Location{.bucket = "bucket", .key = "runs/a"}));
+  EXPECT_EQ(*ParseUrl("s3://bucket/runs/a/"), (Location{.bucket = "bucket", .key = "runs/a"}));
+  EXPECT_EQ(*ParseUrl("s3://my.bucket-1"), (Location{.bucket = "my.bucket-1", .key = ""}));
+}
+
+TEST(S3Url, RefusesWhatIsNone) {
+  for (const char* url :
+       {"", "bucket/key", "http://bucket/key", "s3:/bucket", "s3://", "s3:///key", "s3://ab/key",
+        "s3://Bucket/key", "s3://-bucket/key", "s3://bucket_/key", "s3://bucket/a//b",
+        "s3://bucket/a/../b", "s3://bucket/.", "s3://bucket/a\nb"}) {
+    EXPECT_EQ(ParseUrl(url).status().code(), StatusCode::kInvalidArgument) << url;
+  }
+  EXPECT_FALSE(ParseUrl("s3://bucket/" + std::string(901, 'k')).ok());
+}
+
+TEST(S3Url, JoinsPathsAndUrls) {
+  EXPECT_EQ(checkpoint::JoinPath("s3://bucket/a/", "b"), "s3://bucket/a/b");
+  EXPECT_EQ(checkpoint::JoinPath("folder", "b"), "folder/b");
+  EXPECT_EQ(checkpoint::JoinPath("/", "b"), "/b");
+  EXPECT_TRUE(checkpoint::IsUrl("s3://bucket"));
+  EXPECT_FALSE(checkpoint::IsUrl("/s3/bucket"));
+  EXPECT_THAT(checkpoint::OpenStorage("gs://bucket/a").status().message(), HasSubstr("s3://"));
+}
+
+TEST(S3Url, EncodesAllButUnreservedCharacters) {
+  EXPECT_EQ(Encode("a-Z_0.~"), "a-Z_0.~");
+  EXPECT_EQ(Encode("a b/c+%\xc3\xa4"), "a%20b%2Fc%2B%25%C3%A4");
+  EXPECT_EQ(Encode("a b/c", "/"), "a%20b/c");
+}
+
+class S3Settings : public testing::Test {
+ protected:
+  Result<Settings> Read() const {
+    return SettingsFrom([this](const char* name) -> const char* {
+      const auto found = variables_.find(name);
+      return found == variables_.end() ? nullptr : found->second.c_str();
+    });
+  }
+  std::map<std::string, std::string> variables_ = {{"AWS_ACCESS_KEY_ID", "id"},
+                                                   {"AWS_SECRET_ACCESS_KEY", "hidden"}};
+};
+
+TEST_F(S3Settings, AddressesBuckets) {
+  EXPECT_EQ(BaseUrl(*Read(), "bucket"), "https://bucket.s3.us-east-1.amazonaws.com/");
+  variables_["AWS_DEFAULT_REGION"] = "eu-west-1";
+  EXPECT_EQ(BaseUrl(*Read(), "my.bucket"), "https://s3.eu-west-1.amazonaws.com/my.bucket/");
+  variables_["AWS_REGION"] = "eu-central-1";
+  EXPECT_EQ(BaseUrl(*Read(), "bucket"), "https://bucket.s3.eu-central-1.amazonaws.com/");
+  variables_["AWS_ENDPOINT_URL"] = "http://other:1";
+  variables_["AWS_ENDPOINT_URL_S3"] = "http://127.0.0.1:9000/";
+  EXPECT_EQ(BaseUrl(*Read(), "bucket"), "http://127.0.0.1:9000/bucket/");
+}
+
+TEST_F(S3Settings, NamesTheVariableThatIsWrong) {
+  const std::map<std::string, std::string> wrong = {{"AWS_ENDPOINT_URL", "127.0.0.1:9000"},
+                                                    {"AWS_REGION", "eu/west"},
+                                                    {"AWS_MAX_ATTEMPTS", "0"},
+                                                    {"HEDDLE_STORE_TIMEOUT", "1h"},
+                                                    {"AWS_SECRET_ACCESS_KEY", ""}};
+  for (const auto& [name, value] : wrong) {
+    const auto before = variables_;
+    variables_[name] = value;
+    EXPECT_THAT(Read().status().message(), HasSubstr(name));
+    EXPECT_EQ(Read().status().message().find("hidden"), std::string::npos);
+    variables_ = before;
+  }
+}
+
+TEST(S3Retry, BacksOffExponentiallyWithFullJitterWithinBounds) {
+  const RetryLimits limits{.most_attempts = 6,
+                           .total = std::chrono::seconds(60),
+                           .first = std::chrono::milliseconds(100),
+                           .most = std::chrono::seconds(1)};
+  const auto pause = [&](int failures, double uniform) {
+    return Seconds(*RetryPause(limits, failures, Duration::zero(), uniform));
+  };
+  EXPECT_EQ(pause(1, 0.0), 0);
+  EXPECT_NEAR(pause(1, 0.5), 0.05, 1e-9);
+  EXPECT_NEAR(pause(2, 0.5), 0.1, 1e-9);
+  EXPECT_NEAR(pause(4, 0.5), 0.4, 1e-9);
+  EXPECT_NEAR(pause(5, 0.5), 0.5, 1e-9) << "capped";
+  EXPECT_FALSE(RetryPause(limits, 6, Duration::zero(), 0.0)) << "no attempt left";
+  EXPECT_FALSE(RetryPause(limits, 1, std::chrono::seconds(60), 0.0)) << "no time left";
+}
+
+TEST(S3Retry, TellsLaterFromNo) {
+  for (const int status : {408, 429, 500, 502, 503, 504}) {
+    EXPECT_TRUE(IsTransient(status, "")) << status;
+  }
+  for (const int status : {301, 400, 401, 403, 404, 409, 412, 416, 501}) {
+    EXPECT_FALSE(IsTransient(status, "AccessDenied")) << status;
+  }
+  EXPECT_TRUE(IsTransient(400, "RequestTimeout"));
+  EXPECT_TRUE(IsTransient(200, "InternalError")) << "an upload's end may fail with status 200";
+}
+
+constexpr const char* kPage =
+    R"(<?xml version="1.0" encoding="UTF-8"?>
+<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>b</Name><Prefix>p/</Prefix>
+<EncodingType>url</EncodingType><IsTruncated>true</IsTruncated>
+<NextContinuationToken>1ueGc&amp;==</NextContinuationToken>
+<Contents><Key>p/a%20b</Key><Size>1</Size></Contents><Contents><Key>p/c+d</Key></Contents>
+<CommonPrefixes><Prefix>p/step-00000040/</Prefix></CommonPrefixes></ListBucketResult>)";
+
+TEST(S3Answers, ReadsAListing) {
+  const auto page = ReadListing(kPage, "p/");
+  ASSERT_TRUE(page.ok()) << page.status().message();
+  EXPECT_THAT(page->keys, ElementsAre("p/a b", "p/c d"));
+  EXPECT_THAT(page->folders, ElementsAre("p/step-00000040/"));
+  EXPECT_EQ(page->next, "1ueGc&==");
+}
+
+TEST(S3Answers, RefusesListingsThatAreNone) {
+  const std::string page = kPage;
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = page;
+    changed.replace(changed.find(from), from.size(), to);
+    return ReadListing(changed, "p/").status().code();
+  };
+  EXPECT_EQ(with("a%20b", "a%2"), StatusCode::kDataLoss);
+  EXPECT_EQ(with("p/a%20b", "other"), StatusCode::kDataLoss) << "outside the prefix";
+  EXPECT_EQ(with("p/a%20b", ""), StatusCode::kDataLoss);
+  EXPECT_EQ(with("1ueGc&amp;==", ""), StatusCode::kDataLoss) << "it would never end";
+  EXPECT_EQ(with("true", "maybe"), StatusCode::kDataLoss);
+  EXPECT_EQ(with("ListBucketResult", "Listing"), StatusCode::kDataLoss);
+  for (size_t size = 0; size + 1 < page.size(); ++size) {
+    EXPECT_FALSE(ReadListing(page.substr(0, size), "p/").ok()) << size;
+  }
+  std::string many = "<ListBucketResult><IsTruncated>false</IsTruncated>";
+  for (int i = 0; i < 1001; ++i) {
+    many += "<Contents><Key>p/k</Key></Contents>";
+  }
+  EXPECT_FALSE(ReadListing(many + "</ListBucketResult>", "p/").ok());
+}
+
+TEST(S3Answers, ReadsErrorsAndIgnoresPages) {
+  const ErrorAnswer error =
+      ReadError("<Error><Code>SlowDown</Code><Message>later\nplease</Message></Error>");
+  EXPECT_EQ(error.code, "SlowDown");
+  EXPECT_EQ(error.message, "later please");
+  EXPECT_EQ(ReadError("<html><body>502</body></html>").code, "");
+  EXPECT_EQ(ReadError("").code, "");
+  EXPECT_EQ(ReadError(std::string(100'000, '<')).code, "");
+  const std::string entity =
+      R"(<!DOCTYPE Error [<!ENTITY x SYSTEM "file:///etc/passwd">]><Error><Code>&x;</Code></Error>)";
+  EXPECT_EQ(ReadError(entity).code, "&x;") << "nothing is opened";
+}
+
+TEST(S3Answers, ReadsUploads) {
+  EXPECT_EQ(*ReadUploadId("<InitiateMultipartUploadResult><UploadId>a-1</UploadId>"
+                          "</InitiateMultipartUploadResult>"),
+            "a-1");
+  EXPECT_FALSE(ReadUploadId("<InitiateMultipartUploadResult><UploadId>a\r\nb</UploadId>"
+                            "</InitiateMultipartUploadResult>")
+                   .ok());
+  const auto uploads = ReadUploads(
+      "<ListMultipartUploadsResult><Upload><Key>p/a.g1.h5</Key><UploadId>7</UploadId></Upload>"
+      "</ListMultipartUploadsResult>",
+      "p/");
+  ASSERT_TRUE(uploads.ok());
+  EXPECT_EQ(uploads->front().key, "p/a.g1.h5");
+  EXPECT_EQ(uploads->front().id, "7");
+  EXPECT_TRUE(IsCompleted("<CompleteMultipartUploadResult/>"));
+  EXPECT_FALSE(IsCompleted("<Error><Code>InternalError</Code></Error>"));
+  EXPECT_EQ(CompleteBody({"\"x\"", "y"}),
+            "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>\"x\"</ETag></Part>"
+            "<Part><PartNumber>2</PartNumber><ETag>y</ETag></Part></CompleteMultipartUpload>");
+  EXPECT_FALSE(IsPlainTag("a\r\nx: y"));
+}
+
+TEST(S3Upload, PartsAreAtMostTenThousand) {
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  EXPECT_EQ(*PartBytes(0, 16 * kMiB), 16 * kMiB);
+  EXPECT_EQ(*PartBytes(160'000 * kMiB, 16 * kMiB), 16 * kMiB);
+  EXPECT_EQ(*PartBytes(160'000 * kMiB + 1, 16 * kMiB), 17 * kMiB);
+  for (const int64_t bytes : {int64_t{5} << 40, (int64_t{5} << 40) - 1, (int64_t{1} << 40) + 7}) {
+    const int64_t part = *PartBytes(bytes, 16 * kMiB);
+    EXPECT_LE((bytes + part - 1) / part, 10'000) << bytes;
+  }
+  EXPECT_FALSE(PartBytes((int64_t{5} << 40) + 1, 16 * kMiB).ok());
+}
+
+TEST(S3BlockCache, GivesWhatTheObjectsHave) {
+  BlockCache cache;
+  constexpr int64_t kBytes = BlockCache::kBlockBytes * 5 / 2;
+  const auto at = [](uint64_t object, int64_t i) {
+    return static_cast<std::byte>((static_cast<uint64_t>(i) * 31 + object * 7) % 251);
+  };
+  int fetched = 0;
+  const auto read = [&](uint64_t object, int64_t offset, size_t size) {
+    std::vector<std::byte> out(size);
+    EXPECT_TRUE(cache
+                    .Read(object, kBytes, offset, out,
+                          [&](int64_t from, std::span<std::byte> range) {
+                            ++fetched;
+                            EXPECT_LE(from + static_cast<int64_t>(range.size()), kBytes);
+                            for (size_t i = 0; i < range.size(); ++i) {
+                              range[i] = at(object, from + static_cast<int64_t>(i));
+                            }
+                            return Status::Ok();
+                          })
+                    .ok());
+    for (size_t i = 0; i < size; ++i) {
+      ASSERT_EQ(out[i], at(object, offset + static_cast<int64_t>(i))) << object << " " << offset;
+    }
+  };
+  for (const uint64_t object : {1, 2, 17}) {
+    for (const int64_t offset :
+         {int64_t{0}, int64_t{1}, BlockCache::kBlockBytes - 5, kBytes - 10}) {
+      read(object, offset, 10);
+    }
+  }
+  EXPECT_EQ(fetched, 9) << "three blocks of three objects";
+  read(1, 3, static_cast<size_t>(BlockCache::kBlockBytes));
+  EXPECT_EQ(fetched, 10) << "what is large goes past the cache";
+  std::vector<std::byte> out(4);
+  const auto fails = [](int64_t, std::span<std::byte>) { return UnavailableError("away"); };
+  EXPECT_FALSE(cache.Read(3, kBytes, 0, out, fails).ok());
+  read(3, 0, 4);
+}
+
+}  // namespace
+}  // namespace heddle::s3
