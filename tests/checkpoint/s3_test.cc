@@ -228,7 +228,7 @@ TEST(S3BlockCache, GivesWhatTheObjectsHave) {
       ASSERT_EQ(out[i], at(object, offset + static_cast<int64_t>(i))) << object << " " << offset;
     }
   };
-  for (const uint64_t object : {1, 2, 17}) {
+  for (const uint64_t object : {1U, 2U, 17U}) {
     for (const int64_t offset :
          {int64_t{0}, int64_t{1}, BlockCache::kBlockBytes - 5, kBytes - 10}) {
       read(object, offset, 10);
