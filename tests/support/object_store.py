@@ -83,6 +83,8 @@ class Proxy:
         self.fault = lambda method, path, body: None
         self.requests = []
         self.ended = threading.Event()
+        self.connections = 0
+        self.changed = threading.Condition()
         proxy = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -91,6 +93,13 @@ class Proxy:
 
             def log_message(self, *_):  # pylint: disable=arguments-differ
                 pass
+
+            def handle(self):
+                proxy.count(1)
+                try:
+                    super().handle()
+                finally:
+                    proxy.count(-1)
 
             def serve(self):
                 proxy.serve(self)
@@ -109,6 +118,20 @@ class Proxy:
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
+    def count(self, change):
+        with self.changed:
+            self.connections += change
+            self.changed.notify_all()
+
+    def settle(self):
+        """Returns once what clients that have ended had sent is done, or refused."""
+        probe = http.client.HTTPConnection("127.0.0.1", self.server.server_port, timeout=60)
+        probe.request("GET", "/")  # Connections are taken in order: those before this one are known now.
+        probe.getresponse().read()
+        probe.close()
+        with self.changed:
+            assert self.changed.wait_for(lambda: self.connections == 0, 60), f"{self.connections} connections are open"
+
     def serve(self, handler):
         body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
         self.requests.append((handler.command, handler.path))
@@ -118,7 +141,9 @@ class Proxy:
             return
         fault = self.fault(handler.command, handler.path, body)
         if fault == "hang":
+            self.count(-1)  # Nothing will come of it.
             self.ended.wait()
+            self.count(1)
         if fault in ("hang", "drop"):
             handler.close_connection = True
             handler.connection.shutdown(socket.SHUT_RDWR)
