@@ -18,22 +18,10 @@
 #include "checkpoint/import.h"
 #include "checkpoint/verify.h"
 #include "tests/checkpoint/support.h"
+#include "tests/support/sanitized.h"
 
 namespace heddle::checkpoint {
 namespace {
-
-// GCC and Clang say differently that a sanitizer is at work.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-#else
-constexpr bool kSanitized = false;
-#endif
 
 /// What a child made of it: its exit code, or -1 when a signal ended it.
 template <typename F>

@@ -42,26 +42,6 @@ class MemoryPartTest : public ::testing::Test {
     return *std::move(writer);
   }
 
-  /// What worker `worker` of the pieces holds.
-  static std::vector<BoxView> Views(const State& state,
-                                    const std::vector<Piece>& pieces,
-                                    size_t worker,
-                                    std::vector<Bytes>& held) {
-    std::vector<BoxView> views;
-    for (const Piece& piece : pieces) {
-      if (piece.worker == worker) {
-        const TensorInfo& info = state.tensors[piece.tensor];
-        held.push_back(Extract(state.bytes[piece.tensor], info, piece.box));
-        views.push_back(
-            {.stored = {info.name, info.role, info.dtype, info.shape, piece.box}, .bytes = {}});
-      }
-    }
-    for (size_t i = 0; i < views.size(); ++i) {
-      views[i].bytes = held[i];
-    }
-    return views;
-  }
-
   static std::vector<StoredBox> Boxes(const std::vector<BoxView>& views) {
     std::vector<StoredBox> boxes;
     for (const BoxView& view : views) {
@@ -122,7 +102,7 @@ TEST_F(MemoryPartTest, EveryBitComesBackFromAnySplit) {
       std::vector<std::shared_ptr<const MemoryPart>> parts;
       for (size_t worker = 0; worker < workers; ++worker) {
         std::vector<Bytes> held;
-        const auto views = Views(state, pieces, worker, held);
+        const auto views = ViewsOf(state, pieces, worker, held);
         const auto boxes = Boxes(views);
         auto received = Received(*Save(*writer, views, compress), boxes, chunk_bytes > 64);
         ASSERT_TRUE(received.ok()) << received.status().ToString();
@@ -145,7 +125,7 @@ TEST_F(MemoryPartTest, MemoryIsUsedAgainAndGrows) {
       AddTensor(state, {"w", "master", DType::kF32, {rows, 1000}}, random);
       const std::vector<Piece> whole = {{.tensor = 0, .box = WholeBox({rows, 1000}), .worker = 0}};
       std::vector<Bytes> held;
-      const auto views = Views(state, whole, 0, held);
+      const auto views = ViewsOf(state, whole, 0, held);
       memory = Save(*writer, views, compress, memory);
       EXPECT_GE(memory->memory.size(), memory->part.file.bytes);
       const auto reader = ReaderOver({memory});
@@ -161,7 +141,7 @@ TEST_F(MemoryPartTest, UncompressedElementsAreCopiedOnce) {
   AddTensor(state, {"w", "master", DType::kF32, {300, 1000}}, random);
   std::vector<Bytes> held;
   const auto views =
-      Views(state, {{.tensor = 0, .box = WholeBox({300, 1000}), .worker = 0}}, 0, held);
+      ViewsOf(state, {{.tensor = 0, .box = WholeBox({300, 1000}), .worker = 0}}, 0, held);
   const auto memory = Save(*MakeWriter(1 << 20), views, false);
   EXPECT_EQ(memory->part.file.bytes, 300 * 1000 * 4);
   EXPECT_TRUE(std::ranges::equal(memory->bytes(), state.bytes[0]));
@@ -173,7 +153,8 @@ TEST_F(MemoryPartTest, AFileCanBeWrittenByTheSameWriter) {
   State state;
   AddTensor(state, {"w", "master", DType::kF32, {10, 10}}, random);
   std::vector<Bytes> held;
-  const auto views = Views(state, {{.tensor = 0, .box = WholeBox({10, 10}), .worker = 0}}, 0, held);
+  const auto views =
+      ViewsOf(state, {{.tensor = 0, .box = WholeBox({10, 10}), .worker = 0}}, 0, held);
   const auto writer = MakeWriter(1 << 20, folder.path());
   Save(*writer, views, true);
   EXPECT_FALSE(FileExists(folder.path() + "/" + TemporaryFolderName(7, 2)));
@@ -190,7 +171,7 @@ TEST_F(MemoryPartTest, EveryDamagedByteIsNoticed) {
   AddTensor(state, {"w", "master", DType::kF32, {100, 100}}, random);
   const std::vector<Piece> whole = {{.tensor = 0, .box = WholeBox({100, 100}), .worker = 0}};
   std::vector<Bytes> held;
-  const auto views = Views(state, whole, 0, held);
+  const auto views = ViewsOf(state, whole, 0, held);
   for (const bool compress : {false, true}) {
     const auto memory = Save(*MakeWriter(4096), views, compress);
     const auto reader = ReaderOver({memory});
@@ -216,10 +197,10 @@ TEST_F(MemoryPartTest, AHostileDescriptionIsRefused) {
   AddTensor(state, {"w", "master", DType::kF32, {100, 100}}, random);
   AddTensor(state, {"w", "exp_avg", DType::kF32, {100, 100}}, random);
   std::vector<Bytes> held;
-  const auto views = Views(state,
-                           {{.tensor = 0, .box = WholeBox({100, 100}), .worker = 0},
-                            {.tensor = 1, .box = WholeBox({100, 100}), .worker = 0}},
-                           0, held);
+  const auto views = ViewsOf(state,
+                             {{.tensor = 0, .box = WholeBox({100, 100}), .worker = 0},
+                              {.tensor = 1, .box = WholeBox({100, 100}), .worker = 0}},
+                             0, held);
   const auto boxes = Boxes(views);
   for (const bool compress : {false, true}) {
     const FilePart good = Save(*MakeWriter(4096), views, compress)->part;
@@ -276,7 +257,8 @@ TEST_F(MemoryPartTest, ChunksThatAreNotEncodedAreNoCheckpoint) {
   State state;
   AddTensor(state, {"w", "master", DType::kF32, {10, 10}}, random);
   std::vector<Bytes> held;
-  const auto views = Views(state, {{.tensor = 0, .box = WholeBox({10, 10}), .worker = 0}}, 0, held);
+  const auto views =
+      ViewsOf(state, {{.tensor = 0, .box = WholeBox({10, 10}), .worker = 0}}, 0, held);
   Manifest manifest;
   const FilePart part = Save(*MakeWriter(4096), views, false)->part;
   manifest.files.push_back(part.file);

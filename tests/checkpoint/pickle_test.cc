@@ -7,6 +7,7 @@
 
 #include "tests/checkpoint/pytorch_support.h"
 #include "tests/checkpoint/support.h"
+#include "tests/support/sanitized.h"
 
 namespace heddle::checkpoint {
 namespace {
@@ -190,19 +191,6 @@ int64_t PeakMemory() {
   return int64_t{usage.ru_maxrss} << 10;
 }
 
-// A sanitizer's memory is its own.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kMemoryIsOurs = false;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr bool kMemoryIsOurs = false;
-#else
-constexpr bool kMemoryIsOurs = true;
-#endif
-#else
-constexpr bool kMemoryIsOurs = true;
-#endif
-
 TEST(PickleTest, MemoryIsBounded) {
   const int64_t before = PeakMemory();
   // As long as may be: a beginning, and a piece that is repeated.
@@ -226,7 +214,7 @@ TEST(PickleTest, MemoryIsBounded) {
       text += piece;
     }
     EXPECT_FALSE(ReadPickle(std::move(text)).ok());
-    if (kMemoryIsOurs) {
+    if (!kSanitized) {  // A sanitizer's memory is its own.
       EXPECT_LT(PeakMemory() - before, int64_t{160} << 20) << testing::PrintToString(piece);
     }
   }

@@ -173,6 +173,26 @@ struct SaveSetup {
   bool round_moments = false;  ///< fp32 moments are stored as bf16.
 };
 
+/// What a worker holds of the pieces, its elements in `held`.
+inline std::vector<BoxView> ViewsOf(const State& state,
+                                    const std::vector<Piece>& pieces,
+                                    size_t worker,
+                                    std::vector<Bytes>& held) {
+  std::vector<BoxView> views;
+  for (const Piece& piece : pieces) {
+    if (piece.worker == worker) {
+      const TensorInfo& info = state.tensors[piece.tensor];
+      held.push_back(Extract(state.bytes[piece.tensor], info, piece.box));
+      views.push_back(
+          {.stored = {info.name, info.role, info.dtype, info.shape, piece.box}, .bytes = {}});
+    }
+  }
+  for (size_t i = 0; i < views.size(); ++i) {
+    views[i].bytes = held[i];
+  }
+  return views;
+}
+
 /// Writes the pieces with one writer a worker; the reports, in the order of the workers.
 inline Result<std::vector<FilePart>> WriteParts(const SaveSetup& setup,
                                                 const State& state,
@@ -181,20 +201,13 @@ inline Result<std::vector<FilePart>> WriteParts(const SaveSetup& setup,
   std::vector<FilePart> parts;
   for (size_t worker = 0; worker < setup.workers; ++worker) {
     std::vector<Bytes> held;
-    std::vector<BoxView> views;
-    for (const Piece& piece : pieces) {
-      if (piece.worker == worker) {
-        const TensorInfo& info = state.tensors[piece.tensor];
-        held.push_back(Extract(state.bytes[piece.tensor], info, piece.box));
-        views.push_back(
-            {.stored = {info.name, info.role, info.dtype, info.shape, piece.box}, .bytes = {}});
-        if (setup.round_moments && info.role.starts_with("exp_avg") && info.dtype == DType::kF32) {
-          views.back().stored.stored_as = DType::kBF16;
-        }
+    std::vector<BoxView> views = ViewsOf(state, pieces, worker, held);
+    for (BoxView& view : views) {
+      StoredBox& stored = view.stored;
+      if (setup.round_moments && stored.role.starts_with("exp_avg") &&
+          stored.dtype == DType::kF32) {
+        stored.stored_as = DType::kBF16;
       }
-    }
-    for (size_t i = 0; i < views.size(); ++i) {
-      views[i].bytes = held[i];
     }
     HEDDLE_ASSIGN_OR_RETURN(auto writer,
                             Writer::Create({.root = setup.root,

@@ -15,6 +15,7 @@
 
 #include "comm/communicator.h"
 #include "metrics/registry.h"
+#include "tests/support/sanitized.h"
 
 namespace heddle::comm {
 
@@ -134,17 +135,6 @@ inline int MachineSlowdown() {
   return text == nullptr ? 1 : std::max(1, std::atoi(text));
 }
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
-#else
-inline constexpr bool kSanitized = false;
-#endif
 /// What "at once" means on a shared machine; sanitizers slow everything down.
 inline const int kSlowdown = (kSanitized ? 10 : 1) * MachineSlowdown();
 /// For tests that leave a process without descriptors: the sanitizers' own checks open a pipe.
