@@ -2,6 +2,7 @@
 /// Non-cryptographic hashes (XXH3) for checksums and keys.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -13,7 +14,11 @@ namespace heddle {
 uint64_t Hash64(std::span<const std::byte> bytes, uint64_t seed = 0);
 uint64_t Hash64(std::string_view text, uint64_t seed = 0);
 
-/// 128 bits as 32 lower-case hexadecimal digits.
+/// Most significant byte first.
+using Hash128Bytes = std::array<std::byte, 16>;
+Hash128Bytes Hash128(std::span<const std::byte> bytes);
+
+/// The same as 32 lower-case hexadecimal digits.
 std::string Hash128Hex(std::span<const std::byte> bytes);
 
 }  // namespace heddle

@@ -35,22 +35,25 @@ bool HasZeros(std::span<const std::byte> raw) {
   return found > raw.size() / kStride / 64;
 }
 
-/// Whether the bytes of a plane are as good as random: in a sample of n bytes the sum of the
-/// squared counts of byte values is n + n (n - 1) / 256 on average, and more where coding pays. The
-/// margin, four standard deviations, is an entropy that lacks 0.02 of 8 bits.
-bool IsRandom(std::span<const std::byte> plane) {
+/// Whether the bytes of a plane, byte `plane` of every element, are as good as random: in a sample
+/// of n bytes the sum of the squared counts of byte values is n + n (n - 1) / 256 on average, and
+/// more where coding pays. The margin, fifteen standard deviations, is an entropy that lacks 0.06 of
+/// 8 bits, half of what zstd wants to save before it keeps a coded block: the upper bits of a
+/// trained mantissa lack 0.04, and would be coded for nothing.
+bool IsRandom(std::span<const std::byte> raw, size_t element_size, size_t plane) {
   constexpr size_t kPieces = 64;
-  constexpr size_t kPieceBytes = 64;
-  constexpr int64_t kSample = kPieces * kPieceBytes;
-  constexpr int64_t kMost = kSample + kSample * (kSample - 1) / 256 + 4 * 361;
-  if (plane.size() < 4 * kSample) {
+  constexpr size_t kPieceElements = 64;
+  constexpr size_t kSample = kPieces * kPieceElements;
+  constexpr int64_t kMost = kSample + kSample * (kSample - 1) / 256 + 15 * 361;
+  const size_t elements = raw.size() / element_size;
+  if (elements < 4 * kSample) {
     return false;
   }
   std::array<int32_t, 256> counts{};
   for (size_t piece = 0; piece < kPieces; ++piece) {
-    const size_t at = piece * (plane.size() - kPieceBytes) / (kPieces - 1);
-    for (const std::byte byte : plane.subspan(at, kPieceBytes)) {
-      ++counts[static_cast<size_t>(byte)];
+    const size_t first = piece * (elements - kPieceElements) / (kPieces - 1);
+    for (size_t i = first; i < first + kPieceElements; ++i) {
+      ++counts[static_cast<size_t>(raw[i * element_size + plane])];
     }
   }
   int64_t squares = 0;
@@ -115,14 +118,31 @@ Result<int64_t> ChunkEncoder::Encode(std::span<const std::byte> raw,
                                      int64_t element_size,
                                      std::span<std::byte> out) {
   State& state = *state_;
+  const auto planes = static_cast<size_t>(element_size);
+  const size_t bytes = raw.size() / planes;
   state.planes.resize(raw.size());
-  Shuffle(raw, element_size, state.planes);
-  state.SetParameters(HasZeros(raw));
   ZstdFrameBuilder builder(out, raw.size());
-  const size_t bytes = raw.size() / static_cast<size_t>(element_size);
-  for (size_t begin = 0; begin < raw.size(); begin += bytes) {
-    const auto plane = std::span<const std::byte>(state.planes).subspan(begin, bytes);
-    if (IsRandom(plane)) {
+  PlanesOut begins{};
+  // Random planes that come first, an fp32's, have their place in the frame before others are
+  // compressed.
+  size_t placed = 0;
+  for (; placed < planes && IsRandom(raw, planes, placed); ++placed) {
+    begins[placed] = builder.AddRawBlocks(bytes);
+  }
+  for (size_t i = placed; i < planes; ++i) {
+    begins[i] = state.planes.data() + i * bytes;
+  }
+  for (size_t at = 0; at < bytes; at += kZstdBlockBytes) {
+    const size_t count = std::min(kZstdBlockBytes, bytes - at);
+    Shuffle(raw.data() + at * planes, count, element_size, begins);
+    for (size_t i = 0; i < planes; ++i) {
+      begins[i] += count + (i < placed ? kZstdBlockHeaderBytes : 0);
+    }
+  }
+  state.SetParameters(HasZeros(raw));
+  for (size_t i = placed; i < planes; ++i) {
+    const auto plane = std::span<const std::byte>(state.planes).subspan(i * bytes, bytes);
+    if (IsRandom(raw, planes, i)) {
       builder.AddRaw(plane);
     } else {
       HEDDLE_RETURN_IF_ERROR(state.AddCompressed(plane, builder));

@@ -6,10 +6,8 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "base/unique_fd.h"
 
@@ -63,23 +61,23 @@ Result<std::unique_ptr<SourceFile>> OpenRegularFile(const std::string& path) {
       std::make_unique<LocalFile>(path, facts.st_size, std::move(fd)));
 }
 
+std::string CombineBlockHashes(std::span<const Hash128Bytes> hashes) {
+  return Hash128Hex(std::as_bytes(hashes));
+}
+
 Result<std::string> HashFile(const SourceFile& file, const std::function<void(int64_t)>& read) {
-  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
-                                                                              XXH3_freeState);
-  XXH3_128bits_reset(state.get());
-  constexpr int64_t kPiece = int64_t{1} << 20;  // Stays in the second cache.
-  std::vector<std::byte> piece(static_cast<size_t>(std::min(kPiece, file.bytes())));
-  for (int64_t at = 0; at < file.bytes(); at += kPiece) {
+  std::vector<std::byte> block(static_cast<size_t>(std::min(kHashBlockBytes, file.bytes())));
+  std::vector<Hash128Bytes> hashes;
+  for (int64_t at = 0; at < file.bytes(); at += kHashBlockBytes) {
     const auto part =
-        std::span(piece).first(static_cast<size_t>(std::min(kPiece, file.bytes() - at)));
+        std::span(block).first(static_cast<size_t>(std::min(kHashBlockBytes, file.bytes() - at)));
     HEDDLE_RETURN_IF_ERROR(file.ReadAt(at, part));
-    XXH3_128bits_update(state.get(), part.data(), part.size());
+    hashes.push_back(Hash128(part));
     if (read) {
       read(static_cast<int64_t>(part.size()));
     }
   }
-  const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+  return CombineBlockHashes(hashes);
 }
 
 Result<FileRecord> DescribeFile(const std::string& folder, const std::string& name) {

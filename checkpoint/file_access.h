@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "base/hash.h"
 #include "base/status.h"
 #include "checkpoint/types.h"
 
@@ -44,8 +45,16 @@ class SourceFile {
 /// kDataLoss when it is not a regular file.
 Result<std::unique_ptr<SourceFile>> OpenRegularFile(const std::string& path);
 
-/// XXH3-128 of the whole file, 32 lower-case hexadecimal digits. `read`, when given, is called with
-/// the bytes of each piece.
+/// A file is hashed by blocks of so many bytes, the last one shorter, so that who writes it need
+/// not read it again, in whatever order it is written.
+inline constexpr int64_t kHashBlockBytes = int64_t{4} << 20;
+
+/// The hash of a file from those of its blocks: Hash128Hex of these, one after the other. Thread:
+/// pure.
+std::string CombineBlockHashes(std::span<const Hash128Bytes> hashes);
+
+/// The same of a file that is read for it. `read`, when given, is called with the bytes of each
+/// block.
 Result<std::string> HashFile(const SourceFile& file, const std::function<void(int64_t)>& read = {});
 
 /// Size and hash of a file in `folder`. Errors: those of opening and reading.

@@ -1,25 +1,16 @@
 #include "checkpoint/hdf5_driver.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <iterator>
-
-#include <fcntl.h>
-#include <unistd.h>
 
 namespace heddle::checkpoint {
 
 namespace {
 
-/// The disk works while chunks are still being compressed, not only once all are written.
-constexpr size_t kWritebackBytes = size_t{8} << 20;
-
 struct DriverFile {
   H5FD_t base;  // The library's part comes first.
   DriverBacking* backing;
   haddr_t allocated;
-  haddr_t end;
 };
 
 DriverFile* Cast(H5FD_t* file) {
@@ -35,8 +26,7 @@ H5FD_t* DriverOpen(const char* /*name*/, unsigned /*flags*/, hid_t access, haddr
     return nullptr;
   }
   // The library frees nothing of it: DriverClose does.
-  return reinterpret_cast<H5FD_t*>(
-      new DriverFile{.base = {}, .backing = *info, .allocated = 0, .end = 0});
+  return reinterpret_cast<H5FD_t*>(new DriverFile{.base = {}, .backing = *info, .allocated = 0});
 }
 
 herr_t DriverClose(H5FD_t* file) {
@@ -61,7 +51,7 @@ herr_t DriverSetAllocated(H5FD_t* file, H5FD_mem_t /*type*/, haddr_t address) {
 }
 
 haddr_t DriverGetEnd(const H5FD_t* file, H5FD_mem_t /*type*/) {
-  return Cast(file)->end;
+  return static_cast<haddr_t>(Cast(file)->backing->file->bytes());
 }
 
 herr_t DriverRead(H5FD_t* file,
@@ -70,24 +60,8 @@ herr_t DriverRead(H5FD_t* file,
                   haddr_t address,
                   size_t size,
                   void* buffer) {
-  auto* target = static_cast<char*>(buffer);
-  while (size > 0) {
-    const ssize_t got =
-        ::pread(Cast(file)->backing->fd.get(), target, size, static_cast<off_t>(address));
-    if (got < 0 && errno == EINTR) {
-      continue;
-    }
-    if (got < 0) {
-      return -1;
-    }
-    if (got == 0) {  // Behind the end: the library expects zeros.
-      std::memset(target, 0, size);
-      return 0;
-    }
-    target += got;
-    address += static_cast<haddr_t>(got);
-    size -= static_cast<size_t>(got);
-  }
+  Cast(file)->backing->file->Read(static_cast<int64_t>(address),
+                                  {static_cast<std::byte*>(buffer), size});
   return 0;
 }
 
@@ -98,48 +72,20 @@ herr_t DriverWrite(H5FD_t* file,
                    size_t size,
                    const void* buffer) {
   DriverBacking& backing = *Cast(file)->backing;
-  const auto* source = static_cast<const char*>(buffer);
   if (type == H5FD_MEM_DRAW) {
     backing.raw_address = address;
     backing.raw_bytes = size;
   }
-  Cast(file)->end = std::max(Cast(file)->end, address + size);
-  backing.waiting_bytes += size;
-  while (size > 0 && backing.error == 0) {
-    const ssize_t put = ::pwrite(backing.fd.get(), source, size, static_cast<off_t>(address));
-    if (put < 0 && errno == EINTR) {
-      continue;
-    }
-    if (put <= 0) {
-      backing.error = put == 0 ? ENOSPC : errno;
-      break;
-    }
-    source += put;
-    address += static_cast<haddr_t>(put);
-    size -= static_cast<size_t>(put);
-  }
-  if (backing.waiting_bytes >= kWritebackBytes) {
-    backing.waiting_bytes = 0;
-    StartWriteback(backing.fd.get());
-  }
+  backing.file->Write(static_cast<int64_t>(address), {static_cast<const std::byte*>(buffer), size});
   return 0;
 }
 
 herr_t DriverTruncate(H5FD_t* file, hid_t /*transfer*/, hbool_t /*closing*/) {
-  DriverFile& self = *Cast(file);
-  if (self.backing->error == 0 && self.end != self.allocated &&
-      ::ftruncate(self.backing->fd.get(), static_cast<off_t>(self.allocated)) != 0) {
-    self.backing->error = errno;
-  }
-  self.end = self.allocated;
+  Cast(file)->backing->file->Resize(static_cast<int64_t>(Cast(file)->allocated));
   return 0;
 }
 
 }  // namespace
-
-void StartWriteback(int fd) {
-  ::sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);  // A hint: failures show at fsync.
-}
 
 Mutex& LibraryMutex() {
   static Mutex mutex;

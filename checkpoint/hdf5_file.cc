@@ -1,13 +1,9 @@
 #include "checkpoint/hdf5_file.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
-#include <fcntl.h>
 #include <hdf5.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "checkpoint/codec.h"
 #include "checkpoint/hdf5_driver.h"
@@ -143,6 +139,16 @@ std::string VirtualName(const std::string& name) {
   return escaped;
 }
 
+/// Room for the library's own part of a file with 1.10's layout, in one piece: so that it lies in
+/// few of the file's blocks, which are then all that is written twice. A guess that is too small
+/// costs further pieces.
+hsize_t MetadataBytes(int64_t datasets, int64_t chunks) {
+  constexpr int64_t kDatasetBytes = 640;  // With attributes and its links; 343 without.
+  constexpr int64_t kChunkBytes = 24;     // An entry of the index.
+  return static_cast<hsize_t>(std::clamp(datasets * kDatasetBytes + chunks * kChunkBytes,
+                                         int64_t{2} << 10, int64_t{64} << 20));
+}
+
 }  // namespace
 
 struct Hdf5File::State {
@@ -155,13 +161,12 @@ struct Hdf5File::State {
 
 Hdf5File::Hdf5File(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
-Result<std::unique_ptr<Hdf5File>> Hdf5File::Create(const std::string& path) {
+Result<std::unique_ptr<Hdf5File>> Hdf5File::Create(const std::string& path,
+                                                   int64_t datasets,
+                                                   int64_t chunks) {
   auto state = std::make_unique<State>();
   state->path = path;
-  state->backing.fd = UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!state->backing.fd.valid()) {
-    return ErrnoError(errno, "create " + path);
-  }
+  HEDDLE_ASSIGN_OR_RETURN(state->backing.file, BlockFile::Create(path));
   const MutexLock lock(LibraryMutex());
   const hid_t driver = Driver();  // Before any other call of the library.
   const ErrorStack errors;
@@ -171,6 +176,7 @@ Result<std::unique_ptr<Hdf5File>> Hdf5File::Create(const std::string& path) {
   // bytes.
   if (!access.ok() || H5Pset_driver(access.get(), driver, &backing) < 0 ||
       H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110) < 0 ||
+      H5Pset_meta_block_size(access.get(), MetadataBytes(datasets, chunks)) < 0 ||
       H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG) < 0) {
     return InternalError("HDF5 access properties: {}", LibraryError());
   }
@@ -188,16 +194,12 @@ Hdf5File::~Hdf5File() {
   state_->file.Close();
 }
 
+bool Hdf5File::ok() const {
+  return state_->backing.file->status().ok();
+}
+
 Status Hdf5File::Failure(const char* what) const {
-  if (state_->backing.error != 0) {
-    // A file size limit is a quota to us: the caller's answer is that of a full disk.
-    const int error = state_->backing.error;
-    if (error == EFBIG || error == ENOSPC || error == EDQUOT) {
-      return ResourceExhaustedError("write {}: {}", state_->path,
-                                    ErrnoError(error, "no room").message());
-    }
-    return ErrnoError(error, "write " + state_->path);
-  }
+  HEDDLE_RETURN_IF_ERROR(state_->backing.file->status());
   return InternalError("{} in {}: {}", what, state_->path, LibraryError());
 }
 
@@ -227,7 +229,7 @@ Status Hdf5File::CreateDataset(const std::string& dataset,
       !PutText(id, "name", stored.name)) {
     return Failure("write attributes");
   }
-  return state_->backing.error == 0 ? Status::Ok() : Failure("write");
+  return state_->backing.file->status();
 }
 
 Status Hdf5File::BeginDataset(const std::string& dataset,
@@ -278,61 +280,53 @@ Status Hdf5File::WriteVirtualDataset(const std::string& dataset,
                          .global_shape = tensor.shape,
                          .box = WholeBox(tensor.shape)};
   HEDDLE_RETURN_IF_ERROR(CreateDataset(dataset, stored, tensor.dtype, creation.get()));
-  return state_->dataset.Close() && state_->backing.error == 0 ? Status::Ok()
-                                                               : Failure("close a dataset");
+  return state_->dataset.Close() && ok() ? Status::Ok() : Failure("close a dataset");
 }
 
 Result<int64_t> Hdf5File::WriteChunk(const Shape& offset, std::span<const std::byte> bytes) {
-  const MutexLock lock(LibraryMutex());
-  const ErrorStack errors;
-  std::vector<hsize_t> position;
-  for (const int64_t index : offset) {
-    position.push_back(static_cast<hsize_t>(index));
-  }
-  if (position.empty()) {
-    position.push_back(0);
-  }
-  state_->backing.raw_bytes = 0;
-  if (H5Dwrite_chunk(state_->dataset.get(), H5P_DEFAULT, 0, position.data(), bytes.size(),
-                     bytes.data()) < 0 ||
-      state_->backing.error != 0) {
-    return Failure("write a chunk");
+  {
+    const MutexLock lock(LibraryMutex());
+    const ErrorStack errors;
+    std::vector<hsize_t> position(offset.begin(), offset.end());
+    if (position.empty()) {
+      position.push_back(0);
+    }
+    state_->backing.raw_bytes = 0;
+    if (H5Dwrite_chunk(state_->dataset.get(), H5P_DEFAULT, 0, position.data(), bytes.size(),
+                       bytes.data()) < 0 ||
+        !ok()) {
+      return Failure("write a chunk");
+    }
   }
   if (state_->backing.raw_bytes != bytes.size()) {
     return InternalError("{}: a chunk of {} bytes was written as {}", state_->path, bytes.size(),
                          state_->backing.raw_bytes);
   }
+  // Outside the lock, like fsync: another file may be written while the disk works.
+  state_->backing.file->FlushFull();
   return static_cast<int64_t>(state_->backing.raw_address);
 }
 
 Status Hdf5File::EndDataset() {
   const MutexLock lock(LibraryMutex());
   const ErrorStack errors;
-  return state_->dataset.Close() && state_->backing.error == 0 ? Status::Ok()
-                                                               : Failure("close a dataset");
+  return state_->dataset.Close() && ok() ? Status::Ok() : Failure("close a dataset");
 }
 
-Status Hdf5File::Close() {
+Result<FileRecord> Hdf5File::Close() {
   {
     const MutexLock lock(LibraryMutex());
     const ErrorStack errors;
     const bool closed = state_->dataset.Close() && state_->file.Close();
-    if (!closed || state_->backing.error != 0) {
+    if (!closed || !ok()) {
       return Failure("close");
     }
   }
-  // Outside the lock, like fsync: another file may be written while the disk works.
-  StartWriteback(state_->backing.fd.get());
-  return Status::Ok();
+  return state_->backing.file->Finish();
 }
 
-// A failed fsync is never repeated: the kernel reports it once.
 Status Hdf5File::Sync() {
-  if (::fsync(state_->backing.fd.get()) != 0) {
-    state_->backing.error = errno;
-    return Failure("fsync");
-  }
-  return Status::Ok();
+  return state_->backing.file->Sync();
 }
 
 }  // namespace heddle::checkpoint

@@ -27,8 +27,11 @@ struct VirtualSource {
 /// Thread: one caller at a time; different files from different threads are fine.
 class Hdf5File : public ChunkSink {
  public:
-  /// Creates or truncates `path`. Errors: those of open(2).
-  static Result<std::unique_ptr<Hdf5File>> Create(const std::string& path);
+  /// Creates or truncates `path`. About so many datasets and chunks are to come. Errors: those of
+  /// open(2).
+  static Result<std::unique_ptr<Hdf5File>> Create(const std::string& path,
+                                                  int64_t datasets,
+                                                  int64_t chunks);
   /// Closes without a promise that anything is on storage.
   ~Hdf5File() override;
 
@@ -47,13 +50,14 @@ class Hdf5File : public ChunkSink {
   /// Closes the file: its bytes are final, and on their way to storage. Errors: the first failed
   /// write: kResourceExhausted (disk full, quota, file size limit), kUnavailable or others by
   /// errno.
-  Status Close();
+  Result<FileRecord> Close();
   /// After Close: waits until the file is on storage. Errors: as Close, of fsync.
   Status Sync();
 
  private:
   struct State;
   explicit Hdf5File(std::unique_ptr<State> state);
+  bool ok() const;
   Status Failure(const char* what) const;
   Status CreateDataset(const std::string& dataset,
                        const StoredBox& stored,

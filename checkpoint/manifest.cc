@@ -136,17 +136,6 @@ const TensorRecord* Manifest::Find(const TensorKey& key) const {
   return found != tensors.end() && found->info.key() == key ? &*found : nullptr;
 }
 
-int64_t NeededVersion(const std::vector<TensorRecord>& tensors) {
-  for (const TensorRecord& tensor : tensors) {
-    for (const BoxRecord& box : tensor.boxes) {
-      if (box.stored_as || !box.derived_from.empty()) {
-        return kFormatVersion;
-      }
-    }
-  }
-  return kFirstFormatVersion;
-}
-
 int64_t Manifest::StoredBytes() const {
   int64_t bytes = 0;
   for (const FileRecord& file : files) {
@@ -170,9 +159,6 @@ Status ValidateManifest(const Manifest& manifest) {
         !names.insert(file.name).second || file.bytes < 0 || file.hash.size() != kHexDigits) {
       return DataLossError("file '{}': its name, size or hash is not acceptable", file.name);
     }
-  }
-  if (manifest.version < NeededVersion(manifest.tensors)) {
-    return DataLossError("format version {} has no derived or rounded tensors", manifest.version);
   }
   const TensorRecord* before = nullptr;
   for (const TensorRecord& tensor : manifest.tensors) {

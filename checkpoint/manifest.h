@@ -33,7 +33,7 @@ std::string EncodeManifest(const Manifest& manifest);
 
 /// Reads and validates a manifest: whoever holds the result may allocate by its numbers and join
 /// its names to the folder. Errors: kDataLoss for a checksum, syntax, type, range or coverage
-/// violation, with the field; kUnimplemented for a newer version.
+/// violation, with the field; kUnimplemented for another version.
 Result<Manifest> ParseManifest(std::string_view text);
 
 /// The same without the checksum: for tests and fuzzing of what the checksum would hide.
@@ -52,9 +52,6 @@ Status ValidateManifest(const Manifest& manifest);
 
 /// The same of a part in memory: its boxes, whose elements are all stored. Errors: kDataLoss.
 Status ValidateMemoryPart(const FilePart& part);
-
-/// The version that a checkpoint of these tensors needs: 2 for derived or rounded boxes, else 1.
-int64_t NeededVersion(const std::vector<TensorRecord>& tensors);
 
 /// 32 lower-case hexadecimal digits.
 std::string ToHex(const Digest& digest);

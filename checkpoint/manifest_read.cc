@@ -165,7 +165,7 @@ Result<FileRecord> ReadFileRecord(const Json& json) {
   FileRecord file;
   HEDDLE_ASSIGN_OR_RETURN(file.name, Text(json, "name"));
   HEDDLE_ASSIGN_OR_RETURN(file.bytes, Count(json, "bytes"));
-  HEDDLE_ASSIGN_OR_RETURN(file.hash, Text(json, "xxh3_128"));
+  HEDDLE_ASSIGN_OR_RETURN(file.hash, Text(json, "blocks_xxh3_128"));
   return file;
 }
 
@@ -179,9 +179,11 @@ Result<Manifest> ReadManifest(const Json& json) {
     return DataLossError("format '{}'", format);
   }
   HEDDLE_ASSIGN_OR_RETURN(manifest.version, Count(json, "version"));
-  if (manifest.version > kFormatVersion) {
-    return UnimplementedError("format version {}: this build reads versions up to {}",
-                              manifest.version, kFormatVersion);
+  if (manifest.version != kFormatVersion) {
+    return UnimplementedError(
+        "format version {}: this build reads version {}{}", manifest.version, kFormatVersion,
+        manifest.version < kFormatVersion ? "; the build that wrote it converts it to safetensors"
+                                          : "");
   }
   HEDDLE_ASSIGN_OR_RETURN(manifest.step, Count(json, "step"));
   HEDDLE_ASSIGN_OR_RETURN(manifest.generation, Count(json, "generation"));

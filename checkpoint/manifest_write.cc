@@ -49,7 +49,7 @@ Json TensorJson(const TensorInfo& info) {
 }
 
 Json FileJson(const FileRecord& file) {
-  return {{"name", file.name}, {"bytes", file.bytes}, {"xxh3_128", file.hash}};
+  return {{"name", file.name}, {"bytes", file.bytes}, {"blocks_xxh3_128", file.hash}};
 }
 
 /// Names come from users: bytes that are not UTF-8 are replaced rather than thrown about.

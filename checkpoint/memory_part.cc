@@ -19,9 +19,10 @@ namespace {
 
 /// Chunks of a large box are no smaller, whoever chose them.
 constexpr int64_t kLeastChunk = int64_t{16} << 10;
-/// Of a box's or a chunk's text beside names: numbers of up to 20 digits.
-constexpr int64_t kBoxText = 4096;
-constexpr int64_t kChunkText = 64;
+/// What EncodeMemoryPart puts beside names and chunks: once, and for each box.
+constexpr int64_t kHeadBytes = 40;
+constexpr int64_t kBoxBytes = 32 + 4 * 8 * static_cast<int64_t>(kMaximumRank);
+constexpr int64_t kChunkBytes = 24;
 
 class MemoryFile : public SourceFile {
  public:
@@ -41,6 +42,64 @@ class MemoryFile : public SourceFile {
  private:
   const std::shared_ptr<const MemoryPart> part_;
 };
+
+void PutShape(const Shape& shape, ByteWriter& out) {
+  out.Put(static_cast<uint32_t>(shape.size()));
+  out.PutRaw(std::as_bytes(std::span(shape)));
+}
+
+Result<Shape> GetShape(ByteReader& in) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto rank, in.Get<uint32_t>());
+  HEDDLE_ASSIGN_OR_RETURN(const auto bytes, in.GetRaw(rank * sizeof(int64_t)));
+  Shape shape(rank);
+  std::ranges::copy(bytes, std::as_writable_bytes(std::span(shape)).begin());
+  return shape;
+}
+
+void PutBox(const FilePart::PartBox& box, ByteWriter& out) {
+  out.PutString(box.tensor.name);
+  out.PutString(box.tensor.role);
+  out.Put(box.tensor.dtype);
+  PutShape(box.tensor.shape, out);
+  PutShape(box.record.box.offset, out);
+  PutShape(box.record.box.extent, out);
+  PutShape(box.record.chunk, out);
+  out.Put(static_cast<uint8_t>(box.record.raw));
+  out.Put(static_cast<uint32_t>(box.record.chunks.size()));
+  for (const ChunkRecord& chunk : box.record.chunks) {
+    out.Put(chunk.address);
+    out.Put(chunk.bytes);
+    out.Put(chunk.hash);
+  }
+}
+
+Result<FilePart::PartBox> GetBox(ByteReader& in) {
+  FilePart::PartBox box;
+  HEDDLE_ASSIGN_OR_RETURN(box.tensor.name, in.GetString());
+  HEDDLE_ASSIGN_OR_RETURN(box.tensor.role, in.GetString());
+  HEDDLE_ASSIGN_OR_RETURN(box.tensor.dtype, in.Get<DType>());
+  if (box.tensor.dtype > DType::kU8) {
+    return DataLossError("tensor '{}' ({}): unknown element type {}", box.tensor.name,
+                         box.tensor.role, static_cast<int>(box.tensor.dtype));
+  }
+  HEDDLE_ASSIGN_OR_RETURN(box.tensor.shape, GetShape(in));
+  HEDDLE_ASSIGN_OR_RETURN(box.record.box.offset, GetShape(in));
+  HEDDLE_ASSIGN_OR_RETURN(box.record.box.extent, GetShape(in));
+  HEDDLE_ASSIGN_OR_RETURN(box.record.chunk, GetShape(in));
+  HEDDLE_ASSIGN_OR_RETURN(const auto raw, in.Get<uint8_t>());
+  box.record.raw = raw != 0;
+  HEDDLE_ASSIGN_OR_RETURN(const auto chunks, in.Get<uint32_t>());
+  if (chunks > in.left() / kChunkBytes) {
+    return DataLossError("truncated: {} chunks in {} bytes", chunks, in.left());
+  }
+  box.record.chunks.resize(chunks);
+  for (ChunkRecord& chunk : box.record.chunks) {
+    HEDDLE_ASSIGN_OR_RETURN(chunk.address, in.Get<int64_t>());
+    HEDDLE_ASSIGN_OR_RETURN(chunk.bytes, in.Get<int64_t>());
+    HEDDLE_ASSIGN_OR_RETURN(chunk.hash, in.Get<uint64_t>());
+  }
+  return box;
+}
 
 }  // namespace
 
@@ -85,12 +144,42 @@ PartLimits LimitsOf(std::span<const StoredBox> boxes) {
     limits.raw_bytes += raw;
     // Chunks at a box's end are padded with zeros, which take next to nothing.
     limits.bytes += 2 * raw + chunks * EncodedBound(0);
-    // A byte of a name takes up to six characters, and both the dataset and the tensor have it.
-    limits.text += kBoxText + chunks * kChunkText +
-                   12 * static_cast<int64_t>(box.name.size() + box.role.size());
+    limits.description +=
+        kBoxBytes + chunks * kChunkBytes + static_cast<int64_t>(box.name.size() + box.role.size());
   }
-  limits.text += kBoxText;
+  limits.description += kHeadBytes;
   return limits;
+}
+
+Bytes EncodeMemoryPart(const FilePart& part) {
+  ByteWriter out;
+  out.Put(part.step);
+  out.Put(part.generation);
+  out.Put(part.file.bytes);
+  out.Put(part.raw_bytes);
+  out.Put(static_cast<uint32_t>(part.boxes.size()));
+  for (const FilePart::PartBox& box : part.boxes) {
+    PutBox(box, out);
+  }
+  return out.Take();
+}
+
+Result<FilePart> DecodeMemoryPart(std::span<const std::byte> description) {
+  ByteReader in(description);
+  FilePart part;
+  HEDDLE_ASSIGN_OR_RETURN(part.step, in.Get<int64_t>());
+  HEDDLE_ASSIGN_OR_RETURN(part.generation, in.Get<int64_t>());
+  HEDDLE_ASSIGN_OR_RETURN(part.file.bytes, in.Get<int64_t>());
+  HEDDLE_ASSIGN_OR_RETURN(part.raw_bytes, in.Get<int64_t>());
+  HEDDLE_ASSIGN_OR_RETURN(const auto boxes, in.Get<uint32_t>());
+  for (uint32_t i = 0; i < boxes; ++i) {
+    HEDDLE_ASSIGN_OR_RETURN(auto box, GetBox(in));
+    part.boxes.push_back(std::move(box));
+  }
+  if (in.left() > 0) {
+    return DataLossError("{} bytes follow the last of {} boxes", in.left(), boxes);
+  }
+  return part;
 }
 
 Status CheckMemoryPart(const FilePart& part, std::span<const StoredBox> boxes) {

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/status.h"
 #include "checkpoint/chunk_sink.h"
 #include "checkpoint/reader.h"
@@ -59,11 +60,18 @@ class InPlaceSink : public ChunkSink {
 
 /// What a part of `boxes` can need at most, whoever made it: bounds of what a receiver allocates.
 struct PartLimits {
-  int64_t raw_bytes = 0;  ///< Exactly.
-  int64_t bytes = 0;      ///< Of its chunks.
-  int64_t text = 0;       ///< Of EncodePart.
+  int64_t raw_bytes = 0;    ///< Exactly.
+  int64_t bytes = 0;        ///< Of its chunks.
+  int64_t description = 0;  ///< Of EncodeMemoryPart.
 };
 PartLimits LimitsOf(std::span<const StoredBox> boxes);
+
+/// What a keeper has to know of a part: all but what only files have. A snapshot may be taken at
+/// every step, so this is not the text of EncodePart (checkpoint/manifest.h).
+Bytes EncodeMemoryPart(const FilePart& part);
+
+/// Reads it again, to be judged by CheckMemoryPart. Errors: kDataLoss.
+Result<FilePart> DecodeMemoryPart(std::span<const std::byte> description);
 
 /// Whether the part has exactly `boxes`, in any order, with all their elements stored exactly, and
 /// its chunks lie within its bytes. The bytes are not looked at: every chunk has a hash that a

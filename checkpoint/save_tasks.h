@@ -49,7 +49,8 @@ struct Save {
   std::vector<StoredBox> empty;     ///< Boxes without elements.
   std::vector<int64_t> task_items;  ///< The item of each task.
   bool staged = false;              ///< Items lie in staging memory, not where the caller has them.
-  std::vector<DeferredCopy::Piece> copies;  ///< Staged: to be made before a task is encoded.
+  /// Staged, one an item: to be made before a task of the item is encoded.
+  std::vector<DeferredCopy::Piece> copies;
   bool raw = false;  ///< Chunks stay as they are, where they are: the staging memory is the part.
   int64_t raw_bytes = 0;
   int64_t staged_bytes = 0;  ///< Of staging memory that is used.

@@ -1,6 +1,6 @@
 /// \file
-/// Memory for snapshots that is kept and touched beforehand: copying into fresh pages is many times
-/// slower than into pages that the process already has.
+/// Memory for snapshots, and for blocks of files, that is kept and touched beforehand: copying into
+/// fresh pages is many times slower than into pages that the process already has.
 #pragma once
 
 #include <cstddef>

@@ -61,7 +61,6 @@ Result<Manifest> BuildManifest(const CommitRequest& request) {
   for (auto& [key, tensor] : tensors) {
     manifest.tensors.push_back(std::move(tensor));
   }
-  manifest.version = NeededVersion(manifest.tensors);
   const Status status = ValidateManifest(manifest);
   if (!status.ok()) {
     return InvalidArgumentError("step {}: {}", request.step, status.message());

@@ -3,7 +3,6 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/file_access.h"
 #include "checkpoint/hdf5_file.h"
 #include "checkpoint/layout.h"
 
@@ -31,7 +30,8 @@ std::vector<VirtualSource> SourcesOf(const Manifest& manifest, const TensorRecor
 
 Result<FileRecord> WriteTensorIndex(const std::string& folder, const Manifest& manifest) {
   const std::string path = folder + "/" + kTensorIndexName;
-  HEDDLE_ASSIGN_OR_RETURN(const auto file, Hdf5File::Create(path));
+  HEDDLE_ASSIGN_OR_RETURN(const auto file,
+                          Hdf5File::Create(path, static_cast<int64_t>(manifest.tensors.size()), 0));
   for (const TensorRecord& tensor : manifest.tensors) {
     const TensorInfo& info = tensor.info;
     const auto sources = SourcesOf(manifest, tensor);
@@ -40,9 +40,9 @@ Result<FileRecord> WriteTensorIndex(const std::string& folder, const Manifest& m
       HEDDLE_RETURN_IF_ERROR(file->WriteVirtualDataset(name, info, sources));
     }
   }
-  HEDDLE_RETURN_IF_ERROR(file->Close());
+  HEDDLE_ASSIGN_OR_RETURN(FileRecord record, file->Close());
   HEDDLE_RETURN_IF_ERROR(file->Sync());
-  return DescribeFile(folder, kTensorIndexName);
+  return record;
 }
 
 }  // namespace heddle::checkpoint

@@ -18,10 +18,8 @@
 
 namespace heddle::checkpoint {
 
-/// The versions of the format that this build reads. It writes the first one that can say what a
-/// checkpoint holds, so that older builds read what they can and refuse the rest.
-inline constexpr int64_t kFirstFormatVersion = 1;
-inline constexpr int64_t kFormatVersion = 2;
+/// The version of the format that this build writes and reads.
+inline constexpr int64_t kFormatVersion = 3;
 inline constexpr const char* kManifestName = "MANIFEST.json";
 
 /// The weights that the optimizer changes.
@@ -110,7 +108,7 @@ struct BoxRecord {
 struct FileRecord {
   std::string name;  ///< Inside the checkpoint's folder; never a path.
   int64_t bytes = 0;
-  std::string hash;  ///< XXH3-128 of the stored bytes, 32 hexadecimal digits.
+  std::string hash;  ///< Of the stored bytes, by blocks: HashFile's (checkpoint/file_access.h).
   friend bool operator==(const FileRecord&, const FileRecord&) = default;
 };
 
@@ -148,7 +146,7 @@ struct JobState {
 };
 
 struct Manifest {
-  int64_t version = kFirstFormatVersion;
+  int64_t version = kFormatVersion;
   int64_t step = 0;
   int64_t generation = 0;
   double created = 0;  ///< Wall-clock seconds since the epoch.

@@ -1,5 +1,7 @@
 #include "checkpoint/verify.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "base/bytes.h"
@@ -117,6 +119,13 @@ Result<bool> IsDerived(const Reader& reader, const TensorRecord& tensor, const B
   return digest == box.digest;
 }
 
+bool HasDerived(const Manifest& manifest) {
+  return std::ranges::any_of(manifest.tensors, [](const TensorRecord& tensor) {
+    return std::ranges::any_of(tensor.boxes,
+                               [](const BoxRecord& box) { return !box.derived_from.empty(); });
+  });
+}
+
 Status VerifyDerived(const std::string& path, std::vector<Damage>& damages) {
   HEDDLE_ASSIGN_OR_RETURN(const auto reader, Reader::Open(path));
   for (const TensorRecord& tensor : reader->manifest().tensors) {
@@ -170,7 +179,7 @@ Result<std::vector<Damage>> Verify(const std::string& path, const Progress& prog
   for (size_t i = 0; i < manifest->files.size(); ++i) {
     HEDDLE_RETURN_IF_ERROR(VerifyFile(path, *manifest, i, count, damages));
   }
-  if (damages.empty() && NeededVersion(manifest->tensors) > kFirstFormatVersion) {
+  if (damages.empty() && HasDerived(*manifest)) {
     HEDDLE_RETURN_IF_ERROR(VerifyDerived(path, damages));
   }
   return damages;

@@ -11,7 +11,9 @@ namespace heddle::checkpoint {
 
 namespace {
 
-constexpr Duration kDirectTimeout = std::chrono::minutes(10);
+Status OverError(int64_t generation) {
+  return CancelledError("not saved: generation {} is over", generation);
+}
 
 }  // namespace
 
@@ -99,7 +101,8 @@ Result<SnapshotInfo> Writer::Implementation::Snapshot(const SaveRequest& request
     }
     return claimed;
   }
-  const bool direct = request.memory == nullptr && staging_bytes > options_.staging_limit_bytes;
+  const bool direct = request.memory == nullptr &&
+                      (!request.background || staging_bytes > options_.staging_limit_bytes);
   // What stays as it is is copied to where it stays.
   StagingBuffer& staging =
       request.memory != nullptr && !request.compress ? request.memory->memory : staging_;
@@ -112,6 +115,9 @@ Result<SnapshotInfo> Writer::Implementation::Snapshot(const SaveRequest& request
   SnapshotInfo info;
   {
     const MutexLock lock(mutex_);
+    if (status.ok() && direct && request.generation < fence_) {
+      status = OverError(request.generation);
+    }
     if (!status.ok()) {
       claimed_ = false;
       changed_.NotifyAll();
@@ -132,7 +138,7 @@ Result<SnapshotInfo> Writer::Implementation::Snapshot(const SaveRequest& request
     changed_.NotifyAll();
   }
   if (direct) {
-    HEDDLE_RETURN_IF_ERROR(WaitUntilEncoded());
+    HEDDLE_RETURN_IF_ERROR(WaitUntilRead(/*ended=*/!request.background));
   } else if (!request.deferred) {
     FinishCopy();
   }
@@ -175,21 +181,26 @@ void Writer::Implementation::FinishCopy() {
   }
 }
 
-Status Writer::Implementation::WaitUntilEncoded() {
+// Until the caller's memory is not needed any more, or, `ended`, the save neither.
+Status Writer::Implementation::WaitUntilRead(bool ended) {
   const Deadline deadline = After(kDirectTimeout);
   const MutexLock lock(mutex_);
   const auto tasks = save_ ? save_->tasks() : 0;
-  while (save_ && encoded_ < tasks) {
-    changed_.WaitUntil(mutex_, std::min(deadline, After(kPoll)));
-    if (Now() >= deadline && encoded_ < tasks) {
+  while (save_ && (ended || encoded_ < tasks)) {
+    const int64_t generation = save_->request.generation;
+    if (generation < fence_ || Now() >= deadline) {
       cancelled_ = true;
       changed_.NotifyAll();
       // The caller's memory is read until the threads have finished the chunk they are at.
       while (active_ > 0) {
         changed_.WaitUntil(mutex_, After(kPoll));
       }
+      if (generation < fence_) {
+        return OverError(generation);
+      }
       return DeadlineExceededError("the disk took more than {} s", Seconds(kDirectTimeout));
     }
+    changed_.WaitUntil(mutex_, std::min(deadline, After(kPoll)));
   }
   return outcome_ && !outcome_->ok() ? outcome_->status() : Status::Ok();
 }
@@ -217,6 +228,12 @@ void Writer::Implementation::Cancel() {
     changed_.NotifyAll();
   }
   copy_.Cancel();
+}
+
+void Writer::Implementation::Fence(int64_t generation) {
+  const MutexLock lock(mutex_);
+  fence_ = std::max(fence_, generation);
+  changed_.NotifyAll();
 }
 
 bool Writer::Implementation::busy() const {
@@ -274,6 +291,10 @@ Result<FilePart> Writer::Wait(Deadline deadline) {
 
 void Writer::Cancel() {
   implementation_->Cancel();
+}
+
+void Writer::Fence(int64_t generation) {
+  implementation_->Fence(generation);
 }
 
 bool Writer::busy() const {

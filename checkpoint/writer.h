@@ -41,8 +41,9 @@ struct WriterOptions {
   /// Threads that copy and compress beside the one that writes. More end a save sooner and take
   /// more from training; one compresses about 1 GB/s.
   int codec_threads = 1;
-  /// Niceness of the writer's threads, 0 to 19.
-  int niceness = 5;
+  /// Niceness of the writer's threads, 0 to 19. With no idle core, 5 took a quarter of the steps
+  /// beside a save (benchmarks/run background); beyond 15 nothing is gained.
+  int niceness = 15;
   /// Bytes of the state, when known: as Reserve, at Create.
   int64_t reserve_bytes = 0;
   /// Most bytes of a snapshot. A larger state is saved without a copy: Snapshot then returns only
@@ -67,12 +68,18 @@ struct SaveRequest {
   std::shared_ptr<MemoryPart> memory = nullptr;
   /// In memory: false leaves the elements as they are, so that the copy of the state is all.
   bool compress = true;
+  /// False, of a file: Snapshot returns only once the save has ended (after kDirectTimeout: is
+  /// given up), and copies nothing.
+  bool background = true;
 };
 
 struct SnapshotInfo {
   double stall_seconds = 0;  ///< For which the snapshot stopped its caller, up to now.
   int64_t raw_bytes = 0;
 };
+
+/// How long a save may take for which Snapshot waits.
+inline constexpr Duration kDirectTimeout = std::chrono::minutes(10);
 
 /// Thread: any; calls of Snapshot, BeforeChange and FinishCopy exclude each other.
 class Writer {
@@ -96,12 +103,14 @@ class Writer {
   void Reserve(int64_t bytes);
 
   /// Starts the save of `boxes`. Their memory is free again when this returns, or, deferred, after
-  /// FinishCopy; they are copied in their order, so those that change first come first. A state
-  /// above the staging limit is never deferred, unless it goes into memory.
+  /// FinishCopy; they are copied in their order, so those that change first come first. What is not
+  /// saved in the background, or is above the staging limit, is never deferred, unless it goes into
+  /// memory.
   /// Errors: kUnavailable        the save before is still being written (after `request.wait`)
   ///         kInvalidArgument    a box whose bytes do not fit its extent, twice the same box, a bad
   ///         step, a file without a root kResourceExhausted  no memory for the copy and, for a
-  ///         state above the staging limit, those of the save itself; `done` is called then too.
+  ///         state above the staging limit or a save that is not in the background, those of the
+  ///         save itself; `done` is called then too.
   Result<SnapshotInfo> Snapshot(const SaveRequest& request,
                                 std::span<const BoxView> boxes,
                                 Done done = {});
@@ -120,6 +129,10 @@ class Writer {
   /// Gives up the save in flight, if any, and removes its file: its generation is over. The boxes
   /// are not read any more when this returns, unless Snapshot itself waits for them.
   void Cancel();
+
+  /// Gives up saves of generations below this one for which Snapshot waits, now and later: nobody
+  /// waits for the disk when the others have gone on without this worker. Thread: any.
+  void Fence(int64_t generation);
 
   /// Whether a save is being written.
   bool busy() const;

@@ -21,8 +21,9 @@
 namespace heddle::checkpoint {
 
 /// One save at a time: whoever sets `claimed_` has the staging memory, and hands it with `save_` to
-/// the threads. Codec threads take the save's tasks in order, once all is copied; the writing
-/// thread puts what they encode into the file, in the same order, and ends the save.
+/// the threads. Codec threads take the save's tasks in order, once all is copied (what stays as it
+/// is: once its box is); the writing thread puts what they encode into the file, in the same order,
+/// and ends the save.
 class Writer::Implementation {
  public:
   Implementation(WriterOptions options,
@@ -38,11 +39,12 @@ class Writer::Implementation {
   void FinishCopy() HEDDLE_EXCLUDES(mutex_);
   Result<FilePart> Wait(Deadline deadline) HEDDLE_EXCLUDES(mutex_);
   void Cancel() HEDDLE_EXCLUDES(mutex_);
+  void Fence(int64_t generation) HEDDLE_EXCLUDES(mutex_);
   bool busy() const HEDDLE_EXCLUDES(mutex_);
 
  private:
   Status Claim(const SaveRequest& request) HEDDLE_EXCLUDES(mutex_);
-  Status WaitUntilEncoded() HEDDLE_EXCLUDES(mutex_);
+  Status WaitUntilRead(bool ended) HEDDLE_EXCLUDES(mutex_);
   bool EnterCopy() HEDDLE_EXCLUDES(mutex_);
   void LeaveCopy(Time begun) HEDDLE_EXCLUDES(mutex_);
   bool CanGrow() const HEDDLE_REQUIRES(mutex_);
@@ -79,6 +81,7 @@ class Writer::Implementation {
   bool claimed_ HEDDLE_GUARDED_BY(mutex_) = false;  ///< From Snapshot's begin to the save's end.
   bool growing_ HEDDLE_GUARDED_BY(mutex_) = false;  ///< Claimed to make room, not to save.
   bool cancelled_ HEDDLE_GUARDED_BY(mutex_) = false;
+  int64_t fence_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Nobody waits for saves of generations below.
   std::shared_ptr<Save> save_
       HEDDLE_GUARDED_BY(mutex_);  ///< Shared with the threads that work on it.
   std::optional<Result<FilePart>> outcome_ HEDDLE_GUARDED_BY(mutex_);

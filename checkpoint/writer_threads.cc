@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "checkpoint/file_access.h"
 #include "checkpoint/hdf5_file.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/memory_part.h"
@@ -67,7 +66,12 @@ void Writer::Implementation::EncodeLoop() {
       if (options_.before_copy) {
         options_.before_copy();
       }
-      copy_.Finish();
+      if (save->raw) {  // There is little to do beside it: a hash, while the caches have the copy.
+        copy_.Secure(
+            save->copies[static_cast<size_t>(save->task_items[static_cast<size_t>(task)])].from);
+      } else {
+        copy_.Finish();
+      }
     }
     EncodeTask(*save, task, encoder, memory, slots_[static_cast<size_t>(task % kWindow)]);
     const MutexLock lock(mutex_);
@@ -134,7 +138,7 @@ void Writer::Implementation::Run(const Save& save) {
     while (active_ + callers_ > 0) {
       changed_.WaitUntil(mutex_, After(kPoll));
     }
-    info.stall_seconds = Seconds(stall_);
+    info.stall_seconds = Seconds(save.request.background ? stall_ : Now() - save.started);
   }
   Count(result, info);
   if (!result.ok() && save.request.memory == nullptr) {
@@ -234,12 +238,11 @@ Result<FilePart> Writer::Implementation::WriteMemory(const Save& save) {
 
 Result<FilePart> Writer::Implementation::WriteFile(const Save& save) {
   HEDDLE_RETURN_IF_ERROR(MakeFolders(save.folder));
-  HEDDLE_ASSIGN_OR_RETURN(auto file, Hdf5File::Create(save.path()));
+  HEDDLE_ASSIGN_OR_RETURN(
+      auto file,
+      Hdf5File::Create(save.path(), static_cast<int64_t>(save.items.size()), save.tasks()));
   HEDDLE_ASSIGN_OR_RETURN(FilePart part, WriteItems(save, *file));
-  HEDDLE_RETURN_IF_ERROR(file->Close());
-  // The library writes its metadata out of order, so the hash is taken from the finished file,
-  // whose pages are still in memory, while the disk takes them.
-  HEDDLE_ASSIGN_OR_RETURN(part.file, DescribeFile(save.folder, save.file));
+  HEDDLE_ASSIGN_OR_RETURN(part.file, file->Close());
   HEDDLE_RETURN_IF_ERROR(file->Sync());
   const auto cancelled = [this] {
     const MutexLock lock(mutex_);

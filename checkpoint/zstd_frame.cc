@@ -66,10 +66,22 @@ void ZstdFrameBuilder::PutBlock(uint32_t header, std::span<const std::byte> byte
   Put(bytes);
 }
 
+std::byte* ZstdFrameBuilder::AddRawBlocks(size_t content_bytes) {
+  const size_t begin = at_ + kZstdBlockHeaderBytes;
+  for (size_t at = 0; at < content_bytes; at += kZstdBlockBytes) {
+    const size_t bytes = std::min(kZstdBlockBytes, content_bytes - at);
+    PutBlock(static_cast<uint32_t>(bytes) << 3, {});
+    HEDDLE_CHECK(bytes <= out_.size() - at_, "a zstd frame outgrew its memory");
+    at_ += bytes;
+  }
+  return out_.data() + begin;
+}
+
 void ZstdFrameBuilder::AddRaw(std::span<const std::byte> content) {
+  std::byte* to = AddRawBlocks(content.size());
   for (size_t at = 0; at < content.size(); at += kZstdBlockBytes) {
     const auto bytes = content.subspan(at, std::min(kZstdBlockBytes, content.size() - at));
-    PutBlock(static_cast<uint32_t>(bytes.size()) << 3, bytes);
+    to = std::copy(bytes.begin(), bytes.end(), to) + kZstdBlockHeaderBytes;
   }
 }
 

@@ -27,6 +27,9 @@ class ZstdFrameBuilder {
   /// `out` has room for all that is added: kZstdFrameBytes, and 3 bytes a block beside its bytes.
   ZstdFrameBuilder(std::span<std::byte> out, size_t content_bytes);
   void AddRaw(std::span<const std::byte> content);
+  /// The same of content that the caller writes himself before Finish: byte i goes to the returned
+  /// pointer plus i + kZstdBlockHeaderBytes * (i / kZstdBlockBytes). Cost: one header a block.
+  std::byte* AddRawBlocks(size_t content_bytes);
   /// Whole blocks that zstd made, without any that go before them. Errors: kInternal when they are
   /// not whole.
   Status AddBlocks(std::span<const std::byte> blocks);

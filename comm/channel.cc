@@ -26,9 +26,9 @@ void Operation::Cancel(const Status& status) {
   channel_->CancelOperation(*this, status);
 }
 
-void Operation::Drive(Deadline deadline) {
+void Operation::Drive(Deadline deadline, Patience patience) {
   if (channel_->options().driver != nullptr) {
-    channel_->options().driver->Drive(*this, deadline);
+    channel_->options().driver->Drive(*this, patience, deadline);
   }
 }
 

@@ -46,7 +46,7 @@ class Operation : public Work::State {
         channel_(std::move(channel)) {}
 
   void Cancel(const Status& status) override;
-  void Drive(Deadline deadline) override;
+  void Drive(Deadline deadline, Patience patience) override;
   void SetAsleep(bool asleep) override;
   std::string Describe() const override;
 

@@ -80,6 +80,12 @@ struct GroupOptions {
 
 enum class ReduceOp : uint8_t { kSum, kMax, kMin };
 
+/// What a wait does with its core while nothing arrives.
+enum class Patience : uint8_t {
+  kSpin,   ///< Keeps it for a while: the caller's work hangs on the message.
+  kSleep,  ///< Leaves it to others at once: the message is beside the process's work.
+};
+
 /// An operation in flight. The buffer belongs to the operation until Wait or Done says it ended.
 /// Dropping a Work does not cancel it. Thread: one caller at a time.
 class Work {
@@ -93,7 +99,7 @@ class Work {
   /// for. A deadline that passes ends the operation: its buffer is the caller's again, and what
   /// arrives for it later is dropped. Where a device was at work on it (AllocateShared) the peer
   /// may be lost to the group. To look without ending it, use Done.
-  Status Wait(Deadline deadline) const;
+  Status Wait(Deadline deadline, Patience patience = Patience::kSpin) const;
   Status Wait() const;  ///< Bounded by the group's operation_timeout.
   /// When it ended (steady clock). Precondition: Done().
   Time finished_at() const;

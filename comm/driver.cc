@@ -48,7 +48,7 @@ void Driver::NudgeLooking() {
   }
 }
 
-void Driver::Drive(const Work::State& operation, Deadline deadline) {
+void Driver::Drive(const Work::State& operation, Patience patience, Deadline deadline) {
   if (driving_.exchange(true)) {
     return;
   }
@@ -92,7 +92,7 @@ void Driver::Drive(const Work::State& operation, Deadline deadline) {
       moved_at = now;
     } else if (watched == 0) {
       break;  // A connection that the loop has to see to.
-    } else if (now < moved_at + (may_spin ? kSpin : kYield)) {
+    } else if (patience == Patience::kSpin && now < moved_at + (may_spin ? kSpin : kYield)) {
       if (!may_spin) {
         ::sched_yield();
       }

@@ -23,7 +23,8 @@ class Driver {
  public:
   void Add(const std::shared_ptr<Channel>& channel) HEDDLE_EXCLUDES(mutex_);
   /// Until `operation` is done or `deadline`; may return earlier: the event loop goes on then.
-  void Drive(const Work::State& operation, Deadline deadline) HEDDLE_EXCLUDES(mutex_);
+  void Drive(const Work::State& operation, Patience patience, Deadline deadline)
+      HEDDLE_EXCLUDES(mutex_);
   /// A wait sleeps that does not drive, or no longer.
   void SetAsleep(bool asleep) { asleep_.fetch_add(asleep ? 1 : -1); }
   /// Waits that last look for their reason; they look again at once when a peer says something new

@@ -17,9 +17,9 @@ void Work::State::Complete(const Status& status) {
   ended_.NotifyAll();
 }
 
-void Work::State::DriveAndSleep(Time time) {
+void Work::State::DriveAndSleep(Time time, Patience patience) {
   if (!Done()) {
-    Drive(time);
+    Drive(time, patience);
   }
   if (!Done()) {
     Sleep(time, time);
@@ -41,8 +41,8 @@ void Work::State::Sleep(Time time, Time nudged_from) {
   SetAsleep(false);
 }
 
-Status Work::State::Wait(Deadline deadline) {
-  DriveAndSleep(deadline);
+Status Work::State::Wait(Deadline deadline, Patience patience) {
+  DriveAndSleep(deadline, patience);
   if (!Done()) {
     Cancel(DeadlineExceededError("deadline passed while {}", Describe()));
   }
@@ -51,7 +51,7 @@ Status Work::State::Wait(Deadline deadline) {
 }
 
 bool Work::State::WaitUntil(Time time) {
-  DriveAndSleep(time);
+  DriveAndSleep(time, Patience::kSpin);
   return Done();
 }
 
@@ -76,12 +76,12 @@ bool Work::Done() const {
   return state_ == nullptr || state_->Done();
 }
 
-Status Work::Wait(Deadline deadline) const {
-  return state_ == nullptr ? Status::Ok() : state_->Wait(deadline);
+Status Work::Wait(Deadline deadline, Patience patience) const {
+  return state_ == nullptr ? Status::Ok() : state_->Wait(deadline, patience);
 }
 
 Status Work::Wait() const {
-  return state_ == nullptr ? Status::Ok() : state_->Wait(After(state_->timeout()));
+  return state_ == nullptr ? Status::Ok() : Wait(After(state_->timeout()));
 }
 
 Time Work::finished_at() const {

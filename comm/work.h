@@ -26,7 +26,7 @@ class Work::State {
   /// Ends the operation; the first call wins.
   void Complete(const Status& status) HEDDLE_EXCLUDES(mutex_);
   /// Blocks until it ended; at the deadline ends it itself by Cancel.
-  Status Wait(Deadline deadline) HEDDLE_EXCLUDES(mutex_);
+  Status Wait(Deadline deadline, Patience patience = Patience::kSpin) HEDDLE_EXCLUDES(mutex_);
   /// Blocks until it ended or `time` has come, and changes nothing; whether it ended.
   bool WaitUntil(Time time) HEDDLE_EXCLUDES(mutex_);
   /// The same for a wait that has lasted: it does no work itself any more, and a nudge ends it
@@ -40,7 +40,7 @@ class Work::State {
   /// touches its buffer. No effect once done.
   virtual void Cancel(const Status& status) { Complete(status); }
   /// Called by a wait before it sleeps: whoever waits may do the work itself for a while.
-  virtual void Drive(Deadline /*deadline*/) {}
+  virtual void Drive(Deadline /*deadline*/, Patience /*patience*/) {}
   /// A wait that Drive did not end sleeps until someone else ends it; or does so no longer.
   virtual void SetAsleep(bool /*asleep*/) {}
   /// "receiving 4096 bytes from worker-2, tag 7".
@@ -48,7 +48,7 @@ class Work::State {
 
  private:
   /// Until it is done, or `time`.
-  void DriveAndSleep(Time time) HEDDLE_EXCLUDES(mutex_);
+  void DriveAndSleep(Time time, Patience patience) HEDDLE_EXCLUDES(mutex_);
   /// The same, or nudged and `nudged_from`.
   void Sleep(Time time, Time nudged_from) HEDDLE_EXCLUDES(mutex_);
 

@@ -30,7 +30,7 @@
 
 namespace heddle::elastic {
 
-inline constexpr int32_t kProtocolVersion = 3;
+inline constexpr int32_t kProtocolVersion = 4;
 
 /// A worker's stream, numbered by the shell; never reused.
 using ConnectionId = int64_t;

@@ -3,8 +3,10 @@
 //   checkpoint_bench make CHECKPOINT BYTES FOLDER   makes a state (state.h)
 //   checkpoint_bench serve FOLDER ROOT THREADS      reads commands from standard input:
 //
-//   save ROLE         saves the state below ROOT, the bf16 weights under ROLE, and commits
-//   stall ROLE HOW    the same; the figures are those for which the caller is stopped: `at-once`
+//   save ROLE         saves the state below ROOT, the bf16 weights under ROLE, and commits. The
+//                     caller waits, as the peers' do
+//   stall ROLE HOW    the same in the background; the figures are those for which the caller is
+//   stopped: `at-once`
 //                     for the whole copy, `deferred` for what is left of it after three times as
 //                     long as it takes
 //   load PLAN PATH    reads a checkpoint: PLAN `same` reads whole tensors, `other` thirds of the
@@ -171,8 +173,13 @@ class Bench {
     const int64_t step = ++step_;
     const bool deferred = timed == Timed::kDeferred;
     const Meter meter;
-    HEDDLE_RETURN_IF_ERROR(
-        writer_->Snapshot({.step = step, .generation = 1, .deferred = deferred}, views).status());
+    HEDDLE_RETURN_IF_ERROR(writer_
+                               ->Snapshot({.step = step,
+                                           .generation = 1,
+                                           .deferred = deferred,
+                                           .background = timed != Timed::kAll},
+                                          views)
+                               .status());
     double stall_seconds = meter.seconds();
     double stall_processor = meter.processor();
     if (deferred) {

@@ -139,7 +139,14 @@ Status NativeFiles::Implementation::ToNextElement() {
 }
 
 Status NativeFiles::Implementation::BeginFile() {
-  HEDDLE_ASSIGN_OR_RETURN(file_, Hdf5File::Create(output_.temporary() + "/" + plan().name));
+  int64_t chunks = 0;
+  for (const PlacedBox& box : plan().boxes) {
+    const int64_t element = SizeOf(request_.tensors[box.tensor].dtype);
+    chunks += 1 + ElementCount(box.box.extent) * element / kChunkBytes;
+  }
+  HEDDLE_ASSIGN_OR_RETURN(file_,
+                          Hdf5File::Create(output_.temporary() + "/" + plan().name,
+                                           static_cast<int64_t>(plan().boxes.size()), chunks));
   part_ = {};
   part_.step = request_.step;
   part_.generation = request_.generation;
@@ -148,8 +155,7 @@ Status NativeFiles::Implementation::BeginFile() {
 }
 
 Status NativeFiles::Implementation::EndFile() {
-  HEDDLE_RETURN_IF_ERROR(file_->Close());
-  HEDDLE_ASSIGN_OR_RETURN(part_.file, DescribeFile(output_.temporary(), plan().name));
+  HEDDLE_ASSIGN_OR_RETURN(part_.file, file_->Close());
   HEDDLE_RETURN_IF_ERROR(file_->Sync());
   file_.reset();
   if (parts_.size() + 1 < request_.files.size()) {  // The last one ends with all.

@@ -106,7 +106,7 @@ std::string EncodeRecord(const std::string& identity, const FinishedFile& finish
   const nlohmann::json json = {{"identity", identity},
                                {"name", finished.file.name},
                                {"bytes", finished.file.bytes},
-                               {"xxh3_128", finished.file.hash},
+                               {"blocks_xxh3_128", finished.file.hash},
                                {"detail", finished.detail}};
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -115,13 +115,13 @@ std::string EncodeRecord(const std::string& identity, const FinishedFile& finish
 Result<std::pair<std::string, FinishedFile>> DecodeRecord(const std::string& text) {
   HEDDLE_ASSIGN_OR_RETURN(const nlohmann::json json, ParseStrictJson(text, /*maximum_depth=*/1));
   const auto is_text = [&](const char* key) { return json.contains(key) && json[key].is_string(); };
-  if (!json.is_object() || !is_text("identity") || !is_text("name") || !is_text("xxh3_128") ||
+  if (!json.is_object() || !is_text("identity") || !is_text("name") || !is_text("blocks_xxh3_128") ||
       !is_text("detail") || !json.contains("bytes") || !json["bytes"].is_number_integer()) {
     return DataLossError("not the record of a finished file");
   }
   FinishedFile finished{.file = {.name = json["name"].get<std::string>(),
                                  .bytes = json["bytes"].get<int64_t>(),
-                                 .hash = json["xxh3_128"].get<std::string>()},
+                                 .hash = json["blocks_xxh3_128"].get<std::string>()},
                         .detail = json["detail"].get<std::string>()};
   return std::pair(json["identity"].get<std::string>(), std::move(finished));
 }

@@ -1,5 +1,7 @@
 #include "elastic/service/job_policy.h"
 
+#include "checkpoint/writer.h"
+
 namespace heddle::elastic {
 
 JobPolicy PolicyOf(const job::JobConfig& job) {
@@ -19,6 +21,9 @@ JobPolicy PolicyOf(const job::JobConfig& job) {
   policy.drift.threshold = job.elastic.drift_threshold;
   policy.links.transports = job.comm.preference().list;
   policy.lease = job.elastic.lease;
+  if (!job.checkpoint.background) {  // A save is due after the step, and not beside the next one.
+    policy.stop_timeout += checkpoint::kDirectTimeout;
+  }
   policy.heartbeat = std::min<Duration>(std::chrono::milliseconds(200), job.elastic.lease / 5);
   return policy;
 }

@@ -1,14 +1,10 @@
 #include "elastic/worker/replicator.h"
 
 #include <algorithm>
-#include <string>
-#include <string_view>
 #include <utility>
 
 #include "base/bytes.h"
 #include "base/log.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/save_tasks.h"
 
 namespace heddle::elastic {
 namespace {
@@ -17,7 +13,7 @@ namespace {
 constexpr Duration kPoll = std::chrono::seconds(1);
 
 // Parts travel under tags of their own, three a snapshot, apart from the Programs' and the moves'.
-enum class Piece : uint8_t { kHeader, kText, kBytes };
+enum class Piece : uint8_t { kHeader, kDescription, kBytes };
 uint64_t TagOf(int64_t step, Piece piece) {
   return uint64_t{1} << 61 | static_cast<uint64_t>(step) << 2 | static_cast<uint64_t>(piece);
 }
@@ -28,7 +24,7 @@ struct Header {
   static constexpr int64_t kNothing = -1;  // As `bytes`: the owner has failed to make its part.
   int64_t generation = 0;
   int64_t step = 0;
-  int64_t text = 0;
+  int64_t description = 0;
   int64_t bytes = 0;
 };
 
@@ -36,7 +32,7 @@ Bytes EncodeHeader(const Header& header) {
   ByteWriter out;
   out.Put(header.generation);
   out.Put(header.step);
-  out.Put(header.text);
+  out.Put(header.description);
   out.Put(header.bytes);
   return out.Take();
 }
@@ -46,7 +42,7 @@ Result<Header> DecodeHeader(std::span<const std::byte> bytes) {
   Header header;
   HEDDLE_ASSIGN_OR_RETURN(header.generation, in.Get<int64_t>());
   HEDDLE_ASSIGN_OR_RETURN(header.step, in.Get<int64_t>());
-  HEDDLE_ASSIGN_OR_RETURN(header.text, in.Get<int64_t>());
+  HEDDLE_ASSIGN_OR_RETURN(header.description, in.Get<int64_t>());
   HEDDLE_ASSIGN_OR_RETURN(header.bytes, in.Get<int64_t>());
   return header;
 }
@@ -75,7 +71,7 @@ checkpoint::WriterFigures ReplicaFigures(metrics::Registry& registry) {
 // The own part on its way to the keepers.
 struct Replicator::Outgoing {
   Bytes header;
-  std::string text;
+  Bytes description;
   std::vector<comm::Work> works;
 };
 
@@ -83,7 +79,7 @@ struct Replicator::Outgoing {
 struct Replicator::Incoming {
   const ReplicaOwner* owner = nullptr;
   Bytes header;
-  Bytes text;
+  Bytes description;
   Part part;
   comm::Work header_work;
   std::vector<comm::Work> works;
@@ -262,16 +258,16 @@ Status Replicator::Exchange(int64_t step) {
     }
   }
   for (const comm::Work& work : out.works) {
-    Keep(first, work.Wait(deadline));
+    Keep(first, work.Wait(deadline, comm::Patience::kSleep));
   }
   return first;
 }
 
 void Replicator::Send(int64_t step, const Status& own, Outgoing& out) {
-  Header header{.generation = options_.generation, .step = step, .text = 0, .bytes = 0};
+  Header header{.generation = options_.generation, .step = step, .description = 0, .bytes = 0};
   if (own.ok()) {
-    out.text = checkpoint::EncodePart(part_->part);
-    header.text = static_cast<int64_t>(out.text.size());
+    out.description = checkpoint::EncodeMemoryPart(part_->part);
+    header.description = static_cast<int64_t>(out.description.size());
     header.bytes = part_->part.file.bytes;
   } else {
     header.bytes = Header::kNothing;
@@ -283,7 +279,7 @@ void Replicator::Send(int64_t step, const Status& own, Outgoing& out) {
         group.Send(keeper, TagOf(step, Piece::kHeader), out.header, /*urgent=*/false));
     if (own.ok()) {
       out.works.push_back(
-          group.Send(keeper, TagOf(step, Piece::kText), AsBytes(out.text), /*urgent=*/false));
+          group.Send(keeper, TagOf(step, Piece::kDescription), out.description, /*urgent=*/false));
       out.works.push_back(
           group.Send(keeper, TagOf(step, Piece::kBytes), part_->bytes(), /*urgent=*/false));
     }
@@ -308,7 +304,7 @@ std::vector<Replicator::Incoming> Replicator::PostHeaders(int64_t step) {
 
 // Waits for the header; when it can be true, room is made for the rest.
 Status Replicator::PostPart(int64_t step, Deadline deadline, Incoming& in) {
-  HEDDLE_RETURN_IF_ERROR(in.header_work.Wait(deadline));
+  HEDDLE_RETURN_IF_ERROR(in.header_work.Wait(deadline, comm::Patience::kSleep));
   HEDDLE_ASSIGN_OR_RETURN(const Header header, DecodeHeader(in.header));
   if (header.generation != options_.generation || header.step != step) {
     return DataLossError("rank {}'s part is of step {} in generation {}", in.owner->rank,
@@ -318,16 +314,17 @@ Status Replicator::PostPart(int64_t step, Deadline deadline, Incoming& in) {
     return FailedPreconditionError("rank {} has no part", in.owner->rank);
   }
   const checkpoint::PartLimits limits = checkpoint::LimitsOf(in.owner->boxes);
-  if (header.text < 1 || header.text > limits.text || header.bytes < 0 ||
+  if (header.description < 1 || header.description > limits.description || header.bytes < 0 ||
       header.bytes > limits.bytes) {
     return DataLossError("rank {}'s part is of {} bytes, described by {}", in.owner->rank,
-                         header.bytes, header.text);
+                         header.bytes, header.description);
   }
   HEDDLE_ASSIGN_OR_RETURN(in.part, options_.store->Take(header.bytes));
   in.part->part.file.bytes = header.bytes;
-  in.text.resize(static_cast<size_t>(header.text));
+  in.description.resize(static_cast<size_t>(header.description));
   const std::span<std::byte> bytes(in.part->memory.data(), static_cast<size_t>(header.bytes));
-  in.works.push_back(options_.group->Recv(in.owner->rank, TagOf(step, Piece::kText), in.text,
+  in.works.push_back(options_.group->Recv(in.owner->rank, TagOf(step, Piece::kDescription),
+                                          in.description,
                                           /*urgent=*/false));
   in.works.push_back(
       options_.group->Recv(in.owner->rank, TagOf(step, Piece::kBytes), bytes, /*urgent=*/false));
@@ -337,11 +334,12 @@ Status Replicator::PostPart(int64_t step, Deadline deadline, Incoming& in) {
 Status Replicator::Receive(int64_t step, Deadline deadline, Incoming& in) {
   Status received;
   for (const comm::Work& work : in.works) {
-    Keep(received, work.Wait(deadline));
+    Keep(received, work.Wait(deadline, comm::Patience::kSleep));
   }
   HEDDLE_RETURN_IF_ERROR(received);
-  const std::string_view text(reinterpret_cast<const char*>(in.text.data()), in.text.size());
-  HEDDLE_ASSIGN_OR_RETURN(checkpoint::FilePart part, checkpoint::DecodePart(text));
+  auto decoded = checkpoint::DecodeMemoryPart(in.description);
+  HEDDLE_RETURN_IF_ERROR(decoded.status().WithContext("rank {}'s part", in.owner->rank));
+  checkpoint::FilePart part = *std::move(decoded);
   if (part.step != step || part.generation != options_.generation ||
       part.file.bytes != in.part->part.file.bytes) {
     return DataLossError("rank {}'s part describes {} bytes of step {} in generation {}",

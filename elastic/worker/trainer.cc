@@ -309,6 +309,9 @@ void Trainer::Report(const wire::StepRecord& record, const Generation& generatio
 void Trainer::DueAfterStep(Generation& generation, bool save, bool validate) {
   if (save) {
     Save(generation);
+    if (!options_.job.checkpoint.background) {
+      AwaitSaves(generation);
+    }
   }
   Replicate(generation);
   if (validate && dataset_->validation_windows() > 0) {

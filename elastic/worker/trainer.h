@@ -66,6 +66,8 @@ class Trainer {
   RunEnded Run(const RunSteps& run);
   /// Thread: any.
   void RequestStop(int64_t generation) { stop_generation_.store(generation); }
+  /// No save of a generation below keeps Run waiting. Thread: any.
+  void Fence(int64_t generation) { writer_->Fence(generation); }
   /// Thread: any.
   void SetEmulation(const job::Emulation& emulation);
 
@@ -152,6 +154,7 @@ class Trainer {
   bool SaveDue(const Generation& generation);
   void DueAfterStep(Generation& generation, bool save, bool validate);
   void Save(Generation& generation);
+  void AwaitSaves(Generation& generation);
   Status Validate(Generation& generation);
   void Report(const wire::StepRecord& record, const Generation& generation);
 

@@ -184,7 +184,10 @@ Result<std::unique_ptr<Trainer::Generation>> Trainer::BuildGeneration(const Move
     next->written = WrittenBoxes(*next->lowered);
     HEDDLE_ASSIGN_OR_RETURN(const int64_t staging,
                             checkpoint::StagingBytes(ViewsOf(*next, /*checkpoint=*/true)));
-    writer_->Reserve(staging);
+    const job::CheckpointSection& saves = options_.job.checkpoint;
+    if (saves.background && (saves.every > 0 || saves.last)) {
+      writer_->Reserve(staging);
+    }
     HEDDLE_ASSIGN_OR_RETURN(next->replicator, MakeReplicator(*next, move.prepared, staging));
   }
   return next;

@@ -1,10 +1,20 @@
 // Trainer's checkpoints: what this worker writes of one, and its start.
 #include <algorithm>
+#include <atomic>
+#include <memory>
 
+#include "base/log.h"
 #include "checkpoint/manifest.h"
 #include "elastic/worker/trainer.h"
 
 namespace heddle::elastic {
+
+namespace {
+
+/// Apart from the Programs' tags, and from those of moves and of snapshots in memory.
+constexpr uint64_t kSaveTag = uint64_t{1} << 59;
+
+}  // namespace
 
 std::vector<program::StateBox> Trainer::WrittenBoxes(const Lowered& lowered) const {
   std::vector<program::StateBox> boxes =
@@ -73,8 +83,13 @@ void Trainer::Save(Generation& generation) {
   }
   const int64_t step = generation.applied_step;
   const int64_t number = generation.number;
-  auto report = [post = options_.post, step, number](const Result<checkpoint::FilePart>& part,
-                                                     const checkpoint::SnapshotInfo& info) {
+  // What fails while Snapshot waits for it is told by the writer and by Snapshot.
+  auto told = std::make_shared<std::atomic<bool>>(false);
+  auto report = [told, post = options_.post, step, number](const Result<checkpoint::FilePart>& part,
+                                                           const checkpoint::SnapshotInfo& info) {
+    if (told->exchange(true)) {
+      return;
+    }
     Saved saved;
     saved.part.set_step(step);
     saved.part.set_generation(number);
@@ -86,11 +101,27 @@ void Trainer::Save(Generation& generation) {
     }
     post(saved);
   };
-  const auto snapshot = writer_->Snapshot(
-      {.step = step, .generation = number, .wait = std::chrono::seconds(60), .deferred = true},
-      ViewsOf(generation, /*checkpoint=*/true), report);
+  const auto snapshot = writer_->Snapshot({.step = step,
+                                           .generation = number,
+                                           .wait = std::chrono::seconds(60),
+                                           .deferred = true,
+                                           .background = options_.job.checkpoint.background},
+                                          ViewsOf(generation, /*checkpoint=*/true), report);
   if (!snapshot.ok()) {
     report(snapshot.status(), {});
+  }
+}
+
+// A disk may keep one worker for minutes: the others wait here, where that is no failure of a
+// message, and not in the next step.
+void Trainer::AwaitSaves(Generation& generation) {
+  const Status all = generation.group->Barrier(
+      {.group = {},
+       .tag = kSaveTag,
+       .deadline = After(checkpoint::kDirectTimeout + options_.policy.stop_timeout)});
+  if (!all.ok()) {
+    LogWarning("the wait for the others' saves of step {} was cut: {}", generation.applied_step,
+               all.message());
   }
 }
 

@@ -110,6 +110,9 @@ void WorkerHost::Perform(const MemberAction& action) {
         } else if constexpr (std::is_same_v<A, AbortBelow>) {
           LogInfo("fence generation={} reason=\"{}\"", act.generation, act.reason);
           options_.endpoint->Fence(act.generation);
+          if (Trainer* trainer = trainer_.load()) {
+            trainer->Fence(act.generation);
+          }
         } else if constexpr (std::is_same_v<A, SettleStep>) {
           training_->Push([this, act] { owned_trainer_->Settle(act); });
         } else if constexpr (std::is_same_v<A, AdoptState>) {
@@ -226,6 +229,9 @@ std::optional<int> WorkerHost::WaitForExit(Deadline deadline) {
 
 void WorkerHost::StopThreads() {
   options_.endpoint->Fence(std::numeric_limits<int64_t>::max());
+  if (Trainer* trainer = trainer_.load()) {
+    trainer->Fence(std::numeric_limits<int64_t>::max());
+  }
   if (options_.probe != nullptr) {
     options_.probe->Stop();
   }

@@ -253,6 +253,7 @@ void ReadSections(YamlReader& root, JobConfig& job) {
   job.checkpoint.last = checkpoint.Optional<bool>("last", true);
   job.checkpoint.when_busy = checkpoint.OptionalChoice<BusyPolicy>(
       "when_busy", BusyPolicy::kWait, {{"wait", BusyPolicy::kWait}, {"skip", BusyPolicy::kSkip}});
+  job.checkpoint.background = checkpoint.Optional<bool>("background", true);
   job.checkpoint.moments = checkpoint.OptionalChoice<MomentStorage>(
       "moments", MomentStorage::kExact,
       {{"exact", MomentStorage::kExact}, {"bf16", MomentStorage::kBF16}});

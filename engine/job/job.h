@@ -97,6 +97,7 @@ struct CheckpointSection {
   bool keep_best = false;  ///< and the one with the least validation loss.
   bool last = true;        ///< Also after the last step.
   BusyPolicy when_busy = BusyPolicy::kWait;
+  bool background = true;  ///< Otherwise training waits until one is on storage.
   MomentStorage moments = MomentStorage::kExact;
   ReplicaSection replicas = {};
   std::string resume =

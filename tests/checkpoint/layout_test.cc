@@ -118,21 +118,21 @@ TEST(LayoutTest, ChunksTileTheirBox) {
   }
 }
 
-/// The digest by its definition, element by element, in 128-bit arithmetic of its own.
+/// The digest by its definition, element by element.
 Digest SlowDigest(const Bytes& bytes, size_t element) {
   Digest sum;
   for (uint64_t i = 0; i * element < bytes.size(); ++i) {
     uint64_t bits = 0;
-    for (size_t k = 0; k < element; ++k) {
-      bits |= uint64_t{static_cast<uint8_t>(bytes[i * element + k])} << (8 * k);
+    for (size_t k = 0; k < 8; ++k) {
+      const size_t byte = element == 8 ? k : k % 4;
+      if (byte < element) {
+        bits |= uint64_t{static_cast<uint8_t>(bytes[i * element + byte])} << (8 * k);
+      }
     }
     const uint64_t x = (0x2545F4914F6CDD1DU + i * 0x9E3779B97F4A7C15U) ^ bits;
-    const uint64_t y = (0x8EBC6AF09C88C6E3U + i * 0xC2B2AE3D27D4EB4FU) ^ (bits << 32 | bits >> 32);
-    const uint64_t middle =
-        (x >> 32) * (y & 0xFFFFFFFF) + ((x & 0xFFFFFFFF) * (y & 0xFFFFFFFF) >> 32);
-    const uint64_t other = (x & 0xFFFFFFFF) * (y >> 32) + (middle & 0xFFFFFFFF);
-    sum.high += (x >> 32) * (y >> 32) + (middle >> 32) + (other >> 32);
-    sum.low += x * y;
+    const uint64_t y = (0x8EBC6AF09C88C6E3U + i * 0xC2B2AE3D27D4EB4FU) ^ bits;
+    sum.low += uint64_t{static_cast<uint32_t>(x)} * static_cast<uint32_t>(x >> 32);
+    sum.high += uint64_t{static_cast<uint32_t>(y)} * static_cast<uint32_t>(y >> 32);
   }
   return sum;
 }

@@ -3,6 +3,7 @@
 /// would hide is tried without it.
 #include "checkpoint/manifest.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "base/hash.h"
@@ -47,7 +48,7 @@ std::string Replaced(std::string text, const std::string& from, const std::strin
 TEST(ManifestTest, TextRoundTrip) {
   const Manifest manifest = Sample();
   const std::string text = EncodeManifest(manifest);
-  EXPECT_THAT(text, HasSubstr(R"({"format":"heddle-checkpoint","version":1,"checksum":")"));
+  EXPECT_THAT(text, HasSubstr(R"({"format":"heddle-checkpoint","version":3,"checksum":")"));
   const auto back = ParseManifest(text);
   ASSERT_TRUE(back.ok()) << back.status().ToString();
   EXPECT_EQ(back->step, 40);
@@ -73,10 +74,14 @@ TEST(ManifestTest, AnyChangedByteBreaksTheChecksum) {
   EXPECT_FALSE(ParseManifest(text + " ").ok());
 }
 
-TEST(ManifestTest, ANewerVersionSaysSo) {
+TEST(ManifestTest, AnotherVersionSaysSo) {
   Manifest manifest = Sample();
-  manifest.version = kFormatVersion + 1;
-  EXPECT_EQ(ParseManifest(EncodeManifest(manifest)).status().code(), StatusCode::kUnimplemented);
+  for (const int64_t version : {kFormatVersion - 1, kFormatVersion + 1}) {
+    manifest.version = version;
+    const Status status = ParseManifest(EncodeManifest(manifest)).status();
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+    EXPECT_THAT(status.message(), HasSubstr(fmt::format("version {}: this build", version)));
+  }
 }
 
 TEST(ManifestTest, FieldsThatThisVersionDoesNotKnowAreIgnored) {

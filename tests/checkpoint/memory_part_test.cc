@@ -69,22 +69,22 @@ class MemoryPartTest : public ::testing::Test {
     return memory;
   }
 
-  /// As a keeper has it: the description as text, the bytes alone. `sensible`: chunks are as large
+  /// As a keeper has it: the description encoded, the bytes alone. `sensible`: chunks are as large
   /// as workers make them.
   static Result<std::shared_ptr<MemoryPart>> Received(const MemoryPart& part,
                                                       const std::vector<StoredBox>& boxes,
                                                       bool sensible) {
-    const std::string text = EncodePart(part.part);
+    const Bytes description = EncodeMemoryPart(part.part);
     const PartLimits limits = LimitsOf(boxes);
     if (sensible) {
-      EXPECT_LE(static_cast<int64_t>(text.size()), limits.text);
+      EXPECT_LE(static_cast<int64_t>(description.size()), limits.description);
     }
     EXPECT_LE(part.part.file.bytes, limits.bytes);
     EXPECT_EQ(part.part.raw_bytes, limits.raw_bytes);
     auto copy = std::make_shared<MemoryPart>();
     HEDDLE_RETURN_IF_ERROR(copy->memory.Reserve(part.part.file.bytes));
     std::ranges::copy(part.bytes(), copy->memory.data());
-    HEDDLE_ASSIGN_OR_RETURN(copy->part, DecodePart(text));
+    HEDDLE_ASSIGN_OR_RETURN(copy->part, DecodeMemoryPart(description));
     HEDDLE_RETURN_IF_ERROR(CheckMemoryPart(copy->part, boxes));
     return copy;
   }
@@ -248,6 +248,39 @@ TEST_F(MemoryPartTest, AHostileDescriptionIsRefused) {
       change(part);
       EXPECT_EQ(CheckMemoryPart(part, boxes).code(), StatusCode::kDataLoss)
           << what << " compress " << compress;
+    }
+  }
+}
+
+TEST_F(MemoryPartTest, ADescriptionIsTakenWholeOrNotAtAll) {
+  Random random(TestSeed());
+  const State state = OddState(random);
+  std::vector<Bytes> held;
+  const auto views = ViewsOf(state, RandomPieces(state, 1, 5, random), 0, held);
+  const auto boxes = Boxes(views);
+  const FilePart part = Save(*MakeWriter(4096), views, /*compress=*/true)->part;
+  const Bytes description = EncodeMemoryPart(part);
+  const auto whole = DecodeMemoryPart(description);
+  ASSERT_TRUE(whole.ok()) << whole.status().ToString();
+  EXPECT_EQ(EncodeMemoryPart(*whole), description);
+  for (size_t size = 0; size < description.size(); ++size) {
+    const auto cut = DecodeMemoryPart(std::span(description).first(size));
+    EXPECT_EQ(cut.status().code(), StatusCode::kDataLoss) << size;
+  }
+  Bytes longer = description;
+  longer.push_back(std::byte{0});
+  EXPECT_EQ(DecodeMemoryPart(longer).status().code(), StatusCode::kDataLoss);
+  for (int round = 0; round < 2000; ++round) {  // Whatever is let through stays within the bytes.
+    Bytes damaged = description;
+    damaged[random.Below(damaged.size())] ^= static_cast<std::byte>(1 + random.Below(255));
+    const auto decoded = DecodeMemoryPart(damaged);
+    if (decoded.ok() && CheckMemoryPart(*decoded, boxes).ok()) {
+      for (const FilePart::PartBox& box : decoded->boxes) {
+        for (const ChunkRecord& chunk : box.record.chunks) {
+          EXPECT_GE(chunk.address, 0);
+          EXPECT_LE(chunk.address, decoded->file.bytes - chunk.bytes);
+        }
+      }
     }
   }
 }

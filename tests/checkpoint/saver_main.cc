@@ -8,7 +8,7 @@
 ///                                               verified and compared with what its step saves
 ///
 /// ROOT is a path or a URL. From step 1000 on the state is larger: 48 MB that compress little.
-///   checkpoint_saver hash FILE                  prints XXH3-128 of a file
+///   checkpoint_saver hash FILE                  prints the hash of a file, as a manifest has it
 ///   checkpoint_saver seal MANIFEST              gives an edited manifest its checksum
 ///
 /// Exit codes: 0; 1 a save that failed, with one line on standard error; 3 a check that failed.
@@ -16,6 +16,7 @@
 #include <filesystem>
 
 #include "base/hash.h"
+#include "checkpoint/file_access.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/storage.h"
 #include "checkpoint/verify.h"
@@ -94,8 +95,9 @@ Status Check(const std::string& root) {
 }
 
 Status PrintHash(const std::string& path) {
-  HEDDLE_ASSIGN_OR_RETURN(const std::string content, ReadFile(path, kFileLimit));
-  std::puts(Hash128Hex(AsBytes(content)).c_str());
+  HEDDLE_ASSIGN_OR_RETURN(const auto file, OpenRegularFile(path));
+  HEDDLE_ASSIGN_OR_RETURN(const std::string hash, HashFile(*file));
+  std::puts(hash.c_str());
   return Status::Ok();
 }
 

@@ -18,9 +18,9 @@ SAVER, LIBRARY = (os.path.abspath(path) for path in sys.argv[1:3])
 STRIDE = int(sys.argv[3]) if len(sys.argv) > 3 else 1
 SECONDS_MAX = 60
 ERRORS = {
-    "open": ("ENOSPC", "EDQUOT", "EIO", "EROFS"),
+    "open": ("ENOSPC", "EDQUOT", "EIO", "EROFS", "EINVAL"),
     "write": ("ENOSPC", "EDQUOT", "EIO"),
-    "pwrite": ("ENOSPC", "EDQUOT", "EIO"),
+    "pwrite": ("ENOSPC", "EDQUOT", "EIO", "EINVAL"),
     "ftruncate": ("EIO",),
     "fsync": ("ENOSPC", "EDQUOT", "EIO"),
     "rename": ("ENOSPC", "EIO", "EROFS"),
@@ -28,10 +28,11 @@ ERRORS = {
 }
 SURVIVED = {"write": ("short", "EINTR"), "pwrite": ("short", "EINTR")}
 DEATHS = ("kill", "killed")
-# One save makes at least so many calls: a test that counts fewer has lost its aim.
-LEAST_CALLS = {"open": 4, "write": 1, "pwrite": 8, "fsync": 6, "rename": 2, "mkdir": 1}
-# What is saved into a folder that has step 1: the next step, or step 1 again by the next generation.
-SAVES = {"next": ("2", "2"), "again": ("1", "2")}
+# What is saved into a folder that has step 1: the next step, step 1 again by the next generation, or a state whose
+# files have several blocks. One save makes at least so many calls: a test that counts fewer has lost its aim.
+LEAST_CALLS = {"open": 4, "write": 1, "pwrite": 3, "ftruncate": 3, "fsync": 6, "rename": 2, "mkdir": 1}
+SAVES = {"next": ("2", "2"), "again": ("1", "2"), "large": ("1000", "2")}
+KINDS = {"next": LEAST_CALLS, "again": LEAST_CALLS, "large": {"pwrite": 11}}
 
 
 def run(*words, **faults):
@@ -96,8 +97,8 @@ class Case:
 def sweep(folder, prepared, save):
     """Every fault at every call of a save; the number of cases."""
     cases = 0
-    for kind, errors in ERRORS.items():
-        number = 1
+    for kind, least in KINDS[save].items():
+        errors, number = ERRORS[kind], 1
         while True:
             plans = [(f"{kind}:{number}{more}:{error}", Case.check_error) for error in errors for more in ("", "+")]
             plans += [(f"{kind}:{number}:{what}", Case.check_survived) for what in SURVIVED.get(kind, ())]
@@ -116,8 +117,7 @@ def sweep(folder, prepared, save):
                 cases += 1
             if fired == 0:
                 break
-            number += STRIDE
-        least = LEAST_CALLS.get(kind, 0)
+            number += STRIDE if save != "large" else 7
         assert number > least, f"a save makes fewer than {number} calls of {kind}: the test has lost its aim"
         print(f"{save}: {kind}: fewer than {number} calls, with {len(plans)} faults", flush=True)
     return cases

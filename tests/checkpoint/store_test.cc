@@ -299,7 +299,7 @@ TEST_F(StoreTest, MetricsAndInspectTellWhatWasSaved) {
   ASSERT_EQ(manifest->files.size(), 3U);
   EXPECT_EQ(manifest->files.back().name, "tensors.h5");
   const std::string json = InspectJson(*manifest);
-  EXPECT_THAT(json, HasSubstr(R"({"format":"heddle-checkpoint","version":1,"step":20,)"));
+  EXPECT_THAT(json, HasSubstr(R"({"format":"heddle-checkpoint","version":3,"step":20,)"));
   EXPECT_THAT(json,
               HasSubstr(R"("name":"w","role":"master","dtype":"fp32","shape":[8,6],"bytes":192,)"));
   EXPECT_THAT(json, HasSubstr(R"("plan":{"pipelines":[]})"));

@@ -358,5 +358,58 @@ TEST_F(WriterTest, AFailureWhileTheCallerWaitsIsTheCallersError) {
   EXPECT_TRUE(writer->Wait(Soon()).ok());
 }
 
+TEST_F(WriterTest, ASaveThatIsNotInTheBackgroundHasEndedAndCopiesNothing) {
+  int copies = 0;
+  auto created = Writer::Create(
+      {.root = folder_.path(), .name = "w0", .before_copy = [&copies] { ++copies; }}, metrics_);
+  ASSERT_TRUE(created.ok()) << created.status().ToString();
+  const auto writer = *std::move(created);
+  double stall = 0;
+  const auto snapshot =
+      writer->Snapshot({.step = 1, .generation = 1, .deferred = true, .background = false},
+                       {{view_}}, [&stall](const Result<FilePart>& part, const SnapshotInfo& info) {
+                         EXPECT_TRUE(part.ok()) << part.status().ToString();
+                         EXPECT_GE(info.stall_seconds, part->seconds);
+                         stall = info.stall_seconds;
+                       });
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status().ToString();
+  EXPECT_FALSE(writer->busy());
+  EXPECT_TRUE(writer->Wait(Now()).ok());
+  EXPECT_EQ(copies, 0);
+  EXPECT_GE(snapshot->stall_seconds, stall);
+}
+
+TEST_F(WriterTest, AFenceEndsTheWaitForASave) {
+  const auto writer = MakeWriter();
+  writer->Fence(2);
+  writer->Fence(1);
+  EXPECT_EQ(writer->Snapshot({.step = 1, .generation = 1, .background = false}, {{view_}})
+                .status()
+                .code(),
+            StatusCode::kCancelled);
+  EXPECT_TRUE(writer->Snapshot({.step = 1, .generation = 1}, {{view_}}).ok());
+  EXPECT_TRUE(writer->Wait(Soon()).ok());
+  EXPECT_TRUE(writer->Snapshot({.step = 2, .generation = 2, .background = false}, {{view_}}).ok());
+  // The wait itself: of many saves some are under way when their fence comes.
+  int ended = 0;
+  for (int64_t generation = 3; generation < 200 && ended == 0; ++generation) {
+    std::thread fence([&] {
+      std::this_thread::sleep_for(std::chrono::microseconds(50 * (generation % 20)));
+      writer->Fence(generation + 1);
+    });
+    const auto snapshot = writer->Snapshot({.step = generation,
+                                            .generation = generation,
+                                            .wait = std::chrono::seconds(20),
+                                            .background = false},
+                                           {{view_}});
+    fence.join();
+    if (!snapshot.ok()) {
+      EXPECT_EQ(snapshot.status().code(), StatusCode::kCancelled) << snapshot.status().ToString();
+      ended += snapshot.status().message().starts_with("not saved");
+    }
+  }
+  EXPECT_EQ(ended, 1);
+}
+
 }  // namespace
 }  // namespace heddle::checkpoint

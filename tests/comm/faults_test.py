@@ -22,6 +22,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import namespaces  # pylint: disable=wrong-import-position,import-error
+import pauses  # pylint: disable=wrong-import-position,import-error
 import processes  # pylint: disable=wrong-import-position,import-error
 
 MEMBER, FAMILY, RUNS = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -103,6 +104,7 @@ def objects_of_device():
 class Trial:
     def __init__(self, chance, network):
         self.chance, self.network = chance, network
+        self.pauses = pauses.Pauses()
         self.born = 0
         self.generation = 0
         self.members = [self.new(place) for place in range(MEMBERS)]
@@ -116,9 +118,11 @@ class Trial:
     def form(self):
         self.generation += 1
         everyone = [f"{member.name}={member.address}" for member in self.members]
+        begun = time.monotonic()
         for rank, member in enumerate(self.members):
             member.say("form", self.generation, rank, int(TIMEOUT * 1000), *everyone)
-        self.forming.append(max(float(member.hear("formed", 20)[0]) for member in self.members))
+        took = max(float(member.hear("formed", 20)[0]) for member in self.members)
+        self.forming.append(max(0, took - self.pauses.within(begun, time.monotonic())))
 
     def befall(self, fault, victim):
         """Returns from when on it is so. A network takes a while to change, up to tenths of a second on a busy machine,
@@ -156,7 +160,8 @@ class Trial:
         heard = []
         for member in survivors:
             nanoseconds, code, *text = member.hear("ended", 20 * SLOWDOWN)
-            took = int(nanoseconds) / 1e9 - begun
+            ended = int(nanoseconds) / 1e9
+            took = ended - begun - self.pauses.within(begun, ended)
             message = " ".join(text)
             heard.append(f"{member.name} after {took:.3f} s: {code} {message}")
             if victim.name in message.replace(":", " ").replace(",", " ").replace(";", " ").split():

@@ -12,6 +12,7 @@
 #include "tests/comm/cluster.h"
 #include "tests/comm/operations.h"
 #include "tests/comm/wires.h"
+#include "tests/support/pauses.h"
 #include "tests/support/seed.h"
 
 namespace heddle::comm {
@@ -80,6 +81,7 @@ struct Case {
 };
 
 void ExpectNamed(const Case& one) {
+  static const testing::Pauses pauses;
   const auto whole = std::make_shared<WireFate>();
   const auto cut = std::make_shared<WireFate>();
   cut->left.store(one.arrives);
@@ -100,8 +102,8 @@ void ExpectNamed(const Case& one) {
                   ::testing::ContainsRegex(WiredGroup::Name(one.victim) + "[ ;]"))
           << one.ToString() << ": worker-" << rank << ": " << end.status.ToString();
     }
-    EXPECT_LT(end.at - std::max(end.begun, cut->cut_at.load()),
-              kTimeout + kTimeout / 10 * kSlowdown)
+    const Time since = std::max(end.begun, cut->cut_at.load());
+    EXPECT_LT(end.at - since - pauses.Within(since, end.at), kTimeout + kTimeout / 10 * kSlowdown)
         << one.ToString() << ": worker-" << rank << ": " << end.status.ToString();
   }
 }

@@ -1,9 +1,10 @@
 """Saving beside training: with a checkpoint after every step the losses are those of a run without any, bit for bit,
 and each checkpoint is the state that a run which ends at its step writes at rest; also when a worker is killed in the
-middle, and when checkpoints are skipped rather than waited for.
+middle, when checkpoints are skipped rather than waited for, and when training waits for each.
 """
 import os
 import random
+import statistics
 
 from harness import Run, Scratch, check_same, heddle, seed
 
@@ -62,7 +63,14 @@ def main():
         assert not skipping.events("checkpoint_failed"), skipping.events("checkpoint_failed")
         assert not skipped & saved(skipping) and skipped | saved(skipping) == set(range(1, STEPS + 1)), skipped
         check_equal(skipping, every, STEPS)
+
+        waiting = run_job(folder, "waiting", "checkpoint.every=4", "checkpoint.background=false").finish(180)
+        check_same(waiting, losses, STEPS)
+        assert saved(waiting) == set(range(4, STEPS + 1, 4)), waiting.events("checkpoint_failed")
+        check_equal(waiting, every, 8)
         stalls = [event["stall_seconds"] for event in every.events("checkpoint")]
+        waits = [event["stall_seconds"] for event in waiting.events("checkpoint")]
+        assert min(waits) > statistics.median(stalls), f"training did not wait: {waits}, beside training {stalls}"
         print(f"{STEPS} checkpoints in {STEPS} steps, longest stall {max(stalls):.4f} s; beside a loss {len(steps)}; "
               f"{len(skipped)} skipped rather than waited for", flush=True)
 

@@ -33,15 +33,20 @@ def counts(text):
 def rping(_program, device, *kernel):
     """librdmacm's own test: connection management and data, checked by its option -V.
 
-    Now and then siw leaves a first message unread (comm/verbs_setup.cc says why): both begin again then."""
-    script = f"""
+    Now and then siw leaves a first message unread (comm/verbs_setup.cc says why): both begin again then. The one that
+    asks says when it is done, so that the other one does not leave before."""
+    script = """
         ls /sys/class/infiniband
         for try in 1 2 3 4 5 6 7 8 9 10; do
-          if [ $HEDDLE_GUEST = 0 ]; then rping -s -a 10.9.0.1 -C 20 -V -S 1000 2> log && exit
+          if [ $HEDDLE_GUEST = 0 ]; then
+            timeout 15 rping -s -a 10.9.0.1 -C 20 -V -S 1000 2> log
+            for tick in 1 2 3 4 5; do [ ! -e ../1/done ] || exit 0; sleep 0.1; done
           elif timeout 10 rping -c -a 10.9.0.1 -C 20 -V -S 1000 -v > log 2>&1; then
+            touch done
             exec grep -c 'ping data: rdma-ping-' log
+          else
+            sleep 0.2
           fi
-          sleep 0.2
         done
         cat log
         exit 1

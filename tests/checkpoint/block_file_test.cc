@@ -1,0 +1,134 @@
+// A file written through blocks against a plain model of it: content, size and hash.
+#include "checkpoint/block_file.h"
+
+#include <algorithm>
+#include <csignal>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "tests/checkpoint/support.h"
+
+namespace heddle::checkpoint {
+namespace {
+
+Bytes RandomBytes(size_t count, Random& random) {
+  Bytes bytes(count);
+  std::ranges::generate(bytes, [&] { return static_cast<std::byte>(random.Below(256)); });
+  return bytes;
+}
+
+Bytes ContentOf(const std::string& path) {
+  const auto file = OpenRegularFile(path);
+  EXPECT_TRUE(file.ok()) << file.status().ToString();
+  Bytes content(static_cast<size_t>((*file)->bytes()));
+  EXPECT_TRUE((*file)->ReadAt(0, content).ok());
+  return content;
+}
+
+/// The documented hash of a file's content.
+std::string HashOf(const Bytes& content) {
+  Bytes hashes;
+  for (size_t at = 0; at < content.size(); at += size_t{4} << 20) {
+    const std::string hex =
+        Hash128Hex(std::span(content).subspan(at, std::min(content.size() - at, size_t{4} << 20)));
+    for (size_t i = 0; i < hex.size(); i += 2) {
+      hashes.push_back(static_cast<std::byte>(std::stoi(hex.substr(i, 2), nullptr, 16)));
+    }
+  }
+  return Hash128Hex(hashes);
+}
+
+/// Past the page cache (true), where the folder's file system lets it, and through it.
+class BlockFileTest : public ::testing::TestWithParam<bool> {
+ protected:
+  std::string path() const { return folder_.path() + "/file"; }
+
+ private:
+  const TemporaryFolder folder_;
+};
+
+TEST_P(BlockFileTest, RandomWritesReadsAndSizes) {
+  Random random(TestSeed());
+  for (int round = 0; round < 6; ++round) {
+    auto file = BlockFile::Create(path(), GetParam());
+    ASSERT_TRUE(file.ok()) << file.status().ToString();
+    Bytes model;
+    size_t end = 0;
+    for (int step = 0; step < 40; ++step) {
+      // Mostly one after the other, as chunks are; sometimes anywhere, as metadata is.
+      const bool anywhere = random.Below(4) == 0;
+      const size_t at = anywhere ? random.Below(model.size() + kHashBlockBytes) : end;
+      switch (random.Below(8)) {
+        case 0: {
+          Bytes out(random.Below(100'000));
+          (*file)->Read(static_cast<int64_t>(at), out);
+          Bytes expected(out.size());
+          for (size_t i = 0; i < out.size() && at + i < model.size(); ++i) {
+            expected[i] = model[at + i];
+          }
+          ASSERT_EQ(out, expected);
+          break;
+        }
+        case 1:
+          (*file)->FlushFull();
+          break;
+        case 2:
+          if (random.Below(8) == 0) {
+            model.resize(random.Below(model.size() + kHashBlockBytes));
+            (*file)->Resize(static_cast<int64_t>(model.size()));
+            end = model.size();
+          }
+          break;
+        default: {
+          const Bytes bytes =
+              RandomBytes(random.Below(anywhere ? 5'000 : size_t{2} << 20) + 1, random);
+          (*file)->Write(static_cast<int64_t>(at), bytes);
+          model.resize(std::max(model.size(), at + bytes.size()));
+          std::ranges::copy(bytes, model.begin() + static_cast<ptrdiff_t>(at));
+          end = anywhere ? end : at + bytes.size();
+        }
+      }
+      ASSERT_EQ((*file)->bytes(), static_cast<int64_t>(model.size()));
+    }
+    const auto record = (*file)->Finish();
+    ASSERT_TRUE(record.ok()) << record.status().ToString();
+    ASSERT_TRUE((*file)->Sync().ok());
+    EXPECT_EQ(record->name, "file");
+    EXPECT_EQ(record->bytes, static_cast<int64_t>(model.size()));
+    EXPECT_EQ(record->hash, HashOf(model));
+    ASSERT_TRUE(ContentOf(path()) == model) << round;
+    EXPECT_EQ(*HashFile(**OpenRegularFile(path())), record->hash);
+  }
+}
+
+TEST_P(BlockFileTest, AFailureIsKeptAndTheRestSwallowed) {
+  auto file = BlockFile::Create(path(), GetParam());
+  ASSERT_TRUE(file.ok());
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  rlimit small = before;
+  small.rlim_cur = size_t{5} << 20;
+  ::signal(SIGXFSZ, SIG_IGN);
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  const Bytes bytes(size_t{4} << 20, std::byte{7});
+  for (int64_t at = 0; at < 4; ++at) {
+    (*file)->Write(at * kHashBlockBytes, bytes);
+    (*file)->FlushFull();
+  }
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ((*file)->status().code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT((*file)->status().message(), ::testing::HasSubstr(path()));
+  EXPECT_EQ((*file)->Finish().status().message(), (*file)->status().message());
+  Bytes out(10, std::byte{1});
+  (*file)->Read(0, out);
+  EXPECT_EQ(out, Bytes(10));
+}
+
+INSTANTIATE_TEST_SUITE_P(Direct, BlockFileTest, ::testing::Bool());
+
+}  // namespace
+}  // namespace heddle::checkpoint

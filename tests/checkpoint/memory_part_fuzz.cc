@@ -1,0 +1,32 @@
+/// \file
+/// The description of a part that another worker sends: whatever is accepted survives its own
+/// bytes, and is judged without a fault.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+#include <vector>
+
+#include "checkpoint/memory_part.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using heddle::checkpoint::DecodeMemoryPart;
+  const auto part = DecodeMemoryPart(std::as_bytes(std::span(data, size)));
+  if (!part.ok()) {
+    return 0;
+  }
+  const auto again = DecodeMemoryPart(heddle::checkpoint::EncodeMemoryPart(*part));
+  if (!again.ok() || again->boxes != part->boxes || again->step != part->step) {
+    std::abort();
+  }
+  std::vector<heddle::checkpoint::StoredBox> boxes;
+  for (const auto& box : part->boxes) {
+    boxes.push_back({.name = box.tensor.name,
+                     .role = box.tensor.role,
+                     .dtype = box.tensor.dtype,
+                     .global_shape = box.tensor.shape,
+                     .box = box.record.box});
+  }
+  heddle::checkpoint::CheckMemoryPart(*part, boxes).IgnoreError("most parts are refused");
+  return 0;
+}
