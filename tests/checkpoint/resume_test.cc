@@ -159,14 +159,17 @@ TEST_F(ResumeTest, KilledConversionsGoOn) {
       SCOPED_TRACE(round);
       const std::string target = fmt::format("{}/{}-{}", folder_.path(), format, round);
       std::map<std::string, Seen> finished;
-      // Each child gets further than those before: those start after the finished files.
+      // Each child gets further than those before: those start after the finished files. In every
+      // other round the three together do not reach the end of the 40 tensors.
+      const uint64_t range = round % 2 == 0 ? 8 : 25;
       for (int kills = 0; kills < 3; ++kills) {
-        const bool killed = Killed(5 + random.Below(25), [&](Progress progress) {
+        const bool killed = Killed(5 + random.Below(range), [&](Progress progress) {
           ConvertOptions options = Options(format);
           options.progress = std::move(progress);
           Convert(source_, target, options).status().IgnoreError("killed before");
         });
         if (!killed) {
+          resumed += finished.empty() ? 0 : 1;
           break;
         }
         ASSERT_FALSE(FileExists(target)) << "half an output under the final name";
