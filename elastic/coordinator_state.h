@@ -128,6 +128,7 @@ struct PendingSave {
   std::map<std::string, std::string> parts;
   double stall_seconds = 0;
   bool committing = false;
+  bool failed = false;  ///< Told and given up. It stays here until every writer has reported.
   std::string plan_json;
 };
 

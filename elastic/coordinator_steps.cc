@@ -113,20 +113,24 @@ void Coordinator::State::OnCheckpointPart(Worker& worker,
     found = saves.emplace(key, std::move(save)).first;
   }
   PendingSave& save = found->second;
-  if (save.committing) {
+  const bool writes =
+      std::find(save.writers.begin(), save.writers.end(), worker.name) != save.writers.end();
+  if (save.committing || !writes) {
     return;
   }
-  if (!message.error().empty()) {
+  if (!message.error().empty() && !save.failed) {
+    save.failed = true;
     save_error = message.error();
     Log("checkpoint_failed", {{"step", message.step()}, {"reason", message.error()}});
-    return AbandonSave(key);
-  }
-  if (std::find(save.writers.begin(), save.writers.end(), worker.name) == save.writers.end()) {
-    return;
+    actions.emplace_back(AbandonCheckpoint{key.first, key.second});
   }
   save.parts[worker.name] = message.part();
   save.stall_seconds = std::max(save.stall_seconds, message.stall_seconds());
   if (save.parts.size() < save.writers.size()) {
+    return;
+  }
+  if (save.failed) {
+    saves.erase(found);
     return;
   }
   save.committing = true;

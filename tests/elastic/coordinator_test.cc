@@ -358,6 +358,31 @@ TEST_F(CoordinatorTest, ASkippedCheckpointIsAnEventAndNotAFailure) {
   EXPECT_TRUE(commits_.empty());
 }
 
+TEST_F(CoordinatorTest, ASaveThatFailsForSeveralWorkersIsOneFailure) {
+  job_.policy.checkpoint_every = 1;
+  Form();
+  const auto report = [&](const char* name, int64_t step, const char* error) {
+    From(name, [&](wire::FromWorker& message) {
+      message.mutable_checkpoint_part()->set_step(step);
+      message.mutable_checkpoint_part()->set_generation(1);
+      message.mutable_checkpoint_part()->set_error(error);
+    });
+  };
+  Step(1);
+  report("a", 1, "No space left on a");
+  report("b", 1, "No space left on b");
+  EXPECT_EQ(Count("checkpoint_failed"), 1);
+  Step(2);
+  report("b", 2, "No space left on b");
+  report("a", 2, "");
+  EXPECT_EQ(Count("checkpoint_failed"), 2);
+  EXPECT_TRUE(commits_.empty()) << "a part of a save that failed";
+  Step(3);
+  report("a", 3, "");
+  report("b", 3, "");
+  EXPECT_EQ(commits_.size(), 1U);
+}
+
 TEST_F(CoordinatorTest, ANumberThatIsNotFiniteEndsTheJob) {
   Form();
   From("a", [](wire::FromWorker& message) {

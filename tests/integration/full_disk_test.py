@@ -1,7 +1,8 @@
-"""Storage that is full: while a job trains the save fails, training does not; a conversion leaves nothing.
+"""Storage that is full or slow: while a job trains the save fails, training does not; a conversion leaves nothing.
 
-The failure is an event and a metric, the checkpoint before stays sound, saves work again once there is room, and the
-losses are those of the undisturbed run. Usage: full_disk_test.py HEDDLE STORAGE_FAULTS_LIBRARY
+The failure is one event and a metric, the checkpoint before stays sound, saves work again once there is room, and the
+losses are those of the undisturbed run; also where training waits for its saves. One worker's disk that is slow then
+makes the others wait, and costs no worker. Usage: full_disk_test.py HEDDLE STORAGE_FAULTS_LIBRARY
 """
 import json
 import os
@@ -37,18 +38,22 @@ def failures(run):
     return total
 
 
-def fill(folder, name, faults, scope, undisturbed):
-    """A run whose storage meets `faults` from its first checkpoint on until a save has failed."""
-    run = Run(os.path.join(folder, name), SMOKE, CHANGES)
-    switch = os.path.join(folder, name + ".full")
-    preload = {"LD_PRELOAD": LIBRARY, "HEDDLE_STORAGE_FOLDER": os.path.join(run.folder, "checkpoints"),
-               "HEDDLE_STORAGE_FAULTS": faults, "HEDDLE_STORAGE_SWITCH": switch}
+def start(run, path, faults, **settings):
+    """Starts a run in whose processes calls on `path` and below meet `faults`."""
+    preload = {"LD_PRELOAD": LIBRARY, "HEDDLE_STORAGE_FOLDER": path, "HEDDLE_STORAGE_FAULTS": faults, **settings}
     os.environ.update(preload)
     try:
         run.start()
     finally:
         for variable in preload:
             del os.environ[variable]
+
+
+def fill(folder, name, faults, scope, undisturbed, changes=()):
+    """A run whose storage meets `faults` from its first checkpoint on until a save has failed."""
+    run = Run(os.path.join(folder, name), SMOKE, [*CHANGES, *changes])
+    switch = os.path.join(folder, name + ".full")
+    start(run, os.path.join(run.folder, "checkpoints"), faults, HEDDLE_STORAGE_SWITCH=switch)
 
     def ended():
         return run.process.poll() is not None
@@ -68,7 +73,9 @@ def fill(folder, name, faults, scope, undisturbed):
     reason = failed[0]["reason"]
     assert "No space left" in reason and "\n" not in reason, failed[0]
     assert seen[scope] > 0, f"no metric of a failed save: {seen}"
-    lost = {event["step"] for event in run.events("checkpoint_failed")}
+    lost = [event["step"] for event in run.events("checkpoint_failed")]
+    assert len(lost) == len(set(lost)), f"a failure was told more than once: {run.events('checkpoint_failed')}"
+    lost = set(lost)
     kept = {event["step"] for event in run.events("checkpoint")}
     assert lost | kept == set(range(10, STEPS + 1, 10)) and not lost & kept, (lost, kept)
     assert STEPS in kept and run.events()[-1]["event"] == "job_finished", run.events()[-3:]
@@ -80,6 +87,23 @@ def fill(folder, name, faults, scope, undisturbed):
     check_same(run, undisturbed, STEPS)
     check_samples(run, STEPS, GLOBAL_BATCH)
     print(f"{name}: saves of {sorted(lost)} failed, of {sorted(kept)} are sound: {reason}", flush=True)
+
+
+def slow(folder, undisturbed):
+    """One worker's disk takes ten seconds for the file of the second checkpoint; nobody else's does."""
+    run = Run(os.path.join(folder, "slow"), SMOKE, [*CHANGES, "checkpoint.background=false",
+                                                    "elastic.operation_timeout=3s"])
+    path = os.path.join(run.folder, "checkpoints", ".tmp-step-00000020.g1", "b.g1.h5")
+    fired = os.path.join(folder, "slow.fired")
+    start(run, path, "fsync:1:slow", HEDDLE_STORAGE_FIRED=fired)
+    run.finish(240)
+    assert os.path.exists(fired), "no call was slow: the test has lost its aim"
+    assert not run.events("worker_lost") and not run.events("checkpoint_failed"), run.events()[-10:]
+    stalls = {event["step"]: event["stall_seconds"] for event in run.events("checkpoint")}
+    assert set(stalls) == set(range(10, STEPS + 1, 10)) and stalls[20] >= 10, stalls
+    check_same(run, undisturbed, STEPS)
+    check_samples(run, STEPS, GLOBAL_BATCH)
+    print(f"one slow disk: all waited {stalls[20]:.1f} s, none was lost", flush=True)
 
 
 def convert_on_full_disk(folder, checkpoint, target, options, kind, number):
@@ -121,6 +145,8 @@ def main():
         undisturbed = reference.losses()
         check_convert(folder, os.path.join(reference.folder, "checkpoints", f"step-{STEPS:08}"))
         fill(folder, "workers", "pwrite:1+:ENOSPC", "worker", undisturbed)
+        fill(folder, "waiting", "pwrite:1+:ENOSPC", "worker", undisturbed, ["checkpoint.background=false"])
+        slow(folder, undisturbed)
         fill(folder, "manifest", "write:1+:ENOSPC", "checkpoint", undisturbed)
 
 

@@ -11,9 +11,10 @@
 ///                          rename KIND FROM TO
 ///
 /// Kinds: open (for writing), write, pwrite, ftruncate, fsync, rename, mkdir. What: the name of an
-/// errno below, "short" (half of the bytes are written), "kill" and "killed" (the process dies by
-/// SIGKILL before and after the call). Calls are counted in each process. Like the functions that
-/// it stands for, everything here may be called by any thread; it allocates nothing.
+/// errno below, "short" (half of the bytes are written), "slow" (the call comes after ten seconds),
+/// "kill" and "killed" (the process dies by SIGKILL before and after the call). Calls are counted
+/// in each process. Like the functions that it stands for, everything here may be called by any
+/// thread; it allocates nothing.
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -23,6 +24,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -43,7 +45,8 @@ constexpr std::array kErrors = {Errno{"ENOSPC", ENOSPC}, Errno{"EDQUOT", EDQUOT}
                                 Errno{"EIO", EIO},       Errno{"EROFS", EROFS},
                                 Errno{"EINTR", EINTR},   Errno{"EINVAL", EINVAL}};
 // Beside errno's numbers, which are positive.
-enum What { kNothing = 0, kShort = -1, kKill = -2, kKilled = -3 };
+enum What { kNothing = 0, kShort = -1, kKill = -2, kKilled = -3, kSlow = -4 };
+constexpr unsigned kSlowSeconds = 10;
 
 struct Fault {
   Kind kind = kKinds;
@@ -96,7 +99,11 @@ const char* ReadFault(const char* text, Fault& fault) {
   const auto is = [&](const char* name) {
     return std::strlen(name) == length && std::strncmp(what, name, length) == 0;
   };
-  fault.what = is("short") ? kShort : is("kill") ? kKill : is("killed") ? kKilled : kNothing;
+  constexpr std::array kOthers = {std::pair("short", kShort), std::pair("slow", kSlow),
+                                  std::pair("kill", kKill), std::pair("killed", kKilled)};
+  for (const auto& [name, value] : kOthers) {
+    fault.what = is(name) ? value : fault.what;
+  }
   for (const Errno& error : kErrors) {
     fault.what = is(error.name) ? error.value : fault.what;
   }
@@ -197,6 +204,9 @@ long Through(Kind kind, const char* path, const char* target, Call call) {
   if (what > 0) {
     errno = what;
     return -1;
+  }
+  if (what == kSlow) {
+    ::sleep(kSlowSeconds);
   }
   const long result = call(what == kShort);
   if (what == kKilled) {
