@@ -35,6 +35,10 @@ class ParserArguments : public Arguments {
   void Flag(const std::string& name, bool* value, const std::string& help) override {
     app_.add_flag("--" + name, *value, help);
   }
+  void Unparsed() override {
+    app_.set_help_flag();
+    app_.prefix_command();
+  }
 
  private:
   CLI::App& app_;
@@ -61,26 +65,9 @@ void Add(CLI::App& parent,
   }
 }
 
-std::vector<std::unique_ptr<Command>> AllCommands() {
-  std::vector<std::unique_ptr<Command>> commands;
-  commands.push_back(MakeTrain());
-  commands.push_back(MakeServe());
-  commands.push_back(MakeSubmit());
-  commands.push_back(MakeWorker());
-  commands.push_back(MakeStatus());
-  commands.push_back(MakeDrain());
-  commands.push_back(MakeEmulate());
-  commands.push_back(MakePlan());
-  commands.push_back(MakeLinks());
-  commands.push_back(MakeCheckpoint());
-  commands.push_back(MakeData());
-  commands.push_back(MakeEvaluate());
-  return commands;
-}
-
 }  // namespace
 
-int Main(int argc, char** argv) {
+int Main(int argc, char** argv, Commands commands) {
   // What gRPC has to say comes back as a Status, which is printed once. Nobody reads the
   // environment yet: there is one thread.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
@@ -89,7 +76,7 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   Command* chosen = nullptr;
   std::vector<std::unique_ptr<Command>> owned;
-  for (auto& command : AllCommands()) {
+  for (auto& command : commands) {
     owned.push_back(std::move(command));
     Add(app, *owned.back(), owned, chosen);
   }

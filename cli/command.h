@@ -28,6 +28,8 @@ class Arguments {
                           std::vector<std::string>* values,
                           const std::string& help) = 0;
   virtual void Flag(const std::string& name, bool* value, const std::string& help) = 0;
+  /// Whatever follows is left as it is, `--help` included.
+  virtual void Unparsed() = 0;
 };
 
 /// Exit codes of every subcommand.
@@ -48,20 +50,19 @@ class Command {
   virtual std::vector<std::unique_ptr<Command>> Children() { return {}; }
 };
 
-/// Parses the command line and runs what it names.
-int Main(int argc, char** argv);
+using Commands = std::vector<std::unique_ptr<Command>>;
+
+/// Parses the command line and runs the one of `commands` that it names. Returns the exit code.
+int Main(int argc, char** argv, Commands commands);
 
 std::unique_ptr<Command> MakeTrain();
 std::unique_ptr<Command> MakeServe();
 std::unique_ptr<Command> MakeSubmit();
-std::unique_ptr<Command> MakeWorker();
 std::unique_ptr<Command> MakeStatus();
 std::unique_ptr<Command> MakeDrain();
 std::unique_ptr<Command> MakeEmulate();
-std::unique_ptr<Command> MakePlan();
 std::unique_ptr<Command> MakeLinks();
 std::unique_ptr<Command> MakeCheckpoint();
 std::unique_ptr<Command> MakeData();
-std::unique_ptr<Command> MakeEvaluate();
 
 }  // namespace heddle::cli

@@ -1,7 +1,5 @@
-#include <unistd.h>
-
-#include "base/file.h"
 #include "cli/command.h"
+#include "cli/engine_commands.h"
 #include "cli/output.h"
 #include "elastic/service/local_run.h"
 
@@ -31,12 +29,11 @@ class Train : public Command {
   }
   int Run() override {
     options_.progress = !quiet_;
-    char path[4096];
-    const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
-    if (length <= 0) {
-      return Report(InternalError("/proc/self/exe cannot be read"));
+    Result<std::string> engine = EnginePath();
+    if (!engine.ok()) {
+      return Report(engine.status());
     }
-    options_.program.assign(path, static_cast<size_t>(length));
+    options_.program = *std::move(engine);
     return Report(elastic::RunLocally(options_));
   }
 

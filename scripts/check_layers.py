@@ -35,7 +35,8 @@ LAYERS = {
     "engine/runtime": ["engine/program", "engine/data", "comm"],
     "engine/evaluate": ["engine/runtime", "engine/job"],
     "elastic/worker": ["elastic", "engine/evaluate"],
-    "cli": ["elastic/worker"],
+    "cli": ["elastic"],
+    "cli/engine": ["cli", "elastic/worker"],
 }
 
 # Headers of other projects: where they may be included. A header that matches no line is an error.

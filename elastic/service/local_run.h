@@ -14,7 +14,7 @@ struct LocalRunOptions {
   std::string job_path;
   std::vector<std::string> overrides;  ///< "key.path=value".
   std::string output;                  ///< Folder of the run; empty: the job's, or runs/NAME.
-  std::string program;                 ///< Path of the heddle binary, started as `worker`.
+  std::string program;                 ///< Path of heddle-engine, started as `worker`.
   std::string listen = "127.0.0.1:0";
   bool progress = true;  ///< Progress on standard error.
 };

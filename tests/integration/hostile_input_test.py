@@ -1,7 +1,7 @@
 """Files that nobody should trust, through `heddle checkpoint inspect | verify | convert`.
 
 Each is refused by every command: the right exit code, one line that names the file and says why, nothing written, no
-code run, and at most 100 MB of memory beyond what the program takes when it has nothing to do.
+code run, and at most 200 MB of memory.
 
 Usage: hostile_input_test.py HEDDLE CHECKPOINT_SAVER
 """
@@ -10,17 +10,17 @@ import json
 import os
 import pickle
 import re
-import signal
 import struct
 import subprocess
 import sys
 import tarfile
 import zipfile
 
-from harness import HEDDLE, Scratch
+from harness import HEDDLE, REPOSITORY, Scratch
 
 SAVER = os.path.abspath(sys.argv[2])
-MORE_MEMORY_MAX = 100e6
+PEAK = os.path.join(REPOSITORY, "tests", "support", "peak.py")
+MEMORY_MAX = 200e6
 SECONDS_MAX = 60
 DAMAGED, REFUSED = 1, 2
 
@@ -395,17 +395,18 @@ def other_cases():
 
 def run(words):
     """Exit code, both outputs and peak memory in bytes."""
-    with subprocess.Popen([HEDDLE, "checkpoint", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, start_new_session=True,
-                          preexec_fn=lambda: signal.alarm(SECONDS_MAX)) as process:
-        out, err = (stream.read().decode(errors="replace") for stream in (process.stdout, process.stderr))
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, out, err, usage.ru_maxrss * 1024
+    reads, writes = os.pipe()
+    done = subprocess.run([sys.executable, "-S", PEAK, str(writes), str(SECONDS_MAX), HEDDLE, "checkpoint", *words],
+                          stdin=subprocess.DEVNULL, capture_output=True, pass_fds=[writes], check=False,
+                          start_new_session=True, timeout=2 * SECONDS_MAX)
+    os.close(writes)
+    with os.fdopen(reads, "rb") as channel:
+        peak = int(channel.read())
+    return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"), peak
 
 
-def check(case, folder, at_rest):
-    """Problems, as lines, and the largest peak, in bytes beyond `at_rest`."""
+def check(case, folder):
+    """Problems, as lines, and the largest peak in bytes."""
     os.makedirs(folder)
     path = case.make(folder)
     target = os.path.join(folder, "written")
@@ -413,7 +414,7 @@ def check(case, folder, at_rest):
     for words, code in zip((["inspect", path], ["verify", path], ["convert", path, target, "--to", "native"]),
                            case.codes):
         found, out, err, peak = run(words)
-        largest = max(largest, peak - at_rest)
+        largest = max(largest, peak)
         # What `verify` finds in a checkpoint is its answer, a line for each file.
         answer = words[0] == "verify" and not err and found == DAMAGED
         said = out if answer else err
@@ -429,8 +430,8 @@ def check(case, folder, at_rest):
             problems.append(f"{where} does not say {case.says!r}")
         if os.path.basename(path) not in said and "MANIFEST" not in said and ".h5" not in said:
             problems.append(f"{where} does not say where")
-        if peak - at_rest > MORE_MEMORY_MAX:
-            problems.append(f"{where}: {(peak - at_rest) / 1e6:.0f} MB more than at rest")
+        if peak > MEMORY_MAX:
+            problems.append(f"{where}: {peak / 1e6:.0f} MB")
     written = [name for name in os.listdir(folder) if name.startswith((".written", "written", "ran"))]
     return problems + [f"left behind: {name}" for name in written], largest
 
@@ -441,14 +442,14 @@ def main():
     at_rest = run(["inspect", "none"])[3]
     with Scratch() as root:
         for number, case in enumerate(cases):
-            problems, peak = check(case, os.path.join(root, f"case-{number}"), at_rest)
+            problems, peak = check(case, os.path.join(root, f"case-{number}"))
             largest = max(largest, peak)
             print(f"{'FAILED' if problems else 'ok'}: {case.name}", flush=True)
             for problem in problems:
                 print("    " + problem, flush=True)
             failed += bool(problems)
         print(f"{len(cases)} files, {failed} failed; memory at rest {at_rest / 1e6:.0f} MB, at most "
-              f"{largest / 1e6:.0f} MB more")
+              f"{largest / 1e6:.0f} MB")
         assert failed == 0
     assert cases
 

@@ -4,7 +4,8 @@
 
 #include "base/thread.h"
 #include "checkpoint/convert/model_view.h"
-#include "cli/command.h"
+#include "cli/engine/engine.h"
+#include "cli/engine_commands.h"
 #include "cli/option_number.h"
 #include "cli/output.h"
 #include "engine/evaluate/loss.h"
@@ -14,10 +15,8 @@ namespace {
 
 class Evaluate : public Command {
  public:
-  std::string name() const override { return "evaluate"; }
-  std::string summary() const override {
-    return "Measure a model's loss on a file of text or tokens";
-  }
+  std::string name() const override { return std::string(kEvaluateCommand.name); }
+  std::string summary() const override { return std::string(kEvaluateCommand.summary); }
   std::string examples() const override {
     return "Examples:\n"
            "  heddle evaluate runs/quickstart/checkpoints/step-00000600 --data book.txt\n"

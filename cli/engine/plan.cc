@@ -1,6 +1,7 @@
 #include <cstdio>
 
-#include "cli/command.h"
+#include "cli/engine/engine.h"
+#include "cli/engine_commands.h"
 #include "cli/output.h"
 #include "elastic/worker/local_plan.h"
 
@@ -9,10 +10,8 @@ namespace {
 
 class Plan : public Command {
  public:
-  std::string name() const override { return "plan"; }
-  std::string summary() const override {
-    return "Measure the job's workers on this machine and show the best plan";
-  }
+  std::string name() const override { return std::string(kPlanCommand.name); }
+  std::string summary() const override { return std::string(kPlanCommand.summary); }
   std::string examples() const override {
     return "Examples:\n  heddle plan configs/quickstart.yaml --explain\n  heddle plan job.yaml "
            "--json > plan.json\n  heddle plan job.yaml --uniform --json > grid.json";

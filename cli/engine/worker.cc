@@ -1,7 +1,8 @@
 #include "elastic/worker/worker.h"
 
-#include "cli/command.h"
 #include "cli/emulation_words.h"
+#include "cli/engine/engine.h"
+#include "cli/engine_commands.h"
 #include "cli/output.h"
 
 namespace heddle::cli {
@@ -9,10 +10,8 @@ namespace {
 
 class Worker : public Command {
  public:
-  std::string name() const override { return "worker"; }
-  std::string summary() const override {
-    return "Run one worker of a job until the coordinator releases it";
-  }
+  std::string name() const override { return std::string(kWorkerCommand.name); }
+  std::string summary() const override { return std::string(kWorkerCommand.summary); }
   std::string examples() const override {
     return "Examples:\n  heddle worker --coordinator 10.0.0.1:4600 --bind 10.0.0.7\n"
            "  heddle worker --coordinator 127.0.0.1:4600 --emulate speed=0.5,memory=1GiB\n"

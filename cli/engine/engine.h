@@ -1,0 +1,15 @@
+/// \file
+/// The subcommands of heddle-engine: those that need libtorch (cli/engine_commands.h).
+#pragma once
+
+#include <memory>
+
+#include "cli/command.h"
+
+namespace heddle::cli {
+
+std::unique_ptr<Command> MakeWorker();
+std::unique_ptr<Command> MakePlan();
+std::unique_ptr<Command> MakeEvaluate();
+
+}  // namespace heddle::cli
