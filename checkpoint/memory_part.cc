@@ -17,7 +17,7 @@ namespace heddle::checkpoint {
 
 namespace {
 
-/// Chunks of a large box are no smaller, whoever chose them.
+/// Chunks of a large box are no smaller (WriterOptions::chunk_bytes is a MiB).
 constexpr int64_t kLeastChunk = int64_t{16} << 10;
 /// What EncodeMemoryPart puts beside names and chunks: once, and for each box.
 constexpr int64_t kHeadBytes = 40;

@@ -58,7 +58,8 @@ class InPlaceSink : public ChunkSink {
   const StagingBuffer& memory_;
 };
 
-/// What a part of `boxes` can need at most, whoever made it: bounds of what a receiver allocates.
+/// What a part of `boxes` can need at most, made with chunks of 16 KiB or more: bounds of what a
+/// receiver allocates.
 struct PartLimits {
   int64_t raw_bytes = 0;    ///< Exactly.
   int64_t bytes = 0;        ///< Of its chunks.

@@ -9,9 +9,13 @@ script=$(dirname "$0")/h5py_test.py
 python=${HEDDLE_H5PY_PYTHON:-$build/h5py-venv/bin/python}
 ready() { "$python" -c 'import h5py, hdf5plugin' 2>/dev/null; }
 if ! ready && [ -z "${HEDDLE_H5PY_PYTHON:-}" ]; then
-  rm -rf "$build/h5py-venv"
-  /usr/bin/python3 -m venv --system-site-packages "$build/h5py-venv" &&
-    timeout 120 "$python" -m pip install --quiet --disable-pip-version-check hdf5plugin || true
+  (
+    flock 9  # Another test makes the same one.
+    ready || {
+      /usr/bin/python3 -m venv --clear --system-site-packages "$build/h5py-venv" &&
+        timeout 120 "$python" -m pip install --quiet --disable-pip-version-check hdf5plugin || true
+    }
+  ) 9>"$build/h5py-venv.lock"
 fi
 if ! ready; then
   echo "SKIPPED: no Python with h5py and hdf5plugin ($python), and PyPI could not provide them" >&2

@@ -4,6 +4,7 @@
 /// libtorch's autograd, of gradients.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <string>
@@ -116,7 +117,11 @@ inline std::vector<KernelCase> DrawCases(Random& random) {
        [epsilon](const In& in) {
          return in[0] / at::sqrt(at::pow(in[0], 2).mean(-1, true) + epsilon) * in[1];
        },
-       [epsilon](const In& in) { return NormAmplification(in[0], at::zeros({}), epsilon); }});
+       // A row of one element has a gradient that nearly cancels, of terms as large as its weight.
+       [epsilon](const In& in) {
+         return NormAmplification(in[0], at::zeros({}), epsilon) *
+                std::max(1.0, in[1].abs().max().item<double>());
+       }});
   cases.push_back(
       {"layer_norm",
        {{"epsilon", epsilon}},
@@ -128,9 +133,15 @@ inline std::vector<KernelCase> DrawCases(Random& random) {
   cases.push_back({"linear", {}, {{x}, {{features, dim}}}, [](const In& in) {
                      return at::einsum("btk,nk->btn", {in[0], in[1]});
                    }});
-  cases.push_back({"linear", {}, {{x}, {{features, dim}}, {{features}}}, [](const In& in) {
-                     return at::einsum("btk,nk->btn", {in[0], in[1]}) + in[2];
-                   }});
+  cases.push_back(
+      {"linear",
+       {},
+       {{x}, {{features, dim}}, {{features}}},
+       [](const In& in) {
+         return at::einsum("btk,nk->btn", {in[0], in[1]}) + in[2];
+       },
+       // The bias' gradient is one sum of so many terms, which may nearly cancel.
+       [](const In& in) { return std::sqrt(static_cast<double>(in[0].size(0) * in[0].size(1))); }});
   for (const int64_t inverse : {0, 1}) {
     cases.push_back({"rope",
                      {{"head_dim", head_dim}, {"theta", 10000.0}, {"inverse", inverse}},

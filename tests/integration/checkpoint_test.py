@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 from harness import SMOKE, Run, Scratch, alive, check_same, check_samples, heddle, seed, wait_for
+import environments  # pylint: disable=import-error
 
 EXPORT = os.path.abspath(sys.argv[2])
 BUILD = os.path.abspath(sys.argv[3])
@@ -24,25 +25,9 @@ GLOBAL_BATCH = 24
 
 def python_with_h5py():
     """Path of an interpreter that has h5py and hdf5plugin, or None."""
-    given = os.environ.get("HEDDLE_H5PY_PYTHON")
-    python = given or os.path.join(BUILD, "h5py-venv", "bin", "python")
-
-    def ready():
-        try:
-            return subprocess.run([python, "-c", "import h5py, hdf5plugin"], check=False, capture_output=True,
-                                  timeout=60).returncode == 0
-        except OSError:
-            return False
-
-    if not ready() and not given:
-        subprocess.run(["/usr/bin/python3", "-m", "venv", "--clear", "--system-site-packages",
-                        os.path.join(BUILD, "h5py-venv")], check=False, timeout=120)
-        try:
-            subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "hdf5plugin"],
-                           check=False, timeout=120)
-        except (OSError, subprocess.TimeoutExpired):
-            pass
-    return python if ready() else None
+    python, ready = environments.interpreter("HEDDLE_H5PY_PYTHON", os.path.join(BUILD, "h5py-venv"), "h5py, hdf5plugin",
+                                             ["hdf5plugin"])
+    return python if ready else None
 
 
 def flip(path, offset):

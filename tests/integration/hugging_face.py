@@ -3,38 +3,22 @@
 Needs PyPI's transformers on Debian's torch: in HEDDLE_TRANSFORMERS_PYTHON, or in a virtual environment in the build
 folder, which is made when PyPI can be reached.
 """
-import fcntl
 import os
-import subprocess
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import environments  # pylint: disable=wrong-import-position,import-error
+
 VERSION = "transformers==4.44.*"
-
-
-def _ready(python):
-    probe = [python, "-c", "import transformers, safetensors, torch"]
-    return os.path.exists(python) and subprocess.run(probe, capture_output=True, check=False).returncode == 0
-
-
-def _make(folder, python):
-    """Makes the environment, one process at a time."""
-    with open(folder + ".lock", "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if _ready(python):
-            return
-        subprocess.run(["/usr/bin/python3", "-m", "venv", "--clear", "--system-site-packages", folder], check=False)
-        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", VERSION]
-        subprocess.run(install, check=False, timeout=240)
 
 
 def require(build):
     """Goes on in an interpreter that has transformers, or ends the test with 77 (skipped)."""
     if os.environ.get("HEDDLE_TEST_INNER") == "transformers":
         return
-    python = os.environ.get("HEDDLE_TRANSFORMERS_PYTHON") or os.path.join(build, "transformers-venv/bin/python")
-    if not _ready(python) and "HEDDLE_TRANSFORMERS_PYTHON" not in os.environ:
-        _make(os.path.join(build, "transformers-venv"), python)
-    if not _ready(python):
+    python, ready = environments.interpreter("HEDDLE_TRANSFORMERS_PYTHON", os.path.join(build, "transformers-venv"),
+                                             "transformers, safetensors, torch", [VERSION])
+    if not ready:
         print(f"SKIPPED: no Python with transformers ({python}), and PyPI could not provide it", file=sys.stderr)
         sys.exit(77)
     os.environ["HEDDLE_TEST_INNER"] = "transformers"

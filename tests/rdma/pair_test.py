@@ -84,16 +84,24 @@ def drop_count(program):
     check(counts(text)[0, 1]["dropped"] == 4, text)
 
 
+def slower(program, link, least):
+    """Every write takes `least` ms, and less than 60 in one of a few probes: a busy machine delays some."""
+    took = []
+    while not took or len(took) < 5 and min(took) >= 60:
+        own, _, text = probe(program, 20, 10, link)
+        check(own["completed"] == 20 and own["milliseconds"] >= least, text)
+        took.append(own["milliseconds"])
+    check(min(took) < 60, f"{took}\n{text}")
+
+
 def delay(program):
     """One direction later by 30 ms: so is every completion, and nothing else."""
-    own, _, text = probe(program, 20, 10, "delay 1 0 30000")
-    check(own["completed"] == 20 and 30 <= own["milliseconds"] < 60, text)
+    slower(program, "delay 1 0 30000", 30)
 
 
 def rate(program):
     """1 Mbit/s: a write of 4 KiB, with its headers, takes a little over 33 ms."""
-    own, _, text = probe(program, 20, 10, "rate 0 1 1")
-    check(own["completed"] == 20 and 33 <= own["milliseconds"] < 60, text)
+    slower(program, "rate 0 1 1", 33)
 
 
 def cut(program):

@@ -4,7 +4,6 @@ front of it that does what networks and stores do.
 Needs PyPI's moto and boto3: in HEDDLE_MOTO_PYTHON, or in a virtual environment in the build folder, which is made when
 PyPI can be reached.
 """
-import fcntl
 import hashlib
 import http.client
 import http.server
@@ -12,9 +11,10 @@ import logging
 import os
 import random
 import socket
-import subprocess
 import sys
 import threading
+
+import environments
 
 PACKAGES = ("moto[server]==5.2.*", "boto3")
 BUCKET = "heddle-test"
@@ -23,25 +23,13 @@ ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": SECRET, "
                "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
 
 
-def _ready(python):
-    probe = [python, "-c", "import moto.server, boto3"]
-    return os.path.exists(python) and subprocess.run(probe, capture_output=True, check=False).returncode == 0
-
-
 def require(build):
     """Goes on in an interpreter that has moto, or ends the test with 77 (skipped)."""
     if os.environ.get("HEDDLE_TEST_INNER") == "moto":
         return
     folder = os.path.join(build, "moto-venv")
-    python = os.environ.get("HEDDLE_MOTO_PYTHON") or os.path.join(folder, "bin/python")
-    if not _ready(python) and "HEDDLE_MOTO_PYTHON" not in os.environ:
-        with open(folder + ".lock", "w", encoding="ascii") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not _ready(python):
-                subprocess.run(["/usr/bin/python3", "-m", "venv", "--clear", folder], check=False)
-                install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES]
-                subprocess.run(install, check=False, timeout=240)
-    if not _ready(python):
+    python, ready = environments.interpreter("HEDDLE_MOTO_PYTHON", folder, "moto.server, boto3", PACKAGES, system=False)
+    if not ready:
         print(f"SKIPPED: no Python with moto ({python}), and PyPI could not provide it", file=sys.stderr)
         sys.exit(77)
     os.environ["HEDDLE_TEST_INNER"] = "moto"

@@ -66,7 +66,7 @@ void Cluster::InjectFault() {
       Kill(key);
       After(20, 600, [this] {
         const std::string other = RandomAlive();
-        if (!other.empty() && !ended_) {
+        if (!other.empty() && !ended_ && !healed_) {  // Whoever has healed ends the job.
           result_.faults += "; then " + other;
           Kill(other);
         }

@@ -1,5 +1,6 @@
 // Thousands of failure histories of the shipped coordinator and member machines, each decided by a
 // seed. A failing seed is printed; HEDDLE_TEST_SEED=N runs that one alone, with its trace.
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -34,6 +35,33 @@ SimOptions OptionsOf(uint64_t seed) {
   return options;
 }
 
+/// Histories that never meet these would prove nothing.
+constexpr std::array kMustHappen = {"worker_lost",
+                                    "worker_left",
+                                    "resumed",
+                                    "steps repeated",
+                                    "settled",
+                                    "norm known, not applied",
+                                    "coordinator restarted",
+                                    "coordinator_restarted",
+                                    "links ok",
+                                    "links failed",
+                                    "links timeout",
+                                    "links lost",
+                                    "links known to a plan",
+                                    "vote crippled",
+                                    "wrong one blamed",
+                                    "drift",
+                                    "checkpoint",
+                                    "from live",
+                                    "from replicas",
+                                    "from checkpoint",
+                                    "complete snapshot",
+                                    "replica_refused",
+                                    "exit 0",
+                                    "exit 1",
+                                    "exit 2"};
+
 TEST(SimulationTest, HistoriesOfFailuresEndWell) {
   if (const auto seed = SeedFromEnvironment()) {
     SimOptions options = OptionsOf(*seed);
@@ -45,14 +73,21 @@ TEST(SimulationTest, HistoriesOfFailuresEndWell) {
   const uint64_t first = std::random_device()() % 1000000000;
   std::map<std::string, int> probes;
   int failures = 0;
-  const int histories = 1000;
+  // So many, and more until what is rare has happened, too.
+  constexpr int kHistories = 1000;
+  constexpr int kMostHistories = 20 * kHistories;
+  const auto all_happened = [&] {
+    return std::ranges::all_of(kMustHappen, [&](const char* name) { return probes[name] > 0; });
+  };
   const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < histories && failures < 3; ++i) {
-    const SimResult result = Cluster(OptionsOf(first + static_cast<uint64_t>(i))).Run();
+  int histories = 0;
+  while (failures < 3 && histories < kMostHistories &&
+         (histories < kHistories || !all_happened())) {
+    const uint64_t seed = first + static_cast<uint64_t>(histories++);
+    const SimResult result = Cluster(OptionsOf(seed)).Run();
     if (!result.error.empty()) {
       ++failures;
-      ADD_FAILURE() << result.error
-                    << "\nrun again with HEDDLE_TEST_SEED=" << first + static_cast<uint64_t>(i);
+      ADD_FAILURE() << result.error << "\nrun again with HEDDLE_TEST_SEED=" << seed;
     }
     for (const auto& [name, count] : result.probes) {
       probes[name] += count;
@@ -64,32 +99,7 @@ TEST(SimulationTest, HistoriesOfFailuresEndWell) {
   for (const auto& [name, count] : probes) {
     std::cout << "  " << name << ": " << count << "\n";
   }
-  // A history that never meets them would prove nothing.
-  for (const char* name : {"worker_lost",
-                           "worker_left",
-                           "resumed",
-                           "steps repeated",
-                           "settled",
-                           "norm known, not applied",
-                           "coordinator restarted",
-                           "coordinator_restarted",
-                           "links ok",
-                           "links failed",
-                           "links timeout",
-                           "links lost",
-                           "links known to a plan",
-                           "vote crippled",
-                           "wrong one blamed",
-                           "drift",
-                           "checkpoint",
-                           "from live",
-                           "from replicas",
-                           "from checkpoint",
-                           "complete snapshot",
-                           "replica_refused",
-                           "exit 0",
-                           "exit 1",
-                           "exit 2"}) {
+  for (const char* name : kMustHappen) {
     EXPECT_GT(probes[name], 0) << name << " never happened";
   }
 }
