@@ -37,14 +37,15 @@ bool HasZeros(std::span<const std::byte> raw) {
 
 /// Whether the bytes of a plane, byte `plane` of every element, are as good as random: in a sample
 /// of n bytes the sum of the squared counts of byte values is n + n (n - 1) / 256 on average, and
-/// more where coding pays. The margin, fifteen standard deviations, is an entropy that lacks 0.06 of
-/// 8 bits, half of what zstd wants to save before it keeps a coded block: the upper bits of a
+/// more where coding pays. The margin, fifteen standard deviations, is an entropy that lacks 0.06
+/// of 8 bits, half of what zstd wants to save before it keeps a coded block: the upper bits of a
 /// trained mantissa lack 0.04, and would be coded for nothing.
 bool IsRandom(std::span<const std::byte> raw, size_t element_size, size_t plane) {
   constexpr size_t kPieces = 64;
   constexpr size_t kPieceElements = 64;
   constexpr size_t kSample = kPieces * kPieceElements;
-  constexpr int64_t kMost = kSample + kSample * (kSample - 1) / 256 + 15 * 361;
+  constexpr size_t kDeviation = 361;
+  constexpr int64_t kMost = kSample + kSample * (kSample - 1) / 256 + 15 * kDeviation;
   const size_t elements = raw.size() / element_size;
   if (elements < 4 * kSample) {
     return false;

@@ -116,6 +116,7 @@ Result<std::vector<Entry>> List(const std::string& root) {
   HEDDLE_ASSIGN_OR_RETURN(const auto storage, OpenStorage(root));
   HEDDLE_ASSIGN_OR_RETURN(const auto steps, storage->Steps());
   std::vector<Entry> entries;
+  entries.reserve(steps.size());
   for (const int64_t step : steps) {
     entries.push_back({.step = step, .path = JoinPath(root, StepFolderName(step))});
   }

@@ -87,11 +87,12 @@ void Driver::Drive(const Work::State& operation, Patience patience, Deadline dea
         used[watched++] = i;
       }
     }
+    if (watched == 0) {
+      break;  // A connection that the loop has to see to.
+    }
     now = Now();
     if (moved) {
       moved_at = now;
-    } else if (watched == 0) {
-      break;  // A connection that the loop has to see to.
     } else if (patience == Patience::kSpin && now < moved_at + (may_spin ? kSpin : kYield)) {
       if (!may_spin) {
         ::sched_yield();
