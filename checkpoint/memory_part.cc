@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kLeastChunk = int64_t{16} << 10;
 /// What EncodeMemoryPart puts beside names and chunks: once, and for each box.
 constexpr int64_t kHeadBytes = 40;
-constexpr int64_t kBoxBytes = 32 + 4 * 8 * static_cast<int64_t>(kMaximumRank);
+constexpr int64_t kBoxBytes = 32 + int64_t{4} * 8 * static_cast<int64_t>(kMaximumRank);
 constexpr int64_t kChunkBytes = 24;
 
 class MemoryFile : public SourceFile {
@@ -206,7 +206,8 @@ Status CheckMemoryPart(const FilePart& part, std::span<const StoredBox> boxes) {
   return ValidateMemoryPart(part);
 }
 
-Result<std::unique_ptr<Reader>> ReaderOver(std::vector<std::shared_ptr<const MemoryPart>> parts) {
+Result<std::unique_ptr<Reader>> ReaderOver(
+    const std::vector<std::shared_ptr<const MemoryPart>>& parts) {
   Manifest manifest;
   std::vector<std::unique_ptr<SourceFile>> files;
   std::map<std::pair<std::string, std::string>, TensorRecord> tensors;
@@ -227,8 +228,8 @@ Result<std::unique_ptr<Reader>> ReaderOver(std::vector<std::shared_ptr<const Mem
   for (auto& [key, tensor] : tensors) {
     manifest.tensors.push_back(std::move(tensor));
   }
-  return Reader::Over(std::move(manifest), std::move(files),
-                      fmt::format("the snapshot of step {} in memory", manifest.step));
+  std::string origin = fmt::format("the snapshot of step {} in memory", manifest.step);
+  return Reader::Over(std::move(manifest), std::move(files), std::move(origin));
 }
 
 }  // namespace heddle::checkpoint

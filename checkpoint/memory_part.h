@@ -81,6 +81,7 @@ Status CheckMemoryPart(const FilePart& part, std::span<const StoredBox> boxes);
 
 /// Reads any boxes out of parts of one snapshot, whose boxes are disjoint; they need not cover the
 /// state. Precondition: this process made them, or they passed CheckMemoryPart.
-Result<std::unique_ptr<Reader>> ReaderOver(std::vector<std::shared_ptr<const MemoryPart>> parts);
+Result<std::unique_ptr<Reader>> ReaderOver(
+    const std::vector<std::shared_ptr<const MemoryPart>>& parts);
 
 }  // namespace heddle::checkpoint

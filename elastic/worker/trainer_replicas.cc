@@ -149,9 +149,9 @@ Status Trainer::UnpackReplicas(const wire::Start& start,
   if (mine == holders.end()) {
     return Status::Ok();
   }
-  HEDDLE_ASSIGN_OR_RETURN(
-      auto parts, replicas_.Find(*next.snapshot, {mine->owners().begin(), mine->owners().end()}));
-  HEDDLE_ASSIGN_OR_RETURN(const auto reader, checkpoint::ReaderOver(std::move(parts)));
+  HEDDLE_ASSIGN_OR_RETURN(const auto parts, replicas_.Find(*next.snapshot, {mine->owners().begin(),
+                                                                            mine->owners().end()}));
+  HEDDLE_ASSIGN_OR_RETURN(const auto reader, checkpoint::ReaderOver(parts));
   std::vector<checkpoint::ReadRequest> requests;
   const auto read = [&](const program::StateBox& box, std::span<std::byte> out) {
     const checkpoint::StoredBox stored = StoredBoxOf(box);
