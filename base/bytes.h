@@ -29,7 +29,7 @@ inline std::span<const std::byte> AsBytes(std::string_view text) {
 class ByteWriter {
  public:
   template <typename T>
-    requires std::is_arithmetic_v<T> || std::is_enum_v<T>
+  requires std::is_arithmetic_v<T> || std::is_enum_v<T>
   void Put(T value) {
     const auto bytes = std::as_bytes(std::span(&value, 1));
     out_.insert(out_.end(), bytes.begin(), bytes.end());
@@ -39,7 +39,9 @@ class ByteWriter {
     Put(static_cast<uint32_t>(text.size()));
     PutRaw(AsBytes(text));
   }
-  void PutRaw(std::span<const std::byte> bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
+  void PutRaw(std::span<const std::byte> bytes) {
+    out_.insert(out_.end(), bytes.begin(), bytes.end());
+  }
   const Bytes& bytes() const { return out_; }
   Bytes Take() { return std::move(out_); }
 
@@ -53,8 +55,7 @@ class ByteReader {
   explicit ByteReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   template <typename T>
-    requires std::is_arithmetic_v<T> || std::is_enum_v<T>
-  Result<T> Get() {
+  requires std::is_arithmetic_v<T> || std::is_enum_v<T> Result<T> Get() {
     HEDDLE_ASSIGN_OR_RETURN(auto raw, GetRaw(sizeof(T)));
     T value{};
     std::memcpy(&value, raw.data(), sizeof(T));

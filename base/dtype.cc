@@ -10,7 +10,9 @@ constexpr std::array<std::string_view, 7> kNames = {"fp32",  "bf16",  "fp16", "f
 
 }  // namespace
 
-std::string_view DTypeName(DType dtype) { return kNames.at(static_cast<size_t>(dtype)); }
+std::string_view DTypeName(DType dtype) {
+  return kNames.at(static_cast<size_t>(dtype));
+}
 
 Result<DType> ParseDType(std::string_view name) {
   for (size_t i = 0; i < kNames.size(); ++i) {

@@ -17,8 +17,8 @@ namespace heddle {
 /// Errors: kNotFound, kPermissionDenied, kInvalidArgument (a folder), kResourceExhausted (larger).
 Result<std::string> ReadFile(const std::string& path, int64_t limit);
 
-/// Writes `path` so that after a crash it holds the old or the new content: writes path.tmp, fsyncs it,
-/// renames it and fsyncs the folder.
+/// Writes `path` so that after a crash it holds the old or the new content: writes path.tmp, fsyncs
+/// it, renames it and fsyncs the folder.
 Status WriteFileAtomically(const std::string& path, std::string_view content);
 
 /// Creates a folder and its parents; existing is fine.

@@ -1,6 +1,6 @@
 /// \file
-/// A mutex that Clang's thread-safety analysis understands, its scoped lock, and a condition variable
-/// whose every wait has a bound.
+/// A mutex that Clang's thread-safety analysis understands, its scoped lock, and a condition
+/// variable whose every wait has a bound.
 #pragma once
 
 #include <chrono>
@@ -45,7 +45,8 @@ class HEDDLE_ATTRIBUTE(scoped_lockable) MutexLock {
 class CondVar {
  public:
   /// Waits until notified or `deadline`; false when the deadline passed.
-  bool WaitUntil(Mutex& mutex, std::chrono::steady_clock::time_point deadline) HEDDLE_REQUIRES(mutex) {
+  bool WaitUntil(Mutex& mutex, std::chrono::steady_clock::time_point deadline)
+      HEDDLE_REQUIRES(mutex) {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
     const bool notified = condition_.wait_until(lock, deadline) == std::cv_status::no_timeout;
     lock.release();

@@ -9,7 +9,9 @@ std::array<uint32_t, 4> Philox(uint64_t key, uint64_t counter_high, uint64_t cou
   constexpr uint32_t kMultiplier1 = 0xCD9E8D57;
   constexpr uint32_t kWeyl0 = 0x9E3779B9;
   constexpr uint32_t kWeyl1 = 0xBB67AE85;
-  auto word = [](uint64_t value, int index) { return static_cast<uint32_t>(value >> (32 * index)); };
+  auto word = [](uint64_t value, int index) {
+    return static_cast<uint32_t>(value >> (32 * index));
+  };
   uint32_t c0 = word(counter_low, 0);
   uint32_t c1 = word(counter_low, 1);
   uint32_t c2 = word(counter_high, 0);
@@ -29,7 +31,9 @@ std::array<uint32_t, 4> Philox(uint64_t key, uint64_t counter_high, uint64_t cou
   return {c0, c1, c2, c3};
 }
 
-uint64_t StreamKey(uint64_t seed, std::string_view name) { return Hash64(name, seed); }
+uint64_t StreamKey(uint64_t seed, std::string_view name) {
+  return Hash64(name, seed);
+}
 
 uint64_t Random::Next() {
   const auto block = Philox(key_, 0, counter_++);

@@ -1,6 +1,6 @@
 /// \file
-/// Randomness is a function of logical coordinates: Philox4x32-10 (Salmon et al., SC'11) keyed by a seed
-/// and a name. Nothing here has state that a change of plan could lose.
+/// Randomness is a function of logical coordinates: Philox4x32-10 (Salmon et al., SC'11) keyed by a
+/// seed and a name. Nothing here has state that a change of plan could lose.
 #pragma once
 
 #include <array>

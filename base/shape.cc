@@ -1,9 +1,9 @@
 #include "base/shape.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <algorithm>
 
 namespace heddle {
 
@@ -15,9 +15,13 @@ int64_t ElementCount(const Shape& shape) {
   return count;
 }
 
-std::string ToString(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string ToString(const Shape& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
 
-Box WholeBox(const Shape& shape) { return {.offset = Shape(shape.size(), 0), .extent = shape}; }
+Box WholeBox(const Shape& shape) {
+  return {.offset = Shape(shape.size(), 0), .extent = shape};
+}
 
 std::optional<Box> Intersect(const Box& a, const Box& b) {
   Box common{.offset = a.offset, .extent = a.extent};

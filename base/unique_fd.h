@@ -2,9 +2,9 @@
 /// A file descriptor with one owner.
 #pragma once
 
-#include <unistd.h>
-
 #include <utility>
+
+#include <unistd.h>
 
 namespace heddle {
 

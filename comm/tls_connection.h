@@ -1,11 +1,11 @@
 /// \file
 /// TLS 1.3 over a TCP socket whose ends have just proved the job's secret to each other
 /// (handshake.h). There are no certificates: both ends have a key that belongs to this one socket
-/// (DeriveConnectionKey), which the TLS handshake takes as an external pre-shared key (RFC 8446, 4.2.11)
-/// together with an ephemeral Diffie-Hellman exchange; so a recording cannot be read even by
-/// someone who learns the job's secret later. A peer that offers or takes anything else (no TLS,
-/// certificates, an older version, another key) is refused. Records are made and opened by OpenSSL
-/// in the caller's thread; several go through the socket with one system call.
+/// (DeriveConnectionKey), which the TLS handshake takes as an external pre-shared key (RFC
+/// 8446, 4.2.11) together with an ephemeral Diffie-Hellman exchange; so a recording cannot be read
+/// even by someone who learns the job's secret later. A peer that offers or takes anything else (no
+/// TLS, certificates, an older version, another key) is refused. Records are made and opened by
+/// OpenSSL in the caller's thread; several go through the socket with one system call.
 #pragma once
 
 #include <cstdint>

@@ -115,8 +115,9 @@ std::string EncodeRecord(const std::string& identity, const FinishedFile& finish
 Result<std::pair<std::string, FinishedFile>> DecodeRecord(const std::string& text) {
   HEDDLE_ASSIGN_OR_RETURN(const nlohmann::json json, ParseStrictJson(text, /*maximum_depth=*/1));
   const auto is_text = [&](const char* key) { return json.contains(key) && json[key].is_string(); };
-  if (!json.is_object() || !is_text("identity") || !is_text("name") || !is_text("blocks_xxh3_128") ||
-      !is_text("detail") || !json.contains("bytes") || !json["bytes"].is_number_integer()) {
+  if (!json.is_object() || !is_text("identity") || !is_text("name") ||
+      !is_text("blocks_xxh3_128") || !is_text("detail") || !json.contains("bytes") ||
+      !json["bytes"].is_number_integer()) {
     return DataLossError("not the record of a finished file");
   }
   FinishedFile finished{.file = {.name = json["name"].get<std::string>(),

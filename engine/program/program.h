@@ -46,7 +46,7 @@ enum class Code : uint8_t {
   kVote,    ///< Waits for all reductions; exchanges sums of squares and losses; decides the step.
   kUpdate,  ///< AdamW on `parameter` with gradient inputs[0]; refreshes its compute copy.
   kFree,    ///< No instruction uses inputs[0] again. What is still being sent or reduced is kept
-          ///< until that has ended.
+            ///< until that has ended.
 };
 
 struct Instruction {

@@ -39,7 +39,8 @@ void ParameterState::Hold(const std::vector<graph::ParameterId>& parameters) {
   }
 }
 
-void ParameterState::Share(const ParameterState& other, const std::vector<graph::ParameterId>& wanted) {
+void ParameterState::Share(const ParameterState& other,
+                           const std::vector<graph::ParameterId>& wanted) {
   for (const graph::ParameterId id : wanted) {
     held_[static_cast<size_t>(id)] = other.held_[static_cast<size_t>(id)];
   }

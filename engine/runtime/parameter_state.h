@@ -25,8 +25,8 @@ class ParameterState {
   ParameterState(ParameterState&&) noexcept;
   ParameterState& operator=(ParameterState&&) noexcept;
 
-  /// Takes the parameters of `wanted` that `other` holds, sharing memory with it: a state that is built beside the
-  /// one it will replace. Neither may be trained while both exist.
+  /// Takes the parameters of `wanted` that `other` holds, sharing memory with it: a state that is
+  /// built beside the one it will replace. Neither may be trained while both exist.
   void Share(const ParameterState& other, const std::vector<graph::ParameterId>& wanted);
   /// Makes room for exactly `parameters` (ascending): those already held keep their values, new
   /// ones are zero, others are dropped.

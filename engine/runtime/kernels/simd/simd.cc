@@ -97,7 +97,9 @@ OptimizerTable<M> MakeOptimizers() {
 
 }  // namespace
 
-std::string_view ActiveSet() { return Name(Active()); }
+std::string_view ActiveSet() {
+  return Name(Active());
+}
 
 bool HasFastBf16Products() {
   static const bool has = Has(Set::kAvx512);
