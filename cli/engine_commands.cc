@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "cli/output.h"
 
 namespace heddle::cli {

@@ -5,9 +5,9 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
-#include "comm/discovery.h"
-#include "comm/link_survey.h"
-#include "comm/rdma_ports.h"
+#include "comm/links/discovery.h"
+#include "comm/links/link_survey.h"
+#include "comm/transport/verbs/rdma_ports.h"
 #include "engine/job/job.h"
 
 namespace heddle::cli {

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "cli/command.h"
 
 namespace heddle::cli {

@@ -1,6 +1,6 @@
 #include <cstdio>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "elastic/grpc/client.h"

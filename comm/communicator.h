@@ -17,9 +17,9 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "base/dtype.h"
-#include "base/reduction_tree.h"
 #include "base/status.h"
+#include "base/tensor/dtype.h"
+#include "base/tensor/reduction_tree.h"
 #include "comm/cost/cost.h"
 #include "comm/cost/measured_links.h"
 #include "metrics/registry.h"
@@ -222,7 +222,7 @@ class Communicator {
                                                     const CollectiveOptions& options) = 0;
 
   /// The reproducible reduction (sum of fp32 or fp64): folds all members' contributions in the
-  /// order of base/reduction_tree.h, whatever the grouping; every member gets the result in
+  /// order of base/tensor/reduction_tree.h, whatever the grouping; every member gets the result in
   /// `output`. `mine[i]` is the value of contributions.nodes[own position][i]; `output` may be
   /// exactly one of them. Memory: a few pieces of 256 KiB a contribution, whatever the size.
   virtual Status ReduceTree(const TreeContributions& contributions,

@@ -21,23 +21,67 @@ import sys
 # Layer: the layers below that it may include, directly or through them.
 LAYERS = {
     "base": [],
+    "base/system": ["base"],
+    "base/tensor": ["base"],
+    "base/yaml": ["base/system"],
     "metrics": ["base"],
+    "metrics/dashboard": ["base"],
+    "metrics/exposition": ["metrics"],
     "comm/cost": ["base"],
     "comm": ["comm/cost", "metrics"],
-    "comm/mpi": ["comm"],
+    "comm/links": ["comm"],
+    "comm/transport": ["comm"],
+    "comm/transport/shm": ["comm/transport"],
+    "comm/transport/tcp": ["comm/transport", "comm/links"],
+    "comm/transport/verbs": ["comm/transport", "comm/links"],
+    "comm/message": ["comm/transport"],
+    "comm/group": ["comm/message"],
+    "comm/collective": ["comm/group"],
+    "comm/endpoint": ["comm/collective", "comm/links", "comm/transport/shm", "comm/transport/tcp",
+                      "comm/transport/verbs"],
+    "comm/mpi": ["comm/endpoint"],
     "engine/graph": ["base"],
-    "engine/program": ["engine/graph"],
+    "engine/graph/models": ["engine/graph"],
+    "engine/graph/ops": ["engine/graph"],
+    "engine/program": ["engine/graph/models", "engine/graph/ops"],
+    "engine/program/lowering": ["engine/program"],
+    "engine/program/verify": ["engine/program"],
     "engine/data": ["base"],
-    "checkpoint": ["metrics", "engine/program"],
-    "planner": ["engine/program", "comm/cost"],
-    "engine/job": ["engine/data", "planner", "checkpoint"],
-    "elastic": ["engine/job", "comm", "metrics"],
-    "engine/runtime": ["engine/program", "engine/data", "comm"],
-    "engine/evaluate": ["engine/runtime", "engine/job"],
-    "elastic/worker": ["elastic", "engine/evaluate"],
-    "cli": ["elastic"],
+    "checkpoint/codec": ["base"],
+    "checkpoint/format": ["checkpoint/codec", "engine/program"],
+    "checkpoint/files": ["checkpoint/format"],
+    "checkpoint/storage/s3": ["base"],
+    "checkpoint/storage": ["checkpoint/files", "checkpoint/storage/s3"],
+    "checkpoint/read": ["checkpoint/storage"],
+    "checkpoint/store": ["checkpoint/read", "metrics"],
+    "checkpoint/save": ["checkpoint/read", "metrics"],
+    "checkpoint/formats": ["checkpoint/store", "engine/graph/models"],
+    "checkpoint/formats/pytorch": ["checkpoint/formats"],
+    "checkpoint/convert": ["checkpoint/formats"],
+    "planner/predictor": ["engine/program/lowering", "comm/cost"],
+    "planner/search": ["planner/predictor"],
+    "engine/job": ["engine/data", "planner/search", "checkpoint/store"],
+    "engine/runtime/device": ["base"],
+    "engine/runtime/kernels": ["engine/runtime"],
+    "engine/runtime/kernels/simd": ["base"],
+    "engine/runtime": ["engine/program/lowering", "engine/data", "comm", "engine/runtime/device",
+                       "engine/runtime/kernels/simd"],
+    "engine/evaluate": ["engine/runtime", "engine/job", "checkpoint/convert"],
+    "elastic/protocol": ["base"],
+    "elastic/control": ["elastic/protocol"],
+    "elastic/member": ["elastic/protocol"],
+    "elastic/store": ["elastic/control"],
+    "elastic/launcher": ["base"],
+    "elastic/grpc": ["elastic/store"],
+    "elastic/service": ["elastic/grpc", "elastic/launcher", "engine/job", "checkpoint/convert", "checkpoint/save",
+                        "metrics/exposition", "metrics/dashboard"],
+    "elastic/worker": ["elastic/member", "elastic/service", "engine/evaluate", "comm/endpoint"],
+    "cli": ["elastic/service", "comm/endpoint"],
+    "cli/checkpoint": ["cli"],
     "cli/engine": ["cli", "elastic/worker"],
 }
+# Every layer may include these.
+EVERYWHERE = ["base", "base/system", "base/tensor", "base/yaml"]
 
 # Headers of other projects: where they may be included. A header that matches no line is an error.
 EXTERNAL = [
@@ -56,8 +100,8 @@ EXTERNAL = [
     (r"httplib\.h$", ["metrics/exposition"]),
     (r"(hdf5|zlib|zstd)\.h$", ["checkpoint"]),
     (r"sqlite3\.h$", ["elastic/store"]),
-    (r"openssl/", ["comm", "elastic", "checkpoint/s3"]),
-    (r"curl/|pugixml\.hpp$", ["checkpoint/s3"]),
+    (r"openssl/", ["comm", "elastic", "checkpoint/storage/s3"]),
+    (r"curl/|pugixml\.hpp$", ["checkpoint/storage/s3"]),
     (r"(coin|coin-or)/|Clp|Cbc|Coin", ["planner"]),
     (r"CLI/", ["cli"]),
     (r"(infiniband|rdma)/", ["comm"]),
@@ -96,23 +140,34 @@ def layer_of(folder):
     return None
 
 
+def allowed_below(layer):
+    """The layers that `layer` may include, itself included."""
+    below = closure(layer, LAYERS)
+    return below if layer in EVERYWHERE else below | set(EVERYWHERE)
+
+
 def within(folder, places):
     return any(place == "*" or folder == place or folder.startswith(place + "/") for place in places)
 
 
 class Declared:
-    """layers.txt: lines "folder=name:dependency,dependency"; a folder may have several names."""
+    """layers.txt: lines "folder=name:dependency,dependency"; a folder may have several names. "umbrella folder=…": a
+    name for several targets, which includes nothing itself."""
 
     def __init__(self, path):
-        self.folder_of, self.dependencies, self.names_in = {}, {}, {}
+        self.folder_of, self.dependencies, self.names_in, self.umbrellas = {}, {}, {}, set()
         for line in path.read_text(encoding="utf-8").splitlines():
-            folder, _, rest = line.partition("=")
+            umbrella = line.startswith("umbrella ")
+            folder, _, rest = line.removeprefix("umbrella ").partition("=")
             name, _, dependencies = rest.partition(":")
             if not name:
                 continue
             self.folder_of[name] = folder
             self.dependencies[name] = [d for d in dependencies.split(",") if d]
-            self.names_in.setdefault(folder, []).append(name)
+            if umbrella:
+                self.umbrellas.add(name)
+            else:
+                self.names_in.setdefault(folder, []).append(name)
 
     def innermost(self, folder):
         """The innermost folder with a target of its own that holds `folder`, or None."""
@@ -133,11 +188,11 @@ class Declared:
 def check_declared(declared, layers_path):
     for name, dependencies in sorted(declared.dependencies.items()):
         layer = layer_of(declared.folder_of[name])
-        if layer is None:
+        if layer is None or name in declared.umbrellas:
             continue
         for dependency in dependencies:
             below = layer_of(declared.folder_of.get(dependency, ""))
-            if below is not None and below not in closure(layer, LAYERS):
+            if below is not None and below not in allowed_below(layer):
                 yield (f"{layers_path}:1: error: {name} declares {dependency}, "
                        f"but {layer} may not include {below}")
 
@@ -164,7 +219,7 @@ def check_own(root, folder, header, declared):
     if not GENERATED.search(header) and not (root / header).is_file():
         yield f'"{header}" does not exist'
         return
-    if below not in closure(layer, LAYERS):
+    if below not in allowed_below(layer):
         yield f"{layer} may not include {below}"
         return
     here, there = declared.innermost(folder), declared.innermost(target)

@@ -37,14 +37,14 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "base/unique_fd.h"
+#include "base/system/unique_fd.h"
 #include "benchmarks/checkpoint/state.h"
-#include "checkpoint/codec.h"
-#include "checkpoint/digest.h"
-#include "checkpoint/file_access.h"
-#include "checkpoint/reader.h"
-#include "checkpoint/store.h"
-#include "checkpoint/writer.h"
+#include "checkpoint/codec/codec.h"
+#include "checkpoint/files/file_access.h"
+#include "checkpoint/format/digest.h"
+#include "checkpoint/read/reader.h"
+#include "checkpoint/save/writer.h"
+#include "checkpoint/store/store.h"
 #include "metrics/registry.h"
 
 namespace heddle::checkpoint {

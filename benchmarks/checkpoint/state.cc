@@ -11,9 +11,9 @@
 #include <fmt/ranges.h>
 
 #include "base/bytes.h"
-#include "base/file.h"
 #include "base/random.h"
-#include "checkpoint/reader.h"
+#include "base/system/file.h"
+#include "checkpoint/read/reader.h"
 
 namespace heddle::checkpoint {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "checkpoint/types.h"
+#include "checkpoint/format/types.h"
 
 namespace heddle::checkpoint {
 

@@ -32,7 +32,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/system/file.h"
 #include "benchmarks/collectives/overlap.h"
 #include "benchmarks/support/measure_links.h"
 #include "comm/communicator.h"

@@ -17,8 +17,8 @@
 #include "engine/graph/models/model.h"
 #include "engine/graph/operator.h"
 #include "engine/runtime/adamw.h"
-#include "engine/runtime/blas.h"
-#include "engine/runtime/device.h"
+#include "engine/runtime/device/blas.h"
+#include "engine/runtime/device/device.h"
 #include "engine/runtime/kernel.h"
 #include "engine/runtime/kernels/simd/simd.h"
 

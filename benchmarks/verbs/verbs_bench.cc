@@ -23,9 +23,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "comm/communicator.h"
-#include "comm/transport.h"
+#include "comm/transport/transport.h"
+#include "comm/transport/verbs/verbs_transport.h"
 #include "metrics/registry.h"
 
 namespace heddle::comm {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "base/half.h"
+#include "base/tensor/half.h"
 
 namespace heddle::checkpoint {
 

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <span>
 
-#include "base/dtype.h"
 #include "base/status.h"
+#include "base/tensor/dtype.h"
 
 namespace heddle::checkpoint {
 

@@ -13,8 +13,8 @@
 #include "checkpoint/convert/identity.h"
 #include "checkpoint/convert/model_view.h"
 #include "checkpoint/convert/target.h"
+#include "checkpoint/format/strict_json.h"
 #include "checkpoint/formats/format.h"
-#include "checkpoint/strict_json.h"
 
 namespace heddle::checkpoint {
 

@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "base/dtype.h"
 #include "base/status.h"
-#include "checkpoint/progress.h"
+#include "base/tensor/dtype.h"
+#include "checkpoint/format/progress.h"
 
 namespace heddle::checkpoint {
 

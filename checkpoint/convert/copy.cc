@@ -1,7 +1,7 @@
 #include "checkpoint/convert/copy.h"
 
 #include "base/bytes.h"
-#include "checkpoint/layout.h"
+#include "checkpoint/format/layout.h"
 
 namespace heddle::checkpoint {
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <functional>
 
-#include "base/dtype.h"
 #include "base/status.h"
+#include "base/tensor/dtype.h"
 #include "checkpoint/convert/cast.h"
 #include "checkpoint/formats/format.h"
 

@@ -4,9 +4,9 @@
 #include <string>
 
 #include "base/bytes.h"
-#include "base/half.h"
-#include "checkpoint/layout.h"
-#include "checkpoint/types.h"
+#include "base/tensor/half.h"
+#include "checkpoint/format/layout.h"
+#include "checkpoint/format/types.h"
 
 namespace heddle::checkpoint {
 

@@ -13,7 +13,7 @@
 #include "base/bytes.h"
 #include "checkpoint/convert/cast.h"
 #include "checkpoint/convert/model_view.h"
-#include "checkpoint/layout.h"
+#include "checkpoint/format/layout.h"
 
 namespace heddle::checkpoint {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "checkpoint/progress.h"
+#include "checkpoint/format/progress.h"
 
 namespace heddle::checkpoint {
 

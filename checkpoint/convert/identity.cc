@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include "checkpoint/storage.h"
+#include "checkpoint/storage/storage.h"
 
 namespace heddle::checkpoint {
 

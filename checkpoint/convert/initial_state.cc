@@ -7,16 +7,16 @@
 #include <fmt/format.h>
 
 #include "base/bytes.h"
-#include "base/file.h"
 #include "base/log.h"
+#include "base/system/file.h"
 #include "base/thread.h"
 #include "checkpoint/convert/copy.h"
 #include "checkpoint/convert/model_view.h"
+#include "checkpoint/format/layout.h"
 #include "checkpoint/formats/format.h"
-#include "checkpoint/import.h"
-#include "checkpoint/layout.h"
-#include "checkpoint/storage.h"
-#include "checkpoint/store.h"
+#include "checkpoint/storage/storage.h"
+#include "checkpoint/store/import.h"
+#include "checkpoint/store/store.h"
 
 namespace heddle::checkpoint {
 

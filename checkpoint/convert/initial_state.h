@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "checkpoint/types.h"
+#include "checkpoint/format/types.h"
 #include "engine/graph/models/model.h"
 
 namespace heddle::checkpoint {

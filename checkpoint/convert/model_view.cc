@@ -13,7 +13,7 @@
 #include <fmt/ranges.h>
 
 #include "base/bytes.h"
-#include "checkpoint/layout.h"
+#include "checkpoint/format/layout.h"
 #include "engine/graph/models/names.h"
 
 namespace heddle::checkpoint {

@@ -12,8 +12,8 @@
 #include "base/hash.h"
 #include "checkpoint/convert/identity.h"
 #include "checkpoint/convert/target.h"
-#include "checkpoint/layout.h"
-#include "checkpoint/reader.h"
+#include "checkpoint/format/layout.h"
+#include "checkpoint/read/reader.h"
 #include "engine/graph/models/model.h"
 #include "engine/program/state.h"
 

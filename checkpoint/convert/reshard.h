@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/status.h"
+#include "checkpoint/format/progress.h"
+#include "checkpoint/format/types.h"
 #include "checkpoint/formats/native_files.h"
-#include "checkpoint/progress.h"
-#include "checkpoint/types.h"
 #include "engine/program/plan.h"
 
 namespace heddle::checkpoint {

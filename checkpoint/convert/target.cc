@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <string_view>
 
+#include "checkpoint/format/manifest.h"
 #include "checkpoint/formats/format.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/storage.h"
+#include "checkpoint/storage/storage.h"
 
 namespace heddle::checkpoint {
 

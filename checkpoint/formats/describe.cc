@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/layout.h"
+#include "checkpoint/format/layout.h"
 
 namespace heddle::checkpoint {
 

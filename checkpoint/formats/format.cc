@@ -7,8 +7,8 @@
 #include <fmt/ranges.h>
 #include <sys/stat.h>
 
-#include "checkpoint/file_access.h"
-#include "checkpoint/storage.h"
+#include "checkpoint/files/file_access.h"
+#include "checkpoint/storage/storage.h"
 
 namespace heddle::checkpoint {
 

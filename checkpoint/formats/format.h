@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "base/dtype.h"
-#include "base/shape.h"
 #include "base/status.h"
+#include "base/tensor/dtype.h"
+#include "base/tensor/shape.h"
 
 namespace heddle::checkpoint {
 

@@ -1,16 +1,16 @@
 /// \file
-/// Heddle's own checkpoints as a model file: reading through checkpoint/reader.h, writing as one
-/// stream (native_sink.h).
+/// Heddle's own checkpoints as a model file: reading through checkpoint/read/reader.h, writing as
+/// one stream (native_sink.h).
 #include <utility>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "base/thread.h"
+#include "checkpoint/format/layout.h"
+#include "checkpoint/format/manifest.h"
 #include "checkpoint/formats/format.h"
 #include "checkpoint/formats/native_sink.h"
-#include "checkpoint/layout.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/reader.h"
-#include "checkpoint/storage.h"
+#include "checkpoint/read/reader.h"
+#include "checkpoint/storage/storage.h"
 
 namespace heddle::checkpoint {
 

@@ -5,19 +5,19 @@
 #include <cstring>
 #include <utility>
 
-#include "base/file.h"
-#include "base/half.h"
 #include "base/hash.h"
+#include "base/system/file.h"
+#include "base/tensor/half.h"
 #include "base/thread.h"
-#include "checkpoint/codec.h"
-#include "checkpoint/digest.h"
-#include "checkpoint/file_access.h"
+#include "checkpoint/codec/codec.h"
+#include "checkpoint/files/file_access.h"
+#include "checkpoint/files/hdf5_file.h"
+#include "checkpoint/files/tensor_index.h"
+#include "checkpoint/format/digest.h"
+#include "checkpoint/format/layout.h"
+#include "checkpoint/format/manifest.h"
 #include "checkpoint/formats/staged_output.h"
-#include "checkpoint/hdf5_file.h"
-#include "checkpoint/layout.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/store.h"
-#include "checkpoint/tensor_index.h"
+#include "checkpoint/store/store.h"
 
 namespace heddle::checkpoint {
 

@@ -1,6 +1,6 @@
 /// \file
 /// Writing a native checkpoint as one stream of elements: file after file, box after box, in memory
-/// that does not depend on the model's size. A training job saves through checkpoint/writer.h
+/// that does not depend on the model's size. A training job saves through checkpoint/save/writer.h
 /// instead, from memory that holds the whole state.
 #pragma once
 
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "checkpoint/types.h"
+#include "checkpoint/format/types.h"
 
 namespace heddle::checkpoint {
 

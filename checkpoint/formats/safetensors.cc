@@ -8,12 +8,12 @@
 #include <fmt/format.h>
 
 #include "base/bytes.h"
-#include "checkpoint/file_access.h"
+#include "checkpoint/files/file_access.h"
+#include "checkpoint/format/layout.h"
 #include "checkpoint/formats/format.h"
 #include "checkpoint/formats/safetensors_header.h"
 #include "checkpoint/formats/shards.h"
 #include "checkpoint/formats/staged_output.h"
-#include "checkpoint/layout.h"
 
 namespace heddle::checkpoint {
 

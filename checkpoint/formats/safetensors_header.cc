@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/layout.h"
+#include "checkpoint/format/layout.h"
 
 namespace heddle::checkpoint {
 

@@ -13,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/dtype.h"
-#include "base/shape.h"
 #include "base/status.h"
+#include "base/tensor/dtype.h"
+#include "base/tensor/shape.h"
 #include "checkpoint/formats/format.h"
 
 namespace heddle::checkpoint {

@@ -11,11 +11,11 @@
 #include <sys/stat.h>
 
 #include "base/bytes.h"
-#include "base/file.h"
-#include "checkpoint/file_access.h"
+#include "base/system/file.h"
+#include "checkpoint/files/file_access.h"
+#include "checkpoint/format/layout.h"
+#include "checkpoint/format/strict_json.h"
 #include "checkpoint/formats/staged_output.h"
-#include "checkpoint/layout.h"
-#include "checkpoint/strict_json.h"
 
 namespace heddle::checkpoint {
 

@@ -15,10 +15,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "checkpoint/file_access.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/strict_json.h"
+#include "base/system/file.h"
+#include "checkpoint/files/file_access.h"
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/format/strict_json.h"
 
 namespace heddle::checkpoint {
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "base/unique_fd.h"
-#include "checkpoint/types.h"
+#include "base/system/unique_fd.h"
+#include "checkpoint/format/types.h"
 
 namespace heddle::checkpoint {
 

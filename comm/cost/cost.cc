@@ -9,9 +9,9 @@ namespace {
 
 /// Smallest slice that is worth an owner of its own.
 constexpr int64_t kSliceBytes = int64_t{16} << 10;
-/// A gather's first message has this size whatever the record (comm/tree_gather.cc).
+/// A gather's first message has this size whatever the record (comm/collective/tree_gather.cc).
 constexpr int64_t kGatherHeadBytes = 1024;
-/// Pieces in which bulk is pipelined (comm/collective.h).
+/// Pieces in which bulk is pipelined (comm/collective/collective.h).
 constexpr int64_t kPieceBytes = int64_t{256} << 10;
 
 double Bandwidth(const LinkTable& links, int from, int to, double bytes) {

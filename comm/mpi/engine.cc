@@ -6,7 +6,7 @@
 
 #include <sys/eventfd.h>
 
-#include "base/launched.h"
+#include "base/system/launched.h"
 #include "comm/mpi/lane.h"
 
 namespace heddle::comm {

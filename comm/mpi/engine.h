@@ -20,7 +20,8 @@ namespace heddle::comm {
 
 class MpiEngine;
 
-/// The pipes of one lane (comm/lane.h) of a group, by rank; none for the own rank. Thread: any.
+/// The pipes of one lane (comm/transport/lane.h) of a group, by rank; none for the own rank.
+/// Thread: any.
 class MpiLane {
  public:
   virtual ~MpiLane() = default;

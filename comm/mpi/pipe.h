@@ -15,7 +15,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
+#include "base/system/unique_fd.h"
 
 namespace heddle::comm {
 

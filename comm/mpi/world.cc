@@ -6,13 +6,13 @@
 #include <sys/epoll.h>
 
 #include "base/check.h"
-#include "comm/communicator_impl.h"
-#include "comm/event_loop.h"
-#include "comm/group.h"
+#include "comm/endpoint/communicator_impl.h"
+#include "comm/group/group.h"
+#include "comm/message/event_loop.h"
+#include "comm/message/token_bucket.h"
 #include "comm/mpi/engine.h"
-#include "comm/shared_memory.h"
-#include "comm/token_bucket.h"
-#include "comm/transport.h"
+#include "comm/transport/shared_memory.h"
+#include "comm/transport/transport.h"
 
 namespace heddle::comm {
 

@@ -13,9 +13,9 @@
 ///
 /// Only the bytes are MPI's. Each pair of ranks has a stream of bounded pieces in buffers of this
 /// backend's own, with the messages, matching, priorities and collectives of every other transport
-/// on top (comm/channel.h); so results, and the bits of ReduceTree, are theirs too. MPI never sees
-/// a caller's buffer, because a send that MPI has begun cannot be cancelled: a buffer handed to it
-/// could not be given back at a deadline or an Abort.
+/// on top (comm/message/channel.h); so results, and the bits of ReduceTree, are theirs too. MPI
+/// never sees a caller's buffer, because a send that MPI has begun cannot be cancelled: a buffer
+/// handed to it could not be given back at a deadline or an Abort.
 ///
 /// One thread of this library makes all MPI calls, MPI_Init_thread and MPI_Finalize included
 /// (MPI_THREAD_FUNNELED suffices). It polls, because MPI has nothing to sleep on: at most every

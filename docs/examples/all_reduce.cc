@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "comm/communicator.h"
 
 int main(int argc, char** argv) {

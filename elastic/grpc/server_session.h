@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "elastic/coordinator.h"
+#include "elastic/control/coordinator.h"
 
 namespace grpc {
 class CallbackServerContext;

@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #include "base/mutex.h"
+#include "base/system/unique_fd.h"
 #include "base/thread.h"
-#include "base/unique_fd.h"
 #include "elastic/launcher/launcher.h"
 
 extern char** environ;

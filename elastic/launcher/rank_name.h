@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "base/launched.h"
 #include "base/status.h"
+#include "base/system/launched.h"
 
 namespace heddle::elastic {
 

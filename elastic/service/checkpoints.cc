@@ -2,9 +2,9 @@
 
 #include "base/log.h"
 #include "checkpoint/convert/initial_state.h"
-#include "checkpoint/import.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/store.h"
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/store/import.h"
+#include "checkpoint/store/store.h"
 #include "engine/job/job.h"
 #include "engine/program/state.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "elastic/coordinator.h"
+#include "elastic/control/coordinator.h"
 #include "engine/job/job.h"
 #include "metrics/registry.h"
 
@@ -20,8 +20,8 @@ CheckpointCommitted CommitParts(const Job& job,
                                 metrics::Registry& registry);
 
 /// The loss of a validation that ended after its checkpoint was committed goes to that checkpoint;
-/// prunes. Errors: kNotFound when there is none; those of checkpoint/store.h. Thread: the commit
-/// thread.
+/// prunes. Errors: kNotFound when there is none; those of checkpoint/store/store.h. Thread: the
+/// commit thread.
 Status NoteLoss(const Job& job, const NoteValidation& note);
 
 /// Whether a job with this output folder can begin from the checkpoint that it names, if it does;

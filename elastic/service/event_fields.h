@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "elastic/log_event.h"
+#include "elastic/control/log_event.h"
 
 namespace heddle::elastic {
 

@@ -4,11 +4,11 @@
 
 #include "base/units.h"
 #include "elastic/service/measurement.h"
-#include "engine/program/lower.h"
+#include "engine/program/lowering/lower.h"
 #include "engine/program/state.h"
-#include "planner/migration.h"
-#include "planner/search.h"
-#include "planner/simulator.h"
+#include "planner/predictor/migration.h"
+#include "planner/predictor/simulator.h"
+#include "planner/search/search.h"
 
 namespace heddle::elastic {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/mutex.h"
-#include "elastic/planning.h"
-#include "elastic/policy.h"
+#include "elastic/control/planning.h"
+#include "elastic/control/policy.h"
 #include "engine/graph/graph.h"
 #include "engine/job/job.h"
 

@@ -1,6 +1,6 @@
 #include "elastic/service/job_policy.h"
 
-#include "checkpoint/writer.h"
+#include "checkpoint/save/writer.h"
 
 namespace heddle::elastic {
 

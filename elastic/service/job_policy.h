@@ -2,7 +2,7 @@
 /// From a job file to what the control plane knows of it.
 #pragma once
 
-#include "elastic/policy.h"
+#include "elastic/control/policy.h"
 #include "engine/job/job.h"
 
 namespace heddle::elastic {

@@ -8,7 +8,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "base/unique_fd.h"
+#include "base/system/unique_fd.h"
 
 namespace heddle::elastic {
 namespace {

@@ -8,10 +8,10 @@
 
 #include <unistd.h>
 
-#include "base/file.h"
-#include "base/launched.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/system/file.h"
+#include "base/system/launched.h"
 #include "elastic/launcher/launcher.h"
 #include "elastic/service/checkpoints.h"
 #include "elastic/service/listen_check.h"
@@ -19,7 +19,7 @@
 #include "elastic/service/service.h"
 #include "engine/data/dataset.h"
 #include "engine/job/job.h"
-#include "planner/search.h"
+#include "planner/search/search.h"
 
 namespace heddle::elastic {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "elastic/link_figures.h"
+#include "elastic/protocol/link_figures.h"
 
 namespace heddle::elastic {
 

@@ -10,9 +10,9 @@
 #include "base/status.h"
 #include "comm/cost/cost.h"
 #include "comm/cost/measured_links.h"
-#include "elastic/planning.h"
+#include "elastic/control/planning.h"
 #include "engine/program/profile.h"
-#include "planner/cluster.h"
+#include "planner/predictor/cluster.h"
 
 namespace heddle::elastic {
 

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "elastic/log_event.h"
+#include "elastic/control/log_event.h"
 
 namespace heddle::elastic {
 

@@ -4,7 +4,7 @@
 #include <csignal>
 #include <thread>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "elastic/service/listen_check.h"
 #include "elastic/service/progress.h"
 #include "elastic/service/service.h"

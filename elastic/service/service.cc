@@ -4,15 +4,15 @@
 #include <optional>
 #include <vector>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "checkpoint/store.h"
+#include "base/system/file.h"
+#include "checkpoint/store/store.h"
 #include "elastic/grpc/client.h"
-#include "elastic/run_folder.h"
 #include "elastic/service/checkpoints.h"
 #include "elastic/service/job_planner.h"
 #include "elastic/service/job_policy.h"
+#include "elastic/service/run_folder.h"
 #include "elastic/service/service_metrics.h"
 #include "elastic/store/store.h"
 #include "metrics/dashboard/status_page.h"

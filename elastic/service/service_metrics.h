@@ -2,7 +2,7 @@
 /// The coordinator's metrics, kept from the events of the run.
 #pragma once
 
-#include "elastic/log_event.h"
+#include "elastic/control/log_event.h"
 #include "metrics/registry.h"
 
 namespace heddle::elastic {

@@ -7,8 +7,8 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include "base/file.h"
-#include "base/unique_fd.h"
+#include "base/system/file.h"
+#include "base/system/unique_fd.h"
 #include "elastic/store/store.h"
 
 namespace heddle::elastic {

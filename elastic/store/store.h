@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "elastic/durable.h"
+#include "elastic/control/durable.h"
 
 namespace heddle::elastic {
 

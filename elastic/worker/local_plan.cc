@@ -5,7 +5,7 @@
 #include "elastic/service/measurement.h"
 #include "elastic/worker/link_probe.h"
 #include "engine/job/job.h"
-#include "engine/runtime/blas.h"
+#include "engine/runtime/device/blas.h"
 #include "engine/runtime/profiler.h"
 
 namespace heddle::elastic {

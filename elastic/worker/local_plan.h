@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "planner/search.h"
+#include "planner/search/search.h"
 
 namespace heddle::elastic {
 

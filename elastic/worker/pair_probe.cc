@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "comm/measure.h"
-#include "comm/rails.h"
-#include "elastic/link_figures.h"
+#include "comm/links/measure.h"
+#include "comm/transport/verbs/rails.h"
+#include "elastic/protocol/link_figures.h"
 
 namespace heddle::elastic {
 namespace {

@@ -7,10 +7,10 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/hash.h"
-#include "base/host.h"
 #include "base/log.h"
+#include "base/system/file.h"
+#include "base/system/host.h"
 #include "engine/graph/operator.h"
 
 namespace heddle::elastic {

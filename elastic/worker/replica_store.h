@@ -12,7 +12,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "checkpoint/memory_part.h"
+#include "checkpoint/save/memory_part.h"
 #include "elastic/protocol/protocol.pb.h"
 #include "metrics/registry.h"
 

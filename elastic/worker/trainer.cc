@@ -9,10 +9,10 @@
 #include "elastic/worker/link_probe.h"
 #include "elastic/worker/profile_cache.h"
 #include "engine/graph/operator.h"
-#include "engine/program/lower.h"
+#include "engine/program/lowering/lower.h"
 #include "engine/program/memory.h"
 #include "engine/program/state.h"
-#include "engine/runtime/blas.h"
+#include "engine/runtime/device/blas.h"
 #include "engine/runtime/profiler.h"
 
 namespace heddle::elastic {

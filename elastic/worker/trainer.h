@@ -1,6 +1,6 @@
 /// \file
 /// What a worker does for a job: holds its share of the state, runs the Programs of its generation,
-/// moves state when the plan changes. Its calls are the actions of elastic/member.h;
+/// moves state when the plan changes. Its calls are the actions of elastic/member/member.h;
 /// elastic/worker/worker.h is the process around it.
 #pragma once
 
@@ -14,10 +14,10 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "checkpoint/writer.h"
+#include "checkpoint/save/writer.h"
 #include "comm/communicator.h"
-#include "elastic/member.h"
-#include "elastic/policy.h"
+#include "elastic/control/policy.h"
+#include "elastic/member/member.h"
 #include "elastic/worker/replica_store.h"
 #include "elastic/worker/replicator.h"
 #include "engine/data/dataset.h"

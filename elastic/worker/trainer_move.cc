@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <set>
 
-#include "base/host.h"
 #include "base/log.h"
-#include "checkpoint/layout.h"
-#include "checkpoint/reader.h"
-#include "checkpoint/save_tasks.h"
-#include "checkpoint/storage.h"
+#include "base/system/host.h"
+#include "checkpoint/format/layout.h"
+#include "checkpoint/read/reader.h"
+#include "checkpoint/save/save_tasks.h"
+#include "checkpoint/storage/storage.h"
 #include "elastic/service/measurement.h"
 #include "elastic/worker/trainer.h"
 #include "engine/program/state.h"

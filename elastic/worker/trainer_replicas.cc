@@ -1,8 +1,8 @@
 // Trainer's snapshots in workers' memory: what is kept where, their start, and the way back.
 #include <algorithm>
 
-#include "checkpoint/layout.h"
-#include "checkpoint/memory_part.h"
+#include "checkpoint/format/layout.h"
+#include "checkpoint/save/memory_part.h"
 #include "elastic/worker/trainer.h"
 
 namespace heddle::elastic {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "base/log.h"
-#include "checkpoint/manifest.h"
+#include "checkpoint/format/manifest.h"
 #include "elastic/worker/trainer.h"
 
 namespace heddle::elastic {

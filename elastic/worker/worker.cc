@@ -6,13 +6,13 @@
 
 #include <unistd.h>
 
-#include "base/host.h"
 #include "base/log.h"
-#include "comm/discovery.h"
+#include "base/system/host.h"
+#include "comm/links/discovery.h"
 #include "elastic/launcher/rank_name.h"
 #include "elastic/service/job_policy.h"
 #include "elastic/worker/worker_host.h"
-#include "engine/runtime/blas.h"
+#include "engine/runtime/device/blas.h"
 #include "metrics/exposition/exposer.h"
 
 namespace heddle::elastic {

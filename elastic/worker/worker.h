@@ -1,6 +1,6 @@
 /// \file
 /// The worker process: one device of a job. Connects to the coordinator, opens its data door and
-/// its metrics, and carries out what elastic/member.h decides with a Trainer.
+/// its metrics, and carries out what elastic/member/member.h decides with a Trainer.
 #pragma once
 
 #include <string>

@@ -12,7 +12,7 @@
 #include "base/mutex.h"
 #include "base/thread.h"
 #include "elastic/grpc/client.h"
-#include "elastic/member_loop.h"
+#include "elastic/member/member_loop.h"
 #include "elastic/worker/pair_probe.h"
 #include "elastic/worker/trainer.h"
 

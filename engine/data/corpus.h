@@ -10,7 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
+#include "base/system/unique_fd.h"
 
 namespace heddle::data {
 

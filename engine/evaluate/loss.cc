@@ -10,9 +10,9 @@
 #include "checkpoint/convert/cast.h"
 #include "checkpoint/convert/model_view.h"
 #include "engine/graph/models/model.h"
-#include "engine/program/lower.h"
+#include "engine/program/lowering/lower.h"
 #include "engine/program/plan.h"
-#include "engine/runtime/blas.h"
+#include "engine/runtime/device/blas.h"
 #include "engine/runtime/executor.h"
 
 namespace heddle::evaluate {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "base/dtype.h"
-#include "base/shape.h"
+#include "base/tensor/dtype.h"
+#include "base/tensor/shape.h"
 #include "engine/graph/attributes.h"
 
 namespace heddle::graph {

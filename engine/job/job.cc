@@ -5,8 +5,8 @@
 #include <numbers>
 #include <set>
 
-#include "base/file.h"
-#include "base/yaml.h"
+#include "base/system/file.h"
+#include "base/yaml/yaml.h"
 #include "comm/cost/transport_names.h"
 
 namespace heddle::job {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/reduction_tree.h"
+#include "base/tensor/reduction_tree.h"
 #include "engine/graph/graph.h"
 #include "engine/program/plan.h"
 

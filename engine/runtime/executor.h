@@ -13,7 +13,7 @@
 #include "comm/communicator.h"
 #include "engine/program/program.h"
 #include "engine/runtime/batch.h"
-#include "engine/runtime/device_clock.h"
+#include "engine/runtime/device/device_clock.h"
 #include "engine/runtime/parameter_state.h"
 #include "engine/runtime/shared_tensors.h"
 #include "engine/runtime/vote.h"

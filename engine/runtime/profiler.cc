@@ -11,7 +11,7 @@
 
 #include "engine/graph/operator.h"
 #include "engine/runtime/adamw.h"
-#include "engine/runtime/device.h"
+#include "engine/runtime/device/device.h"
 #include "engine/runtime/kernel.h"
 #include "engine/runtime/tensor.h"
 

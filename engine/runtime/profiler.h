@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/program/profile.h"
-#include "engine/runtime/device_clock.h"
+#include "engine/runtime/device/device_clock.h"
 
 namespace heddle::runtime {
 

@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 #include "base/mutex.h"
-#include "engine/runtime/device.h"
+#include "engine/runtime/device/device.h"
 #include "engine/runtime/tensor.h"
 
 namespace heddle::runtime {

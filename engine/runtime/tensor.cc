@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "base/check.h"
-#include "engine/runtime/device.h"
+#include "engine/runtime/device/device.h"
 
 namespace heddle::runtime {
 

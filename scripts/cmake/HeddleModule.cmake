@@ -48,6 +48,17 @@ function(heddle_library name)
   set_property(GLOBAL APPEND_STRING PROPERTY HEDDLE_LAYERS "${folder}=${name}:${joined}\n")
 endfunction()
 
+# heddle_umbrella(NAME DEPS name…): one name for all targets of a folder and its rooms.
+function(heddle_umbrella name)
+  cmake_parse_arguments(A "" "" "DEPS" ${ARGN})
+  file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
+  list(TRANSFORM A_DEPS PREPEND heddle_ OUTPUT_VARIABLE deps)
+  add_library(heddle_${name} INTERFACE)
+  target_link_libraries(heddle_${name} INTERFACE ${deps})
+  list(JOIN A_DEPS "," joined)
+  set_property(GLOBAL APPEND_STRING PROPERTY HEDDLE_LAYERS "umbrella ${folder}=${name}:${joined}\n")
+endfunction()
+
 # What all tests are compiled with. What is tested is optimized; the test itself is compiled for one short run.
 function(heddle_test_options target)
   if(CMAKE_BUILD_TYPE STREQUAL "Release")

@@ -2,7 +2,7 @@
 /// Goal: the 16-bit floats are those of their definitions. Method: a reference by arithmetic in
 /// double (fractions times powers of two), which shares nothing with the bit tricks under test;
 /// every one of the 65536 patterns, every tie between neighbours, random numbers of every exponent.
-#include "base/half.h"
+#include "base/tensor/half.h"
 
 #include <bit>
 #include <cmath>

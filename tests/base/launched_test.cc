@@ -1,4 +1,4 @@
-#include "base/launched.h"
+#include "base/system/launched.h"
 
 #include <map>
 #include <string>

@@ -1,5 +1,5 @@
 // The order of additions against its definition, for every way to share out the contributions.
-#include "base/reduction_tree.h"
+#include "base/tensor/reduction_tree.h"
 
 #include <cstdlib>
 #include <map>

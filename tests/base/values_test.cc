@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "base/bytes.h"
-#include "base/dtype.h"
 #include "base/hash.h"
-#include "base/shape.h"
+#include "base/tensor/dtype.h"
+#include "base/tensor/shape.h"
 
 namespace heddle {
 namespace {

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "base/yaml.h"
+#include "base/yaml/yaml.h"
 
 namespace heddle {
 namespace {

@@ -1,7 +1,7 @@
 /// \file
 /// What a job file's author sees: every message in full, so that a change of wording or position is
 /// a change of this file.
-#include "base/yaml.h"
+#include "base/yaml/yaml.h"
 
 #include <filesystem>
 #include <functional>
@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/file.h"
+#include "base/system/file.h"
 
 namespace heddle {
 namespace {

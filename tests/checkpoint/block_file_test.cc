@@ -1,5 +1,5 @@
 // A file written through blocks against a plain model of it: content, size and hash.
-#include "checkpoint/block_file.h"
+#include "checkpoint/files/block_file.h"
 
 #include <algorithm>
 #include <csignal>
@@ -8,8 +8,8 @@
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 
-#include "base/file.h"
 #include "base/hash.h"
+#include "base/system/file.h"
 #include "tests/checkpoint/support.h"
 
 namespace heddle::checkpoint {

@@ -1,7 +1,7 @@
 /// \file
 /// Goal: chunks decode to what was encoded, shrink like weights should, and nothing but one good
 /// frame is accepted.
-#include "checkpoint/codec.h"
+#include "checkpoint/codec/codec.h"
 
 #include <cmath>
 #include <cstring>
@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 #include <zstd.h>
 
-#include "checkpoint/shuffle.h"
+#include "checkpoint/codec/shuffle.h"
 #include "tests/checkpoint/support.h"
 
 namespace heddle::checkpoint {

@@ -7,11 +7,12 @@
 
 #include <gmock/gmock.h>
 
-#include "base/half.h"
+#include "base/tensor/half.h"
 #include "checkpoint/convert/cast.h"
 #include "checkpoint/convert/diff.h"
 #include "checkpoint/formats/format.h"
-#include "checkpoint/verify.h"
+#include "checkpoint/read/verify.h"
+#include "checkpoint/storage/manifest_file.h"
 #include "support.h"
 
 namespace heddle::checkpoint {

@@ -7,8 +7,9 @@
 
 #include <gmock/gmock.h>
 
-#include "checkpoint/reader.h"
-#include "checkpoint/verify.h"
+#include "checkpoint/read/reader.h"
+#include "checkpoint/read/verify.h"
+#include "checkpoint/storage/manifest_file.h"
 #include "tests/checkpoint/pytorch_support.h"
 #include "tests/checkpoint/support.h"
 

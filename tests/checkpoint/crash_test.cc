@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "checkpoint/reader.h"
-#include "checkpoint/verify.h"
+#include "checkpoint/read/reader.h"
+#include "checkpoint/read/verify.h"
 #include "tests/checkpoint/support.h"
 
 namespace heddle::checkpoint {

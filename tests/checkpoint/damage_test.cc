@@ -8,8 +8,9 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
-#include "checkpoint/reader.h"
-#include "checkpoint/verify.h"
+#include "checkpoint/read/reader.h"
+#include "checkpoint/read/verify.h"
+#include "checkpoint/storage/manifest_file.h"
 #include "tests/checkpoint/support.h"
 
 namespace heddle::checkpoint {

@@ -1,7 +1,7 @@
 /// \file
 /// Goal: the copy holds what the memory held when it began, whoever changes what and when; and who
 /// changes it never waits for more than it has to.
-#include "checkpoint/deferred_copy.h"
+#include "checkpoint/save/deferred_copy.h"
 
 #include <algorithm>
 #include <future>

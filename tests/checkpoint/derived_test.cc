@@ -7,10 +7,10 @@
 
 #include <gmock/gmock.h>
 
-#include "base/half.h"
-#include "checkpoint/digest.h"
-#include "checkpoint/inspect.h"
-#include "checkpoint/verify.h"
+#include "base/tensor/half.h"
+#include "checkpoint/format/digest.h"
+#include "checkpoint/read/inspect.h"
+#include "checkpoint/read/verify.h"
 #include "tests/checkpoint/support.h"
 
 namespace heddle::checkpoint {

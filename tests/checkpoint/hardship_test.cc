@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "checkpoint/import.h"
-#include "checkpoint/verify.h"
+#include "checkpoint/read/verify.h"
+#include "checkpoint/store/import.h"
 #include "tests/checkpoint/support.h"
 #include "tests/support/sanitized.h"
 

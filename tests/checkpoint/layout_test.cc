@@ -1,12 +1,12 @@
 /// \file
 /// Goal: the geometry agrees with element-wise counting.
-#include "checkpoint/layout.h"
+#include "checkpoint/format/layout.h"
 
 #include <set>
 
 #include <gmock/gmock.h>
 
-#include "checkpoint/digest.h"
+#include "checkpoint/format/digest.h"
 #include "tests/checkpoint/support.h"
 
 namespace heddle::checkpoint {

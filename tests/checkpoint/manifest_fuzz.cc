@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "checkpoint/manifest.h"
+#include "checkpoint/format/manifest.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using heddle::checkpoint::DecodePart;

@@ -1,7 +1,7 @@
 /// \file
 /// Goal: a manifest survives its text, and no text that is not one gets through. What a checksum
 /// would hide is tried without it.
-#include "checkpoint/manifest.h"
+#include "checkpoint/format/manifest.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "checkpoint/layout.h"
-#include "checkpoint/memory_part.h"
+#include "checkpoint/format/layout.h"
+#include "checkpoint/save/memory_part.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using heddle::checkpoint::CheckedElementCount;

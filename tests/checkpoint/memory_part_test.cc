@@ -2,7 +2,7 @@
 /// Goal: a snapshot that is kept in memory gives back every bit, compressed or not, whatever boxes
 /// are asked for and however its parts are split; a damaged one is noticed; a description that came
 /// from elsewhere cannot make a reader allocate or read what it should not.
-#include "checkpoint/memory_part.h"
+#include "checkpoint/save/memory_part.h"
 
 #include <functional>
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "checkpoint/formats/pickle.h"
+#include "checkpoint/formats/pytorch/pickle.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using heddle::checkpoint::PickleId;

@@ -1,6 +1,6 @@
 /// \file
 /// Goal: state dicts become values; nothing else than state dicts does.
-#include "checkpoint/formats/pickle.h"
+#include "checkpoint/formats/pytorch/pickle.h"
 
 #include <gmock/gmock.h>
 #include <sys/resource.h>

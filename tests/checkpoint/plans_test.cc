@@ -8,7 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "checkpoint/reader.h"
+#include "checkpoint/read/reader.h"
+#include "checkpoint/storage/manifest_file.h"
 #include "engine/graph/models/model.h"
 #include "engine/program/state.h"
 #include "tests/checkpoint/support.h"

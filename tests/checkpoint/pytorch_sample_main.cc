@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/bytes.h"
-#include "base/file.h"
+#include "base/system/file.h"
 #include "checkpoint/formats/format.h"
 
 namespace heddle::checkpoint {

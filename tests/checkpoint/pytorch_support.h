@@ -13,9 +13,9 @@
 #include <fmt/format.h>
 
 #include "base/bytes.h"
-#include "base/shape.h"
 #include "base/status.h"
-#include "checkpoint/formats/zip.h"
+#include "base/tensor/shape.h"
+#include "checkpoint/formats/pytorch/zip.h"
 
 namespace heddle::checkpoint {
 

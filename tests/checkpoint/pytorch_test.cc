@@ -1,6 +1,6 @@
 /// \file
 /// Goal: files of torch.save give the tensors that PyTorch would give, and nothing else gives any.
-#include "checkpoint/formats/pytorch.h"
+#include "checkpoint/formats/pytorch/pytorch.h"
 
 #include <filesystem>
 

@@ -10,8 +10,9 @@
 
 #include <gmock/gmock.h>
 
-#include "checkpoint/reader.h"
-#include "checkpoint/verify.h"
+#include "checkpoint/read/reader.h"
+#include "checkpoint/read/verify.h"
+#include "checkpoint/storage/manifest_file.h"
 #include "engine/graph/models/model.h"
 #include "engine/program/state.h"
 #include "tests/checkpoint/support.h"

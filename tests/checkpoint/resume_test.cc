@@ -16,12 +16,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/unique_fd.h"
+#include "base/system/unique_fd.h"
 #include "checkpoint/convert/convert.h"
 #include "checkpoint/convert/reshard.h"
 #include "checkpoint/formats/format.h"
-#include "checkpoint/reader.h"
-#include "checkpoint/verify.h"
+#include "checkpoint/read/verify.h"
+#include "checkpoint/storage/manifest_file.h"
 #include "tests/checkpoint/support.h"
 
 namespace heddle::checkpoint {

@@ -1,7 +1,7 @@
 /// \file
 /// Goal: which steps stay. Method: a table by hand, and random rules against sets that are put
 /// together rule by rule.
-#include "checkpoint/retention.h"
+#include "checkpoint/store/retention.h"
 
 #include <cmath>
 #include <set>

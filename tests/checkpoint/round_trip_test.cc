@@ -1,11 +1,11 @@
 /// \file
 /// Goal: whatever split wrote a checkpoint, whatever split reads it, the bits are the same. Method:
 /// random states, random cuts on both sides, an element-wise reference for what a box contains.
-#include "base/file.h"
-#include "checkpoint/digest.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/reader.h"
-#include "checkpoint/verify.h"
+#include "base/system/file.h"
+#include "checkpoint/format/digest.h"
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/read/reader.h"
+#include "checkpoint/read/verify.h"
 #include "tests/checkpoint/support.h"
 
 namespace heddle::checkpoint {

@@ -8,12 +8,12 @@
 
 #include <gmock/gmock.h>
 
-#include "checkpoint/s3/answers.h"
-#include "checkpoint/s3/block_cache.h"
-#include "checkpoint/s3/retry.h"
-#include "checkpoint/s3/settings.h"
-#include "checkpoint/s3/upload.h"
-#include "checkpoint/storage.h"
+#include "checkpoint/storage/s3/answers.h"
+#include "checkpoint/storage/s3/block_cache.h"
+#include "checkpoint/storage/s3/retry.h"
+#include "checkpoint/storage/s3/settings.h"
+#include "checkpoint/storage/s3/upload.h"
+#include "checkpoint/storage/storage.h"
 
 namespace heddle::s3 {
 namespace {

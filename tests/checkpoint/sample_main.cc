@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <initializer_list>
 
-#include "base/half.h"
+#include "base/tensor/half.h"
 #include "tests/checkpoint/support.h"
 
 namespace heddle::checkpoint {

@@ -16,10 +16,10 @@
 #include <filesystem>
 
 #include "base/hash.h"
-#include "checkpoint/file_access.h"
-#include "checkpoint/reader.h"
-#include "checkpoint/storage.h"
-#include "checkpoint/verify.h"
+#include "checkpoint/files/file_access.h"
+#include "checkpoint/read/reader.h"
+#include "checkpoint/read/verify.h"
+#include "checkpoint/storage/storage.h"
 #include "tests/checkpoint/support.h"
 
 namespace heddle::checkpoint {

@@ -1,14 +1,15 @@
 /// \file
 /// Goal: what commits, what does not, what is cleaned and what is kept.
-#include "checkpoint/store.h"
+#include "checkpoint/store/store.h"
 
 #include <filesystem>
 
 #include <gmock/gmock.h>
 
-#include "checkpoint/inspect.h"
-#include "checkpoint/reader.h"
-#include "checkpoint/verify.h"
+#include "checkpoint/read/inspect.h"
+#include "checkpoint/read/reader.h"
+#include "checkpoint/read/verify.h"
+#include "checkpoint/storage/manifest_file.h"
 #include "tests/checkpoint/support.h"
 
 namespace heddle::checkpoint {

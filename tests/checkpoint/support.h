@@ -16,14 +16,14 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/random.h"
-#include "checkpoint/layout.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/reader.h"
-#include "checkpoint/store.h"
-#include "checkpoint/types.h"
-#include "checkpoint/writer.h"
+#include "base/system/file.h"
+#include "checkpoint/format/layout.h"
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/format/types.h"
+#include "checkpoint/read/reader.h"
+#include "checkpoint/save/writer.h"
+#include "checkpoint/store/store.h"
 #include "metrics/registry.h"
 
 namespace heddle::checkpoint {

@@ -1,7 +1,7 @@
 /// \file
 /// Goal: what a writer promises beside the bytes: one save in flight, training that goes on beside
 /// it, cancelling, what it refuses, what it does when storage is full.
-#include "checkpoint/writer.h"
+#include "checkpoint/save/writer.h"
 
 #include <csignal>
 #include <filesystem>
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "checkpoint/reader.h"
+#include "checkpoint/read/reader.h"
 #include "tests/checkpoint/support.h"
 
 namespace heddle::checkpoint {

@@ -8,8 +8,8 @@
 #include <span>
 #include <utility>
 
-#include "checkpoint/file_access.h"
-#include "checkpoint/formats/zip.h"
+#include "checkpoint/files/file_access.h"
+#include "checkpoint/formats/pytorch/zip.h"
 
 namespace {
 

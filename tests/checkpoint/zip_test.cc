@@ -1,11 +1,11 @@
 /// \file
 /// Goal: what is written is found again, aligned and whole; what is damaged or strange is refused.
-#include "checkpoint/formats/zip.h"
+#include "checkpoint/formats/pytorch/zip.h"
 
 #include <gmock/gmock.h>
 
-#include "base/file.h"
-#include "checkpoint/file_access.h"
+#include "base/system/file.h"
+#include "checkpoint/files/file_access.h"
 #include "tests/checkpoint/pytorch_support.h"
 #include "tests/checkpoint/support.h"
 

@@ -1,7 +1,7 @@
 /// \file
 /// Goal: what is shown of a long operation, on a terminal (a pty) and elsewhere (a pipe), at which
 /// times. Time is the test's own.
-#include "cli/transfer_progress.h"
+#include "cli/checkpoint/transfer_progress.h"
 
 #include <array>
 #include <string>
@@ -11,7 +11,7 @@
 #include <pty.h>
 #include <unistd.h>
 
-#include "base/unique_fd.h"
+#include "base/system/unique_fd.h"
 
 namespace heddle::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
-#include "comm/measure.h"
+#include "comm/links/measure.h"
 #include "tests/comm/wires.h"
 
 namespace {

@@ -1,6 +1,6 @@
 // A channel by itself, over a connection that does what the test says, in the orders of events that
 // a real one has once in many thousand runs.
-#include "comm/channel.h"
+#include "comm/message/channel.h"
 
 #include <atomic>
 #include <cstring>
@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/event_loop.h"
+#include "comm/message/event_loop.h"
 
 namespace heddle::comm {
 namespace {

@@ -353,7 +353,7 @@ std::vector<float> Contribution(uint64_t seed, int64_t number, size_t elements) 
 }
 
 // By the definition: left half plus right half of the numbers first … last - 1, cut at the largest
-// power of two below their number (base/reduction_tree.h for a tree that starts at 0).
+// power of two below their number (base/tensor/reduction_tree.h for a tree that starts at 0).
 std::vector<float> TreeSum(uint64_t seed, int64_t first, int64_t last, size_t elements) {
   if (last - first == 1) {
     return Contribution(seed, first, elements);

@@ -6,10 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "comm/call_card.h"
-#include "comm/collective.h"
+#include "comm/collective/collective.h"
 #include "comm/communicator.h"
-#include "comm/shm_group.h"
+#include "comm/group/shm_group.h"
+#include "comm/message/call_card.h"
 #include "tests/comm/cluster.h"
 
 namespace heddle::comm {

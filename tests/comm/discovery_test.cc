@@ -1,5 +1,5 @@
 // Parsing of sysfs against trees made by hand, with what real kernels say.
-#include "comm/discovery.h"
+#include "comm/links/discovery.h"
 
 #include <algorithm>
 #include <map>

@@ -11,7 +11,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
-#include "comm/lane.h"
+#include "comm/transport/lane.h"
 #include "tests/comm/cluster.h"
 #include "tests/comm/processes.h"
 

@@ -13,8 +13,8 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "comm/channel.h"
-#include "comm/event_loop.h"
+#include "comm/message/channel.h"
+#include "comm/message/event_loop.h"
 #include "tests/support/seed.h"
 
 namespace heddle::comm {

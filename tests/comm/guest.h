@@ -14,7 +14,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "tests/comm/cluster.h"
 
 namespace heddle::comm {

@@ -9,9 +9,9 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
-#include "comm/call_card.h"
-#include "comm/channel.h"
-#include "comm/event_loop.h"
+#include "comm/message/call_card.h"
+#include "comm/message/channel.h"
+#include "comm/message/event_loop.h"
 
 namespace heddle::comm {
 namespace {

@@ -1,5 +1,5 @@
 // Which transports join pairs: what a list allows, and what the survey says about each.
-#include "comm/link_survey.h"
+#include "comm/links/link_survey.h"
 
 #include <algorithm>
 #include <thread>
@@ -9,7 +9,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "comm/transport.h"
+#include "comm/transport/transport.h"
 #include "tests/comm/cluster.h"
 
 namespace heddle::comm {

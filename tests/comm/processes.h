@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/unique_fd.h"
+#include "base/system/unique_fd.h"
 #include "comm/communicator.h"
 #include "metrics/registry.h"
 #include "tests/comm/cluster.h"

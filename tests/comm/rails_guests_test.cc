@@ -7,8 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "comm/link_survey.h"
-#include "comm/rdma_ports.h"
+#include "comm/links/link_survey.h"
+#include "comm/transport/verbs/rdma_ports.h"
 #include "tests/comm/guest.h"
 
 namespace heddle::comm {

@@ -1,5 +1,5 @@
 // Which port of one worker talks to which of another, and what workers say of their ports.
-#include "comm/rails.h"
+#include "comm/transport/verbs/rails.h"
 
 #include <map>
 #include <set>

@@ -1,5 +1,5 @@
 // Which RDMA port a worker uses, and which ports this machine has.
-#include "comm/rdma_ports.h"
+#include "comm/transport/verbs/rdma_ports.h"
 
 #include <filesystem>
 #include <map>

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "base/reduction_tree.h"
+#include "base/tensor/reduction_tree.h"
 #include "comm/communicator.h"
 #include "tests/comm/cluster.h"
 #include "tests/support/seed.h"

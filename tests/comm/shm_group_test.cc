@@ -1,6 +1,6 @@
 // Collectives in memory that a group shares: answers, bits, concurrent calls, disagreement, and
 // what aborts, killed, stopped and scribbling members do.
-#include "comm/shm_group.h"
+#include "comm/group/shm_group.h"
 
 #include <algorithm>
 #include <atomic>
@@ -17,7 +17,7 @@
 
 #include "base/random.h"
 #include "comm/communicator.h"
-#include "comm/shared_memory.h"
+#include "comm/transport/shared_memory.h"
 #include "tests/comm/cluster.h"
 #include "tests/comm/processes.h"
 

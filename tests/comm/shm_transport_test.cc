@@ -1,4 +1,6 @@
 // Descriptors on the local socket of a pair that shares memory.
+#include "comm/transport/shm/shm_transport.h"
+
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -11,9 +13,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/unique_fd.h"
-#include "comm/shared_memory.h"
-#include "comm/transport.h"
+#include "base/system/unique_fd.h"
+#include "comm/transport/shared_memory.h"
+#include "comm/transport/transport.h"
 
 namespace heddle::comm {
 namespace {

@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 #include "base/random.h"
-#include "base/unique_fd.h"
-#include "comm/handshake.h"
-#include "comm/rails.h"
-#include "comm/transport.h"
+#include "base/system/unique_fd.h"
+#include "comm/transport/handshake.h"
+#include "comm/transport/transport.h"
+#include "comm/transport/verbs/rails.h"
 #include "tests/comm/cluster.h"
 
 namespace heddle::comm {

@@ -1,6 +1,6 @@
 // From one authenticated socket to a connection over several: who agrees to what, what the door
 // lets in, and a door that cannot be reached.
-#include "comm/tcp_setup.h"
+#include "comm/transport/tcp/tcp_setup.h"
 
 #include <cstring>
 #include <string>
@@ -14,7 +14,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "comm/tcp_socket.h"
+#include "comm/transport/ip_socket.h"
 
 namespace heddle::comm {
 namespace {

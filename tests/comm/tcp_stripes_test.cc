@@ -1,6 +1,6 @@
 // One stream over several sockets: whole and in order whatever each socket takes and gives; ends
 // and peers that break the format.
-#include "comm/tcp_stripes.h"
+#include "comm/transport/tcp/tcp_stripes.h"
 
 #include <array>
 #include <cstring>
@@ -14,7 +14,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/random.h"
-#include "comm/tcp_socket.h"
+#include "comm/transport/ip_socket.h"
 #include "tests/support/seed.h"
 
 namespace heddle::comm {

@@ -17,10 +17,10 @@
 #include <sys/socket.h>
 
 #include "base/random.h"
-#include "base/unique_fd.h"
-#include "comm/frame.h"
-#include "comm/session.h"
-#include "comm/tls_connection.h"
+#include "base/system/unique_fd.h"
+#include "comm/endpoint/session.h"
+#include "comm/message/frame.h"
+#include "comm/transport/tcp/tls_connection.h"
 #include "tests/comm/cluster.h"
 #include "tests/support/seed.h"
 

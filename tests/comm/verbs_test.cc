@@ -22,13 +22,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/unique_fd.h"
-#include "comm/frame.h"
-#include "comm/lane.h"
-#include "comm/rdma_ports.h"
-#include "comm/tcp_socket.h"
-#include "comm/verbs_connection.h"
-#include "comm/verbs_setup.h"
+#include "base/system/unique_fd.h"
+#include "comm/message/frame.h"
+#include "comm/transport/ip_socket.h"
+#include "comm/transport/lane.h"
+#include "comm/transport/verbs/rdma_ports.h"
+#include "comm/transport/verbs/verbs_connection.h"
+#include "comm/transport/verbs/verbs_setup.h"
 #include "tests/comm/cluster.h"
 
 namespace heddle::comm {

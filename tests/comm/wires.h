@@ -17,12 +17,12 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
-#include "base/unique_fd.h"
-#include "comm/communicator_impl.h"
-#include "comm/event_loop.h"
-#include "comm/group.h"
-#include "comm/shared_memory.h"
-#include "comm/transport.h"
+#include "base/system/unique_fd.h"
+#include "comm/endpoint/communicator_impl.h"
+#include "comm/group/group.h"
+#include "comm/message/event_loop.h"
+#include "comm/transport/shared_memory.h"
+#include "comm/transport/transport.h"
 #include "metrics/registry.h"
 
 namespace heddle::comm {

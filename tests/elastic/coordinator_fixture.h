@@ -12,7 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "elastic/coordinator.h"
+#include "elastic/control/coordinator.h"
 
 namespace heddle::elastic {
 

@@ -1,5 +1,5 @@
 // Each flow of the coordinator, message by message: what it tells whom, and what it waits for.
-#include "elastic/coordinator.h"
+#include "elastic/control/coordinator.h"
 
 #include "tests/elastic/coordinator_fixture.h"
 

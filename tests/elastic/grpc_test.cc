@@ -10,12 +10,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/file.h"
 #include "base/mutex.h"
+#include "base/system/file.h"
 #include "base/thread.h"
 #include "elastic/grpc/client.h"
 #include "elastic/grpc/server.h"
-#include "elastic/member_loop.h"
+#include "elastic/member/member_loop.h"
 
 namespace heddle::elastic {
 namespace {

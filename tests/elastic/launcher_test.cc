@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mutex.h"
+#include "base/system/file.h"
 
 namespace heddle::elastic {
 namespace {

@@ -1,4 +1,4 @@
-#include "elastic/log_event.h"
+#include "elastic/control/log_event.h"
 
 #include <limits>
 

@@ -1,5 +1,5 @@
 // The worker's side: what it does for each command, and what it says again after a reconnect.
-#include "elastic/member.h"
+#include "elastic/member/member.h"
 
 #include <functional>
 

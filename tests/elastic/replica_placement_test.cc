@@ -1,4 +1,4 @@
-#include "elastic/replica_placement.h"
+#include "elastic/control/replica_placement.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "elastic/run_folder.h"
+#include "elastic/service/run_folder.h"
 
 #include <csignal>
 #include <filesystem>
@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include "base/file.h"
+#include "base/system/file.h"
 
 namespace heddle::elastic {
 namespace {

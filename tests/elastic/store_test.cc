@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
-#include "base/file.h"
+#include "base/system/file.h"
 
 namespace heddle::elastic {
 namespace {

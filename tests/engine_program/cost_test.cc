@@ -5,7 +5,7 @@
 
 #include "engine/graph/models/model.h"
 #include "engine/graph/operator.h"
-#include "engine/program/lower.h"
+#include "engine/program/lowering/lower.h"
 #include "engine/program/memory.h"
 #include "engine/program/profile.h"
 #include "tests/engine_program/graphs.h"

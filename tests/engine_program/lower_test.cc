@@ -1,12 +1,12 @@
 // Programs of a small chain, followed by hand.
-#include "engine/program/lower.h"
+#include "engine/program/lowering/lower.h"
 
 #include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/program/verify.h"
+#include "engine/program/verify/verify.h"
 #include "tests/engine_program/graphs.h"
 
 namespace heddle::program {

@@ -7,10 +7,10 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "engine/program/lower.h"
+#include "engine/program/lowering/lower.h"
 #include "engine/program/memory.h"
 #include "engine/program/state.h"
-#include "engine/program/verify.h"
+#include "engine/program/verify/verify.h"
 #include "tests/engine_program/seeds.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/random_plan.h"

@@ -1,5 +1,5 @@
 // Planted faults: each goes red in the static check, for the right reason.
-#include "engine/program/verify.h"
+#include "engine/program/verify/verify.h"
 
 #include <algorithm>
 #include <functional>
@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "engine/program/lower.h"
+#include "engine/program/lowering/lower.h"
 #include "tests/engine_program/graphs.h"
 #include "tests/engine_program/seeds.h"
 #include "tests/support/random_graph.h"

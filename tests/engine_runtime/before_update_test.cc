@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/graph/models/model.h"
-#include "engine/program/lower.h"
+#include "engine/program/lowering/lower.h"
 #include "engine/runtime/executor.h"
 
 namespace heddle::runtime {

@@ -1,12 +1,12 @@
 /// \file
 /// Which BLAS is found in the text of /proc/self/maps, and what is said about it; devices by name.
-#include "engine/runtime/blas.h"
+#include "engine/runtime/device/blas.h"
 
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/runtime/device.h"
+#include "engine/runtime/device/device.h"
 
 namespace heddle::runtime {
 namespace {

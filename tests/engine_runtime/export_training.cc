@@ -15,7 +15,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "engine/data/dataset.h"
 #include "engine/graph/initialize.h"
 #include "engine/graph/models/model.h"

@@ -12,9 +12,9 @@
 #include "base/random.h"
 #include "comm/communicator.h"
 #include "engine/graph/models/model.h"
-#include "engine/program/lower.h"
-#include "engine/program/verify.h"
-#include "engine/runtime/blas.h"
+#include "engine/program/lowering/lower.h"
+#include "engine/program/verify/verify.h"
+#include "engine/runtime/device/blas.h"
 #include "engine/runtime/executor.h"
 
 namespace heddle::runtime {

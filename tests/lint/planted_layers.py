@@ -17,16 +17,21 @@ PLANTED = [
     ("comm", '#include "engine/graph/graph.h"', "comm may not include engine/graph"),
     ("comm/cost", '#include "comm/communicator.h"', "comm/cost may not include comm"),
     ("engine/graph", '#include "engine/program/plan.h"', "engine/graph may not include engine/program"),
-    ("engine/graph/ops", '#include "comm/communicator.h"', "engine/graph may not include comm"),
-    ("planner", '#include "engine/data/dataset.h"', "planner may not include engine/data"),
-    ("elastic", '#include "engine/runtime/tensor.h"', "elastic may not include engine/runtime"),
+    ("engine/graph/ops", '#include "comm/communicator.h"', "engine/graph/ops may not include comm"),
+    ("comm/message", '#include "comm/group/group.h"', "comm/message may not include comm/group"),
+    ("comm/transport/shm", '#include "comm/transport/tcp/tcp_setup.h"',
+     "comm/transport/shm may not include comm/transport/tcp"),
+    ("checkpoint/read", '#include "checkpoint/save/writer.h"', "checkpoint/read may not include checkpoint/save"),
+    ("elastic/member", '#include "elastic/control/coordinator.h"', "elastic/member may not include elastic/control"),
+    ("planner/search", '#include "engine/data/dataset.h"', "planner/search may not include engine/data"),
+    ("elastic/control", '#include "engine/runtime/tensor.h"', "elastic/control may not include engine/runtime"),
     ("engine/program", "#include <ATen/ATen.h>", "<ATen/ATen.h> may be included in engine/runtime only"),
     ("elastic/worker", "#include <torch/torch.h>", "may be included in engine/runtime only"),
     ("elastic/worker", "#  include <grpcpp/grpcpp.h>", "may be included in elastic/grpc only"),
     ("engine/job", "#include <yaml-cpp/yaml.h>", "may be included in base only"),
-    ("planner", "#include <boost/graph/graph.hpp>", "is a library that scripts/check_layers.py does not know"),
-    ("planner", '#include "no/such/file.h"', "paths start at the root of the repository"),
-    ("planner", '#include "base/no_such_file.h"', "does not exist"),
+    ("planner/search", "#include <boost/graph/graph.hpp>", "is a library that scripts/check_layers.py does not know"),
+    ("planner/search", '#include "no/such/file.h"', "paths start at the root of the repository"),
+    ("planner/search", '#include "base/no_such_file.h"', "does not exist"),
 ]
 
 
@@ -61,20 +66,21 @@ def main():
             (copy / where / f"planted_{number}.cc").unlink()
 
         # A heavy header, a folder that is no layer, and an include that CMake does not know of.
-        (copy / "planner/planted.h").write_text("#include <nlohmann/json.hpp>\n", encoding="utf-8")
+        (copy / "planner/search/planted.h").write_text("#include <nlohmann/json.hpp>\n", encoding="utf-8")
         (copy / "engine/planted.cc").write_text("\n", encoding="utf-8")
         narrow = copy / "layers.txt"
         lines = layers.read_text(encoding="utf-8").splitlines()
-        lines = ["engine/program=engine_program:base" if line.startswith("engine/program=") else line for line in lines]
+        lines = ["engine/program=engine_program_core:base" if line.startswith("engine/program=") else line
+                 for line in lines]
         narrow.write_text("\n".join(lines) + "\nbase=sideways:comm\n", encoding="utf-8")
         status, output = run(copy, narrow)
         expect(status == 1, f"exit status {status} with a narrow layers.txt", failures)
-        for message in ("planner/planted.h:1: error: <nlohmann/json.hpp> is too heavy for a header",
+        for message in ("planner/search/planted.h:1: error: <nlohmann/json.hpp> is too heavy for a header",
                         "engine/planted.cc:1: error: engine belongs to no layer",
                         "engine/program includes engine/graph without depending on it in CMake",
                         "sideways declares comm, but base may not include comm"):
             expect(message in output, f"not found: {message}", failures)
-        (copy / "planner/planted.h").unlink()
+        (copy / "planner/search/planted.h").unlink()
         (copy / "engine/planted.cc").unlink()
         expect(run(copy, layers)[1] == sound, "the copy is not as before without what was planted", failures)
         expect(run(copy, copy / "none.txt")[0] == 2, "a missing layers.txt passes", failures)

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
-#include "base/unique_fd.h"
+#include "base/system/unique_fd.h"
 
 namespace heddle {
 

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/mutex.h"
+#include "base/system/file.h"
 #include "metrics/dashboard/status_page.h"
 #include "metrics/exposition/exposer.h"
 #include "metrics/service_discovery.h"

@@ -8,10 +8,10 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "planner/pipelines.h"
-#include "planner/problem.h"
-#include "planner/search.h"
-#include "planner/shares.h"
+#include "planner/search/pipelines.h"
+#include "planner/search/problem.h"
+#include "planner/search/search.h"
+#include "planner/search/shares.h"
 #include "tests/planner/support.h"
 #include "tests/support/seed.h"
 

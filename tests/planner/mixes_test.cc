@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "planner/search.h"
+#include "planner/search/search.h"
 #include "tests/planner/support.h"
 
 namespace heddle::planner {

@@ -1,7 +1,7 @@
 /// \file
 /// What FindPlan promises beyond optimality: who is left out, limits, warm starts, determinism,
 /// errors, and clusters of a thousand workers.
-#include "planner/search.h"
+#include "planner/search/search.h"
 
 #include <algorithm>
 #include <ctime>
@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "planner/migration.h"
-#include "planner/problem.h"
+#include "planner/predictor/migration.h"
+#include "planner/search/problem.h"
 #include "tests/planner/support.h"
 #include "tests/support/seed.h"
 

@@ -1,12 +1,12 @@
 /// \file
 /// The simulator against times computed by hand and against the law of equal stages.
-#include "planner/simulator.h"
+#include "planner/predictor/simulator.h"
 
 #include <gtest/gtest.h>
 
 #include "engine/graph/operator.h"
 #include "engine/program/memory.h"
-#include "planner/estimate.h"
+#include "planner/predictor/estimate.h"
 #include "tests/planner/support.h"
 
 namespace heddle::planner {

@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 #include "engine/graph/models/model.h"
-#include "planner/simulator.h"
+#include "planner/predictor/simulator.h"
 
 namespace heddle::planner {
 

@@ -8,7 +8,7 @@
 
 #include "engine/graph/graph.h"
 #include "engine/program/plan.h"
-#include "planner/cluster.h"
+#include "planner/predictor/cluster.h"
 
 namespace heddle::planner {
 

@@ -33,8 +33,8 @@ def counts(text):
 def rping(_program, device, *kernel):
     """librdmacm's own test: connection management and data, checked by its option -V.
 
-    Now and then siw leaves a first message unread (comm/verbs_setup.cc says why): both begin again then. The one that
-    asks says when it is done, so that the other one does not leave before."""
+    Now and then siw leaves a first message unread (comm/transport/verbs/verbs_setup.cc says why): both begin again.
+    The one that asks says when it is done, so that the other one does not leave before."""
     script = """
         ls /sys/class/infiniband
         for try in 1 2 3 4 5 6 7 8 9 10; do

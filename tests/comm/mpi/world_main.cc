@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "base/random.h"
-#include "base/reduction_tree.h"
+#include "base/tensor/reduction_tree.h"
+#include "comm/collective/reduce.h"
 #include "comm/mpi/world.h"
-#include "comm/reduce.h"
 #include "tests/comm/cluster.h"
 
 namespace heddle::comm {

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/random.h"
-#include "elastic/coordinator.h"
-#include "elastic/member.h"
+#include "elastic/control/coordinator.h"
+#include "elastic/member/member.h"
 
 namespace heddle::elastic {
 

@@ -1,0 +1,20 @@
+/// \file
+/// The manifest of a checkpoint where it lies.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "checkpoint/format/types.h"
+
+namespace heddle::checkpoint {
+
+/// Reads and checks the manifest of the checkpoint at `path`, a folder or a URL, alone.
+/// Errors: kInvalidArgument  not a checkpoint (no folder, or one without a manifest)
+///         kDataLoss         damaged, or of another step than its folder's name says
+///         kUnimplemented    written by a newer version
+///         and those of a store that cannot be reached (checkpoint/storage/storage.h)
+/// Thread: any.
+Result<Manifest> LoadManifest(const std::string& path);
+
+}  // namespace heddle::checkpoint

@@ -1,0 +1,292 @@
+#include "checkpoint/storage/s3/client.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "base/mutex.h"
+#include "base/random.h"
+#include "checkpoint/storage/s3/retry.h"
+
+namespace heddle::s3 {
+
+namespace {
+
+using Method = HttpRequest::Method;
+
+constexpr size_t kMostKeys = 1'000'000;
+constexpr Duration kPoll = std::chrono::milliseconds(100);
+
+const char* NameOf(Method method) {
+  switch (method) {
+    case Method::kGet:
+      return "GET";
+    case Method::kHead:
+      return "HEAD";
+    case Method::kPut:
+      return "PUT";
+    case Method::kPost:
+      return "POST";
+    case Method::kDelete:
+      return "DELETE";
+  }
+  return "";
+}
+
+double Uniform() {
+  // Processes and threads that fail at one time draw apart.
+  thread_local Random random(StreamKey(static_cast<uint64_t>(Now().time_since_epoch().count()),
+                                       fmt::format("retry {} {}", ::getpid(), ::gettid())));
+  return random.Uniform();
+}
+
+void Pause(Duration duration, const std::function<bool()>& cancelled) {
+  const Deadline deadline = After(duration);
+  Mutex mutex;
+  CondVar never;
+  const MutexLock lock(mutex);
+  while (Now() < deadline && !(cancelled && cancelled())) {
+    never.WaitUntil(mutex, std::min(deadline, After(kPoll)));
+  }
+}
+
+StatusCode CodeOf(int http_status, const std::string& code) {
+  if (code == "NoSuchBucket") {
+    return StatusCode::kInvalidArgument;
+  }
+  switch (http_status) {
+    case 401:
+    case 403:
+      return StatusCode::kUnauthenticated;
+    case 404:
+      return StatusCode::kNotFound;
+    case 409:
+    case 412:
+      return StatusCode::kFailedPrecondition;
+    case 416:
+      return StatusCode::kDataLoss;
+    case 501:
+      return StatusCode::kUnimplemented;
+    case 507:
+      return StatusCode::kResourceExhausted;
+    default:
+      return http_status >= 500 || http_status == 429 ? StatusCode::kUnavailable
+                                                      : StatusCode::kInvalidArgument;
+  }
+}
+
+const char* Advice(StatusCode status, const std::string& code) {
+  if (code == "NoSuchBucket") {
+    return ": create the bucket, or correct its name";
+  }
+  switch (status) {
+    case StatusCode::kUnauthenticated:
+      return ": check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and what the bucket's policy allows";
+    case StatusCode::kUnavailable:
+      return ": the store is overloaded or down";
+    case StatusCode::kInvalidArgument:
+      return ": check AWS_REGION and AWS_ENDPOINT_URL";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+Client::Client(Settings settings, std::string bucket)
+    : settings_(std::move(settings)),
+      bucket_(std::move(bucket)),
+      base_url_(BaseUrl(settings_, bucket_)),
+      http_(settings_) {}
+
+std::string Client::UrlOf(std::string_view key) const {
+  return fmt::format("{}{}/{}", kScheme, bucket_, key);
+}
+
+Status Client::Refusal(const HttpAnswer& answer, bool& is_transient) const {
+  const ErrorAnswer error = ReadError(answer.body);
+  is_transient = IsTransient(answer.status, error.code);
+  const StatusCode code =
+      is_transient ? StatusCode::kUnavailable : CodeOf(answer.status, error.code);
+  return {code,
+          fmt::format("HTTP {}{}{}{}{}{}", answer.status, error.code.empty() ? "" : " ", error.code,
+                      error.message.empty() ? "" : ": ", error.message, Advice(code, error.code))};
+}
+
+Result<HttpAnswer> Client::Send(HttpRequest request,
+                                const std::string& key,
+                                const Query& query,
+                                const std::function<bool(const std::string&)>& accepts) const {
+  request.url = base_url_ + Encode(key, "/");
+  for (const auto& [name, value] : query) {
+    request.url += request.url.find('?') == std::string::npos ? '?' : '&';
+    request.url += fmt::format("{}={}", name, Encode(value));
+  }
+  HEDDLE_ASSIGN_OR_RETURN(request.payload_sha256, Sha256(request.payload));
+  request.most_bytes = std::max(request.most_bytes, kMostAnswerBytes);
+  const RetryLimits limits{.most_attempts = settings_.most_attempts, .total = settings_.timeout};
+  const Time begun = Now();
+  for (int failures = 1;; ++failures) {
+    request.timeout = settings_.timeout - (Now() - begun);
+    auto answer = http_.Exchange(request);
+    bool is_transient = answer.status().code() == StatusCode::kUnavailable ||
+                        answer.status().code() == StatusCode::kDeadlineExceeded;
+    Status status = answer.status();
+    if (answer.ok() && answer->status / 100 == 2 && (!accepts || accepts(answer->body))) {
+      return answer;
+    }
+    if (answer.ok()) {
+      status = Refusal(*answer, is_transient);
+    }
+    const auto pause = is_transient ? RetryPause(limits, failures, Now() - begun, Uniform())
+                                    : std::optional<Duration>();
+    if (!pause) {
+      return status.WithContext("{} {} at {}{}", NameOf(request.method), UrlOf(key), base_url_,
+                                failures == 1 ? "" : fmt::format(", attempt {}", failures));
+    }
+    Pause(*pause, request.cancelled);
+  }
+}
+
+Result<ObjectFacts> Client::Head(const std::string& key) const {
+  HEDDLE_ASSIGN_OR_RETURN(const HttpAnswer answer, Send({.method = Method::kHead}, key));
+  if (answer.length < 0 || !IsPlainTag(answer.etag)) {
+    return DataLossError("HEAD {}: the answer has no size or no tag", UrlOf(key));
+  }
+  return ObjectFacts{.bytes = answer.length, .etag = answer.etag};
+}
+
+Status Client::Read(const std::string& key,
+                    const std::string& etag,
+                    int64_t offset,
+                    std::span<std::byte> out,
+                    const Cancelled& cancelled) const {
+  if (out.empty()) {
+    return Status::Ok();
+  }
+  const int64_t last = offset + static_cast<int64_t>(out.size()) - 1;
+  HttpRequest request{.method = Method::kGet, .into = out, .cancelled = cancelled};
+  request.headers = {{"Range", fmt::format("bytes={}-{}", offset, last)}, {"If-Match", etag}};
+  const auto answer = Send(std::move(request), key);
+  if (answer.status().code() == StatusCode::kFailedPrecondition) {
+    return DataLossError("{}: it was replaced while it was read", UrlOf(key));
+  }
+  HEDDLE_RETURN_IF_ERROR(answer.status());
+  if (answer->status != 206 ||
+      !answer->content_range.starts_with(fmt::format("bytes {}-{}/", offset, last))) {
+    return DataLossError("GET {}: HTTP {} with range '{}', bytes {} to {} were asked for",
+                         UrlOf(key), answer->status, answer->content_range, offset, last);
+  }
+  return Status::Ok();
+}
+
+Result<Object> Client::Get(const std::string& key, int64_t most_bytes) const {
+  HEDDLE_ASSIGN_OR_RETURN(HttpAnswer answer,
+                          Send({.method = Method::kGet, .most_bytes = most_bytes}, key));
+  if (!IsPlainTag(answer.etag)) {
+    return DataLossError("GET {}: the answer has no tag", UrlOf(key));
+  }
+  return Object{.content = std::move(answer.body), .etag = std::move(answer.etag)};
+}
+
+Result<std::string> Client::Put(const std::string& key,
+                                const Payload& payload,
+                                const Condition& condition,
+                                const Cancelled& cancelled) const {
+  HttpRequest request{.method = Method::kPut, .payload = payload, .cancelled = cancelled};
+  if (condition.absent) {
+    request.headers.emplace_back("If-None-Match", "*");
+  } else if (!condition.etag.empty()) {
+    request.headers.emplace_back("If-Match", condition.etag);
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const HttpAnswer answer, Send(std::move(request), key));
+  if (!IsPlainTag(answer.etag)) {
+    return DataLossError("PUT {}: the answer has no tag", UrlOf(key));
+  }
+  return answer.etag;
+}
+
+Status Client::Delete(const std::string& key) const {
+  const Status status = Send({.method = Method::kDelete}, key).status();
+  return status.code() == StatusCode::kNotFound ? Status::Ok() : status;
+}
+
+Result<Listing> Client::List(const std::string& prefix, bool folders) const {
+  Listing all;
+  do {
+    Query query;  // Sorted: that is how it is signed.
+    if (!all.next.empty()) {
+      query.emplace_back("continuation-token", all.next);
+    }
+    if (folders) {
+      query.emplace_back("delimiter", "/");
+    }
+    query.emplace_back("encoding-type", "url");
+    query.emplace_back("list-type", "2");
+    query.emplace_back("prefix", prefix);
+    const auto answer = Send({.method = Method::kGet}, "", query);
+    HEDDLE_RETURN_IF_ERROR(answer.status().WithContext("list {}", UrlOf(prefix)));
+    auto page = ReadListing(answer->body, prefix);
+    HEDDLE_RETURN_IF_ERROR(page.status().WithContext("list {}", UrlOf(prefix)));
+    if (page->keys.empty() && page->folders.empty() && !page->next.empty()) {
+      return DataLossError("{}: a page of a listing is empty, and not the last", UrlOf(prefix));
+    }
+    all.keys.insert(all.keys.end(), page->keys.begin(), page->keys.end());
+    all.folders.insert(all.folders.end(), page->folders.begin(), page->folders.end());
+    all.next = std::move(page->next);
+    if (all.keys.size() + all.folders.size() > kMostKeys) {
+      return ResourceExhaustedError("{}: more than {} objects", UrlOf(prefix), kMostKeys);
+    }
+  } while (!all.next.empty());
+  std::sort(all.keys.begin(), all.keys.end());
+  std::sort(all.folders.begin(), all.folders.end());
+  return all;
+}
+
+Result<std::string> Client::BeginUpload(const std::string& key) const {
+  HEDDLE_ASSIGN_OR_RETURN(const HttpAnswer answer,
+                          Send({.method = Method::kPost}, key, {{"uploads", ""}}));
+  auto id = ReadUploadId(answer.body);
+  HEDDLE_RETURN_IF_ERROR(id.status().WithContext("POST {}", UrlOf(key)));
+  return id;
+}
+
+Result<std::string> Client::UploadPart(const std::string& key,
+                                       const std::string& id,
+                                       int64_t number,
+                                       const Payload& payload,
+                                       const Cancelled& cancelled) const {
+  HEDDLE_ASSIGN_OR_RETURN(const HttpAnswer answer,
+                          Send({.method = Method::kPut, .payload = payload, .cancelled = cancelled},
+                               key, {{"partNumber", fmt::format("{}", number)}, {"uploadId", id}}));
+  if (!IsPlainTag(answer.etag)) {
+    return DataLossError("PUT {}, part {}: the answer has no tag", UrlOf(key), number);
+  }
+  return answer.etag;
+}
+
+Status Client::CompleteUpload(const std::string& key,
+                              const std::string& id,
+                              const std::vector<std::string>& etags) const {
+  const std::string body = CompleteBody(etags);
+  return Send({.method = Method::kPost, .payload = {.text = body}}, key, {{"uploadId", id}},
+              IsCompleted)
+      .status();
+}
+
+Status Client::AbortUpload(const std::string& key, const std::string& id) const {
+  const Status status = Send({.method = Method::kDelete}, key, {{"uploadId", id}}).status();
+  return status.code() == StatusCode::kNotFound ? Status::Ok() : status;
+}
+
+Result<std::vector<Upload>> Client::Uploads(const std::string& prefix) const {
+  const auto answer = Send({.method = Method::kGet}, "",
+                           {{"encoding-type", "url"}, {"prefix", prefix}, {"uploads", ""}});
+  HEDDLE_RETURN_IF_ERROR(answer.status().WithContext("list uploads to {}", UrlOf(prefix)));
+  auto uploads = ReadUploads(answer->body, prefix);
+  HEDDLE_RETURN_IF_ERROR(uploads.status().WithContext("list uploads to {}", UrlOf(prefix)));
+  return uploads;
+}
+
+}  // namespace heddle::s3

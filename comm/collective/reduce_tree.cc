@@ -1,0 +1,287 @@
+// The reproducible reduction. The tensor is cut into slices, one an owner; every member sends its
+// partial sums of a slice to the slice's owner, who adds them in the order of
+// base/tensor/reduction_tree.h and sends the result to all. Slices go in pieces, a few in flight,
+// so that folding overlaps both journeys. A sum whose operands one member holds alone is added
+// there before it is sent: the same addition of the same bits.
+#include <algorithm>
+#include <cstring>
+
+#include "comm/collective/collective.h"
+#include "comm/collective/reduce.h"
+#include "comm/cost/cost.h"
+
+namespace heddle::comm {
+
+namespace {
+
+constexpr int64_t kWindow = 3;  ///< Pieces in flight.
+
+/// All members' nodes in ascending order, and who adds what.
+struct FoldPlan {
+  struct Leaf {
+    TreeNode node;
+    int member = 0;
+    int index = 0;  ///< Into that member's nodes.
+  };
+  std::vector<Leaf> leaves;
+  std::vector<Fold> at_owner;
+  std::vector<Fold> at_member;  ///< Folds whose operands one member holds alone.
+  std::vector<bool> travels;    ///< By leaf: its value is still there after the members' folds.
+};
+
+Result<FoldPlan> MakeFoldPlan(const TreeContributions& contributions) {
+  FoldPlan plan;
+  for (size_t member = 0; member < contributions.nodes.size(); ++member) {
+    const auto& nodes = contributions.nodes[member];
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      if (nodes[i].level < 0 || nodes[i].level > 61 || nodes[i].index < 0 ||
+          nodes[i].index >= int64_t{1} << (61 - nodes[i].level)) {
+        return InvalidArgumentError("tree node {}.{} of position {}", nodes[i].level,
+                                    nodes[i].index, member);
+      }
+      plan.leaves.push_back(
+          {.node = nodes[i], .member = static_cast<int>(member), .index = static_cast<int>(i)});
+    }
+  }
+  std::sort(plan.leaves.begin(), plan.leaves.end(),
+            [](const auto& a, const auto& b) { return a.node.first() < b.node.first(); });
+  std::vector<TreeNode> nodes;
+  std::vector<int> holder;
+  for (const auto& leaf : plan.leaves) {
+    if (!nodes.empty() && leaf.node.first() < nodes.back().last()) {
+      return InvalidArgumentError("tree nodes of two contributions overlap at number {}",
+                                  leaf.node.first());
+    }
+    nodes.push_back(leaf.node);
+    holder.push_back(leaf.member);
+  }
+  if (nodes.empty() || nodes.size() > size_t{1} << kMinorBits) {
+    return InvalidArgumentError("a reduction of {} contributions", nodes.size());
+  }
+  constexpr int kSeveral = -1;
+  plan.travels.assign(nodes.size(), true);
+  for (const Fold& fold : FoldOrder(nodes)) {
+    int& left = holder[static_cast<size_t>(fold.left)];
+    if (left != kSeveral && left == holder[static_cast<size_t>(fold.right)]) {
+      plan.at_member.push_back(fold);
+      plan.travels[static_cast<size_t>(fold.right)] = false;
+    } else {
+      plan.at_owner.push_back(fold);
+      left = kSeveral;
+    }
+  }
+  return plan;
+}
+
+class TreeReduction {
+ public:
+  TreeReduction(Collective& call,
+                FoldPlan plan,
+                std::span<const std::span<const std::byte>> mine,
+                std::span<std::byte> output,
+                DType dtype)
+      : call_(call),
+        plan_(std::move(plan)),
+        mine_(mine),
+        output_(output),
+        dtype_(dtype),
+        element_(SizeOf(dtype)) {
+    const auto bytes = static_cast<int64_t>(output.size());
+    const int owners = ReduceTreeOwners(call.size(), bytes);
+    slices_ = Segments::Even(bytes / element_, owners);
+    for (int i = 0; i < owners; ++i) {
+      // Small tensors are spread over the members by their tags.
+      owners_.push_back(static_cast<int>((call.tag() + static_cast<uint64_t>(i)) %
+                                         static_cast<uint64_t>(call.size())));
+    }
+    // Equal pieces, so that the last is not a sliver.
+    int64_t longest = 0;
+    for (int i = 0; i < owners; ++i) {
+      longest = std::max(longest, slices_.count(i) * element_);
+    }
+    pieces_ = std::max<int64_t>(1, (longest + kPieceBytes - 1) / kPieceBytes);
+    slots_.resize(static_cast<size_t>(std::min(kWindow, pieces_)));
+  }
+
+  Status Run() {
+    const auto window = static_cast<int64_t>(slots_.size());
+    for (int64_t piece = 0; piece < window; ++piece) {
+      HEDDLE_RETURN_IF_ERROR(Start(piece));
+    }
+    for (int64_t piece = 0; piece < pieces_; ++piece) {
+      HEDDLE_RETURN_IF_ERROR(Finish(piece));
+      if (piece + window < pieces_) {
+        HEDDLE_RETURN_IF_ERROR(Start(piece + window));
+      }
+    }
+    return call_.WaitAll();
+  }
+
+ private:
+  /// A piece in flight.
+  struct Slot {
+    std::vector<Bytes>
+        values;  ///< By leaf: received, or folded or copied here; empty: still `mine`.
+    std::vector<Bytes> folded;  ///< Own partial sums under way to other owners.
+    std::vector<Collective::Pending> contributions;
+    std::vector<Collective::Pending> results;
+    std::vector<Collective::Pending> sent;
+  };
+  struct Range {
+    int64_t offset = 0;  ///< Bytes.
+    int64_t size = 0;
+  };
+
+  Range RangeOf(size_t owner, int64_t piece) const {
+    const int i = static_cast<int>(owner);
+    const int64_t begin = EvenBegin(slices_.count(i), pieces_, piece);
+    const int64_t end = EvenBegin(slices_.count(i), pieces_, piece + 1);
+    return {.offset = (slices_.begin(i) + begin) * element_, .size = (end - begin) * element_};
+  }
+  Slot& SlotOf(int64_t piece) { return slots_[static_cast<size_t>(piece) % slots_.size()]; }
+  std::span<const std::byte> Mine(size_t leaf, Range range) const {
+    return Slice(mine_[static_cast<size_t>(plan_.leaves[leaf].index)], range.offset, range.size);
+  }
+  bool IsMine(size_t leaf) const { return plan_.leaves[leaf].member == call_.position(); }
+
+  /// Own values after own folds; `values` has an entry for each leaf, empty where `mine` is
+  /// unchanged.
+  void FoldMine(std::vector<Bytes>& values, Range range) const {
+    values.assign(plan_.leaves.size(), {});
+    for (const Fold& fold : plan_.at_member) {
+      if (IsMine(static_cast<size_t>(fold.left))) {
+        FoldPair(values, fold, range);
+      }
+    }
+  }
+
+  void FoldPair(std::vector<Bytes>& values, const Fold& fold, Range range) const {
+    const auto left = static_cast<size_t>(fold.left);
+    const auto right = static_cast<size_t>(fold.right);
+    if (values[left].empty()) {
+      const auto source = Mine(left, range);
+      values[left].assign(source.begin(), source.end());
+    }
+    FoldInto(values[left], values[right].empty() ? Mine(right, range) : values[right], dtype_,
+             ReduceOp::kSum);
+  }
+
+  Status Start(int64_t piece) {
+    Slot& slot = SlotOf(piece);
+    for (const auto& pending : slot.sent) {  // They went before the slot's last results came.
+      HEDDLE_RETURN_IF_ERROR(call_.Wait(pending));
+    }
+    slot = Slot{};
+    for (size_t i = 0; i < owners_.size(); ++i) {
+      const Range range = RangeOf(i, piece);
+      if (range.size == 0) {
+        continue;
+      }
+      if (owners_[i] == call_.position()) {
+        Collect(slot, range, piece);
+      } else {
+        Contribute(slot, owners_[i], range, piece);
+        slot.results.push_back(call_.Recv(owners_[i], Phase::kTreeResult, piece, 0,
+                                          Slice(output_, range.offset, range.size)));
+      }
+    }
+    return Status::Ok();
+  }
+
+  void Collect(Slot& slot, Range range, int64_t piece) {
+    FoldMine(slot.values, range);
+    for (size_t leaf = 0; leaf < plan_.leaves.size(); ++leaf) {
+      if (!IsMine(leaf) && plan_.travels[leaf]) {
+        slot.values[leaf].resize(static_cast<size_t>(range.size));
+        slot.contributions.push_back(call_.Recv(plan_.leaves[leaf].member, Phase::kTreeContribution,
+                                                piece, static_cast<int64_t>(leaf),
+                                                slot.values[leaf]));
+      }
+    }
+  }
+
+  void Contribute(Slot& slot, int owner, Range range, int64_t piece) {
+    std::vector<Bytes> values;
+    FoldMine(values, range);
+    for (size_t leaf = 0; leaf < plan_.leaves.size(); ++leaf) {
+      if (!IsMine(leaf) || !plan_.travels[leaf]) {
+        continue;
+      }
+      std::span<const std::byte> value = Mine(leaf, range);
+      if (!values[leaf].empty()) {
+        slot.folded.push_back(std::move(values[leaf]));
+        value = slot.folded.back();
+      }
+      slot.sent.push_back(
+          call_.Send(owner, Phase::kTreeContribution, piece, static_cast<int64_t>(leaf), value));
+    }
+  }
+
+  Status Finish(int64_t piece) {
+    Slot& slot = SlotOf(piece);
+    for (size_t i = 0; i < owners_.size(); ++i) {
+      const Range range = RangeOf(i, piece);
+      if (owners_[i] != call_.position() || range.size == 0) {
+        continue;
+      }
+      for (const auto& pending : slot.contributions) {
+        HEDDLE_RETURN_IF_ERROR(call_.Wait(pending));
+      }
+      for (const Fold& fold : plan_.at_owner) {
+        FoldPair(slot.values, fold, range);
+      }
+      const auto result = Slice(output_, range.offset, range.size);
+      const std::span<const std::byte> sum =
+          slot.values[0].empty() ? Mine(0, range) : slot.values[0];
+      std::memmove(result.data(), sum.data(), sum.size());
+      for (int member = 0; member < call_.size(); ++member) {
+        if (member != call_.position()) {
+          slot.sent.push_back(call_.Send(member, Phase::kTreeResult, piece, 0, result));
+        }
+      }
+    }
+    for (const auto& pending : slot.results) {
+      HEDDLE_RETURN_IF_ERROR(call_.Wait(pending));
+    }
+    return Status::Ok();
+  }
+
+  Collective& call_;
+  const FoldPlan plan_;
+  const std::span<const std::span<const std::byte>> mine_;
+  const std::span<std::byte> output_;
+  const DType dtype_;
+  const int64_t element_;
+  Segments slices_;
+  std::vector<int> owners_;  ///< Positions; at most one slice each.
+  int64_t pieces_ = 1;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace
+
+Status ReduceByTree(Collective& call,
+                    const TreeContributions& contributions,
+                    std::span<const std::span<const std::byte>> mine,
+                    std::span<std::byte> output,
+                    DType dtype) {
+  if (contributions.nodes.size() != static_cast<size_t>(call.size()) ||
+      mine.size() != contributions.nodes[static_cast<size_t>(call.position())].size()) {
+    return InvalidArgumentError("{} values where the plan has other contributions", mine.size());
+  }
+  for (const auto& value : mine) {
+    if (value.size() != output.size()) {
+      return InvalidArgumentError("a contribution of {} bytes to a result of {}", value.size(),
+                                  output.size());
+    }
+  }
+  HEDDLE_ASSIGN_OR_RETURN(FoldPlan plan, MakeFoldPlan(contributions));
+  TreeReduction reduction(call, std::move(plan), mine, output, dtype);
+  const Status status = reduction.Run();
+  if (!status.ok()) {
+    call.CancelAll();  // Before the buffers of the reduction go.
+  }
+  return status;
+}
+
+}  // namespace heddle::comm

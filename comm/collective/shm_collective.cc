@@ -1,0 +1,314 @@
+// Small, registered and staged: what the ways are is told in shm_all_reduce.cc. Here they carry
+// scatter, gather, broadcast and the barrier.
+#include "comm/collective/shm_collective.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "comm/collective/collective.h"
+#include "comm/collective/fold.h"
+#include "comm/collective/shm_steps.h"
+#include "comm/group/group.h"
+#include "comm/group/shm_group.h"
+#include "comm/message/call_card.h"
+
+namespace heddle::comm {
+
+namespace {
+
+/// Shares of any size, cut into the same number of pieces each, so that all members have something
+/// to do in every turn.
+class Shares {
+ public:
+  /// `room`: bytes that all pieces of a turn together (or, `alone`, the largest) may have.
+  Shares(std::span<const int64_t> counts, int64_t element, int64_t room, bool alone)
+      : counts_(counts),
+        element_(element) {
+    int64_t largest = 0;
+    int64_t sum = 0;
+    for (const int64_t count : counts) {
+      largest = std::max(largest, count);
+      sum += count;
+    }
+    // A piece is at most an element above its part of the share.
+    const int64_t slack = alone ? 1 : static_cast<int64_t>(counts.size());
+    const int64_t elements = std::max<int64_t>(1, room / element - slack);
+    turns_ = ((alone ? largest : sum) + elements - 1) / elements;
+  }
+
+  int64_t turns() const { return turns_; }
+  int64_t share_begin(int member) const {
+    int64_t begin = 0;
+    for (int i = 0; i < member; ++i) {
+      begin += counts_[static_cast<size_t>(i)];
+    }
+    return begin * element_;
+  }
+  int64_t share_bytes(int member) const { return counts_[static_cast<size_t>(member)] * element_; }
+  /// From the share's begin.
+  int64_t begin(int member, int64_t turn) const {
+    return EvenBegin(counts_[static_cast<size_t>(member)], turns_, turn) * element_;
+  }
+  int64_t size(int member, int64_t turn) const {
+    return begin(member, turn + 1) - begin(member, turn);
+  }
+
+ private:
+  const std::span<const int64_t> counts_;
+  const int64_t element_;
+  int64_t turns_ = 0;
+};
+
+Status StagedReduceScatter(ShmCall& call,
+                           std::span<const std::byte> input,
+                           std::span<std::byte> output,
+                           std::span<const int64_t> counts,
+                           DType dtype,
+                           ReduceOp op) {
+  const Shares shares(counts, SizeOf(dtype), static_cast<int64_t>(call.layout().bulk_bytes), false);
+  const int own = call.position();
+  for (int64_t turn = 0; turn < shares.turns(); ++turn) {
+    // Everyone's slot has the same layout: the pieces of this turn, one after the other. It was
+    // last read two turns ago, before its readers arrived in the turn before this one.
+    std::byte* const slot = call.BulkSlot(own, turn);
+    int64_t offset = 0;
+    int64_t own_offset = 0;
+    for (int member = 0; member < call.size(); ++member) {
+      const int64_t size = shares.size(member, turn);
+      if (member == own) {
+        own_offset = offset;
+      } else if (size > 0) {
+        std::memcpy(slot + offset,
+                    input.data() + shares.share_begin(member) + shares.begin(member, turn),
+                    static_cast<size_t>(size));
+      }
+      offset += size;
+    }
+    call.Arrive();
+    HEDDLE_RETURN_IF_ERROR(call.WaitAll());
+    std::array<const std::byte*, kMostSharing> inputs{};
+    for (int member = 0; member < call.size(); ++member) {
+      inputs[static_cast<size_t>(member)] =
+          member == own ? input.data() + shares.share_begin(own) + shares.begin(own, turn)
+                        : call.BulkSlot(member, turn) + own_offset;
+    }
+    std::byte* const target = output.data() + shares.begin(own, turn);
+    FoldAll(std::span(inputs).first(static_cast<size_t>(call.size())), std::span(&target, 1),
+            static_cast<size_t>(shares.size(own, turn)), dtype, op);
+  }
+  return Status::Ok();
+}
+
+Status RegisteredReduceScatter(ShmCall& call,
+                               const ShmPlaces& places,
+                               std::span<std::byte> output,
+                               int64_t begin,
+                               DType dtype,
+                               ReduceOp op) {
+  const auto size = static_cast<int64_t>(output.size());
+  for (int64_t at = 0; at < size; at += kShmWorkBytes) {
+    HEDDLE_RETURN_IF_ERROR(call.Interrupted());
+    std::array<const std::byte*, kMostSharing> inputs{};
+    for (int member = 0; member < call.size(); ++member) {
+      inputs[static_cast<size_t>(member)] = places[static_cast<size_t>(member)] + begin + at;
+    }
+    std::byte* const target = output.data() + at;
+    FoldAll(std::span(inputs).first(static_cast<size_t>(call.size())), std::span(&target, 1),
+            static_cast<size_t>(std::min(kShmWorkBytes, size - at)), dtype, op);
+  }
+  HEDDLE_RETURN_IF_ERROR(call.ConfirmReads());
+  call.Arrive();
+  return call.WaitAll();
+}
+
+Status StagedAllGather(ShmCall& call, std::span<std::byte> output, const Shares& shares) {
+  const int own = call.position();
+  for (int64_t turn = 0; turn < shares.turns(); ++turn) {
+    std::memcpy(call.BulkSlot(own, turn),
+                output.data() + shares.share_begin(own) + shares.begin(own, turn),
+                static_cast<size_t>(shares.size(own, turn)));
+    call.Arrive();
+    for (int step = 1; step < call.size(); ++step) {
+      const int member = (own + step) % call.size();
+      HEDDLE_RETURN_IF_ERROR(call.WaitFor(member, 0));
+      std::memcpy(output.data() + shares.share_begin(member) + shares.begin(member, turn),
+                  call.BulkSlot(member, turn), static_cast<size_t>(shares.size(member, turn)));
+    }
+  }
+  return Status::Ok();
+}
+
+// Copies what lies in others' shared memory; in pieces, so that an end of the group is seen.
+Status CopyShared(ShmCall& call, std::byte* to, const std::byte* from, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += kShmWorkBytes) {
+    HEDDLE_RETURN_IF_ERROR(call.Interrupted());
+    std::memcpy(to + at, from + at, static_cast<size_t>(std::min(kShmWorkBytes, bytes - at)));
+  }
+  return call.ConfirmReads();
+}
+
+Status RegisteredAllGather(ShmCall& call,
+                           const ShmPlaces& places,
+                           std::span<std::byte> output,
+                           const Shares& shares) {
+  for (int step = 1; step < call.size(); ++step) {
+    const int member = (call.position() + step) % call.size();
+    const int64_t begin = shares.share_begin(member);
+    HEDDLE_RETURN_IF_ERROR(CopyShared(call, output.data() + begin,
+                                      places[static_cast<size_t>(member)],
+                                      shares.share_bytes(member)));
+  }
+  call.Arrive();
+  return call.WaitAll();
+}
+
+Status StagedBroadcast(ShmCall& call, std::span<std::byte> buffer, int root) {
+  const auto slot_bytes = static_cast<int64_t>(call.layout().bulk_bytes);
+  const auto total = static_cast<int64_t>(buffer.size());
+  const int64_t turns = (total + slot_bytes - 1) / slot_bytes;
+  for (int64_t turn = 0; turn < turns; ++turn) {
+    std::byte* const own = buffer.data() + turn * slot_bytes;
+    const auto size = static_cast<size_t>(std::min(slot_bytes, total - turn * slot_bytes));
+    std::byte* const slot = call.BulkSlot(root, turn);
+    if (call.position() == root) {
+      // The slot is free when everyone has read it, two turns ago.
+      if (turn >= 2) {
+        HEDDLE_RETURN_IF_ERROR(call.WaitAll(1));
+      }
+      std::memcpy(slot, own, size);
+    } else {
+      HEDDLE_RETURN_IF_ERROR(call.WaitFor(root, -1));
+      std::memcpy(own, slot, size);
+    }
+    call.Arrive();
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Result<bool> ShmReduceScatter(Group& group,
+                              std::span<const std::byte> input,
+                              std::span<std::byte> output,
+                              std::span<const int64_t> counts,
+                              DType dtype,
+                              ReduceOp op,
+                              const CollectiveOptions& options,
+                              const CallNumber& number) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto shared, group.shm().Get(options, number));
+  if (shared == nullptr) {
+    return false;
+  }
+  ShmCall call(group, *shared, options, number);
+  const uint64_t shape =
+      ShmShapeOf(CallKind::kReduceScatter, dtype, static_cast<uint64_t>(op), counts);
+  HEDDLE_ASSIGN_OR_RETURN(const bool entered, call.EnterBulk(shape, input));
+  if (!entered) {
+    return false;
+  }
+  ShmSizes sizes{};
+  sizes.fill(input.size());
+  ShmPlaces places{};
+  HEDDLE_RETURN_IF_ERROR(call.Locate(sizes, places));
+  const Shares shares(counts, SizeOf(dtype), 1, false);
+  const int own = call.position();
+  HEDDLE_RETURN_IF_ERROR(
+      AllShared(places, call.size())
+          ? RegisteredReduceScatter(call, places, output, shares.share_begin(own), dtype, op)
+          : StagedReduceScatter(call, input, output, counts, dtype, op));
+  for (int member = 0; member < call.size(); ++member) {
+    call.Count(member, shares.share_bytes(member), shares.share_bytes(own));
+  }
+  HEDDLE_RETURN_IF_ERROR(call.Pace(static_cast<int64_t>(input.size()) - shares.share_bytes(own),
+                                   (call.size() - 1) * shares.share_bytes(own)));
+  return true;
+}
+
+Result<bool> ShmAllGather(Group& group,
+                          std::span<std::byte> output,
+                          std::span<const int64_t> counts,
+                          DType dtype,
+                          const CollectiveOptions& options,
+                          const CallNumber& number) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto shared, group.shm().Get(options, number));
+  if (shared == nullptr) {
+    return false;
+  }
+  ShmCall call(group, *shared, options, number);
+  const Shares shares(counts, SizeOf(dtype), static_cast<int64_t>(call.layout().bulk_bytes), true);
+  const int own = call.position();
+  const auto mine = Slice(output, shares.share_begin(own), shares.share_bytes(own));
+  HEDDLE_ASSIGN_OR_RETURN(const bool entered,
+                          call.EnterBulk(ShmShapeOf(CallKind::kAllGather, dtype, 0, counts), mine));
+  if (!entered) {
+    return false;
+  }
+  ShmSizes sizes{};
+  ShmPlaces places{};
+  for (int member = 0; member < call.size(); ++member) {
+    sizes[static_cast<size_t>(member)] = static_cast<size_t>(shares.share_bytes(member));
+  }
+  HEDDLE_RETURN_IF_ERROR(call.Locate(sizes, places));
+  HEDDLE_RETURN_IF_ERROR(AllShared(places, call.size())
+                             ? RegisteredAllGather(call, places, output, shares)
+                             : StagedAllGather(call, output, shares));
+  for (int member = 0; member < call.size(); ++member) {
+    call.Count(member, shares.share_bytes(own), shares.share_bytes(member));
+  }
+  HEDDLE_RETURN_IF_ERROR(call.Pace((call.size() - 1) * shares.share_bytes(own),
+                                   static_cast<int64_t>(output.size()) - shares.share_bytes(own)));
+  return true;
+}
+
+Result<bool> ShmBroadcast(Group& group,
+                          std::span<std::byte> buffer,
+                          int root,
+                          const CollectiveOptions& options,
+                          const CallNumber& number) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto shared, group.shm().Get(options, number));
+  if (shared == nullptr) {
+    return false;
+  }
+  ShmCall call(group, *shared, options, number);
+  const auto bytes = static_cast<int64_t>(buffer.size());
+  const bool is_root = call.position() == root;
+  HEDDLE_ASSIGN_OR_RETURN(
+      const bool entered,
+      call.EnterBulk(ShmShapeOf(CallKind::kBroadcast, DType::kU8, static_cast<uint64_t>(root),
+                                std::span(&bytes, 1)),
+                     is_root ? std::span<const std::byte>(buffer) : std::span<const std::byte>()));
+  if (!entered) {
+    return false;
+  }
+  ShmSizes sizes{};
+  sizes[static_cast<size_t>(root)] = buffer.size();
+  ShmPlaces places{};
+  HEDDLE_RETURN_IF_ERROR(call.Locate(sizes, places));
+  if (const std::byte* const place = places[static_cast<size_t>(root)]; place == nullptr) {
+    HEDDLE_RETURN_IF_ERROR(StagedBroadcast(call, buffer, root));
+  } else {
+    if (!is_root) {
+      HEDDLE_RETURN_IF_ERROR(CopyShared(call, buffer.data(), place, bytes));
+    }
+    call.Arrive();
+    HEDDLE_RETURN_IF_ERROR(is_root ? call.WaitAll() : Status::Ok());
+  }
+  for (int member = 0; member < call.size(); ++member) {
+    call.Count(member, is_root ? bytes : 0, member == root ? bytes : 0);
+  }
+  const int64_t others = call.size() - 1;
+  HEDDLE_RETURN_IF_ERROR(call.Pace(is_root ? others * bytes : 0, is_root ? 0 : bytes));
+  return true;
+}
+
+Result<bool> ShmBarrier(Group& group, const CollectiveOptions& options, const CallNumber& number) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto shared, group.shm().Get(options, number));
+  if (shared == nullptr) {
+    return false;
+  }
+  ShmCall call(group, *shared, options, number);
+  return call.EnterSmall(ShmShapeOf(CallKind::kBarrier, DType::kU8, 0, {}), {});
+}
+
+}  // namespace heddle::comm

@@ -1,0 +1,43 @@
+/// \file
+/// What the collectives in a group's segment have in common.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/tensor/dtype.h"
+#include "comm/group/shm_group.h"
+#include "comm/message/call_card.h"
+
+namespace heddle::comm {
+
+/// Between two looks at whether the group has ended.
+inline constexpr int64_t kShmWorkBytes = int64_t{1} << 20;
+
+/// By member.
+using ShmPlaces = std::array<std::byte*, kMostSharing>;
+using ShmSizes = std::array<size_t, kMostSharing>;
+
+/// What must be equal at all members.
+inline uint64_t ShmShapeOf(CallKind kind,
+                           DType dtype,
+                           uint64_t detail,
+                           std::span<const int64_t> sizes) {
+  uint64_t shape =
+      (static_cast<uint64_t>(kind) << 16) | (static_cast<uint64_t>(dtype) << 8) | detail;
+  for (const int64_t size : sizes) {
+    shape = (shape ^ static_cast<uint64_t>(size)) * 0x9E3779B97F4A7C15U;
+    shape ^= shape >> 29;
+  }
+  return shape;
+}
+
+inline bool AllShared(const ShmPlaces& places, int members) {
+  return std::none_of(places.begin(), places.begin() + members,
+                      [](const std::byte* place) { return place == nullptr; });
+}
+
+}  // namespace heddle::comm

@@ -1,0 +1,166 @@
+// The endpoint's side of connections that others make: handshakes, and what they lead to.
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "base/log.h"
+#include "comm/endpoint/endpoint_impl.h"
+
+namespace heddle::comm {
+
+namespace {
+
+/// Handshakes that have not proved anything yet; beyond it the oldest gives way.
+constexpr size_t kHalfOpenLimit = 256;
+/// Authentic diallers of generations that this worker has not come to yet.
+constexpr size_t kHeldLimit = 4096;
+/// Without descriptors the queue of diallers is looked at as often.
+constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
+
+}  // namespace
+
+// The queue stays readable: to be called again at once would keep the loop busy with nothing.
+void EndpointImpl::PauseAccepting(const Door& door, int error) {
+  if (!std::exchange(descriptors_missed_, true)) {
+    LogWarning("no connection can be accepted: {}; raise `ulimit -n` or free memory",
+               ErrnoError(error, "accept").message());
+  }
+  loop_->Modify(door.watch, door.socket, 0);
+  loop_->RunAt(After(kAcceptPause),
+               [this, &door] { loop_->Modify(door.watch, door.socket, EPOLLIN); });
+}
+
+void EndpointImpl::SetTls(bool tls) {
+  {
+    const MutexLock lock(mutex_);
+    identity_.tls = tls;
+  }
+  static std::atomic<bool> told = false;
+  for (const auto& transport : transports_) {
+    if (tls && !transport->CanEncrypt() && !told.exchange(true)) {
+      LogInfo("{} is not used: comm.tls is on, and it is not encrypted", transport->name());
+    }
+  }
+}
+
+void EndpointImpl::AcceptAll(const Door& door) {
+  for (size_t i = 0; i < kHalfOpenLimit; ++i) {
+    UniqueFd socket(::accept4(door.socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket.valid()) {
+      const int error = errno;
+      if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS) {
+        // No descriptors: whoever proved nothing yet gives way, and the queue is asked again later.
+        if (!half_open_.empty()) {
+          half_open_.front()->Refuse(VerdictCode::kOverload);
+        } else {
+          PauseAccepting(door, error);
+        }
+      }
+      return;
+    }
+    if (half_open_.size() >= kHalfOpenLimit) {
+      half_open_.front()->Refuse(VerdictCode::kOverload);
+    }
+    auto session = std::make_shared<AcceptSession>(*loop_, *this, door.transport, door.number,
+                                                   std::move(socket));
+    half_open_.push_back(session);
+    session->Start();
+  }
+}
+
+std::shared_ptr<Group> EndpointImpl::FindGroup(int64_t generation) {
+  const MutexLock lock(mutex_);
+  const auto found = groups_.find(generation);
+  return found == groups_.end() ? nullptr : found->second.lock();
+}
+
+void EndpointImpl::OnAuthentic(const Session& session) {
+  half_open_.remove(session);
+  const int64_t generation = session->hello().generation;
+  {
+    const MutexLock lock(mutex_);
+    if (generation < oldest_) {
+      session->Refuse(VerdictCode::kStaleGeneration);
+      return;
+    }
+  }
+  const auto group = FindGroup(generation);
+  if (group != nullptr && !group->ended()) {
+    Admit(session, group);
+  } else if (held_.size() < kHeldLimit) {
+    held_.insert(session);  // Its worker is a little ahead of us.
+  } else {
+    session->Refuse(VerdictCode::kOverload);
+  }
+}
+
+void EndpointImpl::Admit(const Session& session, const std::shared_ptr<Group>& group) {
+  const Hello& hello = session->hello();
+  const GroupOptions& options = group->options();
+  const auto name = [&](int rank) {
+    return Sha256(options.members[static_cast<size_t>(rank)].name);
+  };
+  if (hello.target != options.rank || !group->IsPeer(hello.source) ||
+      hello.source >= options.rank || hello.lane >= kLanes ||
+      !SameDigest(hello.source_name, name(hello.source)) ||
+      !SameDigest(hello.target_name, name(hello.target))) {
+    session->Refuse(VerdictCode::kWrongPeer);
+  } else if (const Identity& own = session->identity(); session->peer_uses_tls() != own.tls) {
+    session->Refuse(VerdictCode::kWrongTls);
+    // It is who we wait for, and will not come in another way.
+    const std::string& peer = options.members[static_cast<size_t>(hello.source)].name;
+    group->FailForming(UnauthenticatedError("refused {}: {}", peer, TlsMismatch(own.tls)));
+  } else if (own.tls && !session->transport().CanEncrypt()) {
+    session->Refuse(VerdictCode::kWrongTls);
+  } else if (group->IsAttached(hello.source, static_cast<Lane>(hello.lane))) {
+    session->Refuse(VerdictCode::kDuplicate);
+  } else {
+    session->Welcome();
+  }
+}
+
+void EndpointImpl::OnConnection(const Session& session, std::unique_ptr<Connection> connection) {
+  Forget(session);
+  const Hello& hello = session->hello();
+  const auto group = FindGroup(hello.generation);
+  if (group != nullptr && !group->ended()) {
+    auto options = OptionsFor(*group, hello.source, static_cast<Lane>(hello.lane), *connection);
+    group->Attach(std::move(connection), std::move(options));
+  }
+}
+
+void EndpointImpl::OnGone(const Session& session, const Status& reason) {
+  Forget(session);
+  const Hello& hello = session->hello();
+  const auto group = FindGroup(hello.generation);
+  if (reason.code() == StatusCode::kCancelled || group == nullptr || group->ended()) {
+    return;
+  }
+  // The dialler counts it and goes on to its next attempt, or says that it has none.
+  const std::string& name = group->options().members[static_cast<size_t>(hello.source)].name;
+  const std::string way = WayName(session->transport(), session->door());
+  if (fallbacks_told_.emplace(name, way).second) {
+    LogWarning("{} came to nothing with {}: {}", way, name, reason.message());
+  }
+}
+
+void EndpointImpl::OnRefused(const Session& session, VerdictCode reason) {
+  Forget(session);
+  options_.metrics
+      ->GetCounter("heddle_comm_refused_connections_total", "Connections refused in the handshake.",
+                   {{"reason", std::string(VerdictName(reason))}})
+      .Add();
+}
+
+void EndpointImpl::ReviewHeld() {
+  const std::set<Session> held = std::move(held_);
+  held_.clear();
+  for (const Session& session : held) {
+    OnAuthentic(session);
+  }
+}
+
+}  // namespace heddle::comm

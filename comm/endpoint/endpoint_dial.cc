@@ -1,0 +1,211 @@
+// The endpoint's side of connections that it makes: which transports, in which order, and what gave
+// way to what.
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "base/thread.h"
+#include "comm/endpoint/endpoint_impl.h"
+#include "comm/transport/verbs/rails.h"
+
+namespace heddle::comm {
+
+std::string WayName(const Transport& transport, size_t door) {
+  const std::string port = transport.port(door);
+  return port.empty() ? std::string(transport.name())
+                      : fmt::format("{} over {}", transport.name(), port);
+}
+
+ChannelOptions EndpointImpl::OptionsFor(const Group& group,
+                                        int peer,
+                                        Lane lane,
+                                        const Connection& connection) {
+  const std::string& name = group.options().members[static_cast<size_t>(peer)].name;
+  const std::string kind(connection.transport());
+  const metrics::Labels labels{{"transport", kind}, {"peer", name}};
+  ChannelOptions options;
+  options.peer = peer;
+  options.lane = lane;
+  options.peer_name = name;
+  options.generation = group.options().generation;
+  options.operation_timeout = group.options().operation_timeout;
+  // On a machine of one core the network stands still while somebody looks for its messages.
+  options.may_spin = group.members_here() <= Cores() && Cores() > 1;
+  options.outgoing = outgoing_;
+  options.incoming = incoming_;
+  options.sent_bytes = &options_.metrics->GetCounter("heddle_comm_sent_bytes_total",
+                                                     "Bytes sent to a peer.", labels);
+  options.placed_bytes = &options_.metrics->GetCounter(
+      "heddle_comm_placed_bytes_total", "Bytes sent from a shared buffer straight into a peer's.",
+      {{"transport", kind}});
+  options.received_bytes = &options_.metrics->GetCounter("heddle_comm_received_bytes_total",
+                                                         "Bytes received from a peer.", labels);
+  options.lost =
+      &options_.metrics->GetCounter("heddle_comm_peer_lost_total", "Peers whose connection broke.");
+  options.open = open_;
+  if (const std::string port = connection.port(); !port.empty()) {
+    options_.metrics
+        ->GetCounter("heddle_comm_rail_connections_total",
+                     "Connections, two a pair, over each of this machine's RDMA ports.",
+                     {{"port", port}})
+        .Add();
+  }
+  return options;
+}
+
+Hello EndpointImpl::HelloFor(const Group& group, int peer, Lane lane) const {
+  const GroupOptions& options = group.options();
+  Hello hello;
+  hello.lane = static_cast<uint32_t>(lane);
+  hello.generation = options.generation;
+  hello.source = options.rank;
+  hello.target = peer;
+  hello.job = identity().job;
+  hello.source_name = Sha256(options.members[static_cast<size_t>(options.rank)].name);
+  hello.target_name = Sha256(options.members[static_cast<size_t>(peer)].name);
+  hello.nonce = MakeNonce();
+  return hello;
+}
+
+std::vector<std::string> EndpointImpl::Allowed() const {
+  const MutexLock lock(mutex_);
+  if (!allowed_.empty()) {
+    return allowed_;
+  }
+  const auto all = TransportNames();
+  return {all.begin(), all.end()};
+}
+
+TransportChoice EndpointImpl::ChoiceFor(const Group& group, int peer) const {
+  const GroupMember& member = group.options().members[static_cast<size_t>(peer)];
+  const std::vector<std::string>& list = group.options().transports;
+  return ChooseTransport({.list = list.empty() ? Allowed() : list}, member.transports);
+}
+
+Result<EndpointImpl::Attempts> EndpointImpl::AttemptsTo(const Group& group,
+                                                        int peer,
+                                                        Lane lane,
+                                                        const TransportChoice& choice) const {
+  const size_t number = ConnectionNumber(group.options().rank, peer, lane == Lane::kUrgent);
+  const GroupMember& member = group.options().members[static_cast<size_t>(peer)];
+  Attempts attempts;
+  HEDDLE_ASSIGN_OR_RETURN(const AddressParts address, ParseAddress(member.address));
+  std::vector<std::string> objections;
+  const bool tls = identity().tls;
+  for (const std::string& name : choice.order) {
+    const auto transport = std::find_if(transports_.begin(), transports_.end(),
+                                        [&](const auto& other) { return other->name() == name; });
+    if (transport == transports_.end()) {
+      objections.push_back(fmt::format("{} ({})", name, absent_.at(name)));
+    } else if (tls && !(*transport)->CanEncrypt()) {
+      objections.push_back(fmt::format("{} (not encrypted, and comm.tls is on)", name));
+    } else if (const auto ways = (*transport)->WaysTo(own_, address, number); ways.empty()) {
+      objections.push_back(fmt::format("{} (cannot reach it)", name));
+    } else {
+      for (const Way& way : ways) {
+        attempts.push_back({.transport = transport->get(), .way = way});
+      }
+    }
+  }
+  if (attempts.empty()) {
+    return UnavailableError("no transport leads there: {}", fmt::join(objections, ", "));
+  }
+  // What has joined them before gets what is left of the time when nothing else does now: the
+  // others may be ways that never lead there, and the first attempt may not take so long.
+  const Attempt first = attempts.front();
+  if (choice.cheapest && first.transport->name() == choice.transport &&
+      attempts.back().transport != first.transport) {
+    attempts.push_back(first);
+  }
+  return attempts;
+}
+
+void EndpointImpl::Dial(const std::shared_ptr<Group>& group,
+                        int peer,
+                        Lane lane,
+                        const Attempts& attempts,
+                        Deadline deadline) {
+  const auto session = std::make_shared<DialSession>(
+      *loop_, *attempts.front().transport, attempts.front().way, identity(),
+      HelloFor(*group, peer, lane), deadline,
+      [this, weak = std::weak_ptr(group), peer, lane, attempts,
+       deadline](Result<std::unique_ptr<Connection>> result) {
+        const auto alive = weak.lock();
+        if (alive == nullptr || alive->ended()) {
+          return;
+        }
+        if (result.ok()) {
+          auto options = OptionsFor(*alive, peer, lane, **result);
+          alive->Attach(*std::move(result), std::move(options));
+        } else if (attempts.size() > 1 && result.status().code() != StatusCode::kAborted &&
+                   result.status().code() != StatusCode::kUnauthenticated) {
+          NoteFallback(*alive, peer, attempts, result.status());
+          Dial(alive, peer, lane, {attempts.begin() + 1, attempts.end()}, deadline);
+        } else {
+          const std::string& name = alive->options().members[static_cast<size_t>(peer)].name;
+          alive->FailForming(result.status().WithContext("connecting to {}", name));
+        }
+      });
+  // A port that nobody answers for must leave time for the next way; a busy process' port answers.
+  const bool last = attempts.size() == 1;
+  const Duration patience = group->options().way_timeout;
+  session->Start(last ? deadline : After(patience), last ? kHandshakeTimeout : patience);
+}
+
+void EndpointImpl::NoteFallback(const Group& group,
+                                int peer,
+                                const Attempts& attempts,
+                                const Status& status) {
+  const Transport& transport = *attempts[0].transport;
+  const Way& way = attempts[0].way;
+  transport.Avoid(way);
+  const bool next_rail = attempts[1].transport == &transport;
+  const std::string reason(StatusCodeName(status.code()));
+  metrics::Counter& counter =
+      next_rail
+          ? options_.metrics->GetCounter(
+                "heddle_comm_rail_fallbacks_total",
+                "Connections that could not use this RDMA port and tried another pair of ports.",
+                {{"port", transport.port(way.door)}, {"reason", reason}})
+          : options_.metrics->GetCounter(
+                "heddle_comm_fallbacks_total",
+                "Connections, two a pair, that could not use their best transport and "
+                "took the next.",
+                {{"transport", std::string(transport.name())}, {"reason", reason}});
+  counter.Add();
+  // Every generation would say the same again.
+  const std::string& name = group.options().members[static_cast<size_t>(peer)].name;
+  const std::string what = next_rail ? WayName(transport, way.door) : std::string(transport.name());
+  if (fallbacks_told_.emplace(name, what).second) {
+    LogWarning("{} is not used with {}: {}", what, name, status.message());
+  }
+}
+
+void EndpointImpl::ExportPairs(const Group& group) {
+  std::map<std::pair<std::string, std::string>, int> pairs;
+  for (const int peer : group.options().peers) {
+    const std::string transport = group.transport(peer);
+    const TransportChoice choice = ChoiceFor(group, peer);
+    const Result<Attempts> attempts = AttemptsTo(group, peer, Lane::kUrgent, choice);
+    const bool expected = attempts.ok() && attempts->front().transport->name() == transport;
+    const bool cheapest = choice.cheapest && choice.transport == transport;
+    const bool first = !choice.cheapest && expected;
+    ++pairs[{transport, cheapest ? "cheapest" : first ? "first" : "fallback"}];
+  }
+  const MutexLock lock(mutex_);
+  for (auto& [labels, count] : pairs_) {
+    count = 0;
+  }
+  for (const auto& [labels, count] : pairs) {
+    pairs_[labels] = count;
+  }
+  for (const auto& [labels, count] : pairs_) {
+    options_.metrics
+        ->GetGauge("heddle_comm_pair_transport",
+                   "Pairs of this worker in the newest group, by the transport that joins them.",
+                   {{"transport", labels.first}, {"reason", labels.second}})
+        .Set(count);
+  }
+}
+
+}  // namespace heddle::comm

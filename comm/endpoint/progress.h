@@ -1,0 +1,64 @@
+/// \file
+/// Collectives in flight: threads of a communicator that run what was started, a few at a time.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "base/thread.h"
+#include "comm/group/group.h"
+#include "comm/message/work.h"
+
+namespace heddle::comm {
+
+/// Thread: any.
+class Progress {
+ public:
+  explicit Progress(std::shared_ptr<Group> group) : group_(std::move(group)) {}
+  /// What has not begun ends as kCancelled. Waits for what has: the group has ended before.
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  std::shared_ptr<Work::State> Start(std::function<Status()> call) HEDDLE_EXCLUDES(mutex_);
+
+ private:
+  /// A started call. Its end at a deadline ends the group: a collective that one member gave up
+  /// cannot go on among the others.
+  class Call : public Work::State {
+   public:
+    Call(std::shared_ptr<Group> group, std::function<Status()> run)
+        : State(group->options().operation_timeout),
+          group_(std::move(group)),
+          run_(std::move(run)) {}
+
+    void Run() HEDDLE_EXCLUDES(mutex_);
+    void Cancel(const Status& status) override HEDDLE_EXCLUDES(mutex_);
+    std::string Describe() const override { return "running a collective that was started"; }
+
+   private:
+    const std::shared_ptr<Group> group_;
+    const std::function<Status()> run_;
+    Mutex mutex_;
+    bool begun_ HEDDLE_GUARDED_BY(mutex_) = false;
+    bool finished_ HEDDLE_GUARDED_BY(mutex_) = false;
+    Status given_up_ HEDDLE_GUARDED_BY(mutex_);
+  };
+  static constexpr size_t kMostThreads = 4;
+
+  void Serve() HEDDLE_EXCLUDES(mutex_);
+
+  const std::shared_ptr<Group> group_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<std::shared_ptr<Call>> queue_ HEDDLE_GUARDED_BY(mutex_);
+  size_t idle_ HEDDLE_GUARDED_BY(mutex_) = 0;
+  bool closed_ HEDDLE_GUARDED_BY(mutex_) = false;
+  std::vector<Thread> threads_ HEDDLE_GUARDED_BY(mutex_);
+};
+
+}  // namespace heddle::comm

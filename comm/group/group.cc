@@ -1,0 +1,331 @@
+#include "comm/group/group.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/hash.h"
+
+namespace heddle::comm {
+
+Group::Group(std::shared_ptr<EventLoop> loop,
+             GroupOptions options,
+             std::shared_ptr<SharedRegions> regions)
+    : loop_(std::move(loop)),
+      options_(std::move(options)),
+      is_peer_(options_.members.size()),
+      regions_(std::move(regions)),
+      shm_(*this, regions_) {
+  const MutexLock lock(mutex_);
+  pairs_.resize(options_.members.size());
+  for (const int peer : options_.peers) {
+    is_peer_[static_cast<size_t>(peer)] = true;
+    pairs_[static_cast<size_t>(peer)].frames = std::make_shared<FrameCounts>();
+  }
+  missing_ = kLanes * options_.peers.size();
+  std::vector<int> ranks(options_.members.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  everyone_ = Hash64(std::as_bytes(std::span(ranks)));
+}
+
+bool Group::IsAttached(int peer, Lane lane) const {
+  const MutexLock lock(mutex_);
+  return pairs_[static_cast<size_t>(peer)].lanes[IndexOf(lane)] != nullptr;
+}
+
+void Group::Attach(std::unique_ptr<Connection> connection, ChannelOptions channel) {
+  const int peer = channel.peer;
+  const Lane lane = channel.lane;
+  channel.on_end = [weak = weak_from_this(), peer, lane](const Status& status, bool lost) {
+    const auto self = weak.lock();
+    return self == nullptr ? status : self->OnChannelEnd(peer, lane, status, lost);
+  };
+  const auto& driver = drivers_[IndexOf(lane)];
+  channel.driver = driver;
+  channel.regions = regions_;
+  std::shared_ptr<Channel> attached;
+  {
+    const MutexLock lock(mutex_);
+    Pair& pair = pairs_[static_cast<size_t>(peer)];
+    auto& place = pair.lanes[IndexOf(lane)];
+    if (ended_ || place != nullptr) {
+      return;
+    }
+    channel.frames = pair.frames;
+    attached = std::make_shared<Channel>(loop_, std::move(connection), std::move(channel));
+    place = attached;
+    --missing_;
+    changed_.NotifyAll();
+  }
+  driver->Add(attached);
+  attached->Start();
+}
+
+void Group::FailForming(const Status& status) {
+  const MutexLock lock(mutex_);
+  if (!formed_ && forming_failure_.ok()) {
+    forming_failure_ = status;
+    changed_.NotifyAll();
+  }
+}
+
+Status Group::WaitFormed(Deadline deadline) {
+  const MutexLock lock(mutex_);
+  while (missing_ > 0 && forming_failure_.ok() && !ended_ && Now() < deadline) {
+    changed_.WaitUntil(mutex_, deadline);
+  }
+  if (ended_) {
+    return end_reason_;
+  }
+  if (!forming_failure_.ok()) {
+    return forming_failure_;
+  }
+  if (missing_ == 0) {
+    formed_ = true;
+    return Status::Ok();
+  }
+  std::string names;
+  for (const int peer : options_.peers) {
+    const auto& lanes = pairs_[static_cast<size_t>(peer)].lanes;
+    if (std::find(lanes.begin(), lanes.end(), nullptr) != lanes.end()) {
+      names += (names.empty() ? "" : ", ") + options_.members[static_cast<size_t>(peer)].name;
+    }
+  }
+  return DeadlineExceededError("deadline passed while connecting to {}", names);
+}
+
+Status Group::OnChannelEnd(int peer, Lane lane, const Status& status, bool lost) {
+  std::shared_ptr<Channel> other;
+  {
+    const MutexLock lock(mutex_);
+    Pair& pair = pairs_[static_cast<size_t>(peer)];
+    if (lost && !pair.last_words.ok()) {
+      return pair.last_words;
+    }
+    if (lost) {
+      other = pair.lanes[IndexOf(OtherLane(lane))];
+    } else {
+      pair.last_words = status;
+    }
+    // A peer that left in good order was done with the group before we were; that is no failure to
+    // form it.
+    const bool broke = lost || status.code() == StatusCode::kAborted;
+    if (broke && !formed_ && forming_failure_.ok()) {
+      forming_failure_ = status;
+      changed_.NotifyAll();
+    }
+    if (status.code() == StatusCode::kAborted && peer_abort_.ok()) {
+      peer_abort_ = status;
+    }
+    if (lost && !ended_) {
+      losses_.emplace_back(peer, status);
+    }
+  }
+  DeliverLosses();
+  if (other != nullptr) {
+    other->Fail(status);
+  }
+  shm_.MemberEnded(peer, status, !lost && status.code() == StatusCode::kUnavailable);
+  return status;
+}
+
+void Group::DeliverLosses() {
+  const MutexLock handler_lock(handler_mutex_);
+  if (!handler_) {
+    return;
+  }
+  std::vector<std::pair<int, Status>> losses;
+  {
+    const MutexLock lock(mutex_);
+    losses.swap(losses_);
+  }
+  for (const auto& [peer, status] : losses) {
+    handler_(peer, status);
+  }
+}
+
+void Group::SetHandler(Handler handler) {
+  {
+    const MutexLock lock(handler_mutex_);
+    handler_ = std::move(handler);
+  }
+  // What was lost before somebody listened.
+  loop_->Post([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) {
+      self->DeliverLosses();
+    }
+  });
+}
+
+void Group::DropHandler() {
+  const MutexLock lock(handler_mutex_);
+  handler_ = nullptr;
+}
+
+void Group::Leave() {
+  Status told;
+  {
+    const MutexLock lock(mutex_);
+    told = peer_abort_;
+  }
+  const bool aborted = !told.ok();
+  End(aborted ? told : CancelledError("the communicator was closed"), aborted);
+}
+
+void Group::End(const Status& reason, bool aborted) {
+  std::vector<Pair> pairs;
+  {
+    const MutexLock lock(mutex_);
+    if (ended_) {
+      return;
+    }
+    ended_ = true;
+    end_reason_ = reason;
+    pairs = pairs_;
+    changed_.NotifyAll();
+  }
+  shm_.End(reason);
+  for (const Lane lane : kEachLane) {
+    for (const Pair& pair : pairs) {
+      if (const auto& channel = pair.lanes[IndexOf(lane)]; channel != nullptr) {
+        channel->Close(reason, aborted);
+      }
+    }
+  }
+}
+
+bool Group::ended() const {
+  const MutexLock lock(mutex_);
+  return ended_;
+}
+
+Result<std::shared_ptr<Channel>> Group::ChannelOf(int peer, Lane lane) const {
+  if (peer < 0 || peer >= size()) {
+    return InvalidArgumentError("rank {} in a group of {}", peer, size());
+  }
+  const MutexLock lock(mutex_);
+  const auto& channel = pairs_[static_cast<size_t>(peer)].lanes[IndexOf(lane)];
+  if (channel == nullptr) {
+    return FailedPreconditionError("{} is not connected to {}",
+                                   options_.members[static_cast<size_t>(options_.rank)].name,
+                                   options_.members[static_cast<size_t>(peer)].name);
+  }
+  return channel;
+}
+
+namespace {
+
+std::shared_ptr<Work::State> Failed(const Status& status, Duration timeout) {
+  auto state = std::make_shared<Work::State>(timeout);
+  state->Complete(status);
+  return state;
+}
+
+}  // namespace
+
+std::shared_ptr<Work::State> Group::Send(int peer,
+                                         MessageKey key,
+                                         std::span<const std::byte> data,
+                                         bool urgent) {
+  const auto channel = ChannelOf(peer, LaneOf(urgent));
+  return channel.ok() ? (*channel)->Send(key, data)
+                      : Failed(channel.status(), options_.operation_timeout);
+}
+
+std::shared_ptr<Work::State> Group::Recv(int peer,
+                                         MessageKey key,
+                                         std::span<std::byte> data,
+                                         bool urgent) {
+  const auto channel = ChannelOf(peer, LaneOf(urgent));
+  return channel.ok() ? (*channel)->Recv(key, data)
+                      : Failed(channel.status(), options_.operation_timeout);
+}
+
+CallNumber Group::NextCall(const CollectiveOptions& options, const CallCard& card) {
+  constexpr size_t kMostCounted = 1 << 16;
+  CallNumber number{
+      .tag = options.tag,
+      .space = SpaceOf(EncodeCard(card)),
+      .ordinal = 0,
+      .group = options.group.empty() ? everyone_ : Hash64(std::as_bytes(options.group))};
+  const MessageKey key{.tag = number.tag, .space = number.group};
+  const MutexLock lock(mutex_);
+  const auto found = calls_.find(key);
+  if (found != calls_.end()) {
+    number.ordinal = ++found->second;
+  } else if (calls_.size() < kMostCounted) {  // What is not counted at one member is not compared.
+    number.ordinal = ++calls_[key];
+  }
+  return number;
+}
+
+Channel::Wait Group::WaitIn(int peer, const CallNumber& call) const {
+  const auto urgent = ChannelOf(peer, Lane::kUrgent);
+  const auto bulk = ChannelOf(peer, Lane::kBulk);
+  if (!urgent.ok() || !bulk.ok()) {
+    return {};
+  }
+  Channel::Wait wait = (*urgent)->PeerWaitIn(call);
+  wait.for_peer = (*urgent)->WaitsForPeer(call) || (*bulk)->WaitsForPeer(call);
+  return wait;
+}
+
+std::optional<uint32_t> Group::FindConflict(int peer, const CallNumber& call) const {
+  const auto urgent = ChannelOf(peer, Lane::kUrgent);
+  const auto bulk = ChannelOf(peer, Lane::kBulk);
+  if (!urgent.ok() || !bulk.ok()) {
+    return std::nullopt;
+  }
+  // In this order: what is still waited for after a lane's frames were counted, they did not bring.
+  const FrameCounts& frames = *(*urgent)->options().frames;
+  std::array<uint16_t, kLanes> received{};
+  std::array<bool, kLanes> waits{};
+  for (const Lane lane : kEachLane) {
+    received[IndexOf(lane)] = frames.received[IndexOf(lane)].load();
+  }
+  waits[IndexOf(Lane::kUrgent)] = (*urgent)->WaitsForPeer(call);
+  waits[IndexOf(Lane::kBulk)] = (*bulk)->WaitsForPeer(call);
+  auto card = (*urgent)->FindOtherWait(call);
+  for (const Lane lane : kEachLane) {
+    const Channel& channel = lane == Lane::kUrgent ? **urgent : **bulk;
+    const size_t other = IndexOf(OtherLane(lane));
+    card = card.has_value() ? card : channel.FindStray(call, waits[other], received[other]);
+  }
+  if (!card.has_value()) {
+    (*urgent)->TellWaiting(call, waits[0] || waits[1]);
+  }
+  return card;
+}
+
+std::string Group::transport(int peer) const {
+  if (peer == options_.rank) {
+    return "self";
+  }
+  const auto channel = ChannelOf(peer, Lane::kBulk);
+  return channel.ok() ? (*channel)->transport() : "none";
+}
+
+std::string Group::ports(int peer) const {
+  std::string ports;
+  for (const Lane lane : {Lane::kBulk, Lane::kUrgent}) {
+    const auto channel = ChannelOf(peer, lane);
+    const std::string port = channel.ok() ? (*channel)->port() : "";
+    if (!port.empty() && port != ports) {
+      ports += (ports.empty() ? "" : ", ") + port;
+    }
+  }
+  return ports;
+}
+
+std::vector<int64_t> Group::BytesSent() const {
+  std::vector<int64_t> sent(static_cast<size_t>(size()));
+  const MutexLock lock(mutex_);
+  for (size_t i = 0; i < pairs_.size(); ++i) {
+    for (const auto& channel : pairs_[i].lanes) {
+      sent[i] += channel == nullptr ? 0 : channel->bytes_sent();
+    }
+  }
+  return sent;
+}
+
+}  // namespace heddle::comm

@@ -1,0 +1,138 @@
+/// \file
+/// A generation's group as its members' channels, one for each lane of each pair: forming,
+/// point-to-point, losses and the end. A pair's lanes fail together: when the peer is lost on one,
+/// the other's operations end, too. A peer that leaves or aborts says so on each, so that what it
+/// sent before still arrives; a lane that breaks afterwards is no loss.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.h"
+#include "comm/communicator.h"
+#include "comm/group/scratch.h"
+#include "comm/group/shm_group.h"
+#include "comm/message/call_card.h"
+#include "comm/message/channel.h"
+#include "comm/transport/lane.h"
+
+namespace heddle::comm {
+
+/// Thread: any. Outlived by nothing but its channels; callbacks hold it weakly.
+class Group : public std::enable_shared_from_this<Group> {
+ public:
+  using Handler = std::function<void(int peer, const Status& reason)>;
+
+  /// `options.peers` are complete (tree neighbours included), ascending and without repetition.
+  Group(std::shared_ptr<EventLoop> loop,
+        GroupOptions options,
+        std::shared_ptr<SharedRegions> regions);
+
+  const GroupOptions& options() const { return options_; }
+  int size() const { return static_cast<int>(options_.members.size()); }
+  bool IsPeer(int rank) const {
+    return rank >= 0 && rank < size() && is_peer_[static_cast<size_t>(rank)];
+  }
+
+  // Forming.
+  /// Adds a lane's connection to `channel.peer` unless there is one already or the group has ended.
+  void Attach(std::unique_ptr<Connection> connection, ChannelOptions channel)
+      HEDDLE_EXCLUDES(mutex_);
+  bool IsAttached(int peer, Lane lane) const HEDDLE_EXCLUDES(mutex_);
+  void FailForming(const Status& status) HEDDLE_EXCLUDES(mutex_);
+  /// Until every lane of every peer is attached. Errors: the first failure; kDeadlineExceeded names
+  /// who is missing.
+  Status WaitFormed(Deadline deadline) HEDDLE_EXCLUDES(mutex_);
+
+  // Once formed.
+  std::shared_ptr<Work::State> Send(int peer,
+                                    MessageKey key,
+                                    std::span<const std::byte> data,
+                                    bool urgent);
+  std::shared_ptr<Work::State> Recv(int peer,
+                                    MessageKey key,
+                                    std::span<std::byte> data,
+                                    bool urgent);
+  /// The number of a collective that begins here: the calls of each tag and group of members count
+  /// from 1 (0 once there are too many to count). Every call takes one, whatever carries it.
+  CallNumber NextCall(const CollectiveOptions& options, const CallCard& card)
+      HEDDLE_EXCLUDES(mutex_);
+  /// Of a wait in `call` that lasts: how `peer` takes part in it; not at all when there is no
+  /// channel.
+  Channel::Wait WaitIn(int peer, const CallNumber& call) const;
+  /// Whether `peer` is in another call where `call` is wanted: its card (call_card.h). To be asked
+  /// again from time to time while a wait in `call` lasts; tells the peer of the wait, and of
+  /// call.blamed, if it is for this peer or the peer waits, too.
+  std::optional<uint32_t> FindConflict(int peer, const CallNumber& call) const;
+  /// Of bulk.
+  std::string transport(int peer) const;
+  /// As Communicator::ports.
+  std::string ports(int peer) const;
+  /// The channel to `peer`, or why there is none.
+  Result<std::shared_ptr<Channel>> ChannelOf(int peer, Lane lane) const HEDDLE_EXCLUDES(mutex_);
+  /// Groups of members on this host.
+  ShmGroups& shm() { return shm_; }
+  ScratchPool& scratch() { return scratch_; }
+  Driver& driver(Lane lane) { return *drivers_[IndexOf(lane)]; }
+  /// Members on this host, this one included.
+  int members_here() const { return shm_.members_here(); }
+  std::vector<int64_t> BytesSent() const;
+
+  void SetHandler(Handler handler) HEDDLE_EXCLUDES(mutex_, handler_mutex_);
+  /// Waits for a handler that runs at this moment; none is called afterwards.
+  void DropHandler() HEDDLE_EXCLUDES(mutex_, handler_mutex_);
+
+  void Abort(const Status& reason) HEDDLE_EXCLUDES(mutex_) {
+    End(AbortedError("{}", reason.message()), true);
+  }
+  /// In good order; but peers are told of an abort that ended the group here, which they may not
+  /// have heard of yet.
+  void Leave() HEDDLE_EXCLUDES(mutex_);
+  bool ended() const HEDDLE_EXCLUDES(mutex_);
+
+ private:
+  void End(const Status& reason, bool aborted) HEDDLE_EXCLUDES(mutex_);
+  /// What the channel's operations end with.
+  Status OnChannelEnd(int peer, Lane lane, const Status& status, bool lost) HEDDLE_EXCLUDES(mutex_);
+  void DeliverLosses() HEDDLE_EXCLUDES(mutex_, handler_mutex_);
+
+  const std::shared_ptr<EventLoop> loop_;
+  const GroupOptions options_;
+  std::vector<bool> is_peer_;
+  uint64_t everyone_ = 0;  ///< The hash of the ranks of all members.
+  /// By lane: whoever waits for an urgent message is not kept from it by one who drives bulk.
+  const std::array<std::shared_ptr<Driver>, kLanes> drivers_{std::make_shared<Driver>(),
+                                                             std::make_shared<Driver>()};
+  const std::shared_ptr<SharedRegions> regions_;
+  ShmGroups shm_;
+  ScratchPool scratch_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  struct Pair {
+    std::array<std::shared_ptr<Channel>, kLanes> lanes;  ///< Null: not yet, or no peer.
+    std::shared_ptr<FrameCounts> frames;
+    Status last_words;  ///< The peer has said on one of them that it aborted or leaves.
+  };
+  std::vector<Pair> pairs_ HEDDLE_GUARDED_BY(mutex_);  ///< By rank.
+  size_t missing_ HEDDLE_GUARDED_BY(mutex_) = 0;       ///< Lanes.
+  Status forming_failure_ HEDDLE_GUARDED_BY(mutex_);
+  bool ended_ HEDDLE_GUARDED_BY(mutex_) = false;
+  Status end_reason_ HEDDLE_GUARDED_BY(mutex_);
+  Status peer_abort_ HEDDLE_GUARDED_BY(mutex_);  ///< The first one.
+  bool formed_ HEDDLE_GUARDED_BY(mutex_) = false;
+  std::unordered_map<MessageKey, uint64_t, MessageKeyHash> calls_ HEDDLE_GUARDED_BY(mutex_);
+  std::vector<std::pair<int, Status>> losses_ HEDDLE_GUARDED_BY(mutex_);  ///< Not yet delivered.
+
+  /// Held while the handler runs, so that dropping it waits; taken before mutex_.
+  Mutex handler_mutex_;
+  Handler handler_ HEDDLE_GUARDED_BY(handler_mutex_);
+};
+
+}  // namespace heddle::comm

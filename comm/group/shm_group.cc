@@ -1,0 +1,254 @@
+// The segment of a group on one host: its layout, which groups have one (shm_forming.cc makes it),
+// and how members learn of each other's end.
+#include "comm/group/shm_group.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/thread.h"
+#include "comm/group/group.h"
+#include "comm/transport/transport.h"
+
+namespace heddle::comm {
+
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr size_t kSmallBytes = size_t{64} << 10;
+/// Of all members' bulk slots of one turn: fewer members have larger ones. A large block spares
+/// waits, but an urgent message on the same core waits for it.
+constexpr size_t kBulkBytes = size_t{1} << 20;
+/// Up to this many members small slots have their full size; beyond it the segment stays as large.
+constexpr size_t kFullMembers = 8;
+
+size_t Pages(size_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
+}  // namespace
+
+ShmLayout::ShmLayout(int members) {
+  const auto count = static_cast<size_t>(members);
+  const size_t crowd = std::max<size_t>(1, (count + kFullMembers - 1) / kFullMembers);
+  small_bytes = Pages(kSmallBytes / crowd);
+  bulk_bytes = Pages(kBulkBytes / count);
+  control_bytes = Pages(sizeof(ShmLaneHeader) + count * sizeof(ShmBlock));
+  lane_bytes = control_bytes + count * 2 * (small_bytes + bulk_bytes);
+  total_bytes = kShmLanes * lane_bytes;
+}
+
+ShmGroup::ShmGroup(std::vector<int> ranks,
+                   int position,
+                   std::vector<std::string> names,
+                   std::vector<std::shared_ptr<Channel>> channels,
+                   std::shared_ptr<SharedRegions> regions,
+                   Mapping segment)
+    : ranks_(std::move(ranks)),
+      position_(position),
+      names_(std::move(names)),
+      channels_(std::move(channels)),
+      regions_(std::move(regions)),
+      segment_(std::move(segment)),
+      layout_(static_cast<int>(ranks_.size())),
+      may_spin_(static_cast<int>(ranks_.size()) <= Cores()) {
+  const MutexLock lock(mutex_);
+  member_end_.resize(ranks_.size());
+  foreign_.resize(ranks_.size());
+}
+
+ShmLaneHeader& ShmGroup::Header(int lane) const {
+  return *reinterpret_cast<ShmLaneHeader*>(segment_.base() +
+                                           static_cast<size_t>(lane) * layout_.lane_bytes);
+}
+
+ShmBlock& ShmGroup::Block(int lane, int member) const {
+  return *reinterpret_cast<ShmBlock*>(
+      segment_.base() + static_cast<size_t>(lane) * layout_.lane_bytes + sizeof(ShmLaneHeader) +
+      static_cast<size_t>(member) * sizeof(ShmBlock));
+}
+
+std::byte* ShmGroup::Slots(int lane, int member) const {
+  return segment_.base() + static_cast<size_t>(lane) * layout_.lane_bytes + layout_.control_bytes +
+         static_cast<size_t>(member) * 2 * (layout_.small_bytes + layout_.bulk_bytes);
+}
+
+void ShmGroup::WakeAll() {
+  for (int lane = 0; lane < kShmLanes; ++lane) {
+    ShmWake(Header(lane));
+  }
+}
+
+void ShmWake(ShmLaneHeader& header) {
+  header.bell.fetch_add(1);
+  ::syscall(SYS_futex, &header.bell, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+}
+
+void ShmGroup::MemberEnded(int rank, const Status& status, bool left) {
+  const auto found = std::find(ranks_.begin(), ranks_.end(), rank);
+  if (found == ranks_.end()) {
+    return;
+  }
+  const auto member = static_cast<size_t>(found - ranks_.begin());
+  {
+    const MutexLock lock(mutex_);
+    if (!member_end_[member].ok()) {
+      return;
+    }
+    member_end_[member] = status;
+    if (!left && loss_.ok()) {
+      loss_ = status;
+    }
+  }
+  broken_.store(true);
+  WakeAll();
+}
+
+void ShmGroup::End(const Status& status) {
+  {
+    const MutexLock lock(mutex_);
+    if (!end_.ok()) {
+      return;
+    }
+    end_ = status;
+  }
+  broken_.store(true);
+  WakeAll();
+}
+
+std::optional<Conflict> ShmGroup::FindConflict(const CallNumber& number) const {
+  for (int lane = 0; number.ordinal != 0 && lane < kShmLanes; ++lane) {
+    const uint64_t call = lanes_[static_cast<size_t>(lane)].calls.load() + 1;
+    const uint64_t word = ShmWord(call, number.tag);
+    for (int member = 0; member < size(); ++member) {
+      const ShmLine& line = Block(lane, member).lines[call % 2];
+      if (member == position_ || line.word.load() != word) {
+        continue;
+      }
+      const uint64_t announced = line.call.load(std::memory_order_acquire);
+      // It may have taken the call back and announced another one here meanwhile: what such an
+      // announcement stores is seen after its word 0.
+      if (((announced ^ number.ordinal) & kShmOrdinalMask) == 0 &&
+          announced >> kShmOrdinalBits != CardOf(number.space) && line.word.load() == word) {
+        return Conflict{.rank = ranks_[static_cast<size_t>(member)],
+                        .card = static_cast<uint32_t>(announced >> kShmOrdinalBits)};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+ShmGroups::ShmGroups(Group& group, std::shared_ptr<SharedRegions> regions)
+    : group_(group),
+      regions_(std::move(regions)) {
+  const auto host_of = [](const std::string& address, bool sharing) -> std::string {
+    const auto parts = ParseAddress(address);
+    return parts.ok() && parts->contains("host") && (!sharing || parts->contains("shm"))
+               ? parts->at("host")
+               : "";
+  };
+  const auto& members = group.options().members;
+  const std::string own =
+      host_of(members[static_cast<size_t>(group.options().rank)].address, false);
+  for (const GroupMember& member : members) {
+    hosts_.push_back(host_of(member.address, true));
+    members_here_ += host_of(member.address, false) == own ? 1 : 0;
+  }
+}
+
+bool ShmGroups::Matches(const Entry& entry, std::span<const int> ranks) const {
+  return ranks.empty()
+             ? entry.ranks.size() == hosts_.size()
+             : std::equal(entry.ranks.begin(), entry.ranks.end(), ranks.begin(), ranks.end());
+}
+
+Result<std::shared_ptr<ShmGroup>> ShmGroups::Get(const CollectiveOptions& options,
+                                                 const CallNumber& number) {
+  const MutexLock lock(mutex_);
+  for (const auto& entry : entries_) {
+    if (!entry->forming && Matches(*entry, options.group)) {
+      return entry->group;
+    }
+  }
+  // What follows happens once for each group.
+  std::vector<int> ranks(options.group.begin(), options.group.end());
+  if (ranks.empty()) {
+    ranks.resize(hosts_.size());
+    std::iota(ranks.begin(), ranks.end(), 0);
+  }
+  const auto known = [&](int rank) { return rank >= 0 && rank < static_cast<int>(hosts_.size()); };
+  if (!std::all_of(ranks.begin(), ranks.end(), known) ||
+      std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) != ranks.end() ||
+      std::find(ranks.begin(), ranks.end(), group_.options().rank) == ranks.end()) {
+    return std::shared_ptr<ShmGroup>();  // No group at all: who exchanges messages says so.
+  }
+  const Deadline deadline = options.deadline.value_or(After(group_.options().operation_timeout));
+  while (true) {
+    const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                    [&](const auto& entry) { return entry->ranks == ranks; });
+    if (found == entries_.end()) {
+      break;
+    }
+    if (!(*found)->forming) {
+      return (*found)->group;
+    }
+    if (Now() >= deadline) {
+      return DeadlineExceededError("deadline passed while another call formed the group");
+    }
+    formed_.WaitUntil(mutex_, std::min(deadline, After(kLookAfter)));
+    mutex_.Unlock();
+    const Status look = LookForDisagreement(group_, ranks, number);
+    mutex_.Lock();
+    HEDDLE_RETURN_IF_ERROR(look);
+  }
+  const bool may_share = ranks.size() >= 2 && ranks.size() <= kMostSharing && OnOneHost(ranks);
+  auto entry = std::make_shared<Entry>(Entry{
+      .ranks = std::move(ranks), .hash = number.group, .forming = may_share, .group = nullptr});
+  entries_.push_back(entry);
+  return may_share ? FormEntry(*entry, number, deadline) : std::shared_ptr<ShmGroup>();
+}
+
+std::optional<Conflict> ShmGroups::FindConflict(const CallNumber& number) {
+  std::shared_ptr<ShmGroup> group;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& entry : entries_) {
+      group = entry->hash == number.group ? entry->group : group;
+    }
+  }
+  return group == nullptr ? std::nullopt : group->FindConflict(number);
+}
+
+bool ShmGroups::OnOneHost(const std::vector<int>& ranks) const {
+  const std::string& host = hosts_[static_cast<size_t>(ranks.front())];
+  return !host.empty() && std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
+    return hosts_[static_cast<size_t>(rank)] == host;
+  });
+}
+
+void ShmGroups::MemberEnded(int rank, const Status& status, bool left) {
+  const MutexLock lock(mutex_);
+  members_ended_.push_back({.rank = rank, .status = status, .left = left});
+  for (const auto& entry : entries_) {
+    if (entry->group != nullptr) {
+      entry->group->MemberEnded(rank, status, left);
+    }
+  }
+}
+
+void ShmGroups::End(const Status& status) {
+  const MutexLock lock(mutex_);
+  end_ = status;
+  for (const auto& entry : entries_) {
+    if (entry->group != nullptr) {
+      entry->group->End(status);
+    }
+  }
+}
+
+}  // namespace heddle::comm

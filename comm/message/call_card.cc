@@ -1,0 +1,104 @@
+#include "comm/message/call_card.h"
+
+#include <array>
+
+#include <fmt/format.h>
+
+namespace heddle::comm {
+
+namespace {
+
+// From the top: kind (4 bits), element type (3), operation (2), detail (13).
+constexpr int kDetailBits = 13;
+constexpr int kOpBits = 2;
+constexpr int kTypeBits = 3;
+/// A broadcast's detail: the root, then its size.
+constexpr int kSizeBits = 4;
+
+constexpr uint32_t Mask(int bits) {
+  return (1U << bits) - 1;
+}
+
+struct Fields {
+  uint32_t kind = 0;
+  uint32_t dtype = 0;
+  uint32_t op = 0;
+  uint32_t root = 0;
+  uint32_t counts = 0;
+};
+
+Fields Decode(uint32_t card) {
+  Fields fields;
+  const uint32_t detail = card & Mask(kDetailBits);
+  fields.kind = card >> (kTypeBits + kOpBits + kDetailBits);
+  fields.dtype = (card >> (kOpBits + kDetailBits)) & Mask(kTypeBits);
+  fields.op = (card >> kDetailBits) & Mask(kOpBits);
+  const bool rooted = fields.kind == static_cast<uint32_t>(CallKind::kBroadcast);
+  fields.root = rooted ? detail >> kSizeBits : 0;
+  fields.counts = rooted ? detail & Mask(kSizeBits) : detail;
+  return fields;
+}
+
+std::string_view KindName(uint32_t kind) {
+  constexpr std::array<std::string_view, 9> kNames = {
+      "something unknown", "barrier",        "all-gather of bytes",
+      "all-reduce",        "reduce-scatter", "all-gather",
+      "broadcast",         "all-to-all",     "reproducible reduction"};
+  return kNames[kind < kNames.size() ? kind : 0];
+}
+
+std::string TypeName(uint32_t dtype) {
+  return dtype <= static_cast<uint32_t>(DType::kU8)
+             ? std::string(DTypeName(static_cast<DType>(dtype)))
+             : fmt::format("{}", dtype);
+}
+
+std::string_view OpName(uint32_t op) {
+  constexpr std::array<std::string_view, 4> kNames = {"sum", "max", "min", "unknown"};
+  return kNames[op & 3U];
+}
+
+}  // namespace
+
+std::string_view CallName(uint32_t card) {
+  return KindName(Decode(card).kind);
+}
+
+uint32_t EncodeCard(const CallCard& card) {
+  const bool rooted = card.kind == CallKind::kBroadcast;
+  const auto counts = static_cast<uint32_t>(card.counts ^ (card.counts >> 32));
+  const uint32_t detail =
+      rooted ? ((card.root << kSizeBits) | (counts & Mask(kSizeBits))) & Mask(kDetailBits)
+             : counts & Mask(kDetailBits);
+  return (static_cast<uint32_t>(card.kind) << (kTypeBits + kOpBits + kDetailBits)) |
+         (static_cast<uint32_t>(card.dtype) << (kOpBits + kDetailBits)) |
+         (static_cast<uint32_t>(card.op) << kDetailBits) | detail;
+}
+
+std::string DescribeConflict(const std::string& name,
+                             uint32_t card,
+                             const std::string& other_name,
+                             uint32_t other_card) {
+  const Fields own = Decode(card);
+  const Fields other = Decode(other_card);
+  if (own.kind != other.kind) {
+    return fmt::format("{} calls {}, {} calls {}", name, KindName(own.kind), other_name,
+                       KindName(other.kind));
+  }
+  const std::string_view kind = KindName(own.kind);
+  if (own.dtype != other.dtype) {
+    return fmt::format("{} calls {} with dtype {}, {} with dtype {}", name, kind,
+                       TypeName(own.dtype), other_name, TypeName(other.dtype));
+  }
+  if (own.op != other.op) {
+    return fmt::format("{} calls {} with op {}, {} with op {}", name, kind, OpName(own.op),
+                       other_name, OpName(other.op));
+  }
+  if (own.root != other.root) {
+    return fmt::format("{} calls {} with root {}, {} with root {}", name, kind, own.root,
+                       other_name, other.root);
+  }
+  return fmt::format("{} and {} call {} with different counts (or groups)", name, other_name, kind);
+}
+
+}  // namespace heddle::comm

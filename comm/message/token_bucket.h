@@ -1,0 +1,113 @@
+/// \file
+/// The emulated link: a token bucket for one direction of a worker's traffic. A sender that finds
+/// the bucket out of debt may send a piece and is charged afterwards, so the bucket can go into
+/// debt; the next piece waits until the debt is paid. A link does not pause when the process that
+/// feeds it is late: while someone has traffic waiting, time is credited in full, so the rate stays
+/// exact on a machine whose cores are busy. An idle link saves up next to nothing. While urgent
+/// traffic waits, bulk holds back by one piece, so that urgent traffic goes first.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "comm/transport/lane.h"
+
+namespace heddle::comm {
+
+/// Thread: any.
+class TokenBucket {
+ public:
+  /// `idle_credit`: time that an idle link may save up.
+  explicit TokenBucket(Duration idle_credit = std::chrono::microseconds(500))
+      : idle_credit_(Seconds(idle_credit)) {}
+
+  /// Changes the rate; 0: unlimited. What was earned or owed so far is forgotten.
+  void SetRate(double bytes_per_second, Time now) HEDDLE_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    rate_ = bytes_per_second;
+    limited_.store(rate_ > 0, std::memory_order_relaxed);
+    tokens_ = 0;
+    filled_at_ = now;
+  }
+
+  bool limited() const { return limited_.load(std::memory_order_relaxed); }
+  /// The clock, if the bucket needs it: to read it for each piece of a message costs more than the
+  /// piece where there is no vDSO.
+  Time NowIfLimited() const { return limited() ? Now() : Time(); }
+
+  /// The earliest time at which a piece of this lane may be sent; `now` or before: at once.
+  Time ReadyAt(Lane lane, Time now) HEDDLE_EXCLUDES(mutex_) {
+    if (!limited()) {
+      return now;
+    }
+    const MutexLock lock(mutex_);
+    if (rate_ <= 0) {
+      return now;
+    }
+    Fill(now);
+    const bool holds_back = lane == Lane::kBulk && waiting_[IndexOf(Lane::kUrgent)] > 0;
+    const double missing = (holds_back ? kPieceSeconds * rate_ : 0) - tokens_;
+    return missing <= 0 ? now : now + FromSeconds(missing / rate_);
+  }
+
+  /// Largest piece to send in one go, so that an urgent message never waits long behind a piece of
+  /// bulk.
+  size_t PieceBytes(size_t unlimited) HEDDLE_EXCLUDES(mutex_) {
+    if (!limited()) {
+      return unlimited;
+    }
+    const MutexLock lock(mutex_);
+    if (rate_ <= 0) {
+      return unlimited;
+    }
+    const double piece = std::clamp(rate_ * kPieceSeconds, 2048.0, static_cast<double>(unlimited));
+    return static_cast<size_t>(piece);
+  }
+
+  /// Someone has traffic of this lane that waits for the bucket (+1), or no longer (-1).
+  void AddWaiting(Lane lane, int change, Time now) HEDDLE_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    Fill(now);
+    waiting_[IndexOf(lane)] += change;
+  }
+
+  /// Takes what a sent piece cost.
+  void Charge(size_t bytes, Time now) HEDDLE_EXCLUDES(mutex_) {
+    if (!limited()) {
+      return;
+    }
+    const MutexLock lock(mutex_);
+    if (rate_ > 0) {
+      Fill(now);
+      tokens_ -= static_cast<double>(bytes);
+    }
+  }
+
+ private:
+  /// The longest that a sender with traffic may be late without losing rate.
+  static constexpr double kLateSeconds = 0.2;
+  static constexpr double kPieceSeconds = 0.5e-3;
+
+  void Fill(Time now) HEDDLE_REQUIRES(mutex_) {
+    if (now > filled_at_) {
+      const bool waited_for = waiting_[0] > 0 || waiting_[1] > 0;
+      const double most = rate_ * (waited_for ? kLateSeconds : idle_credit_);
+      tokens_ = std::min(tokens_ + Seconds(now - filled_at_) * rate_, most);
+      filled_at_ = now;
+    }
+  }
+
+  const double idle_credit_;  ///< Seconds.
+  std::atomic<bool> limited_ = false;
+  Mutex mutex_;
+  double rate_ HEDDLE_GUARDED_BY(mutex_) = 0;
+  double tokens_ HEDDLE_GUARDED_BY(mutex_) = 0;
+  Time filled_at_ HEDDLE_GUARDED_BY(mutex_);
+  std::array<int, kLanes> waiting_ HEDDLE_GUARDED_BY(mutex_){};
+};
+
+}  // namespace heddle::comm

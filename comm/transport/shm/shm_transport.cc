@@ -1,0 +1,449 @@
+// Shared memory: the transport between workers of one host. A pair shares one anonymous memory file
+// with a ring for each direction; it is handed over on the handshake's local socket, so nothing has
+// a name and nothing is left behind by a killed process. The socket stays open: the kernel closes
+// it when the peer dies, which both ends watch. Waiting is by two event descriptors, rung only when
+// the other end sleeps: unlike a futex they fit the one epoll wait that also watches sockets and
+// timers.
+#include "comm/transport/shm/shm_transport.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <deque>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "comm/transport/shared_memory.h"
+#include "comm/transport/transport.h"
+
+namespace heddle::comm {
+
+namespace {
+
+/// By lane. The urgent one's messages are small as a rule.
+constexpr size_t RingBytes(Lane lane) {
+  return size_t{lane == Lane::kBulk ? 512U : 128U} << 10;
+}
+constexpr size_t kPageBytes = 4096;
+/// Descriptors of a peer that are kept for their use.
+constexpr size_t kWaitingDescriptors = 256;
+
+/// Shared control words of one direction. Positions only grow; a position's place is its remainder.
+struct RingControl {
+  alignas(64) std::atomic<uint64_t> head;  ///< Bytes written so far; the writer's.
+  alignas(64) std::atomic<uint64_t> tail;  ///< Bytes read so far; the reader's.
+  alignas(64) std::atomic<uint32_t> reader_sleeps;
+  alignas(64) std::atomic<uint32_t> writer_sleeps;
+};
+static_assert(sizeof(RingControl) <= kPageBytes);
+static_assert(std::atomic<uint64_t>::is_always_lock_free &&
+              std::atomic<uint32_t>::is_always_lock_free);
+
+constexpr size_t DirectionBytes(Lane lane) {
+  return kPageBytes + RingBytes(lane);
+}
+constexpr size_t SegmentBytes(Lane lane) {
+  return 2 * DirectionBytes(lane);
+}
+
+struct Segment {
+  Mapping memory;
+  UniqueFd own_bell;   ///< Wakes this end.
+  UniqueFd peer_bell;  ///< Wakes the other.
+};
+
+class ShmConnection final : public Connection {
+ public:
+  ShmConnection(UniqueFd socket, Segment segment, Lane lane, bool dialled)
+      : socket_(std::move(socket)),
+        segment_(std::move(segment)),
+        ring_bytes_(RingBytes(lane)),
+        outgoing_(segment_.memory.base() + (dialled ? 0 : DirectionBytes(lane))),
+        incoming_(segment_.memory.base() + (dialled ? DirectionBytes(lane) : 0)) {}
+
+  std::string_view transport() const override { return "shm"; }
+  pid_t peer_process() const override {
+    ucred peer{};
+    socklen_t size = sizeof(peer);
+    return ::getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : 0;
+  }
+
+  Result<size_t> Write(std::span<const iovec> parts) override {
+    RingControl& ring = Control(outgoing_);
+    const uint64_t used = written_ - ring.tail.load(std::memory_order_acquire);
+    if (used > ring_bytes_) {
+      return DataLossError("ring position out of range");
+    }
+    if (hung_up_) {
+      return UnavailableError("the peer closed the connection");
+    }
+    size_t room = ring_bytes_ - used;
+    const uint64_t before = written_;
+    for (const iovec& part : parts) {
+      const auto* source = static_cast<const std::byte*>(part.iov_base);
+      const size_t count = std::min(room, part.iov_len);
+      const size_t place = written_ % ring_bytes_;
+      const size_t first = std::min(count, ring_bytes_ - place);
+      std::memcpy(outgoing_ + kPageBytes + place, source, first);
+      std::memcpy(outgoing_ + kPageBytes, source + first, count - first);
+      written_ += count;
+      room -= count;
+    }
+    if (written_ != before) {
+      ring.head.store(written_);
+      Ring(ring.reader_sleeps);
+    }
+    return static_cast<size_t>(written_ - before);
+  }
+
+  Result<size_t> Read(std::span<std::byte> buffer) override {
+    RingControl& ring = Control(incoming_);
+    // The order matters: a peer that hung up wrote before it did.
+    const bool hung_up = hung_up_;
+    const uint64_t there = ring.head.load(std::memory_order_acquire) - read_;
+    if (there > ring_bytes_) {
+      return DataLossError("ring position out of range");
+    }
+    if (there == 0) {
+      return hung_up ? Result<size_t>(UnavailableError("the peer closed the connection"))
+                     : size_t{0};
+    }
+    const size_t count = std::min<size_t>(there, buffer.size());
+    const size_t place = read_ % ring_bytes_;
+    const size_t first = std::min(count, ring_bytes_ - place);
+    std::memcpy(buffer.data(), incoming_ + kPageBytes + place, first);
+    std::memcpy(buffer.data() + first, incoming_ + kPageBytes, count - first);
+    read_ += count;
+    ring.tail.store(read_);
+    Ring(ring.writer_sleeps);
+    return count;
+  }
+
+  std::array<Watch, 2> Watches(bool want_read, bool want_write) override {
+    // Edge-triggered, so that the bell needs no reading: each ring is an edge.
+    const uint32_t bell = want_read || want_write ? EPOLLIN : 0U;
+    return {Watch{.fd = segment_.own_bell.get(), .events = bell | EPOLLET},
+            Watch{.fd = socket_.get(), .events = static_cast<uint32_t>(EPOLLRDHUP) | EPOLLET}};
+  }
+
+  Watch SleepOn(bool /*want_write*/) const override {
+    return {.fd = segment_.own_bell.get(), .events = EPOLLIN};
+  }
+  void OnWoken() override {
+    uint64_t rings = 0;
+    [[maybe_unused]] const ssize_t got = ::read(segment_.own_bell.get(), &rings, sizeof(rings));
+  }
+
+  void OnReady(int fd, uint32_t events) override {
+    hung_up_ =
+        hung_up_ || (fd == socket_.get() && (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
+  }
+
+  bool PrepareToWait(bool want_read, bool want_write) override {
+    RingControl& in = Control(incoming_);
+    RingControl& out = Control(outgoing_);
+    // Announce, then look again: the other end publishes, then looks whether someone sleeps (both
+    // in sequential order), so one of the two sees the other.
+    in.reader_sleeps.store(want_read ? 1 : 0);
+    out.writer_sleeps.store(want_write ? 1 : 0);
+    const bool readable = want_read && (in.head.load() != read_ || hung_up_);
+    const bool writable = want_write && written_ - out.tail.load() < ring_bytes_;
+    return !readable && !writable;
+  }
+
+  Status SendDescriptor(uint64_t id, int fd) override;
+  Result<UniqueFd> TakeDescriptor(uint64_t id) override;
+
+  void CloseWrite() override { ::shutdown(socket_.get(), SHUT_WR); }
+  void Reset() override { ::shutdown(socket_.get(), SHUT_RDWR); }
+
+ private:
+  static RingControl& Control(std::byte* direction) {
+    return *reinterpret_cast<RingControl*>(direction);
+  }
+
+  void Ring(std::atomic<uint32_t>& sleeper) {
+    if (sleeper.load() != 0 && sleeper.exchange(0) != 0) {
+      const uint64_t one = 1;
+      // It fails only when the counter is full, and then the peer is being woken already.
+      [[maybe_unused]] const ssize_t written = ::write(segment_.peer_bell.get(), &one, sizeof(one));
+    }
+  }
+
+  const UniqueFd socket_;
+  const Segment segment_;
+  const size_t ring_bytes_;  ///< Of each direction.
+  std::byte* const outgoing_;
+  std::byte* const incoming_;
+  uint64_t written_ = 0;  ///< Own positions: what the peer may scribble is never read back.
+  uint64_t read_ = 0;
+  bool hung_up_ = false;
+  std::deque<std::pair<uint64_t, UniqueFd>> descriptors_;  ///< Come and not yet taken.
+};
+
+/// Why descriptors could not be handed over. A full queue says nothing about the peer's life.
+Status HandOverError(int error) {
+  const std::string text = ErrnoError(error, "handing over a descriptor").message();
+  switch (error) {
+    case ETOOMANYREFS:
+      return ResourceExhaustedError(
+          "{}; the descriptors of this user that are on their way count against a limit (raise "
+          "`ulimit -n`)",
+          text);
+    case EAGAIN:
+    case ENOBUFS:
+      return ResourceExhaustedError(
+          "{}; the peer has not taken those before (raise `ulimit -n` and net.core.wmem_default)",
+          text);
+    default:
+      return ErrnoError(error, "handing over a descriptor");
+  }
+}
+
+/// One message with descriptors on a local socket.
+template <size_t kCount>
+Status SendDescriptors(int socket,
+                       std::span<const std::byte> bytes,
+                       const int (&descriptors)[kCount]) {
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(descriptors))] = {};
+  iovec part{.iov_base = const_cast<std::byte*>(bytes.data()), .iov_len = bytes.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(descriptors));
+  std::memcpy(CMSG_DATA(header), descriptors, sizeof(descriptors));
+  const ssize_t sent = ::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  return sent == static_cast<ssize_t>(bytes.size()) ? Status::Ok()
+                                                    : HandOverError(sent < 0 ? errno : ENOBUFS);
+}
+
+/// The counterpart; false when nothing has come yet.
+template <size_t kCount>
+Result<bool> ReceiveDescriptors(int socket,
+                                std::span<std::byte> bytes,
+                                std::array<UniqueFd, kCount>& descriptors) {
+  alignas(cmsghdr) char control[CMSG_SPACE(kCount * sizeof(int))] = {};
+  iovec part{.iov_base = bytes.data(), .iov_len = bytes.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  const ssize_t got = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+    return false;
+  }
+  // Whatever came is owned first, so that nothing leaks from a message of another form.
+  size_t count = 0;
+  for (cmsghdr* header = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr; header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) {
+      continue;
+    }
+    for (size_t at = 0; CMSG_LEN((at + 1) * sizeof(int)) <= header->cmsg_len; ++at, ++count) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(header) + at * sizeof(int), sizeof(fd));
+      UniqueFd owned(fd);
+      if (count < kCount) {
+        descriptors[count] = std::move(owned);
+      }
+    }
+  }
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    return ResourceExhaustedError("no descriptors are left (raise ulimit -n)");
+  }
+  if (got < 0) {
+    return ErrnoError(errno, "recvmsg");
+  }
+  if (got == 0) {
+    return UnavailableError("the peer closed the connection");
+  }
+  if (got != static_cast<ssize_t>(bytes.size()) || count != kCount) {
+    return DataLossError("{} bytes with {} descriptors where {} with {} are expected", got, count,
+                         bytes.size(), kCount);
+  }
+  return true;
+}
+
+constexpr size_t kDescriptors = 3;
+
+/// The dialler's end of a new segment, which it sends to the acceptor.
+Result<Segment> SendSegment(int socket, Lane lane) {
+  HEDDLE_ASSIGN_OR_RETURN(const UniqueFd memory, MakeSharedMemory(SegmentBytes(lane)));
+  HEDDLE_ASSIGN_OR_RETURN(Mapping mapping, Mapping::Of(memory.get(), SegmentBytes(lane), false));
+  Segment segment{.memory = std::move(mapping),
+                  .own_bell = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+                  .peer_bell = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))};
+  if (!segment.own_bell.valid() || !segment.peer_bell.valid()) {
+    return ErrnoError(errno, "eventfd");
+  }
+  // The receiver's own bell is our peer's.
+  const int descriptors[kDescriptors] = {memory.get(), segment.peer_bell.get(),
+                                         segment.own_bell.get()};
+  const std::byte byte{1};
+  HEDDLE_RETURN_IF_ERROR(SendDescriptors(socket, std::span(&byte, 1), descriptors));
+  return segment;
+}
+
+/// A segment, or nothing when it has not come yet.
+Result<Segment> ReceiveSegment(int socket, Lane lane, bool& pending) {
+  std::byte byte{};
+  std::array<UniqueFd, kDescriptors> descriptors;
+  HEDDLE_ASSIGN_OR_RETURN(const bool came,
+                          ReceiveDescriptors(socket, std::span(&byte, 1), descriptors));
+  pending = !came;
+  if (pending) {
+    return Segment{};
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const size_t bytes,
+                          CheckSharedMemory(descriptors[0].get(), SegmentBytes(lane)));
+  if (bytes != SegmentBytes(lane)) {
+    return DataLossError("the peer's shared memory has {} bytes where {} are expected", bytes,
+                         SegmentBytes(lane));
+  }
+  HEDDLE_ASSIGN_OR_RETURN(Mapping mapping, Mapping::Of(descriptors[0].get(), bytes, false));
+  return Segment{.memory = std::move(mapping),
+                 .own_bell = std::move(descriptors[1]),
+                 .peer_bell = std::move(descriptors[2])};
+}
+
+// After the handshake the local socket carries nothing but descriptors and the peer's end.
+Status ShmConnection::SendDescriptor(uint64_t id, int fd) {
+  const int descriptors[1] = {fd};
+  return SendDescriptors(socket_.get(), std::as_bytes(std::span(&id, 1)), descriptors);
+}
+
+// The same memory comes once for each group that it is offered in. A call that took another way
+// leaves its descriptor behind: the oldest of them give way.
+Result<UniqueFd> ShmConnection::TakeDescriptor(uint64_t id) {
+  const auto found = std::find_if(descriptors_.begin(), descriptors_.end(),
+                                  [id](const auto& waiting) { return waiting.first == id; });
+  if (found != descriptors_.end()) {
+    UniqueFd taken = std::move(found->second);
+    descriptors_.erase(found);
+    return taken;
+  }
+  while (true) {
+    uint64_t number = 0;
+    std::array<UniqueFd, 1> descriptor;
+    HEDDLE_ASSIGN_OR_RETURN(
+        const bool came,
+        ReceiveDescriptors(socket_.get(), std::as_writable_bytes(std::span(&number, 1)),
+                           descriptor));
+    if (!came) {
+      return UnavailableError("the peer handed over no descriptor of this number");
+    }
+    if (number == id) {
+      return std::move(descriptor[0]);
+    }
+    if (descriptors_.size() == kWaitingDescriptors) {
+      descriptors_.pop_front();
+    }
+    descriptors_.emplace_back(number, std::move(descriptor[0]));
+  }
+}
+
+class ShmTransport final : public SocketTransport {
+ public:
+  ShmTransport(UniqueFd listener, std::string name)
+      : listener_(std::move(listener)),
+        name_(std::move(name)) {}
+
+  std::string_view name() const override { return "shm"; }
+  std::string address() const override { return name_; }
+  std::vector<int> doors() const override { return {listener_.get()}; }
+
+  std::vector<Way> WaysTo(const AddressParts& own,
+                          const AddressParts& peer,
+                          size_t /*number*/) const override {
+    const auto mine = own.find("host");
+    const auto theirs = peer.find("host");
+    const auto name = peer.find("shm");
+    const bool neighbours = name != peer.end() && mine != own.end() && theirs != peer.end() &&
+                            !mine->second.empty() && mine->second == theirs->second;
+    return neighbours ? std::vector<Way>{{.to = name->second}} : std::vector<Way>();
+  }
+
+  /// The machine's own kernel keeps it from everybody else.
+  bool CanEncrypt() const override { return true; }
+
+  static socklen_t Name(const std::string& name, sockaddr_un& address) {
+    address.sun_family = AF_UNIX;  // An abstract name: a zero byte, then the name.
+    const size_t size = std::min(name.size(), sizeof(address.sun_path) - 1);
+    std::memcpy(address.sun_path + 1, name.data(), size);
+    return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size);
+  }
+
+  Result<UniqueFd> Dial(const Way& way) const override {
+    UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!socket.valid()) {
+      return ErrnoError(errno, "socket");
+    }
+    sockaddr_un address{};
+    const socklen_t size = Name(way.to, address);
+    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
+      return UnavailableError("{}", ErrnoError(errno, "connect of a local socket").message());
+    }
+    return socket;
+  }
+
+  Result<std::unique_ptr<Connection>> FinishDial(UniqueFd socket, Lane lane) const override {
+    HEDDLE_ASSIGN_OR_RETURN(Segment segment, SendSegment(socket.get(), lane));
+    return std::unique_ptr<Connection>(
+        std::make_unique<ShmConnection>(std::move(socket), std::move(segment), lane, true));
+  }
+
+  Result<std::unique_ptr<Connection>> FinishAccept(UniqueFd& socket, Lane lane) const override {
+    bool pending = false;
+    HEDDLE_ASSIGN_OR_RETURN(Segment segment, ReceiveSegment(socket.get(), lane, pending));
+    if (pending) {
+      return std::unique_ptr<Connection>();
+    }
+    return std::unique_ptr<Connection>(
+        std::make_unique<ShmConnection>(std::move(socket), std::move(segment), lane, false));
+  }
+
+ private:
+  const UniqueFd listener_;
+  const std::string name_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> MakeShmTransport() {
+  uint64_t random[2] = {};
+  if (::getrandom(random, sizeof(random), 0) != static_cast<ssize_t>(sizeof(random))) {
+    return ErrnoError(errno, "getrandom");
+  }
+  const std::string name = fmt::format("heddle-{:016x}{:016x}", random[0], random[1]);
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) {
+    return ErrnoError(errno, "socket");
+  }
+  sockaddr_un address{};
+  const socklen_t size = ShmTransport::Name(name, address);
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
+      ::listen(socket.get(), 512) != 0) {
+    return ErrnoError(errno, "local socket");
+  }
+  return std::unique_ptr<Transport>(std::make_unique<ShmTransport>(std::move(socket), name));
+}
+
+}  // namespace heddle::comm

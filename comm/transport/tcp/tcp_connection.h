@@ -1,0 +1,15 @@
+/// \file
+/// A byte stream over one TCP socket.
+#pragma once
+
+#include <memory>
+
+#include "base/system/unique_fd.h"
+#include "comm/transport/transport.h"
+
+namespace heddle::comm {
+
+/// `socket` is connected and non-blocking.
+std::unique_ptr<Connection> MakeTcpConnection(UniqueFd socket, Lane lane);
+
+}  // namespace heddle::comm

@@ -1,0 +1,324 @@
+#include "comm/transport/tcp/tcp_setup.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <list>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include "comm/links/discovery.h"
+#include "comm/transport/ip_socket.h"
+#include "comm/transport/tcp/tcp_connection.h"
+#include "comm/transport/tcp/tcp_setup_base.h"
+
+namespace heddle::comm {
+
+namespace {
+
+/// To reach the door: longer than the kernel takes to ask again for a connection (1 s), shorter
+/// than a handshake's bound, so that one socket still makes a connection.
+constexpr Duration kDialTime = std::chrono::milliseconds(1200);
+/// For what was sent to the door to come: once more the kernel's first try again.
+constexpr Duration kDoorTime = std::chrono::milliseconds(1600);
+constexpr size_t kMostComing = 64;
+constexpr double kBytesPerSecondEach = 10e9 / 8;
+
+class DiallerSetup final : public TcpSetup {
+ public:
+  using TcpSetup::TcpSetup;
+  Result<std::unique_ptr<Connection>> Advance() override;
+
+ private:
+  enum class Step : uint8_t { kStart, kHello, kDial, kAnswer };
+
+  Status Dial();
+  /// Whether all are open, or none will be.
+  bool OpenAll();
+
+  Step step_ = Step::kStart;
+  TcpHello peer_;
+  size_t streams_ = 1;   ///< Agreed.
+  std::string failure_;  ///< Why the door cannot be reached.
+  std::list<Coming> coming_;
+  std::vector<UniqueFd> further_;
+  std::byte opened_{1};
+  std::byte answer_{};
+};
+
+Result<std::unique_ptr<Connection>> DiallerSetup::Advance() {
+  if (step_ == Step::kStart) {
+    HEDDLE_RETURN_IF_ERROR(Start());
+    HEDDLE_RETURN_IF_ERROR(
+        Say(TcpHello{.streams = static_cast<uint16_t>(options().streams), .port = 0, .nonce = {}}));
+    step_ = Step::kHello;
+  }
+  if (step_ == Step::kHello) {
+    HEDDLE_ASSIGN_OR_RETURN(const bool whole, HearHello(peer_));
+    if (!whole) {
+      return std::unique_ptr<Connection>();
+    }
+    if (peer_.streams > options().streams) {
+      return DataLossError("{} sockets where {} were offered", peer_.streams, options().streams);
+    }
+    streams_ = peer_.streams;
+    if (streams_ == 1) {
+      return Finish({});
+    }
+    HEDDLE_RETURN_IF_ERROR(Dial());
+    step_ = Step::kDial;
+  }
+  if (step_ == Step::kDial) {
+    HEDDLE_RETURN_IF_ERROR(HearNothing());
+    if (!OpenAll()) {
+      return std::unique_ptr<Connection>();
+    }
+    opened_ = static_cast<std::byte>(failure_.empty() ? streams_ : 1);
+    HEDDLE_RETURN_IF_ERROR(Say(opened_));
+    step_ = Step::kAnswer;
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const bool whole, Hear(std::span(&answer_, 1)));
+  if (!whole) {
+    return std::unique_ptr<Connection>();
+  }
+  if (answer_ != std::byte{1} && answer_ != opened_) {
+    return DataLossError("{} sockets where {} are open", static_cast<int>(answer_),
+                         static_cast<int>(opened_));
+  }
+  if (answer_ == std::byte{1}) {
+    NoteOneSocket(streams_, failure_.empty() ? "the others did not arrive there" : failure_);
+    further_.clear();
+  }
+  return Finish(std::move(further_));
+}
+
+Status DiallerSetup::Dial() {
+  HEDDLE_RETURN_IF_ERROR(SetTimer(kDialTime));
+  const std::string door = fmt::format("{}:{}", PeerHost(socket()), peer_.port);
+  further_.resize(streams_ - 1);
+  for (uint32_t number = 1; number < streams_; ++number) {
+    auto dialled = DialTcp(options().own, door);
+    const Status status = dialled.ok() ? Watch(*dialled, EPOLLOUT) : dialled.status();
+    if (!status.ok()) {
+      failure_ = status.message();
+      return Status::Ok();
+    }
+    coming_.push_back(
+        {.socket = *std::move(dialled),
+         .hello = {.proof = ProveStripe(options().key, peer_.nonce, number), .number = number},
+         .have = 0});
+  }
+  return Status::Ok();
+}
+
+bool DiallerSetup::OpenAll() {
+  for (auto next = coming_.begin(); next != coming_.end() && failure_.empty();) {
+    const auto coming = next++;
+    int error = 0;
+    socklen_t size = sizeof(error);
+    ::getsockopt(coming->socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+    const ssize_t sent = error != 0 ? -1
+                                    : ::send(coming->socket.get(), &coming->hello,
+                                             sizeof(coming->hello), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent == sizeof(coming->hello)) {
+      Unwatch(coming->socket);
+      further_[coming->hello.number - 1] = std::move(coming->socket);
+      coming_.erase(coming);
+    } else if (error != 0 || (errno != EAGAIN && errno != EINTR && errno != ENOTCONN)) {
+      failure_ = ErrnoError(error != 0 ? error : errno, "its door").message();
+    }
+  }
+  if (failure_.empty() && !coming_.empty() && IsLate()) {
+    failure_ = "its door was not reached in time";
+  }
+  if (!failure_.empty()) {
+    coming_.clear();
+    further_.clear();
+  }
+  return coming_.empty();
+}
+
+class AcceptorSetup final : public TcpSetup {
+ public:
+  using TcpSetup::TcpSetup;
+  Result<std::unique_ptr<Connection>> Advance() override;
+
+ private:
+  enum class Step : uint8_t { kStart, kHello, kDoor };
+
+  /// Answers the dialler's hello; agrees to one socket where no door can be opened.
+  Status Answer(const TcpHello& peer);
+  void TakeKnocks();
+  /// False: it is a stranger, has gone, or is the connection's now.
+  bool IsStillComing(Coming& coming);
+
+  Step step_ = Step::kStart;
+  TcpHello peer_;
+  size_t streams_ = 1;  ///< Agreed.
+  UniqueFd door_;
+  Digest nonce_{};
+  std::byte opened_{};   ///< What the dialler says; 0: nothing yet.
+  std::string failure_;  ///< Why the others will not come.
+  std::list<Coming> coming_;
+  std::vector<UniqueFd> further_;
+};
+
+Result<std::unique_ptr<Connection>> AcceptorSetup::Advance() {
+  if (step_ == Step::kStart) {
+    HEDDLE_RETURN_IF_ERROR(Start());
+    step_ = Step::kHello;
+  }
+  if (step_ == Step::kHello) {
+    HEDDLE_ASSIGN_OR_RETURN(const bool whole, HearHello(peer_));
+    if (!whole) {
+      return std::unique_ptr<Connection>();
+    }
+    HEDDLE_RETURN_IF_ERROR(Answer(peer_));
+    if (streams_ == 1) {
+      return Finish({});
+    }
+    step_ = Step::kDoor;
+  }
+  if (opened_ != std::byte{0}) {
+    HEDDLE_RETURN_IF_ERROR(HearNothing());
+  } else {
+    HEDDLE_RETURN_IF_ERROR(Hear(std::span(&opened_, 1)).status());
+    if (opened_ > std::byte{1} && opened_ != static_cast<std::byte>(streams_)) {
+      return DataLossError("{} sockets where {} were agreed", static_cast<int>(opened_), streams_);
+    }
+  }
+  TakeKnocks();
+  const bool all = std::all_of(further_.begin(), further_.end(),
+                               [](const UniqueFd& socket) { return socket.valid(); });
+  if (failure_.empty() && IsLate()) {
+    failure_ = "the others did not come in time";
+  }
+  if (opened_ == std::byte{0} || (opened_ != std::byte{1} && !all && failure_.empty())) {
+    return std::unique_ptr<Connection>();
+  }
+  const bool alone = opened_ == std::byte{1} || !all;
+  if (alone) {
+    NoteOneSocket(streams_,
+                  opened_ == std::byte{1} ? "it cannot reach this worker's door" : failure_);
+    further_.clear();
+  }
+  HEDDLE_RETURN_IF_ERROR(Say(static_cast<std::byte>(alone ? 1 : streams_)));
+  return Finish(std::move(further_));
+}
+
+Status AcceptorSetup::Answer(const TcpHello& peer) {
+  TcpHello answer{.streams = static_cast<uint16_t>(std::min<int>(options().streams, peer.streams)),
+                  .port = 0,
+                  .nonce = {}};
+  if (answer.streams > 1) {
+    const std::string& own = options().own;
+    auto door = ListenTcp(own.substr(0, own.rfind(':')));
+    const Status status = door.ok() ? Watch(door->socket, EPOLLIN) : door.status();
+    if (status.ok()) {
+      const std::string& address = door->address;
+      answer.port = static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
+      answer.nonce = nonce_ = MakeNonce();
+      door_ = std::move(door->socket);
+    } else {
+      NoteOneSocket(answer.streams, status.message());
+      answer.streams = 1;
+    }
+  }
+  streams_ = answer.streams;
+  further_.resize(streams_ - 1);
+  HEDDLE_RETURN_IF_ERROR(Say(answer));
+  return streams_ > 1 ? SetTimer(kDoorTime) : Status::Ok();
+}
+
+void AcceptorSetup::TakeKnocks() {
+  while (door_.valid()) {
+    UniqueFd socket(::accept4(door_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket.valid()) {
+      const int error = errno;
+      if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS) {
+        failure_ = ErrnoError(error, "accept").message();
+        door_.Reset();  // It would stay ready.
+      }
+      break;
+    }
+    if (PeerHost(socket.get()) != PeerHost(TcpSetup::socket()) ||
+        !Watch(socket, EPOLLIN | EPOLLRDHUP).ok()) {
+      continue;
+    }
+    if (coming_.size() >= kMostComing) {  // Whoever proved nothing yet gives way.
+      coming_.pop_front();
+    }
+    coming_.push_back({.socket = std::move(socket), .hello = {}, .have = 0});
+  }
+  coming_.remove_if([this](Coming& coming) { return !IsStillComing(coming); });
+}
+
+bool AcceptorSetup::IsStillComing(Coming& coming) {
+  const auto rest = std::as_writable_bytes(std::span(&coming.hello, 1)).subspan(coming.have);
+  const ssize_t got = ::recv(coming.socket.get(), rest.data(), rest.size(), MSG_DONTWAIT);
+  if (got <= 0) {
+    return got < 0 && (errno == EAGAIN || errno == EINTR);
+  }
+  coming.have += static_cast<size_t>(got);
+  if (coming.have < sizeof(StripeHello)) {
+    return true;
+  }
+  const uint32_t number = coming.hello.number;
+  if (number > 0 && number < streams_ && !further_[number - 1].valid() &&
+      SameDigest(coming.hello.proof, ProveStripe(options().key, nonce_, number))) {
+    Unwatch(coming.socket);
+    further_[number - 1] = std::move(coming.socket);
+  }
+  return false;
+}
+
+/// One socket, and nothing to agree on.
+class PlainSetup final : public ConnectionSetup {
+ public:
+  PlainSetup(UniqueFd socket, Lane lane)
+      : socket_(std::move(socket)),
+        fd_(socket_.get()),
+        lane_(lane) {}
+  int fd() const override { return fd_; }
+  Result<std::unique_ptr<Connection>> Advance() override {
+    return MakeTcpConnection(std::move(socket_), lane_);
+  }
+
+ private:
+  UniqueFd socket_;
+  const int fd_;
+  const Lane lane_;
+};
+
+}  // namespace
+
+int TcpStreamsFor(const std::string& host) {
+  for (const NetworkInterface& interface : FindInterfaces()) {
+    const auto& ips = interface.ips;
+    if (interface.kind == InterfaceKind::kPhysical &&
+        std::find(ips.begin(), ips.end(), host) != ips.end()) {
+      const double streams = std::ceil(interface.bytes_per_second / kBytesPerSecondEach);
+      return static_cast<int>(std::clamp(streams, 1.0, static_cast<double>(kMostStripes)));
+    }
+  }
+  return 1;
+}
+
+std::unique_ptr<ConnectionSetup> MakeTcpSetup(UniqueFd socket,
+                                              Lane lane,
+                                              bool dialled,
+                                              const TcpSetupOptions& options) {
+  if (lane == Lane::kUrgent) {
+    return std::make_unique<PlainSetup>(std::move(socket), lane);
+  }
+  if (dialled) {
+    return std::make_unique<DiallerSetup>(std::move(socket), options);
+  }
+  return std::make_unique<AcceptorSetup>(std::move(socket), options);
+}
+
+}  // namespace heddle::comm

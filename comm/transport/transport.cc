@@ -1,0 +1,81 @@
+#include "comm/transport/transport.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include "base/system/file.h"
+
+namespace heddle::comm {
+
+namespace {
+constexpr std::string_view kPrefix = "heddle1";
+}  // namespace
+
+std::string FormatAddress(const AddressParts& parts) {
+  std::string text(kPrefix);
+  for (const auto& [name, value] : parts) {
+    text += fmt::format(";{}={}", name, value);
+  }
+  return text;
+}
+
+Result<AddressParts> ParseAddress(std::string_view text) {
+  AddressParts parts;
+  std::string_view rest = text;
+  if (!rest.starts_with(kPrefix)) {
+    return InvalidArgumentError("'{}' is not an endpoint's address", text.substr(0, 64));
+  }
+  rest.remove_prefix(kPrefix.size());
+  while (!rest.empty()) {
+    const size_t end = rest.find(';', 1);
+    const std::string_view part = rest.substr(1, end == std::string_view::npos ? end : end - 1);
+    const size_t equals = part.find('=');
+    if (rest.front() != ';' || equals == std::string_view::npos) {
+      return InvalidArgumentError("'{}' is not an endpoint's address", text.substr(0, 64));
+    }
+    parts.emplace(part.substr(0, equals), part.substr(equals + 1));
+    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end);
+  }
+  return parts;
+}
+
+class SocketTransport::Setup final : public ConnectionSetup {
+ public:
+  Setup(const SocketTransport& transport, UniqueFd socket, Lane lane, bool dialled)
+      : transport_(transport),
+        socket_(std::move(socket)),
+        fd_(socket_.get()),
+        lane_(lane),
+        dialled_(dialled) {}
+
+  int fd() const override { return fd_; }
+  Result<std::unique_ptr<Connection>> Advance() override {
+    return dialled_ ? transport_.FinishDial(std::move(socket_), lane_)
+                    : transport_.FinishAccept(socket_, lane_);
+  }
+
+ private:
+  const SocketTransport& transport_;
+  UniqueFd socket_;
+  const int fd_;
+  const Lane lane_;
+  const bool dialled_;
+};
+
+std::unique_ptr<ConnectionSetup> SocketTransport::Begin(
+    size_t /*door*/, UniqueFd socket, Lane lane, bool dialled, const Digest& /*key*/) const {
+  return std::make_unique<Setup>(*this, std::move(socket), lane, dialled);
+}
+
+std::string HostIdentity() {
+  const auto boot = ReadFile("/proc/sys/kernel/random/boot_id", 64);
+  struct stat network {};
+  if (!boot.ok() || ::stat("/proc/self/ns/net", &network) != 0) {
+    return "";  // Unknown: nobody is taken for a neighbour.
+  }
+  return fmt::format("{}.{}", boot->substr(0, boot->find('\n')), network.st_ino);
+}
+
+}  // namespace heddle::comm

@@ -1,0 +1,214 @@
+/// \file
+/// What a transport is: it listens, dials a handshake socket to a peer and, once both ends have
+/// proved who they are, turns that socket into a Connection: a reliable ordered byte stream in each
+/// direction. Framing, matching, priorities, rates and deadlines are comm's (channel.h), the same
+/// over all of them, so a transport is one file that implements these two interfaces and one line
+/// in MakeTransports.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "base/status.h"
+#include "base/system/unique_fd.h"
+#include "comm/communicator.h"
+#include "comm/transport/handshake.h"
+#include "comm/transport/lane.h"
+
+namespace heddle::comm {
+
+struct SharedRegion;
+
+/// An endpoint's address taken apart: "host" (host identity) and one value a transport.
+using AddressParts = std::map<std::string, std::string>;
+
+std::string FormatAddress(const AddressParts& parts);
+/// Errors: kInvalidArgument.
+Result<AddressParts> ParseAddress(std::string_view text);
+
+/// The streams to one peer. Thread: one caller at a time (its channel's lock).
+class Connection {
+ public:
+  /// A descriptor to watch, and the epoll events to watch it for.
+  struct Watch {
+    int fd = -1;
+    uint32_t events = 0;
+  };
+
+  virtual ~Connection() = default;
+  Connection() = default;
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  virtual std::string_view transport() const = 0;
+  /// This machine's network port that carries it and no other, "mlx5_0/1" as `heddle links` has it;
+  /// empty: the kernel's routes choose.
+  virtual std::string port() const { return {}; }
+  /// Takes as many bytes as fit now and returns how many, 0 when none. Errors: kUnavailable.
+  virtual Result<size_t> Write(std::span<const iovec> parts) = 0;
+  /// Gives as many bytes as are there and returns how many, 0 when none yet. Errors: kUnavailable
+  /// when the peer is gone and everything it sent has been read; kDataLoss when the peer broke the
+  /// format.
+  virtual Result<size_t> Read(std::span<std::byte> buffer) = 0;
+  /// What to watch. `want_read` and `want_write`: whether the channel could use bytes, or room;
+  /// when a wanted thing comes true one of the watched descriptors becomes ready.
+  /// Unused entries have fd -1; the descriptors themselves never change.
+  virtual std::array<Watch, 2> Watches(bool want_read, bool want_write) = 0;
+  /// What a caller's thread polls to sleep until there are bytes, or room; fd -1: it cannot. It has
+  /// called PrepareToWait then, and the loop watches for neither meanwhile.
+  virtual Watch SleepOn(bool /*want_write*/) const { return {}; }
+  /// Called when that was ready, before Read and Write.
+  virtual void OnWoken() {}
+  /// Called when a watched descriptor was ready, before Read and Write.
+  virtual void OnReady(int /*fd*/, uint32_t /*events*/) {}
+  /// Called last before the channel waits for readiness. False: do not wait, what is wanted is
+  /// there.
+  virtual bool PrepareToWait(bool /*want_read*/, bool /*want_write*/) { return true; }
+  /// Hands a descriptor to the peer's process, where TakeDescriptor finds it by `id` once anything
+  /// written later was read. Never blocks. Errors: kUnimplemented (not on one host), kUnavailable
+  /// (the peer is gone), kResourceExhausted (too many are on their way).
+  virtual Status SendDescriptor(uint64_t /*id*/, int /*fd*/) {
+    return UnimplementedError("{} hands over no descriptors", transport());
+  }
+  /// One that the peer handed over with this `id`; it may have handed over several. Errors:
+  /// kUnimplemented, kUnavailable (none of this number has come, or 256 others since),
+  /// kResourceExhausted, kDataLoss.
+  virtual Result<UniqueFd> TakeDescriptor(uint64_t /*id*/) {
+    return UnimplementedError("{} hands over no descriptors", transport());
+  }
+  // Direct placement: a device carries bytes between shared buffers (Endpoint::AllocateShared) of
+  // both ends, beside the stream and before what is written into it later.
+
+  /// Memory of a process as its peer's device names it.
+  struct RemoteMemory {
+    uint64_t address = 0;
+    uint32_t key = 0;
+  };
+  /// Whether there is any over this connection.
+  virtual bool places() const { return false; }
+  /// Lets the peer write into `bytes` of `region`, until Withdraw. Errors: kUnimplemented,
+  /// kResourceExhausted, kUnavailable: the bytes then come in the stream.
+  virtual Result<RemoteMemory> Expose(const std::shared_ptr<const SharedRegion>& /*region*/,
+                                      std::span<std::byte> /*bytes*/) {
+    return UnimplementedError("{} places nothing", transport());
+  }
+  /// Whether Place can read from `region`. Errors: as Expose.
+  virtual Status PreparePlacing(const std::shared_ptr<const SharedRegion>& /*region*/) {
+    return UnimplementedError("{} places nothing", transport());
+  }
+  /// Writes as many of `bytes` of `region` to `target` as fit now and returns
+  /// how many. They stay as they are until `placed` counts them. Errors: kUnavailable.
+  virtual Result<size_t> Place(const std::shared_ptr<const SharedRegion>& /*region*/,
+                               std::span<const std::byte> /*bytes*/,
+                               const RemoteMemory& /*target*/) {
+    return UnimplementedError("{} places nothing", transport());
+  }
+  /// Of the bytes given to Place, how many have arrived.
+  virtual uint64_t placed() { return 0; }
+  /// Nothing is exposed or read any more once it returns. What is still under way breaks the
+  /// connection, in both directions.
+  virtual void Withdraw() {}
+  /// The peer's process, by its number here; 0: unknown, or on another host.
+  virtual pid_t peer_process() const { return 0; }
+  /// No more writes; the peer reads what was written, then the end.
+  virtual void CloseWrite() = 0;
+  /// Drops everything at once, in both directions; the peer sees it as a loss.
+  virtual void Reset() = 0;
+};
+
+/// A connection in the making, after a handshake that ended well. The session that owns it bounds
+/// its time. Thread: loop only.
+class ConnectionSetup {
+ public:
+  virtual ~ConnectionSetup() = default;
+  ConnectionSetup() = default;
+  ConnectionSetup(const ConnectionSetup&) = delete;
+  ConnectionSetup& operator=(const ConnectionSetup&) = delete;
+
+  /// Becomes ready to read when Advance should be called again; always the same. Not to be watched
+  /// during Advance, which may hand it to the connection.
+  virtual int fd() const = 0;
+  /// Goes as far as it can without blocking; called at once and then whenever `fd` is ready, until
+  /// it gives a connection or an error. Null: not yet. Errors: why no connection will come, in the
+  /// peer's words where the reason is the peer's.
+  virtual Result<std::unique_ptr<Connection>> Advance() = 0;
+};
+
+/// A way to a peer: from which of this endpoint's doors to which of the peer's.
+struct Way {
+  size_t door = 0;  ///< Position among Transport::doors.
+  std::string to = {};
+};
+
+/// Thread: any after construction; Begin is called on the loop thread.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+
+  virtual std::string_view name() const = 0;
+  /// Its part of the endpoint's address.
+  virtual std::string address() const = 0;
+  /// Its non-blocking listening sockets of handshakes: one, or over RDMA one a port (rails.h).
+  virtual std::vector<int> doors() const = 0;
+  /// The network port of a door, as in Connection::port.
+  virtual std::string port(size_t /*door*/) const { return {}; }
+  /// The ways from an endpoint with parts `own` to a peer with parts `peer`, in the order in which
+  /// they are to be tried; none: it cannot be reached. `number`, the connection's, spreads
+  /// connections over ways that are equally good.
+  virtual std::vector<Way> WaysTo(const AddressParts& own,
+                                  const AddressParts& peer,
+                                  size_t number) const = 0;
+  /// No connection came of a way: another is to be preferred for a while.
+  virtual void Avoid(const Way& /*way*/) const {}
+  /// Starts a connect and returns the non-blocking socket. Errors: kUnavailable,
+  /// kResourceExhausted.
+  virtual Result<UniqueFd> Dial(const Way& way) const = 0;
+  /// One end of a connection over `socket`, which was dialled or accepted at `door`, after a
+  /// handshake that ended well; the other end's is of the same lane. `key`: both ends' alone, and
+  /// this socket's. The setup must not outlive the transport; the connection may.
+  virtual std::unique_ptr<ConnectionSetup> Begin(
+      size_t door, UniqueFd socket, Lane lane, bool dialled, const Digest& key) const = 0;
+  /// Whether nobody on the network can read its connections where a job asks for TLS: it encrypts
+  /// them then, or they never leave the machine. Others are not used by such a job.
+  virtual bool CanEncrypt() const { return false; }
+  /// Begin for a job with TLS. Only where CanEncrypt.
+  virtual std::unique_ptr<ConnectionSetup> BeginEncrypted(
+      size_t door, UniqueFd socket, Lane lane, bool dialled, const Digest& key) const {
+    return Begin(door, std::move(socket), lane, dialled, key);
+  }
+};
+
+/// A transport whose connections need no more than their handshake's socket to begin.
+class SocketTransport : public Transport {
+ public:
+  std::unique_ptr<ConnectionSetup> Begin(
+      size_t door, UniqueFd socket, Lane lane, bool dialled, const Digest& key) const final;
+
+ protected:
+  /// The dialling end.
+  virtual Result<std::unique_ptr<Connection>> FinishDial(UniqueFd socket, Lane lane) const = 0;
+  /// The accepting end; called when the socket is readable until it returns a connection. Null: not
+  /// yet; `socket` stays the caller's until then.
+  virtual Result<std::unique_ptr<Connection>> FinishAccept(UniqueFd& socket, Lane lane) const = 0;
+
+ private:
+  class Setup;
+};
+
+/// Identity of the host as far as shared memory and local sockets reach: boot and network
+/// namespace.
+std::string HostIdentity();
+
+}  // namespace heddle::comm

@@ -1,0 +1,114 @@
+/// \file
+/// What the control plane needs to know of a job: when to start, how long to wait for what, when a
+/// checkpoint is due. The rest of the job file is opaque text here.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "elastic/protocol/protocol.pb.h"
+
+namespace heddle::elastic {
+
+/// What happens to a step whose loss or gradient norm is NaN or infinite.
+enum class NotFinitePolicy : uint8_t {
+  kStop,  ///< The job fails after the step is reported.
+  kSkip,  ///< The step counts, its update is left out (the workers do that).
+};
+
+/// When a lasting change of speed is worth a new plan.
+struct DriftPolicy {
+  bool enabled = true;
+  double threshold =
+      1.2;          ///< Measured over predicted busy time, or its inverse, that counts as drift.
+  int windows = 5;  ///< Of the last `windows` …
+  int windows_over = 4;  ///< … so many beyond the threshold, to one side.
+  int windows_excluded =
+      1;  ///< The first ones of a generation do not count: caches and clocks settle.
+  double gain_over_cost = 1.5;  ///< Predicted seconds saved over those spent by the change.
+  /// Least time between two changes for drift; doubled by each that follows within ten of it.
+  Duration cooldown = std::chrono::seconds(5);
+};
+
+/// How links are measured: by pair of places, a place being the workers of one host at one address
+/// with one emulated rate. A host takes part in one measurement at a time, so that those of a round
+/// are disjoint pairs and no more than half the hosts' number run at once. A place is measured with
+/// itself, where it has two workers, and with every other one until it has `partners` of them, near
+/// ones in the order of places first: so up to partners + 1 places all pairs are measured, and in
+/// larger clusters at most places × (partners + 1), in about 2 × partners rounds of a tenth of a
+/// second. What is not measured is planned with by its workers' own ends.
+struct LinkPolicy {
+  std::vector<std::string> transports;  ///< To measure, best first; empty: nothing is measured.
+  int partners = 16;
+  Duration timeout = std::chrono::seconds(5);  ///< Of one measurement.
+  Duration wait = std::chrono::seconds(30);    ///< So long at most a plan waits for all of them.
+};
+
+/// Where a recovery takes the state from is decided by predicted seconds: steps to be run again,
+/// and bytes to be moved at these rates, of all workers together, until a move of the job has shown
+/// what its own machines do.
+struct RecoveryPolicy {
+  double live_bytes_per_second = 1e9;       ///< From survivors' tensors.
+  double replica_bytes_per_second = 0.5e9;  ///< From snapshots in memory, which are unpacked first.
+  double storage_bytes_per_second = 0.2e9;  ///< From a checkpoint.
+};
+
+struct JobPolicy {
+  int initial_workers = 1;  ///< Formation waits for so many …
+  int min_workers = 1;      ///< … or, after formation_timeout, for so many. Fewer: the job waits.
+  Duration formation_timeout = std::chrono::seconds(30);
+  int64_t total_steps = 0;
+  int64_t checkpoint_every = 0;  ///< Steps; 0: none but the final one.
+  bool final_checkpoint = true;
+  int64_t replicate_every = 0;  ///< Steps between snapshots kept in memory; 0: none.
+  int replica_copies = 1;       ///< Workers that keep a worker's part beside itself.
+  int64_t validate_every = 0;   ///< Steps; 0: never but at the end when final_validation.
+  bool final_validation = false;
+  NotFinitePolicy not_finite = NotFinitePolicy::kStop;
+  DriftPolicy drift;
+  LinkPolicy links;
+  RecoveryPolicy recovery;
+
+  Duration heartbeat = std::chrono::milliseconds(200);
+  Duration lease = std::chrono::seconds(3);  ///< A worker that says nothing for so long is lost.
+  Duration reconnect_grace = std::chrono::milliseconds(300);  ///< After its stream broke.
+  Duration coalesce = std::chrono::milliseconds(150);  ///< After a loss: wait for further ones.
+  Duration probe =
+      std::chrono::milliseconds(500);  ///< After an accusation: does the accused still answer?
+  Duration reply_timeout = std::chrono::seconds(20);  ///< Prepared, Halted.
+  Duration stop_timeout = std::chrono::seconds(120);  ///< Stopped: a step and what is due after it.
+  Duration move_timeout = std::chrono::seconds(60);   ///< Ready: connecting and moving state.
+  Duration profile_timeout = std::chrono::seconds(60);
+  Duration adopt_extra =
+      std::chrono::seconds(2);  ///< Beyond the lease, after a coordinator's restart.
+  Duration coordinator_wait =
+      std::chrono::minutes(10);  ///< A halted worker waits so long for a coordinator.
+  /// How long the job waits for workers when it has too few; 0: for ever (`serve`).
+  Duration paused_timeout = std::chrono::seconds(0);
+  /// So many recoveries in a row without a completed step fail the job.
+  int max_recoveries_without_step = 8;
+};
+
+/// A submitted job.
+struct Job {
+  std::string id;      ///< Hash of the effective job file.
+  std::string yaml;    ///< The effective job file, with absolute paths.
+  std::string secret;  ///< Key of the data plane's handshake; drawn at submission, never logged.
+  std::string output_folder;
+  std::string checkpoint_root;  ///< Path or URL (checkpoint/storage/storage.h).
+  JobPolicy policy;
+  std::map<std::string, wire::Emulation> emulation;    ///< By worker name.
+  std::map<std::string, std::string> failure_domains;  ///< Likewise, of those that say none.
+  std::vector<int64_t> checkpoints;  ///< Sound committed ones found on storage: steps, ascending.
+};
+
+/// Whether a checkpoint of the state after `step` is due: a pure function, the same on every
+/// worker.
+bool CheckpointDue(const JobPolicy& policy, int64_t step);
+/// Likewise for the validation loss.
+bool ValidationDue(const JobPolicy& policy, int64_t step);
+
+}  // namespace heddle::elastic

@@ -1,0 +1,260 @@
+#include "engine/program/verify/verify.h"
+
+#include <algorithm>
+
+#include "engine/program/verify/verify_machine.h"
+
+namespace heddle::program {
+
+using graph::ParameterId;
+
+namespace {
+
+Status VerifyHeader(const Plan& plan,
+                    const Program& program,
+                    size_t rank,
+                    const std::vector<ParameterId>& held) {
+  if (program.rank != static_cast<int>(rank) || program.generation != plan.generation ||
+      program.workers != static_cast<int>(plan.workers.size()) ||
+      program.determinism != plan.determinism) {
+    return InternalError("the program is of another rank, generation or plan");
+  }
+  if (program.parameters != held) {
+    return InternalError("the program lists other parameters than the worker holds");
+  }
+  return Status::Ok();
+}
+
+// Before the vote nothing is applied, after it only updates and frees.
+Status VerifyVotePosition(const Program& program) {
+  if (program.vote_index >= program.instructions.size() ||
+      program.instructions[program.vote_index].code != Code::kVote) {
+    return InternalError("instruction {} is not the vote", program.vote_index);
+  }
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const Code code = program.instructions[i].code;
+    const bool applies = code == Code::kUpdate;
+    const bool after = i > program.vote_index;
+    if ((code == Code::kVote && i != program.vote_index) || (applies && !after) ||
+        (after && !applies && code != Code::kFree)) {
+      return InternalError("instruction {} is on the wrong side of the vote", i);
+    }
+  }
+  return Status::Ok();
+}
+
+// The peers are exactly those that instructions name, and the relation is symmetric.
+Status VerifyPeers(const std::vector<Program>& programs, size_t rank) {
+  std::set<int> used;
+  for (const Instruction& instruction : programs[rank].instructions) {
+    if (instruction.peer >= 0) {
+      used.insert(instruction.peer);
+    }
+    used.insert(instruction.group.begin(), instruction.group.end());
+  }
+  used.erase(static_cast<int>(rank));
+  if (!std::equal(used.begin(), used.end(), programs[rank].peers.begin(),
+                  programs[rank].peers.end())) {
+    return InternalError("the program's peers are not those that its instructions name");
+  }
+  for (const int peer : used) {
+    if (peer < 0 || static_cast<size_t>(peer) >= programs.size()) {
+      return InternalError("worker {} does not exist", peer);
+    }
+    const std::vector<int>& back = programs[static_cast<size_t>(peer)].peers;
+    if (std::find(back.begin(), back.end(), static_cast<int>(rank)) == back.end()) {
+      return InternalError("worker {} does not list it as a peer", peer);
+    }
+  }
+  return Status::Ok();
+}
+
+// Every worker issues its reductions in program order; one order must fit all of them, else two
+// workers that take reductions one by one wait for each other.
+Status VerifyReduceOrder(const std::vector<Program>& programs) {
+  std::map<ParameterId, std::set<ParameterId>> after;
+  std::map<ParameterId, int> before;
+  for (const Program& program : programs) {
+    ParameterId last = -1;
+    for (const Instruction& instruction : program.instructions) {
+      if (instruction.code != Code::kReduce) {
+        continue;
+      }
+      before.emplace(instruction.parameter, 0);
+      if (last >= 0 && last != instruction.parameter &&
+          after[last].insert(instruction.parameter).second) {
+        ++before[instruction.parameter];
+      }
+      last = instruction.parameter;
+    }
+  }
+  std::vector<ParameterId> ready;
+  for (const auto& [parameter, count] : before) {
+    if (count == 0) {
+      ready.push_back(parameter);
+    }
+  }
+  size_t ordered = 0;
+  while (!ready.empty()) {
+    const ParameterId parameter = ready.back();
+    ready.pop_back();
+    ++ordered;
+    for (const ParameterId next : after[parameter]) {
+      if (--before[next] == 0) {
+        ready.push_back(next);
+      }
+    }
+  }
+  if (ordered != before.size()) {
+    return InternalError("workers issue reductions in different orders");
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status VerifyMachine::CheckReductions() const {
+  for (const auto& [parameter, reduction] : reductions_) {
+    const std::vector<int>& holders = holders_[static_cast<size_t>(parameter)];
+    const std::string& name = graph_.parameter(parameter).name;
+    for (const int holder : holders) {
+      if (reduction.arrived.count(holder) == 0) {
+        return InternalError("worker {}: takes no part in the reduction of {}",
+                             plan_.workers[static_cast<size_t>(holder)], name);
+      }
+    }
+    if (reduction.sum.count() != NumberingOf(parameter).total()) {
+      return InternalError("the reduction of {} has {} contributions of {}", name,
+                           reduction.sum.count(), NumberingOf(parameter).total());
+    }
+  }
+  return Status::Ok();
+}
+
+Status VerifyMachine::CheckComplete(const SumValue& sum, ParameterId parameter) const {
+  if (sum.parameter != parameter) {
+    return InternalError("the gradient of parameter {} is used for {}", sum.parameter, parameter);
+  }
+  const int64_t total = NumberingOf(parameter).total();
+  if (sum.count() != total) {
+    return InternalError("the gradient of {} has {} contributions of {}",
+                         graph_.parameter(parameter).name, sum.count(), total);
+  }
+  return Status::Ok();
+}
+
+Status VerifyMachine::Vote() {
+  std::set<ParameterId> norms;
+  std::vector<bool> losses(static_cast<size_t>(microbatches_), false);
+  for (int rank = 0; rank < static_cast<int>(programs_.size()); ++rank) {
+    for (SlotState& slot : worker(rank).slots) {
+      if (slot.life == SlotState::Life::kPending) {
+        slot.life = SlotState::Life::kLive;
+        auto& sum = std::get<SumValue>(slot.value);
+        sum = reductions_.at(sum.parameter).sum;
+      }
+    }
+    HEDDLE_RETURN_IF_ERROR(
+        VoteOf(rank, norms, losses)
+            .WithContext("worker {}, vote", plan_.workers[static_cast<size_t>(rank)]));
+  }
+  for (size_t microbatch = 0; microbatch < losses.size(); ++microbatch) {
+    if (!losses[microbatch]) {
+      return InternalError("nobody reports the loss of microbatch {}", microbatch);
+    }
+  }
+  for (size_t p = 0; p < graph_.parameters.size(); ++p) {
+    if (!graph_.parameters[p].gradients.empty() && !holders_[p].empty() &&
+        norms.count(static_cast<ParameterId>(p)) == 0) {
+      return InternalError("nobody reports the norm of {}", graph_.parameters[p].name);
+    }
+  }
+  return Status::Ok();
+}
+
+Status VerifyMachine::VoteOf(int rank, std::set<ParameterId>& norms, std::vector<bool>& losses) {
+  const VoteShare& share = program(rank).vote;
+  for (const VoteShare::Norm& norm : share.norms) {
+    HEDDLE_ASSIGN_OR_RETURN(const SumValue* const sum, ReadSum(rank, norm.gradient));
+    HEDDLE_RETURN_IF_ERROR(CheckComplete(*sum, norm.parameter));
+    if (holders_[static_cast<size_t>(norm.parameter)].front() != rank) {
+      return InternalError("reports the norm of parameter {} without owning it", norm.parameter);
+    }
+    if (!norms.insert(norm.parameter).second) {
+      return InternalError("the norm of parameter {} is reported twice", norm.parameter);
+    }
+  }
+  for (const VoteShare::Loss& loss : share.losses) {
+    HEDDLE_RETURN_IF_ERROR(ExpectOwnMicrobatch(rank, loss.microbatch));
+    HEDDLE_RETURN_IF_ERROR(ReadTensor(rank, loss.slot, graph_.loss, loss.microbatch));
+    if (losses[static_cast<size_t>(loss.microbatch)]) {
+      return InternalError("the loss of microbatch {} is reported twice", loss.microbatch);
+    }
+    losses[static_cast<size_t>(loss.microbatch)] = true;
+  }
+  return Status::Ok();
+}
+
+Status VerifyMachine::CheckCoverage() const {
+  for (size_t node = 0; node < graph_.nodes.size(); ++node) {
+    for (size_t m = 0; m < static_cast<size_t>(microbatches_); ++m) {
+      if (runs_[node * static_cast<size_t>(microbatches_) + m] == 0) {
+        return InternalError("nobody runs node {} on microbatch {}", node, m);
+      }
+    }
+  }
+  return Status::Ok();
+}
+
+Status VerifyMachine::CheckEnd() const {
+  for (const auto& [key, message] : messages_) {
+    if (!message.received) {
+      return InternalError("worker {}: worker {} never receives tag {:#x}",
+                           plan_.workers[static_cast<size_t>(std::get<0>(key))],
+                           plan_.workers[static_cast<size_t>(std::get<1>(key))], std::get<2>(key));
+    }
+  }
+  for (size_t rank = 0; rank < workers_.size(); ++rank) {
+    const Worker& self = workers_[rank];
+    for (size_t slot = 0; slot < self.slots.size(); ++slot) {
+      if (self.slots[slot].life != SlotState::Life::kFreed) {
+        return InternalError(
+            "worker {}: slot {} is never {}", plan_.workers[rank], slot,
+            self.slots[slot].life == SlotState::Life::kUnwritten ? "written" : "freed");
+      }
+    }
+    for (const ParameterId parameter : programs_[rank].parameters) {
+      if (!graph_.parameter(parameter).gradients.empty() && self.updated.count(parameter) == 0) {
+        return InternalError("worker {}: never updates {}", plan_.workers[rank],
+                             graph_.parameter(parameter).name);
+      }
+    }
+  }
+  return Status::Ok();
+}
+
+Status Verify(const graph::Graph& graph, const Plan& plan, const std::vector<Program>& programs) {
+  HEDDLE_RETURN_IF_ERROR(ValidatePlan(plan, static_cast<int>(graph.segments.size())));
+  if (programs.size() != plan.workers.size()) {
+    return InternalError("{} programs for {} workers", programs.size(), plan.workers.size());
+  }
+  std::vector<std::vector<ParameterId>> held(programs.size());
+  const std::vector<std::vector<int>> holders = ParameterHolders(graph, plan);
+  for (size_t parameter = 0; parameter < holders.size(); ++parameter) {
+    for (const int holder : holders[parameter]) {
+      held[static_cast<size_t>(holder)].push_back(static_cast<ParameterId>(parameter));
+    }
+  }
+  for (size_t rank = 0; rank < programs.size(); ++rank) {
+    const auto named = [&](const Status& status) {
+      return status.WithContext("worker {}", plan.workers[rank]);
+    };
+    HEDDLE_RETURN_IF_ERROR(named(VerifyHeader(plan, programs[rank], rank, held[rank])));
+    HEDDLE_RETURN_IF_ERROR(named(VerifyVotePosition(programs[rank])));
+    HEDDLE_RETURN_IF_ERROR(named(VerifyPeers(programs, rank)));
+  }
+  HEDDLE_RETURN_IF_ERROR(VerifyReduceOrder(programs));
+  return VerifyMachine(graph, plan, programs).Run();
+}
+
+}  // namespace heddle::program

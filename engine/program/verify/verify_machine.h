@@ -1,0 +1,98 @@
+/// \file
+/// Runs a set of Programs on symbolic values: every worker in turn as far as it gets, with
+/// asynchronous sends and blocking receives, until all have ended or none can go on.
+#pragma once
+
+#include <map>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "engine/program/program.h"
+#include "engine/program/stages.h"
+#include "engine/program/verify/verify_values.h"
+
+namespace heddle::program {
+
+/// Thread: one caller.
+class VerifyMachine {
+ public:
+  VerifyMachine(const graph::Graph& graph, const Plan& plan, const std::vector<Program>& programs);
+
+  /// Errors: kInternal naming worker and instruction.
+  Status Run();
+
+ private:
+  struct SlotState {
+    enum class Life : uint8_t { kUnwritten, kPending, kLive, kFreed } life = Life::kUnwritten;
+    SymbolicValue value = TensorValue{};
+  };
+  struct Worker {
+    size_t next = 0;  ///< Instruction.
+    std::vector<SlotState> slots = {};
+    std::set<graph::ParameterId> reduced = {};
+    std::set<graph::ParameterId> updated = {};
+    bool at_vote = false;
+  };
+  struct Message {
+    SymbolicValue value = TensorValue{};
+    graph::TensorType type = {};
+    bool received = false;
+  };
+  struct Reduction {
+    const Instruction* first = nullptr;  ///< As its first member issued it.
+    std::set<int> arrived = {};
+    SumValue sum = {};
+  };
+  using MessageKey = std::tuple<int, int, uint64_t>;  ///< Source, target, tag.
+
+  const Program& program(int rank) const { return programs_[static_cast<size_t>(rank)]; }
+  Worker& worker(int rank) { return workers_[static_cast<size_t>(rank)]; }
+  const Pipeline* PipelineOf(int rank) const;
+  const Stage* StageOfRank(int rank) const;
+  LeafNumbering NumberingOf(graph::ParameterId parameter) const;
+
+  /// Runs until the worker blocks, votes or ends; true when it got anywhere.
+  Result<bool> Advance(int rank);
+  /// False when the instruction has to wait.
+  Result<bool> Step(int rank, const Instruction& instruction);
+  Status StepLoad(int rank, const Instruction& instruction);
+  Status StepRun(int rank, const Instruction& instruction);
+  Status CountRun(int rank, const Instruction& instruction);
+  Status StepSend(int rank, const Instruction& instruction);
+  Result<bool> StepRecv(int rank, const Instruction& instruction);
+  Status StepFold(int rank, const Instruction& instruction);
+  Status StepReduce(int rank, const Instruction& instruction);
+  Status JoinReduction(int rank, const Instruction& instruction);
+  Status StepUpdate(int rank, const Instruction& instruction);
+  Status StepFree(int rank, const Instruction& instruction);
+
+  Status Write(int rank, SlotId slot, graph::TensorId tensor, int microbatch, SymbolicValue value);
+  Result<const SymbolicValue*> Read(int rank, SlotId slot) const;
+  Result<const SumValue*> ReadSum(int rank, SlotId slot) const;
+  Status ReadTensor(int rank, SlotId slot, graph::TensorId tensor, int microbatch) const;
+  Status ExpectShape(const Instruction& instruction, size_t inputs, size_t outputs) const;
+  Status ExpectOwnMicrobatch(int rank, int microbatch) const;
+  Status ExpectPeer(int rank, int peer) const;
+
+  Status Vote();
+  Status VoteOf(int rank, std::set<graph::ParameterId>& norms, std::vector<bool>& losses);
+  Status CheckComplete(const SumValue& sum, graph::ParameterId parameter) const;
+  Status CheckReductions() const;
+  Status CheckCoverage() const;
+  Status CheckEnd() const;
+
+  const graph::Graph& graph_;
+  const Plan& plan_;
+  const std::vector<Program>& programs_;
+  const int64_t microbatches_;
+  const bool exact_;
+  std::vector<std::vector<int>> holders_;  ///< By parameter.
+  std::vector<Position> positions_;        ///< By rank.
+  std::vector<Worker> workers_;
+  std::map<MessageKey, Message> messages_;
+  std::map<graph::ParameterId, Reduction> reductions_;
+  std::vector<uint8_t> runs_;  ///< By node * microbatches + microbatch.
+};
+
+}  // namespace heddle::program

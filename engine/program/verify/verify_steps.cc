@@ -1,0 +1,231 @@
+// The instructions that VerifyMachine runs.
+#include <algorithm>
+
+#include "engine/program/verify/verify_machine.h"
+
+namespace heddle::program {
+
+using graph::Node;
+using graph::ParameterId;
+using graph::Tensor;
+using graph::TensorId;
+using graph::TensorKind;
+
+Status VerifyMachine::StepLoad(int rank, const Instruction& instruction) {
+  HEDDLE_RETURN_IF_ERROR(ExpectShape(instruction, 0, 1));
+  HEDDLE_RETURN_IF_ERROR(ExpectOwnMicrobatch(rank, instruction.microbatch));
+  const SlotId slot = instruction.outputs.front();
+  const std::vector<Slot>& slots = program(rank).slots;
+  if (slot < 0 || static_cast<size_t>(slot) >= slots.size()) {
+    return InternalError("writes slot {}, which does not exist", slot);
+  }
+  const TensorId tensor = slots[static_cast<size_t>(slot)].tensor;
+  if (tensor < 0 || (tensor != graph_.tokens && tensor != graph_.targets)) {
+    return InternalError("loads slot {}, which is neither tokens nor targets", slot);
+  }
+  return Write(rank, slot, tensor, instruction.microbatch,
+               TensorValue{.tensor = tensor, .microbatch = instruction.microbatch});
+}
+
+Status VerifyMachine::StepRun(int rank, const Instruction& instruction) {
+  if (instruction.node < 0 || static_cast<size_t>(instruction.node) >= graph_.nodes.size()) {
+    return InternalError("node {} does not exist", instruction.node);
+  }
+  const Node& node = graph_.node(instruction.node);
+  HEDDLE_RETURN_IF_ERROR(ExpectShape(instruction, node.inputs.size(), node.outputs.size()));
+  HEDDLE_RETURN_IF_ERROR(ExpectOwnMicrobatch(rank, instruction.microbatch));
+  HEDDLE_RETURN_IF_ERROR(CountRun(rank, instruction));
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const Tensor& tensor = graph_.tensor(node.inputs[i]);
+    if (tensor.kind != TensorKind::kParameter) {
+      HEDDLE_RETURN_IF_ERROR(
+          ReadTensor(rank, instruction.inputs[i], node.inputs[i], instruction.microbatch));
+      continue;
+    }
+    const std::vector<int>& holders = holders_[static_cast<size_t>(tensor.parameter)];
+    if (instruction.inputs[i] != -1 || !std::binary_search(holders.begin(), holders.end(), rank)) {
+      return InternalError("does not read parameter {} from its own state", tensor.name);
+    }
+  }
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const Tensor& tensor = graph_.tensor(node.outputs[i]);
+    SymbolicValue value =
+        TensorValue{.tensor = node.outputs[i], .microbatch = instruction.microbatch};
+    if (tensor.kind == TensorKind::kWeightGradient) {
+      const int64_t leaf =
+          tensor.use * NumberingOf(tensor.parameter).stride + instruction.microbatch;
+      value = SumValue{.parameter = tensor.parameter,
+                       .leaves = {{.first = leaf, .last = leaf + 1}},
+                       .node = {.level = 0, .index = leaf}};
+    }
+    HEDDLE_RETURN_IF_ERROR(Write(rank, instruction.outputs[i], node.outputs[i],
+                                 instruction.microbatch, std::move(value)));
+  }
+  return Status::Ok();
+}
+
+Status VerifyMachine::CountRun(int rank, const Instruction& instruction) {
+  const Node& node = graph_.node(instruction.node);
+  const Stage& stage = *StageOfRank(rank);
+  if (node.segment < stage.first_segment || node.segment >= stage.last_segment) {
+    return InternalError("node {} belongs to another stage", instruction.node);
+  }
+  uint8_t& runs = runs_[static_cast<size_t>(instruction.node) * static_cast<size_t>(microbatches_) +
+                        static_cast<size_t>(instruction.microbatch)];
+  const bool again = stage.recompute && node.phase == graph::Phase::kForward;
+  if (runs >= (again ? 2 : 1)) {
+    return InternalError("runs node {} on microbatch {} once too often", instruction.node,
+                         instruction.microbatch);
+  }
+  ++runs;
+  return Status::Ok();
+}
+
+Status VerifyMachine::StepSend(int rank, const Instruction& instruction) {
+  HEDDLE_RETURN_IF_ERROR(ExpectShape(instruction, 1, 0));
+  HEDDLE_RETURN_IF_ERROR(ExpectPeer(rank, instruction.peer));
+  const SlotId slot = instruction.inputs.front();
+  HEDDLE_ASSIGN_OR_RETURN(const SymbolicValue* const value, Read(rank, slot));
+  const MessageKey key{rank, instruction.peer, instruction.tag};
+  const bool added =
+      messages_
+          .emplace(key, Message{.value = *value,
+                                .type = program(rank).slots[static_cast<size_t>(slot)].type})
+          .second;
+  if (!added) {
+    return InternalError("sends tag {:#x} to worker {} twice", instruction.tag, instruction.peer);
+  }
+  return Status::Ok();
+}
+
+Result<bool> VerifyMachine::StepRecv(int rank, const Instruction& instruction) {
+  HEDDLE_RETURN_IF_ERROR(ExpectShape(instruction, 0, 1));
+  HEDDLE_RETURN_IF_ERROR(ExpectPeer(rank, instruction.peer));
+  const auto found = messages_.find(MessageKey{instruction.peer, rank, instruction.tag});
+  if (found == messages_.end()) {
+    return false;
+  }
+  Message& message = found->second;
+  if (message.received) {
+    return InternalError("receives tag {:#x} of worker {} twice", instruction.tag,
+                         instruction.peer);
+  }
+  message.received = true;
+  const auto* const value = std::get_if<TensorValue>(&message.value);
+  if (value == nullptr || value->microbatch != instruction.microbatch) {
+    return InternalError("tag {:#x} of worker {} is not a tensor of microbatch {}", instruction.tag,
+                         instruction.peer, instruction.microbatch);
+  }
+  const SlotId slot = instruction.outputs.front();
+  const std::vector<Slot>& slots = program(rank).slots;
+  if (slot >= 0 && static_cast<size_t>(slot) < slots.size() &&
+      slots[static_cast<size_t>(slot)].type != message.type) {
+    return InternalError("receives tag {:#x} of worker {} as another type than was sent",
+                         instruction.tag, instruction.peer);
+  }
+  HEDDLE_RETURN_IF_ERROR(Write(rank, slot, value->tensor, value->microbatch, *value));
+  return true;
+}
+
+Status VerifyMachine::StepFold(int rank, const Instruction& instruction) {
+  HEDDLE_RETURN_IF_ERROR(ExpectShape(instruction, 2, 0));
+  HEDDLE_ASSIGN_OR_RETURN(const SumValue* const left, ReadSum(rank, instruction.inputs[0]));
+  HEDDLE_ASSIGN_OR_RETURN(const SumValue* const right, ReadSum(rank, instruction.inputs[1]));
+  HEDDLE_ASSIGN_OR_RETURN(SumValue sum,
+                          AddSums(*left, *right, NumberingOf(left->parameter), exact_));
+  worker(rank).slots[static_cast<size_t>(instruction.inputs[0])].value = std::move(sum);
+  return Status::Ok();
+}
+
+Status VerifyMachine::StepReduce(int rank, const Instruction& instruction) {
+  if (instruction.parameter < 0 ||
+      static_cast<size_t>(instruction.parameter) >= graph_.parameters.size()) {
+    return InternalError("parameter {} does not exist", instruction.parameter);
+  }
+  const graph::Parameter& parameter = graph_.parameter(instruction.parameter);
+  if (parameter.gradients.empty() || instruction.outputs.size() != 1) {
+    return InternalError("reduces {} into {} outputs", parameter.name, instruction.outputs.size());
+  }
+  if (instruction.group != holders_[static_cast<size_t>(instruction.parameter)] ||
+      instruction.group.size() < 2) {
+    return InternalError("reduces {} over others than its holders", parameter.name);
+  }
+  if (!std::binary_search(instruction.group.begin(), instruction.group.end(), rank)) {
+    return InternalError("reduces {}, which it does not hold", parameter.name);
+  }
+  for (const int member : instruction.group) {
+    if (member != rank) {
+      HEDDLE_RETURN_IF_ERROR(ExpectPeer(rank, member));
+    }
+  }
+  HEDDLE_RETURN_IF_ERROR(JoinReduction(rank, instruction));
+  const SlotId output = instruction.outputs.front();
+  HEDDLE_RETURN_IF_ERROR(Write(rank, output, parameter.gradients.front(), -1,
+                               SumValue{.parameter = instruction.parameter}));
+  worker(rank).slots[static_cast<size_t>(output)].life = SlotState::Life::kPending;
+  worker(rank).reduced.insert(instruction.parameter);
+  return Status::Ok();
+}
+
+Status VerifyMachine::JoinReduction(int rank, const Instruction& instruction) {
+  Reduction& reduction = reductions_[instruction.parameter];
+  if (reduction.first == nullptr) {
+    reduction.first = &instruction;
+    reduction.sum.parameter = instruction.parameter;
+  }
+  if (instruction.contributions != reduction.first->contributions ||
+      instruction.tag != reduction.first->tag) {
+    return InternalError("disagrees with others on the reduction of parameter {}",
+                         instruction.parameter);
+  }
+  if (!reduction.arrived.insert(rank).second) {
+    return InternalError("reduces parameter {} twice", instruction.parameter);
+  }
+  const size_t declared = exact_ ? instruction.group.size() : 0;
+  if (instruction.contributions.size() != declared) {
+    return InternalError("lists contributions of {} workers, expected {}",
+                         instruction.contributions.size(), declared);
+  }
+  const auto own = static_cast<size_t>(
+      std::lower_bound(instruction.group.begin(), instruction.group.end(), rank) -
+      instruction.group.begin());
+  const size_t expected = exact_ ? instruction.contributions[own].size() : 1;
+  if (instruction.inputs.size() != expected) {
+    return InternalError("contributes {} values, expected {}", instruction.inputs.size(), expected);
+  }
+  const LeafNumbering numbering = NumberingOf(instruction.parameter);
+  for (size_t i = 0; i < expected; ++i) {
+    HEDDLE_ASSIGN_OR_RETURN(const SumValue* const sum, ReadSum(rank, instruction.inputs[i]));
+    if (sum->parameter != instruction.parameter ||
+        (exact_ && !IsWhole(*sum, instruction.contributions[own][i], numbering))) {
+      return InternalError("contribution {} is not what the plan says", i);
+    }
+    // The reduction itself orders its additions; here only: nothing twice, nothing missing.
+    HEDDLE_ASSIGN_OR_RETURN(reduction.sum, AddSums(reduction.sum, *sum, numbering, false));
+  }
+  return Status::Ok();
+}
+
+Status VerifyMachine::StepUpdate(int rank, const Instruction& instruction) {
+  HEDDLE_RETURN_IF_ERROR(ExpectShape(instruction, 1, 0));
+  HEDDLE_ASSIGN_OR_RETURN(const SumValue* const sum, ReadSum(rank, instruction.inputs.front()));
+  HEDDLE_RETURN_IF_ERROR(CheckComplete(*sum, instruction.parameter));
+  const std::vector<ParameterId>& held = program(rank).parameters;
+  if (!std::binary_search(held.begin(), held.end(), instruction.parameter)) {
+    return InternalError("updates parameter {}, which it does not hold", instruction.parameter);
+  }
+  if (!worker(rank).updated.insert(instruction.parameter).second) {
+    return InternalError("updates parameter {} twice", instruction.parameter);
+  }
+  return Status::Ok();
+}
+
+Status VerifyMachine::StepFree(int rank, const Instruction& instruction) {
+  HEDDLE_RETURN_IF_ERROR(ExpectShape(instruction, 1, 0));
+  const SlotId slot = instruction.inputs.front();
+  HEDDLE_RETURN_IF_ERROR(Read(rank, slot).status().WithContext("free"));
+  worker(rank).slots[static_cast<size_t>(slot)].life = SlotState::Life::kFreed;
+  return Status::Ok();
+}
+
+}  // namespace heddle::program

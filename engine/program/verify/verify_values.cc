@@ -1,0 +1,94 @@
+#include "engine/program/verify/verify_values.h"
+
+#include <algorithm>
+
+namespace heddle::program {
+
+namespace {
+
+TreeNode Parent(TreeNode node) {
+  return {.level = node.level + 1, .index = node.index >> 1};
+}
+
+// Ascending, disjoint; nothing when a leaf is in both.
+Result<std::vector<LeafRange>> Union(const SumValue& left, const SumValue& right) {
+  std::vector<LeafRange> all = left.leaves;
+  all.insert(all.end(), right.leaves.begin(), right.leaves.end());
+  std::sort(all.begin(), all.end(),
+            [](const LeafRange& a, const LeafRange& b) { return a.first < b.first; });
+  std::vector<LeafRange> merged;
+  for (const LeafRange& range : all) {
+    if (!merged.empty() && range.first < merged.back().last) {
+      return InternalError("contribution {} to parameter {} is added twice", range.first,
+                           left.parameter);
+    }
+    if (!merged.empty() && range.first == merged.back().last) {
+      merged.back().last = range.last;
+    } else {
+      merged.push_back(range);
+    }
+  }
+  return merged;
+}
+
+}  // namespace
+
+int64_t LeafNumbering::Count(int64_t first, int64_t last) const {
+  int64_t count = 0;
+  for (int64_t use = 0; use < uses; ++use) {
+    const int64_t low = std::max(first, use * stride);
+    const int64_t high = std::min(last, use * stride + microbatches);
+    count += std::max<int64_t>(0, high - low);
+  }
+  return count;
+}
+
+int64_t SumValue::count() const {
+  int64_t sum = 0;
+  for (const LeafRange& range : leaves) {
+    sum += range.last - range.first;
+  }
+  return sum;
+}
+
+bool IsWhole(const SumValue& sum, TreeNode node, const LeafNumbering& numbering) {
+  return !sum.leaves.empty() && sum.leaves.front().first >= node.first() &&
+         sum.leaves.back().last <= node.last() &&
+         sum.count() == numbering.Count(node.first(), node.last());
+}
+
+Result<SumValue> AddSums(const SumValue& left,
+                         const SumValue& right,
+                         const LeafNumbering& numbering,
+                         bool exact) {
+  if (left.parameter != right.parameter) {
+    return InternalError("adds gradients of parameters {} and {}", left.parameter, right.parameter);
+  }
+  HEDDLE_ASSIGN_OR_RETURN(std::vector<LeafRange> leaves, Union(left, right));
+  SumValue sum{.parameter = left.parameter, .leaves = std::move(leaves)};
+  if (!exact) {
+    return sum;
+  }
+  // Walk both up to the children of their lowest common ancestor.
+  TreeNode a = left.node;
+  TreeNode b = right.node;
+  while (a.level < b.level) {
+    a = Parent(a);
+  }
+  while (b.level < a.level) {
+    b = Parent(b);
+  }
+  while (a != b && Parent(a) != Parent(b)) {
+    a = Parent(a);
+    b = Parent(b);
+  }
+  if (a == b || a.index > b.index || !IsWhole(left, a, numbering) ||
+      !IsWhole(right, b, numbering)) {
+    return InternalError("adds {}:{} and {}:{} of parameter {} out of tree order", left.node.level,
+                         left.node.index, right.node.level, right.node.index, left.parameter);
+  }
+  sum.node = Parent(a);
+  return sum;
+}
+
+}  // namespace heddle::program

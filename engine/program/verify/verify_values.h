@@ -1,0 +1,63 @@
+/// \file
+/// Symbolic values for Verify: what a slot would hold, instead of its numbers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/status.h"
+#include "base/tensor/reduction_tree.h"
+#include "engine/graph/graph.h"
+
+namespace heddle::program {
+
+/// The leaves that one parameter's gradient has: microbatches [0, M) of each use, numbered use * P
+/// + m.
+struct LeafNumbering {
+  int64_t microbatches = 0;  ///< M.
+  int64_t stride = 1;        ///< P, a power of two >= M.
+  int64_t uses = 0;
+
+  int64_t total() const { return microbatches * uses; }
+  /// How many leaves exist in [first, last).
+  int64_t Count(int64_t first, int64_t last) const;
+};
+
+/// Leaf numbers [first, last).
+struct LeafRange {
+  int64_t first = 0;
+  int64_t last = 0;
+  friend bool operator==(const LeafRange&, const LeafRange&) = default;
+};
+
+/// A tensor of one microbatch.
+struct TensorValue {
+  graph::TensorId tensor = -1;
+  int microbatch = -1;
+  friend bool operator==(const TensorValue&, const TensorValue&) = default;
+};
+
+/// A partial sum of a parameter's gradient.
+struct SumValue {
+  graph::ParameterId parameter = -1;
+  std::vector<LeafRange> leaves = {};  ///< Ascending, disjoint, not touching.
+  TreeNode node = {};                  ///< Exact: the lowest tree node that covers the leaves.
+
+  int64_t count() const;
+};
+
+using SymbolicValue = std::variant<TensorValue, SumValue>;
+
+/// left + right. With `exact`, both must be complete halves of one tree node, left before right.
+/// Errors: kInternal: other parameters, a leaf twice, or not the order of the reduction tree.
+Result<SumValue> AddSums(const SumValue& left,
+                         const SumValue& right,
+                         const LeafNumbering& numbering,
+                         bool exact);
+
+/// Whether `sum` has every leaf under `node` and no other.
+bool IsWhole(const SumValue& sum, TreeNode node, const LeafNumbering& numbering);
+
+}  // namespace heddle::program

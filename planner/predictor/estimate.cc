@@ -1,0 +1,203 @@
+#include "planner/predictor/estimate.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "base/tensor/reduction_tree.h"
+
+namespace heddle::planner {
+namespace {
+
+using program::Pipeline;
+using program::Plan;
+using program::Stage;
+
+constexpr size_t kManyMembers = 32;  // Groups from here on are priced once a segment.
+
+class Estimator {
+ public:
+  Estimator(const EstimateInputs& inputs, const Plan& plan)
+      : inputs_(inputs),
+        table_(*inputs.table),
+        plan_(plan) {}
+
+  Schedule Build() {
+    schedule_.workers.resize(plan_.workers.size());
+    schedule_.vote_seconds = plan_.workers.size() > 1 ? inputs_.vote_seconds : 0;
+    AddReductions();
+    for (const Pipeline& pipeline : plan_.pipelines) {
+      AddPipeline(pipeline);
+    }
+    for (std::vector<Action>& actions : schedule_.workers) {
+      if (actions.empty()) {
+        actions.push_back({.kind = Action::Kind::kVote});
+      }
+    }
+    return std::move(schedule_);
+  }
+
+ private:
+  const WorkerCosts& Costs(int rank) const { return *inputs_.costs[static_cast<size_t>(rank)]; }
+
+  void Add(int rank, Action action) {
+    schedule_.workers[static_cast<size_t>(rank)].push_back(action);
+  }
+
+  void AddReductions() {
+    reduction_of_.assign(static_cast<size_t>(table_.segments), -1);
+    if (plan_.pipelines.size() < 2) {
+      return;
+    }
+    for (int segment = 0; segment < table_.segments; ++segment) {
+      if (table_.parameters[static_cast<size_t>(segment)].empty()) {
+        continue;
+      }
+      std::vector<std::pair<int, int>> members;
+      for (const Pipeline& pipeline : plan_.pipelines) {
+        const auto holder =
+            std::find_if(pipeline.stages.begin(), pipeline.stages.end(),
+                         [&](const Stage& stage) { return segment < stage.last_segment; });
+        const auto cover = CoverRange(pipeline.first_microbatch,
+                                      int64_t{pipeline.first_microbatch} + pipeline.microbatches);
+        members.emplace_back(holder->worker, static_cast<int>(cover.size()));
+      }
+      std::sort(members.begin(), members.end());
+      reduction_of_[static_cast<size_t>(segment)] = static_cast<int>(schedule_.reductions.size());
+      schedule_.reductions.push_back(Price(segment, members));
+    }
+  }
+
+  Reduction Price(int segment, const std::vector<std::pair<int, int>>& members) {
+    Reduction reduction;
+    std::vector<int> contributions;
+    for (const auto& member : members) {
+      reduction.members.push_back(member.first);
+      contributions.push_back(member.second);
+    }
+    std::vector<int64_t> sizes;
+    for (const graph::ParameterId id : table_.parameters[static_cast<size_t>(segment)]) {
+      sizes.push_back(table_.parameter_bytes[static_cast<size_t>(id)]);
+    }
+    if (members.size() >= kManyMembers) {
+      int64_t sum = 0;
+      for (const int64_t bytes : sizes) {
+        sum += bytes;
+      }
+      sizes = {sum};
+    }
+    for (const int64_t bytes : sizes) {
+      // The members' contributions do not depend on the segment, so equal sizes among equal members
+      // recur.
+      const auto found = prices_.emplace(std::pair(reduction.members, bytes), 0.0);
+      if (found.second) {
+        found.first->second =
+            plan_.determinism == program::Determinism::kExact
+                ? comm::ReduceTreeSeconds(*inputs_.links, reduction.members, contributions, bytes)
+                : comm::AllReduceSeconds(*inputs_.links, reduction.members, bytes);
+      }
+      reduction.seconds += found.first->second;
+    }
+    return reduction;
+  }
+
+  void AddPipeline(const Pipeline& pipeline) {
+    const int stages = static_cast<int>(pipeline.stages.size());
+    const int count = pipeline.microbatches;
+    // Messages of boundary b (before stage b) and microbatch i: forwards, then backwards.
+    const int base = schedule_.messages;
+    schedule_.messages += 2 * stages * count;
+    const auto message = [&](int boundary, int microbatch, bool backward) {
+      return base + 2 * (boundary * count + microbatch) + (backward ? 1 : 0);
+    };
+    for (int j = 0; j < stages; ++j) {
+      const Stage& stage = pipeline.stages[static_cast<size_t>(j)];
+      const int warm_up = pipeline.WarmUp(static_cast<size_t>(j));
+      const auto forward = [&](int i) {
+        Forward(pipeline, j, message(j, i, false), message(j + 1, i, false));
+      };
+      for (int i = 0; i < warm_up; ++i) {
+        forward(i);
+      }
+      for (int i = 0; i < count; ++i) {
+        if (i + warm_up < count) {
+          forward(i + warm_up);
+        }
+        Backward(pipeline, j, message(j + 1, i, true), message(j, i, true), i + 1 == count);
+      }
+      const WorkerCosts& costs = Costs(stage.worker);
+      Add(stage.worker, {.kind = Action::Kind::kVote});
+      Add(stage.worker, {.kind = Action::Kind::kCompute,
+                         .seconds = costs.Update(stage.first_segment, stage.last_segment)});
+    }
+  }
+
+  void Forward(const Pipeline& pipeline, int j, int from, int to) {
+    const Stage& stage = pipeline.stages[static_cast<size_t>(j)];
+    const WorkerCosts& costs = Costs(stage.worker);
+    if (j > 0) {
+      Add(stage.worker,
+          {.kind = Action::Kind::kRecv, .seconds = costs.message_seconds, .message = from});
+    }
+    Add(stage.worker, {.kind = Action::Kind::kCompute,
+                       .seconds = costs.Forward(stage.first_segment, stage.last_segment)});
+    if (j + 1 < static_cast<int>(pipeline.stages.size())) {
+      Add(stage.worker, {.kind = Action::Kind::kSend,
+                         .seconds = costs.message_seconds,
+                         .peer = pipeline.stages[static_cast<size_t>(j) + 1].worker,
+                         .message = to,
+                         .bytes = table_.forward_bytes[static_cast<size_t>(stage.last_segment)]});
+    }
+  }
+
+  void Backward(const Pipeline& pipeline, int j, int from, int to, bool last) {
+    const Stage& stage = pipeline.stages[static_cast<size_t>(j)];
+    const WorkerCosts& costs = Costs(stage.worker);
+    if (j + 1 < static_cast<int>(pipeline.stages.size())) {
+      Add(stage.worker,
+          {.kind = Action::Kind::kRecv, .seconds = costs.message_seconds, .message = from});
+    }
+    const auto seconds = [&](int first, int end) {
+      return costs.Backward(first, end) + (stage.recompute ? costs.Forward(first, end) : 0);
+    };
+    if (last) {
+      // Gradients of a segment are complete, and their reduction is issued, when its last backward
+      // ends.
+      for (int segment = stage.last_segment - 1; segment >= stage.first_segment; --segment) {
+        Add(stage.worker,
+            {.kind = Action::Kind::kCompute, .seconds = seconds(segment, segment + 1)});
+        const int reduction = reduction_of_[static_cast<size_t>(segment)];
+        if (reduction >= 0) {
+          Add(stage.worker, {.kind = Action::Kind::kReduce, .reduction = reduction});
+        }
+      }
+    } else {
+      Add(stage.worker, {.kind = Action::Kind::kCompute,
+                         .seconds = seconds(stage.first_segment, stage.last_segment)});
+    }
+    if (j > 0) {
+      Add(stage.worker, {.kind = Action::Kind::kSend,
+                         .seconds = costs.message_seconds,
+                         .peer = pipeline.stages[static_cast<size_t>(j) - 1].worker,
+                         .message = to,
+                         .bytes = table_.backward_bytes[static_cast<size_t>(stage.first_segment)]});
+    }
+  }
+
+  const EstimateInputs& inputs_;
+  const SegmentTable& table_;
+  const Plan& plan_;
+  Schedule schedule_;
+  std::vector<int> reduction_of_;  ///< By segment; -1 without.
+  std::map<std::pair<std::vector<int>, int64_t>, double> prices_;
+};
+
+}  // namespace
+
+double EstimateStepSeconds(const EstimateInputs& inputs, const Plan& plan) {
+  const Schedule schedule = Estimator(inputs, plan).Build();
+  const Result<ScheduleTimes> times = RunSchedule(schedule, *inputs.links);
+  return times.ok() ? times->step_seconds : std::numeric_limits<double>::infinity();
+}
+
+}  // namespace heddle::planner

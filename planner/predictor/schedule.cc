@@ -1,0 +1,262 @@
+#include "planner/predictor/schedule.h"
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <queue>
+
+namespace heddle::planner {
+namespace {
+
+struct WorkerClock {
+  size_t next = 0;
+  double now = 0;
+  double communication_free = 0;  ///< The communication thread.
+  double outgoing_free = 0;
+  double incoming_free = 0;
+  bool blocked = false;
+  bool voted = false;
+  std::deque<int> issued;  ///< Reductions issued and not yet resolved, in program order.
+};
+
+struct MessageState {
+  double arrival = -1;
+  int waiter = -1;
+};
+
+class Runner {
+ public:
+  Runner(const Schedule& schedule, const comm::LinkTable& links, bool timeline)
+      : schedule_(schedule),
+        links_(links),
+        timeline_(timeline),
+        workers_(schedule.workers.size()),
+        messages_(static_cast<size_t>(schedule.messages)),
+        issue_time_(schedule.reductions.size(), 0),
+        missing_(schedule.reductions.size()) {
+    times_.busy.resize(workers_.size());
+    times_.waiting.resize(workers_.size());
+    times_.finish.resize(workers_.size());
+    times_.sent_bytes.resize(workers_.size());
+    for (size_t i = 0; i < schedule.reductions.size(); ++i) {
+      missing_[i] = static_cast<int>(schedule.reductions[i].members.size());
+    }
+    for (const auto& actions : schedule.workers) {
+      for (const Action& action : actions) {
+        voters_ += action.kind == Action::Kind::kVote ? 1 : 0;
+      }
+    }
+  }
+
+  Result<ScheduleTimes> Run() {
+    for (size_t rank = 0; rank < workers_.size(); ++rank) {
+      Wake(static_cast<int>(rank));
+    }
+    // The worker with the smallest clock goes first, so that shared links are taken in order of
+    // time.
+    while (!ready_.empty()) {
+      const int rank = ready_.top().second;
+      ready_.pop();
+      Advance(rank);
+    }
+    for (size_t rank = 0; rank < workers_.size(); ++rank) {
+      if (workers_[rank].next < schedule_.workers[rank].size()) {
+        return InternalError("worker {} waits for ever at action {} of {}", rank,
+                             workers_[rank].next, schedule_.workers[rank].size());
+      }
+      times_.finish[rank] = std::max(workers_[rank].now, workers_[rank].communication_free);
+      times_.step_seconds = std::max(times_.step_seconds, times_.finish[rank]);
+    }
+    return std::move(times_);
+  }
+
+ private:
+  using Entry = std::pair<double, int>;
+
+  WorkerClock& At(int rank) { return workers_[static_cast<size_t>(rank)]; }
+  void Wake(int rank) { ready_.emplace(At(rank).now, rank); }
+
+  /// Runs the worker until it blocks, ends, or another worker is due first.
+  void Advance(int rank) {
+    WorkerClock& worker = At(rank);
+    const std::vector<Action>& actions = schedule_.workers[static_cast<size_t>(rank)];
+    while (worker.next < actions.size()) {
+      if (!ready_.empty() && ready_.top() < Entry(worker.now, rank)) {
+        Wake(rank);
+        return;
+      }
+      const Action& action = actions[worker.next];
+      const double start = worker.now;
+      if (!Execute(rank, action)) {
+        return;
+      }
+      Record(rank, action, start);
+      ++worker.next;
+    }
+  }
+
+  /// False: blocked; the action is counted as done by whoever wakes the worker, except the wait
+  /// itself.
+  bool Execute(int rank, const Action& action) {
+    WorkerClock& worker = At(rank);
+    const bool is_wait = action.kind == Action::Kind::kRecv;
+    if (!is_wait) {
+      worker.now += action.seconds;
+      times_.busy[static_cast<size_t>(rank)] += action.seconds;
+    }
+    switch (action.kind) {
+      case Action::Kind::kCompute:
+        return true;
+      case Action::Kind::kSend:
+        Send(rank, action);
+        return true;
+      case Action::Kind::kRecv:
+        return Receive(rank, action);
+      case Action::Kind::kReduce:
+        Issue(rank, action.reduction);
+        return true;
+      case Action::Kind::kVote:
+        return Vote(rank);
+    }
+    return true;
+  }
+
+  void Send(int rank, const Action& action) {
+    WorkerClock& sender = At(rank);
+    WorkerClock& receiver = At(action.peer);
+    const comm::Link& link = links_.At(rank, action.peer);
+    const double start = std::max({sender.now, sender.outgoing_free, receiver.incoming_free});
+    const double end = start + static_cast<double>(action.bytes) / link.bytes_per_second;
+    sender.outgoing_free = end;
+    receiver.incoming_free = end;
+    times_.sent_bytes[static_cast<size_t>(rank)] += static_cast<double>(action.bytes);
+    MessageState& message = messages_[static_cast<size_t>(action.message)];
+    message.arrival = end + link.latency_seconds;
+    if (message.waiter >= 0) {
+      Wake(message.waiter);
+    }
+  }
+
+  bool Receive(int rank, const Action& action) {
+    WorkerClock& worker = At(rank);
+    MessageState& message = messages_[static_cast<size_t>(action.message)];
+    if (message.arrival < 0) {
+      message.waiter = rank;
+      return false;
+    }
+    if (message.arrival > worker.now) {
+      times_.waiting[static_cast<size_t>(rank)] += message.arrival - worker.now;
+      worker.now = message.arrival;
+    }
+    worker.now += action.seconds;
+    times_.busy[static_cast<size_t>(rank)] += action.seconds;
+    return true;
+  }
+
+  void Issue(int rank, int reduction) {
+    const size_t index = static_cast<size_t>(reduction);
+    At(rank).issued.push_back(reduction);
+    issue_time_[index] = std::max(issue_time_[index], At(rank).now);
+    --missing_[index];
+    Resolve(rank);
+  }
+
+  /// A reduction runs when it is the oldest of all its members.
+  void Resolve(int rank) {
+    std::vector<int> look = {rank};
+    while (!look.empty()) {
+      const int candidate = look.back();
+      if (At(candidate).issued.empty()) {
+        look.pop_back();
+        continue;
+      }
+      const int reduction = At(candidate).issued.front();
+      const Reduction& work = schedule_.reductions[static_cast<size_t>(reduction)];
+      const bool due =
+          missing_[static_cast<size_t>(reduction)] == 0 &&
+          std::all_of(work.members.begin(), work.members.end(), [&](int member) {
+            return !At(member).issued.empty() && At(member).issued.front() == reduction;
+          });
+      if (!due) {
+        look.pop_back();
+        continue;
+      }
+      double start = issue_time_[static_cast<size_t>(reduction)];
+      for (const int member : work.members) {
+        start = std::max(start, At(member).communication_free);
+      }
+      for (const int member : work.members) {
+        At(member).communication_free = start + work.seconds;
+        At(member).issued.pop_front();
+        if (member != candidate) {
+          look.push_back(member);
+        }
+      }
+    }
+  }
+
+  bool Vote(int rank) {
+    At(rank).voted = true;
+    if (++votes_ < voters_) {
+      return false;
+    }
+    double reached = 0;
+    double complete = 0;
+    for (const WorkerClock& worker : workers_) {
+      if (!worker.issued.empty()) {
+        return false;  // A reduction that some member never issues: reported as a wait for ever.
+      }
+      reached = std::max(reached, worker.now);
+      complete = std::max({complete, worker.now, worker.communication_free});
+    }
+    times_.exposed_reduction_seconds = complete - reached;
+    times_.vote_seconds_at = complete + schedule_.vote_seconds;
+    for (size_t other = 0; other < workers_.size(); ++other) {
+      WorkerClock& worker = workers_[other];
+      if (!worker.voted) {
+        continue;
+      }
+      const double start = worker.now;
+      times_.waiting[other] += times_.vote_seconds_at - worker.now;
+      worker.now = times_.vote_seconds_at;
+      if (static_cast<int>(other) != rank) {
+        Record(static_cast<int>(other), schedule_.workers[other][worker.next], start);
+        ++worker.next;
+        Wake(static_cast<int>(other));
+      }
+    }
+    return true;
+  }
+
+  void Record(int rank, const Action& action, double start) {
+    if (timeline_) {
+      times_.timeline.push_back({rank, action.instruction, start, At(rank).now});
+    }
+  }
+
+  const Schedule& schedule_;
+  const comm::LinkTable& links_;
+  const bool timeline_;
+  std::vector<WorkerClock> workers_;
+  std::vector<MessageState> messages_;
+  std::vector<double> issue_time_;
+  std::vector<int> missing_;
+  int voters_ = 0;
+  int votes_ = 0;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready_;
+  ScheduleTimes times_;
+};
+
+}  // namespace
+
+Result<ScheduleTimes> RunSchedule(const Schedule& schedule,
+                                  const comm::LinkTable& links,
+                                  bool timeline) {
+  if (links.size() < static_cast<int>(schedule.workers.size())) {
+    return InvalidArgumentError("links for {} workers, programs for {}", links.size(),
+                                schedule.workers.size());
+  }
+  return Runner(schedule, links, timeline).Run();
+}
+
+}  // namespace heddle::planner

@@ -1,0 +1,247 @@
+#include "planner/search/fleet.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+
+#include "planner/search/divisions.h"
+#include "planner/search/linear_program.h"
+
+namespace heddle::planner {
+namespace {
+
+constexpr int kMaxClasses = 4;
+constexpr int kMaxFleetDepth = 8;
+constexpr int kMaxDealtWorkers = 64;  ///< Beyond, classes are fine enough.
+constexpr int kMaxDealtPipelines = 16;
+
+int Depth(const Composition& composition) {
+  return std::accumulate(composition.begin(), composition.end(), 0);
+}
+
+/// Microbatches that a pipeline completes within `bound`.
+double Completed(const std::vector<Pace>& paces, double bound) {
+  double most = 0;
+  for (const Pace& pace : paces) {
+    if (pace.fill <= bound) {
+      most = std::max(most, std::floor((bound - pace.fill) / pace.period + 1e-9) + 1);
+    }
+  }
+  return most;
+}
+
+/// The packing of one least depth.
+class Packing {
+ public:
+  Packing(const PipelineTable& table, const std::vector<int>& counts, int microbatches, int least)
+      : table_(table),
+        counts_(counts),
+        microbatches_(microbatches) {
+    for (size_t i = 0; i < table.compositions().size(); ++i) {
+      if (Depth(table.compositions()[i]) >= least) {
+        usable_.push_back(i);
+      }
+    }
+  }
+
+  /// The division for the smallest T; no pipelines when nothing is deep enough.
+  Division Solve() const {
+    if (usable_.empty()) {
+      return {};
+    }
+    double high = table_.Paces(usable_.front()).front().Seconds(microbatches_);
+    for (const size_t index : usable_) {
+      high = std::min(high, table_.Paces(index).front().Seconds(microbatches_));
+    }
+    double low = 0;
+    for (int i = 0; i < 40 && high - low > 1e-6 * high; ++i) {
+      const double middle = low + (high - low) / 2;
+      double total = 0;
+      Pack(middle, &total);
+      (total >= microbatches_ ? high : low) = middle;
+    }
+    double total = 0;
+    return {.pipelines = Pack(high, &total), .seconds = high};
+  }
+
+ private:
+  std::vector<size_t> Pack(double bound, double* total) const {
+    std::vector<double> value;
+    std::vector<std::vector<double>> matrix(counts_.size());
+    for (const size_t index : usable_) {
+      value.push_back(Completed(table_.Paces(index), bound));
+      for (size_t c = 0; c < counts_.size(); ++c) {
+        matrix[c].push_back(table_.compositions()[index][c]);
+      }
+    }
+    const std::vector<double> limit(counts_.begin(), counts_.end());
+    const std::vector<double> solution = SolvePacking(value, matrix, limit);
+    std::vector<int> left = counts_;
+    std::vector<size_t> chosen;
+    *total = 0;
+    const auto take = [&](size_t j, int count) {
+      for (size_t c = 0; c < left.size(); ++c) {
+        left[c] -= count * table_.compositions()[usable_[j]][c];
+      }
+      chosen.insert(chosen.end(), static_cast<size_t>(count), usable_[j]);
+      *total += count * value[j];
+    };
+    for (size_t j = 0; j < usable_.size(); ++j) {
+      take(j, static_cast<int>(std::floor(solution[j] + 1e-7)));
+    }
+    for (;;) {
+      // The remaining few: most microbatches first; ties go to the shallower composition.
+      size_t best = usable_.size();
+      for (size_t j = 0; j < usable_.size(); ++j) {
+        const Composition& composition = table_.compositions()[usable_[j]];
+        bool fits = value[j] > 0;
+        for (size_t c = 0; c < left.size(); ++c) {
+          fits = fits && composition[c] <= left[c];
+        }
+        if (fits && (best == usable_.size() || value[j] > value[best])) {
+          best = j;
+        }
+      }
+      if (best == usable_.size()) {
+        break;
+      }
+      take(best, 1);
+    }
+    std::sort(chosen.begin(), chosen.end());
+    return chosen;
+  }
+
+  const PipelineTable& table_;
+  const std::vector<int>& counts_;
+  const int microbatches_;
+  std::vector<size_t> usable_;
+};
+
+/// Cuts anew with each pipeline's own workers, whose speeds differ a little from their class's.
+/// False: some pipeline does not have the memory; its cuts stay.
+bool RecutAll(const Problem& problem, Draft& draft) {
+  bool fits = true;
+  PipelineQuestion question;
+  std::vector<WorkerCosts> costs;
+  for (auto& ways : draft.pipelines) {
+    const std::vector<program::Stage> stages = ways.front().stages;
+    costs.clear();
+    std::vector<int> order;
+    for (const program::Stage& stage : stages) {
+      order.push_back(static_cast<int>(order.size()));
+      costs.push_back(*problem.costs[static_cast<size_t>(stage.worker)]);
+    }
+    question.table = &problem.table;
+    question.costs = &costs;
+    question.microbatches =
+        std::max(1, problem.microbatches / static_cast<int>(draft.pipelines.size()));
+    question.link = [&](int from, int to) {
+      return problem.cluster.links.At(stages[static_cast<size_t>(from)].worker,
+                                      stages[static_cast<size_t>(to)].worker);
+    };
+    question.fits = [&](int position, int first, int last, int depth, bool recompute) {
+      return problem.Fits(stages[static_cast<size_t>(position)].worker,
+                          {first, last, depth - 1, question.microbatches, recompute, true});
+    };
+    const std::vector<ClassStage> cuts = BestCuts(question, order);
+    if (cuts.empty()) {
+      fits = false;
+      continue;
+    }
+    Draft::Way way;
+    for (size_t j = 0; j < cuts.size(); ++j) {
+      const double seconds =
+          costs[j].Stage(cuts[j].first_segment, cuts[j].last_segment, cuts[j].recompute);
+      way.pace.period = std::max(way.pace.period, seconds);
+      way.pace.fill += seconds;
+      way.stages.push_back({.worker = stages[j].worker,
+                            .first_segment = cuts[j].first_segment,
+                            .last_segment = cuts[j].last_segment,
+                            .recompute = cuts[j].recompute});
+    }
+    ways = {std::move(way)};
+  }
+  return fits;
+}
+
+/// The workers dealt to that many pipelines, fastest first and to and fro, so that the pipelines
+/// have about equal speeds; cut for the workers. Nothing when a pipeline does not have the memory.
+std::optional<program::Plan> DealtPlan(const Problem& problem,
+                                       const std::vector<int>& fastest_first,
+                                       int pipelines) {
+  Draft draft;
+  draft.pipelines.assign(static_cast<size_t>(pipelines), {Draft::Way{}});
+  const size_t period = 2 * static_cast<size_t>(pipelines);
+  for (size_t i = 0; i < fastest_first.size(); ++i) {
+    const size_t turn = i % period;
+    auto& stages = draft.pipelines[std::min(turn, period - 1 - turn)].front().stages;
+    if (static_cast<int>(stages.size()) < problem.table.segments) {
+      stages.push_back({.worker = fastest_first[i]});
+    }
+  }
+  if (!RecutAll(problem, draft)) {
+    return std::nullopt;
+  }
+  return PlanOf(problem, draft);
+}
+
+std::vector<int> FastestFirst(const Problem& problem) {
+  std::vector<int> ranks(static_cast<size_t>(problem.workers()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const auto seconds = [&](int rank) {
+    return problem.costs[static_cast<size_t>(rank)]->Stage(0, problem.table.segments, false);
+  };
+  std::stable_sort(ranks.begin(), ranks.end(),
+                   [&](int a, int b) { return seconds(a) < seconds(b); });
+  return ranks;
+}
+
+}  // namespace
+
+std::vector<program::Plan> FleetPlans(const Problem& problem, const WorkerClasses& exact) {
+  WorkerClasses classes = exact;
+  if (static_cast<int>(classes.members.size()) > kMaxClasses) {
+    std::vector<WorkerCosts> costs;
+    for (const WorkerCosts* cost : problem.costs) {
+      costs.push_back(*cost);
+    }
+    classes = CoarseClasses(problem.cluster, costs, kMaxClasses);
+  }
+  std::vector<WorkerCosts> class_costs;
+  PipelineQuestion question =
+      QuestionOf(problem, classes,
+                 std::max(1, std::min(problem.workers(), problem.microbatches) / 2), class_costs);
+  if (problem.limits.max_depth == 0) {
+    question.max_depth = std::min(problem.workers(), kMaxFleetDepth);
+  }
+  PipelineTable table = PipelineTable::Build(question);
+  if (table.compositions().empty() && question.max_depth < problem.table.segments) {
+    // Too little memory for shallow pipelines.
+    question.max_depth = std::min(problem.table.segments, problem.workers());
+    table = PipelineTable::Build(question);
+  }
+  std::vector<program::Plan> plans;
+  for (int least = 1; least <= question.max_depth; least *= 2) {
+    const Division division = Packing(table, question.counts, problem.microbatches, least).Solve();
+    if (division.pipelines.empty()) {
+      continue;
+    }
+    Draft draft = DraftOf(classes, table, division);
+    RecutAll(problem, draft);
+    plans.push_back(PlanOf(problem, draft));
+  }
+  if (problem.workers() > kMaxDealtWorkers) {
+    return plans;
+  }
+  const std::vector<int> fastest_first = FastestFirst(problem);
+  const int most = std::min({problem.workers(), problem.microbatches, kMaxDealtPipelines});
+  for (int pipelines = 1; pipelines <= most; ++pipelines) {
+    if (std::optional<program::Plan> plan = DealtPlan(problem, fastest_first, pipelines)) {
+      plans.push_back(std::move(*plan));
+    }
+  }
+  return plans;
+}
+
+}  // namespace heddle::planner

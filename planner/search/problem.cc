@@ -1,0 +1,389 @@
+#include "planner/search/problem.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/check.h"
+#include "engine/program/lowering/lower.h"
+#include "engine/program/memory.h"
+
+namespace heddle::planner {
+
+using program::Plan;
+
+namespace {
+
+/// Pairs of a large cluster would make the plan itself large.
+constexpr int kMaxWorkersWithTransports = 128;
+
+double VoteSeconds(const ClusterProfile& cluster, const SegmentTable& table, int microbatches) {
+  const int64_t bytes =
+      64 + 16 * (static_cast<int64_t>(table.parameter_bytes.size()) + microbatches) /
+               static_cast<int64_t>(cluster.workers.size());
+  return cluster.workers.size() > 1 ? comm::AllGatherBytesSeconds(cluster.links, bytes) : 0;
+}
+
+void AddCosts(Problem& problem) {
+  std::vector<size_t> sample;  // The first rank with each distinct profile.
+  for (size_t rank = 0; rank < problem.cluster.workers.size(); ++rank) {
+    const program::WorkerProfile& profile = problem.cluster.workers[rank];
+    const auto same = std::find_if(sample.begin(), sample.end(), [&](size_t other) {
+      return SameProfile(problem.cluster.workers[other], profile);
+    });
+    if (same == sample.end()) {
+      sample.push_back(rank);
+      problem.distinct.push_back(
+          std::make_unique<WorkerCosts>(BuildWorkerCosts(*problem.graph, problem.table, profile)));
+      problem.costs.push_back(problem.distinct.back().get());
+    } else {
+      problem.costs.push_back(problem.distinct[static_cast<size_t>(same - sample.begin())].get());
+    }
+  }
+}
+
+}  // namespace
+
+StageShape ShapeOf(const Plan& plan, const program::Pipeline& pipeline, size_t stage) {
+  const program::Stage& it = pipeline.stages[stage];
+  return {.first_segment = it.first_segment,
+          .last_segment = it.last_segment,
+          .later_stages = static_cast<int>(pipeline.stages.size() - stage) - 1,
+          .microbatches = pipeline.microbatches,
+          .recompute = it.recompute,
+          .shared = plan.pipelines.size() > 1,
+          .ahead = it.ahead};
+}
+
+bool StageMemory::Fits(int64_t memory_bytes, const StageShape& stage) {
+  const int64_t estimate =
+      EstimateStageBytes(table_, stage.first_segment, stage.last_segment, stage.in_flight(),
+                         stage.microbatches, stage.recompute);
+  if (estimate * 2 < memory_bytes) {
+    return true;
+  }
+  if (estimate > memory_bytes * 3) {
+    return false;
+  }
+  return PeakBytes(stage) <= memory_bytes;
+}
+
+void StageMemory::BeCautious() {
+  cautious_ = true;
+  known_.clear();
+}
+
+int64_t StageMemory::PeakBytes(const StageShape& stage) {
+  const int in_flight = stage.in_flight();
+  // Cautious: the eighth backward finds three partial sums beside its own gradient while as many
+  // microbatches are in flight as ever, so that both peaks coincide, as they may in a long
+  // pipeline.
+  const int counted =
+      std::min(stage.microbatches, cautious_ ? 8 + in_flight : std::max(4, in_flight + 2));
+  const auto found = known_.emplace(std::tuple(stage.first_segment, stage.last_segment, in_flight,
+                                               stage.recompute, stage.shared, counted),
+                                    0);
+  if (found.second) {
+    found.first->second = Measure(stage, counted);
+  }
+  int64_t bytes = found.first->second;
+  if (cautious_ && stage.microbatches > counted) {
+    // Losses are kept until the vote; and another order of arrivals may keep one more input, and
+    // its gradient.
+    bytes += static_cast<int64_t>(sizeof(double)) * stage.microbatches +
+             2 * table_.forward_bytes[static_cast<size_t>(stage.first_segment)];
+  }
+  // Further bits of the microbatch number may keep one more partial sum each.
+  const auto bits = [](int count) {
+    return static_cast<int>(std::bit_width(static_cast<unsigned>(count)));
+  };
+  const int more = bits(stage.microbatches) - bits(counted);
+  if (determinism_ == program::Determinism::kExact && more > 0) {
+    for (int s = stage.first_segment; s < stage.last_segment; ++s) {
+      for (const graph::ParameterId id : table_.parameters[static_cast<size_t>(s)]) {
+        bytes += more * table_.parameter_bytes[static_cast<size_t>(id)];
+      }
+    }
+  }
+  return bytes;
+}
+
+int64_t StageMemory::Measure(const StageShape& stage, int microbatches) const {
+  Plan plan;
+  plan.determinism = determinism_;
+  program::Pipeline pipeline{.stages = {}, .microbatches = microbatches};
+  const auto add = [&](int begin, int end, bool again) {
+    pipeline.stages.push_back({.worker = static_cast<int>(plan.workers.size()),
+                               .first_segment = begin,
+                               .last_segment = end,
+                               .recompute = again});
+    plan.workers.push_back(fmt::format("w{}", plan.workers.size()));
+  };
+  if (stage.first_segment > 0) {
+    add(0, stage.first_segment, false);
+  }
+  const int rank = static_cast<int>(plan.workers.size());
+  add(stage.first_segment, stage.last_segment, stage.recompute);
+  int begin = stage.last_segment;
+  // As many later stages as make the difference.
+  const int later = std::min(stage.later_stages, stage.microbatches - 1);
+  if (later > 0) {
+    for (program::Stage& each : pipeline.stages) {
+      each.ahead = stage.ahead;
+    }
+  }
+  for (int left = later; left > 0; --left) {
+    const int end = left == 1 ? table_.segments : begin + 1;
+    add(begin, end, false);
+    begin = end;
+  }
+  if (begin < table_.segments) {
+    pipeline.stages.back().last_segment = table_.segments;
+    if (static_cast<int>(pipeline.stages.size()) == rank + 1) {
+      // One microbatch in flight before later stages: they are one stage here.
+      pipeline.stages.back().last_segment = stage.last_segment;
+      add(begin, table_.segments, false);
+    }
+  }
+  if (stage.shared) {
+    // Another pipeline takes the first microbatch, which makes the range of this one as unaligned
+    // as can be.
+    pipeline.first_microbatch = 1;
+    plan.pipelines.push_back({.stages = {{.worker = static_cast<int>(plan.workers.size()),
+                                          .first_segment = 0,
+                                          .last_segment = table_.segments}},
+                              .first_microbatch = 0,
+                              .microbatches = 1});
+    plan.workers.emplace_back("other");
+  }
+  plan.pipelines.push_back(std::move(pipeline));
+  const Result<program::Program> lowered = program::Lower(graph_, plan, rank);
+  return lowered.ok() ? program::StateBytes(graph_, *lowered) + program::PeakSlotBytes(*lowered)
+                      : EstimateStageBytes(table_, stage.first_segment, stage.last_segment,
+                                           stage.in_flight(), microbatches, stage.recompute);
+}
+
+int64_t Problem::MemoryOf(int rank) const {
+  const int64_t limit = cluster.workers[static_cast<size_t>(rank)].memory_bytes;
+  const double factor = memory_factor[static_cast<size_t>(rank)];
+  return limit == 0
+             ? 0
+             : std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(limit) * factor));
+}
+
+Result<std::unique_ptr<Problem>> MakeProblem(const PlanRequest& request) {
+  if (request.graph == nullptr) {
+    return InvalidArgumentError("no graph to plan for");
+  }
+  if (request.microbatches < 1) {
+    return InvalidArgumentError("a global batch of {} microbatches cannot be planned",
+                                request.microbatches);
+  }
+  HEDDLE_RETURN_IF_ERROR(ValidateCluster(request.cluster));
+  auto problem = std::make_unique<Problem>();
+  if (request.workers.empty()) {
+    problem->cluster = request.cluster;
+  } else {
+    HEDDLE_ASSIGN_OR_RETURN(problem->cluster, SelectWorkers(request.cluster, request.workers));
+  }
+  if (problem->cluster.workers.empty()) {
+    return InvalidArgumentError("no workers to plan for");
+  }
+  problem->graph = request.graph;
+  problem->microbatches = request.microbatches;
+  problem->determinism = request.determinism;
+  problem->generation = request.generation;
+  problem->limits = request.limits;
+  HEDDLE_ASSIGN_OR_RETURN(problem->table, BuildSegmentTable(*request.graph));
+  AddCosts(*problem);
+  problem->memory_factor.assign(problem->cluster.workers.size(), 1.0);
+  problem->memory =
+      std::make_unique<StageMemory>(*request.graph, problem->table, request.determinism);
+  problem->estimate = {
+      .table = &problem->table,
+      .costs = problem->costs,
+      .links = &problem->cluster.links,
+      .vote_seconds = VoteSeconds(problem->cluster, problem->table, request.microbatches)};
+  return problem;
+}
+
+Plan EmptyPlan(const Problem& problem) {
+  Plan plan;
+  plan.generation = problem.generation;
+  plan.determinism = problem.determinism;
+  const int count = problem.workers();
+  for (const program::WorkerProfile& worker : problem.cluster.workers) {
+    plan.workers.push_back(worker.worker);
+  }
+  if (count <= kMaxWorkersWithTransports) {
+    plan.transports.assign(static_cast<size_t>(count),
+                           std::vector<std::string>(static_cast<size_t>(count)));
+    for (int from = 0; from < count; ++from) {
+      for (int to = 0; to < count; ++to) {
+        if (from != to) {
+          plan.transports[static_cast<size_t>(from)][static_cast<size_t>(to)] =
+              problem.cluster.links.At(from, to).transport;
+        }
+      }
+    }
+  }
+  return plan;
+}
+
+Plan PlanOf(const Problem& problem, const Draft& draft) {
+  std::vector<std::vector<Pace>> paces(draft.pipelines.size());
+  for (size_t p = 0; p < draft.pipelines.size(); ++p) {
+    for (const Draft::Way& way : draft.pipelines[p]) {
+      paces[p].push_back(way.pace);
+    }
+  }
+  const std::vector<std::span<const Pace>> spans(paces.begin(), paces.end());
+  const Shares shares = BalanceShares(spans, problem.microbatches);
+  std::vector<size_t> order(draft.pipelines.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return shares.microbatches[a] > shares.microbatches[b];
+  });
+  Plan plan = EmptyPlan(problem);
+  int first = 0;
+  for (const size_t p : order) {
+    const int share = shares.microbatches[p];
+    if (share == 0) {
+      continue;
+    }
+    const auto& ways = draft.pipelines[p];
+    const auto best = std::min_element(ways.begin(), ways.end(), [&](const auto& a, const auto& b) {
+      return a.pace.Seconds(share) < b.pace.Seconds(share);
+    });
+    plan.pipelines.push_back(
+        {.stages = best->stages, .first_microbatch = first, .microbatches = share});
+    first += share;
+  }
+  return plan;
+}
+
+namespace {
+
+/// The slowest way out of or into a worker.
+double SlowestLink(const Problem& problem, int rank) {
+  double slowest = std::numeric_limits<double>::infinity();
+  for (int other = 0; other < problem.workers(); ++other) {
+    if (other != rank) {
+      slowest = std::min({slowest, problem.cluster.links.At(rank, other).bytes_per_second,
+                          problem.cluster.links.At(other, rank).bytes_per_second});
+    }
+  }
+  return slowest;
+}
+
+/// Everything but costs, counts and links.
+PipelineQuestion CommonQuestion(const Problem& problem, int pipelines) {
+  PipelineQuestion question;
+  question.table = &problem.table;
+  question.microbatches = (problem.microbatches + pipelines - 1) / pipelines;
+  question.max_depth = problem.limits.max_depth > 0 ? problem.limits.max_depth : 8;
+  return question;
+}
+
+/// Adds to every stage what reducing its gradients costs a microbatch: all partial sums go out or
+/// come in once.
+void AddReduction(const Problem& problem, int rank, int pipelines, WorkerCosts& costs) {
+  if (pipelines < 2) {
+    return;
+  }
+  const double share = static_cast<double>(problem.microbatches) / pipelines;
+  const double rate = SlowestLink(problem, rank) * share * pipelines / (2.0 * (pipelines - 1));
+  double sum = 0;
+  for (size_t s = 0; s < problem.table.parameters.size(); ++s) {
+    for (const graph::ParameterId id : problem.table.parameters[s]) {
+      sum += static_cast<double>(problem.table.parameter_bytes[static_cast<size_t>(id)]) / rate;
+    }
+    costs.backward[s + 1] += sum;
+  }
+}
+
+}  // namespace
+
+PipelineQuestion QuestionByRank(const Problem& problem,
+                                int pipelines,
+                                std::vector<WorkerCosts>& rank_costs) {
+  rank_costs.clear();
+  for (int rank = 0; rank < problem.workers(); ++rank) {
+    rank_costs.push_back(*problem.costs[static_cast<size_t>(rank)]);
+    AddReduction(problem, rank, pipelines, rank_costs.back());
+  }
+  PipelineQuestion question = CommonQuestion(problem, pipelines);
+  question.costs = &rank_costs;
+  question.counts.assign(static_cast<size_t>(problem.workers()), 1);
+  question.link = [&problem](int from, int to) { return problem.cluster.links.At(from, to); };
+  const int share = question.microbatches;
+  const bool shared = pipelines > 1;
+  question.fits = [&problem, share, shared](int rank, int first, int last, int depth,
+                                            bool recompute) {
+    return problem.Fits(rank, {first, last, depth - 1, share, recompute, shared});
+  };
+  return question;
+}
+
+std::vector<program::Stage> Recut(const PipelineQuestion& by_rank, const std::vector<int>& order) {
+  std::vector<program::Stage> stages;
+  for (const ClassStage& stage : BestCuts(by_rank, order)) {
+    stages.push_back({.worker = stage.worker_class,
+                      .first_segment = stage.first_segment,
+                      .last_segment = stage.last_segment,
+                      .recompute = stage.recompute});
+  }
+  return stages;
+}
+
+PipelineQuestion QuestionOf(const Problem& problem,
+                            const WorkerClasses& classes,
+                            int pipelines,
+                            std::vector<WorkerCosts>& class_costs) {
+  PipelineQuestion question = CommonQuestion(problem, pipelines);
+  class_costs.clear();
+  for (const std::vector<int>& members : classes.members) {
+    // The member of middle speed stands for its class.
+    std::vector<int> sorted = members;
+    std::stable_sort(sorted.begin(), sorted.end(), [&](int a, int b) {
+      const WorkerCosts& x = *problem.costs[static_cast<size_t>(a)];
+      const WorkerCosts& y = *problem.costs[static_cast<size_t>(b)];
+      return x.forward.back() + x.backward.back() < y.forward.back() + y.backward.back();
+    });
+    const int middle = sorted[sorted.size() / 2];
+    class_costs.push_back(*problem.costs[static_cast<size_t>(middle)]);
+    AddReduction(problem, middle, pipelines, class_costs.back());
+    question.counts.push_back(static_cast<int>(members.size()));
+  }
+  question.costs = &class_costs;
+  question.link = [&problem, &classes](int from, int to) {
+    const std::vector<int>& sources = classes.members[static_cast<size_t>(from)];
+    const std::vector<int>& targets = classes.members[static_cast<size_t>(to)];
+    if (from != to) {
+      return problem.cluster.links.At(sources.front(), targets.front());
+    }
+    return sources.size() < 2 ? comm::Link{} : problem.cluster.links.At(sources[0], sources[1]);
+  };
+  std::vector<int> smallest;  // The member with the least memory decides.
+  for (const std::vector<int>& members : classes.members) {
+    smallest.push_back(*std::min_element(members.begin(), members.end(), [&](int a, int b) {
+      const auto room = [&](int rank) {
+        const int64_t memory = problem.MemoryOf(rank);
+        return memory == 0 ? std::numeric_limits<int64_t>::max() : memory;
+      };
+      return room(a) < room(b);
+    }));
+  }
+  const int share = question.microbatches;
+  const bool shared = pipelines > 1;
+  question.fits = [&problem, smallest, share, shared](int worker_class, int first, int last,
+                                                      int depth, bool recompute) {
+    return problem.Fits(smallest[static_cast<size_t>(worker_class)],
+                        {first, last, depth - 1, share, recompute, shared});
+  };
+  return question;
+}
+
+}  // namespace heddle::planner

@@ -1,0 +1,415 @@
+#include "planner/search/search.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "base/units.h"
+#include "engine/program/lowering/lower.h"
+#include "planner/search/divisions.h"
+#include "planner/search/exhaustive.h"
+#include "planner/search/fleet.h"
+#include "planner/search/improve.h"
+#include "planner/search/problem.h"
+#include "planner/search/slack.h"
+#include "planner/search/warm_start.h"
+
+namespace heddle::planner {
+namespace {
+
+using program::Pipeline;
+using program::Plan;
+using program::Stage;
+
+constexpr size_t kKeptDivisions = 24;  ///< For each number of pipelines.
+constexpr size_t kImprovedOfEach = 4;
+constexpr size_t kImproved = 12;  ///< Candidates improved by estimates.
+constexpr size_t kMaxEveryPlan = 4000;
+constexpr size_t kMaxAlternatives = 4;
+constexpr int kMaxExactClasses = 12;
+constexpr int kMaxSimulatedWorkers = 64;
+constexpr int64_t kMaxInstructions = 2000000;  ///< Of one simulated plan.
+constexpr int kMemoryAttempts = 6;
+constexpr int kAhead = 2;  ///< One for messages on their way, one for a neighbour that is late.
+constexpr int kMostAhead = 6;
+constexpr double kWorthMoreAhead = 0.995;  ///< Of the step's time with one ahead less.
+
+std::string FormatBytes(int64_t bytes) {
+  return FormatByteSize(ByteSize{bytes});
+}
+
+class Searcher {
+ public:
+  Searcher(const PlanRequest& request, Problem& problem)
+      : request_(request),
+        problem_(problem),
+        exact_(ExactClasses(problem.cluster)) {
+    // Forward, backward, folds and messages of every node and microbatch.
+    instructions_ = 2 * static_cast<int64_t>(problem.graph->nodes.size()) * problem.microbatches;
+    simulated_ = problem.workers() <= kMaxSimulatedWorkers && instructions_ <= kMaxInstructions;
+  }
+
+  Result<SearchOutcome> Run() {
+    Result<SearchOutcome> outcome = RunWithinMemory();
+    if (!outcome.ok() && tightened_) {
+      // Room was left where other plans do not need it: once more, with bounds on every plan's
+      // memory instead.
+      problem_.memory->BeCautious();
+      problem_.memory_factor.assign(problem_.memory_factor.size(), 1.0);
+      outcome = RunWithinMemory();
+    }
+    return outcome;
+  }
+
+ private:
+  Result<SearchOutcome> RunWithinMemory() {
+    for (int attempt = 0; attempt < kMemoryAttempts; ++attempt) {
+      HEDDLE_ASSIGN_OR_RETURN(SearchOutcome outcome, RunOnce());
+      if (!Tighten(outcome.plan)) {
+        return outcome;
+      }
+    }
+    return NothingFits();
+  }
+
+  /// The plan needs more than a worker has: leave that much more room there. False: it fits.
+  bool Tighten(const Plan& plan) {
+    bool exceeded = false;
+    for (size_t rank = 0; rank < plan.predicted_peak_bytes.size(); ++rank) {
+      const int64_t memory = problem_.cluster.workers[rank].memory_bytes;
+      const int64_t needed = plan.predicted_peak_bytes[rank];
+      if (memory != 0 && needed > memory) {
+        exceeded = true;
+        problem_.memory_factor[rank] *=
+            0.999 * static_cast<double>(memory) / static_cast<double>(needed);
+      }
+    }
+    tightened_ = tightened_ || exceeded;
+    return exceeded;
+  }
+
+  Result<SearchOutcome> RunOnce() {
+    HEDDLE_ASSIGN_OR_RETURN(std::vector<ScoredPlan> candidates, Candidates());
+    std::vector<ScoredPlan> finalists = ImproveByEstimate(candidates);
+    if (simulated_) {
+      HEDDLE_RETURN_IF_ERROR(SimulateFinalists(finalists));
+    }
+    SearchOutcome outcome;
+    outcome.plan = finalists.front().plan;
+    outcome.simulated = simulated_;
+    HEDDLE_RETURN_IF_ERROR(Predict(outcome));
+    double speed = 0;
+    for (const WorkerCosts* costs : problem_.costs) {
+      speed += 1 / std::max(costs->Stage(0, problem_.table.segments, false), 1e-300);
+    }
+    outcome.bound_seconds = problem_.microbatches / speed;
+    outcome.alternatives = AlternativesOf(finalists, candidates);
+    return outcome;
+  }
+
+  /// Plans by estimate, fastest first.
+  Result<std::vector<ScoredPlan>> Candidates() {
+    std::vector<Plan> plans = Divided();
+    if (plans.empty()) {
+      plans = FleetPlans(problem_, exact_);
+    }
+    for (Plan& plan : EveryPlan(problem_, kMaxEveryPlan)) {
+      plans.push_back(std::move(plan));
+    }
+    if (request_.previous.has_value()) {
+      for (Plan& plan : PlansFrom(problem_, *request_.previous)) {
+        plans.push_back(std::move(plan));
+      }
+    }
+    std::vector<ScoredPlan> scored;
+    for (Plan& candidate : plans) {
+      std::optional<Plan> repaired = RepairShares(problem_, std::move(candidate));
+      if (!repaired.has_value()) {
+        continue;
+      }
+      Plan& plan = *repaired;
+      if (request_.previous.has_value()) {
+        plan = KeepPlaces(problem_, exact_, *request_.previous, std::move(plan));
+      }
+      const double seconds = Estimate(plan);
+      scored.push_back({std::move(plan), seconds});
+    }
+    if (scored.empty()) {
+      return NothingFits();
+    }
+    SortByTime(scored);
+    return scored;
+  }
+
+  /// Every division, when they are few; otherwise nothing.
+  std::vector<Plan> Divided() {
+    if (static_cast<int>(exact_.members.size()) > kMaxExactClasses) {
+      return {};
+    }
+    std::vector<Plan> plans;
+    // As if there were one, two, four … pipelines: that decides what their memory and reductions
+    // cost.
+    for (int pipelines = 1; pipelines <= std::min(problem_.workers(), problem_.microbatches);
+         pipelines *= 2) {
+      std::vector<WorkerCosts> class_costs;
+      PipelineQuestion question = QuestionOf(problem_, exact_, pipelines, class_costs);
+      if (problem_.limits.max_depth == 0) {
+        question.max_depth = std::min(problem_.workers(), problem_.table.segments);
+      }
+      const PipelineTable table = PipelineTable::Build(question);
+      const auto divisions = BestDivisions(problem_, exact_, table, kKeptDivisions);
+      if (!divisions.has_value()) {
+        return {};
+      }
+      for (const Division& division : *divisions) {
+        plans.push_back(PlanOf(problem_, DraftOf(exact_, table, division)));
+      }
+    }
+    return plans;
+  }
+
+  static void SortByTime(std::vector<ScoredPlan>& plans) {
+    std::stable_sort(plans.begin(), plans.end(), [](const ScoredPlan& a, const ScoredPlan& b) {
+      return a.seconds < b.seconds;
+    });
+  }
+
+  double Moving(const Plan& plan) {
+    if (!request_.previous.has_value() || request_.horizon_steps <= 0) {
+      return 0;
+    }
+    return MovingSeconds(problem_, *request_.previous, plan) /
+           static_cast<double>(request_.horizon_steps);
+  }
+
+  double Estimate(const Plan& plan) {
+    return EstimateStepSeconds(problem_.estimate, plan) + Moving(plan);
+  }
+
+  /// Up to `most` microbatches ahead, as long as the simulation stays within memory.
+  Result<Simulation> SimulateWithSlack(int most, Plan& plan) const {
+    GiveSlack(problem_, most, plan);
+    Result<Simulation> simulation = SimulatePlan(plan);
+    if (simulation.ok() && TakeSlack(problem_, simulation->peak_bytes, plan)) {
+      simulation = SimulatePlan(plan);
+    }
+    return simulation;
+  }
+
+  double Measure(Plan plan) {
+    const Result<Simulation> simulation = SimulateWithSlack(kAhead, plan);
+    if (!simulation.ok()) {
+      return std::numeric_limits<double>::infinity();
+    }
+    for (size_t rank = 0; rank < simulation->peak_bytes.size(); ++rank) {
+      const int64_t memory = problem_.cluster.workers[rank].memory_bytes;
+      if (memory != 0 && simulation->peak_bytes[rank] > memory) {
+        return std::numeric_limits<double>::infinity();
+      }
+    }
+    return simulation->step_seconds + Moving(plan);
+  }
+
+  Result<Simulation> SimulatePlan(const Plan& plan) const {
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<program::Program> programs,
+                            program::LowerAll(*problem_.graph, plan));
+    return Simulate(*problem_.graph, programs, problem_.cluster);
+  }
+
+  /// The fastest candidates, and the fastest few of each number of pipelines.
+  static std::vector<ScoredPlan> Promising(const std::vector<ScoredPlan>& candidates) {
+    std::map<size_t, size_t> taken;
+    std::vector<ScoredPlan> promising;
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      const size_t same = taken[candidates[i].plan.pipelines.size()]++;
+      if (i < kImproved || same < kImprovedOfEach) {
+        promising.push_back(candidates[i]);
+      }
+    }
+    return promising;
+  }
+
+  std::vector<ScoredPlan> ImproveByEstimate(const std::vector<ScoredPlan>& candidates) {
+    int budget = request_.limits.estimates;
+    std::vector<ScoredPlan> improved;
+    const std::vector<ScoredPlan> promising = Promising(candidates);
+    for (size_t i = 0; i < promising.size(); ++i) {
+      // Each gets a fair part of what is left.
+      int part = budget / static_cast<int>(promising.size() - i);
+      const int given = part;
+      ScoredPlan better = Improve(
+          problem_, promising[i], [this](const Plan& plan) { return Estimate(plan); }, part);
+      budget -= given - part;
+      const bool known = std::any_of(improved.begin(), improved.end(), [&](const auto& other) {
+        return other.plan.pipelines == better.plan.pipelines;
+      });
+      if (!known) {
+        improved.push_back(std::move(better));
+      }
+    }
+    SortByTime(improved);
+    return improved;
+  }
+
+  /// The fastest, and the fastest of each other number of pipelines: estimates compare plans of one
+  /// kind better than plans of several.
+  std::vector<ScoredPlan> Finalists(const std::vector<ScoredPlan>& plans) const {
+    const auto count = static_cast<size_t>(std::max(1, request_.limits.simulated_candidates));
+    std::set<size_t> kinds;
+    std::vector<ScoredPlan> finalists;
+    for (const ScoredPlan& plan : plans) {
+      const bool first = kinds.insert(plan.plan.pipelines.size()).second;
+      if (finalists.size() < count || (first && kinds.size() <= count)) {
+        finalists.push_back(plan);
+      }
+    }
+    return finalists;
+  }
+
+  /// Replaces estimates by simulations and improves by them; `plans` is left with the simulated
+  /// ones, fastest first.
+  Status SimulateFinalists(std::vector<ScoredPlan>& plans) {
+    plans = Finalists(plans);
+    for (ScoredPlan& plan : plans) {
+      plan.seconds = Measure(plan.plan);
+    }
+    SortByTime(plans);
+    if (plans.front().seconds == std::numeric_limits<double>::infinity()) {
+      // Either a broken plan, which is an error, or memory, which the caller sees in the
+      // prediction.
+      return SimulatePlan(plans.front().plan).status();
+    }
+    // The fastest of each number of pipelines, the fastest first: what one leaves of the budget is
+    // the next one's.
+    int budget = static_cast<int>(request_.limits.simulated_instructions /
+                                  std::max<int64_t>(1, instructions_));
+    std::set<size_t> improved;
+    for (ScoredPlan& plan : plans) {
+      if (plan.seconds < std::numeric_limits<double>::infinity() &&
+          improved.insert(plan.plan.pipelines.size()).second) {
+        plan = Improve(
+            problem_, plan, [this](const Plan& moved) { return Measure(moved); }, budget);
+      }
+    }
+    SortByTime(plans);
+    return Status::Ok();
+  }
+
+  Status Predict(SearchOutcome& outcome) {
+    if (simulated_) {
+      HEDDLE_ASSIGN_OR_RETURN(outcome.simulation, SimulateWithSlack(kAhead, outcome.plan));
+      HEDDLE_RETURN_IF_ERROR(GoFurtherAhead(outcome));
+    } else {
+      GiveSlack(problem_, kAhead, outcome.plan);
+      outcome.simulation.step_seconds = EstimateStepSeconds(problem_.estimate, outcome.plan);
+      outcome.simulation.peak_bytes.assign(static_cast<size_t>(problem_.workers()), 0);
+      for (const Pipeline& pipeline : outcome.plan.pipelines) {
+        for (size_t j = 0; j < pipeline.stages.size(); ++j) {
+          outcome.simulation.peak_bytes[static_cast<size_t>(pipeline.stages[j].worker)] =
+              problem_.memory->PeakBytes(ShapeOf(outcome.plan, pipeline, j));
+        }
+      }
+    }
+    outcome.plan.predicted_step_seconds = outcome.simulation.step_seconds;
+    outcome.plan.predicted_peak_bytes = outcome.simulation.peak_bytes;
+    return Status::Ok();
+  }
+
+  /// More microbatches ahead, where messages take so long that it pays.
+  Status GoFurtherAhead(SearchOutcome& outcome) const {
+    for (int most = kAhead + 1; most <= kMostAhead; ++most) {
+      Plan further = outcome.plan;
+      HEDDLE_ASSIGN_OR_RETURN(Simulation simulation, SimulateWithSlack(most, further));
+      if (further.pipelines == outcome.plan.pipelines ||
+          simulation.step_seconds > kWorthMoreAhead * outcome.simulation.step_seconds) {
+        break;
+      }
+      outcome.plan = std::move(further);
+      outcome.simulation = std::move(simulation);
+    }
+    return Status::Ok();
+  }
+
+  /// The best plan of each other number of pipelines or of working members.
+  static std::vector<Alternative> AlternativesOf(const std::vector<ScoredPlan>& finalists,
+                                                 const std::vector<ScoredPlan>& candidates) {
+    const auto kind = [](const Plan& plan) {
+      return std::pair(plan.pipelines.size(), plan.IdleWorkers().size());
+    };
+    const ScoredPlan& chosen = finalists.front();
+    std::set<std::pair<size_t, size_t>> seen = {kind(chosen.plan)};
+    std::vector<Alternative> alternatives;
+    for (const std::vector<ScoredPlan>* list : {&finalists, &candidates}) {
+      for (const ScoredPlan& other : *list) {
+        if (alternatives.size() < kMaxAlternatives && seen.insert(kind(other.plan)).second) {
+          alternatives.push_back({.plan = other.plan, .step_seconds = other.seconds, .why = {}});
+        }
+      }
+    }
+    for (Alternative& other : alternatives) {
+      other.why = Why(chosen.plan, other.plan);
+    }
+    return alternatives;
+  }
+
+  static std::string Why(const Plan& chosen, const Plan& other) {
+    const size_t idle = other.IdleWorkers().size();
+    if (idle > chosen.IdleWorkers().size()) {
+      return fmt::format("leaves {} of {} workers out", idle, other.workers.size());
+    }
+    if (idle < chosen.IdleWorkers().size()) {
+      return "waits for workers that are too slow to help";
+    }
+    return other.pipelines.size() > chosen.pipelines.size()
+               ? "reduces the gradients over more pipelines"
+               : "has deeper pipelines, which take longer to fill and drain";
+  }
+
+  Status NothingFits() const {
+    int64_t state = 0;
+    for (const int64_t bytes : problem_.table.state_bytes) {
+      state += bytes;
+    }
+    int64_t total = 0;
+    int64_t largest = 0;
+    for (const program::WorkerProfile& worker : problem_.cluster.workers) {
+      total += worker.memory_bytes;
+      largest = std::max(largest, worker.memory_bytes);
+    }
+    return InvalidArgumentError(
+        "no combination of the {} workers has the memory for the model: its state alone takes {}, "
+        "one segment on one worker at least {}; the workers have {} together, at most {} each",
+        problem_.workers(), FormatBytes(state), FormatBytes(LargestSegment()), FormatBytes(total),
+        FormatBytes(largest));
+  }
+
+  int64_t LargestSegment() const {
+    int64_t largest = 0;
+    for (int s = 0; s < problem_.table.segments; ++s) {
+      largest = std::max(largest, problem_.memory->PeakBytes({s, s + 1, 0, 1, true}));
+    }
+    return largest;
+  }
+
+  const PlanRequest& request_;
+  Problem& problem_;
+  const WorkerClasses exact_;
+  int64_t instructions_ = 0;
+  bool simulated_ = false;
+  bool tightened_ = false;  ///< Some plan needed more memory than was estimated.
+};
+
+}  // namespace
+
+Result<SearchOutcome> Search(const PlanRequest& request) {
+  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<Problem> problem, MakeProblem(request));
+  return Searcher(request, *problem).Run();
+}
+
+Result<Plan> FindPlan(const PlanRequest& request) {
+  HEDDLE_ASSIGN_OR_RETURN(SearchOutcome outcome, Search(request));
+  return std::move(outcome.plan);
+}
+
+}  // namespace heddle::planner
