@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "base/check.h"
+
 namespace heddle {
 
 std::string_view StatusCodeName(StatusCode code) {
@@ -97,6 +99,10 @@ Status ErrnoError(int error, std::string_view what) {
   const char* hint = error == EMFILE ? " (raise `ulimit -n`)" : "";
   return {CodeOfErrno(error),
           fmt::format("{}: {}{}", what, std::generic_category().message(error), hint)};
+}
+
+void ResultWithoutError() {
+  CheckFailed(__FILE__, __LINE__, "!status.ok()", "a result was made of a status that is OK");
 }
 
 }  // namespace heddle

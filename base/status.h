@@ -89,14 +89,21 @@ HEDDLE_DEFINE_STATUS(Unauthenticated)
 /// The status of a failed system call: `what` and errno's text, with the code that errno means.
 Status ErrnoError(int error, std::string_view what);
 
-/// A value, or why there is none.
+/// Aborts: a Result was made of a Status without an error.
+[[noreturn]] void ResultWithoutError();
+
+/// A value, or why there is none. Made of an OK status, which says neither, it aborts.
 template <typename T>
 class [[nodiscard]] Result {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor): a value is a result
   Result(T value) : value_(std::move(value)) {}
   // NOLINTNEXTLINE(google-explicit-constructor): an error is a result
-  Result(Status status) : status_(std::move(status)) {}
+  Result(Status status) : status_(std::move(status)) {
+    if (status_.ok()) {
+      ResultWithoutError();
+    }
+  }
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -14,6 +13,7 @@
 #include "base/mutex.h"
 #include "base/system/file.h"
 #include "base/tensor/half.h"
+#include "base/thread.h"
 #include "checkpoint/files/chunk_reader.h"
 #include "checkpoint/files/file_access.h"
 #include "checkpoint/format/layout.h"
@@ -218,14 +218,12 @@ Status Reader::ReadBoxes(std::span<const ReadRequest> requests, int threads) con
       }
     }
   };
-  std::vector<std::thread> helpers;
+  std::vector<Thread> helpers;
   for (size_t i = 1; i < std::min(static_cast<size_t>(std::max(threads, 1)), jobs.size()); ++i) {
-    helpers.emplace_back(work);
+    helpers.emplace_back("checkpoint-read", work);
   }
   work();
-  for (std::thread& helper : helpers) {
-    helper.join();
-  }
+  helpers.clear();
   return failure;
 }
 

@@ -39,9 +39,9 @@ Writer::Implementation::Implementation(WriterOptions options,
       figures_(figures) {
   Reserve(options_.reserve_bytes);
   Grow();
-  threads_.emplace_back([this] { WriteLoop(); });
+  threads_.emplace_back("save-write", [this] { WriteLoop(); });
   for (int i = 0; i < options_.codec_threads; ++i) {
-    threads_.emplace_back([this] { EncodeLoop(); });
+    threads_.emplace_back("save-encode", [this] { EncodeLoop(); });
   }
 }
 
@@ -53,9 +53,7 @@ Writer::Implementation::~Implementation() {
     changed_.NotifyAll();
   }
   copy_.Cancel();
-  for (std::thread& thread : threads_) {
-    thread.join();
-  }
+  threads_.clear();
 }
 
 void Writer::Implementation::Reserve(int64_t bytes) {
@@ -106,12 +104,14 @@ Result<SnapshotInfo> Writer::Implementation::Snapshot(const SaveRequest& request
   // What stays as it is is copied to where it stays.
   StagingBuffer& staging =
       request.memory != nullptr && !request.compress ? request.memory->memory : staging_;
-  Status status = direct ? Status::Ok() : staging.Reserve(staging_bytes);
-  Result<std::shared_ptr<Save>> save = status;
-  if (status.ok()) {
-    save = PrepareSave(options_, request, boxes, direct ? nullptr : staging.data());
-    status = save.status();
-  }
+  const auto prepare = [&]() -> Result<std::shared_ptr<Save>> {
+    if (!direct) {
+      HEDDLE_RETURN_IF_ERROR(staging.Reserve(staging_bytes));
+    }
+    return PrepareSave(options_, request, boxes, direct ? nullptr : staging.data());
+  };
+  auto save = prepare();
+  Status status = save.status();
   SnapshotInfo info;
   {
     const MutexLock lock(mutex_);

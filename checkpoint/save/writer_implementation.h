@@ -7,10 +7,10 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/thread.h"
 #include "checkpoint/files/chunk_sink.h"
 #include "checkpoint/files/staging.h"
 #include "checkpoint/save/deferred_copy.h"
@@ -97,7 +97,7 @@ class Writer::Implementation {
   /// A slot belongs to the thread that took its task until `ready_`, then to the writing thread.
   std::array<Encoded, kWindow> slots_;
 
-  std::vector<std::thread> threads_;
+  std::vector<Thread> threads_;  ///< Last: they use all of the above.
 };
 
 }  // namespace heddle::checkpoint

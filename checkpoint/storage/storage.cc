@@ -1,53 +1,56 @@
 #include "checkpoint/storage/storage.h"
 
-#include <array>
+#include <map>
+#include <utility>
+#include <vector>
 
-#include "checkpoint/storage/local_storage.h"
-#include "checkpoint/storage/s3_file.h"
-#include "checkpoint/storage/s3_storage.h"
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/check.h"
 
 namespace heddle::checkpoint {
 
 namespace {
 
-/// A kind of place that is told by its URL's scheme.
-struct Kind {
-  std::string_view scheme;
-  Result<std::unique_ptr<Storage>> (*open_storage)(const std::string& root);
-  Result<std::unique_ptr<SourceFile>> (*open_file)(const std::string& url);
-};
+/// By scheme. It is filled before main() and only read after it.
+std::map<std::string, StorageKind>& Kinds() {
+  static std::map<std::string, StorageKind> kinds;
+  return kinds;
+}
 
-constexpr std::array kKinds = {
-    Kind{.scheme = "s3://", .open_storage = OpenS3Storage, .open_file = OpenS3File}};
-
-Result<const Kind*> KindOf(const std::string& url) {
-  for (const Kind& kind : kKinds) {
-    if (url.starts_with(kind.scheme)) {
-      return &kind;
-    }
+Result<const StorageKind*> KindOf(const std::string& path) {
+  const size_t end = path.find("://");
+  const auto found = Kinds().find(end == std::string::npos ? "" : path.substr(0, end + 3));
+  if (found != Kinds().end()) {
+    return &found->second;
   }
-  return InvalidArgumentError("{}: checkpoints lie in paths or at s3://BUCKET/PREFIX", url);
+  std::vector<std::string_view> places;
+  for (const auto& [scheme, kind] : Kinds()) {
+    places.push_back(kind.place);
+  }
+  return InvalidArgumentError("{}: checkpoints lie {}", path, fmt::join(places, " or "));
 }
 
 }  // namespace
+
+StorageRegistration::StorageRegistration(StorageKind kind) {
+  const std::string scheme = kind.scheme;
+  const bool is_new = Kinds().emplace(scheme, std::move(kind)).second;
+  HEDDLE_CHECK(is_new, "two kinds of storage have the scheme '{}'", scheme);
+}
 
 bool IsUrl(std::string_view path) {
   return path.find("://") != std::string_view::npos;
 }
 
 Result<std::unique_ptr<Storage>> OpenStorage(const std::string& root) {
-  if (!IsUrl(root)) {
-    return OpenLocalStorage(root);
-  }
-  HEDDLE_ASSIGN_OR_RETURN(const Kind* kind, KindOf(root));
+  HEDDLE_ASSIGN_OR_RETURN(const StorageKind* kind, KindOf(root));
   return kind->open_storage(root);
 }
 
 Result<std::unique_ptr<SourceFile>> OpenFile(const std::string& path) {
-  if (!IsUrl(path)) {
-    return OpenRegularFile(path);
-  }
-  HEDDLE_ASSIGN_OR_RETURN(const Kind* kind, KindOf(path));
+  HEDDLE_ASSIGN_OR_RETURN(const StorageKind* kind, KindOf(path));
   return kind->open_file(path);
 }
 

@@ -1,13 +1,12 @@
 /// \file
-/// Where checkpoints lie: one interface, a file for each kind of place. What a checkpoint's life is
+/// Where checkpoints lie: one interface, a room for each kind of place. What a checkpoint's life is
 /// (committing, choosing what to resume from, retention) is written once above it (store.h).
 ///
-///   local_storage.cc  a folder of a local or shared file system: any path
-///   s3_storage.cc     an object store with the interface of Amazon S3: "s3://BUCKET/PREFIX"
-///   (s3_file.cc
-///                     reads it)
+///   local/  a folder of a local or shared file system: any path
+///   s3/     an object store with the interface of Amazon S3: "s3://BUCKET/PREFIX"
 ///
-/// A further kind is a file that defines a Storage and a SourceFile, and its line in storage.cc.
+/// A further kind is a room that defines a Storage and a SourceFile and registers them: being
+/// linked is being registered.
 #pragma once
 
 #include <cstdint>
@@ -67,6 +66,23 @@ class Storage {
   virtual Status Abandon(int64_t step, int64_t generation) const = 0;
   /// As checkpoint::CleanOrphans.
   virtual Result<int> CleanOrphans(std::optional<int64_t> live_generation) const = 0;
+};
+
+/// A kind of place.
+struct StorageKind {
+  /// Of its URLs, "s3://"; empty: its places are paths of the file system.
+  std::string scheme;
+  /// How its places are written, for messages: "at s3://BUCKET/PREFIX".
+  std::string place;
+  std::function<Result<std::unique_ptr<Storage>>(const std::string& root)> open_storage;
+  std::function<Result<std::unique_ptr<SourceFile>>(const std::string& path)> open_file;
+};
+
+/// Adds a kind for the life of the process; one a room, at namespace scope. A scheme that is there
+/// already aborts.
+class StorageRegistration {
+ public:
+  explicit StorageRegistration(StorageKind kind);
 };
 
 /// The storage at `root`; nothing is made or asked yet. Errors: kInvalidArgument for a URL of no

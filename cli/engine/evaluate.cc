@@ -32,11 +32,8 @@ class Evaluate : public Command {
     arguments.Flag("json", &json_, "{\"loss\", \"tokens\"} on standard output");
   }
   int Run() override {
-    Status status = Read();
-    Result<evaluate::Loss> loss = status;
-    if (status.ok()) {
-      loss = Measure();
-    }
+    const Status status = Read();
+    const Result<evaluate::Loss> loss = status.ok() ? Measure() : status;
     if (!loss.ok()) {
       return Report(loss.status());
     }

@@ -45,5 +45,9 @@ TEST(StatusTest, ErrnoBecomesACodeAndItsText) {
   EXPECT_EQ(ErrnoError(EIO, "x").code(), StatusCode::kDataLoss);
 }
 
+TEST(StatusDeathTest, AResultOfAnOkStatusAborts) {
+  EXPECT_DEATH(Result<int>{Status::Ok()}, "a result was made of a status that is OK");
+}
+
 }  // namespace
 }  // namespace heddle

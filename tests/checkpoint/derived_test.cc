@@ -90,10 +90,10 @@ class DerivedTest : public ::testing::Test {
     setup.root = folder_.path();
     const auto saved = Save(setup, state, pieces, metrics_);
     EXPECT_TRUE(saved.ok()) << saved.status().ToString();
-    Result<std::unique_ptr<Reader>> reader = saved.status();
-    if (saved.ok()) {
-      reader = Reader::Open(saved->path);
+    if (!saved.ok()) {
+      return nullptr;
     }
+    auto reader = Reader::Open(saved->path);
     EXPECT_TRUE(reader.ok()) << reader.status().ToString();
     return reader.ok() ? *std::move(reader) : nullptr;
   }

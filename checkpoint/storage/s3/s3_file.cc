@@ -1,4 +1,4 @@
-#include "checkpoint/storage/s3_file.h"
+#include "checkpoint/storage/s3/s3_file.h"
 
 #include <atomic>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-#include "checkpoint/storage/spool_folder.h"
+#include "checkpoint/storage/s3/spool_folder.h"
 
 #include <cerrno>
 #include <cstdlib>

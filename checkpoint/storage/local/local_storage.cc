@@ -1,5 +1,14 @@
-#include "checkpoint/storage/local_storage.h"
-
+/// \file
+/// Checkpoints in a folder of a local or shared file system: any path.
+///
+/// ROOT/step-00000040/              a committed checkpoint: MANIFEST.json, one .h5 a writer and
+///                                  tensors.h5, which shows them as whole tensors
+/// ROOT/.tmp-step-00000080.g3/      a save in progress in generation 3, or one that was given up
+/// ROOT/.trash-…                    a checkpoint on its way out
+/// ROOT/.generation                 the newest generation that is known here
+///
+/// The commit is the rename of the temporary folder, after every byte of it is on storage.
+/// Processes exclude each other by a lock of the folder: kUnavailable when another one holds it.
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -22,6 +31,7 @@
 #include "checkpoint/format/layout.h"
 #include "checkpoint/format/manifest.h"
 #include "checkpoint/storage/manifest_file.h"
+#include "checkpoint/storage/storage.h"
 
 namespace heddle::checkpoint {
 
@@ -255,10 +265,15 @@ class LocalStorage : public Storage {
   const std::string root_;
 };
 
-}  // namespace
-
 Result<std::unique_ptr<Storage>> OpenLocalStorage(const std::string& root) {
   return std::unique_ptr<Storage>(std::make_unique<LocalStorage>(root));
 }
+
+const StorageRegistration kLocal{{.scheme = "",
+                                  .place = "in paths",
+                                  .open_storage = OpenLocalStorage,
+                                  .open_file = OpenRegularFile}};
+
+}  // namespace
 
 }  // namespace heddle::checkpoint

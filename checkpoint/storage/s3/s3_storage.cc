@@ -1,5 +1,14 @@
-#include "checkpoint/storage/s3_storage.h"
-
+/// \file
+/// Checkpoints in an object store with the interface of Amazon S3, at s3://BUCKET/PREFIX; whose, by
+/// which right, is said by the environment (settings.h).
+///
+/// PREFIX/step-00000040/MANIFEST.json     its presence is the commit
+/// PREFIX/step-00000040/NAME.g3.h5        a writer's file of generation 3, committed or not
+/// PREFIX/.generation                     the newest generation that is known here
+///
+/// A writer's file is written in a folder of the local file system, uploaded, and read back. The
+/// manifest comes last, by a conditional write: it replaces nothing but what its generation has
+/// seen and may replace. A store that ignores conditions is refused.
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -16,9 +25,10 @@
 #include "checkpoint/format/layout.h"
 #include "checkpoint/format/manifest.h"
 #include "checkpoint/storage/s3/client.h"
+#include "checkpoint/storage/s3/s3_file.h"
+#include "checkpoint/storage/s3/spool_folder.h"
 #include "checkpoint/storage/s3/upload.h"
-#include "checkpoint/storage/s3_file.h"
-#include "checkpoint/storage/spool_folder.h"
+#include "checkpoint/storage/storage.h"
 
 namespace heddle::checkpoint {
 
@@ -347,12 +357,17 @@ Result<int> S3Storage::CleanOrphans(std::optional<int64_t> live_generation) cons
   return removed;
 }
 
-}  // namespace
-
 Result<std::unique_ptr<Storage>> OpenS3Storage(const std::string& root) {
   HEDDLE_ASSIGN_OR_RETURN(const s3::Location location, s3::ParseUrl(root));
   HEDDLE_ASSIGN_OR_RETURN(S3Client client, S3ClientOf(location.bucket));
   return std::unique_ptr<Storage>(std::make_unique<S3Storage>(std::move(client), location.key));
 }
+
+const StorageRegistration kS3{{.scheme = "s3://",
+                               .place = "at s3://BUCKET/PREFIX",
+                               .open_storage = OpenS3Storage,
+                               .open_file = OpenS3File}};
+
+}  // namespace
 
 }  // namespace heddle::checkpoint
