@@ -103,7 +103,6 @@ EXTERNAL = [
     (r"sqlite3\.h$", ["elastic/store"]),
     (r"openssl/", ["comm", "elastic", "checkpoint/storage/s3"]),
     (r"curl/|pugixml\.hpp$", ["checkpoint/storage/s3"]),
-    (r"(coin|coin-or)/|Clp|Cbc|Coin", ["planner"]),
     (r"CLI/", ["cli"]),
     (r"(infiniband|rdma)/", ["comm"]),
     (r"mpi\.h$", ["comm/mpi"]),

@@ -2,7 +2,7 @@
 /// Randomised: the distributed Programs of random graphs under random plans, interpreted in fp64,
 /// equal the graph run on one device, and the static check accepts them. HEDDLE_TEST_SEED replays
 /// one case.
-#include "engine/runtime/reference.h"
+#include "tests/engine_runtime/reference.h"
 
 #include <cstdlib>
 #include <random>

@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "planner/predictor/migration.h"
 #include "planner/search/problem.h"
 #include "tests/planner/support.h"
 #include "tests/support/seed.h"
@@ -296,33 +295,6 @@ TEST(StageMemoryTest, CautiousIsNeverBelowWhatTheSimulationFinds) {
           << "stage " << j << " of " << microbatches << " microbatches";
     }
   }
-}
-
-TEST(MigrationTest, ActsOnlyWhenTheGainExceedsTheCost) {
-  const graph::Graph graph = LlamaGraph({.layers = 2});
-  const ClusterProfile cluster = ClusterOf({1, 0.3}, 1e8);
-  const int segments = static_cast<int>(graph.segments.size());
-  const Plan slow = program::SingleWorkerPlan("w1", segments, 8);
-  const Plan fast = program::SingleWorkerPlan("w0", segments, 8);
-  MigrationQuestion question{.graph = &graph,
-                             .current = &slow,
-                             .next = &fast,
-                             .cluster = &cluster,
-                             .moved_bytes = 100000000,
-                             .horizon_steps = 1000000};
-  const auto yes = ShouldMigrate(question);
-  ASSERT_TRUE(yes.ok()) << yes.status().ToString();
-  EXPECT_TRUE(yes->migrate) << yes->reason;
-  EXPECT_NEAR(yes->gain_seconds, 1e6 * (yes->current_seconds - yes->next_seconds), 1e-6);
-  question.horizon_steps = 1;
-  const auto soon = ShouldMigrate(question);
-  ASSERT_TRUE(soon.ok());
-  EXPECT_FALSE(soon->migrate);
-  question.horizon_steps = 1000000;
-  question.next = &slow;
-  const auto same = ShouldMigrate(question);
-  ASSERT_TRUE(same.ok());
-  EXPECT_FALSE(same->migrate);
 }
 
 TEST(ClusterTest, JsonRoundTripsAndIsStrict) {

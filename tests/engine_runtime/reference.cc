@@ -1,4 +1,4 @@
-#include "engine/runtime/reference.h"
+#include "tests/engine_runtime/reference.h"
 
 #include <algorithm>
 #include <cmath>
