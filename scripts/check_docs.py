@@ -4,8 +4,8 @@
 1. Every relative link of a Markdown file leads to a file, and an anchor in it to a heading.
 2. Every command `heddle …` in a block of shell text names subcommands and options that `--help` knows; every
    script named there exists and can be run. (Only with --heddle.)
-3. docs/job-file.md lists exactly the keys that engine/job/job.cc reads; docs/metrics.md the metrics of the sources;
-   docs/events.md the events of elastic/.
+3. docs/reference/job-file.md lists exactly the keys that engine/job/job.cc reads; docs/reference/metrics.md the metrics of the sources;
+   docs/reference/events.md the events of elastic/.
 
 Usage: check_docs.py [--source FOLDER] [--heddle PROGRAM]
 Prints "path:line: error: …" and exits with 1 when something is wrong.
@@ -114,17 +114,17 @@ def check_lists(root):
     job = (root / "engine/job/job.cc").read_text(encoding="utf-8")
     keys = set(re.findall(r'(?:Required|Optional|RequiredChoice|OptionalChoice|List|Child|OptionalChild|Children'
                           r'|PathList|OptionalPath|RequiredPath)(?:<[\w:]+>)?\(\s*"(\w+)"', job))
-    documented = {part for key in listed_names((root / "docs/job-file.md").read_text(), r"[\w.\[\]]+")
+    documented = {part for key in listed_names((root / "docs/reference/job-file.md").read_text(), r"[\w.\[\]]+")
                   for part in re.findall(r"\w+", key)}
     produced = {
-        "docs/job-file.md": (keys, documented),
-        "docs/metrics.md": (
+        "docs/reference/job-file.md": (keys, documented),
+        "docs/reference/metrics.md": (
             source_names(root, ("metrics", "comm", "checkpoint", "planner", "engine", "elastic"),
                          r'(?:GetGauge|GetCounter|GetHistogram)\(\s*"(heddle_\w+)"'),
-            listed_names((root / "docs/metrics.md").read_text(), r"heddle_\w+")),
-        "docs/events.md": (
+            listed_names((root / "docs/reference/metrics.md").read_text(), r"heddle_\w+")),
+        "docs/reference/events.md": (
             source_names(root, ("elastic",), r'(?:\bLog\(|\.kind = )"(\w+)"'),
-            listed_names((root / "docs/events.md").read_text(), r"\w+")),
+            listed_names((root / "docs/reference/events.md").read_text(), r"\w+")),
     }
     for document, (there, told) in produced.items():
         for name in sorted(there - told):

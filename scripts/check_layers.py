@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Includes go downwards only (docs/architecture.md).
+"""Includes go downwards only (docs/internals/architecture.md).
 
 Three rules, over every source file of the product's folders:
 

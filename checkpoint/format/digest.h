@@ -1,9 +1,9 @@
 /// \file
 /// A content digest of a logical tensor that does not depend on how the tensor is split, stored or
 /// compressed: the sum, modulo 2^64 in each of two lanes, of mix(global index, bits) over the
-/// elements (docs/checkpoint-format.md). Two saves of one state under different plans have equal
-/// digests, which proves a reshard exact without a second copy. It guards against accidents, not
-/// against forgers.
+/// elements (docs/reference/checkpoint-format.md). Two saves of one state under different plans
+/// have equal digests, which proves a reshard exact without a second copy. It guards against
+/// accidents, not against forgers.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 /// \file
 /// The plain data of a checkpoint: what writers report, what the manifest holds, what readers ask
 /// for. Nothing here knows a plan: a checkpoint is a set of logical tensors, each covered exactly
-/// once by boxes, each box cut into compressed chunks. docs/checkpoint-format.md describes the
-/// bytes.
+/// once by boxes, each box cut into compressed chunks. docs/reference/checkpoint-format.md
+/// describes the bytes.
 #pragma once
 
 #include <compare>

@@ -9,7 +9,7 @@
 /// domain of failure. What this backend adds is a bound: nothing here waits for ever, a silent
 /// peer becomes a named error, and the process can then end itself.
 ///
-/// What MPI carries between machines is not encrypted by Heddle (docs/security.md).
+/// What MPI carries between machines is not encrypted by Heddle (docs/operate/security.md).
 ///
 /// Only the bytes are MPI's. Each pair of ranks has a stream of bounded pieces in buffers of this
 /// backend's own, with the messages, matching, priorities and collectives of every other transport

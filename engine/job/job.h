@@ -1,6 +1,6 @@
 /// \file
-/// The job file: everything a user says about one training run, checked. docs/job-file.md lists
-/// every key.
+/// The job file: everything a user says about one training run, checked. docs/reference/job-file.md
+/// lists every key.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-# Tests that run in the guests of scripts/rdma-vm, label rdma. docs/rdma-tests.md
+# Tests that run in the guests of scripts/rdma-vm, label rdma. docs/internals/rdma-tests.md
 
 # heddle_rdma_entry(NAME KERNEL any|uml|qemu TIMEOUT seconds PROCESSORS n COMMAND word…): what all entries have in common.
 # They need the fixture that makes the kernel (tests/rdma) and are skipped where no kernel can run, which scripts/test says.

@@ -1,4 +1,4 @@
-// Output types, errors and costs of every operator, as docs/operators.md states them.
+// Output types, errors and costs of every operator, as docs/reference/operators.md states them.
 #include <set>
 
 #include <gmock/gmock.h>

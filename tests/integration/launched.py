@@ -1,4 +1,4 @@
-"""Workers that a launcher starts together, by the command that docs/launching.md gives."""
+"""Workers that a launcher starts together, by the command that docs/operate/launching.md gives."""
 import contextlib
 import os
 import re
@@ -17,9 +17,9 @@ WORKERS = "abcd"
 
 def documented_command(launcher, coordinator):
     """The line of the document that begins with `launcher`, for the coordinator at hand."""
-    with open(os.path.join(REPOSITORY, "docs", "launching.md"), encoding="utf-8") as file:
+    with open(os.path.join(REPOSITORY, "docs", "operate", "launching.md"), encoding="utf-8") as file:
         lines = re.findall(rf"^{launcher} .*$", file.read(), re.MULTILINE)
-    assert len(lines) == 1, f"docs/launching.md has {len(lines)} commands of {launcher}"
+    assert len(lines) == 1, f"docs/operate/launching.md has {len(lines)} commands of {launcher}"
     words = shlex.split(lines[0])
     words[words.index("--coordinator") + 1] = coordinator
     return words

@@ -1,6 +1,7 @@
 /// \file
-/// A second, slow meaning of every operator: plain loops in double, written from docs/operators.md
-/// and not from the kernels. Sharding rules and gradients are checked against it.
+/// A second, slow meaning of every operator: plain loops in double, written from
+/// docs/reference/operators.md and not from the kernels. Sharding rules and gradients are checked
+/// against it.
 #pragma once
 
 #include <cstdint>
