@@ -67,21 +67,18 @@ function(heddle_test_options target)
   target_link_libraries(${target} PRIVATE heddle_flags GTest::gmock)
 endfunction()
 
-# heddle_test(FILE [LABEL unit] [TIMEOUT 60] [PROCESSORS 1] [NO_ENTRY] [DEPS name…] [EXTERNAL target…])
-# FILE_test.cc in the current folder becomes one executable and one ctest entry LABEL.FOLDER.FILE; NO_ENTRY: the
-# executable alone.
+# heddle_test(FILE TIER quick|check|full|NO_ENTRY [SCALED] [LABEL unit] [TIMEOUT 60] [PROCESSORS 1] [DEPS name…]
+#             [EXTERNAL target…] [ENVIRONMENT name=value…])
+# FILE_test.cc in the current folder becomes one executable and one ctest entry LABEL.FOLDER.FILE (heddle_entry); NO_ENTRY
+# instead of a tier: the executable alone.
 function(heddle_test file)
-  cmake_parse_arguments(A "NO_ENTRY" "LABEL;TIMEOUT;PROCESSORS" "DEPS;EXTERNAL;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(A "NO_ENTRY;SCALED" "TIER;LABEL;TIMEOUT;PROCESSORS" "DEPS;EXTERNAL;ENVIRONMENT" ${ARGN})
   if(A_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "heddle_test(${file}): unknown arguments: ${A_UNPARSED_ARGUMENTS}")
   endif()
-  foreach(pair "LABEL;unit" "TIMEOUT;60" "PROCESSORS;1")
-    list(GET pair 0 key)
-    list(GET pair 1 value)
-    if(NOT A_${key})
-      set(A_${key} ${value})
-    endif()
-  endforeach()
+  if(NOT A_LABEL)
+    set(A_LABEL unit)
+  endif()
   file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}/tests" "${CMAKE_CURRENT_SOURCE_DIR}")
   string(REPLACE "/" "_" prefix "${folder}")
   set(target test_${prefix}_${file})
@@ -93,13 +90,16 @@ function(heddle_test file)
   if(A_NO_ENTRY)
     return()
   endif()
-  add_test(NAME ${A_LABEL}.${prefix}.${file} COMMAND ${target})
-  set_tests_properties(${A_LABEL}.${prefix}.${file} PROPERTIES LABELS ${A_LABEL} TIMEOUT ${A_TIMEOUT}
-    PROCESSORS ${A_PROCESSORS} ENVIRONMENT "${A_ENVIRONMENT}")
+  set(scaled "")
+  if(A_SCALED)
+    set(scaled SCALED)
+  endif()
+  heddle_entry(${A_LABEL}.${prefix}.${file} TIER "${A_TIER}" LABEL ${A_LABEL} ${scaled} TIMEOUT ${A_TIMEOUT}
+    PROCESSORS ${A_PROCESSORS} ENVIRONMENT ${A_ENVIRONMENT} COMMAND $<TARGET_FILE:${target}>)
 endfunction()
 
 # heddle_fuzz(FILE [DEPS name…]): FILE_fuzz.cc with a corpus folder FILE_corpus beside it. Without
-# HEDDLE_FUZZ an ordinary test replays the corpus and some thousand random changes of it.
+# HEDDLE_FUZZ an ordinary test of the tier quick replays the corpus and some thousand random changes of it.
 function(heddle_fuzz file)
   cmake_parse_arguments(A "" "" "DEPS;EXTERNAL" ${ARGN})
   file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}/tests" "${CMAKE_CURRENT_SOURCE_DIR}")
@@ -113,8 +113,8 @@ function(heddle_fuzz file)
   else()
     target_sources(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/replay_main.cc")
     target_link_libraries(${target} PRIVATE heddle_test_support)
-    add_test(NAME fuzz.${prefix}.${file} COMMAND ${target} "${CMAKE_CURRENT_SOURCE_DIR}/${file}_corpus")
-    set_tests_properties(fuzz.${prefix}.${file} PROPERTIES LABELS fuzz TIMEOUT 60)
+    heddle_entry(fuzz.${prefix}.${file} TIER quick SCALED LABEL fuzz
+      COMMAND $<TARGET_FILE:${target}> "${CMAKE_CURRENT_SOURCE_DIR}/${file}_corpus")
   endif()
 endfunction()
 

@@ -276,7 +276,7 @@ class CorruptionTest : public ::testing::Test {
 };
 
 TEST_F(CorruptionTest, NothingWrongIsLoaded) {
-  const int rounds = Rounds("HEDDLE_CORRUPTIONS", 1000);
+  const int rounds = Rounds("HEDDLE_CORRUPTIONS", 100, 200, 1000);
   int tried = 0;
   for (int round = 0; round < rounds; ++round) {
     Files files = files_[kNewer];

@@ -159,7 +159,7 @@ TEST(PickleTest, NonsenseIsRefused) {
                                   "\x85",
                                   "N\x86",
                                   "NN\x87"}) {
-    EXPECT_FALSE(Error(value).ok()) << testing::PrintToString(value);
+    EXPECT_FALSE(Error(value).ok()) << ::testing::PrintToString(value);
   }
   const std::string storage = opcodes::Storage("FloatStorage", "0", 1);
   const std::string function = opcodes::Global("torch._utils", "_rebuild_tensor_v2");
@@ -215,7 +215,7 @@ TEST(PickleTest, MemoryIsBounded) {
     }
     EXPECT_FALSE(ReadPickle(std::move(text)).ok());
     if (!kSanitized) {  // A sanitizer's memory is its own.
-      EXPECT_LT(PeakMemory() - before, int64_t{160} << 20) << testing::PrintToString(piece);
+      EXPECT_LT(PeakMemory() - before, int64_t{160} << 20) << ::testing::PrintToString(piece);
     }
   }
 }

@@ -19,7 +19,6 @@ namespace heddle::checkpoint {
 namespace {
 
 constexpr const char* kPairsVariable = "HEDDLE_CHECKPOINT_PAIRS";
-constexpr int kPairs = 200;
 constexpr size_t kMostWorkers = 8;
 
 graph::Graph RandomModel(Random& random) {
@@ -116,7 +115,7 @@ TEST(PlansTest, WhatOnePlanWroteAnyOtherReads) {
   Random random(TestSeed());
   metrics::Registry metrics;
   const TemporaryFolder folder;
-  const int pairs = Rounds(kPairsVariable, kPairs);
+  const int pairs = Rounds(kPairsVariable, 10, 30, 200);
   int idle = 0;
   for (int pair = 0; pair < pairs; ++pair) {
     SCOPED_TRACE(pair);
@@ -226,7 +225,7 @@ TEST(PlansTest, SplitsThatNoPlanMakes) {
   Random random(TestSeed());
   metrics::Registry metrics;
   const TemporaryFolder folder;
-  const int pairs = Rounds(kPairsVariable, kPairs);
+  const int pairs = Rounds(kPairsVariable, 10, 30, 200);
   for (int pair = 0; pair < pairs; ++pair) {
     SCOPED_TRACE(pair);
     const State state = OddState(random);

@@ -5,14 +5,20 @@ A save is run (checkpoint_saver, saver_main.cc) with a library that lets the n-t
 so in one line, the checkpoint before is sound, nothing half-written counts or stays, and the next save works.
 
 Usage: storage_test.py CHECKPOINT_SAVER STORAGE_FAULTS_LIBRARY [STRIDE]
-With a stride above 1 only every such n: for sanitizers, whose processes are slow to start.
+With a stride above 1 only every such n: for sanitizers, whose processes are slow to start. The tiers below full take
+few n, and of the faults some at random.
 """
 import os
+import pathlib
+import random
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import tiers  # pylint: disable=wrong-import-position,import-error
 
 SAVER, LIBRARY = (os.path.abspath(path) for path in sys.argv[1:3])
 STRIDE = int(sys.argv[3]) if len(sys.argv) > 3 else 1
@@ -94,7 +100,7 @@ class Case:
         self.check()
 
 
-def sweep(folder, prepared, save):
+def sweep(folder, prepared, save, chance):
     """Every fault at every call of a save; the number of cases."""
     cases = 0
     for kind, least in KINDS[save].items():
@@ -103,6 +109,7 @@ def sweep(folder, prepared, save):
             plans = [(f"{kind}:{number}{more}:{error}", Case.check_error) for error in errors for more in ("", "+")]
             plans += [(f"{kind}:{number}:{what}", Case.check_survived) for what in SURVIVED.get(kind, ())]
             plans += [(f"{kind}:{number}:{what}", Case.check_death) for what in DEATHS]
+            plans = tiers.sample(plans, chance, 1, 2)
             fired = 0
             for faults, check in plans:
                 case = Case(folder, prepared, save, faults)
@@ -117,7 +124,7 @@ def sweep(folder, prepared, save):
                 cases += 1
             if fired == 0:
                 break
-            number += STRIDE if save != "large" else 7
+            number += tiers.scaled(7, 7, STRIDE if save != "large" else 7)
         assert number > least, f"a save makes fewer than {number} calls of {kind}: the test has lost its aim"
         print(f"{save}: {kind}: fewer than {number} calls, with {len(plans)} faults", flush=True)
     return cases
@@ -166,13 +173,16 @@ def check_no_exchange(folder, prepared):
 
 def main():
     cases = 0
+    seed = int(os.environ.get("HEDDLE_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
+    print(f"HEDDLE_TEST_SEED={seed}", flush=True)
+    chance = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="heddle-storage-") as folder:
         prepared = os.path.join(folder, "prepared")
         first = run("save", prepared, "1", "1")
         assert first.returncode == 0, first.stderr
         for save in SAVES:
             check_order(folder, prepared, save)
-            cases += sweep(folder, prepared, save)
+            cases += sweep(folder, prepared, save, chance)
         check_no_exchange(folder, prepared)
     print(f"{cases} saves with a fault")
 

@@ -25,6 +25,7 @@
 #include "checkpoint/save/writer.h"
 #include "checkpoint/store/store.h"
 #include "metrics/registry.h"
+#include "tests/support/tier.h"
 
 namespace heddle::checkpoint {
 
@@ -37,10 +38,10 @@ inline uint64_t TestSeed() {
   return seed;
 }
 
-/// How often a test tries: `usual`, or what the environment's `variable` says (scripts/acceptance).
-inline int Rounds(const char* variable, int usual) {
+/// How often a test tries: as the tier says, or the environment's `variable` (scripts/acceptance).
+inline int Rounds(const char* variable, int quick, int check, int full) {
   const char* text = std::getenv(variable);
-  return text != nullptr ? std::atoi(text) : usual;
+  return text != nullptr ? std::atoi(text) : testing::Scaled(quick, check, full);
 }
 
 /// Whole tensors, row-major.

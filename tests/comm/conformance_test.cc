@@ -16,6 +16,7 @@
 #include "tests/comm/cluster.h"
 #include "tests/comm/elements.h"
 #include "tests/support/seed.h"
+#include "tests/support/tier.h"
 
 namespace heddle::comm {
 namespace {
@@ -24,7 +25,8 @@ enum class Extent { kSmall, kUsual, kFull };
 
 std::string ExtentName() {
   const char* text = std::getenv("HEDDLE_CONFORMANCE");
-  return text == nullptr || *text == '\0' ? "usual" : text;
+  return text != nullptr && *text != '\0' ? text
+                                          : testing::Scaled<std::string>("small", "small", "usual");
 }
 
 Extent ExtentHere() {

@@ -3,9 +3,9 @@
 loses its link or is no longer heard. Each survivor must leave its call with an error that names it, in time; the next
 group forms among the survivors, in their processes, and a new member; at the end nothing is left over.
 
-Usage: faults_test.py MEMBER FAMILY RUNS [JSON]. JSON: where to write the times, in seconds. FAMILY: shm, tcp, tls
-(processes of this host), links (tcp between network namespaces; needs root, else exit 77) or verbs (HEDDLE_TEST_RDMA
-names the device, HEDDLE_ADDRESS the address).
+Usage: faults_test.py MEMBER FAMILY RUNS [JSON]. RUNS: in the tier full, fewer in the others. JSON: where to write the
+times, in seconds. FAMILY: shm, tcp, tls (processes of this host), links (tcp between network namespaces; needs root,
+else exit 77) or verbs (HEDDLE_TEST_RDMA names the device, HEDDLE_ADDRESS the address).
 """
 import json
 import os
@@ -24,8 +24,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support
 import namespaces  # pylint: disable=wrong-import-position,import-error
 import pauses  # pylint: disable=wrong-import-position,import-error
 import processes  # pylint: disable=wrong-import-position,import-error
+import tiers  # pylint: disable=wrong-import-position,import-error
 
-MEMBER, FAMILY, RUNS = sys.argv[1], sys.argv[2], int(sys.argv[3])
+MEMBER, FAMILY = sys.argv[1:3]
+RUNS = tiers.scaled(2, 4, int(sys.argv[3]))
 SLOWDOWN = int(os.environ.get("HEDDLE_TEST_SLOWDOWN", "1"))
 MEMBERS = 4
 OPERATIONS = ("messages", "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "barrier", "records",

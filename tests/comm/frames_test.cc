@@ -16,6 +16,7 @@
 #include "comm/message/channel.h"
 #include "comm/message/event_loop.h"
 #include "tests/support/seed.h"
+#include "tests/support/tier.h"
 
 namespace heddle::comm {
 namespace {
@@ -28,7 +29,7 @@ constexpr uint64_t kBulkSends = 3;
 
 int64_t FramesWanted() {
   const char* text = std::getenv("HEDDLE_FUZZED_FRAMES");
-  return text == nullptr ? 1'000'000 : std::atoll(text);
+  return text != nullptr ? std::atoll(text) : testing::Scaled<int64_t>(20'000, 100'000, 1'000'000);
 }
 
 /// A peer's stream, frame by frame; what is written to it is dropped.

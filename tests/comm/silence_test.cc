@@ -14,6 +14,7 @@
 #include "tests/comm/wires.h"
 #include "tests/support/pauses.h"
 #include "tests/support/seed.h"
+#include "tests/support/tier.h"
 
 namespace heddle::comm {
 namespace {
@@ -28,7 +29,7 @@ constexpr int kLanes = 8;
 
 int RoundsWanted() {
   const char* text = std::getenv("HEDDLE_SILENCE_ROUNDS");
-  return text == nullptr ? (kSlowdown > 1 ? 12 : 48) : std::atoi(text);
+  return text != nullptr ? std::atoi(text) : testing::Scaled(4, 8, kSlowdown > 1 ? 12 : 48);
 }
 
 /// How a member's last call ended.

@@ -14,6 +14,7 @@
 #include "tests/engine_program/seeds.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/random_plan.h"
+#include "tests/support/tier.h"
 
 namespace heddle::program {
 namespace {
@@ -22,7 +23,8 @@ using testing::RandomGraph;
 using testing::RandomPlan;
 using testing::TestSeeds;
 
-constexpr int kPairs = 320;
+/// Pairs of a graph and a plan.
+const int kPairs = testing::Scaled(40, 80, 320);
 
 struct Pair {
   graph::Graph graph;

@@ -14,11 +14,12 @@
 #include "engine/program/verify/verify.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/random_plan.h"
+#include "tests/support/tier.h"
 
 namespace heddle::runtime {
 namespace {
 
-constexpr int kCases = 300;
+const auto kCases = testing::Scaled<uint64_t>(30, 60, 300);
 
 // Addition in another order moves fp64 results by a few ulps a step; a wrong or missing term is far
 // larger.

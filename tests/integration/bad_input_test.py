@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import socket
@@ -19,6 +20,9 @@ import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import tiers  # pylint: disable=wrong-import-position,import-error
 
 JOB = """name: trial
 steps: 2
@@ -420,6 +424,8 @@ def main():
     if arguments.list:
         print("\n".join(case.name for case in cases))
         return 0
+    if not arguments.only:
+        cases = tiers.sample(cases, random.Random(), 10, 25)
     heddle = os.path.abspath(arguments.heddle)
     root = pathlib.Path(tempfile.mkdtemp(prefix="heddle-bad-input-"))
     failed = 0

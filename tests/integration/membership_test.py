@@ -9,6 +9,7 @@ import subprocess
 import time
 
 from harness import HEDDLE, Run, Scratch, check_same, check_samples, heddle, seed, wait_for
+from tiers import sample
 
 GLOBAL_BATCH = 24
 
@@ -99,9 +100,11 @@ def main():
     with Scratch() as folder:
         reference = Run(os.path.join(folder, "undisturbed")).start().finish()
         undisturbed, steps = reference.losses(), reference.step()
-        losses_together(folder, chance, undisturbed, steps)
-        whole_job(folder, chance, undisturbed, steps)
-        changes(folder)
+        parts = (lambda: losses_together(folder, chance, undisturbed, steps),
+                 lambda: whole_job(folder, chance, undisturbed, steps),
+                 lambda: changes(folder))
+        for part in sample(parts, chance, 1, 1):
+            part()
 
 
 main()

@@ -9,6 +9,7 @@ import sys
 from harness import Run, Scratch, check_same, check_samples, seed, wait_for
 from served import GLOBAL_BATCH, WORKERS, Cluster, write_job
 from text_data import prose
+from tiers import sample
 import namespaces  # pylint: disable=wrong-import-order,import-error  # harness knows its folder.
 
 STEPS = 40
@@ -67,7 +68,7 @@ def main():
     with network, Scratch() as folder:
         job = write_job(folder, prose(folder), STEPS)
         undisturbed = Run(os.path.join(folder, "undisturbed"), job).start().finish(240).losses()
-        for how in ("killed", "cut off"):
+        for how in sample(("killed", "cut off"), chance, 1, 1):
             one_fault(folder, job, network, chance, undisturbed, how)
 
 

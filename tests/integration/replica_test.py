@@ -9,6 +9,7 @@ import os
 import random
 
 from harness import Run, Scratch, check_same, check_samples, seed, wait_for
+from tiers import sample
 
 STEPS = 40
 GLOBAL_BATCH = 24
@@ -79,9 +80,11 @@ def main():
     with Scratch() as folder:
         plan = pipeline(folder)
         undisturbed = train(folder, "undisturbed", plan, "checkpoint.every=0").start().finish().losses()
-        lose_one(folder, plan, chance, undisturbed, 1, "true")
-        lose_one(folder, plan, chance, undisturbed, 5, "false")
-        lose_three(folder, plan, undisturbed)
+        losses = (lambda: lose_one(folder, plan, chance, undisturbed, 1, "true"),
+                  lambda: lose_one(folder, plan, chance, undisturbed, 5, "false"),
+                  lambda: lose_three(folder, plan, undisturbed))
+        for lose in sample(losses, chance, 1, 1):
+            lose()
 
 
 main()

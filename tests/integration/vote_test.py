@@ -8,6 +8,7 @@ import signal
 from harness import Run, Scratch, check_same, check_samples, seed
 from text_data import prose
 from served import GLOBAL_BATCH, WORKERS, Cluster, write_job
+from tiers import sample
 
 STEPS = 50
 
@@ -40,7 +41,7 @@ def main():
     with Scratch() as folder:
         job = write_job(folder, prose(folder), STEPS)
         undisturbed = Run(os.path.join(folder, "undisturbed"), job).start().finish().losses()
-        for point in ("vote.ready", "vote.known"):
+        for point in sample(("vote.ready", "vote.known"), chance, 1, 1):
             kill_in_vote(folder, job, point, chance.randrange(1, 12), undisturbed)
 
 

@@ -14,6 +14,7 @@
 #include "planner/search/shares.h"
 #include "tests/planner/support.h"
 #include "tests/support/seed.h"
+#include "tests/support/tier.h"
 
 namespace heddle::planner {
 namespace {
@@ -145,7 +146,7 @@ void CompareWithEveryPlan(const graph::Graph& graph,
 TEST(BruteForceTest, ThreeWorkers) {
   Random random(testing::TestSeed());
   const graph::Graph graph = LlamaGraph({.layers = 1, .hidden = 32, .sequence = 32});
-  for (int i = 0; i < 10; ++i) {
+  for (int i = 0; i < testing::Scaled(3, 5, 10); ++i) {
     CompareWithEveryPlan(graph, RandomCluster(random, 3), static_cast<int>(random.Between(2, 5)));
   }
 }
@@ -156,7 +157,7 @@ TEST(BruteForceTest, ThreeWorkersUnderMemoryLimits) {
   const Result<Simulation> whole =
       ScorePlan(graph, program::SingleWorkerPlan("w0", 4, 4), ClusterOf({1}));
   ASSERT_TRUE(whole.ok());
-  for (int i = 0; i < 10; ++i) {
+  for (int i = 0; i < testing::Scaled(3, 5, 10); ++i) {
     ClusterProfile cluster = RandomCluster(random, 3);
     for (program::WorkerProfile& worker : cluster.workers) {
       worker.memory_bytes = static_cast<int64_t>((0.3 + random.Uniform()) *
@@ -171,7 +172,7 @@ TEST(BruteForceTest, ThreeWorkersUnderMemoryLimits) {
 TEST(BruteForceTest, FourWorkers) {
   Random random(testing::TestSeed());
   const graph::Graph graph = LlamaGraph({.layers = 1, .hidden = 32, .sequence = 32});
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < testing::Scaled(1, 1, 2); ++i) {
     CompareWithEveryPlan(graph, RandomCluster(random, 4), 4);
   }
 }

@@ -2,8 +2,8 @@
 /// The main of a fuzz target where libFuzzer is not: runs it on every file of its corpus, then on
 /// random changes of them. That is no search, as libFuzzer's is; it is what every build can do.
 ///
-/// Usage: TARGET CORPUS_FOLDER. HEDDLE_FUZZ_RUNS changed inputs, 20,000 without it. A run that
-/// crashes leaves its input in the working folder as crash-SEED.
+/// Usage: TARGET CORPUS_FOLDER. HEDDLE_FUZZ_RUNS changed inputs; without it the tier says how many,
+/// 20,000 in full. A run that crashes leaves its input in the working folder as crash-SEED.
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
@@ -21,6 +21,7 @@
 
 #include "base/random.h"
 #include "tests/support/seed.h"
+#include "tests/support/tier.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
@@ -131,7 +132,8 @@ int Replay(const std::string& folder) {
     RunOne();
   }
   const char* given = std::getenv("HEDDLE_FUZZ_RUNS");  // NOLINT(concurrency-mt-unsafe)
-  const int64_t runs = given != nullptr ? std::strtoll(given, nullptr, 10) : 20'000;
+  const int64_t runs =
+      given != nullptr ? std::strtoll(given, nullptr, 10) : Scaled<int64_t>(2'000, 5'000, 20'000);
   Random random(seed);
   for (int64_t run = 0; run < runs; ++run) {
     current = corpus[random.Below(corpus.size())];

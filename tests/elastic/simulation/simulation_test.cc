@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/elastic/simulation/cluster.h"
+#include "tests/support/tier.h"
 
 namespace heddle::elastic {
 namespace {
@@ -74,15 +75,14 @@ TEST(SimulationTest, HistoriesOfFailuresEndWell) {
   std::map<std::string, int> probes;
   int failures = 0;
   // So many, and more until what is rare has happened, too.
-  constexpr int kHistories = 1000;
-  constexpr int kMostHistories = 20 * kHistories;
+  const int wanted = testing::Scaled(100, 300, 1000);
+  constexpr int kMostHistories = 20'000;
   const auto all_happened = [&] {
     return std::ranges::all_of(kMustHappen, [&](const char* name) { return probes[name] > 0; });
   };
   const auto begin = std::chrono::steady_clock::now();
   int histories = 0;
-  while (failures < 3 && histories < kMostHistories &&
-         (histories < kHistories || !all_happened())) {
+  while (failures < 3 && histories < kMostHistories && (histories < wanted || !all_happened())) {
     const uint64_t seed = first + static_cast<uint64_t>(histories++);
     const SimResult result = Cluster(OptionsOf(seed)).Run();
     if (!result.error.empty()) {
@@ -114,7 +114,7 @@ TEST(SimulationTest, TheSameSeedGivesTheSameHistory) {
 }
 
 // The checks themselves: each planted fault must be found.
-class PlantedFaultTest : public testing::TestWithParam<Planted> {};
+class PlantedFaultTest : public ::testing::TestWithParam<Planted> {};
 
 TEST_P(PlantedFaultTest, IsFound) {
   for (uint64_t seed = 1; seed <= 400; ++seed) {
@@ -131,11 +131,11 @@ TEST_P(PlantedFaultTest, IsFound) {
 
 INSTANTIATE_TEST_SUITE_P(All,
                          PlantedFaultTest,
-                         testing::Values(Planted::kSkipSettle,
-                                         Planted::kIgnoreFence,
-                                         Planted::kForgetGeneration,
-                                         Planted::kStalePart),
-                         [](const testing::TestParamInfo<Planted>& test) -> std::string {
+                         ::testing::Values(Planted::kSkipSettle,
+                                           Planted::kIgnoreFence,
+                                           Planted::kForgetGeneration,
+                                           Planted::kStalePart),
+                         [](const ::testing::TestParamInfo<Planted>& test) -> std::string {
                            switch (test.param) {
                              case Planted::kSkipSettle:
                                return "SkipSettle";
