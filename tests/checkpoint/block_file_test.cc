@@ -105,6 +105,30 @@ TEST_P(BlockFileTest, RandomWritesReadsAndSizes) {
   }
 }
 
+TEST_P(BlockFileTest, WhatIsCutOffComesBackAsZeros) {
+  Random random(TestSeed());
+  for (const int64_t cut : {int64_t{1000}, kHashBlockBytes, kHashBlockBytes + 12'345}) {
+    for (const bool flushed : {false, true}) {
+      auto file = BlockFile::Create(path(), GetParam());
+      ASSERT_TRUE(file.ok()) << file.status().ToString();
+      Bytes model = RandomBytes(static_cast<size_t>(2 * kHashBlockBytes), random);
+      (*file)->Write(0, model);
+      if (flushed) {
+        (*file)->FlushFull();
+      }
+      (*file)->Resize(cut);
+      (*file)->Resize(static_cast<int64_t>(model.size()) - 7);
+      model.resize(model.size() - 7);
+      std::fill(model.begin() + cut, model.end(), std::byte{0});
+      const auto record = (*file)->Finish();
+      ASSERT_TRUE(record.ok()) << record.status().ToString();
+      EXPECT_EQ(record->bytes, static_cast<int64_t>(model.size()));
+      EXPECT_EQ(record->hash, HashOf(model)) << "cut at " << cut << " flushed " << flushed;
+      EXPECT_TRUE(ContentOf(path()) == model) << "cut at " << cut << " flushed " << flushed;
+    }
+  }
+}
+
 TEST_P(BlockFileTest, AFailureIsKeptAndTheRestSwallowed) {
   auto file = BlockFile::Create(path(), GetParam());
   ASSERT_TRUE(file.ok());

@@ -176,6 +176,7 @@ TEST(ConvertTest, DifferencesAreMeasured) {
   EXPECT_EQ(ab->tensors[0].max_abs, 1);
   EXPECT_EQ(ab->tensors[0].mean_abs, 0.375);
   EXPECT_TRUE(std::isinf(Diff(a, c)->tensors[0].max_abs));
+  EXPECT_TRUE(std::isinf(Diff(c, a)->tensors[0].max_abs));
   EXPECT_TRUE(Diff(c, c)->equal);
   const auto ad = Diff(a, d);
   EXPECT_FALSE(ad->equal);
@@ -225,6 +226,84 @@ TEST(CastTest, HalvesAreThoseOfTheStandard) {
       }
     }
   }
+}
+
+TEST(ConvertTest, TheSameBytesOfOtherTypesAreOtherNumbers) {
+  Random random(7);
+  const TemporaryFolder folder;
+  const auto write = [&](const char* name, DType dtype) {
+    State state;
+    AddTensor(state, {.name = "x", .role = "master", .dtype = dtype, .shape = {2}}, random);
+    const uint16_t bits[] = {0x3C00, 0x3C00};  // 1 in fp16, 2^-7 in bf16.
+    std::memcpy(state.bytes[0].data(), bits, sizeof(bits));
+    EXPECT_TRUE(WriteModel("safetensors", folder.path() + "/" + name, state, "", random).ok());
+    return folder.path() + "/" + name;
+  };
+  const auto difference = Diff(write("half", DType::kF16), write("brain", DType::kBF16));
+  ASSERT_TRUE(difference.ok()) << difference.status().ToString();
+  EXPECT_FALSE(difference->equal);
+  EXPECT_EQ(difference->tensors[0].max_abs, 1 - 0x1p-7);
+}
+
+/// Larger than what conversion and comparison hold at once.
+TEST(ConvertTest, TheLastElementOfALargeTensorCounts) {
+  constexpr int64_t kElements = (int64_t{4} << 20) + 3;
+  Random random(9);
+  const TemporaryFolder folder;
+  State state;
+  AddTensor(state, {"w", "master", DType::kF32, {kElements}}, random);
+  state.tensors.push_back({"w", "weight", DType::kBF16, {kElements}});
+  state.bytes.emplace_back(state.bytes[0].size() / 2);
+  RoundFromF32(state.bytes[0], state.bytes[1], DType::kBF16);
+  const std::string same = folder.path() + "/same";
+  const std::string other = folder.path() + "/other";
+  ASSERT_TRUE(WriteModel("native", same, state, "", random).ok());
+  state.bytes[1][state.bytes[1].size() - 2] ^= std::byte{1};
+  ASSERT_TRUE(WriteModel("native", other, state, "", random).ok());
+  const auto difference = Diff(same, other);
+  ASSERT_TRUE(difference.ok()) << difference.status().ToString();
+  EXPECT_FALSE(difference->equal);
+  const std::vector<std::pair<std::string, std::string>> cases = {{same, "master"}, {other, ""}};
+  for (const auto& [path, source] : cases) {
+    const std::string target = path + "-again";
+    const auto summary = Convert(path, target, {.to = "native", .dtype = {}, .progress = {}});
+    ASSERT_TRUE(summary.ok()) << summary.status().ToString();
+    const auto manifest = LoadManifest(target);
+    ASSERT_TRUE(manifest.ok()) << manifest.status().ToString();
+    EXPECT_EQ(manifest->Find({"w", "weight"})->boxes[0].derived_from, source);
+    EXPECT_TRUE(Diff(path, target)->equal);
+  }
+}
+
+TEST(ConvertTest, ACopyOfAnotherShapeIsStored) {
+  Random random(10);
+  const TemporaryFolder folder;
+  State state;
+  AddTensor(state, {"w", "master", DType::kF32, {40, 30}}, random);
+  state.tensors.push_back({"w", "weight", DType::kBF16, {20, 60}});
+  state.bytes.emplace_back(state.bytes[0].size() / 2);
+  RoundFromF32(state.bytes[0], state.bytes[1], DType::kBF16);
+  const std::string first = folder.path() + "/a";
+  ASSERT_TRUE(WriteModel("native", first, state, "", random).ok());
+  const std::string second = folder.path() + "/b";
+  const auto summary = Convert(first, second, {.to = "native", .dtype = {}, .progress = {}});
+  ASSERT_TRUE(summary.ok()) << summary.status().ToString();
+  EXPECT_EQ(LoadManifest(second)->Find({"w", "weight"})->boxes[0].derived_from, "");
+  EXPECT_TRUE(Diff(first, second)->equal);
+}
+
+TEST(CastTest, DoublesBecomeTheNearestFloat) {
+  const auto to_float = [](double value) {
+    float out = 0;
+    EXPECT_TRUE(Cast(std::as_bytes(std::span(&value, 1)), DType::kF64,
+                     std::as_writable_bytes(std::span(&out, 1)), DType::kF32)
+                    .ok());
+    return out;
+  };
+  EXPECT_EQ(to_float(1.0 + 0x1p-24), 1.0F) << "a tie goes to even";
+  EXPECT_EQ(to_float(1.0 + 0x1p-24 + 0x1p-50), 1.0F + 0x1p-23F);
+  EXPECT_EQ(to_float(1.0 + 0x1p-25), 1.0F);
+  EXPECT_EQ(to_float(-1.0 - 3 * 0x1p-25), -1.0F - 0x1p-23F);
 }
 
 TEST(CastTest, DoublesAreRoundedOnce) {

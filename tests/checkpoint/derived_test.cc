@@ -8,6 +8,8 @@
 #include <gmock/gmock.h>
 
 #include "base/tensor/half.h"
+#include "checkpoint/codec/codec.h"
+#include "checkpoint/files/file_access.h"
 #include "checkpoint/format/digest.h"
 #include "checkpoint/read/inspect.h"
 #include "checkpoint/read/verify.h"
@@ -320,6 +322,119 @@ TEST_F(DerivedTest, OnlyFloatsAreRoundedAndOnlyToBf16) {
   view.stored.stored_as = DType::kBF16;
   view.stored.dtype = DType::kI32;
   EXPECT_EQ((*writer)->Snapshot(request, {{view}}).status().code(), StatusCode::kInvalidArgument);
+}
+
+/// A master and its copy, larger than what is compared, verified or read at once, in one box.
+TEST_F(DerivedTest, EveryPieceOfALargeCopyIsCompared) {
+  constexpr int64_t kRows = 2100;
+  constexpr int64_t kColumns = 2050;
+  constexpr size_t kElements = kRows * kColumns;
+  static_assert(kElements > size_t{4} << 20, "larger than a tile of Verify");
+  Random random(TestSeed());
+  State state;
+  AddTensor(state, {"w", "master", DType::kF32, {kRows, kColumns}}, random);
+  state.tensors.push_back({"w", "weight", DType::kBF16, {kRows, kColumns}});
+  state.bytes.push_back(Rounded(state.bytes[0], DType::kBF16));
+  std::vector<Piece> pieces;
+  for (size_t t = 0; t < 2; ++t) {
+    pieces.push_back({.tensor = t, .box = WholeBox({kRows, kColumns}), .worker = 0});
+  }
+  auto reader = SaveAndOpen({.root = {}, .step = 1}, state, pieces);
+  ASSERT_NE(reader, nullptr);
+  const auto derived_from = [&] {
+    return reader->manifest().Find({"w", "weight"})->boxes[0].derived_from;
+  };
+  EXPECT_EQ(derived_from(), "master");
+  EXPECT_TRUE(DamageOf(reader->path()).empty());
+  int64_t step = 1;
+  for (const size_t element : {kElements - 1, size_t{300} << 10, random.Below(kElements)}) {
+    std::byte& byte = state.bytes[1][element * 2];
+    byte ^= std::byte{1};
+    reader = SaveAndOpen({.root = {}, .step = ++step}, state, pieces);
+    ASSERT_NE(reader, nullptr);
+    EXPECT_EQ(derived_from(), "") << "element " << element;
+    Bytes read(state.bytes[1].size());
+    ASSERT_TRUE(reader->Read({"w", "weight"}, WholeBox({kRows, kColumns}), read).ok());
+    EXPECT_TRUE(read == state.bytes[1]) << "element " << element;
+    byte ^= std::byte{1};
+  }
+  EXPECT_TRUE(DamageOf(reader->path()).empty());
+}
+
+TEST_F(DerivedTest, OnlyTheCopyFollowsAndOnlyFromTheMaster) {
+  Random random(TestSeed());
+  State state;
+  // The moments come after the master and have boxes as large: they are not what a copy follows.
+  AddTensor(state, {"w", "master", DType::kF32, {40, 30}}, random);
+  AddTensor(state, {"w", "z_moment", DType::kF32, {40, 30}}, random);
+  state.tensors.push_back({"w", "weight", DType::kBF16, {40, 30}});
+  state.bytes.push_back(Rounded(state.bytes[0], DType::kBF16));
+  // Of another role, though its elements are the master's rounded.
+  state.tensors.push_back({"w", "a_shadow", DType::kBF16, {40, 30}});
+  state.bytes.push_back(state.bytes[2]);
+  // A copy of another shape has no master here.
+  AddTensor(state, {"v", "master", DType::kF32, {30, 40}}, random);
+  state.tensors.push_back({"v", "weight", DType::kBF16, {15, 40}});
+  Bytes half = Rounded(state.bytes[4], DType::kBF16);
+  half.resize(half.size() / 2);
+  state.bytes.push_back(half);
+  const auto reader = SaveAndOpen({.root = {}}, state, RandomPieces(state, 1, 1, random));
+  ASSERT_NE(reader, nullptr);
+  const auto source_of = [&](const char* name, const char* role) {
+    return reader->manifest().Find({name, role})->boxes[0].derived_from;
+  };
+  EXPECT_EQ(source_of("w", "weight"), "master");
+  EXPECT_EQ(source_of("w", "a_shadow"), "");
+  EXPECT_EQ(source_of("v", "weight"), "");
+  ExpectReads(*reader, state, RandomPieces(state, 1, 5, random), 2);
+}
+
+TEST_F(DerivedTest, ACopyOfAMasterThatIsRoundedIsStored) {
+  Random random(TestSeed());
+  const State state = MixedState({40, 30}, DType::kF16, random);
+  std::vector<Bytes> held;
+  auto views = ViewsOf(state, RandomPieces(state, 1, 1, random), 0, held);
+  ASSERT_EQ(views[kMaster].stored.role, "master");
+  views[kMaster].stored.stored_as = DType::kBF16;
+  auto writer = Writer::Create({.root = folder_.path(), .name = "w0"}, metrics_);
+  ASSERT_TRUE(writer.ok()) << writer.status().ToString();
+  ASSERT_TRUE((*writer)->Snapshot({.step = 1, .generation = 1}, views).ok());
+  const auto part = (*writer)->Wait(After(std::chrono::seconds(60)));
+  ASSERT_TRUE(part.ok()) << part.status().ToString();
+  EXPECT_EQ(part->boxes[kCopy].record.derived_from, "") << "bf16 is not what fp16 follows from";
+}
+
+/// Readers ignore what lies beyond the box, but equal states make equal files.
+TEST_F(DerivedTest, ChunksAtABoxesEdgeArePaddedWithZeros) {
+  Random random(TestSeed());
+  State state;
+  const Shape shape = {37, 41};
+  AddTensor(state, {"w", "master", DType::kF32, shape}, random);
+  const auto reader = SaveAndOpen({.root = {}, .chunk_bytes = 2048, .codec_threads = 1}, state,
+                                  {{.tensor = 0, .box = WholeBox(shape), .worker = 0}});
+  ASSERT_NE(reader, nullptr);
+  const Manifest& manifest = reader->manifest();
+  const BoxRecord& box = manifest.tensors[0].boxes[0];
+  const auto file = OpenRegularFile(reader->path() + "/" + manifest.files[0].name);
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  const ChunkGrid grid(box.box.extent, box.chunk);
+  int64_t padding = 0;
+  for (int64_t i = 0; i < grid.count(); ++i) {
+    Bytes stored(static_cast<size_t>(box.chunks[static_cast<size_t>(i)].bytes));
+    ASSERT_TRUE((*file)->ReadAt(box.chunks[static_cast<size_t>(i)].address, stored).ok());
+    std::vector<uint32_t> elements(static_cast<size_t>(grid.chunk_elements()));
+    ASSERT_TRUE(ChunkDecoder().Decode(stored, 4, std::as_writable_bytes(std::span(elements))).ok());
+    const Box clipped = grid.Clipped(i);
+    for (size_t k = 0; k < elements.size(); ++k) {
+      const auto row = static_cast<int64_t>(k) / box.chunk[1];
+      const auto column = static_cast<int64_t>(k) % box.chunk[1];
+      if (row >= clipped.extent[0] || column >= clipped.extent[1]) {
+        ASSERT_EQ(elements[k], 0U) << "chunk " << i << " element " << k;
+        ++padding;
+      }
+    }
+  }
+  EXPECT_GT(padding, 0);
 }
 
 }  // namespace

@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #include "checkpoint/read/verify.h"
+#include "checkpoint/storage/manifest_file.h"
+#include "checkpoint/storage/storage.h"
 #include "checkpoint/store/import.h"
 #include "tests/checkpoint/support.h"
 #include "tests/support/sanitized.h"
@@ -303,6 +305,36 @@ TEST(HardshipTest, AStateOfOtherTypesOrTensorsIsNotImported) {
   EXPECT_FALSE(CheckImport(path, other, expected).ok()) << "a moment is missing";
   expected.resize(1);
   EXPECT_FALSE(CheckImport(path, other, expected).ok()) << "one too many";
+}
+
+TEST(HardshipTest, ADamagedCheckpointIsNotImportedAndASoundOneIsWhole) {
+  const TemporaryFolder folder;
+  const State state = StateOf(1);
+  ASSERT_TRUE(SaveWhole(folder.path(), 1, state).ok());
+  const std::string path = folder.path() + "/" + StepFolderName(1);
+  const std::string other = folder.path() + "/other";
+  const auto manifest = LoadManifest(path);
+  ASSERT_TRUE(manifest.ok()) << manifest.status().ToString();
+  const std::string file = path + "/" + manifest->files[0].name;
+  const std::string sound = *ReadFile(file, 1 << 30);
+  std::string damaged = sound;
+  damaged[damaged.size() / 2] = static_cast<char>(damaged[damaged.size() / 2] ^ 1);
+  ASSERT_TRUE(WriteFileAtomically(file, damaged).ok());
+  EXPECT_EQ(CheckImport(path, other, state.tensors).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(Import(path, other, state.tensors).status().code(), StatusCode::kDataLoss);
+  EXPECT_TRUE(List(other)->empty());
+  ASSERT_TRUE(WriteFileAtomically(file, sound).ok());
+  // What an import that was killed left is in nobody's way.
+  const std::string left = other + "/" + TemporaryFolderName(1, kImportGeneration);
+  ASSERT_TRUE(MakeFolders(left).ok());
+  ASSERT_TRUE(WriteFileAtomically(left + "/" + manifest->files[0].name, "half").ok());
+  const auto step = Import(path, other, state.tensors);
+  ASSERT_TRUE(step.ok()) << step.status().ToString();
+  EXPECT_EQ(*step, 1);
+  ExpectSound(other, 1, state);
+  // Its own checkpoint is what a job goes on from.
+  ASSERT_TRUE(SaveWhole(other, 5, StateOf(5)).ok());
+  EXPECT_EQ(*Import(path, other, state.tensors), 5);
 }
 
 }  // namespace

@@ -61,6 +61,10 @@ TEST(LayoutTest, HostileShapesAndBoxesAreRefused) {
   EXPECT_FALSE(CheckInside({4}, {{1}, {INT64_MAX}}).ok());
   EXPECT_FALSE(CheckInside({4}, {{-1}, {2}}).ok());
   EXPECT_FALSE(CheckInside({4}, {{0, 0}, {1, 1}}).ok());
+  EXPECT_FALSE(CheckInside({4}, {{0}, {1, 1}}).ok());
+  EXPECT_FALSE(CheckInside({4, 4}, {{0, 0}, {4}}).ok());
+  EXPECT_FALSE(CheckedElementCount({3, -2}));
+  EXPECT_FALSE(CheckedElementCount({-3, -2}));
   const Box scalar{{}, {}};
   EXPECT_TRUE(CheckCoverage({}, std::vector<const Box*>{&scalar}).ok());
   EXPECT_FALSE(CheckCoverage({}, std::vector<const Box*>{&scalar, &scalar}).ok());
@@ -115,6 +119,42 @@ TEST(LayoutTest, ChunksTileTheirBox) {
       }
     }
     EXPECT_EQ(grid.Touching(part), touching);
+  }
+}
+
+TEST(LayoutTest, AChunkThatJustFitsIsNotHalved) {
+  EXPECT_EQ(ChooseChunk({16, 16}, 4, 1024), (Shape{16, 16}));
+  EXPECT_EQ(ChooseChunk({16, 16}, 4, 1023), (Shape{8, 16}));
+}
+
+TEST(LayoutTest, ContiguousTilesPassFromFrontToBack) {
+  Random random(TestSeed());
+  for (int round = 0; round < 500; ++round) {
+    Shape extent;
+    for (size_t d = 1 + random.Below(4); d > 0; --d) {
+      extent.push_back(random.Between(1, 9));
+    }
+    const int64_t limit = random.Between(1, 2 * ElementCount(extent));
+    const Shape tile = ContiguousTile(extent, limit);
+    EXPECT_LE(ElementCount(tile), limit);
+    const ChunkGrid grid(extent, tile);
+    int64_t next = 0;
+    for (int64_t i = 0; i < grid.count(); ++i) {
+      const Box box = grid.Clipped(i);
+      // Element by element: side by side, and behind those of the tile before.
+      for (int64_t k = 0; k < ElementCount(box.extent); ++k) {
+        int64_t rest = k;
+        int64_t position = 0;
+        int64_t stride = 1;
+        for (size_t d = extent.size(); d-- > 0;) {
+          position += (box.offset[d] + rest % box.extent[d]) * stride;
+          rest /= box.extent[d];
+          stride *= extent[d];
+        }
+        ASSERT_EQ(position, next++) << ToString(extent) << " in tiles " << ToString(tile);
+      }
+    }
+    EXPECT_EQ(next, ElementCount(extent));
   }
 }
 
@@ -182,14 +222,21 @@ TEST(LayoutTest, Names) {
   EXPECT_EQ(ParseTemporaryFolderName(TemporaryFolderName(40, 3)), 3);
   EXPECT_FALSE(ParseTemporaryFolderName("step-00000040.g3"));
   EXPECT_FALSE(ParseTemporaryFolderName(".tmp-step-00000040.g"));
+  EXPECT_FALSE(ParseTemporaryFolderName(".tmp-step-40.g3"));
+  EXPECT_FALSE(ParseTemporaryFolderName(".tmp-other-00000040.g3"));
+  EXPECT_FALSE(ParseTemporaryFolderName(".tmp-.g3"));
+  EXPECT_FALSE(ParseTemporaryFolderName(".tmp-step-00000040.g-3"));
   EXPECT_EQ(EscapeName("layers.0/wq@50%"), "layers.0%2Fwq%4050%25");
   EXPECT_EQ(EscapeName(".."), "%2E.");
+  EXPECT_EQ(EscapeName("a b\t\x7F"), "a%20b%09%7F");
   EXPECT_EQ(DatasetName("w", "master", {4, 4}, {{0, 0}, {4, 4}}), "/master/w");
   EXPECT_EQ(DatasetName("w", "master", {4, 4}, {{2, 0}, {2, 4}}), "/master/w@2,0");
   for (const char* bad : {"", ".", "..", "a/b", "/etc/passwd"}) {
     EXPECT_FALSE(IsPlainFileName(bad)) << bad;
   }
-  EXPECT_FALSE(IsPlainFileName(std::string(300, 'a')));
+  EXPECT_TRUE(IsPlainFileName(std::string(255, 'a')));
+  EXPECT_FALSE(IsPlainFileName(std::string(256, 'a')));
+  EXPECT_FALSE(IsPlainFileName(std::string_view("a\0b", 3)));
   EXPECT_TRUE(IsPlainFileName("w0.g3.h5"));
 }
 

@@ -3,6 +3,8 @@
 /// would hide is tried without it.
 #include "checkpoint/format/manifest.h"
 
+#include <functional>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -186,6 +188,87 @@ TEST(ManifestTest, NamesThatAreNotTextDoNotThrow) {
   manifest.job.job_yaml = "\xFF\xFE";
   const auto back = ParseManifest(EncodeManifest(manifest));
   ASSERT_TRUE(back.ok()) << back.status().ToString();
+}
+
+/// What the text cannot say, or says only in a file that nobody writes.
+TEST(ManifestTest, StructuresThatLieAreRefused) {
+  const Manifest good = Sample();
+  ASSERT_TRUE(ValidateManifest(good).ok());
+  const auto refused = [&](const char* what, const std::function<void(Manifest&)>& change) {
+    Manifest manifest = good;
+    change(manifest);
+    EXPECT_EQ(ValidateManifest(manifest).code(), StatusCode::kDataLoss) << what;
+  };
+  const auto box = [](Manifest& m) -> BoxRecord& { return m.tensors[0].boxes[0]; };
+  refused("a file before the first", [&](Manifest& m) { box(m).file = -1; });
+  refused("the file after the last", [&](Manifest& m) { box(m).file = 2; });
+  refused("a short hash", [](Manifest& m) { m.files[0].hash.pop_back(); });
+  refused("a long hash", [](Manifest& m) { m.files[0].hash += "a"; });
+  refused("a file of -1 bytes that no box lies in", [](Manifest& m) {
+    m.files.push_back({"w2.g3.h5", -1, std::string(32, 'c')});
+  });
+  refused("two files of one name", [](Manifest& m) {
+    m.files.push_back({"w1.g3.h5", 4000, std::string(32, 'b')});
+  });
+  refused("the manifest's own name", [](Manifest& m) {
+    m.files.push_back({kManifestName, 4000, std::string(32, 'b')});
+  });
+  refused("a tensor twice", [](Manifest& m) { m.tensors.insert(m.tensors.begin(), m.tensors[0]); });
+  refused("tensors out of order", [](Manifest& m) { std::swap(m.tensors[0], m.tensors[1]); });
+  refused("a name too long", [](Manifest& m) { m.tensors[1].info.name = std::string(4097, 'z'); });
+  refused("a role too long", [](Manifest& m) { m.tensors[1].info.role = std::string(4097, 'n'); });
+  refused("no role", [](Manifest& m) { m.tensors[0].info.role.clear(); });
+  refused("too many dimensions",
+          [](Manifest& m) { m.tensors[1].info.shape = Shape(kMaximumRank + 1, 0); });
+  refused("elements in no box", [](Manifest& m) {
+    m.tensors[0].boxes.pop_back();
+    m.tensors[0].digest = m.tensors[0].boxes[0].digest;
+  });
+  refused("a digest that is not the sum", [](Manifest& m) { ++m.tensors[0].digest.high; });
+  BoxRecord empty;
+  empty.box = {{0}, {0}};
+  refused("an empty box with a digest", [empty](Manifest& m) mutable {
+    m.tensors[1].digest = empty.digest = {1, 0};
+    m.tensors[1].boxes.push_back(empty);
+  });
+  refused("an empty box with a chunk", [empty](Manifest& m) mutable {
+    empty.chunks.push_back({.address = 0, .bytes = 1, .hash = 0});
+    m.tensors[1].boxes.push_back(empty);
+  });
+  refused("chunks as they are in memory", [&](Manifest& m) { box(m).raw = true; });
+  refused("an empty chunk", [&](Manifest& m) { box(m).chunks[0].bytes = 0; });
+  refused("a chunk one byte beyond its file", [&](Manifest& m) {
+    box(m).chunks[0].address = m.files[0].bytes - box(m).chunks[0].bytes + 1;
+  });
+  refused("a chunk shape larger than the box", [&](Manifest& m) {
+    box(m).chunk = {3, 3};
+    box(m).chunks.resize(2);
+  });
+  Manifest edge = good;
+  edge.tensors[1].info.name = std::string(4096, 'z');
+  edge.tensors[1].info.shape = Shape(kMaximumRank, 0);
+  box(edge).chunks[0].address = edge.files[0].bytes - box(edge).chunks[0].bytes;
+  EXPECT_TRUE(ValidateManifest(edge).ok()) << ValidateManifest(edge).ToString();
+}
+
+TEST(ManifestTest, AChunkIsBoundedBeforeAnybodyAllocatesIt) {
+  // One chunk of a whole tensor: its raw size is what a reader would allocate.
+  const auto of_bytes = [](int64_t raw) {
+    Manifest manifest = Sample();
+    manifest.tensors.resize(1);
+    TensorRecord& tensor = manifest.tensors[0];
+    tensor.info.dtype = DType::kU8;
+    tensor.info.shape = {raw};
+    tensor.boxes.resize(1);
+    tensor.boxes[0].box = {{0}, {raw}};
+    tensor.boxes[0].chunk = {raw};
+    tensor.boxes[0].chunks.resize(1);
+    tensor.digest = tensor.boxes[0].digest;
+    return ValidateManifest(manifest);
+  };
+  EXPECT_TRUE(of_bytes(kChunkLimit).ok()) << of_bytes(kChunkLimit).ToString();
+  EXPECT_EQ(of_bytes(kChunkLimit + 1).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(of_bytes(int64_t{1} << 61).code(), StatusCode::kDataLoss);
 }
 
 }  // namespace

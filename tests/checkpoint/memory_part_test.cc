@@ -4,6 +4,7 @@
 /// from elsewhere cannot make a reader allocate or read what it should not.
 #include "checkpoint/save/memory_part.h"
 
+#include <algorithm>
 #include <functional>
 
 #include <gmock/gmock.h>
@@ -304,6 +305,74 @@ TEST_F(MemoryPartTest, ChunksThatAreNotEncodedAreNoCheckpoint) {
   const Status status = ValidateManifest(manifest);
   EXPECT_EQ(status.code(), StatusCode::kDataLoss);
   EXPECT_THAT(status.message(), HasSubstr("not encoded"));
+}
+
+TEST_F(MemoryPartTest, ARoundedBoxIsRefusedThoughItsChunksWouldFit) {
+  State state;
+  state.tensors.push_back({"w", "master", DType::kF32, {100, 100}});
+  state.bytes.emplace_back(40000);  // Zeros: next to nothing when compressed.
+  std::vector<Bytes> held;
+  const auto views =
+      ViewsOf(state, {{.tensor = 0, .box = WholeBox({100, 100}), .worker = 0}}, 0, held);
+  const auto boxes = Boxes(views);
+  FilePart part = Save(*MakeWriter(4096), views, /*compress=*/true)->part;
+  ASSERT_TRUE(CheckMemoryPart(part, boxes).ok());
+  part.boxes[0].record.stored_as = DType::kBF16;
+  EXPECT_EQ(CheckMemoryPart(part, boxes).code(), StatusCode::kDataLoss);
+}
+
+TEST_F(MemoryPartTest, AReadBeyondThePartIsRefused) {
+  Random random(10);
+  State state;
+  AddTensor(state, {"w", "master", DType::kF32, {10, 10}}, random);
+  std::vector<Bytes> held;
+  const auto views =
+      ViewsOf(state, {{.tensor = 0, .box = WholeBox({10, 10}), .worker = 0}}, 0, held);
+  const auto memory = Save(*MakeWriter(4096), views, /*compress=*/false);
+  ChunkRecord& last = memory->part.boxes[0].record.chunks.back();
+  Bytes out(400);
+  const int64_t address = last.address;
+  for (const int64_t beyond : {1, 1000}) {
+    last.address = address + beyond;
+    const auto reader = ReaderOver({memory});
+    ASSERT_TRUE(reader.ok()) << reader.status().ToString();
+    const Status status = (*reader)->Read(state.tensors[0].key(), WholeBox({10, 10}), out);
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss) << beyond;
+    EXPECT_THAT(status.message(), HasSubstr("bytes wanted at"));
+  }
+}
+
+TEST_F(MemoryPartTest, ATensorOfMoreBytesThanCanBeCountedIsRefused) {
+  Random random(11);
+  State state;
+  AddTensor(state, {"w", "master", DType::kF32, {10}}, random);
+  std::vector<Bytes> held;
+  const auto views = ViewsOf(state, {{.tensor = 0, .box = WholeBox({10}), .worker = 0}}, 0, held);
+  FilePart part = Save(*MakeWriter(4096), views, /*compress=*/false)->part;
+  ASSERT_TRUE(ValidateMemoryPart(part).ok());
+  part.boxes[0].tensor.shape = {int64_t{1} << 60};
+  EXPECT_TRUE(ValidateMemoryPart(part).ok());
+  part.boxes[0].tensor.shape = {(int64_t{1} << 60) + 1};
+  EXPECT_EQ(ValidateMemoryPart(part).code(), StatusCode::kDataLoss);
+}
+
+TEST_F(MemoryPartTest, LimitsLeaveRoomForWhatDoesNotCompress) {
+  Random random(TestSeed());
+  State state;
+  for (int64_t n = 1; n <= 4; ++n) {  // Noise, in boxes that just need another chunk.
+    const int64_t elements = n * kLeastChunk / 8 * 2 + 1;
+    state.tensors.push_back({fmt::format("t{}", n), "master", DType::kU8, {elements}});
+    Bytes bytes(static_cast<size_t>(elements));
+    std::ranges::generate(bytes, [&] { return static_cast<std::byte>(random.Below(256)); });
+    state.bytes.push_back(std::move(bytes));
+  }
+  std::vector<Bytes> held;
+  const auto views = ViewsOf(state, RandomPieces(state, 1, 1, random), 0, held);
+  const auto boxes = Boxes(views);
+  const auto memory = Save(*MakeWriter(2 * kLeastChunk), views, /*compress=*/true);
+  ASSERT_GT(memory->part.file.bytes, memory->part.raw_bytes) << "it does not compress";
+  const auto received = Received(*memory, boxes, /*sensible=*/true);
+  EXPECT_TRUE(received.ok()) << received.status().ToString();
 }
 
 }  // namespace

@@ -45,6 +45,23 @@ TEST(RetentionTest, OfEqualLossesTheNewerIsBestAndNanIsNone) {
   EXPECT_THAT(StepsToRemove(run, {.keep_last = 1, .keep_best = true}), ElementsAre(1, 3));
 }
 
+TEST(RetentionTest, NanIsNeverTheBestWhereverItStands) {
+  for (const size_t place : {0U, 1U, 2U}) {
+    std::vector<RetentionCandidate> run = {{.step = 1, .loss = 3.0},
+                                           {.step = 2, .loss = 2.0},
+                                           {.step = 3, .loss = 4.0},
+                                           {.step = 4, .loss = 5.0}};
+    run[place].loss = std::nan("");
+    const int64_t best = place == 1 ? 1 : 2;
+    const auto leaving = StepsToRemove(run, {.keep_last = 1, .keep_best = true});
+    EXPECT_EQ(leaving.size(), 2U);
+    EXPECT_THAT(leaving, ::testing::Not(::testing::Contains(best))) << "NaN at " << place;
+  }
+  const std::vector<RetentionCandidate> none = {{.step = 1, .loss = std::nan("")},
+                                                {.step = 2, .loss = {}}};
+  EXPECT_THAT(StepsToRemove(none, {.keep_last = 1, .keep_best = true}), ElementsAre(1));
+}
+
 TEST(RetentionTest, RandomRulesKeepTheUnion) {
   Random random(TestSeed());
   for (int round = 0; round < 500; ++round) {
@@ -54,7 +71,8 @@ TEST(RetentionTest, RandomRulesKeepTheUnion) {
       step += random.Between(1, 9);
       run.push_back({.step = step, .loss = {}});
       if (random.Below(2) == 0) {
-        run.back().loss = static_cast<double>(random.Below(10));
+        run.back().loss =
+            random.Below(6) == 0 ? std::nan("") : static_cast<double>(random.Below(10));
       }
     }
     const RetentionOptions options{.keep_last = random.Between(1, 5),

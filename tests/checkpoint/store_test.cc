@@ -121,6 +121,18 @@ TEST_F(StoreTest, OnlyTheWholeStateCommits) {
   request.parts[0].generation = 2;
   expect_refused(request, "generation 2");
   request = good;
+  request.parts[0].step = 21;
+  expect_refused(request, "step 21");
+  request = good;
+  request.step = 100'000'000;
+  for (FilePart& part : request.parts) {
+    part.step = request.step;
+  }
+  expect_refused(request, "commit of step 100000000");
+  request = good;
+  request.parts[1].boxes[0].tensor.dtype = DType::kI32;
+  expect_refused(request, "not part of the state");
+  request = good;
   request.parts[0].file.name = "../w0.h5";
   expect_refused(request, "../w0.h5");
   request.parts[0].file.name = "tensors.h5";
@@ -304,6 +316,62 @@ TEST_F(StoreTest, MetricsAndInspectTellWhatWasSaved) {
   EXPECT_THAT(json,
               HasSubstr(R"("name":"w","role":"master","dtype":"fp32","shape":[8,6],"bytes":192,)"));
   EXPECT_THAT(json, HasSubstr(R"("plan":{"pipelines":[]})"));
+}
+
+TEST_F(StoreTest, WhatAKilledProcessLeftGoes) {
+  ASSERT_TRUE(SaveStep(20, 1).ok());
+  ASSERT_TRUE(std::filesystem::create_directories(root_ + "/.step-00000000.tmp/output"));
+  ASSERT_TRUE(std::filesystem::create_directories(root_ + "/.trash-step-00000010.0"));
+  ASSERT_TRUE(std::filesystem::create_directories(root_ + "/mine"));
+  const auto removed = CleanOrphans(root_);
+  ASSERT_TRUE(removed.ok()) << removed.status().ToString();
+  EXPECT_EQ(*removed, 2);
+  EXPECT_FALSE(FileExists(root_ + "/.step-00000000.tmp"));
+  EXPECT_TRUE(FileExists(root_ + "/mine")) << "what is not ours stays";
+  EXPECT_THAT(Steps(), ElementsAre(20));
+}
+
+TEST_F(StoreTest, AGenerationThatIsNoNumberStopsEverybody) {
+  ASSERT_TRUE(SaveStep(20, 1).ok());
+  const CommitRequest next = Request(40, 2);
+  for (const char* text : {"", "x\n", "-\n"}) {
+    ASSERT_TRUE(WriteFileAtomically(root_ + "/.generation", text).ok());
+    EXPECT_EQ(Fence(root_, 9).code(), StatusCode::kDataLoss) << text;
+    EXPECT_EQ(Commit(next, metrics_).status().code(), StatusCode::kDataLoss) << text;
+  }
+  EXPECT_THAT(Steps(), ElementsAre(20));
+}
+
+TEST_F(StoreTest, ReadsOfWhatIsNotThereAreRefused) {
+  const auto saved = SaveStep(20, 1);
+  ASSERT_TRUE(saved.ok()) << saved.status().ToString();
+  const auto reader = Reader::Open(saved->path);
+  ASSERT_TRUE(reader.ok()) << reader.status().ToString();
+  Bytes out(8 * 6 * 4);
+  const auto code = [&](const TensorKey& key, const Box& box, size_t bytes) {
+    return (*reader)->Read(key, box, std::span(out).first(bytes)).code();
+  };
+  EXPECT_EQ(code({"w", "master"}, WholeBox({8, 6}), 192), StatusCode::kOk);
+  EXPECT_EQ(code({"w", "master"}, WholeBox({8, 6}), 191), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({"w", "master"}, WholeBox({7, 6}), 192), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({"w", "master"}, {{1, 0}, {8, 6}}, 192), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({"w", "exp_avg"}, WholeBox({8, 6}), 192), StatusCode::kNotFound);
+  EXPECT_EQ(code({"w", "master"}, {{8, 6}, {0, 0}}, 0), StatusCode::kOk);
+}
+
+TEST_F(StoreTest, VerifyCountsEveryByteThatItReads) {
+  const auto saved = SaveStep(20, 1);
+  ASSERT_TRUE(saved.ok()) << saved.status().ToString();
+  int64_t done = 0;
+  int64_t all = 0;
+  const auto damage = Verify(saved->path, [&](int64_t now, int64_t of) {
+    EXPECT_GE(now, done);
+    done = now;
+    all = of;
+  });
+  ASSERT_TRUE(damage.ok()) << damage.status().ToString();
+  EXPECT_GT(all, saved->raw_bytes);
+  EXPECT_EQ(done, all);
 }
 
 }  // namespace

@@ -285,6 +285,23 @@ TEST_F(WriterTest, BadBoxesAndOptionsAreRefused) {
   EXPECT_FALSE(
       Writer::Create({.root = folder_.path(), .name = "w", .codec_threads = 0}, metrics_).ok());
   EXPECT_FALSE(Writer::Create({.root = "/dev/null/x", .name = "w"}, metrics_).ok());
+  const auto accepts = [&](int niceness, int64_t chunk_bytes, int threads = 1) {
+    WriterOptions options;
+    options.root = folder_.path();
+    options.name = "w";
+    options.niceness = niceness;
+    options.chunk_bytes = chunk_bytes;
+    options.codec_threads = threads;
+    return Writer::Create(std::move(options), metrics_).ok();
+  };
+  constexpr int64_t kMost = int64_t{64} << 20;
+  EXPECT_TRUE(accepts(19, 64));
+  EXPECT_TRUE(accepts(0, kMost));
+  EXPECT_FALSE(accepts(20, 64));
+  EXPECT_FALSE(accepts(-1, 64));
+  EXPECT_FALSE(accepts(0, 63));
+  EXPECT_FALSE(accepts(0, kMost + 1));
+  EXPECT_FALSE(accepts(0, 64, 257));
 }
 
 TEST_F(WriterTest, AWorkerWithoutBoxesReportsAnEmptyFile) {
@@ -409,6 +426,26 @@ TEST_F(WriterTest, AFenceEndsTheWaitForASave) {
     }
   }
   EXPECT_EQ(ended, 1);
+}
+
+TEST_F(WriterTest, AStateThatJustFitsTheLimitIsCopied) {
+  const auto bytes = static_cast<int64_t>(view_.bytes.size());
+  for (const int64_t missing : {0, 1}) {
+    int copies = 0;
+    auto created = Writer::Create({.root = folder_.path(),
+                                   .name = "w0",
+                                   .staging_limit_bytes = bytes - missing,
+                                   .before_copy = [&copies] { ++copies; }},
+                                  metrics_);
+    ASSERT_TRUE(created.ok()) << created.status().ToString();
+    const auto writer = *std::move(created);
+    ASSERT_TRUE(
+        writer->Snapshot({.step = 1 + missing, .generation = 1, .deferred = true}, {{view_}}).ok());
+    const auto part = writer->Wait(Soon());
+    ASSERT_TRUE(part.ok()) << part.status().ToString();
+    EXPECT_EQ(copies > 0, missing == 0) << "above the limit nothing is copied";
+    ExpectHolds(*part, state_, state_.bytes);
+  }
 }
 
 }  // namespace
