@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Documents that say what is there: links, commands and keys.
+"""Documents that say what is there: links and commands.
 
 1. Every relative link of a Markdown file leads to a file, and an anchor in it to a heading.
 2. Every command `heddle …` in a block of shell text names subcommands and options that `--help` knows; every
    script named there exists and can be run. (Only with --heddle.)
-3. docs/reference/job-file.md lists exactly the keys that engine/job/job.cc reads; docs/reference/metrics.md the metrics of the sources;
-   docs/reference/events.md the events of elastic/.
+3. In docs/guide commands stand in blocks ```sh, which the test integration.guide runs. What cannot be run there stands
+   in a block ```text, and the line above the block says why: it begins with "Not run by the test:".
+
+What docs/reference must list: scripts/check_reference.py.
 
 Usage: check_docs.py [--source FOLDER] [--heddle PROGRAM]
 Prints "path:line: error: …" and exits with 1 when something is wrong.
@@ -21,6 +23,10 @@ SKIPPED = {".git", "build", "runs", ".cache"}
 LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```(\w*)\s*$")
 SHELL = {"console", "sh", "bash"}
+GUIDE = "docs/guide/"
+GUIDE_LANGUAGES = {"sh", "text", "yaml"}
+UNTESTED = "Not run by the test:"
+COMMAND = re.compile(r"^(?:heddle|scripts/\w|ctest|cmake|pip|python3?|systemctl|docker|git|curl) ?")
 
 
 def heading_anchor(text):
@@ -78,59 +84,38 @@ def check_command(root, heddle, words):
     known = help_text(heddle, tuple(subcommands))
     for word in words[1 + len(subcommands):]:
         option = word.split("=")[0]
+        if word in {"|", "||", "&&", "&", ">", ";"}:
+            break
         if word.startswith("--") and not re.search(rf"{option}\b", known):
             yield f"heddle {' '.join(subcommands)} has no option {option}"
 
 
-def check_commands(root, heddle, name, lines):
-    language = None
+def fenced_lines(lines):
+    """(number, language, the last line of text above the block, line) of what stands in fenced blocks."""
+    language, above = None, ""
     for number, line in enumerate(lines, 1):
         fence = FENCE.match(line)
         if fence:
             language = None if language is not None else fence.group(1)
-            continue
-        if language not in SHELL:
-            continue
+        elif language is not None:
+            yield number, language, above, line
+        elif line:
+            above = line
+
+
+def check_commands(root, heddle, name, lines):
+    guide = name.startswith(GUIDE)
+    for number, language, above, line in fenced_lines(lines):
         words = line.split("#")[0].split()
-        if words:
+        command = bool(words) and (language in SHELL or (language == "text" and guide and COMMAND.match(line)))
+        if guide and language not in GUIDE_LANGUAGES:
+            languages = ", ".join(sorted(GUIDE_LANGUAGES))
+            yield f"{name}:{number}: error: a block of the guide is one of {languages}, not '{language}'"
+        elif guide and command and language == "text" and not above.startswith(UNTESTED):
+            yield f"{name}:{number}: error: a command that no test runs: use ```sh, or say above it '{UNTESTED} why'"
+        if command:
             for problem in check_command(root, heddle, words):
                 yield f"{name}:{number}: error: {problem}"
-
-
-def listed_names(text, pattern):
-    return set(re.findall(rf"^\| `({pattern})`", text, re.MULTILINE))
-
-
-def source_names(root, folders, pattern):
-    names = set()
-    for folder in folders:
-        for path in sorted((root / folder).rglob("*.cc")):
-            names.update(re.findall(pattern, path.read_text(encoding="utf-8")))
-    return names
-
-
-def check_lists(root):
-    """Names that a document lists against those that the sources have."""
-    job = (root / "engine/job/job.cc").read_text(encoding="utf-8")
-    keys = set(re.findall(r'(?:Required|Optional|RequiredChoice|OptionalChoice|List|Child|OptionalChild|Children'
-                          r'|PathList|OptionalPath|RequiredPath)(?:<[\w:]+>)?\(\s*"(\w+)"', job))
-    documented = {part for key in listed_names((root / "docs/reference/job-file.md").read_text(), r"[\w.\[\]]+")
-                  for part in re.findall(r"\w+", key)}
-    produced = {
-        "docs/reference/job-file.md": (keys, documented),
-        "docs/reference/metrics.md": (
-            source_names(root, ("metrics", "comm", "checkpoint", "planner", "engine", "elastic"),
-                         r'(?:GetGauge|GetCounter|GetHistogram)\(\s*"(heddle_\w+)"'),
-            listed_names((root / "docs/reference/metrics.md").read_text(), r"heddle_\w+")),
-        "docs/reference/events.md": (
-            source_names(root, ("elastic",), r'(?:\bLog\(|\.kind = )"(\w+)"'),
-            listed_names((root / "docs/reference/events.md").read_text(), r"\w+")),
-    }
-    for document, (there, told) in produced.items():
-        for name in sorted(there - told):
-            yield f"{document}:1: error: does not list {name}"
-        for name in sorted(told - there):
-            yield f"{document}:1: error: lists {name}, which no source has"
 
 
 def main():
@@ -147,7 +132,6 @@ def main():
         problems += check_links(root, path, name, lines)
         problems += check_commands(root, arguments.heddle, name, lines)
         count += 1
-    problems += check_lists(root)
     for problem in problems:
         print(problem)
     print(f"{count} documents, {len(problems)} problems")

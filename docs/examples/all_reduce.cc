@@ -25,8 +25,8 @@ int main(int argc, char** argv) {
                                           .secret = "what only this job's workers know",
                                           .metrics = &registry});
   if (!endpoint.ok()) return fail(endpoint.status());
-  const Status told = WriteFileAtomically(folder + "/" + argv[1], (*endpoint)->address());
-  if (!told.ok()) return fail(told);
+  const Status written = WriteFileAtomically(folder + "/" + argv[1], (*endpoint)->address());
+  if (!written.ok()) return fail(written);
   const Deadline deadline = After(std::chrono::seconds(10));
   comm::GroupOptions options{.generation = 1, .rank = rank, .members = {}, .peers = {}};
   for (int i = 0; i < size; ++i) {

@@ -1,8 +1,8 @@
 # Test entries and their tiers. `quick` is a part of `check`, and `check` of `full`. An entry has the ctest label tier.T of the
-# first tier that runs it; the later ones run it too. docs/testing.md
+# first tier that runs it; the later ones run it too. docs/internals/testing.md
 
 # The one place of the budgets, in seconds, on any machine of two cores that is at least half as fast as the one on which
-# docs/status.md's figures were measured. An entry may measure a third of its tier's ENTRY budget there, all entries of a
+# docs/measured's figures were measured. An entry may measure a third of its tier's ENTRY budget there, all entries of a
 # tier together half of its TOTAL budget. In `full` an entry has a TIMEOUT of its own below the budget.
 set(HEDDLE_TIERS quick check full)
 set(HEDDLE_TIER_ENTRY_SECONDS 15 90 600)

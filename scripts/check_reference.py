@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""docs/reference is complete: it names what the sources have, and nothing else.
+
+| document | holds |
+|---|---|
+| job-file.md | every key that engine/job reads, by its whole path |
+| events.md | every event of elastic, with its fields |
+| metrics.md | every metric of the sources |
+| environment.md | every environment variable that the programs read |
+| status.md | every field of JobStatus in elastic's protocol |
+| plan-file.md | every key of a plan in engine/program |
+| operators.md | every operator in engine/graph/ops |
+| ../operate/monitoring.md | every alert of metrics/alerts.yml |
+
+Subcommands and options: scripts/reference --check, which asks the program.
+
+Usage: check_reference.py [--source FOLDER]
+Prints "path:line: error: …" and exits with 1 when something is wrong.
+"""
+import argparse
+import pathlib
+import re
+import sys
+
+PRODUCT = ("base", "metrics", "comm", "checkpoint", "planner", "engine", "elastic", "cli")
+LITERAL = re.compile(r"""\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])'""")
+READS = (r"(?:Required|Optional|RequiredChoice|OptionalChoice|RequiredPath|OptionalPath|PathList|List|Child"
+         r"|OptionalChild|Children)")
+
+
+def listed(path, header):
+    """{name: line number} of what the first cells name in those tables of a document whose first column is `header`."""
+    names, column = {}, None
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.startswith("|"):
+            column = None
+            continue
+        cell = line.split("|")[1].strip()
+        column = column or cell
+        if column == header:
+            names.update((name, number) for name in re.findall(r"`([^`]+)`", cell))
+    return names
+
+
+def sources(root, folders, suffixes=(".cc", ".h")):
+    for folder in folders:
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in suffixes:
+                yield path.read_text(encoding="utf-8")
+
+
+def balanced(text, start):
+    """The text from the opening bracket at `start` to the one that closes it; brackets in literals do not count."""
+    shape = LITERAL.sub(lambda literal: "_" * len(literal.group()), text[start:])
+    depth = 0
+    for position, letter in enumerate(shape):
+        depth += {"(": 1, "{": 1, ")": -1, "}": -1}.get(letter, 0)
+        if depth == 0:
+            return text[start:start + position + 1]
+    return text[start:]
+
+
+def key_readers(text):
+    """{name: (parameter, body)} of functions whose first parameter is a YamlReader, and of the one with the root."""
+    found = {}
+    for match in re.finditer(r"\b(\w+)\((?:YamlReader&? (\w+)|YamlDocument \w+)[^)]*\) \{", text):
+        found[match.group(1)] = (match.group(2), balanced(text, match.end() - 1))
+    return found
+
+
+def job_keys(root):
+    """Key paths that the readers of engine/job ask for, followed from the document's root through every function."""
+    readers = {}
+    for text in sources(root, ("engine/job",)):
+        readers.update(key_readers(text))
+    keys = set()
+
+    def join(prefix, key):
+        return f"{prefix}.{key}" if prefix else key
+
+    def follow(body, prefixes):
+        for variable, parent, key in re.findall(
+                r"YamlReader (\w+) = (\w+)\.(?:Child|OptionalChild)\(\s*\"(\w+)\"", body):
+            prefixes[variable] = join(prefixes[parent], key)
+        for variable in re.findall(r"YamlReader (\w+) = \w+\.Root\(\)", body):
+            prefixes[variable] = ""
+        for variable, parent, key in re.findall(r"YamlReader& (\w+) : (\w+)\.Children\(\"(\w+)\"\)", body):
+            prefixes[variable] = join(prefixes[parent], key) + "[]"
+        for variable, key, below in re.findall(rf"\b(\w+)\s*\.{READS}(?:<[\w:]+>)?\(\s*\"(\w+)\""
+                                               rf"(?:\)\.{READS}(?:<[\w:]+>)?\(\s*\"(\w+)\")?", body):
+            keys.add(join(prefixes[variable], key))
+            if below:
+                keys.add(join(join(prefixes[variable], key), below))
+        for name, variable, key in re.findall(
+                r"\b(\w+)\(\s*(\w+)(?:\.(?:Child|OptionalChild)\(\"(\w+)\"\))?[,)]", body):
+            if name in readers and variable in prefixes:
+                parameter, inner = readers[name]
+                follow(inner, {parameter: join(prefixes[variable], key) if key else prefixes[variable]})
+
+    for parameter, body in readers.values():
+        if parameter is None:
+            follow(body, {})
+    return keys
+
+
+def events(root):
+    """{name: fields} of what elastic logs."""
+    found = {}
+    for text in sources(root, ("elastic",)):
+        for match in re.finditer(r"\bLog\(\s*\"(\w+)\"|\.kind = \"(\w+)\"", text):
+            opening = max(text.rfind("(", 0, match.start() + 4), text.rfind("{", 0, match.start() + 4))
+            fields = re.findall(r"\{\s*\"(\w+)\"\s*,", balanced(text, opening))
+            found.setdefault(match.group(1) or match.group(2), set()).update(fields)
+    return found
+
+
+def listed_fields(path):
+    """{name: fields} of the table of events; what stands in brackets explains a field."""
+    found = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        name = re.fullmatch(r"`(\w+)`", cells[0])
+        if name and len(cells) == 3:
+            found[name.group(1)] = set(re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", cells[1])))
+    return found
+
+
+def literals(root, folders, pattern):
+    return {name for text in sources(root, folders) for name in re.findall(rf"\"({pattern})\"", text)}
+
+
+def operators(root):
+    return {name for text in sources(root, ("engine/graph/ops",))
+            for name in re.findall(r"\bname\(\) const override \{\s*return \"(\w+)\"", text)}
+
+
+def status_fields(root):
+    fields = set()
+    for text in sources(root, ("elastic",), (".proto",)):
+        start = text.find("message JobStatus {")
+        if start >= 0:
+            fields.update(re.findall(r"^\s*(?:repeated )?\w+ (\w+) = \d+;", balanced(text, text.find("{", start)),
+                                     re.MULTILINE))
+    return fields
+
+
+def plan_keys(root):
+    keys = set()
+    for text in sources(root, ("engine/program",), (".cc",)):
+        for function in re.finditer(r"Json ToJson\(const Pipeline& \w+\) \{|std::string PlanToJson\([^)]*\) \{", text):
+            keys.update(re.findall(r"\{\s*\"(\w+)\"\s*,", balanced(text, function.end() - 1)))
+    return keys
+
+
+def problems_of(root):
+    reference = root / "docs/reference"
+    logged, written = events(root), listed_fields(reference / "events.md")
+    held = (
+        ("job-file.md", "key", job_keys(root)),
+        ("events.md", "event", set(logged)),
+        ("metrics.md", "name", literals(root, PRODUCT, r"heddle_\w+")),
+        ("environment.md", "variable",
+         literals(root, PRODUCT, r"(?:HEDDLE|AWS|OMPI|SLURM|PMIX?|XDG)_[A-Z0-9_]+|TMPDIR|HOME")),
+        ("status.md", "field", status_fields(root)),
+        ("plan-file.md", "key", plan_keys(root)),
+        ("operators.md", "operator", operators(root)),
+        ("../operate/monitoring.md", "alert",
+         set(re.findall(r"- alert: (\w+)", (root / "metrics/alerts.yml").read_text(encoding="utf-8")))),
+    )
+    for document, header, there in held:
+        shown = (reference / document).resolve().relative_to(root)
+        names = listed(reference / document, header)
+        if not there:
+            yield f"{shown}:1: error: the sources seem to have no {header}: this check is blind"
+        for name in sorted(there - set(names)):
+            yield f"{shown}:1: error: does not list {name}"
+        for name in sorted(set(names) - there):
+            yield f"{shown}:{names[name]}: error: lists {name}, which no source has"
+    for name in sorted(set(logged) & set(written)):
+        for field in sorted(logged[name] ^ written[name]):
+            what = "does not list" if field in logged[name] else "lists, and no source has,"
+            yield f"docs/reference/events.md:1: error: {what} the field {field} of {name}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Compare docs/reference with the sources.")
+    parser.add_argument("--source", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
+    problems = list(problems_of(parser.parse_args().source.resolve()))
+    for problem in problems:
+        print(problem)
+    print(f"{len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
