@@ -1,6 +1,6 @@
 /// \file
 /// How much a test does: the sizes of random and exhaustive tests by the tier that runs them
-/// (docs/testing.md).
+/// (docs/internals/testing.md).
 #pragma once
 
 #include <cstdio>
