@@ -6,7 +6,6 @@
 #include "elastic/service/measurement.h"
 #include "engine/program/lowering/lower.h"
 #include "engine/program/state.h"
-#include "planner/predictor/migration.h"
 #include "planner/predictor/simulator.h"
 #include "planner/search/search.h"
 

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 
-#include "tests/checkpoint/pytorch_support.h"
+#include "tests/checkpoint/formats/pytorch_support.h"
 #include "tests/checkpoint/support.h"
 #include "tests/support/sanitized.h"
 

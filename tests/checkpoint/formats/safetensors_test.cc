@@ -5,7 +5,7 @@
 
 #include "checkpoint/formats/format.h"
 #include "checkpoint/formats/safetensors_header.h"
-#include "support.h"
+#include "tests/checkpoint/support.h"
 
 namespace heddle::checkpoint {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/system/file.h"
 #include "checkpoint/files/file_access.h"
-#include "tests/checkpoint/pytorch_support.h"
+#include "tests/checkpoint/formats/pytorch_support.h"
 #include "tests/checkpoint/support.h"
 
 namespace heddle::checkpoint {

@@ -10,7 +10,7 @@
 #include "checkpoint/read/reader.h"
 #include "checkpoint/read/verify.h"
 #include "checkpoint/storage/manifest_file.h"
-#include "tests/checkpoint/pytorch_support.h"
+#include "tests/checkpoint/formats/pytorch_support.h"
 #include "tests/checkpoint/support.h"
 
 namespace heddle::checkpoint {

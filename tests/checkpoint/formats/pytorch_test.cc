@@ -8,7 +8,7 @@
 
 #include "checkpoint/formats/format.h"
 #include "checkpoint/formats/shards.h"
-#include "tests/checkpoint/pytorch_support.h"
+#include "tests/checkpoint/formats/pytorch_support.h"
 #include "tests/checkpoint/support.h"
 
 namespace heddle::checkpoint {

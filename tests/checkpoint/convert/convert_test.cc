@@ -13,7 +13,7 @@
 #include "checkpoint/formats/format.h"
 #include "checkpoint/read/verify.h"
 #include "checkpoint/storage/manifest_file.h"
-#include "support.h"
+#include "tests/checkpoint/support.h"
 
 namespace heddle::checkpoint {
 namespace {

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import tiers  # pylint: disable=wrong-import-position,import-error
 
 SAVER, LIBRARY = (os.path.abspath(path) for path in sys.argv[1:3])
