@@ -51,9 +51,8 @@ Channel::Channel(std::shared_ptr<EventLoop> loop,
                  ChannelOptions options)
     : loop_(std::move(loop)),
       options_(std::move(options)),
-      transport_(connection->transport()),
-      port_(connection->port()),
-      peer_process_(connection->peer_process()),
+      info_(connection->info()),
+      peer_process_(info_.descriptors == nullptr ? 0 : info_.descriptors->peer_process()),
       generation_(static_cast<uint32_t>(options_.generation)),
       connection_(std::move(connection)),
       stage_(kStageBytes) {
@@ -129,7 +128,8 @@ Channel::Look Channel::DriveOnce(const Work::State& awaited, bool woken, Time no
     Rearm();
   }
   if (woken) {
-    connection_->OnWoken();
+    const Connection::Watch slept_on = connection_->SleepOn(sending_);
+    connection_->OnReady(slept_on.fd, slept_on.events);
   }
   const uint64_t moved_before = moved_;
   Status status = Receive(&awaited);
@@ -375,7 +375,7 @@ Channel::Operations Channel::TakeOperations() {
   }
   placing_.clear();
   if (std::any_of(all.begin(), all.end(), [](const auto& one) { return IsInDevice(*one); })) {
-    connection_->Withdraw();
+    info_.placement->Withdraw();
   }
   return all;
 }
@@ -385,7 +385,7 @@ Channel::Operations Channel::TakeOperations() {
 void Channel::Detach(Operation& operation) {
   const auto is_it = [&operation](const auto& other) { return other.get() == &operation; };
   if (IsInDevice(operation) && connection_ != nullptr) {
-    connection_->Withdraw();
+    info_.placement->Withdraw();
     std::erase_if(placing_, [&](const Placing& placing) { return is_it(placing.operation); });
   }
   for (auto* queue : {&messages_, &granted_}) {
@@ -431,7 +431,12 @@ void Channel::CancelOperation(Operation& operation, const Status& status) {
 
 Status Channel::SendDescriptor(uint64_t id, int fd) {
   const MutexLock lock(mutex_);
-  return phase_ == Phase::kOpen ? connection_->SendDescriptor(id, fd) : failure_;
+  if (phase_ != Phase::kOpen) {
+    return failure_;
+  }
+  return info_.descriptors != nullptr
+             ? info_.descriptors->Send(id, fd)
+             : UnimplementedError("{} hands over no descriptors", transport());
 }
 
 Result<UniqueFd> Channel::TakeDescriptor(uint64_t id) {
@@ -439,7 +444,10 @@ Result<UniqueFd> Channel::TakeDescriptor(uint64_t id) {
   if (phase_ != Phase::kOpen) {
     return failure_;
   }
-  return connection_->TakeDescriptor(id);
+  if (info_.descriptors == nullptr) {
+    return UnimplementedError("{} hands over no descriptors", transport());
+  }
+  return info_.descriptors->Take(id);
 }
 
 void Channel::CountShared(int64_t sent, int64_t received) {
@@ -532,7 +540,7 @@ void Channel::Reset() {
     failure = failure_;
     ended = TakeOperations();
     Unwatch();
-    connection_->Reset();
+    connection_->Close(Connection::Ending::kAtOnce);
     Shut();
   }
   for (const auto& operation : ended) {

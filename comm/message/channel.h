@@ -60,7 +60,7 @@ class Operation : public Work::State {
   // Placement (channel_placement.cc).
   bool exposed = false;  ///< A Recv whose buffer the peer's device may write into.
   std::shared_ptr<const SharedRegion> region;  ///< Of a Send that is placed: where its bytes lie,
-  Connection::RemoteMemory remote;             ///< and where they go.
+  RemoteMemory remote;                         ///< and where they go.
 
  private:
   const std::shared_ptr<Channel> channel_;
@@ -127,7 +127,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::shared_ptr<Operation> Recv(MessageKey key, std::span<std::byte> data)
       HEDDLE_EXCLUDES(mutex_);
 
-  /// Connection's, for a peer on this host.
+  /// DescriptorPassing's, for a peer on this host. Errors also: kUnimplemented (it passes none).
   Status SendDescriptor(uint64_t id, int fd) HEDDLE_EXCLUDES(mutex_);
   Result<UniqueFd> TakeDescriptor(uint64_t id) HEDDLE_EXCLUDES(mutex_);
   /// Bytes that went through memory shared by a group and not through this channel.
@@ -145,10 +145,12 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// Drops the connection now.
   void Reset() HEDDLE_EXCLUDES(mutex_);
 
-  std::string transport() const { return transport_; }
-  /// As Connection::port.
-  std::string port() const { return port_; }
-  /// Connection's, also once the connection is gone.
+  /// As ConnectionInfo has them, also once the connection is gone.
+  const std::string& transport() const { return info_.transport; }
+  const std::string& port() const { return info_.port; }
+  bool passes_descriptors() const { return info_.descriptors != nullptr; }
+  bool places() const { return info_.placement != nullptr; }
+  /// Of DescriptorPassing; 0: unknown, or on another host.
   pid_t peer_process() const { return peer_process_; }
   const ChannelOptions& options() const { return options_; }
   int64_t bytes_sent() const { return bytes_sent_.load(); }
@@ -304,8 +306,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   const std::shared_ptr<EventLoop> loop_;
   const ChannelOptions options_;
-  const std::string transport_;
-  const std::string port_;
+  const ConnectionInfo info_;  ///< What it points to lives as long as `connection_`.
   const pid_t peer_process_;
   const uint32_t generation_;
   std::atomic<int64_t> bytes_sent_ = 0;

@@ -15,7 +15,7 @@ namespace heddle::comm {
 
 // An emulated link would not see what is placed.
 void Channel::Expose(Operation& operation, FrameHeader& grant) {
-  if (operation.size < kPlacedBytes || !connection_->places() || options_.incoming->limited()) {
+  if (operation.size < kPlacedBytes || !places() || options_.incoming->limited()) {
     return;
   }
   const std::span<std::byte> bytes(operation.target, operation.size);
@@ -23,7 +23,7 @@ void Channel::Expose(Operation& operation, FrameHeader& grant) {
   if (region == nullptr) {
     return;
   }
-  const auto memory = connection_->Expose(region, bytes);
+  const auto memory = info_.placement->Expose(region, bytes);
   if (!memory.ok()) {
     options_.regions->CountRefused(memory.status().code());
     return;
@@ -34,19 +34,19 @@ void Channel::Expose(Operation& operation, FrameHeader& grant) {
 }
 
 bool Channel::MayBePlaced(const Operation& operation) const {
-  return operation.size >= kPlacedBytes && connection_->places() &&
+  return operation.size >= kPlacedBytes && places() &&
          options_.regions->Find({operation.source, operation.size}) != nullptr;
 }
 
 void Channel::PreparePlacing(Operation& operation, const FrameHeader& grant) {
-  if (grant.space == 0 || operation.size < kPlacedBytes || !connection_->places()) {
+  if (grant.space == 0 || operation.size < kPlacedBytes || !places()) {
     return;
   }
   auto region = options_.regions->Find({operation.source, operation.size});
   if (region == nullptr) {
     return;
   }
-  const Status status = connection_->PreparePlacing(region);
+  const Status status = info_.placement->Prepare(region);
   if (!status.ok()) {
     options_.regions->CountRefused(status.code());
     return;
@@ -57,12 +57,13 @@ void Channel::PreparePlacing(Operation& operation, const FrameHeader& grant) {
 
 Result<size_t> Channel::PlaceSome() {
   const Operation& operation = *out_.operation;
-  const Connection::RemoteMemory target = {.address = operation.remote.address + operation.offset,
-                                           .key = operation.remote.key};
+  const RemoteMemory target = {.address = operation.remote.address + operation.offset,
+                               .key = operation.remote.key};
   const size_t room = std::min(out_.to_place, operation.size - operation.offset);
   HEDDLE_ASSIGN_OR_RETURN(
       const size_t placed,
-      connection_->Place(operation.region, {operation.source + operation.offset, room}, target));
+      info_.placement->Place(operation.region, {operation.source + operation.offset, room},
+                             target));
   options_.placed_bytes->Add(static_cast<double>(placed));
   given_ += placed;
   out_.operation->offset += placed;
@@ -90,7 +91,10 @@ void Channel::EndPiece() {
 }
 
 void Channel::EndPlaced() {
-  const uint64_t placed = connection_->placed();  // Always: the connection waits to tell of it.
+  if (!places()) {
+    return;
+  }
+  const uint64_t placed = info_.placement->placed();  // Always: the connection waits to tell of it.
   for (; !placing_.empty() && placing_.front().position <= placed; placing_.pop_front()) {
     ++moved_;
     const std::shared_ptr<Operation>& operation = placing_.front().operation;

@@ -18,7 +18,7 @@ Status Channel::Pump() {
       SetWaiting(out_waits_, false, *options_.outgoing);
       if (phase_ == Phase::kLingering && !write_closed_) {
         write_closed_ = true;
-        connection_->CloseWrite();
+        connection_->Close(Connection::Ending::kWriting);
       }
       return Status::Ok();
     }

@@ -30,7 +30,7 @@ class Said : public Connection {
  public:
   explicit Said(Bytes bytes) : bytes_(std::move(bytes)) {}
 
-  std::string_view transport() const override { return "said"; }
+  ConnectionInfo info() override { return {.transport = "said"}; }
   Result<size_t> Write(std::span<const iovec> parts) override {
     size_t size = 0;
     for (const iovec& part : parts) {
@@ -48,8 +48,7 @@ class Said : public Connection {
   bool PrepareToWait(bool /*want_read*/, bool /*want_write*/) override {
     return done_ == bytes_.size();
   }
-  void CloseWrite() override {}
-  void Reset() override {}
+  void Close(Ending /*how*/) override {}
 
  private:
   const Bytes bytes_;
