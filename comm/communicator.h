@@ -76,6 +76,9 @@ struct GroupOptions {
   /// A way to a peer (a transport, or a pair of RDMA ports) that is not the last one gives way to
   /// the next where connecting or another step of its handshake takes longer than this.
   Duration way_timeout = std::chrono::seconds(2);
+  /// Members whose collectives disagree find out and name the difference. False: they wait for each
+  /// other until their deadlines; for tests of what that costs.
+  bool diagnose_calls = true;
 };
 
 enum class ReduceOp : uint8_t { kSum, kMax, kMin };

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "comm/group/disagreement.h"
 
 namespace heddle::comm {
 
@@ -86,13 +85,14 @@ void Collective::Keep(const Pending& pending) {
 MessageKey Collective::KeyOf(Phase phase, int64_t major, int64_t minor) const {
   HEDDLE_CHECK(major >> kMajorBits == 0 && minor >> kMinorBits == 0, "message {}.{}", major, minor);
   return {.tag = number_.tag,
-          .space = (static_cast<uint64_t>(phase) << (kCardBits + kMajorBits + kMinorBits)) |
+          .space = (static_cast<uint64_t>(phase) << (kSignatureBits + kMajorBits + kMinorBits)) |
                    number_.space | (static_cast<uint64_t>(major) << kMinorBits) |
                    static_cast<uint64_t>(minor)};
 }
 
 Status Collective::Wait(const Pending& pending) {
-  return TellDisagreement(group_, WaitLooking(group_, ranks_, number_, *pending, deadline_));
+  CallWaits& waits = group_.waits();
+  return waits.Conclude(waits.Wait(ranks_, number_, *pending, deadline_));
 }
 
 Collective::Pending Collective::Send(

@@ -17,7 +17,7 @@
 #include "comm/communicator.h"
 #include "comm/cost/topology.h"
 #include "comm/group/group.h"
-#include "comm/message/call_card.h"
+#include "comm/message/call_signature.h"
 
 namespace heddle::comm {
 
@@ -25,7 +25,7 @@ namespace heddle::comm {
 inline constexpr int64_t kPieceBytes = int64_t{256} << 10;
 
 /// Phases of collectives: what tells the messages of one call between two members apart, with two
-/// numbers. Part of the message key (call_card.h); at most 62.
+/// numbers. Part of the message key (call_signature.h); at most 62.
 enum class Phase : uint8_t {
   kBarrierUp = 1,
   kBarrierDown,
@@ -75,7 +75,7 @@ class Collective {
   Pending Recv(int from, Phase phase, int64_t major, int64_t minor, std::span<std::byte> data);
   /// A wait that lasts looks for members that are in another call of this tag. When there is one,
   /// or sizes disagree, the whole group is told and everyone's call ends as kInvalidArgument
-  /// (disagreement.h).
+  /// (call_diagnosis.h).
   Status Wait(const Pending& pending);
   /// Waits for everything started so far; the first error.
   Status WaitAll();

@@ -8,10 +8,9 @@
 #include "base/hash.h"
 #include "base/thread.h"
 #include "comm/collective/collective.h"
-#include "comm/collective/shm_collective.h"
+#include "comm/collective/segment_collective.h"
 #include "comm/endpoint/progress.h"
 #include "comm/endpoint/topology_cache.h"
-#include "comm/group/disagreement.h"
 
 namespace heddle::comm {
 
@@ -96,8 +95,8 @@ class CommunicatorImpl final : public Communicator {
  private:
   /// Workers of this host for each of its cores, at least 1.
   double Crowding() const;
-  Result<bool> Told(Result<bool> done) {
-    return done.ok() ? done : Result<bool>(TellDisagreement(*group_, done.status()));
+  Result<bool> Concluded(Result<bool> done) {
+    return done.ok() ? done : Result<bool>(group_->waits().Conclude(done.status()));
   }
   std::shared_ptr<const Topology> TopologyOf(const CollectiveOptions& options) {
     return topologies_.Of(options.group, size());
@@ -146,8 +145,8 @@ Status CommunicatorImpl::AllReduce(std::span<std::byte> buffer,
       options,
       {.kind = CallKind::kAllReduce, .dtype = dtype, .op = op, .counts = HashOf(buffer.size())});
   if (!buffer.empty()) {
-    HEDDLE_ASSIGN_OR_RETURN(const bool done,
-                            Told(ShmAllReduce(*group_, buffer, dtype, op, options, number)));
+    HEDDLE_ASSIGN_OR_RETURN(
+        const bool done, Concluded(SegmentAllReduce(*group_, buffer, dtype, op, options, number)));
     if (done) {
       return Status::Ok();
     }
@@ -176,8 +175,9 @@ Status CommunicatorImpl::ReduceScatter(std::span<const std::byte> input,
     std::copy(input.begin(), input.end(), output.begin());
     return Status::Ok();
   }
-  HEDDLE_ASSIGN_OR_RETURN(const bool done, Told(ShmReduceScatter(*group_, input, output, counts,
-                                                                 dtype, op, options, number)));
+  HEDDLE_ASSIGN_OR_RETURN(
+      const bool done,
+      Concluded(SegmentReduceScatter(*group_, input, output, counts, dtype, op, options, number)));
   return done ? Status::Ok()
               : ReduceScatterAmong(*call, TopologyOf(options)->flat(), input, output, segments,
                                    dtype, op);
@@ -202,8 +202,8 @@ Status CommunicatorImpl::AllGather(std::span<const std::byte> input,
   if (call->size() == 1) {
     return Status::Ok();
   }
-  HEDDLE_ASSIGN_OR_RETURN(const bool done,
-                          Told(ShmAllGather(*group_, output, counts, dtype, options, number)));
+  HEDDLE_ASSIGN_OR_RETURN(const bool done, Concluded(SegmentAllGather(*group_, output, counts,
+                                                                      dtype, options, number)));
   return done ? Status::Ok()
               : AllGatherAmong(*call, TopologyOf(options)->flat(), output, segments, element);
 }
@@ -255,13 +255,13 @@ Status CommunicatorImpl::Broadcast(std::span<std::byte> buffer,
     return Status::Ok();
   }
   HEDDLE_ASSIGN_OR_RETURN(const bool done,
-                          Told(ShmBroadcast(*group_, buffer, root, options, number)));
+                          Concluded(SegmentBroadcast(*group_, buffer, root, options, number)));
   return done ? Status::Ok() : BroadcastFrom(*call, buffer, root);
 }
 
 Status CommunicatorImpl::Barrier(const CollectiveOptions& options) {
   const CallNumber number = group_->NextCall(options, {.kind = CallKind::kBarrier});
-  HEDDLE_ASSIGN_OR_RETURN(const bool done, Told(ShmBarrier(*group_, options, number)));
+  HEDDLE_ASSIGN_OR_RETURN(const bool done, Concluded(SegmentBarrier(*group_, options, number)));
   if (done) {
     return Status::Ok();
   }

@@ -15,7 +15,9 @@ Group::Group(std::shared_ptr<EventLoop> loop,
       options_(std::move(options)),
       is_peer_(options_.members.size()),
       regions_(std::move(regions)),
-      shm_(*this, regions_) {
+      segments_(*this, regions_),
+      waits_(options_.diagnose_calls ? std::make_unique<CallDiagnosis>(*this)
+                                     : std::make_unique<CallWaits>()) {
   const MutexLock lock(mutex_);
   pairs_.resize(options_.members.size());
   for (const int peer : options_.peers) {
@@ -43,6 +45,7 @@ void Group::Attach(std::unique_ptr<Connection> connection, ChannelOptions channe
   const auto& driver = drivers_[IndexOf(lane)];
   channel.driver = driver;
   channel.regions = regions_;
+  channel.reports = lane == Lane::kUrgent ? waits_->ReportsOf(peer) : nullptr;
   std::shared_ptr<Channel> attached;
   {
     const MutexLock lock(mutex_);
@@ -125,7 +128,7 @@ Status Group::OnChannelEnd(int peer, Lane lane, const Status& status, bool lost)
   if (other != nullptr) {
     other->Fail(status);
   }
-  shm_.MemberEnded(peer, status, !lost && status.code() == StatusCode::kUnavailable);
+  segments_.MemberEnded(peer, status, !lost && status.code() == StatusCode::kUnavailable);
   return status;
 }
 
@@ -163,13 +166,13 @@ void Group::DropHandler() {
 }
 
 void Group::Leave() {
-  Status told;
+  Status reason;
   {
     const MutexLock lock(mutex_);
-    told = peer_abort_;
+    reason = peer_abort_;
   }
-  const bool aborted = !told.ok();
-  End(aborted ? told : CancelledError("the communicator was closed"), aborted);
+  const bool aborted = !reason.ok();
+  End(aborted ? reason : CancelledError("the communicator was closed"), aborted);
 }
 
 void Group::End(const Status& reason, bool aborted) {
@@ -184,7 +187,7 @@ void Group::End(const Status& reason, bool aborted) {
     pairs = pairs_;
     changed_.NotifyAll();
   }
-  shm_.End(reason);
+  segments_.End(reason);
   for (const Lane lane : kEachLane) {
     for (const Pair& pair : pairs) {
       if (const auto& channel = pair.lanes[IndexOf(lane)]; channel != nullptr) {
@@ -241,11 +244,11 @@ std::shared_ptr<Work::State> Group::Recv(int peer,
                       : Failed(channel.status(), options_.operation_timeout);
 }
 
-CallNumber Group::NextCall(const CollectiveOptions& options, const CallCard& card) {
+CallNumber Group::NextCall(const CollectiveOptions& options, const CallSignature& signature) {
   constexpr size_t kMostCounted = 1 << 16;
   CallNumber number{
       .tag = options.tag,
-      .space = SpaceOf(EncodeCard(card)),
+      .space = SpaceOf(EncodeSignature(signature)),
       .ordinal = 0,
       .group = options.group.empty() ? everyone_ : Hash64(std::as_bytes(options.group))};
   const MessageKey key{.tag = number.tag, .space = number.group};
@@ -257,44 +260,6 @@ CallNumber Group::NextCall(const CollectiveOptions& options, const CallCard& car
     number.ordinal = ++calls_[key];
   }
   return number;
-}
-
-Channel::Wait Group::WaitIn(int peer, const CallNumber& call) const {
-  const auto urgent = ChannelOf(peer, Lane::kUrgent);
-  const auto bulk = ChannelOf(peer, Lane::kBulk);
-  if (!urgent.ok() || !bulk.ok()) {
-    return {};
-  }
-  Channel::Wait wait = (*urgent)->PeerWaitIn(call);
-  wait.for_peer = (*urgent)->WaitsForPeer(call) || (*bulk)->WaitsForPeer(call);
-  return wait;
-}
-
-std::optional<uint32_t> Group::FindConflict(int peer, const CallNumber& call) const {
-  const auto urgent = ChannelOf(peer, Lane::kUrgent);
-  const auto bulk = ChannelOf(peer, Lane::kBulk);
-  if (!urgent.ok() || !bulk.ok()) {
-    return std::nullopt;
-  }
-  // In this order: what is still waited for after a lane's frames were counted, they did not bring.
-  const FrameCounts& frames = *(*urgent)->options().frames;
-  std::array<uint16_t, kLanes> received{};
-  std::array<bool, kLanes> waits{};
-  for (const Lane lane : kEachLane) {
-    received[IndexOf(lane)] = frames.received[IndexOf(lane)].load();
-  }
-  waits[IndexOf(Lane::kUrgent)] = (*urgent)->WaitsForPeer(call);
-  waits[IndexOf(Lane::kBulk)] = (*bulk)->WaitsForPeer(call);
-  auto card = (*urgent)->FindOtherWait(call);
-  for (const Lane lane : kEachLane) {
-    const Channel& channel = lane == Lane::kUrgent ? **urgent : **bulk;
-    const size_t other = IndexOf(OtherLane(lane));
-    card = card.has_value() ? card : channel.FindStray(call, waits[other], received[other]);
-  }
-  if (!card.has_value()) {
-    (*urgent)->TellWaiting(call, waits[0] || waits[1]);
-  }
-  return card;
 }
 
 std::string Group::transport(int peer) const {

@@ -16,9 +16,10 @@
 
 #include "base/mutex.h"
 #include "comm/communicator.h"
+#include "comm/group/call_diagnosis.h"
 #include "comm/group/scratch.h"
-#include "comm/group/shm_group.h"
-#include "comm/message/call_card.h"
+#include "comm/group/segment.h"
+#include "comm/message/call_signature.h"
 #include "comm/message/channel.h"
 #include "comm/transport/lane.h"
 
@@ -61,15 +62,10 @@ class Group : public std::enable_shared_from_this<Group> {
                                     bool urgent);
   /// The number of a collective that begins here: the calls of each tag and group of members count
   /// from 1 (0 once there are too many to count). Every call takes one, whatever carries it.
-  CallNumber NextCall(const CollectiveOptions& options, const CallCard& card)
+  CallNumber NextCall(const CollectiveOptions& options, const CallSignature& signature)
       HEDDLE_EXCLUDES(mutex_);
-  /// Of a wait in `call` that lasts: how `peer` takes part in it; not at all when there is no
-  /// channel.
-  Channel::Wait WaitIn(int peer, const CallNumber& call) const;
-  /// Whether `peer` is in another call where `call` is wanted: its card (call_card.h). To be asked
-  /// again from time to time while a wait in `call` lasts; tells the peer of the wait, and of
-  /// call.blamed, if it is for this peer or the peer waits, too.
-  std::optional<uint32_t> FindConflict(int peer, const CallNumber& call) const;
+  /// How its collectives wait.
+  CallWaits& waits() { return *waits_; }
   /// Of bulk.
   std::string transport(int peer) const;
   /// As Communicator::ports.
@@ -77,11 +73,11 @@ class Group : public std::enable_shared_from_this<Group> {
   /// The channel to `peer`, or why there is none.
   Result<std::shared_ptr<Channel>> ChannelOf(int peer, Lane lane) const HEDDLE_EXCLUDES(mutex_);
   /// Groups of members on this host.
-  ShmGroups& shm() { return shm_; }
+  GroupSegments& segments() { return segments_; }
   ScratchPool& scratch() { return scratch_; }
   Driver& driver(Lane lane) { return *drivers_[IndexOf(lane)]; }
   /// Members on this host, this one included.
-  int members_here() const { return shm_.members_here(); }
+  int members_here() const { return segments_.members_here(); }
   std::vector<int64_t> BytesSent() const;
 
   void SetHandler(Handler handler) HEDDLE_EXCLUDES(mutex_, handler_mutex_);
@@ -110,7 +106,8 @@ class Group : public std::enable_shared_from_this<Group> {
   const std::array<std::shared_ptr<Driver>, kLanes> drivers_{std::make_shared<Driver>(),
                                                              std::make_shared<Driver>()};
   const std::shared_ptr<SharedRegions> regions_;
-  ShmGroups shm_;
+  GroupSegments segments_;
+  const std::unique_ptr<CallWaits> waits_;
   ScratchPool scratch_;
 
   mutable Mutex mutex_;

@@ -1,62 +1,66 @@
 #include "comm/message/channel.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
-#include <fmt/format.h>
 #include <sys/epoll.h>
-
-#include "comm/message/call_card.h"
 
 namespace heddle::comm {
 
 namespace {
-constexpr size_t kStageBytes = size_t{8} << 10;
+
 /// How long a closed channel waits for its peer to read the news.
 constexpr Duration kLinger = std::chrono::seconds(1);
-/// After a caller drove, the loop leaves the channel alone for a moment, because the next operation
-/// often follows at once. Twice this bounds how long a message lies unseen that nobody waits for.
-constexpr Duration kLease = std::chrono::microseconds(500);
 /// A peer that ends its group in the middle of a placement takes its memory back, which breaks this
 /// lane; why it did, the other lane tells a moment later.
 constexpr Duration kOtherLaneTells = std::chrono::milliseconds(50);
+
+/// The peer said why it ended, and was not lost.
+bool IsLastWord(const Status& status) {
+  return status.code() == StatusCode::kAborted || status.code() == StatusCode::kCancelled;
+}
+
+Status PeerStatus(const std::string& peer, const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kAborted:
+      return AbortedError("{} aborted: {}", peer, status.message());
+    case StatusCode::kCancelled:
+      return UnavailableError("{} left the group", peer);
+    default:
+      return UnavailableError("{} was lost: {}", peer, status.message());
+  }
+}
+
+void CompleteAll(const Operations& operations, const Status& status) {
+  for (const auto& operation : operations) {
+    operation->Complete(status);
+  }
+}
+
 }  // namespace
-
-void Operation::Cancel(const Status& status) {
-  channel_->CancelOperation(*this, status);
-}
-
-void Operation::Drive(Deadline deadline, Patience patience) {
-  if (channel_->options().driver != nullptr) {
-    channel_->options().driver->Drive(*this, patience, deadline);
-  }
-}
-
-void Operation::SetAsleep(bool asleep) {
-  if (channel_->options().driver != nullptr) {
-    channel_->options().driver->SetAsleep(asleep);
-  }
-}
-
-std::string Operation::Describe() const {
-  if (IsForming(key.space)) {
-    return fmt::format("forming the group in shared memory with {}", channel_->options().peer_name);
-  }
-  return fmt::format("{} {} bytes {} {} (tag {})", is_send ? "sending" : "receiving", size,
-                     is_send ? "to" : "from", channel_->options().peer_name, key.tag);
-}
 
 Channel::Channel(std::shared_ptr<EventLoop> loop,
                  std::unique_ptr<Connection> connection,
                  ChannelOptions options)
-    : loop_(std::move(loop)),
-      options_(std::move(options)),
-      transport_(connection->transport()),
-      port_(connection->port()),
-      peer_process_(connection->peer_process()),
-      generation_(static_cast<uint32_t>(options_.generation)),
-      connection_(std::move(connection)),
-      stage_(kStageBytes) {
+    : options_(std::move(options)),
+      stream_(std::move(connection),
+              {.lane = options_.lane,
+               .outgoing = options_.outgoing,
+               .incoming = options_.incoming,
+               .sent_bytes = options_.sent_bytes,
+               .received_bytes = options_.received_bytes}),
+      peer_process_(passes_descriptors() ? stream_.info().descriptors->peer_process() : 0),
+      watch_(std::move(loop), options_.lane == Lane::kUrgent),
+      placement_(stream_, options_.regions, options_.placed_bytes),
+      sender_(static_cast<uint32_t>(options_.generation), stream_, placement_, options_.frames),
+      receiver_(static_cast<uint32_t>(options_.generation),
+                stream_,
+                sender_,
+                placement_,
+                options_.frames,
+                options_.peer_name,
+                options_.reports) {
   options_.open->Add(1);
 }
 
@@ -67,9 +71,9 @@ Channel::~Channel() {
 void Channel::Start() {
   const MutexLock lock(mutex_);
   if (phase_ == Phase::kOpen) {
-    started_ = true;
+    watch_.Start(weak_from_this());
     Rearm();
-    RunLater(Now());
+    watch_.RunAt(Now());
   }
 }
 
@@ -84,117 +88,171 @@ std::shared_ptr<Operation> Channel::Send(MessageKey key, std::span<const std::by
     operation->Complete(failure_);
     return operation;
   }
-  messages_.push_back(operation);
-  if (!sending_) {  // Otherwise the connection is full and the loop goes on when it has room.
+  sender_.Queue(operation);
+  if (!sender_.sending()) {  // Otherwise the connection is full; the loop goes on when it has room.
     PumpFromCaller();
   }
   return operation;
 }
 
+std::shared_ptr<Operation> Channel::Recv(MessageKey key, std::span<std::byte> data) {
+  auto operation = std::make_shared<Operation>(options_.operation_timeout, shared_from_this());
+  operation->key = key;
+  operation->target = data.data();
+  operation->size = data.size();
+  const MutexLock lock(mutex_);
+  // What a peer sent before it left is still there for us.
+  if (phase_ != Phase::kOpen && !receiver_.HasWhole(key)) {
+    operation->Complete(failure_);
+    return operation;
+  }
+  receiver_.Take(operation);
+  PumpFromCaller();
+  return operation;
+}
+
+void Channel::CancelOperation(Operation& operation, const Status& status) {
+  const MutexLock lock(mutex_);
+  if (operation.Done()) {
+    return;
+  }
+  if (Placement::IsInDevice(operation) && phase_ != Phase::kClosed) {
+    placement_.Withdraw();
+    placement_.Forget(operation);
+  }
+  sender_.Forget(operation);
+  receiver_.Forget(operation);
+  operation.Complete(status);
+}
+
+Status Channel::Receive(const Work::State* awaited) {
+  const Status status = receiver_.Receive(awaited);
+  watch_.RunAt(stream_.TakeResumeAt());
+  return status;
+}
+
+Status Channel::Pump() {
+  const Result<bool> more = sender_.Pump();
+  watch_.RunAt(stream_.TakeResumeAt());
+  if (more.ok() && !*more && phase_ == Phase::kLingering && !write_closed_) {
+    write_closed_ = true;
+    stream_.connection().Close(Connection::Ending::kWriting);
+  }
+  return more.status();
+}
+
 // Moves what fits at once, in the caller's thread: a small message then needs no hop to the loop.
-// What goes wrong here is left to the loop, so that losses are reported from one place.
 void Channel::PumpFromCaller() {
-  if (!started_ || phase_ != Phase::kOpen || !broken_.ok() || !HasOutput()) {
+  if (!watch_.started() || phase_ != Phase::kOpen || !broken_.ok() || !sender_.HasOutput()) {
     return;
   }
   const Status status = Pump();
   if (!status.ok()) {
-    broken_ = status;
-    RunLater(Now());
+    LeaveToLoop(status, Now());
     return;
   }
-  if (sending_) {  // The connection is full: the loop is to see when it has room.
-    leased_until_ = Time();
+  if (sender_.sending()) {  // The connection is full: the loop is to see when it has room.
+    watch_.EndLease();
   }
   Rearm();
 }
 
+void Channel::LeaveToLoop(const Status& status, Time now) {
+  broken_ = status;
+  watch_.RunAt(now);
+}
+
 Channel::Look Channel::DriveOnce(const Work::State& awaited, bool woken, Time now) {
   const MutexLock lock(mutex_);
-  const bool in_flight = HasOutput() || !posted_.empty() || !asked_.empty() || !expected_.empty() ||
-                         !placing_.empty() || in_operation_ != nullptr || in_early_ != nullptr;
-  if (!started_ || phase_ != Phase::kOpen || !broken_.ok() || out_limited_ || in_limited_) {
+  if (!watch_.started() || phase_ != Phase::kOpen || !broken_.ok() || stream_.limited()) {
     return {};
   }
+  const bool in_flight =
+      sender_.HasOutput() || sender_.asks() || !placement_.empty() || receiver_.InFlight();
   if (!in_flight) {  // The peer's end is the loop's to notice, however long this drive is.
-    if (driven_) {
+    if (watch_.driven()) {
       Release(true);
     }
     return {};
   }
-  const bool watched = !driven_ && leased_until_ == Time();
-  driven_ = true;
-  leased_until_ = Time();
-  if (watched) {
+  if (watch_.BeginDrive()) {
     Rearm();
   }
+  Connection& connection = stream_.connection();
   if (woken) {
-    connection_->OnWoken();
+    const Connection::Watch slept_on = connection.SleepOn(sender_.sending());
+    connection.OnReady(slept_on.fd, slept_on.events);
   }
-  const uint64_t moved_before = moved_;
+  const uint64_t moved_before = stream_.moved();
   Status status = Receive(&awaited);
   if (status.ok()) {
     status = Pump();
   }
   if (!status.ok()) {
-    broken_ = status;
-    RunLater(now);
+    LeaveToLoop(status, now);
     return {};
   }
-  return {
-      .in_use = true, .moved = moved_ != moved_before, .sleep_on = connection_->SleepOn(sending_)};
+  return {.in_use = true,
+          .moved = stream_.moved() != moved_before,
+          .sleep_on = connection.SleepOn(sender_.sending())};
 }
 
 bool Channel::PrepareToSleep() {
   const MutexLock lock(mutex_);
-  return phase_ == Phase::kOpen && broken_.ok() && connection_->PrepareToWait(true, sending_);
+  return phase_ == Phase::kOpen && broken_.ok() &&
+         stream_.connection().PrepareToWait(true, sender_.sending());
 }
 
 void Channel::EndDrive(bool lease) {
   const MutexLock lock(mutex_);
-  if (driven_) {
+  if (watch_.driven()) {
     Release(lease);
   }
 }
 
 void Channel::Release(bool lease) {
-  driven_ = false;
-  if (!started_ || phase_ == Phase::kClosed) {
-    return;
-  }
-  if (lease && !HasOutput()) {
-    leased_until_ = After(kLease);
-    if (run_at_ > leased_until_ + kLease) {  // To wake the loop for each would cost more.
-      RunLater(leased_until_);
-    }
+  const bool leased = lease && watch_.started() && phase_ != Phase::kClosed && !sender_.HasOutput();
+  watch_.EndDrive(leased);
+  if (leased || !watch_.started() || phase_ == Phase::kClosed) {
     return;
   }
   // Read, but behind what the driver waited for; or the driver's turn ended between two frames.
   // The loop may have come for them meanwhile and gone again.
-  if (stage_begin_ < stage_end_ || (HasOutput() && !sending_)) {
-    RunLater(Now());
+  if (receiver_.HasStaged() || (sender_.HasOutput() && !sender_.sending())) {
+    watch_.RunAt(Now());
   }
   Rearm();
 }
 
 bool Channel::IsDriven() const {
-  return (driven_ || leased_until_ != Time()) && phase_ == Phase::kOpen && broken_.ok() &&
-         !in_limited_ && !out_limited_;
+  return watch_.HeldByCaller() && phase_ == Phase::kOpen && broken_.ok() && !stream_.limited();
+}
+
+void Channel::Rearm() {
+  if (!watch_.started() || phase_ == Phase::kClosed) {
+    return;
+  }
+  Connection& connection = stream_.connection();
+  const bool driven = IsDriven();
+  const bool want_read = !stream_.in_limited() && !driven;
+  const bool want_write = sender_.sending() && !stream_.out_limited() && !driven;
+  watch_.Rearm(connection, want_read, want_write);
+  // A driver prepares its own sleep.
+  if (!driven && !connection.PrepareToWait(want_read, want_write)) {
+    watch_.RunAt(Now());
+  }
 }
 
 void Channel::HandleTimer(Time time) {
   {
     const MutexLock lock(mutex_);
-    if (run_at_ != time) {  // Another was to come before it, and has seen to all.
+    if (!watch_.TakeTimer(time)) {
       return;
     }
-    run_at_ = Time::max();
-    if (!driven_ && leased_until_ <= Now()) {
-      leased_until_ = Time();
-    }
+    watch_.EndLeaseIfOver();
     if (IsDriven()) {
-      if (!driven_) {
-        RunLater(leased_until_);
+      if (!watch_.driven()) {
+        watch_.RunAt(watch_.leased_until());
       }
       return;
     }
@@ -213,13 +271,13 @@ void Channel::HandleReady(int fd, uint32_t events) {
       return;
     }
     if (fd >= 0) {
-      peer_hung_up_ = peer_hung_up_ || (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) != 0;
-      connection_->OnReady(fd, events);
+      if ((events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) != 0) {
+        stream_.PeerHungUp();
+      }
+      stream_.connection().OnReady(fd, events);
     }
     // A caller's thread may have read already why the peer ended; afterwards there is only an end.
-    const bool known =
-        broken_.code() == StatusCode::kAborted || broken_.code() == StatusCode::kCancelled;
-    Status status = known ? broken_ : Receive();
+    Status status = IsLastWord(broken_) ? broken_ : Receive(nullptr);
     if (status.ok()) {
       status = broken_;
     }
@@ -230,41 +288,39 @@ void Channel::HandleReady(int fd, uint32_t events) {
       Rearm();
       return;
     }
-    lost = status.code() != StatusCode::kAborted && status.code() != StatusCode::kCancelled;
+    lost = !IsLastWord(status);
     was_open = phase_ == Phase::kOpen;
-    if (was_open && lost && IsPlacing() && WaitsForOtherLane()) {
+    if (was_open && lost && IsInDevice() && WaitsForOtherLane()) {
       broken_ = status;
       return;
     }
     ended = TakeOperations();
     if (was_open) {
-      failure = PeerStatus(status);
+      failure = PeerStatus(options_.peer_name, status);
       broken_ = status;
     } else {
       Shut();
     }
   }
   if (was_open) {
-    TellEnd(failure, lost, ended);
+    NotifyEnd(failure, lost, ended);
   }
-  for (const auto& operation : ended) {
-    operation->Complete(failure);
-  }
+  CompleteAll(ended, failure);
 }
 
 bool Channel::WaitsForOtherLane() {
   const Time now = Now();
-  if (told_by_ == Time()) {
-    told_by_ = now + kOtherLaneTells;
-    Unwatch();  // What is broken stays ready to read.
+  if (reason_due_ == Time()) {
+    reason_due_ = now + kOtherLaneTells;
+    watch_.Unwatch();  // What is broken stays ready to read.
   }
-  RunLater(told_by_);
-  return now < told_by_;
+  watch_.RunAt(reason_due_);
+  return now < reason_due_;
 }
 
 // The channel counts as open until all know of its end: an operation that begins meanwhile ends as
 // the others do, after the news.
-void Channel::TellEnd(Status& failure, bool lost, Operations& ended) {
+void Channel::NotifyEnd(Status& failure, bool lost, Operations& ended) {
   if (lost) {
     options_.lost->Add();
   }
@@ -283,155 +339,30 @@ void Channel::TellEnd(Status& failure, bool lost, Operations& ended) {
   Shut();
 }
 
-Status Channel::PeerStatus(const Status& status) const {
-  switch (status.code()) {
-    case StatusCode::kAborted:
-      return AbortedError("{} aborted: {}", options_.peer_name, status.message());
-    case StatusCode::kCancelled:
-      return UnavailableError("{} left the group", options_.peer_name);
-    default:
-      return UnavailableError("{} was lost: {}", options_.peer_name, status.message());
-  }
+bool Channel::IsInDevice() const {
+  return sender_.IsPlacing() || receiver_.IsExposed();
 }
 
-void Channel::RunLater(Time time) {
-  if (time < run_at_) {
-    run_at_ = time;
-    loop_->RunAt(time, [self = weak_from_this(), time] {
-      if (const auto channel = self.lock()) {
-        channel->HandleTimer(time);
-      }
-    });
-  }
-}
-
-// Brings what epoll watches in line with what the channel can use now.
-void Channel::Rearm() {
-  if (!started_ || phase_ == Phase::kClosed) {
-    return;
-  }
-  const bool driven = IsDriven();
-  const bool want_read = !in_limited_ && !driven;
-  const bool want_write = sending_ && !out_limited_ && !driven;
-  const auto wanted = connection_->Watches(want_read, want_write);
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    Registered& watch = watches_[i];
-    if (wanted[i].fd < 0) {
-      continue;
-    }
-    if (watch.watch == 0) {
-      watch.fd = wanted[i].fd;
-      watch.events = wanted[i].events;
-      const auto handler = [self = weak_from_this(), fd = watch.fd](uint32_t events) {
-        if (const auto channel = self.lock()) {
-          channel->HandleReady(fd, events);
-        }
-      };
-      watch.watch = loop_->Add(watch.fd, watch.events, handler, options_.lane == Lane::kUrgent);
-    } else if (watch.events != wanted[i].events) {
-      watch.events = wanted[i].events;
-      loop_->Modify(watch.watch, watch.fd, watch.events);
-    }
-  }
-  // A driver prepares its own sleep.
-  if (!driven && !connection_->PrepareToWait(want_read, want_write)) {
-    RunLater(Now());
-  }
-}
-
-Channel::Operations Channel::TakeOperations() {
-  EndPlaced();  // What arrived before the end has ended well.
+Operations Channel::TakeOperations() {
+  placement_.EndArrived();  // What arrived before the end has ended well.
   Operations all;
-  for (auto* queue : {&messages_, &granted_}) {
-    std::move(queue->begin(), queue->end(), std::back_inserter(all));
-    queue->clear();
-  }
-  for (const auto& [id, operation] : asked_) {
-    given_up_.insert(id);
-  }
-  for (auto* table : {&asked_, &expected_}) {
-    for (auto& [id, operation] : *table) {
-      all.push_back(std::move(operation));
-    }
-    table->clear();
-  }
-  for (auto& [key, queue] : posted_) {
-    std::move(queue.begin(), queue.end(), std::back_inserter(all));
-  }
-  posted_.clear();
-  if (in_operation_ != nullptr) {
-    all.push_back(std::exchange(in_operation_, nullptr));
-    in_target_ = nullptr;
-  }
-  if (in_early_ != nullptr && in_early_->taken_by != nullptr) {
-    all.push_back(std::exchange(in_early_->taken_by, nullptr));
-  }
-  if (out_.operation != nullptr) {
-    all.push_back(out_.operation);
-    Detach(*all.back());
-  }
-  for (const Placing& placing : placing_) {
-    all.push_back(placing.operation);
-  }
-  placing_.clear();
-  if (std::any_of(all.begin(), all.end(), [](const auto& one) { return IsInDevice(*one); })) {
-    connection_->Withdraw();
+  sender_.TakeAll(all);
+  receiver_.TakeAll(all);
+  placement_.TakeAll(all);
+  if (std::any_of(all.begin(), all.end(),
+                  [](const auto& one) { return Placement::IsInDevice(*one); })) {
+    placement_.Withdraw();
   }
   return all;
 }
 
-// Forgets an operation, so that nothing touches its buffer any more. A frame that is half written
-// is finished from a copy: the stream must stay whole for the messages behind it.
-void Channel::Detach(Operation& operation) {
-  const auto is_it = [&operation](const auto& other) { return other.get() == &operation; };
-  if (IsInDevice(operation) && connection_ != nullptr) {
-    connection_->Withdraw();
-    std::erase_if(placing_, [&](const Placing& placing) { return is_it(placing.operation); });
-  }
-  for (auto* queue : {&messages_, &granted_}) {
-    std::erase_if(*queue, is_it);
-  }
-  if (operation.is_send && asked_.erase(operation.id) != 0) {
-    given_up_.insert(operation.id);
-  }
-  std::erase_if(expected_, [&](const auto& entry) { return is_it(entry.second); });
-  const auto posted = posted_.find(operation.key);
-  if (posted != posted_.end() && !operation.is_send) {
-    std::erase_if(posted->second, is_it);
-    if (posted->second.empty()) {
-      posted_.erase(posted);
-    }
-  }
-  if (in_operation_.get() == &operation) {
-    in_operation_ = nullptr;
-    in_target_ = nullptr;
-  }
-  if (in_early_ != nullptr && in_early_->taken_by.get() == &operation) {
-    in_early_->taken_by = nullptr;
-  }
-  if (out_.operation.get() == &operation && out_.to_place > 0) {
-    out_ = Outgoing{};
-    sending_ = false;
-  } else if (out_.operation.get() == &operation) {
-    if (out_.payload != nullptr) {
-      out_.owned.assign(out_.payload, out_.payload + out_.header.length);
-    }
-    out_.payload = nullptr;
-    out_.operation = nullptr;
-  }
-}
-
-void Channel::CancelOperation(Operation& operation, const Status& status) {
-  const MutexLock lock(mutex_);
-  if (!operation.Done()) {
-    Detach(operation);
-    operation.Complete(status);
-  }
-}
-
 Status Channel::SendDescriptor(uint64_t id, int fd) {
   const MutexLock lock(mutex_);
-  return phase_ == Phase::kOpen ? connection_->SendDescriptor(id, fd) : failure_;
+  if (phase_ != Phase::kOpen) {
+    return failure_;
+  }
+  return passes_descriptors() ? stream_.info().descriptors->Send(id, fd)
+                              : UnimplementedError("{} hands over no descriptors", transport());
 }
 
 Result<UniqueFd> Channel::TakeDescriptor(uint64_t id) {
@@ -439,30 +370,34 @@ Result<UniqueFd> Channel::TakeDescriptor(uint64_t id) {
   if (phase_ != Phase::kOpen) {
     return failure_;
   }
-  return connection_->TakeDescriptor(id);
+  if (!passes_descriptors()) {
+    return UnimplementedError("{} hands over no descriptors", transport());
+  }
+  return stream_.info().descriptors->Take(id);
 }
 
-void Channel::CountShared(int64_t sent, int64_t received) {
-  bytes_sent_.fetch_add(sent);
-  options_.sent_bytes->Add(static_cast<double>(sent));
-  options_.received_bytes->Add(static_cast<double>(received));
+Channel::Standing Channel::Inspect(const KeyPredicate& awaited,
+                                   const KeyPredicate& unexpected) const {
+  const MutexLock lock(mutex_);
+  if (phase_ != Phase::kOpen) {
+    return {};
+  }
+  return {.open = true,
+          .waits = sender_.Has(awaited) || receiver_.Has(awaited) || placement_.Has(awaited),
+          .unexpected = receiver_.Unexpected(unexpected)};
 }
 
-// Before a descriptor is closed: its number may be another's at once.
-void Channel::Unwatch() {
-  for (Registered& watch : watches_) {
-    if (watch.watch != 0) {
-      loop_->Remove(watch.watch, watch.fd);
-      watch = Registered{};
-    }
+void Channel::Report(const FrameHeader& report) {
+  const MutexLock lock(mutex_);
+  if (phase_ == Phase::kOpen) {
+    sender_.QueueControl(report);
+    PumpFromCaller();
   }
 }
 
 void Channel::Shut() {
-  Unwatch();
-  connection_.reset();
-  SetWaiting(out_waits_, false, *options_.outgoing);
-  SetWaiting(in_waits_, false, *options_.incoming);
+  watch_.Unwatch();
+  stream_.Close();
   options_.open->Add(-1);
   phase_ = Phase::kClosed;
 }
@@ -477,24 +412,20 @@ void Channel::Close(const Status& reason, bool aborted) {
     failure_ = reason;
     phase_ = Phase::kLingering;
     ended = TakeOperations();
-    early_.clear();
-    control_.clear();
-    if (aborted) {
-      QueueControl(FrameKind::kAbort, 0, 0, reason.message());
-    } else {
-      QueueControl(FrameKind::kGoodbye, 0, 0);
-    }
-    started_ = true;
+    receiver_.DropEarly();
+    sender_.ClearControl();
+    FrameHeader last_words;
+    last_words.kind = aborted ? FrameKind::kAbort : FrameKind::kGoodbye;
+    sender_.QueueControl(last_words, aborted ? reason.message() : std::string_view());
+    watch_.Start(weak_from_this());
     if (Pump().ok()) {
       Rearm();
-      loop_->RunAt(After(kLinger), [self = shared_from_this()] { self->Reset(); });
+      watch_.loop().RunAt(After(kLinger), [self = shared_from_this()] { self->Reset(); });
     } else {
       Shut();
     }
   }
-  for (const auto& operation : ended) {
-    operation->Complete(reason);
-  }
+  CompleteAll(ended, reason);
 }
 
 void Channel::Fail(const Status& status) {
@@ -508,9 +439,7 @@ void Channel::Fail(const Status& status) {
     ended = TakeOperations();
     Shut();
   }
-  for (const auto& operation : ended) {
-    operation->Complete(status);
-  }
+  CompleteAll(ended, status);
 }
 
 bool Channel::closed() const {
@@ -531,13 +460,11 @@ void Channel::Reset() {
     }
     failure = failure_;
     ended = TakeOperations();
-    Unwatch();
-    connection_->Reset();
+    watch_.Unwatch();
+    stream_.connection().Close(Connection::Ending::kAtOnce);
     Shut();
   }
-  for (const auto& operation : ended) {
-    operation->Complete(failure);
-  }
+  CompleteAll(ended, failure);
 }
 
 }  // namespace heddle::comm

@@ -31,23 +31,6 @@ void Driver::Add(const std::shared_ptr<Channel>& channel) {
   channels_.push_back(channel);
 }
 
-void Driver::AddLooking(Work::State* wait) {
-  const MutexLock lock(looking_mutex_);
-  looking_.push_back(wait);
-}
-
-void Driver::RemoveLooking(Work::State* wait) {
-  const MutexLock lock(looking_mutex_);
-  std::erase(looking_, wait);
-}
-
-void Driver::NudgeLooking() {
-  const MutexLock lock(looking_mutex_);
-  for (Work::State* const wait : looking_) {
-    wait->Nudge();
-  }
-}
-
 void Driver::Drive(const Work::State& operation, Patience patience, Deadline deadline) {
   if (driving_.exchange(true)) {
     return;

@@ -27,19 +27,12 @@ class Driver {
       HEDDLE_EXCLUDES(mutex_);
   /// A wait sleeps that does not drive, or no longer.
   void SetAsleep(bool asleep) { asleep_.fetch_add(asleep ? 1 : -1); }
-  /// Waits that last look for their reason; they look again at once when a peer says something new
-  /// of its own. `wait` must be taken out before it goes.
-  void AddLooking(Work::State* wait) HEDDLE_EXCLUDES(looking_mutex_);
-  void RemoveLooking(Work::State* wait) HEDDLE_EXCLUDES(looking_mutex_);
-  void NudgeLooking() HEDDLE_EXCLUDES(looking_mutex_);
 
  private:
   std::atomic<bool> driving_ = false;
   std::atomic<int> asleep_ = 0;
   Mutex mutex_;
   std::vector<std::weak_ptr<Channel>> channels_ HEDDLE_GUARDED_BY(mutex_);
-  Mutex looking_mutex_;  ///< Taken while a channel's is held.
-  std::vector<Work::State*> looking_ HEDDLE_GUARDED_BY(looking_mutex_);
 };
 
 }  // namespace heddle::comm

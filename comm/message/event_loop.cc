@@ -37,7 +37,7 @@ Result<std::shared_ptr<EventLoop>> EventLoop::Create() {
   // The thread borrows: Stop, which the owner of the endpoint calls, joins it before the loop can
   // go.
   EventLoop* borrowed = loop.get();
-  loop->thread_ = std::thread([borrowed] {
+  loop->thread_ = Thread("comm", [borrowed] {
     borrowed->thread_id_.store(std::this_thread::get_id());
     borrowed->Run();
   });
@@ -179,9 +179,7 @@ void EventLoop::Run() {
 void EventLoop::Stop() {
   stopping_.store(true);
   Wake();
-  if (thread_.joinable()) {
-    thread_.join();
-  }
+  thread_.Join();
   std::unordered_map<uint64_t, std::shared_ptr<Handler>> handlers;
   std::vector<std::function<void()>> posted;
   std::multimap<Time, std::function<void()>> timers;

@@ -16,6 +16,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/system/unique_fd.h"
+#include "base/thread.h"
 
 namespace heddle::comm {
 
@@ -60,7 +61,7 @@ class EventLoop {
   const UniqueFd wake_;
   std::atomic<bool> stopping_ = false;
   std::atomic<std::thread::id> thread_id_;
-  std::thread thread_;
+  Thread thread_;
 
   Mutex mutex_;
   uint64_t next_watch_ HEDDLE_GUARDED_BY(mutex_) = 1;

@@ -22,7 +22,7 @@ struct MessageKey {
 /// Which call of a collective: the same numbers at all members that agree.
 struct CallNumber {
   uint64_t tag = 0;
-  uint64_t space = 0;  ///< That of any of its messages: the card counts.
+  uint64_t space = 0;  ///< That of any of its messages: the signature counts.
   /// Calls of this tag among this group before; 0: not known.
   uint64_t ordinal = 0;
   uint64_t group = 0;  ///< A hash of the members' ranks.
@@ -50,10 +50,10 @@ enum class FrameKind : uint8_t {
   kCredit = 6,   ///< `total` bytes of eager window are free again.
   kAbort = 7,    ///< The peer aborted its group; payload: why, in text.
   kGoodbye = 8,  ///< The peer left in good order and sends nothing more.
-  /// The peer has waited for long in a collective `tag` with the card in `space` (call_card.h):
-  /// call number `id` of that tag among the members whose ranks hash to `total`. The lowest bits of
-  /// `space`: one more than the rank that holds up the peer, as far as it knows, above it how many
-  /// waits lead there, and above that whether the peer has given up.
+  /// The peer has waited for long in a collective `tag` with the signature in `space`
+  /// (call_signature.h): call number `id` of that tag among the members whose ranks hash to
+  /// `total`. The lowest bits of `space`: one more than the rank that holds up the peer, as far as
+  /// it knows, above it how many waits lead there, and above that whether the peer has given up.
   kWaiting = 9,
   kPlaced = 10,  ///< Message `id` has been written where its grant said.
 };

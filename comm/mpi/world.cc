@@ -32,9 +32,9 @@ class MpiConnection final : public Connection {
       : lane_(std::move(lane)),
         peer_(peer),
         pipe_(lane_->pipe(peer)) {}
-  ~MpiConnection() override { Close(MpiClose::kBoth); }
+  ~MpiConnection() override { ClosePipe(MpiClose::kBoth); }
 
-  std::string_view transport() const override { return "mpi"; }
+  ConnectionInfo info() override { return {.transport = "mpi"}; }
   Result<size_t> Write(std::span<const iovec> parts) override {
     HEDDLE_ASSIGN_OR_RETURN(const size_t written, pipe_.Write(parts));
     if (written > 0) {
@@ -56,11 +56,12 @@ class MpiConnection final : public Connection {
   bool PrepareToWait(bool want_read, bool want_write) override {
     return pipe_.Arm(want_read, want_write);
   }
-  void CloseWrite() override { Close(MpiClose::kWrite); }
-  void Reset() override { Close(MpiClose::kReset); }
+  void Close(Ending how) override {
+    ClosePipe(how == Ending::kWriting ? MpiClose::kWrite : MpiClose::kReset);
+  }
 
  private:
-  void Close(MpiClose how) {
+  void ClosePipe(MpiClose how) {
     pipe_.Close(how);
     lane_->Notify(peer_);
   }

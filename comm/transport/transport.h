@@ -35,6 +35,67 @@ std::string FormatAddress(const AddressParts& parts);
 /// Errors: kInvalidArgument.
 Result<AddressParts> ParseAddress(std::string_view text);
 
+/// Hands descriptors to the peer's process, which runs on this host: what a connection within one
+/// host may offer. Lives as long as its connection and has its thread.
+class DescriptorPassing {
+ public:
+  /// The peer's process, by its number here; 0: unknown.
+  virtual pid_t peer_process() const = 0;
+  /// Hands a descriptor over: Take finds it by `id` once anything written later was read. Never
+  /// blocks. Errors: kUnavailable (the peer is gone), kResourceExhausted (too many are on their
+  /// way).
+  virtual Status Send(uint64_t id, int fd) = 0;
+  /// One that the peer handed over with this `id`; it may have handed over several. Errors:
+  /// kUnavailable (none of this number has come, or 256 others since), kResourceExhausted,
+  /// kDataLoss.
+  virtual Result<UniqueFd> Take(uint64_t id) = 0;
+
+ protected:
+  ~DescriptorPassing() = default;
+};
+
+/// Memory of a process as its peer's device names it.
+struct RemoteMemory {
+  uint64_t address = 0;
+  uint32_t key = 0;
+};
+
+/// A device carries bytes between shared buffers (Endpoint::AllocateShared) of both ends, beside
+/// the stream and before what is written into it later. Lives as long as its connection and has its
+/// thread.
+class DirectPlacement {
+ public:
+  /// Lets the peer write into `bytes` of `region`, until Withdraw. Errors: kResourceExhausted,
+  /// kUnavailable: the bytes then come in the stream.
+  virtual Result<RemoteMemory> Expose(const std::shared_ptr<const SharedRegion>& region,
+                                      std::span<std::byte> bytes) = 0;
+  /// Whether Place can read from `region`. Errors: as Expose.
+  virtual Status Prepare(const std::shared_ptr<const SharedRegion>& region) = 0;
+  /// Writes as many of `bytes` of `region` to `target` as fit now and returns how many. They stay
+  /// as they are until `placed` counts them. Errors: kUnavailable.
+  virtual Result<size_t> Place(const std::shared_ptr<const SharedRegion>& region,
+                               std::span<const std::byte> bytes,
+                               const RemoteMemory& target) = 0;
+  /// Of the bytes given to Place, how many have arrived.
+  virtual uint64_t placed() = 0;
+  /// Nothing is exposed or read any more once it returns. What is still under way breaks the
+  /// connection, in both directions.
+  virtual void Withdraw() = 0;
+
+ protected:
+  ~DirectPlacement() = default;
+};
+
+/// What a connection is, for people and metrics, and what it offers beside its stream.
+struct ConnectionInfo {
+  std::string transport;
+  /// This machine's network port that carries it and no other, "mlx5_0/1" as `heddle links` has it;
+  /// empty: the kernel's routes choose.
+  std::string port = {};
+  DescriptorPassing* descriptors = nullptr;  ///< Null: it passes none.
+  DirectPlacement* placement = nullptr;      ///< Null: everything goes through the stream.
+};
+
 /// The streams to one peer. Thread: one caller at a time (its channel's lock).
 class Connection {
  public:
@@ -43,16 +104,18 @@ class Connection {
     int fd = -1;
     uint32_t events = 0;
   };
+  enum class Ending : uint8_t {
+    kWriting,  ///< No more writes; the peer reads what was written, then the end.
+    kAtOnce,   ///< Everything is dropped, in both directions; the peer sees it as a loss.
+  };
 
   virtual ~Connection() = default;
   Connection() = default;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  virtual std::string_view transport() const = 0;
-  /// This machine's network port that carries it and no other, "mlx5_0/1" as `heddle links` has it;
-  /// empty: the kernel's routes choose.
-  virtual std::string port() const { return {}; }
+  /// Always the same.
+  virtual ConnectionInfo info() = 0;
   /// Takes as many bytes as fit now and returns how many, 0 when none. Errors: kUnavailable.
   virtual Result<size_t> Write(std::span<const iovec> parts) = 0;
   /// Gives as many bytes as are there and returns how many, 0 when none yet. Errors: kUnavailable
@@ -66,63 +129,12 @@ class Connection {
   /// What a caller's thread polls to sleep until there are bytes, or room; fd -1: it cannot. It has
   /// called PrepareToWait then, and the loop watches for neither meanwhile.
   virtual Watch SleepOn(bool /*want_write*/) const { return {}; }
-  /// Called when that was ready, before Read and Write.
-  virtual void OnWoken() {}
-  /// Called when a watched descriptor was ready, before Read and Write.
+  /// Called when a descriptor of Watches or SleepOn was ready, before Read and Write.
   virtual void OnReady(int /*fd*/, uint32_t /*events*/) {}
   /// Called last before the channel waits for readiness. False: do not wait, what is wanted is
   /// there.
   virtual bool PrepareToWait(bool /*want_read*/, bool /*want_write*/) { return true; }
-  /// Hands a descriptor to the peer's process, where TakeDescriptor finds it by `id` once anything
-  /// written later was read. Never blocks. Errors: kUnimplemented (not on one host), kUnavailable
-  /// (the peer is gone), kResourceExhausted (too many are on their way).
-  virtual Status SendDescriptor(uint64_t /*id*/, int /*fd*/) {
-    return UnimplementedError("{} hands over no descriptors", transport());
-  }
-  /// One that the peer handed over with this `id`; it may have handed over several. Errors:
-  /// kUnimplemented, kUnavailable (none of this number has come, or 256 others since),
-  /// kResourceExhausted, kDataLoss.
-  virtual Result<UniqueFd> TakeDescriptor(uint64_t /*id*/) {
-    return UnimplementedError("{} hands over no descriptors", transport());
-  }
-  // Direct placement: a device carries bytes between shared buffers (Endpoint::AllocateShared) of
-  // both ends, beside the stream and before what is written into it later.
-
-  /// Memory of a process as its peer's device names it.
-  struct RemoteMemory {
-    uint64_t address = 0;
-    uint32_t key = 0;
-  };
-  /// Whether there is any over this connection.
-  virtual bool places() const { return false; }
-  /// Lets the peer write into `bytes` of `region`, until Withdraw. Errors: kUnimplemented,
-  /// kResourceExhausted, kUnavailable: the bytes then come in the stream.
-  virtual Result<RemoteMemory> Expose(const std::shared_ptr<const SharedRegion>& /*region*/,
-                                      std::span<std::byte> /*bytes*/) {
-    return UnimplementedError("{} places nothing", transport());
-  }
-  /// Whether Place can read from `region`. Errors: as Expose.
-  virtual Status PreparePlacing(const std::shared_ptr<const SharedRegion>& /*region*/) {
-    return UnimplementedError("{} places nothing", transport());
-  }
-  /// Writes as many of `bytes` of `region` to `target` as fit now and returns
-  /// how many. They stay as they are until `placed` counts them. Errors: kUnavailable.
-  virtual Result<size_t> Place(const std::shared_ptr<const SharedRegion>& /*region*/,
-                               std::span<const std::byte> /*bytes*/,
-                               const RemoteMemory& /*target*/) {
-    return UnimplementedError("{} places nothing", transport());
-  }
-  /// Of the bytes given to Place, how many have arrived.
-  virtual uint64_t placed() { return 0; }
-  /// Nothing is exposed or read any more once it returns. What is still under way breaks the
-  /// connection, in both directions.
-  virtual void Withdraw() {}
-  /// The peer's process, by its number here; 0: unknown, or on another host.
-  virtual pid_t peer_process() const { return 0; }
-  /// No more writes; the peer reads what was written, then the end.
-  virtual void CloseWrite() = 0;
-  /// Drops everything at once, in both directions; the peer sees it as a loss.
-  virtual void Reset() = 0;
+  virtual void Close(Ending how) = 0;
 };
 
 /// A connection in the making, after a handshake that ended well. The session that owns it bounds

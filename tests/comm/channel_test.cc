@@ -38,11 +38,13 @@ struct Script {
   std::atomic<int> withdrawn = 0;
 };
 
-class Scripted : public Connection {
+class Scripted : public Connection, public DirectPlacement {
  public:
   explicit Scripted(std::shared_ptr<Script> script) : script_(std::move(script)) {}
 
-  std::string_view transport() const override { return "scripted"; }
+  ConnectionInfo info() override {
+    return {.transport = "scripted", .placement = script_->places ? this : nullptr};
+  }
   Result<size_t> Write(std::span<const iovec> parts) override {
     size_t size = 0;
     for (const iovec& part : parts) {
@@ -63,15 +65,22 @@ class Scripted : public Connection {
     return size;
   }
   std::array<Watch, 2> Watches(bool /*want_read*/, bool /*want_write*/) override { return {}; }
-  bool places() const override { return script_->places; }
   Result<RemoteMemory> Expose(const std::shared_ptr<const SharedRegion>& /*region*/,
                               std::span<std::byte> /*bytes*/) override {
     ++script_->exposed;
     return RemoteMemory{};
   }
+  Status Prepare(const std::shared_ptr<const SharedRegion>& /*region*/) override {
+    return UnimplementedError("no script places");
+  }
+  Result<size_t> Place(const std::shared_ptr<const SharedRegion>& /*region*/,
+                       std::span<const std::byte> /*bytes*/,
+                       const RemoteMemory& /*target*/) override {
+    return UnimplementedError("no script places");
+  }
+  uint64_t placed() override { return 0; }
   void Withdraw() override { ++script_->withdrawn; }
-  void CloseWrite() override {}
-  void Reset() override {}
+  void Close(Ending /*how*/) override {}
 
  private:
   const std::shared_ptr<Script> script_;

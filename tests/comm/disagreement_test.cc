@@ -8,8 +8,8 @@
 
 #include "comm/collective/collective.h"
 #include "comm/communicator.h"
-#include "comm/group/shm_group.h"
-#include "comm/message/call_card.h"
+#include "comm/group/segment.h"
+#include "comm/message/call_signature.h"
 #include "tests/comm/cluster.h"
 
 namespace heddle::comm {
@@ -115,17 +115,17 @@ std::vector<Case> AllCases() {
   };
 }
 
-TEST(CallCardTest, OnlyMessagesOfCollectivesHaveOne) {
-  const uint32_t card = EncodeCard({.kind = CallKind::kBarrier});
+TEST(CallSignatureTest, OnlyMessagesOfCollectivesHaveOne) {
+  const uint32_t signature = EncodeSignature({.kind = CallKind::kBarrier});
   for (const Phase phase : {Phase::kBarrierUp, Phase::kTreeResult}) {
-    const uint64_t space = SpaceOf(card) | static_cast<uint64_t>(phase)
-                                               << (kCardBits + kMajorBits + kMinorBits);
+    const uint64_t space = SpaceOf(signature) | static_cast<uint64_t>(phase)
+                                                    << (kSignatureBits + kMajorBits + kMinorBits);
     EXPECT_TRUE(IsCollective(space));
-    EXPECT_EQ(CardOf(space), card);
+    EXPECT_EQ(SignatureOf(space), signature);
   }
   EXPECT_FALSE(IsCollective(0)) << "a user's message";
-  EXPECT_FALSE(IsCollective(kShmSpace | 1)) << "a segment is formed";
-  EXPECT_FALSE(IsCollective(kShmElsewhere | kShmOrdinalMask)) << "a call went elsewhere";
+  EXPECT_FALSE(IsCollective(kSegmentSpace | 1)) << "a segment is formed";
+  EXPECT_FALSE(IsCollective(kSegmentElsewhere | kSegmentOrdinalMask)) << "a call went elsewhere";
 }
 
 // Everyone is there; no collective has begun.

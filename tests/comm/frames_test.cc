@@ -40,7 +40,7 @@ class Stream : public Connection {
         begins_(begins),
         taken_(taken) {}
 
-  std::string_view transport() const override { return "fuzz"; }
+  ConnectionInfo info() override { return {.transport = "fuzz"}; }
   Result<size_t> Write(std::span<const iovec> parts) override {
     size_t size = 0;
     for (const iovec& part : parts) {
@@ -67,8 +67,11 @@ class Stream : public Connection {
   }
   std::array<Watch, 2> Watches(bool /*want_read*/, bool /*want_write*/) override { return {}; }
   bool PrepareToWait(bool /*want_read*/, bool /*want_write*/) override { return false; }
-  void CloseWrite() override {}
-  void Reset() override { frames_.clear(); }
+  void Close(Ending how) override {
+    if (how == Ending::kAtOnce) {
+      frames_.clear();
+    }
+  }
 
  private:
   std::deque<Bytes> frames_;

@@ -9,7 +9,8 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
-#include "comm/message/call_card.h"
+#include "comm/group/call_diagnosis.h"
+#include "comm/message/call_signature.h"
 #include "comm/message/channel.h"
 #include "comm/message/event_loop.h"
 
@@ -30,7 +31,7 @@ class Said : public Connection {
  public:
   explicit Said(Bytes bytes) : bytes_(std::move(bytes)) {}
 
-  std::string_view transport() const override { return "said"; }
+  ConnectionInfo info() override { return {.transport = "said"}; }
   Result<size_t> Write(std::span<const iovec> parts) override {
     size_t size = 0;
     for (const iovec& part : parts) {
@@ -48,8 +49,7 @@ class Said : public Connection {
   bool PrepareToWait(bool /*want_read*/, bool /*want_write*/) override {
     return done_ == bytes_.size();
   }
-  void CloseWrite() override {}
-  void Reset() override {}
+  void Close(Ending /*how*/) override {}
 
  private:
   const Bytes bytes_;
@@ -57,12 +57,13 @@ class Said : public Connection {
 };
 
 uint64_t SpaceOfCall(CallKind kind, uint64_t phase) {
-  return SpaceOf(EncodeCard({.kind = kind})) | phase << (kCardBits + kMajorBits + kMinorBits);
+  return SpaceOf(EncodeSignature({.kind = kind})) |
+         phase << (kSignatureBits + kMajorBits + kMinorBits);
 }
 
 // A barrier's message overtakes the bulk of the all-reduce before it: that alone does not mean that
 // the peer is in another call.
-TEST(StrayTest, ProvesNothingBeforeTheOtherLaneHasCaughtUp) {
+TEST(UnexpectedMessageTest, ProvesNothingBeforeTheOtherLaneHasCaughtUp) {
   auto loop = EventLoop::Create();
   ASSERT_TRUE(loop.ok());
   FrameHeader barrier;
@@ -91,16 +92,20 @@ TEST(StrayTest, ProvesNothingBeforeTheOtherLaneHasCaughtUp) {
     std::this_thread::yield();
   }
 
+  const auto find = [&](const CallNumber& call, bool other_waits, uint16_t other_received) {
+    return FindOtherCall(channel->Inspect([&](const auto& key) { return OfCall(key, call); },
+                                          [&](const auto& key) { return OfOtherCall(key, call); }),
+                         other_waits, other_received);
+  };
   const CallNumber all_reduce{.tag = 9, .space = SpaceOfCall(CallKind::kAllReduce, 2)};
-  EXPECT_FALSE(channel->FindStray(all_reduce, true, 2).has_value()) << "a frame is under way";
-  EXPECT_TRUE(channel->FindStray(all_reduce, true, 3).has_value());
-  EXPECT_FALSE(channel->FindStray(all_reduce, false, 3).has_value()) << "nobody waits";
+  EXPECT_FALSE(find(all_reduce, true, 2).has_value()) << "a frame is under way";
+  EXPECT_TRUE(find(all_reduce, true, 3).has_value());
+  EXPECT_FALSE(find(all_reduce, false, 3).has_value()) << "nobody waits";
   const CallNumber same{.tag = 9, .space = barrier.space};
-  EXPECT_FALSE(channel->FindStray(same, true, 3).has_value()) << "it is of this call";
+  EXPECT_FALSE(find(same, true, 3).has_value()) << "it is of this call";
   Bytes bulk(8);
   channel->Recv({.tag = 9, .space = SpaceOfCall(CallKind::kAllReduce, 2)}, bulk);
-  EXPECT_TRUE(channel->FindStray(all_reduce, false, 0).has_value())
-      << "on one lane order is enough";
+  EXPECT_TRUE(find(all_reduce, false, 0).has_value()) << "on one lane order is enough";
   channel->Reset();
   (*loop)->Stop();
 }

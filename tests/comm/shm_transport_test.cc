@@ -47,7 +47,7 @@ class ShmTransportTest : public testing::Test {
     EXPECT_TRUE(connection.ok()) << connection.status().ToString();
     return connection.ok() ? *std::move(connection) : nullptr;
   }
-  Status Send(uint64_t id) { return ours_->SendDescriptor(id, memory_.get()); }
+  Status Send(uint64_t id) { return ours_->info().descriptors->Send(id, memory_.get()); }
 
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Connection> ours_;
@@ -73,10 +73,10 @@ TEST_F(ShmTransportTest, WhatIsHandedOverTwiceComesTwice) {
     ASSERT_TRUE(Send(id).ok());
   }
   for (const uint64_t id : {2U, 1U, 1U}) {
-    const auto taken = theirs_->TakeDescriptor(id);
+    const auto taken = theirs_->info().descriptors->Take(id);
     EXPECT_TRUE(taken.ok()) << id << ": " << taken.status().ToString();
   }
-  EXPECT_EQ(theirs_->TakeDescriptor(1).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(theirs_->info().descriptors->Take(1).status().code(), StatusCode::kUnavailable);
 }
 
 TEST_F(ShmTransportTest, WhatNobodyTakesGivesWay) {
@@ -85,13 +85,14 @@ TEST_F(ShmTransportTest, WhatNobodyTakesGivesWay) {
   for (uint64_t id = 1; id <= kLast; ++id) {
     ASSERT_TRUE(Send(id).ok());
     if (id % kStep == 0) {
-      const auto taken = theirs_->TakeDescriptor(id);
+      const auto taken = theirs_->info().descriptors->Take(id);
       ASSERT_TRUE(taken.ok()) << id << ": " << taken.status().ToString();
     }
   }
-  EXPECT_TRUE(theirs_->TakeDescriptor(kLast - 200).status().code() == StatusCode::kUnavailable);
-  EXPECT_TRUE(theirs_->TakeDescriptor(kLast - 199).ok());
-  EXPECT_EQ(theirs_->TakeDescriptor(1).status().code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(theirs_->info().descriptors->Take(kLast - 200).status().code() ==
+              StatusCode::kUnavailable);
+  EXPECT_TRUE(theirs_->info().descriptors->Take(kLast - 199).ok());
+  EXPECT_EQ(theirs_->info().descriptors->Take(1).status().code(), StatusCode::kUnavailable);
 }
 
 TEST(CheckSharedMemoryTest, EachFaultIsSaid) {

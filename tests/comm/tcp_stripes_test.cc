@@ -127,7 +127,7 @@ TEST(TcpStripesTest, AnyMixtureOfWritesAndReadsKeepsTheOrder) {
       }
     }
     ASSERT_EQ(read, all);
-    writer->CloseWrite();
+    writer->Close(Connection::Ending::kWriting);
     EXPECT_EQ(reader->Read(std::span<std::byte>()).ok(), true);
     EXPECT_EQ(ReadAt(*reader, read, 1).status().code(), StatusCode::kUnavailable);
   }
@@ -343,7 +343,7 @@ TEST(TcpStripesTest, TheEndComesBehindEveryRest) {
     written += *took;
   }
   ASSERT_EQ(written, 360'000U);
-  near->CloseWrite();
+  near->Close(Connection::Ending::kWriting);
   uint64_t read = 0;
   Result<size_t> got = size_t{0};
   const Deadline deadline = After(std::chrono::seconds(10));

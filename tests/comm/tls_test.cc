@@ -167,7 +167,7 @@ TEST(TlsConnectionTest, TheEndComesAfterTheLastByte) {
   const std::vector<std::byte> data(40'000, std::byte{7});
   const iovec part{const_cast<std::byte*>(data.data()), data.size()};
   ASSERT_EQ(*pair.dialler->Write(std::span(&part, 1)), data.size());
-  pair.dialler->CloseWrite();
+  pair.dialler->Close(Connection::Ending::kWriting);
   std::vector<std::byte> buffer(100'000);
   ASSERT_EQ(*pair.acceptor->Read(buffer), data.size());
   const auto end = pair.acceptor->Read(buffer);

@@ -52,7 +52,7 @@ class Wire final : public Connection {
       : socket_(std::move(socket)),
         fate_(std::move(fate)) {}
 
-  std::string_view transport() const override { return "tcp"; }
+  ConnectionInfo info() override { return {.transport = "tcp"}; }
 
   Result<size_t> Write(std::span<const iovec> parts) override {
     if (fate_->may_write && !fate_->may_write(parts)) {
@@ -110,8 +110,13 @@ class Wire final : public Connection {
     const uint32_t in = hears_nothing() ? 0U : EPOLLIN;
     return {.fd = socket_.get(), .events = in | (want_write ? EPOLLOUT : 0U)};
   }
-  void CloseWrite() override { ::shutdown(socket_.get(), SHUT_WR); }
-  void Reset() override { socket_.Reset(); }
+  void Close(Ending how) override {
+    if (how == Ending::kWriting) {
+      ::shutdown(socket_.get(), SHUT_WR);
+    } else {
+      socket_.Reset();
+    }
+  }
 
  private:
   bool hears_nothing() const { return fate_->deaf.load() && fate_->silent(); }

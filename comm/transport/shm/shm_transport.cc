@@ -64,7 +64,7 @@ struct Segment {
   UniqueFd peer_bell;  ///< Wakes the other.
 };
 
-class ShmConnection final : public Connection {
+class ShmConnection final : public Connection, public DescriptorPassing {
  public:
   ShmConnection(UniqueFd socket, Segment segment, Lane lane, bool dialled)
       : socket_(std::move(socket)),
@@ -73,7 +73,7 @@ class ShmConnection final : public Connection {
         outgoing_(segment_.memory.base() + (dialled ? 0 : DirectionBytes(lane))),
         incoming_(segment_.memory.base() + (dialled ? DirectionBytes(lane) : 0)) {}
 
-  std::string_view transport() const override { return "shm"; }
+  ConnectionInfo info() override { return {.transport = "shm", .descriptors = this}; }
   pid_t peer_process() const override {
     ucred peer{};
     socklen_t size = sizeof(peer);
@@ -132,7 +132,7 @@ class ShmConnection final : public Connection {
   }
 
   std::array<Watch, 2> Watches(bool want_read, bool want_write) override {
-    // Edge-triggered, so that the bell needs no reading: each ring is an edge.
+    // Edge-triggered: each notification is an edge.
     const uint32_t bell = want_read || want_write ? EPOLLIN : 0U;
     return {Watch{.fd = segment_.own_bell.get(), .events = bell | EPOLLET},
             Watch{.fd = socket_.get(), .events = static_cast<uint32_t>(EPOLLRDHUP) | EPOLLET}};
@@ -141,14 +141,13 @@ class ShmConnection final : public Connection {
   Watch SleepOn(bool /*want_write*/) const override {
     return {.fd = segment_.own_bell.get(), .events = EPOLLIN};
   }
-  void OnWoken() override {
-    uint64_t rings = 0;
-    [[maybe_unused]] const ssize_t got = ::read(segment_.own_bell.get(), &rings, sizeof(rings));
-  }
-
   void OnReady(int fd, uint32_t events) override {
-    hung_up_ =
-        hung_up_ || (fd == socket_.get() && (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
+    if (fd == segment_.own_bell.get()) {
+      uint64_t rings = 0;
+      [[maybe_unused]] const ssize_t got = ::read(fd, &rings, sizeof(rings));
+    } else {
+      hung_up_ = hung_up_ || (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+    }
   }
 
   bool PrepareToWait(bool want_read, bool want_write) override {
@@ -163,11 +162,12 @@ class ShmConnection final : public Connection {
     return !readable && !writable;
   }
 
-  Status SendDescriptor(uint64_t id, int fd) override;
-  Result<UniqueFd> TakeDescriptor(uint64_t id) override;
+  Status Send(uint64_t id, int fd) override;
+  Result<UniqueFd> Take(uint64_t id) override;
 
-  void CloseWrite() override { ::shutdown(socket_.get(), SHUT_WR); }
-  void Reset() override { ::shutdown(socket_.get(), SHUT_RDWR); }
+  void Close(Ending how) override {
+    ::shutdown(socket_.get(), how == Ending::kWriting ? SHUT_WR : SHUT_RDWR);
+  }
 
  private:
   static RingControl& Control(std::byte* direction) {
@@ -325,14 +325,14 @@ Result<Segment> ReceiveSegment(int socket, Lane lane, bool& pending) {
 }
 
 // After the handshake the local socket carries nothing but descriptors and the peer's end.
-Status ShmConnection::SendDescriptor(uint64_t id, int fd) {
+Status ShmConnection::Send(uint64_t id, int fd) {
   const int descriptors[1] = {fd};
   return SendDescriptors(socket_.get(), std::as_bytes(std::span(&id, 1)), descriptors);
 }
 
 // The same memory comes once for each group that it is offered in. A call that took another way
 // leaves its descriptor behind: the oldest of them give way.
-Result<UniqueFd> ShmConnection::TakeDescriptor(uint64_t id) {
+Result<UniqueFd> ShmConnection::Take(uint64_t id) {
   const auto found = std::find_if(descriptors_.begin(), descriptors_.end(),
                                   [id](const auto& waiting) { return waiting.first == id; });
   if (found != descriptors_.end()) {

@@ -18,7 +18,7 @@ class TcpConnection final : public Connection {
     TuneTcp(socket_.get(), lane);
   }
 
-  std::string_view transport() const override { return "tcp"; }
+  ConnectionInfo info() override { return {.transport = "tcp"}; }
 
   Result<size_t> Write(std::span<const iovec> parts) override {
     msghdr message{};
@@ -59,8 +59,13 @@ class TcpConnection final : public Connection {
             .events = static_cast<uint32_t>(EPOLLIN) | (want_write ? EPOLLOUT : 0U)};
   }
 
-  void CloseWrite() override { ::shutdown(socket_.get(), SHUT_WR); }
-  void Reset() override { CloseByReset(socket_); }
+  void Close(Ending how) override {
+    if (how == Ending::kWriting) {
+      ::shutdown(socket_.get(), SHUT_WR);
+    } else {
+      CloseByReset(socket_);
+    }
+  }
 
  private:
   UniqueFd socket_;

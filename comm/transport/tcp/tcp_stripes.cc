@@ -78,20 +78,18 @@ class TcpStripes final : public Connection {
     }
   }
 
-  std::string_view transport() const override { return "tcp"; }
+  ConnectionInfo info() override { return {.transport = "tcp"}; }
   Result<size_t> Write(std::span<const iovec> parts) override;
   Result<size_t> Read(std::span<std::byte> buffer) override;
   std::array<Watch, 2> Watches(bool want_read, bool want_write) override;
   Watch SleepOn(bool /*want_write*/) const override {
     return {.fd = epoll_.get(), .events = EPOLLIN};
   }
-  void OnWoken() override { TakeEvents(); }
   void OnReady(int fd, uint32_t /*events*/) override {
     fd == rests_.get() ? TakeRests() : TakeEvents();
   }
   bool PrepareToWait(bool want_read, bool want_write) override;
-  void CloseWrite() override;
-  void Reset() override;
+  void Close(Ending how) override;
 
  private:
   /// Looks after sockets that nobody reads or writes: one that breaks.
@@ -116,6 +114,8 @@ class TcpStripes final : public Connection {
   size_t Receive(Stripe& stripe, std::span<std::byte> buffer);
   size_t ReadSegment(Stripe& stripe, std::span<std::byte> buffer);
   void Lose(const Status& status);
+  void CloseWriting();
+  void Reset();
 
   const UniqueFd epoll_;  ///< What is wanted of the sockets.
   const UniqueFd rests_;  ///< Those with a rest, which is to go out whatever is wanted.
@@ -426,7 +426,11 @@ void TcpStripes::Unwatch(Stripe& stripe) {
   stripe.interest = kUnwatched;
 }
 
-void TcpStripes::CloseWrite() {
+void TcpStripes::Close(Ending how) {
+  how == Ending::kWriting ? CloseWriting() : Reset();
+}
+
+void TcpStripes::CloseWriting() {
   closing_ = true;
   for (Stripe& stripe : stripes_) {
     Flush(stripe).IgnoreError("the peer is gone then");

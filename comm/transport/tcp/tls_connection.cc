@@ -50,7 +50,7 @@ class TlsConnection final : public Connection {
   /// True once both ends have shown the key. Errors: MakeTlsSetup's.
   Result<bool> Handshake();
 
-  std::string_view transport() const override { return "tcp"; }
+  ConnectionInfo info() override { return {.transport = "tcp"}; }
   Result<size_t> Write(std::span<const iovec> parts) override;
   Result<size_t> Read(std::span<std::byte> buffer) override;
   std::array<Watch, 2> Watches(bool want_read, bool want_write) override;
@@ -59,8 +59,7 @@ class TlsConnection final : public Connection {
   bool PrepareToWait(bool want_read, bool /*want_write*/) override {
     return !want_read || drained_;
   }
-  void CloseWrite() override;
-  void Reset() override { CloseByReset(socket_); }
+  void Close(Ending how) override;
 
  private:
   struct Callbacks;
@@ -375,7 +374,11 @@ Connection::Watch TlsConnection::SleepOn(bool want_write) const {
           .events = static_cast<uint32_t>(EPOLLIN) | (want_write ? EPOLLOUT : 0U)};
 }
 
-void TlsConnection::CloseWrite() {
+void TlsConnection::Close(Ending how) {
+  if (how == Ending::kAtOnce) {
+    CloseByReset(socket_);
+    return;
+  }
   ERR_clear_error();
   SSL_shutdown(ssl_);
   Flush().status().IgnoreError("the frames themselves say how a stream ends");

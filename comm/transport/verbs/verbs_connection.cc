@@ -308,10 +308,4 @@ void VerbsConnection::StopQueuePair() {
   }
 }
 
-void VerbsConnection::Reset() {
-  StopQueuePair();
-  CloseByReset(socket_);
-  Fail(CancelledError("the connection was reset")).IgnoreError("it is kept");
-}
-
 }  // namespace heddle::comm

@@ -59,7 +59,7 @@ static_assert(sizeof(VerbsHello) == 216);
 
 class VerbsChain;
 
-class VerbsConnection final : public Connection {
+class VerbsConnection final : public Connection, public DirectPlacement {
  public:
   /// Bytes of the ring, which are also the most that are under way, and the most that are placed at
   /// a time beside them: a NIC without flow control of
@@ -98,28 +98,30 @@ class VerbsConnection final : public Connection {
   const VerbsDevice& device() const { return *device_; }
 
   // Connection.
-  std::string_view transport() const override { return "verbs"; }
-  std::string port() const override { return device_->port().name(); }
+  ConnectionInfo info() override {
+    return {.transport = "verbs", .port = device_->port().name(), .placement = this};
+  }
   Result<size_t> Write(std::span<const iovec> parts) override;
   Result<size_t> Read(std::span<std::byte> buffer) override;
   std::array<Watch, 2> Watches(bool want_read, bool want_write) override;
   Watch SleepOn(bool want_write) const override;
-  void OnWoken() override;
   void OnReady(int fd, uint32_t events) override;
   bool PrepareToWait(bool want_read, bool want_write) override;
-  bool places() const override { return true; }
+  void Close(Ending how) override;
+
+  // DirectPlacement.
   Result<RemoteMemory> Expose(const std::shared_ptr<const SharedRegion>& region,
                               std::span<std::byte> bytes) override;
-  Status PreparePlacing(const std::shared_ptr<const SharedRegion>& region) override;
+  Status Prepare(const std::shared_ptr<const SharedRegion>& region) override;
   Result<size_t> Place(const std::shared_ptr<const SharedRegion>& region,
                        std::span<const std::byte> bytes,
                        const RemoteMemory& target) override;
   uint64_t placed() override { return told_placed_ = placed_; }
   void Withdraw() override;
-  void CloseWrite() override;
-  void Reset() override;
 
  private:
+  /// A completion's event has come.
+  void TakeCompletionEvent();
   /// A message of the control kind, beside the stream. Positions only grow.
   struct ControlMessage {
     uint64_t consumed = 0;  ///< Bytes of the receiver's stream that the sender has read.

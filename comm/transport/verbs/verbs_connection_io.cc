@@ -55,7 +55,7 @@ Connection::Watch VerbsConnection::SleepOn(bool /*want_write*/) const {
   return {.fd = channel_->fd, .events = EPOLLIN};
 }
 
-void VerbsConnection::OnWoken() {
+void VerbsConnection::TakeCompletionEvent() {
   ibv_cq* completions = nullptr;
   void* context = nullptr;
   if (::ibv_get_cq_event(channel_, &completions, &context) == 0) {
@@ -68,7 +68,7 @@ void VerbsConnection::OnWoken() {
 
 void VerbsConnection::OnReady(int fd, uint32_t /*events*/) {
   if (fd == channel_->fd) {
-    OnWoken();
+    TakeCompletionEvent();
     return;
   }
   std::array<epoll_event, 4> ready{};
@@ -357,7 +357,13 @@ Result<size_t> VerbsConnection::Read(std::span<std::byte> buffer) {
   return count;
 }
 
-void VerbsConnection::CloseWrite() {
+void VerbsConnection::Close(Ending how) {
+  if (how == Ending::kAtOnce) {
+    StopQueuePair();
+    CloseByReset(socket_);
+    Fail(CancelledError("the connection was reset")).IgnoreError("it is kept");
+    return;
+  }
   end_due_ = true;
   if (failure_.ok()) {
     SendDue().IgnoreError("it is kept");

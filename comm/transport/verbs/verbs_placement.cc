@@ -68,14 +68,14 @@ Result<std::shared_ptr<VerbsConnection::Registration>> VerbsConnection::Register
   return made;
 }
 
-Result<Connection::RemoteMemory> VerbsConnection::Expose(
-    const std::shared_ptr<const SharedRegion>& region, std::span<std::byte> bytes) {
+Result<RemoteMemory> VerbsConnection::Expose(const std::shared_ptr<const SharedRegion>& region,
+                                             std::span<std::byte> bytes) {
   HEDDLE_ASSIGN_OR_RETURN(const auto registration, Register(region));
   return RemoteMemory{.address = reinterpret_cast<uint64_t>(bytes.data()),
                       .key = registration->remote_key};
 }
 
-Status VerbsConnection::PreparePlacing(const std::shared_ptr<const SharedRegion>& region) {
+Status VerbsConnection::Prepare(const std::shared_ptr<const SharedRegion>& region) {
   return Register(region).status();
 }
 

@@ -4,9 +4,9 @@
 //   registered  all buffers lie in shared memory: everyone folds its slice out of all inputs where
 //               they lie and writes the result into all outputs. Two steps; each byte is read and
 //               written once.
-//   staged      private buffers: a block at a time goes through shared slots, two in turn, so that
+//   staged      private buffers: a block at a time goes through shared stages, two in turn, so that
 //               a member fills one while another still reads the other. In an all-reduce everyone
-//               copies in what the others fold, folds its own slice into its buffer and its slot,
+//               copies in what the others fold, folds its own slice into its buffer and its stage,
 //               and copies out what the others folded.
 //
 // The small and the registered form are those of shared-memory MPI collectives (Graham & Shipman
@@ -17,11 +17,11 @@
 #include <cstring>
 
 #include "comm/collective/fold.h"
-#include "comm/collective/shm_collective.h"
-#include "comm/collective/shm_steps.h"
+#include "comm/collective/segment_collective.h"
+#include "comm/collective/segment_steps.h"
 #include "comm/group/group.h"
-#include "comm/group/shm_group.h"
-#include "comm/message/call_card.h"
+#include "comm/group/segment.h"
+#include "comm/message/call_signature.h"
 
 namespace heddle::comm {
 
@@ -32,7 +32,7 @@ constexpr size_t kSmallReadBytes = size_t{256} << 10;
 /// Slices begin at cache lines.
 constexpr int64_t kLine = 64;
 
-bool IsSmall(const ShmCall& call, size_t bytes) {
+bool IsSmall(const SegmentCall& call, size_t bytes) {
   return bytes <= call.layout().small_bytes &&
          bytes * static_cast<size_t>(call.size() - 1) <= kSmallReadBytes;
 }
@@ -52,7 +52,7 @@ struct Slices {
 
 class AllReducing {
  public:
-  AllReducing(ShmCall& call, std::span<std::byte> buffer, DType dtype, ReduceOp op)
+  AllReducing(SegmentCall& call, std::span<std::byte> buffer, DType dtype, ReduceOp op)
       : call_(call),
         buffer_(buffer),
         dtype_(dtype),
@@ -69,21 +69,21 @@ class AllReducing {
     return Status::Ok();
   }
 
-  Status Registered(const ShmPlaces& places) {
+  Status Registered(const SegmentPlaces& places) {
     const auto members = static_cast<size_t>(call_.size());
     const Slices slices(static_cast<int64_t>(buffer_.size()), call_.size());
     const int64_t begin = slices.begin(call_.position());
     const int64_t end = begin + slices.size(call_.position());
     HEDDLE_RETURN_IF_ERROR(call_.BeginWriting());
-    for (int64_t at = begin; at < end; at += kShmWorkBytes) {
+    for (int64_t at = begin; at < end; at += kSegmentWorkBytes) {
       std::array<const std::byte*, kMostSharing> inputs{};
       std::array<std::byte*, kMostSharing> outputs{};
       for (size_t i = 0; i < members; ++i) {
         inputs[i] = outputs[i] = places[i] + at;
       }
       FoldAll(std::span(inputs).first(members), std::span(outputs).first(members),
-              static_cast<size_t>(std::min(kShmWorkBytes, end - at)), dtype_, op_);
-      if (end - at > kShmWorkBytes) {
+              static_cast<size_t>(std::min(kSegmentWorkBytes, end - at)), dtype_, op_);
+      if (end - at > kSegmentWorkBytes) {
         // Whoever gives up here waits for the others' writes, not they for its own.
         call_.EndWriting();
         HEDDLE_RETURN_IF_ERROR(call_.Interrupted());
@@ -109,7 +109,7 @@ class AllReducing {
       HEDDLE_RETURN_IF_ERROR(call_.WaitAll());  // Everyone's inputs of this block.
       Fold(block);
       call_.Arrive();
-      // The next block's slot held the block before this one. Its inputs were read before their
+      // The next block's stage held the block before this one. Its inputs were read before their
       // readers' results, which were waited for. Its results may still be copied out: they stay
       // where they are until the next fold, which waits for the inputs of all, and those follow
       // what a member copied out.
@@ -132,16 +132,16 @@ class AllReducing {
 
   void CopyIn(int64_t block) {
     const Slices slices = SlicesOf(block);
-    std::byte* const slot = call_.BulkSlot(call_.position(), block);
+    std::byte* const stage = call_.Stage(call_.position(), block);
     for (int step = 1; step < call_.size(); ++step) {
       const int member = (call_.position() + step) % call_.size();
-      std::memcpy(slot + ChunkBegin(member), From(block, slices.begin(member)),
+      std::memcpy(stage + ChunkBegin(member), From(block, slices.begin(member)),
                   static_cast<size_t>(slices.size(member)));
     }
   }
 
-  // The own slice: inputs of the others out of their slots; the result into the buffer and into the
-  // place of the own slot that holds no input.
+  // The own slice: inputs of the others out of their stages; the result into the buffer and into
+  // the place of the own stage that holds no input.
   void Fold(int64_t block) {
     const Slices slices = SlicesOf(block);
     const int own = call_.position();
@@ -149,10 +149,10 @@ class AllReducing {
     for (int member = 0; member < call_.size(); ++member) {
       inputs[static_cast<size_t>(member)] = member == own
                                                 ? From(block, slices.begin(own))
-                                                : call_.BulkSlot(member, block) + ChunkBegin(own);
+                                                : call_.Stage(member, block) + ChunkBegin(own);
     }
     const std::array<std::byte*, 2> outputs{From(block, slices.begin(own)),
-                                            call_.BulkSlot(own, block) + ChunkBegin(own)};
+                                            call_.Stage(own, block) + ChunkBegin(own)};
     FoldAll(std::span(inputs).first(static_cast<size_t>(call_.size())), outputs,
             static_cast<size_t>(slices.size(own)), dtype_, op_);
   }
@@ -162,19 +162,19 @@ class AllReducing {
     for (int step = 1; step < call_.size(); ++step) {
       const int member = (call_.position() + step) % call_.size();
       std::memcpy(From(block, slices.begin(member)),
-                  call_.BulkSlot(member, block) + ChunkBegin(member),
+                  call_.Stage(member, block) + ChunkBegin(member),
                   static_cast<size_t>(slices.size(member)));
     }
   }
 
-  // In a slot a member's chunk has the same place in every block, also in a shorter last one: what
+  // In a stage a member's chunk has the same place in every block, also in a shorter last one: what
   // is copied in must not touch the results of two blocks ago, which others may still copy out.
   int64_t ChunkBegin(int member) const { return member * chunk_bytes_; }
   std::byte* From(int64_t block, int64_t offset) {
     return buffer_.data() + block * block_bytes_ + offset;
   }
 
-  ShmCall& call_;
+  SegmentCall& call_;
   const std::span<std::byte> buffer_;
   const DType dtype_;
   const ReduceOp op_;
@@ -185,21 +185,21 @@ class AllReducing {
 
 }  // namespace
 
-Result<bool> ShmAllReduce(Group& group,
-                          std::span<std::byte> buffer,
-                          DType dtype,
-                          ReduceOp op,
-                          const CollectiveOptions& options,
-                          const CallNumber& number) {
-  HEDDLE_ASSIGN_OR_RETURN(const auto shared, group.shm().Get(options, number));
+Result<bool> SegmentAllReduce(Group& group,
+                              std::span<std::byte> buffer,
+                              DType dtype,
+                              ReduceOp op,
+                              const CollectiveOptions& options,
+                              const CallNumber& number) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto shared, group.segments().Get(options, number));
   if (shared == nullptr) {
     return false;
   }
-  ShmCall call(group, *shared, options, number);
+  SegmentCall call(group, *shared, options, number);
   AllReducing work(call, buffer, dtype, op);
   const auto bytes = static_cast<int64_t>(buffer.size());
   const uint64_t shape =
-      ShmShapeOf(CallKind::kAllReduce, dtype, static_cast<uint64_t>(op), std::span(&bytes, 1));
+      SegmentShapeOf(CallKind::kAllReduce, dtype, static_cast<uint64_t>(op), std::span(&bytes, 1));
   if (IsSmall(call, buffer.size())) {
     HEDDLE_ASSIGN_OR_RETURN(const bool entered, call.EnterSmall(shape, buffer));
     if (!entered) {
@@ -216,9 +216,9 @@ Result<bool> ShmAllReduce(Group& group,
   if (!entered) {
     return false;
   }
-  ShmSizes sizes{};
+  SegmentSizes sizes{};
   sizes.fill(buffer.size());
-  ShmPlaces places{};
+  SegmentPlaces places{};
   HEDDLE_RETURN_IF_ERROR(call.Locate(sizes, places));
   HEDDLE_RETURN_IF_ERROR(AllShared(places, call.size()) ? work.Registered(places) : work.Staged());
   // A member reads the others' parts of its slice, and the slices that they folded.

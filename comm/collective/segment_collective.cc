@@ -1,6 +1,6 @@
-// Small, registered and staged: what the ways are is told in shm_all_reduce.cc. Here they carry
+// Small, registered and staged: what the ways are is told in segment_all_reduce.cc. Here they carry
 // scatter, gather, broadcast and the barrier.
-#include "comm/collective/shm_collective.h"
+#include "comm/collective/segment_collective.h"
 
 #include <algorithm>
 #include <array>
@@ -8,10 +8,10 @@
 
 #include "comm/collective/collective.h"
 #include "comm/collective/fold.h"
-#include "comm/collective/shm_steps.h"
+#include "comm/collective/segment_steps.h"
 #include "comm/group/group.h"
-#include "comm/group/shm_group.h"
-#include "comm/message/call_card.h"
+#include "comm/group/segment.h"
+#include "comm/message/call_signature.h"
 
 namespace heddle::comm {
 
@@ -60,7 +60,7 @@ class Shares {
   int64_t turns_ = 0;
 };
 
-Status StagedReduceScatter(ShmCall& call,
+Status StagedReduceScatter(SegmentCall& call,
                            std::span<const std::byte> input,
                            std::span<std::byte> output,
                            std::span<const int64_t> counts,
@@ -69,9 +69,9 @@ Status StagedReduceScatter(ShmCall& call,
   const Shares shares(counts, SizeOf(dtype), static_cast<int64_t>(call.layout().bulk_bytes), false);
   const int own = call.position();
   for (int64_t turn = 0; turn < shares.turns(); ++turn) {
-    // Everyone's slot has the same layout: the pieces of this turn, one after the other. It was
+    // Everyone's stage has the same layout: the pieces of this turn, one after the other. It was
     // last read two turns ago, before its readers arrived in the turn before this one.
-    std::byte* const slot = call.BulkSlot(own, turn);
+    std::byte* const stage = call.Stage(own, turn);
     int64_t offset = 0;
     int64_t own_offset = 0;
     for (int member = 0; member < call.size(); ++member) {
@@ -79,7 +79,7 @@ Status StagedReduceScatter(ShmCall& call,
       if (member == own) {
         own_offset = offset;
       } else if (size > 0) {
-        std::memcpy(slot + offset,
+        std::memcpy(stage + offset,
                     input.data() + shares.share_begin(member) + shares.begin(member, turn),
                     static_cast<size_t>(size));
       }
@@ -91,7 +91,7 @@ Status StagedReduceScatter(ShmCall& call,
     for (int member = 0; member < call.size(); ++member) {
       inputs[static_cast<size_t>(member)] =
           member == own ? input.data() + shares.share_begin(own) + shares.begin(own, turn)
-                        : call.BulkSlot(member, turn) + own_offset;
+                        : call.Stage(member, turn) + own_offset;
     }
     std::byte* const target = output.data() + shares.begin(own, turn);
     FoldAll(std::span(inputs).first(static_cast<size_t>(call.size())), std::span(&target, 1),
@@ -100,14 +100,14 @@ Status StagedReduceScatter(ShmCall& call,
   return Status::Ok();
 }
 
-Status RegisteredReduceScatter(ShmCall& call,
-                               const ShmPlaces& places,
+Status RegisteredReduceScatter(SegmentCall& call,
+                               const SegmentPlaces& places,
                                std::span<std::byte> output,
                                int64_t begin,
                                DType dtype,
                                ReduceOp op) {
   const auto size = static_cast<int64_t>(output.size());
-  for (int64_t at = 0; at < size; at += kShmWorkBytes) {
+  for (int64_t at = 0; at < size; at += kSegmentWorkBytes) {
     HEDDLE_RETURN_IF_ERROR(call.Interrupted());
     std::array<const std::byte*, kMostSharing> inputs{};
     for (int member = 0; member < call.size(); ++member) {
@@ -115,17 +115,17 @@ Status RegisteredReduceScatter(ShmCall& call,
     }
     std::byte* const target = output.data() + at;
     FoldAll(std::span(inputs).first(static_cast<size_t>(call.size())), std::span(&target, 1),
-            static_cast<size_t>(std::min(kShmWorkBytes, size - at)), dtype, op);
+            static_cast<size_t>(std::min(kSegmentWorkBytes, size - at)), dtype, op);
   }
   HEDDLE_RETURN_IF_ERROR(call.ConfirmReads());
   call.Arrive();
   return call.WaitAll();
 }
 
-Status StagedAllGather(ShmCall& call, std::span<std::byte> output, const Shares& shares) {
+Status StagedAllGather(SegmentCall& call, std::span<std::byte> output, const Shares& shares) {
   const int own = call.position();
   for (int64_t turn = 0; turn < shares.turns(); ++turn) {
-    std::memcpy(call.BulkSlot(own, turn),
+    std::memcpy(call.Stage(own, turn),
                 output.data() + shares.share_begin(own) + shares.begin(own, turn),
                 static_cast<size_t>(shares.size(own, turn)));
     call.Arrive();
@@ -133,23 +133,23 @@ Status StagedAllGather(ShmCall& call, std::span<std::byte> output, const Shares&
       const int member = (own + step) % call.size();
       HEDDLE_RETURN_IF_ERROR(call.WaitFor(member, 0));
       std::memcpy(output.data() + shares.share_begin(member) + shares.begin(member, turn),
-                  call.BulkSlot(member, turn), static_cast<size_t>(shares.size(member, turn)));
+                  call.Stage(member, turn), static_cast<size_t>(shares.size(member, turn)));
     }
   }
   return Status::Ok();
 }
 
 // Copies what lies in others' shared memory; in pieces, so that an end of the group is seen.
-Status CopyShared(ShmCall& call, std::byte* to, const std::byte* from, int64_t bytes) {
-  for (int64_t at = 0; at < bytes; at += kShmWorkBytes) {
+Status CopyShared(SegmentCall& call, std::byte* to, const std::byte* from, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += kSegmentWorkBytes) {
     HEDDLE_RETURN_IF_ERROR(call.Interrupted());
-    std::memcpy(to + at, from + at, static_cast<size_t>(std::min(kShmWorkBytes, bytes - at)));
+    std::memcpy(to + at, from + at, static_cast<size_t>(std::min(kSegmentWorkBytes, bytes - at)));
   }
   return call.ConfirmReads();
 }
 
-Status RegisteredAllGather(ShmCall& call,
-                           const ShmPlaces& places,
+Status RegisteredAllGather(SegmentCall& call,
+                           const SegmentPlaces& places,
                            std::span<std::byte> output,
                            const Shares& shares) {
   for (int step = 1; step < call.size(); ++step) {
@@ -163,23 +163,23 @@ Status RegisteredAllGather(ShmCall& call,
   return call.WaitAll();
 }
 
-Status StagedBroadcast(ShmCall& call, std::span<std::byte> buffer, int root) {
-  const auto slot_bytes = static_cast<int64_t>(call.layout().bulk_bytes);
+Status StagedBroadcast(SegmentCall& call, std::span<std::byte> buffer, int root) {
+  const auto stage_bytes = static_cast<int64_t>(call.layout().bulk_bytes);
   const auto total = static_cast<int64_t>(buffer.size());
-  const int64_t turns = (total + slot_bytes - 1) / slot_bytes;
+  const int64_t turns = (total + stage_bytes - 1) / stage_bytes;
   for (int64_t turn = 0; turn < turns; ++turn) {
-    std::byte* const own = buffer.data() + turn * slot_bytes;
-    const auto size = static_cast<size_t>(std::min(slot_bytes, total - turn * slot_bytes));
-    std::byte* const slot = call.BulkSlot(root, turn);
+    std::byte* const own = buffer.data() + turn * stage_bytes;
+    const auto size = static_cast<size_t>(std::min(stage_bytes, total - turn * stage_bytes));
+    std::byte* const stage = call.Stage(root, turn);
     if (call.position() == root) {
-      // The slot is free when everyone has read it, two turns ago.
+      // The stage is free when everyone has read it, two turns ago.
       if (turn >= 2) {
         HEDDLE_RETURN_IF_ERROR(call.WaitAll(1));
       }
-      std::memcpy(slot, own, size);
+      std::memcpy(stage, own, size);
     } else {
       HEDDLE_RETURN_IF_ERROR(call.WaitFor(root, -1));
-      std::memcpy(own, slot, size);
+      std::memcpy(own, stage, size);
     }
     call.Arrive();
   }
@@ -188,28 +188,28 @@ Status StagedBroadcast(ShmCall& call, std::span<std::byte> buffer, int root) {
 
 }  // namespace
 
-Result<bool> ShmReduceScatter(Group& group,
-                              std::span<const std::byte> input,
-                              std::span<std::byte> output,
-                              std::span<const int64_t> counts,
-                              DType dtype,
-                              ReduceOp op,
-                              const CollectiveOptions& options,
-                              const CallNumber& number) {
-  HEDDLE_ASSIGN_OR_RETURN(const auto shared, group.shm().Get(options, number));
+Result<bool> SegmentReduceScatter(Group& group,
+                                  std::span<const std::byte> input,
+                                  std::span<std::byte> output,
+                                  std::span<const int64_t> counts,
+                                  DType dtype,
+                                  ReduceOp op,
+                                  const CollectiveOptions& options,
+                                  const CallNumber& number) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto shared, group.segments().Get(options, number));
   if (shared == nullptr) {
     return false;
   }
-  ShmCall call(group, *shared, options, number);
+  SegmentCall call(group, *shared, options, number);
   const uint64_t shape =
-      ShmShapeOf(CallKind::kReduceScatter, dtype, static_cast<uint64_t>(op), counts);
+      SegmentShapeOf(CallKind::kReduceScatter, dtype, static_cast<uint64_t>(op), counts);
   HEDDLE_ASSIGN_OR_RETURN(const bool entered, call.EnterBulk(shape, input));
   if (!entered) {
     return false;
   }
-  ShmSizes sizes{};
+  SegmentSizes sizes{};
   sizes.fill(input.size());
-  ShmPlaces places{};
+  SegmentPlaces places{};
   HEDDLE_RETURN_IF_ERROR(call.Locate(sizes, places));
   const Shares shares(counts, SizeOf(dtype), 1, false);
   const int own = call.position();
@@ -225,27 +225,28 @@ Result<bool> ShmReduceScatter(Group& group,
   return true;
 }
 
-Result<bool> ShmAllGather(Group& group,
-                          std::span<std::byte> output,
-                          std::span<const int64_t> counts,
-                          DType dtype,
-                          const CollectiveOptions& options,
-                          const CallNumber& number) {
-  HEDDLE_ASSIGN_OR_RETURN(const auto shared, group.shm().Get(options, number));
+Result<bool> SegmentAllGather(Group& group,
+                              std::span<std::byte> output,
+                              std::span<const int64_t> counts,
+                              DType dtype,
+                              const CollectiveOptions& options,
+                              const CallNumber& number) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto shared, group.segments().Get(options, number));
   if (shared == nullptr) {
     return false;
   }
-  ShmCall call(group, *shared, options, number);
+  SegmentCall call(group, *shared, options, number);
   const Shares shares(counts, SizeOf(dtype), static_cast<int64_t>(call.layout().bulk_bytes), true);
   const int own = call.position();
   const auto mine = Slice(output, shares.share_begin(own), shares.share_bytes(own));
-  HEDDLE_ASSIGN_OR_RETURN(const bool entered,
-                          call.EnterBulk(ShmShapeOf(CallKind::kAllGather, dtype, 0, counts), mine));
+  HEDDLE_ASSIGN_OR_RETURN(
+      const bool entered,
+      call.EnterBulk(SegmentShapeOf(CallKind::kAllGather, dtype, 0, counts), mine));
   if (!entered) {
     return false;
   }
-  ShmSizes sizes{};
-  ShmPlaces places{};
+  SegmentSizes sizes{};
+  SegmentPlaces places{};
   for (int member = 0; member < call.size(); ++member) {
     sizes[static_cast<size_t>(member)] = static_cast<size_t>(shares.share_bytes(member));
   }
@@ -261,29 +262,29 @@ Result<bool> ShmAllGather(Group& group,
   return true;
 }
 
-Result<bool> ShmBroadcast(Group& group,
-                          std::span<std::byte> buffer,
-                          int root,
-                          const CollectiveOptions& options,
-                          const CallNumber& number) {
-  HEDDLE_ASSIGN_OR_RETURN(const auto shared, group.shm().Get(options, number));
+Result<bool> SegmentBroadcast(Group& group,
+                              std::span<std::byte> buffer,
+                              int root,
+                              const CollectiveOptions& options,
+                              const CallNumber& number) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto shared, group.segments().Get(options, number));
   if (shared == nullptr) {
     return false;
   }
-  ShmCall call(group, *shared, options, number);
+  SegmentCall call(group, *shared, options, number);
   const auto bytes = static_cast<int64_t>(buffer.size());
   const bool is_root = call.position() == root;
   HEDDLE_ASSIGN_OR_RETURN(
       const bool entered,
-      call.EnterBulk(ShmShapeOf(CallKind::kBroadcast, DType::kU8, static_cast<uint64_t>(root),
-                                std::span(&bytes, 1)),
+      call.EnterBulk(SegmentShapeOf(CallKind::kBroadcast, DType::kU8, static_cast<uint64_t>(root),
+                                    std::span(&bytes, 1)),
                      is_root ? std::span<const std::byte>(buffer) : std::span<const std::byte>()));
   if (!entered) {
     return false;
   }
-  ShmSizes sizes{};
+  SegmentSizes sizes{};
   sizes[static_cast<size_t>(root)] = buffer.size();
-  ShmPlaces places{};
+  SegmentPlaces places{};
   HEDDLE_RETURN_IF_ERROR(call.Locate(sizes, places));
   if (const std::byte* const place = places[static_cast<size_t>(root)]; place == nullptr) {
     HEDDLE_RETURN_IF_ERROR(StagedBroadcast(call, buffer, root));
@@ -302,13 +303,15 @@ Result<bool> ShmBroadcast(Group& group,
   return true;
 }
 
-Result<bool> ShmBarrier(Group& group, const CollectiveOptions& options, const CallNumber& number) {
-  HEDDLE_ASSIGN_OR_RETURN(const auto shared, group.shm().Get(options, number));
+Result<bool> SegmentBarrier(Group& group,
+                            const CollectiveOptions& options,
+                            const CallNumber& number) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto shared, group.segments().Get(options, number));
   if (shared == nullptr) {
     return false;
   }
-  ShmCall call(group, *shared, options, number);
-  return call.EnterSmall(ShmShapeOf(CallKind::kBarrier, DType::kU8, 0, {}), {});
+  SegmentCall call(group, *shared, options, number);
+  return call.EnterSmall(SegmentShapeOf(CallKind::kBarrier, DType::kU8, 0, {}), {});
 }
 
 }  // namespace heddle::comm

@@ -1,4 +1,4 @@
-#include "comm/message/call_card.h"
+#include "comm/message/call_signature.h"
 
 #include <array>
 
@@ -27,12 +27,12 @@ struct Fields {
   uint32_t counts = 0;
 };
 
-Fields Decode(uint32_t card) {
+Fields Decode(uint32_t signature) {
   Fields fields;
-  const uint32_t detail = card & Mask(kDetailBits);
-  fields.kind = card >> (kTypeBits + kOpBits + kDetailBits);
-  fields.dtype = (card >> (kOpBits + kDetailBits)) & Mask(kTypeBits);
-  fields.op = (card >> kDetailBits) & Mask(kOpBits);
+  const uint32_t detail = signature & Mask(kDetailBits);
+  fields.kind = signature >> (kTypeBits + kOpBits + kDetailBits);
+  fields.dtype = (signature >> (kOpBits + kDetailBits)) & Mask(kTypeBits);
+  fields.op = (signature >> kDetailBits) & Mask(kOpBits);
   const bool rooted = fields.kind == static_cast<uint32_t>(CallKind::kBroadcast);
   fields.root = rooted ? detail >> kSizeBits : 0;
   fields.counts = rooted ? detail & Mask(kSizeBits) : detail;
@@ -60,27 +60,27 @@ std::string_view OpName(uint32_t op) {
 
 }  // namespace
 
-std::string_view CallName(uint32_t card) {
-  return KindName(Decode(card).kind);
+std::string_view CallName(uint32_t signature) {
+  return KindName(Decode(signature).kind);
 }
 
-uint32_t EncodeCard(const CallCard& card) {
-  const bool rooted = card.kind == CallKind::kBroadcast;
-  const auto counts = static_cast<uint32_t>(card.counts ^ (card.counts >> 32));
+uint32_t EncodeSignature(const CallSignature& signature) {
+  const bool rooted = signature.kind == CallKind::kBroadcast;
+  const auto counts = static_cast<uint32_t>(signature.counts ^ (signature.counts >> 32));
   const uint32_t detail =
-      rooted ? ((card.root << kSizeBits) | (counts & Mask(kSizeBits))) & Mask(kDetailBits)
+      rooted ? ((signature.root << kSizeBits) | (counts & Mask(kSizeBits))) & Mask(kDetailBits)
              : counts & Mask(kDetailBits);
-  return (static_cast<uint32_t>(card.kind) << (kTypeBits + kOpBits + kDetailBits)) |
-         (static_cast<uint32_t>(card.dtype) << (kOpBits + kDetailBits)) |
-         (static_cast<uint32_t>(card.op) << kDetailBits) | detail;
+  return (static_cast<uint32_t>(signature.kind) << (kTypeBits + kOpBits + kDetailBits)) |
+         (static_cast<uint32_t>(signature.dtype) << (kOpBits + kDetailBits)) |
+         (static_cast<uint32_t>(signature.op) << kDetailBits) | detail;
 }
 
 std::string DescribeConflict(const std::string& name,
-                             uint32_t card,
+                             uint32_t signature,
                              const std::string& other_name,
-                             uint32_t other_card) {
-  const Fields own = Decode(card);
-  const Fields other = Decode(other_card);
+                             uint32_t other_signature) {
+  const Fields own = Decode(signature);
+  const Fields other = Decode(other_signature);
   if (own.kind != other.kind) {
     return fmt::format("{} calls {}, {} calls {}", name, KindName(own.kind), other_name,
                        KindName(other.kind));

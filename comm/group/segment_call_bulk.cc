@@ -6,12 +6,12 @@
 
 #include "base/log.h"
 #include "base/system/unique_fd.h"
-#include "comm/group/shm_group.h"
+#include "comm/group/segment.h"
 #include "comm/message/channel.h"
 
 namespace heddle::comm {
 
-Result<bool> ShmCall::EnterBulk(uint64_t shape, std::span<const std::byte> bulk) {
+Result<bool> SegmentCall::EnterBulk(uint64_t shape, std::span<const std::byte> bulk) {
   shape_ = shape;
   place_ = PlaceOf(bulk);
   const Result<bool> entered = Enter();
@@ -19,7 +19,7 @@ Result<bool> ShmCall::EnterBulk(uint64_t shape, std::span<const std::byte> bulk)
     // Nobody has mapped it: it is offered again with the next call.
     const MutexLock lock(group_.mutex_);
     if (handed_over_) {
-      group_.offered_[place_.region] = ShmGroup::Offer::kHandedOver;
+      group_.offered_[place_.region] = GroupSegment::Offer::kHandedOver;
     } else {
       group_.offered_.erase(place_.region);
     }
@@ -27,22 +27,23 @@ Result<bool> ShmCall::EnterBulk(uint64_t shape, std::span<const std::byte> bulk)
   return entered;
 }
 
-ShmPlace ShmCall::PlaceOf(std::span<const std::byte> bulk) {
+SegmentPlace SegmentCall::PlaceOf(std::span<const std::byte> bulk) {
   region_ = bulk.empty() ? nullptr : group_.regions_->Find(bulk);
   if (region_ == nullptr) {
     return {};
   }
-  ShmPlace place{.region = region_->id,
-                 .offset = static_cast<uint64_t>(bulk.data() - region_->mapping.base())};
+  SegmentPlace place{.region = region_->id,
+                     .offset = static_cast<uint64_t>(bulk.data() - region_->mapping.base())};
   bool handed_over = false;
   {
     const MutexLock lock(group_.mutex_);
-    const auto [known, is_new] = group_.offered_.emplace(region_->id, ShmGroup::Offer::kOffered);
-    handed_over = !is_new && known->second == ShmGroup::Offer::kHandedOver;
+    const auto [known, is_new] =
+        group_.offered_.emplace(region_->id, GroupSegment::Offer::kOffered);
+    handed_over = !is_new && known->second == GroupSegment::Offer::kHandedOver;
     if (!is_new && !handed_over) {
-      return known->second == ShmGroup::Offer::kUsable ? place : ShmPlace{};
+      return known->second == GroupSegment::Offer::kUsable ? place : SegmentPlace{};
     }
-    known->second = ShmGroup::Offer::kOffered;
+    known->second = GroupSegment::Offer::kOffered;
   }
   if (!handed_over) {
     HandOver();
@@ -52,7 +53,7 @@ ShmPlace ShmCall::PlaceOf(std::span<const std::byte> bulk) {
 }
 
 // Who does not get the own region's descriptor refuses it, and then nobody uses it.
-void ShmCall::HandOver() {
+void SegmentCall::HandOver() {
   for (const auto& channel : group_.channels_) {
     if (channel == nullptr) {
       continue;
@@ -66,23 +67,23 @@ void ShmCall::HandOver() {
   }
 }
 
-Status ShmCall::Locate(std::span<const size_t> sizes, std::span<std::byte*> places) {
+Status SegmentCall::Locate(std::span<const size_t> sizes, std::span<std::byte*> places) {
   const Status status = LocateAll(sizes, places);
   return status.ok() || entry_ == Entry::kFailed ? status : Fail(status);
 }
 
-Status ShmCall::LocateAll(std::span<const size_t> sizes, std::span<std::byte*> places) {
-  std::array<ShmPlace, kMostSharing> announced{};
+Status SegmentCall::LocateAll(std::span<const size_t> sizes, std::span<std::byte*> places) {
+  std::array<SegmentPlace, kMostSharing> announced{};
   bool fresh = false;
   for (int member = 0; member < size(); ++member) {
     const auto i = static_cast<size_t>(member);
     // Read once: what is checked is what is used.
-    std::memcpy(&announced[i], LineOf(lane_, member, call_).data.data(), sizeof(ShmPlace));
+    std::memcpy(&announced[i], LineOf(slot_, member, call_).data.data(), sizeof(SegmentPlace));
     fresh = fresh || announced[i].fresh == 1;
   }
   announced[static_cast<size_t>(position())] =
       place_;  // What lies in the segment others may have overwritten.
-  const auto all = std::span<const ShmPlace>(announced).first(static_cast<size_t>(size()));
+  const auto all = std::span<const SegmentPlace>(announced).first(static_cast<size_t>(size()));
   if (fresh) {
     HEDDLE_RETURN_IF_ERROR(MapNew(all, sizes));
   }
@@ -93,7 +94,7 @@ Status ShmCall::LocateAll(std::span<const size_t> sizes, std::span<std::byte*> p
       continue;
     }
     if (static_cast<int>(i) == position()) {
-      places[i] = group_.offered_[all[i].region] == ShmGroup::Offer::kUsable
+      places[i] = group_.offered_[all[i].region] == GroupSegment::Offer::kUsable
                       ? region_->mapping.base() + all[i].offset
                       : nullptr;
       continue;
@@ -115,7 +116,7 @@ Status ShmCall::LocateAll(std::span<const size_t> sizes, std::span<std::byte*> p
 }
 
 // The region that `member` offers in this call, with the reason in the log when it cannot be had.
-Result<Mapping> ShmCall::MapRegion(int member, uint64_t region, size_t bytes) const {
+Result<Mapping> SegmentCall::MapRegion(int member, uint64_t region, size_t bytes) const {
   const auto i = static_cast<size_t>(member);
   const auto map = [&]() -> Result<Mapping> {
     HEDDLE_ASSIGN_OR_RETURN(const UniqueFd memory, group_.channels_[i]->TakeDescriptor(region));
@@ -131,9 +132,9 @@ Result<Mapping> ShmCall::MapRegion(int member, uint64_t region, size_t bytes) co
   return mapping;
 }
 
-bool ShmCall::AnyRefused() const {
+bool SegmentCall::AnyRefused() const {
   for (int member = 0; member < size(); ++member) {
-    if (group_.Block(lane_, member).refused.load() != 0) {
+    if (group_.Block(slot_, member).refused.load() != 0) {
       return true;
     }
   }
@@ -141,7 +142,7 @@ bool ShmCall::AnyRefused() const {
 }
 
 // Maps what was offered in this call; if one member cannot, nobody uses it.
-Status ShmCall::MapNew(std::span<const ShmPlace> places, std::span<const size_t> sizes) {
+Status SegmentCall::MapNew(std::span<const SegmentPlace> places, std::span<const size_t> sizes) {
   bool refused = false;
   for (size_t i = 0; i < places.size(); ++i) {
     if (static_cast<int>(i) == position() || places[i].fresh != 1) {
@@ -150,10 +151,10 @@ Status ShmCall::MapNew(std::span<const ShmPlace> places, std::span<const size_t>
     Result<Mapping> mapping = MapRegion(static_cast<int>(i), places[i].region, sizes[i]);
     refused = refused || !mapping.ok();
     const MutexLock lock(group_.mutex_);
-    ShmGroup::Foreign& foreign = group_.foreign_[i][places[i].region];
+    GroupSegment::Foreign& foreign = group_.foreign_[i][places[i].region];
     foreign.mapping = mapping.ok() ? *std::move(mapping) : Mapping();
   }
-  group_.Block(lane_, position()).refused.store(refused ? 1 : 0);
+  group_.Block(slot_, position()).refused.store(refused ? 1 : 0);
   Arrive();
   HEDDLE_RETURN_IF_ERROR(WaitAll());
   refused = refused || AnyRefused();
@@ -167,7 +168,7 @@ Status ShmCall::MapNew(std::span<const ShmPlace> places, std::span<const size_t>
     }
     if (static_cast<int>(i) == position()) {
       group_.offered_[places[i].region] =
-          refused ? ShmGroup::Offer::kRefused : ShmGroup::Offer::kUsable;
+          refused ? GroupSegment::Offer::kRefused : GroupSegment::Offer::kUsable;
     } else {
       group_.foreign_[i][places[i].region].usable = !refused;
     }

@@ -9,23 +9,23 @@
 #include <span>
 
 #include "base/tensor/dtype.h"
-#include "comm/group/shm_group.h"
-#include "comm/message/call_card.h"
+#include "comm/group/segment.h"
+#include "comm/message/call_signature.h"
 
 namespace heddle::comm {
 
 /// Between two looks at whether the group has ended.
-inline constexpr int64_t kShmWorkBytes = int64_t{1} << 20;
+inline constexpr int64_t kSegmentWorkBytes = int64_t{1} << 20;
 
 /// By member.
-using ShmPlaces = std::array<std::byte*, kMostSharing>;
-using ShmSizes = std::array<size_t, kMostSharing>;
+using SegmentPlaces = std::array<std::byte*, kMostSharing>;
+using SegmentSizes = std::array<size_t, kMostSharing>;
 
 /// What must be equal at all members.
-inline uint64_t ShmShapeOf(CallKind kind,
-                           DType dtype,
-                           uint64_t detail,
-                           std::span<const int64_t> sizes) {
+inline uint64_t SegmentShapeOf(CallKind kind,
+                               DType dtype,
+                               uint64_t detail,
+                               std::span<const int64_t> sizes) {
   uint64_t shape =
       (static_cast<uint64_t>(kind) << 16) | (static_cast<uint64_t>(dtype) << 8) | detail;
   for (const int64_t size : sizes) {
@@ -35,7 +35,7 @@ inline uint64_t ShmShapeOf(CallKind kind,
   return shape;
 }
 
-inline bool AllShared(const ShmPlaces& places, int members) {
+inline bool AllShared(const SegmentPlaces& places, int members) {
   return std::none_of(places.begin(), places.begin() + members,
                       [](const std::byte* place) { return place == nullptr; });
 }

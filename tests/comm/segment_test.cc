@@ -1,6 +1,6 @@
 // Collectives in memory that a group shares: answers, bits, concurrent calls, disagreement, and
 // what aborts, killed, stopped and scribbling members do.
-#include "comm/group/shm_group.h"
+#include "comm/group/segment.h"
 
 #include <algorithm>
 #include <atomic>
@@ -78,7 +78,7 @@ struct Case {
   int size;
 };
 
-class ShmGroupTest : public testing::TestWithParam<Case> {
+class GroupSegmentTest : public testing::TestWithParam<Case> {
  protected:
   static bool SharedAt(int rank) {
     return GetParam().memory == Memory::kShared ||
@@ -86,10 +86,10 @@ class ShmGroupTest : public testing::TestWithParam<Case> {
   }
 };
 
-TEST_P(ShmGroupTest, AllReduceHasTheBitsOfTheScalarSumInTheOrderOfMembers) {
+TEST_P(GroupSegmentTest, AllReduceHasTheBitsOfTheScalarSumInTheOrderOfMembers) {
   const int size = GetParam().size;
   Cluster cluster(size, Media::kShm);
-  // Around the sizes at which the way changes: a line, a small slot, blocks of a slot.
+  // Around the sizes at which the way changes: a line, a small stage, blocks of a stage.
   std::vector<int64_t> counts{1,    2,    3,     9,     10,    11,     255,   1001,
                               4096, 8191, 16384, 16385, 40007, 262144, 300001};
   if (size == 2 || size == 4) {
@@ -113,7 +113,7 @@ TEST_P(ShmGroupTest, AllReduceHasTheBitsOfTheScalarSumInTheOrderOfMembers) {
   });
 }
 
-TEST_P(ShmGroupTest, UnevenScatterGatherAndBroadcast) {
+TEST_P(GroupSegmentTest, UnevenScatterGatherAndBroadcast) {
   const int size = GetParam().size;
   Cluster cluster(size, Media::kShm);
   cluster.Run(1, [&](int rank, Communicator& communicator) {
@@ -175,7 +175,7 @@ std::vector<Case> AllCases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Memory,
-                         ShmGroupTest,
+                         GroupSegmentTest,
                          testing::ValuesIn(AllCases()),
                          [](const auto& parameter) {
                            const Memory memory = parameter.param.memory;
@@ -185,7 +185,7 @@ INSTANTIATE_TEST_SUITE_P(Memory,
                                   std::to_string(parameter.param.size);
                          });
 
-TEST(ShmGroup, LargeBuffers) {
+TEST(GroupSegment, LargeBuffers) {
   Cluster cluster(2, Media::kShm);
   constexpr int64_t kCount = (64 << 20) / 4;
   for (const bool shared : {false, true}) {
@@ -204,8 +204,8 @@ TEST(ShmGroup, LargeBuffers) {
   }
 }
 
-// The other ranks start their calls in orders of their own; more calls at once than lanes.
-TEST(ShmGroup, ConcurrentCallsMeetByTheirTags) {
+// The other ranks start their calls in orders of their own; more calls at once than slots.
+TEST(GroupSegment, ConcurrentCallsMeetByTheirTags) {
   constexpr int kSize = 3;
   constexpr int kThreads = 7;
   Cluster cluster(kSize, Media::kShm);
@@ -240,7 +240,7 @@ TEST(ShmGroup, ConcurrentCallsMeetByTheirTags) {
 }
 
 // At every way of the data: what announces the sizes is all that keeps members within their memory.
-TEST(ShmGroup, SizesThatDisagreeAreRefusedByAll) {
+TEST(GroupSegment, SizesThatDisagreeAreRefusedByAll) {
   Cluster cluster(3, Media::kShm);
   int64_t generation = 0;
   for (const size_t count : {size_t{4}, size_t{5000}, size_t{100000}}) {
@@ -260,34 +260,36 @@ TEST(ShmGroup, SizesThatDisagreeAreRefusedByAll) {
 
 // What a member in a call by messages sees of another's announcement, here put into the segment by
 // hand.
-TEST(ShmGroup, AnAnnouncementOfTheSameOrdinalAndAnotherCardIsAConflict) {
+TEST(GroupSegment, AnAnnouncementOfTheSameOrdinalAndAnotherSignatureIsAConflict) {
   const std::vector<int> ranks{3, 5};
-  const size_t bytes = ShmLayout(2).total_bytes;
+  const size_t bytes = SegmentLayout(2).total_bytes;
   const auto memory = MakeSharedMemory(bytes);
   ASSERT_TRUE(memory.ok());
   auto mapping = Mapping::Of(memory->get(), bytes, true);
   const auto peers_mapping = Mapping::Of(memory->get(), bytes, true);
   ASSERT_TRUE(mapping.ok() && peers_mapping.ok());
-  const ShmGroup group(ranks, 0, {"a", "b"}, {nullptr, nullptr}, nullptr, *std::move(mapping));
-  const uint32_t own = EncodeCard({.kind = CallKind::kAllToAll});
-  const uint32_t other = EncodeCard({.kind = CallKind::kBarrier});
+  const GroupSegment group(ranks, 0, {"a", "b"}, {nullptr, nullptr}, nullptr, *std::move(mapping));
+  const uint32_t own = EncodeSignature({.kind = CallKind::kAllToAll});
+  const uint32_t other = EncodeSignature({.kind = CallKind::kBarrier});
   const CallNumber number{.tag = 7, .space = SpaceOf(own), .ordinal = 3, .group = 1};
   EXPECT_FALSE(group.FindConflict(number).has_value());
 
-  // The second lane's next call is its first.
-  auto* const block = reinterpret_cast<ShmBlock*>(peers_mapping->base() + ShmLayout(2).lane_bytes +
-                                                  sizeof(ShmLaneHeader)) +
-                      1;
-  ShmLine& line = block->lines[1];
-  const auto announce = [&](uint64_t call, uint64_t tag, uint32_t card, uint64_t ordinal) {
-    line.call = ShmCallOf({.tag = tag, .space = SpaceOf(card), .ordinal = ordinal, .group = 1});
-    line.word = ShmWord(call, tag);
+  // The second slot's next call is its first.
+  auto* const block =
+      reinterpret_cast<SegmentBlock*>(peers_mapping->base() + SegmentLayout(2).slot_bytes +
+                                      sizeof(SegmentSlotHeader)) +
+      1;
+  SegmentLine& line = block->lines[1];
+  const auto announce = [&](uint64_t call, uint64_t tag, uint32_t signature, uint64_t ordinal) {
+    line.call =
+        SegmentCallWord({.tag = tag, .space = SpaceOf(signature), .ordinal = ordinal, .group = 1});
+    line.word = SegmentWord(call, tag);
   };
   announce(1, 7, other, 3);
   const auto conflict = group.FindConflict(number);
   ASSERT_TRUE(conflict.has_value());
   EXPECT_EQ(conflict->rank, 5);
-  EXPECT_EQ(conflict->card, other);
+  EXPECT_EQ(conflict->signature, other);
   announce(1, 7, other, 4);  // It is ahead.
   EXPECT_FALSE(group.FindConflict(number).has_value());
   announce(1, 7, own, 3);
@@ -300,7 +302,7 @@ TEST(ShmGroup, AnAnnouncementOfTheSameOrdinalAndAnotherCardIsAConflict) {
   EXPECT_FALSE(group.FindConflict({.tag = 7, .space = SpaceOf(own), .ordinal = 0, .group = 1}));
 }
 
-TEST(ShmGroup, AWaitEndsAtItsDeadlineAndNamesTheMember) {
+TEST(GroupSegment, AWaitEndsAtItsDeadlineAndNamesTheMember) {
   Cluster cluster(3, Media::kShm);
   cluster.Run(1, [](int rank, Communicator& communicator) {
     std::vector<float> first(1, 1.0F);
@@ -325,7 +327,7 @@ TEST(ShmGroup, AWaitEndsAtItsDeadlineAndNamesTheMember) {
 }
 
 // Idle waits must not burn a core.
-TEST(ShmGroup, AWaitingMemberSleeps) {
+TEST(GroupSegment, AWaitingMemberSleeps) {
   Cluster cluster(2, Media::kShm);
   cluster.Run(1, [](int rank, Communicator& communicator) {
     std::vector<float> buffer(1, 1.0F);
@@ -346,7 +348,7 @@ TEST(ShmGroup, AWaitingMemberSleeps) {
   });
 }
 
-TEST(ShmGroup, AMemberThatLeavesAfterItsLastCallDisturbsNobody) {
+TEST(GroupSegment, AMemberThatLeavesAfterItsLastCallDisturbsNobody) {
   Cluster cluster(3, Media::kShm);
   for (int64_t generation = 1; generation <= 30; ++generation) {
     cluster.Run(generation, [](int /*rank*/, Communicator& communicator) {
@@ -395,7 +397,7 @@ Duration AbortInTheMiddle(Cluster& cluster, int64_t generation) {
   return Duration(slowest.load());
 }
 
-TEST(ShmGroup, AnAbortEndsEveryWaitSoon) {
+TEST(GroupSegment, AnAbortEndsEveryWaitSoon) {
   Cluster cluster(4, Media::kShm);
   Duration best = seconds(60);
   for (int64_t i = 1; i <= kAttempts; ++i) {
@@ -404,7 +406,7 @@ TEST(ShmGroup, AnAbortEndsEveryWaitSoon) {
   EXPECT_LT(best, milliseconds(100) * kSlowdown);
 }
 
-TEST(ShmGroup, GenerationsLeaveNothingBehind) {
+TEST(GroupSegment, GenerationsLeaveNothingBehind) {
   const auto descriptors = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
                          std::filesystem::directory_iterator());
@@ -436,7 +438,7 @@ TEST(ShmGroup, GenerationsLeaveNothingBehind) {
 
 // No descriptors are left when the members hand over theirs: what they bring is copied, and each
 // says whose and why.
-TEST(ShmGroup, ABufferThatCannotBeMappedIsCopiedAndSaid) {
+TEST(GroupSegment, ABufferThatCannotBeMappedIsCopiedAndSaid) {
   if (kSanitized) {
     GTEST_SKIP() << kSanitizerNeedsDescriptors;
   }
@@ -493,8 +495,8 @@ TEST(ShmGroup, ABufferThatCannotBeMappedIsCopiedAndSaid) {
 }
 
 // Worker 1 gives up a call that the others complete. In the next one it is told so, instead of
-// waiting for a lane that it cannot enter.
-TEST(ShmGroup, WhoGaveUpACallThatTheOthersCompletedIsNotLeftWaiting) {
+// waiting for a slot that it cannot enter.
+TEST(GroupSegment, WhoGaveUpACallThatTheOthersCompletedIsNotLeftWaiting) {
   Duration best = seconds(60);
   for (int attempt = 1; attempt <= kAttempts && best > seconds(2); ++attempt) {
     Cluster cluster(3, Media::kShm);
@@ -528,7 +530,7 @@ TEST(ShmGroup, WhoGaveUpACallThatTheOthersCompletedIsNotLeftWaiting) {
   EXPECT_LT(best, seconds(2));
 }
 
-TEST(ShmGroup, WhoseAbsenceKeepsAGroupFromFormingIsNamed) {
+TEST(GroupSegment, WhoseAbsenceKeepsAGroupFromFormingIsNamed) {
   constexpr int kSize = 4;
   Cluster cluster(kSize, Media::kShm);
   std::atomic<int> ended = 0;
@@ -585,7 +587,7 @@ Report RunUntilFailure(Endpoint& endpoint, Communicator& group, bool shared, Dur
   return report;
 }
 
-TEST(ShmGroupProcesses, AKilledMemberEndsTheCallsOfAllSoonAndIsNamed) {
+TEST(GroupSegmentProcesses, AKilledMemberEndsTheCallsOfAllSoonAndIsNamed) {
   constexpr int kSize = 4;
   constexpr int kVictim = 1;
   Duration best = seconds(60);
@@ -623,7 +625,7 @@ TEST(ShmGroupProcesses, AKilledMemberEndsTheCallsOfAllSoonAndIsNamed) {
 // A member is stopped somewhere in a call on shared memory. The others give up at their deadline
 // and use their memory for something else; what the stopped one does when it goes on reaches none
 // of it.
-TEST(ShmGroupProcesses, AStoppedMemberWritesNothingLate) {
+TEST(GroupSegmentProcesses, AStoppedMemberWritesNothingLate) {
   constexpr int kSize = 3;
   constexpr int kVictim = 2;
   for (int attempt = 0; attempt < 6; ++attempt) {
@@ -689,7 +691,7 @@ std::vector<std::byte*> MappingsOf(size_t bytes) {
 
 // A member damages the stream to another one in the middle of a write to its memory. It lives, so
 // what it writes later must not reach a buffer that was given back.
-TEST(ShmGroupProcesses, AMemberThatIsLostAndLivesWritesNothingLate) {
+TEST(GroupSegmentProcesses, AMemberThatIsLostAndLivesWritesNothingLate) {
   constexpr size_t kPage = 4096;
   constexpr size_t kRing = size_t{512} << 10;
   constexpr int64_t kCount = 500'000;
@@ -704,12 +706,12 @@ TEST(ShmGroupProcesses, AMemberThatIsLostAndLivesWritesNothingLate) {
         }
         if (rank == 1) {
           std::this_thread::sleep_for(milliseconds(100));  // The other has begun its next call.
-          const ShmLayout layout(2);
+          const SegmentLayout layout(2);
           for (std::byte* const segment : MappingsOf(layout.total_bytes)) {
-            for (int lane = 0; lane < kShmLanes; ++lane) {
-              std::byte* const blocks =
-                  segment + static_cast<size_t>(lane) * layout.lane_bytes + sizeof(ShmLaneHeader);
-              reinterpret_cast<ShmBlock*>(blocks)[rank].writing.store(1);
+            for (int slot = 0; slot < kSegmentSlots; ++slot) {
+              std::byte* const blocks = segment + static_cast<size_t>(slot) * layout.slot_bytes +
+                                        sizeof(SegmentSlotHeader);
+              reinterpret_cast<SegmentBlock*>(blocks)[rank].writing.store(1);
             }
           }
           for (std::byte* const pair : MappingsOf(2 * (kPage + kRing))) {
@@ -758,7 +760,7 @@ TEST(ShmGroupProcesses, AMemberThatIsLostAndLivesWritesNothingLate) {
 
 // A member overwrites everything that it shares with the others. They get wrong sums or errors, and
 // go on living.
-TEST(ShmGroupProcesses, AScribblingMemberBreaksNobody) {
+TEST(GroupSegmentProcesses, AScribblingMemberBreaksNobody) {
   constexpr int kSize = 3;
   std::random_device random;
   for (int attempt = 0; attempt < 4; ++attempt) {

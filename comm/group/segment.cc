@@ -1,6 +1,6 @@
-// The segment of a group on one host: its layout, which groups have one (shm_forming.cc makes it),
-// and how members learn of each other's end.
-#include "comm/group/shm_group.h"
+// The segment of a group on one host: its layout, which groups have one (segment_forming.cc makes
+// it), and how members learn of each other's end.
+#include "comm/group/segment.h"
 
 #include <algorithm>
 #include <functional>
@@ -21,10 +21,10 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr size_t kSmallBytes = size_t{64} << 10;
-/// Of all members' bulk slots of one turn: fewer members have larger ones. A large block spares
+/// Of all members' bulk stages of one turn: fewer members have larger ones. A large block spares
 /// waits, but an urgent message on the same core waits for it.
 constexpr size_t kBulkBytes = size_t{1} << 20;
-/// Up to this many members small slots have their full size; beyond it the segment stays as large.
+/// Up to this many members small stages have their full size; beyond it the segment stays as large.
 constexpr size_t kFullMembers = 8;
 
 size_t Pages(size_t bytes) {
@@ -33,22 +33,22 @@ size_t Pages(size_t bytes) {
 
 }  // namespace
 
-ShmLayout::ShmLayout(int members) {
+SegmentLayout::SegmentLayout(int members) {
   const auto count = static_cast<size_t>(members);
   const size_t crowd = std::max<size_t>(1, (count + kFullMembers - 1) / kFullMembers);
   small_bytes = Pages(kSmallBytes / crowd);
   bulk_bytes = Pages(kBulkBytes / count);
-  control_bytes = Pages(sizeof(ShmLaneHeader) + count * sizeof(ShmBlock));
-  lane_bytes = control_bytes + count * 2 * (small_bytes + bulk_bytes);
-  total_bytes = kShmLanes * lane_bytes;
+  control_bytes = Pages(sizeof(SegmentSlotHeader) + count * sizeof(SegmentBlock));
+  slot_bytes = control_bytes + count * 2 * (small_bytes + bulk_bytes);
+  total_bytes = kSegmentSlots * slot_bytes;
 }
 
-ShmGroup::ShmGroup(std::vector<int> ranks,
-                   int position,
-                   std::vector<std::string> names,
-                   std::vector<std::shared_ptr<Channel>> channels,
-                   std::shared_ptr<SharedRegions> regions,
-                   Mapping segment)
+GroupSegment::GroupSegment(std::vector<int> ranks,
+                           int position,
+                           std::vector<std::string> names,
+                           std::vector<std::shared_ptr<Channel>> channels,
+                           std::shared_ptr<SharedRegions> regions,
+                           Mapping segment)
     : ranks_(std::move(ranks)),
       position_(position),
       names_(std::move(names)),
@@ -62,34 +62,34 @@ ShmGroup::ShmGroup(std::vector<int> ranks,
   foreign_.resize(ranks_.size());
 }
 
-ShmLaneHeader& ShmGroup::Header(int lane) const {
-  return *reinterpret_cast<ShmLaneHeader*>(segment_.base() +
-                                           static_cast<size_t>(lane) * layout_.lane_bytes);
+SegmentSlotHeader& GroupSegment::Header(int slot) const {
+  return *reinterpret_cast<SegmentSlotHeader*>(segment_.base() +
+                                               static_cast<size_t>(slot) * layout_.slot_bytes);
 }
 
-ShmBlock& ShmGroup::Block(int lane, int member) const {
-  return *reinterpret_cast<ShmBlock*>(
-      segment_.base() + static_cast<size_t>(lane) * layout_.lane_bytes + sizeof(ShmLaneHeader) +
-      static_cast<size_t>(member) * sizeof(ShmBlock));
+SegmentBlock& GroupSegment::Block(int slot, int member) const {
+  return *reinterpret_cast<SegmentBlock*>(
+      segment_.base() + static_cast<size_t>(slot) * layout_.slot_bytes + sizeof(SegmentSlotHeader) +
+      static_cast<size_t>(member) * sizeof(SegmentBlock));
 }
 
-std::byte* ShmGroup::Slots(int lane, int member) const {
-  return segment_.base() + static_cast<size_t>(lane) * layout_.lane_bytes + layout_.control_bytes +
+std::byte* GroupSegment::Stages(int slot, int member) const {
+  return segment_.base() + static_cast<size_t>(slot) * layout_.slot_bytes + layout_.control_bytes +
          static_cast<size_t>(member) * 2 * (layout_.small_bytes + layout_.bulk_bytes);
 }
 
-void ShmGroup::WakeAll() {
-  for (int lane = 0; lane < kShmLanes; ++lane) {
-    ShmWake(Header(lane));
+void GroupSegment::WakeAll() {
+  for (int slot = 0; slot < kSegmentSlots; ++slot) {
+    WakeSleepers(Header(slot));
   }
 }
 
-void ShmWake(ShmLaneHeader& header) {
-  header.bell.fetch_add(1);
-  ::syscall(SYS_futex, &header.bell, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+void WakeSleepers(SegmentSlotHeader& header) {
+  header.notification.fetch_add(1);
+  ::syscall(SYS_futex, &header.notification, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
 }
 
-void ShmGroup::MemberEnded(int rank, const Status& status, bool left) {
+void GroupSegment::MemberEnded(int rank, const Status& status, bool left) {
   const auto found = std::find(ranks_.begin(), ranks_.end(), rank);
   if (found == ranks_.end()) {
     return;
@@ -109,7 +109,7 @@ void ShmGroup::MemberEnded(int rank, const Status& status, bool left) {
   WakeAll();
 }
 
-void ShmGroup::End(const Status& status) {
+void GroupSegment::End(const Status& status) {
   {
     const MutexLock lock(mutex_);
     if (!end_.ok()) {
@@ -121,29 +121,30 @@ void ShmGroup::End(const Status& status) {
   WakeAll();
 }
 
-std::optional<Conflict> ShmGroup::FindConflict(const CallNumber& number) const {
-  for (int lane = 0; number.ordinal != 0 && lane < kShmLanes; ++lane) {
-    const uint64_t call = lanes_[static_cast<size_t>(lane)].calls.load() + 1;
-    const uint64_t word = ShmWord(call, number.tag);
+std::optional<Conflict> GroupSegment::FindConflict(const CallNumber& number) const {
+  for (int slot = 0; number.ordinal != 0 && slot < kSegmentSlots; ++slot) {
+    const uint64_t call = slots_[static_cast<size_t>(slot)].calls.load() + 1;
+    const uint64_t word = SegmentWord(call, number.tag);
     for (int member = 0; member < size(); ++member) {
-      const ShmLine& line = Block(lane, member).lines[call % 2];
+      const SegmentLine& line = Block(slot, member).lines[call % 2];
       if (member == position_ || line.word.load() != word) {
         continue;
       }
       const uint64_t announced = line.call.load(std::memory_order_acquire);
       // It may have taken the call back and announced another one here meanwhile: what such an
       // announcement stores is seen after its word 0.
-      if (((announced ^ number.ordinal) & kShmOrdinalMask) == 0 &&
-          announced >> kShmOrdinalBits != CardOf(number.space) && line.word.load() == word) {
+      if (((announced ^ number.ordinal) & kSegmentOrdinalMask) == 0 &&
+          announced >> kSegmentOrdinalBits != SignatureOf(number.space) &&
+          line.word.load() == word) {
         return Conflict{.rank = ranks_[static_cast<size_t>(member)],
-                        .card = static_cast<uint32_t>(announced >> kShmOrdinalBits)};
+                        .signature = static_cast<uint32_t>(announced >> kSegmentOrdinalBits)};
       }
     }
   }
   return std::nullopt;
 }
 
-ShmGroups::ShmGroups(Group& group, std::shared_ptr<SharedRegions> regions)
+GroupSegments::GroupSegments(Group& group, std::shared_ptr<SharedRegions> regions)
     : group_(group),
       regions_(std::move(regions)) {
   const auto host_of = [](const std::string& address, bool sharing) -> std::string {
@@ -161,14 +162,14 @@ ShmGroups::ShmGroups(Group& group, std::shared_ptr<SharedRegions> regions)
   }
 }
 
-bool ShmGroups::Matches(const Entry& entry, std::span<const int> ranks) const {
+bool GroupSegments::Matches(const Entry& entry, std::span<const int> ranks) const {
   return ranks.empty()
              ? entry.ranks.size() == hosts_.size()
              : std::equal(entry.ranks.begin(), entry.ranks.end(), ranks.begin(), ranks.end());
 }
 
-Result<std::shared_ptr<ShmGroup>> ShmGroups::Get(const CollectiveOptions& options,
-                                                 const CallNumber& number) {
+Result<std::shared_ptr<GroupSegment>> GroupSegments::Get(const CollectiveOptions& options,
+                                                         const CallNumber& number) {
   const MutexLock lock(mutex_);
   for (const auto& entry : entries_) {
     if (!entry->forming && Matches(*entry, options.group)) {
@@ -185,7 +186,7 @@ Result<std::shared_ptr<ShmGroup>> ShmGroups::Get(const CollectiveOptions& option
   if (!std::all_of(ranks.begin(), ranks.end(), known) ||
       std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) != ranks.end() ||
       std::find(ranks.begin(), ranks.end(), group_.options().rank) == ranks.end()) {
-    return std::shared_ptr<ShmGroup>();  // No group at all: who exchanges messages says so.
+    return std::shared_ptr<GroupSegment>();  // No group at all: who exchanges messages says so.
   }
   const Deadline deadline = options.deadline.value_or(After(group_.options().operation_timeout));
   while (true) {
@@ -202,7 +203,7 @@ Result<std::shared_ptr<ShmGroup>> ShmGroups::Get(const CollectiveOptions& option
     }
     formed_.WaitUntil(mutex_, std::min(deadline, After(kLookAfter)));
     mutex_.Unlock();
-    const Status look = LookForDisagreement(group_, ranks, number);
+    const Status look = group_.waits().Look(ranks, number);
     mutex_.Lock();
     HEDDLE_RETURN_IF_ERROR(look);
   }
@@ -210,11 +211,11 @@ Result<std::shared_ptr<ShmGroup>> ShmGroups::Get(const CollectiveOptions& option
   auto entry = std::make_shared<Entry>(Entry{
       .ranks = std::move(ranks), .hash = number.group, .forming = may_share, .group = nullptr});
   entries_.push_back(entry);
-  return may_share ? FormEntry(*entry, number, deadline) : std::shared_ptr<ShmGroup>();
+  return may_share ? FormEntry(*entry, number, deadline) : std::shared_ptr<GroupSegment>();
 }
 
-std::optional<Conflict> ShmGroups::FindConflict(const CallNumber& number) {
-  std::shared_ptr<ShmGroup> group;
+std::optional<Conflict> GroupSegments::FindConflict(const CallNumber& number) {
+  std::shared_ptr<GroupSegment> group;
   {
     const MutexLock lock(mutex_);
     for (const auto& entry : entries_) {
@@ -224,14 +225,14 @@ std::optional<Conflict> ShmGroups::FindConflict(const CallNumber& number) {
   return group == nullptr ? std::nullopt : group->FindConflict(number);
 }
 
-bool ShmGroups::OnOneHost(const std::vector<int>& ranks) const {
+bool GroupSegments::OnOneHost(const std::vector<int>& ranks) const {
   const std::string& host = hosts_[static_cast<size_t>(ranks.front())];
   return !host.empty() && std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
     return hosts_[static_cast<size_t>(rank)] == host;
   });
 }
 
-void ShmGroups::MemberEnded(int rank, const Status& status, bool left) {
+void GroupSegments::MemberEnded(int rank, const Status& status, bool left) {
   const MutexLock lock(mutex_);
   members_ended_.push_back({.rank = rank, .status = status, .left = left});
   for (const auto& entry : entries_) {
@@ -241,7 +242,7 @@ void ShmGroups::MemberEnded(int rank, const Status& status, bool left) {
   }
 }
 
-void ShmGroups::End(const Status& status) {
+void GroupSegments::End(const Status& status) {
   const MutexLock lock(mutex_);
   end_ = status;
   for (const auto& entry : entries_) {

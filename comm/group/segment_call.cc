@@ -14,7 +14,7 @@
 #include "base/check.h"
 #include "base/system/unique_fd.h"
 #include "comm/group/group.h"
-#include "comm/group/shm_group.h"
+#include "comm/group/segment.h"
 
 namespace heddle::comm {
 
@@ -46,7 +46,7 @@ void Pause() {
 
 // News of one call must not meet another's of the same tag, which may already have begun.
 uint64_t ElsewhereOf(const CallNumber& number) {
-  return kShmElsewhere | (number.ordinal & kShmOrdinalMask);
+  return kSegmentElsewhere | (number.ordinal & kSegmentOrdinalMask);
 }
 
 /// Whether nothing of a process is left but its exit code. When in doubt, such as for a number that
@@ -63,24 +63,24 @@ bool HasEnded(pid_t process) {
   return ::poll(&ended, 1, 0) == 1 && (ended.revents & POLLIN) != 0;
 }
 
-void Sleep(ShmLaneHeader& header, uint32_t bell, Duration slice) {
+void Sleep(SegmentSlotHeader& header, uint32_t notification, Duration slice) {
   const timespec timeout{.tv_sec = 0, .tv_nsec = slice.count()};
   // However it ends, the caller looks again.
-  ::syscall(SYS_futex, &header.bell, FUTEX_WAIT, bell, &timeout, nullptr, 0);
+  ::syscall(SYS_futex, &header.notification, FUTEX_WAIT, notification, &timeout, nullptr, 0);
 }
 
 }  // namespace
 
-ShmCall::ShmCall(Group& owner,
-                 ShmGroup& group,
-                 const CollectiveOptions& options,
-                 const CallNumber& number)
+SegmentCall::SegmentCall(Group& owner,
+                         GroupSegment& group,
+                         const CollectiveOptions& options,
+                         const CallNumber& number)
     : owner_(owner),
       group_(group),
       options_(options),
       number_(number) {}
 
-ShmCall::~ShmCall() {
+SegmentCall::~SegmentCall() {
   if (elsewhere_ != nullptr && !elsewhere_->Done()) {
     elsewhere_->Cancel(CancelledError("the call is in the segment"));
   }
@@ -88,82 +88,83 @@ ShmCall::~ShmCall() {
     Retract();
   }
   if (entry_ == Entry::kInside) {
-    ShmGroup::Lane& lane = group_.lanes_[static_cast<size_t>(lane_)];
-    lane.chosen[call_ % 2].store(ShmWord(call_, options_.tag));
-    lane.calls.store(call_);
-    lane.busy.store(false);
+    GroupSegment::Slot& slot = group_.slots_[static_cast<size_t>(slot_)];
+    slot.chosen[call_ % 2].store(SegmentWord(call_, options_.tag));
+    slot.calls.store(call_);
+    slot.busy.store(false);
   }
 }
 
-ShmLine& ShmCall::LineOf(int lane, int member, uint64_t call) const {
-  return group_.Block(lane, member).lines[call % 2];
+SegmentLine& SegmentCall::LineOf(int slot, int member, uint64_t call) const {
+  return group_.Block(slot, member).lines[call % 2];
 }
 
-bool ShmCall::Hold(int lane) {
-  std::atomic<bool>& busy = group_.lanes_[static_cast<size_t>(lane)].busy;
+bool SegmentCall::Hold(int slot) {
+  std::atomic<bool>& busy = group_.slots_[static_cast<size_t>(slot)].busy;
   if (busy.load() || busy.exchange(true)) {
     return false;
   }
-  lane_ = lane;
-  call_ = group_.lanes_[static_cast<size_t>(lane)].calls.load() + 1;
+  slot_ = slot;
+  call_ = group_.slots_[static_cast<size_t>(slot)].calls.load() + 1;
   return true;
 }
 
 // The line of this call is free: whoever enters call c has completed call c - 1, which everyone had
 // entered, and so had completed call c - 2, whose line this was.
-void ShmCall::Publish(int lane) {
-  ShmLine& line = LineOf(lane, position(), call_);
+void SegmentCall::Publish(int slot) {
+  SegmentLine& line = LineOf(slot, position(), call_);
   line.shape.store(shape_, std::memory_order_relaxed);
-  line.call.store(ShmCallOf(number_), std::memory_order_release);  // For ShmGroup::FindConflict.
+  line.call.store(SegmentCallWord(number_),
+                  std::memory_order_release);  // For GroupSegment::FindConflict.
   if (data_.size() > line.data.size()) {
-    std::memcpy(group_.Slots(lane, position()) + (call_ % 2) * layout().small_bytes, data_.data(),
+    std::memcpy(group_.Stages(slot, position()) + (call_ % 2) * layout().small_bytes, data_.data(),
                 data_.size());
   } else if (!data_.empty()) {
     std::memcpy(line.data.data(), data_.data(), data_.size());
   } else {
     std::memcpy(line.data.data(), &place_, sizeof(place_));
   }
-  line.word.store(ShmWord(call_, options_.tag));
-  Ring();
+  line.word.store(SegmentWord(call_, options_.tag));
+  Notify();
 }
 
-// Takes back an announcement in a lane that the first member has not chosen for this call: nobody
+// Takes back an announcement in a slot that the first member has not chosen for this call: nobody
 // has read what was announced, and nobody will, because the next call with this tag begins after
-// this one, by when the word is gone. If the first member chose the lane at the very moment when
-// this member gives up, then others may be reading: the lane is not used again.
-void ShmCall::Retract() {
-  LineOf(lane_, position(), call_).word.store(0);
-  if (LineOf(lane_, 0, call_).word.load() == ShmWord(call_, options_.tag)) {
+// this one, by when the word is gone. If the first member chose the slot at the very moment when
+// this member gives up, then others may be reading: the slot is not used again.
+void SegmentCall::Retract() {
+  LineOf(slot_, position(), call_).word.store(0);
+  if (LineOf(slot_, 0, call_).word.load() == SegmentWord(call_, options_.tag)) {
     entry_ = Entry::kInside;
     Fail(Status::Ok()).IgnoreError("the caller has its own error");
     return;
   }
-  group_.lanes_[static_cast<size_t>(lane_)].busy.store(false);
+  group_.slots_[static_cast<size_t>(slot_)].busy.store(false);
   entry_ = Entry::kOutside;
 }
 
-const std::byte* ShmCall::SmallData(int member) const {
+const std::byte* SegmentCall::SmallData(int member) const {
   if (member == position()) {
     return data_.data();
   }
-  const ShmLine& line = LineOf(lane_, member, call_);
+  const SegmentLine& line = LineOf(slot_, member, call_);
   return data_.size() > line.data.size()
-             ? group_.Slots(lane_, member) + (call_ % 2) * layout().small_bytes
+             ? group_.Stages(slot_, member) + (call_ % 2) * layout().small_bytes
              : line.data.data();
 }
 
-std::byte* ShmCall::BulkSlot(int member, int64_t turn) const {
-  return group_.Slots(lane_, member) + 2 * layout().small_bytes +
+std::byte* SegmentCall::Stage(int member, int64_t turn) const {
+  return group_.Stages(slot_, member) + 2 * layout().small_bytes +
          static_cast<size_t>(turn % 2) * layout().bulk_bytes;
 }
 
-Result<bool> ShmCall::EnterSmall(uint64_t shape, std::span<const std::byte> data) {
+Result<bool> SegmentCall::EnterSmall(uint64_t shape, std::span<const std::byte> data) {
   shape_ = shape;
   data_ = data;
   return Enter();
 }
 
-Result<bool> ShmCall::Enter() {
+Result<bool> SegmentCall::Enter() {
   if (group_.broken_.load()) {
     const Status failure = Failure(-1);
     if (!failure.ok()) {
@@ -174,10 +175,10 @@ Result<bool> ShmCall::Enter() {
   if (!inside) {
     return false;
   }
-  const uint64_t word = ShmWord(call_, options_.tag);
+  const uint64_t word = SegmentWord(call_, options_.tag);
   int unlike = -1;
   for (int member = 0; member < size(); ++member) {
-    const ShmLine& line = LineOf(lane_, member, call_);
+    const SegmentLine& line = LineOf(slot_, member, call_);
     HEDDLE_RETURN_IF_ERROR(Wait(
         member, [&] { return line.word.load() == word; }, kSlice));
     if (line.shape.load(std::memory_order_relaxed) != shape_) {
@@ -192,25 +193,26 @@ Result<bool> ShmCall::Enter() {
 }
 
 // Everyone names the same two: the first member, and the first whose call is unlike its call.
-Status ShmCall::ShapesDiffer(int member) const {
-  const uint64_t shape = LineOf(lane_, 0, call_).shape.load();
+Status SegmentCall::ShapesDiffer(int member) const {
+  const uint64_t shape = LineOf(slot_, 0, call_).shape.load();
   for (int other = size() - 1; other > 0; --other) {
-    member = LineOf(lane_, other, call_).shape.load() != shape ? other : member;
+    member = LineOf(slot_, other, call_).shape.load() != shape ? other : member;
   }
-  const auto card = [&](int of) {
-    return static_cast<uint32_t>(LineOf(lane_, of, call_).call.load() >> kShmOrdinalBits);
+  const auto signature = [&](int of) {
+    return static_cast<uint32_t>(LineOf(slot_, of, call_).call.load() >> kSegmentOrdinalBits);
   };
-  return DisagreementOf(owner_, group_.ranks_.front(), card(0),
-                        {.rank = group_.ranks_[static_cast<size_t>(member)], .card = card(member)});
+  return DisagreementOf(
+      owner_, group_.ranks_.front(), signature(0),
+      {.rank = group_.ranks_[static_cast<size_t>(member)], .signature = signature(member)});
 }
 
-// The first member takes any lane that is free here: it is free everywhere, because a call ends
+// The first member takes any slot that is free here: it is free everywhere, because a call ends
 // only after all have entered it.
-Result<bool> ShmCall::EnterFirst() {
-  for (int lane = 0; lane < kShmLanes; ++lane) {
-    if (Hold(lane)) {
+Result<bool> SegmentCall::EnterFirst() {
+  for (int slot = 0; slot < kSegmentSlots; ++slot) {
+    if (Hold(slot)) {
       entry_ = Entry::kInside;
-      Publish(lane);
+      Publish(slot);
       return true;
     }
   }
@@ -222,9 +224,9 @@ Result<bool> ShmCall::EnterFirst() {
   return false;
 }
 
-// Announces the call where it is expected and waits until the first member has chosen a lane.
-Result<bool> ShmCall::Follow() {
-  const int expected = group_.expected_lane_.load(std::memory_order_relaxed);
+// Announces the call where it is expected and waits until the first member has chosen a slot.
+Result<bool> SegmentCall::Follow() {
+  const int expected = group_.expected_slot_.load(std::memory_order_relaxed);
   if (Hold(expected)) {
     entry_ = Entry::kExpecting;
     Publish(expected);
@@ -238,7 +240,7 @@ Result<bool> ShmCall::Follow() {
           return true;
         }
         if (deadline_.has_value()) {  // It takes long.
-          failure = LostLane();
+          failure = LostSlot();
           if (!failure.ok()) {
             return true;
           }
@@ -261,20 +263,20 @@ Result<bool> ShmCall::Follow() {
     }
     return false;
   }
-  group_.expected_lane_.store(lane_, std::memory_order_relaxed);
+  group_.expected_slot_.store(slot_, std::memory_order_relaxed);
   return true;
 }
 
-// One look for the lane that the first member chose.
-bool ShmCall::Join() {
-  for (int i = 0; i < kShmLanes; ++i) {
-    // The expected lane first.
-    const int lane = entry_ == Entry::kExpecting ? (lane_ + i) % kShmLanes : i;
-    ShmGroup::Lane& known = group_.lanes_[static_cast<size_t>(lane)];
+// One look for the slot that the first member chose.
+bool SegmentCall::Join() {
+  for (int i = 0; i < kSegmentSlots; ++i) {
+    // The expected slot first.
+    const int slot = entry_ == Entry::kExpecting ? (slot_ + i) % kSegmentSlots : i;
+    GroupSegment::Slot& known = group_.slots_[static_cast<size_t>(slot)];
     const uint64_t call = known.calls.load() + 1;
-    const uint64_t word = LineOf(lane, 0, call).word.load();
-    const bool chosen = word == ShmWord(call, options_.tag);
-    if (entry_ == Entry::kExpecting && lane == lane_) {
+    const uint64_t word = LineOf(slot, 0, call).word.load();
+    const bool chosen = word == SegmentWord(call, options_.tag);
+    if (entry_ == Entry::kExpecting && slot == slot_) {
       if (chosen) {
         entry_ = Entry::kInside;
         return true;
@@ -291,11 +293,11 @@ bool ShmCall::Join() {
     if (entry_ == Entry::kExpecting) {
       Retract();
     }
-    // Another call of this process may still expect this lane; it moves as soon as it looks.
-    if (Hold(lane)) {
+    // Another call of this process may still expect this slot; it moves as soon as it looks.
+    if (Hold(slot)) {
       if (call_ == call) {
         entry_ = Entry::kInside;
-        Publish(lane);
+        Publish(slot);
         return true;
       }
       known.busy.store(false);
@@ -304,20 +306,20 @@ bool ShmCall::Join() {
   return false;
 }
 
-// A call that failed here and not at the first member leaves a lane that this member cannot use and
+// A call that failed here and not at the first member leaves a slot that this member cannot use and
 // the first one can: it chooses it for the next call, and this member could not tell it otherwise.
-Status ShmCall::LostLane() const {
-  for (int lane = 0; lane < kShmLanes && number_.ordinal != 0; ++lane) {
-    const ShmGroup::Lane& known = group_.lanes_[static_cast<size_t>(lane)];
-    const uint32_t closed = group_.Header(lane).closed.load();
-    if (closed == 0 || !known.busy.load() || (entry_ == Entry::kExpecting && lane == lane_)) {
+Status SegmentCall::LostSlot() const {
+  for (int slot = 0; slot < kSegmentSlots && number_.ordinal != 0; ++slot) {
+    const GroupSegment::Slot& known = group_.slots_[static_cast<size_t>(slot)];
+    const uint32_t closed = group_.Header(slot).closed.load();
+    if (closed == 0 || !known.busy.load() || (entry_ == Entry::kExpecting && slot == slot_)) {
       continue;
     }
     const uint64_t next = known.calls.load() + 2;  // Behind the one that failed.
-    const ShmLine& line = LineOf(lane, 0, next);
+    const SegmentLine& line = LineOf(slot, 0, next);
     // Its tag's calls before this one may have ended there in the same way.
-    if (line.word.load() == ShmWord(next, options_.tag) &&
-        ((line.call.load() ^ number_.ordinal) & kShmOrdinalMask) == 0) {
+    if (line.word.load() == SegmentWord(next, options_.tag) &&
+        ((line.call.load() ^ number_.ordinal) & kSegmentOrdinalMask) == 0) {
       return AbortedError(
           "{} gave up a call before the {} (tag {}), which {} has begun behind it",
           closed - 1 < group_.names_.size() ? group_.names_[closed - 1] : "a member", Name(),
@@ -327,7 +329,7 @@ Status ShmCall::LostLane() const {
   return Status::Ok();
 }
 
-Result<bool> ShmCall::WentElsewhere() {
+Result<bool> SegmentCall::WentElsewhere() {
   if (elsewhere_ == nullptr) {
     elsewhere_ = owner_.Recv(group_.ranks().front(),
                              {.tag = options_.tag, .space = ElsewhereOf(number_)}, {}, true);
@@ -339,17 +341,17 @@ Result<bool> ShmCall::WentElsewhere() {
   return true;
 }
 
-void ShmCall::Ring() const {
+void SegmentCall::Notify() const {
   // The announcement is stored before the sleepers are read, both in sequential order; a sleeper
   // counts itself before its last look. So one of the two sees the other.
-  ShmLaneHeader& header = group_.Header(lane_);
+  SegmentSlotHeader& header = group_.Header(slot_);
   if (header.sleepers.load() != 0) {
-    ShmWake(header);
+    WakeSleepers(header);
   }
 }
 
 template <typename Ready>
-Status ShmCall::Wait(int member, const Ready& ready, Duration slice) {
+Status SegmentCall::Wait(int member, const Ready& ready, Duration slice) {
   if (ready()) {
     return Status::Ok();
   }
@@ -388,18 +390,18 @@ Status ShmCall::Wait(int member, const Ready& ready, Duration slice) {
     }
     if (!all_inside_ && now >= look_at) {
       look_at = now + kLookAfter;
-      const Status look = LookForDisagreement(owner_, group_.ranks_, number_);
-      if (!look.ok()) {  // The others are told why before the lane is closed to them.
-        return Fail(TellDisagreement(owner_, look));
+      const Status look = owner_.waits().Look(group_.ranks_, number_);
+      if (!look.ok()) {  // The others are told why before the slot is closed to them.
+        return Fail(owner_.waits().Conclude(look));
       }
     }
-    // A member without a lane yet sleeps at the one it expects; its slices bound what it misses.
-    ShmLaneHeader& header = group_.Header(lane_);
-    const uint32_t bell = header.bell.load();
+    // A member without a slot yet sleeps at the one it expects; its slices bound what it misses.
+    SegmentSlotHeader& header = group_.Header(slot_);
+    const uint32_t notification = header.notification.load();
     header.sleepers.fetch_add(1);
     const bool is_ready = ready();
     if (!is_ready) {
-      Sleep(header, bell, std::min(slice, *deadline_ - now));
+      Sleep(header, notification, std::min(slice, *deadline_ - now));
     }
     header.sleepers.fetch_sub(1);
     if (is_ready || ready()) {
@@ -409,9 +411,9 @@ Status ShmCall::Wait(int member, const Ready& ready, Duration slice) {
 }
 
 // The member waited for may itself wait; all wait in the end for whoever has completed the fewest
-// phases of the lane.
-std::string ShmCall::HeldUpBy(int member) const {
-  const auto phase = [&](int other) { return group_.Block(lane_, other).phase.load(); };
+// phases of the slot.
+std::string SegmentCall::HeldUpBy(int member) const {
+  const auto phase = [&](int other) { return group_.Block(slot_, other).phase.load(); };
   int last = member;
   for (int other = 0; other < size(); ++other) {
     if (other != position() && phase(other) < phase(last)) {
@@ -423,7 +425,7 @@ std::string ShmCall::HeldUpBy(int member) const {
 }
 
 // Why not to wait for `member` (-1: for nobody) any longer.
-Status ShmCall::Failure(int member) {
+Status SegmentCall::Failure(int member) {
   if (group_.broken_.load()) {
     const MutexLock lock(group_.mutex_);
     if (!group_.end_.ok()) {
@@ -439,7 +441,7 @@ Status ShmCall::Failure(int member) {
   if (entry_ != Entry::kInside) {
     return Status::Ok();
   }
-  const uint32_t closed = group_.Header(lane_).closed.load();
+  const uint32_t closed = group_.Header(slot_).closed.load();
   if (closed == 0) {
     return Status::Ok();
   }
@@ -454,20 +456,20 @@ Status ShmCall::Failure(int member) {
                       options_.tag);
 }
 
-Status ShmCall::Interrupted() {
+Status SegmentCall::Interrupted() {
   const Status failure =
-      group_.broken_.load() || group_.Header(lane_).closed.load() != 0 ? Failure(-1) : Status::Ok();
+      group_.broken_.load() || group_.Header(slot_).closed.load() != 0 ? Failure(-1) : Status::Ok();
   return failure.ok() ? failure : Fail(failure);
 }
 
 // Ends this call here and, for those who are in it, everywhere.
-Status ShmCall::Fail(const Status& status) {
+Status SegmentCall::Fail(const Status& status) {
   if (entry_ == Entry::kInside) {
     entry_ = Entry::kFailed;
-    ShmLaneHeader& header = group_.Header(lane_);
+    SegmentSlotHeader& header = group_.Header(slot_);
     uint32_t open = 0;
     header.closed.compare_exchange_strong(open, static_cast<uint32_t>(position()) + 1);
-    ShmWake(header);
+    WakeSleepers(header);
     FenceLateWrites();
   }
   return status;
@@ -478,13 +480,13 @@ Status ShmCall::Fail(const Status& status) {
 // not write, and a process that has ended has no memory any more. That its connection is lost says
 // less: a living process may have lost it to damage. One that is stopped in the middle may go on at
 // any time: its mapping then ends in pages that are no longer ours.
-void ShmCall::FenceLateWrites() {
+void SegmentCall::FenceLateWrites() {
   if (exposed_.empty() || region_ == nullptr) {
     return;
   }
   const Time until = After(kWriteFence);
   const auto writes = [&](int member) {
-    return member != position() && group_.Block(lane_, member).writing.load() != 0 &&
+    return member != position() && group_.Block(slot_, member).writing.load() != 0 &&
            !HasEnded(group_.channels_[static_cast<size_t>(member)]->peer_process());
   };
   for (int member = 0; member < size(); ++member) {
@@ -500,9 +502,9 @@ void ShmCall::FenceLateWrites() {
   }
 }
 
-Status ShmCall::BeginWriting() {
-  group_.Block(lane_, position()).writing.store(1);
-  const uint32_t closed = group_.Header(lane_).closed.load();
+Status SegmentCall::BeginWriting() {
+  group_.Block(slot_, position()).writing.store(1);
+  const uint32_t closed = group_.Header(slot_).closed.load();
   if (closed == 0) {
     return Status::Ok();
   }
@@ -510,33 +512,33 @@ Status ShmCall::BeginWriting() {
   return ReasonOfClose(closed);
 }
 
-// Whoever closed the lane is about to tell why.
-Status ShmCall::ReasonOfClose(uint32_t closed) {
+// Whoever closed the slot is about to tell why.
+Status SegmentCall::ReasonOfClose(uint32_t closed) {
   return Wait(
       static_cast<int>(std::min<uint32_t>(closed, static_cast<uint32_t>(size()))) - 1,
       [] { return false; }, kSlice);
 }
 
-Status ShmCall::ConfirmReads() {
+Status SegmentCall::ConfirmReads() {
   std::atomic_thread_fence(std::memory_order_acquire);
-  const uint32_t closed = group_.Header(lane_).closed.load();
+  const uint32_t closed = group_.Header(slot_).closed.load();
   return closed == 0 ? Status::Ok() : ReasonOfClose(closed);
 }
 
-void ShmCall::EndWriting() {
-  group_.Block(lane_, position()).writing.store(0);
+void SegmentCall::EndWriting() {
+  group_.Block(slot_, position()).writing.store(0);
 }
 
-void ShmCall::Arrive() {
-  ShmGroup::Lane& lane = group_.lanes_[static_cast<size_t>(lane_)];
-  group_.Block(lane_, position()).phase.store(++lane.phase);
-  Ring();
+void SegmentCall::Arrive() {
+  GroupSegment::Slot& slot = group_.slots_[static_cast<size_t>(slot_)];
+  group_.Block(slot_, position()).phase.store(++slot.phase);
+  Notify();
 }
 
-Status ShmCall::WaitFor(int member, int64_t behind) {
+Status SegmentCall::WaitFor(int member, int64_t behind) {
   const uint64_t wanted =
-      group_.lanes_[static_cast<size_t>(lane_)].phase - static_cast<uint64_t>(behind);
-  const std::atomic<uint64_t>& phase = group_.Block(lane_, member).phase;
+      group_.slots_[static_cast<size_t>(slot_)].phase - static_cast<uint64_t>(behind);
+  const std::atomic<uint64_t>& phase = group_.Block(slot_, member).phase;
   uint64_t ahead = 0;
   HEDDLE_RETURN_IF_ERROR(Wait(
       member,
@@ -552,7 +554,7 @@ Status ShmCall::WaitFor(int member, int64_t behind) {
   return Status::Ok();
 }
 
-Status ShmCall::WaitAll(int64_t behind) {
+Status SegmentCall::WaitAll(int64_t behind) {
   for (int member = 0; member < size(); ++member) {
     if (member != position()) {
       HEDDLE_RETURN_IF_ERROR(WaitFor(member, behind));
@@ -561,14 +563,14 @@ Status ShmCall::WaitAll(int64_t behind) {
   return Status::Ok();
 }
 
-void ShmCall::Count(int member, int64_t sent, int64_t received) {
+void SegmentCall::Count(int member, int64_t sent, int64_t received) {
   if (member != position()) {
     group_.channels_[static_cast<size_t>(member)]->CountShared(sent, received);
   }
 }
 
-void ShmCall::CountSmall(int64_t bytes) {
-  int64_t& uncounted = group_.lanes_[static_cast<size_t>(lane_)].uncounted;
+void SegmentCall::CountSmall(int64_t bytes) {
+  int64_t& uncounted = group_.slots_[static_cast<size_t>(slot_)].uncounted;
   uncounted += bytes;
   if (uncounted >= kCountBytes) {
     for (int member = 0; member < size(); ++member) {
@@ -578,7 +580,7 @@ void ShmCall::CountSmall(int64_t bytes) {
   }
 }
 
-Status ShmCall::Pace(int64_t sent, int64_t received) {
+Status SegmentCall::Pace(int64_t sent, int64_t received) {
   const ChannelOptions& link =
       group_.channels_[position() == 0 ? 1 : 0]->options();  // Of this worker, whoever the peer.
   if (!link.outgoing->limited()) {

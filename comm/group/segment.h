@@ -2,11 +2,11 @@
 /// Members of a group on one host, joined by one segment of shared memory: how it comes to be, and
 /// how a collective's members find each other in it, wait for each other and give up.
 ///
-/// The segment holds lanes; a collective in flight occupies one. In a lane every member has a block
+/// The segment holds slots; a collective in flight occupies one. In a slot every member has a block
 /// that only it writes: two lines that announce what it brings (by the parity of the call, so that
 /// a slow member still reads the last call while a fast one announces the next) and a counter of
-/// the phases that it has completed. The first member chooses the lane of a call; the others
-/// announce themselves in the lane they expect and move when they find their tag in another, so
+/// the phases that it has completed. The first member chooses the slot of a call; the others
+/// announce themselves in the slot they expect and move when they find their tag in another, so
 /// that a lone small call costs one cache line a member and direction, and concurrent calls may
 /// come in any order. What peers write is never trusted with more than its value: counters are
 /// compared with own copies, places are checked against own mappings.
@@ -32,8 +32,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "comm/communicator.h"
-#include "comm/group/disagreement.h"
-#include "comm/message/call_card.h"
+#include "comm/message/call_signature.h"
 #include "comm/message/channel.h"
 #include "comm/transport/shared_memory.h"
 
@@ -44,22 +43,23 @@ class Group;
 /// Larger groups on one host exchange messages instead.
 inline constexpr int kMostSharing = 64;
 /// Collectives of one group that may be in its segment at once; further ones exchange messages.
-inline constexpr int kShmLanes = 4;
+inline constexpr int kSegmentSlots = 4;
 
-/// Spaces of the messages that form groups and tell of calls that went elsewhere (call_card.h).
-inline constexpr uint64_t kShmSpace = kFormingSpace;
-inline constexpr uint64_t kShmElsewhere = kShmSpace | (uint64_t{1} << 57);
+/// Spaces of the messages that form groups and tell of calls that went elsewhere
+/// (call_signature.h).
+inline constexpr uint64_t kSegmentSpace = kFormingSpace;
+inline constexpr uint64_t kSegmentElsewhere = kSegmentSpace | (uint64_t{1} << 57);
 
-/// A call's card and, below it, what there is room for of its ordinal.
-inline constexpr int kShmOrdinalBits = 64 - kCardBits;
-inline constexpr uint64_t kShmOrdinalMask = (uint64_t{1} << kShmOrdinalBits) - 1;
-inline uint64_t ShmCallOf(const CallNumber& number) {
-  return (static_cast<uint64_t>(CardOf(number.space)) << kShmOrdinalBits) |
-         (number.ordinal & kShmOrdinalMask);
+/// A call's signature and, below it, what there is room for of its ordinal.
+inline constexpr int kSegmentOrdinalBits = 64 - kSignatureBits;
+inline constexpr uint64_t kSegmentOrdinalMask = (uint64_t{1} << kSegmentOrdinalBits) - 1;
+inline uint64_t SegmentCallWord(const CallNumber& number) {
+  return (static_cast<uint64_t>(SignatureOf(number.space)) << kSegmentOrdinalBits) |
+         (number.ordinal & kSegmentOrdinalMask);
 }
 
-/// The word of a lane's call number `call` with `tag`; never 0, which is no call's.
-inline uint64_t ShmWord(uint64_t call, uint64_t tag) {
+/// The word of a slot's call number `call` with `tag`; never 0, which is no call's.
+inline uint64_t SegmentWord(uint64_t call, uint64_t tag) {
   uint64_t mixed = (tag ^ (tag >> 32)) * 0xD6E8FEB86659FD93U;
   mixed = (mixed ^ (mixed >> 32)) * 0xD6E8FEB86659FD93U;
   const uint64_t word = mixed + call * 0x9E3779B97F4A7C15U;
@@ -67,76 +67,77 @@ inline uint64_t ShmWord(uint64_t call, uint64_t tag) {
 }
 
 /// What a member brings to a call, in its own cache line.
-struct alignas(64) ShmLine {
-  std::atomic<uint64_t> word;   ///< ShmWord(call, tag): the line is that call's.
+struct alignas(64) SegmentLine {
+  std::atomic<uint64_t> word;   ///< SegmentWord(call, tag): the line is that call's.
   std::atomic<uint64_t> shape;  ///< Kind, type and sizes: equal for all, or the call is refused.
-  std::atomic<uint64_t> call;   ///< ShmCallOf: what to tell when shapes differ.
+  std::atomic<uint64_t> call;   ///< SegmentCallWord: what to tell when shapes differ.
   std::array<std::byte, 40> data;
 };
-static_assert(sizeof(ShmLine) == 64);
+static_assert(sizeof(SegmentLine) == 64);
 
-/// A member's part of a lane; written by that member alone.
-struct alignas(128) ShmBlock {
-  std::array<ShmLine, 2> lines;  ///< By the call's parity.
+/// A member's part of a slot; written by that member alone.
+struct alignas(128) SegmentBlock {
+  std::array<SegmentLine, 2> lines;  ///< By the call's parity.
   alignas(128) std::atomic<uint64_t> phase;
   std::atomic<uint32_t> refused;              ///< A region of this call could not be mapped.
   alignas(64) std::atomic<uint32_t> writing;  ///< It may be writing to others' memory.
 };
-static_assert(sizeof(ShmBlock) == 256);
+static_assert(sizeof(SegmentBlock) == 256);
 
-struct alignas(128) ShmLaneHeader {
-  std::atomic<uint32_t> bell;  ///< Futex; rung when someone sleeps.
+struct alignas(128) SegmentSlotHeader {
+  std::atomic<uint32_t> notification;  ///< Futex; raised when someone sleeps.
   std::atomic<uint32_t> sleepers;
   alignas(64) std::atomic<uint32_t> closed;  ///< A member gave up: its position + 1.
 };
 
-/// Ends the sleep of all who wait in a lane.
-void ShmWake(ShmLaneHeader& header);
+/// Ends the sleep of all who wait in a slot.
+void WakeSleepers(SegmentSlotHeader& header);
 
 /// Where everything lies in the segment of `members`.
-struct ShmLayout {
-  explicit ShmLayout(int members);
-  size_t small_bytes = 0;  ///< Of one of a member's two small slots in a lane.
-  size_t bulk_bytes = 0;   ///< Of one of its two bulk slots.
+struct SegmentLayout {
+  explicit SegmentLayout(int members);
+  size_t small_bytes = 0;  ///< Of one of a member's two small stages in a slot.
+  size_t bulk_bytes = 0;   ///< Of one of its two bulk stages.
   size_t control_bytes = 0;
-  size_t lane_bytes = 0;
+  size_t slot_bytes = 0;
   size_t total_bytes = 0;
 };
 
-/// Where a member's data lies when it brings shared memory of its own; travels in ShmLine::data.
-struct ShmPlace {
+/// Where a member's data lies when it brings shared memory of its own; travels in
+/// SegmentLine::data.
+struct SegmentPlace {
   uint64_t region = 0;  ///< 0: private memory.
   uint64_t offset = 0;
   uint64_t fresh = 0;  ///< 1: the region's descriptor was sent just now.
 };
 
 /// One such group. Thread: any.
-class ShmGroup {
+class GroupSegment {
  public:
-  ShmGroup(std::vector<int> ranks,
-           int position,
-           std::vector<std::string> names,
-           std::vector<std::shared_ptr<Channel>> channels,
-           std::shared_ptr<SharedRegions> regions,
-           Mapping segment);
+  GroupSegment(std::vector<int> ranks,
+               int position,
+               std::vector<std::string> names,
+               std::vector<std::shared_ptr<Channel>> channels,
+               std::shared_ptr<SharedRegions> regions,
+               Mapping segment);
 
   int size() const { return static_cast<int>(ranks_.size()); }
   int position() const { return position_; }
   const std::vector<int>& ranks() const { return ranks_; }
-  const ShmLayout& layout() const { return layout_; }
+  const SegmentLayout& layout() const { return layout_; }
 
   /// A member ended (`left`: in good order), or the whole group did: waits end.
   void MemberEnded(int rank, const Status& status, bool left) HEDDLE_EXCLUDES(mutex_);
   void End(const Status& status) HEDDLE_EXCLUDES(mutex_);
 
-  /// A member that has announced a call of the same tag and ordinal and with another card: the
+  /// A member that has announced a call of the same tag and ordinal and with another signature: the
   /// proof that it will not make this one.
   std::optional<Conflict> FindConflict(const CallNumber& number) const;
 
  private:
-  friend class ShmCall;
-  /// What this process knows of a lane.
-  struct Lane {
+  friend class SegmentCall;
+  /// What this process knows of a slot.
+  struct Slot {
     std::atomic<bool> busy = false;   ///< A call of this process holds it; for ever once it failed.
     std::atomic<uint64_t> calls = 0;  ///< Completed.
     std::array<std::atomic<uint64_t>, 2> chosen{};  ///< The first member's words, as last used.
@@ -157,9 +158,9 @@ class ShmGroup {
     bool usable = false;
   };
 
-  ShmLaneHeader& Header(int lane) const;
-  ShmBlock& Block(int lane, int member) const;
-  std::byte* Slots(int lane, int member) const;
+  SegmentSlotHeader& Header(int slot) const;
+  SegmentBlock& Block(int slot, int member) const;
+  std::byte* Stages(int slot, int member) const;
   void WakeAll();
 
   const std::vector<int> ranks_;
@@ -168,10 +169,10 @@ class ShmGroup {
   const std::vector<std::shared_ptr<Channel>> channels_;  ///< By position; null for this member.
   const std::shared_ptr<SharedRegions> regions_;
   const Mapping segment_;
-  const ShmLayout layout_;
+  const SegmentLayout layout_;
   const bool may_spin_;
-  std::array<Lane, kShmLanes> lanes_;
-  std::atomic<int> expected_lane_ = 0;
+  std::array<Slot, kSegmentSlots> slots_;
+  std::atomic<int> expected_slot_ = 0;
 
   /// Somebody ended: look under the lock who and why.
   std::atomic<bool> broken_ = false;
@@ -185,24 +186,24 @@ class ShmGroup {
 };
 
 /// One collective of this member in the segment. Thread: one.
-class ShmCall {
+class SegmentCall {
  public:
-  ShmCall(Group& owner,
-          ShmGroup& group,
-          const CollectiveOptions& options,
-          const CallNumber& number);
-  /// Leaves the lane to the next call; after an error nobody uses it again.
-  ~ShmCall();
-  ShmCall(const ShmCall&) = delete;
-  ShmCall& operator=(const ShmCall&) = delete;
+  SegmentCall(Group& owner,
+              GroupSegment& group,
+              const CollectiveOptions& options,
+              const CallNumber& number);
+  /// Leaves the slot to the next call; after an error nobody uses it again.
+  ~SegmentCall();
+  SegmentCall(const SegmentCall&) = delete;
+  SegmentCall& operator=(const SegmentCall&) = delete;
 
   int size() const { return group_.size(); }
   int position() const { return group_.position(); }
-  const ShmLayout& layout() const { return group_.layout(); }
+  const SegmentLayout& layout() const { return group_.layout(); }
 
   /// Announces this call with `data` (at most small_bytes), or with where `bulk` lies, and waits
   /// until all members have announced it. False: the segment is full of other calls, and all
-  /// members exchange messages for this one. Errors: those of LookForDisagreement when the members
+  /// members exchange messages for this one. Errors: those of CallWaits::Look when the members
   /// disagree in `shape`, or one is in another call; those of Communicator.
   Result<bool> EnterSmall(uint64_t shape, std::span<const std::byte> data);
   Result<bool> EnterBulk(uint64_t shape, std::span<const std::byte> bulk);
@@ -215,8 +216,8 @@ class ShmCall {
   /// brings. Errors: kDataLoss (a place outside of its region).
   Status Locate(std::span<const size_t> sizes, std::span<std::byte*> places);
 
-  /// One of a member's two bulk slots.
-  std::byte* BulkSlot(int member, int64_t turn) const;
+  /// One of a member's two bulk stages.
+  std::byte* Stage(int member, int64_t turn) const;
 
   /// Tells the others that this member completed a phase.
   void Arrive();
@@ -249,17 +250,17 @@ class ShmCall {
   Result<bool> EnterFirst();
   Result<bool> Follow();
   bool Join();
-  Status LostLane() const;
+  Status LostSlot() const;
   Result<bool> WentElsewhere();
   Status ShapesDiffer(int member) const;
-  void Publish(int lane);
+  void Publish(int slot);
   void Retract();
-  bool Hold(int lane);
-  ShmLine& LineOf(int lane, int member, uint64_t call) const;
-  ShmPlace PlaceOf(std::span<const std::byte> bulk);
+  bool Hold(int slot);
+  SegmentLine& LineOf(int slot, int member, uint64_t call) const;
+  SegmentPlace PlaceOf(std::span<const std::byte> bulk);
   Status LocateAll(std::span<const size_t> sizes, std::span<std::byte*> places);
   void HandOver();
-  Status MapNew(std::span<const ShmPlace> places, std::span<const size_t> sizes);
+  Status MapNew(std::span<const SegmentPlace> places, std::span<const size_t> sizes);
   Result<Mapping> MapRegion(int member, uint64_t region, size_t bytes) const;
   bool AnyRefused() const;
 
@@ -271,11 +272,11 @@ class ShmCall {
   Status Failure(int member);
   Status Fail(const Status& status);
   void FenceLateWrites();
-  void Ring() const;
-  std::string_view Name() const { return CallName(CardOf(number_.space)); }
+  void Notify() const;
+  std::string_view Name() const { return CallName(SignatureOf(number_.space)); }
 
   Group& owner_;
-  ShmGroup& group_;
+  GroupSegment& group_;
   const CollectiveOptions options_;
   const CallNumber number_;
   std::optional<Deadline> deadline_;        ///< Known once a wait takes long enough to look.
@@ -284,27 +285,27 @@ class ShmCall {
 
   Entry entry_ = Entry::kOutside;
   bool all_inside_ = false;  ///< Everyone is in the same call.
-  int lane_ = 0;
+  int slot_ = 0;
   uint64_t call_ = 0;
   uint64_t shape_ = 0;
   std::span<const std::byte> data_;
-  ShmPlace place_;
+  SegmentPlace place_;
   std::shared_ptr<const SharedRegion> region_;  ///< Of the own bulk.
   bool handed_over_ = true;                     ///< All were given its descriptor.
   std::span<std::byte> exposed_;
 };
 
 /// The segments of a communicator's groups. Thread: any.
-class ShmGroups {
+class GroupSegments {
  public:
-  ShmGroups(Group& group, std::shared_ptr<SharedRegions> regions);
+  GroupSegments(Group& group, std::shared_ptr<SharedRegions> regions);
 
   /// The group that `options` names, formed by all its members at their first call, here the one
-  /// of `number`. Null: its members do not all share memory. Errors: those of LookForDisagreement
+  /// of `number`. Null: its members do not all share memory. Errors: those of CallWaits::Look
   /// and of Communicator.
-  Result<std::shared_ptr<ShmGroup>> Get(const CollectiveOptions& options, const CallNumber& number)
-      HEDDLE_EXCLUDES(mutex_);
-  /// ShmGroup's, of the group of the call; none when it is not formed.
+  Result<std::shared_ptr<GroupSegment>> Get(const CollectiveOptions& options,
+                                            const CallNumber& number) HEDDLE_EXCLUDES(mutex_);
+  /// GroupSegment's, of the group of the call; none when it is not formed.
   std::optional<Conflict> FindConflict(const CallNumber& number) HEDDLE_EXCLUDES(mutex_);
 
   void MemberEnded(int rank, const Status& status, bool left) HEDDLE_EXCLUDES(mutex_);
@@ -317,22 +318,22 @@ class ShmGroups {
     std::vector<int> ranks;
     uint64_t hash = 0;  ///< CallNumber::group.
     bool forming = true;
-    std::shared_ptr<ShmGroup> group;  ///< Null once formed: they do not share memory.
+    std::shared_ptr<GroupSegment> group;  ///< Null once formed: they do not share memory.
   };
   bool Matches(const Entry& entry, std::span<const int> ranks) const;
   class Forming;
   /// Lets go of the lock meanwhile.
-  Result<std::shared_ptr<ShmGroup>> FormEntry(Entry& entry,
-                                              const CallNumber& number,
-                                              Deadline deadline) HEDDLE_REQUIRES(mutex_);
+  Result<std::shared_ptr<GroupSegment>> FormEntry(Entry& entry,
+                                                  const CallNumber& number,
+                                                  Deadline deadline) HEDDLE_REQUIRES(mutex_);
   const std::string& NameOf(int rank) const;
   bool OnOneHost(const std::vector<int>& ranks) const;
   bool SharesWithAll(const std::vector<int>& ranks) const;
-  Result<std::shared_ptr<ShmGroup>> Lead(Forming& call);
-  Result<std::shared_ptr<ShmGroup>> Join(Forming& call);
+  Result<std::shared_ptr<GroupSegment>> Lead(Forming& call);
+  Result<std::shared_ptr<GroupSegment>> Join(Forming& call);
   Result<Mapping> HandOutSegment(const Forming& call, uint64_t number) const;
   Result<Mapping> MapSegment(const Forming& call, uint64_t number) const;
-  std::shared_ptr<ShmGroup> Make(const Forming& call, Mapping segment) const;
+  std::shared_ptr<GroupSegment> Make(const Forming& call, Mapping segment) const;
 
   Group& group_;
   const std::shared_ptr<SharedRegions> regions_;

@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "comm/group/group.h"
-#include "comm/group/shm_group.h"
+#include "comm/group/segment.h"
 
 namespace heddle::comm {
 
@@ -24,7 +24,7 @@ enum class FormingStep : uint64_t { kJoin = 1, kVerdict, kReady, kGo };
 /// What forms a group: its members by position, messages that meet whichever calls come first, and
 /// one deadline. The messages' buffers are its own, because a wait may end before they do; its end
 /// takes them back from what is still in flight.
-class ShmGroups::Forming {
+class GroupSegments::Forming {
  public:
   using Pending = std::shared_ptr<Work::State>;
   /// What the steps carry, at the first member and at another one.
@@ -65,7 +65,7 @@ class ShmGroups::Forming {
     return Keep(group_.Recv(ranks_[static_cast<size_t>(from)], KeyOf(step), data, true));
   }
   Status Wait(const Pending& pending) {
-    return WaitLooking(group_, ranks_, number_, *pending, deadline_);
+    return group_.waits().Wait(ranks_, number_, *pending, deadline_);
   }
 
   /// Whether all others answer the first member with 1. A member that is not connected to it has
@@ -99,7 +99,7 @@ class ShmGroups::Forming {
  private:
   MessageKey KeyOf(FormingStep step) const {
     // The group's own number instead of a call's tag: calls of any tag may meet here.
-    return {.tag = number_.group, .space = kShmSpace | static_cast<uint64_t>(step)};
+    return {.tag = number_.group, .space = kSegmentSpace | static_cast<uint64_t>(step)};
   }
   Pending Keep(Pending pending) {
     in_flight_.push_back(pending);
@@ -117,11 +117,11 @@ class ShmGroups::Forming {
   std::vector<Pending> in_flight_;
 };
 
-Result<std::shared_ptr<ShmGroup>> ShmGroups::FormEntry(Entry& entry,
-                                                       const CallNumber& number,
-                                                       Deadline deadline) {
+Result<std::shared_ptr<GroupSegment>> GroupSegments::FormEntry(Entry& entry,
+                                                               const CallNumber& number,
+                                                               Deadline deadline) {
   mutex_.Unlock();
-  Result<std::shared_ptr<ShmGroup>> group = std::shared_ptr<ShmGroup>();
+  Result<std::shared_ptr<GroupSegment>> group = std::shared_ptr<GroupSegment>();
   {
     Forming forming(group_, entry.ranks, number, deadline);
     group = forming.position() == 0 ? Lead(forming) : Join(forming);
@@ -143,7 +143,7 @@ Result<std::shared_ptr<ShmGroup>> ShmGroups::FormEntry(Entry& entry,
 
 // The pairs of this member; the others speak for theirs. A worker with an emulated link takes no
 // short cut around it.
-bool ShmGroups::SharesWithAll(const std::vector<int>& ranks) const {
+bool GroupSegments::SharesWithAll(const std::vector<int>& ranks) const {
   return std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
     if (rank == group_.options().rank) {
       return true;
@@ -161,11 +161,11 @@ constexpr uint64_t kSegmentNumber = uint64_t{1} << 63;
 
 }  // namespace
 
-const std::string& ShmGroups::NameOf(int rank) const {
+const std::string& GroupSegments::NameOf(int rank) const {
   return group_.options().members[static_cast<size_t>(rank)].name;
 }
 
-std::shared_ptr<ShmGroup> ShmGroups::Make(const Forming& call, Mapping segment) const {
+std::shared_ptr<GroupSegment> GroupSegments::Make(const Forming& call, Mapping segment) const {
   std::vector<std::string> names;
   std::vector<std::shared_ptr<Channel>> channels;
   for (const int rank : call.ranks()) {
@@ -173,13 +173,13 @@ std::shared_ptr<ShmGroup> ShmGroups::Make(const Forming& call, Mapping segment) 
     const auto channel = group_.ChannelOf(rank, Lane::kUrgent);
     channels.push_back(channel.ok() ? *channel : nullptr);
   }
-  return std::make_shared<ShmGroup>(call.ranks(), call.position(), std::move(names),
-                                    std::move(channels), regions_, std::move(segment));
+  return std::make_shared<GroupSegment>(call.ranks(), call.position(), std::move(names),
+                                        std::move(channels), regions_, std::move(segment));
 }
 
 // The segment, and its descriptor in the hands of all.
-Result<Mapping> ShmGroups::HandOutSegment(const Forming& call, uint64_t number) const {
-  const size_t bytes = ShmLayout(call.size()).total_bytes;
+Result<Mapping> GroupSegments::HandOutSegment(const Forming& call, uint64_t number) const {
+  const size_t bytes = SegmentLayout(call.size()).total_bytes;
   HEDDLE_ASSIGN_OR_RETURN(const UniqueFd memory, MakeSharedMemory(bytes));
   HEDDLE_ASSIGN_OR_RETURN(Mapping segment, Mapping::Of(memory.get(), bytes, true));
   for (const int rank : call.ranks()) {
@@ -192,8 +192,8 @@ Result<Mapping> ShmGroups::HandOutSegment(const Forming& call, uint64_t number) 
   return segment;
 }
 
-Result<Mapping> ShmGroups::MapSegment(const Forming& call, uint64_t number) const {
-  const size_t bytes = ShmLayout(call.size()).total_bytes;
+Result<Mapping> GroupSegments::MapSegment(const Forming& call, uint64_t number) const {
+  const size_t bytes = SegmentLayout(call.size()).total_bytes;
   HEDDLE_ASSIGN_OR_RETURN(const auto channel,
                           group_.ChannelOf(call.ranks().front(), Lane::kUrgent));
   HEDDLE_ASSIGN_OR_RETURN(const UniqueFd memory, channel->TakeDescriptor(number));
@@ -204,7 +204,7 @@ Result<Mapping> ShmGroups::MapSegment(const Forming& call, uint64_t number) cons
   return Mapping::Of(memory.get(), bytes, true);
 }
 
-Result<std::shared_ptr<ShmGroup>> ShmGroups::Lead(Forming& call) {
+Result<std::shared_ptr<GroupSegment>> GroupSegments::Lead(Forming& call) {
   Forming::News& news = call.news();
   bool share = SharesWithAll(call.ranks());
   share = call.Gather(FormingStep::kJoin) && share;
@@ -223,7 +223,7 @@ Result<std::shared_ptr<ShmGroup>> ShmGroups::Lead(Forming& call) {
       LogWarning(
           "{} workers of this host, {} to {}, exchange messages instead of sharing {} bytes: {}",
           call.size(), NameOf(call.ranks().front()), NameOf(call.ranks().back()),
-          ShmLayout(call.size()).total_bytes, made.status().message());
+          SegmentLayout(call.size()).total_bytes, made.status().message());
     }
   }
   call.Tell(FormingStep::kVerdict, Raw(news.number));
@@ -232,34 +232,34 @@ Result<std::shared_ptr<ShmGroup>> ShmGroups::Lead(Forming& call) {
     call.Tell(FormingStep::kGo, Raw(news.go));
   }
   HEDDLE_RETURN_IF_ERROR(call.failure());
-  return news.go == 1 ? Make(call, std::move(segment)) : std::shared_ptr<ShmGroup>();
+  return news.go == 1 ? Make(call, std::move(segment)) : std::shared_ptr<GroupSegment>();
 }
 
-Result<std::shared_ptr<ShmGroup>> ShmGroups::Join(Forming& call) {
+Result<std::shared_ptr<GroupSegment>> GroupSegments::Join(Forming& call) {
   Forming::News& news = call.news();
   news.share = SharesWithAll(call.ranks()) ? 1 : 0;
   const Status joined = call.Wait(call.Send(0, FormingStep::kJoin, Raw(news.share)));
   if (joined.code() == StatusCode::kFailedPrecondition) {  // Not even connected.
-    return std::shared_ptr<ShmGroup>();
+    return std::shared_ptr<GroupSegment>();
   }
   HEDDLE_RETURN_IF_ERROR(joined);
   HEDDLE_RETURN_IF_ERROR(call.Wait(call.Recv(0, FormingStep::kVerdict, Raw(news.number))));
   if (news.number == 0) {
-    return std::shared_ptr<ShmGroup>();
+    return std::shared_ptr<GroupSegment>();
   }
   Result<Mapping> segment = MapSegment(call, news.number);
   if (!segment.ok()) {
     LogWarning(
         "{} cannot map the {} bytes that {} shares with it and {} others, and all of them "
         "exchange messages instead: {}",
-        NameOf(group_.options().rank), ShmLayout(call.size()).total_bytes,
+        NameOf(group_.options().rank), SegmentLayout(call.size()).total_bytes,
         NameOf(call.ranks().front()), call.size() - 2, segment.status().message());
   }
   news.ready = segment.ok() ? 1 : 0;
   HEDDLE_RETURN_IF_ERROR(call.Wait(call.Send(0, FormingStep::kReady, Raw(news.ready))));
   HEDDLE_RETURN_IF_ERROR(call.Wait(call.Recv(0, FormingStep::kGo, Raw(news.go))));
   return news.go == 1 && segment.ok() ? Make(call, *std::move(segment))
-                                      : std::shared_ptr<ShmGroup>();
+                                      : std::shared_ptr<GroupSegment>();
 }
 
 }  // namespace heddle::comm
