@@ -148,7 +148,7 @@ ShmGroups::ShmGroups(Group& group, std::shared_ptr<SharedRegions> regions)
       regions_(std::move(regions)) {
   const auto host_of = [](const std::string& address, bool sharing) -> std::string {
     const auto parts = ParseAddress(address);
-    return parts.ok() && parts->contains("host") && (!sharing || parts->contains("shm"))
+    return parts.ok() && parts->contains("host") && (!sharing || PassesDescriptors(*parts))
                ? parts->at("host")
                : "";
   };
