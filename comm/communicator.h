@@ -29,11 +29,11 @@ namespace heddle::comm {
 
 /// Who a worker is and how it meets others: all of it comes with the job, so it is set as a whole.
 struct EndpointConfig {
-  std::string worker;  ///< This worker's name.
-  std::string job;     ///< Job identity; part of the handshake.
+  std::string worker = {};  ///< This worker's name.
+  std::string job = {};     ///< Job identity; part of the handshake.
   /// Job secret: key of the handshake's HMAC-SHA256. Never logged. Empty: every connection is
   /// refused.
-  std::string secret;
+  std::string secret = {};
   /// Transports that may join pairs, best first (comm/cost/transport_traits.h); empty: all.
   std::vector<std::string> transports = {};
   /// Encrypt what leaves the machine: TLS 1.3 whose keys come from `secret`; transports that cannot

@@ -41,15 +41,15 @@ struct NetworkPort {
 
   std::string name;  ///< "mlx5_0/1".
   std::string device;
-  int port = 1;                    ///< Of the device.
-  std::string kind;                ///< Of network.
-  std::string state;               ///< Empty: unknown.
-  double bytes_per_second = 0;     ///< Of the link; 0: unknown.
-  int numa_node = -1;              ///< -1: unknown.
-  std::vector<Address> addresses;  ///< Of its kind of network, by index.
-  int address_index = -1;          ///< The one that is used; -1: there is none yet.
-  std::string net_device;          ///< Empty: none.
-  std::string ip;                  ///< Empty: none.
+  int port = 1;                         ///< Of the device.
+  std::string kind;                     ///< Of network.
+  std::string state;                    ///< Empty: unknown.
+  double bytes_per_second = 0;          ///< Of the link; 0: unknown.
+  int numa_node = -1;                   ///< -1: unknown.
+  std::vector<Address> addresses = {};  ///< Of its kind of network, by index.
+  int address_index = -1;               ///< The one that is used; -1: there is none yet.
+  std::string net_device;               ///< Empty: none.
+  std::string ip;                       ///< Empty: none.
   bool usable = false;
   bool chosen = false;  ///< By a worker at the host that was asked for.
   std::string reason;   ///< Why usable, or why not.
