@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -7,7 +9,7 @@
 #include "cli/output.h"
 #include "comm/links/discovery.h"
 #include "comm/links/link_survey.h"
-#include "comm/transport/verbs/rdma_ports.h"
+#include "comm/transport/registry.h"
 #include "engine/job/job.h"
 
 namespace heddle::cli {
@@ -22,25 +24,41 @@ std::string NumaText(int node) {
   return node < 0 ? std::string(1, '-') : std::to_string(node);
 }
 
-bool IsChosen(const comm::RdmaPort& port, const std::vector<comm::RdmaPort>& ports) {
-  return std::any_of(ports.begin(), ports.end(),
-                     [&](const auto& other) { return other.name() == port.name(); });
-}
-
-/// The ports of a worker that is reached at the chosen interface.
-std::vector<comm::RdmaPort> ChosenPorts(const std::vector<comm::InterfaceVerdict>& interfaces,
-                                        const std::vector<comm::RdmaPort>& ports) {
+/// What a worker that is reached at the chosen interface would use.
+std::vector<std::pair<const comm::TransportTraits*, std::vector<comm::NetworkPort>>> PortsBeside(
+    const std::vector<comm::InterfaceVerdict>& interfaces) {
   std::string address;
   for (const auto& verdict : interfaces) {
     if (verdict.chosen) {
       address = verdict.interface.ips.front();
     }
   }
-  return comm::ChooseRdmaPorts(ports, "", address);
+  return comm::ListNetworkPorts(address);
 }
 
-void PrintMachine(const std::vector<comm::InterfaceVerdict>& interfaces,
-                  const std::vector<comm::RdmaPort>& ports) {
+std::string LowerCase(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char letter) {
+    return static_cast<char>(std::tolower(letter));
+  });
+  return text;
+}
+
+void PrintPorts(const std::string& title, const std::vector<comm::NetworkPort>& ports) {
+  if (ports.empty()) {
+    std::printf("no %s device\n", title.c_str());
+    return;
+  }
+  std::printf("%-2s%-14s %-10s %-13s %6s %4s %-16s %s\n", "", (title + " PORT").c_str(), "KIND",
+              "SPEED", "GIDS", "NUMA", "ADDRESS", "WHY");
+  for (const comm::NetworkPort& port : ports) {
+    std::printf("%-2s%-14s %-10s %-13s %6zu %4s %-16s %s\n", port.chosen ? "*" : "",
+                port.name.c_str(), port.kind.c_str(), Gigabits(port.bytes_per_second).c_str(),
+                port.addresses.size(), NumaText(port.numa_node).c_str(),
+                port.ip.empty() ? "-" : port.ip.c_str(), port.reason.c_str());
+  }
+}
+
+void PrintMachine(const std::vector<comm::InterfaceVerdict>& interfaces) {
   std::printf("%-2s%-14s %-10s %-13s %6s %4s %-16s %s\n", "", "INTERFACE", "MEDIUM", "SPEED", "MTU",
               "NUMA", "ADDRESS", "WHY");
   for (const auto& verdict : interfaces) {
@@ -52,29 +70,43 @@ void PrintMachine(const std::vector<comm::InterfaceVerdict>& interfaces,
                 interface.ips.empty() ? "-" : interface.ips.front().c_str(),
                 verdict.reason.c_str());
   }
-  const auto chosen = ChosenPorts(interfaces, ports);
-  if (ports.empty()) {
-    std::printf("no RDMA device\n");
-  } else {
-    std::printf("%-2s%-14s %-10s %-13s %6s %4s %-16s %s\n", "", "RDMA PORT", "KIND", "SPEED",
-                "GIDS", "NUMA", "ADDRESS", "WHY");
-  }
-  for (const auto& port : ports) {
-    std::printf("%-2s%-14s %-10s %-13s %6zu %4s %-16s %s\n", IsChosen(port, chosen) ? "*" : "",
-                port.name().c_str(), std::string(comm::RdmaKindName(port.kind)).c_str(),
-                Gigabits(port.bytes_per_second).c_str(), port.gids.size(),
-                NumaText(port.numa_node).c_str(), port.ip.empty() ? "-" : port.ip.c_str(),
-                port.reason.c_str());
+  for (const auto& [traits, ports] : PortsBeside(interfaces)) {
+    PrintPorts(traits->title, ports);
   }
   std::printf(
       "* would be used. A worker takes the address of its route to the coordinator; --bind names "
       "another.\n");
 }
 
-nlohmann::json MachineJson(const std::vector<comm::InterfaceVerdict>& interfaces,
-                           const std::vector<comm::RdmaPort>& ports) {
-  nlohmann::json json{{"interfaces", nlohmann::json::array()}, {"rdma", nlohmann::json::array()}};
-  const auto chosen = ChosenPorts(interfaces, ports);
+nlohmann::json PortsJson(const std::vector<comm::NetworkPort>& ports) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const comm::NetworkPort& port : ports) {
+    nlohmann::json addresses = nlohmann::json::array();
+    for (const comm::NetworkPort::Address& address : port.addresses) {
+      addresses.push_back({{"index", address.index},
+                           {"gid", address.text},
+                           {"type", address.type},
+                           {"net_device", address.net_device}});
+    }
+    json.push_back({{"device", port.device},
+                    {"port", port.port},
+                    {"kind", port.kind},
+                    {"state", port.state},
+                    {"bytes_per_second", port.bytes_per_second},
+                    {"numa_node", port.numa_node},
+                    {"gids", addresses},
+                    {"gid_index", port.address_index},
+                    {"net_device", port.net_device},
+                    {"address", port.ip},
+                    {"usable", port.usable},
+                    {"chosen", port.chosen},
+                    {"reason", port.reason}});
+  }
+  return json;
+}
+
+nlohmann::json MachineJson(const std::vector<comm::InterfaceVerdict>& interfaces) {
+  nlohmann::json json{{"interfaces", nlohmann::json::array()}};
   for (const auto& verdict : interfaces) {
     const comm::NetworkInterface& interface = verdict.interface;
     json["interfaces"].push_back({{"name", interface.name},
@@ -90,29 +122,24 @@ nlohmann::json MachineJson(const std::vector<comm::InterfaceVerdict>& interfaces
                                   {"chosen", verdict.chosen},
                                   {"reason", verdict.reason}});
   }
-  for (const auto& port : ports) {
-    nlohmann::json gids = nlohmann::json::array();
-    for (const auto& entry : port.gids) {
-      gids.push_back({{"index", entry.index},
-                      {"gid", entry.text},
-                      {"type", entry.type},
-                      {"net_device", entry.net_device}});
-    }
-    json["rdma"].push_back({{"device", port.device},
-                            {"port", port.port},
-                            {"kind", comm::RdmaKindName(port.kind)},
-                            {"state", port.state},
-                            {"bytes_per_second", port.bytes_per_second},
-                            {"numa_node", port.numa_node},
-                            {"gids", gids},
-                            {"gid_index", port.gid_index},
-                            {"net_device", port.net_device},
-                            {"address", port.ip},
-                            {"usable", port.usable},
-                            {"chosen", IsChosen(port, chosen)},
-                            {"reason", port.reason}});
+  for (const auto& [traits, ports] : PortsBeside(interfaces)) {
+    json[LowerCase(traits->title)] = PortsJson(ports);
   }
   return json;
+}
+
+/// For transports that leave the machine.
+std::string WhatTlsMeans() {
+  std::string encrypted;
+  std::string unused;
+  for (const comm::TransportTraits& traits : comm::DeclaredTransports()) {
+    if (!traits.within_host) {
+      std::string& list = traits.encrypts ? encrypted : unused;
+      list += fmt::format("{}{} is {}", list.empty() ? "" : ", ", traits.title,
+                          traits.encrypts ? "encrypted" : "not used");
+    }
+  }
+  return encrypted + (encrypted.empty() || unused.empty() ? "" : ", ") + unused;
 }
 
 class Links : public Command {
@@ -136,11 +163,10 @@ class Links : public Command {
  private:
   int ShowMachine() const {
     const auto interfaces = comm::JudgeInterfaces(comm::FindInterfaces());
-    const auto ports = comm::FindRdmaPorts();
     if (json_) {
-      std::printf("%s\n", MachineJson(interfaces, ports).dump(2).c_str());
+      std::printf("%s\n", MachineJson(interfaces).dump(2).c_str());
     } else {
-      PrintMachine(interfaces, ports);
+      PrintMachine(interfaces);
     }
     return kDone;
   }
@@ -256,7 +282,7 @@ class Links : public Command {
     }
     std::printf("* is what a job would use, if it measured the same (comm.choose)\n");
     if (options.tls) {
-      std::printf("comm.tls is on: TCP is encrypted, RDMA is not used\n");
+      std::printf("comm.tls is on: %s\n", WhatTlsMeans().c_str());
     }
   }
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,25 +27,29 @@
 
 namespace heddle::comm {
 
-struct EndpointOptions {
-  std::string worker;                   ///< This worker's name, for messages and metrics.
-  std::string bind_host = "127.0.0.1";  ///< Address that TCP listens on and that others reach.
-  std::string job;                      ///< Job identity; part of the handshake.
-  std::string secret;     ///< Job secret: key of the handshake's HMAC-SHA256. Never logged.
-  bool allow_shm = true;  ///< Use shared memory with workers of the same host.
-  /// Use RDMA with workers that have it too. A worker that is reached at a loopback address is for
-  /// its own host alone: it uses RDMA only when `rdma_devices` names a device.
-  bool allow_verbs = true;
-  /// Devices and ports "mlx5_0,mlx5_1/2" that RDMA may use; empty: all that are active (rails.h).
-  std::string rdma_devices = {};
-  /// Transports that may join pairs, best first (comm/cost/transport_names.h); empty: all.
+/// Who a worker is and how it meets others: all of it comes with the job, so it is set as a whole.
+struct EndpointConfig {
+  std::string worker = {};  ///< This worker's name.
+  std::string job = {};     ///< Job identity; part of the handshake.
+  /// Job secret: key of the handshake's HMAC-SHA256. Never logged. Empty: every connection is
+  /// refused.
+  std::string secret = {};
+  /// Transports that may join pairs, best first (comm/cost/transport_traits.h); empty: all.
   std::vector<std::string> transports = {};
-  /// Encrypt what leaves the machine: TCP carries TLS 1.3 whose keys come from `secret`, and RDMA,
-  /// which cannot, is not used. All members of a group have the same; one that differs is refused.
+  /// Encrypt what leaves the machine: TLS 1.3 whose keys come from `secret`; transports that cannot
+  /// (TransportTraits::encrypts) are not used. All members of a group have the same; one that
+  /// differs is refused.
   bool tls = false;
-  /// Sockets of each connection over TCP (tcp_stripes.h), 1 to 8; 0: as many as the network
-  /// interface of `bind_host` is fast for. A pair uses what both ends have; with TLS, 1.
-  int tcp_streams = 0;
+};
+
+/// Values by the transport's name and the option's (TransportTraits::options).
+using TransportOptions = std::map<std::string, std::map<std::string, std::string>>;
+
+struct EndpointOptions {
+  EndpointConfig config = {};           ///< Until Configure.
+  std::string bind_host = "127.0.0.1";  ///< Address to listen on, by which others reach this one.
+  std::vector<std::string> open = {};   ///< Transports to open; empty: all that there are.
+  TransportOptions transport_options = {};  ///< An empty value counts as none.
   double link_bytes_per_second = 0;      ///< Emulated link: token bucket a direction; 0: unlimited.
   metrics::Registry* metrics = nullptr;  ///< Required; outlives the endpoint.
 };
@@ -73,9 +78,10 @@ struct GroupOptions {
   std::shared_ptr<const LinkTable> links = nullptr;
   /// Transports that may join this group's pairs, best first; empty: the endpoint's.
   std::vector<std::string> transports = {};
-  /// A way to a peer (a transport, or a pair of RDMA ports) that is not the last one gives way to
-  /// the next where connecting or another step of its handshake takes longer than this.
-  Duration way_timeout = std::chrono::seconds(2);
+  /// Where connecting over a route to a peer (a transport, or a pair of its network ports), or
+  /// another step of its handshake, takes longer than this, the next route is tried, if there is
+  /// one.
+  Duration route_timeout = std::chrono::seconds(2);
   /// Members whose collectives disagree find out and name the difference. False: they wait for each
   /// other until their deadlines; for tests of what that costs.
   bool diagnose_calls = true;
@@ -127,9 +133,9 @@ struct TreeContributions {
 };
 
 /// Memory that workers of one host can reach directly (Endpoint::AllocateShared). A collective
-/// whose members all pass such memory folds it where it lies, without copies; between hosts that
-/// RDMA joins, devices carry large messages from such memory to such memory. Freed when the last
-/// copy of the object goes; by then no operation on it may be in flight. It may outlive its
+/// whose members all pass such memory folds it where it lies, without copies; between workers that
+/// `places` names, devices carry large messages from such memory to such memory. Freed when the
+/// last copy of the object goes; by then no operation on it may be in flight. It may outlive its
 /// endpoint. Otherwise it is ordinary memory; what is written before it was ever passed to a
 /// collective stays within the process.
 class SharedBuffer {
@@ -168,15 +174,19 @@ class Communicator {
   virtual int size() const = 0;
   virtual int64_t generation() const = 0;
   virtual const std::string& member_name(int rank) const = 0;
-  /// Name of the transport that joins this worker to `peer` ("shm", "tcp"); "self" for itself.
+  /// Name of the transport that joins this worker to `peer`; "self" for itself.
   virtual std::string transport(int peer) const = 0;
-  /// This worker's RDMA ports that join it to `peer`: "mlx5_0/1", or "mlx5_0/1, mlx5_1/1" where
-  /// urgent messages have a port of their own. Empty: none.
+  /// This worker's network ports that join it to `peer` and nobody else's: "mlx5_0/1", or
+  /// "mlx5_0/1, mlx5_1/1" where urgent messages have a port of their own. Empty: the kernel's
+  /// routes choose.
   virtual std::string ports(int /*peer*/) const { return {}; }
+  /// Whether devices carry large messages between shared buffers (SharedBuffer) of this worker and
+  /// of `peer`; elsewhere they are copied, as all memory is.
+  virtual bool places(int /*peer*/) const { return false; }
 
   /// Point to point, matched by (peer, tag); sizes must agree. Zero bytes are allowed. A message
   /// that arrives before its Recv waits at the sender or in a bounded buffer (1 MiB a peer;
-  /// messages above 64 KiB always wait at the sender). Urgent messages go their own way, past all
+  /// messages above 64 KiB always wait at the sender). Urgent messages go by themselves, past all
   /// bulk; both ends say alike whether a message is urgent, and an urgent Send never meets a Recv
   /// that is not. Messages of one tag and one urgency are matched in the order in which they were
   /// sent.
@@ -272,28 +282,17 @@ class Communicator {
   virtual std::vector<int64_t> BytesSent() const = 0;
 };
 
-/// A worker's door: listens, and forms communicators.
+/// A worker's end: listens, and forms communicators.
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
   /// Errors: kInvalidArgument, kResourceExhausted (the port is taken).
   static Result<std::unique_ptr<Endpoint>> Create(const EndpointOptions& options);
 
-  /// Replaces EndpointOptions' worker, job and secret: a worker opens its door before the
-  /// coordinator tells it the job. While the secret is empty every connection is refused. Not while
-  /// connected.
-  virtual void SetIdentity(const std::string& worker,
-                           const std::string& job,
-                           const std::string& secret) = 0;
-
-  /// Replaces EndpointOptions' transports, for the connects that come: a worker learns them with
-  /// the job, too. All members of a group have the same. Errors: kInvalidArgument (an unknown name,
-  /// or one twice; the old ones stay).
-  virtual Status SetTransports(const std::vector<std::string>& names) = 0;
-
-  /// Replaces EndpointOptions' tls, for the connects that come. Not while connected; before the
-  /// SetIdentity that gives a secret, lest a peer that is ahead finds the old one.
-  virtual void SetTls(bool tls) = 0;
+  /// Replaces EndpointOptions' config, all of it at once, for the connects that come: a worker
+  /// listens before the coordinator tells it the job. Not while connected. Errors: kInvalidArgument
+  /// (an unknown transport, or one twice; everything stays as it was).
+  virtual Status Configure(const EndpointConfig& config) = 0;
 
   /// Opaque text that others pass in GroupMember::address; valid for the endpoint's life.
   virtual std::string address() const = 0;
@@ -310,13 +309,13 @@ class Endpoint {
   /// Changes the emulated link rate; 0: unlimited.
   virtual void SetLinkRate(double bytes_per_second) = 0;
   /// Memory for tensors that take part in collectives among workers of one host. Any part of it may
-  /// be passed to AllReduce, ReduceScatter, AllGather and Broadcast. Between hosts that RDMA joins,
-  /// devices carry Send's and Recv's messages of 32 KiB and more from buffer to buffer; where there
-  /// is none it works like any other memory. When a collective on it fails while a peer might still
-  /// write to it (a stopped process), that part of it is replaced in place by private memory with
-  /// the same content, so that nothing that comes late can land there; no other thread may write to
-  /// the buffer while such a collective runs. Errors: kInvalidArgument (0 bytes),
-  /// kResourceExhausted. Thread: any.
+  /// be passed to AllReduce, ReduceScatter, AllGather and Broadcast. Where Communicator::places,
+  /// devices carry Send's and Recv's messages of 32 KiB and more from buffer to buffer; elsewhere
+  /// it works like any other memory. When a collective on it fails while a peer might still write
+  /// to it (a stopped process), that part of it is replaced in place by private memory with the
+  /// same content, so that nothing that comes late can land there; no other thread may write to the
+  /// buffer while such a collective runs. Errors: kInvalidArgument (0 bytes), kResourceExhausted.
+  /// Thread: any.
   virtual Result<SharedBuffer> AllocateShared(size_t bytes) = 0;
   /// Measures latency and bandwidth to `peer` of a connected group (both sides call it, lower rank
   /// first).

@@ -83,11 +83,13 @@ void ReadWhole(int fd, char* data, size_t size) {
 int RunRank(const exchange::Options& options, int in, int out) {
   heddle::metrics::Registry registry;
   heddle::comm::EndpointOptions settings;
-  settings.worker = "rank-" + std::to_string(options.rank);
-  settings.job = "benchmark";
-  settings.secret = "secret";
-  settings.allow_shm = options.transport == "shm";
-  settings.tls = options.transport == "tls";
+  settings.config = {.worker = "rank-" + std::to_string(options.rank),
+                     .job = "benchmark",
+                     .secret = "secret",
+                     .tls = options.transport == "tls"};
+  if (options.transport != "shm") {
+    settings.open = {"verbs", "tcp"};
+  }
   settings.metrics = &registry;
   auto endpoint = heddle::comm::Endpoint::Create(settings);
   Check(endpoint.status());

@@ -277,14 +277,15 @@ Status Main(int argc, char** argv) {
   const std::string folder = argv[3];
   metrics::Registry registry;
   EndpointOptions endpoint_options;
-  endpoint_options.worker = "worker-" + std::to_string(rank);
+  endpoint_options.config = {
+      .worker = "worker-" + std::to_string(rank), .job = "benchmark", .secret = folder};
   endpoint_options.bind_host = argv[4];
-  endpoint_options.job = "benchmark";
-  endpoint_options.secret = folder;
   const std::string medium = argv[5];
-  endpoint_options.allow_shm = medium == "shm";
+  if (medium != "shm") {
+    endpoint_options.open = {"verbs", "tcp"};
+  }
   if (medium.starts_with("tcp:")) {
-    endpoint_options.tcp_streams = std::atoi(medium.c_str() + 4);
+    endpoint_options.transport_options["tcp"]["streams"] = medium.substr(4);
   }
   endpoint_options.metrics = &registry;
   HEDDLE_ASSIGN_OR_RETURN(const auto endpoint, Endpoint::Create(endpoint_options));

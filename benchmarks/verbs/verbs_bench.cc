@@ -25,8 +25,8 @@
 
 #include "base/system/file.h"
 #include "comm/communicator.h"
+#include "comm/transport/registry.h"
 #include "comm/transport/transport.h"
-#include "comm/transport/verbs/verbs_transport.h"
 #include "metrics/registry.h"
 
 namespace heddle::comm {
@@ -228,12 +228,11 @@ Status StreamLatency(Connection& stream, const Settings& settings) {
 
 EndpointOptions OptionsOf(const Settings& settings, metrics::Registry* registry) {
   EndpointOptions options;
-  options.worker = std::to_string(settings.rank);
-  options.job = "benchmark";
-  options.secret = "benchmark";
+  options.config = {
+      .worker = std::to_string(settings.rank), .job = "benchmark", .secret = "benchmark"};
   options.bind_host = settings.host;
-  options.rdma_devices = settings.device;
-  options.allow_shm = false;
+  options.open = {"verbs", "tcp"};
+  options.transport_options["verbs"]["devices"] = settings.device;
   options.metrics = registry;
   return options;
 }
@@ -245,21 +244,20 @@ Result<std::unique_ptr<Connection>> MakeStream(const Settings& settings,
   UniqueFd socket;
   if (settings.rank == 1) {
     Tell(place, transport.address());
-    pollfd door{.fd = transport.doors().front(), .events = POLLIN, .revents = 0};
-    ::poll(&door, 1, 20000);
-    socket.Reset(::accept4(door.fd, nullptr, nullptr, SOCK_NONBLOCK));
+    pollfd listener{.fd = transport.listeners().front().socket, .events = POLLIN, .revents = 0};
+    ::poll(&listener, 1, 20000);
+    socket.Reset(::accept4(listener.fd, nullptr, nullptr, SOCK_NONBLOCK));
   } else {
     HEDDLE_ASSIGN_OR_RETURN(const std::string address, Hear(place));
-    const auto ways = transport.WaysTo({}, {{"verbs", address}}, 0);
-    if (ways.empty()) {
-      return UnavailableError("no way from {} to {}", transport.address(), address);
+    const auto routes = transport.RoutesTo({}, {{"verbs", address}}, 0);
+    if (routes.empty()) {
+      return UnavailableError("no route from {} to {}", transport.address(), address);
     }
-    HEDDLE_ASSIGN_OR_RETURN(socket, transport.Dial(ways.front()));
+    HEDDLE_ASSIGN_OR_RETURN(socket, transport.Dial(routes.front()));
     pollfd open{.fd = socket.get(), .events = POLLOUT, .revents = 0};
     ::poll(&open, 1, 20000);
   }
-  const auto setup =
-      transport.Begin(0, std::move(socket), Lane::kBulk, settings.rank == 0, Digest{});
+  const auto setup = transport.Begin(std::move(socket), {.dialled = settings.rank == 0});
   const Time deadline = After(std::chrono::seconds(20));
   while (Now() < deadline) {
     HEDDLE_ASSIGN_OR_RETURN(auto connection, setup->Advance());
@@ -273,8 +271,9 @@ Result<std::unique_ptr<Connection>> MakeStream(const Settings& settings,
 }
 
 Status RunStream(const Settings& settings) {
-  metrics::Registry registry;
-  HEDDLE_ASSIGN_OR_RETURN(const auto transport, MakeVerbsTransport(OptionsOf(settings, &registry)));
+  HEDDLE_ASSIGN_OR_RETURN(const auto transport,
+                          OpenTransport("verbs", {.bind_host = settings.host,
+                                                  .options = {{"devices", settings.device}}}));
   HEDDLE_ASSIGN_OR_RETURN(const auto stream, MakeStream(settings, *transport));
   HEDDLE_RETURN_IF_ERROR(settings.test == "bw" ? StreamBandwidth(*stream, settings)
                                                : StreamLatency(*stream, settings));

@@ -4,6 +4,7 @@
 #include "cli/engine/engine.h"
 #include "cli/engine_commands.h"
 #include "cli/output.h"
+#include "comm/cost/transport_traits.h"
 
 namespace heddle::cli {
 namespace {
@@ -27,9 +28,14 @@ class Worker : public Command {
         "bind", &options_.bind_host,
         "Address or interface that the other workers reach this one under [that of the "
         "route to the coordinator]");
-    arguments.Option("rdma", &options_.rdma_devices,
-                     "RDMA devices and ports to use, as `heddle links` calls them: "
-                     "mlx5_0,mlx5_1/2 [all that are active]");
+    for (const comm::TransportTraits& traits : comm::DeclaredTransports()) {
+      for (const comm::TransportOption& option : traits.options) {
+        if (!option.flag.empty()) {
+          arguments.Option(option.flag, &options_.transport_options[traits.name][option.name],
+                           option.help);
+        }
+      }
+    }
     arguments.Option(
         "failure-domain", &options_.failure_domain,
         "Name of what is lost as one: a rack, a power feed, a spot pool. Copies of its "

@@ -14,7 +14,7 @@ LinkTable LinksBetween(std::span<const LinkEnd> ends) {
       links.At(from, to) = {
           .latency_seconds = std::max(a.link.latency_seconds, b.link.latency_seconds),
           .bytes_per_second = std::min(a.link.bytes_per_second, b.link.bytes_per_second),
-          .transport = a.host == b.host ? a.link.transport : "tcp",
+          .transport = a.host == b.host ? a.link.transport : UniversalTransport(),
           .crowding = a.link.crowding};
     }
   }

@@ -8,13 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "comm/cost/transport_traits.h"
+
 namespace heddle::comm {
 
 /// One direction between two workers.
 struct Link {
   double latency_seconds = 50e-6;
   double bytes_per_second = 1e9;
-  std::string transport = "tcp";  ///< The transport that comm reports for the pair: "shm", "tcp", …
+  std::string transport = UniversalTransport();  ///< That comm reports for the pair.
   double crowding =
       1;  ///< Workers for each core of the sender's host, at least 1: they take turns.
 
@@ -49,7 +51,7 @@ struct LinkEnd {
 };
 
 /// The link of a pair is the slower of its two ends; the transport is the first end's where both
-/// are on one host, else "tcp".
+/// are on one host, else the universal one.
 LinkTable LinksBetween(std::span<const LinkEnd> ends);
 
 }  // namespace heddle::comm

@@ -37,8 +37,8 @@ std::string WhyCheapest(const MeasuredTransport& chosen,
 
 double MixSeconds(const MeasuredTransport& measured) {
   double seconds = 0;
-  for (const Link* way : {&measured.there, &measured.back}) {
-    seconds += (way->Seconds(kActivationBytes) + way->Seconds(kVoteBytes)) / 2;
+  for (const Link* link : {&measured.there, &measured.back}) {
+    seconds += (link->Seconds(kActivationBytes) + link->Seconds(kVoteBytes)) / 2;
   }
   return seconds;
 }
@@ -62,7 +62,9 @@ TransportChoice ChooseTransport(const TransportPreference& preference,
   const MeasuredTransport* best = known.front();
   if (preference.rule == TransportRule::kCheapest) {
     for (const MeasuredTransport* other : known) {
-      const double margin = best->transport == "shm" ? kClearlyOfShared : 1;
+      const TransportTraits* const traits = FindTransport(best->transport);
+      const bool shared = traits != nullptr && traits->within_host;
+      const double margin = shared ? kClearlyOfShared : 1;
       if (margin * MixSeconds(*other) < MixSeconds(*best)) {
         best = other;
       }

@@ -35,6 +35,7 @@ class CommunicatorImpl final : public Communicator {
   }
   std::string transport(int peer) const override { return group_->transport(peer); }
   std::string ports(int peer) const override { return group_->ports(peer); }
+  bool places(int peer) const override { return group_->places(peer); }
 
   Work Send(int peer, uint64_t tag, std::span<const std::byte> data, bool urgent) override {
     return Work(group_->Send(peer, {.tag = tag, .space = 0}, data, urgent));

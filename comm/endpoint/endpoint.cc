@@ -8,7 +8,6 @@
 #include "base/check.h"
 #include "comm/endpoint/communicator_impl.h"
 #include "comm/endpoint/endpoint_impl.h"
-#include "comm/endpoint/make_transports.h"
 
 namespace heddle::comm {
 
@@ -63,28 +62,26 @@ EndpointImpl::EndpointImpl(const EndpointOptions& options,
                            Transports transports)
     : options_(options),
       loop_(std::move(loop)),
-      transports_(std::move(transports.made)),
+      transports_(std::move(transports.open)),
       absent_(std::move(transports.absent)),
       outgoing_(std::make_shared<TokenBucket>()),
       incoming_(std::make_shared<TokenBucket>(kIncomingCredit)),
       open_(std::make_shared<OpenCount>()),
       regions_(std::make_shared<SharedRegions>(options.metrics)) {
-  SetIdentity(options.worker, options.job, options.secret);
-  SetTls(options.tls);
-  allowed_ = options.transports;
+  const Status configured = Configure(options.config);
+  HEDDLE_CHECK(configured.ok(), "Create has checked the names: {}", configured.message());
   own_["host"] = HostIdentity();
   for (const auto& transport : transports_) {
-    own_[std::string(transport->name())] = transport->address();
+    own_[transport->name()] = transport->address();
   }
   SetLinkRate(options.link_bytes_per_second);
   for (const auto& transport : transports_) {
-    const std::vector<int> doors = transport->doors();
-    for (size_t i = 0; i < doors.size(); ++i) {
-      auto door =
-          std::make_unique<Door>(Door{.transport = *transport, .number = i, .socket = doors[i]});
-      Door* const raw = door.get();
+    const std::vector<Listener> listeners = transport->listeners();
+    for (size_t i = 0; i < listeners.size(); ++i) {
+      listening_.push_back(std::make_unique<Listening>(
+          Listening{.transport = *transport, .number = i, .socket = listeners[i].socket}));
+      Listening* const raw = listening_.back().get();
       raw->watch = loop_->Add(raw->socket, EPOLLIN, [this, raw](uint32_t) { AcceptAll(*raw); });
-      doors_.push_back(std::move(door));
     }
   }
 }
@@ -167,9 +164,9 @@ Result<std::unique_ptr<Endpoint>> Endpoint::Create(const EndpointOptions& option
   if (options.link_bytes_per_second < 0) {
     return InvalidArgumentError("a link rate of {} bytes a second", options.link_bytes_per_second);
   }
-  HEDDLE_RETURN_IF_ERROR(CheckTransportNames(options.transports));
+  HEDDLE_RETURN_IF_ERROR(CheckTransportNames(options.config.transports));
   HEDDLE_ASSIGN_OR_RETURN(auto loop, EventLoop::Create());
-  HEDDLE_ASSIGN_OR_RETURN(auto transports, MakeTransports(options));
+  HEDDLE_ASSIGN_OR_RETURN(auto transports, OpenTransports(options));
   return std::unique_ptr<Endpoint>(
       std::make_unique<EndpointImpl>(options, std::move(loop), std::move(transports)));
 }

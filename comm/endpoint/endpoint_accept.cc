@@ -13,7 +13,7 @@ namespace heddle::comm {
 
 namespace {
 
-/// Handshakes that have not proved anything yet; beyond it the oldest gives way.
+/// Handshakes that have not proved anything yet; beyond it the oldest is dropped.
 constexpr size_t kHalfOpenLimit = 256;
 /// Authentic diallers of generations that this worker has not come to yet.
 constexpr size_t kHeldLimit = 4096;
@@ -23,40 +23,44 @@ constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
 }  // namespace
 
 // The queue stays readable: to be called again at once would keep the loop busy with nothing.
-void EndpointImpl::PauseAccepting(const Door& door, int error) {
+void EndpointImpl::PauseAccepting(const Listening& listening, int error) {
   if (!std::exchange(descriptors_missed_, true)) {
     LogWarning("no connection can be accepted: {}; raise `ulimit -n` or free memory",
                ErrnoError(error, "accept").message());
   }
-  loop_->Modify(door.watch, door.socket, 0);
+  loop_->Modify(listening.watch, listening.socket, 0);
   loop_->RunAt(After(kAcceptPause),
-               [this, &door] { loop_->Modify(door.watch, door.socket, EPOLLIN); });
+               [this, &listening] { loop_->Modify(listening.watch, listening.socket, EPOLLIN); });
 }
 
-void EndpointImpl::SetTls(bool tls) {
+Status EndpointImpl::Configure(const EndpointConfig& config) {
+  HEDDLE_RETURN_IF_ERROR(CheckTransportNames(config.transports));
   {
     const MutexLock lock(mutex_);
-    identity_.tls = tls;
+    identity_ = {.job = Sha256(config.job), .secret = config.secret, .tls = config.tls};
+    allowed_ = config.transports;
   }
-  static std::atomic<bool> told = false;
+  static std::atomic<bool> said = false;
   for (const auto& transport : transports_) {
-    if (tls && !transport->CanEncrypt() && !told.exchange(true)) {
+    if (config.tls && !transport->traits().encrypts && !said.exchange(true)) {
       LogInfo("{} is not used: comm.tls is on, and it is not encrypted", transport->name());
     }
   }
+  return Status::Ok();
 }
 
-void EndpointImpl::AcceptAll(const Door& door) {
+void EndpointImpl::AcceptAll(const Listening& listening) {
   for (size_t i = 0; i < kHalfOpenLimit; ++i) {
-    UniqueFd socket(::accept4(door.socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    UniqueFd socket(::accept4(listening.socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket.valid()) {
       const int error = errno;
       if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS) {
-        // No descriptors: whoever proved nothing yet gives way, and the queue is asked again later.
+        // No descriptors: whoever proved nothing yet is dropped, and the queue is asked again
+        // later.
         if (!half_open_.empty()) {
           half_open_.front()->Refuse(VerdictCode::kOverload);
         } else {
-          PauseAccepting(door, error);
+          PauseAccepting(listening, error);
         }
       }
       return;
@@ -64,8 +68,8 @@ void EndpointImpl::AcceptAll(const Door& door) {
     if (half_open_.size() >= kHalfOpenLimit) {
       half_open_.front()->Refuse(VerdictCode::kOverload);
     }
-    auto session = std::make_shared<AcceptSession>(*loop_, *this, door.transport, door.number,
-                                                   std::move(socket));
+    auto session = std::make_shared<AcceptSession>(*loop_, *this, listening.transport,
+                                                   listening.number, std::move(socket));
     half_open_.push_back(session);
     session->Start();
   }
@@ -110,10 +114,10 @@ void EndpointImpl::Admit(const Session& session, const std::shared_ptr<Group>& g
     session->Refuse(VerdictCode::kWrongPeer);
   } else if (const Identity& own = session->identity(); session->peer_uses_tls() != own.tls) {
     session->Refuse(VerdictCode::kWrongTls);
-    // It is who we wait for, and will not come in another way.
+    // It is who we wait for, and will not come by another route.
     const std::string& peer = options.members[static_cast<size_t>(hello.source)].name;
     group->FailForming(UnauthenticatedError("refused {}: {}", peer, TlsMismatch(own.tls)));
-  } else if (own.tls && !session->transport().CanEncrypt()) {
+  } else if (own.tls && !session->transport().traits().encrypts) {
     session->Refuse(VerdictCode::kWrongTls);
   } else if (group->IsAttached(hello.source, static_cast<Lane>(hello.lane))) {
     session->Refuse(VerdictCode::kDuplicate);
@@ -141,9 +145,9 @@ void EndpointImpl::OnGone(const Session& session, const Status& reason) {
   }
   // The dialler counts it and goes on to its next attempt, or says that it has none.
   const std::string& name = group->options().members[static_cast<size_t>(hello.source)].name;
-  const std::string way = WayName(session->transport(), session->door());
-  if (fallbacks_told_.emplace(name, way).second) {
-    LogWarning("{} came to nothing with {}: {}", way, name, reason.message());
+  const std::string route = RouteName(session->transport(), session->listener());
+  if (fallbacks_logged_.emplace(name, route).second) {
+    LogWarning("{} came to nothing with {}: {}", route, name, reason.message());
   }
 }
 

@@ -1,27 +1,26 @@
-// The endpoint's side of connections that it makes: which transports, in which order, and what gave
-// way to what.
+// The endpoint's side of connections that it makes: which transports, in which order, and what was
+// tried instead of what.
 #include <algorithm>
 #include <utility>
 
 #include "base/log.h"
 #include "base/thread.h"
 #include "comm/endpoint/endpoint_impl.h"
-#include "comm/transport/verbs/rails.h"
 
 namespace heddle::comm {
 
-std::string WayName(const Transport& transport, size_t door) {
-  const std::string port = transport.port(door);
-  return port.empty() ? std::string(transport.name())
-                      : fmt::format("{} over {}", transport.name(), port);
+std::string RouteName(const Transport& transport, size_t listener) {
+  const std::string port = transport.listeners()[listener].port;
+  return port.empty() ? transport.name() : fmt::format("{} over {}", transport.name(), port);
 }
 
 ChannelOptions EndpointImpl::OptionsFor(const Group& group,
                                         int peer,
                                         Lane lane,
-                                        const Connection& connection) {
+                                        Connection& connection) {
   const std::string& name = group.options().members[static_cast<size_t>(peer)].name;
-  const std::string kind(connection.transport());
+  const ConnectionInfo info = connection.info();
+  const std::string& kind = info.transport;
   const metrics::Labels labels{{"transport", kind}, {"peer", name}};
   ChannelOptions options;
   options.peer = peer;
@@ -43,11 +42,12 @@ ChannelOptions EndpointImpl::OptionsFor(const Group& group,
   options.lost =
       &options_.metrics->GetCounter("heddle_comm_peer_lost_total", "Peers whose connection broke.");
   options.open = open_;
-  if (const std::string port = connection.port(); !port.empty()) {
+  if (!info.port.empty()) {
     options_.metrics
         ->GetCounter("heddle_comm_rail_connections_total",
-                     "Connections, two a pair, over each of this machine's RDMA ports.",
-                     {{"port", port}})
+                     fmt::format("Connections, two a pair, over each of this machine's {} ports.",
+                                 FindTransport(kind)->title),
+                     {{"port", info.port}})
         .Add();
   }
   return options;
@@ -72,8 +72,7 @@ std::vector<std::string> EndpointImpl::Allowed() const {
   if (!allowed_.empty()) {
     return allowed_;
   }
-  const auto all = TransportNames();
-  return {all.begin(), all.end()};
+  return TransportNames();
 }
 
 TransportChoice EndpointImpl::ChoiceFor(const Group& group, int peer) const {
@@ -97,13 +96,13 @@ Result<EndpointImpl::Attempts> EndpointImpl::AttemptsTo(const Group& group,
                                         [&](const auto& other) { return other->name() == name; });
     if (transport == transports_.end()) {
       objections.push_back(fmt::format("{} ({})", name, absent_.at(name)));
-    } else if (tls && !(*transport)->CanEncrypt()) {
+    } else if (tls && !(*transport)->traits().encrypts) {
       objections.push_back(fmt::format("{} (not encrypted, and comm.tls is on)", name));
-    } else if (const auto ways = (*transport)->WaysTo(own_, address, number); ways.empty()) {
+    } else if (const auto routes = (*transport)->RoutesTo(own_, address, number); routes.empty()) {
       objections.push_back(fmt::format("{} (cannot reach it)", name));
     } else {
-      for (const Way& way : ways) {
-        attempts.push_back({.transport = transport->get(), .way = way});
+      for (const Route& route : routes) {
+        attempts.push_back({.transport = transport->get(), .route = route});
       }
     }
   }
@@ -111,7 +110,7 @@ Result<EndpointImpl::Attempts> EndpointImpl::AttemptsTo(const Group& group,
     return UnavailableError("no transport leads there: {}", fmt::join(objections, ", "));
   }
   // What has joined them before gets what is left of the time when nothing else does now: the
-  // others may be ways that never lead there, and the first attempt may not take so long.
+  // others may be routes that never lead there, and the first attempt may not take so long.
   const Attempt first = attempts.front();
   if (choice.cheapest && first.transport->name() == choice.transport &&
       attempts.back().transport != first.transport) {
@@ -126,7 +125,7 @@ void EndpointImpl::Dial(const std::shared_ptr<Group>& group,
                         const Attempts& attempts,
                         Deadline deadline) {
   const auto session = std::make_shared<DialSession>(
-      *loop_, *attempts.front().transport, attempts.front().way, identity(),
+      *loop_, *attempts.front().transport, attempts.front().route, identity(),
       HelloFor(*group, peer, lane), deadline,
       [this, weak = std::weak_ptr(group), peer, lane, attempts,
        deadline](Result<std::unique_ptr<Connection>> result) {
@@ -146,9 +145,10 @@ void EndpointImpl::Dial(const std::shared_ptr<Group>& group,
           alive->FailForming(result.status().WithContext("connecting to {}", name));
         }
       });
-  // A port that nobody answers for must leave time for the next way; a busy process' port answers.
+  // A port that nobody answers for must leave time for the next route; a busy process' port
+  // answers.
   const bool last = attempts.size() == 1;
-  const Duration patience = group->options().way_timeout;
+  const Duration patience = group->options().route_timeout;
   session->Start(last ? deadline : After(patience), last ? kHandshakeTimeout : patience);
 }
 
@@ -157,26 +157,28 @@ void EndpointImpl::NoteFallback(const Group& group,
                                 const Attempts& attempts,
                                 const Status& status) {
   const Transport& transport = *attempts[0].transport;
-  const Way& way = attempts[0].way;
-  transport.Avoid(way);
-  const bool next_rail = attempts[1].transport == &transport;
+  const Route& route = attempts[0].route;
+  transport.Avoid(route);
+  const bool next_port = attempts[1].transport == &transport;
   const std::string reason(StatusCodeName(status.code()));
   metrics::Counter& counter =
-      next_rail
+      next_port
           ? options_.metrics->GetCounter(
                 "heddle_comm_rail_fallbacks_total",
-                "Connections that could not use this RDMA port and tried another pair of ports.",
-                {{"port", transport.port(way.door)}, {"reason", reason}})
+                fmt::format("Connections that could not use this {} port and tried another pair of "
+                            "ports.",
+                            transport.traits().title),
+                {{"port", transport.listeners()[route.listener].port}, {"reason", reason}})
           : options_.metrics->GetCounter(
                 "heddle_comm_fallbacks_total",
                 "Connections, two a pair, that could not use their best transport and "
                 "took the next.",
-                {{"transport", std::string(transport.name())}, {"reason", reason}});
+                {{"transport", transport.name()}, {"reason", reason}});
   counter.Add();
   // Every generation would say the same again.
   const std::string& name = group.options().members[static_cast<size_t>(peer)].name;
-  const std::string what = next_rail ? WayName(transport, way.door) : std::string(transport.name());
-  if (fallbacks_told_.emplace(name, what).second) {
+  const std::string what = next_port ? RouteName(transport, route.listener) : transport.name();
+  if (fallbacks_logged_.emplace(name, what).second) {
     LogWarning("{} is not used with {}: {}", what, name, status.message());
   }
 }

@@ -12,20 +12,19 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "comm/cost/transport_names.h"
-#include "comm/endpoint/make_transports.h"
 #include "comm/endpoint/session.h"
 #include "comm/group/group.h"
 #include "comm/links/measure.h"
 #include "comm/message/event_loop.h"
 #include "comm/message/token_bucket.h"
+#include "comm/transport/registry.h"
 #include "comm/transport/shared_memory.h"
 #include "comm/transport/transport.h"
 
 namespace heddle::comm {
 
-/// "verbs over mlx5_0/1", or the transport alone.
-std::string WayName(const Transport& transport, size_t door);
+/// "TRANSPORT over PORT", or the transport alone. `listener`: of the transport.
+std::string RouteName(const Transport& transport, size_t listener);
 
 class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
  public:
@@ -34,20 +33,7 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
                Transports transports);
   ~EndpointImpl() override;
 
-  void SetIdentity(const std::string& /*worker*/,
-                   const std::string& job,
-                   const std::string& secret) override {
-    const MutexLock lock(mutex_);
-    identity_.job = Sha256(job);
-    identity_.secret = secret;
-  }
-  Status SetTransports(const std::vector<std::string>& names) override {
-    HEDDLE_RETURN_IF_ERROR(CheckTransportNames(names));
-    const MutexLock lock(mutex_);
-    allowed_ = names;
-    return Status::Ok();
-  }
-  void SetTls(bool tls) override;
+  Status Configure(const EndpointConfig& config) override;
   std::string address() const override { return FormatAddress(own_); }
   Result<std::unique_ptr<Communicator>> Connect(const GroupOptions& options,
                                                 Deadline deadline) override;
@@ -68,16 +54,15 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
 
  private:
   using Session = std::shared_ptr<AcceptSession>;
-  /// Where one transport's handshakes come in.
-  struct Door {
+  struct Listening {
     const Transport& transport;
-    const size_t number;
+    const size_t number;  ///< Among the transport's listeners.
     const int socket;
     uint64_t watch = 0;  ///< The loop's.
   };
   struct Attempt {
     const Transport* transport = nullptr;
-    Way way;
+    Route route;
   };
   /// Over transports that may join a peer and reach it, best first; never none.
   using Attempts = std::vector<Attempt>;
@@ -91,8 +76,8 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   void OnRefused(const Session& session, VerdictCode reason) override;
   void OnGone(const Session& session, const Status& reason) override;
 
-  void AcceptAll(const Door& door);
-  void PauseAccepting(const Door& door, int error);
+  void AcceptAll(const Listening& listening);
+  void PauseAccepting(const Listening& listening, int error);
   void Forget(const Session& session) {
     half_open_.remove(session);
     held_.erase(session);
@@ -119,9 +104,9 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
             Deadline deadline);
   /// Exports what joins the pairs of a group that has formed, and why.
   void ExportPairs(const Group& group) HEDDLE_EXCLUDES(mutex_);
-  /// Counts and, once a peer, logs why the first attempt gives way to the second; loop thread.
+  /// Counts and, once a peer, logs why the second attempt follows the first; loop thread.
   void NoteFallback(const Group& group, int peer, const Attempts& attempts, const Status& status);
-  ChannelOptions OptionsFor(const Group& group, int peer, Lane lane, const Connection& connection);
+  ChannelOptions OptionsFor(const Group& group, int peer, Lane lane, Connection& connection);
   Hello HelloFor(const Group& group, int peer, Lane lane) const;
 
   const EndpointOptions options_;
@@ -143,11 +128,11 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   std::map<std::pair<std::string, std::string>, int> pairs_ HEDDLE_GUARDED_BY(mutex_);
 
   // Loop thread only.
-  std::vector<std::unique_ptr<Door>> doors_;
+  std::vector<std::unique_ptr<Listening>> listening_;
   bool descriptors_missed_ = false;  ///< Has been logged.
   std::list<Session> half_open_;
   std::set<Session> held_;
-  std::set<std::pair<std::string, std::string>> fallbacks_told_;  ///< Peer and transport or port.
+  std::set<std::pair<std::string, std::string>> fallbacks_logged_;  ///< Peer and transport or port.
 };
 
 }  // namespace heddle::comm

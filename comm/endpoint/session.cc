@@ -21,16 +21,18 @@ std::span<const std::byte> RawConst(const T& value) {
 }
 
 std::unique_ptr<ConnectionSetup> BeginConnection(const Transport& transport,
-                                                 size_t door,
+                                                 size_t listener,
                                                  UniqueFd socket,
                                                  bool dialled,
                                                  const Identity& identity,
                                                  const Hello& hello,
                                                  const Challenge& challenge) {
-  const auto lane = static_cast<Lane>(hello.lane);
-  const Digest key = DeriveConnectionKey(identity.secret, hello, challenge);
-  return identity.tls ? transport.BeginEncrypted(door, std::move(socket), lane, dialled, key)
-                      : transport.Begin(door, std::move(socket), lane, dialled, key);
+  return transport.Begin(std::move(socket),
+                         {.listener = listener,
+                          .lane = static_cast<Lane>(hello.lane),
+                          .dialled = dialled,
+                          .key = DeriveConnectionKey(identity.secret, hello, challenge),
+                          .encrypted = identity.tls});
 }
 
 }  // namespace
@@ -105,11 +107,11 @@ void SetupWatch::Drop() {
 }
 
 AcceptSession::AcceptSession(
-    EventLoop& loop, Owner& owner, const Transport& transport, size_t door, UniqueFd socket)
+    EventLoop& loop, Owner& owner, const Transport& transport, size_t listener, UniqueFd socket)
     : loop_(loop),
       owner_(owner),
       transport_(transport),
-      door_(door),
+      listener_(listener),
       socket_(loop, std::move(socket)),
       setup_(loop) {}
 
@@ -202,7 +204,7 @@ void AcceptSession::Welcome() {
     return;
   }
   setup_.Begin(
-      BeginConnection(transport_, door_, socket_.Take(), false, identity_, hello_, challenge_));
+      BeginConnection(transport_, listener_, socket_.Take(), false, identity_, hello_, challenge_));
   loop_.RunAt(After(kHandshakeTimeout), [weak = weak_from_this()] {
     if (const auto self = weak.lock(); self != nullptr && self->step_ == Step::kFinish) {
       self->Drop();
@@ -254,14 +256,14 @@ void AcceptSession::Drop() {
 
 DialSession::DialSession(EventLoop& loop,
                          const Transport& transport,
-                         Way way,
+                         Route route,
                          Identity identity,
                          const Hello& hello,
                          Deadline deadline,
                          Done done)
     : loop_(loop),
       transport_(transport),
-      way_(std::move(way)),
+      route_(std::move(route)),
       identity_(std::move(identity)),
       hello_(hello),
       deadline_(deadline),
@@ -270,7 +272,7 @@ DialSession::DialSession(EventLoop& loop,
 
 void DialSession::Start(Deadline connect_by, Duration step) {
   step_timeout_ = step;
-  auto socket = transport_.Dial(way_);
+  auto socket = transport_.Dial(route_);
   if (!socket.ok()) {
     End(socket.status());
     return;
@@ -366,8 +368,8 @@ void DialSession::ReadVerdict() {
   }
   ExpectWithin(Step::kFinish, std::min(deadline_, After(step_timeout_)),
                "while the connection was set up");
-  setup_.Begin(
-      BeginConnection(transport_, way_.door, socket_->Take(), true, identity_, hello_, challenge_));
+  setup_.Begin(BeginConnection(transport_, route_.listener, socket_->Take(), true, identity_,
+                               hello_, challenge_));
   Finish();
 }
 

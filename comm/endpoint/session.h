@@ -88,15 +88,15 @@ class AcceptSession : public std::enable_shared_from_this<AcceptSession> {
     virtual void OnGone(const std::shared_ptr<AcceptSession>& session, const Status& reason) = 0;
   };
 
-  /// `door`: of `transport`, at which the socket was accepted.
+  /// `listener`: of `transport`, at which the socket was accepted.
   AcceptSession(
-      EventLoop& loop, Owner& owner, const Transport& transport, size_t door, UniqueFd socket);
+      EventLoop& loop, Owner& owner, const Transport& transport, size_t listener, UniqueFd socket);
   void Start();
   void Welcome();
   void Refuse(VerdictCode reason);
   const Hello& hello() const { return hello_; }
   const Transport& transport() const { return transport_; }
-  size_t door() const { return door_; }
+  size_t listener() const { return listener_; }
   /// As this worker was when the handshake began.
   const Identity& identity() const { return identity_; }
   /// Whether an authentic dialler uses TLS.
@@ -116,7 +116,7 @@ class AcceptSession : public std::enable_shared_from_this<AcceptSession> {
   EventLoop& loop_;
   Owner& owner_;
   const Transport& transport_;
-  const size_t door_;
+  const size_t listener_;
   HandshakeSocket socket_;
   SetupWatch setup_;
   Step step_ = Step::kHello;
@@ -133,12 +133,12 @@ class DialSession : public std::enable_shared_from_this<DialSession> {
 
   DialSession(EventLoop& loop,
               const Transport& transport,
-              Way way,
+              Route route,
               Identity identity,
               const Hello& hello,
               Deadline deadline,
               Done done);
-  /// `connect_by`: until when the peer's port must have answered; there may be another way.
+  /// `connect_by`: until when the peer's port must have answered; there may be another route.
   /// `step`: how long at most one of the handshake's steps may take, but for the wait for a peer
   /// that has not joined the generation yet.
   void Start(Deadline connect_by, Duration step = kHandshakeTimeout);
@@ -158,7 +158,7 @@ class DialSession : public std::enable_shared_from_this<DialSession> {
 
   EventLoop& loop_;
   const Transport& transport_;
-  const Way way_;
+  const Route route_;
   const Identity identity_;
   const Hello hello_;
   const Deadline deadline_;

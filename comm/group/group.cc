@@ -270,6 +270,11 @@ std::string Group::transport(int peer) const {
   return channel.ok() ? (*channel)->transport() : "none";
 }
 
+bool Group::places(int peer) const {
+  const auto channel = ChannelOf(peer, Lane::kBulk);
+  return channel.ok() && (*channel)->places();
+}
+
 std::string Group::ports(int peer) const {
   std::string ports;
   for (const Lane lane : {Lane::kBulk, Lane::kUrgent}) {

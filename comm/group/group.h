@@ -70,6 +70,7 @@ class Group : public std::enable_shared_from_this<Group> {
   std::string transport(int peer) const;
   /// As Communicator::ports.
   std::string ports(int peer) const;
+  bool places(int peer) const;
   /// The channel to `peer`, or why there is none.
   Result<std::shared_ptr<Channel>> ChannelOf(int peer, Lane lane) const HEDDLE_EXCLUDES(mutex_);
   /// Groups of members on this host.

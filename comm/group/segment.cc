@@ -149,7 +149,7 @@ GroupSegments::GroupSegments(Group& group, std::shared_ptr<SharedRegions> region
       regions_(std::move(regions)) {
   const auto host_of = [](const std::string& address, bool sharing) -> std::string {
     const auto parts = ParseAddress(address);
-    return parts.ok() && parts->contains("host") && (!sharing || parts->contains("shm"))
+    return parts.ok() && parts->contains("host") && (!sharing || PassesDescriptors(*parts))
                ? parts->at("host")
                : "";
   };

@@ -149,7 +149,7 @@ bool GroupSegments::SharesWithAll(const std::vector<int>& ranks) const {
       return true;
     }
     const auto channel = group_.ChannelOf(rank, Lane::kUrgent);
-    return channel.ok() && (*channel)->transport() == "shm" &&
+    return channel.ok() && (*channel)->passes_descriptors() &&
            !(*channel)->options().outgoing->limited();
   });
 }

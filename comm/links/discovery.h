@@ -1,8 +1,8 @@
 /// \file
 /// The network interfaces that join this machine to others, read from the kernel's own files, and
-/// which of them workers should use, with the reason (RDMA ports: rdma_ports.h). What a link really
-/// gives is measured (Endpoint::MeasureLink); this is how the door to measure at is found, and what
-/// a person is told when it was the wrong one.
+/// which of them workers should use, with the reason (ports that one transport alone uses:
+/// registry.h). What a link really gives is measured (Endpoint::MeasureLink); this is how the
+/// address to measure at is found, and what a person is told when it was the wrong one.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +58,7 @@ struct InterfaceVerdict {
 /// containers, loopback, and what is down or has no address are not usable. Pure.
 std::vector<InterfaceVerdict> JudgeInterfaces(std::vector<NetworkInterface> interfaces);
 
-/// The address that a worker should open its door at. `wanted`: an address or a host's name
+/// The address that a worker should listen at. `wanted`: an address or a host's name
 /// (returned as it is), the name of an interface (its first address), or nothing: then the address
 /// from which the kernel's routes reach `coordinator` (HOST:PORT), so that a coordinator at a
 /// loopback address means workers of this machine alone. Sends nothing. Errors: kInvalidArgument

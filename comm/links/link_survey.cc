@@ -8,13 +8,16 @@
 #include "base/thread.h"
 #include "comm/communicator.h"
 #include "comm/cost/islands.h"
-#include "comm/cost/transport_names.h"
+#include "comm/cost/transport_traits.h"
 
 namespace heddle::comm {
 
 namespace {
 
-using Endpoints = std::vector<std::unique_ptr<Endpoint>>;
+struct Surveyed {
+  EndpointConfig config;
+  std::unique_ptr<Endpoint> endpoint;
+};
 
 struct End {
   Link link;
@@ -41,14 +44,18 @@ Result<End> MeasureEnd(Endpoint& endpoint,
 
 TransportTrial Try(const std::string& transport,
                    int64_t generation,
-                   Endpoint& lower,
-                   Endpoint& higher,
+                   const Surveyed& first,
+                   const Surveyed& second,
                    const std::vector<GroupMember>& members,
                    Deadline deadline) {
   TransportTrial trial;
   trial.transport = transport;
-  for (Endpoint* endpoint : {&lower, &higher}) {
-    trial.status = endpoint->SetTransports({transport});
+  Endpoint& lower = *first.endpoint;
+  Endpoint& higher = *second.endpoint;
+  for (const Surveyed* one : {&first, &second}) {
+    EndpointConfig config = one->config;
+    config.transports = {transport};
+    trial.status = one->endpoint->Configure(config);
     if (!trial.status.ok()) {
       return trial;
     }
@@ -104,8 +111,7 @@ Result<LinkSurvey> SurveyLinks(const SurveyOptions& options) {
   if (options.workers.empty()) {
     return InvalidArgumentError("links between no workers");
   }
-  const auto known = TransportNames();
-  const std::vector<std::string> all(known.begin(), known.end());
+  const std::vector<std::string> all = TransportNames();
   const TransportPreference preference{
       .list = options.transports.empty() ? all : options.transports, .rule = options.rule};
 
@@ -113,18 +119,16 @@ Result<LinkSurvey> SurveyLinks(const SurveyOptions& options) {
   const std::string secret =
       fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
   metrics::Registry unused;
-  Endpoints endpoints;
+  std::vector<Surveyed> endpoints;
   for (const SurveyWorker& worker : options.workers) {
-    EndpointOptions endpoint;
-    endpoint.worker = worker.name;
-    endpoint.bind_host = options.bind_host;
-    endpoint.job = "link-survey";
-    endpoint.secret = secret;
-    endpoint.tls = options.tls;
-    endpoint.link_bytes_per_second = worker.link_bytes_per_second;
-    endpoint.metrics = &unused;
-    HEDDLE_ASSIGN_OR_RETURN(auto made, Endpoint::Create(endpoint));
-    endpoints.push_back(std::move(made));
+    const EndpointConfig config{
+        .worker = worker.name, .job = "link-survey", .secret = secret, .tls = options.tls};
+    HEDDLE_ASSIGN_OR_RETURN(auto made,
+                            Endpoint::Create({.config = config,
+                                              .bind_host = options.bind_host,
+                                              .link_bytes_per_second = worker.link_bytes_per_second,
+                                              .metrics = &unused}));
+    endpoints.push_back({.config = config, .endpoint = std::move(made)});
   }
 
   LinkSurvey survey;
@@ -136,11 +140,13 @@ Result<LinkSurvey> SurveyLinks(const SurveyOptions& options) {
       PairSurvey pair;
       pair.lower = lower;
       pair.higher = higher;
-      Endpoint& a = *endpoints[static_cast<size_t>(lower)];
-      Endpoint& b = *endpoints[static_cast<size_t>(higher)];
+      const Surveyed& a = endpoints[static_cast<size_t>(lower)];
+      const Surveyed& b = endpoints[static_cast<size_t>(higher)];
       const std::vector<GroupMember> members{
-          {.name = options.workers[static_cast<size_t>(lower)].name, .address = a.address()},
-          {.name = options.workers[static_cast<size_t>(higher)].name, .address = b.address()}};
+          {.name = options.workers[static_cast<size_t>(lower)].name,
+           .address = a.endpoint->address()},
+          {.name = options.workers[static_cast<size_t>(higher)].name,
+           .address = b.endpoint->address()}};
       for (const std::string& transport : all) {
         // Fencing a failed generation takes the next number, too.
         generation += 2;

@@ -21,9 +21,9 @@ struct SurveyWorker {
 struct SurveyOptions {
   std::vector<SurveyWorker> workers;
   std::string bind_host = "127.0.0.1";  ///< Of every endpoint.
-  std::vector<std::string> transports;  ///< As EndpointOptions; the others are tried, too.
+  std::vector<std::string> transports;  ///< As EndpointConfig; the others are tried, too.
   TransportRule rule = TransportRule::kCheapest;
-  bool tls = false;  ///< As EndpointOptions.
+  bool tls = false;  ///< As EndpointConfig.
   Duration pair_timeout = std::chrono::seconds(10);
 };
 
@@ -33,7 +33,7 @@ struct TransportTrial {
   Status status;  ///< Of the attempt; the links hold figures only when it is ok.
   Link there;     ///< From the lower to the higher.
   Link back;
-  std::string ports;  ///< RDMA: of the lower, then of the higher: "mlx5_0/1 to mlx5_2/1".
+  std::string ports;  ///< Network ports of the lower, then of the higher: "mlx5_0/1 to mlx5_2/1".
 };
 
 struct PairSurvey {

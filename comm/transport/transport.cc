@@ -1,5 +1,6 @@
 #include "comm/transport/transport.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,6 +13,14 @@ namespace heddle::comm {
 namespace {
 constexpr std::string_view kPrefix = "heddle1";
 }  // namespace
+
+Transport::Transport(std::string_view name) : traits_(*FindTransport(name)) {}
+
+bool PassesDescriptors(const AddressParts& parts) {
+  return std::ranges::any_of(DeclaredTransports(), [&](const TransportTraits& traits) {
+    return traits.passes_descriptors && parts.contains(traits.name);
+  });
+}
 
 std::string FormatAddress(const AddressParts& parts) {
   std::string text(kPrefix);
@@ -64,9 +73,9 @@ class SocketTransport::Setup final : public ConnectionSetup {
   const bool dialled_;
 };
 
-std::unique_ptr<ConnectionSetup> SocketTransport::Begin(
-    size_t /*door*/, UniqueFd socket, Lane lane, bool dialled, const Digest& /*key*/) const {
-  return std::make_unique<Setup>(*this, std::move(socket), lane, dialled);
+std::unique_ptr<ConnectionSetup> SocketTransport::Begin(UniqueFd socket,
+                                                        const SetupOptions& options) const {
+  return std::make_unique<Setup>(*this, std::move(socket), options.lane, options.dialled);
 }
 
 std::string HostIdentity() {

@@ -2,8 +2,9 @@
 /// What a transport is: it listens, dials a handshake socket to a peer and, once both ends have
 /// proved who they are, turns that socket into a Connection: a reliable ordered byte stream in each
 /// direction. Framing, matching, priorities, rates and deadlines are comm's (channel.h), the same
-/// over all of them, so a transport is one file that implements these two interfaces and one line
-/// in MakeTransports.
+/// over all of them. So a transport is a folder, and only that: comm/transport/NAME implements
+/// these interfaces, declares what it is (comm/cost/transport_traits.h) and registers how it is
+/// opened (registry.h); nothing else names it.
 #pragma once
 
 #include <array>
@@ -21,6 +22,7 @@
 #include "base/status.h"
 #include "base/system/unique_fd.h"
 #include "comm/communicator.h"
+#include "comm/cost/transport_traits.h"
 #include "comm/transport/handshake.h"
 #include "comm/transport/lane.h"
 
@@ -155,58 +157,79 @@ class ConnectionSetup {
   virtual Result<std::unique_ptr<Connection>> Advance() = 0;
 };
 
-/// A way to a peer: from which of this endpoint's doors to which of the peer's.
-struct Way {
-  size_t door = 0;  ///< Position among Transport::doors.
+/// Where a transport's handshakes come in.
+struct Listener {
+  int socket = -1;        ///< Non-blocking, listening; the transport's.
+  std::string port = {};  ///< As ConnectionInfo::port.
+};
+
+/// A route to a peer: from which of this endpoint's listeners to which of the peer's.
+struct Route {
+  size_t listener = 0;  ///< Position among Transport::listeners.
   std::string to = {};
+};
+
+/// No transport gives more routes to a peer: each that a broken network swallows takes seconds.
+inline constexpr size_t kMostRoutes = 3;
+
+/// The number of a connection between two ranks, which spreads connections over routes: neighbours
+/// in a ring of consecutive ranks have one number to the one side and another to the other (in a
+/// ring of every second rank or of a larger stride they may have the same one), and so do the two
+/// lanes of a pair, so that what is urgent does not wait for the bulk in a network card either.
+constexpr size_t ConnectionNumber(int rank, int peer, bool urgent) {
+  return static_cast<size_t>(rank + peer) / 2 + (urgent ? 1 : 0);
+}
+
+/// One end of a connection in the making.
+struct SetupOptions {
+  size_t listener = 0;  ///< That it was accepted at, or dialled from.
+  Lane lane = Lane::kBulk;
+  bool dialled = false;
+  Digest key{};            ///< Both ends' alone, and this socket's.
+  bool encrypted = false;  ///< The job asks for TLS. Only where TransportTraits::encrypts.
 };
 
 /// Thread: any after construction; Begin is called on the loop thread.
 class Transport {
  public:
   virtual ~Transport() = default;
-  Transport() = default;
+  /// Precondition: `name` is declared.
+  explicit Transport(std::string_view name);
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
 
-  virtual std::string_view name() const = 0;
+  const TransportTraits& traits() const { return traits_; }
+  const std::string& name() const { return traits_.name; }
+
   /// Its part of the endpoint's address.
   virtual std::string address() const = 0;
-  /// Its non-blocking listening sockets of handshakes: one, or over RDMA one a port (rails.h).
-  virtual std::vector<int> doors() const = 0;
-  /// The network port of a door, as in Connection::port.
-  virtual std::string port(size_t /*door*/) const { return {}; }
-  /// The ways from an endpoint with parts `own` to a peer with parts `peer`, in the order in which
-  /// they are to be tried; none: it cannot be reached. `number`, the connection's, spreads
-  /// connections over ways that are equally good.
-  virtual std::vector<Way> WaysTo(const AddressParts& own,
-                                  const AddressParts& peer,
-                                  size_t number) const = 0;
-  /// No connection came of a way: another is to be preferred for a while.
-  virtual void Avoid(const Way& /*way*/) const {}
+  /// One, or one for each network port that it uses. Always the same.
+  virtual std::vector<Listener> listeners() const = 0;
+  /// The routes from an endpoint with parts `own` to a peer with parts `peer`, in the order in
+  /// which they are to be tried, at most kMostRoutes; none: it cannot be reached. `number`:
+  /// ConnectionNumber, which chooses among routes that are equally good.
+  virtual std::vector<Route> RoutesTo(const AddressParts& own,
+                                      const AddressParts& peer,
+                                      size_t number) const = 0;
+  /// No connection came of a route: another is to be preferred for a while.
+  virtual void Avoid(const Route& /*route*/) const {}
   /// Starts a connect and returns the non-blocking socket. Errors: kUnavailable,
   /// kResourceExhausted.
-  virtual Result<UniqueFd> Dial(const Way& way) const = 0;
-  /// One end of a connection over `socket`, which was dialled or accepted at `door`, after a
-  /// handshake that ended well; the other end's is of the same lane. `key`: both ends' alone, and
-  /// this socket's. The setup must not outlive the transport; the connection may.
-  virtual std::unique_ptr<ConnectionSetup> Begin(
-      size_t door, UniqueFd socket, Lane lane, bool dialled, const Digest& key) const = 0;
-  /// Whether nobody on the network can read its connections where a job asks for TLS: it encrypts
-  /// them then, or they never leave the machine. Others are not used by such a job.
-  virtual bool CanEncrypt() const { return false; }
-  /// Begin for a job with TLS. Only where CanEncrypt.
-  virtual std::unique_ptr<ConnectionSetup> BeginEncrypted(
-      size_t door, UniqueFd socket, Lane lane, bool dialled, const Digest& key) const {
-    return Begin(door, std::move(socket), lane, dialled, key);
-  }
+  virtual Result<UniqueFd> Dial(const Route& route) const = 0;
+  /// One end of a connection over `socket`, after a handshake that ended well; the other end's is
+  /// of the same lane. The setup must not outlive the transport; the connection may.
+  virtual std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket,
+                                                 const SetupOptions& options) const = 0;
+
+ private:
+  const TransportTraits& traits_;
 };
 
 /// A transport whose connections need no more than their handshake's socket to begin.
 class SocketTransport : public Transport {
  public:
-  std::unique_ptr<ConnectionSetup> Begin(
-      size_t door, UniqueFd socket, Lane lane, bool dialled, const Digest& key) const final;
+  using Transport::Transport;
+  std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket, const SetupOptions& options) const final;
 
  protected:
   /// The dialling end.
@@ -218,6 +241,9 @@ class SocketTransport : public Transport {
  private:
   class Setup;
 };
+
+/// Whether an endpoint with these parts can pass descriptors to others of its host.
+bool PassesDescriptors(const AddressParts& parts);
 
 /// Identity of the host as far as shared memory and local sockets reach: boot and network
 /// namespace.

@@ -20,9 +20,9 @@ int main(int argc, char** argv) {
     return 1;
   };
   metrics::Registry registry;
-  auto endpoint = comm::Endpoint::Create({.worker = "worker-" + std::to_string(rank),
-                                          .job = "example",
-                                          .secret = "what only this job's workers know",
+  auto endpoint = comm::Endpoint::Create({.config = {.worker = "worker-" + std::to_string(rank),
+                                                     .job = "example",
+                                                     .secret = "what only this job's workers know"},
                                           .metrics = &registry});
   if (!endpoint.ok()) return fail(endpoint.status());
   const Status written = WriteFileAtomically(folder + "/" + argv[1], (*endpoint)->address());

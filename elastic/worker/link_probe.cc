@@ -32,21 +32,22 @@ Result<comm::Link> BestOfRounds(comm::Endpoint& endpoint, comm::Communicator& gr
 Result<comm::Link> ProbeOwnLink(comm::Endpoint& endpoint, const comm::EndpointOptions& options) {
   // Both ends speak for a job of their own, so that nobody else can join.
   metrics::Registry unused;
-  const std::string job = fmt::format("link-probe-{}-{}", options.worker, options.secret);
+  const std::string job =
+      fmt::format("link-probe-{}-{}", options.config.worker, options.config.secret);
+  comm::EndpointConfig mirrored = options.config;
+  mirrored.worker = "mirror";
+  mirrored.job = mirrored.secret = job;
   HEDDLE_ASSIGN_OR_RETURN(const auto mirror,
-                          comm::Endpoint::Create({.worker = "mirror",
+                          comm::Endpoint::Create({.config = mirrored,
                                                   .bind_host = options.bind_host,
-                                                  .job = job,
-                                                  .secret = job,
-                                                  .allow_shm = options.allow_shm,
-                                                  .allow_verbs = options.allow_verbs,
-                                                  .rdma_devices = options.rdma_devices,
-                                                  .transports = options.transports,
-                                                  .tls = options.tls,
+                                                  .open = options.open,
+                                                  .transport_options = options.transport_options,
                                                   .metrics = &unused}));
-  endpoint.SetIdentity(options.worker, job, job);
+  comm::EndpointConfig probed = options.config;
+  probed.job = probed.secret = job;
+  HEDDLE_RETURN_IF_ERROR(endpoint.Configure(probed));
   const std::vector<comm::GroupMember> members = {
-      {.name = options.worker, .address = endpoint.address()},
+      {.name = options.config.worker, .address = endpoint.address()},
       {.name = "mirror", .address = mirror->address()}};
   Result<comm::Link> other = UnavailableError("not measured");
   Thread thread("link-probe", [&] {
@@ -71,7 +72,7 @@ Result<comm::Link> ProbeOwnLink(comm::Endpoint& endpoint, const comm::EndpointOp
   if (group.ok()) {
     (*group)->Abort(CancelledError("the link is measured"));
   }
-  endpoint.SetIdentity(options.worker, options.job, options.secret);
+  HEDDLE_RETURN_IF_ERROR(endpoint.Configure(options.config));
   return link;
 }
 

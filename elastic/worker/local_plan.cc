@@ -22,11 +22,11 @@ Result<Candidate> MeasureWorker(const job::WorkerSection& worker,
           graph, clock, {.worker = worker.name, .memory_bytes = worker.emulation.memory_bytes}));
   metrics::Registry unused;
   const comm::EndpointOptions options{
-      .worker = worker.name,
-      .job = "plan",
-      .secret = "plan",
-      .transports = section.transports,
-      .tls = section.tls,
+      .config = {.worker = worker.name,
+                 .job = "plan",
+                 .secret = "plan",
+                 .transports = section.transports,
+                 .tls = section.tls},
       .link_bytes_per_second = worker.emulation.link_bytes_per_second,
       .metrics = &unused};
   HEDDLE_ASSIGN_OR_RETURN(const auto endpoint, comm::Endpoint::Create(options));

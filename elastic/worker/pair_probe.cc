@@ -6,8 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "comm/links/measure.h"
-#include "comm/transport/verbs/rails.h"
+#include "comm/transport/transport.h"
 #include "elastic/protocol/link_figures.h"
 
 namespace heddle::elastic {
@@ -18,9 +19,9 @@ constexpr double kLongestSeconds = 60;
 // i ends i + 1 of it after the measurement began, at both ends: one whose attempt fails at once is
 // ahead of the other only until that one's time for the same trial is over.
 constexpr Duration kTrial = std::chrono::seconds(1);
-// Of a way of a transport that has others: with all that may be tried (kMostRailAttempts) half of a
-// trial is left for the last one.
-constexpr Duration kWay = kTrial / (2 * (comm::kMostRailAttempts - 1));
+// Of a route that is not the last one: with all that may be tried (kMostRoutes) half of a trial is
+// left for the last one.
+constexpr Duration kRoute = kTrial / (2 * (comm::kMostRoutes - 1));
 // The better of them: contention only ever makes a link look worse than it is.
 constexpr uint64_t kRounds = 2;
 // Small, and yet beyond what a network lets through in a burst before it holds a flow to its rate.
@@ -67,12 +68,11 @@ Result<std::unique_ptr<PairProbe>> PairProbe::Create(comm::EndpointOptions optio
   return probe;
 }
 
-void PairProbe::SetJob(const std::string& worker,
-                       const std::string& job,
-                       const std::string& secret,
-                       bool tls) {
-  endpoint_->SetTls(tls);
-  endpoint_->SetIdentity(worker, job + " links", secret);
+void PairProbe::SetJob(comm::EndpointConfig config) {
+  config.job += " links";
+  config.transports.clear();
+  const Status configured = endpoint_->Configure(config);
+  HEDDLE_CHECK(configured.ok(), "all transports: {}", configured.message());
 }
 
 wire::LinksMeasured PairProbe::Measure(const wire::MeasureLinks& request) {
@@ -91,7 +91,7 @@ wire::LinksMeasured PairProbe::Measure(const wire::MeasureLinks& request) {
   for (int i = 0; i < request.transports_size(); ++i) {
     options.generation = request.request() + i;  // Both ends count alike, whatever fails here.
     options.transports = {request.transports(i)};
-    options.way_timeout = kWay;
+    options.route_timeout = kRoute;
     const Result<comm::Link> measured =
         MeasureOnce(*endpoint_, options, std::min<Deadline>(deadline, began + (i + 1) * kTrial));
     wire::LinksMeasured::Link& link = *answer.add_links();

@@ -21,11 +21,8 @@ class PairProbe {
 
   /// Of the endpoint.
   std::string address() const { return endpoint_->address(); }
-  /// The job's, for the connects that come.
-  void SetJob(const std::string& worker,
-              const std::string& job,
-              const std::string& secret,
-              bool tls);
+  /// The job's, for the connects that come; a measurement is of all transports.
+  void SetJob(comm::EndpointConfig config);
   void SetLinkRate(double bytes_per_second) { endpoint_->SetLinkRate(bytes_per_second); }
   /// Latency and bandwidth to the other member by each transport that joins the two: the best of
   /// two short rounds, about 30 ms a transport and at most 1 s; request.seconds in all, and never

@@ -89,11 +89,9 @@ int RunWorker(const WorkerOptions& asked) {
     LogError("metrics: {}", exposer.status().message());
     return 1;
   }
-  const comm::EndpointOptions endpoint_options{.worker = options.name,
+  const comm::EndpointOptions endpoint_options{.config = {.worker = options.name},
                                                .bind_host = options.bind_host,
-                                               .job = "",
-                                               .secret = "",
-                                               .rdma_devices = options.rdma_devices,
+                                               .transport_options = options.transport_options,
                                                .metrics = &registry};
   auto endpoint = comm::Endpoint::Create(endpoint_options);
   if (!endpoint.ok()) {

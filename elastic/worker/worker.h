@@ -1,11 +1,12 @@
 /// \file
-/// The worker process: one device of a job. Connects to the coordinator, opens its data door and
-/// its metrics, and carries out what elastic/member/member.h decides with a Trainer.
+/// The worker process: one device of a job. Connects to the coordinator, opens its data endpoint
+/// and its metrics, and carries out what elastic/member/member.h decides with a Trainer.
 #pragma once
 
 #include <string>
 
 #include "base/status.h"
+#include "comm/communicator.h"
 #include "engine/job/job.h"
 
 namespace heddle::elastic {
@@ -16,7 +17,7 @@ struct WorkerOptions {
   /// Address that other workers and Prometheus reach this one under, or an interface with one;
   /// empty: that of the route to the coordinator.
   std::string bind_host;
-  std::string rdma_devices;  ///< As comm::EndpointOptions has it.
+  comm::TransportOptions transport_options;  ///< As comm::EndpointOptions has them.
   /// Workers of one are lost together (a rack, a spot pool); empty: unknown.
   std::string failure_domain;
   bool emulated = false;  ///< `emulation` replaces the job file's.

@@ -160,19 +160,16 @@ void WorkerHost::Apply(const ApplyJob& action) {
   Result<job::JobConfig> job = job::ParseJob(welcome.job_yaml(), "the coordinator's job");
   Status status = job.status();
   if (status.ok()) {
-    options_.endpoint_options.worker = welcome.name();
-    options_.endpoint_options.job = welcome.job_id();
-    options_.endpoint_options.secret = welcome.secret();
-    options_.endpoint_options.tls = job->comm.tls;
-    // Before the secret: until there is one, nobody comes in.
-    options_.endpoint->SetTls(job->comm.tls);
-    options_.endpoint->SetIdentity(welcome.name(), welcome.job_id(), welcome.secret());
-    if (options_.probe != nullptr) {
-      options_.probe->SetJob(welcome.name(), welcome.job_id(), welcome.secret(), job->comm.tls);
-    }
-    options_.endpoint_options.transports = job->comm.transports;
-    options_.endpoint->SetTransports(job->comm.transports)
+    options_.endpoint_options.config = {.worker = welcome.name(),
+                                        .job = welcome.job_id(),
+                                        .secret = welcome.secret(),
+                                        .transports = job->comm.transports,
+                                        .tls = job->comm.tls};
+    options_.endpoint->Configure(options_.endpoint_options.config)
         .IgnoreError("the job's reader has checked the names");
+    if (options_.probe != nullptr) {
+      options_.probe->SetJob(options_.endpoint_options.config);
+    }
     ConfigureLog(LogLevel::kInfo, welcome.name());
     const JobPolicy policy = PolicyOf(*job);
     Result<std::unique_ptr<Trainer>> trainer =

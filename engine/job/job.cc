@@ -7,7 +7,7 @@
 
 #include "base/system/file.h"
 #include "base/yaml/yaml.h"
-#include "comm/cost/transport_names.h"
+#include "comm/cost/transport_traits.h"
 
 namespace heddle::job {
 namespace {
@@ -187,10 +187,15 @@ CommSection ReadComm(YamlReader reader) {
       "choose", section.choose,
       {{"cheapest", comm::TransportRule::kCheapest}, {"first", comm::TransportRule::kFirst}});
   section.tls = reader.Optional<bool>("tls", false);
-  const auto is_verbs = [](const std::string& name) { return name == "verbs"; };
+  const auto is_readable = [](const std::string& name) {
+    const comm::TransportTraits* const traits = comm::FindTransport(name);
+    return traits != nullptr && !traits->encrypts;
+  };
   if (section.tls && !section.transports.empty() &&
-      std::all_of(section.transports.begin(), section.transports.end(), is_verbs)) {
-    reader.Fail("tls", "RDMA is not encrypted, and comm.transports allows nothing else: add tcp");
+      std::all_of(section.transports.begin(), section.transports.end(), is_readable)) {
+    reader.Fail("tls", comm::FindTransport(section.transports.front())->title +
+                           " is not encrypted, and comm.transports allows nothing else: add " +
+                           comm::UniversalTransport());
   }
   return section;
 }
@@ -353,10 +358,7 @@ double LearningRate(const OptimizerSection& optimizer, int64_t step, int64_t ste
 }
 
 comm::TransportPreference CommSection::preference() const {
-  const auto all = comm::TransportNames();
-  return {
-      .list = transports.empty() ? std::vector<std::string>(all.begin(), all.end()) : transports,
-      .rule = choose};
+  return {.list = transports.empty() ? comm::TransportNames() : transports, .rule = choose};
 }
 
 graph::TrainingGraphOptions GraphOptions(const JobConfig& job) {

@@ -294,7 +294,7 @@ class Executor::Impl {
   bool IsCarriedByDevice(int peer, const graph::TensorType& type) const {
     return options_.shared != nullptr &&
            type.bytes() >= static_cast<int64_t>(SharedTensors::kLeastBytes) &&
-           options_.group->transport(peer) == "verbs";
+           options_.group->places(peer);
   }
 
   Status Send(const Instruction& instruction) {

@@ -48,6 +48,15 @@ function(heddle_library name)
   set_property(GLOBAL APPEND_STRING PROPERTY HEDDLE_LAYERS "${folder}=${name}:${joined}\n")
 endfunction()
 
+# heddle_transport(NAME [DEPS name…] [EXTERNAL target…] [WITHOUT pattern…]): the folder comm/transport/NAME as objects.
+# Its declaration.cc is compiled with comm/cost, which must know of a transport without linking it.
+function(heddle_transport name)
+  cmake_parse_arguments(A "" "" "DEPS;EXTERNAL;WITHOUT" ${ARGN})
+  heddle_library(comm_transport_${name} OBJECT DEPS base comm_transport ${A_DEPS} EXTERNAL ${A_EXTERNAL}
+    WITHOUT "declaration.cc" ${A_WITHOUT})
+  set_property(GLOBAL APPEND PROPERTY HEDDLE_TRANSPORTS ${name})
+endfunction()
+
 # heddle_umbrella(NAME DEPS name…): one name for all targets of a folder and its rooms.
 function(heddle_umbrella name)
   cmake_parse_arguments(A "" "" "DEPS" ${ARGN})

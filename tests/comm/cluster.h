@@ -1,12 +1,13 @@
 /// \file
-/// A group of workers as threads of one process, each with its own endpoint, over shared memory,
-/// TCP, RDMA or a mixture.
+/// A group of workers as threads of one process, each with its own endpoint, over every transport
+/// that there is, or a mixture.
 #pragma once
 
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,17 +15,11 @@
 #include <gtest/gtest.h>
 
 #include "comm/communicator.h"
+#include "comm/cost/transport_traits.h"
 #include "metrics/registry.h"
 #include "tests/support/sanitized.h"
 
 namespace heddle::comm {
-
-enum class Media { kShm, kTcp, kMixed, kVerbs, kMixedVerbs, kTls };
-
-inline std::string MediaName(Media media) {
-  constexpr const char* kNames[] = {"shm", "tcp", "mixed", "verbs", "mixed_verbs", "tls"};
-  return kNames[static_cast<size_t>(media)];
-}
 
 /// The RDMA device to test with; empty: none.
 inline std::string RdmaDevice() {
@@ -32,42 +27,99 @@ inline std::string RdmaDevice() {
   return device == nullptr ? "" : device;
 }
 
-/// What the suites run over: `plain`, and RDMA where there is a device.
-inline std::vector<Media> MediaHere(std::vector<Media> plain, bool mixed) {
-  if (!RdmaDevice().empty()) {
-    plain.push_back(Media::kVerbs);
-    if (mixed) {
-      plain.push_back(Media::kMixedVerbs);
+/// What joins the pairs of a group: the transports that each rank opens.
+struct Media {
+  std::string name;
+  std::function<std::vector<std::string>(int rank)> opens;  ///< Best first.
+  bool tls = false;
+
+  static const Media kShm, kTcp, kMixed, kVerbs, kMixedVerbs, kTls;
+
+  bool operator==(const Media& other) const { return name == other.name; }
+  friend void PrintTo(const Media& media, std::ostream* stream) { *stream << media.name; }
+};
+
+/// One transport, and beside it the one that joins any two workers.
+inline Media Only(const std::string& transport) {
+  return {.name = transport, .opens = [transport](int /*rank*/) {
+            std::vector<std::string> names{transport};
+            if (transport != UniversalTransport()) {
+              names.push_back(UniversalTransport());
+            }
+            return names;
+          }};
+}
+
+inline const Media Media::kShm = Only("shm");
+inline const Media Media::kTcp = Only("tcp");
+inline const Media Media::kVerbs = Only("verbs");
+/// The even ranks share memory, pairs with an odd rank use TCP.
+inline const Media Media::kMixed = {.name = "mixed", .opens = [](int rank) {
+                                      return rank % 2 == 0 ? std::vector<std::string>{"shm", "tcp"}
+                                                           : std::vector<std::string>{"tcp"};
+                                    }};
+/// The same, but pairs with an odd rank use RDMA save where a rank is divisible by three.
+inline const Media Media::kMixedVerbs = {.name = "mixed_verbs", .opens = [](int rank) {
+                                           std::vector<std::string> names{"tcp"};
+                                           if (rank % 3 != 0) {
+                                             names.insert(names.begin(), "verbs");
+                                           }
+                                           if (rank % 2 == 0) {
+                                             names.insert(names.begin(), "shm");
+                                           }
+                                           return names;
+                                         }};
+inline const Media Media::kTls = {.name = "tls", .opens = Media::kTcp.opens, .tls = true};
+
+inline std::string MediaName(const Media& media) {
+  return media.name;
+}
+
+struct MediaSet {
+  bool mixed = false;
+  bool tls = false;
+};
+/// What the suites run over: every transport that is linked, RDMA only where there is a device, and
+/// what else `set` asks for.
+inline std::vector<Media> MediaHere(const MediaSet& set) {
+  std::vector<Media> media;
+  for (const TransportTraits& traits : DeclaredTransports()) {
+    if (!traits.optional || !RdmaDevice().empty()) {
+      media.push_back(Only(traits.name));
     }
   }
-  return plain;
+  if (set.mixed) {
+    media.push_back(Media::kMixed);
+    if (!RdmaDevice().empty()) {
+      media.push_back(Media::kMixedVerbs);
+    }
+  }
+  if (set.tls) {
+    media.push_back(Media::kTls);
+  }
+  return media;
 }
 
-/// Mixed: the even ranks share memory, pairs with an odd rank use TCP; with RDMA, those pairs use
-/// it save where a rank is divisible by three.
-inline bool UsesShm(Media media, int rank) {
-  return media == Media::kShm ||
-         ((media == Media::kMixed || media == Media::kMixedVerbs) && rank % 2 == 0);
-}
-inline bool UsesVerbs(Media media, int rank) {
-  return media == Media::kVerbs || (media == Media::kMixedVerbs && rank % 3 != 0);
-}
-inline std::string TransportOf(Media media, int rank, int peer) {
-  return UsesShm(media, rank) && UsesShm(media, peer)       ? "shm"
-         : UsesVerbs(media, rank) && UsesVerbs(media, peer) ? "verbs"
-                                                            : "tcp";
+inline std::string TransportOf(const Media& media, int rank, int peer) {
+  const std::vector<std::string> theirs = media.opens(peer);
+  for (const std::string& name : media.opens(rank)) {
+    if (std::find(theirs.begin(), theirs.end(), name) != theirs.end()) {
+      return name;
+    }
+  }
+  return "none";
 }
 
-inline EndpointOptions OptionsFor(Media media, int rank, metrics::Registry* registry) {
+inline EndpointOptions OptionsFor(const Media& media, int rank, metrics::Registry* registry) {
   EndpointOptions options;
-  options.worker = "worker-" + std::to_string(rank);
-  options.job = "job";
-  options.secret = "secret";
-  options.allow_shm = UsesShm(media, rank);
-  options.allow_verbs = UsesVerbs(media, rank);
-  options.rdma_devices = options.allow_verbs ? RdmaDevice() : "";
-  options.tls = media == Media::kTls;
-  options.tcp_streams = 1 + rank % 3;  // A pair has the smaller number.
+  options.config = {.worker = "worker-" + std::to_string(rank),
+                    .job = "job",
+                    .secret = "secret",
+                    .tls = media.tls};
+  options.open = media.opens(rank);
+  options.transport_options["verbs"]["devices"] = RdmaDevice();
+  // A pair has the smaller number.
+  options.transport_options["tcp"]["streams"] = std::to_string(1 + rank % 3);
   options.metrics = registry;
   return options;
 }
@@ -77,7 +129,7 @@ class Cluster {
  public:
   using Body = std::function<void(int rank, Communicator& communicator)>;
 
-  Cluster(int size, Media media, double link_bytes_per_second = 0)
+  Cluster(int size, const Media& media, double link_bytes_per_second = 0)
       : registries_(static_cast<size_t>(size)) {
     for (int rank = 0; rank < size; ++rank) {
       EndpointOptions options = OptionsFor(media, rank, &registries_[static_cast<size_t>(rank)]);
@@ -85,12 +137,27 @@ class Cluster {
       auto endpoint = Endpoint::Create(options);
       EXPECT_TRUE(endpoint.ok()) << endpoint.status().ToString();
       endpoints_.push_back(*std::move(endpoint));
+      configs_.push_back(options.config);
     }
   }
 
   static std::string Name(int rank) { return "worker-" + std::to_string(rank); }
   int size() const { return static_cast<int>(endpoints_.size()); }
   Endpoint& endpoint(int rank) { return *endpoints_[static_cast<size_t>(rank)]; }
+  /// Changes what `rank` is configured as.
+  Status Configure(int rank, const std::function<void(EndpointConfig& config)>& change) {
+    EndpointConfig config = configs_[static_cast<size_t>(rank)];
+    change(config);
+    HEDDLE_RETURN_IF_ERROR(endpoint(rank).Configure(config));
+    configs_[static_cast<size_t>(rank)] = config;
+    return Status::Ok();
+  }
+  void SetTls(int rank) {
+    EXPECT_TRUE(Configure(rank, [](EndpointConfig& config) { config.tls = true; }).ok());
+  }
+  Status SetTransports(int rank, const std::vector<std::string>& names) {
+    return Configure(rank, [&](EndpointConfig& config) { config.transports = names; });
+  }
   metrics::Registry& registry(int rank) { return registries_[static_cast<size_t>(rank)]; }
 
   /// Group options of `rank` in which everyone is everyone's peer.
@@ -127,6 +194,7 @@ class Cluster {
  private:
   std::vector<metrics::Registry> registries_;
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
+  std::vector<EndpointConfig> configs_;
 };
 
 /// How many times slower than a machine of today this one is, by its own account: an emulated one.

@@ -302,7 +302,7 @@ TEST(StartedTest, ClosingEndsWhatWasStarted) {
 
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
-  for (const Media media : MediaHere({Media::kShm, Media::kTcp, Media::kMixed}, true)) {
+  for (const Media& media : MediaHere({.mixed = true})) {
     for (int size = 1; size <= 6; ++size) {
       if (media == Media::kShm || size > 1) {
         cases.push_back({media, size});

@@ -185,11 +185,10 @@ TEST_P(CommunicatorTest, AllGatherBytesGivesEveryRecordInRankOrder) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Media,
-    CommunicatorTest,
-    testing::ValuesIn(MediaHere({Media::kShm, Media::kTcp, Media::kMixed, Media::kTls}, true)),
-    [](const auto& parameter) { return MediaName(parameter.param); });
+INSTANTIATE_TEST_SUITE_P(Media,
+                         CommunicatorTest,
+                         testing::ValuesIn(MediaHere({.mixed = true, .tls = true})),
+                         [](const auto& parameter) { return MediaName(parameter.param); });
 
 }  // namespace
 }  // namespace heddle::comm

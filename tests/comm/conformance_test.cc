@@ -404,7 +404,7 @@ TEST_P(ConformanceTest, TheReproducibleReductionHasTheSameBitsEverywhere) {
 
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
-  for (const Media media : MediaHere({Media::kShm, Media::kTcp, Media::kMixed}, true)) {
+  for (const Media& media : MediaHere({.mixed = true})) {
     for (int size = 1; size <= 8; ++size) {
       // The smallest pair, a ring that is more than a pair, and islands in which all media meet.
       if (ExtentHere() != Extent::kSmall || size == 2 || size == 3 || size == 5) {

@@ -293,14 +293,12 @@ TEST_P(PatienceTest, ALateMemberIsNoDisagreement) {
 
 INSTANTIATE_TEST_SUITE_P(Media,
                          PatienceTest,
-                         testing::ValuesIn(MediaHere({Media::kShm, Media::kTcp, Media::kMixed},
-                                                     true)),
+                         testing::ValuesIn(MediaHere({.mixed = true})),
                          [](const auto& parameter) { return MediaName(parameter.param); });
 
 INSTANTIATE_TEST_SUITE_P(Media,
                          DisagreementTest,
-                         testing::ValuesIn(MediaHere({Media::kShm, Media::kTcp, Media::kMixed},
-                                                     true)),
+                         testing::ValuesIn(MediaHere({.mixed = true})),
                          [](const auto& parameter) { return MediaName(parameter.param); });
 
 }  // namespace

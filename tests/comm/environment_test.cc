@@ -181,9 +181,8 @@ TEST_P(EnvironmentTest, TooFewDescriptorsAreSaid) {
     metrics::Registry registry;
     for (int rank = 0; rank < 2; ++rank) {
       EndpointOptions options;
-      options.worker = Cluster::Name(rank);
-      options.job = options.secret = "narrow";
-      options.allow_shm = media == Media::kShm;
+      options.config = {.worker = Cluster::Name(rank), .job = "narrow", .secret = "narrow"};
+      options.open = media.opens(rank);
       options.metrics = &registry;
       auto endpoint = Endpoint::Create(options);
       EXPECT_TRUE(endpoint.ok()) << endpoint.status().ToString();

@@ -70,7 +70,7 @@ class Worker {
   explicit Worker(const std::string& devices = "") {
     EndpointOptions options = OptionsFor(Media::kVerbs, Rank(), &registry_);
     options.bind_host = Variable("HEDDLE_ADDRESS");
-    options.rdma_devices = devices;
+    options.transport_options["verbs"]["devices"] = devices;
     auto made = Endpoint::Create(options);
     EXPECT_TRUE(made.ok()) << made.status().ToString();
     endpoint_ = *std::move(made);

@@ -21,7 +21,7 @@ TEST(TransportsTest, APairTakesTheFirstOfTheList) {
            {{}, "shm"}, {{"shm", "tcp"}, "shm"}, {{"tcp", "shm"}, "tcp"}, {{"tcp"}, "tcp"}}) {
     Cluster cluster(2, Media::kShm);
     for (int rank = 0; rank < 2; ++rank) {
-      ASSERT_TRUE(cluster.endpoint(rank).SetTransports(list).ok());
+      ASSERT_TRUE(cluster.SetTransports(rank, list).ok());
     }
     cluster.Run(1, [&wanted = taken](int rank, Communicator& communicator) {
       EXPECT_EQ(communicator.transport(1 - rank), wanted);
@@ -32,15 +32,15 @@ TEST(TransportsTest, APairTakesTheFirstOfTheList) {
 
 TEST(TransportsTest, AListThatCannotServeIsSaid) {
   Cluster cluster(2, Media::kTcp);  // Without shared memory.
-  ASSERT_TRUE(cluster.endpoint(0).SetTransports({"shm"}).ok());
+  ASSERT_TRUE(cluster.SetTransports(0, {"shm"}).ok());
   const auto communicator =
       cluster.endpoint(0).Connect(cluster.Options(0, 1), After(std::chrono::seconds(5)));
   EXPECT_EQ(communicator.status().code(), StatusCode::kUnavailable);
   EXPECT_NE(communicator.status().message().find("no transport"), std::string::npos)
       << communicator.status().ToString();
 
-  EXPECT_EQ(cluster.endpoint(0).SetTransports({"pigeon"}).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(cluster.endpoint(0).SetTransports({"tcp", "tcp"}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(cluster.SetTransports(0, {"pigeon"}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(cluster.SetTransports(0, {"tcp", "tcp"}).code(), StatusCode::kInvalidArgument);
 }
 
 // Both ends hold the same figures; what they say is true, whatever the machine is like.
@@ -118,7 +118,7 @@ TEST(TransportsTest, WhatIsCheapestIsTriedAgainWhenNothingElseLeadsThere) {
   ASSERT_EQ(::getsockname(silent.get(), raw, &size), 0);
 
   GroupOptions options = cluster.Options(0, 1);
-  options.way_timeout = std::chrono::milliseconds(100);
+  options.route_timeout = std::chrono::milliseconds(100);
   auto parts = ParseAddress(options.members[1].address);
   ASSERT_TRUE(parts.ok());
   (*parts)["tcp"] = fmt::format("127.0.0.1:{}", ntohs(address.sin_port));

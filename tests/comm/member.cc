@@ -141,14 +141,15 @@ int Run(int count, char** words) {
   }
   const bool tls = std::string_view(words[3]) == "tls";
   metrics::Registry registry;
-  auto endpoint = Endpoint::Create({.worker = words[1],
-                                    .bind_host = words[2],
-                                    .job = "job",
-                                    .secret = "secret",
-                                    .rdma_devices = count > 4 ? words[4] : "",
-                                    .transports = {tls ? "tcp" : words[3]},
-                                    .tls = tls,
-                                    .metrics = &registry});
+  auto endpoint =
+      Endpoint::Create({.config = {.worker = words[1],
+                                   .job = "job",
+                                   .secret = "secret",
+                                   .transports = {tls ? "tcp" : words[3]},
+                                   .tls = tls},
+                        .bind_host = words[2],
+                        .transport_options = {{"verbs", {{"devices", count > 4 ? words[4] : ""}}}},
+                        .metrics = &registry});
   if (!endpoint.ok()) {
     std::cerr << OneLine(endpoint.status()) << "\n";
     return 1;

@@ -177,7 +177,7 @@ class OneGuestRailsTest : public RailsTest {
       const auto at = static_cast<size_t>(rank);
       EndpointOptions options = OptionsFor(Media::kVerbs, rank, &registries_[at]);
       options.bind_host = Variable("HEDDLE_ADDRESS");
-      options.rdma_devices = devices[at];
+      options.transport_options["verbs"]["devices"] = devices[at];
       auto made = Endpoint::Create(options);
       EXPECT_TRUE(made.ok()) << made.status().ToString();
       endpoints_.push_back(*std::move(made));

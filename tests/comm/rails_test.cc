@@ -17,7 +17,7 @@ Rail On(const std::string& network, double gigabits = 100, bool near = true) {
           .bytes_per_second = gigabits * 1e9 / 8,
           .near = near,
           .network = network,
-          .door = "10.0.0.1:1"};
+          .listener = "10.0.0.1:1"};
 }
 
 Rail OfKind(RdmaKind kind, const std::string& network) {
@@ -28,7 +28,7 @@ Rail OfKind(RdmaKind kind, const std::string& network) {
 
 bool operator==(const Rail& a, const Rail& b) {
   return a.kind == b.kind && a.bytes_per_second == b.bytes_per_second && a.near == b.near &&
-         a.network == b.network && a.door == b.door;
+         a.network == b.network && a.listener == b.listener;
 }
 
 struct Case {
@@ -121,7 +121,7 @@ TEST(ParseRailsTest, WhatIsSaidIsHeard) {
                                  .bytes_per_second = 0,
                                  .near = false,
                                  .network = "",
-                                 .door = "fd00::7:4711"}};
+                                 .listener = "fd00::7:4711"}};
   EXPECT_EQ(FormatRails(rails),
             "roce/12500000000/near/10.9.0.0-24/10.0.0.1:1,infiniband/0/far//fd00::7:4711");
   const auto heard = ParseRails(FormatRails(rails));

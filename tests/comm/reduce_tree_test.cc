@@ -178,8 +178,7 @@ TEST(ReduceTreeArgumentsTest, DisagreementsAreNamed) {
 
 INSTANTIATE_TEST_SUITE_P(Media,
                          ReduceTreeTest,
-                         ::testing::ValuesIn(MediaHere({Media::kShm, Media::kTcp, Media::kMixed},
-                                                       true)),
+                         ::testing::ValuesIn(MediaHere({.mixed = true})),
                          [](const auto& parameter) { return MediaName(parameter.param); });
 
 }  // namespace

@@ -1,6 +1,4 @@
 // Descriptors on the local socket of a pair that shares memory.
-#include "comm/transport/shm/shm_transport.h"
-
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -14,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/system/unique_fd.h"
+#include "comm/transport/registry.h"
 #include "comm/transport/shared_memory.h"
 #include "comm/transport/transport.h"
 
@@ -25,15 +24,15 @@ using testing::HasSubstr;
 class ShmTransportTest : public testing::Test {
  protected:
   void SetUp() override {
-    auto transport = MakeShmTransport();
+    auto transport = OpenTransport("shm", {});
     ASSERT_TRUE(transport.ok()) << transport.status().ToString();
     transport_ = *std::move(transport);
     auto dialled = transport_->Dial({.to = transport_->address()});
     ASSERT_TRUE(dialled.ok()) << dialled.status().ToString();
-    const int door = transport_->doors().front();
-    pollfd waiting{.fd = door, .events = POLLIN, .revents = 0};
+    const int listener = transport_->listeners().front().socket;
+    pollfd waiting{.fd = listener, .events = POLLIN, .revents = 0};
     ASSERT_EQ(::poll(&waiting, 1, 5000), 1);
-    UniqueFd accepted(::accept4(door, nullptr, nullptr, SOCK_NONBLOCK));
+    UniqueFd accepted(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK));
     ASSERT_TRUE(accepted.valid());
     ours_ = Finish(*std::move(dialled), true);
     theirs_ = Finish(std::move(accepted), false);
@@ -43,7 +42,8 @@ class ShmTransportTest : public testing::Test {
   }
   std::unique_ptr<Connection> Finish(UniqueFd socket, bool dialled) {
     auto connection =
-        transport_->Begin(0, std::move(socket), Lane::kUrgent, dialled, Digest{})->Advance();
+        transport_->Begin(std::move(socket), {.lane = Lane::kUrgent, .dialled = dialled})
+            ->Advance();
     EXPECT_TRUE(connection.ok()) << connection.status().ToString();
     return connection.ok() ? *std::move(connection) : nullptr;
   }

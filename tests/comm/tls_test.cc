@@ -419,7 +419,7 @@ TEST(TlsTest, TheNetworkSeesTheBytesWithoutItAlone) {
   while (text.size() < 1'000'000) {
     text += line;
   }
-  for (const Media media : {Media::kTcp, Media::kTls}) {
+  for (const Media& media : {Media::kTcp, Media::kTls}) {
     Cluster cluster(2, media);
     Wiretap wiretap(cluster.endpoint(1));
     RunThrough(cluster, wiretap.address(), [&](int rank, Communicator& communicator) {
@@ -498,7 +498,7 @@ double Refused(metrics::Registry& registry, const std::string& reason) {
 TEST(TlsTest, OneEndWithoutItIsToldSoAtBoth) {
   for (const int with : {0, 1}) {
     Cluster cluster(2, Media::kTcp);
-    cluster.endpoint(with).SetTls(true);
+    cluster.SetTls(with);
     const Time began = Now();
     auto acceptor = std::async(std::launch::async, [&] {
       return cluster.endpoint(1).Connect(cluster.Options(1, 1), After(seconds(20))).status();
@@ -517,7 +517,7 @@ TEST(TlsTest, OneEndWithoutItIsToldSoAtBoth) {
     EXPECT_LT(Now() - began, seconds(2) * kSlowdown);
     EXPECT_GE(Refused(cluster.registry(1), "tls"), 1);
 
-    cluster.endpoint(1 - with).SetTls(true);
+    cluster.SetTls(1 - with);
     cluster.Run(2, [](int /*rank*/, Communicator& communicator) {
       EXPECT_TRUE(communicator.Barrier({}).ok());
     });
@@ -636,7 +636,7 @@ TEST(TlsTest, ADiallerGoesOnlyWhereTlsIsSpoken) {
 TEST(TlsTest, SharedMemoryStays) {
   Cluster cluster(2, Media::kShm);
   for (int rank = 0; rank < 2; ++rank) {
-    cluster.endpoint(rank).SetTls(true);
+    cluster.SetTls(rank);
   }
   cluster.Run(1, [](int rank, Communicator& communicator) {
     EXPECT_EQ(communicator.transport(1 - rank), "shm");

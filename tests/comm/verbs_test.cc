@@ -82,14 +82,14 @@ int Objects(const std::string& kind) {
 TEST_F(VerbsTest, GivesWayToTcpWhereBytesAreToBeEncrypted) {
   Cluster cluster(2, Media::kVerbs);
   for (int rank = 0; rank < 2; ++rank) {
-    cluster.endpoint(rank).SetTls(true);
+    cluster.SetTls(rank);
   }
   cluster.Run(1, [](int rank, Communicator& communicator) {
     EXPECT_EQ(communicator.transport(1 - rank), "tcp");
     EXPECT_TRUE(communicator.Barrier({}).ok());
   });
   // Nor does a list of transports bring it back.
-  ASSERT_TRUE(cluster.endpoint(0).SetTransports({"verbs"}).ok());
+  ASSERT_TRUE(cluster.SetTransports(0, {"verbs"}).ok());
   const Status alone =
       cluster.endpoint(0).Connect(cluster.Options(0, 2), After(seconds(20))).status();
   EXPECT_EQ(alone.code(), StatusCode::kUnavailable);

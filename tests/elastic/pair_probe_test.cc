@@ -19,7 +19,7 @@ class PairProbeTest : public testing::Test {
       auto made = PairProbe::Create(comm::EndpointOptions());
       EXPECT_TRUE(made.ok()) << made.status().ToString();
       *probe = *std::move(made);
-      (*probe)->SetJob("w", "job", "secret", false);
+      (*probe)->SetJob({.worker = "w", .job = "job", .secret = "secret"});
     }
   }
   wire::MeasureLinks Request(int64_t number, int rank, const std::vector<std::string>& transports) {

@@ -76,11 +76,11 @@ RunResult Train(const graph::Graph& graph, const program::Plan& plan, bool shm) 
   std::vector<comm::GroupMember> members;
   for (int rank = 0; rank < workers; ++rank) {
     registries.push_back(std::make_unique<metrics::Registry>());
-    auto endpoint = comm::Endpoint::Create({.worker = plan.workers[static_cast<size_t>(rank)],
-                                            .job = "test",
-                                            .secret = "secret",
-                                            .allow_shm = shm,
-                                            .metrics = registries.back().get()});
+    const std::string& name = plan.workers[static_cast<size_t>(rank)];
+    auto endpoint = comm::Endpoint::Create(
+        {.config = {.worker = name, .job = "test", .secret = "secret"},
+         .open = shm ? std::vector<std::string>() : std::vector<std::string>{"verbs", "tcp"},
+         .metrics = registries.back().get()});
     EXPECT_TRUE(endpoint.ok()) << endpoint.status().ToString();
     members.push_back(
         {.name = plan.workers[static_cast<size_t>(rank)], .address = (*endpoint)->address()});

@@ -1,11 +1,9 @@
 // Shared memory: the transport between workers of one host. A pair shares one anonymous memory file
 // with a ring for each direction; it is handed over on the handshake's local socket, so nothing has
 // a name and nothing is left behind by a killed process. The socket stays open: the kernel closes
-// it when the peer dies, which both ends watch. Waiting is by two event descriptors, rung only when
-// the other end sleeps: unlike a futex they fit the one epoll wait that also watches sockets and
-// timers.
-#include "comm/transport/shm/shm_transport.h"
-
+// it when the peer dies, which both ends watch. Waiting is by two event descriptors, notified only
+// when the other end sleeps: unlike a futex they fit the one epoll wait that also watches sockets
+// and timers.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -25,12 +23,15 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include "comm/transport/registry.h"
 #include "comm/transport/shared_memory.h"
 #include "comm/transport/transport.h"
 
 namespace heddle::comm {
 
 namespace {
+
+constexpr const char* kName = "shm";
 
 /// By lane. The urgent one's messages are small as a rule.
 constexpr size_t RingBytes(Lane lane) {
@@ -60,8 +61,8 @@ constexpr size_t SegmentBytes(Lane lane) {
 
 struct Segment {
   Mapping memory;
-  UniqueFd own_bell;   ///< Wakes this end.
-  UniqueFd peer_bell;  ///< Wakes the other.
+  UniqueFd own_notification;   ///< Wakes this end.
+  UniqueFd peer_notification;  ///< Wakes the other.
 };
 
 class ShmConnection final : public Connection, public DescriptorPassing {
@@ -73,7 +74,7 @@ class ShmConnection final : public Connection, public DescriptorPassing {
         outgoing_(segment_.memory.base() + (dialled ? 0 : DirectionBytes(lane))),
         incoming_(segment_.memory.base() + (dialled ? DirectionBytes(lane) : 0)) {}
 
-  ConnectionInfo info() override { return {.transport = "shm", .descriptors = this}; }
+  ConnectionInfo info() override { return {.transport = kName, .descriptors = this}; }
   pid_t peer_process() const override {
     ucred peer{};
     socklen_t size = sizeof(peer);
@@ -103,7 +104,7 @@ class ShmConnection final : public Connection, public DescriptorPassing {
     }
     if (written_ != before) {
       ring.head.store(written_);
-      Ring(ring.reader_sleeps);
+      Notify(ring.reader_sleeps);
     }
     return static_cast<size_t>(written_ - before);
   }
@@ -127,24 +128,24 @@ class ShmConnection final : public Connection, public DescriptorPassing {
     std::memcpy(buffer.data() + first, incoming_ + kPageBytes, count - first);
     read_ += count;
     ring.tail.store(read_);
-    Ring(ring.writer_sleeps);
+    Notify(ring.writer_sleeps);
     return count;
   }
 
   std::array<Watch, 2> Watches(bool want_read, bool want_write) override {
     // Edge-triggered: each notification is an edge.
-    const uint32_t bell = want_read || want_write ? EPOLLIN : 0U;
-    return {Watch{.fd = segment_.own_bell.get(), .events = bell | EPOLLET},
+    const uint32_t wanted = want_read || want_write ? EPOLLIN : 0U;
+    return {Watch{.fd = segment_.own_notification.get(), .events = wanted | EPOLLET},
             Watch{.fd = socket_.get(), .events = static_cast<uint32_t>(EPOLLRDHUP) | EPOLLET}};
   }
 
   Watch SleepOn(bool /*want_write*/) const override {
-    return {.fd = segment_.own_bell.get(), .events = EPOLLIN};
+    return {.fd = segment_.own_notification.get(), .events = EPOLLIN};
   }
   void OnReady(int fd, uint32_t events) override {
-    if (fd == segment_.own_bell.get()) {
-      uint64_t rings = 0;
-      [[maybe_unused]] const ssize_t got = ::read(fd, &rings, sizeof(rings));
+    if (fd == segment_.own_notification.get()) {
+      uint64_t count = 0;
+      [[maybe_unused]] const ssize_t got = ::read(fd, &count, sizeof(count));
     } else {
       hung_up_ = hung_up_ || (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
     }
@@ -174,11 +175,12 @@ class ShmConnection final : public Connection, public DescriptorPassing {
     return *reinterpret_cast<RingControl*>(direction);
   }
 
-  void Ring(std::atomic<uint32_t>& sleeper) {
+  void Notify(std::atomic<uint32_t>& sleeper) {
     if (sleeper.load() != 0 && sleeper.exchange(0) != 0) {
       const uint64_t one = 1;
       // It fails only when the counter is full, and then the peer is being woken already.
-      [[maybe_unused]] const ssize_t written = ::write(segment_.peer_bell.get(), &one, sizeof(one));
+      [[maybe_unused]] const ssize_t written =
+          ::write(segment_.peer_notification.get(), &one, sizeof(one));
     }
   }
 
@@ -289,14 +291,14 @@ Result<Segment> SendSegment(int socket, Lane lane) {
   HEDDLE_ASSIGN_OR_RETURN(const UniqueFd memory, MakeSharedMemory(SegmentBytes(lane)));
   HEDDLE_ASSIGN_OR_RETURN(Mapping mapping, Mapping::Of(memory.get(), SegmentBytes(lane), false));
   Segment segment{.memory = std::move(mapping),
-                  .own_bell = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-                  .peer_bell = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))};
-  if (!segment.own_bell.valid() || !segment.peer_bell.valid()) {
+                  .own_notification = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+                  .peer_notification = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))};
+  if (!segment.own_notification.valid() || !segment.peer_notification.valid()) {
     return ErrnoError(errno, "eventfd");
   }
-  // The receiver's own bell is our peer's.
-  const int descriptors[kDescriptors] = {memory.get(), segment.peer_bell.get(),
-                                         segment.own_bell.get()};
+  // What notifies the receiver is our peer's.
+  const int descriptors[kDescriptors] = {memory.get(), segment.peer_notification.get(),
+                                         segment.own_notification.get()};
   const std::byte byte{1};
   HEDDLE_RETURN_IF_ERROR(SendDescriptors(socket, std::span(&byte, 1), descriptors));
   return segment;
@@ -320,8 +322,8 @@ Result<Segment> ReceiveSegment(int socket, Lane lane, bool& pending) {
   }
   HEDDLE_ASSIGN_OR_RETURN(Mapping mapping, Mapping::Of(descriptors[0].get(), bytes, false));
   return Segment{.memory = std::move(mapping),
-                 .own_bell = std::move(descriptors[1]),
-                 .peer_bell = std::move(descriptors[2])};
+                 .own_notification = std::move(descriptors[1]),
+                 .peer_notification = std::move(descriptors[2])};
 }
 
 // After the handshake the local socket carries nothing but descriptors and the peer's end.
@@ -330,8 +332,8 @@ Status ShmConnection::Send(uint64_t id, int fd) {
   return SendDescriptors(socket_.get(), std::as_bytes(std::span(&id, 1)), descriptors);
 }
 
-// The same memory comes once for each group that it is offered in. A call that took another way
-// leaves its descriptor behind: the oldest of them give way.
+// The same memory comes once for each group that it is offered in. A call that went
+// without leaves its descriptor behind: the oldest of them are dropped.
 Result<UniqueFd> ShmConnection::Take(uint64_t id) {
   const auto found = std::find_if(descriptors_.begin(), descriptors_.end(),
                                   [id](const auto& waiting) { return waiting.first == id; });
@@ -363,26 +365,23 @@ Result<UniqueFd> ShmConnection::Take(uint64_t id) {
 class ShmTransport final : public SocketTransport {
  public:
   ShmTransport(UniqueFd listener, std::string name)
-      : listener_(std::move(listener)),
+      : SocketTransport(kName),
+        listener_(std::move(listener)),
         name_(std::move(name)) {}
 
-  std::string_view name() const override { return "shm"; }
   std::string address() const override { return name_; }
-  std::vector<int> doors() const override { return {listener_.get()}; }
+  std::vector<Listener> listeners() const override { return {{.socket = listener_.get()}}; }
 
-  std::vector<Way> WaysTo(const AddressParts& own,
-                          const AddressParts& peer,
-                          size_t /*number*/) const override {
+  std::vector<Route> RoutesTo(const AddressParts& own,
+                              const AddressParts& peer,
+                              size_t /*number*/) const override {
     const auto mine = own.find("host");
     const auto theirs = peer.find("host");
-    const auto name = peer.find("shm");
+    const auto name = peer.find(kName);
     const bool neighbours = name != peer.end() && mine != own.end() && theirs != peer.end() &&
                             !mine->second.empty() && mine->second == theirs->second;
-    return neighbours ? std::vector<Way>{{.to = name->second}} : std::vector<Way>();
+    return neighbours ? std::vector<Route>{{.to = name->second}} : std::vector<Route>();
   }
-
-  /// The machine's own kernel keeps it from everybody else.
-  bool CanEncrypt() const override { return true; }
 
   static socklen_t Name(const std::string& name, sockaddr_un& address) {
     address.sun_family = AF_UNIX;  // An abstract name: a zero byte, then the name.
@@ -391,13 +390,13 @@ class ShmTransport final : public SocketTransport {
     return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size);
   }
 
-  Result<UniqueFd> Dial(const Way& way) const override {
+  Result<UniqueFd> Dial(const Route& route) const override {
     UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!socket.valid()) {
       return ErrnoError(errno, "socket");
     }
     sockaddr_un address{};
-    const socklen_t size = Name(way.to, address);
+    const socklen_t size = Name(route.to, address);
     if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
       return UnavailableError("{}", ErrnoError(errno, "connect of a local socket").message());
     }
@@ -425,9 +424,7 @@ class ShmTransport final : public SocketTransport {
   const std::string name_;
 };
 
-}  // namespace
-
-Result<std::unique_ptr<Transport>> MakeShmTransport() {
+Result<std::unique_ptr<Transport>> Open(const TransportSettings& /*settings*/) {
   uint64_t random[2] = {};
   if (::getrandom(random, sizeof(random), 0) != static_cast<ssize_t>(sizeof(random))) {
     return ErrnoError(errno, "getrandom");
@@ -446,4 +443,7 @@ Result<std::unique_ptr<Transport>> MakeShmTransport() {
   return std::unique_ptr<Transport>(std::make_unique<ShmTransport>(std::move(socket), name));
 }
 
+const RegisteredTransport kRegistered(kName, &Open);
+
+}  // namespace
 }  // namespace heddle::comm

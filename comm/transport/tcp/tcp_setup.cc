@@ -20,11 +20,11 @@ namespace heddle::comm {
 
 namespace {
 
-/// To reach the door: longer than the kernel takes to ask again for a connection (1 s), shorter
+/// To reach the listener: longer than the kernel takes to ask again for a connection (1 s), shorter
 /// than a handshake's bound, so that one socket still makes a connection.
 constexpr Duration kDialTime = std::chrono::milliseconds(1200);
-/// For what was sent to the door to come: once more the kernel's first try again.
-constexpr Duration kDoorTime = std::chrono::milliseconds(1600);
+/// For what was sent to the listener to come: once more the kernel's first try again.
+constexpr Duration kComingTime = std::chrono::milliseconds(1600);
 constexpr size_t kMostComing = 64;
 constexpr double kBytesPerSecondEach = 10e9 / 8;
 
@@ -43,7 +43,7 @@ class DiallerSetup final : public TcpSetup {
   Step step_ = Step::kStart;
   TcpHello peer_;
   size_t streams_ = 1;   ///< Agreed.
-  std::string failure_;  ///< Why the door cannot be reached.
+  std::string failure_;  ///< Why the listener cannot be reached.
   std::list<Coming> coming_;
   std::vector<UniqueFd> further_;
   std::byte opened_{1};
@@ -98,10 +98,10 @@ Result<std::unique_ptr<Connection>> DiallerSetup::Advance() {
 
 Status DiallerSetup::Dial() {
   HEDDLE_RETURN_IF_ERROR(SetTimer(kDialTime));
-  const std::string door = fmt::format("{}:{}", PeerHost(socket()), peer_.port);
+  const std::string listener = fmt::format("{}:{}", PeerHost(socket()), peer_.port);
   further_.resize(streams_ - 1);
   for (uint32_t number = 1; number < streams_; ++number) {
-    auto dialled = DialTcp(options().own, door);
+    auto dialled = DialTcp(options().own, listener);
     const Status status = dialled.ok() ? Watch(*dialled, EPOLLOUT) : dialled.status();
     if (!status.ok()) {
       failure_ = status.message();
@@ -148,9 +148,9 @@ class AcceptorSetup final : public TcpSetup {
   Result<std::unique_ptr<Connection>> Advance() override;
 
  private:
-  enum class Step : uint8_t { kStart, kHello, kDoor };
+  enum class Step : uint8_t { kStart, kHello, kListen };
 
-  /// Answers the dialler's hello; agrees to one socket where no door can be opened.
+  /// Answers the dialler's hello; agrees to one socket where it cannot listen.
   Status Answer(const TcpHello& peer);
   void TakeKnocks();
   /// False: it is a stranger, has gone, or is the connection's now.
@@ -159,7 +159,7 @@ class AcceptorSetup final : public TcpSetup {
   Step step_ = Step::kStart;
   TcpHello peer_;
   size_t streams_ = 1;  ///< Agreed.
-  UniqueFd door_;
+  UniqueFd listener_;
   Digest nonce_{};
   std::byte opened_{};   ///< What the dialler says; 0: nothing yet.
   std::string failure_;  ///< Why the others will not come.
@@ -181,7 +181,7 @@ Result<std::unique_ptr<Connection>> AcceptorSetup::Advance() {
     if (streams_ == 1) {
       return Finish({});
     }
-    step_ = Step::kDoor;
+    step_ = Step::kListen;
   }
   if (opened_ != std::byte{0}) {
     HEDDLE_RETURN_IF_ERROR(HearNothing());
@@ -216,13 +216,13 @@ Status AcceptorSetup::Answer(const TcpHello& peer) {
                   .nonce = {}};
   if (answer.streams > 1) {
     const std::string& own = options().own;
-    auto door = ListenTcp(own.substr(0, own.rfind(':')));
-    const Status status = door.ok() ? Watch(door->socket, EPOLLIN) : door.status();
+    auto listener = ListenTcp(own.substr(0, own.rfind(':')));
+    const Status status = listener.ok() ? Watch(listener->socket, EPOLLIN) : listener.status();
     if (status.ok()) {
-      const std::string& address = door->address;
+      const std::string& address = listener->address;
       answer.port = static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
       answer.nonce = nonce_ = MakeNonce();
-      door_ = std::move(door->socket);
+      listener_ = std::move(listener->socket);
     } else {
       NoteOneSocket(answer.streams, status.message());
       answer.streams = 1;
@@ -231,17 +231,17 @@ Status AcceptorSetup::Answer(const TcpHello& peer) {
   streams_ = answer.streams;
   further_.resize(streams_ - 1);
   HEDDLE_RETURN_IF_ERROR(Say(answer));
-  return streams_ > 1 ? SetTimer(kDoorTime) : Status::Ok();
+  return streams_ > 1 ? SetTimer(kComingTime) : Status::Ok();
 }
 
 void AcceptorSetup::TakeKnocks() {
-  while (door_.valid()) {
-    UniqueFd socket(::accept4(door_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  while (listener_.valid()) {
+    UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket.valid()) {
       const int error = errno;
       if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS) {
         failure_ = ErrnoError(error, "accept").message();
-        door_.Reset();  // It would stay ready.
+        listener_.Reset();  // It would stay ready.
       }
       break;
     }

@@ -2,10 +2,10 @@
 /// From an authenticated socket to a connection over it, or over several:
 ///
 ///     dialler →   TcpHello: how many sockets it would use
-///     ← acceptor  TcpHello: the smaller of that and its own, a door, a nonce
-///     dialler     opens the others at the door; each proves the connection's key, over the nonce
-///     dialler →   one byte: how many it has opened. 1 when the door cannot be reached in time
-///     ← acceptor  one byte: how many both use. 1 when they have not all come in time
+///     ← acceptor  TcpHello: the smaller of that and its own, a listener's port, a nonce
+///     dialler     opens the others at the listener; each proves the connection's key, over the
+///     nonce dialler →   one byte: how many it has opened. 1 when the listener cannot be reached in
+///     time ← acceptor  one byte: how many both use. 1 when they have not all come in time
 ///
 /// With one socket the two TcpHellos are all. Not for the urgent lane, nor with TLS.
 #pragma once

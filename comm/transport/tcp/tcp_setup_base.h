@@ -31,7 +31,7 @@ struct TcpHello {
   static constexpr uint32_t kMagic = 0x31435448;  // "HTC1"
   uint32_t magic = kMagic;
   uint16_t streams = 1;
-  uint16_t port = 0;  ///< Of the acceptor's door.
+  uint16_t port = 0;  ///< Of the acceptor's listener.
   Digest nonce{};     ///< The acceptor's.
 };
 static_assert(sizeof(TcpHello) == 40);

@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "comm/transport/transport.h"
+
 namespace heddle::comm {
 
 namespace {
@@ -61,7 +63,7 @@ std::optional<Rail> ParseRail(std::string_view text) {
               .bytes_per_second = static_cast<double>(bytes_per_second),
               .near = place == "near",
               .network = std::string(network),
-              .door = std::string(text)};
+              .listener = std::string(text)};
 }
 
 /// Pairs that may be able to talk.
@@ -112,8 +114,9 @@ RailPair First(const std::vector<Candidate>& candidates, size_t number) {
 std::string FormatRails(std::span<const Rail> rails) {
   std::string text;
   for (const Rail& rail : rails) {
-    text += fmt::format("{}{}/{:.0f}/{}/{}/{}", text.empty() ? "" : ",", RdmaKindName(rail.kind),
-                        rail.bytes_per_second, rail.near ? "near" : "far", rail.network, rail.door);
+    text +=
+        fmt::format("{}{}/{:.0f}/{}/{}/{}", text.empty() ? "" : ",", RdmaKindName(rail.kind),
+                    rail.bytes_per_second, rail.near ? "near" : "far", rail.network, rail.listener);
   }
   return text;
 }
@@ -142,7 +145,7 @@ std::vector<RailPair> ChooseRails(std::span<const Rail> own,
   if (!all_avoided) {
     std::erase_if(candidates, is_avoided);
   }
-  const size_t most = all_avoided ? 1 : kMostRailAttempts;
+  const size_t most = all_avoided ? 1 : kMostRoutes;
   std::vector<RailPair> chosen;
   const auto key = [&](const Candidate& candidate) {
     const auto& [i, k] = candidate.pair;

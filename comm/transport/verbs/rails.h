@@ -20,7 +20,7 @@ struct Rail {
   double bytes_per_second = 0;  ///< Of the link; 0: unknown.
   bool near = true;             ///< To the worker's processors (RdmaPort::near).
   std::string network = {};     ///< Rails of one network reach each other; empty: unknown.
-  std::string door = {};        ///< Where its handshakes are received: "host:port", numeric.
+  std::string listener = {};    ///< Where its handshakes are received: "host:port", numeric.
 };
 
 /// "roce/12500000000/near/10.9.0.0-24/10.9.0.1:4711", one after the other with ',' between.
@@ -28,15 +28,12 @@ std::string FormatRails(std::span<const Rail> rails);
 /// What a peer said. Errors: kInvalidArgument: none, more than kMostRails, or another form.
 Result<std::vector<Rail>> ParseRails(std::string_view text);
 
-/// A way from one worker to another: positions among their rails.
+/// A route from one worker to another: positions among their rails.
 struct RailPair {
   size_t own = 0;
   size_t peer = 0;
   bool operator==(const RailPair&) const = default;
 };
-
-/// No more are tried for a connection: each that a broken network swallows takes seconds.
-inline constexpr size_t kMostRailAttempts = 3;
 
 /// The rails for a connection between two workers, in the order in which they are to be tried; none
 /// where no kind of theirs is the same. Only rails of one network are joined, or, where the two
@@ -49,13 +46,5 @@ std::vector<RailPair> ChooseRails(std::span<const Rail> own,
                                   std::span<const Rail> peer,
                                   size_t number,
                                   std::span<const RailPair> avoid);
-
-/// The number for ChooseRails of a connection between two ranks: neighbours in a ring of
-/// consecutive ranks take one rail to the one side and another to the other (in a ring of every
-/// second rank or of a larger stride they may take the same one), and so do the two lanes of a
-/// pair, so that what is urgent does not wait for the bulk in a network card either.
-constexpr size_t ConnectionNumber(int rank, int peer, bool urgent) {
-  return static_cast<size_t>(rank + peer) / 2 + (urgent ? 1 : 0);
-}
 
 }  // namespace heddle::comm

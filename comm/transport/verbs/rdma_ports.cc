@@ -312,4 +312,33 @@ bool IsNear(const std::string& sys, int node, std::span<const int> processors) {
   return list.empty();
 }
 
+std::vector<NetworkPort> ListRdmaPorts(const std::string& bind_host) {
+  const std::vector<RdmaPort> ports = FindRdmaPorts();
+  const std::vector<RdmaPort> chosen = ChooseRdmaPorts(ports, "", bind_host);
+  std::vector<NetworkPort> listed;
+  for (const RdmaPort& port : ports) {
+    const auto is_it = [&](const RdmaPort& other) { return other.name() == port.name(); };
+    listed.push_back({.name = port.name(),
+                      .device = port.device,
+                      .port = port.port,
+                      .kind = std::string(RdmaKindName(port.kind)),
+                      .state = port.state,
+                      .bytes_per_second = port.bytes_per_second,
+                      .numa_node = port.numa_node,
+                      .address_index = port.gid_index,
+                      .net_device = port.net_device,
+                      .ip = port.ip,
+                      .usable = port.usable,
+                      .chosen = std::any_of(chosen.begin(), chosen.end(), is_it),
+                      .reason = port.reason});
+    for (const RdmaGidEntry& entry : port.gids) {
+      listed.back().addresses.push_back({.index = entry.index,
+                                         .text = entry.text,
+                                         .type = entry.type,
+                                         .net_device = entry.net_device});
+    }
+  }
+  return listed;
+}
+
 }  // namespace heddle::comm

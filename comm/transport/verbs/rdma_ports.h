@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "comm/links/discovery.h"
+#include "comm/transport/registry.h"
 
 namespace heddle::comm {
 
@@ -74,6 +75,9 @@ bool IsAmong(const RdmaPort& port, std::string_view devices);
 std::vector<RdmaPort> ChooseRdmaPorts(const std::vector<RdmaPort>& ports,
                                       std::string_view devices,
                                       std::string_view bind_host);
+
+/// This machine's ports for people (RegisteredTransport::ListPorts).
+std::vector<NetworkPort> ListRdmaPorts(const std::string& bind_host);
 
 /// Whether one of `processors` is of NUMA node `node` below `sys`; so it is where the node is
 /// unknown.

@@ -1,16 +1,21 @@
 // What stands for the verbs transport in a build without libibverbs.
-#include "comm/transport/transport.h"
+#include "comm/transport/registry.h"
 #include "comm/transport/verbs/rdma_ports.h"
-#include "comm/transport/verbs/verbs_transport.h"
 
 namespace heddle::comm {
 
-bool BuiltWithVerbs() {
-  return false;
+namespace {
+
+Result<std::unique_ptr<Transport>> Open(const TransportSettings& /*settings*/) {
+  return UnimplementedError("this program was built without libibverbs and librdmacm");
 }
 
-Result<std::unique_ptr<Transport>> MakeVerbsTransport(const EndpointOptions& /*options*/) {
-  return UnimplementedError("this program was built without libibverbs and librdmacm");
+const RegisteredTransport kRegistered("verbs", &Open, &ListRdmaPorts);
+
+}  // namespace
+
+bool BuiltWithVerbs() {
+  return false;
 }
 
 }  // namespace heddle::comm

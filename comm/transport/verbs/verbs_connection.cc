@@ -207,17 +207,17 @@ Status VerbsConnection::Join(const VerbsHello& peer) {
   attributes.rq_psn = peer.first_packet;
   attributes.max_dest_rd_atomic = 1;
   attributes.min_rnr_timer = kNotReadyTimer;
-  ibv_ah_attr& way = attributes.ah_attr;
-  way.port_num = port.port;
-  way.dlid = peer.lid;
+  ibv_ah_attr& route = attributes.ah_attr;
+  route.port_num = port.port;
+  route.dlid = peer.lid;
   // RoCE has nothing but the global address; InfiniBand needs it between subnets only.
-  way.is_global = port.kind == RdmaKind::kRoce ||
-                          !std::equal(port.gid.begin(), port.gid.begin() + 8, peer.gid.begin())
-                      ? 1
-                      : 0;
-  way.grh.sgid_index = static_cast<uint8_t>(port.gid_index);
-  way.grh.hop_limit = kHopLimit;
-  std::memcpy(way.grh.dgid.raw, peer.gid.data(), peer.gid.size());
+  route.is_global = port.kind == RdmaKind::kRoce ||
+                            !std::equal(port.gid.begin(), port.gid.begin() + 8, peer.gid.begin())
+                        ? 1
+                        : 0;
+  route.grh.sgid_index = static_cast<uint8_t>(port.gid_index);
+  route.grh.hop_limit = kHopLimit;
+  std::memcpy(route.grh.dgid.raw, peer.gid.data(), peer.gid.size());
   if (const int error =
           ::ibv_modify_qp(queue_pair_, &attributes,
                           IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |

@@ -86,7 +86,7 @@ class VerbsConnection final : public Connection, public DirectPlacement {
   Status Join(const VerbsHello& peer);
   /// Takes over the peer's ring and limits. `peer` has been checked.
   void SetPeer(const VerbsHello& peer);
-  /// Sends a message that only shows that the way is open.
+  /// Sends a message that only shows that the network lets it through.
   Status SendProbe() { return SendControl(kProbe); }
   /// Whether the peer's has come. Errors: what befell the queue pair.
   Result<bool> Probed();

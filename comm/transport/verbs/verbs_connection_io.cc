@@ -10,6 +10,7 @@
 #include <rdma/rdma_cma.h>
 #include <sys/epoll.h>
 
+#include "comm/transport/ip_socket.h"
 #include "comm/transport/verbs/verbs_chain.h"
 #include "comm/transport/verbs/verbs_connection.h"
 

@@ -1,8 +1,6 @@
 // Verbs: RDMA between workers whose ports are of one kind, over all of a worker's ports: its rails
-// (rails.h). Each has a device of its own and a door of its own: handshakes run over TCP on the
-// port's address, so that the acceptor knows by the door which rail the dialler chose.
-#include "comm/transport/verbs/verbs_transport.h"
-
+// (rails.h). Each has a device and a listener of its own: handshakes run over TCP on the
+// port's address, so that the acceptor knows by the listener which rail the dialler chose.
 #include <map>
 #include <span>
 #include <utility>
@@ -14,6 +12,7 @@
 #include "base/mutex.h"
 #include "comm/links/discovery.h"
 #include "comm/transport/ip_socket.h"
+#include "comm/transport/registry.h"
 #include "comm/transport/transport.h"
 #include "comm/transport/verbs/rails.h"
 #include "comm/transport/verbs/verbs_device.h"
@@ -23,8 +22,8 @@ namespace heddle::comm {
 
 namespace {
 
-constexpr std::string_view kKey = "verbs";
-/// How long a pair of rails that came to nothing gives way to others.
+constexpr const char* kName = "verbs";
+/// How long a pair of rails that came to nothing is left to others.
 constexpr Duration kAvoided = std::chrono::seconds(60);
 
 /// What rails of one network have in common: InfiniBand, the subnet's part of the GIDs.
@@ -41,6 +40,8 @@ std::string NetworkOfPort(const RdmaPort& port) {
 
 class VerbsTransport final : public Transport {
  public:
+  VerbsTransport() : Transport(kName) {}
+
   /// Listens at the port's address, or at `bind_host` where it has none.
   Status AddRail(const RdmaPort& port, const std::string& bind_host) {
     HEDDLE_ASSIGN_OR_RETURN(auto device, VerbsDevice::Open(port));
@@ -49,27 +50,25 @@ class VerbsTransport final : public Transport {
                       .bytes_per_second = port.bytes_per_second,
                       .near = port.near,
                       .network = NetworkOfPort(port),
-                      .door = listener.address});
-    doors_.push_back({.device = std::move(device), .listener = std::move(listener)});
+                      .listener = listener.address});
+    ends_.push_back({.device = std::move(device), .listener = std::move(listener)});
     return Status::Ok();
   }
   bool empty() const { return rails_.empty(); }
 
-  std::string_view name() const override { return kKey; }
   std::string address() const override { return FormatRails(rails_); }
-  std::vector<int> doors() const override {
-    std::vector<int> sockets;
-    for (const Door& door : doors_) {
-      sockets.push_back(door.listener.socket.get());
+  std::vector<Listener> listeners() const override {
+    std::vector<Listener> listeners;
+    for (const End& end : ends_) {
+      listeners.push_back({.socket = end.listener.socket.get(), .port = end.device->port().name()});
     }
-    return sockets;
+    return listeners;
   }
-  std::string port(size_t door) const override { return doors_[door].device->port().name(); }
 
-  std::vector<Way> WaysTo(const AddressParts& /*own*/,
-                          const AddressParts& peer,
-                          size_t number) const override {
-    const auto theirs = peer.find(std::string(kKey));
+  std::vector<Route> RoutesTo(const AddressParts& /*own*/,
+                              const AddressParts& peer,
+                              size_t number) const override {
+    const auto theirs = peer.find(kName);
     if (theirs == peer.end()) {
       return {};
     }
@@ -78,31 +77,32 @@ class VerbsTransport final : public Transport {
       LogWarning("RDMA is not used with a peer: {}", rails.status().message());
       return {};
     }
-    std::vector<Way> ways;
+    std::vector<Route> routes;
     for (const RailPair& pair : ChooseRails(rails_, *rails, number, Avoided(*rails))) {
-      ways.push_back({.door = pair.own, .to = (*rails)[pair.peer].door});
+      routes.push_back({.listener = pair.own, .to = (*rails)[pair.peer].listener});
     }
-    return ways;
+    return routes;
   }
 
-  void Avoid(const Way& way) const override HEDDLE_EXCLUDES(mutex_) {
+  void Avoid(const Route& route) const override HEDDLE_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    avoided_[{way.door, way.to}] = After(kAvoided);
+    avoided_[{route.listener, route.to}] = After(kAvoided);
   }
 
-  Result<UniqueFd> Dial(const Way& way) const override {
-    const Door& door = doors_[way.door];
-    HEDDLE_RETURN_IF_ERROR(door.device->CheckPort());
-    return DialTcp(door.listener.address, way.to);
+  Result<UniqueFd> Dial(const Route& route) const override {
+    const End& end = ends_[route.listener];
+    HEDDLE_RETURN_IF_ERROR(end.device->CheckPort());
+    return DialTcp(end.listener.address, route.to);
   }
 
-  std::unique_ptr<ConnectionSetup> Begin(
-      size_t door, UniqueFd socket, Lane lane, bool dialled, const Digest& /*key*/) const override {
-    return MakeVerbsSetup(doors_[door].device, std::move(socket), lane, dialled);
+  std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket,
+                                         const SetupOptions& options) const override {
+    return MakeVerbsSetup(ends_[options.listener].device, std::move(socket), options.lane,
+                          options.dialled);
   }
 
  private:
-  struct Door {
+  struct End {
     std::shared_ptr<VerbsDevice> device;
     TcpListener listener;
   };
@@ -113,7 +113,7 @@ class VerbsTransport final : public Transport {
     std::vector<RailPair> pairs;
     for (size_t i = 0; i < rails_.size(); ++i) {
       for (size_t k = 0; k < peer.size(); ++k) {
-        if (avoided_.contains({i, peer[k].door})) {
+        if (avoided_.contains({i, peer[k].listener})) {
           pairs.push_back({.own = i, .peer = k});
         }
       }
@@ -122,9 +122,9 @@ class VerbsTransport final : public Transport {
   }
 
   std::vector<Rail> rails_;  ///< Constant once all are added, like...
-  std::vector<Door> doors_;  ///< ...their doors, at the same places.
+  std::vector<End> ends_;    ///< ...their devices and listeners, at the same places.
   mutable Mutex mutex_;
-  /// Until when, by the own rail and the peer's door.
+  /// Until when, by the own rail and the peer's listener.
   mutable std::map<std::pair<size_t, std::string>, Time> avoided_ HEDDLE_GUARDED_BY(mutex_);
 };
 
@@ -132,42 +132,42 @@ bool IsLoopback(const std::string& host) {
   return host.starts_with("127.") || host == "::1" || host == "localhost";
 }
 
-std::string Whose(const EndpointOptions& options) {
-  return options.rdma_devices.empty() ? "" : " of device " + options.rdma_devices;
+std::string Whose(const std::string& devices) {
+  return devices.empty() ? "" : " of device " + devices;
 }
 
 /// Why none of `ports` will do.
-std::string Objections(const std::vector<RdmaPort>& ports, const EndpointOptions& options) {
+std::string Objections(const std::vector<RdmaPort>& ports, const std::string& devices) {
   std::vector<std::string> reasons;
   for (const RdmaPort& port : ports) {
-    if (IsAmong(port, options.rdma_devices)) {
+    if (IsAmong(port, devices)) {
       reasons.push_back(fmt::format("{}: {}", port.name(), port.reason));
     }
   }
   return reasons.empty()
-             ? fmt::format("no RDMA port{}", Whose(options))
-             : fmt::format("no usable RDMA port{} ({})", Whose(options), fmt::join(reasons, "; "));
+             ? fmt::format("no RDMA port{}", Whose(devices))
+             : fmt::format("no usable RDMA port{} ({})", Whose(devices), fmt::join(reasons, "; "));
 }
 
-}  // namespace
-
-bool BuiltWithVerbs() {
-  return true;
-}
-
-Result<std::unique_ptr<Transport>> MakeVerbsTransport(const EndpointOptions& options) {
-  if (options.rdma_devices.empty() && IsLoopback(options.bind_host)) {
-    return FailedPreconditionError("not for workers at a loopback address ({})", options.bind_host);
+/// Option "devices": devices and ports "mlx5_0,mlx5_1/2" that it may use; empty: all that are
+/// active (rails.h), but for a worker at a loopback address, which is for its own host alone.
+/// Errors, all of which mean that there is no RDMA: kUnavailable (no port, or none that can be
+/// used), kFailedPrecondition (a worker for its own host alone).
+Result<std::unique_ptr<Transport>> Open(const TransportSettings& settings) {
+  const std::string devices = settings.option("devices");
+  if (devices.empty() && IsLoopback(settings.bind_host)) {
+    return FailedPreconditionError("not for workers at a loopback address ({})",
+                                   settings.bind_host);
   }
   const std::vector<RdmaPort> all = FindRdmaPorts();
-  const auto ports = ChooseRdmaPorts(all, options.rdma_devices, options.bind_host);
+  const auto ports = ChooseRdmaPorts(all, devices, settings.bind_host);
   if (ports.empty()) {
-    return UnavailableError("{}", Objections(all, options));
+    return UnavailableError("{}", Objections(all, devices));
   }
   auto transport = std::make_unique<VerbsTransport>();
   std::vector<std::string> failures;
   for (const RdmaPort& port : ports) {
-    const Status added = transport->AddRail(port, options.bind_host);
+    const Status added = transport->AddRail(port, settings.bind_host);
     if (!added.ok()) {
       failures.push_back(fmt::format("{}: {}", port.name(), added.message()));
     }
@@ -179,6 +179,14 @@ Result<std::unique_ptr<Transport>> MakeVerbsTransport(const EndpointOptions& opt
     LogWarning("RDMA ports that are not used: {}", fmt::join(failures, "; "));
   }
   return std::unique_ptr<Transport>(std::move(transport));
+}
+
+const RegisteredTransport kRegistered(kName, &Open, &ListRdmaPorts);
+
+}  // namespace
+
+bool BuiltWithVerbs() {
+  return true;
 }
 
 }  // namespace heddle::comm

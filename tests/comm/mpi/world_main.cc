@@ -348,7 +348,7 @@ TEST(MpiTest, BitsEqualTheDefinitionAndThoseOverSharedMemoryAndTcp) {
     if (world->rank() != 0) {
       continue;  // The comparison below needs one process.
     }
-    for (const Media media : {Media::kShm, Media::kTcp}) {
+    for (const Media& media : {Media::kShm, Media::kTcp}) {
       Cluster cluster(world->size(), media);
       cluster.Run(1, [&](int rank, Communicator& other) {
         const Results others = RoughResults(other, elements);
