@@ -262,6 +262,33 @@ TEST(DisagreementInAFullSegmentTest, IsFoundByWhoCouldNotAnnounceItsCall) {
   }
 }
 
+// Nobody looks then; the calls still do not take each other's messages.
+TEST(DisagreementWithoutDiagnosisTest, EndsAtTheDeadline) {
+  for (const Media media : {Media::kShm, Media::kTcp}) {
+    Cluster cluster(2, media);
+    std::vector<std::thread> members;
+    for (int rank = 0; rank < 2; ++rank) {
+      members.emplace_back([&cluster, rank] {
+        GroupOptions options = cluster.Options(rank, 1);
+        options.diagnose_calls = false;
+        const auto communicator =
+            cluster.endpoint(rank).Connect(options, After(std::chrono::seconds(10)));
+        ASSERT_TRUE(communicator.ok()) << communicator.status().ToString();
+        Meet(**communicator);
+        const CollectiveOptions brief{
+            .group = {}, .tag = 0, .deadline = After(std::chrono::milliseconds(700))};
+        const Status status = rank == 0 ? (*communicator)->Barrier(brief)
+                                        : (*communicator)->AllGatherBytes({}, brief).status();
+        EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << status.ToString();
+        Meet(**communicator);
+      });
+    }
+    for (std::thread& member : members) {
+      member.join();
+    }
+  }
+}
+
 class PatienceTest : public testing::TestWithParam<Media> {};
 
 TEST_P(PatienceTest, ALateMemberIsNoDisagreement) {
