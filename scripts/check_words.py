@@ -7,6 +7,7 @@ Prints "path:line: error: …" and exits with 1 when a clean folder has one.
 """
 import argparse
 import collections
+import os
 import pathlib
 import re
 import sys
@@ -43,6 +44,9 @@ class Words:
             else:
                 sys.exit(f"{path}:{number}: error: not understood: {line}")
 
+        looked_for = [*self.words, *(pattern.pattern for pattern, _ in self.phrases)]
+        self.hint = re.compile("|".join(looked_for), re.IGNORECASE)
+
     def is_clean(self, name):
         return any(name == place or (place.endswith("/") and name.startswith(place)) for place in self.clean)
 
@@ -73,7 +77,11 @@ def names_of(path, text):
 
 def findings(words, path, name):
     text = path.read_text(encoding="utf-8", errors="replace")
+    if not words.hint.search(text):
+        return
     for number, (line, names) in enumerate(zip(text.splitlines(), names_of(path, text)), 1):
+        if not words.hint.search(line):
+            continue
         line, names = words.looked_at(name, line), words.looked_at(name, names)
         found = list(words.find(line, "TEXT")) + list(words.find(names, "NAMES"))
         found += [(match.group(), instead) for pattern, instead in words.phrases for match in pattern.finditer(line)]
@@ -82,10 +90,12 @@ def findings(words, path, name):
 
 
 def files_of(root):
-    for path in sorted(root.rglob("*")):
-        parts = path.relative_to(root).parts
-        if path.is_file() and not path.is_symlink() and path.suffix in SUFFIXES and not SKIPPED.intersection(parts):
-            yield path, "/".join(parts)
+    for folder, below, names in os.walk(root):
+        below[:] = sorted(set(below) - SKIPPED)
+        for name in sorted(names):
+            path = pathlib.Path(folder, name)
+            if path.suffix in SUFFIXES and not path.is_symlink():
+                yield path, path.relative_to(root).as_posix()
 
 
 def main():
