@@ -7,7 +7,7 @@
 set(HEDDLE_TIERS quick check full)
 set(HEDDLE_TIER_ENTRY_SECONDS 15 90 600)
 set(HEDDLE_TIER_TOTAL_SECONDS 90 480 3600)
-# What a sanitizer may cost.
+# So many times as much time has every entry under a sanitizer.
 set(HEDDLE_TIER_SANITIZER_FACTOR 4)
 
 # heddle_entry(NAME TIER quick|check|full LABEL label [SCALED] [TIMEOUT 60] [PROCESSORS 1] [ENVIRONMENT name=value…]
@@ -33,6 +33,9 @@ function(heddle_entry name)
   list(GET HEDDLE_TIER_ENTRY_SECONDS 2 most)
   if(A_TIMEOUT GREATER most)
     message(FATAL_ERROR "${name}: TIMEOUT ${A_TIMEOUT} is above the ${most} s that an entry of the tier full may take")
+  endif()
+  if(HEDDLE_SANITIZE)
+    math(EXPR A_TIMEOUT "${A_TIMEOUT} * ${HEDDLE_TIER_SANITIZER_FACTOR}")
   endif()
   set(labels ${A_LABEL} tier.${A_TIER})
   set(scaled 0)
