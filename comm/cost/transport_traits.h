@@ -15,7 +15,7 @@
 
 namespace heddle::comm {
 
-/// Something that a transport can be told where an endpoint is made.
+/// What a transport takes from whoever makes an endpoint.
 struct TransportOption {
   std::string name;
   std::string flag = {};  ///< Of the worker's command line; empty: programs alone set it.

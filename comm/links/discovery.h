@@ -2,7 +2,7 @@
 /// The network interfaces that join this machine to others, read from the kernel's own files, and
 /// which of them workers should use, with the reason (ports that one transport alone uses:
 /// registry.h). What a link really gives is measured (Endpoint::MeasureLink); this is how the
-/// address to measure at is found, and what a person is told when it was the wrong one.
+/// address to measure at is found, and what a person reads when it was the wrong one.
 #pragma once
 
 #include <cstdint>

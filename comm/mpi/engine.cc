@@ -271,11 +271,11 @@ Result<std::shared_ptr<MpiEngine::Lane>> MpiEngine::MakeLane() {
   for (int rank = 0; rank < size_; ++rank) {
     std::unique_ptr<MpiPipe> pipe;
     if (rank != rank_) {
-      UniqueFd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-      if (!bell.valid()) {
+      UniqueFd notification(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+      if (!notification.valid()) {
         return ErrnoError(errno, "eventfd");
       }
-      pipe = std::make_unique<MpiPipe>(std::move(bell));
+      pipe = std::make_unique<MpiPipe>(std::move(notification));
     }
     options.pipes.push_back(std::move(pipe));
   }

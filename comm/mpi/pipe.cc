@@ -22,7 +22,7 @@ void MpiPipe::RingIfAwaited() {
     want_write_ = false;
     const uint64_t one = 1;
     // It fails only when the counter is full, and then the channel is being woken already.
-    [[maybe_unused]] const ssize_t written = ::write(bell_.get(), &one, sizeof(one));
+    [[maybe_unused]] const ssize_t written = ::write(notification_.get(), &one, sizeof(one));
   }
 }
 

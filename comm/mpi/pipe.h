@@ -38,16 +38,16 @@ enum class MpiClose : uint8_t {
 /// Thread: any.
 class MpiPipe {
  public:
-  /// `bell`: an eventfd, rung when what the channel waits for has come.
-  explicit MpiPipe(UniqueFd bell) : bell_(std::move(bell)) {}
+  /// `notification`: an eventfd, written when what the channel waits for has come.
+  explicit MpiPipe(UniqueFd notification) : notification_(std::move(notification)) {}
 
   // The channel's side.
-  int bell() const { return bell_.get(); }
+  int notification() const { return notification_.get(); }
   /// Takes what there is room for. Errors: kUnavailable once the stream has failed or ended.
   Result<size_t> Write(std::span<const iovec> parts) HEDDLE_EXCLUDES(mutex_);
   /// Gives what is there, 0 when nothing. Errors: kUnavailable after the stream's last byte.
   Result<size_t> Read(std::span<std::byte> buffer) HEDDLE_EXCLUDES(mutex_);
-  /// Arms the bell; false when what is wanted is there already.
+  /// Asks for a notification; false when what is wanted is there already.
   bool Arm(bool want_read, bool want_write) HEDDLE_EXCLUDES(mutex_);
   void Close(MpiClose how) HEDDLE_EXCLUDES(mutex_);
 
@@ -69,7 +69,7 @@ class MpiPipe {
   bool Writable() const HEDDLE_REQUIRES(mutex_);
   void RingIfAwaited() HEDDLE_REQUIRES(mutex_);
 
-  const UniqueFd bell_;
+  const UniqueFd notification_;
   Mutex mutex_;
   std::deque<std::unique_ptr<MpiPiece>> outgoing_ HEDDLE_GUARDED_BY(mutex_);
   std::deque<std::unique_ptr<MpiPiece>> incoming_ HEDDLE_GUARDED_BY(mutex_);

@@ -50,8 +50,9 @@ class MpiConnection final : public Connection {
     return read;
   }
   std::array<Watch, 2> Watches(bool /*want_read*/, bool /*want_write*/) override {
-    // Edge-triggered, so that the bell needs no reading: each ring is an edge.
-    return {Watch{.fd = pipe_.bell(), .events = static_cast<uint32_t>(EPOLLIN) | EPOLLET}, Watch{}};
+    // Edge-triggered, so that it needs no reading: each notification is an edge.
+    return {Watch{.fd = pipe_.notification(), .events = static_cast<uint32_t>(EPOLLIN) | EPOLLET},
+            Watch{}};
   }
   bool PrepareToWait(bool want_read, bool want_write) override {
     return pipe_.Arm(want_read, want_write);

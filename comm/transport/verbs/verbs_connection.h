@@ -1,8 +1,8 @@
 /// \file
 /// A connection over an RDMA queue pair: a ring of registered memory at each end that the other end
-/// writes into (one-sided), told of by immediates or, where there are none, by small messages; the
-/// reader returns what it has consumed as credit. The handshake's socket stays open beside it: an
-/// idle queue pair learns nothing of its peer's death, and a peer that is stopped still takes
+/// writes into (one-sided), announced by immediates or, where there are none, by small messages;
+/// the reader returns what it has consumed as credit. The handshake's socket stays open beside it:
+/// an idle queue pair learns nothing of its peer's death, and a peer that is stopped still takes
 /// writes.
 ///
 /// Credit. A writer never has more bytes under way than the ring holds (RingBytes), nor more
@@ -116,7 +116,7 @@ class VerbsConnection final : public Connection, public DirectPlacement {
   Result<size_t> Place(const std::shared_ptr<const SharedRegion>& region,
                        std::span<const std::byte> bytes,
                        const RemoteMemory& target) override;
-  uint64_t placed() override { return told_placed_ = placed_; }
+  uint64_t placed() override { return reported_placed_ = placed_; }
   void Withdraw() override;
 
  private:
@@ -241,9 +241,9 @@ class VerbsConnection final : public Connection, public DirectPlacement {
   // Placing. Positions count the bytes given to Place.
   std::map<uint64_t, std::shared_ptr<Registration>> registrations_;  ///< By the region's number.
   uint64_t given_ = 0;
-  uint64_t placed_ = 0;       ///< Of them, those that have arrived, as far as is known,
-  uint64_t told_placed_ = 0;  ///< and as the channel was told.
-  bool place_full_ = false;   ///< What found no room last is to be placed, not written.
+  uint64_t placed_ = 0;           ///< Of them, those that have arrived, as far as is known,
+  uint64_t reported_placed_ = 0;  ///< and as the channel knows it.
+  bool place_full_ = false;       ///< What found no room last is to be placed, not written.
 
   // Receiving.
   uint64_t arrived_ = 0;

@@ -108,7 +108,7 @@ bool VerbsConnection::PrepareToWait(bool want_read, bool want_write) {
   const bool readable = want_read && (arrived_ != consumed_ || over);
   const bool room =
       place_full_ ? PlaceRoom() > 0 : Room() > 0 && MaySend(immediate_ ? 1 : 2, false);
-  const bool arrived = placed_ != told_placed_;
+  const bool arrived = placed_ != reported_placed_;
   return !readable && !arrived && !(want_write && (over || room));
 }
 

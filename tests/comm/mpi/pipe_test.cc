@@ -12,12 +12,12 @@
 namespace heddle::comm {
 namespace {
 
-UniqueFd Bell() {
+UniqueFd Notification() {
   return UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 }
 
 bool Rang(const MpiPipe& pipe) {
-  pollfd watch{.fd = pipe.bell(), .events = POLLIN, .revents = 0};
+  pollfd watch{.fd = pipe.notification(), .events = POLLIN, .revents = 0};
   return ::poll(&watch, 1, 0) == 1;
 }
 
@@ -35,8 +35,8 @@ std::vector<std::byte> Pattern(size_t size) {
 }
 
 TEST(MpiPipeTest, BytesPassInOrderThroughAWindow) {
-  MpiPipe near(Bell());
-  MpiPipe far(Bell());
+  MpiPipe near(Notification());
+  MpiPipe far(Notification());
   const std::vector<std::byte> sent = Pattern(size_t{5} << 20);
   std::vector<std::byte> got(sent.size());
   std::atomic<bool> stop = false;
@@ -71,7 +71,7 @@ TEST(MpiPipeTest, BytesPassInOrderThroughAWindow) {
 }
 
 TEST(MpiPipeTest, NoMoreThanTheWindowIsUnderWay) {
-  MpiPipe pipe(Bell());
+  MpiPipe pipe(Notification());
   const std::vector<std::byte> data = Pattern(kMpiPieceBytes);
   uint32_t taken = 0;
   for (int i = 0; i < 100; ++i) {
@@ -87,7 +87,7 @@ TEST(MpiPipeTest, NoMoreThanTheWindowIsUnderWay) {
 }
 
 TEST(MpiPipeTest, WhoBreaksTheWindowIsRefused) {
-  MpiPipe pipe(Bell());
+  MpiPipe pipe(Notification());
   EXPECT_EQ(pipe.AddCredits(1).code(), StatusCode::kDataLoss);
   for (uint32_t i = 0; i <= kMpiWindow; ++i) {
     auto piece = std::make_unique<MpiPiece>();
@@ -97,7 +97,7 @@ TEST(MpiPipeTest, WhoBreaksTheWindowIsRefused) {
 }
 
 TEST(MpiPipeTest, AFailureComesAfterWhatWasDelivered) {
-  MpiPipe pipe(Bell());
+  MpiPipe pipe(Notification());
   ASSERT_TRUE(pipe.Arm(true, false));
   auto piece = std::make_unique<MpiPiece>();
   piece->size = 3;
@@ -112,7 +112,7 @@ TEST(MpiPipeTest, AFailureComesAfterWhatWasDelivered) {
 }
 
 TEST(MpiPipeTest, AnEndFollowsTheLastPiece) {
-  MpiPipe pipe(Bell());
+  MpiPipe pipe(Notification());
   ASSERT_TRUE(Write(pipe, Pattern(10)).ok());
   EXPECT_FALSE(pipe.TakeEnd());
   pipe.Close(MpiClose::kWrite);
@@ -122,7 +122,7 @@ TEST(MpiPipeTest, AnEndFollowsTheLastPiece) {
   EXPECT_FALSE(pipe.TakeEnd()) << "once";
   EXPECT_FALSE(Write(pipe, Pattern(10)).ok());
 
-  MpiPipe reset(Bell());
+  MpiPipe reset(Notification());
   ASSERT_TRUE(Write(reset, Pattern(10)).ok());
   reset.Close(MpiClose::kReset);
   EXPECT_EQ(reset.TakeOutgoing(), nullptr);
