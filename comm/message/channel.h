@@ -129,6 +129,7 @@ class Channel : public Watched, public std::enable_shared_from_this<Channel> {
   const std::string& transport() const { return stream_.info().transport; }
   const std::string& port() const { return stream_.info().port; }
   bool passes_descriptors() const { return stream_.info().descriptors != nullptr; }
+  bool places() const { return stream_.info().placement != nullptr; }
   /// Of DescriptorPassing; 0: unknown, or on another host.
   pid_t peer_process() const { return peer_process_; }
   const ChannelOptions& options() const { return options_; }
