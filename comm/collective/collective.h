@@ -21,6 +21,8 @@
 
 namespace heddle::comm {
 
+struct FoldPlan;
+
 /// Bulk travels in pieces of this size, so that folding one overlaps the next one's journey.
 inline constexpr int64_t kPieceBytes = int64_t{256} << 10;
 
@@ -149,7 +151,7 @@ Status TreeBarrier(Collective& call);
 Result<std::vector<Bytes>> TreeGatherBytes(Collective& call, std::span<const std::byte> mine);
 Status BroadcastFrom(Collective& call, std::span<std::byte> buffer, int root);
 Status ReduceByTree(Collective& call,
-                    const TreeContributions& contributions,
+                    const FoldPlan& plan,
                     std::span<const std::span<const std::byte>> mine,
                     std::span<std::byte> output,
                     DType dtype);

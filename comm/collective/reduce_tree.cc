@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "comm/collective/collective.h"
+#include "comm/collective/fold_plan.h"
 #include "comm/collective/reduce.h"
 #include "comm/cost/cost.h"
 
@@ -16,72 +17,15 @@ namespace {
 
 constexpr int64_t kWindow = 3;  ///< Pieces in flight.
 
-/// All members' nodes in ascending order, and who adds what.
-struct FoldPlan {
-  struct Leaf {
-    TreeNode node;
-    int member = 0;
-    int index = 0;  ///< Into that member's nodes.
-  };
-  std::vector<Leaf> leaves;
-  std::vector<Fold> at_owner;
-  std::vector<Fold> at_member;  ///< Folds whose operands one member holds alone.
-  std::vector<bool> travels;    ///< By leaf: its value is still there after the members' folds.
-};
-
-Result<FoldPlan> MakeFoldPlan(const TreeContributions& contributions) {
-  FoldPlan plan;
-  for (size_t member = 0; member < contributions.nodes.size(); ++member) {
-    const auto& nodes = contributions.nodes[member];
-    for (size_t i = 0; i < nodes.size(); ++i) {
-      if (nodes[i].level < 0 || nodes[i].level > 61 || nodes[i].index < 0 ||
-          nodes[i].index >= int64_t{1} << (61 - nodes[i].level)) {
-        return InvalidArgumentError("tree node {}.{} of position {}", nodes[i].level,
-                                    nodes[i].index, member);
-      }
-      plan.leaves.push_back(
-          {.node = nodes[i], .member = static_cast<int>(member), .index = static_cast<int>(i)});
-    }
-  }
-  std::sort(plan.leaves.begin(), plan.leaves.end(),
-            [](const auto& a, const auto& b) { return a.node.first() < b.node.first(); });
-  std::vector<TreeNode> nodes;
-  std::vector<int> holder;
-  for (const auto& leaf : plan.leaves) {
-    if (!nodes.empty() && leaf.node.first() < nodes.back().last()) {
-      return InvalidArgumentError("tree nodes of two contributions overlap at number {}",
-                                  leaf.node.first());
-    }
-    nodes.push_back(leaf.node);
-    holder.push_back(leaf.member);
-  }
-  if (nodes.empty() || nodes.size() > size_t{1} << kMinorBits) {
-    return InvalidArgumentError("a reduction of {} contributions", nodes.size());
-  }
-  constexpr int kSeveral = -1;
-  plan.travels.assign(nodes.size(), true);
-  for (const Fold& fold : FoldOrder(nodes)) {
-    int& left = holder[static_cast<size_t>(fold.left)];
-    if (left != kSeveral && left == holder[static_cast<size_t>(fold.right)]) {
-      plan.at_member.push_back(fold);
-      plan.travels[static_cast<size_t>(fold.right)] = false;
-    } else {
-      plan.at_owner.push_back(fold);
-      left = kSeveral;
-    }
-  }
-  return plan;
-}
-
 class TreeReduction {
  public:
   TreeReduction(Collective& call,
-                FoldPlan plan,
+                const FoldPlan& plan,
                 std::span<const std::span<const std::byte>> mine,
                 std::span<std::byte> output,
                 DType dtype)
       : call_(call),
-        plan_(std::move(plan)),
+        plan_(plan),
         mine_(mine),
         output_(output),
         dtype_(dtype),
@@ -247,7 +191,7 @@ class TreeReduction {
   }
 
   Collective& call_;
-  const FoldPlan plan_;
+  const FoldPlan& plan_;
   const std::span<const std::span<const std::byte>> mine_;
   const std::span<std::byte> output_;
   const DType dtype_;
@@ -261,22 +205,11 @@ class TreeReduction {
 }  // namespace
 
 Status ReduceByTree(Collective& call,
-                    const TreeContributions& contributions,
+                    const FoldPlan& plan,
                     std::span<const std::span<const std::byte>> mine,
                     std::span<std::byte> output,
                     DType dtype) {
-  if (contributions.nodes.size() != static_cast<size_t>(call.size()) ||
-      mine.size() != contributions.nodes[static_cast<size_t>(call.position())].size()) {
-    return InvalidArgumentError("{} values where the plan has other contributions", mine.size());
-  }
-  for (const auto& value : mine) {
-    if (value.size() != output.size()) {
-      return InvalidArgumentError("a contribution of {} bytes to a result of {}", value.size(),
-                                  output.size());
-    }
-  }
-  HEDDLE_ASSIGN_OR_RETURN(FoldPlan plan, MakeFoldPlan(contributions));
-  TreeReduction reduction(call, std::move(plan), mine, output, dtype);
+  TreeReduction reduction(call, plan, mine, output, dtype);
   const Status status = reduction.Run();
   if (!status.ok()) {
     call.CancelAll();  // Before the buffers of the reduction go.

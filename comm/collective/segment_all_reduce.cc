@@ -29,26 +29,11 @@ namespace {
 
 /// Below it everyone folding everything costs less than another step; by what a member reads.
 constexpr size_t kSmallReadBytes = size_t{256} << 10;
-/// Slices begin at cache lines.
-constexpr int64_t kLine = 64;
 
 bool IsSmall(const SegmentCall& call, size_t bytes) {
   return bytes <= call.layout().small_bytes &&
          bytes * static_cast<size_t>(call.size() - 1) <= kSmallReadBytes;
 }
-
-/// Even slices of elements, beginning at cache lines.
-struct Slices {
-  int64_t total = 0;  ///< Bytes.
-  int64_t each = 0;
-
-  Slices(int64_t bytes, int members) : total(bytes) {
-    const int64_t share = (bytes + members - 1) / members;
-    each = (share + kLine - 1) / kLine * kLine;
-  }
-  int64_t begin(int member) const { return std::min(total, member * each); }
-  int64_t size(int member) const { return std::min(total, (member + 1) * each) - begin(member); }
-};
 
 class AllReducing {
  public:

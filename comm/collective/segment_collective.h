@@ -4,7 +4,8 @@
 /// have to do it. Arguments and errors are those of Communicator, which has checked the sizes;
 /// disagreements are for CallWaits::Conclude. `number` is the call's, and that of the messages that
 /// may have to carry it.
-/// Sums are folded in the order of the members, whatever the size and wherever the buffers lie.
+/// Other sums than the reproducible ones are folded in the order of the members, whatever the size
+/// and wherever the buffers lie.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@
 namespace heddle::comm {
 
 class Group;
+struct FoldPlan;
 
 Result<bool> SegmentAllReduce(Group& group,
                               std::span<std::byte> buffer,
@@ -46,6 +48,15 @@ Result<bool> SegmentBroadcast(Group& group,
                               int root,
                               const CollectiveOptions& options,
                               const CallNumber& number);
+/// Of large results alone. `counts`: a hash of the contributions, which all must agree on.
+Result<bool> SegmentReduceTree(Group& group,
+                               const FoldPlan& plan,
+                               std::span<const std::span<const std::byte>> mine,
+                               std::span<std::byte> output,
+                               DType dtype,
+                               uint64_t counts,
+                               const CollectiveOptions& options,
+                               const CallNumber& number);
 /// A call of nothing: all enter it before anyone leaves it.
 Result<bool> SegmentBarrier(Group& group,
                             const CollectiveOptions& options,

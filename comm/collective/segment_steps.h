@@ -35,6 +35,22 @@ inline uint64_t SegmentShapeOf(CallKind kind,
   return shape;
 }
 
+/// Slices begin at cache lines.
+inline constexpr int64_t kLine = 64;
+
+/// Even slices of elements, beginning at cache lines.
+struct Slices {
+  int64_t total = 0;  ///< Bytes.
+  int64_t each = 0;
+
+  Slices(int64_t bytes, int members) : total(bytes) {
+    const int64_t share = (bytes + members - 1) / members;
+    each = (share + kLine - 1) / kLine * kLine;
+  }
+  int64_t begin(int member) const { return std::min(total, member * each); }
+  int64_t size(int member) const { return std::min(total, (member + 1) * each) - begin(member); }
+};
+
 inline bool AllShared(const SegmentPlaces& places, int members) {
   return std::none_of(places.begin(), places.begin() + members,
                       [](const std::byte* place) { return place == nullptr; });

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/thread.h"
 #include "comm/collective/collective.h"
+#include "comm/collective/fold_plan.h"
 #include "comm/collective/segment_collective.h"
 #include "comm/endpoint/progress.h"
 #include "comm/endpoint/topology_cache.h"
@@ -299,7 +300,13 @@ Status CommunicatorImpl::ReduceTree(const TreeContributions& contributions,
   const CallNumber number =
       group_->NextCall(options, {.kind = CallKind::kReduceTree, .dtype = dtype, .counts = counts});
   HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options, number));
-  return ReduceByTree(*call, contributions, mine, output, dtype);
+  HEDDLE_RETURN_IF_ERROR(
+      CheckContributions(contributions, call->size(), call->position(), mine, output.size()));
+  HEDDLE_ASSIGN_OR_RETURN(const FoldPlan plan, MakeFoldPlan(contributions));
+  HEDDLE_ASSIGN_OR_RETURN(
+      const bool done,
+      Concluded(SegmentReduceTree(*group_, plan, mine, output, dtype, counts, options, number)));
+  return done ? Status::Ok() : ReduceByTree(*call, plan, mine, output, dtype);
 }
 
 // A record of a rate and a latency for each rank, as doubles.

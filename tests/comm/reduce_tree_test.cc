@@ -132,6 +132,9 @@ TEST_P(ReduceTreeTest, BitsDoNotDependOnTheGrouping) {
 
 TEST_P(ReduceTreeTest, LargeTensorsGoInPieces) {
   RunGrouping<float>(GetParam(), 17, 3, 5, (1 << 20) + 13, DType::kF32);
+  // Many values a member, blocks that do not come out even, and a member that brings nothing.
+  RunGrouping<float>(GetParam(), 18, 2, 11, 700'001, DType::kF32);
+  RunGrouping<double>(GetParam(), 19, 5, 3, 200'003, DType::kF64);
 }
 
 TEST_P(ReduceTreeTest, OutputMayBeOneOfTheInputs) {
