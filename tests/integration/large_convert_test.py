@@ -1,4 +1,5 @@
-"""A model of 1 GB goes safetensors -> native -> safetensors in bounded memory, with progress; killed, it goes on.
+"""A model of 1 GB goes safetensors -> native -> safetensors in bounded memory, with progress; killed, it goes on. The
+tiers below full have a tenth of it and one kill.
 
 Usage: large_convert_test.py HEDDLE. scripts/acceptance does the first part with 32 GB.
 """
@@ -11,9 +12,12 @@ import time
 
 import large_model
 from harness import HEDDLE, Scratch, heddle, seed
+from tiers import scaled
 
 RESIDENT_MAX = 256 << 20  # Of a model of 1 GB.
-KILLS = 6
+KILLS = scaled(1, 1, 6)
+MODEL, SIZE_MIN = scaled(*[(dict(large_model.QWEN_HALF_B, num_hidden_layers=2, vocab_size=30_000), 90_000_000)] * 2,
+                         (large_model.QWEN_HALF_B, 900_000_000))
 
 
 def holder_of(target):
@@ -118,8 +122,8 @@ def main():
     generator = random.Random(seed())
     with Scratch() as folder:
         model = os.path.join(folder, "model")
-        size = large_model.make(model, large_model.QWEN_HALF_B, generator.random(), shard_bytes=300_000_000)
-        assert size > 900_000_000
+        size = large_model.make(model, MODEL, generator.random(), shard_bytes=300_000_000)
+        assert size > SIZE_MIN
         native, seconds = check_bounded(folder, model)
         target = check_kills(folder, model, native, seconds, generator)
         check_reshard(folder, target)
