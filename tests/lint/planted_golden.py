@@ -12,8 +12,9 @@ import subprocess
 import sys
 import tempfile
 
-RECORDED = {"format": 1, "cpu": "one", "runs": {"smoke": {"losses": {"1": "5.5", "2": "5.25"}, "programs": {"0": "00ff"}}}}
-# A version 2 object header with times (flags 0x20): signature, version, flags, four times, size of 3, content, checksum.
+RECORDED = {"format": 1, "cpu": "one",
+            "runs": {"smoke": {"losses": {"1": "5.5", "2": "5.25"}, "programs": {"0": "00ff"}}}}
+# A version 2 object header with times (flags 0x20): signature, version, flags, times, size of 3, content, checksum.
 HEADER = b"OHDR\x02\x20" + bytes(range(1, 17)) + b"\x03" + b"abc" + b"\x01\x02\x03\x04"
 
 
@@ -29,8 +30,8 @@ def main():
             paths = [pathlib.Path(folder) / name for name in ("a.json", "b.json")]
             for path, data in zip(paths, (RECORDED, changed)):
                 path.write_text(json.dumps(data), encoding="utf-8")
-            done = subprocess.run([sys.executable, str(script), "compare", *map(str, paths)], capture_output=True, text=True,
-                                  timeout=30, check=False)
+            done = subprocess.run([sys.executable, str(script), "compare", *map(str, paths)], capture_output=True,
+                                  text=True, timeout=30, check=False)
             return done.returncode, done.stdout + done.stderr
         expect(compare(RECORDED)[0] == 0, "equal files differ")
         planted = copy.deepcopy(RECORDED)
@@ -52,8 +53,8 @@ def main():
     data = b"before" + HEADER + b"after"
     masked = golden.masked_hdf5(data)
     expect(masked == b"beforeOHDR\x02\x20" + bytes(16) + b"\x03abc" + bytes(4) + b"after", f"masked: {masked}")
-    manifest = {"created": 1.5, "checksum": "a", "files": [{"name": "a.h5", "blocks_xxh3_128": "b", "bytes": 3}], "extra": "{}",
-                "plan": "", "tensors": [{"digest": "c"}]}
+    manifest = {"created": 1.5, "checksum": "a", "files": [{"name": "a.h5", "blocks_xxh3_128": "b", "bytes": 3}],
+                "extra": "{}", "plan": "", "tensors": [{"digest": "c"}]}
     before = golden.masked_manifest(json.dumps(manifest))
     manifest["created"] = 2.5
     expect(golden.masked_manifest(json.dumps(manifest)) == before, "the time of a manifest is not masked")
