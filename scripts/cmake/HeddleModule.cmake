@@ -1,6 +1,6 @@
 # One function per kind of target. A library is a folder: its sources are the folder's own *.cc files,
 # so that adding an operator, a transport or a format is adding a file. The declared dependencies are
-# written to layers.txt, which scripts/check_layers.py compares with the real includes.
+# written to layers.txt, which scripts/checks/layers.py compares with the real includes.
 
 add_library(heddle_flags INTERFACE)
 target_compile_features(heddle_flags INTERFACE cxx_std_20)

@@ -8,7 +8,6 @@ output, and a folder that holds exactly what it held before.
 Usage: bad_input_test.py HEDDLE [--only NAME] [--keep] [--list]
 """
 import argparse
-import json
 import os
 import pathlib
 import random

@@ -29,14 +29,14 @@ PLANTED = [
     ("elastic/worker", "#include <torch/torch.h>", "may be included in engine/runtime only"),
     ("elastic/worker", "#  include <grpcpp/grpcpp.h>", "may be included in elastic/grpc only"),
     ("engine/job", "#include <yaml-cpp/yaml.h>", "may be included in base only"),
-    ("planner/search", "#include <boost/graph/graph.hpp>", "is a library that scripts/check_layers.py does not know"),
+    ("planner/search", "#include <boost/graph/graph.hpp>", "is a library that scripts/checks/layers.py does not know"),
     ("planner/search", '#include "no/such/file.h"', "paths start at the root of the repository"),
     ("planner/search", '#include "base/no_such_file.h"', "does not exist"),
 ]
 
 
 def run(copy, layers):
-    command = [sys.executable, str(copy / "scripts/check_layers.py"), "--source", str(copy), "--layers", str(layers)]
+    command = [sys.executable, str(copy / "scripts/checks/layers.py"), "--source", str(copy), "--layers", str(layers)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=50)
     return done.returncode, done.stdout
 

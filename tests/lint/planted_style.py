@@ -35,10 +35,12 @@ PLANTED = [
 
 
 def main():
-    script = pathlib.Path(sys.argv[1]) / "scripts/check_style.py"
+    script = pathlib.Path(sys.argv[1]) / "scripts/checks/style.py"
     failures = []
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
+        (root / "scripts").mkdir()
+        (root / "scripts/limits.toml").write_text("[limits]\n", encoding="utf-8")
         for name, content, _, _ in PLANTED:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(content, encoding="utf-8")

@@ -10,13 +10,14 @@ Three rules, over every source file of the product's folders:
 3. Libraries of others are included only where EXTERNAL allows it: libtorch in engine/runtime alone, gRPC in
    elastic/grpc alone, and so on. Those in HEAVY stay out of headers, because every file would pay for them.
 
-Usage: check_layers.py [--source FOLDER] --layers BUILD/layers.txt
+Usage: layers.py [--source FOLDER] --layers BUILD/layers.txt
 Prints "path:line: error: …" and exits with 1 when a rule is broken, with 2 when it cannot check.
 """
-import argparse
 import pathlib
 import re
 import sys
+
+import tree
 
 # Layer: the layers below that it may include, directly or through them.
 LAYERS = {
@@ -206,7 +207,7 @@ def check_external(folder, header, is_header_file):
             elif is_header_file and HEAVY.match(header):
                 yield f"<{header}> is too heavy for a header: include it in a .cc file"
             return
-    yield f"<{header}> is a library that scripts/check_layers.py does not know"
+    yield f"<{header}> is a library that scripts/checks/layers.py does not know"
 
 
 def check_own(root, folder, header, declared):
@@ -253,8 +254,7 @@ def check_file(root, path, declared):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Check that includes go downwards only.")
-    parser.add_argument("--source", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
+    parser = tree.arguments(__doc__)
     parser.add_argument("--layers", type=pathlib.Path, required=True)
     arguments = parser.parse_args()
     if not arguments.layers.is_file():
@@ -269,10 +269,7 @@ def main():
     for path in sources(arguments.source):
         problems.extend(check_file(arguments.source, path, declared))
         count += 1
-    for problem in problems:
-        print(problem)
-    print(f"{count} files, {len(problems)} problems")
-    return 1 if problems or count == 0 else 0
+    return tree.report("layers", count, problems)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,21 @@
 #!/usr/bin/env python3
 """Rules that are cheap to check and that the compilers do not know.
 
-A line is excused by a comment on it, or on the line before: "lint: allow RULE: reason".
+A line is excused by a comment on it, or on the line before: "lint: allow RULE: reason". Files that make threads of
+their own are exceptions of scripts/limits.toml.
 
-Usage: check_style.py [--source FOLDER]
+Usage: style.py [--source FOLDER]
 Prints "path:line: error: …" and exits with 1 when a rule is broken.
 """
-import argparse
-import pathlib
 import re
 import sys
 
-PRODUCT = ("base", "metrics", "comm", "engine", "checkpoint", "planner", "elastic", "cli")
-CODE = {".h", ".cc", ".cpp", ".hpp", ".cu"}
+import tree
+
+CODE = tree.CPP
 TEXT = CODE | {".py", ".cmake", ".yaml", ".yml", ".md", ".proto", ".html", ".sh", ".txt", ".in"}
 LINE_MAX = 120
 FILE_BYTES_MAX = 500_000
-SKIPPED = {".git", "build", "runs", "__pycache__", ".cache"}
 
 # Rule: pattern in a line of product code, and where it is allowed.
 BANNED = {
@@ -24,6 +23,8 @@ BANNED = {
               "wait for a condition with a deadline"),
     "mutex": (re.compile(r"\bstd::(recursive_|shared_|timed_)?mutex\b|\bstd::condition_variable"), ("base/",),
               "use base/mutex.h"),
+    "thread": (re.compile(r"\bstd::j?thread\b(?!::id)|\bpthread_create\b|\bstd::async\b"), ("base/",),
+               "use base/thread.h"),
     "detach": (re.compile(r"\.detach\(\)"), (), "join every thread: base/thread.h does"),
     "stdout": (re.compile(r"\bstd::(cout|cerr|clog)\b|\b(printf|puts)\s*\("), ("cli/",),
                "use base/log.h or return text"),
@@ -37,13 +38,6 @@ UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 ALLOW = re.compile(r"lint: allow (\w+): \S")
 
 
-def files(root):
-    for path in sorted(root.rglob("*")):
-        parts = path.relative_to(root).parts
-        if path.is_file() and not path.is_symlink() and not SKIPPED.intersection(parts):
-            yield path, path.relative_to(root).as_posix()
-
-
 def allowed(lines, index):
     """Rules that the line and the one before it excuse."""
     return {name for line in lines[max(0, index - 1): index + 1] for name in ALLOW.findall(line)}
@@ -53,8 +47,8 @@ def without_strings(line):
     return re.sub(r'"(\\.|[^"\\])*"', '""', line)
 
 
-def check_lines(name, suffix, lines):
-    product = name.startswith(tuple(top + "/" for top in PRODUCT)) and suffix in CODE
+def check_lines(name, suffix, lines, rules):
+    product = tree.is_product(name) and suffix in CODE
     for index, line in enumerate(lines):
         excused = allowed(lines, index)
         if "\t" in line and "tab" not in excused:
@@ -69,11 +63,13 @@ def check_lines(name, suffix, lines):
             continue
         code = without_strings(line).split("//")[0]
         for rule, (pattern, places, advice) in BANNED.items():
-            if pattern.search(code) and not name.startswith(tuple(places)) and rule not in excused:
+            if not pattern.search(code) or name.startswith(tuple(places)) or rule in excused:
+                continue
+            if rule != "thread" or not rules.excused(rule, name, ""):
                 yield index, f"{rule}: {advice}"
 
 
-def check_file(root, path, name):
+def check_file(path, name, rules):
     if path.stat().st_size > FILE_BYTES_MAX:
         yield f"{name}:1: error: more than {FILE_BYTES_MAX} bytes"
         return
@@ -89,9 +85,9 @@ def check_file(root, path, name):
         yield f"{name}:{len(lines) + 1}: error: no newline at the end of the file"
     if path.suffix == ".h" and "#pragma once" not in lines:
         yield f"{name}:1: error: no #pragma once"
-    if path.suffix == ".h" and name.startswith(PRODUCT) and not text.startswith("/// \\file"):
+    if path.suffix == ".h" and tree.is_product(name) and not text.startswith("/// \\file"):
         yield f"{name}:1: error: a header starts with its file comment (/// \\file)"
-    for index, problem in check_lines(name, path.suffix, lines):
+    for index, problem in check_lines(name, path.suffix, lines, rules):
         yield f"{name}:{index + 1}: error: {problem}"
     if name.startswith("tests/") and name.endswith("_test.cc"):
         registered = path.parent / "CMakeLists.txt"
@@ -104,20 +100,16 @@ def check_file(root, path, name):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Check rules of style.")
-    parser.add_argument("--source", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
-    arguments = parser.parse_args()
-    problems, count = [], 0
-    for path, name in files(arguments.source):
+    options = tree.arguments(__doc__).parse_args()
+    rules, problems, count = tree.Rules(options.source), [], 0
+    for path, name in tree.files(options.source):
         # Inputs of fuzzers and golden files are whatever they have to be.
         if "_corpus/" in name or "/golden/" in name:
             continue
-        problems.extend(check_file(arguments.source, path, name))
+        problems.extend(check_file(path, name, rules))
         count += 1
-    for problem in problems:
-        print(problem)
-    print(f"{count} files, {len(problems)} problems")
-    return 1 if problems or count == 0 else 0
+    problems += rules.unused(["thread"])
+    return tree.report("style", count, problems)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Runs clang-tidy on the sources that it can see whole: everything but the folders that need libtorch.
+
+A file that was clean is not checked again until it, a header of ours that it includes, its compile command or
+.clang-tidy changes: the cache lies in build/tidy-cache.
+
+Usage: tidy.py [--part P/Q] [--commit COMMIT] [--jobs N] [--budget SECONDS] [FILE…]
+Exit status: 0 nothing found, 1 something found or not reached, 2 it could not run.
+"""
+import argparse
+import json
+import pathlib
+import re
+import sys
+import time
+
+import compiled
+import tree
+
+# Folders whose files include no libtorch; tests include GoogleTest, whose macros are another style.
+FOLDERS = ("base/", "metrics/", "comm/", "engine/graph/", "engine/program/", "engine/data/", "engine/job/",
+           "checkpoint/", "planner/", "elastic/")
+TOOL = "clang-tidy-14"
+# "path:line:column: error: function 'Name' exceeds …", and the notes below it.
+TOO_LONG = re.compile(r"^\S+?:\d+:\d+: error: function '([^']+)' exceeds recommended size.*\[readability-function-size")
+FINDING = re.compile(r"(?m)^\S+?:\d+:\d+: (error|warning): ")
+
+
+def without_excused(output, excused):
+    """Without findings about functions that scripts/limits.toml excepts."""
+    kept, dropping = [], False
+    for line in output.splitlines(keepends=True):
+        if FINDING.match(line):
+            too_long = TOO_LONG.match(line)
+            dropping = bool(too_long) and too_long.group(1) in excused
+        if not dropping:
+            kept.append(line)
+    return "".join(kept)
+
+
+def findings(command, excused, timeout):
+    """What clang-tidy says, "" when that is nothing."""
+    done = compiled.run(command, timeout=timeout)
+    found = without_excused(done.stdout, excused)
+    if done.returncode == 0 or (found != done.stdout and not FINDING.search(found)):
+        return ""
+    lines = [line for line in done.stderr.splitlines() if not re.match(r"^\d+ warnings? ", line)]
+    return found + ("" if "error:" in found else "\n".join(lines) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Run clang-tidy on what has changed.")
+    parser.add_argument("files", nargs="*", help="only these, from the repository's root")
+    compiled.add_options(parser)
+    options = parser.parse_args()
+    begun = time.monotonic()
+    problem = compiled.configure()
+    if problem:
+        print(f"tidy: {problem}", file=sys.stderr)
+        return 2
+    rules = tree.Rules(tree.ROOT)
+    excused = {exception["name"].rpartition("::")[2] for exception in rules.exceptions
+               if exception["rule"] == "function_lines"}
+    common = compiled.run([TOOL, "--version"]).stdout + (tree.ROOT / ".clang-tidy").read_text(encoding="utf-8")
+    digests, part = compiled.Digests(common), compiled.Part(options.part, options.commit)
+    items = {}
+    for entry in json.loads((compiled.BUILD / "compile_commands.json").read_text(encoding="utf-8")):
+        path = pathlib.Path(entry["file"])
+        if not path.is_relative_to(tree.ROOT) or not path.is_file():
+            continue
+        name = path.relative_to(tree.ROOT).as_posix()
+        if name.startswith(FOLDERS) and (name in options.files if options.files else part.has(name)):
+            items[name] = digests.of(path, entry["command"])
+
+    def check(name, timeout):
+        return findings([TOOL, "-p", str(compiled.BUILD), "--quiet", name], excused, timeout)
+    return compiled.check_all("tidy", sorted(items.items()), compiled.Cache("tidy"), check, options, begun)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
