@@ -7,8 +7,8 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
+#include "comm/endpoint/link_survey.h"
 #include "comm/links/discovery.h"
-#include "comm/links/link_survey.h"
 #include "comm/transport/registry.h"
 #include "engine/job/job.h"
 

@@ -1,5 +1,5 @@
 // Which transports join pairs: what a list allows, and what the survey says about each.
-#include "comm/links/link_survey.h"
+#include "comm/endpoint/link_survey.h"
 
 #include <algorithm>
 #include <thread>

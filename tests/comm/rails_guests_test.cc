@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "comm/links/link_survey.h"
+#include "comm/endpoint/link_survey.h"
 #include "comm/transport/verbs/rdma_ports.h"
 #include "tests/comm/guest.h"
 

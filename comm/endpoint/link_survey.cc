@@ -1,4 +1,4 @@
-#include "comm/links/link_survey.h"
+#include "comm/endpoint/link_survey.h"
 
 #include <algorithm>
 #include <memory>
