@@ -118,8 +118,10 @@ std::string DescribeYamlNode(const YamlNode& node) {
     case Kind::kScalar:
       break;
   }
-  std::string shown =
-      node.scalar.size() > kShown ? node.scalar.substr(0, kShown) + "…" : node.scalar;
+  std::string shown = node.scalar.substr(0, kShown);
+  if (node.scalar.size() > kShown) {
+    shown += "…";
+  }
   std::replace(shown.begin(), shown.end(), '\n', ' ');
   return fmt::format("'{}'", shown);
 }
