@@ -264,7 +264,7 @@ TEST(DisagreementInAFullSegmentTest, IsFoundByWhoCouldNotAnnounceItsCall) {
 
 // Nobody looks then; the calls still do not take each other's messages.
 TEST(DisagreementWithoutDiagnosisTest, EndsAtTheDeadline) {
-  for (const Media media : {Media::kShm, Media::kTcp}) {
+  for (const Media& media : {Media::kShm, Media::kTcp}) {
     Cluster cluster(2, media);
     std::vector<std::thread> members;
     for (int rank = 0; rank < 2; ++rank) {

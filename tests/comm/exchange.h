@@ -168,7 +168,7 @@ class Exchange {
     rest_.insert(rest_.end(), all.begin(), all.end());
     return GiveRest(bytes);
   }
-  Status Give(const FrameHeader& header) { return Give(WholeFrame{.header = header}); }
+  Status Give(const FrameHeader& header) { return Give(WholeFrame{.header = header, .payload = {}}); }
   Status GiveRest(size_t bytes = SIZE_MAX) {
     const auto size = static_cast<ptrdiff_t>(std::min(bytes, rest_.size()));
     connection_->incoming.insert(connection_->incoming.end(), rest_.begin(), rest_.begin() + size);
