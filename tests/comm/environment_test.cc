@@ -41,8 +41,8 @@ int InProcess(const std::function<int()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-#define RUN_OR_SKIP(body)                                                   \
-  const int code = InProcess(body);                                         \
+#define RUN_OR_SKIP(...)                                                    \
+  const int code = InProcess(__VA_ARGS__);                                  \
   if (code == kSkipped) {                                                   \
     GTEST_SKIP() << "this process may not change its namespaces or limits"; \
   }                                                                         \

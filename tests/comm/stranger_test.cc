@@ -110,8 +110,9 @@ TEST_P(StrangerTest, AnotherNameOrRankIsRefused) {
 UniqueFd DialTcp(Endpoint& endpoint) {
   const auto parts = ParseAddress(endpoint.address());
   // An endpoint with RDMA shakes hands for it at an address of its own.
-  const std::string address =
-      parts->contains("verbs") ? ParseRails(parts->at("verbs"))->front().door : parts->at("tcp");
+  const std::string address = parts->contains("verbs")
+                                  ? ParseRails(parts->at("verbs"))->front().listener
+                                  : parts->at("tcp");
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
