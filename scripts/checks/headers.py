@@ -41,8 +41,8 @@ def flags_of(entries):
 
 def compile_alone(root, name, flags, timeout):
     """The compiler's errors, "" for none. The header is included from nothing, by its path from the root."""
-    done = subprocess.run([*TOOL, *flags, "-I", str(root), "-"], cwd=root, input=f'#include "{name}"\n', timeout=timeout,
-                          capture_output=True, text=True, check=False)
+    done = subprocess.run([*TOOL, *flags, "-I", str(root), "-"], cwd=root, input=f'#include "{name}"\n', check=False,
+                          timeout=timeout, capture_output=True, text=True)
     if done.returncode == 0:
         return ""
     errors = [line for line in done.stderr.splitlines() if re.match(r"\S+:\d+:\d+: (fatal )?error: ", line)]

@@ -15,7 +15,7 @@ import tree
 BEGIN, END = "<!-- rooms -->", "<!-- /rooms -->"
 
 
-TARGET = re.compile(r"^\s*heddle_(library|umbrella)\(", re.MULTILINE)
+TARGET = re.compile(r"^\s*heddle_(library|transport|umbrella)\(", re.MULTILINE)
 
 
 def folders_of(root):

@@ -54,7 +54,7 @@ def run(cases):
 
 
 def found(name, files, expected, *options, clean=False):
-    """What is wrong: each expected "path:line: error: words" must be a beginning and a part of a line that is printed."""
+    """What is wrong: each expected place must begin a line that has the words, and no other finding is printed."""
     with Planted(files) as tree:
         code, text = tree.check(name, *options)
     lines = text.splitlines()

@@ -59,7 +59,8 @@ def rooms():
 
 
 def transports():
-    file = '// shm in a comment\nbool allow_shm;\nauto a = "over tcp";\nint shmoo, utcp;\nvoid MakeTcpTransport();\nint kSHM;\n'
+    file = ('// shm in a comment\nbool allow_shm;\nauto a = "over tcp";\nint shmoo, utcp;\n'
+            'void MakeTcpTransport();\nint kSHM;\n')
     expected = [(2, "shm: allow_shm"), (3, "tcp: \"over tcp\""), (5, "tcp: MakeTcpTransport"), (6, "shm: kSHM")]
     yield from found("transports", {"comm/a.cc": file},
                      [(f"comm/a.cc:{line}", f"names the transport {words}") for line, words in expected])
@@ -72,8 +73,8 @@ def scripts():
     if not shutil.which("shellcheck") or not shutil.which("pyflakes3"):
         yield "shellcheck or pyflakes3 is not installed (scripts/install-dependencies)"
         return
-    yield from found("scripts", {"a": "#!/usr/bin/env bash\necho \"$1\"\n", "b.py": "import sys\nprint(sys.argv)\n"}, [],
-                     clean=True)
+    good = {"a": "#!/usr/bin/env bash\necho \"$1\"\n", "b.py": "import sys\nprint(sys.argv)\n"}
+    yield from found("scripts", good, [], clean=True)
     yield from found("scripts", {"a": "#!/usr/bin/env bash\nb=$(ls)\ncd /x\n", "b.py": "import sys\n",
                                  "c": "#!/usr/bin/env python3\nprint(a\n"},
                      [("a:2", "SC2034"), ("a:3", "SC2164"), ("b.py:1", "'sys' imported but unused"), ("c:2", "")])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Headers that do not compile alone and what clang-tidy should find are found; every file has its turn within ten parts.
+"""Headers that do not compile alone and what clang-tidy should find are found; every file has its turn.
 
 Usage: planted_compiled.py SOURCE_FOLDER
 """
@@ -19,7 +19,8 @@ import headers  # noqa: E402  pylint: disable=wrong-import-position,import-error
 import tidy  # noqa: E402  pylint: disable=wrong-import-position,import-error
 
 TIDY = {
-    "a.cc": ("struct A {\n  int size() const;\n  bool empty() const;\n};\nbool F(const A& a) {\n  return a.size() == 0;\n}\n",
+    "a.cc": ("struct A {\n  int size() const;\n  bool empty() const;\n};\n"
+             "bool F(const A& a) {\n  return a.size() == 0;\n}\n",
              "container-size-empty"),
     "b.cc": ("void G();\nvoid F() {\n" + "  G();\n" * 60 + "}\n", "readability-function-size"),
     "c.cc": ("void bad_Name() {}\n", "readability-identifier-naming"),
@@ -115,7 +116,8 @@ def verdicts():
 def entry():
     lint = str(SOURCE / "scripts" / "lint")
     for arguments, code in ((["--slice", "no-such-commit"], 2), (["--no-such-option"], 2), (["--help"], 0)):
-        done = subprocess.run([sys.executable, lint, *arguments], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([sys.executable, lint, *arguments], capture_output=True, text=True, timeout=120,
+                              check=False)
         if done.returncode != code:
             yield f"lint {' '.join(arguments)}: exit status {done.returncode}, expected {code}: {done.stderr}"
 

@@ -63,8 +63,9 @@ class HEDDLE_CAPABILITY("mutex") Hard final : public Base<T, (N > 1)>, private O
 
 
 def files(**more):
-    named = {name.replace("__", "/") + (".toml" if name == "scripts__limits" else ".h"): text for name, text in more.items()}
-    return {**DOCUMENTS, **named}
+    def path(name):
+        return "scripts/limits.toml" if name == "limits" else name + ".h"
+    return {**DOCUMENTS, **{path(name): text for name, text in more.items()}}
 
 
 def fields():
@@ -74,7 +75,8 @@ def fields():
 
 def methods():
     yield from found("limits", files(a=METHODS % ""), [], clean=True)
-    yield from found("limits", files(a=METHODS % " private:\n  int G() const;\n"), [("a.h:1", "26 methods: A; at most 25")])
+    one_more = METHODS % " private:\n  int G() const;\n"
+    yield from found("limits", files(a=one_more), [("a.h:1", "26 methods: A; at most 25")])
 
 
 def function():
@@ -93,12 +95,12 @@ def file_and_folder():
 def exceptions():
     excepted = LIMITS + '[[exception]]\nrule = "class_fields"\npath = "a.h"\nname = "A"\nreason = "%s"\n'
     reason = "plain data: a field a key"
-    yield from found("limits", files(a=FIELDS % "int b;\n", scripts__limits=excepted % reason), [], clean=True)
-    yield from found("limits", files(a=FIELDS % "", scripts__limits=excepted % reason),
+    yield from found("limits", files(a=FIELDS % "int b;\n", limits=excepted % reason), [], clean=True)
+    yield from found("limits", files(a=FIELDS % "", limits=excepted % reason),
                      [("scripts/limits.toml:12", "a.h A keeps the limit class_fields")])
-    yield from found("limits", files(a=FIELDS % "int b;\n", scripts__limits=excepted % ""),
+    yield from found("limits", files(a=FIELDS % "int b;\n", limits=excepted % ""),
                      [("scripts/limits.toml:12", "without a sentence that says why")])
-    yield from found("limits", files(b=FIELDS % "int b;\n", scripts__limits=excepted % reason),
+    yield from found("limits", files(b=FIELDS % "int b;\n", limits=excepted % reason),
                      [("b.h:1", "21 fields"), ("scripts/limits.toml:12", "needs no exception")])
 
 
