@@ -181,7 +181,8 @@ TEST_P(EnvironmentTest, TooFewDescriptorsAreSaid) {
     metrics::Registry registry;
     for (int rank = 0; rank < 2; ++rank) {
       EndpointOptions options;
-      options.config = {.worker = Cluster::Name(rank), .job = "narrow", .secret = "narrow"};
+      options.config.worker = Cluster::Name(rank);
+      options.config.job = options.config.secret = "narrow";
       options.open = media.opens(rank);
       options.metrics = &registry;
       auto endpoint = Endpoint::Create(options);
