@@ -74,7 +74,8 @@ void Write(Random& random, Frame frame, Bytes& stream) {
       taken += size;
       room -= size;
     }
-    EXPECT_EQ(writer.Wrote(taken), !writer.active());
+    const bool done = writer.Wrote(taken);
+    EXPECT_EQ(done, !writer.active());
   }
 }
 
