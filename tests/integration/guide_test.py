@@ -91,7 +91,7 @@ def check_runs(folder):
 def main():
     pages = sys.argv[2:] or PAGES
     there = sorted(name[:-3] for name in os.listdir(GUIDE) if name.endswith(".md"))
-    #    assert there == sorted(PAGES), f"docs/guide has {there}, this test runs {sorted(PAGES)}"
+    assert there == sorted(PAGES), f"docs/guide has {there}, this test runs {sorted(PAGES)}"
     deadline = time.monotonic() + MOST_SECONDS
     with Scratch() as folder:
         checkout(folder)
