@@ -11,7 +11,7 @@ import tempfile
 
 # What the checks read; a copy of it is damaged.
 COPIED = ("docs", "scripts", "base", "metrics", "comm", "checkpoint", "planner", "engine", "elastic", "cli")
-LINKS, LISTS = "check_docs.py", "check_reference.py"
+LINKS, LISTS = "docs.py", "reference.py"
 
 # (check, file, old text, new text, part of the message). An empty old text is the file's end.
 PLANTED = [
@@ -48,7 +48,7 @@ def copy(source, folder):
 
 
 def run(check, folder):
-    return subprocess.run([sys.executable, str(folder / "scripts" / check), "--source", str(folder)],
+    return subprocess.run([sys.executable, str(folder / "scripts/checks" / check), "--source", str(folder)],
                           capture_output=True, text=True, timeout=60, check=False)
 
 

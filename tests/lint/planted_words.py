@@ -43,7 +43,7 @@ def main():
         # Of folders that may be called clean later, the test needs one that is not.
         words = (root / "scripts/words.txt").read_text(encoding="utf-8")
         (root / "scripts/words.txt").write_text(words.replace("clean comm/\n", ""), encoding="utf-8")
-        done = subprocess.run([sys.executable, str(source / "scripts/check_words.py"), "--source", folder],
+        done = subprocess.run([sys.executable, str(source / "scripts/checks/words.py"), "--source", folder],
                               capture_output=True, text=True, timeout=30, check=False)
         if done.returncode != 1:
             failures.append(f"exit status {done.returncode}: {done.stderr}")

@@ -7,9 +7,9 @@
 3. In docs/guide commands stand in blocks ```sh, which the test integration.guide runs. What cannot be run there stands
    in a block ```text, and the line above the block says why: it begins with "Not run by the test:".
 
-What docs/reference must list: scripts/check_reference.py.
+What docs/reference must list: scripts/checks/reference.py.
 
-Usage: check_docs.py [--source FOLDER] [--heddle PROGRAM]
+Usage: docs.py [--source FOLDER] [--heddle PROGRAM]
 Prints "path:line: error: …" and exits with 1 when something is wrong.
 """
 import argparse
@@ -120,7 +120,7 @@ def check_commands(root, heddle, name, lines):
 
 def main():
     parser = argparse.ArgumentParser(description="Check the documents.")
-    parser.add_argument("--source", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
+    parser.add_argument("--source", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[2])
     parser.add_argument("--heddle", help="the program")
     arguments = parser.parse_args()
     root, problems, count = arguments.source.resolve(), [], 0

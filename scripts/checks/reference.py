@@ -14,7 +14,7 @@
 
 Subcommands and options: scripts/reference --check, which asks the program.
 
-Usage: check_reference.py [--source FOLDER]
+Usage: reference.py [--source FOLDER]
 Prints "path:line: error: …" and exits with 1 when something is wrong.
 """
 import argparse
@@ -184,7 +184,7 @@ def problems_of(root):
 
 def main():
     parser = argparse.ArgumentParser(description="Compare docs/reference with the sources.")
-    parser.add_argument("--source", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
+    parser.add_argument("--source", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[2])
     problems = list(problems_of(parser.parse_args().source.resolve()))
     for problem in problems:
         print(problem)

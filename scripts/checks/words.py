@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One language: words that scripts/words.txt keeps out are errors in clean folders, and counted elsewhere.
 
-Usage: check_words.py [--source FOLDER] [--all]
+Usage: words.py [--source FOLDER] [--all]
 --all shows every finding, also where it is no error.
 Prints "path:line: error: …" and exits with 1 when a clean folder has one.
 """
@@ -15,7 +15,7 @@ import sys
 SKIPPED = {".git", "build", "runs", ".cache"}
 SUFFIXES = {".h", ".cc", ".py", ".md", ".txt", ".cmake", ".proto", ".yaml", ".yml", ".html", ".sh", ""}
 # What speaks about the words themselves.
-OWN = {"scripts/words.txt", "scripts/check_words.py", "tests/lint/planted_words.py"}
+OWN = {"scripts/words.txt", "scripts/checks/words.py", "tests/lint/planted_words.py"}
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 COMMENT = re.compile(r"(?://|(?<!\S)#).*$")
 STRING = re.compile(r'"(?:\\.|[^"\\])*"')
@@ -100,7 +100,7 @@ def files_of(root):
 
 def main():
     parser = argparse.ArgumentParser(description="Find words that have a standard one.")
-    parser.add_argument("--source", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
+    parser.add_argument("--source", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[2])
     parser.add_argument("--all", action="store_true", help="show every finding")
     arguments = parser.parse_args()
     root = arguments.source.resolve()
