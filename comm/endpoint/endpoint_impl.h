@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/endpoint/measure.h"
 #include "comm/endpoint/session.h"
 #include "comm/group/group.h"
-#include "comm/links/measure.h"
 #include "comm/message/event_loop.h"
 #include "comm/message/token_bucket.h"
 #include "comm/transport/registry.h"

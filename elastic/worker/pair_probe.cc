@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "comm/links/measure.h"
+#include "comm/endpoint/measure.h"
 #include "comm/transport/transport.h"
 #include "elastic/protocol/link_figures.h"
 

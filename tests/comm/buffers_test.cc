@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
-#include "comm/links/measure.h"
+#include "comm/endpoint/measure.h"
 #include "tests/comm/wires.h"
 
 namespace {

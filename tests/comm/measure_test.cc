@@ -1,5 +1,5 @@
 // When a measurement of bandwidth is over, and what it says, on links that are arithmetic.
-#include "comm/links/measure.h"
+#include "comm/endpoint/measure.h"
 
 #include <gtest/gtest.h>
 

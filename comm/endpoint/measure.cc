@@ -2,7 +2,7 @@
 // one direction after the other: messages that grow until one takes long enough, latency aside, to
 // be measured well; the receiver answers each. So an emulated or slow link costs few bytes and a
 // fast one gets large messages.
-#include "comm/links/measure.h"
+#include "comm/endpoint/measure.h"
 
 #include <algorithm>
 #include <vector>
