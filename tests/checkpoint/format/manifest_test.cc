@@ -240,6 +240,8 @@ TEST(ManifestTest, StructuresThatLieAreRefused) {
   refused("a chunk one byte beyond its file", [&](Manifest& m) {
     box(m).chunks[0].address = m.files[0].bytes - box(m).chunks[0].bytes + 1;
   });
+  refused("a chunk longer than its elements can make it",
+          [&](Manifest& m) { box(m).chunks[0] = {.address = 0, .bytes = 2000, .hash = 0}; });
   refused("a chunk shape larger than the box", [&](Manifest& m) {
     box(m).chunk = {3, 3};
     box(m).chunks.resize(2);
@@ -253,22 +255,25 @@ TEST(ManifestTest, StructuresThatLieAreRefused) {
 
 TEST(ManifestTest, AChunkIsBoundedBeforeAnybodyAllocatesIt) {
   // One chunk of a whole tensor: its raw size is what a reader would allocate.
-  const auto of_bytes = [](int64_t raw) {
+  const auto of_elements = [](int64_t count, DType dtype) {
     Manifest manifest = Sample();
     manifest.tensors.resize(1);
     TensorRecord& tensor = manifest.tensors[0];
-    tensor.info.dtype = DType::kU8;
-    tensor.info.shape = {raw};
+    tensor.info.dtype = dtype;
+    tensor.info.shape = {count};
     tensor.boxes.resize(1);
-    tensor.boxes[0].box = {{0}, {raw}};
-    tensor.boxes[0].chunk = {raw};
+    tensor.boxes[0].box = {{0}, {count}};
+    tensor.boxes[0].chunk = {count};
     tensor.boxes[0].chunks.resize(1);
     tensor.digest = tensor.boxes[0].digest;
     return ValidateManifest(manifest);
   };
-  EXPECT_TRUE(of_bytes(kChunkLimit).ok()) << of_bytes(kChunkLimit).ToString();
-  EXPECT_EQ(of_bytes(kChunkLimit + 1).code(), StatusCode::kDataLoss);
-  EXPECT_EQ(of_bytes(int64_t{1} << 61).code(), StatusCode::kDataLoss);
+  for (const DType dtype : {DType::kU8, DType::kF32}) {
+    const int64_t most = kChunkLimit / SizeOf(dtype);
+    EXPECT_TRUE(of_elements(most, dtype).ok()) << of_elements(most, dtype).ToString();
+    EXPECT_EQ(of_elements(most + 1, dtype).code(), StatusCode::kDataLoss);
+    EXPECT_EQ(of_elements(int64_t{1} << 59, dtype).code(), StatusCode::kDataLoss);
+  }
 }
 
 }  // namespace

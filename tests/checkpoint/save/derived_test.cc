@@ -249,6 +249,13 @@ TEST_F(DerivedTest, ManifestsThatDeriveFromNothingAreRefused) {
   refused([&](Manifest& m) { copy(m).chunks.push_back({.address = 0, .bytes = 1, .hash = 0}); },
           "elements of its own");
   refused([&](Manifest& m) { copy(m).stored_as = DType::kBF16; }, "elements of its own");
+  refused([&](Manifest& m) { copy(m).chunk = {1, 1}; }, "elements of its own");
+  refused(
+      [&](Manifest& m) {
+        m.tensors[kCopy].info.shape = {20, 30};
+        copy(m).box.extent = {20, 30};
+      },
+      "cannot be derived");
   refused([&](Manifest& m) { copy(m).derived_from.clear(); }, "chunk shape");
   refused([&](Manifest& m) { m.tensors[0].boxes[0].stored_as = DType::kF16; }, "stored as fp16");
   refused([&](Manifest& m) { m.tensors[0].info.dtype = DType::kF64; }, "stored as bf16");
