@@ -19,8 +19,8 @@ namespace heddle::runtime {
 namespace {
 
 std::unique_ptr<comm::Endpoint> MakeEndpoint(metrics::Registry& registry) {
-  auto endpoint =
-      comm::Endpoint::Create({.worker = "a", .job = "job", .secret = "s", .metrics = &registry});
+  auto endpoint = comm::Endpoint::Create(
+      {.config = {.worker = "a", .job = "job", .secret = "s"}, .metrics = &registry});
   EXPECT_TRUE(endpoint.ok()) << endpoint.status().ToString();
   return *std::move(endpoint);
 }
