@@ -13,12 +13,6 @@
 
 namespace heddle::elastic {
 
-/// What happens to a step whose loss or gradient norm is NaN or infinite.
-enum class NotFinitePolicy : uint8_t {
-  kStop,  ///< The job fails after the step is reported.
-  kSkip,  ///< The step counts, its update is left out (the workers do that).
-};
-
 /// When a lasting change of speed is worth a new plan.
 struct DriftPolicy {
   bool enabled = true;
@@ -67,7 +61,9 @@ struct JobPolicy {
   int replica_copies = 1;       ///< Workers that keep a worker's part beside itself.
   int64_t validate_every = 0;   ///< Steps; 0: never but at the end when final_validation.
   bool final_validation = false;
-  NotFinitePolicy not_finite = NotFinitePolicy::kStop;
+  /// The job fails after a step whose loss or gradient norm is NaN or infinite. Otherwise the step
+  /// counts, and the workers leave its update out.
+  bool stop_on_non_finite = true;
   DriftPolicy drift;
   LinkPolicy links;
   RecoveryPolicy recovery;

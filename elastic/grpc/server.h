@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "elastic/control/coordinator.h"
+#include "elastic/control/coordinator/coordinator.h"
 #include "elastic/store/store.h"
 
 namespace heddle::elastic {

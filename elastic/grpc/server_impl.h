@@ -1,6 +1,6 @@
 /// \file
 /// The shell of the coordinator: one loop thread that runs the state machine, gRPC's threads that
-/// post to it, and helper threads for what takes long.
+/// post to it, and task threads for what takes long.
 #pragma once
 
 #include <deque>
@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/task_thread.h"
 #include "base/thread.h"
 #include "elastic/grpc/control.grpc.pb.h"
-#include "elastic/grpc/helper_thread.h"
 #include "elastic/grpc/server.h"
 #include "elastic/grpc/server_session.h"
 
@@ -92,8 +92,8 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
   std::map<ConnectionId, std::shared_ptr<ServerSession>> sessions_ HEDDLE_GUARDED_BY(mutex_);
 
   // After what they use, so that they end first.
-  std::unique_ptr<HelperThread> planner_;
-  std::unique_ptr<HelperThread> committer_;
+  std::unique_ptr<TaskThread> planner_;
+  std::unique_ptr<TaskThread> committer_;
   Thread loop_;
 };
 

@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "elastic/control/coordinator.h"
+#include "elastic/control/coordinator/coordinator.h"
 
 namespace grpc {
 class CallbackServerContext;

@@ -1,9 +1,9 @@
 /// \file
 /// The worker's side of the control protocol as a pure state machine: (state, event, now) → (state,
-/// actions), like elastic/control/coordinator.h. Its shell is elastic/member/member_loop.h with the
-/// host that elastic/worker implements: a control thread that never blocks, and one trainer thread
-/// that carries out ApplyJob, MeasureProfile, LowerPlan, Settle, Adopt, Move and Run in the order
-/// in which they were asked.
+/// actions), like elastic/control/coordinator/coordinator.h. Its shell is
+/// elastic/member/member_loop.h with the host that elastic/worker implements: a control thread that
+/// never blocks, and one trainer thread that carries out ApplyJob, MeasureProfile, LowerPlan,
+/// Settle, Adopt, Move and Run in the order in which they were asked.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "elastic/control/coordinator.h"
+#include "elastic/control/actions.h"
+#include "elastic/control/events.h"
 #include "engine/job/job.h"
 #include "metrics/registry.h"
 

@@ -16,8 +16,7 @@ JobPolicy PolicyOf(const job::JobConfig& job) {
   const bool validates = job.data.validation_fraction > 0;
   policy.validate_every = validates ? job.validation.every : 0;
   policy.final_validation = validates;
-  policy.not_finite = job.on_non_finite == job::NonFinitePolicy::kSkip ? NotFinitePolicy::kSkip
-                                                                       : NotFinitePolicy::kStop;
+  policy.stop_on_non_finite = job.on_non_finite == job::NonFinitePolicy::kStop;
   policy.drift.threshold = job.elastic.drift_threshold;
   policy.links.transports = job.comm.preference().list;
   policy.lease = job.elastic.lease;

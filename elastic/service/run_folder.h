@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "base/system/unique_fd.h"
-#include "elastic/control/coordinator.h"
+#include "elastic/control/actions.h"
 
 namespace heddle::elastic {
 

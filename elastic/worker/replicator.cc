@@ -68,7 +68,7 @@ checkpoint::WriterFigures ReplicaFigures(metrics::Registry& registry) {
               {0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3})};
 }
 
-// The own part on its way to the keepers.
+// The own part on its way to the holders.
 struct Replicator::Outgoing {
   Bytes header;
   Bytes description;
@@ -91,7 +91,7 @@ Replicator::Replicator(ReplicatorOptions options)
           "heddle_replica_step", "Step of the newest snapshot in memory that is complete here.")),
       seconds_(options_.registry->GetHistogram(
           "heddle_replica_seconds",
-          "Time from a snapshot in memory until this worker and its keepers have it.",
+          "Time from a snapshot in memory until this worker and its holders have it.",
           {0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100})),
       failures_(options_.registry->GetCounter("heddle_replica_failures_total",
                                               "Snapshots in memory that failed here.")) {
@@ -202,7 +202,7 @@ void Replicator::Finish(int64_t step, const Status& status) {
     newest_step_.Set(static_cast<double>(step));
   } else if (!IsGroupsEnd(status)) {
     failures_.Add();
-    if (!std::exchange(told_, true)) {
+    if (!std::exchange(logged_, true)) {
       LogWarning("the snapshot of step {} is not complete in memory: {}", step, status.ToString());
     }
   }
@@ -274,14 +274,14 @@ void Replicator::Send(int64_t step, const Status& own, Outgoing& out) {
   }
   out.header = EncodeHeader(header);
   comm::Communicator& group = *options_.group;
-  for (const int keeper : own_->keepers) {
+  for (const int holder : own_->holders) {
     out.works.push_back(
-        group.Send(keeper, TagOf(step, Piece::kHeader), out.header, /*urgent=*/false));
+        group.Send(holder, TagOf(step, Piece::kHeader), out.header, /*urgent=*/false));
     if (own.ok()) {
       out.works.push_back(
-          group.Send(keeper, TagOf(step, Piece::kDescription), out.description, /*urgent=*/false));
+          group.Send(holder, TagOf(step, Piece::kDescription), out.description, /*urgent=*/false));
       out.works.push_back(
-          group.Send(keeper, TagOf(step, Piece::kBytes), part_->bytes(), /*urgent=*/false));
+          group.Send(holder, TagOf(step, Piece::kBytes), part_->bytes(), /*urgent=*/false));
     }
   }
 }
@@ -289,7 +289,7 @@ void Replicator::Send(int64_t step, const Status& own, Outgoing& out) {
 std::vector<Replicator::Incoming> Replicator::PostHeaders(int64_t step) {
   std::vector<Incoming> incoming;
   for (const ReplicaOwner& owner : options_.owners) {
-    if (std::ranges::find(owner.keepers, options_.group->rank()) != owner.keepers.end()) {
+    if (std::ranges::find(owner.holders, options_.group->rank()) != owner.holders.end()) {
       Incoming& in = incoming.emplace_back();
       in.owner = &owner;
       in.header.resize(Header::kBytes);

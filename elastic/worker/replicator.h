@@ -1,6 +1,6 @@
 /// \file
 /// Makes snapshots of a generation's state in workers' memory: each worker's part stays with it and
-/// goes to its keepers, beside training. All workers take the same snapshots, and none begins one
+/// goes to its holders, beside training. All workers take the same snapshots, and none begins one
 /// before the one before has ended everywhere: the vote of each step says so
 /// (engine/runtime/vote.h).
 #pragma once
@@ -28,7 +28,7 @@ namespace heddle::elastic {
 struct ReplicaOwner {
   int rank = -1;
   std::vector<checkpoint::StoredBox> boxes;  ///< Of its part.
-  std::vector<int> keepers;                  ///< Other ranks that hold it, too.
+  std::vector<int> holders;                  ///< Other ranks that hold it, too.
 };
 
 /// Of a writer whose saves go into a Replicator's memory.
@@ -39,7 +39,7 @@ struct ReplicatorOptions {
   std::vector<ReplicaOwner> owners;
   bool compress = true;
   Duration timeout = std::chrono::seconds(60);  ///< Of one snapshot.
-  comm::Communicator* group = nullptr;          ///< Connects owners and keepers.
+  comm::Communicator* group = nullptr;          ///< Connects owners and holders.
   checkpoint::Writer* writer = nullptr;         ///< These outlive the replicator; for it alone.
   ReplicaStore* store = nullptr;
   metrics::Registry* registry = nullptr;
@@ -86,7 +86,7 @@ class Replicator {
   metrics::Histogram& seconds_;
   metrics::Counter& failures_;
   std::optional<int64_t> newest_;  ///< The caller's only.
-  bool told_ = false;              ///< A failure was logged. The thread's only.
+  bool logged_ = false;            ///< A failure was logged. The thread's only.
   int64_t part_bytes_ = 0;         ///< Expected of the own part. The caller's, or the thread's …
   Part part_;                      ///< … while exchanging, like this.
 

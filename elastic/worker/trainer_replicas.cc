@@ -10,11 +10,11 @@ namespace heddle::elastic {
 std::vector<int> Trainer::PeersOf(const Lowered& lowered, const wire::Prepare& prepared) const {
   std::vector<int> peers = lowered.training.peers;
   peers.insert(peers.end(), lowered.evaluation.peers.begin(), lowered.evaluation.peers.end());
-  for (int owner = 0; owner < prepared.keepers_size(); ++owner) {
-    for (const int keeper : prepared.keepers(owner).ranks()) {
+  for (int owner = 0; owner < prepared.holders_size(); ++owner) {
+    for (const int holder : prepared.holders(owner).ranks()) {
       if (owner == lowered.rank) {
-        peers.push_back(keeper);
-      } else if (keeper == lowered.rank) {
+        peers.push_back(holder);
+      } else if (holder == lowered.rank) {
         peers.push_back(owner);
       }
     }
@@ -25,9 +25,9 @@ std::vector<int> Trainer::PeersOf(const Lowered& lowered, const wire::Prepare& p
 Result<std::unique_ptr<Replicator>> Trainer::MakeReplicator(const Generation& generation,
                                                             const wire::Prepare& prepared,
                                                             int64_t staging_bytes) {
-  const auto& keepers = prepared.keepers();
+  const auto& holders = prepared.holders();
   const bool any = std::ranges::any_of(
-      keepers, [](const wire::Prepare::Keepers& of) { return of.ranks_size() > 0; });
+      holders, [](const wire::Prepare::Holders& of) { return of.ranks_size() > 0; });
   if (replica_writer_ == nullptr || !any) {
     return std::unique_ptr<Replicator>();
   }
@@ -45,13 +45,13 @@ Result<std::unique_ptr<Replicator>> Trainer::MakeReplicator(const Generation& ge
     for (const program::StateBox& box : owned[static_cast<size_t>(rank)]) {
       owner.boxes.push_back(StoredBoxOf(box));
     }
-    if (rank < keepers.size()) {
-      owner.keepers.assign(keepers[rank].ranks().begin(), keepers[rank].ranks().end());
+    if (rank < holders.size()) {
+      owner.holders.assign(holders[rank].ranks().begin(), holders[rank].ranks().end());
     }
-    for (const int keeper : owner.keepers) {
-      if (keeper < 0 || keeper >= workers || keeper == rank ||
-          std::ranges::count(owner.keepers, keeper) > 1) {
-        return InternalError("rank {}, one of {}, is to keep the part of rank {}", keeper, workers,
+    for (const int holder : owner.holders) {
+      if (holder < 0 || holder >= workers || holder == rank ||
+          std::ranges::count(owner.holders, holder) > 1) {
+        return InternalError("rank {}, one of {}, is to keep the part of rank {}", holder, workers,
                              rank);
       }
     }
@@ -94,7 +94,7 @@ void Trainer::Replicate(Generation& generation) {
                               ViewsOf(generation, /*checkpoint=*/false));
 }
 
-// The boxes that the holders have in parts of the snapshot.
+// The boxes that the holders have in shards of the snapshot.
 Result<std::vector<program::HeldState>> Trainer::ReplicatedBoxes(
     const wire::Start::Replicas& replicas) const {
   HEDDLE_ASSIGN_OR_RETURN(const program::Plan plan, program::PlanFromJson(replicas.plan_json()));

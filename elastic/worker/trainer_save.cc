@@ -83,11 +83,12 @@ void Trainer::Save(Generation& generation) {
   }
   const int64_t step = generation.applied_step;
   const int64_t number = generation.number;
-  // What fails while Snapshot waits for it is told by the writer and by Snapshot.
-  auto told = std::make_shared<std::atomic<bool>>(false);
-  auto report = [told, post = options_.post, step, number](const Result<checkpoint::FilePart>& part,
-                                                           const checkpoint::SnapshotInfo& info) {
-    if (told->exchange(true)) {
+  // What fails while Snapshot waits for it is reported by the writer and by Snapshot.
+  auto reported = std::make_shared<std::atomic<bool>>(false);
+  auto report = [reported, post = options_.post, step, number](
+                    const Result<checkpoint::FilePart>& part,
+                    const checkpoint::SnapshotInfo& info) {
+    if (reported->exchange(true)) {
       return;
     }
     Saved saved;

@@ -16,44 +16,6 @@ constexpr Duration kSlice = std::chrono::milliseconds(200);
 
 }  // namespace
 
-TaskThread::TaskThread(const std::string& name) : thread_(name, [this] { Run(); }) {}
-
-TaskThread::~TaskThread() {
-  {
-    MutexLock lock(mutex_);
-    closing_ = true;
-    tasks_.clear();
-  }
-  changed_.NotifyAll();
-  thread_.Join();
-}
-
-void TaskThread::Push(std::function<void()> task) {
-  {
-    MutexLock lock(mutex_);
-    tasks_.push_back(std::move(task));
-  }
-  changed_.NotifyAll();
-}
-
-void TaskThread::Run() {
-  while (true) {
-    std::function<void()> task;
-    {
-      MutexLock lock(mutex_);
-      while (tasks_.empty() && !closing_) {
-        changed_.WaitUntil(mutex_, After(kSlice));
-      }
-      if (closing_) {
-        return;
-      }
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
-    }
-    task();
-  }
-}
-
 WorkerHost::WorkerHost(WorkerHostOptions options)
     : options_(std::move(options)),
       training_(std::make_unique<TaskThread>("trainer")),
@@ -97,16 +59,16 @@ void WorkerHost::Perform(const MemberAction& action) {
         if constexpr (std::is_same_v<A, SendToCoordinator>) {
           Session().Send(act.message);
         } else if constexpr (std::is_same_v<A, ApplyJob>) {
-          training_->Push([this, act] { Apply(act); });
+          training_->Post([this, act] { Apply(act); });
         } else if constexpr (std::is_same_v<A, MeasureProfile>) {
-          training_->Push([this] {
+          training_->Post([this] {
             const Result<std::string> json = owned_trainer_->MeasureProfile();
             Post(ProfileMeasured{.status = json.status(), .profile_json = json.ok() ? *json : ""});
           });
         } else if constexpr (std::is_same_v<A, ProbeLinks>) {
-          probing_->Push([this, act] { Post(LinksProbed{.answer = Probe(act.request)}); });
+          probing_->Post([this, act] { Post(LinksProbed{.answer = Probe(act.request)}); });
         } else if constexpr (std::is_same_v<A, LowerPlan>) {
-          lowering_->Push([this, act] { Lower(act); });
+          lowering_->Post([this, act] { Lower(act); });
         } else if constexpr (std::is_same_v<A, AbortBelow>) {
           LogInfo("fence generation={} reason=\"{}\"", act.generation, act.reason);
           options_.endpoint->Fence(act.generation);
@@ -114,15 +76,15 @@ void WorkerHost::Perform(const MemberAction& action) {
             trainer->Fence(act.generation);
           }
         } else if constexpr (std::is_same_v<A, SettleStep>) {
-          training_->Push([this, act] { owned_trainer_->Settle(act); });
+          training_->Post([this, act] { owned_trainer_->Settle(act); });
         } else if constexpr (std::is_same_v<A, AdoptState>) {
-          training_->Push([this, act] { owned_trainer_->Adopt(act.generation); });
+          training_->Post([this, act] { owned_trainer_->Adopt(act.generation); });
         } else if constexpr (std::is_same_v<A, DiscardState>) {
-          training_->Push([this, act] { owned_trainer_->Discard(act.generation); });
+          training_->Post([this, act] { owned_trainer_->Discard(act.generation); });
         } else if constexpr (std::is_same_v<A, MoveState>) {
-          training_->Push([this, act] { Post(owned_trainer_->Move(act)); });
+          training_->Post([this, act] { Post(owned_trainer_->Move(act)); });
         } else if constexpr (std::is_same_v<A, RunSteps>) {
-          training_->Push([this, act] { Train(act); });
+          training_->Post([this, act] { Train(act); });
         } else if constexpr (std::is_same_v<A, RequestStop>) {
           if (Trainer* trainer = trainer_.load()) {
             trainer->RequestStop(act.generation);

@@ -3,37 +3,19 @@
 /// measuring links beside training.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "base/mutex.h"
-#include "base/thread.h"
+#include "base/task_thread.h"
 #include "elastic/grpc/client.h"
 #include "elastic/member/member_loop.h"
 #include "elastic/worker/pair_probe.h"
 #include "elastic/worker/trainer.h"
 
 namespace heddle::elastic {
-
-/// Runs tasks in order on a thread of its own. Thread: any.
-class TaskThread {
- public:
-  explicit TaskThread(const std::string& name);
-  ~TaskThread();  ///< Drops what has not begun, waits for what has.
-  void Push(std::function<void()> task);
-
- private:
-  void Run();
-
-  Mutex mutex_;
-  CondVar changed_;
-  std::deque<std::function<void()>> tasks_ HEDDLE_GUARDED_BY(mutex_);
-  bool closing_ HEDDLE_GUARDED_BY(mutex_) = false;
-  Thread thread_;
-};
 
 struct WorkerHostOptions {
   comm::EndpointOptions endpoint_options;

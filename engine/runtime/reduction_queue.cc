@@ -3,73 +3,54 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 namespace heddle::runtime {
 namespace {
 
-// Bound of one sleep: the loops below look again, so a missed wake-up costs this much and no more.
+// Bound of one sleep: the loop below looks again, so a missed wake-up costs this much and no more.
 constexpr Duration kSlice = std::chrono::milliseconds(100);
 
 }  // namespace
 
-ReductionQueue::ReductionQueue() : thread_("reductions", [this] { Run(); }) {}
-
-ReductionQueue::~ReductionQueue() {
-  {
-    MutexLock lock(mutex_);
-    closing_ = true;
-    tasks_.clear();
-  }
-  changed_.NotifyAll();
-  thread_.Join();
+ReductionQueue::ReductionQueue() : thread_("reductions") {
+  thread_.Post(PreferLongSlices);
 }
 
 void ReductionQueue::Push(std::function<Status()> task) {
   {
-    MutexLock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!status_.ok()) {
       return;
     }
-    tasks_.push_back(std::move(task));
+    ++left_;
   }
-  changed_.NotifyAll();
+  thread_.Post([this, task = std::move(task)] { RunOne(task); });
 }
 
 Status ReductionQueue::Drain() {
-  MutexLock lock(mutex_);
-  while (busy_ || !tasks_.empty()) {
+  const MutexLock lock(mutex_);
+  while (left_ > 0) {
     changed_.WaitUntil(mutex_, After(kSlice));
   }
   return std::exchange(status_, Status::Ok());
 }
 
-void ReductionQueue::Run() {
-  PreferLongSlices();
-  while (true) {
-    std::function<Status()> task;
-    {
-      MutexLock lock(mutex_);
-      while (tasks_.empty() && !closing_) {
-        changed_.WaitUntil(mutex_, After(kSlice));
-      }
-      if (closing_) {
-        return;
-      }
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
-      busy_ = true;
-    }
-    Status status = task();
-    {
-      MutexLock lock(mutex_);
-      busy_ = false;
-      if (!status.ok() && status_.ok()) {
-        status_ = std::move(status);
-        tasks_.clear();
-      }
-    }
-    changed_.NotifyAll();
+void ReductionQueue::RunOne(const std::function<Status()>& task) {
+  bool dropped = false;
+  {
+    const MutexLock lock(mutex_);
+    dropped = !status_.ok();
   }
+  Status status = dropped ? Status::Ok() : task();
+  {
+    const MutexLock lock(mutex_);
+    --left_;
+    if (!status.ok() && status_.ok()) {
+      status_ = std::move(status);
+    }
+  }
+  changed_.NotifyAll();
 }
 
 }  // namespace heddle::runtime

@@ -2,12 +2,12 @@
 /// Runs gradient reductions in program order on a thread of its own, beside the backward pass.
 #pragma once
 
-#include <deque>
+#include <cstdint>
 #include <functional>
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "base/thread.h"
+#include "base/task_thread.h"
 
 namespace heddle::runtime {
 
@@ -15,7 +15,6 @@ namespace heddle::runtime {
 class ReductionQueue {
  public:
   ReductionQueue();
-  ~ReductionQueue();
   ReductionQueue(const ReductionQueue&) = delete;
   ReductionQueue& operator=(const ReductionQueue&) = delete;
 
@@ -25,15 +24,13 @@ class ReductionQueue {
   Status Drain();
 
  private:
-  void Run();
+  void RunOne(const std::function<Status()>& task);
 
   Mutex mutex_;
   CondVar changed_;
-  std::deque<std::function<Status()>> tasks_ HEDDLE_GUARDED_BY(mutex_);
-  bool busy_ HEDDLE_GUARDED_BY(mutex_) = false;
-  bool closing_ HEDDLE_GUARDED_BY(mutex_) = false;
+  int64_t left_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Pushed and not yet ended or dropped.
   Status status_ HEDDLE_GUARDED_BY(mutex_);
-  Thread thread_;
+  TaskThread thread_;  // Last: its tasks use what stands above.
 };
 
 }  // namespace heddle::runtime

@@ -1,7 +1,7 @@
 """Snapshots in workers' memory: a loss that takes state with it costs the steps since the newest one, and no bit.
 
 Four workers form one pipeline, so that nobody else has what one of them holds, and no checkpoint is written unless
-said. kill -9 of one: the three others go on from the snapshot, under another plan. When an owner and its keeper are
+said. kill -9 of one: the three others go on from the snapshot, under another plan. When an owner and its holder are
 lost together, the checkpoint is what is left.
 """
 import json

@@ -19,6 +19,73 @@ Duration Milliseconds(double value) {
   return FromSeconds(value / 1000);
 }
 
+// All that an action says, as text.
+struct ActionText {
+  std::string operator()(const Persist& action) const {
+    const DurableState& state = action.state;
+    std::string text =
+        fmt::format("persist {} {} {} {} {} {}", state.generation_counter, state.known_step,
+                    state.life, state.next_worker_number, state.finished, state.failed);
+    if (state.held) {
+      text += fmt::format(" held {} {}", state.held->number, state.held->plan.plan_json);
+      for (const auto& [name, incarnation] : state.held->members) {
+        text += " " + name + incarnation;
+      }
+    }
+    for (const auto& [generation, source] : state.snapshots) {
+      text += fmt::format(" {}:{}", generation, source.last_step);
+    }
+    for (const auto& [name, worker] : state.workers) {
+      text += " " + name + worker.incarnation + worker.profile_json;
+    }
+    for (const int64_t step : state.checkpoints) {
+      text += fmt::format(" {}", step);
+    }
+    return text;
+  }
+  std::string operator()(const Send& action) const {
+    return fmt::format("send {} ", action.connection) + action.message.SerializeAsString();
+  }
+  std::string operator()(const Close& action) const {
+    return fmt::format("close {}", action.connection);
+  }
+  std::string operator()(const FindPlan& action) const {
+    const PlanRequest& request = action.request;
+    std::string text = fmt::format("find {} {} {} {} ", request.id, request.generation,
+                                   request.current_runs, request.current_plan_json) +
+                       request.links.SerializeAsString();
+    for (const Candidate& candidate : request.candidates) {
+      text += fmt::format(" {} {} {}", candidate.name, candidate.slowdown, candidate.holds_state);
+    }
+    return text;
+  }
+  std::string operator()(const CommitCheckpoint& action) const {
+    return fmt::format("commit {} {} {} {} {}", action.step, action.generation,
+                       fmt::join(action.parts, "|"), action.plan_json,
+                       action.validation_loss.value_or(-1));
+  }
+  std::string operator()(const NoteValidation& action) const {
+    return fmt::format("validation {} {}", action.step, action.loss);
+  }
+  std::string operator()(const AbandonCheckpoint& action) const {
+    return fmt::format("abandon {} {}", action.step, action.generation);
+  }
+  std::string operator()(const WriteLog& action) const { return FormatLogEvent(action.event, 0); }
+  std::string operator()(const ListWorkers& action) const {
+    std::string text = "list";
+    for (const ListWorkers::Entry& entry : action.workers) {
+      text += fmt::format(" {} {} {}", entry.name, entry.pid, entry.host);
+    }
+    return text;
+  }
+  std::string operator()(const WorkerGone& action) const {
+    return fmt::format("gone {} {}", action.worker, action.pid);
+  }
+  std::string operator()(const EndJob& action) const {
+    return fmt::format("end {} {} {}", action.ok, action.bad_input, action.reason);
+  }
+};
+
 }  // namespace
 
 // ---- The undisturbed run ----
@@ -298,6 +365,7 @@ void Cluster::ScheduleTick() {
 void Cluster::Tell(const CoordinatorEvent& event) {
   const int64_t life = coordinator_life_;
   for (const CoordinatorAction& action : coordinator_->Handle(event, now_)) {
+    result_.digest = Hash64(std::visit(ActionText(), action), result_.digest);
     Perform(action);
     if (!coordinator_ || life != coordinator_life_) {
       return;
@@ -338,7 +406,7 @@ void Cluster::CheckSent(const wire::ToWorker& message) {
     if (message.prepare().links().places_size() < message.prepare().members_size()) {
       Fail(fmt::format("generation {} tells the links of some of its members", generation));
     }
-    CheckKeepers(message.prepare());
+    CheckHolders(message.prepare());
   } else if (message.has_start()) {
     CheckSource(message.start());
   } else if (message.has_go()) {
@@ -361,6 +429,17 @@ void Cluster::CheckSent(const wire::ToWorker& message) {
                      stored_.generation_counter));
   }
   highest_sent_generation_ = std::max(highest_sent_generation_, generation);
+}
+
+// A save ends once: committed or given up.
+void Cluster::CheckSaveEnds(int64_t step, int64_t generation, const char* how) {
+  ++result_.probes[std::string("save ") + how];
+  const auto [found, is_new] =
+      save_ends_.emplace(std::tuple(coordinator_life_, step, generation), how);
+  if (!is_new) {
+    Fail(fmt::format("the save of step {}, generation {}, is {} after it was {}", step, generation,
+                     how, found->second));
+  }
 }
 
 void Cluster::Perform(const CoordinatorAction& action) {
@@ -418,7 +497,10 @@ void Cluster::Perform(const CoordinatorAction& action) {
   } else if (const auto* find = std::get_if<FindPlan>(&action)) {
     FindPlanFor(find->request);
   } else if (const auto* commit = std::get_if<CommitCheckpoint>(&action)) {
+    CheckSaveEnds(commit->step, commit->generation, "committed");
     Commit(*commit);
+  } else if (const auto* abandon = std::get_if<AbandonCheckpoint>(&action)) {
+    CheckSaveEnds(abandon->step, abandon->generation, "given up");
   } else if (const auto* log = std::get_if<WriteLog>(&action)) {
     TakeLog(log->event);
   } else if (const auto* end = std::get_if<EndJob>(&action)) {

@@ -13,10 +13,11 @@
 #include <queue>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/random.h"
-#include "elastic/control/coordinator.h"
+#include "elastic/control/coordinator/coordinator.h"
 #include "elastic/member/member.h"
 
 namespace heddle::elastic {
@@ -53,6 +54,7 @@ struct SimResult {
   std::string faults;                 ///< What was injected, for people.
   double seconds = 0;                 ///< Virtual.
   std::map<std::string, int> probes;  ///< How often the interesting things happened.
+  uint64_t digest = 0;                ///< Of all that the coordinator decided, in order.
 };
 
 /// One parameter's state: after how many steps, and the hash of all of them.
@@ -152,6 +154,7 @@ class Cluster {
   void TellMember(SimWorker& worker, const MemberEvent& event);
   void ScheduleMemberTick(SimWorker& worker);
   void CheckSent(const wire::ToWorker& message);
+  void CheckSaveEnds(int64_t step, int64_t generation, const char* how);
   void TakeLog(const LogEvent& event);
   void FindPlanFor(const PlanRequest& request);
   void Commit(const CommitCheckpoint& commit);
@@ -186,7 +189,7 @@ class Cluster {
   std::optional<SimParameter> ReadPart(const SimWorker& worker,
                                        const wire::Start& start,
                                        int32_t parameter);
-  void CheckKeepers(const wire::Prepare& prepare);
+  void CheckHolders(const wire::Prepare& prepare);
   void CheckSource(const wire::Start& start);
   bool IsVoid(const SnapshotKey& key) const;
 
@@ -247,6 +250,8 @@ class Cluster {
   std::set<std::pair<std::string, std::string>> broken_links_;
   std::map<int64_t, LogEvent> final_steps_;
   std::set<int64_t> committed_;
+  /// How each save ended, by the coordinator's life, step and generation.
+  std::map<std::tuple<int64_t, int64_t, int64_t>, std::string> save_ends_;
 };
 
 }  // namespace heddle::elastic

@@ -36,7 +36,7 @@ void Cluster::TakeSnapshot(SimWorker& worker) {
   const auto owner = static_cast<int32_t>(run.rank);
   OnWorkerAfter(worker.key, 1, 30,
                 [this, key, owner, part](SimWorker& w) { KeepPart(w, key, owner, part); });
-  for (const int32_t rank : prepare_of_generation_.at(run.generation).keepers(owner).ranks()) {
+  for (const int32_t rank : prepare_of_generation_.at(run.generation).holders(owner).ranks()) {
     OnWorkerAfter(
         run.members[static_cast<size_t>(rank)], 5, 150,
         [this, key, owner, part, from = worker.key](SimWorker& w) {
@@ -119,23 +119,23 @@ std::optional<SimParameter> Cluster::ReadPart(const SimWorker& worker,
 
 // ---- What the coordinator says ----
 
-void Cluster::CheckKeepers(const wire::Prepare& prepare) {
+void Cluster::CheckHolders(const wire::Prepare& prepare) {
   const int64_t generation = prepare.generation();
   const auto [found, is_new] = prepare_of_generation_.emplace(generation, prepare);
   if (!is_new && found->second.SerializeAsString() != prepare.SerializeAsString()) {
     Fail(fmt::format("generation {} is prepared in two ways", generation));
   }
-  if (prepare.keepers_size() != (options_.replicate_every > 0 ? prepare.members_size() : 0)) {
-    Fail(fmt::format("generation {} has keepers for {} members", generation,
-                     prepare.keepers_size()));
+  if (prepare.holders_size() != (options_.replicate_every > 0 ? prepare.members_size() : 0)) {
+    Fail(fmt::format("generation {} has holders for {} members", generation,
+                     prepare.holders_size()));
   }
-  for (int rank = 0; rank < prepare.keepers_size(); ++rank) {
-    const auto& ranks = prepare.keepers(rank).ranks();
+  for (int rank = 0; rank < prepare.holders_size(); ++rank) {
+    const auto& ranks = prepare.holders(rank).ranks();
     const std::set<int32_t> others(ranks.begin(), ranks.end());
     if (static_cast<int>(others.size()) !=
             std::min(options_.replica_copies, prepare.members_size() - 1) ||
         others.count(rank) > 0 || (!others.empty() && *others.rbegin() >= prepare.members_size())) {
-      Fail(fmt::format("generation {} has unfit keepers for rank {}", generation, rank));
+      Fail(fmt::format("generation {} has unfit holders for rank {}", generation, rank));
     }
   }
 }

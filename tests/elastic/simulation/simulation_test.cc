@@ -54,6 +54,8 @@ constexpr std::array kMustHappen = {"worker_lost",
                                     "wrong one blamed",
                                     "drift",
                                     "checkpoint",
+                                    "save committed",
+                                    "save given up",
                                     "from live",
                                     "from replicas",
                                     "from checkpoint",
@@ -75,7 +77,7 @@ TEST(SimulationTest, HistoriesOfFailuresEndWell) {
   std::map<std::string, int> probes;
   int failures = 0;
   // So many, and more until what is rare has happened, too.
-  const int wanted = testing::Scaled(100, 300, 1000);
+  const int wanted = testing::Scaled(100, 300, 5000);
   constexpr int kMostHistories = 20'000;
   const auto all_happened = [&] {
     return std::ranges::all_of(kMustHappen, [&](const char* name) { return probes[name] > 0; });
@@ -110,6 +112,7 @@ TEST(SimulationTest, TheSameSeedGivesTheSameHistory) {
     const SimResult two = Cluster(OptionsOf(seed)).Run();
     EXPECT_EQ(one.seconds, two.seconds) << "seed " << seed;
     EXPECT_EQ(one.probes, two.probes) << "seed " << seed;
+    EXPECT_EQ(one.digest, two.digest) << "seed " << seed;
   }
 }
 

@@ -1,0 +1,281 @@
+#include "elastic/control/coordinator/coordinator.h"
+
+#include <utility>
+
+#include "elastic/control/coordinator/coordinator_state.h"
+#include "elastic/control/deadline.h"
+
+namespace heddle::elastic {
+
+// ---- An event ----
+
+std::vector<CoordinatorAction> Coordinator::State::Handle(const CoordinatorEvent& event, Time now) {
+  Outbox out([this, now] { return Facts(now); });
+  // A coordinator that was itself stopped must not take everyone for dead: what they said meanwhile
+  // is still on its way to it.
+  if (promised_tick_ && now - *promised_tick_ > policy().lease / 4) {
+    roster_.ForgiveSilence(policy().lease, now);
+  }
+  std::visit([&](const auto& e) { On(e, now, out); }, event);
+  Advance(now, out);
+  promised_tick_ = NextDeadline();
+  return out.Take();
+}
+
+DurableState Coordinator::State::Facts(Time now) {
+  DurableState durable;
+  durable.job_id = job_.id;
+  durable.job_yaml = job_.yaml;
+  durable.secret = job_.secret;
+  durable.output_folder = job_.output_folder;
+  generations_.Store(durable);
+  sources_.Store(durable);
+  roster_.Store(durable);
+  steps_.Store(durable, now);
+  links_.Store(durable);
+  saves_.Store(durable);
+  durable.finished = end_.has_value() && end_->ok;
+  durable.failed = end_.has_value() && !end_->ok ? end_->reason : "";
+  return durable;
+}
+
+Scene Coordinator::State::MakeScene(Time now, Outbox& out) {
+  return {.job = job_,
+          .roster = roster_,
+          .generations = generations_,
+          .blame = blame_,
+          .links = links_,
+          .steps = steps_,
+          .saves = saves_,
+          .sources = sources_,
+          .drift = drift_,
+          .formation = formation_,
+          .recoveries = recoveries_,
+          .now = now,
+          .out = out};
+}
+
+void Coordinator::State::On(const Submitted& event, Time now, Outbox& out) {
+  if (phase_ != Phase::kIdle) {
+    return;
+  }
+  job_ = event.job;
+  saves_.Restore(event.job.checkpoints);
+  out.Persist();
+  out.Log("job_started", {{"job", job_.id},
+                          {"steps", policy().total_steps},
+                          {"workers", static_cast<int64_t>(policy().initial_workers)}});
+  BeginForming(now);
+  for (const auto& [name, worker] : roster_.workers()) {
+    WelcomeWorker(name, false, out);
+  }
+}
+
+void Coordinator::State::On(const Received& event, Time now, Outbox& out) {
+  if (event.message.has_hello()) {
+    return OnHello(event.connection, event.message.hello(), now, out);
+  }
+  if (const Worker* worker = roster_.Hear(event.connection, now)) {
+    OnMessage(*worker, event.message, now, out);
+  }
+}
+
+void Coordinator::State::On(const Disconnected& event, Time now, Outbox& out) {
+  const std::string name = roster_.Disconnect(event.connection, now);
+  if (name.empty()) {
+    return;
+  }
+  if (phase_ == Phase::kDone || phase_ == Phase::kIdle) {
+    return Dismiss(name, "", out);
+  }
+  // An accusation that names nobody fits whoever breaks away.
+  if (blame_.Fits(name, generations_.IsMember(name))) {
+    Lose({name, "its connections broke"}, now, out);
+  }
+}
+
+void Coordinator::State::On(const ProcessExited& event, Time now, Outbox& out) {
+  const Worker* worker = roster_.Find(event.worker);
+  if (worker == nullptr || (worker->pid != event.pid && worker->seen)) {
+    return;
+  }
+  if (phase_ == Phase::kDone || phase_ == Phase::kIdle) {
+    return Dismiss(event.worker, "", out);
+  }
+  Lose({event.worker, event.reason}, now, out);
+}
+
+void Coordinator::State::On(const Planned& event, Time now, Outbox& out) {
+  Scene scene = MakeScene(now, out);
+  Apply(transitions_.OnPlanned(event.outcome, scene), now, out);
+}
+
+void Coordinator::State::On(const CheckpointCommitted& event, Time /*now*/, Outbox& out) {
+  if (phase_ != Phase::kDone && saves_.TakeCommit(event, out)) {
+    sources_.NoteStateBytes(event.raw_bytes);
+  }
+}
+
+void Coordinator::State::On(const DrainRequested& event, Time /*now*/, Outbox& /*out*/) {
+  for (const auto& [name, worker] : roster_.workers()) {
+    if (name == event.worker || worker.host == event.worker) {
+      roster_.Drain(name, "drained");
+    }
+  }
+}
+
+void Coordinator::State::On(const EmulateRequested& event, Time /*now*/, Outbox& out) {
+  const auto emulation = roster_.Emulate(event.worker, event.emulation, event.set_speed,
+                                         event.set_memory, event.set_link, out);
+  if (!emulation) {
+    return;
+  }
+  job_.emulation[event.worker] = *emulation;
+  if (event.set_link) {
+    links_.PlacesChanged();
+  }
+}
+
+void Coordinator::State::On(const CancelRequested& event, Time /*now*/, Outbox& out) {
+  if (phase_ != Phase::kDone && phase_ != Phase::kIdle) {
+    End({false, false, event.reason}, out);
+  }
+}
+
+void Coordinator::State::On(const Ticked& /*event*/, Time now, Outbox& out) {
+  if (phase_ != Phase::kDone) {
+    Apply({.losses = roster_.Overdue(policy(), now)}, now, out);
+  }
+}
+
+// ---- Time and conditions ----
+
+void Coordinator::State::Advance(Time now, Outbox& out) {
+  Scene scene = MakeScene(now, out);
+  if (phase_ == Phase::kAdopting) {
+    JudgeAccusations(now, out);
+    FinishAdopting(now, out);
+  }
+  if (phase_ == Phase::kActive) {
+    roster_.ScheduleProfiles(links_.BusyHosts(roster_), policy().profile_timeout, now, out);
+    links_.CheckDeadlines(roster_, policy().links, now, out);
+    JudgeAccusations(now, out);
+    Apply(transitions_.CheckDeadline(scene), now, out);
+    Apply(transitions_.LeaveHalt(scene), now, out);
+    if (phase_ == Phase::kActive && !generations_.held() && !transitions_.current()) {
+      Apply(transitions_.Form(scene), now, out);
+    }
+    FinishIfDone(now, out);
+    Consider(now, out);
+  }
+  if (IsRunning() && steps_.StoreIsDue(now)) {
+    out.Persist();
+  }
+  if (auto list = roster_.TakeList(phase_ == Phase::kIdle)) {
+    out.Add(*std::move(list));
+  }
+}
+
+void Coordinator::State::JudgeAccusations(Time now, Outbox& out) {
+  const auto& transition = transitions_.current();
+  const Moving* moving = transition ? transition->In<Moving>() : nullptr;
+  std::vector<std::string> ranks;
+  if (moving != nullptr) {
+    ranks = moving->next.participants;
+  } else if (generations_.held()) {
+    ranks = generations_.held()->plan.members;
+  }
+  const Blame::Verdict verdict = blame_.Judge(roster_, ranks, policy().probe, now);
+  Apply({.losses = verdict.losses}, now, out);
+  if (verdict.unknown && (IsRunning() || transitions_.current())) {
+    // Somebody failed without knowing why: try once more with everybody.
+    Scene scene = MakeScene(now, out);
+    Apply(transitions_.Recover(scene), now, out);
+  }
+}
+
+void Coordinator::State::FinishIfDone(Time now, Outbox& out) {
+  const auto& held = generations_.held();
+  const auto& transition = transitions_.current();
+  if (!IsRunning() || held->members.empty() || steps_.finished().size() != held->members.size() ||
+      (transition && transition->kind != Transition::Kind::kChange)) {
+    return;
+  }
+  transitions_.Drop();
+  const int64_t last = policy().total_steps;
+  const bool saved = !CheckpointDue(policy(), last) || saves_.IsCommitted(last);
+  if (const auto end = steps_.Close(policy(), saved, saves_.error(), now, out)) {
+    End(*end, out);
+  }
+}
+
+void Coordinator::State::Consider(Time now, Outbox& out) {
+  if (!IsRunning() || transitions_.current() || !blame_.empty() || !steps_.finished().empty() ||
+      steps_.known() >= policy().total_steps) {
+    return;
+  }
+  std::vector<std::pair<std::string, std::string>> released;
+  for (const auto& [name, worker] : roster_.workers()) {
+    if (worker.draining && worker.welcomed && !generations_.IsMember(name)) {
+      released.emplace_back(name, worker.leave_reason);
+    }
+  }
+  for (const auto& [name, reason] : released) {
+    wire::Release release;
+    release.set_reason(reason);
+    out.Tell(roster_.at(name).connection, release);
+    out.Log("worker_left", {{"worker", name}, {"reason", reason}});
+    Dismiss(name, "released", out);
+  }
+  Scene scene = MakeScene(now, out);
+  Apply(transitions_.Consider(scene), now, out);
+}
+
+std::optional<Time> Coordinator::State::NextDeadline() const {
+  if (phase_ == Phase::kDone) {
+    return std::nullopt;
+  }
+  std::optional<Time> next = roster_.NextDeadline(policy());
+  Earlier(next, blame_.NextDeadline(policy().probe));
+  Earlier(next, links_.NextDeadline());
+  Earlier(next, transitions_.NextDeadline(policy()));
+  Earlier(next, adopt_until_);
+  Earlier(next, steps_.NextDeadline(policy(), IsRunning()));
+  if (phase_ == Phase::kActive && !generations_.held() && !transitions_.current()) {
+    Earlier(next, formation_.NextDeadline(policy()));
+  }
+  return next;
+}
+
+// ---- The machine ----
+
+Coordinator::Coordinator(int64_t generation_counter)
+    : state_(std::make_unique<State>(generation_counter)) {}
+Coordinator::Coordinator(const DurableState& restored, const Job& job, Time now)
+    : state_(std::make_unique<State>(restored, job, now)) {}
+Coordinator::Coordinator(const Coordinator& other)
+    : state_(std::make_unique<State>(*other.state_)) {}
+Coordinator& Coordinator::operator=(const Coordinator& other) {
+  if (this != &other) {
+    state_ = std::make_unique<State>(*other.state_);
+  }
+  return *this;
+}
+Coordinator::Coordinator(Coordinator&& other) noexcept = default;
+Coordinator& Coordinator::operator=(Coordinator&& other) noexcept = default;
+Coordinator::~Coordinator() = default;
+
+std::vector<CoordinatorAction> Coordinator::Handle(const CoordinatorEvent& event, Time now) {
+  return state_->Handle(event, now);
+}
+std::optional<Time> Coordinator::NextDeadline() const {
+  return state_->NextDeadline();
+}
+wire::JobStatus Coordinator::StatusAt(Time /*now*/) const {
+  return state_->Describe();
+}
+Status Coordinator::CheckInvariants() const {
+  return state_->CheckInvariants();
+}
+
+}  // namespace heddle::elastic

@@ -1,0 +1,104 @@
+#include "elastic/control/coordinator/coordinator_state.h"
+
+namespace heddle::elastic {
+namespace {
+
+std::string StandingName(wire::Standing standing) {
+  switch (standing) {
+    case wire::STANDING_IDLE:
+      return "standby";
+    case wire::STANDING_TRAINING:
+      return "training";
+    case wire::STANDING_STOPPED:
+      return "stopped";
+    case wire::STANDING_HALTED:
+      return "halted";
+    case wire::STANDING_MOVING:
+      return "moving";
+    case wire::STANDING_READY:
+      return "ready";
+    case wire::STANDING_FINISHED:
+      return "finished";
+    default:
+      return "unknown";
+  }
+}
+
+}  // namespace
+
+wire::JobStatus Coordinator::State::Describe() const {
+  wire::JobStatus status;
+  const auto& transition = transitions_.current();
+  const auto& held = generations_.held();
+  if (phase_ == Phase::kIdle) {
+    status.set_phase("idle");
+  } else if (phase_ == Phase::kDone) {
+    status.set_phase(end_->ok ? "finished" : "failed");
+    status.set_reason(end_->reason);
+  } else if (transition && transition->IsStuck()) {
+    status.set_phase("paused");
+    status.set_reason(transition->stuck);
+  } else if (phase_ == Phase::kAdopting ||
+             (transition && transition->kind == Transition::Kind::kRecover)) {
+    status.set_phase("recovering");
+  } else if (!held) {
+    status.set_phase("forming");
+  } else {
+    status.set_phase(transition ? "changing" : "training");
+  }
+  status.set_job_id(job_.id);
+  status.set_output_folder(job_.output_folder);
+  status.set_step(steps_.known());
+  status.set_total_steps(policy().total_steps);
+  status.set_loss(steps_.last_record().loss());
+  status.set_validation_loss(steps_.validation_loss());
+  status.set_step_seconds(steps_.seconds());
+  if (steps_.seconds() > 0) {
+    status.set_tokens_per_second(static_cast<double>(steps_.last_record().tokens()) /
+                                 steps_.seconds());
+    status.set_seconds_left(static_cast<double>(policy().total_steps - steps_.known()) *
+                            steps_.seconds());
+  }
+  if (held) {
+    status.set_generation(held->number);
+    status.set_predicted_step_seconds(held->plan.predicted_step_seconds);
+    status.set_plan_json(held->plan.plan_json);
+  }
+  for (const int64_t step : saves_.committed()) {
+    status.add_checkpoint_steps(step);
+  }
+  for (const auto& [name, worker] : roster_.workers()) {
+    wire::JobStatus::Worker& entry = *status.add_workers();
+    entry.set_name(name);
+    entry.set_host(worker.host);
+    entry.set_pid(worker.pid);
+    entry.set_applied_step(worker.applied_step);
+    entry.set_metrics_address(worker.metrics_address);
+    entry.set_slowdown(drift_.SlowdownOf(name));
+    entry.set_failure_domain(worker.failure_domain);
+    if (!worker.seen) {
+      entry.set_standing("absent");
+    } else if (worker.profiling_until) {
+      entry.set_standing("profiling");
+    } else {
+      entry.set_standing(worker.draining ? "draining" : StandingName(worker.standing));
+    }
+  }
+  return status;
+}
+
+Status Coordinator::State::CheckInvariants() const {
+  for (const std::string& name : steps_.finished()) {
+    if (!generations_.IsMember(name)) {
+      return InternalError("{} has finished and is no member", name);
+    }
+  }
+  HEDDLE_RETURN_IF_ERROR(generations_.Check());
+  HEDDLE_RETURN_IF_ERROR(roster_.Check());
+  HEDDLE_RETURN_IF_ERROR(links_.Check(roster_));
+  HEDDLE_RETURN_IF_ERROR(
+      saves_.Check(end_ && end_->ok && CheckpointDue(policy(), policy().total_steps)));
+  return transitions_.Check(roster_, generations_, sources_);
+}
+
+}  // namespace heddle::elastic

@@ -1,0 +1,89 @@
+#include "elastic/control/drift/drift.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace heddle::elastic {
+namespace {
+
+// Cooldowns without a change after which the pause is the first one again.
+constexpr int kCalm = 10;
+constexpr Duration kLongestCooldown = std::chrono::minutes(5);
+
+}  // namespace
+
+double Drift::SlowdownOf(const std::string& worker) const {
+  const auto found = gauges_.find(worker);
+  return found == gauges_.end() ? 1 : found->second.slowdown;
+}
+
+void Drift::Count(const std::string& worker,
+                  const wire::Heartbeat& message,
+                  const Generations& generations,
+                  const DriftPolicy& policy) {
+  const auto& held = generations.held();
+  if (!held || message.generation() != held->number) {
+    return;
+  }
+  Gauge& gauge = gauges_[worker];
+  if (message.window() <= gauge.window) {
+    return;
+  }
+  gauge.window = message.window();
+  if (message.window() <= policy.windows_excluded || message.predicted_busy_seconds() <= 0 ||
+      message.busy_seconds() <= 0) {
+    return;
+  }
+  gauge.ratios.push_back(message.busy_seconds() / message.predicted_busy_seconds());
+  while (static_cast<int>(gauge.ratios.size()) > policy.windows) {
+    gauge.ratios.pop_front();
+  }
+}
+
+bool Drift::Notice(const Generations& generations,
+                   const DriftPolicy& policy,
+                   Time now,
+                   Outbox& out) {
+  if (!policy.enabled || (not_before_ && now < *not_before_)) {
+    return false;
+  }
+  bool noticed = false;
+  for (auto& [name, gauge] : gauges_) {
+    if (!generations.IsMember(name) ||
+        static_cast<int>(gauge.ratios.size()) < policy.windows_over) {
+      continue;
+    }
+    int slower = 0;
+    int faster = 0;
+    for (const double ratio : gauge.ratios) {
+      slower += ratio > policy.threshold * gauge.planned_slowdown ? 1 : 0;
+      faster += ratio < gauge.planned_slowdown / policy.threshold ? 1 : 0;
+    }
+    if (slower >= policy.windows_over || faster >= policy.windows_over) {
+      std::vector<double> sorted(gauge.ratios.begin(), gauge.ratios.end());
+      std::sort(sorted.begin(), sorted.end());
+      gauge.slowdown = sorted[sorted.size() / 2];
+      gauge.ratios.clear();
+      out.Log("drift", {{"worker", name}, {"slowdown", gauge.slowdown}});
+      noticed = true;
+    }
+  }
+  return noticed;
+}
+
+void Drift::Answered(const DriftPolicy& policy, Time now) {
+  const bool calm = !answered_at_ || now - *answered_at_ > kCalm * cooldown_;
+  cooldown_ = calm ? policy.cooldown : std::min(2 * cooldown_, kLongestCooldown);
+  answered_at_ = now;
+  not_before_ = now + cooldown_;
+}
+
+void Drift::BeginGeneration() {
+  for (auto& [name, gauge] : gauges_) {
+    gauge.planned_slowdown = gauge.slowdown;
+    gauge.ratios.clear();
+    gauge.window = 0;
+  }
+}
+
+}  // namespace heddle::elastic

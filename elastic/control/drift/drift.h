@@ -1,0 +1,53 @@
+/// \file
+/// A lasting change of speed. A worker drifts when its measured busy time, over what its profile
+/// and the current plan's correction predict, was beyond the threshold to one side in most of the
+/// last windows. A plan with the measured speeds is then looked for; whether it is put in force is
+/// economics, and after either answer there is a pause that grows while drift goes on.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "elastic/control/membership/generations.h"
+#include "elastic/control/outbox.h"
+#include "elastic/control/policy.h"
+
+namespace heddle::elastic {
+
+/// Thread: one caller at a time. A copy is an independent machine.
+class Drift {
+ public:
+  /// Measured against the worker's profile; 1: as profiled.
+  double SlowdownOf(const std::string& worker) const;
+
+  void Count(const std::string& worker,
+             const wire::Heartbeat& message,
+             const Generations& generations,
+             const DriftPolicy& policy);
+  /// Whether a plan is to be looked for; slowdowns are as measured then.
+  bool Notice(const Generations& generations, const DriftPolicy& policy, Time now, Outbox& out);
+  /// A plan for drift is in force, or was found not to pay.
+  void Answered(const DriftPolicy& policy, Time now);
+  /// Its plan counts on the slowdowns of now.
+  void BeginGeneration();
+  void Forget(const std::string& worker) { gauges_.erase(worker); }
+
+ private:
+  struct Gauge {
+    double slowdown = 1;
+    double planned_slowdown = 1;  ///< What the current plan counts on.
+    int64_t window = 0;           ///< The last one that was counted.
+    std::deque<double> ratios;    ///< Of the last windows.
+  };
+
+  std::map<std::string, Gauge> gauges_;  ///< By worker; none: as profiled.
+  Duration cooldown_{0};
+  std::optional<Time> not_before_;
+  std::optional<Time> answered_at_;
+};
+
+}  // namespace heddle::elastic

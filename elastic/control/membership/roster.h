@@ -1,0 +1,103 @@
+/// \file
+/// The workers: who has come, who is still heard, who was given up. Whether a worker is a member of
+/// the generation in force is not its affair (generations.h).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "elastic/control/actions.h"
+#include "elastic/control/membership/worker.h"
+#include "elastic/control/outbox.h"
+#include "elastic/control/policy.h"
+
+namespace heddle::elastic {
+
+/// Thread: one caller at a time. A copy is an independent machine.
+class Roster {
+ public:
+  /// What becomes of a Hello.
+  struct Answer {
+    enum class Kind : uint8_t {
+      kRefuse,   ///< With reason and permanent.
+      kReturn,   ///< Of a worker that is known.
+      kJoin,     ///< Of a new one.
+      kReplace,  ///< Likewise; the one of its name is to be given up first.
+    };
+    Kind kind = Kind::kRefuse;
+    std::string reason = {};
+    bool permanent = true;
+  };
+
+  const std::map<std::string, Worker>& workers() const { return workers_; }
+  /// Null: not known, or given up.
+  const Worker* Find(const std::string& name) const;
+  const Worker& at(const std::string& name) const { return workers_.at(name); }
+
+  /// `ended`: the job has.
+  Answer Judge(const wire::Hello& hello, bool ended, Time now, Duration lease) const;
+  /// A new worker's name: the one that it asks for, or the next number.
+  std::string Join(ConnectionId connection, const wire::Hello& hello, Time now);
+  void Return(ConnectionId connection, const wire::Hello& hello, Time now, Outbox& out);
+  /// Tells it the job. `again`: it returned.
+  void Welcome(
+      const std::string& name, bool again, const Job& job, int64_t known_step, Outbox& out);
+
+  /// Whose stream it is; that worker lives. Null: nobody's.
+  const Worker* Hear(ConnectionId connection, Time now);
+  /// The worker whose stream broke; empty: nobody's.
+  std::string Disconnect(ConnectionId connection, Time now);
+
+  /// One worker of a host at a time, and none on a busy one.
+  void ScheduleProfiles(std::set<std::string> busy_hosts, Duration timeout, Time now, Outbox& out);
+  void TakeProfile(const std::string& name, const std::string& profile_json);
+  void TakeHeartbeat(const std::string& name, const wire::Heartbeat& message);
+  void SetStanding(const std::string& name, wire::Standing standing);
+  /// Everybody's standing, once a generation is in force.
+  void BeginGeneration(int64_t number, const std::map<std::string, std::string>& members);
+
+  void Drain(const std::string& name, const std::string& reason);
+  void RefuseDrains(const std::string& reason, Outbox& out);
+  /// The worker's limits afterwards; none: there is no such worker.
+  std::optional<wire::Emulation> Emulate(const std::string& name,
+                                         const wire::Emulation& limits,
+                                         bool speed,
+                                         bool memory,
+                                         bool link,
+                                         Outbox& out);
+
+  /// Those who are silent, cut off or at their profile for too long.
+  std::vector<Loss> Overdue(const JobPolicy& policy, Time now) const;
+  /// The coordinator was itself stopped: what everybody said meanwhile is still on its way to it.
+  void ForgiveSilence(Duration lease, Time now);
+  std::optional<Time> NextDeadline(const JobPolicy& policy) const;
+  /// Takes it off every list; its process may run on (cut off), but nothing that it says counts.
+  /// `reason` empty: it may come again.
+  void Dismiss(const std::string& name, const std::string& reason, Outbox& out);
+
+  /// The list of job.json where it has changed since; `idle`: there is no job yet.
+  std::optional<ListWorkers> TakeList(bool idle);
+  void Restore(const DurableState& durable, Time now);
+  void Store(DurableState& durable) const;
+  Status Check() const;
+
+ private:
+  std::map<std::string, Worker> workers_;
+  std::map<ConnectionId, std::string> connections_;
+  std::map<std::string, std::string> gone_;  ///< Incarnations that were given up, and why.
+  int64_t next_number_ = 1;
+  bool list_changed_ = false;
+};
+
+/// Those that a plan may count on.
+std::set<std::string> CandidatesOf(const Roster& roster);
+/// Hosts on which a profile is measured: what is measured beside it would measure that too.
+std::set<std::string> ProfilingHosts(const Roster& roster);
+
+}  // namespace heddle::elastic

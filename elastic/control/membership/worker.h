@@ -1,0 +1,56 @@
+/// \file
+/// What the coordinator knows of one worker.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "elastic/control/connection.h"
+#include "elastic/protocol/protocol.pb.h"
+
+namespace heddle::elastic {
+
+/// What a process says of itself at every connection.
+struct WorkerIdentity {
+  std::string host;
+  std::string failure_domain;
+  int64_t pid = 0;
+  std::string data_address;
+  std::string metrics_address;
+  std::string network;
+  std::string probe_address;
+  wire::Emulation emulation;
+};
+
+struct Worker : WorkerIdentity {
+  std::string name;
+  std::string incarnation;
+
+  ConnectionId connection = 0;  ///< 0: none.
+  bool welcomed = false;
+  bool seen = true;  ///< False: known from the predecessor only.
+  Time last_word;
+  std::optional<Time> broken_at;  ///< Its stream broke and has not come back.
+
+  std::string profile_json;
+  std::optional<Time> profiling_until;
+  bool draining = false;
+  std::string leave_reason;
+
+  wire::Standing standing = wire::STANDING_IDLE;
+  int64_t standing_generation = 0;
+  int64_t applied_step = 0;
+
+  /// A plan may count on it.
+  bool IsCandidate() const { return welcomed && seen && !draining && !profile_json.empty(); }
+};
+
+/// A worker that is to be given up, and why.
+struct Loss {
+  std::string worker;
+  std::string reason;
+};
+
+}  // namespace heddle::elastic

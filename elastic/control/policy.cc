@@ -1,0 +1,21 @@
+#include "elastic/control/policy.h"
+
+namespace heddle::elastic {
+
+bool CheckpointDue(const JobPolicy& policy, int64_t step) {
+  if (step <= 0) {
+    return false;
+  }
+  return (policy.checkpoint_every > 0 && step % policy.checkpoint_every == 0) ||
+         (policy.final_checkpoint && step == policy.total_steps);
+}
+
+bool ValidationDue(const JobPolicy& policy, int64_t step) {
+  if (step <= 0) {
+    return false;
+  }
+  return (policy.validate_every > 0 && step % policy.validate_every == 0) ||
+         (policy.final_validation && step == policy.total_steps);
+}
+
+}  // namespace heddle::elastic

@@ -1,0 +1,77 @@
+/// \file
+/// Checkpoints: saves whose parts are coming in, and what is sound on storage. A save ends by one
+/// CommitCheckpoint, when all of its writers have reported, or by AbandonCheckpoint: as soon as a
+/// writer reports an error, is lost, or a newer checkpoint is committed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "elastic/control/events.h"
+#include "elastic/control/membership/generations.h"
+#include "elastic/control/outbox.h"
+
+namespace heddle::elastic {
+
+/// Thread: one caller at a time. A copy is an independent machine.
+class Saves {
+ public:
+  /// Steps of sound checkpoints, ascending.
+  const std::vector<int64_t>& committed() const { return committed_; }
+  bool IsCommitted(int64_t step) const;
+  /// Its parts are complete, and the storage is at it.
+  bool IsCommitting(int64_t step) const;
+  /// Of the last save that failed and was not made good; empty: none.
+  const std::string& error() const { return error_; }
+  /// Why the last checkpoint that was left could not be read; empty: none was left.
+  const std::string& unsound() const { return unsound_; }
+
+  /// `validation_loss`: after the step, where it is known.
+  void TakePart(const std::string& worker,
+                const wire::CheckpointPart& message,
+                const Generations& generations,
+                std::optional<double> validation_loss,
+                Outbox& out);
+  /// Whether a checkpoint is committed by this.
+  bool TakeCommit(const CheckpointCommitted& event, Outbox& out);
+  /// What a lost worker still owed is not waited for.
+  void Lose(const std::string& worker, Outbox& out);
+  /// The checkpoint cannot be read: it is not offered again.
+  void Refuse(int64_t step, const std::string& reason);
+
+  void Restore(std::vector<int64_t> committed) { committed_ = std::move(committed); }
+  void Store(DurableState& durable) const { durable.checkpoints = committed_; }
+  /// `job_done`: with its last checkpoint, after which no save is waited for.
+  Status Check(bool job_done) const;
+
+ private:
+  using Key = std::pair<int64_t, int64_t>;  ///< Step and generation.
+  struct Pending {
+    std::vector<std::string> writers;  ///< By rank.
+    std::map<std::string, std::string> parts;
+    double stall_seconds = 0;
+    bool committing = false;
+    bool failed = false;  ///< Told and given up. It stays here until every writer has reported.
+    std::string plan_json;
+
+    bool Writes(const std::string& worker) const;
+    bool IsComplete() const { return parts.size() == writers.size(); }
+  };
+
+  /// Null: this worker begins none.
+  Pending* FindOrBegin(const Key& key, const std::string& worker, const Generations& generations);
+  template <typename Which>
+  void AbandonWhere(Which which, Outbox& out);
+
+  std::map<Key, Pending> pending_;
+  std::vector<int64_t> committed_;
+  std::string error_;
+  std::string unsound_;
+};
+
+}  // namespace heddle::elastic

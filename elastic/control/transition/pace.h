@@ -1,0 +1,45 @@
+/// \file
+/// When a job may begin, and how often it may begin again.
+#pragma once
+
+#include <optional>
+
+#include "base/clock.h"
+#include "elastic/control/actions.h"
+#include "elastic/control/policy.h"
+
+namespace heddle::elastic {
+
+/// Waits for the workers of the first generation. Thread: one caller at a time.
+class Formation {
+ public:
+  enum class Verdict : uint8_t { kWait, kForm, kGiveUp };
+
+  void Begin(Time now);
+  /// With so many workers that a plan may count on.
+  Verdict Look(int candidates, const JobPolicy& policy, Time now);
+  /// None: only workers that come change anything.
+  std::optional<Time> NextDeadline(const JobPolicy& policy) const;
+
+ private:
+  Time since_;
+  bool late_ = false;  ///< formation_timeout has passed: the least number will do.
+};
+
+/// How often recoveries follow each other, and how long one takes. Thread: one caller at a time.
+class Recoveries {
+ public:
+  /// How the job ends, when it has gone back too often without a step; none: it goes on.
+  std::optional<EndJob> Begin(int most_without_step, Time now);
+  void StepDone() { without_step_ = 0; }
+  /// Since the coordinator's own restart.
+  void BeginAt(Time since) { since_ = since; }
+  /// When the recovery began that is over now; none: there was none.
+  std::optional<Time> End();
+
+ private:
+  std::optional<Time> since_;
+  int without_step_ = 0;
+};
+
+}  // namespace heddle::elastic

@@ -1,0 +1,183 @@
+// After a loss: fence, hear what the survivors hold, and choose where the state comes from. And
+// what a new generation in force changes for everybody.
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "elastic/control/transition/transitions.h"
+
+namespace heddle::elastic {
+namespace {
+
+void TellSources(const std::map<std::string, wire::Ready>& ready, Outbox& out) {
+  std::map<std::string, int64_t> sources;
+  int64_t bytes = 0;
+  for (const auto& [name, message] : ready) {
+    for (const auto& [kind, amount] : message.moved_bytes()) {
+      sources[kind] += amount;
+      bytes += amount;
+    }
+  }
+  std::string text = "{";
+  for (const auto& [kind, amount] : sources) {
+    text += (text.size() > 1 ? ", " : "") + QuoteJson(kind) + ": " + std::to_string(amount);
+  }
+  out.Log("state_moved", {{"bytes", bytes}, {"sources", RawJson{text + "}"}}});
+}
+
+}  // namespace
+
+Consequence Transitions::Recover(Scene& scene) {
+  const JobPolicy& policy = scene.job.policy;
+  if (auto end = scene.recoveries.Begin(policy.max_recoveries_without_step, scene.now)) {
+    return {.end = std::move(end)};
+  }
+  Halting halting;
+  halting.coalesce_until = scene.now + policy.coalesce;
+  halting.deadline = scene.now + policy.reply_timeout;
+  for (const auto& [name, worker] : scene.roster.workers()) {
+    const bool took_part = current_ && current_->TakesPart(name);
+    if (worker.welcomed && (scene.generations.IsMember(name) || took_part)) {
+      halting.awaited.insert(name);
+    }
+  }
+  const std::vector<std::string> notified(halting.awaited.begin(), halting.awaited.end());
+  current_ = Transition{.kind = Transition::Kind::kRecover,
+                        .fence = scene.generations.counter() + 1,
+                        .generation = scene.generations.counter() + 2,
+                        .stage = std::move(halting)};
+  scene.generations.Allot(current_->generation);
+  scene.blame.Clear();
+  scene.steps.BeginGeneration();
+  scene.out.Persist();
+  const wire::Halt halt = MakeHalt(*current_, scene.steps.known());
+  for (const std::string& name : notified) {
+    scene.out.Tell(scene.roster.at(name).connection, halt);
+  }
+  return {};
+}
+
+bool Transitions::AwaitsHalted(const std::string& worker, int64_t fence) const {
+  return current_ && current_->In<Halting>() != nullptr && fence == current_->fence &&
+         current_->awaited().count(worker) > 0;
+}
+
+void Transitions::TakeHalted(const std::string& worker, const wire::Halted& message) {
+  Halting& halting = *current_->In<Halting>();
+  halting.awaited.erase(worker);
+  halting.halted[worker] = message;
+}
+
+Consequence Transitions::LeaveHalt(Scene& scene) {
+  Halting* halting = current_ ? current_->In<Halting>() : nullptr;
+  if (halting == nullptr || !halting->awaited.empty() || scene.now < halting->coalesce_until) {
+    return {};
+  }
+  std::vector<SourceOption> options = scene.sources.Options(
+      halting->halted, scene.generations, scene.steps, scene.saves, scene.job.policy.recovery);
+  if (options.empty()) {
+    return {.end = EndJob{false, true, "no checkpoint is sound: " + scene.saves.unsound()}};
+  }
+  std::string candidates;
+  for (const SourceOption& option : options) {
+    candidates += fmt::format(R"({}{{"source": "{}", "step": {}, "predicted_seconds": {:.9g}}})",
+                              candidates.empty() ? "" : ", ", NameOf(option.source), option.step,
+                              option.seconds);
+  }
+  SourceOption& chosen = options.front();
+  scene.out.Log("recovery_source", {{"chosen", std::string(NameOf(chosen.source))},
+                                    {"step", chosen.step},
+                                    {"candidates", RawJson{"[" + candidates + "]"}}});
+  current_->steps_repeated = std::max(current_->steps_repeated, scene.steps.known() - chosen.step);
+  return AskForPlan({.origin = std::move(chosen), .halted = std::move(halting->halted)}, scene);
+}
+
+Consequence Transitions::OnLost(const std::string& worker, Scene& scene) {
+  const JobPolicy& policy = scene.job.policy;
+  const bool took_part = current_->TakesPart(worker);
+  auto* planning = current_->In<Planning>();
+  auto* preparing = current_->In<Preparing>();
+  if (current_->kind == Transition::Kind::kChange) {
+    const bool prepares = planning != nullptr || preparing != nullptr;
+    if (scene.generations.WasPlanned(worker) || (took_part && !prepares)) {
+      return Recover(scene);
+    }
+    const bool asked = (planning != nullptr && planning->asked.count(worker) > 0) ||
+                       (preparing != nullptr && preparing->asked.count(worker) > 0);
+    if (took_part || asked) {
+      // Training goes on; who else wanted to join is looked at again.
+      current_.reset();
+      std::erase_if(considered_,
+                    [&](const std::string& other) { return !scene.generations.IsMember(other); });
+    }
+    return {};
+  }
+  if (auto* halting = current_->In<Halting>()) {
+    halting->awaited.erase(worker);
+    halting->halted.erase(worker);
+    halting->coalesce_until = scene.now + policy.coalesce;
+    return {};
+  }
+  if (planning == nullptr) {
+    return took_part ? Recover(scene) : Consequence();
+  }
+  if (current_->kind == Transition::Kind::kForm) {
+    current_.reset();
+    return {};
+  }
+  // Nobody has begun anything: the fence stands.
+  planning->halted.erase(worker);
+  current_->stage = Halting{.awaited = {},
+                            .deadline = scene.now + policy.reply_timeout,
+                            .coalesce_until = scene.now + policy.coalesce,
+                            .halted = std::exchange(planning->halted, {})};
+  return {};
+}
+
+// ---- In force ----
+
+void Transitions::Go(Scene& scene) {
+  const Transition over = *std::exchange(current_, std::nullopt);
+  const Moving& moved = *over.In<Moving>();
+  const NextGeneration& next = moved.next;
+  DurableGeneration begun{.number = over.generation, .plan = next.plan, .members = {}};
+  for (const std::string& name : next.plan.members) {
+    begun.members[name] = scene.roster.at(name).incarnation;
+  }
+  scene.generations.Begin(begun);
+  scene.steps.BeginGeneration();
+  scene.blame.Clear();
+  if (next.origin.source == Source::kLive) {
+    // Records of later steps that its holders applied are still to come.
+    scene.steps.RollBackTo(next.origin.step);
+  } else {
+    scene.steps.GoOnAfter(next.origin.step);
+  }
+  scene.sources.BeginGeneration(begun, next.origin.step, scene.job.policy);
+  scene.out.Persist();
+
+  scene.sources.NoteMove(next.origin.source, moved.ready);
+  if (next.origin.source != Source::kInitial) {
+    TellSources(moved.ready, scene.out);
+  }
+  scene.out.Log("plan", {{"generation", begun.number},
+                         {"predicted_step_seconds", begun.plan.predicted_step_seconds},
+                         {"plan", RawJson{begun.plan.plan_json}}});
+  if (const std::optional<Time> since = scene.recoveries.End()) {
+    scene.out.Log("resumed", {{"seconds", Seconds(scene.now - *since)},
+                              {"steps_repeated", over.steps_repeated}});
+  }
+  wire::Go go;
+  go.set_generation(begun.number);
+  for (const std::string& name : next.participants) {
+    scene.out.Tell(scene.roster.at(name).connection, go);
+  }
+  scene.roster.BeginGeneration(begun.number, begun.members);
+  scene.drift.BeginGeneration();
+  if (over.for_drift) {
+    scene.drift.Answered(scene.job.policy.drift, scene.now);
+  }
+}
+
+}  // namespace heddle::elastic

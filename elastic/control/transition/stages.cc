@@ -1,0 +1,108 @@
+#include "elastic/control/transition/stages.h"
+
+#include <algorithm>
+
+namespace heddle::elastic {
+
+const NextGeneration* Transition::next() const {
+  if (const auto* preparing = In<Preparing>()) {
+    return &preparing->next;
+  }
+  if (const auto* stopping = In<Stopping>()) {
+    return &stopping->next;
+  }
+  const auto* moving = In<Moving>();
+  return moving == nullptr ? nullptr : &moving->next;
+}
+
+const std::set<std::string>& Transition::awaited() const {
+  static const std::set<std::string> kNobody;
+  return std::visit(
+      [](const auto& s) -> const std::set<std::string>& {
+        if constexpr (requires { s.awaited; }) {
+          return s.awaited;
+        } else {
+          return kNobody;
+        }
+      },
+      stage);
+}
+
+std::optional<Time> Transition::deadline() const {
+  return std::visit([](const auto& s) { return s.deadline; }, stage);
+}
+
+bool Transition::TakesPart(const std::string& worker) const {
+  return next() != nullptr && std::find(next()->participants.begin(), next()->participants.end(),
+                                        worker) != next()->participants.end();
+}
+
+wire::Halt MakeHalt(const Transition& transition, int64_t known_step) {
+  wire::Halt halt;
+  halt.set_generation(transition.fence);
+  halt.set_known_step(known_step);
+  return halt;
+}
+
+wire::Prepare MakePrepare(const Transition& transition, const Roster& roster) {
+  const NextGeneration& next = *transition.next();
+  wire::Prepare message;
+  message.set_generation(transition.generation);
+  message.set_plan_json(next.plan.plan_json);
+  for (const std::string& name : next.plan.members) {
+    wire::Member& member = *message.add_members();
+    member.set_name(name);
+    member.set_address(roster.at(name).data_address);
+  }
+  *message.mutable_links() = next.links;
+  for (const std::vector<int32_t>& ranks : next.holders) {
+    message.add_holders()->mutable_ranks()->Assign(ranks.begin(), ranks.end());
+  }
+  return message;
+}
+
+wire::Start MakeStart(const Transition& transition,
+                      const Roster& roster,
+                      const Generations& generations,
+                      const Steps& steps,
+                      const Saves& saves,
+                      const JobPolicy& policy) {
+  const NextGeneration& next = *transition.next();
+  const SourceOption& origin = next.origin;
+  wire::Start message;
+  message.set_generation(transition.generation);
+  message.set_applied_step(origin.step);
+  if (origin.settle) {
+    *message.mutable_settle() = *origin.settle;
+  }
+  switch (origin.source) {
+    case Source::kInitial:
+      message.set_initial(true);
+      break;
+    case Source::kCheckpoint:
+      message.set_checkpoint_step(origin.step);
+      break;
+    case Source::kReplicas:
+      *message.mutable_replicas() = origin.replicas;
+      break;
+    case Source::kLive:
+      message.mutable_held()->set_generation(generations.held()->number);
+      message.mutable_held()->set_plan_json(generations.held()->plan.plan_json);
+      for (const std::string& name : origin.holders) {
+        message.mutable_held()->add_workers(name);
+      }
+      break;
+  }
+  const bool some_leave = next.participants.size() > next.plan.members.size();
+  message.set_move_generation(some_leave ? transition.fence : transition.generation);
+  for (const std::string& name : next.participants) {
+    wire::Member& member = *message.add_move_members();
+    member.set_name(name);
+    member.set_address(roster.at(name).data_address);
+  }
+  message.set_save(CheckpointDue(policy, origin.step) && !saves.IsCommitted(origin.step));
+  message.set_validate(ValidationDue(policy, origin.step) && !steps.ValidationOf(origin.step));
+  return message;
+}
+
+}  // namespace heddle::elastic

@@ -1,0 +1,195 @@
+// Who is measured with whom, one host at a time, and what is kept of it.
+#include "elastic/control/links/link_survey.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace heddle::elastic {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class LinkSurveyTest : public testing::Test {
+ protected:
+  LinkSurveyTest() { policy_.transports = {"tcp"}; }
+
+  // A worker alone on its host.
+  void Add(const std::string& name) {
+    wire::Hello hello;
+    hello.set_name(name);
+    hello.set_incarnation(std::string(16, name.back()));
+    hello.set_host("host-" + name);
+    hello.set_probe_address("probe of " + name);
+    connections_[next_] = name;
+    roster_.Join(next_++, hello, now_);
+    roster_.Welcome(name, false, Job(), 0, out_);
+    roster_.TakeProfile(name, "{}");
+    survey_.WorkerJoined(roster_.at(name));
+    survey_.PlacesChanged();
+    out_.Take();
+  }
+  bool Settled() { return survey_.Settled(roster_, policy_, now_, out_); }
+  // "a-b 8": rank 0's requests since the last look; "durable": a Persist.
+  std::vector<std::string> Told() {
+    std::vector<std::string> told;
+    for (const CoordinatorAction& action : out_.Take()) {
+      if (std::holds_alternative<Persist>(action)) {
+        told.emplace_back("durable");
+      } else if (const auto* send = std::get_if<Send>(&action)) {
+        const wire::MeasureLinks& request = send->message.measure_links();
+        if (request.rank() == 0) {
+          EXPECT_EQ(connections_.at(send->connection), request.members(0).name());
+          requests_.push_back(request.request());
+          told.push_back(request.members(0).name() + "-" + request.members(1).name());
+        }
+      } else if (const auto* log = std::get_if<WriteLog>(&action)) {
+        const auto* result = log->event.Find("result");
+        told.push_back(result == nullptr ? log->event.kind : std::get<std::string>(*result));
+      }
+    }
+    return told;
+  }
+  void Answer(const std::string& name, int64_t request, double rate = 1e9) {
+    wire::LinksMeasured message;
+    message.set_request(request);
+    wire::LinksMeasured::Link& link = *message.add_links();
+    link.set_transport("tcp");
+    link.set_latency_seconds(1e-5);
+    link.set_bytes_per_second(rate);
+    survey_.TakeAnswer(roster_.at(name), message, roster_, policy_, out_);
+    EXPECT_TRUE(survey_.Check(roster_).ok());
+  }
+
+  LinkPolicy policy_;
+  Time now_{std::chrono::seconds(100)};
+  ConnectionId next_ = 1;
+  std::map<ConnectionId, std::string> connections_;
+  std::vector<int64_t> requests_;
+  Roster roster_;
+  LinkSurvey survey_;
+  Outbox out_{[this] {
+    DurableState durable;
+    survey_.Store(durable);
+    return durable;
+  }};
+};
+
+TEST_F(LinkSurveyTest, WithoutTransportsNothingIsMeasured) {
+  policy_.transports.clear();
+  Add("a");
+  Add("b");
+  EXPECT_TRUE(Settled());
+  EXPECT_THAT(Told(), IsEmpty());
+}
+
+TEST_F(LinkSurveyTest, ALifeIsDurableBeforeItsFirstRequestAndOnce) {
+  Add("a");
+  Add("b");
+  Add("c");
+  EXPECT_FALSE(Settled());
+  EXPECT_THAT(Told(), ElementsAre("durable", "a-b"));
+  Answer("a", requests_[0]);
+  Answer("b", requests_[0]);
+  EXPECT_THAT(Told(), ElementsAre("ok"));
+  EXPECT_FALSE(Settled());
+  EXPECT_THAT(Told(), SizeIs(1));
+  EXPECT_GT(requests_[1], requests_[0]);
+}
+
+TEST_F(LinkSurveyTest, RequestsOfALaterLifeAreAboveAllOfTheOneBefore) {
+  Add("a");
+  Add("b");
+  DurableState before;
+  before.life = 2;
+  survey_.Restore(before);
+  Settled();
+  Told();
+  EXPECT_EQ(requests_.at(0) >> 32, 3);
+}
+
+TEST_F(LinkSurveyTest, AnAnswerOfOneEndIsNotEnough) {
+  Add("a");
+  Add("b");
+  Settled();
+  Told();
+  Answer("a", requests_[0]);
+  Answer("a", requests_[0]);
+  EXPECT_THAT(Told(), IsEmpty());
+  EXPECT_FALSE(Settled());
+  Answer("b", requests_[0], 2e9);
+  EXPECT_THAT(Told(), ElementsAre("ok"));
+  EXPECT_TRUE(Settled());
+  const wire::Links links = survey_.LinksOf({"b", "a"}, roster_);
+  ASSERT_EQ(links.pairs_size(), 1);
+  EXPECT_EQ(links.pairs(0).transports(0).bytes_per_second(), 2e9) << "from b, which is asked first";
+  EXPECT_EQ(links.pairs(0).transports(0).back_bytes_per_second(), 1e9);
+}
+
+TEST_F(LinkSurveyTest, AMeasurementThatIsLateIsNotTriedAgainUntilAWorkerJoinsThere) {
+  Add("a");
+  Add("b");
+  Settled();
+  Told();
+  EXPECT_EQ(survey_.NextDeadline(), now_ + policy_.timeout);
+  now_ += policy_.timeout - Duration(1);
+  survey_.CheckDeadlines(roster_, policy_, now_, out_);
+  EXPECT_THAT(Told(), IsEmpty());
+  now_ += Duration(1);
+  survey_.CheckDeadlines(roster_, policy_, now_, out_);
+  EXPECT_THAT(Told(), ElementsAre("timeout"));
+  survey_.PlacesChanged();
+  EXPECT_TRUE(Settled());
+  EXPECT_THAT(Told(), IsEmpty());
+  survey_.WorkerJoined(roster_.at("b"));
+  survey_.PlacesChanged();
+  EXPECT_FALSE(Settled());
+  EXPECT_THAT(Told(), ElementsAre("a-b"));
+}
+
+TEST_F(LinkSurveyTest, APlanWaitsOnceAndNoLongerThanAllowed) {
+  policy_.timeout = std::chrono::seconds(60);
+  Add("a");
+  Add("b");
+  EXPECT_FALSE(Settled());
+  now_ += policy_.wait - Duration(1);
+  survey_.CheckDeadlines(roster_, policy_, now_, out_);
+  EXPECT_FALSE(Settled());
+  now_ += Duration(1);
+  survey_.CheckDeadlines(roster_, policy_, now_, out_);
+  EXPECT_TRUE(Settled());
+  EXPECT_THAT(Told(), testing::Contains("warning"));
+  EXPECT_TRUE(Settled());
+  EXPECT_EQ(survey_.NextDeadline(), Time(std::chrono::seconds(160))) << "of the measurement alone";
+}
+
+TEST_F(LinkSurveyTest, AHostAtItsProfileIsLeftInPeace) {
+  Add("a");
+  Add("b");
+  wire::Hello hello;
+  hello.set_name("x");
+  hello.set_host("host-a");
+  roster_.Join(next_++, hello, now_);
+  roster_.Welcome("x", false, Job(), 0, out_);
+  roster_.ScheduleProfiles(survey_.BusyHosts(roster_), std::chrono::seconds(60), now_, out_);
+  out_.Take();
+  Settled();
+  EXPECT_THAT(Told(), IsEmpty());
+}
+
+TEST_F(LinkSurveyTest, OneThatGoesEndsItsMeasurementAndFreesTheOther) {
+  Add("a");
+  Add("b");
+  Settled();
+  Told();
+  EXPECT_THAT(survey_.BusyHosts(roster_), ElementsAre("host-a", "host-b"));
+  survey_.Forget("a", roster_, policy_, out_);
+  roster_.Dismiss("a", "lost", out_);
+  EXPECT_THAT(Told(), ElementsAre("lost"));
+  EXPECT_THAT(survey_.BusyHosts(roster_), IsEmpty());
+  EXPECT_TRUE(Settled());
+}
+
+}  // namespace
+}  // namespace heddle::elastic

@@ -1,0 +1,202 @@
+#include "elastic/control/source/replica_placement.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "tests/support/seed.h"
+
+namespace heddle::elastic {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+ReplicaMember Member(const std::string& host, const std::string& domain = "", bool owns = true) {
+  static int number = 0;
+  return {
+      .name = fmt::format("w{}", number++), .host = host, .failure_domain = domain, .owns = owns};
+}
+
+// What every answer must be, however good.
+void CheckSound(const std::vector<ReplicaMember>& members,
+                int copies,
+                const std::vector<std::vector<int32_t>>& holders) {
+  ASSERT_EQ(holders.size(), members.size());
+  const auto count = static_cast<int>(members.size());
+  std::vector<int> load(members.size(), 0);
+  int parts = 0;
+  for (int owner = 0; owner < count; ++owner) {
+    const auto& mine = holders[static_cast<size_t>(owner)];
+    const bool owns = members[static_cast<size_t>(owner)].owns;
+    ASSERT_EQ(static_cast<int>(mine.size()), owns ? std::min(copies, count - 1) : 0);
+    ASSERT_EQ(std::set<int32_t>(mine.begin(), mine.end()).size(), mine.size());
+    for (const int32_t holder : mine) {
+      ASSERT_NE(holder, owner);
+      ASSERT_GE(holder, 0);
+      ASSERT_LT(holder, count);
+      ++load[static_cast<size_t>(holder)];
+      ++parts;
+    }
+  }
+  const int share = count == 0 ? 0 : (parts + count - 1) / count;
+  EXPECT_LE(*std::max_element(load.begin(), load.end()), share);
+}
+
+bool InAnotherDomain(const ReplicaMember& a, const ReplicaMember& b) {
+  return !a.failure_domain.empty() && !b.failure_domain.empty() &&
+         a.failure_domain != b.failure_domain;
+}
+
+// How many holders are on the owner's host, and how many not surely in another domain.
+using Quality = std::pair<int, int>;
+Quality QualityOf(const std::vector<ReplicaMember>& members,
+                  const std::vector<std::vector<int32_t>>& holders) {
+  Quality quality;
+  for (size_t owner = 0; owner < members.size(); ++owner) {
+    for (const int32_t rank : holders[owner]) {
+      const ReplicaMember& holder = members[static_cast<size_t>(rank)];
+      quality.first += members[owner].host == holder.host ? 1 : 0;
+      quality.second += InAnotherDomain(members[owner], holder) ? 0 : 1;
+    }
+  }
+  return quality;
+}
+
+// Of all ways in which nobody keeps more than one part.
+Quality BestOfAll(const std::vector<ReplicaMember>& members) {
+  std::vector<int32_t> order(members.size());
+  std::iota(order.begin(), order.end(), 0);
+  Quality best(INT32_MAX, INT32_MAX);
+  do {
+    std::vector<std::vector<int32_t>> holders(members.size());
+    bool possible = true;
+    for (size_t owner = 0; owner < members.size(); ++owner) {
+      if (members[owner].owns) {
+        possible = possible && order[owner] != static_cast<int32_t>(owner);
+        holders[owner] = {order[owner]};
+      }
+    }
+    if (possible) {
+      best = std::min(best, QualityOf(members, holders));
+    }
+  } while (std::next_permutation(order.begin(), order.end()));
+  return best;
+}
+
+std::vector<ReplicaMember> RandomMembers(Random& random, size_t count) {
+  const uint64_t hosts = 1 + random.Below(count + 1);
+  const uint64_t domains = 1 + random.Below(4);
+  std::vector<ReplicaMember> members;
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t host = random.Below(hosts);
+    // A host is in one domain, mostly; the first may be unknown.
+    const uint64_t domain = random.Below(20) == 0 ? random.Below(domains) : host % domains;
+    members.push_back(Member(fmt::format("h{}", host),
+                             domain == 0 ? "" : fmt::format("d{}", domain), random.Below(6) > 0));
+  }
+  return members;
+}
+
+TEST(ReplicaPlacementTest, NobodyAloneKeepsAnything) {
+  EXPECT_THAT(PlaceReplicas({}, 2), IsEmpty());
+  EXPECT_THAT(PlaceReplicas({Member("h")}, 2), ElementsAre(IsEmpty()));
+}
+
+TEST(ReplicaPlacementTest, TwoWorkersKeepEachOthersPartEvenOnOneHost) {
+  EXPECT_THAT(PlaceReplicas({Member("h"), Member("h")}, 3),
+              ElementsAre(ElementsAre(1), ElementsAre(0)));
+}
+
+TEST(ReplicaPlacementTest, AnotherHostAndThenAnotherDomainIsTaken) {
+  const auto hosts = PlaceReplicas({Member("h"), Member("h"), Member("g"), Member("g")}, 1);
+  EXPECT_TRUE(hosts[0][0] >= 2 && hosts[1][0] >= 2 && hosts[2][0] < 2 && hosts[3][0] < 2);
+  const auto domains =
+      PlaceReplicas({Member("1", "x"), Member("2", "y"), Member("3", "x"), Member("4", "y")}, 1);
+  EXPECT_TRUE(domains[0][0] % 2 == 1 && domains[1][0] % 2 == 0 && domains[2][0] % 2 == 1 &&
+              domains[3][0] % 2 == 0);
+}
+
+TEST(ReplicaPlacementTest, CopiesOfOnePartAreApart) {
+  std::vector<ReplicaMember> members;
+  for (int i = 0; i < 12; ++i) {
+    members.push_back(Member(fmt::format("h{}", i / 2), fmt::format("d{}", i / 4)));
+  }
+  const auto holders = PlaceReplicas(members, 2);
+  CheckSound(members, 2, holders);
+  for (size_t owner = 0; owner < members.size(); ++owner) {
+    std::set<std::string> domains = {members[owner].failure_domain};
+    for (const int32_t holder : holders[owner]) {
+      domains.insert(members[static_cast<size_t>(holder)].failure_domain);
+    }
+    EXPECT_EQ(domains.size(), 3U) << owner;
+  }
+}
+
+TEST(ReplicaPlacementTest, FewOwnersDoNotMeetInOneHolder) {
+  std::vector<ReplicaMember> members;
+  for (int i = 0; i < 9; ++i) {
+    members.push_back(Member(fmt::format("h{}", i), "", i < 3));
+  }
+  CheckSound(members, 3, PlaceReplicas(members, 3));
+}
+
+TEST(ReplicaPlacementTest, SmallClustersAreServedAsWellAsAnyAnswerCan) {
+  Random random(heddle::testing::TestSeed());
+  for (int round = 0; round < 600; ++round) {
+    const auto members = RandomMembers(random, 2 + random.Below(6));
+    const auto holders = PlaceReplicas(members, 1);
+    CheckSound(members, 1, holders);
+    std::string text;
+    for (size_t owner = 0; owner < members.size(); ++owner) {
+      text += fmt::format(" {}/{}:{}", members[owner].host, members[owner].failure_domain,
+                          fmt::join(holders[owner], ","));
+    }
+    ASSERT_EQ(QualityOf(members, holders), BestOfAll(members)) << text;
+  }
+}
+
+TEST(ReplicaPlacementTest, SeveralCopiesAreSound) {
+  Random random(heddle::testing::TestSeed());
+  for (int round = 0; round < 2000; ++round) {
+    const auto members = RandomMembers(random, 1 + random.Below(12));
+    const int copies = static_cast<int>(random.Below(5));
+    const auto holders = PlaceReplicas(members, copies);
+    CheckSound(members, copies, holders);
+    EXPECT_EQ(holders, PlaceReplicas(members, copies));
+  }
+}
+
+TEST(ReplicaPlacementTest, ThousandsOfWorkersTakeLittleTime) {
+  Random random(heddle::testing::TestSeed());
+  for (const bool lopsided : {false, true}) {
+    std::vector<ReplicaMember> members;
+    for (uint64_t i = 0; i < 2000; ++i) {
+      const uint64_t host = random.Below(400);
+      const uint64_t domain = lopsided ? (host < 40 ? 1 : 0) : host % 20;
+      members.push_back(Member(fmt::format("h{}", host), fmt::format("d{}", domain)));
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    const auto holders = PlaceReplicas(members, 2);
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    RecordProperty(lopsided ? "lopsided_seconds" : "seconds", std::to_string(seconds));
+    CheckSound(members, 2, holders);
+    EXPECT_LT(seconds, 5);  // Bounded, not measured: sanitizers and busy machines pass too.
+    const Quality quality = QualityOf(members, holders);
+    EXPECT_EQ(quality.first, 0);
+    if (!lopsided) {
+      EXPECT_EQ(quality.second, 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle::elastic
