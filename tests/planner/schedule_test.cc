@@ -274,6 +274,21 @@ TEST(ScheduleTest, TheTimelineHasEveryActionWithItsWait) {
   EXPECT_TRUE(RunSchedule(schedule, Links(2, 0, 2))->timeline.empty());
 }
 
+TEST(ScheduleTest, TheVoteOfAShortStepComesWhenItsLastPartIsDone) {
+  Schedule schedule;
+  schedule.workers.resize(2);
+  schedule.reductions = {{.members = {0, 1}, .seconds = 0.25}};
+  schedule.vote_seconds = 0.0625;
+  for (auto& actions : schedule.workers) {
+    actions = {{.kind = Kind::kReduce, .reduction = 0}, {.kind = Kind::kVote, .seconds = 0.125}};
+  }
+  const auto times = RunSchedule(schedule, Links(2, 0, 1));
+  ASSERT_TRUE(times.ok());
+  EXPECT_EQ(times->step_seconds, 0.3125);
+  EXPECT_EQ(times->vote_seconds_at, 0.3125);
+  EXPECT_EQ(times->exposed_reduction_seconds, 0.125);
+}
+
 TEST(ScheduleTest, ListsThatWaitForEverAreReported) {
   Schedule schedule;
   schedule.workers.resize(2);
