@@ -91,16 +91,17 @@ double AllGatherBytesSeconds(const LinkTable& links, int64_t bytes) {
     members[parent] += members[own];
   }
   const int64_t whole = std::max(kGatherHeadBytes, bytes * size);
-  std::vector<double> told(static_cast<size_t>(size), ready[0]);
+  std::vector<double> announced(static_cast<size_t>(size), ready[0]);
   double last = ready[0];
   for (int rank = 1; rank < size; ++rank) {
     const int parent = (rank - 1) / 2;
     // A parent serves its left child first.
     const double turn = rank % 2 == 1 ? 1 : 2;
     const Link& link = links.At(parent, rank);
-    told[static_cast<size_t>(rank)] = told[static_cast<size_t>(parent)] + link.latency_seconds +
-                                      turn * static_cast<double>(whole) / link.bytes_per_second;
-    last = std::max(last, told[static_cast<size_t>(rank)]);
+    announced[static_cast<size_t>(rank)] =
+        announced[static_cast<size_t>(parent)] + link.latency_seconds +
+        turn * static_cast<double>(whole) / link.bytes_per_second;
+    last = std::max(last, announced[static_cast<size_t>(rank)]);
   }
   return last;
 }

@@ -175,7 +175,7 @@ inline constexpr size_t kMostRoutes = 3;
 /// The number of a connection between two ranks, which spreads connections over routes: neighbours
 /// in a ring of consecutive ranks have one number to the one side and another to the other (in a
 /// ring of every second rank or of a larger stride they may have the same one), and so do the two
-/// lanes of a pair, so that what is urgent does not wait for the bulk in a network card either.
+/// lanes of a pair, so that what is urgent does not wait for the bulk in a network adapter either.
 constexpr size_t ConnectionNumber(int rank, int peer, bool urgent) {
   return static_cast<size_t>(rank + peer) / 2 + (urgent ? 1 : 0);
 }

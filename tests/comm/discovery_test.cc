@@ -156,7 +156,7 @@ TEST(DiscoveryTest, AnAddressIsOfItsInterfacesNetwork) {
   EXPECT_EQ(NetworkOf(""), "");
 }
 
-TEST(DiscoveryTest, TheDoorIsWhereTheCoordinatorCanBeReachedFrom) {
+TEST(DiscoveryTest, TheListenerIsWhereTheCoordinatorCanBeReachedFrom) {
   EXPECT_EQ(*FindBindAddress("", "127.0.0.1:4600"), "127.0.0.1");
   EXPECT_EQ(*FindBindAddress("", "localhost:4600"), "127.0.0.1");
   EXPECT_EQ(*FindBindAddress("10.9.8.7", "127.0.0.1:4600"), "10.9.8.7");

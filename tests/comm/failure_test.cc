@@ -52,9 +52,9 @@ TEST_P(FailureTest, WaitEndsAtItsDeadlineAndNamesThePeer) {
 // Aborts a generation with five kinds of waits in it and returns how long the slowest took to end.
 Duration AbortWhileWaiting(Cluster& cluster, int64_t generation) {
   Duration slowest{};
-  std::atomic<int> told{0};
+  std::atomic<int> losses{0};
   cluster.Run(generation, [&](int rank, Communicator& communicator) {
-    communicator.OnPeerLost([&](int, const Status&) { told.fetch_add(1); });
+    communicator.OnPeerLost([&](int, const Status&) { losses.fetch_add(1); });
     std::vector<float> buffer(4);
     const Bytes large(8 << 20);
     // Whoever has not formed the group yet would learn of its end only.
@@ -105,7 +105,7 @@ Duration AbortWhileWaiting(Cluster& cluster, int64_t generation) {
     }
     EXPECT_EQ(communicator.Recv(1, 9, RawOf(buffer), false).Wait().code(), StatusCode::kAborted);
   });
-  EXPECT_EQ(told.load(), 0) << "an abort is not a loss";
+  EXPECT_EQ(losses.load(), 0) << "an abort is not a loss";
   return slowest;
 }
 

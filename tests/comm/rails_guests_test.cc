@@ -1,4 +1,4 @@
-// Several network cards in each worker's machine, each in a network of its own: two guests of
+// Several network adapters in each worker's machine, each in a network of its own: two guests of
 // scripts/rdma-vm --nics 2. Both guests run the same tests in the same order.
 #include <algorithm>
 #include <atomic>
@@ -93,7 +93,7 @@ TEST_F(RailsTest, NamedPortsAloneAreUsed) {
   PassShared(worker, **group);
 }
 
-TEST_F(RailsTest, ANetworkThatIsDownBeforehandGivesWayAndSaysWhy) {
+TEST_F(RailsTest, ANetworkThatIsDownBeforehandIsPassedOverAndSaysWhy) {
   Meet("down.begin");
   if (Rank() == 0) {
     Control("network 1 cut '*' '*'");

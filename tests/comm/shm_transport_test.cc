@@ -79,7 +79,7 @@ TEST_F(ShmTransportTest, WhatIsHandedOverTwiceComesTwice) {
   EXPECT_EQ(theirs_->info().descriptors->Take(1).status().code(), StatusCode::kUnavailable);
 }
 
-TEST_F(ShmTransportTest, WhatNobodyTakesGivesWay) {
+TEST_F(ShmTransportTest, WhatNobodyTakesIsDropped) {
   constexpr uint64_t kLast = 1000;
   constexpr uint64_t kStep = 100;  // The socket holds a few hundred.
   for (uint64_t id = 1; id <= kLast; ++id) {

@@ -1,5 +1,5 @@
-// From one authenticated socket to a connection over several: who agrees to what, what the door
-// lets in, and a door that cannot be reached.
+// From one authenticated socket to a connection over several: who agrees to what, what the listener
+// lets in, and a listener that cannot be reached.
 #include "comm/transport/tcp/tcp_setup.h"
 
 #include <cstring>
@@ -50,14 +50,15 @@ TcpSetupOptions Streams(int streams) {
 /// A connected pair of sockets on loopback.
 struct Pair {
   Pair() {
-    auto door = ListenTcp("127.0.0.1");
-    EXPECT_TRUE(door.ok());
-    auto dialled = DialTcp(own, door->address);
+    auto listener = ListenTcp("127.0.0.1");
+    EXPECT_TRUE(listener.ok());
+    auto dialled = DialTcp(own, listener->address);
     EXPECT_TRUE(dialled.ok());
     dialler = *std::move(dialled);
-    pollfd ready{.fd = door->socket.get(), .events = POLLIN, .revents = 0};
+    pollfd ready{.fd = listener->socket.get(), .events = POLLIN, .revents = 0};
     EXPECT_EQ(::poll(&ready, 1, 5000), 1);
-    acceptor.Reset(::accept4(door->socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    acceptor.Reset(
+        ::accept4(listener->socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   }
   const std::string own = "127.0.0.1:0";
   UniqueFd dialler;
@@ -97,11 +98,11 @@ bool Goes(ConnectionSetup& setup, Made& made, Duration bound) {
 
 UniqueFd Reach(uint16_t port) {
   UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in door{};
-  door.sin_family = AF_INET;
-  door.sin_port = htons(port);
-  door.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(::connect(socket.get(), reinterpret_cast<sockaddr*>(&door), sizeof(door)), 0);
+  sockaddr_in listener{};
+  listener.sin_family = AF_INET;
+  listener.sin_port = htons(port);
+  listener.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::connect(socket.get(), reinterpret_cast<sockaddr*>(&listener), sizeof(listener)), 0);
   return socket;
 }
 
@@ -145,7 +146,7 @@ TEST(TcpSetupTest, BothUseTheSmallerNumber) {
   }
 }
 
-/// An acceptor that would use one socket more than the dialler, and its door.
+/// An acceptor that would use one socket more than the dialler, and its listener.
 struct Greeted {
   Pair pair;
   std::unique_ptr<ConnectionSetup> acceptor;
@@ -162,7 +163,7 @@ Greeted Greet(int streams) {
   return greeted;
 }
 
-TEST(TcpSetupTest, StrangersAtTheDoorChangeNothing) {
+TEST(TcpSetupTest, StrangersAtTheListenerChangeNothing) {
   const Greeted greeted = Greet(3);
   const auto& [pair, acceptor, hello] = greeted;
   Made made = std::unique_ptr<Connection>();
@@ -217,7 +218,7 @@ TEST(TcpSetupTest, SocketsThatDoNotComeCostThemselvesAlone) {
   EXPECT_EQ(Hear<std::byte>(pair.dialler), std::byte{1});
 }
 
-TEST(TcpSetupTest, ADoorThatCannotBeReachedCostsTheFurtherSocketsAlone) {
+TEST(TcpSetupTest, AListenerThatCannotBeReachedCostsTheFurtherSocketsAlone) {
   UniqueFd nobody(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));  // Bound, does not listen.
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -245,19 +246,19 @@ TEST(TcpSetupTest, ADoorThatCannotBeReachedCostsTheFurtherSocketsAlone) {
 
 // Neither end sleeps over it, nor looks for it without a pause.
 TEST(TcpSetupTest, APeerThatEndsIsNoticedAtOnce) {
-  for (const bool told : {false, true}) {
+  for (const bool announced : {false, true}) {
     Pair pair;
     const auto acceptor = MakeTcpSetup(std::move(pair.acceptor), Lane::kBulk, false, Streams(3));
     Made made = std::unique_ptr<Connection>();
     Tell(pair.dialler, TcpHello{.streams = 3});
-    if (told) {
+    if (announced) {
       Tell(pair.dialler, std::byte{3});
     }
     EXPECT_FALSE(Goes(*acceptor, made, kShort));
     pollfd ready{.fd = acceptor->fd(), .events = POLLIN, .revents = 0};
-    EXPECT_EQ(::poll(&ready, 1, 20), 0) << told;
+    EXPECT_EQ(::poll(&ready, 1, 20), 0) << announced;
     pair.dialler.Reset();
-    EXPECT_EQ(::poll(&ready, 1, 1000), 1) << told;
+    EXPECT_EQ(::poll(&ready, 1, 1000), 1) << announced;
     EXPECT_TRUE(Goes(*acceptor, made, kShort));
     EXPECT_EQ(made.status().code(), StatusCode::kUnavailable);
   }

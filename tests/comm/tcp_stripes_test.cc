@@ -266,13 +266,13 @@ TEST(TcpStripesTest, ARestGoesOutUnasked) {
 
 /// A connected pair over loopback, where a close can be a reset.
 std::pair<UniqueFd, UniqueFd> TcpPair() {
-  auto door = ListenTcp("127.0.0.1");
-  EXPECT_TRUE(door.ok());
-  auto near = DialTcp("127.0.0.1:0", door->address);
+  auto listener = ListenTcp("127.0.0.1");
+  EXPECT_TRUE(listener.ok());
+  auto near = DialTcp("127.0.0.1:0", listener->address);
   EXPECT_TRUE(near.ok());
-  pollfd ready{.fd = door->socket.get(), .events = POLLIN, .revents = 0};
+  pollfd ready{.fd = listener->socket.get(), .events = POLLIN, .revents = 0};
   EXPECT_EQ(::poll(&ready, 1, 5000), 1);
-  UniqueFd far(::accept4(door->socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  UniqueFd far(::accept4(listener->socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   EXPECT_TRUE(far.valid());
   return {*std::move(near), std::move(far)};
 }
@@ -291,7 +291,7 @@ void SendAll(const UniqueFd& socket, const void* data, size_t bytes) {
   ASSERT_EQ(::send(socket.get(), data, bytes, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
 }
 
-TEST(TcpStripesTest, WhatCameInOrderIsReadBeforeALossIsTold) {
+TEST(TcpStripesTest, WhatCameInOrderIsReadBeforeALossIsSaid) {
   auto [near, reader] = TcpReader();
   const Segment due{.bytes = 3};
   const Bytes data{At(0), At(1), At(2)};
@@ -310,7 +310,7 @@ TEST(TcpStripesTest, WhatCameInOrderIsReadBeforeALossIsTold) {
 
 // The segment that is due arrives elsewhere; the loss of this one's socket is told all the same,
 // and does not keep its watch ready for ever.
-TEST(TcpStripesTest, TheLossOfASocketWithAnEarlySegmentIsTold) {
+TEST(TcpStripesTest, TheLossOfASocketWithAnEarlySegmentIsSaid) {
   auto [near, reader] = TcpReader();
   const Segment early{.bytes = 3, .position = 100};
   SendAll(near[0], &early, sizeof(early));
@@ -322,12 +322,12 @@ TEST(TcpStripesTest, TheLossOfASocketWithAnEarlySegmentIsTold) {
          *reader->Read(buffer) == 0 && Serve(*reader, reader->Watches(true, false), 20)) {
   }
   CloseByReset(near[0]);
-  Status told;
-  while (told.ok() && Now() < deadline) {
+  Status said;
+  while (said.ok() && Now() < deadline) {
     Await(*reader, true, false);
-    told = reader->Read(buffer).status();
+    said = reader->Read(buffer).status();
   }
-  EXPECT_EQ(told.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(said.code(), StatusCode::kUnavailable);
   EXPECT_FALSE(Serve(*reader, reader->Watches(true, false), 20));
 }
 

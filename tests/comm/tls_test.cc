@@ -495,7 +495,7 @@ double Refused(metrics::Registry& registry, const std::string& reason) {
   return 0;
 }
 
-TEST(TlsTest, OneEndWithoutItIsToldSoAtBoth) {
+TEST(TlsTest, OneEndWithoutItIsRefusedAtBoth) {
   for (const int with : {0, 1}) {
     Cluster cluster(2, Media::kTcp);
     cluster.SetTls(with);

@@ -56,7 +56,7 @@ TEST(TransportChoiceTest, TheCheapestWins) {
   }
 }
 
-TEST(TransportChoiceTest, SharedMemoryGivesWayOnlyWhenItIsClearlyDearer) {
+TEST(TransportChoiceTest, SharedMemoryIsLeftOnlyWhenItIsClearlyDearer) {
   const MeasuredTransport shm = Measured("shm", 10, 1);
   const double cost = MixSeconds(shm);
   for (const auto& [factor, chosen] : {std::pair(0.55, "shm"), std::pair(0.45, "tcp")}) {

@@ -79,7 +79,7 @@ int Objects(const std::string& kind) {
   return found == std::string::npos ? -1 : std::atoi(text.c_str() + found + kind.size() + 2);
 }
 
-TEST_F(VerbsTest, GivesWayToTcpWhereBytesAreToBeEncrypted) {
+TEST_F(VerbsTest, IsLeftForTcpWhereBytesAreToBeEncrypted) {
   Cluster cluster(2, Media::kVerbs);
   for (int rank = 0; rank < 2; ++rank) {
     cluster.SetTls(rank);
@@ -231,7 +231,7 @@ class VerbsPlacementTest : public VerbsTest {
   }
 };
 
-TEST_F(VerbsPlacementTest, AnAbortIsToldAndNothingLandsAfterwards) {
+TEST_F(VerbsPlacementTest, AnAbortIsAnnouncedAndNothingLandsAfterwards) {
   Run(
       [](Communicator& communicator, Work& work) {
         communicator.Abort(AbortedError("enough"));

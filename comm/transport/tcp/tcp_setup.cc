@@ -129,11 +129,11 @@ bool DiallerSetup::OpenAll() {
       further_[coming->hello.number - 1] = std::move(coming->socket);
       coming_.erase(coming);
     } else if (error != 0 || (errno != EAGAIN && errno != EINTR && errno != ENOTCONN)) {
-      failure_ = ErrnoError(error != 0 ? error : errno, "its door").message();
+      failure_ = ErrnoError(error != 0 ? error : errno, "its listener").message();
     }
   }
   if (failure_.empty() && !coming_.empty() && IsLate()) {
-    failure_ = "its door was not reached in time";
+    failure_ = "its listener was not reached in time";
   }
   if (!failure_.empty()) {
     coming_.clear();
@@ -203,7 +203,7 @@ Result<std::unique_ptr<Connection>> AcceptorSetup::Advance() {
   const bool alone = opened_ == std::byte{1} || !all;
   if (alone) {
     NoteOneSocket(streams_,
-                  opened_ == std::byte{1} ? "it cannot reach this worker's door" : failure_);
+                  opened_ == std::byte{1} ? "it cannot reach this worker's listener" : failure_);
     further_.clear();
   }
   HEDDLE_RETURN_IF_ERROR(Say(static_cast<std::byte>(alone ? 1 : streams_)));

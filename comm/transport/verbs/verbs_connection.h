@@ -248,9 +248,9 @@ class VerbsConnection final : public Connection, public DirectPlacement {
   // Receiving.
   uint64_t arrived_ = 0;
   uint64_t consumed_ = 0;
-  uint64_t told_consumed_ = 0;
+  uint64_t announced_consumed_ = 0;
   uint64_t reposted_ = 0;
-  uint64_t told_reposted_ = 0;
+  uint64_t announced_reposted_ = 0;
   bool probed_ = false;
   bool ended_ = false;
   bool hung_up_ = false;

@@ -211,8 +211,8 @@ bool VerbsConnection::MaySend(uint32_t requests, bool control) const {
 }
 
 bool VerbsConnection::CreditIsDue() const {
-  return consumed_ - told_consumed_ >= ring_bytes_ / 4 ||
-         reposted_ - told_reposted_ >= kReceives / 4;
+  return consumed_ - announced_consumed_ >= ring_bytes_ / 4 ||
+         reposted_ - announced_reposted_ >= kReceives / 4;
 }
 
 Status VerbsConnection::SendDue() {
@@ -226,8 +226,8 @@ Status VerbsConnection::SendDue() {
 void VerbsConnection::AddControl(VerbsChain& chain, uint32_t arrived, uint32_t flags) {
   const ControlMessage message{
       .consumed = consumed_, .reposted = reposted_, .arrived = arrived, .flags = flags};
-  told_consumed_ = consumed_;
-  told_reposted_ = reposted_;
+  announced_consumed_ = consumed_;
+  announced_reposted_ = reposted_;
   std::byte* place = sent_ + (requests_ % kSendDepth) * sizeof(ControlMessage);
   std::memcpy(place, &message, sizeof(message));
   ibv_send_wr& request = chain.Add(place, sizeof(message), own_region_->lkey);

@@ -70,7 +70,7 @@ TEST(MpiPipeTest, BytesPassInOrderThroughAWindow) {
   EXPECT_EQ(got, sent);
 }
 
-TEST(MpiPipeTest, NoMoreThanTheWindowIsUnderWay) {
+TEST(MpiPipeTest, NoMoreThanTheWindowIsInFlight) {
   MpiPipe pipe(Notification());
   const std::vector<std::byte> data = Pattern(kMpiPieceBytes);
   uint32_t taken = 0;
