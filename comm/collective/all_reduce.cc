@@ -3,8 +3,8 @@
 //
 // Recursive doubling: Thakur, Rabenseifner & Gropp 2005, doi:10.1177/1094342005051521, with their
 // handling of other group sizes than powers of two. Hierarchical: a reduce-scatter inside each
-// island to as many carriers as there are lanes, an all-reduce of each lane's slice across islands,
-// an all-gather inside.
+// island to as many carriers as there are crossings, an all-reduce of each crossing's slice across
+// islands, an all-gather inside.
 #include <bit>
 #include <utility>
 
@@ -49,10 +49,10 @@ Status FlatAllReduce(Collective& call,
   return TwoPhaseAllReduce(call, links, buffer, dtype, op);
 }
 
-// Cuts the buffer into one slice a lane.
+// Cuts the buffer into one slice a crossing.
 Status HierarchicalAllReduce(Collective& call,
                              const Hierarchy& hierarchy,
-                             int lanes,
+                             int crossings,
                              std::span<std::byte> buffer,
                              DType dtype,
                              ReduceOp op) {
@@ -68,7 +68,7 @@ Status HierarchicalAllReduce(Collective& call,
   }
   const auto& members = hierarchy.islands[island];
   const int64_t element = SizeOf(dtype);
-  const Segments slices = Segments::Even(static_cast<int64_t>(buffer.size()) / element, lanes);
+  const Segments slices = Segments::Even(static_cast<int64_t>(buffer.size()) / element, crossings);
   Segments shares = slices;  // Those who are no carriers own nothing.
   shares.first.resize(members.size() + 1, slices.total());
   const auto mine = Slice(buffer, shares.begin(place) * element, shares.count(place) * element);
@@ -79,14 +79,14 @@ Status HierarchicalAllReduce(Collective& call,
     HEDDLE_RETURN_IF_ERROR(
         ReduceScatterAmong(*island_call, inside, buffer, mine, shares, dtype, op));
   }
-  if (place < lanes) {
-    std::vector<int> lane;
+  if (place < crossings) {
+    std::vector<int> crossing;
     for (const auto& other : hierarchy.islands) {
-      lane.push_back(other[static_cast<size_t>(place)]);
+      crossing.push_back(other[static_cast<size_t>(place)]);
     }
-    const auto lane_call = call.Among(lane);
-    HEDDLE_RETURN_IF_ERROR(
-        FlatAllReduce(*lane_call, hierarchy.across[static_cast<size_t>(place)], mine, dtype, op));
+    const auto crossing_call = call.Among(crossing);
+    HEDDLE_RETURN_IF_ERROR(FlatAllReduce(
+        *crossing_call, hierarchy.across[static_cast<size_t>(place)], mine, dtype, op));
   }
   return members.size() > 1 ? AllGatherAmong(*island_call, inside, buffer, shares, element)
                             : Status::Ok();
@@ -104,7 +104,7 @@ Status AllReduceAmong(Collective& call,
   if (choice.algorithm == AllReduceAlgorithm::kHierarchical) {
     return HierarchicalAllReduce(call,
                                  topology.hierarchies()[static_cast<size_t>(choice.hierarchy)],
-                                 choice.lanes, buffer, dtype, op);
+                                 choice.crossings, buffer, dtype, op);
   }
   return FlatAllReduce(call, topology.flat(), buffer, dtype, op);
 }

@@ -282,16 +282,16 @@ Topology Topology::Of(const LinkTable& links, std::span<const int> group) {
     if (hierarchy.islands.size() < 2 || hierarchy.islands.size() == group.size()) {
       continue;
     }
-    size_t lanes = group.size();
+    size_t crossings = group.size();
     for (std::vector<int>& island : hierarchy.islands) {
       SortCarriers(links, group, island);
       hierarchy.inside.push_back(FlatLinks::Of(links, RanksOf(group, island)));
-      lanes = std::min(lanes, island.size());
+      crossings = std::min(crossings, island.size());
     }
-    for (size_t lane = 0; lane < lanes; ++lane) {
+    for (size_t crossing = 0; crossing < crossings; ++crossing) {
       std::vector<int> members;
       for (const auto& island : hierarchy.islands) {
-        members.push_back(island[lane]);
+        members.push_back(island[crossing]);
       }
       hierarchy.across.push_back(FlatLinks::Of(links, RanksOf(group, members)));
     }
@@ -314,25 +314,25 @@ AllReduceChoice Topology::AllReduce(int64_t bytes, int widening) const {
   for (size_t i = 0; i < hierarchies_.size(); ++i) {
     const Hierarchy& hierarchy = hierarchies_[i];
     const int most = static_cast<int>(hierarchy.across.size());
-    for (const int lanes : most == 1 ? std::vector<int>{1} : std::vector<int>{1, most}) {
+    for (const int crossings : most == 1 ? std::vector<int>{1} : std::vector<int>{1, most}) {
       double inside = 0;
       for (const FlatLinks& island : hierarchy.inside) {
         const ShareSizes shares{.total = bytes,
-                                .largest = (bytes + lanes - 1) / lanes,
-                                .smallest = island.members() > lanes ? 0 : bytes / lanes};
+                                .largest = (bytes + crossings - 1) / crossings,
+                                .smallest = island.members() > crossings ? 0 : bytes / crossings};
         inside = std::max(inside, island.ReduceScatter(shares, widening).seconds +
                                       island.AllGather(shares).seconds);
       }
       double across = 0;
-      for (int lane = 0; lane < lanes; ++lane) {
-        across = std::max(across, hierarchy.across[static_cast<size_t>(lane)]
-                                      .AllReduce((bytes + lanes - 1) / lanes, widening)
+      for (int crossing = 0; crossing < crossings; ++crossing) {
+        across = std::max(across, hierarchy.across[static_cast<size_t>(crossing)]
+                                      .AllReduce((bytes + crossings - 1) / crossings, widening)
                                       .seconds);
       }
       if (inside + across < best.seconds) {
         best = {.algorithm = AllReduceAlgorithm::kHierarchical,
                 .hierarchy = static_cast<int>(i),
-                .lanes = lanes,
+                .crossings = crossings,
                 .seconds = inside + across};
       }
     }

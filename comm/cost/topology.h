@@ -51,7 +51,7 @@ struct AllReduceChoice {
   AllReduceAlgorithm algorithm = AllReduceAlgorithm::kDirect;
   int hierarchy = -1;  ///< kHierarchical: index into Topology::hierarchies().
   /// kHierarchical: members of each island that carry a slice across; 1: a leader carries all.
-  int lanes = 0;
+  int crossings = 0;
   double seconds = 0;  ///< Predicted.
 };
 
@@ -90,12 +90,13 @@ class FlatLinks {
   int doubling_rounds_ = 0;
 };
 
-/// A division of a group into islands. Lane l joins the members number l of all islands.
+/// A division of a group into islands. Crossing l joins the members number l of all islands.
 struct Hierarchy {
   /// Positions in the group, by island; those with the best links to other islands first.
   std::vector<std::vector<int>> islands;
   std::vector<FlatLinks> inside;  ///< By island.
-  std::vector<FlatLinks> across;  ///< By lane; as many lanes as the smallest island has members.
+  std::vector<FlatLinks>
+      across;  ///< By crossing; as many crossings as the smallest island has members.
 };
 
 /// All that a group's links mean for its collectives; made once a group. Pure.

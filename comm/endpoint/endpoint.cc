@@ -119,15 +119,16 @@ Result<std::unique_ptr<Communicator>> EndpointImpl::Connect(const GroupOptions& 
       if (!dials && group->options().transports.empty()) {
         continue;  // It may reach us though we do not reach it.
       }
-      for (const Lane lane : kEachLane) {
-        const Result<Attempts> attempts = AttemptsTo(*group, peer, lane, ChoiceFor(*group, peer));
+      for (const TrafficClass traffic_class : kEachTrafficClass) {
+        const Result<Attempts> attempts =
+            AttemptsTo(*group, peer, traffic_class, ChoiceFor(*group, peer));
         if (!attempts.ok()) {
           const std::string& name = group->options().members[static_cast<size_t>(peer)].name;
           group->FailForming(attempts.status().WithContext("connecting to {}", name));
           break;
         }
         if (dials) {
-          Dial(group, peer, lane, *attempts, deadline);
+          Dial(group, peer, traffic_class, *attempts, deadline);
         }
       }
     }

@@ -108,7 +108,7 @@ void EndpointImpl::Admit(const Session& session, const std::shared_ptr<Group>& g
     return Sha256(options.members[static_cast<size_t>(rank)].name);
   };
   if (hello.target != options.rank || !group->IsPeer(hello.source) ||
-      hello.source >= options.rank || hello.lane >= kLanes ||
+      hello.source >= options.rank || hello.traffic_class >= kTrafficClasses ||
       !SameDigest(hello.source_name, name(hello.source)) ||
       !SameDigest(hello.target_name, name(hello.target))) {
     session->Refuse(VerdictCode::kWrongPeer);
@@ -119,7 +119,7 @@ void EndpointImpl::Admit(const Session& session, const std::shared_ptr<Group>& g
     group->FailForming(UnauthenticatedError("refused {}: {}", peer, TlsMismatch(own.tls)));
   } else if (own.tls && !session->transport().traits().encrypts) {
     session->Refuse(VerdictCode::kWrongTls);
-  } else if (group->IsAttached(hello.source, static_cast<Lane>(hello.lane))) {
+  } else if (group->IsAttached(hello.source, static_cast<TrafficClass>(hello.traffic_class))) {
     session->Refuse(VerdictCode::kDuplicate);
   } else {
     session->Welcome();
@@ -131,7 +131,8 @@ void EndpointImpl::OnConnection(const Session& session, std::unique_ptr<Connecti
   const Hello& hello = session->hello();
   const auto group = FindGroup(hello.generation);
   if (group != nullptr && !group->ended()) {
-    auto options = OptionsFor(*group, hello.source, static_cast<Lane>(hello.lane), *connection);
+    auto options = OptionsFor(*group, hello.source, static_cast<TrafficClass>(hello.traffic_class),
+                              *connection);
     group->Attach(std::move(connection), std::move(options));
   }
 }

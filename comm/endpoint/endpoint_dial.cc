@@ -16,7 +16,7 @@ std::string RouteName(const Transport& transport, size_t listener) {
 
 ChannelOptions EndpointImpl::OptionsFor(const Group& group,
                                         int peer,
-                                        Lane lane,
+                                        TrafficClass traffic_class,
                                         Connection& connection) {
   const std::string& name = group.options().members[static_cast<size_t>(peer)].name;
   const ConnectionInfo info = connection.info();
@@ -24,7 +24,7 @@ ChannelOptions EndpointImpl::OptionsFor(const Group& group,
   const metrics::Labels labels{{"transport", kind}, {"peer", name}};
   ChannelOptions options;
   options.peer = peer;
-  options.lane = lane;
+  options.traffic_class = traffic_class;
   options.peer_name = name;
   options.generation = group.options().generation;
   options.operation_timeout = group.options().operation_timeout;
@@ -53,10 +53,10 @@ ChannelOptions EndpointImpl::OptionsFor(const Group& group,
   return options;
 }
 
-Hello EndpointImpl::HelloFor(const Group& group, int peer, Lane lane) const {
+Hello EndpointImpl::HelloFor(const Group& group, int peer, TrafficClass traffic_class) const {
   const GroupOptions& options = group.options();
   Hello hello;
-  hello.lane = static_cast<uint32_t>(lane);
+  hello.traffic_class = static_cast<uint32_t>(traffic_class);
   hello.generation = options.generation;
   hello.source = options.rank;
   hello.target = peer;
@@ -83,9 +83,10 @@ TransportChoice EndpointImpl::ChoiceFor(const Group& group, int peer) const {
 
 Result<EndpointImpl::Attempts> EndpointImpl::AttemptsTo(const Group& group,
                                                         int peer,
-                                                        Lane lane,
+                                                        TrafficClass traffic_class,
                                                         const TransportChoice& choice) const {
-  const size_t number = ConnectionNumber(group.options().rank, peer, lane == Lane::kUrgent);
+  const size_t number =
+      ConnectionNumber(group.options().rank, peer, traffic_class == TrafficClass::kUrgent);
   const GroupMember& member = group.options().members[static_cast<size_t>(peer)];
   Attempts attempts;
   HEDDLE_ASSIGN_OR_RETURN(const AddressParts address, ParseAddress(member.address));
@@ -121,25 +122,25 @@ Result<EndpointImpl::Attempts> EndpointImpl::AttemptsTo(const Group& group,
 
 void EndpointImpl::Dial(const std::shared_ptr<Group>& group,
                         int peer,
-                        Lane lane,
+                        TrafficClass traffic_class,
                         const Attempts& attempts,
                         Deadline deadline) {
   const auto session = std::make_shared<DialSession>(
       *loop_, *attempts.front().transport, attempts.front().route, identity(),
-      HelloFor(*group, peer, lane), deadline,
-      [this, weak = std::weak_ptr(group), peer, lane, attempts,
+      HelloFor(*group, peer, traffic_class), deadline,
+      [this, weak = std::weak_ptr(group), peer, traffic_class, attempts,
        deadline](Result<std::unique_ptr<Connection>> result) {
         const auto alive = weak.lock();
         if (alive == nullptr || alive->ended()) {
           return;
         }
         if (result.ok()) {
-          auto options = OptionsFor(*alive, peer, lane, **result);
+          auto options = OptionsFor(*alive, peer, traffic_class, **result);
           alive->Attach(*std::move(result), std::move(options));
         } else if (attempts.size() > 1 && result.status().code() != StatusCode::kAborted &&
                    result.status().code() != StatusCode::kUnauthenticated) {
           NoteFallback(*alive, peer, attempts, result.status());
-          Dial(alive, peer, lane, {attempts.begin() + 1, attempts.end()}, deadline);
+          Dial(alive, peer, traffic_class, {attempts.begin() + 1, attempts.end()}, deadline);
         } else {
           const std::string& name = alive->options().members[static_cast<size_t>(peer)].name;
           alive->FailForming(result.status().WithContext("connecting to {}", name));
@@ -188,7 +189,7 @@ void EndpointImpl::ExportPairs(const Group& group) {
   for (const int peer : group.options().peers) {
     const std::string transport = group.transport(peer);
     const TransportChoice choice = ChoiceFor(group, peer);
-    const Result<Attempts> attempts = AttemptsTo(group, peer, Lane::kUrgent, choice);
+    const Result<Attempts> attempts = AttemptsTo(group, peer, TrafficClass::kUrgent, choice);
     const bool expected = attempts.ok() && attempts->front().transport->name() == transport;
     const bool cheapest = choice.cheapest && choice.transport == transport;
     const bool first = !choice.cheapest && expected;

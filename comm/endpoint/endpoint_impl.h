@@ -94,20 +94,23 @@ class EndpointImpl final : public Endpoint, public AcceptSession::Owner {
   /// kUnavailable (no transport reaches it).
   Result<Attempts> AttemptsTo(const Group& group,
                               int peer,
-                              Lane lane,
+                              TrafficClass traffic_class,
                               const TransportChoice& choice) const;
   /// Makes the attempts in turn until one leads to a connection; loop thread.
   void Dial(const std::shared_ptr<Group>& group,
             int peer,
-            Lane lane,
+            TrafficClass traffic_class,
             const Attempts& attempts,
             Deadline deadline);
   /// Exports what joins the pairs of a group that has formed, and why.
   void ExportPairs(const Group& group) HEDDLE_EXCLUDES(mutex_);
   /// Counts and, once a peer, logs why the second attempt follows the first; loop thread.
   void NoteFallback(const Group& group, int peer, const Attempts& attempts, const Status& status);
-  ChannelOptions OptionsFor(const Group& group, int peer, Lane lane, Connection& connection);
-  Hello HelloFor(const Group& group, int peer, Lane lane) const;
+  ChannelOptions OptionsFor(const Group& group,
+                            int peer,
+                            TrafficClass traffic_class,
+                            Connection& connection);
+  Hello HelloFor(const Group& group, int peer, TrafficClass traffic_class) const;
 
   const EndpointOptions options_;
   const std::shared_ptr<EventLoop> loop_;

@@ -29,7 +29,7 @@ std::unique_ptr<ConnectionSetup> BeginConnection(const Transport& transport,
                                                  const Challenge& challenge) {
   return transport.Begin(std::move(socket),
                          {.listener = listener,
-                          .lane = static_cast<Lane>(hello.lane),
+                          .traffic_class = static_cast<TrafficClass>(hello.traffic_class),
                           .dialled = dialled,
                           .key = DeriveConnectionKey(identity.secret, hello, challenge),
                           .encrypted = identity.tls});

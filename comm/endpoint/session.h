@@ -77,7 +77,7 @@ class AcceptSession : public std::enable_shared_from_this<AcceptSession> {
     /// What this worker proves and asks for. An empty secret refuses everyone.
     virtual Identity identity() const = 0;
     /// The dialler is authentic. The owner calls Welcome or Refuse, now or later; Welcome only for
-    /// a lane that there is.
+    /// a traffic class that there is.
     virtual void OnAuthentic(const std::shared_ptr<AcceptSession>& session) = 0;
     virtual void OnConnection(const std::shared_ptr<AcceptSession>& session,
                               std::unique_ptr<Connection>) = 0;

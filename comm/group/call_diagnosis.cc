@@ -77,7 +77,7 @@ std::optional<uint32_t> FindOtherCall(const Channel::Standing& standing,
                                       bool other_waits,
                                       uint16_t other_received) {
   for (const UnexpectedMessage& message : standing.unexpected) {
-    if (standing.waits || (other_waits && HasCome(message.other_lane, other_received))) {
+    if (standing.waits || (other_waits && HasCome(message.other_class, other_received))) {
       return SignatureOf(message.key.space);
     }
   }
@@ -85,29 +85,31 @@ std::optional<uint32_t> FindOtherCall(const Channel::Standing& standing,
 }
 
 std::optional<uint32_t> CallDiagnosis::Ask(int peer, const CallNumber& call) {
-  const auto urgent = group_.ChannelOf(peer, Lane::kUrgent);
-  const auto bulk = group_.ChannelOf(peer, Lane::kBulk);
+  const auto urgent = group_.ChannelOf(peer, TrafficClass::kUrgent);
+  const auto bulk = group_.ChannelOf(peer, TrafficClass::kBulk);
   if (!urgent.ok() || !bulk.ok()) {
     return std::nullopt;
   }
-  // In this order: what is still waited for after a lane's frames were counted, they did not bring.
+  // In this order: what is still waited for after a traffic class's frames were counted, they did
+  // not bring.
   const FrameCounts& frames = *(*urgent)->options().frames;
-  std::array<uint16_t, kLanes> received{};
-  for (const Lane lane : kEachLane) {
-    received[IndexOf(lane)] = frames.received[IndexOf(lane)].load();
+  std::array<uint16_t, kTrafficClasses> received{};
+  for (const TrafficClass traffic_class : kEachTrafficClass) {
+    received[IndexOf(traffic_class)] = frames.received[IndexOf(traffic_class)].load();
   }
-  std::array<Channel::Standing, kLanes> standing;
-  for (const Lane lane : kEachLane) {
-    const Channel& channel = lane == Lane::kUrgent ? **urgent : **bulk;
-    standing[IndexOf(lane)] = channel.Inspect(
+  std::array<Channel::Standing, kTrafficClasses> standing;
+  for (const TrafficClass traffic_class : kEachTrafficClass) {
+    const Channel& channel = traffic_class == TrafficClass::kUrgent ? **urgent : **bulk;
+    standing[IndexOf(traffic_class)] = channel.Inspect(
         Of(call), [&call](const MessageKey& key) { return OfOtherCall(key, call); });
   }
-  const bool open = standing[IndexOf(Lane::kUrgent)].open;
+  const bool open = standing[IndexOf(TrafficClass::kUrgent)].open;
   auto other = open ? reports(peer).FindOtherCall(call) : std::nullopt;
-  for (const Lane lane : kEachLane) {
-    const size_t beside = IndexOf(OtherLane(lane));
+  for (const TrafficClass traffic_class : kEachTrafficClass) {
+    const size_t beside = IndexOf(OtherTrafficClass(traffic_class));
     if (!other.has_value()) {
-      other = FindOtherCall(standing[IndexOf(lane)], standing[beside].waits, received[beside]);
+      other =
+          FindOtherCall(standing[IndexOf(traffic_class)], standing[beside].waits, received[beside]);
     }
   }
   if (!other.has_value() && open) {
@@ -120,10 +122,11 @@ std::optional<uint32_t> CallDiagnosis::Ask(int peer, const CallNumber& call) {
 }
 
 bool CallDiagnosis::WaitsFor(int peer, const CallNumber& call) const {
-  return std::any_of(kEachLane.begin(), kEachLane.end(), [&](Lane lane) {
-    const auto channel = group_.ChannelOf(peer, lane);
-    return channel.ok() && (*channel)->Inspect(Of(call), NoMessage).waits;
-  });
+  return std::any_of(kEachTrafficClass.begin(), kEachTrafficClass.end(),
+                     [&](TrafficClass traffic_class) {
+                       const auto channel = group_.ChannelOf(peer, traffic_class);
+                       return channel.ok() && (*channel)->Inspect(Of(call), NoMessage).waits;
+                     });
 }
 
 Status CallDiagnosis::Look(std::span<const int> ranks, const CallNumber& call) {

@@ -13,7 +13,8 @@
 /// - A message of the peer for another call of this tag lies here unexpected, while something that
 ///   the peer was to answer in this call is unanswered, although all that the peer sent before that
 ///   message is here. So the peer has not made this call before, and it will not make it in place
-///   of the other. On one lane messages come in order; between lanes their counts tell (lane.h).
+///   of the other. On one traffic class messages come in order; between traffic classes their
+///   counts tell (traffic_class.h).
 /// - The peer said that it waits, too, in the call of the same number of this tag and this group,
 ///   and its signature is another.
 #pragma once
@@ -102,9 +103,10 @@ class CallDiagnosis final : public CallWaits {
   std::vector<std::shared_ptr<PeerReports>> reports_;  ///< By rank.
 };
 
-/// The signature of a message that `standing`, a lane's, has unexpected and that proves the peer to
-/// be in another call: this lane waits for the peer, or the other one does (`other_waits`) after
-/// its first `other_received` frames, before which the message was not begun. Pure.
+/// The signature of a message that `standing`, a traffic class's, has unexpected and that proves
+/// the peer to be in another call: this traffic class waits for the peer, or the other one does
+/// (`other_waits`) after its first `other_received` frames, before which the message was not begun.
+/// Pure.
 std::optional<uint32_t> FindOtherCall(const Channel::Standing& standing,
                                       bool other_waits,
                                       uint16_t other_received);

@@ -24,33 +24,33 @@ Group::Group(std::shared_ptr<EventLoop> loop,
     is_peer_[static_cast<size_t>(peer)] = true;
     pairs_[static_cast<size_t>(peer)].frames = std::make_shared<FrameCounts>();
   }
-  missing_ = kLanes * options_.peers.size();
+  missing_ = kTrafficClasses * options_.peers.size();
   std::vector<int> ranks(options_.members.size());
   std::iota(ranks.begin(), ranks.end(), 0);
   everyone_ = Hash64(std::as_bytes(std::span(ranks)));
 }
 
-bool Group::IsAttached(int peer, Lane lane) const {
+bool Group::IsAttached(int peer, TrafficClass traffic_class) const {
   const MutexLock lock(mutex_);
-  return pairs_[static_cast<size_t>(peer)].lanes[IndexOf(lane)] != nullptr;
+  return pairs_[static_cast<size_t>(peer)].traffic_classes[IndexOf(traffic_class)] != nullptr;
 }
 
 void Group::Attach(std::unique_ptr<Connection> connection, ChannelOptions channel) {
   const int peer = channel.peer;
-  const Lane lane = channel.lane;
-  channel.on_end = [weak = weak_from_this(), peer, lane](const Status& status, bool lost) {
+  const TrafficClass traffic_class = channel.traffic_class;
+  channel.on_end = [weak = weak_from_this(), peer, traffic_class](const Status& status, bool lost) {
     const auto self = weak.lock();
-    return self == nullptr ? status : self->OnChannelEnd(peer, lane, status, lost);
+    return self == nullptr ? status : self->OnChannelEnd(peer, traffic_class, status, lost);
   };
-  const auto& driver = drivers_[IndexOf(lane)];
+  const auto& driver = drivers_[IndexOf(traffic_class)];
   channel.driver = driver;
   channel.regions = regions_;
-  channel.reports = lane == Lane::kUrgent ? waits_->ReportsOf(peer) : nullptr;
+  channel.reports = traffic_class == TrafficClass::kUrgent ? waits_->ReportsOf(peer) : nullptr;
   std::shared_ptr<Channel> attached;
   {
     const MutexLock lock(mutex_);
     Pair& pair = pairs_[static_cast<size_t>(peer)];
-    auto& place = pair.lanes[IndexOf(lane)];
+    auto& place = pair.traffic_classes[IndexOf(traffic_class)];
     if (ended_ || place != nullptr) {
       return;
     }
@@ -89,15 +89,16 @@ Status Group::WaitFormed(Deadline deadline) {
   }
   std::string names;
   for (const int peer : options_.peers) {
-    const auto& lanes = pairs_[static_cast<size_t>(peer)].lanes;
-    if (std::find(lanes.begin(), lanes.end(), nullptr) != lanes.end()) {
+    const auto& traffic_classes = pairs_[static_cast<size_t>(peer)].traffic_classes;
+    if (std::find(traffic_classes.begin(), traffic_classes.end(), nullptr) !=
+        traffic_classes.end()) {
       names += (names.empty() ? "" : ", ") + options_.members[static_cast<size_t>(peer)].name;
     }
   }
   return DeadlineExceededError("deadline passed while connecting to {}", names);
 }
 
-Status Group::OnChannelEnd(int peer, Lane lane, const Status& status, bool lost) {
+Status Group::OnChannelEnd(int peer, TrafficClass traffic_class, const Status& status, bool lost) {
   std::shared_ptr<Channel> other;
   {
     const MutexLock lock(mutex_);
@@ -106,7 +107,7 @@ Status Group::OnChannelEnd(int peer, Lane lane, const Status& status, bool lost)
       return pair.last_words;
     }
     if (lost) {
-      other = pair.lanes[IndexOf(OtherLane(lane))];
+      other = pair.traffic_classes[IndexOf(OtherTrafficClass(traffic_class))];
     } else {
       pair.last_words = status;
     }
@@ -188,9 +189,9 @@ void Group::End(const Status& reason, bool aborted) {
     changed_.NotifyAll();
   }
   segments_.End(reason);
-  for (const Lane lane : kEachLane) {
+  for (const TrafficClass traffic_class : kEachTrafficClass) {
     for (const Pair& pair : pairs) {
-      if (const auto& channel = pair.lanes[IndexOf(lane)]; channel != nullptr) {
+      if (const auto& channel = pair.traffic_classes[IndexOf(traffic_class)]; channel != nullptr) {
         channel->Close(reason, aborted);
       }
     }
@@ -202,12 +203,12 @@ bool Group::ended() const {
   return ended_;
 }
 
-Result<std::shared_ptr<Channel>> Group::ChannelOf(int peer, Lane lane) const {
+Result<std::shared_ptr<Channel>> Group::ChannelOf(int peer, TrafficClass traffic_class) const {
   if (peer < 0 || peer >= size()) {
     return InvalidArgumentError("rank {} in a group of {}", peer, size());
   }
   const MutexLock lock(mutex_);
-  const auto& channel = pairs_[static_cast<size_t>(peer)].lanes[IndexOf(lane)];
+  const auto& channel = pairs_[static_cast<size_t>(peer)].traffic_classes[IndexOf(traffic_class)];
   if (channel == nullptr) {
     return FailedPreconditionError("{} is not connected to {}",
                                    options_.members[static_cast<size_t>(options_.rank)].name,
@@ -230,7 +231,7 @@ std::shared_ptr<Work::State> Group::Send(int peer,
                                          MessageKey key,
                                          std::span<const std::byte> data,
                                          bool urgent) {
-  const auto channel = ChannelOf(peer, LaneOf(urgent));
+  const auto channel = ChannelOf(peer, TrafficClassOf(urgent));
   return channel.ok() ? (*channel)->Send(key, data)
                       : Failed(channel.status(), options_.operation_timeout);
 }
@@ -239,7 +240,7 @@ std::shared_ptr<Work::State> Group::Recv(int peer,
                                          MessageKey key,
                                          std::span<std::byte> data,
                                          bool urgent) {
-  const auto channel = ChannelOf(peer, LaneOf(urgent));
+  const auto channel = ChannelOf(peer, TrafficClassOf(urgent));
   return channel.ok() ? (*channel)->Recv(key, data)
                       : Failed(channel.status(), options_.operation_timeout);
 }
@@ -266,19 +267,19 @@ std::string Group::transport(int peer) const {
   if (peer == options_.rank) {
     return "self";
   }
-  const auto channel = ChannelOf(peer, Lane::kBulk);
+  const auto channel = ChannelOf(peer, TrafficClass::kBulk);
   return channel.ok() ? (*channel)->transport() : "none";
 }
 
 bool Group::places(int peer) const {
-  const auto channel = ChannelOf(peer, Lane::kBulk);
+  const auto channel = ChannelOf(peer, TrafficClass::kBulk);
   return channel.ok() && (*channel)->places();
 }
 
 std::string Group::ports(int peer) const {
   std::string ports;
-  for (const Lane lane : {Lane::kBulk, Lane::kUrgent}) {
-    const auto channel = ChannelOf(peer, lane);
+  for (const TrafficClass traffic_class : {TrafficClass::kBulk, TrafficClass::kUrgent}) {
+    const auto channel = ChannelOf(peer, traffic_class);
     const std::string port = channel.ok() ? (*channel)->port() : "";
     if (!port.empty() && port != ports) {
       ports += (ports.empty() ? "" : ", ") + port;
@@ -291,7 +292,7 @@ std::vector<int64_t> Group::BytesSent() const {
   std::vector<int64_t> sent(static_cast<size_t>(size()));
   const MutexLock lock(mutex_);
   for (size_t i = 0; i < pairs_.size(); ++i) {
-    for (const auto& channel : pairs_[i].lanes) {
+    for (const auto& channel : pairs_[i].traffic_classes) {
       sent[i] += channel == nullptr ? 0 : channel->bytes_sent();
     }
   }

@@ -1,8 +1,8 @@
 /// \file
-/// A generation's group as its members' channels, one for each lane of each pair: forming,
-/// point-to-point, losses and the end. A pair's lanes fail together: when the peer is lost on one,
-/// the other's operations end, too. A peer that leaves or aborts says so on each, so that what it
-/// sent before still arrives; a lane that breaks afterwards is no loss.
+/// A generation's group as its members' channels, one for each traffic class of each pair: forming,
+/// point-to-point, losses and the end. A pair's traffic classes fail together: when the peer is
+/// lost on one, the other's operations end, too. A peer that leaves or aborts says so on each, so
+/// that what it sent before still arrives; a traffic class that breaks afterwards is no loss.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@
 #include "comm/group/segment.h"
 #include "comm/message/call_signature.h"
 #include "comm/message/channel.h"
-#include "comm/transport/lane.h"
+#include "comm/transport/traffic_class.h"
 
 namespace heddle::comm {
 
@@ -42,13 +42,14 @@ class Group : public std::enable_shared_from_this<Group> {
   }
 
   // Forming.
-  /// Adds a lane's connection to `channel.peer` unless there is one already or the group has ended.
+  /// Adds a traffic class's connection to `channel.peer` unless there is one already or the group
+  /// has ended.
   void Attach(std::unique_ptr<Connection> connection, ChannelOptions channel)
       HEDDLE_EXCLUDES(mutex_);
-  bool IsAttached(int peer, Lane lane) const HEDDLE_EXCLUDES(mutex_);
+  bool IsAttached(int peer, TrafficClass traffic_class) const HEDDLE_EXCLUDES(mutex_);
   void FailForming(const Status& status) HEDDLE_EXCLUDES(mutex_);
-  /// Until every lane of every peer is attached. Errors: the first failure; kDeadlineExceeded names
-  /// who is missing.
+  /// Until every traffic class of every peer is attached. Errors: the first failure;
+  /// kDeadlineExceeded names who is missing.
   Status WaitFormed(Deadline deadline) HEDDLE_EXCLUDES(mutex_);
 
   // Once formed.
@@ -72,11 +73,12 @@ class Group : public std::enable_shared_from_this<Group> {
   std::string ports(int peer) const;
   bool places(int peer) const;
   /// The channel to `peer`, or why there is none.
-  Result<std::shared_ptr<Channel>> ChannelOf(int peer, Lane lane) const HEDDLE_EXCLUDES(mutex_);
+  Result<std::shared_ptr<Channel>> ChannelOf(int peer, TrafficClass traffic_class) const
+      HEDDLE_EXCLUDES(mutex_);
   /// Groups of members on this host.
   GroupSegments& segments() { return segments_; }
   ScratchPool& scratch() { return scratch_; }
-  Driver& driver(Lane lane) { return *drivers_[IndexOf(lane)]; }
+  Driver& driver(TrafficClass traffic_class) { return *drivers_[IndexOf(traffic_class)]; }
   /// Members on this host, this one included.
   int members_here() const { return segments_.members_here(); }
   std::vector<int64_t> BytesSent() const;
@@ -96,16 +98,18 @@ class Group : public std::enable_shared_from_this<Group> {
  private:
   void End(const Status& reason, bool aborted) HEDDLE_EXCLUDES(mutex_);
   /// What the channel's operations end with.
-  Status OnChannelEnd(int peer, Lane lane, const Status& status, bool lost) HEDDLE_EXCLUDES(mutex_);
+  Status OnChannelEnd(int peer, TrafficClass traffic_class, const Status& status, bool lost)
+      HEDDLE_EXCLUDES(mutex_);
   void DeliverLosses() HEDDLE_EXCLUDES(mutex_, handler_mutex_);
 
   const std::shared_ptr<EventLoop> loop_;
   const GroupOptions options_;
   std::vector<bool> is_peer_;
   uint64_t everyone_ = 0;  ///< The hash of the ranks of all members.
-  /// By lane: whoever waits for an urgent message is not kept from it by one who drives bulk.
-  const std::array<std::shared_ptr<Driver>, kLanes> drivers_{std::make_shared<Driver>(),
-                                                             std::make_shared<Driver>()};
+  /// By traffic class: whoever waits for an urgent message is not kept from it by one who drives
+  /// bulk.
+  const std::array<std::shared_ptr<Driver>, kTrafficClasses> drivers_{std::make_shared<Driver>(),
+                                                                      std::make_shared<Driver>()};
   const std::shared_ptr<SharedRegions> regions_;
   GroupSegments segments_;
   const std::unique_ptr<CallWaits> waits_;
@@ -114,12 +118,13 @@ class Group : public std::enable_shared_from_this<Group> {
   mutable Mutex mutex_;
   CondVar changed_;
   struct Pair {
-    std::array<std::shared_ptr<Channel>, kLanes> lanes;  ///< Null: not yet, or no peer.
+    std::array<std::shared_ptr<Channel>, kTrafficClasses>
+        traffic_classes;  ///< Null: not yet, or no peer.
     std::shared_ptr<FrameCounts> frames;
     Status last_words;  ///< The peer has said on one of them that it aborted or leaves.
   };
   std::vector<Pair> pairs_ HEDDLE_GUARDED_BY(mutex_);  ///< By rank.
-  size_t missing_ HEDDLE_GUARDED_BY(mutex_) = 0;       ///< Lanes.
+  size_t missing_ HEDDLE_GUARDED_BY(mutex_) = 0;       ///< Traffic classes.
   Status forming_failure_ HEDDLE_GUARDED_BY(mutex_);
   bool ended_ HEDDLE_GUARDED_BY(mutex_) = false;
   Status end_reason_ HEDDLE_GUARDED_BY(mutex_);

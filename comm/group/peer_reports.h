@@ -1,6 +1,6 @@
 /// \file
 /// What members say to each other of waits that last: in which call, and who holds it up. A report
-/// is a frame of kind kWaiting (frame.h) on the urgent lane.
+/// is a frame of kind kWaiting (frame.h) on the urgent traffic class.
 #pragma once
 
 #include <cstdint>

@@ -591,8 +591,8 @@ Status SegmentCall::Pace(int64_t sent, int64_t received) {
   link.incoming->Charge(static_cast<size_t>(received), began);
   const auto paid = [&] {
     const Time now = Now();
-    return std::max(link.outgoing->ReadyAt(Lane::kBulk, now),
-                    link.incoming->ReadyAt(Lane::kBulk, now)) <= now;
+    return std::max(link.outgoing->ReadyAt(TrafficClass::kBulk, now),
+                    link.incoming->ReadyAt(TrafficClass::kBulk, now)) <= now;
   };
   return Wait(position(), paid, std::chrono::microseconds(500));
 }

@@ -148,7 +148,7 @@ bool GroupSegments::SharesWithAll(const std::vector<int>& ranks) const {
     if (rank == group_.options().rank) {
       return true;
     }
-    const auto channel = group_.ChannelOf(rank, Lane::kUrgent);
+    const auto channel = group_.ChannelOf(rank, TrafficClass::kUrgent);
     return channel.ok() && (*channel)->passes_descriptors() &&
            !(*channel)->options().outgoing->limited();
   });
@@ -170,7 +170,7 @@ std::shared_ptr<GroupSegment> GroupSegments::Make(const Forming& call, Mapping s
   std::vector<std::shared_ptr<Channel>> channels;
   for (const int rank : call.ranks()) {
     names.push_back(NameOf(rank));
-    const auto channel = group_.ChannelOf(rank, Lane::kUrgent);
+    const auto channel = group_.ChannelOf(rank, TrafficClass::kUrgent);
     channels.push_back(channel.ok() ? *channel : nullptr);
   }
   return std::make_shared<GroupSegment>(call.ranks(), call.position(), std::move(names),
@@ -184,7 +184,7 @@ Result<Mapping> GroupSegments::HandOutSegment(const Forming& call, uint64_t numb
   HEDDLE_ASSIGN_OR_RETURN(Mapping segment, Mapping::Of(memory.get(), bytes, true));
   for (const int rank : call.ranks()) {
     if (rank != group_.options().rank) {
-      HEDDLE_ASSIGN_OR_RETURN(const auto channel, group_.ChannelOf(rank, Lane::kUrgent));
+      HEDDLE_ASSIGN_OR_RETURN(const auto channel, group_.ChannelOf(rank, TrafficClass::kUrgent));
       const Status sent = channel->SendDescriptor(number, memory.get());
       HEDDLE_RETURN_IF_ERROR(sent.WithContext("for {}", NameOf(rank)));
     }
@@ -195,7 +195,7 @@ Result<Mapping> GroupSegments::HandOutSegment(const Forming& call, uint64_t numb
 Result<Mapping> GroupSegments::MapSegment(const Forming& call, uint64_t number) const {
   const size_t bytes = SegmentLayout(call.size()).total_bytes;
   HEDDLE_ASSIGN_OR_RETURN(const auto channel,
-                          group_.ChannelOf(call.ranks().front(), Lane::kUrgent));
+                          group_.ChannelOf(call.ranks().front(), TrafficClass::kUrgent));
   HEDDLE_ASSIGN_OR_RETURN(const UniqueFd memory, channel->TakeDescriptor(number));
   HEDDLE_ASSIGN_OR_RETURN(const size_t size, CheckSharedMemory(memory.get(), bytes));
   if (size != bytes) {

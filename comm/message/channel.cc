@@ -13,8 +13,8 @@ namespace {
 /// How long a closed channel waits for its peer to read the news.
 constexpr Duration kLinger = std::chrono::seconds(1);
 /// A peer that ends its group in the middle of a placement takes its memory back, which breaks this
-/// lane; why it did, the other lane tells a moment later.
-constexpr Duration kOtherLaneTells = std::chrono::milliseconds(50);
+/// traffic class; why it did, the other traffic class tells a moment later.
+constexpr Duration kOtherClassTells = std::chrono::milliseconds(50);
 
 /// The peer said why it ended, and was not lost.
 bool IsLastWord(const Status& status) {
@@ -45,13 +45,13 @@ Channel::Channel(std::shared_ptr<EventLoop> loop,
                  ChannelOptions options)
     : options_(std::move(options)),
       stream_(std::move(connection),
-              {.lane = options_.lane,
+              {.traffic_class = options_.traffic_class,
                .outgoing = options_.outgoing,
                .incoming = options_.incoming,
                .sent_bytes = options_.sent_bytes,
                .received_bytes = options_.received_bytes}),
       peer_process_(passes_descriptors() ? stream_.info().descriptors->peer_process() : 0),
-      watch_(std::move(loop), options_.lane == Lane::kUrgent),
+      watch_(std::move(loop), options_.traffic_class == TrafficClass::kUrgent),
       placement_(stream_, options_.regions, options_.placed_bytes),
       sender_(static_cast<uint32_t>(options_.generation), stream_, placement_, options_.frames),
       receiver_(static_cast<uint32_t>(options_.generation),
@@ -290,7 +290,7 @@ void Channel::HandleReady(int fd, uint32_t events) {
     }
     lost = !IsLastWord(status);
     was_open = phase_ == Phase::kOpen;
-    if (was_open && lost && IsInDevice() && WaitsForOtherLane()) {
+    if (was_open && lost && IsInDevice() && WaitsForOtherClass()) {
       broken_ = status;
       return;
     }
@@ -308,10 +308,10 @@ void Channel::HandleReady(int fd, uint32_t events) {
   CompleteAll(ended, failure);
 }
 
-bool Channel::WaitsForOtherLane() {
+bool Channel::WaitsForOtherClass() {
   const Time now = Now();
   if (reason_due_ == Time()) {
-    reason_due_ = now + kOtherLaneTells;
+    reason_due_ = now + kOtherClassTells;
     watch_.Unwatch();  // What is broken stays ready to read.
   }
   watch_.RunAt(reason_due_);

@@ -1,6 +1,6 @@
 /// \file
-/// All messages of one lane (lane.h) between this worker and one peer of a generation, over
-/// whatever connection joins them.
+/// All messages of one traffic class (traffic_class.h) between this worker and one peer of a
+/// generation, over whatever connection joins them.
 ///
 /// Small messages travel at once (eager) within a window that the receiver frees as it matches
 /// them; a message that is larger, or finds the window full, asks first and waits at the sender
@@ -35,8 +35,8 @@
 #include "comm/message/receiver.h"
 #include "comm/message/sender.h"
 #include "comm/message/token_bucket.h"
-#include "comm/transport/lane.h"
 #include "comm/transport/shared_memory.h"
+#include "comm/transport/traffic_class.h"
 #include "comm/transport/transport.h"
 #include "metrics/registry.h"
 
@@ -65,7 +65,7 @@ class OpenCount {
 
 struct ChannelOptions {
   int peer = 0;
-  Lane lane = Lane::kBulk;
+  TrafficClass traffic_class = TrafficClass::kBulk;
   std::string peer_name;
   int64_t generation = 0;
   Duration operation_timeout{};
@@ -82,7 +82,7 @@ struct ChannelOptions {
   std::function<Status(const Status&, bool lost)> on_end;
   std::shared_ptr<OpenCount> open;
   // Set by the group.
-  std::shared_ptr<Driver> driver;       ///< Of all channels of this lane.
+  std::shared_ptr<Driver> driver;       ///< Of all channels of this traffic class.
   std::shared_ptr<FrameCounts> frames;  ///< The pair's.
   std::shared_ptr<SharedRegions> regions;
   std::shared_ptr<WaitReports> reports;  ///< Null: what the peer says of its waits is dropped.
@@ -167,7 +167,7 @@ class Channel : public Watched, public std::enable_shared_from_this<Channel> {
   // On the loop.
   void HandleReady(int fd, uint32_t events) override HEDDLE_EXCLUDES(mutex_);
   void HandleTimer(Time time) override HEDDLE_EXCLUDES(mutex_);
-  bool WaitsForOtherLane() HEDDLE_REQUIRES(mutex_);
+  bool WaitsForOtherClass() HEDDLE_REQUIRES(mutex_);
   void NotifyEnd(Status& failure, bool lost, Operations& ended) HEDDLE_EXCLUDES(mutex_);
 
   // Moving bytes.
@@ -195,7 +195,7 @@ class Channel : public Watched, public std::enable_shared_from_this<Channel> {
   Status failure_ HEDDLE_GUARDED_BY(mutex_);  ///< What new operations get once not open.
   Status broken_ HEDDLE_GUARDED_BY(mutex_);  ///< Seen by a caller's thread, for the loop to handle.
   bool write_closed_ HEDDLE_GUARDED_BY(mutex_) = false;
-  /// The other lane has until then to say why the connection broke.
+  /// The other traffic class has until then to say why the connection broke.
   Time reason_due_ HEDDLE_GUARDED_BY(mutex_);
 
   MeteredStream stream_;  ///< Under the lock, but its info and counts of bytes.

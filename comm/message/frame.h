@@ -62,7 +62,8 @@ struct FrameHeader {
   uint32_t magic = kMagic;
   FrameKind kind = FrameKind::kEager;
   uint8_t zero = 0;
-  uint16_t other_lane = 0;  ///< Frames that the sender began on the pair's other lane before.
+  uint16_t other_class =
+      0;  ///< Frames that the sender began on the pair's other traffic class before.
   uint32_t generation = 0;  ///< Low 32 bits.
   uint32_t length = 0;
   uint64_t tag = 0;

@@ -68,7 +68,7 @@ std::vector<UnexpectedMessage> Matching::Unexpected(const KeyPredicate& fits) co
   std::vector<UnexpectedMessage> unexpected;
   for (const auto& [key, messages] : early_) {
     if (fits(key)) {
-      unexpected.push_back({.key = key, .other_lane = messages.front()->other_lane});
+      unexpected.push_back({.key = key, .other_class = messages.front()->other_class});
     }
   }
   return unexpected;

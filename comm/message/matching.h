@@ -17,8 +17,8 @@ namespace heddle::comm {
 
 /// A message that came before its Recv.
 struct EarlyMessage {
-  uint64_t request = 0;     ///< Rendezvous number; 0: eager, its bytes are here or arriving.
-  uint16_t other_lane = 0;  ///< As in its first frame.
+  uint64_t request = 0;      ///< Rendezvous number; 0: eager, its bytes are here or arriving.
+  uint16_t other_class = 0;  ///< As in its first frame.
   size_t size = 0;
   Bytes data;
   bool whole = false;
@@ -30,7 +30,8 @@ struct EarlyMessage {
 /// A message that nobody has asked for yet.
 struct UnexpectedMessage {
   MessageKey key;
-  uint16_t other_lane = 0;  ///< Frames that the peer had begun on the pair's other lane before.
+  uint16_t other_class =
+      0;  ///< Frames that the peer had begun on the pair's other traffic class before.
 };
 
 /// Thread: its channel's lock.

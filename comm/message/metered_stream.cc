@@ -17,7 +17,7 @@ Result<size_t> MeteredStream::Read(std::span<std::byte> buffer) {
   }
   const Time now = meter_.incoming->NowIfLimited();
   if (!peer_hung_up_) {
-    const Time ready = meter_.incoming->ReadyAt(meter_.lane, now);
+    const Time ready = meter_.incoming->ReadyAt(meter_.traffic_class, now);
     if (ready > now) {
       in_limited_ = true;
       SetWaiting(in_waits_, true, *meter_.incoming);
@@ -41,7 +41,7 @@ Result<size_t> MeteredStream::Read(std::span<std::byte> buffer) {
 
 bool MeteredStream::MayWrite() {
   write_began_ = meter_.outgoing->NowIfLimited();
-  const Time ready = meter_.outgoing->ReadyAt(meter_.lane, write_began_);
+  const Time ready = meter_.outgoing->ReadyAt(meter_.traffic_class, write_began_);
   if (ready > write_began_) {
     out_limited_ = true;
     SetWaiting(out_waits_, true, *meter_.outgoing);
@@ -73,7 +73,7 @@ void MeteredStream::Close() {
 void MeteredStream::SetWaiting(bool& waits, bool now_waits, TokenBucket& bucket) const {
   if (waits != now_waits) {
     waits = now_waits;
-    bucket.AddWaiting(meter_.lane, now_waits ? 1 : -1, Now());
+    bucket.AddWaiting(meter_.traffic_class, now_waits ? 1 : -1, Now());
   }
 }
 

@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "comm/message/frame_reader.h"
 #include "comm/message/token_bucket.h"
-#include "comm/transport/lane.h"
+#include "comm/transport/traffic_class.h"
 #include "comm/transport/transport.h"
 #include "metrics/registry.h"
 
@@ -20,7 +20,7 @@ namespace heddle::comm {
 
 /// How a channel's bytes are paced and counted.
 struct LinkMeter {
-  Lane lane = Lane::kBulk;
+  TrafficClass traffic_class = TrafficClass::kBulk;
   std::shared_ptr<TokenBucket> outgoing;  ///< The worker's emulated link.
   std::shared_ptr<TokenBucket> incoming;
   metrics::Counter* sent_bytes = nullptr;

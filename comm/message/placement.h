@@ -6,7 +6,7 @@
 ///
 /// A buffer goes back to its owner before the message has come only when a wait was given up or the
 /// group ends. The connection's registrations go first, so that nothing that comes late can land in
-/// it. The peer then finds its connection broken; why, the other lane tells.
+/// it. The peer then finds its connection broken; why, the other traffic class tells.
 #pragma once
 
 #include <cstddef>

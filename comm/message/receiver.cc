@@ -90,7 +90,7 @@ Status Receiver::BeginEager(const FrameHeader& frame) {
   operation_ = matching_.TakePosted(key);
   if (operation_ == nullptr) {
     early_ = std::make_shared<EarlyMessage>();
-    early_->other_lane = frame.other_lane;
+    early_->other_class = frame.other_class;
     early_->size = frame.length;
     early_->data.resize(frame.length);
     reader_.SetTarget(early_->data.data());
@@ -122,7 +122,7 @@ Status Receiver::BeginRequest(const FrameHeader& frame) {
   HEDDLE_RETURN_IF_ERROR(grants_.Hold());
   auto early = std::make_shared<EarlyMessage>();
   early->request = frame.id;
-  early->other_lane = frame.other_lane;
+  early->other_class = frame.other_class;
   early->size = frame.total;
   early->whole = true;
   matching_.Keep(key, std::move(early));
@@ -169,7 +169,7 @@ Status Receiver::OnPlaced(const FrameHeader& frame) {
 }
 
 Status Receiver::EndFrame(const FrameHeader& frame) {
-  frames_->received[IndexOf(stream_.meter().lane)].fetch_add(1);
+  frames_->received[IndexOf(stream_.meter().traffic_class)].fetch_add(1);
   const std::shared_ptr<Operation> operation = std::exchange(operation_, nullptr);
   const std::shared_ptr<EarlyMessage> early = std::exchange(early_, nullptr);
   switch (frame.kind) {

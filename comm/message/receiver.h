@@ -20,7 +20,7 @@
 #include "comm/message/placement.h"
 #include "comm/message/rendezvous.h"
 #include "comm/message/sender.h"
-#include "comm/transport/lane.h"
+#include "comm/transport/traffic_class.h"
 
 namespace heddle::comm {
 

@@ -80,9 +80,9 @@ bool Sender::NextFrame() {
 }
 
 void Sender::Count(FrameHeader& header) {
-  const Lane lane = stream_.meter().lane;
-  header.other_lane = frames_->sent[IndexOf(OtherLane(lane))].load();
-  frames_->sent[IndexOf(lane)].fetch_add(1);
+  const TrafficClass traffic_class = stream_.meter().traffic_class;
+  header.other_class = frames_->sent[IndexOf(OtherTrafficClass(traffic_class))].load();
+  frames_->sent[IndexOf(traffic_class)].fetch_add(1);
 }
 
 void Sender::Begin(FrameHeader header, std::shared_ptr<Operation> operation) {

@@ -18,7 +18,7 @@
 #include "comm/message/operation.h"
 #include "comm/message/placement.h"
 #include "comm/message/rendezvous.h"
-#include "comm/transport/lane.h"
+#include "comm/transport/traffic_class.h"
 
 namespace heddle::comm {
 

@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "comm/transport/lane.h"
+#include "comm/transport/traffic_class.h"
 
 namespace heddle::comm {
 
@@ -39,8 +39,9 @@ class TokenBucket {
   /// piece where there is no vDSO.
   Time NowIfLimited() const { return limited() ? Now() : Time(); }
 
-  /// The earliest time at which a piece of this lane may be sent; `now` or before: at once.
-  Time ReadyAt(Lane lane, Time now) HEDDLE_EXCLUDES(mutex_) {
+  /// The earliest time at which a piece of this traffic class may be sent; `now` or before: at
+  /// once.
+  Time ReadyAt(TrafficClass traffic_class, Time now) HEDDLE_EXCLUDES(mutex_) {
     if (!limited()) {
       return now;
     }
@@ -49,7 +50,8 @@ class TokenBucket {
       return now;
     }
     Fill(now);
-    const bool holds_back = lane == Lane::kBulk && waiting_[IndexOf(Lane::kUrgent)] > 0;
+    const bool holds_back =
+        traffic_class == TrafficClass::kBulk && waiting_[IndexOf(TrafficClass::kUrgent)] > 0;
     const double missing = (holds_back ? kPieceSeconds * rate_ : 0) - tokens_;
     return missing <= 0 ? now : now + FromSeconds(missing / rate_);
   }
@@ -68,11 +70,11 @@ class TokenBucket {
     return static_cast<size_t>(piece);
   }
 
-  /// Someone has traffic of this lane that waits for the bucket (+1), or no longer (-1).
-  void AddWaiting(Lane lane, int change, Time now) HEDDLE_EXCLUDES(mutex_) {
+  /// Someone has traffic of this traffic class that waits for the bucket (+1), or no longer (-1).
+  void AddWaiting(TrafficClass traffic_class, int change, Time now) HEDDLE_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     Fill(now);
-    waiting_[IndexOf(lane)] += change;
+    waiting_[IndexOf(traffic_class)] += change;
   }
 
   /// Takes what a sent piece cost.
@@ -107,7 +109,7 @@ class TokenBucket {
   double rate_ HEDDLE_GUARDED_BY(mutex_) = 0;
   double tokens_ HEDDLE_GUARDED_BY(mutex_) = 0;
   Time filled_at_ HEDDLE_GUARDED_BY(mutex_);
-  std::array<int, kLanes> waiting_ HEDDLE_GUARDED_BY(mutex_){};
+  std::array<int, kTrafficClasses> waiting_ HEDDLE_GUARDED_BY(mutex_){};
 };
 
 }  // namespace heddle::comm

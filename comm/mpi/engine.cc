@@ -7,7 +7,7 @@
 #include <sys/eventfd.h>
 
 #include "base/system/launched.h"
-#include "comm/mpi/lane.h"
+#include "comm/mpi/pipes.h"
 
 namespace heddle::comm {
 
@@ -103,19 +103,20 @@ void MpiEngine::Run() {
       }
     }
     const bool worked = RunTasks();
-    const bool moved = TurnLanes();
+    const bool moved = TurnClasses();
     idle_turns = worked || moved ? 0 : idle_turns + 1;
     if (idle_turns > kBusyTurns) {
-      const bool in_flight = std::any_of(lanes_.begin(), lanes_.end(),
-                                         [](const auto& lane) { return lane->InFlight(); });
+      const bool in_flight =
+          std::any_of(pipes_of_classes_.begin(), pipes_of_classes_.end(),
+                      [](const auto& traffic_class) { return traffic_class->InFlight(); });
       Rest(std::min(in_flight ? kLongestRestInFlight : kLongestRest,
                     kFirstRest * (idle_turns - kBusyTurns)));
     }
   }
-  for (const auto& lane : lanes_) {
-    lane->Release();
+  for (const auto& traffic_class : pipes_of_classes_) {
+    traffic_class->Release();
   }
-  lanes_.clear();
+  pipes_of_classes_.clear();
   if (finalize) {
     MPI_Finalize();
   }
@@ -146,16 +147,16 @@ bool MpiEngine::RunTasks() {
   return worked;
 }
 
-bool MpiEngine::TurnLanes() {
+bool MpiEngine::TurnClasses() {
   const Time now = Now();
   bool moved = false;
-  for (const auto& lane : lanes_) {
-    moved = lane->Turn(now) || moved;
+  for (const auto& traffic_class : pipes_of_classes_) {
+    moved = traffic_class->Turn(now) || moved;
   }
-  std::erase_if(lanes_, [now](const auto& lane) {
-    const bool over = lane->Over(now);
+  std::erase_if(pipes_of_classes_, [now](const auto& traffic_class) {
+    const bool over = traffic_class->Over(now);
     if (over) {
-      lane->Release();
+      traffic_class->Release();
     }
     return over;
   });
@@ -254,8 +255,8 @@ class Forming {
 
 }  // namespace
 
-Result<std::shared_ptr<MpiEngine::Lane>> MpiEngine::MakeLane() {
-  Lane::Options options;
+Result<std::shared_ptr<MpiEngine::Pipes>> MpiEngine::MakePipes() {
+  Pipes::Options options;
   options.rank = rank_;
   options.silence_timeout = silence_timeout_;
   options.wake = [weak = weak_from_this()] {
@@ -279,7 +280,7 @@ Result<std::shared_ptr<MpiEngine::Lane>> MpiEngine::MakeLane() {
     }
     options.pipes.push_back(std::move(pipe));
   }
-  return std::make_shared<Lane>(std::move(options));
+  return std::make_shared<Pipes>(std::move(options));
 }
 
 Result<MpiEngine::Opened> MpiEngine::Open(const Bytes& record, Deadline deadline) {
@@ -291,14 +292,14 @@ Result<MpiEngine::Opened> MpiEngine::Open(const Bytes& record, Deadline deadline
     }
   }
   // Before the first call of MPI: what fails here may be tried again.
-  HEDDLE_ASSIGN_OR_RETURN(const auto lane, MakeLane());
+  HEDDLE_ASSIGN_OR_RETURN(const auto traffic_class, MakePipes());
   const auto forming = std::make_shared<Forming>(record, static_cast<size_t>(size_));
   const Status status = Do(
-      [this, forming, lane]() -> Result<bool> {
+      [this, forming, traffic_class]() -> Result<bool> {
         HEDDLE_ASSIGN_OR_RETURN(const bool formed, forming->Advance());
         if (formed) {
-          lane->Begin(forming->communicator());
-          lanes_.push_back(lane);
+          traffic_class->Begin(forming->communicator());
+          pipes_of_classes_.push_back(traffic_class);
         }
         return formed;
       },
@@ -306,13 +307,13 @@ Result<MpiEngine::Opened> MpiEngine::Open(const Bytes& record, Deadline deadline
   if (!status.ok()) {
     // This rank's next calls would not match those of the others.
     Poison(status);
-    // At the deadline the MPI thread may be about to begin the lane: nobody will use it.
-    lane->Close();
+    // At the deadline the MPI thread may be about to begin the traffic class: nobody will use it.
+    traffic_class->Close();
     KeepForever(forming);
     return status;
   }
   Opened opened;
-  opened.lane = lane;
+  opened.traffic_class = traffic_class;
   for (size_t rank = 0; rank < static_cast<size_t>(size_); ++rank) {
     opened.records.push_back(forming->RecordOf(rank));
   }
@@ -325,7 +326,7 @@ Status MpiEngine::EndTogether(Deadline deadline) {
   const auto request = std::make_shared<MPI_Request>(MPI_REQUEST_NULL);
   const Status status = Do(
       [this, request, begun = false]() mutable -> Result<bool> {
-        if (!lanes_.empty()) {
+        if (!pipes_of_classes_.empty()) {
           return false;
         }
         if (!begun) {

@@ -1,6 +1,6 @@
 /// \file
-/// The thread that makes all MPI calls, and what it serves: two lanes of pipes for each group, the
-/// urgent one first.
+/// The thread that makes all MPI calls, and what it serves: two traffic classes of pipes for each
+/// group, the urgent one first.
 #pragma once
 
 #include <functional>
@@ -20,11 +20,11 @@ namespace heddle::comm {
 
 class MpiEngine;
 
-/// The pipes of one lane (comm/transport/lane.h) of a group, by rank; none for the own rank.
-/// Thread: any.
-class MpiLane {
+/// The pipes of one traffic class (comm/transport/traffic_class.h) of a group, by rank; none for
+/// the own rank. Thread: any.
+class MpiPipes {
  public:
-  virtual ~MpiLane() = default;
+  virtual ~MpiPipes() = default;
   virtual MpiPipe& pipe(int peer) = 0;
   /// Something was written, read or closed on that pipe: the MPI thread looks at it.
   virtual void Notify(int peer) = 0;
@@ -34,7 +34,7 @@ class MpiLane {
 class MpiEngine : public std::enable_shared_from_this<MpiEngine> {
  public:
   struct Opened {
-    std::shared_ptr<MpiLane> lane;
+    std::shared_ptr<MpiPipes> traffic_class;
     std::vector<Bytes> records;  ///< Every rank's, in rank order.
   };
 
@@ -45,14 +45,14 @@ class MpiEngine : public std::enable_shared_from_this<MpiEngine> {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// A lane with an MPI communicator of its own, and an exchange of `record` (the same size
-  /// everywhere). Every rank calls it. Errors: contract of MpiWorld::Connect.
+  /// A traffic class with an MPI communicator of its own, and an exchange of `record` (the same
+  /// size everywhere). Every rank calls it. Errors: contract of MpiWorld::Connect.
   Result<Opened> Open(const Bytes& record, Deadline deadline);
   /// Contract: MpiWorld::Finish. Idempotent.
   Status Finish(Deadline deadline);
 
  private:
-  class Lane;
+  class Pipes;
   /// Called by the MPI thread until it returns true; what it refers to it owns.
   using Poll = std::function<Result<bool>()>;
   struct Task {
@@ -64,14 +64,14 @@ class MpiEngine : public std::enable_shared_from_this<MpiEngine> {
   explicit MpiEngine(Duration silence_timeout) : silence_timeout_(silence_timeout) {}
   /// Has the MPI thread do `poll` to its end. At the deadline it is left there: kDeadlineExceeded.
   Status Do(Poll poll, const std::string& what, Deadline deadline) HEDDLE_EXCLUDES(mutex_);
-  Result<std::shared_ptr<Lane>> MakeLane();
+  Result<std::shared_ptr<Pipes>> MakePipes();
   Status EndTogether(Deadline deadline);
 
   // The MPI thread.
   void Run();
   Status Initialise();
   bool RunTasks() HEDDLE_EXCLUDES(mutex_);
-  bool TurnLanes();
+  bool TurnClasses();
   void Rest(Duration rest) HEDDLE_EXCLUDES(mutex_);
 
   void Wake() HEDDLE_EXCLUDES(mutex_);
@@ -93,7 +93,7 @@ class MpiEngine : public std::enable_shared_from_this<MpiEngine> {
   bool finalize_ HEDDLE_GUARDED_BY(mutex_) = false;
   bool exited_ HEDDLE_GUARDED_BY(mutex_) = false;
 
-  std::vector<std::shared_ptr<Lane>> lanes_;  ///< MPI thread only.
+  std::vector<std::shared_ptr<Pipes>> pipes_of_classes_;  ///< MPI thread only.
 };
 
 }  // namespace heddle::comm

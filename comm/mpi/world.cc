@@ -28,24 +28,24 @@ struct Record {
 
 class MpiConnection final : public Connection {
  public:
-  MpiConnection(std::shared_ptr<MpiLane> lane, int peer)
-      : lane_(std::move(lane)),
+  MpiConnection(std::shared_ptr<MpiPipes> traffic_class, int peer)
+      : traffic_class_(std::move(traffic_class)),
         peer_(peer),
-        pipe_(lane_->pipe(peer)) {}
+        pipe_(traffic_class_->pipe(peer)) {}
   ~MpiConnection() override { ClosePipe(MpiClose::kBoth); }
 
   ConnectionInfo info() override { return {.transport = "mpi"}; }
   Result<size_t> Write(std::span<const iovec> parts) override {
     HEDDLE_ASSIGN_OR_RETURN(const size_t written, pipe_.Write(parts));
     if (written > 0) {
-      lane_->Notify(peer_);
+      traffic_class_->Notify(peer_);
     }
     return written;
   }
   Result<size_t> Read(std::span<std::byte> buffer) override {
     HEDDLE_ASSIGN_OR_RETURN(const size_t read, pipe_.Read(buffer));
     if (read > 0) {
-      lane_->Notify(peer_);  // A piece that was read to its end is a credit to return.
+      traffic_class_->Notify(peer_);  // A piece that was read to its end is a credit to return.
     }
     return read;
   }
@@ -64,10 +64,10 @@ class MpiConnection final : public Connection {
  private:
   void ClosePipe(MpiClose how) {
     pipe_.Close(how);
-    lane_->Notify(peer_);
+    traffic_class_->Notify(peer_);
   }
 
-  const std::shared_ptr<MpiLane> lane_;
+  const std::shared_ptr<MpiPipes> traffic_class_;
   const int peer_;
   MpiPipe& pipe_;
 };
@@ -100,7 +100,7 @@ class MpiWorldImpl final : public MpiWorld {
   }
 
  private:
-  ChannelOptions OptionsFor(const GroupOptions& group, int peer, Lane lane) const;
+  ChannelOptions OptionsFor(const GroupOptions& group, int peer, TrafficClass traffic_class) const;
 
   const MpiOptions options_;
   const std::shared_ptr<MpiEngine> engine_;
@@ -109,12 +109,14 @@ class MpiWorldImpl final : public MpiWorld {
   const std::shared_ptr<OpenCount> open_ = std::make_shared<OpenCount>();
 };
 
-ChannelOptions MpiWorldImpl::OptionsFor(const GroupOptions& group, int peer, Lane lane) const {
+ChannelOptions MpiWorldImpl::OptionsFor(const GroupOptions& group,
+                                        int peer,
+                                        TrafficClass traffic_class) const {
   const std::string& name = group.members[static_cast<size_t>(peer)].name;
   const metrics::Labels labels{{"transport", "mpi"}, {"peer", name}};
   ChannelOptions options;
   options.peer = peer;
-  options.lane = lane;
+  options.traffic_class = traffic_class;
   options.peer_name = name;
   options.generation = group.generation;
   options.operation_timeout = group.operation_timeout;
@@ -141,11 +143,11 @@ Result<std::unique_ptr<Communicator>> MpiWorldImpl::Connect(int64_t generation,
   std::memcpy(own.name.data(), options_.name.data(), options_.name.size());
   Bytes record(sizeof(own));
   std::memcpy(record.data(), &own, sizeof(own));
-  std::array<std::shared_ptr<MpiLane>, kLanes> lanes;
+  std::array<std::shared_ptr<MpiPipes>, kTrafficClasses> traffic_classes;
   MpiEngine::Opened opened;
-  for (const Lane lane : kEachLane) {
+  for (const TrafficClass traffic_class : kEachTrafficClass) {
     HEDDLE_ASSIGN_OR_RETURN(opened, engine_->Open(record, deadline));
-    lanes[IndexOf(lane)] = opened.lane;
+    traffic_classes[IndexOf(traffic_class)] = opened.traffic_class;
   }
 
   GroupOptions options;
@@ -172,10 +174,10 @@ Result<std::unique_ptr<Communicator>> MpiWorldImpl::Connect(int64_t generation,
   // No pair over MPI shares memory, and no caller can allocate any here: of these there are none.
   const auto group =
       std::make_shared<Group>(loop_, options, std::make_shared<SharedRegions>(nullptr));
-  for (const Lane lane : kEachLane) {
+  for (const TrafficClass traffic_class : kEachTrafficClass) {
     for (const int peer : options.peers) {
-      group->Attach(std::make_unique<MpiConnection>(lanes[IndexOf(lane)], peer),
-                    OptionsFor(options, peer, lane));
+      group->Attach(std::make_unique<MpiConnection>(traffic_classes[IndexOf(traffic_class)], peer),
+                    OptionsFor(options, peer, traffic_class));
     }
   }
   const Status formed = agreed.ok() ? group->WaitFormed(deadline) : agreed;

@@ -1,7 +1,7 @@
 /// \file
 /// Who is there? Four fixed-size messages before a connection carries anything:
 ///
-///     dialler → acceptor   Hello      version, job, generation, ranks, names (hashed), lane, nonce
+///     dialler → acceptor   Hello      version, job, generation, ranks, name hashes, class, nonce
 ///     acceptor → dialler   Challenge  nonce
 ///     dialler → acceptor   Proof      TLS or not, HMAC-SHA256(secret, "dial" Hello Challenge TLS)
 ///     acceptor → dialler   Verdict    code, HMAC-SHA256(secret, "accept" Hello Challenge code)
@@ -31,7 +31,7 @@ inline constexpr uint32_t kProtocolVersion = 4;
 struct Hello {
   uint64_t magic = kHandshakeMagic;
   uint32_t version = kProtocolVersion;
-  uint32_t lane = 0;  ///< Which of the pair's connections (lane.h).
+  uint32_t traffic_class = 0;  ///< Which of the pair's connections (traffic_class.h).
   int64_t generation = 0;
   int32_t source = 0;  ///< The dialler's rank.
   int32_t target = 0;  ///< The acceptor's.
@@ -62,8 +62,8 @@ enum class VerdictCode : uint32_t {
   kWrongVersion = 2,
   kWrongJob = 3,
   kWrongSecret = 4,
-  kWrongPeer = 5,  ///< Rank, name or lane is not expected in this generation.
-  kDuplicate = 6,  ///< This lane of the pair is connected already.
+  kWrongPeer = 5,  ///< Rank, name or traffic class is not expected in this generation.
+  kDuplicate = 6,  ///< This traffic class of the pair is connected already.
   kOverload = 7,
   kMalformed = 8,
   kWrongTls = 9,  ///< One end uses TLS and the other does not.

@@ -51,9 +51,9 @@ Result<Resolved> Resolve(const std::string& host, const std::string& port, int f
 
 }  // namespace
 
-void TuneTcp(int fd, Lane lane) {
+void TuneTcp(int fd, TrafficClass traffic_class) {
   SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-  if (lane == Lane::kUrgent) {
+  if (traffic_class == TrafficClass::kUrgent) {
     SetOption(fd, SOL_SOCKET, SO_PRIORITY, TC_PRIO_INTERACTIVE);
   }
   SetOption(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kNotSentBytes);

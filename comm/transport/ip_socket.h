@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "base/system/unique_fd.h"
-#include "comm/transport/lane.h"
+#include "comm/transport/traffic_class.h"
 
 namespace heddle::comm {
 
@@ -34,8 +34,9 @@ Status ChooseTcpPort(sockaddr_storage& own);
 
 /// No delays for small messages, cubic congestion control, and keepalive such that a host that
 /// vanishes without a word is noticed within five seconds; deadlines bound every wait besides. The
-/// urgent lane's packets pass those of bulk that wait for this machine's network interface.
-void TuneTcp(int fd, Lane lane);
+/// urgent traffic class's packets pass those of bulk that wait for this machine's network
+/// interface.
+void TuneTcp(int fd, TrafficClass traffic_class);
 
 /// For a socket whose bytes may stay unread for a while, because others' come first: so long a full
 /// one is not taken for a vanished host.

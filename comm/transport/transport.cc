@@ -52,30 +52,30 @@ Result<AddressParts> ParseAddress(std::string_view text) {
 
 class SocketTransport::Setup final : public ConnectionSetup {
  public:
-  Setup(const SocketTransport& transport, UniqueFd socket, Lane lane, bool dialled)
+  Setup(const SocketTransport& transport, UniqueFd socket, TrafficClass traffic_class, bool dialled)
       : transport_(transport),
         socket_(std::move(socket)),
         fd_(socket_.get()),
-        lane_(lane),
+        traffic_class_(traffic_class),
         dialled_(dialled) {}
 
   int fd() const override { return fd_; }
   Result<std::unique_ptr<Connection>> Advance() override {
-    return dialled_ ? transport_.FinishDial(std::move(socket_), lane_)
-                    : transport_.FinishAccept(socket_, lane_);
+    return dialled_ ? transport_.FinishDial(std::move(socket_), traffic_class_)
+                    : transport_.FinishAccept(socket_, traffic_class_);
   }
 
  private:
   const SocketTransport& transport_;
   UniqueFd socket_;
   const int fd_;
-  const Lane lane_;
+  const TrafficClass traffic_class_;
   const bool dialled_;
 };
 
 std::unique_ptr<ConnectionSetup> SocketTransport::Begin(UniqueFd socket,
                                                         const SetupOptions& options) const {
-  return std::make_unique<Setup>(*this, std::move(socket), options.lane, options.dialled);
+  return std::make_unique<Setup>(*this, std::move(socket), options.traffic_class, options.dialled);
 }
 
 std::string HostIdentity() {

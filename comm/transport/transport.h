@@ -24,7 +24,7 @@
 #include "comm/communicator.h"
 #include "comm/cost/transport_traits.h"
 #include "comm/transport/handshake.h"
-#include "comm/transport/lane.h"
+#include "comm/transport/traffic_class.h"
 
 namespace heddle::comm {
 
@@ -175,7 +175,8 @@ inline constexpr size_t kMostRoutes = 3;
 /// The number of a connection between two ranks, which spreads connections over routes: neighbours
 /// in a ring of consecutive ranks have one number to the one side and another to the other (in a
 /// ring of every second rank or of a larger stride they may have the same one), and so do the two
-/// lanes of a pair, so that what is urgent does not wait for the bulk in a network adapter either.
+/// traffic classes of a pair, so that what is urgent does not wait for the bulk in a network
+/// adapter either.
 constexpr size_t ConnectionNumber(int rank, int peer, bool urgent) {
   return static_cast<size_t>(rank + peer) / 2 + (urgent ? 1 : 0);
 }
@@ -183,7 +184,7 @@ constexpr size_t ConnectionNumber(int rank, int peer, bool urgent) {
 /// One end of a connection in the making.
 struct SetupOptions {
   size_t listener = 0;  ///< That it was accepted at, or dialled from.
-  Lane lane = Lane::kBulk;
+  TrafficClass traffic_class = TrafficClass::kBulk;
   bool dialled = false;
   Digest key{};            ///< Both ends' alone, and this socket's.
   bool encrypted = false;  ///< The job asks for TLS. Only where TransportTraits::encrypts.
@@ -217,7 +218,7 @@ class Transport {
   /// kResourceExhausted.
   virtual Result<UniqueFd> Dial(const Route& route) const = 0;
   /// One end of a connection over `socket`, after a handshake that ended well; the other end's is
-  /// of the same lane. The setup must not outlive the transport; the connection may.
+  /// of the same traffic class. The setup must not outlive the transport; the connection may.
   virtual std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket,
                                                  const SetupOptions& options) const = 0;
 
@@ -233,10 +234,12 @@ class SocketTransport : public Transport {
 
  protected:
   /// The dialling end.
-  virtual Result<std::unique_ptr<Connection>> FinishDial(UniqueFd socket, Lane lane) const = 0;
+  virtual Result<std::unique_ptr<Connection>> FinishDial(UniqueFd socket,
+                                                         TrafficClass traffic_class) const = 0;
   /// The accepting end; called when the socket is readable until it returns a connection. Null: not
   /// yet; `socket` stays the caller's until then.
-  virtual Result<std::unique_ptr<Connection>> FinishAccept(UniqueFd& socket, Lane lane) const = 0;
+  virtual Result<std::unique_ptr<Connection>> FinishAccept(UniqueFd& socket,
+                                                           TrafficClass traffic_class) const = 0;
 
  private:
   class Setup;

@@ -266,8 +266,8 @@ TEST_F(PlacementTest, OfAMessageInTheStreamIsRefused) {
   EXPECT_EQ(script_->exposed.load(), 0);
 }
 
-// The peer's abort comes on the other lane, whose end fails this one.
-TEST_F(PlacementTest, ThatBreaksWaitsForTheOtherLanesNews) {
+// The peer's abort comes on the other traffic class, whose end fails this one.
+TEST_F(PlacementTest, ThatBreaksWaitsForTheOtherTrafficClasssNews) {
   const auto received = ExposedRecv();
   const Time begin = Now();
   script_->End();

@@ -154,8 +154,8 @@ TEST(CostTest, ASlowLinkBetweenIslandsCarriesEachByteOnce) {
   const Topology topology = Topology::Of(links, Everyone(4));
   const AllReduceChoice choice = topology.AllReduce(bytes, 1);
   EXPECT_EQ(choice.algorithm, AllReduceAlgorithm::kHierarchical);
-  EXPECT_EQ(choice.lanes, 2);
-  // Each of two lanes carries half, out and in at once; the islands' own links add a hundredth.
+  EXPECT_EQ(choice.crossings, 2);
+  // Each of two crossings carries half, out and in at once; the islands' own links add a hundredth.
   const double across = static_cast<double>(bytes) / 2 / 1e7;
   EXPECT_NEAR(choice.seconds, across, 0.03 * across);
   EXPECT_GT(topology.flat().AllReduce(bytes, 1).seconds, 1.9 * across);

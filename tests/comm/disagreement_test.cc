@@ -212,10 +212,11 @@ TEST_P(DisagreementTest, InTheFirstCallIsNamedToEveryMember) {
   WhicheverIsOdd(true);
 }
 
-/// Who has barriers in flight that nobody else has called, and so holds lanes of the segment.
+/// Who has barriers in flight that nobody else has called, and so holds traffic classes of the
+/// segment.
 struct Held {
   int rank;
-  uint64_t lanes;
+  uint64_t traffic_classes;
 };
 
 // A call of one member that does not find its place in the segment.
@@ -225,7 +226,7 @@ void NameInAFullSegment(Held held_by, int odd, const Case& one) {
   cluster.Run(1, [&](int rank, Communicator& communicator) {
     ASSERT_TRUE(communicator.Barrier({}).ok());
     std::vector<Work> held;
-    for (uint64_t tag = 0; rank == held_by.rank && tag < held_by.lanes; ++tag) {
+    for (uint64_t tag = 0; rank == held_by.rank && tag < held_by.traffic_classes; ++tag) {
       held.push_back(communicator.Start([&communicator, tag] {
         return communicator.Barrier({.group = {}, .tag = 10 + tag, .deadline = {}});
       }));
@@ -242,13 +243,14 @@ void NameInAFullSegment(Held held_by, int odd, const Case& one) {
   });
 }
 
-// The first member has no lane left, and tells those who wait for it in the segment.
+// The first member has no traffic class left, and tells those who wait for it in the segment.
 TEST(DisagreementInAFullSegmentTest, IsNamedToEveryMember) {
   const Call sum = AllReduce(DType::kF32, ReduceOp::kSum, 8);
   for (int odd = 0; odd < 3; ++odd) {
-    NameInAFullSegment({.rank = 0, .lanes = 4}, odd,
+    NameInAFullSegment({.rank = 0, .traffic_classes = 4}, odd,
                        {"Op", sum, AllReduce(DType::kF32, ReduceOp::kMin, 8), "op min"});
-    NameInAFullSegment({.rank = 0, .lanes = 4}, odd, {"Blocks", sum, Exchange(8, 8), "all-to-all"});
+    NameInAFullSegment({.rank = 0, .traffic_classes = 4}, odd,
+                       {"Blocks", sum, Exchange(8, 8), "all-to-all"});
   }
 }
 
@@ -257,7 +259,7 @@ TEST(DisagreementInAFullSegmentTest, IsNamedToEveryMember) {
 TEST(DisagreementInAFullSegmentTest, IsFoundByWhoCouldNotAnnounceItsCall) {
   for (const int odd : {1, 2}) {
     NameInAFullSegment(
-        {.rank = odd, .lanes = 1}, odd,
+        {.rank = odd, .traffic_classes = 1}, odd,
         {"Blocks", Exchange(8, 8), AllReduce(DType::kF32, ReduceOp::kSum, 8), "all-to-all"});
   }
 }

@@ -117,7 +117,7 @@ class Exchange {
   explicit Exchange(std::shared_ptr<SharedRegions> regions = nullptr)
       : connection_(new TestConnection(regions != nullptr)),
         stream_(std::unique_ptr<Connection>(connection_),
-                {.lane = Lane::kBulk,
+                {.traffic_class = TrafficClass::kBulk,
                  .outgoing = bucket_,
                  .incoming = bucket_,
                  .sent_bytes = &bytes_,
@@ -168,7 +168,9 @@ class Exchange {
     rest_.insert(rest_.end(), all.begin(), all.end());
     return GiveRest(bytes);
   }
-  Status Give(const FrameHeader& header) { return Give(WholeFrame{.header = header, .payload = {}}); }
+  Status Give(const FrameHeader& header) {
+    return Give(WholeFrame{.header = header, .payload = {}});
+  }
   Status GiveRest(size_t bytes = SIZE_MAX) {
     const auto size = static_cast<ptrdiff_t>(std::min(bytes, rest_.size()));
     connection_->incoming.insert(connection_->incoming.end(), rest_.begin(), rest_.begin() + size);

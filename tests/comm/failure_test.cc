@@ -11,7 +11,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
-#include "comm/transport/lane.h"
+#include "comm/transport/traffic_class.h"
 #include "tests/comm/cluster.h"
 #include "tests/comm/processes.h"
 
@@ -152,16 +152,16 @@ std::vector<int> ConnectedSockets() {
 
 // Whichever of a pair's connections breaks, and at whichever end, both members lose each other,
 // once, and all that they wait for from each other ends.
-TEST(LaneTest, OneThatBreaksEndsThePair) {
+TEST(TrafficClassTest, OneThatBreaksEndsThePair) {
   Cluster cluster(2, Media::kTcp);
-  constexpr size_t kEnds = 2 * kLanes;
+  constexpr size_t kEnds = 2 * kTrafficClasses;
   for (size_t broken = 0; broken < kEnds; ++broken) {
     std::array<std::atomic<int>, 2> losses{};
     std::atomic<int> there = 0;
     cluster.Run(static_cast<int64_t>(broken) + 1, [&](int rank, Communicator& communicator) {
       communicator.OnPeerLost(
           [&losses, rank](int, const Status&) { losses[static_cast<size_t>(rank)].fetch_add(1); });
-      std::array<Bytes, kLanes> in{Bytes(8), Bytes(1 << 20)};
+      std::array<Bytes, kTrafficClasses> in{Bytes(8), Bytes(1 << 20)};
       std::vector<Work> works;
       for (const bool urgent : {true, false}) {
         for (size_t i = 0; i < in.size(); ++i) {

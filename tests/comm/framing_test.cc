@@ -134,7 +134,7 @@ TEST(EagerCreditTest, TheWindowIsSpentToItsLastByte) {
   EXPECT_TRUE(credit.Return(kEagerWindow - 10).ok());
 }
 
-TEST(EagerWindowTest, CreditsAreToldInQuarters) {
+TEST(EagerWindowTest, CreditsAreAnnouncedInQuarters) {
   EagerWindow window;
   ASSERT_TRUE(window.Take(kEagerWindow).ok());
   EXPECT_EQ(window.Take(1).code(), StatusCode::kDataLoss);

@@ -17,11 +17,11 @@ TEST(TokenBucketTest, LongRunRateIsExactWhateverThePiecesAndLateWakeUps) {
     TokenBucket bucket;
     Time now{};
     bucket.SetRate(1e8, now);
-    bucket.AddWaiting(Lane::kBulk, 1, now);
+    bucket.AddWaiting(TrafficClass::kBulk, 1, now);
     const Time start = now;
     int64_t sent = 0;
     while (now - start < std::chrono::seconds(2)) {
-      const Time ready = bucket.ReadyAt(Lane::kBulk, now);
+      const Time ready = bucket.ReadyAt(TrafficClass::kBulk, now);
       if (ready > now) {
         now = ready + late;
         continue;
@@ -39,19 +39,19 @@ TEST(TokenBucketTest, AnIdleLinkSavesNextToNothing) {
   Time now{};
   bucket.SetRate(1e8, now);
   bucket.Charge(1000000, now);
-  EXPECT_EQ(bucket.ReadyAt(Lane::kBulk, now), now + milliseconds(10));
+  EXPECT_EQ(bucket.ReadyAt(TrafficClass::kBulk, now), now + milliseconds(10));
   now += std::chrono::seconds(10);
   bucket.Charge(1000000, now);  // Half a millisecond of it was saved.
-  EXPECT_EQ(bucket.ReadyAt(Lane::kBulk, now), now + std::chrono::microseconds(9500));
+  EXPECT_EQ(bucket.ReadyAt(TrafficClass::kBulk, now), now + std::chrono::microseconds(9500));
 }
 
 TEST(TokenBucketTest, NoRateMeansNoLimit) {
   TokenBucket bucket;
   bucket.SetRate(10, Time{});
   bucket.Charge(1000, Time{});
-  EXPECT_GT(bucket.ReadyAt(Lane::kBulk, Time{}), Time{});
+  EXPECT_GT(bucket.ReadyAt(TrafficClass::kBulk, Time{}), Time{});
   bucket.SetRate(0, Time{});
-  EXPECT_EQ(bucket.ReadyAt(Lane::kBulk, Time{}), Time{});
+  EXPECT_EQ(bucket.ReadyAt(TrafficClass::kBulk, Time{}), Time{});
   EXPECT_EQ(bucket.PieceBytes(12345), 12345U);
 }
 

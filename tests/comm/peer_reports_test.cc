@@ -145,14 +145,14 @@ TEST_F(PeerReportsTest, OnlyNewsNudges) {
   EXPECT_FALSE(nudged());
 }
 
-UnexpectedMessage Unexpected(CallKind kind, uint16_t other_lane) {
+UnexpectedMessage Unexpected(CallKind kind, uint16_t other_class) {
   return {.key = {.tag = 9,
                   .space = Call(kind, 0).space | uint64_t{1}
                                                      << (kSignatureBits + kMajorBits + kMinorBits)},
-          .other_lane = other_lane};
+          .other_class = other_class};
 }
 
-TEST(FindOtherCallTest, ALaneThatWaitsProvesByItself) {
+TEST(FindOtherCallTest, ATrafficClassThatWaitsProvesByItself) {
   Channel::Standing standing{
       .open = true, .waits = true, .unexpected = {Unexpected(CallKind::kAllToAll, 5)}};
   EXPECT_EQ(FindOtherCall(standing, false, 0), EncodeSignature({.kind = CallKind::kAllToAll}));

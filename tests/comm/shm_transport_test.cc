@@ -42,7 +42,8 @@ class ShmTransportTest : public testing::Test {
   }
   std::unique_ptr<Connection> Finish(UniqueFd socket, bool dialled) {
     auto connection =
-        transport_->Begin(std::move(socket), {.lane = Lane::kUrgent, .dialled = dialled})
+        transport_
+            ->Begin(std::move(socket), {.traffic_class = TrafficClass::kUrgent, .dialled = dialled})
             ->Advance();
     EXPECT_TRUE(connection.ok()) << connection.status().ToString();
     return connection.ok() ? *std::move(connection) : nullptr;

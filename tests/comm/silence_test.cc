@@ -25,7 +25,7 @@ constexpr int kMembers = 4;
 /// Several of the looks by which members learn whom they wait for.
 const Duration kTimeout = std::chrono::seconds(kSlowdown > 1 ? 3 : 1);
 /// Groups at a time: they sleep most of the time.
-constexpr int kLanes = 8;
+constexpr int kTrafficClasses = 8;
 
 int RoundsWanted() {
   const char* text = std::getenv("HEDDLE_SILENCE_ROUNDS");
@@ -179,16 +179,17 @@ TEST(SilenceTest, AtAnyByteIsNamedByEverySurvivor) {
     one.deaf = random.Below(2) == 0;
     return one;
   };
-  std::vector<std::thread> lanes;
-  for (int lane = 0; lane < kLanes / (kSlowdown > 1 ? 4 : 1); ++lane) {
-    lanes.emplace_back([&] {
+  std::vector<std::thread> traffic_classes;
+  for (int traffic_class = 0; traffic_class < kTrafficClasses / (kSlowdown > 1 ? 4 : 1);
+       ++traffic_class) {
+    traffic_classes.emplace_back([&] {
       while (const auto one = next()) {
         ExpectNamed(*one);
       }
     });
   }
-  for (std::thread& lane : lanes) {
-    lane.join();
+  for (std::thread& traffic_class : traffic_classes) {
+    traffic_class.join();
   }
 }
 

@@ -183,13 +183,13 @@ TEST_P(StrangerTest, AReplayedHandshakeProvesNothing) {
 }
 
 // Whoever knows the secret is still asked which of the pair's connections this is to be.
-TEST_P(StrangerTest, ALaneThatDoesNotExistIsRefused) {
+TEST_P(StrangerTest, ATrafficClassThatDoesNotExistIsRefused) {
   Cluster cluster(2, GetParam());
   auto connecting = std::async(std::launch::async, [&] {
     return cluster.endpoint(1).Connect(cluster.Options(1, 1), After(seconds(20))).status();
   });
   Hello hello;
-  hello.lane = kLanes;
+  hello.traffic_class = kTrafficClasses;
   hello.generation = 1;
   hello.source = 0;
   hello.target = 1;

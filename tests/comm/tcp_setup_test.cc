@@ -120,9 +120,10 @@ TEST(TcpSetupTest, BothUseTheSmallerNumber) {
   for (const auto& [here, there] :
        std::vector<std::pair<int, int>>{{1, 1}, {1, 4}, {4, 1}, {3, 8}}) {
     Pair pair;
-    const auto dialler = MakeTcpSetup(std::move(pair.dialler), Lane::kBulk, true, Streams(here));
+    const auto dialler =
+        MakeTcpSetup(std::move(pair.dialler), TrafficClass::kBulk, true, Streams(here));
     const auto acceptor =
-        MakeTcpSetup(std::move(pair.acceptor), Lane::kBulk, false, Streams(there));
+        MakeTcpSetup(std::move(pair.acceptor), TrafficClass::kBulk, false, Streams(there));
     Made one = std::unique_ptr<Connection>();
     Made other = std::unique_ptr<Connection>();
     const Deadline deadline = After(kLong);
@@ -154,8 +155,8 @@ struct Greeted {
 };
 Greeted Greet(int streams) {
   Greeted greeted;
-  greeted.acceptor =
-      MakeTcpSetup(std::move(greeted.pair.acceptor), Lane::kBulk, false, Streams(streams + 1));
+  greeted.acceptor = MakeTcpSetup(std::move(greeted.pair.acceptor), TrafficClass::kBulk, false,
+                                  Streams(streams + 1));
   Tell(greeted.pair.dialler, TcpHello{.streams = static_cast<uint16_t>(streams)});
   Made made = std::unique_ptr<Connection>();
   EXPECT_FALSE(Goes(*greeted.acceptor, made, kShort));
@@ -227,7 +228,7 @@ TEST(TcpSetupTest, AListenerThatCannotBeReachedCostsTheFurtherSocketsAlone) {
   ASSERT_EQ(::bind(nobody.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
   ASSERT_EQ(::getsockname(nobody.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
   Pair pair;
-  const auto dialler = MakeTcpSetup(std::move(pair.dialler), Lane::kBulk, true, Streams(4));
+  const auto dialler = MakeTcpSetup(std::move(pair.dialler), TrafficClass::kBulk, true, Streams(4));
   Made made = std::unique_ptr<Connection>();
   EXPECT_FALSE(Goes(*dialler, made, {}));
   EXPECT_EQ(Hear<TcpHello>(pair.acceptor).streams, 4);
@@ -248,7 +249,8 @@ TEST(TcpSetupTest, AListenerThatCannotBeReachedCostsTheFurtherSocketsAlone) {
 TEST(TcpSetupTest, APeerThatEndsIsNoticedAtOnce) {
   for (const bool announced : {false, true}) {
     Pair pair;
-    const auto acceptor = MakeTcpSetup(std::move(pair.acceptor), Lane::kBulk, false, Streams(3));
+    const auto acceptor =
+        MakeTcpSetup(std::move(pair.acceptor), TrafficClass::kBulk, false, Streams(3));
     Made made = std::unique_ptr<Connection>();
     Tell(pair.dialler, TcpHello{.streams = 3});
     if (announced) {
@@ -268,14 +270,16 @@ TEST(TcpSetupTest, WhatHasAnotherFormIsRefused) {
   for (const TcpHello& hello :
        {TcpHello{.magic = 1}, TcpHello{.streams = 0}, TcpHello{.streams = 3}}) {
     Pair pair;
-    const auto dialler = MakeTcpSetup(std::move(pair.dialler), Lane::kBulk, true, Streams(2));
+    const auto dialler =
+        MakeTcpSetup(std::move(pair.dialler), TrafficClass::kBulk, true, Streams(2));
     Tell(pair.acceptor, hello);
     Made made = std::unique_ptr<Connection>();
     EXPECT_TRUE(Goes(*dialler, made, kLong));
     EXPECT_EQ(made.status().code(), StatusCode::kDataLoss);
   }
   Pair pair;
-  const auto acceptor = MakeTcpSetup(std::move(pair.acceptor), Lane::kBulk, false, Streams(4));
+  const auto acceptor =
+      MakeTcpSetup(std::move(pair.acceptor), TrafficClass::kBulk, false, Streams(4));
   Tell(pair.dialler, TcpHello{.streams = 3});
   Tell(pair.dialler, std::byte{2});
   Made made = std::unique_ptr<Connection>();

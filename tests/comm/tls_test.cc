@@ -67,10 +67,10 @@ struct Pair {
     const int bytes = 32 << 10;
     ::setsockopt(sockets.dialler.get(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
     acceptor_fd = sockets.acceptor.get();
-    const auto first =
-        MakeTlsSetup(std::move(sockets.dialler), Lane::kBulk, true, Key(1), records_per_key);
-    const auto second =
-        MakeTlsSetup(std::move(sockets.acceptor), Lane::kBulk, false, Key(1), records_per_key);
+    const auto first = MakeTlsSetup(std::move(sockets.dialler), TrafficClass::kBulk, true, Key(1),
+                                    records_per_key);
+    const auto second = MakeTlsSetup(std::move(sockets.acceptor), TrafficClass::kBulk, false,
+                                     Key(1), records_per_key);
     auto outcomes = ShakeHands(*first, *second);
     for (const Outcome& outcome : outcomes) {
       EXPECT_TRUE(outcome.ok() && *outcome != nullptr) << outcome.status().ToString();
@@ -181,8 +181,9 @@ TEST(TlsConnectionTest, TheEndComesAfterTheLastByte) {
 
 TEST(TlsConnectionTest, AnotherKeyIsRefusedAtBothEnds) {
   Sockets sockets;
-  const auto dialler = MakeTlsSetup(std::move(sockets.dialler), Lane::kBulk, true, Key(1));
-  const auto acceptor = MakeTlsSetup(std::move(sockets.acceptor), Lane::kBulk, false, Key(2));
+  const auto dialler = MakeTlsSetup(std::move(sockets.dialler), TrafficClass::kBulk, true, Key(1));
+  const auto acceptor =
+      MakeTlsSetup(std::move(sockets.acceptor), TrafficClass::kBulk, false, Key(2));
   for (const Outcome& outcome : ShakeHands(*dialler, *acceptor)) {
     EXPECT_EQ(outcome.status().code(), StatusCode::kUnauthenticated) << outcome.status().ToString();
     EXPECT_THAT(outcome.status().message(), HasSubstr("TLS"));
@@ -196,7 +197,8 @@ TEST(TlsConnectionTest, WhatIsNoTlsIsRefused) {
                                    std::string(100, '\0'), std::string("\x16\x03\x01\xff\xff")}) {
     for (const bool dialled : {false, true}) {
       Sockets sockets;
-      const auto setup = MakeTlsSetup(std::move(sockets.acceptor), Lane::kBulk, dialled, Key(1));
+      const auto setup =
+          MakeTlsSetup(std::move(sockets.acceptor), TrafficClass::kBulk, dialled, Key(1));
       ASSERT_EQ(::send(sockets.dialler.get(), noise.data(), noise.size(), 0),
                 static_cast<ssize_t>(noise.size()));
       const Outcome outcome = setup->Advance();
@@ -239,7 +241,8 @@ TEST(TlsConnectionTest, CertificatesProveNothing) {
   for (const bool dialled : {false, true}) {
     Sockets sockets;
     SSL* const other = certified.NewEnd(sockets.acceptor.get());
-    const auto setup = MakeTlsSetup(std::move(sockets.dialler), Lane::kBulk, dialled, Key(1));
+    const auto setup =
+        MakeTlsSetup(std::move(sockets.dialler), TrafficClass::kBulk, dialled, Key(1));
     Outcome outcome(nullptr);
     for (int round = 0; round < 10 && outcome.ok(); ++round) {
       outcome = setup->Advance();

@@ -25,7 +25,7 @@
 #include "base/system/unique_fd.h"
 #include "comm/message/frame.h"
 #include "comm/transport/ip_socket.h"
-#include "comm/transport/lane.h"
+#include "comm/transport/traffic_class.h"
 #include "comm/transport/verbs/rdma_ports.h"
 #include "comm/transport/verbs/verbs_connection.h"
 #include "comm/transport/verbs/verbs_setup.h"
@@ -294,8 +294,8 @@ TEST_F(VerbsTest, NothingStaysRegisteredAfterAGroupHasEnded) {
       std::vector<float> buffer(100000, 1.0F);
       EXPECT_TRUE(communicator.AllReduce(RawOf(buffer), DType::kF32, ReduceOp::kSum, {}).ok());
       if (rank == 0) {
-        EXPECT_EQ(Objects("qp"), pairs + 6 * static_cast<int>(kLanes));
-        EXPECT_EQ(Objects("mr"), regions + 12 * static_cast<int>(kLanes));
+        EXPECT_EQ(Objects("qp"), pairs + 6 * static_cast<int>(kTrafficClasses));
+        EXPECT_EQ(Objects("mr"), regions + 12 * static_cast<int>(kTrafficClasses));
       }
       EXPECT_TRUE(communicator.Barrier({}).ok());
       if (generation % 2 == 0 && rank == 1) {
@@ -437,8 +437,8 @@ TEST_F(VerbsTest, AStrangerAtIwarpsPortIsRejectedAndKeepsNoLoopAwake) {
   ASSERT_TRUE(accepted.valid());
   const UniqueFd heard(::dup(socket->get()));
 
-  const auto dialler = MakeVerbsSetup(*device, *std::move(socket), Lane::kBulk, true);
-  const auto acceptor = MakeVerbsSetup(*device, std::move(accepted), Lane::kBulk, false);
+  const auto dialler = MakeVerbsSetup(*device, *std::move(socket), TrafficClass::kBulk, true);
+  const auto acceptor = MakeVerbsSetup(*device, std::move(accepted), TrafficClass::kBulk, false);
   // The dialler asks for its connection and then hears no more for a while.
   const auto advance = [](ConnectionSetup& setup) {
     auto connection = setup.Advance();
@@ -509,7 +509,7 @@ TEST_F(VerbsTest, WithoutLockedMemoryThePairFallsBackAndSaysWhy) {
       EXPECT_EQ(communicator.transport(1 - rank), "tcp");
       EXPECT_TRUE(communicator.Barrier({}).ok());
     });
-    EXPECT_EQ(Count(cluster.registry(0), "heddle_comm_fallbacks_total", "verbs"), kLanes);
+    EXPECT_EQ(Count(cluster.registry(0), "heddle_comm_fallbacks_total", "verbs"), kTrafficClasses);
     ::_exit(testing::Test::HasFailure() ? 1 : 0);
   }
   ::close(out[1]);

@@ -154,11 +154,11 @@ class WiredGroup {
     }
     for (int lower = 0; lower < size; ++lower) {
       for (int higher = lower + 1; higher < size; ++higher) {
-        for (const Lane lane : kEachLane) {
+        for (const TrafficClass traffic_class : kEachTrafficClass) {
           int ends[2] = {};
           EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
-          Attach(lower, higher, lane, UniqueFd(ends[0]), fate_of(lower, higher));
-          Attach(higher, lower, lane, UniqueFd(ends[1]), fate_of(higher, lower));
+          Attach(lower, higher, traffic_class, UniqueFd(ends[0]), fate_of(lower, higher));
+          Attach(higher, lower, traffic_class, UniqueFd(ends[1]), fate_of(higher, lower));
         }
       }
     }
@@ -181,10 +181,14 @@ class WiredGroup {
   Communicator& of(int rank) { return *communicators_[static_cast<size_t>(rank)]; }
 
  private:
-  void Attach(int rank, int peer, Lane lane, UniqueFd socket, std::shared_ptr<WireFate> fate) {
+  void Attach(int rank,
+              int peer,
+              TrafficClass traffic_class,
+              UniqueFd socket,
+              std::shared_ptr<WireFate> fate) {
     ChannelOptions options;
     options.peer = peer;
-    options.lane = lane;
+    options.traffic_class = traffic_class;
     options.peer_name = Name(peer);
     options.generation = 1;
     options.operation_timeout = groups_[static_cast<size_t>(rank)]->options().operation_timeout;

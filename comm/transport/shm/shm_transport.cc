@@ -33,9 +33,9 @@ namespace {
 
 constexpr const char* kName = "shm";
 
-/// By lane. The urgent one's messages are small as a rule.
-constexpr size_t RingBytes(Lane lane) {
-  return size_t{lane == Lane::kBulk ? 512U : 128U} << 10;
+/// By traffic class. The urgent one's messages are small as a rule.
+constexpr size_t RingBytes(TrafficClass traffic_class) {
+  return size_t{traffic_class == TrafficClass::kBulk ? 512U : 128U} << 10;
 }
 constexpr size_t kPageBytes = 4096;
 /// Descriptors of a peer that are kept for their use.
@@ -52,11 +52,11 @@ static_assert(sizeof(RingControl) <= kPageBytes);
 static_assert(std::atomic<uint64_t>::is_always_lock_free &&
               std::atomic<uint32_t>::is_always_lock_free);
 
-constexpr size_t DirectionBytes(Lane lane) {
-  return kPageBytes + RingBytes(lane);
+constexpr size_t DirectionBytes(TrafficClass traffic_class) {
+  return kPageBytes + RingBytes(traffic_class);
 }
-constexpr size_t SegmentBytes(Lane lane) {
-  return 2 * DirectionBytes(lane);
+constexpr size_t SegmentBytes(TrafficClass traffic_class) {
+  return 2 * DirectionBytes(traffic_class);
 }
 
 struct Segment {
@@ -67,12 +67,12 @@ struct Segment {
 
 class ShmConnection final : public Connection, public DescriptorPassing {
  public:
-  ShmConnection(UniqueFd socket, Segment segment, Lane lane, bool dialled)
+  ShmConnection(UniqueFd socket, Segment segment, TrafficClass traffic_class, bool dialled)
       : socket_(std::move(socket)),
         segment_(std::move(segment)),
-        ring_bytes_(RingBytes(lane)),
-        outgoing_(segment_.memory.base() + (dialled ? 0 : DirectionBytes(lane))),
-        incoming_(segment_.memory.base() + (dialled ? DirectionBytes(lane) : 0)) {}
+        ring_bytes_(RingBytes(traffic_class)),
+        outgoing_(segment_.memory.base() + (dialled ? 0 : DirectionBytes(traffic_class))),
+        incoming_(segment_.memory.base() + (dialled ? DirectionBytes(traffic_class) : 0)) {}
 
   ConnectionInfo info() override { return {.transport = kName, .descriptors = this}; }
   pid_t peer_process() const override {
@@ -287,9 +287,10 @@ Result<bool> ReceiveDescriptors(int socket,
 constexpr size_t kDescriptors = 3;
 
 /// The dialler's end of a new segment, which it sends to the acceptor.
-Result<Segment> SendSegment(int socket, Lane lane) {
-  HEDDLE_ASSIGN_OR_RETURN(const UniqueFd memory, MakeSharedMemory(SegmentBytes(lane)));
-  HEDDLE_ASSIGN_OR_RETURN(Mapping mapping, Mapping::Of(memory.get(), SegmentBytes(lane), false));
+Result<Segment> SendSegment(int socket, TrafficClass traffic_class) {
+  HEDDLE_ASSIGN_OR_RETURN(const UniqueFd memory, MakeSharedMemory(SegmentBytes(traffic_class)));
+  HEDDLE_ASSIGN_OR_RETURN(Mapping mapping,
+                          Mapping::Of(memory.get(), SegmentBytes(traffic_class), false));
   Segment segment{.memory = std::move(mapping),
                   .own_notification = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
                   .peer_notification = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))};
@@ -305,7 +306,7 @@ Result<Segment> SendSegment(int socket, Lane lane) {
 }
 
 /// A segment, or nothing when it has not come yet.
-Result<Segment> ReceiveSegment(int socket, Lane lane, bool& pending) {
+Result<Segment> ReceiveSegment(int socket, TrafficClass traffic_class, bool& pending) {
   std::byte byte{};
   std::array<UniqueFd, kDescriptors> descriptors;
   HEDDLE_ASSIGN_OR_RETURN(const bool came,
@@ -315,10 +316,10 @@ Result<Segment> ReceiveSegment(int socket, Lane lane, bool& pending) {
     return Segment{};
   }
   HEDDLE_ASSIGN_OR_RETURN(const size_t bytes,
-                          CheckSharedMemory(descriptors[0].get(), SegmentBytes(lane)));
-  if (bytes != SegmentBytes(lane)) {
+                          CheckSharedMemory(descriptors[0].get(), SegmentBytes(traffic_class)));
+  if (bytes != SegmentBytes(traffic_class)) {
     return DataLossError("the peer's shared memory has {} bytes where {} are expected", bytes,
-                         SegmentBytes(lane));
+                         SegmentBytes(traffic_class));
   }
   HEDDLE_ASSIGN_OR_RETURN(Mapping mapping, Mapping::Of(descriptors[0].get(), bytes, false));
   return Segment{.memory = std::move(mapping),
@@ -403,20 +404,22 @@ class ShmTransport final : public SocketTransport {
     return socket;
   }
 
-  Result<std::unique_ptr<Connection>> FinishDial(UniqueFd socket, Lane lane) const override {
-    HEDDLE_ASSIGN_OR_RETURN(Segment segment, SendSegment(socket.get(), lane));
-    return std::unique_ptr<Connection>(
-        std::make_unique<ShmConnection>(std::move(socket), std::move(segment), lane, true));
+  Result<std::unique_ptr<Connection>> FinishDial(UniqueFd socket,
+                                                 TrafficClass traffic_class) const override {
+    HEDDLE_ASSIGN_OR_RETURN(Segment segment, SendSegment(socket.get(), traffic_class));
+    return std::unique_ptr<Connection>(std::make_unique<ShmConnection>(
+        std::move(socket), std::move(segment), traffic_class, true));
   }
 
-  Result<std::unique_ptr<Connection>> FinishAccept(UniqueFd& socket, Lane lane) const override {
+  Result<std::unique_ptr<Connection>> FinishAccept(UniqueFd& socket,
+                                                   TrafficClass traffic_class) const override {
     bool pending = false;
-    HEDDLE_ASSIGN_OR_RETURN(Segment segment, ReceiveSegment(socket.get(), lane, pending));
+    HEDDLE_ASSIGN_OR_RETURN(Segment segment, ReceiveSegment(socket.get(), traffic_class, pending));
     if (pending) {
       return std::unique_ptr<Connection>();
     }
-    return std::unique_ptr<Connection>(
-        std::make_unique<ShmConnection>(std::move(socket), std::move(segment), lane, false));
+    return std::unique_ptr<Connection>(std::make_unique<ShmConnection>(
+        std::move(socket), std::move(segment), traffic_class, false));
   }
 
  private:

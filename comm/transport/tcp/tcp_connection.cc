@@ -14,8 +14,8 @@ namespace {
 
 class TcpConnection final : public Connection {
  public:
-  TcpConnection(UniqueFd socket, Lane lane) : socket_(std::move(socket)) {
-    TuneTcp(socket_.get(), lane);
+  TcpConnection(UniqueFd socket, TrafficClass traffic_class) : socket_(std::move(socket)) {
+    TuneTcp(socket_.get(), traffic_class);
   }
 
   ConnectionInfo info() override { return {.transport = "tcp"}; }
@@ -73,8 +73,8 @@ class TcpConnection final : public Connection {
 
 }  // namespace
 
-std::unique_ptr<Connection> MakeTcpConnection(UniqueFd socket, Lane lane) {
-  return std::make_unique<TcpConnection>(std::move(socket), lane);
+std::unique_ptr<Connection> MakeTcpConnection(UniqueFd socket, TrafficClass traffic_class) {
+  return std::make_unique<TcpConnection>(std::move(socket), traffic_class);
 }
 
 }  // namespace heddle::comm

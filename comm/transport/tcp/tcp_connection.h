@@ -10,6 +10,6 @@
 namespace heddle::comm {
 
 /// `socket` is connected and non-blocking.
-std::unique_ptr<Connection> MakeTcpConnection(UniqueFd socket, Lane lane);
+std::unique_ptr<Connection> MakeTcpConnection(UniqueFd socket, TrafficClass traffic_class);
 
 }  // namespace heddle::comm

@@ -279,19 +279,19 @@ bool AcceptorSetup::IsStillComing(Coming& coming) {
 /// One socket, and nothing to agree on.
 class PlainSetup final : public ConnectionSetup {
  public:
-  PlainSetup(UniqueFd socket, Lane lane)
+  PlainSetup(UniqueFd socket, TrafficClass traffic_class)
       : socket_(std::move(socket)),
         fd_(socket_.get()),
-        lane_(lane) {}
+        traffic_class_(traffic_class) {}
   int fd() const override { return fd_; }
   Result<std::unique_ptr<Connection>> Advance() override {
-    return MakeTcpConnection(std::move(socket_), lane_);
+    return MakeTcpConnection(std::move(socket_), traffic_class_);
   }
 
  private:
   UniqueFd socket_;
   const int fd_;
-  const Lane lane_;
+  const TrafficClass traffic_class_;
 };
 
 }  // namespace
@@ -309,11 +309,11 @@ int TcpStreamsFor(const std::string& host) {
 }
 
 std::unique_ptr<ConnectionSetup> MakeTcpSetup(UniqueFd socket,
-                                              Lane lane,
+                                              TrafficClass traffic_class,
                                               bool dialled,
                                               const TcpSetupOptions& options) {
-  if (lane == Lane::kUrgent) {
-    return std::make_unique<PlainSetup>(std::move(socket), lane);
+  if (traffic_class == TrafficClass::kUrgent) {
+    return std::make_unique<PlainSetup>(std::move(socket), traffic_class);
   }
   if (dialled) {
     return std::make_unique<DiallerSetup>(std::move(socket), options);

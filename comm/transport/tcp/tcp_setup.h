@@ -7,7 +7,7 @@
 ///     nonce dialler →   one byte: how many it has opened. 1 when the listener cannot be reached in
 ///     time ← acceptor  one byte: how many both use. 1 when they have not all come in time
 ///
-/// With one socket the two TcpHellos are all. Not for the urgent lane, nor with TLS.
+/// With one socket the two TcpHellos are all. Not for the urgent traffic class, nor with TLS.
 #pragma once
 
 #include <memory>
@@ -29,7 +29,7 @@ struct TcpSetupOptions {
 };
 
 std::unique_ptr<ConnectionSetup> MakeTcpSetup(UniqueFd socket,
-                                              Lane lane,
+                                              TrafficClass traffic_class,
                                               bool dialled,
                                               const TcpSetupOptions& options);
 

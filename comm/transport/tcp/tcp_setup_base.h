@@ -162,7 +162,7 @@ class TcpSetup : public ConnectionSetup {
   Result<std::unique_ptr<Connection>> Finish(std::vector<UniqueFd> further) {
     Unwatch(socket_);
     if (further.empty()) {
-      return MakeTcpConnection(std::move(socket_), Lane::kBulk);
+      return MakeTcpConnection(std::move(socket_), TrafficClass::kBulk);
     }
     further.insert(further.begin(), std::move(socket_));
     return MakeTcpStripes(std::move(further));

@@ -73,7 +73,7 @@ class TcpStripes final : public Connection {
         stripes_(sockets.size()) {
     for (size_t i = 0; i < sockets.size(); ++i) {
       stripes_[i].socket = std::move(sockets[i]);
-      TuneTcp(stripes_[i].socket.get(), Lane::kBulk);
+      TuneTcp(stripes_[i].socket.get(), TrafficClass::kBulk);
       WaitForReader(stripes_[i].socket.get());
     }
   }

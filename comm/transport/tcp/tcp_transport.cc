@@ -39,9 +39,9 @@ class TcpTransport final : public Transport {
   std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket,
                                          const SetupOptions& options) const override {
     if (options.encrypted) {
-      return MakeTlsSetup(std::move(socket), options.lane, options.dialled, options.key);
+      return MakeTlsSetup(std::move(socket), options.traffic_class, options.dialled, options.key);
     }
-    return MakeTcpSetup(std::move(socket), options.lane, options.dialled,
+    return MakeTcpSetup(std::move(socket), options.traffic_class, options.dialled,
                         {.streams = streams_, .own = listener_.address, .key = options.key});
   }
 

@@ -38,7 +38,10 @@ std::string Reason() {
 
 class TlsConnection final : public Connection {
  public:
-  TlsConnection(UniqueFd socket, Lane lane, const Digest& key, uint64_t records_per_key);
+  TlsConnection(UniqueFd socket,
+                TrafficClass traffic_class,
+                const Digest& key,
+                uint64_t records_per_key);
   /// Errors: kInternal (this machine's OpenSSL cannot do it).
   Status Begin(bool client);
   ~TlsConnection() override {
@@ -72,7 +75,7 @@ class TlsConnection final : public Connection {
   Status Failure(StatusCode code) const;
 
   UniqueFd socket_;
-  const Lane lane_;
+  const TrafficClass traffic_class_;
   const uint64_t records_per_key_;
   SSL* ssl_ = nullptr;
   Digest key_;
@@ -188,11 +191,11 @@ struct TlsConnection::Callbacks {
 };
 
 TlsConnection::TlsConnection(UniqueFd socket,
-                             Lane lane,
+                             TrafficClass traffic_class,
                              const Digest& key,
                              uint64_t records_per_key)
     : socket_(std::move(socket)),
-      lane_(lane),
+      traffic_class_(traffic_class),
       records_per_key_(records_per_key),
       key_(key),
       scattered_(kRecordBytes) {
@@ -220,7 +223,7 @@ Status TlsConnection::Begin(bool client) {
   } else {
     SSL_set_accept_state(ssl_);
   }
-  TuneTcp(socket_.get(), lane_);
+  TuneTcp(socket_.get(), traffic_class_);
   return Status::Ok();
 }
 
@@ -407,10 +410,14 @@ class TlsSetup final : public ConnectionSetup {
 
 }  // namespace
 
-std::unique_ptr<ConnectionSetup> MakeTlsSetup(
-    UniqueFd socket, Lane lane, bool dialled, const Digest& key, uint64_t records_per_key) {
+std::unique_ptr<ConnectionSetup> MakeTlsSetup(UniqueFd socket,
+                                              TrafficClass traffic_class,
+                                              bool dialled,
+                                              const Digest& key,
+                                              uint64_t records_per_key) {
   return std::make_unique<TlsSetup>(
-      std::make_unique<TlsConnection>(std::move(socket), lane, key, records_per_key), dialled);
+      std::make_unique<TlsConnection>(std::move(socket), traffic_class, key, records_per_key),
+      dialled);
 }
 
 }  // namespace heddle::comm

@@ -25,7 +25,7 @@ inline constexpr uint64_t kTlsRecordsPerKey = uint64_t{1} << 24;
 /// with this key), kUnavailable (it closed the socket), kInternal (OpenSSL is set up without
 /// TLS 1.3).
 std::unique_ptr<ConnectionSetup> MakeTlsSetup(UniqueFd socket,
-                                              Lane lane,
+                                              TrafficClass traffic_class,
                                               bool dialled,
                                               const Digest& key,
                                               uint64_t records_per_key = kTlsRecordsPerKey);

@@ -37,8 +37,9 @@ constexpr uint8_t kHopLimit = 64;
 }  // namespace
 
 Result<std::unique_ptr<VerbsConnection>> VerbsConnection::Create(
-    std::shared_ptr<VerbsDevice> device, Lane lane) {
-  std::unique_ptr<VerbsConnection> connection(new VerbsConnection(std::move(device), lane));
+    std::shared_ptr<VerbsDevice> device, TrafficClass traffic_class) {
+  std::unique_ptr<VerbsConnection> connection(
+      new VerbsConnection(std::move(device), traffic_class));
   HEDDLE_RETURN_IF_ERROR(connection->Allocate());
   return connection;
 }
@@ -252,7 +253,7 @@ Result<bool> VerbsConnection::Probed() {
 
 Status VerbsConnection::Start(UniqueFd socket) {
   socket_ = std::move(socket);
-  TuneTcp(socket_.get(), lane_);
+  TuneTcp(socket_.get(), traffic_class_);
   watched_.Reset(::epoll_create1(EPOLL_CLOEXEC));
   // Edges: an event that nobody can act on yet must not keep the loop awake.
   const auto watch = [&](int fd, uint32_t events, uint64_t what) {

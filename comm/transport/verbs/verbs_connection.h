@@ -66,14 +66,14 @@ class VerbsConnection final : public Connection, public DirectPlacement {
   /// its own must not be flooded (with 16 MiB under way between two software devices a third of the
   /// rate of 1 MiB is left), and 1 MiB covers 200 Gbit/s at 40 us. Urgent messages are small as a
   /// rule.
-  static constexpr size_t RingBytes(Lane lane) {
-    return size_t{lane == Lane::kBulk ? 1024U : 256U} << 10;
+  static constexpr size_t RingBytes(TrafficClass traffic_class) {
+    return size_t{traffic_class == TrafficClass::kBulk ? 1024U : 256U} << 10;
   }
 
   /// Registers memory and makes what a queue pair needs. Errors: kResourceExhausted names the limit
   /// that is too low and how to raise it; kUnavailable.
   static Result<std::unique_ptr<VerbsConnection>> Create(std::shared_ptr<VerbsDevice> device,
-                                                         Lane lane);
+                                                         TrafficClass traffic_class);
   ~VerbsConnection() override;
 
   // Setting up; in this order.
@@ -156,10 +156,10 @@ class VerbsConnection final : public Connection, public DirectPlacement {
   /// A shared region as the device knows it.
   class Registration;
 
-  VerbsConnection(std::shared_ptr<VerbsDevice> device, Lane lane)
+  VerbsConnection(std::shared_ptr<VerbsDevice> device, TrafficClass traffic_class)
       : device_(std::move(device)),
-        lane_(lane),
-        ring_bytes_(RingBytes(lane)) {}
+        traffic_class_(traffic_class),
+        ring_bytes_(RingBytes(traffic_class)) {}
 
   Status Allocate();
   /// Nothing goes out or comes in any more.
@@ -194,7 +194,7 @@ class VerbsConnection final : public Connection, public DirectPlacement {
   void EndRegistrations();
 
   const std::shared_ptr<VerbsDevice> device_;
-  const Lane lane_;
+  const TrafficClass traffic_class_;
   const size_t ring_bytes_;
   UniqueFd socket_;   ///< Of the handshake.
   UniqueFd news_;     ///< Eventfd: the device has failed this queue pair.

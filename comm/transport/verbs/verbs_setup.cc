@@ -38,7 +38,7 @@ constexpr uint32_t kReceivesMin = 32;
 /// between lies unread until more comes. Fewer than kReceivesMin in a handshake's time.
 constexpr long kProbeNanoseconds = 100'000'000;
 
-Status CheckHello(const VerbsHello& hello, RdmaKind own_kind, Lane lane) {
+Status CheckHello(const VerbsHello& hello, RdmaKind own_kind, TrafficClass traffic_class) {
   if (hello.magic != VerbsHello::kMagic || hello.zero != 0) {
     return DataLossError("its RDMA parameters have another form");
   }
@@ -55,7 +55,8 @@ Status CheckHello(const VerbsHello& hello, RdmaKind own_kind, Lane lane) {
   }
   if (hello.memory != VerbsHello::kHostMemory || hello.mtu < IBV_MTU_256 ||
       hello.mtu > IBV_MTU_4096 || hello.queue_pair > kNumberMask ||
-      hello.first_packet > kNumberMask || hello.ring_bytes != VerbsConnection::RingBytes(lane) ||
+      hello.first_packet > kNumberMask ||
+      hello.ring_bytes != VerbsConnection::RingBytes(traffic_class) ||
       hello.ring_address > UINT64_MAX - hello.ring_bytes || hello.receives < kReceivesMin) {
     return DataLossError("its RDMA parameters are out of range");
   }
@@ -64,10 +65,13 @@ Status CheckHello(const VerbsHello& hello, RdmaKind own_kind, Lane lane) {
 
 class VerbsSetup final : public ConnectionSetup {
  public:
-  VerbsSetup(std::shared_ptr<VerbsDevice> device, UniqueFd socket, Lane lane, bool dialled)
+  VerbsSetup(std::shared_ptr<VerbsDevice> device,
+             UniqueFd socket,
+             TrafficClass traffic_class,
+             bool dialled)
       : device_(std::move(device)),
         socket_(std::move(socket)),
-        lane_(lane),
+        traffic_class_(traffic_class),
         dialled_(dialled),
         epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
   ~VerbsSetup() override;
@@ -107,7 +111,7 @@ class VerbsSetup final : public ConnectionSetup {
 
   const std::shared_ptr<VerbsDevice> device_;
   UniqueFd socket_;
-  const Lane lane_;
+  const TrafficClass traffic_class_;
   const bool dialled_;
   const UniqueFd epoll_;
   UniqueFd timer_;  ///< iWARP's dialler: of the next probe.
@@ -205,7 +209,7 @@ Status VerbsSetup::Begin() {
 
 Status VerbsSetup::MakeConnection() {
   HEDDLE_RETURN_IF_ERROR(device_->CheckPort());
-  HEDDLE_ASSIGN_OR_RETURN(connection_, VerbsConnection::Create(device_, lane_));
+  HEDDLE_ASSIGN_OR_RETURN(connection_, VerbsConnection::Create(device_, traffic_class_));
   if (!iwarp()) {
     HEDDLE_RETURN_IF_ERROR(connection_->MakeQueuePair());
   }
@@ -225,7 +229,7 @@ Status VerbsSetup::AnswerOrRefuse() {
 
 // The peer's parameters are here.
 Status VerbsSetup::Answer() {
-  HEDDLE_RETURN_IF_ERROR(CheckHello(peer_, device_->port().kind, lane_));
+  HEDDLE_RETURN_IF_ERROR(CheckHello(peer_, device_->port().kind, traffic_class_));
   if (dialled_) {
     if (iwarp()) {
       return Resolve();
@@ -457,9 +461,9 @@ Status VerbsSetup::OnManager(rdma_cm_event_type type, rdma_cm_id* id) {
 
 std::unique_ptr<ConnectionSetup> MakeVerbsSetup(std::shared_ptr<VerbsDevice> device,
                                                 UniqueFd socket,
-                                                Lane lane,
+                                                TrafficClass traffic_class,
                                                 bool dialled) {
-  return std::make_unique<VerbsSetup>(std::move(device), std::move(socket), lane, dialled);
+  return std::make_unique<VerbsSetup>(std::move(device), std::move(socket), traffic_class, dialled);
 }
 
 }  // namespace heddle::comm

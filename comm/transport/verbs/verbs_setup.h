@@ -22,7 +22,7 @@ namespace heddle::comm {
 
 std::unique_ptr<ConnectionSetup> MakeVerbsSetup(std::shared_ptr<VerbsDevice> device,
                                                 UniqueFd socket,
-                                                Lane lane,
+                                                TrafficClass traffic_class,
                                                 bool dialled);
 
 }  // namespace heddle::comm

@@ -97,7 +97,7 @@ class VerbsTransport final : public Transport {
 
   std::unique_ptr<ConnectionSetup> Begin(UniqueFd socket,
                                          const SetupOptions& options) const override {
-    return MakeVerbsSetup(ends_[options.listener].device, std::move(socket), options.lane,
+    return MakeVerbsSetup(ends_[options.listener].device, std::move(socket), options.traffic_class,
                           options.dialled);
   }
 

@@ -93,11 +93,13 @@ class ToyTransport final : public SocketTransport {
   }
 
  private:
-  Result<std::unique_ptr<Connection>> FinishDial(UniqueFd socket, Lane /*lane*/) const override {
+  Result<std::unique_ptr<Connection>> FinishDial(UniqueFd socket,
+                                                 TrafficClass /*traffic_class*/) const override {
     return std::unique_ptr<Connection>(std::make_unique<ToyConnection>(std::move(socket)));
   }
-  Result<std::unique_ptr<Connection>> FinishAccept(UniqueFd& socket, Lane lane) const override {
-    return FinishDial(std::move(socket), lane);
+  Result<std::unique_ptr<Connection>> FinishAccept(UniqueFd& socket,
+                                                   TrafficClass traffic_class) const override {
+    return FinishDial(std::move(socket), traffic_class);
   }
 
   const UniqueFd listener_;

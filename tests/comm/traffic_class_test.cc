@@ -1,4 +1,5 @@
-// Lanes, piece by piece: what one's messages prove about the other's, and which is served first.
+// Traffic classes, piece by piece: what one's messages prove about the other's, and which is served
+// first.
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
@@ -63,13 +64,13 @@ uint64_t SpaceOfCall(CallKind kind, uint64_t phase) {
 
 // A barrier's message overtakes the bulk of the all-reduce before it: that alone does not mean that
 // the peer is in another call.
-TEST(UnexpectedMessageTest, ProvesNothingBeforeTheOtherLaneHasCaughtUp) {
+TEST(UnexpectedMessageTest, ProvesNothingBeforeTheOtherTrafficClassHasCaughtUp) {
   auto loop = EventLoop::Create();
   ASSERT_TRUE(loop.ok());
   FrameHeader barrier;
   barrier.kind = FrameKind::kEager;
   barrier.generation = 1;
-  barrier.other_lane = 3;
+  barrier.other_class = 3;
   barrier.tag = 9;
   barrier.space = SpaceOfCall(CallKind::kBarrier, 1);
   Bytes frame(sizeof(barrier));
@@ -77,7 +78,7 @@ TEST(UnexpectedMessageTest, ProvesNothingBeforeTheOtherLaneHasCaughtUp) {
 
   metrics::Counter counter;
   ChannelOptions options;
-  options.lane = Lane::kUrgent;
+  options.traffic_class = TrafficClass::kUrgent;
   options.peer_name = "worker-1";
   options.generation = 1;
   options.operation_timeout = std::chrono::seconds(20);
@@ -88,7 +89,7 @@ TEST(UnexpectedMessageTest, ProvesNothingBeforeTheOtherLaneHasCaughtUp) {
   const auto channel = std::make_shared<Channel>(*loop, std::make_unique<Said>(frame), options);
   channel->Start();
   const Time deadline = After(std::chrono::seconds(10));
-  while (frames->received[IndexOf(Lane::kUrgent)].load() < 1 && Now() < deadline) {
+  while (frames->received[IndexOf(TrafficClass::kUrgent)].load() < 1 && Now() < deadline) {
     std::this_thread::yield();
   }
 
@@ -105,7 +106,7 @@ TEST(UnexpectedMessageTest, ProvesNothingBeforeTheOtherLaneHasCaughtUp) {
   EXPECT_FALSE(find(same, true, 3).has_value()) << "it is of this call";
   Bytes bulk(8);
   channel->Recv({.tag = 9, .space = SpaceOfCall(CallKind::kAllReduce, 2)}, bulk);
-  EXPECT_TRUE(find(all_reduce, false, 0).has_value()) << "on one lane order is enough";
+  EXPECT_TRUE(find(all_reduce, false, 0).has_value()) << "in one traffic class order is enough";
   channel->Reset();
   (*loop)->Stop();
 }

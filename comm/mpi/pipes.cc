@@ -1,4 +1,4 @@
-#include "comm/mpi/lane.h"
+#include "comm/mpi/pipes.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,7 +6,7 @@
 namespace heddle::comm {
 
 namespace {
-/// How long a lane waits for its peers' ends once its own side has ended.
+/// How long a traffic class waits for its peers' ends once its own side has ended.
 constexpr Duration kLinger = std::chrono::seconds(2);
 }  // namespace
 
@@ -26,7 +26,7 @@ void KeepForever(std::shared_ptr<void> memory) {
   kept.push_back(std::move(memory));
 }
 
-MpiEngine::Lane::Lane(Options options)
+MpiEngine::Pipes::Pipes(Options options)
     : options_(std::move(options)),
       beat_interval_(options_.silence_timeout / 10),
       next_beat_(Now()),
@@ -41,7 +41,7 @@ MpiEngine::Lane::Lane(Options options)
   }
 }
 
-void MpiEngine::Lane::Release() {
+void MpiEngine::Pipes::Release() {
   // Receives can be cancelled: of those behind a peer's end MPI lets go at once. A send cannot: one
   // that the peer has not matched keeps its piece.
   for (size_t i = 0; i < receive_requests_.size(); ++i) {
@@ -63,14 +63,14 @@ void MpiEngine::Lane::Release() {
       pipe(rank).Fail(CancelledError("the group has ended"));
     }
   }
-  // A lane that ended on both sides has nothing in flight: only then is freeing its communicator
-  // safe.
+  // A traffic class that ended on both sides has nothing in flight: only then is freeing its
+  // communicator safe.
   if (Ended()) {
     MPI_Comm_free(&communicator_);
   }
 }
 
-void MpiEngine::Lane::Notify(int peer) {
+void MpiEngine::Pipes::Notify(int peer) {
   {
     const MutexLock lock(mutex_);
     if (is_ready_[static_cast<size_t>(peer)]) {
@@ -82,7 +82,7 @@ void MpiEngine::Lane::Notify(int peer) {
   options_.wake();
 }
 
-void MpiEngine::Lane::Begin(MPI_Comm communicator) {
+void MpiEngine::Pipes::Begin(MPI_Comm communicator) {
   communicator_ = communicator;
   last_turn_ = Now();
   for (Peer& peer : peers_) {
@@ -95,7 +95,7 @@ void MpiEngine::Lane::Begin(MPI_Comm communicator) {
   }
 }
 
-bool MpiEngine::Lane::Turn(Time now) {
+bool MpiEngine::Pipes::Turn(Time now) {
   // A process that was itself stopped, or got no CPU, has not listened: its peers' signs of life
   // are still to be read.
   if (now - last_turn_ > options_.silence_timeout / 2) {
@@ -117,7 +117,7 @@ bool MpiEngine::Lane::Turn(Time now) {
   return moved;
 }
 
-bool MpiEngine::Lane::Over(Time now) const {
+bool MpiEngine::Pipes::Over(Time now) const {
   if (open_ > 0) {
     return false;
   }
@@ -136,7 +136,7 @@ bool MpiEngine::Lane::Over(Time now) const {
   return true;
 }
 
-bool MpiEngine::Lane::Ended() const {
+bool MpiEngine::Pipes::Ended() const {
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
     const Peer& peer = peers_[static_cast<size_t>(rank)];
     if (IsPeer(rank) && (peer.failed || !peer.end_received || !peer.end_sent)) {
@@ -146,7 +146,7 @@ bool MpiEngine::Lane::Ended() const {
   return sendings_.empty();
 }
 
-void MpiEngine::Lane::Close() {
+void MpiEngine::Pipes::Close() {
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
     if (IsPeer(rank)) {
       pipe(rank).Close(MpiClose::kReset);
@@ -155,7 +155,7 @@ void MpiEngine::Lane::Close() {
   }
 }
 
-void MpiEngine::Lane::Fail(const Status& reason) {
+void MpiEngine::Pipes::Fail(const Status& reason) {
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
     if (IsPeer(rank)) {
       FailPeer(rank, reason);
@@ -163,7 +163,7 @@ void MpiEngine::Lane::Fail(const Status& reason) {
   }
 }
 
-bool MpiEngine::Lane::SendReady() {
+bool MpiEngine::Pipes::SendReady() {
   std::vector<int> ready;
   {
     const MutexLock lock(mutex_);
@@ -178,11 +178,11 @@ bool MpiEngine::Lane::SendReady() {
   return !ready.empty();
 }
 
-void MpiEngine::Lane::Serve(int rank) {
+void MpiEngine::Pipes::Serve(int rank) {
   Peer& peer = peers_[static_cast<size_t>(rank)];
   if (peer.end_sent) {
-    // The end is the last message: what came behind it would meet a lane that the peer has given
-    // up, or the next one, to which MPI may give the same context.
+    // The end is the last message: what came behind it would meet a traffic class that the peer has
+    // given up, or the next one, to which MPI may give the same context.
     return;
   }
   const auto sending = [rank](Tag tag) {
@@ -214,7 +214,7 @@ void MpiEngine::Lane::Serve(int rank) {
   }
 }
 
-void MpiEngine::Lane::Send(std::unique_ptr<Sending> sending) {
+void MpiEngine::Pipes::Send(std::unique_ptr<Sending> sending) {
   const void* data = &sending->credits;
   size_t size = sending->tag == kCredit ? sizeof(sending->credits) : 0;
   if (sending->piece != nullptr) {
@@ -233,7 +233,7 @@ void MpiEngine::Lane::Send(std::unique_ptr<Sending> sending) {
   send_requests_.push_back(request);
 }
 
-bool MpiEngine::Lane::TestSends() {
+bool MpiEngine::Pipes::TestSends() {
   bool moved = false;
   for (size_t i = 0; i < send_requests_.size();) {
     int done = 0;
@@ -260,7 +260,7 @@ bool MpiEngine::Lane::TestSends() {
   return moved;
 }
 
-bool MpiEngine::Lane::TestReceives(Time now) {
+bool MpiEngine::Pipes::TestReceives(Time now) {
   int count = 0;
   indices_.resize(receive_requests_.size());
   statuses_.resize(receive_requests_.size());
@@ -302,7 +302,7 @@ bool MpiEngine::Lane::TestReceives(Time now) {
   return moved;
 }
 
-void MpiEngine::Lane::Receive(int peer, size_t slot) {
+void MpiEngine::Pipes::Receive(int peer, size_t slot) {
   const size_t index = static_cast<size_t>(peer) * kReceives + slot;
   Receiving& receiving = receivings_[index];
   if (receiving.piece == nullptr) {
@@ -315,7 +315,7 @@ void MpiEngine::Lane::Receive(int peer, size_t slot) {
   }
 }
 
-void MpiEngine::Lane::Handle(int rank, Receiving& receiving) {
+void MpiEngine::Pipes::Handle(int rank, Receiving& receiving) {
   int size = 0;
   Status status;
   if (const int code = MPI_Get_count(&receiving.status, MPI_BYTE, &size); code != MPI_SUCCESS) {
@@ -348,7 +348,7 @@ void MpiEngine::Lane::Handle(int rank, Receiving& receiving) {
   }
 }
 
-void MpiEngine::Lane::Beat(Time now) {
+void MpiEngine::Pipes::Beat(Time now) {
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
     Peer& peer = peers_[static_cast<size_t>(rank)];
     if (!IsPeer(rank) || peer.failed) {
@@ -368,7 +368,7 @@ void MpiEngine::Lane::Beat(Time now) {
   }
 }
 
-void MpiEngine::Lane::FailPeer(int rank, const Status& reason) {
+void MpiEngine::Pipes::FailPeer(int rank, const Status& reason) {
   Peer& peer = peers_[static_cast<size_t>(rank)];
   if (peer.failed || peer.end_received) {
     return;

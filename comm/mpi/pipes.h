@@ -1,6 +1,6 @@
 /// \file
 /// One group's messages over MPI: receives that stand ready for every peer, sends in flight, signs
-/// of life. For the MPI thread alone, but for what MpiLane promises.
+/// of life. For the MPI thread alone, but for what MpiPipes promises.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ Status MpiError(int code, const char* call);
 /// For memory that MPI may still touch: it cannot be told to stop.
 void KeepForever(std::shared_ptr<void> memory);
 
-class MpiEngine::Lane final : public MpiLane {
+class MpiEngine::Pipes final : public MpiPipes {
  public:
   struct Options {
     int rank = 0;
@@ -29,15 +29,15 @@ class MpiEngine::Lane final : public MpiLane {
     std::function<void(const Status&)> poison;
   };
 
-  explicit Lane(Options options);
+  explicit Pipes(Options options);
 
   MpiPipe& pipe(int peer) override { return *options_.pipes[static_cast<size_t>(peer)]; }
   void Notify(int peer) override HEDDLE_EXCLUDES(mutex_);
 
-  /// Posts the receives in `communicator`, the lane's own. Before the first Turn.
+  /// Posts the receives in `communicator`, the traffic class's own. Before the first Turn.
   void Begin(MPI_Comm communicator);
-  /// Closes every pipe for a group that will not be: the lane ends by itself, also one that has not
-  /// begun. Thread: any.
+  /// Closes every pipe for a group that will not be: the traffic class ends by itself, also one
+  /// that has not begun. Thread: any.
   void Close() HEDDLE_EXCLUDES(mutex_);
   /// Moves what can be moved; whether anything did.
   bool Turn(Time now);
@@ -45,7 +45,7 @@ class MpiEngine::Lane final : public MpiLane {
   bool InFlight() const { return in_flight_ > 0; }
   /// Whether nothing is left to be done: every peer has ended or failed, and so has this side.
   bool Over(Time now) const;
-  /// Gives up what MPI still holds; the lane makes no MPI calls afterwards.
+  /// Gives up what MPI still holds; the traffic class makes no MPI calls afterwards.
   void Release();
   /// Ends every pipe with `reason`; a reason for the whole group.
   void Fail(const Status& reason);
