@@ -5,8 +5,8 @@
 # docs/measured's figures were measured. An entry may measure a third of its tier's ENTRY budget there, all entries of a
 # tier together half of its TOTAL budget. In `full` an entry has a TIMEOUT of its own below the budget.
 set(HEDDLE_TIERS quick check full)
-set(HEDDLE_TIER_ENTRY_SECONDS 15 90 600)
-set(HEDDLE_TIER_TOTAL_SECONDS 90 480 3600)
+set(HEDDLE_TIER_ENTRY_SECONDS 20 180 600)
+set(HEDDLE_TIER_TOTAL_SECONDS 180 960 3600)
 # So many times as much time has every entry under a sanitizer.
 set(HEDDLE_TIER_SANITIZER_FACTOR 4)
 
