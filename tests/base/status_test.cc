@@ -46,7 +46,7 @@ TEST(StatusTest, ErrnoBecomesACodeAndItsText) {
 }
 
 TEST(StatusDeathTest, AResultOfAnOkStatusAborts) {
-  EXPECT_DEATH(Result<int>{Status::Ok()}, "a result was made of a status that is OK");
+  EXPECT_DEATH(const Result<int> result(Status::Ok()), "a result was made of a status that is OK");
 }
 
 }  // namespace
