@@ -125,7 +125,7 @@ TEST(CostsTest, BytesOfAStageGrowByWhatEachOfItsPartsNeeds) {
   const int64_t stash = table->stash_bytes[1] + table->stash_bytes[2];
   int64_t state = 0;
   int64_t gradients = 0;
-  for (const size_t segment : {1, 2}) {
+  for (const size_t segment : {size_t{1}, size_t{2}}) {
     for (const graph::ParameterId id : table->parameters[segment]) {
       state += table->state_bytes[static_cast<size_t>(id)];
       gradients += table->parameter_bytes[static_cast<size_t>(id)];

@@ -113,7 +113,7 @@ TEST(LimitsTest, RecomputationIsOnExactlyWhereMemoryDemandsIt) {
     shape.recompute = recompute;
     return free->memory->PeakBytes(shape);
   };
-  for (const size_t tight : {0, 1}) {
+  for (const size_t tight : {size_t{0}, size_t{1}}) {
     ASSERT_LT(bytes(tight, true), bytes(tight, false));
     request.cluster = ClusterOf({1, 1});
     request.cluster.workers[tight].memory_bytes = bytes(tight, false) - 1;
@@ -146,7 +146,7 @@ TEST(LimitsTest, SharesMoveFromWorkersThatLackTheMemoryToTheOthers) {
   shape.microbatches = 7;
   const int64_t seven = ProblemOf(request)->memory->PeakBytes(shape);
   ASSERT_LT(seven, eight);
-  for (const size_t tight : {0, 1}) {
+  for (const size_t tight : {size_t{0}, size_t{1}}) {
     request.cluster = ClusterOf({1, 1});
     request.cluster.workers[tight].memory_bytes = seven;
     const std::optional<Plan> repaired = RepairShares(*ProblemOf(request), plan);
