@@ -259,6 +259,7 @@ Result<std::vector<SafetensorsEntry>> ParseSafetensorsHeader(std::string_view js
                          end > data_bytes ? "it is cut short" : "something was appended");
   }
   std::vector<std::string_view> names;
+  names.reserve(entries.size());
   for (const SafetensorsEntry& entry : entries) {
     names.push_back(entry.tensor.name);
   }
