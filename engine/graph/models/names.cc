@@ -5,7 +5,7 @@
 namespace heddle::graph {
 namespace {
 
-NameMapping Same(std::string name, Shape shape, std::string foreign_name) {
+NameMapping Same(std::string name, const Shape& shape, std::string foreign_name) {
   return {.name = std::move(name),
           .shape = shape,
           .foreign_name = std::move(foreign_name),
