@@ -4,7 +4,7 @@
 namespace heddle::comm {
 namespace {
 
-const DeclaredTransport kDeclared(
+const DeclaredTransport declared(
     {.name = "verbs",
      .title = "RDMA",
      .rank = 20,

@@ -5,7 +5,7 @@
 namespace heddle::comm {
 namespace {
 
-const DeclaredTransport kDeclared(
+const DeclaredTransport declared(
     {.name = "toy", .title = "toy", .rank = 15, .within_host = true, .encrypts = true});
 
 }  // namespace
