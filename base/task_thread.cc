@@ -17,12 +17,16 @@ TaskThread::TaskThread(const std::string& name, AtEnd at_end)
       thread_(name, [this] { Run(); }) {}
 
 TaskThread::~TaskThread() {
+  Close();
+  thread_.Join();
+}
+
+void TaskThread::Close() {
   {
     const MutexLock lock(mutex_);
     closing_ = true;
   }
   changed_.NotifyAll();
-  thread_.Join();
 }
 
 void TaskThread::Post(std::function<void()> task) {

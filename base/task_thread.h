@@ -26,6 +26,9 @@ class TaskThread {
   TaskThread& operator=(const TaskThread&) = delete;
 
   void Post(std::function<void()> task);
+  /// The end begins: with kDrop no further task does. Waits for nothing; the destructor does it,
+  /// too.
+  void Close();
 
  private:
   void Run();

@@ -39,7 +39,6 @@ int RunAtEnd(TaskThread::AtEnd at_end) {
   std::promise<void> begun;
   std::promise<void> closing;
   std::atomic<int> done = 0;
-  Thread opener;
   {
     TaskThread thread("test", at_end);
     thread.Post([&] {
@@ -50,10 +49,8 @@ int RunAtEnd(TaskThread::AtEnd at_end) {
     thread.Post([&] { ++done; });
     thread.Post([&] { ++done; });
     begun.get_future().wait();
-    opener = Thread("opener", [&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // The destructor has begun.
-      closing.set_value();
-    });
+    thread.Close();
+    closing.set_value();
   }
   return done;
 }
