@@ -1,5 +1,5 @@
 /// \file
-/// A save whose chunks lie in memory and not in a file: one worker's part of a snapshot, as it
+/// A save whose chunks lie in memory and not in a file: one worker's shard of a snapshot, as it
 /// holds it itself or keeps it for another. What comes from another worker is checked here before
 /// anything is allocated or read by it.
 #pragma once
@@ -67,7 +67,7 @@ struct PartLimits {
 };
 PartLimits LimitsOf(std::span<const StoredBox> boxes);
 
-/// What a keeper has to know of a part: all but what only files have. A snapshot may be taken at
+/// What a holder has to know of a shard: all but what only files have. A snapshot may be taken at
 /// every step, so this is not the text of EncodePart (checkpoint/format/manifest.h).
 Bytes EncodeMemoryPart(const FilePart& part);
 

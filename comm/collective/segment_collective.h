@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "base/tensor/dtype.h"
 #include "comm/communicator.h"
-#include "comm/message/frame.h"
+#include "comm/stream/frame.h"
 
 namespace heddle::comm {
 

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/system/unique_fd.h"
-#include "comm/message/event_loop.h"
+#include "comm/stream/event_loop.h"
 #include "comm/transport/handshake.h"
 #include "comm/transport/transport.h"
 

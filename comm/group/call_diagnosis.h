@@ -30,8 +30,8 @@
 #include "comm/group/peer_reports.h"
 #include "comm/message/call_signature.h"
 #include "comm/message/channel.h"
-#include "comm/message/frame.h"
 #include "comm/message/work.h"
+#include "comm/stream/frame.h"
 
 namespace heddle::comm {
 

@@ -12,9 +12,9 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "comm/message/frame.h"
 #include "comm/message/receiver.h"
 #include "comm/message/work.h"
+#include "comm/stream/frame.h"
 
 namespace heddle::comm {
 

@@ -13,7 +13,7 @@
 
 #include "base/tensor/dtype.h"
 #include "comm/communicator.h"
-#include "comm/message/frame.h"
+#include "comm/stream/frame.h"
 
 namespace heddle::comm {
 

@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
-#include "comm/message/frame.h"
+#include "comm/stream/frame.h"
 
 namespace heddle::comm {
 

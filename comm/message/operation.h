@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/message/frame.h"
 #include "comm/message/work.h"
+#include "comm/stream/frame.h"
 #include "comm/transport/shared_memory.h"
 #include "comm/transport/transport.h"
 

@@ -15,9 +15,9 @@
 #include <memory>
 
 #include "base/status.h"
-#include "comm/message/frame.h"
-#include "comm/message/metered_stream.h"
 #include "comm/message/operation.h"
+#include "comm/stream/frame.h"
+#include "comm/stream/metered_stream.h"
 #include "comm/transport/shared_memory.h"
 #include "metrics/registry.h"
 

@@ -12,14 +12,14 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "comm/message/credits.h"
-#include "comm/message/frame.h"
-#include "comm/message/frame_reader.h"
 #include "comm/message/matching.h"
-#include "comm/message/metered_stream.h"
 #include "comm/message/operation.h"
 #include "comm/message/placement.h"
 #include "comm/message/rendezvous.h"
 #include "comm/message/sender.h"
+#include "comm/stream/frame.h"
+#include "comm/stream/frame_reader.h"
+#include "comm/stream/metered_stream.h"
 #include "comm/transport/traffic_class.h"
 
 namespace heddle::comm {

@@ -8,9 +8,9 @@
 #include "base/check.h"
 #include "comm/endpoint/communicator_impl.h"
 #include "comm/group/group.h"
-#include "comm/message/event_loop.h"
-#include "comm/message/token_bucket.h"
 #include "comm/mpi/engine.h"
+#include "comm/stream/event_loop.h"
+#include "comm/stream/token_bucket.h"
 #include "comm/transport/shared_memory.h"
 #include "comm/transport/transport.h"
 

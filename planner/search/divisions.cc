@@ -155,20 +155,20 @@ Draft DraftOf(const WorkerClasses& classes, const PipelineTable& table, const Di
   Draft draft;
   for (const size_t index : division.pipelines) {
     const std::vector<size_t> start = next;
-    std::vector<Draft::Way> ways;
+    std::vector<Draft::Alternative> alternatives;
     for (size_t pace = 0; pace < table.Paces(index).size(); ++pace) {
       next = start;
-      Draft::Way way{.pace = table.Paces(index)[pace], .stages = {}};
+      Draft::Alternative alternative{.pace = table.Paces(index)[pace], .stages = {}};
       for (const ClassStage& stage : table.Stages(index, pace)) {
         const size_t c = static_cast<size_t>(stage.worker_class);
-        way.stages.push_back({.worker = classes.members[c][next[c]++],
-                              .first_segment = stage.first_segment,
-                              .last_segment = stage.last_segment,
-                              .recompute = stage.recompute});
+        alternative.stages.push_back({.worker = classes.members[c][next[c]++],
+                                      .first_segment = stage.first_segment,
+                                      .last_segment = stage.last_segment,
+                                      .recompute = stage.recompute});
       }
-      ways.push_back(std::move(way));
+      alternatives.push_back(std::move(alternative));
     }
-    draft.pipelines.push_back(std::move(ways));
+    draft.pipelines.push_back(std::move(alternatives));
   }
   return draft;
 }

@@ -124,8 +124,8 @@ bool RecutAll(const Problem& problem, Draft& draft) {
   bool fits = true;
   PipelineQuestion question;
   std::vector<WorkerCosts> costs;
-  for (auto& ways : draft.pipelines) {
-    const std::vector<program::Stage> stages = ways.front().stages;
+  for (auto& alternatives : draft.pipelines) {
+    const std::vector<program::Stage> stages = alternatives.front().stages;
     costs.clear();
     std::vector<int> order;
     for (const program::Stage& stage : stages) {
@@ -149,18 +149,18 @@ bool RecutAll(const Problem& problem, Draft& draft) {
       fits = false;
       continue;
     }
-    Draft::Way way;
+    Draft::Alternative alternative;
     for (size_t j = 0; j < cuts.size(); ++j) {
       const double seconds =
           costs[j].Stage(cuts[j].first_segment, cuts[j].last_segment, cuts[j].recompute);
-      way.pace.period = std::max(way.pace.period, seconds);
-      way.pace.fill += seconds;
-      way.stages.push_back({.worker = stages[j].worker,
-                            .first_segment = cuts[j].first_segment,
-                            .last_segment = cuts[j].last_segment,
-                            .recompute = cuts[j].recompute});
+      alternative.pace.period = std::max(alternative.pace.period, seconds);
+      alternative.pace.fill += seconds;
+      alternative.stages.push_back({.worker = stages[j].worker,
+                                    .first_segment = cuts[j].first_segment,
+                                    .last_segment = cuts[j].last_segment,
+                                    .recompute = cuts[j].recompute});
     }
-    ways = {std::move(way)};
+    alternatives = {std::move(alternative)};
   }
   return fits;
 }
@@ -171,7 +171,7 @@ std::optional<program::Plan> DealtPlan(const Problem& problem,
                                        const std::vector<int>& fastest_first,
                                        int pipelines) {
   Draft draft;
-  draft.pipelines.assign(static_cast<size_t>(pipelines), {Draft::Way{}});
+  draft.pipelines.assign(static_cast<size_t>(pipelines), {Draft::Alternative{}});
   const size_t period = 2 * static_cast<size_t>(pipelines);
   for (size_t i = 0; i < fastest_first.size(); ++i) {
     const size_t turn = i % period;

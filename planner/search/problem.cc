@@ -235,8 +235,8 @@ Plan EmptyPlan(const Problem& problem) {
 Plan PlanOf(const Problem& problem, const Draft& draft) {
   std::vector<std::vector<Pace>> paces(draft.pipelines.size());
   for (size_t p = 0; p < draft.pipelines.size(); ++p) {
-    for (const Draft::Way& way : draft.pipelines[p]) {
-      paces[p].push_back(way.pace);
+    for (const Draft::Alternative& alternative : draft.pipelines[p]) {
+      paces[p].push_back(alternative.pace);
     }
   }
   const std::vector<std::span<const Pace>> spans(paces.begin(), paces.end());
@@ -253,10 +253,11 @@ Plan PlanOf(const Problem& problem, const Draft& draft) {
     if (share == 0) {
       continue;
     }
-    const auto& ways = draft.pipelines[p];
-    const auto best = std::min_element(ways.begin(), ways.end(), [&](const auto& a, const auto& b) {
-      return a.pace.Seconds(share) < b.pace.Seconds(share);
-    });
+    const auto& alternatives = draft.pipelines[p];
+    const auto best = std::min_element(alternatives.begin(), alternatives.end(),
+                                       [&](const auto& a, const auto& b) {
+                                         return a.pace.Seconds(share) < b.pace.Seconds(share);
+                                       });
     plan.pipelines.push_back(
         {.stages = best->stages, .first_microbatch = first, .microbatches = share});
     first += share;

@@ -92,13 +92,13 @@ Result<std::unique_ptr<Problem>> MakeProblem(const PlanRequest& request);
 /// A Plan without pipelines: names, generation, determinism, transports.
 program::Plan EmptyPlan(const Problem& problem);
 
-/// The pipelines of one candidate, on ranks, with the ways to run each.
+/// The pipelines of one candidate, on ranks, with the alternatives of running each.
 struct Draft {
-  struct Way {
+  struct Alternative {
     Pace pace;
     std::vector<program::Stage> stages;
   };
-  std::vector<std::vector<Way>> pipelines;  ///< By pipeline, at least one way each.
+  std::vector<std::vector<Alternative>> pipelines;  ///< By pipeline, at least one alternative each.
 };
 
 /// The Plan with the best shares for the draft; pipelines with larger shares come first, so that

@@ -9,19 +9,19 @@
 namespace heddle::planner {
 namespace {
 
-double Best(std::span<const Pace> ways, int64_t microbatches) {
-  double best = ways.front().Seconds(microbatches);
-  for (const Pace& way : ways) {
-    best = std::min(best, way.Seconds(microbatches));
+double Best(std::span<const Pace> alternatives, int64_t microbatches) {
+  double best = alternatives.front().Seconds(microbatches);
+  for (const Pace& alternative : alternatives) {
+    best = std::min(best, alternative.Seconds(microbatches));
   }
   return best;
 }
 
-int64_t CompletedWithin(std::span<const Pace> ways, double bound, int microbatches) {
+int64_t CompletedWithin(std::span<const Pace> alternatives, double bound, int microbatches) {
   int64_t most = 0;
-  for (const Pace& way : ways) {
-    if (way.fill <= bound) {
-      const double count = std::floor((bound - way.fill) / way.period) + 1;
+  for (const Pace& alternative : alternatives) {
+    if (alternative.fill <= bound) {
+      const double count = std::floor((bound - alternative.fill) / alternative.period) + 1;
       most = std::max(most, static_cast<int64_t>(std::min<double>(count, microbatches)));
     }
   }
@@ -32,8 +32,8 @@ int64_t TotalWithin(std::span<const std::span<const Pace>> pipelines,
                     double bound,
                     int microbatches) {
   int64_t total = 0;
-  for (const auto& ways : pipelines) {
-    total += CompletedWithin(ways, bound, microbatches);
+  for (const auto& alternatives : pipelines) {
+    total += CompletedWithin(alternatives, bound, microbatches);
   }
   return total;
 }
@@ -43,8 +43,8 @@ int64_t TotalWithin(std::span<const std::span<const Pace>> pipelines,
 Shares BalanceShares(std::span<const std::span<const Pace>> pipelines, int microbatches) {
   HEDDLE_CHECK(!pipelines.empty() && microbatches > 0);
   double high = Best(pipelines.front(), microbatches);
-  for (const auto& ways : pipelines) {
-    high = std::min(high, Best(ways, microbatches));
+  for (const auto& alternatives : pipelines) {
+    high = std::min(high, Best(alternatives, microbatches));
   }
   high *= 1 + 1e-12;  // Division may round the count at the exact bound down.
   double low = 0;

@@ -23,7 +23,7 @@ struct Shares {
 };
 
 /// The shares of `microbatches` over `pipelines` that minimise the largest time, each pipeline
-/// taking the better of its own `ways` (not empty, period > 0) for its share.
+/// taking the better of its own `alternatives` (not empty, period > 0) for its share.
 ///
 /// A bound T is feasible exactly if the numbers that each pipeline completes within T sum up to
 /// enough, which is monotone in T: the search is a bisection over T, whose final surplus is taken

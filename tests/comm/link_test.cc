@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/message/token_bucket.h"
+#include "comm/stream/token_bucket.h"
 #include "tests/comm/cluster.h"
 
 namespace heddle::comm {

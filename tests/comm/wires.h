@@ -20,7 +20,7 @@
 #include "base/system/unique_fd.h"
 #include "comm/endpoint/communicator_impl.h"
 #include "comm/group/group.h"
-#include "comm/message/event_loop.h"
+#include "comm/stream/event_loop.h"
 #include "comm/transport/shared_memory.h"
 #include "comm/transport/transport.h"
 #include "metrics/registry.h"

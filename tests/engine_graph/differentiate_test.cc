@@ -11,8 +11,8 @@
 
 #include "engine/graph/builder.h"
 #include "engine/graph/models/model.h"
-#include "tests/support/dense_evaluator.h"
-#include "tests/support/random_graph.h"
+#include "tests/support/graph/dense_evaluator.h"
+#include "tests/support/graph/random_graph.h"
 #include "tests/support/seed.h"
 
 namespace heddle::graph {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/engine_graph/examples.h"
-#include "tests/support/dense_evaluator.h"
+#include "tests/support/graph/dense_evaluator.h"
 
 namespace heddle::graph {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "engine/graph/models/model.h"
 #include "engine/graph/operator.h"
-#include "tests/support/random_graph.h"
+#include "tests/support/graph/random_graph.h"
 #include "tests/support/seed.h"
 
 namespace heddle::graph {

@@ -1,14 +1,14 @@
 // Every sharding rule is executed: the operator on whole inputs, and share by share on inputs
 // placed as the rule says (uneven shares), must give the same tensors once the outputs are put
 // together as the rule says. The evaluator knows nothing of rules
-// (tests/support/dense_evaluator.h).
+// (tests/support/graph/dense_evaluator.h).
 #include <cmath>
 #include <optional>
 
 #include <gtest/gtest.h>
 
 #include "tests/engine_graph/examples.h"
-#include "tests/support/dense_evaluator.h"
+#include "tests/support/graph/dense_evaluator.h"
 #include "tests/support/seed.h"
 
 namespace heddle::graph {

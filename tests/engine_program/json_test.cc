@@ -5,7 +5,7 @@
 #include "engine/program/plan.h"
 #include "engine/program/profile.h"
 #include "tests/engine_program/seeds.h"
-#include "tests/support/random_plan.h"
+#include "tests/support/graph/random_plan.h"
 
 namespace heddle::program {
 namespace {

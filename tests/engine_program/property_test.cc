@@ -12,8 +12,8 @@
 #include "engine/program/state.h"
 #include "engine/program/verify/verify.h"
 #include "tests/engine_program/seeds.h"
-#include "tests/support/random_graph.h"
-#include "tests/support/random_plan.h"
+#include "tests/support/graph/random_graph.h"
+#include "tests/support/graph/random_plan.h"
 #include "tests/support/tier.h"
 
 namespace heddle::program {

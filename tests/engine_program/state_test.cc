@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 #include "tests/engine_program/graphs.h"
-#include "tests/support/random_plan.h"
+#include "tests/support/graph/random_plan.h"
 #include "tests/support/seed.h"
 
 namespace heddle::program {

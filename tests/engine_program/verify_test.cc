@@ -11,8 +11,8 @@
 #include "engine/program/lowering/lower.h"
 #include "tests/engine_program/graphs.h"
 #include "tests/engine_program/seeds.h"
-#include "tests/support/random_graph.h"
-#include "tests/support/random_plan.h"
+#include "tests/support/graph/random_graph.h"
+#include "tests/support/graph/random_plan.h"
 
 namespace heddle::program {
 namespace {

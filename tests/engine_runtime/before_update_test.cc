@@ -51,7 +51,7 @@ TEST(BeforeUpdateTest, EachParameterIsAnnouncedBeforeItChanges) {
   ASSERT_EQ(wanted.size(), program->parameters.size());
 
   std::vector<uint64_t> before;
-  std::vector<graph::ParameterId> told;
+  std::vector<graph::ParameterId> announced;
   DeviceClock clock(1);
   Executor executor(
       {.graph = &*graph,
@@ -67,18 +67,18 @@ TEST(BeforeUpdateTest, EachParameterIsAnnouncedBeforeItChanges) {
        .before_update =
            [&](graph::ParameterId id) {
              EXPECT_EQ(state.Digest(id), before[static_cast<size_t>(id)]);
-             told.push_back(id);
+             announced.push_back(id);
            },
        .seed = 1});
   for (int64_t step = 1; step <= 2; ++step) {
     before = digests();
-    told.clear();
+    announced.clear();
     ASSERT_TRUE(executor.ComputeGradients(step, step - 1).ok());
     const auto outcome = executor.Vote(step);
     ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
-    EXPECT_TRUE(told.empty()) << "nothing changes before the vote";
+    EXPECT_TRUE(announced.empty()) << "nothing changes before the vote";
     executor.Apply(step, outcome->gradient_norm, 1e-2);
-    EXPECT_EQ(told, wanted);
+    EXPECT_EQ(announced, wanted);
     const std::vector<uint64_t> after = digests();
     for (size_t i = 0; i < after.size(); ++i) {
       EXPECT_NE(after[i], before[i]) << "parameter " << i;

@@ -12,8 +12,8 @@
 #include "base/random.h"
 #include "engine/program/lowering/lower.h"
 #include "engine/program/verify/verify.h"
-#include "tests/support/random_graph.h"
-#include "tests/support/random_plan.h"
+#include "tests/support/graph/random_graph.h"
+#include "tests/support/graph/random_plan.h"
 #include "tests/support/tier.h"
 
 namespace heddle::runtime {

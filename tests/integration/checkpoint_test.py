@@ -18,7 +18,7 @@ import environments  # pylint: disable=import-error
 
 EXPORT = os.path.abspath(sys.argv[2])
 BUILD = os.path.abspath(sys.argv[3])
-COMPARE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "compare_checkpoint.py")
+COMPARE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "harness", "compare_checkpoint.py")
 STEPS = 40
 GLOBAL_BATCH = 24
 

@@ -7,8 +7,7 @@ import pathlib
 import subprocess
 import sys
 
-import hugging_face
-from harness import HEDDLE, Scratch
+from harness import HEDDLE, Scratch, hugging_face
 
 TOKENS = [[(row * 31 + column * 7) % 61 for column in range(12)] for row in range(2)]
 

@@ -221,7 +221,7 @@ def pytorch_cases():
             file.addfile(tarfile.TarInfo("storages"), io.BytesIO())
         return path
 
-    def stray(path, content):
+    def append_entry(path, content):
         with zipfile.ZipFile(path, "a") as file:
             file.writestr("archive/data/0", content)
         return path
@@ -236,7 +236,7 @@ def pytorch_cases():
         case("compressed", "compressed", good, compression=zipfile.ZIP_DEFLATED),
         case("zip bomb", "compressed", [*good, ("data/1", bytes(300_000_000))], compression=zipfile.ZIP_DEFLATED),
         case("encrypted", "encrypted", good, change=lambda path: patched(path, b"PK\1\2", 8, b"\1\0")),
-        case("two entries of one name", "two entries", good, change=lambda path: stray(path, bytes(24))),
+        case("two entries of one name", "two entries", good, change=lambda path: append_entry(path, bytes(24))),
         case("zip64 sizes beyond the file", "points behind|reaches into|stored, but|cut short|damaged", good, DAMAGED,
              change=lambda path: patched(path, b"PK\1\2", 20, b"\xfe\xff\xff\xff\xfe\xff\xff\xff")),
         case("directory behind the end", "behind the end", good, DAMAGED,

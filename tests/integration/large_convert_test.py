@@ -10,8 +10,7 @@ import signal
 import subprocess
 import time
 
-import large_model
-from harness import HEDDLE, Scratch, heddle, seed
+from harness import HEDDLE, Scratch, heddle, large_model, seed
 from tiers import scaled
 
 RESIDENT_MAX = 256 << 20  # Of a model of 1 GB.

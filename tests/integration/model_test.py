@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from harness import REPOSITORY, Run, Scratch
-from text_data import prose
+from harness.text_data import prose
 
 STEPS = 20
 # 1e-4 is promised. What fp32 alone makes is below 2e-7; a rotary base that is off by a tenth makes 3e-6.

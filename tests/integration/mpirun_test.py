@@ -4,7 +4,7 @@ import shutil
 import sys
 
 from harness import Scratch
-from launched import check_launcher
+from harness.launched import check_launcher
 
 
 def main():

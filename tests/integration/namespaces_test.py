@@ -7,8 +7,8 @@ import random
 import sys
 
 from harness import Run, Scratch, check_same, check_samples, seed, wait_for
-from served import GLOBAL_BATCH, WORKERS, Cluster, write_job
-from text_data import prose
+from harness.served import GLOBAL_BATCH, WORKERS, Cluster, write_job
+from harness.text_data import prose
 from tiers import sample
 import namespaces  # pylint: disable=wrong-import-order,import-error  # harness knows its folder.
 

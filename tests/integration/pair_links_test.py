@@ -8,8 +8,8 @@ import sys
 import urllib.request
 
 from harness import HEDDLE, SMOKE, Run, Scratch, heddle, seed
-from served import WORKERS, Cluster, write_job
-from text_data import prose
+from harness.served import WORKERS, Cluster, write_job
+from harness.text_data import prose
 import namespaces  # pylint: disable=wrong-import-order,import-error  # harness knows its folder.
 
 SUBNET = namespaces.subnet(64)
@@ -19,7 +19,7 @@ BUCKET = ["tbf", "rate", "20mbit", "burst", "32kb", "latency", "50ms"]
 
 
 def slow_between(network, one, other):
-    """A way of their own between two places, behind a token bucket in each direction."""
+    """A route of their own between two places, behind a token bucket in each direction."""
     names = [f"hi{namespaces.TAG}{place}" for place in (one, other)]
     namespaces.command("ip", "link", "add", names[0], "type", "veth", "peer", "name", names[1])
     for place, name in ((one, names[0]), (other, names[1])):
@@ -50,7 +50,7 @@ def check_slow_pair(folder, network):
         assert {tuple(sorted(pair)) for pair in measured} == {("a", "b"), ("a", "c"), ("b", "c")}, measured
         for pair, event in measured.items():
             assert event["result"] == "ok" and set(event["transports"]) == {"tcp"}, event
-            rates = [event["transports"]["tcp"][way] for way in ("there", "back")]
+            rates = [event["transports"]["tcp"][direction] for direction in ("there", "back")]
             slow = set(pair) == {"a", "b"}
             # A bucket lets the first bytes through at once, so that a short measurement sees more than its rate.
             assert all(rate < 4 * SLOW if slow else rate > 10 * SLOW for rate in rates), measured

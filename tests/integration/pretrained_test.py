@@ -8,8 +8,7 @@ import pathlib
 import subprocess
 import sys
 
-import hugging_face
-from harness import HEDDLE, Run, Scratch
+from harness import HEDDLE, Run, Scratch, hugging_face
 
 CONTEXT = 20
 TOKENS = [(i * i + 3 * i // 7) % 67 for i in range(1234)]

@@ -15,8 +15,8 @@ import urllib.parse
 import urllib.request
 
 from harness import HEDDLE, REPOSITORY, Run, Scratch, wait_for
-from served import write_job
-from text_data import prose
+from harness.served import write_job
+from harness.text_data import prose
 
 ANSWER_SECONDS_MAX = 5.0
 CONFIG = """global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}

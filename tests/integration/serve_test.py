@@ -7,8 +7,8 @@ import random
 import signal
 
 from harness import HEDDLE, Run, Scratch, check_same, check_samples, heddle, seed, wait_for
-from text_data import prose
-from served import GLOBAL_BATCH, WORKERS, Cluster, write_job
+from harness.text_data import prose
+from harness.served import GLOBAL_BATCH, WORKERS, Cluster, write_job
 
 STEPS = 160
 

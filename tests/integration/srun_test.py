@@ -2,8 +2,8 @@
 import sys
 
 from harness import Scratch
-from launched import check_launcher
-from slurm import Slurm, Unavailable
+from harness.launched import check_launcher
+from harness.slurm import Slurm, Unavailable
 
 
 def main():

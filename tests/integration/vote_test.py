@@ -6,8 +6,8 @@ import random
 import signal
 
 from harness import Run, Scratch, check_same, check_samples, seed
-from text_data import prose
-from served import GLOBAL_BATCH, WORKERS, Cluster, write_job
+from harness.text_data import prose
+from harness.served import GLOBAL_BATCH, WORKERS, Cluster, write_job
 from tiers import sample
 
 STEPS = 50

@@ -123,24 +123,24 @@ def check_run(folder):
 
 
 def planned(number, *folders):
-    """The stages of a commit: {way: parts}."""
+    """The stages of a commit: {kind: parts}."""
     code, said = run("bash", SOURCE / ".ci/plan", number, *folders)
     expect(code == 0, said)
     lines = [line.split("|") for line in said.splitlines() if "|" in line]
     minutes = sum(int(line[0]) for line in lines)
     expect(minutes <= MOST_MINUTES, f"commit {number} that touches {folders} takes {minutes} minutes")
-    return {way: parts.split(",") for way, parts in re.findall(r"\.ci/deep (\w+):(\S+)", said)}
+    return {kind: parts.split(",") for kind, parts in re.findall(r"\.ci/deep (\w+):(\S+)", said)}
 
 
 def check_plan(tests):
     """Every part comes within ten commits, touched ones always; every entry has a part."""
     table = [line.split() for line in (SOURCE / ".ci/parts").read_text(encoding="utf-8").splitlines()
              if line and not line.startswith("#")]
-    wanted = {(way, row[0]) for row in table for way, minutes in zip(("rest", "asan", "tsan"), row[3:])
+    wanted = {(kind, row[0]) for row in table for kind, minutes in zip(("rest", "asan", "tsan"), row[3:])
               if int(minutes) > 0}
     plans = {number: planned(number) for number in range(1, PERIOD + CONSECUTIVE)}
     for first in range(1, PERIOD + 1):
-        seen = {(way, part) for number in range(first, first + CONSECUTIVE) for way, parts in plans[number].items()
+        seen = {(kind, part) for number in range(first, first + CONSECUTIVE) for kind, parts in plans[number].items()
                 for part in parts}
         expect(seen == wanted, f"from commit {first}: not within {CONSECUTIVE}: {sorted(wanted - seen)}")
     for row in table:

@@ -239,24 +239,24 @@ TEST(BruteForceTest, SharesAreTheExactMinimax) {
   Random random(testing::TestSeed());
   for (int i = 0; i < 500; ++i) {
     const int microbatches = static_cast<int>(random.Between(1, 9));
-    std::vector<std::vector<Pace>> ways(static_cast<size_t>(random.Between(1, 3)));
-    for (auto& way : ways) {
-      way.resize(static_cast<size_t>(random.Between(1, 2)));
-      for (Pace& pace : way) {
+    std::vector<std::vector<Pace>> alternatives(static_cast<size_t>(random.Between(1, 3)));
+    for (auto& alternative : alternatives) {
+      alternative.resize(static_cast<size_t>(random.Between(1, 2)));
+      for (Pace& pace : alternative) {
         pace.period = static_cast<double>(random.Between(1, 8));
         pace.fill = pace.period + static_cast<double>(random.Between(0, 12));
       }
     }
     const auto seconds = [&](size_t p, int count) {
       double best = std::numeric_limits<double>::infinity();
-      for (const Pace& pace : ways[p]) {
+      for (const Pace& pace : alternatives[p]) {
         best = std::min(best, pace.Seconds(count));
       }
       return best;
     };
     double best = std::numeric_limits<double>::infinity();
     const std::function<void(size_t, int, double)> visit = [&](size_t p, int left, double slowest) {
-      if (p == ways.size()) {
+      if (p == alternatives.size()) {
         best = left == 0 ? std::min(best, slowest) : best;
         return;
       }
@@ -265,7 +265,7 @@ TEST(BruteForceTest, SharesAreTheExactMinimax) {
       }
     };
     visit(0, microbatches, 0);
-    const std::vector<std::span<const Pace>> spans(ways.begin(), ways.end());
+    const std::vector<std::span<const Pace>> spans(alternatives.begin(), alternatives.end());
     const Shares shares = BalanceShares(spans, microbatches);
     EXPECT_EQ(shares.seconds, best);
     int sum = 0;

@@ -145,7 +145,7 @@ def refused(_program):
 
 
 def networks(_program, *kernel):
-    """Two cards in each guest: RDMA over both, and a command for one network leaves the other as it is."""
+    """Two interfaces in each guest: RDMA over both, and a command for one network leaves the other as it is."""
     script = """
         if [ $HEDDLE_GUEST = 0 ]; then
           for network in 0 1; do rping -s -a 10.9.$network.1 -C 5 -V > log 2>&1 || cat log; done

@@ -13,7 +13,7 @@
 #include "engine/graph/models/model.h"
 #include "engine/program/state.h"
 #include "tests/checkpoint/support.h"
-#include "tests/support/random_plan.h"
+#include "tests/support/graph/random_plan.h"
 
 namespace heddle::checkpoint {
 namespace {

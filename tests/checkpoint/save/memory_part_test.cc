@@ -72,7 +72,7 @@ class MemoryPartTest : public ::testing::Test {
     return memory;
   }
 
-  /// As a keeper has it: the description encoded, the bytes alone. `sensible`: chunks are of a size
+  /// As a holder has it: the description encoded, the bytes alone. `sensible`: chunks are of a size
   /// for which LimitsOf speaks.
   static Result<std::shared_ptr<MemoryPart>> Received(const MemoryPart& part,
                                                       const std::vector<StoredBox>& boxes,

@@ -130,11 +130,11 @@ TEST_F(WriterTest, ACancelledSaveLeavesNoFileAndTheNextOneWorks) {
 TEST_F(WriterTest, ATensorChangedAfterADeferredSnapshotIsSavedAsItWas) {
   const auto writer = MakeHeldWriter();
   const std::vector<Bytes> before = state_.bytes;
-  SnapshotInfo told;
+  SnapshotInfo announced;
   ASSERT_TRUE(writer
                   ->Snapshot({.step = 1, .generation = 1, .deferred = true}, {{view_}},
                              [&](const Result<FilePart>& /*part*/, const SnapshotInfo& info) {
-                               told = info;
+                               announced = info;
                              })
                   .ok());
   writer->BeforeChange(view_.bytes);
@@ -143,11 +143,11 @@ TEST_F(WriterTest, ATensorChangedAfterADeferredSnapshotIsSavedAsItWas) {
   const auto part = writer->Wait(Soon());
   ASSERT_TRUE(part.ok()) << part.status().ToString();
   ExpectHolds(*part, state_, before);
-  EXPECT_EQ(told.raw_bytes, 512 * 1024 * 4);
-  EXPECT_GT(told.stall_seconds, 0);
+  EXPECT_EQ(announced.raw_bytes, 512 * 1024 * 4);
+  EXPECT_GT(announced.stall_seconds, 0);
   const auto stalls = metrics_.GetHistogram("heddle_checkpoint_stall_seconds", "", {}).Read();
   EXPECT_EQ(stalls.cumulative.back(), 1U);
-  EXPECT_EQ(stalls.sum, told.stall_seconds);
+  EXPECT_EQ(stalls.sum, announced.stall_seconds);
 }
 
 TEST_F(WriterTest, MemoryIsFreeOnceTheCopyIsFinished) {

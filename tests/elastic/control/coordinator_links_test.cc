@@ -1,5 +1,5 @@
-// Links by pair: who is measured with whom and when, what is told of it, and that nothing which
-// goes wrong with it stops a job.
+// Links by pair: who is measured with whom and when, what is announced of it, and that nothing
+// which goes wrong with it stops a job.
 #include <limits>
 #include <set>
 
@@ -74,10 +74,10 @@ class CoordinatorLinksTest : public CoordinatorTest {
   std::map<std::pair<std::string, std::string>, int64_t> requests_;
 };
 
-TEST_F(CoordinatorLinksTest, ThePlanWaitsForThemAndEverybodyIsToldThem) {
+TEST_F(CoordinatorLinksTest, ThePlanWaitsForThemAndEverybodyIsNotified) {
   Tell(Submitted{job_});
   JoinAt("b", "one");
-  JoinAt("a", "two");  // Its place comes second: links are told by rank all the same.
+  JoinAt("a", "two");  // Its place comes second: links are announced by rank all the same.
   ASSERT_NE(Asked("b"), nullptr);
   EXPECT_FALSE(request_.has_value());
   const wire::MeasureLinks asked = *Asked("b");
@@ -102,11 +102,12 @@ TEST_F(CoordinatorLinksTest, ThePlanWaitsForThemAndEverybodyIsToldThem) {
   EXPECT_EQ(pair.transports(0).bytes_per_second(), 7e8);  // From a, the candidate of place 0 …
   EXPECT_EQ(pair.transports(0).back_bytes_per_second(), 5e8);
   EXPECT_EQ(pair.transports(0).latency_seconds(), 3e-5);
-  const std::string told = request_->links.ShortDebugString();
+  const std::string announced = request_->links.ShortDebugString();
   AnswerPlan();
   for (const char* name : {"a", "b"}) {
     ASSERT_NE(Last(name, wire::ToWorker::kPrepare), nullptr);
-    EXPECT_EQ(Last(name, wire::ToWorker::kPrepare)->prepare().links().ShortDebugString(), told);
+    EXPECT_EQ(Last(name, wire::ToWorker::kPrepare)->prepare().links().ShortDebugString(),
+              announced);
   }
   EXPECT_THAT(Results(), ElementsAre("ok"));
 }

@@ -32,24 +32,24 @@ class LinkSurveyTest : public testing::Test {
   }
   bool Settled() { return survey_.Settled(roster_, policy_, now_, out_); }
   // "a-b 8": rank 0's requests since the last look; "durable": a Persist.
-  std::vector<std::string> Told() {
-    std::vector<std::string> told;
+  std::vector<std::string> Notified() {
+    std::vector<std::string> announced;
     for (const CoordinatorAction& action : out_.Take()) {
       if (std::holds_alternative<Persist>(action)) {
-        told.emplace_back("durable");
+        announced.emplace_back("durable");
       } else if (const auto* send = std::get_if<Send>(&action)) {
         const wire::MeasureLinks& request = send->message.measure_links();
         if (request.rank() == 0) {
           EXPECT_EQ(connections_.at(send->connection), request.members(0).name());
           requests_.push_back(request.request());
-          told.push_back(request.members(0).name() + "-" + request.members(1).name());
+          announced.push_back(request.members(0).name() + "-" + request.members(1).name());
         }
       } else if (const auto* log = std::get_if<WriteLog>(&action)) {
         const auto* result = log->event.Find("result");
-        told.push_back(result == nullptr ? log->event.kind : std::get<std::string>(*result));
+        announced.push_back(result == nullptr ? log->event.kind : std::get<std::string>(*result));
       }
     }
-    return told;
+    return announced;
   }
   void Answer(const std::string& name, int64_t request, double rate = 1e9) {
     wire::LinksMeasured message;
@@ -81,7 +81,7 @@ TEST_F(LinkSurveyTest, WithoutTransportsNothingIsMeasured) {
   Add("a");
   Add("b");
   EXPECT_TRUE(Settled());
-  EXPECT_THAT(Told(), IsEmpty());
+  EXPECT_THAT(Notified(), IsEmpty());
 }
 
 TEST_F(LinkSurveyTest, ALifeIsDurableBeforeItsFirstRequestAndOnce) {
@@ -89,12 +89,12 @@ TEST_F(LinkSurveyTest, ALifeIsDurableBeforeItsFirstRequestAndOnce) {
   Add("b");
   Add("c");
   EXPECT_FALSE(Settled());
-  EXPECT_THAT(Told(), ElementsAre("durable", "a-b"));
+  EXPECT_THAT(Notified(), ElementsAre("durable", "a-b"));
   Answer("a", requests_[0]);
   Answer("b", requests_[0]);
-  EXPECT_THAT(Told(), ElementsAre("ok"));
+  EXPECT_THAT(Notified(), ElementsAre("ok"));
   EXPECT_FALSE(Settled());
-  EXPECT_THAT(Told(), SizeIs(1));
+  EXPECT_THAT(Notified(), SizeIs(1));
   EXPECT_GT(requests_[1], requests_[0]);
 }
 
@@ -105,7 +105,7 @@ TEST_F(LinkSurveyTest, RequestsOfALaterLifeAreAboveAllOfTheOneBefore) {
   before.life = 2;
   survey_.Restore(before);
   Settled();
-  Told();
+  Notified();
   EXPECT_EQ(requests_.at(0) >> 32, 3);
 }
 
@@ -113,13 +113,13 @@ TEST_F(LinkSurveyTest, AnAnswerOfOneEndIsNotEnough) {
   Add("a");
   Add("b");
   Settled();
-  Told();
+  Notified();
   Answer("a", requests_[0]);
   Answer("a", requests_[0]);
-  EXPECT_THAT(Told(), IsEmpty());
+  EXPECT_THAT(Notified(), IsEmpty());
   EXPECT_FALSE(Settled());
   Answer("b", requests_[0], 2e9);
-  EXPECT_THAT(Told(), ElementsAre("ok"));
+  EXPECT_THAT(Notified(), ElementsAre("ok"));
   EXPECT_TRUE(Settled());
   const wire::Links links = survey_.LinksOf({"b", "a"}, roster_);
   ASSERT_EQ(links.pairs_size(), 1);
@@ -131,21 +131,21 @@ TEST_F(LinkSurveyTest, AMeasurementThatIsLateIsNotTriedAgainUntilAWorkerJoinsThe
   Add("a");
   Add("b");
   Settled();
-  Told();
+  Notified();
   EXPECT_EQ(survey_.NextDeadline(), now_ + policy_.timeout);
   now_ += policy_.timeout - Duration(1);
   survey_.CheckDeadlines(roster_, policy_, now_, out_);
-  EXPECT_THAT(Told(), IsEmpty());
+  EXPECT_THAT(Notified(), IsEmpty());
   now_ += Duration(1);
   survey_.CheckDeadlines(roster_, policy_, now_, out_);
-  EXPECT_THAT(Told(), ElementsAre("timeout"));
+  EXPECT_THAT(Notified(), ElementsAre("timeout"));
   survey_.PlacesChanged();
   EXPECT_TRUE(Settled());
-  EXPECT_THAT(Told(), IsEmpty());
+  EXPECT_THAT(Notified(), IsEmpty());
   survey_.WorkerJoined(roster_.at("b"));
   survey_.PlacesChanged();
   EXPECT_FALSE(Settled());
-  EXPECT_THAT(Told(), ElementsAre("a-b"));
+  EXPECT_THAT(Notified(), ElementsAre("a-b"));
 }
 
 TEST_F(LinkSurveyTest, APlanWaitsOnceAndNoLongerThanAllowed) {
@@ -159,7 +159,7 @@ TEST_F(LinkSurveyTest, APlanWaitsOnceAndNoLongerThanAllowed) {
   now_ += Duration(1);
   survey_.CheckDeadlines(roster_, policy_, now_, out_);
   EXPECT_TRUE(Settled());
-  EXPECT_THAT(Told(), testing::Contains("warning"));
+  EXPECT_THAT(Notified(), testing::Contains("warning"));
   EXPECT_TRUE(Settled());
   EXPECT_EQ(survey_.NextDeadline(), Time(std::chrono::seconds(160))) << "of the measurement alone";
 }
@@ -175,18 +175,18 @@ TEST_F(LinkSurveyTest, AHostAtItsProfileIsLeftInPeace) {
   roster_.ScheduleProfiles(survey_.BusyHosts(roster_), std::chrono::seconds(60), now_, out_);
   out_.Take();
   Settled();
-  EXPECT_THAT(Told(), IsEmpty());
+  EXPECT_THAT(Notified(), IsEmpty());
 }
 
 TEST_F(LinkSurveyTest, OneThatGoesEndsItsMeasurementAndFreesTheOther) {
   Add("a");
   Add("b");
   Settled();
-  Told();
+  Notified();
   EXPECT_THAT(survey_.BusyHosts(roster_), ElementsAre("host-a", "host-b"));
   survey_.Forget("a", roster_, policy_, out_);
   roster_.Dismiss("a", "lost", out_);
-  EXPECT_THAT(Told(), ElementsAre("lost"));
+  EXPECT_THAT(Notified(), ElementsAre("lost"));
   EXPECT_THAT(survey_.BusyHosts(roster_), IsEmpty());
   EXPECT_TRUE(Settled());
 }

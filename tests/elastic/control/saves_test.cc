@@ -133,7 +133,7 @@ TEST_F(SavesTest, NobodyElseBeginsOne) {
   EXPECT_THAT(Decided(), IsEmpty());
 }
 
-TEST_F(SavesTest, ACommitIsDurableBeforeItIsTold) {
+TEST_F(SavesTest, ACommitIsDurableBeforeItIsAnnounced) {
   Part("a", 10);
   Part("b", 10);
   out_.Take();

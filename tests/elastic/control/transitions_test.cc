@@ -375,20 +375,20 @@ TEST_F(TransitionsTest, ACheckpointThatCannotBeReadIsRefusedAndALiveSourceIsNot)
   EXPECT_TRUE(Stage<Halting>());
 }
 
-TEST_F(TransitionsTest, AWorkerThatComesBackIsToldAgainWhatIsAwaitedOfIt) {
+TEST_F(TransitionsTest, AWorkerThatComesBackIsNotifiedAgainOfWhatIsAwaitedOfIt) {
   Do(&Transitions::Form);
   Planned({"a", "b"});
   Prepared("b");
   Scene scene = MakeScene();
-  const auto told_again = [&](const std::string& name) {
+  const auto announced_again = [&](const std::string& name) {
     out_.Take();
     transitions_.Repeat(roster_.at(name), scene);
     return out_.Take().size();
   };
-  EXPECT_EQ(told_again("a"), 1U);
-  EXPECT_EQ(told_again("b"), 0U) << "it has answered";
+  EXPECT_EQ(announced_again("a"), 1U);
+  EXPECT_EQ(announced_again("b"), 0U) << "it has answered";
   Prepared("a");
-  EXPECT_EQ(told_again("a"), 2U) << "Prepare and Start";
+  EXPECT_EQ(announced_again("a"), 2U) << "Prepare and Start";
 }
 
 }  // namespace

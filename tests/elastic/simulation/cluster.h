@@ -29,7 +29,7 @@ enum class Planted : uint8_t {
   kIgnoreFence,       ///< AbortBelow does nothing.
   kForgetGeneration,  ///< The restarted coordinator reads a counter that is older than what workers
                       ///< learnt.
-  kStalePart,         ///< A worker's part of a snapshot is of the step before.
+  kStalePart,         ///< A worker's shard of a snapshot is of the step before.
 };
 
 struct SimOptions {

@@ -146,7 +146,7 @@ TEST_F(PairProbeTest, WhatFailsAtOnceAtOneEndDoesNotCostTheOthersTheirTurn) {
   }
 }
 
-TEST_F(PairProbeTest, StopEndsAMeasurementUnderWay) {
+TEST_F(PairProbeTest, StopEndsAMeasurementThatHasBegun) {
   const Time began = Now();
   std::thread other([&] {
     const auto answer =

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/graph/operator.h"
-#include "tests/support/random_graph.h"
+#include "tests/support/graph/random_graph.h"
 
 namespace heddle::elastic {
 namespace {

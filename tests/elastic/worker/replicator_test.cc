@@ -58,16 +58,16 @@ class Node {
                                              ReplicaFigures(registry_));
     EXPECT_TRUE(writer.ok()) << writer.status().ToString();
     writer_ = *std::move(writer);
-    replicator_ =
-        std::make_unique<Replicator>(ReplicatorOptions{.generation = kGeneration,
-                                                       .owners = std::move(owners),
-                                                       .compress = compress,
-                                                       .timeout = timeout,
-                                                       .group = &group,
-                                                       .writer = writer_.get(),
-                                                       .store = &store_,
-                                                       .registry = &registry_,
-                                                       .changed = [this] { told_ = told_ + 1; }});
+    replicator_ = std::make_unique<Replicator>(
+        ReplicatorOptions{.generation = kGeneration,
+                          .owners = std::move(owners),
+                          .compress = compress,
+                          .timeout = timeout,
+                          .group = &group,
+                          .writer = writer_.get(),
+                          .store = &store_,
+                          .registry = &registry_,
+                          .changed = [this] { announced_ = announced_ + 1; }});
   }
 
   // A snapshot, and then the step that follows it.
@@ -118,7 +118,7 @@ class Node {
 
   metrics::Registry registry_;
   const int rank_;
-  std::atomic<int> told_ = 0;
+  std::atomic<int> announced_ = 0;
   ReplicaStore store_;
   std::unique_ptr<checkpoint::Writer> writer_;
   std::unique_ptr<Replicator> replicator_;
@@ -159,7 +159,7 @@ TEST_P(ReplicatorTest, EveryHolderHasTheBitsOfTheStep) {
     }
     EXPECT_EQ(node.registry_.GetGauge("heddle_replica_step", "").Value(), 5);
     EXPECT_EQ(node.Failures(), 0);
-    EXPECT_GE(node.told_, 10);
+    EXPECT_GE(node.announced_, 10);
   });
 }
 
