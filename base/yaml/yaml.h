@@ -90,16 +90,10 @@ class YamlReader {
   YamlReader OptionalChild(std::string_view key);
   /// The mappings in the list at `key`, in order. Absent: empty.
   std::vector<YamlReader> Children(std::string_view key);
-  /// The mappings in the mapping at `key`, whose own keys are free names, in order. Absent: empty.
-  std::vector<std::pair<std::string, YamlReader>> NamedChildren(std::string_view key);
 
   /// Whether the key is there, and what kind of value it has: for keys that may take several.
   bool Has(std::string_view key);
   bool IsMapping(std::string_view key);
-  bool IsList(std::string_view key);
-  /// Marks keys as known without reading them: for keys that another part of the program reads, or
-  /// that matter only beside another value. They are accepted and proposed for misspelt ones.
-  void Allow(std::initializer_list<std::string_view> keys);
 
   /// Notes a problem of the caller's own (a cross check) at `key`, or at the mapping if it is
   /// empty.

@@ -349,18 +349,6 @@ std::vector<YamlReader> YamlReader::Children(std::string_view key) {
   return children;
 }
 
-std::vector<std::pair<std::string, YamlReader>> YamlReader::NamedChildren(std::string_view key) {
-  std::vector<std::pair<std::string, YamlReader>> children;
-  YamlReader names = OptionalChild(key);
-  if (!names.present()) {
-    return children;
-  }
-  for (YamlNode::Entry& entry : names.node_->entries) {
-    children.emplace_back(entry.key, names.OptionalChild(entry.key));
-  }
-  return children;
-}
-
 bool YamlReader::Has(std::string_view key) {
   return Find(key) != nullptr;
 }
@@ -368,17 +356,6 @@ bool YamlReader::Has(std::string_view key) {
 bool YamlReader::IsMapping(std::string_view key) {
   const YamlNode* node = Find(key);
   return node != nullptr && node->kind == Kind::kMapping;
-}
-
-bool YamlReader::IsList(std::string_view key) {
-  const YamlNode* node = Find(key);
-  return node != nullptr && node->kind == Kind::kList;
-}
-
-void YamlReader::Allow(std::initializer_list<std::string_view> keys) {
-  for (const std::string_view key : keys) {
-    Find(key);
-  }
 }
 
 void YamlReader::Fail(std::string_view key, const std::string& message, const std::string& hint) {

@@ -129,24 +129,6 @@ void SortCarriers(const LinkTable& links, std::span<const int> group, std::vecto
 
 }  // namespace
 
-std::string_view AllReduceAlgorithmName(AllReduceAlgorithm algorithm) {
-  switch (algorithm) {
-    case AllReduceAlgorithm::kDirect:
-      return "direct";
-    case AllReduceAlgorithm::kRecursiveDoubling:
-      return "recursive-doubling";
-    case AllReduceAlgorithm::kTwoPhase:
-      return "two-phase";
-    case AllReduceAlgorithm::kHierarchical:
-      return "hierarchical";
-  }
-  return "unknown";
-}
-
-std::string_view ShareAlgorithmName(ShareAlgorithm algorithm) {
-  return algorithm == ShareAlgorithm::kDirect ? "direct" : "ring";
-}
-
 ShareSizes ShareSizes::Even(int64_t total, int members) {
   return {.total = total, .largest = (total + members - 1) / members, .smallest = total / members};
 }

@@ -31,9 +31,6 @@ enum class AllReduceAlgorithm : uint8_t {
   kHierarchical,       ///< Inside islands, across them, inside again.
 };
 
-std::string_view AllReduceAlgorithmName(AllReduceAlgorithm algorithm);
-std::string_view ShareAlgorithmName(ShareAlgorithm algorithm);
-
 /// Sizes of an exchange of shares.
 struct ShareSizes {
   int64_t total = 0;     ///< Bytes of all shares.

@@ -22,10 +22,6 @@ double Attributes::Float(std::string_view name) const {
   return *value;
 }
 
-int64_t Attributes::IntOr(std::string_view name, int64_t fallback) const {
-  return values_.find(name) == values_.end() ? fallback : Int(name);
-}
-
 Attributes Attributes::Without(std::initializer_list<std::string_view> names) const {
   Attributes rest = *this;
   for (const std::string_view name : names) {

@@ -22,8 +22,6 @@ class Attributes {
   /// The value of `name`; it must exist with that type (a broken invariant otherwise).
   int64_t Int(std::string_view name) const;
   double Float(std::string_view name) const;
-  /// The value of `name`, or `fallback` when it was not given.
-  int64_t IntOr(std::string_view name, int64_t fallback) const;
   void Set(std::string name, Value value) { values_.insert_or_assign(std::move(name), value); }
 
   /// The same without the named ones; those that do not exist are no error.

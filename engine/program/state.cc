@@ -195,15 +195,6 @@ std::string_view StateRoleName(StateRole role) {
   return "unknown";
 }
 
-Result<StateRole> ParseStateRole(std::string_view name) {
-  for (const StateRole role : kStateRoles) {
-    if (name == StateRoleName(role)) {
-      return role;
-    }
-  }
-  return InvalidArgumentError("unknown state role '{}'", name);
-}
-
 StateLayout LayoutOf(const graph::Graph& graph, const Plan& plan) {
   StateLayout layout(plan.workers.size());
   const std::vector<std::vector<int>> holders = ParameterHolders(graph, plan);

@@ -19,7 +19,6 @@ enum class StateRole : uint8_t { kMaster, kExpAvg, kExpAvgSq };
 inline constexpr std::array<StateRole, 3> kStateRoles = {StateRole::kMaster, StateRole::kExpAvg,
                                                          StateRole::kExpAvgSq};
 std::string_view StateRoleName(StateRole role);  ///< "master", "exp_avg", "exp_avg_sq"
-Result<StateRole> ParseStateRole(std::string_view name);
 
 struct StateBox {
   graph::ParameterId parameter = -1;

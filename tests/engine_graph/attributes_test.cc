@@ -16,13 +16,12 @@ TEST(AttributesTest, PrintsInOrderOfTheNames) {
   EXPECT_EQ(attributes.Without({"epsilon", "absent"}).ToString(), "{heads=4}");
 }
 
-TEST(AttributesTest, ReadsByTypeAndFallsBack) {
+TEST(AttributesTest, ReadsByType) {
   Attributes attributes = {{"heads", int64_t{4}}, {"epsilon", 0.5}};
   EXPECT_EQ(attributes.Int("heads"), 4);
   EXPECT_EQ(attributes.Float("epsilon"), 0.5);
-  EXPECT_EQ(attributes.IntOr("kv_heads", 7), 7);
   attributes.Set("heads", int64_t{8});
-  EXPECT_EQ(attributes.IntOr("heads", 7), 8);
+  EXPECT_EQ(attributes.Int("heads"), 8);
   EXPECT_EQ(attributes, (Attributes{{"epsilon", 0.5}, {"heads", int64_t{8}}}));
 }
 

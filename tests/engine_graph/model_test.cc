@@ -36,6 +36,14 @@ ModelConfig Gpt2() {
   return config;
 }
 
+int64_t ParameterCount(const Graph& graph) {
+  int64_t count = 0;
+  for (const Parameter& parameter : graph.parameters) {
+    count += ElementCount(parameter.shape);
+  }
+  return count;
+}
+
 Graph Build(const ModelConfig& config, DType compute = DType::kF32) {
   auto graph =
       BuildTrainingGraph(config, {.microbatch_size = 2, .sequence_length = 8, .compute = compute});

@@ -32,15 +32,6 @@ std::vector<HeldState> HeldBy(const graph::Graph& graph, const Plan& plan) {
   return held;
 }
 
-TEST(StateTest, RoleNamesAreRead) {
-  for (const StateRole role : {StateRole::kMaster, StateRole::kExpAvg, StateRole::kExpAvgSq}) {
-    const Result<StateRole> read = ParseStateRole(StateRoleName(role));
-    ASSERT_TRUE(read.ok());
-    EXPECT_EQ(*read, role);
-  }
-  EXPECT_EQ(ParseStateRole("moment").status().code(), StatusCode::kInvalidArgument);
-}
-
 TEST(StateTest, HoldersHaveAllRolesAndOwnersWriteEachOnce) {
   const graph::Graph graph = ChainGraph(4, /*tied=*/true);
   const Plan plan = PlanOf(2, {PipelineOfCuts({0, 2, 4}, 0, 0, 1)});

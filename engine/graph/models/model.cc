@@ -122,12 +122,4 @@ Result<Graph> BuildTrainingGraph(const ModelConfig& config, const TrainingGraphO
   return graph;
 }
 
-int64_t ParameterCount(const Graph& graph) {
-  int64_t count = 0;
-  for (const Parameter& parameter : graph.parameters) {
-    count += ElementCount(parameter.shape);
-  }
-  return count;
-}
-
 }  // namespace heddle::graph

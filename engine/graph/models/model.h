@@ -47,8 +47,6 @@ Result<Graph> BuildTrainingGraph(const ModelConfig& config, const TrainingGraphO
 /// Only the forward part with the loss: validation.
 Result<Graph> BuildEvaluationGraph(const ModelConfig& config, const TrainingGraphOptions& options);
 
-int64_t ParameterCount(const Graph& graph);
-
 /// Reads Hugging Face's config.json text (model_type llama, mistral, qwen2 or gpt2; gpt2's n_embd,
 /// n_layer, …). Mistral's sliding window becomes the longest sequence: within it the models are the
 /// same.
