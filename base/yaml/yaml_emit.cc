@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "base/quote.h"
 #include "base/yaml/yaml.h"
 #include "base/yaml/yaml_tree.h"
 
@@ -38,43 +39,12 @@ bool LooksTyped(std::string_view text) {
          text.find_first_of("0123456789") != std::string_view::npos;
 }
 
-std::string Quote(std::string_view text) {
-  std::string out(1, '"');
-  for (const char c : text) {
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-          out += fmt::format("\\x{:02x}", static_cast<unsigned>(c));
-        } else {
-          out += c;
-        }
-    }
-  }
-  out += '"';
-  return out;
-}
-
 std::string ScalarText(const YamlNode& node, const YamlEmitOptions& options) {
   if (options.absolute_paths && !node.absolute_path.empty()) {
-    return IsPlain(node.absolute_path) ? node.absolute_path : Quote(node.absolute_path);
+    return IsPlain(node.absolute_path) ? node.absolute_path : QuoteJson(node.absolute_path);
   }
   const bool quote = !IsPlain(node.scalar) || (node.quoted && LooksTyped(node.scalar));
-  return quote ? Quote(node.scalar) : node.scalar;
+  return quote ? QuoteJson(node.scalar) : node.scalar;
 }
 
 class Emitter {
@@ -119,7 +89,7 @@ class Emitter {
     for (const YamlNode::Entry* entry : entries) {
       out_.append(static_cast<size_t>(2 * depth), ' ');
       const bool quote = !IsPlain(entry->key);
-      out_ += quote ? Quote(entry->key) : entry->key;
+      out_ += quote ? QuoteJson(entry->key) : entry->key;
       out_ += ':';
       EmitValue(entry->value, depth + 1);
     }

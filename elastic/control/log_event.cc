@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "base/quote.h"
+
 namespace heddle::elastic {
 namespace {
 
@@ -34,33 +36,6 @@ const LogEvent::Value* LogEvent::Find(const std::string& name) const {
     }
   }
   return nullptr;
-}
-
-std::string QuoteJson(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-        } else {
-          out += c;
-        }
-    }
-  }
-  return out + "\"";
 }
 
 std::string FormatLogEvent(const LogEvent& event, double wall_clock_seconds) {

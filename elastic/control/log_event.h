@@ -30,7 +30,4 @@ struct LogEvent {
 /// the fields in order. Doubles have 9 significant digits; what is not finite is null.
 std::string FormatLogEvent(const LogEvent& event, double wall_clock_seconds);
 
-/// A JSON string with its quotes.
-std::string QuoteJson(const std::string& text);
-
 }  // namespace heddle::elastic

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/quote.h"
 #include "base/system/file.h"
 
 namespace heddle::elastic {

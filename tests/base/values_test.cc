@@ -4,6 +4,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "base/quote.h"
 #include "base/tensor/dtype.h"
 #include "base/tensor/shape.h"
 
@@ -47,6 +48,13 @@ TEST(DTypeTest, NamesAndSizes) {
     EXPECT_GT(SizeOf(dtype), 0);
   }
   EXPECT_FALSE(ParseDType("float").ok());
+}
+
+TEST(QuoteTest, WhatJsonDoesNotTakeAsItIsIsEscaped) {
+  EXPECT_EQ(QuoteJson(""), R"("")");
+  EXPECT_EQ(QuoteJson("a \"b\" \\ \n\t\r"), R"("a \"b\" \\ \n\t\r")");
+  EXPECT_EQ(QuoteJson("\x01\x1f \x7e\x7f"), "\"\\u0001\\u001f \x7e\\u007f\"");
+  EXPECT_EQ(QuoteJson("\xc3\xa9/'"), "\"\xc3\xa9/'\"");
 }
 
 TEST(BoxTest, IntersectsAndContains) {

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/quote.h"
 #include "elastic/control/transition/transitions.h"
 
 namespace heddle::elastic {

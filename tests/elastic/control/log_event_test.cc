@@ -36,11 +36,6 @@ TEST(LogEventTest, WhatJsonCannotSayIsNull) {
             "{\"time\": 0.000000, \"event\": \"step\", \"loss\": null, \"plan\": null}");
 }
 
-TEST(LogEventTest, TextIsQuoted) {
-  EXPECT_EQ(QuoteJson("a \"b\" \\ \n\t\x01 \xc3\xa9"),
-            "\"a \\\"b\\\" \\\\ \\n\\t\\u0001 \xc3\xa9\"");
-}
-
 TEST(LogEventTest, FindsItsFields) {
   LogEvent event;
   event.fields = {{"step", int64_t{7}}};
