@@ -18,11 +18,12 @@ namespace heddle::comm {
 namespace {
 
 /// The context of librdmacm for the device that owns `port.ip`.
-Result<rdma_cm_id*> Anchor(const RdmaPort& port, rdma_event_channel* channel) {
+Result<VerbsHandle<rdma_cm_id>> Anchor(const RdmaPort& port, rdma_event_channel* channel) {
   rdma_cm_id* id = nullptr;
   if (::rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP) != 0) {
     return UnavailableError("{}", ErrnoError(errno, "rdma_create_id").message());
   }
+  VerbsHandle<rdma_cm_id> anchor(id);
   sockaddr_storage address{};
   auto* four = reinterpret_cast<sockaddr_in*>(&address);
   auto* six = reinterpret_cast<sockaddr_in6*>(&address);
@@ -32,17 +33,13 @@ Result<rdma_cm_id*> Anchor(const RdmaPort& port, rdma_event_channel* channel) {
     ::inet_pton(AF_INET6, port.ip.c_str(), &six->sin6_addr);
     address.ss_family = AF_INET6;
   }
-  Status status;
   if (::rdma_bind_addr(id, reinterpret_cast<sockaddr*>(&address)) != 0) {
-    status = UnavailableError("{}", ErrnoError(errno, "rdma_bind_addr").message());
-  } else if (id->verbs == nullptr || port.device != ::ibv_get_device_name(id->verbs->device)) {
-    status = UnavailableError("librdmacm finds another device at {}", port.ip);
+    return UnavailableError("{}", ErrnoError(errno, "rdma_bind_addr").message());
   }
-  if (!status.ok()) {
-    ::rdma_destroy_id(id);
-    return status;
+  if (id->verbs == nullptr || port.device != ::ibv_get_device_name(id->verbs->device)) {
+    return UnavailableError("librdmacm finds another device at {}", port.ip);
   }
-  return id;
+  return anchor;
 }
 
 }  // namespace
@@ -64,6 +61,25 @@ Status VerbsPostError(int error, std::string_view what) {
   return UnavailableError("{}", ErrnoError(error > 0 ? error : errno, what).message());
 }
 
+void VerbsRelease::operator()(ibv_comp_channel* channel) const {
+  ::ibv_destroy_comp_channel(channel);
+}
+void VerbsRelease::operator()(ibv_cq* completions) const {
+  ::ibv_destroy_cq(completions);
+}
+void VerbsRelease::operator()(ibv_mr* memory) const {
+  ::ibv_dereg_mr(memory);
+}
+void VerbsRelease::operator()(ibv_pd* domain) const {
+  ::ibv_dealloc_pd(domain);
+}
+void VerbsRelease::operator()(rdma_cm_id* id) const {
+  ::rdma_destroy_id(id);
+}
+void VerbsRelease::operator()(rdma_event_channel* channel) const {
+  ::rdma_destroy_event_channel(channel);
+}
+
 Result<std::shared_ptr<VerbsDevice>> VerbsDevice::Open(const RdmaPort& port) {
   std::shared_ptr<VerbsDevice> device(new VerbsDevice(port));
   const Status status = device->OpenContext();
@@ -78,11 +94,11 @@ Status VerbsDevice::OpenContext() {
   // 5.12 see to it themselves, and then this does nothing.
   ::ibv_fork_init();
   if (port_.kind == RdmaKind::kIwarp) {
-    anchor_channel_ = ::rdma_create_event_channel();
+    anchor_channel_.reset(::rdma_create_event_channel());
     if (anchor_channel_ == nullptr) {
       return ErrnoError(errno, "rdma_create_event_channel (is the module rdma_ucm loaded?)");
     }
-    HEDDLE_ASSIGN_OR_RETURN(anchor_, Anchor(port_, anchor_channel_));
+    HEDDLE_ASSIGN_OR_RETURN(anchor_, Anchor(port_, anchor_channel_.get()));
     context_ = anchor_->verbs;
   } else {
     errno = ENODEV;  // Should no device have the name.
@@ -105,7 +121,7 @@ Status VerbsDevice::OpenContext() {
   max_message_bytes_ = attributes.max_msg_sz;
   active_mtu_ = static_cast<uint8_t>(attributes.active_mtu);
   lid_ = attributes.lid;
-  domain_ = ::ibv_alloc_pd(context_);
+  domain_.reset(::ibv_alloc_pd(context_));
   if (domain_ == nullptr) {
     return ErrnoError(errno, "ibv_alloc_pd");
   }
@@ -117,16 +133,9 @@ Status VerbsDevice::OpenContext() {
 }
 
 VerbsDevice::~VerbsDevice() {
-  if (domain_ != nullptr) {
-    ::ibv_dealloc_pd(domain_);
-  }
-  if (anchor_ != nullptr) {
-    ::rdma_destroy_id(anchor_);
-  } else if (context_ != nullptr) {
+  domain_.reset();
+  if (anchor_ == nullptr && context_ != nullptr) {
     ::ibv_close_device(context_);
-  }
-  if (anchor_channel_ != nullptr) {
-    ::rdma_destroy_event_channel(anchor_channel_);
   }
 }
 

@@ -13,8 +13,10 @@
 #include "comm/transport/verbs/rdma_ports.h"
 
 struct ibv_async_event;
+struct ibv_comp_channel;
 struct ibv_context;
 struct ibv_cq;
+struct ibv_mr;
 struct ibv_pd;
 struct rdma_cm_id;
 struct rdma_event_channel;
@@ -28,6 +30,19 @@ Status VerbsResourceError(int error, std::string_view what);
 /// it in errno.
 Status VerbsPostError(int error, std::string_view what);
 
+/// Objects of libibverbs and librdmacm that somebody owns. Order matters: what uses another one
+/// goes first.
+struct VerbsRelease {
+  void operator()(ibv_comp_channel* channel) const;
+  void operator()(ibv_cq* completions) const;
+  void operator()(ibv_mr* memory) const;
+  void operator()(ibv_pd* domain) const;
+  void operator()(rdma_cm_id* id) const;
+  void operator()(rdma_event_channel* channel) const;
+};
+template <typename Object>
+using VerbsHandle = std::unique_ptr<Object, VerbsRelease>;
+
 /// Shared by the connections over it. Thread: any.
 class VerbsDevice {
  public:
@@ -39,7 +54,7 @@ class VerbsDevice {
 
   const RdmaPort& port() const { return port_; }
   ibv_context* context() const { return context_; }
-  ibv_pd* domain() const { return domain_; }
+  ibv_pd* domain() const { return domain_.get(); }
   /// RDMA WRITE WITH IMMEDIATE: iWARP's RDMAP (RFC 5040) has none, and there is no query for it.
   bool writes_with_immediate() const { return port_.kind != RdmaKind::kIwarp; }
   uint32_t max_message_bytes() const { return max_message_bytes_; }
@@ -73,15 +88,15 @@ class VerbsDevice {
   void Note(const ibv_async_event& event) HEDDLE_REQUIRES(mutex_);
 
   const RdmaPort port_;
-  ibv_context* context_ = nullptr;
-  ibv_pd* domain_ = nullptr;
   uint32_t max_message_bytes_ = 0;
   uint8_t active_mtu_ = 0;
   uint16_t lid_ = 0;
   /// iWARP: connections are made through librdmacm, which has a context of its own for a device;
   /// this identifier holds it open.
-  rdma_event_channel* anchor_channel_ = nullptr;
-  rdma_cm_id* anchor_ = nullptr;
+  VerbsHandle<rdma_event_channel> anchor_channel_;
+  VerbsHandle<rdma_cm_id> anchor_;
+  ibv_context* context_ = nullptr;
+  VerbsHandle<ibv_pd> domain_;
 
   Mutex mutex_;
   std::map<uint32_t, QueuePair> queue_pairs_ HEDDLE_GUARDED_BY(mutex_);

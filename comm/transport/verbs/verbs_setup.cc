@@ -4,33 +4,23 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
-#include <functional>
-#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 
-#include <fcntl.h>
 #include <infiniband/verbs.h>
-#include <netinet/in.h>
-#include <rdma/rdma_cma.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 
 #include "comm/transport/ip_socket.h"
 #include "comm/transport/verbs/verbs_connection.h"
+#include "comm/transport/verbs/verbs_iwarp.h"
 
 namespace heddle::comm {
 
 namespace {
 
-constexpr int kResolveMilliseconds = 1000;
-constexpr int kBacklog = 4;
-/// iWARP shares its ports with TCP. librdmacm would choose one without regard to TCP's and fail
-/// when it listens, or worse, when it connects; one that TCP has free may be librdmacm's.
-constexpr int kPortTries = 8;
 constexpr uint32_t kNumberMask = 0xFFFFFF;  // Queue pairs and packets have 24 bits.
 constexpr uint32_t kReceivesMin = 32;
 /// iWARP: how often the dialler repeats its probe until the acceptor's comes. Linux's siw (6.12)
@@ -55,8 +45,7 @@ Status CheckHello(const VerbsHello& hello, RdmaKind own_kind, TrafficClass traff
   }
   if (hello.memory != VerbsHello::kHostMemory || hello.mtu < IBV_MTU_256 ||
       hello.mtu > IBV_MTU_4096 || hello.queue_pair > kNumberMask ||
-      hello.first_packet > kNumberMask ||
-      hello.ring_bytes != VerbsConnection::RingBytes(traffic_class) ||
+      hello.first_packet > kNumberMask || hello.ring_bytes != RingBytes(traffic_class) ||
       hello.ring_address > UINT64_MAX - hello.ring_bytes || hello.receives < kReceivesMin) {
     return DataLossError("its RDMA parameters are out of range");
   }
@@ -74,7 +63,6 @@ class VerbsSetup final : public ConnectionSetup {
         traffic_class_(traffic_class),
         dialled_(dialled),
         epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
-  ~VerbsSetup() override;
 
   int fd() const override { return epoll_.get(); }
   Result<std::unique_ptr<Connection>> Advance() override;
@@ -86,7 +74,7 @@ class VerbsSetup final : public ConnectionSetup {
   /// One step; false: there is something to wait for.
   Result<bool> Go();
   Status Begin();
-  Status MakeConnection();
+  Status MakeStream();
   Status Answer();
   Status AnswerOrRefuse();
   Status SendHello(const VerbsHello& hello);
@@ -97,16 +85,6 @@ class VerbsSetup final : public ConnectionSetup {
   /// what is left there makes it ready again at once. Returns whether the peer's probe has come.
   Result<bool> TakeNews();
   Status SendProbe();
-  Status OpenManager();
-  Status MakeIdentifier();
-  /// Makes `call`, which binds the identifier to `own`, with a port that TCP has free.
-  Status WithFreePort(std::string_view what,
-                      sockaddr_storage& own,
-                      const std::function<int()>& call);
-  Status Resolve();
-  Status Listen();
-  Result<bool> ReadManager();
-  Status OnManager(rdma_cm_event_type type, rdma_cm_id* id);
   Status Watch(int fd);
 
   const std::shared_ptr<VerbsDevice> device_;
@@ -116,25 +94,11 @@ class VerbsSetup final : public ConnectionSetup {
   const UniqueFd epoll_;
   UniqueFd timer_;  ///< iWARP's dialler: of the next probe.
   Step step_ = Step::kStart;
-  std::unique_ptr<VerbsConnection> connection_;
   VerbsHello peer_;
-  Digest token_{};
-  size_t have_ = 0;                        ///< Bytes of the message that is being read.
-  rdma_event_channel* channel_ = nullptr;  ///< Owned until the connection has it, like...
-  rdma_cm_id* id_ = nullptr;               ///< ...the dialler's. The acceptor's listens, and
-  bool handed_over_ = false;               ///< stays the setup's.
+  std::unique_ptr<VerbsStream> stream_;
+  std::unique_ptr<IwarpConnector> connector_;  ///< iWARP, once the peer is known; ends first.
+  size_t have_ = 0;                            ///< Bytes of the message that is being read.
 };
-
-VerbsSetup::~VerbsSetup() {
-  const bool identifier_stays = !dialled_ || !handed_over_;
-  if (id_ != nullptr && identifier_stays) {
-    ::rdma_destroy_id(id_);
-  }
-  connection_.reset();
-  if (channel_ != nullptr && !handed_over_) {
-    ::rdma_destroy_event_channel(channel_);
-  }
-}
 
 Status VerbsSetup::Watch(int fd) {
   epoll_event event{};
@@ -151,11 +115,11 @@ Result<std::unique_ptr<Connection>> VerbsSetup::Advance() {
       return std::unique_ptr<Connection>();
     }
   }
-  if (id_ != nullptr && !dialled_) {  // Before the connection may take its channel away.
-    ::rdma_destroy_id(std::exchange(id_, nullptr));
-  }
-  HEDDLE_RETURN_IF_ERROR(connection_->Start(std::move(socket_)));
-  return std::unique_ptr<Connection>(std::move(connection_));
+  connector_.reset();  // Before the connection may take its channel away.
+  TuneTcp(socket_.get(), traffic_class_);
+  HEDDLE_RETURN_IF_ERROR(stream_->queue_pair().Watch(socket_.get()));
+  return std::unique_ptr<Connection>(
+      std::make_unique<VerbsConnection>(std::move(stream_), std::move(socket_)));
 }
 
 Result<bool> VerbsSetup::Go() {
@@ -174,9 +138,12 @@ Result<bool> VerbsSetup::Go() {
       return whole;
     }
     case Step::kManager: {
-      HEDDLE_ASSIGN_OR_RETURN(const bool more, ReadManager());
+      HEDDLE_ASSIGN_OR_RETURN(const bool more, connector_->Advance());
       if (!more) {
         HEDDLE_RETURN_IF_ERROR(CheckSocket());
+      } else if (connector_->established()) {
+        step_ = Step::kProbe;
+        HEDDLE_RETURN_IF_ERROR(dialled_ ? SendProbe() : Status::Ok());
       }
       return more;
     }
@@ -203,17 +170,18 @@ Status VerbsSetup::Begin() {
   if (!dialled_) {
     return Status::Ok();  // The acceptor answers, so that it can say why not.
   }
-  HEDDLE_RETURN_IF_ERROR(MakeConnection());
-  return SendHello(connection_->Hello());
+  HEDDLE_RETURN_IF_ERROR(MakeStream());
+  return SendHello(stream_->Hello());
 }
 
-Status VerbsSetup::MakeConnection() {
+Status VerbsSetup::MakeStream() {
   HEDDLE_RETURN_IF_ERROR(device_->CheckPort());
-  HEDDLE_ASSIGN_OR_RETURN(connection_, VerbsConnection::Create(device_, traffic_class_));
+  stream_ = std::make_unique<VerbsStream>(device_, traffic_class_);
+  HEDDLE_RETURN_IF_ERROR(stream_->Allocate());
   if (!iwarp()) {
-    HEDDLE_RETURN_IF_ERROR(connection_->MakeQueuePair());
+    HEDDLE_RETURN_IF_ERROR(stream_->MakeQueuePair());
   }
-  return Watch(connection_->completion_fd());
+  return Watch(stream_->queue_pair().completion_fd());
 }
 
 Status VerbsSetup::AnswerOrRefuse() {
@@ -230,23 +198,22 @@ Status VerbsSetup::AnswerOrRefuse() {
 // The peer's parameters are here.
 Status VerbsSetup::Answer() {
   HEDDLE_RETURN_IF_ERROR(CheckHello(peer_, device_->port().kind, traffic_class_));
-  if (dialled_) {
-    if (iwarp()) {
-      return Resolve();
-    }
-    HEDDLE_RETURN_IF_ERROR(connection_->Join(peer_));
-    return SendProbe();
+  if (!dialled_) {
+    HEDDLE_RETURN_IF_ERROR(MakeStream());
   }
-  HEDDLE_RETURN_IF_ERROR(MakeConnection());
-  VerbsHello hello = connection_->Hello();
+  VerbsHello hello = stream_->Hello();
   if (iwarp()) {
-    HEDDLE_RETURN_IF_ERROR(Listen());
-    hello.cm_port = ntohs(::rdma_get_src_port(id_));
-    hello.token = token_ = MakeNonce();
+    connector_ = std::make_unique<IwarpConnector>(*stream_, peer_, dialled_);
+    HEDDLE_RETURN_IF_ERROR(dialled_ ? connector_->Connect(socket_.get())
+                                    : connector_->Listen(socket_.get(), hello));
+    HEDDLE_RETURN_IF_ERROR(Watch(connector_->fd()));
   } else {
-    HEDDLE_RETURN_IF_ERROR(connection_->Join(peer_));
+    HEDDLE_RETURN_IF_ERROR(stream_->Join(peer_));
   }
-  return SendHello(hello);
+  if (!dialled_) {
+    return SendHello(hello);
+  }
+  return iwarp() ? Status::Ok() : SendProbe();
 }
 
 Status VerbsSetup::SendHello(const VerbsHello& hello) {
@@ -281,17 +248,14 @@ Status VerbsSetup::CheckSocket() const {
 }
 
 Result<bool> VerbsSetup::TakeNews() {
-  while (channel_ != nullptr) {
-    HEDDLE_ASSIGN_OR_RETURN(const bool more, ReadManager());
-    if (!more) {
-      break;
-    }
+  for (bool more = connector_ != nullptr; more;) {
+    HEDDLE_ASSIGN_OR_RETURN(more, connector_->Advance());
   }
-  connection_->OnReady(connection_->completion_fd(), EPOLLIN);
-  HEDDLE_ASSIGN_OR_RETURN(const bool probed, connection_->Probed());
+  stream_->queue_pair().TakeEvent();
+  HEDDLE_ASSIGN_OR_RETURN(const bool probed, stream_->Probed());
   uint64_t due = 0;
   if (timer_.valid() && ::read(timer_.get(), &due, sizeof(due)) == sizeof(due) && !probed) {
-    HEDDLE_RETURN_IF_ERROR(connection_->SendProbe());
+    HEDDLE_RETURN_IF_ERROR(stream_->SendControl(ControlMessage::kProbe));
   }
   return probed;
 }
@@ -306,7 +270,7 @@ Status VerbsSetup::SendProbe() {
     }
     HEDDLE_RETURN_IF_ERROR(Watch(timer_.get()));
   }
-  return connection_->SendProbe();
+  return stream_->SendControl(ControlMessage::kProbe);
 }
 
 Result<bool> VerbsSetup::ReadProbe() {
@@ -316,7 +280,7 @@ Result<bool> VerbsSetup::ReadProbe() {
     return false;
   }
   if (!dialled_) {
-    HEDDLE_RETURN_IF_ERROR(connection_->SendProbe());
+    HEDDLE_RETURN_IF_ERROR(stream_->SendControl(ControlMessage::kProbe));
     step_ = Step::kReady;
     return true;
   }
@@ -326,135 +290,6 @@ Result<bool> VerbsSetup::ReadProbe() {
   }
   step_ = Step::kDone;
   return true;
-}
-
-Status VerbsSetup::OpenManager() {
-  channel_ = ::rdma_create_event_channel();
-  if (channel_ == nullptr) {
-    return ErrnoError(errno, "rdma_create_event_channel");
-  }
-  const int flags = ::fcntl(channel_->fd, F_GETFL);
-  if (flags < 0 || ::fcntl(channel_->fd, F_SETFL, flags | O_NONBLOCK) != 0) {
-    return ErrnoError(errno, "fcntl");
-  }
-  HEDDLE_RETURN_IF_ERROR(Watch(channel_->fd));
-  return MakeIdentifier();
-}
-
-Status VerbsSetup::MakeIdentifier() {
-  return ::rdma_create_id(channel_, &id_, nullptr, RDMA_PS_TCP) == 0
-             ? Status::Ok()
-             : ErrnoError(errno, "rdma_create_id");
-}
-
-Status VerbsSetup::Listen() {
-  HEDDLE_RETURN_IF_ERROR(OpenManager());
-  sockaddr_storage own{};
-  socklen_t size = sizeof(own);
-  if (::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0) {
-    return ErrnoError(errno, "getsockname");
-  }
-  return WithFreePort("rdma_listen", own, [&] {
-    const int bound = ::rdma_bind_addr(id_, reinterpret_cast<sockaddr*>(&own));
-    return bound == 0 ? ::rdma_listen(id_, kBacklog) : bound;
-  });
-}
-
-Status VerbsSetup::WithFreePort(std::string_view what,
-                                sockaddr_storage& own,
-                                const std::function<int()>& call) {
-  for (int tries = 1;; ++tries) {
-    HEDDLE_RETURN_IF_ERROR(ChooseTcpPort(own));
-    if (call() == 0) {
-      return Status::Ok();
-    }
-    if (errno != EADDRINUSE || tries == kPortTries) {
-      return UnavailableError("{}", ErrnoError(errno, what).message());
-    }
-    ::rdma_destroy_id(std::exchange(id_, nullptr));
-    HEDDLE_RETURN_IF_ERROR(MakeIdentifier());
-  }
-}
-
-Status VerbsSetup::Resolve() {
-  HEDDLE_RETURN_IF_ERROR(OpenManager());
-  token_ = peer_.token;
-  sockaddr_storage own{};
-  sockaddr_storage other{};
-  socklen_t own_size = sizeof(own);
-  socklen_t other_size = sizeof(other);
-  if (::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&own), &own_size) != 0 ||
-      ::getpeername(socket_.get(), reinterpret_cast<sockaddr*>(&other), &other_size) != 0) {
-    return UnavailableError("{}", ErrnoError(errno, "getpeername").message());
-  }
-  // The port is at the same place for both families.
-  reinterpret_cast<sockaddr_in*>(&other)->sin_port = htons(peer_.cm_port);
-  return WithFreePort("rdma_resolve_addr", own, [&] {
-    return ::rdma_resolve_addr(id_, reinterpret_cast<sockaddr*>(&own),
-                               reinterpret_cast<sockaddr*>(&other), kResolveMilliseconds);
-  });
-}
-
-Result<bool> VerbsSetup::ReadManager() {
-  rdma_cm_event* event = nullptr;
-  if (::rdma_get_cm_event(channel_, &event) != 0) {
-    if (errno != EAGAIN && errno != EINTR) {
-      return UnavailableError("{}", ErrnoError(errno, "rdma_get_cm_event").message());
-    }
-    return false;
-  }
-  const rdma_cm_event_type type = event->event;
-  rdma_cm_id* const id = event->id;
-  const int error = event->status;
-  Digest token{};
-  const rdma_conn_param& shown = event->param.conn;
-  if (type == RDMA_CM_EVENT_CONNECT_REQUEST && shown.private_data_len >= token.size()) {
-    std::memcpy(token.data(), shown.private_data, token.size());
-  }
-  ::rdma_ack_cm_event(event);
-  if (type == RDMA_CM_EVENT_CONNECT_REQUEST && (handed_over_ || !SameDigest(token, token_))) {
-    ::rdma_reject(id, nullptr, 0);  // A stranger found the port.
-    ::rdma_destroy_id(id);
-    return true;
-  }
-  if (error != 0) {
-    return UnavailableError("{} ({})", ::rdma_event_str(type), error);
-  }
-  HEDDLE_RETURN_IF_ERROR(OnManager(type, id));
-  return true;
-}
-
-Status VerbsSetup::OnManager(rdma_cm_event_type type, rdma_cm_id* id) {
-  rdma_conn_param parameters{};
-  parameters.private_data = token_.data();
-  parameters.private_data_len = static_cast<uint8_t>(token_.size());
-  parameters.responder_resources = 1;
-  parameters.initiator_depth = 1;
-  const auto checked = [](int result, const char* what) {
-    return result == 0 ? Status::Ok() : UnavailableError("{}", ErrnoError(errno, what).message());
-  };
-  const auto join = [&]() -> Status {
-    handed_over_ = true;
-    HEDDLE_RETURN_IF_ERROR(connection_->MakeQueuePair(channel_, id));
-    connection_->SetPeer(peer_);
-    return Status::Ok();
-  };
-  switch (type) {
-    case RDMA_CM_EVENT_ADDR_RESOLVED:
-      return checked(::rdma_resolve_route(id, kResolveMilliseconds), "rdma_resolve_route");
-    case RDMA_CM_EVENT_ROUTE_RESOLVED:
-      HEDDLE_RETURN_IF_ERROR(join());
-      return checked(::rdma_connect(id, &parameters), "rdma_connect");
-    case RDMA_CM_EVENT_CONNECT_REQUEST:
-      HEDDLE_RETURN_IF_ERROR(join());
-      parameters.private_data_len = 0;
-      return checked(::rdma_accept(id, &parameters), "rdma_accept");
-    case RDMA_CM_EVENT_ESTABLISHED:
-      step_ = Step::kProbe;
-      return dialled_ ? SendProbe() : Status::Ok();
-    default:
-      return UnavailableError("{}", ::rdma_event_str(type));
-  }
 }
 
 }  // namespace
