@@ -97,6 +97,11 @@ void CoordinatorServer::Impl::Post(std::function<void()> call) {
   wake_.NotifyOne();
 }
 
+bool CoordinatorServer::Impl::IsServing() {
+  const MutexLock lock(mutex_);
+  return !stopped_ && !failed_;
+}
+
 bool CoordinatorServer::Impl::CallAndWait(const std::function<void()>& call) {
   struct Done {
     Mutex mutex;
@@ -114,8 +119,7 @@ bool CoordinatorServer::Impl::CallAndWait(const std::function<void()>& call) {
   const MutexLock lock(state->mutex);
   while (!state->done) {
     state->changed.WaitUntil(state->mutex, After(std::chrono::milliseconds(100)));
-    const MutexLock own(mutex_);
-    if (stopped_ || failed_) {
+    if (!IsServing()) {
       return state->done;
     }
   }
@@ -189,11 +193,6 @@ void CoordinatorServer::Impl::JobEnded(const EndJob& end) {
 
 void CoordinatorServer::Impl::Perform(const CoordinatorAction& action) {
   const CoordinatorHooks& hooks = options_.hooks;
-  const auto session_of = [this](ConnectionId id) {
-    const MutexLock lock(mutex_);
-    const auto found = sessions_.find(id);
-    return found == sessions_.end() ? nullptr : found->second;
-  };
   if (const auto* persist = std::get_if<Persist>(&action)) {
     generation_counter_ = persist->state.generation_counter;
     if (options_.store != nullptr) {
@@ -202,11 +201,11 @@ void CoordinatorServer::Impl::Perform(const CoordinatorAction& action) {
       }
     }
   } else if (const auto* send = std::get_if<Send>(&action)) {
-    if (const auto session = session_of(send->connection)) {
+    if (const auto session = sessions_.Find(send->connection)) {
       session->Send(send->message);
     }
   } else if (const auto* close = std::get_if<Close>(&action)) {
-    if (const auto session = session_of(close->connection)) {
+    if (const auto session = sessions_.Find(close->connection)) {
       session->Close();
     }
   } else if (const auto* find = std::get_if<FindPlan>(&action)) {

@@ -10,6 +10,7 @@ namespace heddle::elastic {
 namespace {
 
 constexpr Duration kStreamsCloseWithin = std::chrono::seconds(3);
+constexpr Duration kLookAgain = std::chrono::milliseconds(100);  // For an end of the server.
 
 // 256 bits as text: protobuf strings must be UTF-8.
 std::string RandomSecret() {
@@ -32,39 +33,17 @@ grpc::Status ToGrpc(const Status& status) {
 
 grpc::ServerBidiReactor<wire::FromWorker, wire::ToWorker>* CoordinatorServer::Impl::Session(
     grpc::CallbackServerContext* context) {
-  std::shared_ptr<ServerSession> session;
-  {
-    const MutexLock lock(mutex_);
-    const ConnectionId id = next_connection_++;
-    session = MakeServerSession(
-        id, context,
-        [this](ConnectionId from, wire::FromWorker message) {
-          Post([this, from, received = std::move(message)] {
-            HandleEvent(Received{from, received});
-            std::shared_ptr<ServerSession> reader;
-            {
-              const MutexLock own(mutex_);
-              const auto found = sessions_.find(from);
-              reader = found == sessions_.end() ? nullptr : found->second;
-            }
-            if (reader != nullptr) {
-              reader->ReadMore();
-            }
-          });
-        },
-        [this](ConnectionId from) { SessionClosed(from); });
-    sessions_[id] = session;
-  }
-  session->Begin(session);
-  return session->reactor();
-}
-
-void CoordinatorServer::Impl::SessionClosed(ConnectionId id) {
-  const MutexLock lock(mutex_);
-  sessions_.erase(id);
-  changed_.NotifyAll();
-  queue_.push_back([this, id] { HandleEvent(Disconnected{id}); });
-  wake_.NotifyOne();
+  return sessions_.Open(
+      context,
+      [this](ConnectionId from, wire::FromWorker message) {
+        Post([this, from, received = std::move(message)] {
+          HandleEvent(Received{from, received});
+          if (const auto reader = sessions_.Find(from)) {
+            reader->ReadMore();
+          }
+        });
+      },
+      [this](ConnectionId from) { Post([this, from] { HandleEvent(Disconnected{from}); }); });
 }
 
 // ---- Calls ----
@@ -141,17 +120,20 @@ heddle::Status CoordinatorServer::Impl::DrainOnLoop(const std::string& worker,
 }
 
 std::optional<EndJob> CoordinatorServer::Impl::WaitForEnd(Deadline deadline) {
-  const MutexLock lock(mutex_);
-  while (!ended_ && !stopped_ && Now() < deadline) {
-    changed_.WaitUntil(mutex_, deadline);
-  }
-  if (!ended_) {
-    return std::nullopt;
+  {
+    const MutexLock lock(mutex_);
+    while (!ended_ && !stopped_ && Now() < deadline) {
+      changed_.WaitUntil(mutex_, deadline);
+    }
+    if (!ended_) {
+      return std::nullopt;
+    }
   }
   const Deadline closing = std::min(deadline, After(kStreamsCloseWithin));
-  while (!sessions_.empty() && !failed_ && !stopped_ && Now() < closing) {
-    changed_.WaitUntil(mutex_, closing);
+  while (IsServing() && Now() < closing &&
+         !sessions_.WaitUntilNone(std::min(closing, After(kLookAgain)))) {
   }
+  const MutexLock lock(mutex_);
   return ended_;
 }
 

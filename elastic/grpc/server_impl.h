@@ -5,7 +5,6 @@
 
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -64,10 +63,11 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
   heddle::Status Restore();
   heddle::Status ReserveJob();
   void Run();
+  /// Neither stopped nor without its store.
+  bool IsServing() HEDDLE_EXCLUDES(mutex_);
   void Perform(const CoordinatorAction& action);
   void OnStoreFailed(const heddle::Status& status);
   void JobEnded(const EndJob& end);
-  void SessionClosed(ConnectionId id);
 
   const CoordinatorServerOptions options_;
   std::string address_;
@@ -88,8 +88,8 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
   bool stopped_ HEDDLE_GUARDED_BY(mutex_) = false;
   bool failed_ HEDDLE_GUARDED_BY(mutex_) = false;
   std::optional<EndJob> ended_ HEDDLE_GUARDED_BY(mutex_);
-  ConnectionId next_connection_ HEDDLE_GUARDED_BY(mutex_) = 1;
-  std::map<ConnectionId, std::shared_ptr<ServerSession>> sessions_ HEDDLE_GUARDED_BY(mutex_);
+
+  ServerSessions sessions_;
 
   // After what they use, so that they end first.
   std::unique_ptr<TaskThread> planner_;

@@ -18,20 +18,18 @@ class Stream : public ServerSession,
  public:
   Stream(ConnectionId id,
          grpc::CallbackServerContext* context,
-         OnMessage on_message,
-         OnClosed on_closed)
+         ServerSessions::OnMessage on_message,
+         ServerSessions::OnClosed on_closed)
       : id_(id),
         context_(context),
         on_message_(std::move(on_message)),
         on_closed_(std::move(on_closed)) {}
 
-  void Begin(std::shared_ptr<ServerSession> self) override {
+  void Begin(std::shared_ptr<Stream> self) {
     self_ = std::move(self);
     StartSendInitialMetadata();
     StartRead(&in_);
   }
-
-  Reactor* reactor() override { return this; }
 
   void ReadMore() override {
     const MutexLock lock(mutex_);
@@ -112,9 +110,9 @@ class Stream : public ServerSession,
 
   const ConnectionId id_;
   grpc::CallbackServerContext* const context_;  // Valid until OnDone.
-  const OnMessage on_message_;
-  const OnClosed on_closed_;
-  std::shared_ptr<ServerSession> self_;
+  const ServerSessions::OnMessage on_message_;
+  const ServerSessions::OnClosed on_closed_;
+  std::shared_ptr<Stream> self_;
   wire::FromWorker in_;
 
   Mutex mutex_;
@@ -127,11 +125,42 @@ class Stream : public ServerSession,
 
 }  // namespace
 
-std::shared_ptr<ServerSession> MakeServerSession(ConnectionId id,
-                                                 grpc::CallbackServerContext* context,
-                                                 ServerSession::OnMessage on_message,
-                                                 ServerSession::OnClosed on_closed) {
-  return std::make_shared<Stream>(id, context, std::move(on_message), std::move(on_closed));
+ServerSessions::Reactor* ServerSessions::Open(grpc::CallbackServerContext* context,
+                                              OnMessage on_message,
+                                              OnClosed on_closed) {
+  std::shared_ptr<Stream> stream;
+  {
+    const MutexLock lock(mutex_);
+    const ConnectionId id = next_++;
+    stream = std::make_shared<Stream>(id, context, std::move(on_message),
+                                      [this, closed = std::move(on_closed)](ConnectionId ended) {
+                                        Erase(ended);
+                                        closed(ended);
+                                      });
+    sessions_[id] = stream;
+  }
+  stream->Begin(stream);
+  return stream.get();
+}
+
+std::shared_ptr<ServerSession> ServerSessions::Find(ConnectionId id) const {
+  const MutexLock lock(mutex_);
+  const auto found = sessions_.find(id);
+  return found == sessions_.end() ? nullptr : found->second;
+}
+
+bool ServerSessions::WaitUntilNone(Deadline deadline) {
+  const MutexLock lock(mutex_);
+  while (!sessions_.empty() && Now() < deadline) {
+    changed_.WaitUntil(mutex_, deadline);
+  }
+  return sessions_.empty();
+}
+
+void ServerSessions::Erase(ConnectionId id) {
+  const MutexLock lock(mutex_);
+  sessions_.erase(id);
+  changed_.NotifyAll();
 }
 
 }  // namespace heddle::elastic

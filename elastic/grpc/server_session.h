@@ -1,10 +1,13 @@
 /// \file
-/// The coordinator's end of one worker's stream. Included by the server only.
+/// The coordinator's ends of workers' streams. Included by the server only.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 
+#include "base/clock.h"
+#include "base/mutex.h"
 #include "elastic/control/coordinator/coordinator.h"
 
 namespace grpc {
@@ -15,27 +18,41 @@ class ServerBidiReactor;
 
 namespace heddle::elastic {
 
-/// Owned by the map of sessions and, from Begin, by itself until gRPC is done with it. Thread: any.
+/// One stream. Thread: any.
 class ServerSession {
  public:
-  using Reactor = grpc::ServerBidiReactor<wire::FromWorker, wire::ToWorker>;
-  /// Called from gRPC's threads; the next message is read after ReadMore only.
-  using OnMessage = std::function<void(ConnectionId, wire::FromWorker)>;
-  /// The last call: the stream has ended.
-  using OnClosed = std::function<void(ConnectionId)>;
-
   virtual ~ServerSession() = default;
-  virtual void Begin(std::shared_ptr<ServerSession> self) = 0;
+  /// The next message is read after this only.
   virtual void ReadMore() = 0;
   virtual void Send(const wire::ToWorker& message) = 0;
   /// Ends the stream after what was sent before.
   virtual void Close() = 0;
-  virtual Reactor* reactor() = 0;
 };
 
-std::shared_ptr<ServerSession> MakeServerSession(ConnectionId id,
-                                                 grpc::CallbackServerContext* context,
-                                                 ServerSession::OnMessage on_message,
-                                                 ServerSession::OnClosed on_closed);
+/// The streams that are open. Thread: any.
+class ServerSessions {
+ public:
+  using Reactor = grpc::ServerBidiReactor<wire::FromWorker, wire::ToWorker>;
+  /// Called from gRPC's threads.
+  using OnMessage = std::function<void(ConnectionId, wire::FromWorker)>;
+  /// The last call: the stream has ended, and Find does not find it.
+  using OnClosed = std::function<void(ConnectionId)>;
+
+  /// Begins a stream. It calls back until it has ended, which this outlives.
+  Reactor* Open(grpc::CallbackServerContext* context, OnMessage on_message, OnClosed on_closed)
+      HEDDLE_EXCLUDES(mutex_);
+  /// Null: it has ended.
+  std::shared_ptr<ServerSession> Find(ConnectionId id) const HEDDLE_EXCLUDES(mutex_);
+  /// Whether all have ended by then.
+  bool WaitUntilNone(Deadline deadline) HEDDLE_EXCLUDES(mutex_);
+
+ private:
+  void Erase(ConnectionId id) HEDDLE_EXCLUDES(mutex_);
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  ConnectionId next_ HEDDLE_GUARDED_BY(mutex_) = 1;
+  std::map<ConnectionId, std::shared_ptr<ServerSession>> sessions_ HEDDLE_GUARDED_BY(mutex_);
+};
 
 }  // namespace heddle::elastic

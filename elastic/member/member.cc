@@ -1,9 +1,17 @@
 #include "elastic/member/member.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
-#include "elastic/member/member_state.h"
+#include "elastic/member/activity.h"
+#include "elastic/member/coordinator_stream.h"
+#include "elastic/member/drift_window.h"
+#include "elastic/member/held_state.h"
+#include "elastic/member/measurements.h"
+#include "elastic/member/member_outbox.h"
+#include "elastic/member/preparation.h"
+#include "elastic/member/reports.h"
 #include "elastic/protocol/version.h"
 
 namespace heddle::elastic {
@@ -14,133 +22,81 @@ bool IsEmpty(const wire::Emulation& emulation) {
          emulation.link_bytes_per_second() == 0;
 }
 
+template <typename... Handlers>
+struct Overloaded : Handlers... {
+  using Handlers::operator()...;
+};
+template <typename... Handlers>
+Overloaded(Handlers...) -> Overloaded<Handlers...>;
+
 }  // namespace
 
-void WrapMessage(const wire::Profiled& m, wire::FromWorker* out) {
-  *out->mutable_profiled() = m;
-}
-void WrapMessage(const wire::LinksMeasured& m, wire::FromWorker* out) {
-  *out->mutable_links_measured() = m;
-}
-void WrapMessage(const wire::Prepared& m, wire::FromWorker* out) {
-  *out->mutable_prepared() = m;
-}
-void WrapMessage(const wire::StepDone& m, wire::FromWorker* out) {
-  *out->mutable_step_done() = m;
-}
-void WrapMessage(const wire::PeerLost& m, wire::FromWorker* out) {
-  *out->mutable_peer_lost() = m;
-}
-void WrapMessage(const wire::Halted& m, wire::FromWorker* out) {
-  *out->mutable_halted() = m;
-}
-void WrapMessage(const wire::Stopped& m, wire::FromWorker* out) {
-  *out->mutable_stopped() = m;
-}
-void WrapMessage(const wire::Ready& m, wire::FromWorker* out) {
-  *out->mutable_ready() = m;
-}
-void WrapMessage(const wire::CheckpointPart& m, wire::FromWorker* out) {
-  *out->mutable_checkpoint_part() = m;
-}
-void WrapMessage(const wire::Validation& m, wire::FromWorker* out) {
-  *out->mutable_validation() = m;
-}
-void WrapMessage(const wire::Leaving& m, wire::FromWorker* out) {
-  *out->mutable_leaving() = m;
-}
-void WrapMessage(const wire::Finished& m, wire::FromWorker* out) {
-  *out->mutable_finished() = m;
-}
+// The components put together: which of them an event passes through, and in what order. Each keeps
+// its own fields; here is only what concerns the worker's life as a whole.
+struct Member::State {
+  State(MemberIdentity own, const MemberOptions& options, Time now);
 
-bool IsDataPlaneError(const Status& status) {
-  return status.code() == StatusCode::kUnavailable || status.code() == StatusCode::kAborted ||
-         status.code() == StatusCode::kDeadlineExceeded;
-}
+  void Handle(const MemberEvent& event, Time now, MemberOutbox& out);
+  void OnStreamUp(Time now, MemberOutbox& out);
+  void OnMessage(const wire::ToWorker& message, Time now, MemberOutbox& out);
+  void OnRefused(const wire::Refused& refused, MemberOutbox& out);
+  void OnWelcome(const wire::Welcome& welcome, MemberOutbox& out);
+  void OnEmulate(const wire::Emulation& emulation, MemberOutbox& out);
+  void OnStart(const wire::Start& message, MemberOutbox& out);
+  void OnGo(const wire::Go& message, MemberOutbox& out);
+  void OnJobApplied(const Status& status, MemberOutbox& out);
+  void OnStep(const StepApplied& event, MemberOutbox& out);
+  void OnTerminate(const std::string& reason, MemberOutbox& out);
+  void OnTick(Time now, MemberOutbox& out);
+  /// What the coordinator may not have heard.
+  void SayAgain(int64_t known_step, MemberOutbox& out) const;
 
-void Member::State::Exit(int code, std::string reason) {
-  exited = true;
-  actions.emplace_back(ExitWorker{code, std::move(reason)});
-}
+  MemberIdentity identity;
+  std::optional<std::string> job_id;  ///< None: not welcomed yet.
+  std::string leaving;                ///< Why, once asked to.
+  bool exited = false;
 
-void Member::State::LeaveAtOnce(const std::string& reason, int code) {
-  wire::Leaving message;
-  message.set_reason(reason);
-  message.set_at_once(true);
-  Say(message);
-  Exit(code, reason);
-}
+  CoordinatorStream stream;
+  Measurements measurements;
+  Preparation preparation;
+  HeldState held;
+  Reports reports;
+  DriftWindow window;
+  Activity activity;
+};
 
-void Member::State::ForgetRecordsThrough(int64_t step) {
-  while (!records.empty() && records.front().step() <= step) {
-    records.pop_front();
-  }
-}
+Member::State::State(MemberIdentity own, const MemberOptions& options, Time now)
+    : identity(std::move(own)),
+      stream(options.welcome_timeout, now),
+      reports(options.max_records),
+      window(options.window_steps, options.window_time) {}
 
-void Member::State::ForgetRecordsAfter(int64_t step) {
-  while (!records.empty() && records.back().step() > step) {
-    records.pop_back();
-  }
-}
-
-void Member::State::AddRecord(const wire::StepRecord& record) {
-  ForgetRecordsAfter(record.step() - 1);
-  records.push_back(record);
-  while (records.size() > options.max_records) {
-    records.pop_front();
-  }
-}
-
-void Member::State::SayRecordsAfter(int64_t step) {
-  wire::StepDone message;
-  for (const wire::StepRecord& record : records) {
-    if (record.step() > step) {
-      *message.add_records() = record;
-    }
-  }
-  if (message.records_size() > 0) {
-    Say(message);
-  }
-}
-
-void Member::State::SayAgain(int64_t known_step) {
-  SayRecordsAfter(known_step);
-  const auto again = [this](const auto& message) {
-    if (message) {
-      Say(*message);
-    }
+void Member::State::Handle(const MemberEvent& event, Time now, MemberOutbox& out) {
+  const Overloaded handlers = {
+      [&](const StreamUp&) { OnStreamUp(now, out); },
+      [&](const StreamDown&) { stream.Disconnect(); },
+      [&](const FromCoordinator& e) { OnMessage(e.message, now, out); },
+      [&](const JobApplied& e) { OnJobApplied(e.status, out); },
+      [&](const ProfileMeasured& e) { measurements.TakeProfile(e, out); },
+      [&](const LinksProbed& e) { measurements.TakeLinks(e.answer, out); },
+      [&](const PlanLowered& e) { preparation.TakeLowered(e, out); },
+      [&](const StateMoved& e) { activity.EndMove(e, held, reports, out); },
+      [&](const StepApplied& e) { OnStep(e, out); },
+      [&](const RunEnded& e) { activity.EndRun(e, held, reports, out); },
+      [&](const PeerSeenLost& e) { activity.AccusePeer(e, out); },
+      [&](const Saved& e) { reports.AddSave(e.part, out); },
+      [&](const SnapshotsHeld& e) { held.SetReplicas(e.replicas); },
+      [&](const Validated& e) { reports.AddValidation(e, out); },
+      [&](const TerminateRequested& e) { OnTerminate(e.reason, out); },
+      [&](const MemberTicked&) { OnTick(now, out); },
   };
-  again(profiled);
-  again(links_measured);
-  again(prepared);
-  for (const wire::CheckpointPart& part : parts) {
-    Say(part);
-  }
-  for (const wire::Validation& validation : validations) {
-    Say(validation);
-  }
-  again(peer_lost);
-  again(stopped);
-  again(halted);
-  again(ready);
-  again(finished);
-  if (!leaving.empty()) {
-    wire::Leaving message;
-    message.set_reason(leaving);
-    Say(message);
-  }
-}
-
-Duration Member::State::Patience() const {
-  return job ? FromSeconds(job->coordinator_wait_seconds()) : options.welcome_timeout;
+  std::visit(handlers, event);
 }
 
 // ---- The stream ----
 
-void Member::State::On(const StreamUp& /*event*/, Time now) {
-  connected = true;
-  welcomed = false;
-  next_heartbeat = now + heartbeat;
+void Member::State::OnStreamUp(Time now, MemberOutbox& out) {
+  stream.Connect(now);
   SendToCoordinator action;
   wire::Hello& hello = *action.message.mutable_hello();
   hello.set_name(identity.name);
@@ -153,262 +109,178 @@ void Member::State::On(const StreamUp& /*event*/, Time now) {
   hello.set_probe_address(identity.probe_address);
   hello.set_failure_domain(identity.failure_domain);
   hello.set_protocol_version(kProtocolVersion);
-  hello.set_generation(held_generation);
-  hello.set_applied_step(applied_step);
-  hello.set_standing(standing);
-  hello.set_standing_generation(standing_generation);
-  hello.set_staged_generation(staged_generation);
+  held.Describe(hello);
+  hello.set_standing(activity.standing());
+  hello.set_standing_generation(activity.generation());
   *hello.mutable_emulation() = identity.emulation;
-  actions.emplace_back(std::move(action));
+  out.Add(std::move(action));
 }
 
-void Member::State::On(const StreamDown& /*event*/, Time /*now*/) {
-  connected = false;
-  welcomed = false;
-}
-
-void Member::State::On(const FromCoordinator& event, Time now) {
-  const wire::ToWorker& message = event.message;
+void Member::State::OnMessage(const wire::ToWorker& message, Time now, MemberOutbox& out) {
   if (message.has_refused()) {
-    return OnRefused(message.refused());
+    return OnRefused(message.refused(), out);
   }
-  last_word = now;
-  refusal.clear();
+  stream.Hear(now);
   switch (message.kind_case()) {
     case wire::ToWorker::kWelcome:
-      return OnWelcome(message.welcome());
+      return OnWelcome(message.welcome(), out);
     case wire::ToWorker::kProfile:
-      return OnProfile();
+      return measurements.AskForProfile(out);
     case wire::ToWorker::kMeasureLinks:
-      return OnMeasureLinks(message.measure_links());
+      return measurements.AskForLinks(message.measure_links(), out);
     case wire::ToWorker::kPrepare:
-      return OnPrepare(message.prepare());
-    case wire::ToWorker::kStop:
-      return OnStop(message.stop());
-    case wire::ToWorker::kHalt:
-      return OnHalt(message.halt());
-    case wire::ToWorker::kStart:
-      return OnStart(message.start());
-    case wire::ToWorker::kGo:
-      return OnGo(message.go());
-    case wire::ToWorker::kEmulate:
-      identity.emulation = message.emulate();
-      actions.emplace_back(SetEmulation{message.emulate()});
+      if (message.prepare().generation() >= activity.fence()) {
+        preparation.Take(message.prepare(), identity.name, out);
+      }
       return;
+    case wire::ToWorker::kStop:
+      return activity.Stop(message.stop(), out);
+    case wire::ToWorker::kHalt:
+      activity.Halt(message.halt(), held, reports, out);
+      return preparation.DropBelow(activity.fence());
+    case wire::ToWorker::kStart:
+      return OnStart(message.start(), out);
+    case wire::ToWorker::kGo:
+      return OnGo(message.go(), out);
+    case wire::ToWorker::kEmulate:
+      return OnEmulate(message.emulate(), out);
     case wire::ToWorker::kAlive:
-      return ForgetRecordsThrough(std::min(message.alive().known_step(), applied_step));
+      return reports.ForgetStepsThrough(
+          std::min(message.alive().known_step(), held.applied_step()));
     case wire::ToWorker::kRelease:
-      return Exit(0, "released: " + message.release().reason());
+      return out.Exit(0, "released: " + message.release().reason());
     case wire::ToWorker::kAbandon:
-      return Exit(1, "given up by the coordinator: " + message.abandon().reason());
+      return out.Exit(1, "given up by the coordinator: " + message.abandon().reason());
     case wire::ToWorker::kRefused:
     case wire::ToWorker::KIND_NOT_SET:
       return;
   }
 }
 
-void Member::State::OnRefused(const wire::Refused& refused) {
+void Member::State::OnRefused(const wire::Refused& refused, MemberOutbox& out) {
   if (refused.permanent()) {
-    return Exit(2, "refused by the coordinator: " + refused.reason());
+    return out.Exit(2, "refused by the coordinator: " + refused.reason());
   }
-  if (refused.reason() != refusal) {
-    refusal = refused.reason();
-    actions.emplace_back(NoteRefusal{refusal});
+  if (stream.Refuse(refused.reason())) {
+    out.Add(NoteRefusal{refused.reason()});
   }
 }
 
-void Member::State::OnWelcome(const wire::Welcome& welcome) {
-  welcomed = true;
-  if (job && job->job_id() != welcome.job_id()) {
-    return Exit(1, "the coordinator runs another job now");
+void Member::State::OnWelcome(const wire::Welcome& welcome, MemberOutbox& out) {
+  stream.Welcome();
+  out.Open();
+  if (job_id && *job_id != welcome.job_id()) {
+    return out.Exit(1, "the coordinator runs another job now");
   }
   identity.name = welcome.name();
-  if (job) {
-    return SayAgain(welcome.known_step());
+  if (!job_id) {
+    job_id = welcome.job_id();
+    stream.BeginJob(welcome);
+    out.Add(ApplyJob{welcome});
+    OnEmulate(IsEmpty(identity.emulation) ? welcome.emulation() : identity.emulation, out);
   }
-  job = welcome;
-  if (welcome.heartbeat_seconds() > 0) {
-    heartbeat = FromSeconds(welcome.heartbeat_seconds());
-  }
-  actions.emplace_back(ApplyJob{welcome});
-  if (IsEmpty(identity.emulation)) {
-    identity.emulation = welcome.emulation();
-  }
-  actions.emplace_back(SetEmulation{identity.emulation});
+  SayAgain(welcome.known_step(), out);
+}
+
+void Member::State::OnEmulate(const wire::Emulation& emulation, MemberOutbox& out) {
+  identity.emulation = emulation;
+  out.Add(SetEmulation{emulation});
+}
+
+void Member::State::SayAgain(int64_t known_step, MemberOutbox& out) const {
+  reports.SayStepsAfter(known_step, out);
+  measurements.SayAgain(out);
+  preparation.SayAgain(out);
+  reports.SayOthersAgain(out);
+  activity.SayAgain(out);
   if (!leaving.empty()) {
-    SayAgain(welcome.known_step());
+    wire::Leaving message;
+    message.set_reason(leaving);
+    out.Say(message);
   }
 }
 
-void Member::State::On(const JobApplied& event, Time /*now*/) {
-  if (!event.status.ok()) {
-    return LeaveAtOnce(event.status.ToString(),
-                       event.status.code() == StatusCode::kInvalidArgument ? 2 : 1);
+void Member::State::OnTerminate(const std::string& reason, MemberOutbox& out) {
+  if (!leaving.empty()) {
+    return out.LeaveAtOnce(reason + ", twice", 1);
   }
-  job_applied = true;
-  if (profile_wanted) {
-    OnProfile();
+  if (!job_id) {
+    return out.Exit(0, reason);
   }
+  leaving = reason;
+  wire::Leaving message;
+  message.set_reason(reason);
+  out.Say(message);
 }
 
-// ---- Profile and plan ----
-
-void Member::State::OnProfile() {
-  profile_wanted = true;
-  if (profiled) {
-    return Say(*profiled);
+void Member::State::OnTick(Time now, MemberOutbox& out) {
+  if (stream.TakeHeartbeat(now)) {
+    SendToCoordinator action;
+    wire::Heartbeat& message = *action.message.mutable_heartbeat();
+    held.Describe(message);
+    message.set_standing(activity.standing());
+    window.Describe(message);
+    out.Add(std::move(action));
   }
-  if (job_applied && !profiling) {
-    profiling = true;
-    actions.emplace_back(MeasureProfile{});
-  }
-}
-
-void Member::State::On(const ProfileMeasured& event, Time /*now*/) {
-  profiling = false;
-  if (!event.status.ok()) {
-    return LeaveAtOnce("profiling: " + event.status.ToString(), 1);
-  }
-  profiled.emplace();
-  profiled->set_profile_json(event.profile_json);
-  Say(*profiled);
-}
-
-void Member::State::OnMeasureLinks(const wire::MeasureLinks& message) {
-  if (!job_applied || message.request() < links_request) {
+  if (activity.IsTraining()) {
     return;
   }
-  if (message.request() > links_request) {
-    links_request = message.request();
-    links_measured.reset();
-    actions.emplace_back(ProbeLinks{message});
-  } else if (links_measured) {
-    Say(*links_measured);
+  if (const std::optional<std::string> reason = stream.GiveUp(now)) {
+    out.Exit(1, *reason);
   }
 }
 
-void Member::State::On(const LinksProbed& event, Time /*now*/) {
-  if (event.answer.request() == links_request) {
-    links_measured = event.answer;
-    Say(*links_measured);
+// ---- Profile, plan and state ----
+
+void Member::State::OnJobApplied(const Status& status, MemberOutbox& out) {
+  if (!status.ok()) {
+    return out.LeaveAtOnce(status.ToString(),
+                           status.code() == StatusCode::kInvalidArgument ? 2 : 1);
   }
+  measurements.Begin(out);
 }
 
-void Member::State::OnPrepare(const wire::Prepare& message) {
-  if (message.generation() < fence) {
+void Member::State::OnStart(const wire::Start& message, MemberOutbox& out) {
+  const wire::Prepare* const prepare = preparation.Find(message.generation());
+  if (prepare == nullptr || !activity.Start(message, out)) {
     return;
   }
-  if (prepare && message.generation() <= prepare->generation()) {
-    if (prepared && prepared->generation() == message.generation()) {
-      Say(*prepared);
-    }
-    return;
-  }
-  prepare = message;
-  prepared.reset();
-  const bool takes_part =
-      std::any_of(message.members().begin(), message.members().end(),
-                  [&](const wire::Member& member) { return member.name() == identity.name; });
-  if (takes_part) {
-    actions.emplace_back(LowerPlan{message.generation(), message.plan_json()});
-    return;
-  }
-  prepared.emplace();
-  prepared->set_generation(message.generation());
-  Say(*prepared);
+  const bool counts = held.Settle(message, identity.name, reports, out);
+  out.Add(MoveState{message, *prepare, counts ? message.held().plan_json() : std::string()});
 }
 
-void Member::State::On(const PlanLowered& event, Time /*now*/) {
-  if (!prepare || prepare->generation() != event.generation) {
+void Member::State::OnGo(const wire::Go& message, MemberOutbox& out) {
+  if (!activity.AwaitsGo(message.generation())) {
     return;
   }
-  prepared.emplace();
-  prepared->set_generation(event.generation);
-  prepared->set_program_hash(event.program_hash);
-  if (!event.status.ok()) {
-    prepared->set_error(event.status.ToString());
+  held.Adopt(out);
+  const int rank = preparation.RankOf(identity.name);
+  if (rank < 0) {  // It only gave its state away.
+    held.Drop();
+    reports.ForgetStepsAfter(0);
+    return activity.Rest();
   }
-  Say(*prepared);
+  window.BeginGeneration();
+  activity.Train(rank, out);
 }
 
-// ---- Stop and halt ----
+// ---- While steps run ----
 
-void Member::State::OnStop(const wire::Stop& message) {
-  if (Trains() && standing_generation == message.generation()) {
-    actions.emplace_back(RequestStop{message.generation()});
-  } else if (stopped && stopped->generation() == message.generation()) {
-    Say(*stopped);
-  } else if (finished && finished->generation() == message.generation()) {
-    Say(*finished);
+void Member::State::OnStep(const StepApplied& event, MemberOutbox& out) {
+  held.Apply(event.record);
+  reports.AddStep(event.record);
+  window.Count(event);
+  if (activity.Leads()) {
+    wire::StepDone message;
+    *message.add_records() = event.record;
+    out.Say(message);
   }
-}
-
-void Member::State::OnHalt(const wire::Halt& message) {
-  if (message.generation() <= fence) {
-    if (halted && halted->generation() == message.generation()) {
-      Say(*halted);
-    }
-    return;
-  }
-  fence = message.generation();
-  halt_known_step = message.known_step();
-  halt_wanted = true;
-  halted.reset();
-  ready.reset();
-  peer_lost.reset();
-  if (prepare && prepare->generation() < fence) {
-    prepare.reset();
-    prepared.reset();
-  }
-  actions.emplace_back(AbortBelow{message.generation(), message.reason()});
-  if (!running && standing != wire::STANDING_MOVING) {
-    AnswerHalt();
-  }
-}
-
-void Member::State::AnswerHalt() {
-  halt_wanted = false;
-  standing = held_generation > 0 ? wire::STANDING_HALTED : wire::STANDING_IDLE;
-  stopped.reset();
-  finished.reset();
-  halted.emplace();
-  halted->set_generation(fence);
-  halted->set_held_generation(held_generation);
-  halted->set_applied_step(applied_step);
-  halted->set_norm_step(applied_step);
-  halted->set_norm(norm);
-  halted->set_voted(voted);
-  if (voted_record) {
-    halted->set_norm_step(voted_record->step());
-    halted->set_norm(voted_record->gradient_norm());
-  }
-  for (const wire::StepRecord& record : records) {
-    if (record.step() > halt_known_step) {
-      *halted->add_records() = record;
-    }
-  }
-  if (voted_record) {
-    *halted->add_records() = *voted_record;
-  }
-  if (staged_generation > 0) {
-    halted->set_staged_generation(staged_generation);
-    halted->set_staged_step(start->applied_step());
-  }
-  for (const wire::Halted::Replicas& held : replicas) {
-    *halted->add_replicas() = held;
-  }
-  Say(*halted);
 }
 
 // ---- The machine ----
 
 Member::Member(MemberIdentity identity, MemberOptions options, Time now)
-    : state_(std::make_unique<State>()) {
-  state_->identity = std::move(identity);
-  state_->options = options;
-  state_->last_word = now;
-  state_->next_heartbeat = now;
-}
+    : state_(std::make_unique<State>(std::move(identity), options, now)) {}
 
 Member::Member(const Member& other) : state_(std::make_unique<State>(*other.state_)) {}
 Member& Member::operator=(const Member& other) {
@@ -422,39 +294,29 @@ Member& Member::operator=(Member&& other) noexcept = default;
 Member::~Member() = default;
 
 std::vector<MemberAction> Member::Handle(const MemberEvent& event, Time now) {
-  state_->actions.clear();
+  MemberOutbox out(state_->stream.welcomed());
   if (!state_->exited) {
-    std::visit([&](const auto& e) { state_->On(e, now); }, event);
+    state_->Handle(event, now, out);
+    state_->exited = out.exits();
   }
-  return std::exchange(state_->actions, {});
+  return out.Take();
 }
 
 std::optional<Time> Member::NextDeadline() const {
-  if (state_->exited) {
-    return std::nullopt;
-  }
-  std::optional<Time> next;
-  if (state_->connected) {
-    next = state_->next_heartbeat;
-  }
-  if (!state_->running) {
-    const Time end = state_->last_word + state_->Patience();
-    next = next ? std::min(*next, end) : end;
-  }
-  return next;
+  return state_->exited ? std::nullopt : state_->stream.NextDeadline(state_->activity.IsTraining());
 }
 
 const std::string& Member::name() const {
   return state_->identity.name;
 }
 wire::Standing Member::standing() const {
-  return state_->standing;
+  return state_->activity.standing();
 }
 int64_t Member::held_generation() const {
-  return state_->held_generation;
+  return state_->held.generation();
 }
 int64_t Member::applied_step() const {
-  return state_->applied_step;
+  return state_->held.applied_step();
 }
 
 }  // namespace heddle::elastic

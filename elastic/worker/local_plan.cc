@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "elastic/service/measurement.h"
-#include "elastic/worker/link_probe.h"
+#include "elastic/worker/measure/link_probe.h"
 #include "engine/job/job.h"
 #include "engine/runtime/device/blas.h"
 #include "engine/runtime/profiler.h"

@@ -12,8 +12,8 @@
 #include "base/task_thread.h"
 #include "elastic/grpc/client.h"
 #include "elastic/member/member_loop.h"
-#include "elastic/worker/pair_probe.h"
-#include "elastic/worker/trainer.h"
+#include "elastic/worker/measure/pair_probe.h"
+#include "elastic/worker/trainer/trainer.h"
 
 namespace heddle::elastic {
 

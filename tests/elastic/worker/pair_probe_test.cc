@@ -1,5 +1,5 @@
 // Two workers measure the links between them; one that is not there costs the other a bounded time.
-#include "elastic/worker/pair_probe.h"
+#include "elastic/worker/measure/pair_probe.h"
 
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "elastic/worker/profile_cache.h"
+#include "elastic/worker/measure/profile_cache.h"
 
 #include <chrono>
 #include <filesystem>

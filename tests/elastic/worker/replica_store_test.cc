@@ -1,5 +1,5 @@
 // Which snapshots a worker keeps, and that memory goes from one to the next.
-#include "elastic/worker/replica_store.h"
+#include "elastic/worker/replicas/replica_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Workers' snapshots in each other's memory: what arrives is what was, what does not arrive whole
 // does not count, and nobody waits for ever.
-#include "elastic/worker/replicator.h"
+#include "elastic/worker/replicas/replicator.h"
 
 #include <atomic>
 #include <future>

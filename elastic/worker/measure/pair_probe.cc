@@ -1,4 +1,4 @@
-#include "elastic/worker/pair_probe.h"
+#include "elastic/worker/measure/pair_probe.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "elastic/worker/replica_store.h"
+#include "elastic/worker/replicas/replica_store.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "elastic/worker/replicator.h"
+#include "elastic/worker/replicas/replicator.h"
 
 #include <algorithm>
 #include <utility>

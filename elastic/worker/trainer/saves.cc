@@ -1,25 +1,18 @@
-// Trainer's checkpoints: what this worker writes of one, and its start.
+#include "elastic/worker/trainer/saves.h"
+
 #include <algorithm>
 #include <atomic>
 #include <memory>
 
 #include "base/log.h"
 #include "checkpoint/format/manifest.h"
-#include "elastic/worker/trainer.h"
 
 namespace heddle::elastic {
 
-namespace {
-
-/// Apart from the Programs' tags, and from those of moves and of snapshots in memory.
-constexpr uint64_t kSaveTag = uint64_t{1} << 59;
-
-}  // namespace
-
-std::vector<program::StateBox> Trainer::WrittenBoxes(const Lowered& lowered) const {
+std::vector<program::StateBox> WrittenBoxes(const graph::Graph& graph, const Lowered& lowered) {
   std::vector<program::StateBox> boxes =
-      program::OwnedLayout(graph_, lowered.plan)[static_cast<size_t>(lowered.rank)];
-  std::vector<size_t> position(graph_.parameters.size(), 0);
+      program::OwnedLayout(graph, lowered.plan)[static_cast<size_t>(lowered.rank)];
+  std::vector<size_t> position(graph.parameters.size(), 0);
   const auto& instructions = lowered.training.instructions;
   for (size_t i = lowered.training.vote_index; i < instructions.size(); ++i) {
     if (instructions[i].code == program::Code::kUpdate) {
@@ -32,22 +25,23 @@ std::vector<program::StateBox> Trainer::WrittenBoxes(const Lowered& lowered) con
   return boxes;
 }
 
-checkpoint::StoredBox Trainer::StoredBoxOf(const program::StateBox& box) const {
-  const graph::Parameter& parameter = graph_.parameter(box.parameter);
+checkpoint::StoredBox StoredBoxOf(const graph::Graph& graph, const program::StateBox& box) {
+  const graph::Parameter& parameter = graph.parameter(box.parameter);
   return {.name = parameter.name,
           .role = std::string(program::StateRoleName(box.role)),
-          .dtype = graph_.master_dtype(),
+          .dtype = graph.master_dtype(),
           .global_shape = parameter.shape,
           .box = box.box};
 }
 
-std::vector<checkpoint::BoxView> Trainer::ViewsOf(const Generation& generation,
-                                                  bool checkpoint) const {
+std::vector<checkpoint::BoxView> ViewsOf(const JobContext& context,
+                                         const Generation& generation,
+                                         bool checkpoint) {
   std::vector<checkpoint::BoxView> views;
   for (const program::StateBox& box : generation.written) {
-    views.push_back(
-        {.stored = StoredBoxOf(box), .bytes = generation.state->BytesOf(box.parameter, box.role)});
-    if (checkpoint && options_.job.checkpoint.moments == job::MomentStorage::kBF16 &&
+    views.push_back({.stored = StoredBoxOf(context.graph, box),
+                     .bytes = generation.state->BytesOf(box.parameter, box.role)});
+    if (checkpoint && context.options.job.checkpoint.moments == job::MomentStorage::kBF16 &&
         box.role != program::StateRole::kMaster) {
       views.back().stored.stored_as = DType::kBF16;
     }
@@ -56,14 +50,14 @@ std::vector<checkpoint::BoxView> Trainer::ViewsOf(const Generation& generation,
 }
 
 // All workers decide alike, by what the vote told all of them.
-bool Trainer::SaveDue(const Generation& generation) {
+bool SaveIsDue(const JobContext& context, const Generation& generation) {
   const int64_t step = generation.applied_step;
-  const bool due = CheckpointDue(options_.policy, step);
-  if (!due || !generation.flags.saving || step == options_.job.steps ||
-      options_.job.checkpoint.when_busy == job::BusyPolicy::kWait) {
+  const bool due = CheckpointDue(context.options.policy, step);
+  if (!due || !generation.flags.saving || step == context.options.job.steps ||
+      context.options.job.checkpoint.when_busy == job::BusyPolicy::kWait) {
     return due;
   }
-  options_.registry
+  context.options.registry
       ->GetCounter("heddle_checkpoint_skipped_total",
                    "Checkpoints left out because a worker still wrote the one before.")
       .Add();
@@ -72,20 +66,22 @@ bool Trainer::SaveDue(const Generation& generation) {
     skipped.part.set_step(step);
     skipped.part.set_generation(generation.number);
     skipped.part.set_skipped(true);
-    options_.post(skipped);
+    context.options.post(skipped);
   }
   return false;
 }
 
-void Trainer::Save(Generation& generation) {
-  if (generation.lowered->training.parameters.empty()) {
-    return;  // An idle worker: nobody waits for its part.
-  }
+namespace {
+
+/// Apart from the Programs' tags, and from those of moves and of snapshots in memory.
+constexpr uint64_t kSaveTag = uint64_t{1} << 59;
+
+void BeginSave(const JobContext& context, Generation& generation) {
   const int64_t step = generation.applied_step;
   const int64_t number = generation.number;
   // What fails while Snapshot waits for it is reported by the writer and by Snapshot.
   auto reported = std::make_shared<std::atomic<bool>>(false);
-  auto report = [reported, post = options_.post, step, number](
+  auto report = [reported, post = context.options.post, step, number](
                     const Result<checkpoint::FilePart>& part,
                     const checkpoint::SnapshotInfo& info) {
     if (reported->exchange(true)) {
@@ -102,12 +98,13 @@ void Trainer::Save(Generation& generation) {
     }
     post(saved);
   };
-  const auto snapshot = writer_->Snapshot({.step = step,
-                                           .generation = number,
-                                           .wait = std::chrono::seconds(60),
-                                           .deferred = true,
-                                           .background = options_.job.checkpoint.background},
-                                          ViewsOf(generation, /*checkpoint=*/true), report);
+  const auto snapshot =
+      context.writer->Snapshot({.step = step,
+                                .generation = number,
+                                .wait = std::chrono::seconds(60),
+                                .deferred = true,
+                                .background = context.options.job.checkpoint.background},
+                               ViewsOf(context, generation, /*checkpoint=*/true), report);
   if (!snapshot.ok()) {
     report(snapshot.status(), {});
   }
@@ -115,14 +112,26 @@ void Trainer::Save(Generation& generation) {
 
 // A disk may keep one worker for minutes: the others wait here, where that is no failure of a
 // message, and not in the next step.
-void Trainer::AwaitSaves(Generation& generation) {
+void AwaitSaves(const JobContext& context, Generation& generation) {
   const Status all = generation.group->Barrier(
       {.group = {},
        .tag = kSaveTag,
-       .deadline = After(checkpoint::kDirectTimeout + options_.policy.stop_timeout)});
+       .deadline = After(checkpoint::kDirectTimeout + context.options.policy.stop_timeout)});
   if (!all.ok()) {
     LogWarning("the wait for the others' saves of step {} was cut: {}", generation.applied_step,
                all.message());
+  }
+}
+
+}  // namespace
+
+void Save(const JobContext& context, Generation& generation) {
+  // Nobody waits for an idle worker's part.
+  if (!generation.lowered->training.parameters.empty()) {
+    BeginSave(context, generation);
+  }
+  if (!context.options.job.checkpoint.background) {
+    AwaitSaves(context, generation);
   }
 }
 

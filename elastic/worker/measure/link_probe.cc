@@ -1,4 +1,4 @@
-#include "elastic/worker/link_probe.h"
+#include "elastic/worker/measure/link_probe.h"
 
 #include <algorithm>
 

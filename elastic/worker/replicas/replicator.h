@@ -19,7 +19,7 @@
 #include "checkpoint/save/memory_part.h"
 #include "checkpoint/save/writer.h"
 #include "comm/communicator.h"
-#include "elastic/worker/replica_store.h"
+#include "elastic/worker/replicas/replica_store.h"
 #include "metrics/registry.h"
 
 namespace heddle::elastic {

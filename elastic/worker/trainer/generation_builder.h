@@ -1,0 +1,55 @@
+/// \file
+/// Builds the next generation beside the one held: connects its workers, moves its state, and makes
+/// what runs on it.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "comm/communicator.h"
+#include "elastic/worker/trainer/generation.h"
+#include "elastic/worker/trainer/job_context.h"
+#include "elastic/worker/trainer/lowered_plans.h"
+#include "elastic/worker/trainer/snapshots.h"
+
+namespace heddle::elastic {
+
+/// Thread: one caller at a time.
+class GenerationBuilder {
+ public:
+  GenerationBuilder(JobContext& context, LoweredPlans& plans, Snapshots& snapshots)
+      : context_(context),
+        plans_(plans),
+        snapshots_(snapshots) {}
+
+  /// Of the own end, as measured with the profile.
+  void SetLink(const comm::Link& link) { link_ = link; }
+  /// `held`: what this worker holds, unchanged by this; null: nothing. Counts in `moved` what came.
+  Result<std::unique_ptr<Generation>> Build(const MoveState& move,
+                                            const Generation* held,
+                                            StateMoved& moved);
+
+ private:
+  Status MoveInto(Generation& next,
+                  const MoveState& move,
+                  const Generation* held,
+                  const comm::MeasuredLinks& measured,
+                  StateMoved& moved);
+  /// For a worker that the plan has a rank for: connected, with its state.
+  Status MakeRunnable(Generation& next,
+                      const wire::Prepare& prepared,
+                      const comm::MeasuredLinks& measured);
+  Result<std::unique_ptr<comm::Communicator>> Connect(int64_t generation,
+                                                      std::vector<comm::GroupMember> members,
+                                                      std::vector<int> peers,
+                                                      const comm::MeasuredLinks& measured);
+  runtime::ExecutorOptions ExecutorFor(Generation& generation, bool training);
+
+  JobContext& context_;
+  LoweredPlans& plans_;
+  Snapshots& snapshots_;
+  comm::Link link_;
+};
+
+}  // namespace heddle::elastic

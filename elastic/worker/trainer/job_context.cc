@@ -1,0 +1,44 @@
+#include "elastic/worker/trainer/job_context.h"
+
+#include <utility>
+
+#include "elastic/worker/replicas/replicator.h"
+#include "engine/runtime/device/blas.h"
+
+namespace heddle::elastic {
+
+JobContext::JobContext(TrainerOptions given)
+    : options(std::move(given)),
+      clock(options.emulation.speed),
+      memory_bytes(options.emulation.memory_bytes) {}
+
+Result<std::unique_ptr<JobContext>> JobContext::Create(TrainerOptions options) {
+  auto context = std::make_unique<JobContext>(std::move(options));
+  const TrainerOptions& given = context->options;
+  const job::JobConfig& job = given.job;
+  runtime::SetThreads(static_cast<int>(job.threads));
+  HEDDLE_ASSIGN_OR_RETURN(context->graph,
+                          graph::BuildTrainingGraph(job.model, job::GraphOptions(job)));
+  HEDDLE_ASSIGN_OR_RETURN(context->evaluation_graph,
+                          graph::BuildEvaluationGraph(job.model, job::GraphOptions(job)));
+  HEDDLE_ASSIGN_OR_RETURN(context->dataset, data::Dataset::Open(job::DatasetOptions(job)));
+  HEDDLE_ASSIGN_OR_RETURN(context->writer, checkpoint::Writer::Create(
+                                               {.root = job.checkpoint.RootIn(given.output_folder),
+                                                .name = given.worker},
+                                               *given.registry));
+  if (job.checkpoint.replicas.every > 0) {
+    HEDDLE_ASSIGN_OR_RETURN(context->replica_writer,
+                            checkpoint::Writer::Create({.root = "", .name = given.worker},
+                                                       ReplicaFigures(*given.registry)));
+  }
+  given.endpoint->SetLinkRate(given.emulation.link_bytes_per_second);
+  return context;
+}
+
+void JobContext::SetEmulation(const job::Emulation& emulation) {
+  clock.SetSpeed(emulation.speed);
+  memory_bytes.store(emulation.memory_bytes);
+  options.endpoint->SetLinkRate(emulation.link_bytes_per_second);
+}
+
+}  // namespace heddle::elastic

@@ -1,0 +1,53 @@
+/// \file
+/// What a worker is given for a job, and what it makes of that before the first plan comes.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "checkpoint/save/writer.h"
+#include "comm/communicator.h"
+#include "elastic/control/policy.h"
+#include "elastic/member/member.h"
+#include "engine/data/dataset.h"
+#include "engine/job/job.h"
+#include "engine/runtime/executor.h"
+#include "metrics/registry.h"
+
+namespace heddle::elastic {
+
+struct TrainerOptions {
+  std::string worker;  ///< Own name.
+  job::JobConfig job;
+  JobPolicy policy;
+  std::string output_folder;
+  job::Emulation emulation;
+  comm::EndpointOptions endpoint_options;  ///< With the job's identity and secret.
+  comm::Endpoint* endpoint = nullptr;      ///< These outlive the trainer.
+  metrics::Registry* registry = nullptr;
+  std::function<void(MemberEvent)> post;  ///< Where events go; thread-safe, never blocks.
+};
+
+/// Nothing here changes with the plan.
+struct JobContext {
+  /// Builds the graphs, opens the data. Errors: kInvalidArgument when the job does not fit this
+  /// machine (data missing or different, …).
+  static Result<std::unique_ptr<JobContext>> Create(TrainerOptions options);
+  explicit JobContext(TrainerOptions options);
+  /// Thread: any.
+  void SetEmulation(const job::Emulation& emulation);
+
+  const TrainerOptions options;
+  graph::Graph graph;
+  graph::Graph evaluation_graph;
+  std::unique_ptr<data::Dataset> dataset;
+  runtime::DeviceClock clock;
+  std::unique_ptr<checkpoint::Writer> writer;
+  std::unique_ptr<checkpoint::Writer> replica_writer;  ///< Null: the job keeps no snapshots.
+  std::atomic<int64_t> memory_bytes;                   ///< Emulated; 0: as much as there is.
+};
+
+}  // namespace heddle::elastic

@@ -1,0 +1,25 @@
+/// \file
+/// Checkpoints: what this worker writes of its state, when one is due, and its start.
+#pragma once
+
+#include <vector>
+
+#include "elastic/worker/trainer/generation.h"
+#include "elastic/worker/trainer/job_context.h"
+
+namespace heddle::elastic {
+
+/// In the order in which a step changes them.
+std::vector<program::StateBox> WrittenBoxes(const graph::Graph& graph, const Lowered& lowered);
+checkpoint::StoredBox StoredBoxOf(const graph::Graph& graph, const program::StateBox& box);
+/// `generation.written` and its elements; a checkpoint's moments may be rounded.
+std::vector<checkpoint::BoxView> ViewsOf(const JobContext& context,
+                                         const Generation& generation,
+                                         bool checkpoint);
+
+/// Whether one is due after the step applied last: all workers decide alike.
+bool SaveIsDue(const JobContext& context, const Generation& generation);
+/// Begins one; posts Saved. Where the job saves in the foreground it waits for all workers.
+void Save(const JobContext& context, Generation& generation);
+
+}  // namespace heddle::elastic

@@ -1,0 +1,148 @@
+#include "elastic/worker/trainer/step_runner.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "elastic/worker/trainer/saves.h"
+
+namespace heddle::elastic {
+namespace {
+
+// Step k consumes the samples after those of k - 1 steps: a pure function, whatever happened in
+// between.
+int64_t FirstSample(const job::JobConfig& job, int64_t step) {
+  return (step - 1) * job.batch.global;
+}
+
+}  // namespace
+
+RunEnded StepRunner::Run(Generation& generation, const RunSteps& run) {
+  RunEnded ended = RunUntilEnd(generation, run);
+  context_.writer->FinishCopy();
+  if (context_.replica_writer != nullptr) {
+    context_.replica_writer->FinishCopy();
+  }
+  return ended;
+}
+
+RunEnded StepRunner::RunUntilEnd(Generation& generation, const RunSteps& run) {
+  RunEnded ended;
+  ended.generation = run.generation;
+  ended.applied_step = run.applied_step;
+  DueAfterStep(generation, run.save, run.validate);
+  bool stop = false;
+  while (!stop && generation.applied_step < options_.job.steps) {
+    ended.status = RunStep(generation, generation.applied_step + 1, ended);
+    ended.applied_step = generation.applied_step;
+    if (!ended.status.ok()) {
+      ended.voted = generation.trainer->pending_step() == generation.applied_step + 1;
+      return ended;
+    }
+    stop = ended.how == RunEnded::How::kStopped;
+    DueAfterStep(generation, SaveIsDue(context_, generation),
+                 ValidationDue(options_.policy, generation.applied_step));
+  }
+  if (generation.applied_step >= options_.job.steps) {
+    // What was saved at the last step is reported before the worker says that it has finished.
+    context_.writer->Wait(After(options_.policy.stop_timeout))
+        .status()
+        .IgnoreError("Saved has told the outcome");
+    ended.how = RunEnded::How::kFinished;
+  }
+  return ended;
+}
+
+// Runs one step; ended.how becomes kStopped when somebody was told to stop.
+Status StepRunner::RunStep(Generation& generation, int64_t step, RunEnded& ended) {
+  const job::JobConfig& job = options_.job;
+  const Time begun = Now();
+  runtime::Executor& executor = *generation.trainer;
+  HEDDLE_RETURN_IF_ERROR(executor.ComputeGradients(step, FirstSample(job, step)));
+  const Replicator* const replicator = generation.replicator.get();
+  const runtime::VoteFlags flags{.stop = stop_generation_.load() == generation.number,
+                                 .saving = context_.writer->busy(),
+                                 .replicating = replicator != nullptr && replicator->exchanging(),
+                                 .unreplicated = replicator != nullptr && replicator->failed()};
+  HEDDLE_ASSIGN_OR_RETURN(const runtime::VoteOutcome outcome, executor.Vote(step, flags));
+  if (outcome.finite) {
+    executor.Apply(step, outcome.gradient_norm, job::LearningRate(job.optimizer, step, job.steps));
+  }
+  generation.applied_step = step;
+  generation.flags = outcome.flags;
+  wire::StepRecord record;
+  record.set_step(step);
+  record.set_generation(generation.number);
+  record.set_loss(outcome.loss);
+  record.set_gradient_norm(outcome.gradient_norm);
+  record.set_tokens(job.batch.tokens());
+  record.set_seconds(Seconds(Now() - begun));
+  record.set_first_sample(FirstSample(job, step));
+  record.set_samples(job.batch.global);
+  record.set_not_finite(!outcome.finite);
+  Report(record, generation);
+  ended.how = outcome.flags.stop ? RunEnded::How::kStopped : RunEnded::How::kFailed;
+  return Status::Ok();
+}
+
+void StepRunner::Report(const wire::StepRecord& record, const Generation& generation) {
+  metrics::Registry& registry = *options_.registry;
+  registry.GetGauge("heddle_step", "Last step applied.").Set(static_cast<double>(record.step()));
+  registry.GetGauge("heddle_generation", "Generation that trains.")
+      .Set(static_cast<double>(generation.number));
+  registry.GetGauge("heddle_loss", "Training loss of the last step.").Set(record.loss());
+  registry.GetGauge("heddle_gradient_norm", "Global gradient norm of the last step.")
+      .Set(record.gradient_norm());
+  registry
+      .GetHistogram("heddle_step_seconds", "Time of a step.",
+                    {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100})
+      .Observe(record.seconds());
+  registry.GetCounter("heddle_tokens_total", "Tokens trained on by the whole job.")
+      .Add(static_cast<double>(record.tokens()));
+  registry.GetGauge("heddle_tokens_per_second", "Throughput of the whole job.")
+      .Set(static_cast<double>(record.tokens()) / std::max(record.seconds(), 1e-9));
+  registry.GetGauge("heddle_predicted_step_seconds", "Step time that the plan predicts.")
+      .Set(generation.lowered->plan.predicted_step_seconds);
+  const auto figures = generation.trainer->figures();
+  registry
+      .GetGauge("heddle_busy_seconds", "Compute of this worker in the last step, waits excluded.")
+      .Set(figures.busy_seconds);
+  registry.GetGauge("heddle_predicted_busy_seconds", "The same by this worker's profile.")
+      .Set(generation.lowered->predicted_busy_seconds);
+  registry
+      .GetGauge("heddle_waiting_seconds",
+                "Waits of this worker for messages and reductions in the last step.")
+      .Set(figures.waiting_seconds);
+  options_.post(StepApplied{.record = record,
+                            .busy_seconds = figures.busy_seconds,
+                            .predicted_busy_seconds = generation.lowered->predicted_busy_seconds});
+}
+
+void StepRunner::DueAfterStep(Generation& generation, bool save, bool validate) {
+  if (save) {
+    Save(context_, generation);
+  }
+  snapshots_.TakeIfDue(generation);
+  if (validate && context_.dataset->validation_windows() > 0) {
+    const Status status = Validate(generation);
+    if (!status.ok()) {
+      LogWarning("validation after step {} was cut: {}", generation.applied_step, status.message());
+    }
+  }
+}
+
+Status StepRunner::Validate(Generation& generation) {
+  double loss = 0;
+  for (int64_t batch = 0; batch < options_.job.validation.batches; ++batch) {
+    // Step 0 of the evaluation program: nothing in it depends on the step.
+    HEDDLE_RETURN_IF_ERROR(generation.evaluator->ComputeGradients(
+        generation.applied_step, batch * options_.job.batch.global));
+    HEDDLE_ASSIGN_OR_RETURN(const runtime::VoteOutcome outcome,
+                            generation.evaluator->Vote(generation.applied_step));
+    loss += outcome.loss;
+  }
+  options_.post(Validated{.step = generation.applied_step,
+                          .loss = loss / static_cast<double>(options_.job.validation.batches)});
+  return Status::Ok();
+}
+
+}  // namespace heddle::elastic

@@ -1,0 +1,101 @@
+#include "elastic/worker/trainer/trainer.h"
+
+#include <utility>
+
+#include "elastic/service/measurement.h"
+#include "elastic/worker/measure/link_probe.h"
+#include "elastic/worker/measure/profile_cache.h"
+#include "engine/runtime/profiler.h"
+
+namespace heddle::elastic {
+
+Trainer::Trainer(std::unique_ptr<JobContext> context)
+    : context_(std::move(context)),
+      plans_(*context_),
+      snapshots_(*context_),
+      builder_(*context_, plans_, snapshots_),
+      runner_(*context_, snapshots_) {}
+
+Result<std::unique_ptr<Trainer>> Trainer::Create(TrainerOptions options) {
+  HEDDLE_ASSIGN_OR_RETURN(auto context, JobContext::Create(std::move(options)));
+  return std::unique_ptr<Trainer>(new Trainer(std::move(context)));
+}
+
+Result<std::string> Trainer::MeasureProfile() {
+  JobContext& context = *context_;
+  WorkerMeasurement measurement;
+  HEDDLE_ASSIGN_OR_RETURN(
+      measurement.profile,
+      CachedProfile(CacheFolder(),
+                    {.graph = &context.graph,
+                     .speed = context.clock.speed(),
+                     .threads = context.options.job.threads},
+                    [&] { return runtime::MeasureProfile(context.graph, context.clock, {}); }));
+  measurement.profile.worker = context.options.worker;
+  measurement.profile.memory_bytes = context.memory_bytes.load();
+  HEDDLE_ASSIGN_OR_RETURN(
+      measurement.link, ProbeOwnLink(*context.options.endpoint, context.options.endpoint_options));
+  plans_.SetProfile(measurement.profile);
+  builder_.SetLink(measurement.link);
+  return MeasurementToJson(measurement);
+}
+
+void Trainer::Settle(const SettleStep& settle) {
+  if (held_ == nullptr || held_->trainer == nullptr || held_->applied_step >= settle.step) {
+    return;
+  }
+  if (held_->trainer->pending_step() != settle.step) {
+    settle_status_ = InternalError(
+        "step {} is to be settled, but its gradients are not complete here", settle.step);
+    return;
+  }
+  const job::JobConfig& job = context_->options.job;
+  held_->trainer->Apply(settle.step, settle.norm,
+                        job::LearningRate(job.optimizer, settle.step, job.steps));
+  held_->applied_step = settle.step;
+}
+
+StateMoved Trainer::Move(const MoveState& move) {
+  const Time begun = Now();
+  StateMoved moved;
+  moved.generation = move.start.generation();
+  moved.status = std::exchange(settle_status_, Status::Ok());
+  if (moved.status.ok()) {
+    Result<std::unique_ptr<Generation>> next = builder_.Build(move, held_.get(), moved);
+    moved.status = next.status();
+    if (next.ok()) {
+      moved_ = *std::move(next);
+    }
+  }
+  moved.seconds = Seconds(Now() - begun);
+  return moved;
+}
+
+void Trainer::Adopt(int64_t generation) {
+  if (moved_ == nullptr || moved_->number != generation) {
+    return;
+  }
+  held_ = std::move(moved_);
+  snapshots_.Adopt(*held_);
+  plans_.ForgetBelow(generation);
+}
+
+void Trainer::Discard(int64_t generation) {
+  if (moved_ != nullptr && moved_->number == generation) {
+    moved_.reset();
+  }
+}
+
+RunEnded Trainer::Run(const RunSteps& run) {
+  if (held_ == nullptr || held_->number != run.generation || held_->group == nullptr) {
+    RunEnded ended;
+    ended.generation = run.generation;
+    ended.applied_step = run.applied_step;
+    ended.status =
+        InternalError("generation {} is to run, but its state is not held", run.generation);
+    return ended;
+  }
+  return runner_.Run(*held_, run);
+}
+
+}  // namespace heddle::elastic

@@ -1,0 +1,56 @@
+// A window is told once it is complete, and until the next one is.
+#include "elastic/member/drift_window.h"
+
+#include <gtest/gtest.h>
+
+namespace heddle::elastic {
+namespace {
+
+class DriftWindowTest : public testing::Test {
+ protected:
+  void Count(double seconds, double busy, double predicted) {
+    StepApplied event;
+    event.record.set_seconds(seconds);
+    event.busy_seconds = busy;
+    event.predicted_busy_seconds = predicted;
+    window_.Count(event);
+  }
+  void ExpectWindow(int64_t number, double busy, double predicted) {
+    wire::Heartbeat message;
+    window_.Describe(message);
+    EXPECT_EQ(message.window(), number);
+    EXPECT_EQ(message.busy_seconds(), busy);
+    EXPECT_EQ(message.predicted_busy_seconds(), predicted);
+  }
+
+  DriftWindow window_{2, std::chrono::seconds(4)};
+};
+
+TEST_F(DriftWindowTest, ItTakesBothItsStepsAndItsTime) {
+  Count(8, 1, 0.5);
+  ExpectWindow(0, 0, 0);
+  Count(1, 2, 0.25);
+  ExpectWindow(1, 3, 0.75);
+  Count(1, 4, 4);
+  Count(1, 4, 4);
+  Count(1, 4, 4);
+  ExpectWindow(1, 3, 0.75);
+  Count(1, 4, 4);
+  ExpectWindow(2, 16, 16);
+}
+
+TEST_F(DriftWindowTest, AGenerationCountsFromTheBeginning) {
+  Count(4, 1, 1);
+  Count(4, 1, 1);
+  Count(4, 64, 64);
+  window_.BeginGeneration();
+  wire::Heartbeat message;
+  window_.Describe(message);
+  EXPECT_EQ(message.window(), 0);
+  Count(4, 1, 2);
+  Count(4, 1, 2);
+  ExpectWindow(1, 2, 4);
+}
+
+}  // namespace
+}  // namespace heddle::elastic
