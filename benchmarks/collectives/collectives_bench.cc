@@ -15,6 +15,9 @@
 //   paddedscatter BYTES N C,C…
 //   overlap BYTES N          sums beside products of matrices and small messages (overlap.h);
 //   prints its six figures and 0
+//   exact BYTES N VALUES     reproducible sums of VALUES vectors a rank (exact_sums.h): prints the
+//   line
+//                            exact, in shared memory, and the line exactmessages
 // Each prints "TASK SECONDS… BYTES" at rank 0: the time of each of N calls at the slowest rank, and
 // the bytes that all ranks sent in one call. Exit code 1: an error, in one line.
 #include <algorithm>
@@ -33,6 +36,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/system/file.h"
+#include "benchmarks/collectives/exact_sums.h"
 #include "benchmarks/collectives/overlap.h"
 #include "benchmarks/support/measure_links.h"
 #include "comm/communicator.h"
@@ -43,6 +47,7 @@ namespace {
 constexpr size_t kElement = sizeof(float);
 constexpr int kCallsInside = 100;
 constexpr uint64_t kOverlapTag = uint64_t{1} << 32;
+constexpr uint64_t kExactTag = uint64_t{2} << 32;
 
 struct Shares {
   std::vector<int64_t> counts;  ///< Elements.
@@ -52,7 +57,10 @@ struct Shares {
 
 class Bench {
  public:
-  Bench(Endpoint& endpoint, Communicator& group) : endpoint_(endpoint), group_(group) {}
+  Bench(const EndpointOptions& options, Endpoint& endpoint, Communicator& group)
+      : options_(options),
+        endpoint_(endpoint),
+        group_(group) {}
 
   Status Run(std::istream& tasks) {
     std::string task;
@@ -89,6 +97,15 @@ class Bench {
         std::cout << fmt::format("overlap {} 0", fmt::join(figures, " ")) << std::endl;
       }
       return Status::Ok();
+    }
+    if (task == "exact") {
+      int values = 1;
+      arguments >> values;
+      HEDDLE_ASSIGN_OR_RETURN(
+          const ExactSumTimes times,
+          MeasureExactSums(options_, group_, bytes, values, repetitions, kExactTag));
+      HEDDLE_RETURN_IF_ERROR(Tell(task, times.shared, 0));
+      return Tell(task + "messages", times.messages, 0);
     }
     if (task == "inside") {
       int islands = 1;
@@ -234,8 +251,15 @@ class Bench {
       HEDDLE_RETURN_IF_ERROR(call());
       const double took = Seconds(Now() - begun);
       sent = Sent() - before;
-      seconds.push_back(took);
+      if (i > 0) {
+        seconds.push_back(took);
+      }
     }
+    return Tell(task, std::move(seconds), sent);
+  }
+
+  // The times at the slowest rank, and what all have sent.
+  Status Tell(const std::string& task, std::vector<double> seconds, int64_t sent) {
     ByteWriter writer;
     for (const double one : seconds) {
       writer.Put(one);
@@ -253,15 +277,12 @@ class Bench {
       all_sent += other_sent;
     }
     if (group_.rank() == 0) {
-      std::cout << task;
-      for (size_t i = 1; i < seconds.size(); ++i) {
-        std::cout << ' ' << seconds[i];
-      }
-      std::cout << ' ' << all_sent << std::endl;
+      std::cout << fmt::format("{} {} {}", task, fmt::join(seconds, " "), all_sent) << std::endl;
     }
     return Status::Ok();
   }
 
+  const EndpointOptions& options_;
   Endpoint& endpoint_;
   Communicator& group_;
   uint64_t tag_ = 1000;
@@ -314,7 +335,7 @@ Status Main(int argc, char** argv) {
   for (int i = 6; i < argc; ++i) {
     tasks << argv[i] << ' ';
   }
-  return Bench(*endpoint, *group).Run(tasks);
+  return Bench(endpoint_options, *endpoint, *group).Run(tasks);
 }
 
 }  // namespace

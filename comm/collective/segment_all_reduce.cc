@@ -4,24 +4,22 @@
 //   registered  all buffers lie in shared memory: everyone folds its slice out of all inputs where
 //               they lie and writes the result into all outputs. Two steps; each byte is read and
 //               written once.
-//   staged      private buffers: a block at a time goes through shared stages, two in turn, so that
-//               a member fills one while another still reads the other. In an all-reduce everyone
-//               copies in what the others fold, folds its own slice into its buffer and its stage,
-//               and copies out what the others folded.
+//   staged      private buffers: a block at a time goes through shared stages (segment_staged.h).
 //
 // The small and the registered form are those of shared-memory MPI collectives (Graham & Shipman
 // 2008, doi:10.1007/978-3-540-87475-1_21). A step's data are published by the counter of Arrive and
 // read after a wait for it.
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "comm/collective/fold.h"
 #include "comm/collective/segment_collective.h"
+#include "comm/collective/segment_staged.h"
 #include "comm/collective/segment_steps.h"
 #include "comm/group/group.h"
 #include "comm/group/segment.h"
 #include "comm/message/call_signature.h"
+#include "comm/transport/streaming_copy.h"
 
 namespace heddle::comm {
 
@@ -80,92 +78,44 @@ class AllReducing {
     return call_.WaitAll();
   }
 
-  Status Staged() {
-    // Blocks of equal size, so that none is left over small.
-    const auto total = static_cast<int64_t>(buffer_.size());
-    const auto most = static_cast<int64_t>(call_.layout().bulk_bytes) / call_.size() / kLine *
-                      kLine * call_.size();
-    blocks_ = (total + most - 1) / most;
-    block_bytes_ = ((total + blocks_ - 1) / blocks_ + kLine - 1) / kLine * kLine;
-    chunk_bytes_ = Slices(block_bytes_, call_.size()).each;
-    CopyIn(0);
-    call_.Arrive();
-    for (int64_t block = 0; block < blocks_; ++block) {
-      HEDDLE_RETURN_IF_ERROR(call_.WaitAll());  // Everyone's inputs of this block.
-      Fold(block);
-      call_.Arrive();
-      // The next block's stage held the block before this one. Its inputs were read before their
-      // readers' results, which were waited for. Its results may still be copied out: they stay
-      // where they are until the next fold, which waits for the inputs of all, and those follow
-      // what a member copied out.
-      const bool more = block + 1 < blocks_;
-      if (more) {
-        CopyIn(block + 1);
-        call_.Arrive();
-      }
-      HEDDLE_RETURN_IF_ERROR(call_.WaitAll(more ? 1 : 0));  // Everyone's results.
-      CopyOut(block);
-    }
-    return Status::Ok();
-  }
+  Status Staged() { return StagedSums(call_, buffer_, dtype_, op_).Run(); }
 
  private:
-  Slices SlicesOf(int64_t block) const {
-    const auto total = static_cast<int64_t>(buffer_.size());
-    return {std::min(block_bytes_, total - block * block_bytes_), call_.size()};
-  }
+  /// Of everyone's buffers, in the order of the members.
+  class StagedSums : public StagedReduction {
+   public:
+    StagedSums(SegmentCall& call, std::span<std::byte> buffer, DType dtype, ReduceOp op)
+        : StagedReduction(call, buffer, 1),
+          own_(static_cast<size_t>(call.position())),
+          buffer_(buffer),
+          dtype_(dtype),
+          op_(op) {}
 
-  void CopyIn(int64_t block) {
-    const Slices slices = SlicesOf(block);
-    std::byte* const stage = call_.Stage(call_.position(), block);
-    for (int step = 1; step < call_.size(); ++step) {
-      const int member = (call_.position() + step) % call_.size();
-      std::memcpy(stage + ChunkBegin(member), From(block, slices.begin(member)),
-                  static_cast<size_t>(slices.size(member)));
+   private:
+    void Bring(int64_t offset, size_t bytes, std::byte* stage) override {
+      CopyStreaming(stage, buffer_.data() + offset, bytes);
     }
-  }
-
-  // The own slice: inputs of the others out of their stages; the result into the buffer and into
-  // the place of the own stage that holds no input.
-  void Fold(int64_t block) {
-    const Slices slices = SlicesOf(block);
-    const int own = call_.position();
-    std::array<const std::byte*, kMostSharing> inputs{};
-    for (int member = 0; member < call_.size(); ++member) {
-      inputs[static_cast<size_t>(member)] = member == own
-                                                ? From(block, slices.begin(own))
-                                                : call_.Stage(member, block) + ChunkBegin(own);
+    const std::byte* Sum(int64_t offset,
+                         size_t bytes,
+                         std::span<const std::byte* const> stages) override {
+      std::byte* const mine = buffer_.data() + offset;
+      std::array<const std::byte*, kMostSharing> inputs{};
+      std::copy(stages.begin(), stages.end(), inputs.begin());
+      inputs[own_] = mine;
+      FoldAll(std::span(inputs).first(stages.size()), std::span(&mine, 1), bytes, dtype_, op_);
+      return mine;
     }
-    const std::array<std::byte*, 2> outputs{From(block, slices.begin(own)),
-                                            call_.Stage(own, block) + ChunkBegin(own)};
-    FoldAll(std::span(inputs).first(static_cast<size_t>(call_.size())), outputs,
-            static_cast<size_t>(slices.size(own)), dtype_, op_);
-  }
 
-  void CopyOut(int64_t block) {
-    const Slices slices = SlicesOf(block);
-    for (int step = 1; step < call_.size(); ++step) {
-      const int member = (call_.position() + step) % call_.size();
-      std::memcpy(From(block, slices.begin(member)),
-                  call_.Stage(member, block) + ChunkBegin(member),
-                  static_cast<size_t>(slices.size(member)));
-    }
-  }
-
-  // In a stage a member's chunk has the same place in every block, also in a shorter last one: what
-  // is copied in must not touch the results of two blocks ago, which others may still copy out.
-  int64_t ChunkBegin(int member) const { return member * chunk_bytes_; }
-  std::byte* From(int64_t block, int64_t offset) {
-    return buffer_.data() + block * block_bytes_ + offset;
-  }
+    const size_t own_;
+    const std::span<std::byte> buffer_;
+    const DType dtype_;
+    const ReduceOp op_;
+  };
 
   SegmentCall& call_;
   const std::span<std::byte> buffer_;
   const DType dtype_;
   const ReduceOp op_;
-  int64_t blocks_ = 0;
-  int64_t block_bytes_ = 0;
-  int64_t chunk_bytes_ = 0;
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "comm/group/group.h"
 #include "comm/group/segment.h"
 #include "comm/message/call_signature.h"
+#include "comm/transport/streaming_copy.h"
 
 namespace heddle::comm {
 
@@ -79,9 +80,9 @@ Status StagedReduceScatter(SegmentCall& call,
       if (member == own) {
         own_offset = offset;
       } else if (size > 0) {
-        std::memcpy(stage + offset,
-                    input.data() + shares.share_begin(member) + shares.begin(member, turn),
-                    static_cast<size_t>(size));
+        CopyStreaming(stage + offset,
+                      input.data() + shares.share_begin(member) + shares.begin(member, turn),
+                      static_cast<size_t>(size));
       }
       offset += size;
     }
@@ -125,15 +126,15 @@ Status RegisteredReduceScatter(SegmentCall& call,
 Status StagedAllGather(SegmentCall& call, std::span<std::byte> output, const Shares& shares) {
   const int own = call.position();
   for (int64_t turn = 0; turn < shares.turns(); ++turn) {
-    std::memcpy(call.Stage(own, turn),
-                output.data() + shares.share_begin(own) + shares.begin(own, turn),
-                static_cast<size_t>(shares.size(own, turn)));
+    CopyStreaming(call.Stage(own, turn),
+                  output.data() + shares.share_begin(own) + shares.begin(own, turn),
+                  static_cast<size_t>(shares.size(own, turn)));
     call.Arrive();
     for (int step = 1; step < call.size(); ++step) {
       const int member = (own + step) % call.size();
       HEDDLE_RETURN_IF_ERROR(call.WaitFor(member, 0));
-      std::memcpy(output.data() + shares.share_begin(member) + shares.begin(member, turn),
-                  call.Stage(member, turn), static_cast<size_t>(shares.size(member, turn)));
+      CopyStreaming(output.data() + shares.share_begin(member) + shares.begin(member, turn),
+                    call.Stage(member, turn), static_cast<size_t>(shares.size(member, turn)));
     }
   }
   return Status::Ok();
@@ -176,10 +177,10 @@ Status StagedBroadcast(SegmentCall& call, std::span<std::byte> buffer, int root)
       if (turn >= 2) {
         HEDDLE_RETURN_IF_ERROR(call.WaitAll(1));
       }
-      std::memcpy(stage, own, size);
+      CopyStreaming(stage, own, size);
     } else {
       HEDDLE_RETURN_IF_ERROR(call.WaitFor(root, -1));
-      std::memcpy(own, stage, size);
+      CopyStreaming(own, stage, size);
     }
     call.Arrive();
   }

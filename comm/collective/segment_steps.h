@@ -17,6 +17,9 @@ namespace heddle::comm {
 /// Between two looks at whether the group has ended.
 inline constexpr int64_t kSegmentWorkBytes = int64_t{1} << 20;
 
+/// Of a slice, at a time: what is folded is still in the core's cache when it is copied.
+inline constexpr int64_t kTileBytes = int64_t{16} << 10;
+
 /// By member.
 using SegmentPlaces = std::array<std::byte*, kMostSharing>;
 using SegmentSizes = std::array<size_t, kMostSharing>;

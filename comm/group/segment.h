@@ -173,6 +173,7 @@ class GroupSegment {
   const bool may_spin_;
   std::array<Slot, kSegmentSlots> slots_;
   std::atomic<int> expected_slot_ = 0;
+  std::atomic<Time> sleep_until_ = Time();  ///< The cores are busy: waits sleep at once.
 
   /// Somebody ended: look under the lock who and why.
   std::atomic<bool> broken_ = false;

@@ -24,6 +24,10 @@ namespace {
 /// further behind is not about to answer.
 constexpr Duration kSpin = std::chrono::microseconds(40);
 constexpr Duration kYield = std::chrono::microseconds(400);
+/// Whoever gives its core away for longer gives it to others than members, and gets it back at the
+/// end of their time slice; a sleeper gets it when it is woken. So for a while waits sleep at once.
+constexpr Duration kLongYield = std::chrono::milliseconds(1);
+constexpr Duration kSleepAtOnce = std::chrono::milliseconds(200);
 /// A sleep's slices: each looks whether to go on.
 constexpr Duration kSlice = std::chrono::milliseconds(20);
 constexpr Duration kEntrySlice = std::chrono::milliseconds(5);
@@ -365,11 +369,15 @@ Status SegmentCall::Wait(int member, const Ready& ready, Duration slice) {
     }
   }
   const Time began = Now();
-  for (int looks = 1; looks % 16 != 0 || (Now() - began < kYield && !group_.broken_.load());
-       ++looks) {
+  for (Time now = began;
+       now - began < kYield && now >= group_.sleep_until_.load() && !group_.broken_.load();) {
     ::sched_yield();
     if (ready()) {
       return Status::Ok();
+    }
+    const Time before = std::exchange(now, Now());
+    if (now - before > kLongYield) {
+      group_.sleep_until_.store(now + kSleepAtOnce);
     }
   }
   if (!deadline_.has_value()) {

@@ -1,0 +1,43 @@
+#include "comm/transport/streaming_copy.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
+namespace heddle::comm {
+
+#if defined(__x86_64__)
+void CopyStreaming(std::byte* to, const std::byte* from, size_t bytes) {
+  constexpr size_t kLine = 64;
+  constexpr size_t kVector = sizeof(__m128i);
+  // Whole lines leave the core's write buffers in one go.
+  const size_t head = std::min(bytes, (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine);
+  std::memcpy(to, from, head);
+  size_t at = head;
+  for (; at + kLine <= bytes; at += kLine) {
+    const auto* const source = reinterpret_cast<const __m128i*>(from + at);
+    auto* const target = reinterpret_cast<__m128i*>(to + at);
+    const __m128i first = _mm_loadu_si128(source);
+    const __m128i second = _mm_loadu_si128(source + 1);
+    const __m128i third = _mm_loadu_si128(source + 2);
+    const __m128i fourth = _mm_loadu_si128(source + 3);
+    _mm_stream_si128(target, first);
+    _mm_stream_si128(target + 1, second);
+    _mm_stream_si128(target + 2, third);
+    _mm_stream_si128(target + 3, fourth);
+  }
+  static_assert(4 * kVector == kLine);
+  std::memcpy(to + at, from + at, bytes - at);
+  _mm_sfence();  // These stores are ordered with no others.
+}
+#else
+void CopyStreaming(std::byte* to, const std::byte* from, size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+#endif
+
+}  // namespace heddle::comm
