@@ -14,7 +14,6 @@ struct WorkerClock {
   double communication_free = 0;  ///< The communication thread.
   double outgoing_free = 0;
   double incoming_free = 0;
-  bool blocked = false;
   bool voted = false;
   std::deque<int> issued;  ///< Reductions issued and not yet resolved, in program order.
 };

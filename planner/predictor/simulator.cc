@@ -71,9 +71,7 @@ class Translator {
       for (size_t i = 0; i < programs_[rank].instructions.size(); ++i) {
         HEDDLE_RETURN_IF_ERROR(Translate(rank, static_cast<int>(i)));
       }
-      if (pending_ > 0) {
-        Add(rank, {.kind = Action::Kind::kCompute}, -1);
-      }
+      Flush(rank);
       const program::VoteShare& vote = programs_[rank].vote;
       // A norm or a loss travels as a number of its tensor or microbatch and a double.
       vote_bytes_ = std::max(

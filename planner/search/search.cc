@@ -93,7 +93,7 @@ class Searcher {
     HEDDLE_ASSIGN_OR_RETURN(std::vector<ScoredPlan> candidates, Candidates());
     std::vector<ScoredPlan> finalists = ImproveByEstimate(candidates);
     if (simulated_) {
-      HEDDLE_RETURN_IF_ERROR(SimulateFinalists(finalists));
+      SimulateFinalists(finalists);
     }
     SearchOutcome outcome;
     outcome.plan = finalists.front().plan;
@@ -269,17 +269,12 @@ class Searcher {
 
   /// Replaces estimates by simulations and improves by them; `plans` is left with the simulated
   /// ones, fastest first.
-  Status SimulateFinalists(std::vector<ScoredPlan>& plans) {
+  void SimulateFinalists(std::vector<ScoredPlan>& plans) {
     plans = Finalists(plans);
     for (ScoredPlan& plan : plans) {
       plan.seconds = Measure(plan.plan);
     }
     SortByTime(plans);
-    if (plans.front().seconds == std::numeric_limits<double>::infinity()) {
-      // Either a broken plan, which is an error, or memory, which the caller sees in the
-      // prediction.
-      return SimulatePlan(plans.front().plan).status();
-    }
     // The fastest of each number of pipelines, the fastest first: what one leaves of the budget is
     // the next one's.
     int budget = static_cast<int>(request_.limits.simulated_instructions /
@@ -293,7 +288,6 @@ class Searcher {
       }
     }
     SortByTime(plans);
-    return Status::Ok();
   }
 
   Status Predict(SearchOutcome& outcome) {

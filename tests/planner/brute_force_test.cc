@@ -169,6 +169,22 @@ TEST(BruteForceTest, ThreeWorkersUnderMemoryLimits) {
   }
 }
 
+TEST(BruteForceTest, ThreeWorkersWhereOneTermDecides) {
+  Random random(testing::TestSeed());
+  const graph::Graph graph = LlamaGraph({.layers = 1, .hidden = 32, .sequence = 32});
+  const std::vector<std::function<void(ClusterProfile&)>> terms = {
+      [](auto& c) { c.workers[1].instruction_seconds = 1e-3; },
+      [](auto& c) { c.workers[2].seconds["update"] = 5e-6; },
+      [](auto& c) { c.links.At(0, 1).latency_seconds = c.links.At(2, 0).latency_seconds = 0.02; },
+      [](auto& c) { c.links.At(1, 0).bytes_per_second = 1e6; },
+  };
+  for (const auto& term : terms) {
+    ClusterProfile cluster = RandomCluster(random, 3);
+    term(cluster);
+    CompareWithEveryPlan(graph, cluster, 5);
+  }
+}
+
 TEST(BruteForceTest, FourWorkers) {
   Random random(testing::TestSeed());
   const graph::Graph graph = LlamaGraph({.layers = 1, .hidden = 32, .sequence = 32});

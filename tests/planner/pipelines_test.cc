@@ -58,12 +58,18 @@ struct Puzzle {
     question.link = [this](int from, int to) {
       return links[static_cast<size_t>(from)][static_cast<size_t>(to)];
     };
-    // A stage that is followed by others needs more.
     question.fits = [this](int worker, int first, int last, int depth, bool recompute) {
-      const auto& limit = recompute ? most_recomputed : most;
-      return last - first + (depth > 2 ? 1 : 0) <= limit[static_cast<size_t>(worker)];
+      EXPECT_EQ(depth == 1, last == table.segments);  // Stages from this one on.
+      EXPECT_LE(depth, table.segments - first);
+      return Fits(worker, first, last, depth, recompute);
     };
     question.microbatches = static_cast<int>(random.Between(1, 12));
+  }
+
+  /// A stage that is followed by others needs more.
+  bool Fits(int worker, int first, int last, int depth, bool recompute) const {
+    const auto& limit = recompute ? most_recomputed : most;
+    return last - first + (depth > 2 ? 1 : 0) <= limit[static_cast<size_t>(worker)];
   }
 
   /// Seconds of the stages, as the header of pipelines.h states it; infinite without memory.
@@ -74,8 +80,8 @@ struct Puzzle {
       const ClassStage& stage = stages[j];
       const auto worker = static_cast<size_t>(stage.worker_class);
       const int depth = static_cast<int>(stages.size() - j);
-      if (!question.fits(stage.worker_class, stage.first_segment, stage.last_segment, depth,
-                         stage.recompute)) {
+      if (!Fits(stage.worker_class, stage.first_segment, stage.last_segment, depth,
+                stage.recompute)) {
         return kInfinity;
       }
       const auto part = [&](const std::vector<double>& sums) {
@@ -116,7 +122,7 @@ struct Puzzle {
       const int worker = order[stages.size()];
       const int depth = static_cast<int>(order.size() - stages.size());
       for (int last = first + 1; last <= table.segments; ++last) {
-        const bool recompute = !question.fits(worker, first, last, depth, false);
+        const bool recompute = !Fits(worker, first, last, depth, false);
         stages.push_back({.worker_class = worker,
                           .first_segment = first,
                           .last_segment = last,
@@ -182,12 +188,19 @@ TEST(PipelinesTest, TheTableHasTheFastestPipelineOfEveryComposition) {
       if (static_cast<int>(order.size()) > puzzle.question.max_depth) {
         continue;
       }
-      double best = kInfinity;
+      const int asked = puzzle.question.microbatches;
+      const std::vector<int> numbers = {asked, 1, 1000};
+      std::vector<double> least(numbers.size(), kInfinity);
       do {
         puzzle.EveryCut(order, [&](const std::vector<ClassStage>& cuts) {
-          best = std::min(best, puzzle.Seconds(cuts));
+          for (size_t n = 0; n < numbers.size(); ++n) {
+            puzzle.question.microbatches = numbers[n];
+            least[n] = std::min(least[n], puzzle.Seconds(cuts));
+          }
         });
       } while (std::next_permutation(order.begin(), order.end()));
+      puzzle.question.microbatches = asked;
+      const double best = least[0];
       const auto& all = table.compositions();
       const auto place = std::find(all.begin(), all.end(), composition);
       ASSERT_EQ(place == all.end(), best == kInfinity);
@@ -196,13 +209,21 @@ TEST(PipelinesTest, TheTableHasTheFastestPipelineOfEveryComposition) {
       }
       ++seen;
       const auto index = static_cast<size_t>(place - all.begin());
-      double fastest = kInfinity;
-      for (size_t pace = 0; pace < table.Paces(index).size(); ++pace) {
-        const double seconds = table.Paces(index)[pace].Seconds(puzzle.question.microbatches);
+      std::vector<double> fastest(numbers.size(), kInfinity);
+      const std::vector<Pace>& paces = table.Paces(index);
+      for (size_t pace = 0; pace < paces.size(); ++pace) {
+        const double seconds = paces[pace].Seconds(asked);
         EXPECT_NEAR(seconds, puzzle.Seconds(table.Stages(index, pace)), 1e-9 * seconds);
-        fastest = std::min(fastest, seconds);
+        for (size_t n = 0; n < numbers.size(); ++n) {
+          fastest[n] = std::min(fastest[n], paces[pace].Seconds(numbers[n]));
+        }
+        // Each has its merit: a longer period buys a shorter fill.
+        EXPECT_TRUE(pace == 0 || (paces[pace - 1].period < paces[pace].period &&
+                                  paces[pace - 1].fill > paces[pace].fill));
       }
-      EXPECT_LE(fastest, best * 1.001);
+      for (size_t n = 0; n < numbers.size(); ++n) {
+        EXPECT_LE(fastest[n], least[n] * 1.001) << numbers[n] << " microbatches";
+      }
     }
     EXPECT_EQ(table.compositions().size(), seen);
     for (const Composition& composition : table.compositions()) {
@@ -211,6 +232,35 @@ TEST(PipelinesTest, TheTableHasTheFastestPipelineOfEveryComposition) {
       last_depth = depth;
     }
   }
+}
+
+TEST(PipelinesTest, CompositionsAreAllThatTheCountsAllowAsFarAsTheLimitWholeDepthsOnly) {
+  Random random(testing::TestSeed());
+  Puzzle puzzle(random, 9, 2);
+  puzzle.question.counts = {3, 2};
+  puzzle.question.fits = [](int, int, int, int, bool) { return true; };
+  const std::vector<Composition> all = {{0, 1}, {1, 0}, {0, 2}, {1, 1}, {2, 0}, {1, 2},
+                                        {2, 1}, {3, 0}, {2, 2}, {3, 1}, {3, 2}};
+  EXPECT_EQ(PipelineTable::Build(puzzle.question).compositions(), all);
+  const auto first = [&](int count) {
+    EXPECT_EQ(PipelineTable::Build(puzzle.question).compositions(),
+              std::vector<Composition>(all.begin(), all.begin() + count));
+  };
+  for (const auto& [limit, count] : std::vector<std::pair<int, int>>{
+           {1, 2}, {2, 2}, {4, 2}, {5, 5}, {7, 5}, {8, 8}, {9, 8}, {10, 10}, {11, 11}}) {
+    puzzle.question.max_compositions = limit;
+    first(count);
+  }
+  for (const auto& [depth, count] :
+       std::vector<std::pair<int, int>>{{1, 2}, {2, 5}, {3, 8}, {4, 10}, {5, 11}, {6, 11}}) {
+    puzzle.question.max_depth = depth;
+    first(count);
+  }
+  // No deeper than there are segments.
+  Puzzle shallow(random, 3, 2);
+  shallow.question.counts = {3, 2};
+  shallow.question.fits = [](int, int, int, int, bool) { return true; };
+  EXPECT_EQ(PipelineTable::Build(shallow.question).compositions().size(), 8U);
 }
 
 TEST(PipelinesTest, MoreWorkersThanSegmentsHaveNoCuts) {
