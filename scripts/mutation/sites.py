@@ -11,7 +11,7 @@ from clang import cindex
 from clang.cindex import CursorKind as Kind
 from clang.cindex import TypeKind
 
-VERSION = 2  # Counts changes of what is found: the folder of remembered sites bears it.
+VERSION = 3  # Counts changes of what is found: the folder of remembered sites bears it.
 
 COMPARISONS = {"<": ("<=", ">="), "<=": ("<", ">"), ">": (">=", "<="), ">=": (">", "<"), "==": ("!=",),
                "!=": ("==",)}
@@ -181,8 +181,8 @@ class Finder:
         if operator in ("&&", "||"):
             other = "||" if operator == "&&" else "&&"
             self.operator("logic", start, end, a, other, b)
-            self.add("logic", "expression", start, end, a)
-            self.add("logic", "expression", start, end, b)
+            for kept in (a, b):  # A bool as the whole is: beside an optional, the whole would become one, and always true.
+                self.add("logic", "expression", start, end, f"static_cast<bool>({kept})", after=one_line(kept))
         swaps = {**ARITHMETIC, **COMPOUND}
         if operator in swaps and cursor.type.get_canonical().kind in NUMBERS:
             self.operator("arithmetic", start, end, a, swaps[operator], b)

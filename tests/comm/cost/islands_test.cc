@@ -80,5 +80,47 @@ TEST(IslandsTest, ALinkThatCarriesNothingJoinsNothing) {
   EXPECT_EQ(FindIslands(table), (Islands{{0, 1}, {2}}));
 }
 
+TEST(IslandsTest, OnlyTheWidestGapDividesAndTwiceAsFastIsOne) {
+  // 8, 4 and 1: the step of four is wider than the step of two.
+  LinkTable table = Table(4, 1e9, "tcp");
+  Set(table, 0, 1, 8e9, "tcp");
+  Set(table, 1, 2, 4e9, "tcp");
+  EXPECT_EQ(FindIslands(table), (Islands{{0, 1, 2}, {3}}));
+  // Of gaps that are alike the first one counts.
+  Set(table, 1, 2, 2e9, "tcp");
+  Set(table, 0, 1, 4e9, "tcp");
+  EXPECT_EQ(FindIslands(table), (Islands{{0, 1}, {2}, {3}}));
+  LinkTable twice = Table(3, 1e9, "tcp");
+  Set(twice, 1, 2, 2e9, "tcp");
+  EXPECT_EQ(FindIslands(twice), (Islands{{0}, {1, 2}}));
+  Set(twice, 1, 2, 1.999e9, "tcp");
+  EXPECT_EQ(FindIslands(twice), (Islands{{0, 1, 2}}));
+}
+
+TEST(IslandsTest, WhoIsInAFasterKindsIslandIsNotJoinedByASlowerOne) {
+  // 1 and 2 are a pair by shm; 0 and 3 are left to the network, which joins them with each other.
+  LinkTable table = Table(4, 1e9, "tcp");
+  Set(table, 1, 2, 9e9, "shm");
+  EXPECT_EQ(FindIslands(table), (Islands{{0, 3}, {1, 2}}));
+  // Both ends have to be free, whichever of them comes first.
+  LinkTable chain = Table(3, 0, "tcp");
+  Set(chain, 0, 1, 9e9, "shm");
+  Set(chain, 1, 2, 1e9, "tcp");
+  EXPECT_EQ(FindIslands(chain), (Islands{{0, 1}, {2}}));
+  LinkTable turned = Table(3, 0, "tcp");
+  Set(turned, 1, 2, 9e9, "shm");
+  Set(turned, 0, 1, 1e9, "tcp");
+  EXPECT_EQ(FindIslands(turned), (Islands{{0}, {1, 2}}));
+}
+
+TEST(IslandsTest, AKindsFastestPairSaysWhichKindComesFirst) {
+  LinkTable table = Table(3, 0, "tcp");
+  Set(table, 0, 1, 3e9, "a");
+  Set(table, 1, 2, 5e9, "b");
+  EXPECT_EQ(FindIslands(table), (Islands{{0}, {1, 2}}));
+  Set(table, 0, 1, 7e9, "a");
+  EXPECT_EQ(FindIslands(table), (Islands{{0, 1}, {2}}));
+}
+
 }  // namespace
 }  // namespace heddle::comm

@@ -117,5 +117,27 @@ TEST(MeasuredLinksTest, APairGetsWhatItsPlacesMeasured) {
   EXPECT_EQ(first.At(1, 0).bytes_per_second, 1e7);
 }
 
+TEST(MeasuredLinksTest, WorkersBeyondThoseThatWereMeasuredHaveTheirEndsLinks) {
+  MeasuredLinks measured;
+  measured.place = {0, 1};
+  measured.pairs[{0, 0}] = {Measured("tcp", 10, 5)};
+  measured.pairs[{0, 1}] = {Measured("tcp", 10, 1)};
+  EXPECT_TRUE(measured.Between(2, 0).empty());
+  EXPECT_TRUE(measured.Between(0, 2).empty());
+  EXPECT_EQ(measured.Between(0, 1).size(), 1u);
+  EXPECT_EQ(measured.Between(1, 0).size(), 1u);
+  EXPECT_EQ(measured.Between(0, 0)[0].there.bytes_per_second, 5e9) << "within a place";
+  const LinkEnd end{.link = {.bytes_per_second = 8e9, .transport = "shm"}, .host = "x"};
+  for (const size_t size : {1U, 2U, 3U}) {
+    const LinkTable links = LinksBetween(std::vector<LinkEnd>(size, end), measured, kAll);
+    ASSERT_EQ(links.size(), static_cast<int>(size));
+    EXPECT_EQ(links.At(0, 0).bytes_per_second, 8e9) << "nobody's link to itself";
+    for (int other = 1; other < links.size(); ++other) {
+      EXPECT_EQ(links.At(0, other).bytes_per_second, other == 1 ? 1e9 : 8e9);
+      EXPECT_EQ(links.At(other, 0).bytes_per_second, other == 1 ? 1e9 : 8e9);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace heddle::comm

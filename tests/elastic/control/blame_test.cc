@@ -131,5 +131,61 @@ TEST_F(BlameTest, WhoIsLostAlreadyIsNotAccused) {
   EXPECT_TRUE(blame_.empty());
 }
 
+TEST_F(BlameTest, WhoWasNeverHeardHasNotBrokenAway) {
+  DurableState durable;
+  for (const std::string& name : ranks_) {
+    durable.workers[name];
+  }
+  Roster restored;
+  restored.Restore(durable, now_);
+  EXPECT_THAT(blame_.Accuse("a", "b", "reset", restored, generations_, now_), IsEmpty());
+  EXPECT_THAT(blame_.Accuse("a", "", "reset", restored, generations_, now_), IsEmpty());
+  now_ += kProbe;
+  const Blame::Verdict verdict = blame_.Judge(restored, ranks_, kProbe, now_);
+  EXPECT_THAT(Names(verdict.losses), ElementsAre("b")) << "it does not answer";
+}
+
+TEST_F(BlameTest, OnlyTheAccusedIsLostByItsBrokenConnection) {
+  roster_.Disconnect(1, now_);  // c
+  EXPECT_THAT(Accuse("a", "b"), IsEmpty());
+  EXPECT_THAT(Accuse("b", "c"), ElementsAre("c"));
+}
+
+TEST_F(BlameTest, TheFirstWindowThatEndsJudgesAllThatWasSaid) {
+  Accuse("a", "b");
+  const Time first = now_;
+  now_ += kProbe / 4;
+  Accuse("c", "a");
+  EXPECT_EQ(blame_.NextDeadline(kProbe), first + kProbe);
+  now_ = first + kProbe;
+  for (const ConnectionId connection : {1U, 2U, 3U}) {
+    roster_.Hear(connection, now_);
+  }
+  const Blame::Verdict verdict = blame_.Judge(roster_, ranks_, kProbe, now_);
+  EXPECT_THAT(Names(verdict.losses), ElementsAre("b")) << "one accuser each, and the higher rank";
+  EXPECT_FALSE(verdict.unknown);
+  EXPECT_TRUE(blame_.empty());
+  EXPECT_EQ(blame_.NextDeadline(kProbe), std::nullopt);
+}
+
+TEST_F(BlameTest, OneThatIsNamedCountsMoreThanOnesThatAreNot) {
+  Accuse("a", "");
+  Accuse("b", "");
+  Accuse("c", "a");
+  const Blame::Verdict verdict = JudgeWithSilent();
+  EXPECT_THAT(Names(verdict.losses), ElementsAre("a"));
+  EXPECT_THAT(verdict.losses.front().reason, "its link to c is broken: reset");
+  EXPECT_FALSE(verdict.unknown);
+}
+
+TEST_F(BlameTest, WhoAccusesTwiceOtherwiseIsHeardTwice) {
+  Accuse("a", "b");
+  Accuse("a", "c");
+  Accuse("b", "c");
+  EXPECT_FALSE(blame_.Fits("a", true));
+  EXPECT_TRUE(blame_.Fits("c", false));
+  EXPECT_THAT(Names(JudgeWithSilent().losses), ElementsAre("c"));
+}
+
 }  // namespace
 }  // namespace heddle::elastic

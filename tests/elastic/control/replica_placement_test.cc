@@ -198,5 +198,70 @@ TEST(ReplicaPlacementTest, ThousandsOfWorkersTakeLittleTime) {
   }
 }
 
+// All that two or three copies may be faulted for, in the order of weight: two of a part on one
+// host count less than one on its owner's.
+struct Faults {
+  int same_host = 0;
+  int two_on_a_host = 0;
+  int not_another_domain = 0;
+  int two_in_a_domain = 0;
+};
+Faults FaultsOf(const std::vector<ReplicaMember>& members,
+                const std::vector<std::vector<int32_t>>& holders) {
+  Faults faults;
+  const auto [same_host, not_another] = QualityOf(members, holders);
+  faults.same_host = same_host;
+  faults.not_another_domain = not_another;
+  for (const std::vector<int32_t>& mine : holders) {
+    for (size_t i = 0; i < mine.size(); ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        const ReplicaMember& one = members[static_cast<size_t>(mine[i])];
+        const ReplicaMember& other = members[static_cast<size_t>(mine[j])];
+        faults.two_on_a_host += one.host == other.host ? 1 : 0;
+        faults.two_in_a_domain += InAnotherDomain(one, other) ? 0 : 1;
+      }
+    }
+  }
+  return faults;
+}
+
+// So many of each size that no domain is more than its share: nobody needs to be faulted.
+TEST(ReplicaPlacementTest, WhereAllDomainsAreAlikeEveryCopyIsInItsOwn) {
+  for (int domains = 2; domains <= 5; ++domains) {
+    for (int hosts = 1; hosts <= 3; ++hosts) {
+      for (int workers = 1; workers <= 3; ++workers) {
+        std::vector<ReplicaMember> members;
+        for (int i = 0; i < domains * hosts * workers; ++i) {
+          const int domain = i % domains;
+          const int host = i / domains % hosts;
+          members.push_back(
+              Member(fmt::format("h{}-{}", domain, host), fmt::format("d{}", domain)));
+        }
+        for (int copies = 1; copies < domains; ++copies) {
+          const auto holders = PlaceReplicas(members, copies);
+          CheckSound(members, copies, holders);
+          const Faults faults = FaultsOf(members, holders);
+          EXPECT_EQ(faults.same_host + faults.two_on_a_host, 0) << domains << hosts << workers;
+          EXPECT_EQ(faults.not_another_domain, 0) << domains << hosts << workers << copies;
+          EXPECT_EQ(faults.two_in_a_domain, 0) << domains << hosts << workers << copies;
+        }
+      }
+    }
+  }
+}
+
+TEST(ReplicaPlacementTest, HostsOfUnlikeSizeShareTheirPartsAcross) {
+  for (int largest = 1; largest <= 6; ++largest) {
+    std::vector<ReplicaMember> members;
+    for (int i = 0; i < largest; ++i) {
+      members.push_back(Member("large"));
+    }
+    for (int i = 0; i < 6; ++i) {
+      members.push_back(Member(i < 3 ? "middle" : fmt::format("small-{}", i)));
+    }
+    EXPECT_EQ(QualityOf(members, PlaceReplicas(members, 1)).first, 0) << largest;
+  }
+}
+
 }  // namespace
 }  // namespace heddle::elastic

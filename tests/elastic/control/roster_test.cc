@@ -142,5 +142,198 @@ TEST_F(RosterTest, OneOfAHostIsProfiledAtATimeAndInTime) {
   EXPECT_THAT(CandidatesOf(roster_), testing::ElementsAre("a"));
 }
 
+TEST_F(RosterTest, NamesHoldLettersDigitsAndThreeSigns) {
+  for (int c = 1; c < 256; ++c) {
+    const auto sign = static_cast<char>(c);
+    const bool sound =
+        std::string("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
+            .find(sign) != std::string::npos;
+    wire::Hello hello = HelloOf("a", 'A');
+    hello.set_name(std::string("x") + sign);
+    EXPECT_EQ(Judge(hello), sound ? Kind::kJoin : Kind::kRefuse) << c;
+    hello.set_name("x");
+    hello.set_failure_domain(std::string("x") + sign);
+    EXPECT_EQ(Judge(hello), sound ? Kind::kJoin : Kind::kRefuse) << c;
+  }
+}
+
+TEST_F(RosterTest, NamesAreNoLongerThanAllowed) {
+  using Set = void (*)(wire::Hello&, std::string);
+  const std::pair<size_t, Set> longest[] = {
+      {64, [](wire::Hello& hello, std::string text) { hello.set_name(std::move(text)); }},
+      {64, [](wire::Hello& hello, std::string text) { hello.set_failure_domain(std::move(text)); }},
+      {255, [](wire::Hello& hello, std::string text) { hello.set_host(std::move(text)); }},
+      {255, [](wire::Hello& hello, std::string text) { hello.set_network(std::move(text)); }}};
+  for (const auto& [most, set] : longest) {
+    wire::Hello hello = HelloOf("a", 'A');
+    set(hello, std::string(most, 'x'));
+    EXPECT_EQ(Judge(hello), Kind::kJoin) << most;
+    set(hello, std::string(most + 1, 'x'));
+    EXPECT_EQ(Judge(hello), Kind::kRefuse) << most;
+  }
+}
+
+TEST_F(RosterTest, AnIncarnationIsOfSixteenBytesAndTheProtocolTheCoordinators) {
+  wire::Hello hello = HelloOf("a", 'A');
+  for (const size_t bytes : {0U, 15U, 17U}) {
+    hello.set_incarnation(std::string(bytes, 'A'));
+    EXPECT_EQ(Judge(hello), Kind::kRefuse) << bytes;
+  }
+  for (const int version : {kProtocolVersion - 1, kProtocolVersion + 1}) {
+    hello = HelloOf("a", 'A');
+    hello.set_protocol_version(version);
+    EXPECT_THAT(roster_.Judge(hello, false, now_, policy_.lease).reason,
+                HasSubstr("speaks version " + std::to_string(version)));
+  }
+}
+
+TEST_F(RosterTest, NobodyComesToAJobThatHasEnded) {
+  const Roster::Answer answer = roster_.Judge(HelloOf("a", 'A'), true, now_, policy_.lease);
+  EXPECT_EQ(answer.kind, Kind::kRefuse);
+  EXPECT_EQ(answer.reason, "the job has ended");
+}
+
+TEST_F(RosterTest, WhoReturnsIsAsItSaysAndItsOldStreamIsClosed) {
+  roster_.Join(1, HelloOf("a", 'A'), now_);
+  roster_.TakeList(true);
+  wire::Hello hello = HelloOf("a", 'A');
+  hello.set_pid(5);
+  hello.set_data_address("data");
+  hello.set_standing(wire::STANDING_HALTED);
+  hello.set_standing_generation(4);
+  hello.set_applied_step(9);
+  now_ += std::chrono::seconds(1);
+  roster_.Return(2, hello, now_, out_);
+  const Worker& worker = roster_.at("a");
+  EXPECT_EQ(worker.pid, 5);
+  EXPECT_EQ(worker.data_address, "data");
+  EXPECT_EQ(worker.standing, wire::STANDING_HALTED);
+  EXPECT_EQ(worker.standing_generation, 4);
+  EXPECT_EQ(worker.applied_step, 9);
+  EXPECT_EQ(worker.last_word, now_);
+  EXPECT_TRUE(roster_.TakeList(true)) << "its address may be another one";
+  const auto actions = out_.Take();
+  ASSERT_THAT(actions, SizeIs(1));
+  EXPECT_EQ(std::get<Close>(actions[0]).connection, 1U);
+  roster_.Return(2, hello, now_, out_);
+  EXPECT_THAT(out_.Take(), IsEmpty()) << "the same stream";
+  roster_.Disconnect(2, now_);
+  roster_.Return(3, hello, now_, out_);
+  EXPECT_FALSE(roster_.at("a").broken_at);
+  EXPECT_THAT(out_.Take(), IsEmpty()) << "nothing is left to be closed";
+}
+
+TEST_F(RosterTest, ItsOwnLimitsAndDomainComeBeforeTheJobFiles) {
+  Job job;
+  job.emulation["a"].set_speed(0.5);
+  job.failure_domains["a"] = "rack";
+  using Set = void (*)(wire::Emulation&);
+  for (const Set set : {Set([](wire::Emulation& own) { own.set_speed(2); }),
+                        Set([](wire::Emulation& own) { own.set_memory_bytes(3); }),
+                        Set([](wire::Emulation& own) { own.set_link_bytes_per_second(4); })}) {
+    roster_ = Roster();
+    wire::Hello hello = HelloOf("a", 'A');
+    set(*hello.mutable_emulation());
+    hello.set_failure_domain("own");
+    roster_.Join(1, hello, now_);
+    roster_.Welcome("a", false, job, 0, out_);
+    EXPECT_NE(roster_.at("a").emulation.speed(), 0.5);
+    EXPECT_EQ(roster_.at("a").failure_domain, "own");
+  }
+  roster_ = Roster();
+  roster_.Join(1, HelloOf("a", 'A'), now_);
+  roster_.Welcome("a", false, job, 0, out_);
+  EXPECT_EQ(roster_.at("a").emulation.speed(), 0.5);
+  EXPECT_EQ(roster_.at("a").failure_domain, "rack");
+}
+
+TEST_F(RosterTest, TheListHoldsThoseThatWereWelcomedAndIsToldOnce) {
+  roster_.Join(1, HelloOf("a", 'A'), now_);
+  roster_.Join(2, HelloOf("b", 'B'), now_);
+  EXPECT_THAT(roster_.TakeList(true)->workers, SizeIs(2)) << "without a job there is no welcome";
+  EXPECT_FALSE(roster_.TakeList(true));
+  roster_.Welcome("a", false, Job(), 0, out_);
+  const auto list = roster_.TakeList(false);
+  ASSERT_TRUE(list);
+  ASSERT_THAT(list->workers, SizeIs(1));
+  EXPECT_EQ(list->workers[0].name, "a");
+  roster_.Dismiss("a", "lost", out_);
+  EXPECT_TRUE(roster_.TakeList(false));
+}
+
+TEST_F(RosterTest, AProfileIsAskedForWhereItIsMissingAndKeptAsItCameFirst) {
+  for (const char* name : {"a", "b", "c"}) {
+    roster_.Join(static_cast<ConnectionId>(*name), HelloOf(name, *name), now_);
+    roster_.Welcome(name, false, Job(), 0, out_);
+  }
+  roster_.Disconnect('b', now_);
+  roster_.TakeProfile("c", "first");
+  roster_.TakeProfile("c", "second");
+  EXPECT_EQ(roster_.at("c").profile_json, "first");
+  roster_.ScheduleProfiles({}, std::chrono::seconds(1), now_, out_);
+  EXPECT_THAT(ProfilingHosts(roster_), testing::ElementsAre("host-a"));
+  EXPECT_EQ(roster_.NextDeadline(policy_), now_ + policy_.reconnect_grace);
+  now_ += std::chrono::seconds(1) - Duration(1);
+  for (const char* name : {"a", "c"}) {
+    roster_.Hear(static_cast<ConnectionId>(*name), now_);
+  }
+  roster_.Return('b', HelloOf("b", 'b'), now_, out_);
+  EXPECT_EQ(roster_.NextDeadline(policy_), now_ + Duration(1)) << "of the profile";
+  EXPECT_THAT(roster_.Overdue(policy_, now_), IsEmpty());
+  const auto losses = roster_.Overdue(policy_, now_ + Duration(1));
+  ASSERT_THAT(losses, SizeIs(1));
+  EXPECT_EQ(losses[0].reason, "profiling did not end in time");
+}
+
+TEST_F(RosterTest, WhoIsKnownFromThePredecessorOnlyIsNotOverdue) {
+  roster_.Join(1, HelloOf("a", 'A'), now_);
+  roster_.TakeProfile("a", "profile");
+  DurableState durable;
+  roster_.Store(durable);
+  EXPECT_EQ(durable.workers.at("a"),
+            (DurableWorker{std::string(16, 'A'), "host-a", "profile", ""}));
+  Roster next;
+  durable.next_worker_number = 7;
+  durable.workers["a"].failure_domain = "rack";
+  next.Restore(durable, now_);
+  EXPECT_EQ(next.at("a").profile_json, "profile");
+  EXPECT_EQ(next.at("a").failure_domain, "rack");
+  EXPECT_EQ(next.at("a").host, "host-a");
+  EXPECT_EQ(next.at("a").last_word, now_);
+  EXPECT_THAT(next.Overdue(policy_, now_ + 10 * policy_.lease), IsEmpty());
+  EXPECT_EQ(next.NextDeadline(policy_), std::nullopt);
+  EXPECT_THAT(CandidatesOf(next), IsEmpty());
+  EXPECT_EQ(next.Judge(HelloOf("a", 'B'), false, now_, policy_.lease).kind, Kind::kReplace);
+  EXPECT_EQ(next.Judge(HelloOf("a", 'A'), false, now_, policy_.lease).kind, Kind::kReturn);
+  EXPECT_EQ(next.Join(1, HelloOf("", 'C'), now_), "worker-7");
+}
+
+TEST_F(RosterTest, DrainsAreRefusedOneByOneWithTheReason) {
+  for (const char* name : {"a", "b", "c"}) {
+    roster_.Join(static_cast<ConnectionId>(*name), HelloOf(name, *name), now_);
+  }
+  roster_.Drain("a", "SIGTERM");
+  roster_.Drain("c", "drained");
+  EXPECT_TRUE(roster_.at("a").draining);
+  EXPECT_EQ(roster_.at("a").leave_reason, "SIGTERM");
+  roster_.RefuseDrains("nobody else", out_);
+  const auto actions = out_.Take();
+  ASSERT_THAT(actions, SizeIs(2));
+  EXPECT_EQ(
+      FormatLogEvent(std::get<WriteLog>(actions[1]).event, 0),
+      R"({"time": 0.000000, "event": "drain_refused", "worker": "c", "reason": "nobody else"})");
+  EXPECT_FALSE(roster_.at("a").draining || roster_.at("c").draining);
+}
+
+TEST_F(RosterTest, AGenerationSetsEverybodysStanding) {
+  roster_.Join(1, HelloOf("a", 'A'), now_);
+  roster_.Join(2, HelloOf("b", 'B'), now_);
+  roster_.SetStanding("b", wire::STANDING_STOPPED);
+  roster_.BeginGeneration(3, {{"a", "A"}});
+  EXPECT_EQ(roster_.at("a").standing, wire::STANDING_TRAINING);
+  EXPECT_EQ(roster_.at("b").standing, wire::STANDING_IDLE);
+  EXPECT_EQ(roster_.at("b").standing_generation, 3);
+}
+
 }  // namespace
 }  // namespace heddle::elastic

@@ -250,5 +250,113 @@ TEST_F(StateSourcesTest, APartThatIsMissingIsABrokenInvariant) {
   EXPECT_FALSE(sources_.Check(option).ok());
 }
 
+TEST_F(StateSourcesTest, EverySourceHasItsNameAndItsRate) {
+  EXPECT_EQ(std::string(NameOf(Source::kInitial)), "initial");
+  EXPECT_EQ(std::string(NameOf(Source::kCheckpoint)), "checkpoint");
+  EXPECT_EQ(std::string(NameOf(Source::kReplicas)), "replicas");
+  EXPECT_EQ(std::string(NameOf(Source::kLive)), "live");
+  policy_.recovery = {
+      .live_bytes_per_second = 8, .replica_bytes_per_second = 4, .storage_bytes_per_second = 2};
+  sources_.NoteStateBytes(64);
+  sources_.NoteStateBytes(0);  // Not known now: what was known stays.
+  EXPECT_EQ(Find(Source::kInitial)->seconds, 20 * 2) << "all 20 steps again, of 2 s each";
+  Says("a", 20, 20, false);
+  Says("b", 20, 20, false);
+  EXPECT_EQ(Find(Source::kLive)->seconds, 0) << "nobody is lost, so nothing moves";
+  saves_.Restore({18});
+  EXPECT_EQ(Find(Source::kCheckpoint)->seconds, 2 * 2 + 64 / 2);
+  Keeps("a", 1, 19, {0, 1});
+  EXPECT_EQ(Find(Source::kReplicas)->seconds, 2 + 64 / 4);
+}
+
+// Both hold everything, one is lost: its half is what those that take over copy.
+TEST_F(StateSourcesTest, OfALiveSourceTheShareOfTheLostIsMoved) {
+  DurableGeneration held = *generations_.held();
+  held.plan.parameters = {{0, 1}, {0, 1}};
+  generations_.Begin(held);
+  generations_.RemoveMember("b");
+  sources_.NoteStateBytes(64);
+  policy_.recovery.live_bytes_per_second = 8;
+  Says("a", 20, 20, false);
+  EXPECT_EQ(Find(Source::kLive)->bytes, 32);
+  EXPECT_EQ(Find(Source::kLive)->seconds, 4);
+}
+
+TEST_F(StateSourcesTest, TheStateIsAsLargeAsItsPartsInTheMean) {
+  Keeps("a", 1, 19, {0, 1}, 300);
+  Keeps("b", 1, 19, {1}, 150);
+  EXPECT_EQ(Find(Source::kReplicas)->bytes, 300) << "two parts of 150 in the mean";
+  Keeps("b", 1, 19, {0}, -1000);
+  EXPECT_EQ(Find(Source::kReplicas)->bytes, 300) << "it is known by now";
+  sources_ = StateSources();
+  sources_.BeginGeneration(*generations_.held(), 20, policy_);
+  EXPECT_EQ(Find(Source::kReplicas)->bytes, 225) << "450 of four parts; a size is not negative";
+}
+
+TEST_F(StateSourcesTest, MeasuredStepsCountBeforeThePlansOwn) {
+  google::protobuf::RepeatedPtrField<wire::StepRecord> records;
+  records.Add()->set_step(21);
+  records.Mutable(0)->set_seconds(0.5);
+  Outbox out([] { return DurableState(); });
+  steps_.Take(records, policy_, out);
+  saves_.Restore({19});
+  EXPECT_EQ(Find(Source::kCheckpoint)->seconds, 2 * 0.5);
+}
+
+TEST_F(StateSourcesTest, AStepBeyondTheRecordIsTheNewest) {
+  Says("a", 22, 22, false);
+  Says("b", 22, 22, false);
+  saves_.Restore({20});
+  EXPECT_EQ(Find(Source::kCheckpoint)->seconds, 2 * 2) << "two steps behind the live one";
+}
+
+TEST_F(StateSourcesTest, AMoveInLessThanASecondAndOfOneByteIsARateToo) {
+  saves_.Restore({20});
+  sources_.NoteStateBytes(10);
+  Moved(Source::kCheckpoint, 1, 0.5);
+  EXPECT_EQ(Find(Source::kCheckpoint)->seconds, 5) << "a tenth of the state, at 2 bytes a second";
+  Moved(Source::kCheckpoint, 0, 1);
+  EXPECT_EQ(Find(Source::kCheckpoint)->seconds, 5);
+}
+
+// All workers move at once: the slowest counts, and the bytes of all of them and of every kind.
+TEST_F(StateSourcesTest, ARateIsThatOfAllWorkersTogether) {
+  saves_.Restore({20});
+  sources_.NoteStateBytes(1000);
+  wire::Ready quick;
+  quick.set_seconds(1);
+  (*quick.mutable_moved_bytes())["memory"] = 300;
+  (*quick.mutable_moved_bytes())["checkpoint"] = 100;
+  wire::Ready slow = quick;
+  slow.set_seconds(4);
+  sources_.NoteMove(Source::kCheckpoint, {{"a", slow}, {"b", quick}});
+  EXPECT_EQ(Find(Source::kCheckpoint)->seconds, 1000 / (800 / 4));
+}
+
+TEST_F(StateSourcesTest, SnapshotsAreStoredAndRestoredAsTheyAre) {
+  Begin(2, 12);
+  DurableState durable;
+  sources_.Store(durable);
+  EXPECT_EQ(durable.snapshots.at(1), (SnapshotSource{"plan 1", {0, 1}, 12}));
+  EXPECT_EQ(durable.snapshots.at(2), (SnapshotSource{"plan 2", {0, 1}, INT64_MAX}));
+  StateSources next;
+  next.Restore(durable);
+  DurableState again;
+  next.Store(again);
+  EXPECT_EQ(again.snapshots, durable.snapshots);
+  next.Clear();
+  DurableState none;
+  next.Store(none);
+  EXPECT_THAT(none.snapshots, IsEmpty());
+}
+
+TEST_F(StateSourcesTest, StepsBelowZeroAndUnknownGenerationsAreNoSnapshots) {
+  Keeps("a", 1, -1, {0, 1});
+  Keeps("a", 9, 10, {0, 1});
+  EXPECT_FALSE(Find(Source::kReplicas));
+  Keeps("a", 1, 0, {0, 1});
+  EXPECT_EQ(Find(Source::kReplicas)->step, 0);
+}
+
 }  // namespace
 }  // namespace heddle::elastic

@@ -155,5 +155,55 @@ TEST_F(StepsTest, WhoHasFinishedCountsForOneGeneration) {
   EXPECT_THAT(steps_.finished(), IsEmpty());
 }
 
+TEST_F(StepsTest, AsManyEarlyRecordsAsTheBoundAreTakenOnceTheGapIsFilled) {
+  policy_.total_steps = 100000;
+  for (int64_t step = 2; step <= 4096; ++step) {
+    Take({step});
+  }
+  Take({1});
+  EXPECT_EQ(steps_.known(), 4096);
+}
+
+TEST_F(StepsTest, EarlyRecordsOfStepsThatACheckpointHoldsAreDropped) {
+  Take({2, 3});
+  steps_.GoOnAfter(3);
+  Take({4});
+  EXPECT_THAT(Logged(), ElementsAre(4));
+  EXPECT_EQ(steps_.known(), 4);
+}
+
+TEST_F(StepsTest, TheLastRecordAndTheNewestValidationAreShown) {
+  Take({1, 2});
+  EXPECT_EQ(steps_.last_record().step(), 2);
+  Validate(1, 0.5);
+  Validate(2, 0.25);
+  EXPECT_EQ(steps_.validation_loss(), 0.25);
+}
+
+TEST_F(StepsTest, WhatWasStoredIsKnownAfterARestart) {
+  DurableState durable;
+  durable.known_step = 3;
+  steps_.Restore(durable, now_);
+  EXPECT_EQ(steps_.known(), 3);
+  EXPECT_EQ(steps_.durable(), 3);
+  EXPECT_EQ(steps_.NextDeadline(policy_, true), std::nullopt) << "nothing is new";
+  Take({4});
+  EXPECT_FALSE(steps_.StoreIsDue(now_));
+  EXPECT_EQ(steps_.NextDeadline(policy_, true), now_ + std::chrono::seconds(1));
+}
+
+TEST_F(StepsTest, TheNextTickIsForTheRecordOrTheLastCheckpoint) {
+  DurableState durable;
+  steps_.Store(durable, now_);
+  Take({1, 2, 3, 4, 5});
+  policy_.stop_timeout = std::chrono::milliseconds(500);
+  EXPECT_FALSE(steps_.Close(policy_, false, "", now_, out_));
+  EXPECT_EQ(steps_.NextDeadline(policy_, true), now_ + policy_.stop_timeout);
+  policy_.stop_timeout = std::chrono::milliseconds(1500);
+  EXPECT_EQ(steps_.NextDeadline(policy_, true), now_ + std::chrono::seconds(1));
+  steps_.BeginGeneration();
+  EXPECT_EQ(steps_.NextDeadline(policy_, false), std::nullopt) << "nobody has finished";
+}
+
 }  // namespace
 }  // namespace heddle::elastic
