@@ -5,7 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
-#include "base/quote.h"
+#include "base/yaml/quote.h"
 #include "base/yaml/yaml.h"
 #include "base/yaml/yaml_tree.h"
 

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "base/quote.h"
+#include "base/yaml/quote.h"
 
 namespace heddle::elastic {
 namespace {

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/quote.h"
 #include "base/system/file.h"
+#include "base/yaml/quote.h"
 
 namespace heddle::elastic {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
-#include "base/quote.h"
 #include "base/tensor/dtype.h"
 #include "base/tensor/shape.h"
+#include "base/yaml/quote.h"
 
 namespace heddle {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "base/quote.h"
+#include "base/yaml/quote.h"
 #include "elastic/control/links/link_survey.h"
 #include "elastic/protocol/link_figures.h"
 

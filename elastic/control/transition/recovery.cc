@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "base/quote.h"
+#include "base/yaml/quote.h"
 #include "elastic/control/transition/transitions.h"
 
 namespace heddle::elastic {

@@ -1,4 +1,4 @@
-#include "base/quote.h"
+#include "base/yaml/quote.h"
 
 #include <fmt/format.h>
 
