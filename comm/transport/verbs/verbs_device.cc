@@ -61,25 +61,6 @@ Status VerbsPostError(int error, std::string_view what) {
   return UnavailableError("{}", ErrnoError(error > 0 ? error : errno, what).message());
 }
 
-void VerbsRelease::operator()(ibv_comp_channel* channel) const {
-  ::ibv_destroy_comp_channel(channel);
-}
-void VerbsRelease::operator()(ibv_cq* completions) const {
-  ::ibv_destroy_cq(completions);
-}
-void VerbsRelease::operator()(ibv_mr* memory) const {
-  ::ibv_dereg_mr(memory);
-}
-void VerbsRelease::operator()(ibv_pd* domain) const {
-  ::ibv_dealloc_pd(domain);
-}
-void VerbsRelease::operator()(rdma_cm_id* id) const {
-  ::rdma_destroy_id(id);
-}
-void VerbsRelease::operator()(rdma_event_channel* channel) const {
-  ::rdma_destroy_event_channel(channel);
-}
-
 Result<std::shared_ptr<VerbsDevice>> VerbsDevice::Open(const RdmaPort& port) {
   std::shared_ptr<VerbsDevice> device(new VerbsDevice(port));
   const Status status = device->OpenContext();

@@ -8,18 +8,12 @@
 #include <memory>
 #include <string_view>
 
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
 #include "base/mutex.h"
 #include "base/status.h"
 #include "comm/transport/verbs/rdma_ports.h"
-
-struct ibv_async_event;
-struct ibv_comp_channel;
-struct ibv_context;
-struct ibv_cq;
-struct ibv_mr;
-struct ibv_pd;
-struct rdma_cm_id;
-struct rdma_event_channel;
 
 namespace heddle::comm {
 
@@ -33,12 +27,12 @@ Status VerbsPostError(int error, std::string_view what);
 /// Objects of libibverbs and librdmacm that somebody owns. Order matters: what uses another one
 /// goes first.
 struct VerbsRelease {
-  void operator()(ibv_comp_channel* channel) const;
-  void operator()(ibv_cq* completions) const;
-  void operator()(ibv_mr* memory) const;
-  void operator()(ibv_pd* domain) const;
-  void operator()(rdma_cm_id* id) const;
-  void operator()(rdma_event_channel* channel) const;
+  void operator()(ibv_comp_channel* channel) const { ::ibv_destroy_comp_channel(channel); }
+  void operator()(ibv_cq* completions) const { ::ibv_destroy_cq(completions); }
+  void operator()(ibv_mr* memory) const { ::ibv_dereg_mr(memory); }
+  void operator()(ibv_pd* domain) const { ::ibv_dealloc_pd(domain); }
+  void operator()(rdma_cm_id* id) const { ::rdma_destroy_id(id); }
+  void operator()(rdma_event_channel* channel) const { ::rdma_destroy_event_channel(channel); }
 };
 template <typename Object>
 using VerbsHandle = std::unique_ptr<Object, VerbsRelease>;
