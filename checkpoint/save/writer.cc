@@ -62,7 +62,7 @@ void Writer::Implementation::Reserve(int64_t bytes) {
   changed_.NotifyAll();
 }
 
-Status Writer::Implementation::Claim(const SaveRequest& request) {
+Status Writer::Implementation::AwaitClaim(const SaveRequest& request) {
   if (request.step < 0 || request.step >= 100'000'000 || request.generation < 0) {
     return InvalidArgumentError("save of step {} in generation {}", request.step,
                                 request.generation);
@@ -73,13 +73,14 @@ Status Writer::Implementation::Claim(const SaveRequest& request) {
   }
   const Deadline deadline = After(request.wait);
   const MutexLock lock(mutex_);
-  while (claimed_) {
-    if (!changed_.WaitUntil(mutex_, growing_ ? After(kPoll) : deadline) && claimed_ && !growing_) {
+  while (claim_ != Claim::kNone) {
+    if (!changed_.WaitUntil(mutex_, claim_ == Claim::kGrow ? After(kPoll) : deadline) &&
+        claim_ == Claim::kSave) {
       return UnavailableError("step {} is not saved: the save before it is still being written",
                               request.step);
     }
   }
-  claimed_ = true;
+  claim_ = Claim::kSave;
   cancelled_ = false;
   return Status::Ok();
 }
@@ -93,7 +94,7 @@ Result<SnapshotInfo> Writer::Implementation::Snapshot(const SaveRequest& request
                                 options_.name, request.step);
   }
   HEDDLE_ASSIGN_OR_RETURN(const int64_t staging_bytes, StagingBytes(boxes));
-  if (const Status claimed = Claim(request); !claimed.ok()) {
+  if (const Status claimed = AwaitClaim(request); !claimed.ok()) {
     if (figures_.failures != nullptr) {
       figures_.failures->Add();
     }
@@ -119,7 +120,7 @@ Result<SnapshotInfo> Writer::Implementation::Snapshot(const SaveRequest& request
       status = OverError(request.generation);
     }
     if (!status.ok()) {
-      claimed_ = false;
+      claim_ = Claim::kNone;
       changed_.NotifyAll();
       return status;
     }
@@ -130,8 +131,7 @@ Result<SnapshotInfo> Writer::Implementation::Snapshot(const SaveRequest& request
       (*save)->folder = storage_->SaveFolder(request.step, request.generation);
     }
     copy_.Begin((*save)->copies);
-    next_ = encoded_ = written_ = 0;
-    ready_.fill(false);
+    window_.Begin((*save)->tasks());
     outcome_.reset();
     save_ = *std::move(save);
     stall_ = Now() - start;
@@ -185,14 +185,13 @@ void Writer::Implementation::FinishCopy() {
 Status Writer::Implementation::WaitUntilRead(bool ended) {
   const Deadline deadline = After(kDirectTimeout);
   const MutexLock lock(mutex_);
-  const auto tasks = save_ ? save_->tasks() : 0;
-  while (save_ && (ended || encoded_ < tasks)) {
+  while (save_ && (ended || !window_.AllEncoded())) {
     const int64_t generation = save_->request.generation;
     if (generation < fence_ || Now() >= deadline) {
       cancelled_ = true;
       changed_.NotifyAll();
       // The caller's memory is read until the threads have finished the chunk they are at.
-      while (active_ > 0) {
+      while (!window_.IsIdle()) {
         changed_.WaitUntil(mutex_, After(kPoll));
       }
       if (generation < fence_) {
@@ -207,8 +206,8 @@ Status Writer::Implementation::WaitUntilRead(bool ended) {
 
 Result<FilePart> Writer::Implementation::Wait(Deadline deadline) {
   const MutexLock lock(mutex_);
-  while (claimed_) {
-    if (!changed_.WaitUntil(mutex_, deadline) && claimed_) {
+  while (claim_ != Claim::kNone) {
+    if (!changed_.WaitUntil(mutex_, deadline) && claim_ != Claim::kNone) {
       return DeadlineExceededError("the save is still being written");
     }
   }
@@ -238,7 +237,7 @@ void Writer::Implementation::Fence(int64_t generation) {
 
 bool Writer::Implementation::busy() const {
   const MutexLock lock(mutex_);
-  return claimed_ && !growing_;
+  return claim_ == Claim::kSave;
 }
 
 Writer::Writer(std::unique_ptr<Implementation> implementation)

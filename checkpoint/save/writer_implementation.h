@@ -14,13 +14,14 @@
 #include "checkpoint/files/chunk_sink.h"
 #include "checkpoint/files/staging.h"
 #include "checkpoint/save/deferred_copy.h"
+#include "checkpoint/save/encode_window.h"
 #include "checkpoint/save/save_tasks.h"
 #include "checkpoint/save/writer.h"
 #include "checkpoint/storage/storage.h"
 
 namespace heddle::checkpoint {
 
-/// One save at a time: whoever sets `claimed_` has the staging memory, and hands it with `save_` to
+/// One save at a time: whoever sets `claim_` has the staging memory, and hands it with `save_` to
 /// the threads. Codec threads take the save's tasks in order, once all is copied (what stays as it
 /// is: once its box is); the writing thread puts what they encode into the file, in the same order,
 /// and ends the save.
@@ -43,26 +44,27 @@ class Writer::Implementation {
   bool busy() const HEDDLE_EXCLUDES(mutex_);
 
  private:
-  Status Claim(const SaveRequest& request) HEDDLE_EXCLUDES(mutex_);
+  enum class Claim : uint8_t {
+    kNone,
+    kGrow,  ///< To make room.
+    kSave,  ///< From Snapshot's begin to the save's end.
+  };
+
+  Status AwaitClaim(const SaveRequest& request) HEDDLE_EXCLUDES(mutex_);
   Status WaitUntilRead(bool ended) HEDDLE_EXCLUDES(mutex_);
   bool EnterCopy() HEDDLE_EXCLUDES(mutex_);
   void LeaveCopy(Time begun) HEDDLE_EXCLUDES(mutex_);
   bool CanGrow() const HEDDLE_REQUIRES(mutex_);
   void Grow() HEDDLE_EXCLUDES(mutex_);
-  bool CanEncode() const HEDDLE_REQUIRES(mutex_);
   void EncodeLoop() HEDDLE_EXCLUDES(mutex_);
   void WriteLoop() HEDDLE_EXCLUDES(mutex_);
   void Run(const Save& save) HEDDLE_EXCLUDES(mutex_);
-  void Count(const Result<FilePart>& result, const SnapshotInfo& info) const;
   Result<FilePart> WriteFile(const Save& save) HEDDLE_EXCLUDES(mutex_);
   Result<FilePart> WriteMemory(const Save& save) HEDDLE_EXCLUDES(mutex_);
   Result<FilePart> WriteItems(const Save& save, ChunkSink& sink) HEDDLE_EXCLUDES(mutex_);
   Status WriteItem(const Save& save, const SaveItem& item, ChunkSink& sink, BoxRecord& record)
       HEDDLE_EXCLUDES(mutex_);
-  void LowerPriority() const;
 
-  /// Compressed chunks that may wait for the disk: bounds memory, and how far threads run ahead.
-  static constexpr int64_t kWindow = 16;
   /// Every wait has a bound; loops check again.
   static constexpr Duration kPoll = std::chrono::seconds(1);
 
@@ -78,24 +80,19 @@ class Writer::Implementation {
   mutable Mutex mutex_;
   CondVar changed_;
   bool stop_ HEDDLE_GUARDED_BY(mutex_) = false;
-  bool claimed_ HEDDLE_GUARDED_BY(mutex_) = false;  ///< From Snapshot's begin to the save's end.
-  bool growing_ HEDDLE_GUARDED_BY(mutex_) = false;  ///< Claimed to make room, not to save.
+  Claim claim_ HEDDLE_GUARDED_BY(mutex_) = Claim::kNone;
   bool cancelled_ HEDDLE_GUARDED_BY(mutex_) = false;
   int64_t fence_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Nobody waits for saves of generations below.
   std::shared_ptr<Save> save_
       HEDDLE_GUARDED_BY(mutex_);  ///< Shared with the threads that work on it.
   std::optional<Result<FilePart>> outcome_ HEDDLE_GUARDED_BY(mutex_);
-  int64_t next_ HEDDLE_GUARDED_BY(mutex_) = 0;     ///< First task that no thread has taken.
-  int64_t encoded_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Tasks encoded.
-  int64_t written_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Tasks written: task t uses slot t % kWindow.
-  int64_t active_ HEDDLE_GUARDED_BY(mutex_) = 0;   ///< Threads that copy or encode.
+  EncodeWindow window_ HEDDLE_GUARDED_BY(mutex_);  ///< Of save_'s tasks.
+  /// A slot belongs to the thread that took its task until it is ready, then to the writing thread.
+  std::array<Encoded, EncodeWindow::kSlots> slots_;
   int64_t callers_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Callers that the copy stops.
   Duration stall_ HEDDLE_GUARDED_BY(mutex_) = {};  ///< Of callers, for this save.
   int64_t reserve_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Bytes of staging memory wanted.
   int64_t staged_ HEDDLE_GUARDED_BY(mutex_) = 0;   ///< Of those, already asked for.
-  std::array<bool, kWindow> ready_ HEDDLE_GUARDED_BY(mutex_) = {};
-  /// A slot belongs to the thread that took its task until `ready_`, then to the writing thread.
-  std::array<Encoded, kWindow> slots_;
 
   std::vector<Thread> threads_;  ///< Last: they use all of the above.
 };

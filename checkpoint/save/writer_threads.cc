@@ -13,14 +13,32 @@
 #include "checkpoint/save/writer_implementation.h"
 
 namespace heddle::checkpoint {
+namespace {
 
-void Writer::Implementation::LowerPriority() const {
+void LowerPriority(int niceness) {
   // Linux sets the niceness of a thread by its id; a refusal leaves the thread as it is.
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), options_.niceness);
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), niceness);
 }
 
+void Count(const Result<FilePart>& result, const SnapshotInfo& info, const WriterFigures& figures) {
+  if (figures.stall_seconds != nullptr) {
+    figures.stall_seconds->Observe(info.stall_seconds);
+  }
+  if (result.ok() && figures.seconds != nullptr) {
+    figures.seconds->Observe(result->seconds);
+  }
+  if (result.ok() && figures.bytes != nullptr) {
+    figures.bytes->Set(static_cast<double>(result->file.bytes));
+  }
+  if (!result.ok() && figures.failures != nullptr) {
+    figures.failures->Add();
+  }
+}
+
+}  // namespace
+
 bool Writer::Implementation::CanGrow() const {
-  return !claimed_ && reserve_ > staged_;
+  return claim_ == Claim::kNone && reserve_ > staged_;
 }
 
 void Writer::Implementation::Grow() {
@@ -30,21 +48,17 @@ void Writer::Implementation::Grow() {
     if (!CanGrow()) {
       return;
     }
-    claimed_ = growing_ = true;
+    claim_ = Claim::kGrow;
     bytes = staged_ = reserve_;
   }
   staging_.Reserve(bytes).IgnoreError("the snapshot that needs the memory says so");
   const MutexLock lock(mutex_);
-  claimed_ = growing_ = false;
+  claim_ = Claim::kNone;
   changed_.NotifyAll();
 }
 
-bool Writer::Implementation::CanEncode() const {
-  return save_ && !cancelled_ && next_ < save_->tasks() && next_ < written_ + kWindow;
-}
-
 void Writer::Implementation::EncodeLoop() {
-  LowerPriority();
+  LowerPriority(options_.niceness);
   ChunkEncoder encoder;
   EncodeMemory memory;
   for (;;) {
@@ -52,15 +66,14 @@ void Writer::Implementation::EncodeLoop() {
     int64_t task = 0;
     {
       const MutexLock lock(mutex_);
-      while (!stop_ && !CanEncode()) {
+      while (!stop_ && (!save_ || cancelled_ || !window_.CanTake())) {
         changed_.WaitUntil(mutex_, After(kPoll));
       }
       if (stop_) {
         return;
       }
       save = save_;
-      task = next_++;
-      ++active_;
+      task = window_.Take();
     }
     if (copy_.active()) {  // Training waits for the copy, and for nothing else.
       if (options_.before_copy) {
@@ -73,20 +86,18 @@ void Writer::Implementation::EncodeLoop() {
         copy_.Finish();
       }
     }
-    EncodeTask(*save, task, encoder, memory, slots_[static_cast<size_t>(task % kWindow)]);
+    EncodeTask(*save, task, encoder, memory, slots_[EncodeWindow::SlotOf(task)]);
     const MutexLock lock(mutex_);
-    ready_[static_cast<size_t>(task % kWindow)] = true;
-    ++encoded_;
-    if (!save->staged && encoded_ == save->tasks()) {
+    window_.Encoded(task);
+    if (!save->staged && window_.AllEncoded()) {
       stall_ = Now() - save->started;
     }
-    --active_;
     changed_.NotifyAll();
   }
 }
 
 void Writer::Implementation::WriteLoop() {
-  LowerPriority();
+  LowerPriority(options_.niceness);
   for (;;) {
     std::shared_ptr<Save> save;
     {
@@ -107,21 +118,6 @@ void Writer::Implementation::WriteLoop() {
   }
 }
 
-void Writer::Implementation::Count(const Result<FilePart>& result, const SnapshotInfo& info) const {
-  if (figures_.stall_seconds != nullptr) {
-    figures_.stall_seconds->Observe(info.stall_seconds);
-  }
-  if (result.ok() && figures_.seconds != nullptr) {
-    figures_.seconds->Observe(result->seconds);
-  }
-  if (result.ok() && figures_.bytes != nullptr) {
-    figures_.bytes->Set(static_cast<double>(result->file.bytes));
-  }
-  if (!result.ok() && figures_.failures != nullptr) {
-    figures_.failures->Add();
-  }
-}
-
 void Writer::Implementation::Run(const Save& save) {
   Result<FilePart> result = save.request.memory != nullptr ? WriteMemory(save) : WriteFile(save);
   {
@@ -135,12 +131,12 @@ void Writer::Implementation::Run(const Save& save) {
   SnapshotInfo info{.raw_bytes = save.raw_bytes};
   {
     const MutexLock lock(mutex_);
-    while (active_ + callers_ > 0) {
+    while (!window_.IsIdle() || callers_ > 0) {
       changed_.WaitUntil(mutex_, After(kPoll));
     }
     info.stall_seconds = Seconds(save.request.background ? stall_ : Now() - save.started);
   }
-  Count(result, info);
+  Count(result, info, figures_);
   if (!result.ok() && save.request.memory == nullptr) {
     ::unlink(save.path().c_str());
   }
@@ -150,7 +146,7 @@ void Writer::Implementation::Run(const Save& save) {
   const MutexLock lock(mutex_);
   outcome_ = std::move(result);
   save_.reset();
-  claimed_ = false;
+  claim_ = Claim::kNone;
   changed_.NotifyAll();
 }
 
@@ -160,17 +156,16 @@ Status Writer::Implementation::WriteItem(const Save& save,
                                          BoxRecord& record) {
   for (int64_t index = 0; index < item.grid.count(); ++index) {
     const int64_t task = item.first_task + index;
-    const auto slot = static_cast<size_t>(task % kWindow);
     {
       const MutexLock lock(mutex_);
-      while (!ready_[slot] && !cancelled_) {
+      while (!window_.IsReady(task) && !cancelled_) {
         changed_.WaitUntil(mutex_, After(kPoll));
       }
       if (cancelled_) {
         return CancelledError("the save of step {} was given up", save.request.step);
       }
     }
-    const Encoded& encoded = slots_[slot];
+    const Encoded& encoded = slots_[EncodeWindow::SlotOf(task)];
     if (!encoded.derived) {
       HEDDLE_RETURN_IF_ERROR(encoded.status);
       if (index == 0) {
@@ -188,8 +183,7 @@ Status Writer::Implementation::WriteItem(const Save& save,
     }
     record.digest += encoded.digest;
     const MutexLock lock(mutex_);
-    ready_[slot] = false;
-    ++written_;
+    window_.Written(task);
     changed_.NotifyAll();
   }
   if (record.chunks.empty()) {
