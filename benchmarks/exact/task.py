@@ -1,8 +1,8 @@
 """Reproducible fp32 sums of workers on this machine: in the memory that they share, and over the tree by messages.
 
 seconds         of a call, at the slowest worker; median
-over_messages   time by messages over that in shared memory; the two take turns call by call, and the figure is the median of
-                the ratios of neighbours
+over_messages   time by messages over that in shared memory; the two take turns call by call, and the figure is the
+                median of the ratios of neighbours
 """
 from support import group, report
 from support.heddle import Failure

@@ -17,7 +17,7 @@
 #include "comm/collective/segment_staged.h"
 #include "comm/collective/segment_steps.h"
 #include "comm/group/group.h"
-#include "comm/group/segment.h"
+#include "comm/group/segment_call.h"
 #include "comm/message/call_signature.h"
 #include "comm/transport/streaming_copy.h"
 
@@ -147,14 +147,13 @@ Result<bool> SegmentAllReduce(Group& group,
     return true;
   }
   call.Expose(buffer);
-  HEDDLE_ASSIGN_OR_RETURN(const bool entered, call.EnterBulk(shape, buffer));
-  if (!entered) {
-    return false;
-  }
   SegmentSizes sizes{};
   sizes.fill(buffer.size());
   SegmentPlaces places{};
-  HEDDLE_RETURN_IF_ERROR(call.Locate(sizes, places));
+  HEDDLE_ASSIGN_OR_RETURN(const bool entered, call.EnterBulk(shape, buffer, sizes, places));
+  if (!entered) {
+    return false;
+  }
   HEDDLE_RETURN_IF_ERROR(AllShared(places, call.size()) ? work.Registered(places) : work.Staged());
   // A member reads the others' parts of its slice, and the slices that they folded.
   const Slices slices(bytes, call.size());

@@ -10,7 +10,7 @@
 #include "comm/collective/fold.h"
 #include "comm/collective/segment_steps.h"
 #include "comm/group/group.h"
-#include "comm/group/segment.h"
+#include "comm/group/segment_call.h"
 #include "comm/message/call_signature.h"
 #include "comm/transport/streaming_copy.h"
 
@@ -133,8 +133,9 @@ Status StagedAllGather(SegmentCall& call, std::span<std::byte> output, const Sha
     for (int step = 1; step < call.size(); ++step) {
       const int member = (own + step) % call.size();
       HEDDLE_RETURN_IF_ERROR(call.WaitFor(member, 0));
-      CopyStreaming(output.data() + shares.share_begin(member) + shares.begin(member, turn),
-                    call.Stage(member, turn), static_cast<size_t>(shares.size(member, turn)));
+      CopyResult(output.data() + shares.share_begin(member) + shares.begin(member, turn),
+                 call.Stage(member, turn), static_cast<size_t>(shares.size(member, turn)),
+                 output.size());
     }
   }
   return Status::Ok();
@@ -180,7 +181,7 @@ Status StagedBroadcast(SegmentCall& call, std::span<std::byte> buffer, int root)
       CopyStreaming(stage, own, size);
     } else {
       HEDDLE_RETURN_IF_ERROR(call.WaitFor(root, -1));
-      CopyStreaming(own, stage, size);
+      CopyResult(own, stage, size, buffer.size());
     }
     call.Arrive();
   }
@@ -204,14 +205,13 @@ Result<bool> SegmentReduceScatter(Group& group,
   SegmentCall call(group, *shared, options, number);
   const uint64_t shape =
       SegmentShapeOf(CallKind::kReduceScatter, dtype, static_cast<uint64_t>(op), counts);
-  HEDDLE_ASSIGN_OR_RETURN(const bool entered, call.EnterBulk(shape, input));
-  if (!entered) {
-    return false;
-  }
   SegmentSizes sizes{};
   sizes.fill(input.size());
   SegmentPlaces places{};
-  HEDDLE_RETURN_IF_ERROR(call.Locate(sizes, places));
+  HEDDLE_ASSIGN_OR_RETURN(const bool entered, call.EnterBulk(shape, input, sizes, places));
+  if (!entered) {
+    return false;
+  }
   const Shares shares(counts, SizeOf(dtype), 1, false);
   const int own = call.position();
   HEDDLE_RETURN_IF_ERROR(
@@ -240,18 +240,16 @@ Result<bool> SegmentAllGather(Group& group,
   const Shares shares(counts, SizeOf(dtype), static_cast<int64_t>(call.layout().bulk_bytes), true);
   const int own = call.position();
   const auto mine = Slice(output, shares.share_begin(own), shares.share_bytes(own));
-  HEDDLE_ASSIGN_OR_RETURN(
-      const bool entered,
-      call.EnterBulk(SegmentShapeOf(CallKind::kAllGather, dtype, 0, counts), mine));
-  if (!entered) {
-    return false;
-  }
   SegmentSizes sizes{};
-  SegmentPlaces places{};
   for (int member = 0; member < call.size(); ++member) {
     sizes[static_cast<size_t>(member)] = static_cast<size_t>(shares.share_bytes(member));
   }
-  HEDDLE_RETURN_IF_ERROR(call.Locate(sizes, places));
+  SegmentPlaces places{};
+  const uint64_t shape = SegmentShapeOf(CallKind::kAllGather, dtype, 0, counts);
+  HEDDLE_ASSIGN_OR_RETURN(const bool entered, call.EnterBulk(shape, mine, sizes, places));
+  if (!entered) {
+    return false;
+  }
   HEDDLE_RETURN_IF_ERROR(AllShared(places, call.size())
                              ? RegisteredAllGather(call, places, output, shares)
                              : StagedAllGather(call, output, shares));
@@ -275,18 +273,16 @@ Result<bool> SegmentBroadcast(Group& group,
   SegmentCall call(group, *shared, options, number);
   const auto bytes = static_cast<int64_t>(buffer.size());
   const bool is_root = call.position() == root;
-  HEDDLE_ASSIGN_OR_RETURN(
-      const bool entered,
-      call.EnterBulk(SegmentShapeOf(CallKind::kBroadcast, DType::kU8, static_cast<uint64_t>(root),
-                                    std::span(&bytes, 1)),
-                     is_root ? std::span<const std::byte>(buffer) : std::span<const std::byte>()));
-  if (!entered) {
-    return false;
-  }
   SegmentSizes sizes{};
   sizes[static_cast<size_t>(root)] = buffer.size();
   SegmentPlaces places{};
-  HEDDLE_RETURN_IF_ERROR(call.Locate(sizes, places));
+  const uint64_t shape = SegmentShapeOf(CallKind::kBroadcast, DType::kU8,
+                                        static_cast<uint64_t>(root), std::span(&bytes, 1));
+  const auto mine = is_root ? std::span<const std::byte>(buffer) : std::span<const std::byte>();
+  HEDDLE_ASSIGN_OR_RETURN(const bool entered, call.EnterBulk(shape, mine, sizes, places));
+  if (!entered) {
+    return false;
+  }
   if (const std::byte* const place = places[static_cast<size_t>(root)]; place == nullptr) {
     HEDDLE_RETURN_IF_ERROR(StagedBroadcast(call, buffer, root));
   } else {

@@ -13,7 +13,7 @@
 #include "comm/collective/segment_steps.h"
 #include "comm/group/group.h"
 #include "comm/group/scratch.h"
-#include "comm/group/segment.h"
+#include "comm/group/segment_call.h"
 #include "comm/message/call_signature.h"
 #include "comm/transport/streaming_copy.h"
 

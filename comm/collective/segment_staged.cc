@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "comm/transport/streaming_copy.h"
 
@@ -24,8 +23,6 @@ namespace {
 
 /// Blocks whose values are brought before they are added up.
 constexpr int64_t kAhead = 2;
-/// A result of this size is still in the core's cache when its user reads it.
-constexpr size_t kCachedBytes = size_t{1} << 20;
 
 }  // namespace
 
@@ -107,7 +104,7 @@ void StagedReduction::AddUp(int64_t block) {
         Sum(offset, bytes, std::span(stages).first(static_cast<size_t>(call_.size())));
     CopyStreaming(StageOf(own, block, own) + at, sum, bytes);
     if (sum != output_.data() + offset) {
-      Deliver(offset, sum, bytes);
+      CopyResult(output_.data() + offset, sum, bytes, output_.size());
     }
   }
 }
@@ -116,16 +113,9 @@ void StagedReduction::CopyOut(int64_t block) {
   const Slices slices = SlicesOf(block);
   for (int step = 1; step < call_.size(); ++step) {
     const int member = (call_.position() + step) % call_.size();
-    Deliver(block * block_bytes_ + slices.begin(member), StageOf(member, block, member),
-            static_cast<size_t>(slices.size(member)));
-  }
-}
-
-void StagedReduction::Deliver(int64_t offset, const std::byte* sum, size_t bytes) {
-  if (output_.size() <= kCachedBytes) {
-    std::memcpy(output_.data() + offset, sum, bytes);
-  } else {
-    CopyStreaming(output_.data() + offset, sum, bytes);
+    CopyResult(output_.data() + block * block_bytes_ + slices.begin(member),
+               StageOf(member, block, member), static_cast<size_t>(slices.size(member)),
+               output_.size());
   }
 }
 

@@ -14,7 +14,7 @@
 
 #include "base/status.h"
 #include "comm/collective/segment_steps.h"
-#include "comm/group/segment.h"
+#include "comm/group/segment_call.h"
 
 namespace heddle::comm {
 
@@ -52,7 +52,6 @@ class StagedReduction {
   void CopyIn(int64_t block);
   void AddUp(int64_t block);
   void CopyOut(int64_t block);
-  void Deliver(int64_t offset, const std::byte* sum, size_t bytes);
 
   SegmentCall& call_;
   const std::span<std::byte> output_;

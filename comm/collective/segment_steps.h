@@ -3,13 +3,12 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "base/tensor/dtype.h"
-#include "comm/group/segment.h"
+#include "comm/group/segment_call.h"
 #include "comm/message/call_signature.h"
 
 namespace heddle::comm {
@@ -19,10 +18,6 @@ inline constexpr int64_t kSegmentWorkBytes = int64_t{1} << 20;
 
 /// Of a slice, at a time: what is folded is still in the core's cache when it is copied.
 inline constexpr int64_t kTileBytes = int64_t{16} << 10;
-
-/// By member.
-using SegmentPlaces = std::array<std::byte*, kMostSharing>;
-using SegmentSizes = std::array<size_t, kMostSharing>;
 
 /// What must be equal at all members.
 inline uint64_t SegmentShapeOf(CallKind kind,

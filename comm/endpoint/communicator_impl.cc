@@ -24,7 +24,7 @@ class CommunicatorImpl final : public Communicator {
         topologies_(group_->options().links),
         progress_(group_) {}
   ~CommunicatorImpl() override {
-    group_->DropHandler();
+    group_->losses().DropHandler();
     group_->Leave();
   }
 
@@ -35,8 +35,8 @@ class CommunicatorImpl final : public Communicator {
     return group_->options().members.at(static_cast<size_t>(rank)).name;
   }
   std::string transport(int peer) const override { return group_->transport(peer); }
-  std::string ports(int peer) const override { return group_->ports(peer); }
-  bool places(int peer) const override { return group_->places(peer); }
+  std::string ports(int peer) const override;
+  bool places(int peer) const override;
 
   Work Send(int peer, uint64_t tag, std::span<const std::byte> data, bool urgent) override {
     return Work(group_->Send(peer, {.tag = tag, .space = 0}, data, urgent));
@@ -84,7 +84,7 @@ class CommunicatorImpl final : public Communicator {
 
   void Abort(const Status& reason) override { group_->Abort(reason); }
   void OnPeerLost(std::function<void(int peer, const Status& reason)> handler) override {
-    group_->SetHandler(std::move(handler));
+    group_->losses().SetHandler(std::move(handler));
   }
   Status ShareLinks(std::span<const Link> own, const CollectiveOptions& options) override;
   Status ShareLinkEnd(const LinkEnd& own,
@@ -137,13 +137,30 @@ uint64_t HashOf(size_t bytes) {
   return HashOf(std::span(&value, 1));
 }
 
+bool CommunicatorImpl::places(int peer) const {
+  const auto channel = group_->ChannelOf(peer, TrafficClass::kBulk);
+  return channel.ok() && (*channel)->places();
+}
+
+std::string CommunicatorImpl::ports(int peer) const {
+  std::string ports;
+  for (const TrafficClass traffic_class : {TrafficClass::kBulk, TrafficClass::kUrgent}) {
+    const auto channel = group_->ChannelOf(peer, traffic_class);
+    const std::string port = channel.ok() ? (*channel)->port() : "";
+    if (!port.empty() && port != ports) {
+      ports += (ports.empty() ? "" : ", ") + port;
+    }
+  }
+  return ports;
+}
+
 Status CommunicatorImpl::AllReduce(std::span<std::byte> buffer,
                                    DType dtype,
                                    ReduceOp op,
                                    const CollectiveOptions& options) {
   HEDDLE_RETURN_IF_ERROR(CheckElements(buffer.size(), dtype));
   HEDDLE_RETURN_IF_ERROR(CheckSize(buffer.size()));
-  const CallNumber number = group_->NextCall(
+  const CallNumber number = group_->calls().Next(
       options,
       {.kind = CallKind::kAllReduce, .dtype = dtype, .op = op, .counts = HashOf(buffer.size())});
   if (!buffer.empty()) {
@@ -166,7 +183,7 @@ Status CommunicatorImpl::ReduceScatter(std::span<const std::byte> input,
                                        DType dtype,
                                        ReduceOp op,
                                        const CollectiveOptions& options) {
-  const CallNumber number = group_->NextCall(
+  const CallNumber number = group_->calls().Next(
       options,
       {.kind = CallKind::kReduceScatter, .dtype = dtype, .op = op, .counts = HashOf(counts)});
   HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options, number));
@@ -190,7 +207,7 @@ Status CommunicatorImpl::AllGather(std::span<const std::byte> input,
                                    std::span<const int64_t> counts,
                                    DType dtype,
                                    const CollectiveOptions& options) {
-  const CallNumber number = group_->NextCall(
+  const CallNumber number = group_->calls().Next(
       options, {.kind = CallKind::kAllGather, .dtype = dtype, .counts = HashOf(counts)});
   HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options, number));
   HEDDLE_ASSIGN_OR_RETURN(const Segments segments, Segments::FromCounts(counts, call->size()));
@@ -218,7 +235,7 @@ Status CommunicatorImpl::AllToAll(std::span<const std::byte> input,
                                   const CollectiveOptions& options) {
   // Each member has counts of its own: a pair that disagrees sees it by the messages' sizes.
   const CallNumber number =
-      group_->NextCall(options, {.kind = CallKind::kAllToAll, .dtype = dtype});
+      group_->calls().Next(options, {.kind = CallKind::kAllToAll, .dtype = dtype});
   HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options, number));
   HEDDLE_ASSIGN_OR_RETURN(const Segments sent, Segments::FromCounts(send_counts, call->size()));
   HEDDLE_ASSIGN_OR_RETURN(const Segments received,
@@ -245,10 +262,10 @@ Status CommunicatorImpl::Broadcast(std::span<std::byte> buffer,
                                    int root,
                                    const CollectiveOptions& options) {
   HEDDLE_RETURN_IF_ERROR(CheckSize(buffer.size()));
-  const CallNumber number = group_->NextCall(options, {.kind = CallKind::kBroadcast,
-                                                       .dtype = DType::kU8,
-                                                       .root = static_cast<uint32_t>(root),
-                                                       .counts = HashOf(buffer.size())});
+  const CallNumber number = group_->calls().Next(options, {.kind = CallKind::kBroadcast,
+                                                           .dtype = DType::kU8,
+                                                           .root = static_cast<uint32_t>(root),
+                                                           .counts = HashOf(buffer.size())});
   HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options, number));
   if (root < 0 || root >= call->size()) {
     return InvalidArgumentError("root {} in a group of {}", root, call->size());
@@ -262,7 +279,7 @@ Status CommunicatorImpl::Broadcast(std::span<std::byte> buffer,
 }
 
 Status CommunicatorImpl::Barrier(const CollectiveOptions& options) {
-  const CallNumber number = group_->NextCall(options, {.kind = CallKind::kBarrier});
+  const CallNumber number = group_->calls().Next(options, {.kind = CallKind::kBarrier});
   HEDDLE_ASSIGN_OR_RETURN(const bool done, Concluded(SegmentBarrier(*group_, options, number)));
   if (done) {
     return Status::Ok();
@@ -273,7 +290,7 @@ Status CommunicatorImpl::Barrier(const CollectiveOptions& options) {
 
 Result<std::vector<Bytes>> CommunicatorImpl::AllGatherBytes(std::span<const std::byte> mine,
                                                             const CollectiveOptions& options) {
-  const CallNumber number = group_->NextCall(options, {.kind = CallKind::kAllGatherBytes});
+  const CallNumber number = group_->calls().Next(options, {.kind = CallKind::kAllGatherBytes});
   HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options, number));
   return TreeGatherBytes(*call, mine);
 }
@@ -297,8 +314,8 @@ Status CommunicatorImpl::ReduceTree(const TreeContributions& contributions,
     }
   }
   counts = HashOf(counts);
-  const CallNumber number =
-      group_->NextCall(options, {.kind = CallKind::kReduceTree, .dtype = dtype, .counts = counts});
+  const CallNumber number = group_->calls().Next(
+      options, {.kind = CallKind::kReduceTree, .dtype = dtype, .counts = counts});
   HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options, number));
   HEDDLE_RETURN_IF_ERROR(
       CheckContributions(contributions, call->size(), call->position(), mine, output.size()));

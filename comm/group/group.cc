@@ -1,10 +1,7 @@
 #include "comm/group/group.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
-
-#include "base/hash.h"
 
 namespace heddle::comm {
 
@@ -17,7 +14,9 @@ Group::Group(std::shared_ptr<EventLoop> loop,
       regions_(std::move(regions)),
       segments_(*this, regions_),
       waits_(options_.diagnose_calls ? std::make_unique<CallDiagnosis>(*this)
-                                     : std::make_unique<CallWaits>()) {
+                                     : std::make_unique<CallWaits>()),
+      calls_(size()),
+      losses_(std::make_shared<PeerLosses>(loop_)) {
   const MutexLock lock(mutex_);
   pairs_.resize(options_.members.size());
   for (const int peer : options_.peers) {
@@ -25,9 +24,6 @@ Group::Group(std::shared_ptr<EventLoop> loop,
     pairs_[static_cast<size_t>(peer)].frames = std::make_shared<FrameCounts>();
   }
   missing_ = kTrafficClasses * options_.peers.size();
-  std::vector<int> ranks(options_.members.size());
-  std::iota(ranks.begin(), ranks.end(), 0);
-  everyone_ = Hash64(std::as_bytes(std::span(ranks)));
 }
 
 bool Group::IsAttached(int peer, TrafficClass traffic_class) const {
@@ -122,48 +118,15 @@ Status Group::OnChannelEnd(int peer, TrafficClass traffic_class, const Status& s
       peer_abort_ = status;
     }
     if (lost && !ended_) {
-      losses_.emplace_back(peer, status);
+      losses_->Add(peer, status);
     }
   }
-  DeliverLosses();
+  losses_->Deliver();
   if (other != nullptr) {
     other->Fail(status);
   }
   segments_.MemberEnded(peer, status, !lost && status.code() == StatusCode::kUnavailable);
   return status;
-}
-
-void Group::DeliverLosses() {
-  const MutexLock handler_lock(handler_mutex_);
-  if (!handler_) {
-    return;
-  }
-  std::vector<std::pair<int, Status>> losses;
-  {
-    const MutexLock lock(mutex_);
-    losses.swap(losses_);
-  }
-  for (const auto& [peer, status] : losses) {
-    handler_(peer, status);
-  }
-}
-
-void Group::SetHandler(Handler handler) {
-  {
-    const MutexLock lock(handler_mutex_);
-    handler_ = std::move(handler);
-  }
-  // What was lost before somebody listened.
-  loop_->Post([weak = weak_from_this()] {
-    if (const auto self = weak.lock()) {
-      self->DeliverLosses();
-    }
-  });
-}
-
-void Group::DropHandler() {
-  const MutexLock lock(handler_mutex_);
-  handler_ = nullptr;
 }
 
 void Group::Leave() {
@@ -245,47 +208,12 @@ std::shared_ptr<Work::State> Group::Recv(int peer,
                       : Failed(channel.status(), options_.operation_timeout);
 }
 
-CallNumber Group::NextCall(const CollectiveOptions& options, const CallSignature& signature) {
-  constexpr size_t kMostCounted = 1 << 16;
-  CallNumber number{
-      .tag = options.tag,
-      .space = SpaceOf(EncodeSignature(signature)),
-      .ordinal = 0,
-      .group = options.group.empty() ? everyone_ : Hash64(std::as_bytes(options.group))};
-  const MessageKey key{.tag = number.tag, .space = number.group};
-  const MutexLock lock(mutex_);
-  const auto found = calls_.find(key);
-  if (found != calls_.end()) {
-    number.ordinal = ++found->second;
-  } else if (calls_.size() < kMostCounted) {  // What is not counted at one member is not compared.
-    number.ordinal = ++calls_[key];
-  }
-  return number;
-}
-
 std::string Group::transport(int peer) const {
   if (peer == options_.rank) {
     return "self";
   }
   const auto channel = ChannelOf(peer, TrafficClass::kBulk);
   return channel.ok() ? (*channel)->transport() : "none";
-}
-
-bool Group::places(int peer) const {
-  const auto channel = ChannelOf(peer, TrafficClass::kBulk);
-  return channel.ok() && (*channel)->places();
-}
-
-std::string Group::ports(int peer) const {
-  std::string ports;
-  for (const TrafficClass traffic_class : {TrafficClass::kBulk, TrafficClass::kUrgent}) {
-    const auto channel = ChannelOf(peer, traffic_class);
-    const std::string port = channel.ok() ? (*channel)->port() : "";
-    if (!port.empty() && port != ports) {
-      ports += (ports.empty() ? "" : ", ") + port;
-    }
-  }
-  return ports;
 }
 
 std::vector<int64_t> Group::BytesSent() const {

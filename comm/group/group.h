@@ -6,19 +6,19 @@
 #pragma once
 
 #include <array>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "base/mutex.h"
 #include "comm/communicator.h"
 #include "comm/group/call_diagnosis.h"
+#include "comm/group/call_numbers.h"
+#include "comm/group/group_segments.h"
+#include "comm/group/peer_losses.h"
 #include "comm/group/scratch.h"
-#include "comm/group/segment.h"
 #include "comm/message/call_signature.h"
 #include "comm/message/channel.h"
 #include "comm/transport/traffic_class.h"
@@ -28,8 +28,6 @@ namespace heddle::comm {
 /// Thread: any. Outlived by nothing but its channels; callbacks hold it weakly.
 class Group : public std::enable_shared_from_this<Group> {
  public:
-  using Handler = std::function<void(int peer, const Status& reason)>;
-
   /// `options.peers` are complete (tree neighbours included), ascending and without repetition.
   Group(std::shared_ptr<EventLoop> loop,
         GroupOptions options,
@@ -61,17 +59,11 @@ class Group : public std::enable_shared_from_this<Group> {
                                     MessageKey key,
                                     std::span<std::byte> data,
                                     bool urgent);
-  /// The number of a collective that begins here: the calls of each tag and group of members count
-  /// from 1 (0 once there are too many to count). Every call takes one, whatever carries it.
-  CallNumber NextCall(const CollectiveOptions& options, const CallSignature& signature)
-      HEDDLE_EXCLUDES(mutex_);
-  /// How its collectives wait.
-  CallWaits& waits() { return *waits_; }
+  CallNumbers& calls() { return calls_; }
   /// Of bulk.
   std::string transport(int peer) const;
-  /// As Communicator::ports.
-  std::string ports(int peer) const;
-  bool places(int peer) const;
+  /// How its collectives wait.
+  CallWaits& waits() { return *waits_; }
   /// The channel to `peer`, or why there is none.
   Result<std::shared_ptr<Channel>> ChannelOf(int peer, TrafficClass traffic_class) const
       HEDDLE_EXCLUDES(mutex_);
@@ -83,9 +75,7 @@ class Group : public std::enable_shared_from_this<Group> {
   int members_here() const { return segments_.members_here(); }
   std::vector<int64_t> BytesSent() const;
 
-  void SetHandler(Handler handler) HEDDLE_EXCLUDES(mutex_, handler_mutex_);
-  /// Waits for a handler that runs at this moment; none is called afterwards.
-  void DropHandler() HEDDLE_EXCLUDES(mutex_, handler_mutex_);
+  PeerLosses& losses() { return *losses_; }
 
   void Abort(const Status& reason) HEDDLE_EXCLUDES(mutex_) {
     End(AbortedError("{}", reason.message()), true);
@@ -100,12 +90,10 @@ class Group : public std::enable_shared_from_this<Group> {
   /// What the channel's operations end with.
   Status OnChannelEnd(int peer, TrafficClass traffic_class, const Status& status, bool lost)
       HEDDLE_EXCLUDES(mutex_);
-  void DeliverLosses() HEDDLE_EXCLUDES(mutex_, handler_mutex_);
 
   const std::shared_ptr<EventLoop> loop_;
   const GroupOptions options_;
   std::vector<bool> is_peer_;
-  uint64_t everyone_ = 0;  ///< The hash of the ranks of all members.
   /// By traffic class: whoever waits for an urgent message is not kept from it by one who drives
   /// bulk.
   const std::array<std::shared_ptr<Driver>, kTrafficClasses> drivers_{std::make_shared<Driver>(),
@@ -113,6 +101,8 @@ class Group : public std::enable_shared_from_this<Group> {
   const std::shared_ptr<SharedRegions> regions_;
   GroupSegments segments_;
   const std::unique_ptr<CallWaits> waits_;
+  CallNumbers calls_;
+  const std::shared_ptr<PeerLosses> losses_;
   ScratchPool scratch_;
 
   mutable Mutex mutex_;
@@ -130,12 +120,6 @@ class Group : public std::enable_shared_from_this<Group> {
   Status end_reason_ HEDDLE_GUARDED_BY(mutex_);
   Status peer_abort_ HEDDLE_GUARDED_BY(mutex_);  ///< The first one.
   bool formed_ HEDDLE_GUARDED_BY(mutex_) = false;
-  std::unordered_map<MessageKey, uint64_t, MessageKeyHash> calls_ HEDDLE_GUARDED_BY(mutex_);
-  std::vector<std::pair<int, Status>> losses_ HEDDLE_GUARDED_BY(mutex_);  ///< Not yet delivered.
-
-  /// Held while the handler runs, so that dropping it waits; taken before mutex_.
-  Mutex handler_mutex_;
-  Handler handler_ HEDDLE_GUARDED_BY(handler_mutex_);
 };
 
 }  // namespace heddle::comm

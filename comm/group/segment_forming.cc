@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "comm/group/group.h"
-#include "comm/group/segment.h"
+#include "comm/group/group_segments.h"
 
 namespace heddle::comm {
 

@@ -1,11 +1,10 @@
 #include "comm/transport/streaming_copy.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
 #if defined(__x86_64__)
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 namespace heddle::comm {
@@ -13,9 +12,15 @@ namespace heddle::comm {
 #if defined(__x86_64__)
 void CopyStreaming(std::byte* to, const std::byte* from, size_t bytes) {
   constexpr size_t kLine = 64;
-  constexpr size_t kVector = sizeof(__m128i);
+  constexpr size_t kPage = 4096;
+  if (bytes < kPage) {
+    if (bytes > 0) {
+      std::memcpy(to, from, bytes);
+    }
+    return;
+  }
   // Whole lines leave the core's write buffers in one go.
-  const size_t head = std::min(bytes, (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine);
+  const size_t head = (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine;
   std::memcpy(to, from, head);
   size_t at = head;
   for (; at + kLine <= bytes; at += kLine) {
@@ -30,13 +35,14 @@ void CopyStreaming(std::byte* to, const std::byte* from, size_t bytes) {
     _mm_stream_si128(target + 2, third);
     _mm_stream_si128(target + 3, fourth);
   }
-  static_assert(4 * kVector == kLine);
   std::memcpy(to + at, from + at, bytes - at);
   _mm_sfence();  // These stores are ordered with no others.
 }
 #else
 void CopyStreaming(std::byte* to, const std::byte* from, size_t bytes) {
-  std::memcpy(to, from, bytes);
+  if (bytes > 0) {
+    std::memcpy(to, from, bytes);
+  }
 }
 #endif
 

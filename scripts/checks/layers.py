@@ -102,7 +102,7 @@ EXTERNAL = [
     (r"fmt/", ["*"]),
     (r"(torch|ATen|c10|caffe2)/", ["engine/runtime"]),
     (r"omp\.h$", ["engine/runtime"]),
-    (r"(immintrin|x86intrin)\.h$", ["engine/runtime", "checkpoint"]),
+    (r"(immintrin|x86intrin)\.h$", ["engine/runtime", "checkpoint", "comm/transport"]),
     (r"(grpc|grpcpp|grpc\+\+)/", ["elastic/grpc"]),
     (r"google/protobuf/", ["elastic"]),
     (r"yaml-cpp/", ["base"]),

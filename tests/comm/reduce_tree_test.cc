@@ -1,7 +1,9 @@
 // The reproducible reduction: the same bits whoever holds which contributions.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -135,6 +137,54 @@ TEST_P(ReduceTreeTest, LargeTensorsGoInPieces) {
   // Many values a member, blocks that do not come out even, and a member that brings nothing.
   RunGrouping<float>(GetParam(), 18, 2, 11, 700'001, DType::kF32);
   RunGrouping<double>(GetParam(), 19, 5, 3, 200'003, DType::kF64);
+}
+
+// A place of a segment serves a block after the other: members that fall behind each other, at
+// other places in each round, still find what they are to read.
+TEST_P(ReduceTreeTest, SumsFollowEachOtherWhileMembersFallBehind) {
+  constexpr int kSize = 4;
+  constexpr size_t kElements = 900'007;
+  const uint64_t seed = testing::TestSeed();
+  const auto value_of = [&](int round, int number, size_t i) {
+    const uint64_t word = (seed + i * 4 + static_cast<uint64_t>(number)) * 0x9E3779B97F4A7C15U +
+                          static_cast<uint64_t>(round);
+    return static_cast<float>(word >> 40U) * (number % 2 == 0 ? 1.0F : 0x1.0p-7F);
+  };
+  TreeContributions contributions;
+  for (int64_t rank = 0; rank < kSize; ++rank) {
+    contributions.nodes.push_back({{.level = 0, .index = rank}});
+  }
+  Cluster cluster(kSize, GetParam());
+  cluster.Run(1, [&](int rank, Communicator& communicator) {
+    Random random(seed + static_cast<uint64_t>(rank));
+    std::vector<float> value(kElements);
+    std::vector<float> output(kElements);
+    const std::vector<std::span<const std::byte>> mine{RawOf(value)};
+    for (int round = 0; round < 6; ++round) {
+      for (size_t i = 0; i < kElements; ++i) {
+        value[i] = value_of(round, rank, i);
+      }
+      // A competitor for the cores, which takes them away at any place of the sum.
+      std::atomic<bool> stop = false;
+      std::thread competitor([&, pause = random.Below(300)] {
+        while (!stop.load()) {
+          std::this_thread::sleep_for(std::chrono::microseconds(50 + pause));
+          for (const Time until = After(std::chrono::microseconds(700)); Now() < until;) {
+          }
+        }
+      });
+      const Status status =
+          communicator.ReduceTree(contributions, mine, RawOf(output), DType::kF32, {});
+      stop.store(true);
+      competitor.join();
+      ASSERT_TRUE(status.ok()) << status.ToString();
+      for (size_t i = 0; i < kElements; ++i) {
+        const float expected = (value_of(round, 0, i) + value_of(round, 1, i)) +
+                               (value_of(round, 2, i) + value_of(round, 3, i));
+        ASSERT_EQ(output[i], expected) << i << " in round " << round;
+      }
+    }
+  });
 }
 
 TEST_P(ReduceTreeTest, OutputMayBeOneOfTheInputs) {
