@@ -233,7 +233,7 @@ double LeastTime(const Draft& draft, size_t p, int left) {
   }
   double least = LeastTime(draft, p + 1, left);
   for (int share = 1; share <= left; ++share) {
-    for (const Draft::Way& way : draft.pipelines[p]) {
+    for (const Draft::Alternative& way : draft.pipelines[p]) {
       least = std::min(least, std::max(way.pace.fill + (share - 1) * way.pace.period,
                                        LeastTime(draft, p + 1, left - share)));
     }
@@ -283,7 +283,7 @@ TEST(QuestionsTest, ADraftBecomesThePlanOfLeastTimeLargestSharesFirst) {
           });
           if (place != ways.end()) {
             double own = std::numeric_limits<double>::infinity();
-            for (const Draft::Way& way : ways) {
+            for (const Draft::Alternative& way : ways) {
               own = std::min(
                   own, way.pace.fill + (next - pipeline.first_microbatch - 1) * way.pace.period);
             }
