@@ -100,7 +100,7 @@ int64_t StageMemory::PeakBytes(const StageShape& stage) {
     return static_cast<int>(std::bit_width(static_cast<unsigned>(count)));
   };
   const int more = bits(stage.microbatches) - bits(counted);
-  if (determinism_ == program::Determinism::kExact && more > 0) {
+  if (determinism_ == program::Determinism::kExact) {
     for (int s = stage.first_segment; s < stage.last_segment; ++s) {
       for (const graph::ParameterId id : table_.parameters[static_cast<size_t>(s)]) {
         bytes += more * table_.parameter_bytes[static_cast<size_t>(id)];

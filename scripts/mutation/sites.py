@@ -72,7 +72,7 @@ class Finder:
         return self.offset(cursor.extent.start), self.offset(cursor.extent.end)
 
     def text(self, start, end):
-        return self.source[start:end].decode()
+        return self.source[start:end].decode(errors="replace")  # A window of so many bytes may cut a letter.
 
     def add(self, kind, form, start, end, replacement, after=None):
         text = self.text(start, end)

@@ -184,6 +184,7 @@ TEST(ClusterTextTest, WhatIsWrongWithAClusterIsNamed) {
   }
   ClusterProfile idle = Pair();
   idle.workers[0].flops_per_second = idle.workers[0].bytes_per_second = 0;  // Nothing measured.
+  idle.links.At(0, 1).bytes_per_second = 1e-9;
   EXPECT_TRUE(ValidateCluster(idle).ok());
 }
 

@@ -100,6 +100,13 @@ TEST(CostsTest, EveryParameterIsHeldWhereItsNodesAre) {
   const graph::Graph graph = LlamaGraph({.layers = 2});
   const auto table = BuildSegmentTable(graph);
   ASSERT_TRUE(table.ok());
+  const std::vector<size_t> cuts = {table->forward_bytes.size(), table->backward_bytes.size(),
+                                    table->forward_messages.size(),
+                                    table->backward_messages.size()};
+  EXPECT_EQ(cuts, std::vector<size_t>(4, graph.segments.size() + 1));
+  // Nothing crosses the ends.
+  EXPECT_EQ(table->forward_bytes.front() + table->backward_bytes.front(), 0);
+  EXPECT_EQ(table->forward_bytes.back() + table->backward_bytes.back(), 0);
   std::set<graph::ParameterId> seen;
   for (const auto& ids : table->parameters) {
     EXPECT_FALSE(ids.empty());

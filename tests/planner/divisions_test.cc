@@ -177,7 +177,7 @@ TEST_P(DivisionsTest, WorkersFillPipelinesInRankOrder) {
       ASSERT_EQ(draft.pipelines[p].size(), table.Paces(index).size());
       std::vector<size_t> after;
       for (size_t w = 0; w < draft.pipelines[p].size(); ++w) {
-        const Draft::Way& way = draft.pipelines[p][w];
+        const Draft::Alternative& way = draft.pipelines[p][w];
         const std::vector<ClassStage>& stages = table.Stages(index, w);
         EXPECT_EQ(way.pace.period, table.Paces(index)[w].period);
         EXPECT_EQ(way.pace.fill, table.Paces(index)[w].fill);

@@ -124,6 +124,42 @@ TEST(WarmStartTest, PlansOfWhatIsLeftCoverTheModelAndTheBatch) {
   EXPECT_TRUE(PlansFrom(*problem, previous).empty());
 }
 
+TEST(WarmStartTest, SharesOfWhatIsLeftCountTheTimeToFillAPipeline) {
+  const graph::Graph graph = LlamaGraph({.layers = 4});
+  const int segments = static_cast<int>(graph.segments.size());
+  for (const int microbatches : {2, 3, 5, 8}) {
+    const auto problem = ProblemOf(graph, ClusterOf({1, 1, 1, 0.3}), microbatches);
+    Plan previous = PipelineOf({"w0", "w1", "w2", "w3"}, {0, 1, 2}, {3, 6, segments}, 1);
+    previous.pipelines.push_back(
+        {.stages = {{.worker = 3, .first_segment = 0, .last_segment = segments}},
+         .first_microbatch = 1,
+         .microbatches = 1});
+    const auto seconds = [&](const program::Pipeline& pipeline, int count) {
+      double fill = 0;
+      double period = 0;
+      for (const program::Stage& stage : pipeline.stages) {
+        const double own = problem->costs[static_cast<size_t>(stage.worker)]->Stage(
+            stage.first_segment, stage.last_segment, false);
+        fill += own;
+        period = std::max(period, own);
+      }
+      return count == 0 ? 0 : fill + (count - 1) * period;
+    };
+    double least = std::numeric_limits<double>::infinity();
+    for (int deep = 0; deep <= microbatches; ++deep) {
+      least = std::min(least, std::max(seconds(previous.pipelines[0], deep),
+                                       seconds(previous.pipelines[1], microbatches - deep)));
+    }
+    const std::vector<Plan> plans = PlansFrom(*problem, previous);
+    ASSERT_EQ(plans.size(), 2U);
+    double slowest = 0;
+    for (const program::Pipeline& pipeline : plans[0].pipelines) {
+      slowest = std::max(slowest, seconds(pipeline, pipeline.microbatches));
+    }
+    EXPECT_NEAR(slowest, least, 1e-9 * least) << microbatches;
+  }
+}
+
 TEST(ClusterTest, FiguresThatNothingCanHaveAreRefused) {
   const double none = std::numeric_limits<double>::quiet_NaN();
   const double endless = std::numeric_limits<double>::infinity();

@@ -7,7 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "base/units.h"
+#include "planner/search/problem.h"
 #include "planner/search/search.h"
+#include "planner/search/slack.h"
 #include "tests/planner/support.h"
 
 namespace heddle::planner {
@@ -167,6 +169,69 @@ TEST(OutcomeTest, FewDivisionsAndFewEvaluationsStillGiveAGoodPlan) {
     EXPECT_TRUE(program::ValidatePlan(*plan, static_cast<int>(graph.segments.size())).ok());
     EXPECT_LE(plan->predicted_step_seconds, 1.15 * best->predicted_step_seconds);
   }
+}
+
+TEST(OutcomeTest, WhatFitsIsFoundWhereQuickFiguresOfMemoryMislead) {
+  const graph::Graph graph = LlamaGraph({.layers = 1, .hidden = 32, .sequence = 32});
+  // Every plan that the quick figures allow needs more, and leaving room for it allows none: only
+  // bounds on the memory of each plan lead to one that fits.
+  const std::vector<std::pair<int, std::vector<int64_t>>> cases = {
+      {10, {328344, 604286}}, {15, {357544, 549929}}, {11, {536070, 342832}},
+      {5, {371837, 545473}},  {7, {370673, 552683}},  {17, {517067, 705879}}};
+  for (const auto& [microbatches, memory] : cases) {
+    PlanRequest request{
+        .graph = &graph, .cluster = ClusterOf({1, 1}), .microbatches = microbatches};
+    for (size_t rank = 0; rank < 2; ++rank) {
+      request.cluster.workers[rank].memory_bytes = memory[rank];
+    }
+    const Result<Plan> plan = FindPlan(request);
+    ASSERT_TRUE(plan.ok()) << microbatches << ": " << plan.status().ToString();
+    const auto simulation = ScorePlan(graph, *plan, request.cluster);
+    ASSERT_TRUE(simulation.ok());
+    EXPECT_EQ(simulation->peak_bytes, plan->predicted_peak_bytes);
+    for (size_t rank = 0; rank < 2; ++rank) {
+      EXPECT_LE(simulation->peak_bytes[rank], memory[rank]) << microbatches;
+    }
+  }
+}
+
+TEST(OutcomeTest, StagesGoFurtherAheadAsLongAsItPays) {
+  const graph::Graph graph = LlamaGraph({.layers = 4});
+  Plan whole = program::SingleWorkerPlan("w0", static_cast<int>(graph.segments.size()), 16);
+  whole.pipelines[0].stages[0].recompute = true;
+  const auto alone = ScorePlan(graph, whole, ClusterOf({1}));
+  ASSERT_TRUE(alone.ok());
+  int furthest = 0;
+  for (const double latency : {0.01, 0.3, 0.6, 1.0, 3.0}) {  // Of a microbatch's time.
+    PlanRequest request{.graph = &graph,
+                        .cluster = ClusterOf({1, 1}, 5e9, latency * alone->step_seconds / 16),
+                        .microbatches = 16};
+    for (program::WorkerProfile& worker : request.cluster.workers) {
+      worker.memory_bytes = alone->peak_bytes[0] * 9 / 10;  // Two stages.
+    }
+    const Result<Plan> plan = FindPlan(request);
+    ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+    const int ahead = plan->pipelines[0].stages[0].ahead;
+    furthest = std::max(furthest, ahead);
+    const auto problem = MakeProblem(request);
+    ASSERT_TRUE(problem.ok());
+    const auto seconds = [&](int most) {
+      Plan other = *plan;
+      GiveSlack(**problem, most, other);
+      return ScorePlan(graph, other, request.cluster)->step_seconds;
+    };
+    EXPECT_EQ(plan->predicted_step_seconds, seconds(ahead));
+    EXPECT_LE(ahead, 6);
+    for (int most = 3; most <= ahead; ++most) {
+      EXPECT_LE(seconds(most), 0.995 * seconds(most - 1)) << latency;
+    }
+    Plan more = *plan;
+    GiveSlack(**problem, ahead + 1, more);
+    if (ahead >= 2 && ahead < 6 && more.pipelines[0].stages[0].ahead > ahead) {
+      EXPECT_GT(seconds(ahead + 1), 0.995 * seconds(ahead)) << latency;
+    }
+  }
+  EXPECT_GT(furthest, 2);
 }
 
 TEST(OutcomeTest, TheTextForPeopleIsThis) {

@@ -2,7 +2,6 @@
 /// A request made ready: the questions about pipelines, the memory of stages beside other
 /// pipelines, and the plan of a draft, against figures worked out from the request alone.
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <limits>
 
@@ -129,117 +128,6 @@ TEST(QuestionsTest, AClassIsItsMiddleWorkerAndItsSmallestMemory) {
   EXPECT_FALSE(QuestionOf(*other, classes, 1, costs).fits(0, 0, 1, 1, true));
 }
 
-/// Bytes of one stage beside another pipeline (which takes the first microbatch) or without.
-int64_t SimulatedPeak(const graph::Graph& graph,
-                      const std::vector<int>& ends,
-                      size_t stage,
-                      int microbatches,
-                      bool recompute,
-                      bool shared) {
-  const int segments = static_cast<int>(graph.segments.size());
-  Plan plan;
-  program::Pipeline pipeline{
-      .stages = {}, .first_microbatch = shared ? 1 : 0, .microbatches = microbatches};
-  for (size_t j = 0; j < ends.size(); ++j) {
-    plan.workers.push_back(fmt::format("w{}", j));
-    pipeline.stages.push_back({.worker = static_cast<int>(j),
-                               .first_segment = j == 0 ? 0 : ends[j - 1],
-                               .last_segment = ends[j],
-                               .recompute = recompute && j == stage});
-  }
-  if (shared) {
-    plan.workers.push_back(fmt::format("w{}", ends.size()));
-    plan.pipelines.push_back({.stages = {{.worker = static_cast<int>(ends.size()),
-                                          .first_segment = 0,
-                                          .last_segment = segments}},
-                              .first_microbatch = 0,
-                              .microbatches = 1});
-  }
-  plan.pipelines.push_back(pipeline);
-  const auto simulation =
-      ScorePlan(graph, plan, ClusterOf(std::vector<double>(plan.workers.size(), 1)));
-  EXPECT_TRUE(simulation.ok()) << simulation.status().ToString();
-  return simulation->peak_bytes[stage];
-}
-
-TEST(QuestionsTest, AStageFitsFromWhatItNeedsBesideOtherPipelines) {
-  const graph::Graph graph = LlamaGraph({.layers = 2, .hidden = 32, .sequence = 128});
-  const std::vector<std::vector<int>> cuts = {{6}, {2, 6}, {3, 5, 6}, {1, 2, 3, 6}};
-  ASSERT_EQ(graph.segments.size(), 6U);
-  for (const bool shared : {false, true}) {
-    // Four microbatches a pipeline: nothing is extrapolated.
-    PlanRequest request{
-        .graph = &graph, .cluster = ClusterOf({1, 1, 1}), .microbatches = shared ? 8 : 4};
-    for (const std::vector<int>& ends : cuts) {
-      for (size_t j = 0; j < ends.size(); ++j) {
-        for (const bool recompute : {false, true}) {
-          const int64_t peak = SimulatedPeak(graph, ends, j, 4, recompute, shared);
-          const int depth = static_cast<int>(ends.size() - j);
-          const int first = j == 0 ? 0 : ends[j - 1];
-          for (const int64_t memory : {peak, peak - 1}) {
-            request.cluster.workers[1].memory_bytes = memory;
-            const auto problem = ProblemOf(request);
-            std::vector<WorkerCosts> costs;
-            const PipelineQuestion question = QuestionByRank(*problem, shared ? 2 : 1, costs);
-            EXPECT_EQ(question.fits(1, first, ends[j], depth, recompute), memory == peak)
-                << "stage " << j << " of " << ends.size() << (shared ? ", shared" : "");
-            EXPECT_TRUE(question.fits(0, first, ends[j], depth, recompute));
-            const WorkerClasses classes = ExactClasses(request.cluster);
-            const PipelineQuestion of_classes =
-                QuestionOf(*problem, classes, shared ? 2 : 1, costs);
-            EXPECT_EQ(of_classes.fits(classes.class_of[1], first, ends[j], depth, recompute),
-                      memory == peak);
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST(QuestionsTest, ManyMicrobatchesAreMeasuredAsAFewAndABitMoreIsAPartialSumMore) {
-  const graph::Graph graph = LlamaGraph({.layers = 2});
-  const std::vector<int> ends = {2, 4, 6};
-  const PlanRequest request{.graph = &graph, .cluster = ClusterOf({1}), .microbatches = 1};
-  const auto plain = ProblemOf(request);
-  const auto cautious = ProblemOf(request);
-  cautious->memory->BeCautious();
-  const auto bits = [](int number) { return static_cast<int>(std::log2(number)); };
-  for (const int microbatches : {1, 2, 3, 4, 5, 8, 9, 11, 12, 31, 64}) {
-    for (size_t j = 0; j < 3; ++j) {
-      for (const bool shared : {false, true}) {
-        const int first = j == 0 ? 0 : ends[j - 1];
-        const StageShape shape{.first_segment = first,
-                               .last_segment = ends[j],
-                               .later_stages = 2 - static_cast<int>(j),
-                               .microbatches = microbatches,
-                               .shared = shared};
-        int64_t sum = 0;
-        for (int s = first; s < ends[j]; ++s) {
-          for (const graph::ParameterId id : plain->table.parameters[static_cast<size_t>(s)]) {
-            sum += 4 * ElementCount(graph.parameter(id).shape);
-          }
-        }
-        const int flight = std::min(3 - static_cast<int>(j), microbatches);
-        const auto expected = [&](int measured) {
-          return SimulatedPeak(graph, ends, j, measured, false, shared) +
-                 sum * (bits(microbatches) - bits(measured));
-        };
-        EXPECT_EQ(plain->memory->PeakBytes(shape),
-                  expected(std::min(microbatches, std::max(4, flight + 2))))
-            << "stage " << j << " of " << microbatches << (shared ? ", shared" : "");
-        // With caution: the losses, and an input and its gradient more.
-        const int more = std::min(microbatches, 8 + flight);
-        const int64_t kept =
-            microbatches == more
-                ? 0
-                : 8 * microbatches + 2 * plain->table.forward_bytes[static_cast<size_t>(first)];
-        EXPECT_EQ(cautious->memory->PeakBytes(shape), expected(more) + kept)
-            << "stage " << j << " of " << microbatches << (shared ? ", shared" : "");
-      }
-    }
-  }
-}
-
 TEST(QuestionsTest, TheShapeOfAStageIsThePlans) {
   Plan plan;
   plan.pipelines = {
@@ -345,7 +233,7 @@ double LeastTime(const Draft& draft, size_t p, int left) {
   }
   double least = LeastTime(draft, p + 1, left);
   for (int share = 1; share <= left; ++share) {
-    for (const Draft::Way& way : draft.pipelines[p]) {
+    for (const Draft::Alternative& way : draft.pipelines[p]) {
       least = std::min(least, std::max(way.pace.fill + (share - 1) * way.pace.period,
                                        LeastTime(draft, p + 1, left - share)));
     }
@@ -395,7 +283,7 @@ TEST(QuestionsTest, ADraftBecomesThePlanOfLeastTimeLargestSharesFirst) {
           });
           if (place != ways.end()) {
             double own = std::numeric_limits<double>::infinity();
-            for (const Draft::Way& way : ways) {
+            for (const Draft::Alternative& way : ways) {
               own = std::min(
                   own, way.pace.fill + (next - pipeline.first_microbatch - 1) * way.pace.period);
             }
