@@ -101,7 +101,7 @@ TEST(YamlEdgesTest, LongAndManyLinedTextsAreCutForMessages) {
 enum class Colour { kRed, kGreen };
 const YamlChoices<Colour> kColours = {{"red", Colour::kRed}, {"green", Colour::kGreen}};
 
-TEST(YamlEdgesTest, WhatIsOfAnotherKindIsToldWhereItStands) {
+TEST(YamlEdgesTest, WhatIsOfAnotherKindIsNotedWhereItStands) {
   const std::string text =
       "map: {a: 1}\n"
       "word: w\n"

@@ -190,7 +190,7 @@ TEST(RefusalsTest, Messages) {
   });
 }
 
-TEST(RefusalsTest, ReductionsUpdatesAndReports) {
+TEST(RefusalsTest, Reductions) {
   ExpectFound({
       {"worker w0, instruction 9: parameter 3 does not exist",
        [](Programs& p) { At(p[0], Code::kReduce).parameter = 3; }},
@@ -230,6 +230,11 @@ TEST(RefusalsTest, ReductionsUpdatesAndReports) {
            }
          }
        }},
+  });
+}
+
+TEST(RefusalsTest, UpdatesAndReports) {
+  ExpectFound({
       {"worker w0, vote: the norm of parameter 0 is reported twice",
        [](Programs& p) { p[0].vote.norms.push_back(p[0].vote.norms[0]); }},
       {"worker w2, vote: reports the norm of parameter 1 without owning it",
