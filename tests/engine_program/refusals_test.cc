@@ -296,6 +296,22 @@ TEST(RefusalsTest, PlansAndNumbersOfPrograms) {
   EXPECT_EQ(Lower(graph, ExamplePlan(), -1).status().message(), "rank -1 is not in 0..3");
 }
 
+TEST(RefusalsTest, RelaxedSumsNeedAGradientFromEveryHolder) {
+  graph::Graph graph = ChainGraph(4, /*tied=*/true);
+  const Plan exact = PlanOf(2, {PipelineOfCuts({0, 2, 4}, 0, 0, 3)});
+  Plan relaxed = exact;
+  relaxed.determinism = Determinism::kRelaxed;
+  EXPECT_TRUE(LowerAll(graph, relaxed).ok());
+  // The head reads the tied weight and gives no gradient of it.
+  graph::Parameter& tied = graph.parameters[0];
+  graph.tensors[static_cast<size_t>(tied.gradients.back())].kind = graph::TensorKind::kGradient;
+  tied.gradients.pop_back();
+  EXPECT_EQ(LowerAll(graph, relaxed).status().message(),
+            "plan: worker w1 holds parameter embedding.weight without a gradient of it, which "
+            "relaxed determinism cannot reduce");
+  EXPECT_TRUE(LowerAll(graph, exact).ok());
+}
+
 TEST(RefusalsTest, Graphs) {
   const graph::Graph good = ChainGraph(3);
   const auto message = [&](const std::function<void(graph::Graph&)>& change) {
