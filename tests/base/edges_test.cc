@@ -13,6 +13,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/fail_point.h"
 #include "base/hash.h"
@@ -307,6 +308,15 @@ TEST(FailPointDeathTest, EndsTheProcessAtTheChosenPassAndNowhereElse) {
   for (const char* bad : {"save", "save:", "save:0", "save:-1", "save:2x", "save:x"}) {
     EXPECT_DEATH(Pass(bad, {"load"}), "expected NAME:COUNT") << bad;
   }
+}
+
+TEST(CheckDeathTest, SaysWhereWhatAndWhy) {
+  const auto check = [](int value) { HEDDLE_CHECK(value == 2, "it is {}", value); };
+  const auto bare = [](int value) { HEDDLE_CHECK(value == 2); };
+  check(2);
+  bare(2);
+  EXPECT_DEATH(check(3), "edges_test.cc:[0-9]+: check failed: value == 2: it is 3");
+  EXPECT_DEATH(bare(3), "edges_test.cc:[0-9]+: check failed: value == 2\n");
 }
 
 TEST(ThreadEdgesTest, NamesAreCutAndReplacedThreadsJoined) {

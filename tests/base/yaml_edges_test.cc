@@ -27,7 +27,9 @@ std::string Complaint(const std::string& text,
   }
   YamlReader root = document->Root();
   read(root);
-  return document->Finish().message();
+  const Status status = document->Finish();
+  EXPECT_EQ(status.ok(), status.message().empty());
+  return status.message();
 }
 
 /// Of "x: VALUE", read as a T; without the place.
@@ -101,7 +103,7 @@ TEST(YamlEdgesTest, LongAndManyLinedTextsAreCutForMessages) {
 enum class Colour { kRed, kGreen };
 const YamlChoices<Colour> kColours = {{"red", Colour::kRed}, {"green", Colour::kGreen}};
 
-TEST(YamlEdgesTest, WhatIsOfAnotherKindIsToldWhereItStands) {
+TEST(YamlEdgesTest, WhatIsOfAnotherKindIsNotedWhereItStands) {
   const std::string text =
       "map: {a: 1}\n"
       "word: w\n"
@@ -322,6 +324,8 @@ TEST(YamlEdgesTest, OverridesReachEverywhereAndStandWhereTheyWereWritten) {
   EXPECT_EQ(Complaint("a: 1\n", read, {"=1"}), "--set =1: expected KEY.PATH=VALUE");
   EXPECT_EQ(Complaint("a: {c: [1]}\n", read, {"a.c.x=1"}),
             "--set a.c.x: a.c is a list, which has no 'x'");
+  EXPECT_EQ(Complaint("a: {c: [1]}\n", read, {"a.c.0x=1"}),
+            "--set a.c.0x: a.c is a list, which has no '0x'");
   EXPECT_EQ(Complaint("a: {c: [1]}\n", read, {"a.=1"}),
             "--set a.: a is a mapping, which has no ''");
   EXPECT_EQ(Complaint("[1]\n", read, {"a=1"}), "--set a: the document is a list, which has no 'a'");

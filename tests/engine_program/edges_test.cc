@@ -159,6 +159,37 @@ TEST(EdgesTest, PricesAreTheLargerOfArithmeticAndMemoryOrNothing) {
   EXPECT_GT(profile.ByteSeconds("copy", 1), 0);
 }
 
+TEST(EdgesTest, BrokenProgramsCanBePrintedAndHashed) {
+  const graph::Graph graph = ChainGraph(2);
+  Program program;
+  program.parameters = {-1, 2};
+  program.slots = {{.tensor = -1, .type = {.dtype = DType::kF32, .shape = {2}}},
+                   {.tensor = 999, .microbatch = 3, .type = {.dtype = DType::kF32, .shape = {}}}};
+  program.instructions = {
+      {.code = Code::kRun, .node = -1, .inputs = {-1, 7}, .outputs = {0}},
+      {.code = Code::kRun, .node = 999, .microbatch = 0},
+      {.code = Code::kUpdate, .inputs = {0}, .parameter = 2},
+      {.code = Code::kUpdate, .parameter = 1},
+      {.code = Code::kReduce, .tag = 255, .group = {0, 3}, .contributions = {{{1, 0}, {0, 2}}, {}}},
+      {.code = Code::kSend, .inputs = {1}, .peer = 0},
+      {.code = Code::kVote}};
+  EXPECT_EQ(ToString(program, graph),
+            "generation 0 rank 0 of 0, exact\nparameters -1 2\npeers\n"
+            "%0 ? fp32[2]\n"
+            "%1 ? fp32[] m3\n"
+            "   0 run n-1 p, %7 -> %0\n"
+            "   1 run n999 m0\n"
+            "   2 update p2 %0\n"
+            "   3 update p1 head.weight\n"
+            "   4 reduce tag 0xff over 0,3 from {1:0 0:2}, {}\n"
+            "   5 send %1 peer 0\n"
+            "   6 vote\n"
+            "vote at 0: norms; losses\n");
+  Program other = program;
+  other.parameters = {-1};
+  EXPECT_NE(ProgramHash(program, graph), ProgramHash(other, graph));
+}
+
 TEST(EdgesTest, PlansAndProfilesAreWrittenLikeThis) {
   Plan plan = SingleWorkerPlan("a", 4, 2);
   plan.transports = {{""}};

@@ -190,7 +190,7 @@ TEST(RefusalsTest, Messages) {
   });
 }
 
-TEST(RefusalsTest, ReductionsUpdatesAndReports) {
+TEST(RefusalsTest, Reductions) {
   ExpectFound({
       {"worker w0, instruction 9: parameter 3 does not exist",
        [](Programs& p) { At(p[0], Code::kReduce).parameter = 3; }},
@@ -230,6 +230,11 @@ TEST(RefusalsTest, ReductionsUpdatesAndReports) {
            }
          }
        }},
+  });
+}
+
+TEST(RefusalsTest, UpdatesAndReports) {
+  ExpectFound({
       {"worker w0, vote: the norm of parameter 0 is reported twice",
        [](Programs& p) { p[0].vote.norms.push_back(p[0].vote.norms[0]); }},
       {"worker w2, vote: reports the norm of parameter 1 without owning it",
@@ -289,6 +294,22 @@ TEST(RefusalsTest, PlansAndNumbersOfPrograms) {
   EXPECT_EQ(Verify(graph, ExamplePlan(), {}).message(), "0 programs for 4 workers");
   EXPECT_EQ(Lower(graph, ExamplePlan(), 4).status().message(), "rank 4 is not in 0..3");
   EXPECT_EQ(Lower(graph, ExamplePlan(), -1).status().message(), "rank -1 is not in 0..3");
+}
+
+TEST(RefusalsTest, RelaxedSumsNeedAGradientFromEveryHolder) {
+  graph::Graph graph = ChainGraph(4, /*tied=*/true);
+  const Plan exact = PlanOf(2, {PipelineOfCuts({0, 2, 4}, 0, 0, 3)});
+  Plan relaxed = exact;
+  relaxed.determinism = Determinism::kRelaxed;
+  EXPECT_TRUE(LowerAll(graph, relaxed).ok());
+  // The head reads the tied weight and gives no gradient of it.
+  graph::Parameter& tied = graph.parameters[0];
+  graph.tensors[static_cast<size_t>(tied.gradients.back())].kind = graph::TensorKind::kGradient;
+  tied.gradients.pop_back();
+  EXPECT_EQ(LowerAll(graph, relaxed).status().message(),
+            "plan: worker w1 holds parameter embedding.weight without a gradient of it, which "
+            "relaxed determinism cannot reduce");
+  EXPECT_TRUE(LowerAll(graph, exact).ok());
 }
 
 TEST(RefusalsTest, Graphs) {

@@ -177,18 +177,18 @@ TEST_P(DivisionsTest, WorkersFillPipelinesInRankOrder) {
       ASSERT_EQ(draft.pipelines[p].size(), table.Paces(index).size());
       std::vector<size_t> after;
       for (size_t w = 0; w < draft.pipelines[p].size(); ++w) {
-        const Draft::Alternative& way = draft.pipelines[p][w];
+        const Draft::Alternative& alternative = draft.pipelines[p][w];
         const std::vector<ClassStage>& stages = table.Stages(index, w);
-        EXPECT_EQ(way.pace.period, table.Paces(index)[w].period);
-        EXPECT_EQ(way.pace.fill, table.Paces(index)[w].fill);
-        ASSERT_EQ(way.stages.size(), stages.size());
+        EXPECT_EQ(alternative.pace.period, table.Paces(index)[w].period);
+        EXPECT_EQ(alternative.pace.fill, table.Paces(index)[w].fill);
+        ASSERT_EQ(alternative.stages.size(), stages.size());
         after = next;
         for (size_t j = 0; j < stages.size(); ++j) {
           const auto c = static_cast<size_t>(stages[j].worker_class);
-          EXPECT_EQ(way.stages[j].worker, classes_.members[c][after[c]++]);
-          EXPECT_EQ(way.stages[j].first_segment, stages[j].first_segment);
-          EXPECT_EQ(way.stages[j].last_segment, stages[j].last_segment);
-          EXPECT_EQ(way.stages[j].recompute, stages[j].recompute);
+          EXPECT_EQ(alternative.stages[j].worker, classes_.members[c][after[c]++]);
+          EXPECT_EQ(alternative.stages[j].first_segment, stages[j].first_segment);
+          EXPECT_EQ(alternative.stages[j].last_segment, stages[j].last_segment);
+          EXPECT_EQ(alternative.stages[j].recompute, stages[j].recompute);
         }
       }
       next = after;

@@ -255,13 +255,13 @@ TEST(InstructionsTest, ProgramsThatDoNotBelongTogetherAreErrors) {
   EXPECT_EQ(Simulate(graph, *programs, broken).status().code(), StatusCode::kInvalidArgument);
   for (const int peer : {-1, 2}) {
     for (const Code code : {Code::kSend, Code::kRecv}) {
-      std::vector<Program> stray = *programs;
-      auto& list = stray[0].instructions;
+      std::vector<Program> misdirected = *programs;
+      auto& list = misdirected[0].instructions;
       const auto place = std::find_if(list.begin(), list.end(),
                                       [&](const Instruction& i) { return i.code == code; });
       ASSERT_NE(place, list.end());
       place->peer = peer;
-      const Status status = Simulate(graph, stray, two).status();
+      const Status status = Simulate(graph, misdirected, two).status();
       EXPECT_EQ(status.code(), StatusCode::kInternal);
       EXPECT_EQ(status.message(),
                 fmt::format("worker 0 instruction {}: no worker {}", place - list.begin(), peer));

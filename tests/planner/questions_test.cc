@@ -233,9 +233,10 @@ double LeastTime(const Draft& draft, size_t p, int left) {
   }
   double least = LeastTime(draft, p + 1, left);
   for (int share = 1; share <= left; ++share) {
-    for (const Draft::Alternative& way : draft.pipelines[p]) {
-      least = std::min(least, std::max(way.pace.fill + (share - 1) * way.pace.period,
-                                       LeastTime(draft, p + 1, left - share)));
+    for (const Draft::Alternative& alternative : draft.pipelines[p]) {
+      least =
+          std::min(least, std::max(alternative.pace.fill + (share - 1) * alternative.pace.period,
+                                   LeastTime(draft, p + 1, left - share)));
     }
   }
   return least;
@@ -243,7 +244,7 @@ double LeastTime(const Draft& draft, size_t p, int left) {
 
 TEST(QuestionsTest, ADraftBecomesThePlanOfLeastTimeLargestSharesFirst) {
   const graph::Graph graph = LlamaGraph({.layers = 1});
-  // Two ways each: at once but slow, or late but fast. The marks tell ways apart.
+  // Two alternatives each: at once but slow, or late but fast. Marks tell them apart.
   const auto draft_of = [](const std::vector<std::vector<Pace>>& paces) {
     Draft draft;
     int mark = 0;
@@ -277,19 +278,19 @@ TEST(QuestionsTest, ADraftBecomesThePlanOfLeastTimeLargestSharesFirst) {
         EXPECT_EQ(pipeline.first_microbatch, next);
         next += pipeline.microbatches;
         before = pipeline.microbatches;
-        for (const auto& ways : drafts[number].pipelines) {
-          const auto place = std::find_if(ways.begin(), ways.end(), [&](const auto& way) {
-            return way.stages == pipeline.stages;
-          });
-          if (place != ways.end()) {
+        for (const auto& alternatives : drafts[number].pipelines) {
+          const auto place = std::find_if(
+              alternatives.begin(), alternatives.end(),
+              [&](const auto& alternative) { return alternative.stages == pipeline.stages; });
+          if (place != alternatives.end()) {
             double own = std::numeric_limits<double>::infinity();
-            for (const Draft::Alternative& way : ways) {
-              own = std::min(
-                  own, way.pace.fill + (next - pipeline.first_microbatch - 1) * way.pace.period);
+            for (const Draft::Alternative& alternative : alternatives) {
+              own = std::min(own, alternative.pace.fill + (next - pipeline.first_microbatch - 1) *
+                                                              alternative.pace.period);
             }
             const double taken =
                 place->pace.fill + (pipeline.microbatches - 1) * place->pace.period;
-            EXPECT_EQ(taken, own);  // The better of its ways.
+            EXPECT_EQ(taken, own);  // The better of its alternatives.
             slowest = std::max(slowest, taken);
           }
         }
