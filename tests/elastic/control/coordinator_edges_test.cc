@@ -135,8 +135,10 @@ TEST_F(CoordinatorTest, BeforeAJobWorkersComeAndGoWithoutAWord) {
   Hello("a");
   Hello("b", [](wire::Hello& hello) { hello.set_pid(9); });
   EXPECT_TRUE(sent_["a"].empty()) << "there is no job to be welcomed to";
+  Tell(Disconnected{999});  // Of nobody.
   Tell(Disconnected{connections_.at("a")});
   Tell(ProcessExited{"b", 9, "exit code 0"});
+  EXPECT_TRUE(sent_["b"].empty()) << "nothing is abandoned";
   EXPECT_EQ(coordinator_.StatusAt(now_).workers_size(), 0);
   EXPECT_TRUE(log_.empty());
   Hello("a");
@@ -226,6 +228,38 @@ TEST_F(CoordinatorTest, BrokenInvariantsAreFound) {
               HasSubstr("above the counter"));
   broken.generation_counter = 2;
   EXPECT_TRUE(Coordinator(broken, job_, now_).CheckInvariants().ok());
+}
+
+TEST_F(CoordinatorTest, DriftForWhichNoChangePaysIsLeftAloneForAWhile) {
+  Form();
+  int64_t number = 0;
+  const auto windows = [&] {
+    for (int i = 0; i < 6; ++i) {
+      From("b", [&](wire::FromWorker& message) {
+        wire::Heartbeat& heartbeat = *message.mutable_heartbeat();
+        heartbeat.set_generation(1);
+        heartbeat.set_window(++number);
+        heartbeat.set_busy_seconds(3);
+        heartbeat.set_predicted_busy_seconds(1);
+      });
+    }
+  };
+  windows();
+  ASSERT_TRUE(request_.has_value());
+  PlanOutcome same;
+  same.request_id = request_->id;
+  same.members = {"a", "b"};
+  same.predicted_step_seconds = same.current_step_seconds = 1;
+  request_.reset();
+  Tell(Planned{same});
+  EXPECT_EQ(coordinator_.StatusAt(now_).phase(), "training");
+  windows();
+  EXPECT_FALSE(request_.has_value()) << "it was answered just now";
+  now_ += job_.policy.drift.cooldown;
+  for (const char* name : {"a", "b"}) {
+    From(name, [](wire::FromWorker& message) { message.mutable_heartbeat(); });
+  }
+  EXPECT_TRUE(request_.has_value());
 }
 
 }  // namespace

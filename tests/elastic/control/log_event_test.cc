@@ -10,7 +10,8 @@ namespace {
 TEST(LogEventTest, IsOneJsonObjectWithTimeAndEventFirst) {
   LogEvent event;
   event.kind = "step";
-  event.fields = {{"step", int64_t{7}}, {"loss", 2.0 / 3.0}, {"plan", RawJson{"{\n  \"a\": 1\n}"}}};
+  event.fields = {
+      {"step", int64_t{7}}, {"loss", 2.0 / 3.0}, {"plan", RawJson{"{\r\n \"a\": 1\n}"}}};
   EXPECT_EQ(
       FormatLogEvent(event, 1700000000.25),
       "{\"time\": 1700000000.250000, \"event\": \"step\", \"step\": 7, \"loss\": 0.666666667, "

@@ -59,6 +59,7 @@ TEST(RecoveriesTest, SoManyInARowWithoutAStepFailTheJob) {
   const auto end = recoveries.Begin(3, now);
   ASSERT_TRUE(end);
   EXPECT_FALSE(end->ok);
+  EXPECT_FALSE(end->bad_input);
   EXPECT_EQ(end->reason, "3 recoveries in a row without a completed step");
 }
 

@@ -263,5 +263,27 @@ TEST(ReplicaPlacementTest, HostsOfUnlikeSizeShareTheirPartsAcross) {
   }
 }
 
+// Beyond what a count can prove: how good clusters of any shape are served now, which they must be
+// afterwards, too. Always the same clusters.
+TEST(ReplicaPlacementTest, ClustersOfAnyShapeAreServedNoWorseThanBefore) {
+  Random random(1);
+  Faults faults;
+  for (int round = 0; round < 120; ++round) {
+    const auto members = RandomMembers(random, 8 + random.Below(20));
+    const int copies = static_cast<int>(1 + random.Below(3));
+    const auto holders = PlaceReplicas(members, copies);
+    CheckSound(members, copies, holders);
+    const Faults now = FaultsOf(members, holders);
+    faults.same_host += now.same_host;
+    faults.two_on_a_host += now.two_on_a_host;
+    faults.not_another_domain += now.not_another_domain;
+    faults.two_in_a_domain += now.two_in_a_domain;
+  }
+  EXPECT_LE(faults.same_host, 180);
+  EXPECT_LE(faults.two_on_a_host, 278);
+  EXPECT_LE(faults.not_another_domain, 2455);
+  EXPECT_LE(faults.two_in_a_domain, 1724);
+}
+
 }  // namespace
 }  // namespace heddle::elastic

@@ -358,5 +358,23 @@ TEST_F(StateSourcesTest, StepsBelowZeroAndUnknownGenerationsAreNoSnapshots) {
   EXPECT_EQ(Find(Source::kReplicas)->step, 0);
 }
 
+TEST_F(StateSourcesTest, WithoutSurvivorsNothingIsLiveNotEvenAStateOfNoParameters) {
+  DurableGeneration held = *generations_.held();
+  held.plan.parameters = {{}, {}};
+  held.plan.parameter_count = 0;
+  generations_.Begin(held);
+  EXPECT_FALSE(Find(Source::kLive));
+}
+
+TEST_F(StateSourcesTest, OneThatIsBehindIsEnoughForASettle) {
+  for (const bool turned : {false, true}) {
+    Says(turned ? "b" : "a", 20, 20, true, 0.125);
+    Says(turned ? "a" : "b", 21, 21, false, 0.5);
+    const auto live = Find(Source::kLive);
+    ASSERT_TRUE(live && live->settle) << turned;
+    EXPECT_EQ(live->settle->norm(), 0.5);
+  }
+}
+
 }  // namespace
 }  // namespace heddle::elastic
