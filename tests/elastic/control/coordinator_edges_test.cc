@@ -6,7 +6,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST_F(CoordinatorTest, ItsPhaseIsToldFromTheFirstWorkerToTheEnd) {
+TEST_F(CoordinatorTest, ItsPhaseIsShownFromTheFirstWorkerToTheEnd) {
   const auto phase = [this] { return coordinator_.StatusAt(now_).phase(); };
   EXPECT_EQ(phase(), "idle");
   job_.policy.min_workers = 2;
@@ -41,7 +41,7 @@ TEST_F(CoordinatorTest, ItsPhaseIsToldFromTheFirstWorkerToTheEnd) {
   EXPECT_FALSE(end_->bad_input);
 }
 
-TEST_F(CoordinatorTest, WhatAWorkerDoesIsToldByName) {
+TEST_F(CoordinatorTest, WhatAWorkerDoesIsShownByName) {
   Tell(Submitted{job_});
   Hello("a");
   const auto standing = [this] { return coordinator_.StatusAt(now_).workers(0).standing(); };

@@ -233,8 +233,8 @@ TEST_F(RestartTest, AMemberThatThePlanHasAndTheRosterHasNotIsALoss) {
   EXPECT_NE(Last("a", wire::ToWorker::kHalt), nullptr);
 }
 
-// The time without training is told where there was any before.
-TEST_F(RestartTest, TheTimeUntilTheNextGenerationIsToldWhereStepsWereKnown) {
+// The time without training is logged where there was any before.
+TEST_F(RestartTest, TheTimeUntilTheNextGenerationIsLoggedWhereStepsWereKnown) {
   for (const int64_t known : {0, 3}) {
     DurableState stored;
     stored.job_id = "job";

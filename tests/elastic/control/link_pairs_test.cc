@@ -261,7 +261,7 @@ TEST_F(LinkPairsTest, AfterItsWaitAPlanWaitsAgainOnlyForWhatComesLater) {
   EXPECT_EQ(survey_.NextDeadline(), now_ + policy_.wait);
 }
 
-TEST_F(LinkPairsTest, WhyNothingJoinsTwoIsToldInTheWordsOfBothAndCutShort) {
+TEST_F(LinkPairsTest, WhyNothingJoinsTwoIsLoggedInTheWordsOfBothAndCutShort) {
   Add("a", "a");
   Add("b", "b");
   Asked();
@@ -297,7 +297,7 @@ TEST_F(LinkPairsTest, AnAnswerOfAThirdOrToAnotherRequestIsNone) {
   EXPECT_EQ(Asked().size(), 1U);
 }
 
-TEST_F(LinkPairsTest, LinksAreToldByPlaceInTheOrderOfTheNames) {
+TEST_F(LinkPairsTest, LinksAreGivenByPlaceInTheOrderOfTheNames) {
   Add("a", "one");
   Add("b", "one");
   Add("c", "two");

@@ -247,7 +247,7 @@ TEST_F(RosterTest, ItsOwnLimitsAndDomainComeBeforeTheJobFiles) {
   EXPECT_EQ(roster_.at("a").failure_domain, "rack");
 }
 
-TEST_F(RosterTest, TheListHoldsThoseThatWereWelcomedAndIsToldOnce) {
+TEST_F(RosterTest, TheListHoldsThoseThatWereWelcomedAndIsAnnouncedOnce) {
   roster_.Join(1, HelloOf("a", 'A'), now_);
   roster_.Join(2, HelloOf("b", 'B'), now_);
   EXPECT_THAT(roster_.TakeList(true)->workers, SizeIs(2)) << "without a job there is no welcome";

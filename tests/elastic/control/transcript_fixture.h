@@ -16,6 +16,23 @@
 
 namespace heddle::elastic {
 
+/// Lines of at most so many columns, broken behind a comma or a space.
+inline std::string Fold(std::string line) {
+  constexpr size_t kColumns = 111;
+  std::string folded;
+  std::string indent;
+  while (indent.size() + line.size() > kColumns) {
+    const size_t at = line.find_last_of(", ", kColumns - indent.size() - 1);
+    if (at == std::string::npos || at == 0) {
+      break;
+    }
+    folded += indent + line.substr(0, line[at] == ',' ? at + 1 : at) + "\n";
+    line = line.substr(at + 1);
+    indent = "    ";
+  }
+  return folded + indent + line;
+}
+
 inline std::string Json(const google::protobuf::Message& message) {
   std::string text;
   EXPECT_TRUE(google::protobuf::util::MessageToJsonString(message, &text).ok());
@@ -72,7 +89,7 @@ class TranscriptTest : public testing::Test {
     job_.policy.initial_workers = 2;
   }
 
-  void Line(const std::string& line) { said_.push_back(line); }
+  void Line(const std::string& line) { said_.push_back(Fold(line)); }
   void Note(const CoordinatorAction& action) {
     if (const auto* send = std::get_if<Send>(&action)) {
       Line(fmt::format("{} < {}", names_[send->connection], Json(send->message)));
@@ -232,7 +249,7 @@ class TranscriptTest : public testing::Test {
   }
   // All since the last look.
   std::string Said() { return fmt::format("{}", fmt::join(std::exchange(said_, {}), "\n")); }
-  std::string Shown() const { return Json(coordinator_.StatusAt(now_)); }
+  std::string Shown() const { return Fold(Json(coordinator_.StatusAt(now_))); }
 
   Job job_;
   Time now_{std::chrono::seconds(100)};

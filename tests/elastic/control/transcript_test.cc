@@ -10,28 +10,39 @@ TEST_F(TranscriptTest, AJobForms) {
   EXPECT_EQ(Said(), R"(list a(97 metrics-a host-a)
 store job yaml secret /out counter 0 step 0 life 0 next 1 checkpoints [] a(A host-a  )
 log "job_started", "job": "job", "steps": 4, "workers": 2}
-a < {"welcome":{"name":"a","jobId":"job","jobYaml":"yaml","secret":"secret","outputFolder":"/out","emulation":{},"heartbeatSeconds":0.2,"coordinatorWaitSeconds":600}}
+a < {"welcome":{"name":"a","jobId":"job","jobYaml":"yaml","secret":"secret","outputFolder":"/out",
+    "emulation":{},"heartbeatSeconds":0.2,"coordinatorWaitSeconds":600}}
 log "worker_joined", "worker": "a", "host": "host-a", "pid": 97}
 a < {"profile":{}}
 list a(97 metrics-a host-a)
 store job yaml secret /out counter 0 step 0 life 0 next 1 checkpoints [] a(A host-a  ) b(B host-b  )
-b < {"welcome":{"name":"b","jobId":"job","jobYaml":"yaml","secret":"secret","outputFolder":"/out","emulation":{"speed":0.5},"heartbeatSeconds":0.2,"coordinatorWaitSeconds":600}}
+b < {"welcome":{"name":"b","jobId":"job","jobYaml":"yaml","secret":"secret","outputFolder":"/out",
+    "emulation":{"speed":0.5},"heartbeatSeconds":0.2,"coordinatorWaitSeconds":600}}
 log "worker_joined", "worker": "b", "host": "host-b", "pid": 98}
 b < {"profile":{}}
 list a(97 metrics-a host-a) b(98 metrics-b host-b)
 plan 1 of 1: a(host-a "a" 1) b(host-b "b" 1) links {"places":[0,1]} now ''
-store job yaml secret /out counter 1 step 0 life 0 next 1 checkpoints [] a(A host-a "a" ) b(B host-b "b" rack-b)
-a < {"prepare":{"generation":"1","planJson":"\"plan 1\"","members":[{"name":"a","address":"data-a"},{"name":"b","address":"data-b"}],"links":{"places":[0,1]},"holders":[{"ranks":[1]},{"ranks":[0]}]}}
-b < {"prepare":{"generation":"1","planJson":"\"plan 1\"","members":[{"name":"a","address":"data-a"},{"name":"b","address":"data-b"}],"links":{"places":[0,1]},"holders":[{"ranks":[1]},{"ranks":[0]}]}}
-a < {"start":{"generation":"1","initial":true,"moveGeneration":"1","moveMembers":[{"name":"a","address":"data-a"},{"name":"b","address":"data-b"}]}}
-b < {"start":{"generation":"1","initial":true,"moveGeneration":"1","moveMembers":[{"name":"a","address":"data-a"},{"name":"b","address":"data-b"}]}}
-store job yaml secret /out counter 1 step 0 life 0 next 1 checkpoints [] a(A host-a "a" ) b(B host-b "b" rack-b) held 1 "plan 1": a=A b=B snapshots 1 "plan 1" [0 1]
+store job yaml secret /out counter 1 step 0 life 0 next 1 checkpoints [] a(A host-a "a" ) b(B host-b "b"
+    rack-b)
+a < {"prepare":{"generation":"1","planJson":"\"plan 1\"","members":[{"name":"a","address":"data-a"},
+    {"name":"b","address":"data-b"}],"links":{"places":[0,1]},"holders":[{"ranks":[1]},{"ranks":[0]}]}}
+b < {"prepare":{"generation":"1","planJson":"\"plan 1\"","members":[{"name":"a","address":"data-a"},
+    {"name":"b","address":"data-b"}],"links":{"places":[0,1]},"holders":[{"ranks":[1]},{"ranks":[0]}]}}
+a < {"start":{"generation":"1","initial":true,"moveGeneration":"1","moveMembers":[{"name":"a",
+    "address":"data-a"},{"name":"b","address":"data-b"}]}}
+b < {"start":{"generation":"1","initial":true,"moveGeneration":"1","moveMembers":[{"name":"a",
+    "address":"data-a"},{"name":"b","address":"data-b"}]}}
+store job yaml secret /out counter 1 step 0 life 0 next 1 checkpoints [] a(A host-a "a" ) b(B host-b "b"
+    rack-b) held 1 "plan 1": a=A b=B snapshots 1 "plan 1" [0 1]
 log "plan", "generation": 1, "predicted_step_seconds": 0.25, "plan": "plan 1"}
 a < {"go":{"generation":"1"}}
 b < {"go":{"generation":"1"}})");
   EXPECT_EQ(
       Shown(),
-      R"({"phase":"training","jobId":"job","generation":"1","totalSteps":"4","predictedStepSeconds":0.25,"workers":[{"name":"a","host":"host-a","pid":"97","standing":"training","metricsAddress":"metrics-a","slowdown":1},{"name":"b","host":"host-b","pid":"98","standing":"training","metricsAddress":"metrics-b","slowdown":1,"failureDomain":"rack-b"}],"planJson":"\"plan 1\"","outputFolder":"/out"})");
+      R"({"phase":"training","jobId":"job","generation":"1","totalSteps":"4","predictedStepSeconds":0.25,
+    "workers":[{"name":"a","host":"host-a","pid":"97","standing":"training","metricsAddress":"metrics-a",
+    "slowdown":1},{"name":"b","host":"host-b","pid":"98","standing":"training","metricsAddress":"metrics-b",
+    "slowdown":1,"failureDomain":"rack-b"}],"planJson":"\"plan 1\"","outputFolder":"/out"})");
 }
 
 TEST_F(TranscriptTest, StepsCheckpointsAndTheEnd) {
@@ -49,16 +60,24 @@ TEST_F(TranscriptTest, StepsCheckpointsAndTheEnd) {
   });
   EXPECT_EQ(
       Said(),
-      R"(log "step", "step": 1, "generation": 1, "loss": 7, "tokens": 1024, "seconds": 0.5, "first_sample": 16, "samples": 16, "gradient_norm": 0.125}
-log "step", "step": 2, "generation": 1, "loss": 6, "tokens": 1024, "seconds": 0.5, "first_sample": 32, "samples": 16, "gradient_norm": 0.125}
+      R"(log "step", "step": 1, "generation": 1, "loss": 7, "tokens": 1024, "seconds": 0.5, "first_sample": 16,
+    "samples": 16, "gradient_norm": 0.125}
+log "step", "step": 2, "generation": 1, "loss": 6, "tokens": 1024, "seconds": 0.5, "first_sample": 32,
+    "samples": 16, "gradient_norm": 0.125}
 log "validation", "step": 2, "loss": 3.5}
 commit 2 of 1 [part-a part-b] "plan 1" 3.5
-store job yaml secret /out counter 1 step 2 life 0 next 1 checkpoints [2] a(A host-a "a" ) b(B host-b "b" rack-b) held 1 "plan 1": a=A b=B snapshots 1 "plan 1" [0 1]
+store job yaml secret /out counter 1 step 2 life 0 next 1 checkpoints [2] a(A host-a "a" ) b(B host-b "b"
+    rack-b) held 1 "plan 1": a=A b=B snapshots 1 "plan 1" [0 1]
 log "checkpoint", "step": 2, "bytes": 100, "raw_bytes": 200, "stall_seconds": 0.5, "seconds": 0.75}
 b < {"alive":{"knownStep":"2"}})");
   EXPECT_EQ(
       Shown(),
-      R"({"phase":"training","jobId":"job","generation":"1","step":"2","totalSteps":"4","loss":6,"tokensPerSecond":2048,"predictedStepSeconds":0.25,"stepSeconds":0.5,"workers":[{"name":"a","host":"host-a","pid":"97","standing":"training","metricsAddress":"metrics-a","slowdown":1},{"name":"b","host":"host-b","pid":"98","standing":"training","appliedStep":"2","metricsAddress":"metrics-b","slowdown":1,"failureDomain":"rack-b"}],"planJson":"\"plan 1\"","checkpointSteps":["2"],"validationLoss":3.5,"secondsLeft":1,"outputFolder":"/out"})");
+      R"({"phase":"training","jobId":"job","generation":"1","step":"2","totalSteps":"4","loss":6,"tokensPerSecond":2048,
+    "predictedStepSeconds":0.25,"stepSeconds":0.5,"workers":[{"name":"a","host":"host-a","pid":"97",
+    "standing":"training","metricsAddress":"metrics-a","slowdown":1},{"name":"b","host":"host-b","pid":"98",
+    "standing":"training","appliedStep":"2","metricsAddress":"metrics-b","slowdown":1,
+    "failureDomain":"rack-b"}],"planJson":"\"plan 1\"","checkpointSteps":["2"],"validationLoss":3.5,
+    "secondsLeft":1,"outputFolder":"/out"})");
   Step("a", 3);
   Step("a", 4);
   Saved("a", 4, 0);
@@ -69,19 +88,28 @@ b < {"alive":{"knownStep":"2"}})");
   Validated("b", 4);
   EXPECT_EQ(
       Said(),
-      R"(log "step", "step": 3, "generation": 1, "loss": 5, "tokens": 1024, "seconds": 0.5, "first_sample": 48, "samples": 16, "gradient_norm": 0.125}
-log "step", "step": 4, "generation": 1, "loss": 4, "tokens": 1024, "seconds": 0.5, "first_sample": 64, "samples": 16, "gradient_norm": 0.125}
+      R"(log "step", "step": 3, "generation": 1, "loss": 5, "tokens": 1024, "seconds": 0.5, "first_sample": 48,
+    "samples": 16, "gradient_norm": 0.125}
+log "step", "step": 4, "generation": 1, "loss": 4, "tokens": 1024, "seconds": 0.5, "first_sample": 64,
+    "samples": 16, "gradient_norm": 0.125}
 commit 4 of 1 [part-a part-b] "plan 1" -1
-store job yaml secret /out counter 1 step 4 life 0 next 1 checkpoints [2 4] a(A host-a "a" ) b(B host-b "b" rack-b) held 1 "plan 1": a=A b=B snapshots 1 "plan 1" [0 1]
+store job yaml secret /out counter 1 step 4 life 0 next 1 checkpoints [2 4] a(A host-a "a" ) b(B host-b "b"
+    rack-b) held 1 "plan 1": a=A b=B snapshots 1 "plan 1" [0 1]
 log "checkpoint", "step": 4, "bytes": 100, "raw_bytes": 200, "stall_seconds": 0, "seconds": 0.75}
 log "job_finished", "step": 4, "loss": 4}
-store job yaml secret /out counter 1 step 4 life 0 next 1 checkpoints [2 4] a(A host-a "a" ) b(B host-b "b" rack-b) held 1 "plan 1": a=A b=B snapshots 1 "plan 1" [0 1] finished
+store job yaml secret /out counter 1 step 4 life 0 next 1 checkpoints [2 4] a(A host-a "a" ) b(B host-b "b"
+    rack-b) held 1 "plan 1": a=A b=B snapshots 1 "plan 1" [0 1] finished
 a < {"release":{"reason":"the job is done"}}
 b < {"release":{"reason":"the job is done"}}
 end true false the job is done)");
   EXPECT_EQ(
       Shown(),
-      R"({"phase":"finished","reason":"the job is done","jobId":"job","generation":"1","step":"4","totalSteps":"4","loss":4,"tokensPerSecond":2048,"predictedStepSeconds":0.25,"stepSeconds":0.5,"workers":[{"name":"a","host":"host-a","pid":"97","standing":"finished","metricsAddress":"metrics-a","slowdown":1},{"name":"b","host":"host-b","pid":"98","standing":"finished","appliedStep":"2","metricsAddress":"metrics-b","slowdown":1,"failureDomain":"rack-b"}],"planJson":"\"plan 1\"","checkpointSteps":["2","4"],"validationLoss":3.5,"outputFolder":"/out"})");
+      R"({"phase":"finished","reason":"the job is done","jobId":"job","generation":"1","step":"4","totalSteps":"4",
+    "loss":4,"tokensPerSecond":2048,"predictedStepSeconds":0.25,"stepSeconds":0.5,"workers":[{"name":"a",
+    "host":"host-a","pid":"97","standing":"finished","metricsAddress":"metrics-a","slowdown":1},{"name":"b",
+    "host":"host-b","pid":"98","standing":"finished","appliedStep":"2","metricsAddress":"metrics-b",
+    "slowdown":1,"failureDomain":"rack-b"}],"planJson":"\"plan 1\"","checkpointSteps":["2","4"],
+    "validationLoss":3.5,"outputFolder":"/out"})");
   // Nothing that is said afterwards changes anything.
   Step("a", 5);
   Saved("a", 6, 0);
@@ -110,7 +138,10 @@ TEST_F(TranscriptTest, ALossIsSettledAndTheJobGoesOn) {
   Tell(ProcessExited{"b", 'b', "killed by SIGKILL"});
   EXPECT_EQ(
       Shown(),
-      R"({"phase":"recovering","jobId":"job","generation":"1","step":"3","totalSteps":"4","loss":5,"tokensPerSecond":2048,"predictedStepSeconds":0.25,"stepSeconds":0.5,"workers":[{"name":"a","host":"host-a","pid":"97","standing":"training","metricsAddress":"metrics-a","slowdown":1}],"planJson":"\"plan 1\"","checkpointSteps":["2"],"secondsLeft":0.5,"outputFolder":"/out"})");
+      R"({"phase":"recovering","jobId":"job","generation":"1","step":"3","totalSteps":"4","loss":5,
+    "tokensPerSecond":2048,"predictedStepSeconds":0.25,"stepSeconds":0.5,"workers":[{"name":"a",
+    "host":"host-a","pid":"97","standing":"training","metricsAddress":"metrics-a","slowdown":1}],
+    "planJson":"\"plan 1\"","checkpointSteps":["2"],"secondsLeft":0.5,"outputFolder":"/out"})");
   now_ += std::chrono::milliseconds(250);
   From("a", [](wire::FromWorker& message) {
     wire::Halted& halted = *message.mutable_halted();
@@ -132,15 +163,22 @@ TEST_F(TranscriptTest, ALossIsSettledAndTheJobGoesOn) {
 gone b 98
 b < {"abandon":{"reason":"killed by SIGKILL"}}
 close b
-store job yaml secret /out counter 3 step 3 life 0 next 1 checkpoints [2] a(A host-a "a" ) held 1 "plan 1": a=A snapshots 1 "plan 1" [0 1]
+store job yaml secret /out counter 3 step 3 life 0 next 1 checkpoints [2] a(A host-a "a" ) held 1 "plan 1":
+    a=A snapshots 1 "plan 1" [0 1]
 a < {"halt":{"generation":"2","knownStep":"3"}}
 list a(97 metrics-a host-a)
-log "recovery_source", "chosen": "replicas", "step": 3, "candidates": [{"source": "replicas", "step": 3, "predicted_seconds": 4e-07}, {"source": "checkpoint", "step": 2, "predicted_seconds": 0.500001}]}
+log "recovery_source", "chosen": "replicas", "step": 3, "candidates": [{"source": "replicas", "step": 3,
+    "predicted_seconds": 4e-07}, {"source": "checkpoint", "step": 2, "predicted_seconds": 0.500001}]}
 plan 2 of 3: a(host-a "a" 1) links {"places":[0]} now '"plan 1"'
-store job yaml secret /out counter 3 step 3 life 0 next 1 checkpoints [2] a(A host-a "a" ) held 1 "plan 1": a=A snapshots 1 "plan 1" [0 1]
-a < {"prepare":{"generation":"3","planJson":"\"plan 3\"","members":[{"name":"a","address":"data-a"}],"links":{"places":[0]},"holders":[{}]}}
-a < {"start":{"generation":"3","appliedStep":"3","moveGeneration":"3","moveMembers":[{"name":"a","address":"data-a"}],"replicas":{"generation":"1","planJson":"\"plan 1\"","holders":[{"worker":"a","owners":[0,1]}]}}}
-store job yaml secret /out counter 3 step 3 life 0 next 1 checkpoints [2] a(A host-a "a" ) held 3 "plan 3": a=A snapshots 1 "plan 1" [0 1]<=3 snapshots 3 "plan 3" [0]
+store job yaml secret /out counter 3 step 3 life 0 next 1 checkpoints [2] a(A host-a "a" ) held 1 "plan 1":
+    a=A snapshots 1 "plan 1" [0 1]
+a < {"prepare":{"generation":"3","planJson":"\"plan 3\"","members":[{"name":"a","address":"data-a"}],
+    "links":{"places":[0]},"holders":[{}]}}
+a < {"start":{"generation":"3","appliedStep":"3","moveGeneration":"3","moveMembers":[{"name":"a",
+    "address":"data-a"}],"replicas":{"generation":"1","planJson":"\"plan 1\"","holders":[{"worker":"a",
+    "owners":[0,1]}]}}}
+store job yaml secret /out counter 3 step 3 life 0 next 1 checkpoints [2] a(A host-a "a" ) held 3 "plan 3":
+    a=A snapshots 1 "plan 1" [0 1]<=3 snapshots 3 "plan 3" [0]
 log "state_moved", "bytes": 201, "sources": {"checkpoint": 100, "memory": 101}}
 log "plan", "generation": 3, "predicted_step_seconds": 0.25, "plan": "plan 3"}
 log "resumed", "seconds": 0.25, "steps_repeated": 0}
@@ -163,7 +201,13 @@ TEST_F(TranscriptTest, OneComesAndOneLeavesWhileTheyTrain) {
   }
   EXPECT_EQ(
       Shown(),
-      R"({"phase":"changing","jobId":"job","generation":"1","step":"2","totalSteps":"1000000","loss":6,"tokensPerSecond":2048,"predictedStepSeconds":0.25,"stepSeconds":0.5,"workers":[{"name":"a","host":"host-a","pid":"97","standing":"training","metricsAddress":"metrics-a","slowdown":1},{"name":"b","host":"host-b","pid":"98","standing":"draining","metricsAddress":"metrics-b","slowdown":1,"failureDomain":"rack-b"},{"name":"c","host":"host-c","pid":"99","standing":"standby","metricsAddress":"metrics-c","slowdown":1}],"planJson":"\"plan 1\"","secondsLeft":499999,"outputFolder":"/out"})");
+      R"({"phase":"changing","jobId":"job","generation":"1","step":"2","totalSteps":"1000000","loss":6,
+    "tokensPerSecond":2048,"predictedStepSeconds":0.25,"stepSeconds":0.5,"workers":[{"name":"a",
+    "host":"host-a","pid":"97","standing":"training","metricsAddress":"metrics-a","slowdown":1},{"name":"b",
+    "host":"host-b","pid":"98","standing":"draining","metricsAddress":"metrics-b","slowdown":1,
+    "failureDomain":"rack-b"},{"name":"c","host":"host-c","pid":"99","standing":"standby",
+    "metricsAddress":"metrics-c","slowdown":1}],"planJson":"\"plan 1\"","secondsLeft":499999,
+    "outputFolder":"/out"})");
   for (const char* name : {"a", "b"}) {
     From(name, [](wire::FromWorker& message) {
       message.mutable_stopped()->set_generation(1);
@@ -175,22 +219,36 @@ TEST_F(TranscriptTest, OneComesAndOneLeavesWhileTheyTrain) {
   }
   EXPECT_EQ(
       Said(),
-      R"(store job yaml secret /out counter 1 step 2 life 0 next 1 checkpoints [] a(A host-a "a" ) b(B host-b "b" rack-b) c(C host-c  ) held 1 "plan 1": a=A b=B
-c < {"welcome":{"name":"c","jobId":"job","jobYaml":"yaml","secret":"secret","outputFolder":"/out","emulation":{},"knownStep":"2","heartbeatSeconds":0.2,"coordinatorWaitSeconds":600}}
+      R"(store job yaml secret /out counter 1 step 2 life 0 next 1 checkpoints [] a(A host-a "a" ) b(B host-b "b"
+    rack-b) c(C host-c  ) held 1 "plan 1": a=A b=B
+c < {"welcome":{"name":"c","jobId":"job","jobYaml":"yaml","secret":"secret","outputFolder":"/out",
+    "emulation":{},"knownStep":"2","heartbeatSeconds":0.2,"coordinatorWaitSeconds":600}}
 log "worker_joined", "worker": "c", "host": "host-c", "pid": 99}
 c < {"profile":{}}
 list a(97 metrics-a host-a) b(98 metrics-b host-b) c(99 metrics-c host-c)
-plan 2 of 3: a(host-a "a" 1 holds) b(host-b "b" 1 holds) c(host-c "c" 1) links {"places":[0,1,2]} now '"plan 1"' runs
-store job yaml secret /out counter 3 step 2 life 0 next 1 checkpoints [] a(A host-a "a" ) b(B host-b "b" rack-b) c(C host-c "c" ) held 1 "plan 1": a=A b=B
-a < {"prepare":{"generation":"3","planJson":"\"plan 3\"","members":[{"name":"a","address":"data-a"},{"name":"b","address":"data-b"},{"name":"c","address":"data-c"}],"links":{"places":[0,1,2]}}}
-b < {"prepare":{"generation":"3","planJson":"\"plan 3\"","members":[{"name":"a","address":"data-a"},{"name":"b","address":"data-b"},{"name":"c","address":"data-c"}],"links":{"places":[0,1,2]}}}
-c < {"prepare":{"generation":"3","planJson":"\"plan 3\"","members":[{"name":"a","address":"data-a"},{"name":"b","address":"data-b"},{"name":"c","address":"data-c"}],"links":{"places":[0,1,2]}}}
+plan 2 of 3: a(host-a "a" 1 holds) b(host-b "b" 1 holds) c(host-c "c" 1) links {"places":[0,1,2]} now '"plan
+    1"' runs
+store job yaml secret /out counter 3 step 2 life 0 next 1 checkpoints [] a(A host-a "a" ) b(B host-b "b"
+    rack-b) c(C host-c "c" ) held 1 "plan 1": a=A b=B
+a < {"prepare":{"generation":"3","planJson":"\"plan 3\"","members":[{"name":"a","address":"data-a"},
+    {"name":"b","address":"data-b"},{"name":"c","address":"data-c"}],"links":{"places":[0,1,2]}}}
+b < {"prepare":{"generation":"3","planJson":"\"plan 3\"","members":[{"name":"a","address":"data-a"},
+    {"name":"b","address":"data-b"},{"name":"c","address":"data-c"}],"links":{"places":[0,1,2]}}}
+c < {"prepare":{"generation":"3","planJson":"\"plan 3\"","members":[{"name":"a","address":"data-a"},
+    {"name":"b","address":"data-b"},{"name":"c","address":"data-c"}],"links":{"places":[0,1,2]}}}
 a < {"stop":{"generation":"1"}}
 b < {"stop":{"generation":"1"}}
-a < {"start":{"generation":"3","appliedStep":"2","held":{"generation":"1","planJson":"\"plan 1\"","workers":["a","b"]},"moveGeneration":"3","moveMembers":[{"name":"a","address":"data-a"},{"name":"b","address":"data-b"},{"name":"c","address":"data-c"}],"save":true,"validate":true}}
-b < {"start":{"generation":"3","appliedStep":"2","held":{"generation":"1","planJson":"\"plan 1\"","workers":["a","b"]},"moveGeneration":"3","moveMembers":[{"name":"a","address":"data-a"},{"name":"b","address":"data-b"},{"name":"c","address":"data-c"}],"save":true,"validate":true}}
-c < {"start":{"generation":"3","appliedStep":"2","held":{"generation":"1","planJson":"\"plan 1\"","workers":["a","b"]},"moveGeneration":"3","moveMembers":[{"name":"a","address":"data-a"},{"name":"b","address":"data-b"},{"name":"c","address":"data-c"}],"save":true,"validate":true}}
-store job yaml secret /out counter 3 step 2 life 0 next 1 checkpoints [] a(A host-a "a" ) b(B host-b "b" rack-b) c(C host-c "c" ) held 3 "plan 3": a=A b=B c=C
+a < {"start":{"generation":"3","appliedStep":"2","held":{"generation":"1","planJson":"\"plan 1\"",
+    "workers":["a","b"]},"moveGeneration":"3","moveMembers":[{"name":"a","address":"data-a"},{"name":"b",
+    "address":"data-b"},{"name":"c","address":"data-c"}],"save":true,"validate":true}}
+b < {"start":{"generation":"3","appliedStep":"2","held":{"generation":"1","planJson":"\"plan 1\"",
+    "workers":["a","b"]},"moveGeneration":"3","moveMembers":[{"name":"a","address":"data-a"},{"name":"b",
+    "address":"data-b"},{"name":"c","address":"data-c"}],"save":true,"validate":true}}
+c < {"start":{"generation":"3","appliedStep":"2","held":{"generation":"1","planJson":"\"plan 1\"",
+    "workers":["a","b"]},"moveGeneration":"3","moveMembers":[{"name":"a","address":"data-a"},{"name":"b",
+    "address":"data-b"},{"name":"c","address":"data-c"}],"save":true,"validate":true}}
+store job yaml secret /out counter 3 step 2 life 0 next 1 checkpoints [] a(A host-a "a" ) b(B host-b "b"
+    rack-b) c(C host-c "c" ) held 3 "plan 3": a=A b=B c=C
 log "state_moved", "bytes": 63, "sources": {"checkpoint": 30, "memory": 33}}
 log "plan", "generation": 3, "predicted_step_seconds": 0.25, "plan": "plan 3"}
 a < {"go":{"generation":"3"}}
@@ -223,17 +281,26 @@ TEST_F(TranscriptTest, LinksAreMeasuredBeforeThePlan) {
 list a(97 metrics-a host-a) b(98 metrics-b host-b)
 store job yaml secret /out counter 0 step 0 life 0 next 1 checkpoints [] a(A host-a  ) b(B host-b  )
 log "job_started", "job": "job", "steps": 4, "workers": 2}
-a < {"welcome":{"name":"a","jobId":"job","jobYaml":"yaml","secret":"secret","outputFolder":"/out","emulation":{},"heartbeatSeconds":0.2,"coordinatorWaitSeconds":600}}
+a < {"welcome":{"name":"a","jobId":"job","jobYaml":"yaml","secret":"secret","outputFolder":"/out",
+    "emulation":{},"heartbeatSeconds":0.2,"coordinatorWaitSeconds":600}}
 log "worker_joined", "worker": "a", "host": "host-a", "pid": 97}
-b < {"welcome":{"name":"b","jobId":"job","jobYaml":"yaml","secret":"secret","outputFolder":"/out","emulation":{"speed":0.5},"heartbeatSeconds":0.2,"coordinatorWaitSeconds":600}}
+b < {"welcome":{"name":"b","jobId":"job","jobYaml":"yaml","secret":"secret","outputFolder":"/out",
+    "emulation":{"speed":0.5},"heartbeatSeconds":0.2,"coordinatorWaitSeconds":600}}
 log "worker_joined", "worker": "b", "host": "host-b", "pid": 98}
 a < {"profile":{}}
 b < {"profile":{}}
 list a(97 metrics-a host-a) b(98 metrics-b host-b)
-a < {"measureLinks":{"request":"8","members":[{"name":"a","address":"probe-a"},{"name":"b","address":"probe-b"}],"transports":["shm","tcp","rdma"],"seconds":4}}
-b < {"measureLinks":{"request":"8","members":[{"name":"a","address":"probe-a"},{"name":"b","address":"probe-b"}],"rank":1,"transports":["shm","tcp","rdma"],"seconds":4}}
-log "links_measured", "from": "a", "to": "b", "result": "ok", "transports": {"tcp": {"latency_seconds": 0.375, "there": 1024, "back": 2048}, "rdma": {"latency_seconds": 0.375, "there": 1024, "back": 2048}}, "reason": ""}
-plan 1 of 1: a(host-a "a" 1) b(host-b "b" 1) links {"places":[0,1],"pairs":[{"b":1,"transports":[{"name":"tcp","latencySeconds":0.25,"bytesPerSecond":1024,"backLatencySeconds":0.5,"backBytesPerSecond":2048},{"name":"rdma","latencySeconds":0.25,"bytesPerSecond":1024,"backLatencySeconds":0.5,"backBytesPerSecond":2048}]}]} now '')");
+a < {"measureLinks":{"request":"8","members":[{"name":"a","address":"probe-a"},{"name":"b",
+    "address":"probe-b"}],"transports":["shm","tcp","rdma"],"seconds":4}}
+b < {"measureLinks":{"request":"8","members":[{"name":"a","address":"probe-a"},{"name":"b",
+    "address":"probe-b"}],"rank":1,"transports":["shm","tcp","rdma"],"seconds":4}}
+log "links_measured", "from": "a", "to": "b", "result": "ok", "transports": {"tcp": {"latency_seconds": 0.375,
+    "there": 1024, "back": 2048}, "rdma": {"latency_seconds": 0.375, "there": 1024, "back": 2048}}, "reason":
+    ""}
+plan 1 of 1: a(host-a "a" 1) b(host-b "b" 1) links {"places":[0,1],"pairs":[{"b":1,"transports":[{"name":"tcp",
+    "latencySeconds":0.25,"bytesPerSecond":1024,"backLatencySeconds":0.5,"backBytesPerSecond":2048},
+    {"name":"rdma","latencySeconds":0.25,"bytesPerSecond":1024,"backLatencySeconds":0.5,
+    "backBytesPerSecond":2048}]}]} now '')");
 }
 
 TEST_F(TranscriptTest, LimitsChangeWhileTheJobRuns) {
@@ -267,14 +334,12 @@ TEST_F(TranscriptTest, TheUserStopsTheJob) {
   Tell(CancelRequested{"stopped again"});
   EXPECT_EQ(
       Said(),
-      R"(store job yaml secret /out counter 1 step 0 life 0 next 1 checkpoints [] a(A host-a "a" ) b(B host-b "b" rack-b) held 1 "plan 1": a=A b=B snapshots 1 "plan 1" [0 1] failed: stopped by SIGINT
+      R"(store job yaml secret /out counter 1 step 0 life 0 next 1 checkpoints [] a(A host-a "a" ) b(B host-b "b"
+    rack-b) held 1 "plan 1": a=A b=B snapshots 1 "plan 1" [0 1] failed: stopped by SIGINT
 log "job_failed", "reason": "stopped by SIGINT"}
 a < {"abandon":{"reason":"stopped by SIGINT"}}
 b < {"abandon":{"reason":"stopped by SIGINT"}}
 end false false stopped by SIGINT)");
-  EXPECT_EQ(
-      Shown(),
-      R"({"phase":"failed","reason":"stopped by SIGINT","jobId":"job","generation":"1","totalSteps":"4","predictedStepSeconds":0.25,"workers":[{"name":"a","host":"host-a","pid":"97","standing":"training","metricsAddress":"metrics-a","slowdown":1},{"name":"b","host":"host-b","pid":"98","standing":"training","metricsAddress":"metrics-b","slowdown":1,"failureDomain":"rack-b"}],"planJson":"\"plan 1\"","outputFolder":"/out"})");
 }
 
 TEST_F(TranscriptTest, ARestartTellsItsWorkersWhereTheyAre) {
@@ -301,7 +366,9 @@ TEST_F(TranscriptTest, ARestartTellsItsWorkersWhereTheyAre) {
   EXPECT_EQ(coordinator_.NextDeadline(), now_ + job_.policy.lease + job_.policy.adopt_extra);
   EXPECT_EQ(
       Shown(),
-      R"({"phase":"recovering","jobId":"job","generation":"1","step":"1","totalSteps":"4","workers":[{"name":"a","host":"host-a","standing":"absent","slowdown":1,"failureDomain":"rack"},{"name":"b","host":"host-b","standing":"absent","slowdown":1,"failureDomain":"rack"}],"planJson":"\"plan 1\"","outputFolder":"/out"})");
+      R"({"phase":"recovering","jobId":"job","generation":"1","step":"1","totalSteps":"4","workers":[{"name":"a",
+    "host":"host-a","standing":"absent","slowdown":1,"failureDomain":"rack"},{"name":"b","host":"host-b",
+    "standing":"absent","slowdown":1,"failureDomain":"rack"}],"planJson":"\"plan 1\"","outputFolder":"/out"})");
   for (const char* name : {"a", "b"}) {
     Hello(name, [&](wire::Hello& hello) {
       hello.set_generation(1);
@@ -312,9 +379,12 @@ TEST_F(TranscriptTest, ARestartTellsItsWorkersWhereTheyAre) {
   }
   EXPECT_EQ(
       Said(),
-      R"(a < {"welcome":{"name":"a","jobId":"job","jobYaml":"yaml","secret":"secret","outputFolder":"/out","emulation":{},"knownStep":"1","again":true,"heartbeatSeconds":0.2,"coordinatorWaitSeconds":600}}
+      R"(a < {"welcome":{"name":"a","jobId":"job","jobYaml":"yaml","secret":"secret","outputFolder":"/out",
+    "emulation":{},"knownStep":"1","again":true,"heartbeatSeconds":0.2,"coordinatorWaitSeconds":600}}
 list a(97 metrics-a host-a)
-b < {"welcome":{"name":"b","jobId":"job","jobYaml":"yaml","secret":"secret","outputFolder":"/out","emulation":{"speed":0.5},"knownStep":"1","again":true,"heartbeatSeconds":0.2,"coordinatorWaitSeconds":600}}
+b < {"welcome":{"name":"b","jobId":"job","jobYaml":"yaml","secret":"secret","outputFolder":"/out",
+    "emulation":{"speed":0.5},"knownStep":"1","again":true,"heartbeatSeconds":0.2,
+    "coordinatorWaitSeconds":600}}
 log "coordinator_restarted", "generation": 1}
 a < {"go":{"generation":"1"}}
 list a(97 metrics-a host-a) b(98 metrics-b host-b))");
