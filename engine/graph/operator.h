@@ -1,7 +1,9 @@
 /// \file
 /// What an operator means. Every operator knows its output types, its cost, its gradient (as
 /// nodes), its sharding rules; its kernel has the same name under engine/runtime/kernels. Adding an
-/// operator is adding one file in engine/graph/ops, which registers itself, and one for its kernel.
+/// operator is adding one file in engine/graph/ops, which registers itself, and one for its kernel;
+/// its gradient's operator, where there is none that fits, is two more. What the tests need:
+/// docs/internals/testing.md, "A new operator".
 #pragma once
 
 #include <memory>
