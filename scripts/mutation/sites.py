@@ -181,7 +181,8 @@ class Finder:
         if operator in ("&&", "||"):
             other = "||" if operator == "&&" else "&&"
             self.operator("logic", start, end, a, other, b)
-            for kept in (a, b):  # A bool as the whole is: beside an optional, the whole would become one, and always true.
+            # A bool as the whole is: beside an optional, the whole would become one, and always true.
+            for kept in (a, b):
                 self.add("logic", "expression", start, end, f"static_cast<bool>({kept})", after=one_line(kept))
         swaps = {**ARITHMETIC, **COMPOUND}
         if operator in swaps and cursor.type.get_canonical().kind in NUMBERS:
