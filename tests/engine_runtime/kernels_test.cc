@@ -296,6 +296,24 @@ TEST(KernelLoopsTest, BitsDoNotDependOnThreads) {
   at::set_num_threads(2);
 }
 
+// A kernel that no case names is compared with nothing. Gradients are compared through their
+// operator; dropout is random and has a test of its own.
+TEST(KernelRegistryTest, EveryForwardOperatorHasACase) {
+  Random random(FirstSeed());
+  std::set<std::string_view> cases = {"dropout"};
+  const std::vector<KernelCase> drawn = DrawCases(random);
+  for (const KernelCase& kernel_case : drawn) {
+    cases.insert(kernel_case.op);
+  }
+  std::set<std::string_view> operators;
+  for (const graph::Operator* op : graph::AllOperators()) {
+    if (!op->name().ends_with("_gradient")) {
+      operators.insert(op->name());
+    }
+  }
+  EXPECT_EQ(cases, operators);
+}
+
 TEST(KernelRegistryTest, OperatorsAndKernelsAreTheSame) {
   std::set<std::string_view> operators;
   for (const graph::Operator* op : graph::AllOperators()) {
