@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/yaml/yaml.h"
+#include "tests/base/complaint.h"
 
 namespace heddle {
 namespace {
@@ -15,22 +16,6 @@ using testing::ElementsAre;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-/// The message of Parse() or Finish() after `read`; "" when both are content.
-std::string Complaint(const std::string& text,
-                      const std::function<void(YamlReader&)>& read,
-                      const std::vector<std::string>& overrides = {}) {
-  Result<YamlDocument> document = YamlDocument::Parse(text, "job.yaml", overrides);
-  if (!document.ok()) {
-    EXPECT_EQ(document.status().code(), StatusCode::kInvalidArgument);
-    return document.status().message();
-  }
-  YamlReader root = document->Root();
-  read(root);
-  const Status status = document->Finish();
-  EXPECT_EQ(status.ok(), status.message().empty());
-  return status.message();
-}
 
 /// Of "x: VALUE", read as a T; without the place.
 template <typename T>

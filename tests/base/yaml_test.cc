@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "base/system/file.h"
+#include "tests/base/complaint.h"
 
 namespace heddle {
 namespace {
@@ -20,20 +21,6 @@ using testing::HasSubstr;
 
 enum class Colour { kRed, kGreen };
 const YamlChoices<Colour> kColours = {{"red", Colour::kRed}, {"green", Colour::kGreen}};
-
-/// The message of Parse() or Finish() after `read`; "" when both are content.
-std::string Complaint(const std::string& text,
-                      const std::function<void(YamlReader&)>& read,
-                      const std::vector<std::string>& overrides = {}) {
-  Result<YamlDocument> document = YamlDocument::Parse(text, "job.yaml", overrides);
-  if (!document.ok()) {
-    EXPECT_EQ(document.status().code(), StatusCode::kInvalidArgument);
-    return document.status().message();
-  }
-  YamlReader root = document->Root();
-  read(root);
-  return document->Finish().message();
-}
 
 void ReadSteps(YamlReader& root) {
   root.Required<int64_t>("steps", {.least = 1, .most = 100});

@@ -7,42 +7,19 @@
 #include "engine/graph/operator.h"
 #include "engine/program/lowering/lower.h"
 #include "engine/program/verify/verify.h"
-#include "tests/engine_program/graphs.h"
+#include "tests/engine_program/example_programs.h"
 
 namespace heddle::program {
 namespace {
 
+using testing::At;
 using testing::ChainGraph;
+using testing::ExamplePlan;
+using testing::Find;
+using testing::Insert;
 using testing::PipelineOfCuts;
 using testing::PlanOf;
-
-using Programs = std::vector<Program>;
-
-// Two stages for microbatches 0 … 2, one worker for 3 … 4, one idle; tied ends. Parameters: 0 tied,
-// 1 linear1, 2 linear2.
-Plan ExamplePlan() {
-  return PlanOf(4, {PipelineOfCuts({0, 2, 4}, 0, 0, 3), PipelineOfCuts({0, 4}, 2, 3, 2)});
-}
-
-size_t Find(const Program& program, Code code, size_t from = 0) {
-  for (size_t i = from; i < program.instructions.size(); ++i) {
-    if (program.instructions[i].code == code) {
-      return i;
-    }
-  }
-  ADD_FAILURE() << "no such instruction";
-  return 0;
-}
-
-Instruction& At(Program& program, Code code) {
-  return program.instructions[Find(program, code)];
-}
-
-void Insert(Program& program, size_t index, const Instruction& instruction) {
-  program.instructions.insert(program.instructions.begin() + static_cast<std::ptrdiff_t>(index),
-                              instruction);
-  program.vote_index += index <= program.vote_index ? 1 : 0;
-}
+using testing::Programs;
 
 std::string MessageOf(const graph::Graph& graph,
                       const Plan& plan,
