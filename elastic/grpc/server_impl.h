@@ -72,7 +72,7 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
   const CoordinatorServerOptions options_;
   std::string address_;
   std::string resumed_job_id_;
-  std::unique_ptr<grpc::Server> server_;
+  std::shared_ptr<grpc::Server> server_;  ///< Nobody shares it; the type is unknown here.
 
   // Loop thread only (and Start, before it runs).
   Coordinator coordinator_;

@@ -207,7 +207,7 @@ TEST_F(MemberTest, TellsWhichSnapshotsItHoldsAndForgetsThoseOfAnotherHistory) {
     held.mutable_owners()->Add(owners.begin(), owners.end());
     return held;
   };
-  const auto steps_told = [this](int64_t fence) {
+  const auto steps_announced = [this](int64_t fence) {
     actions_.clear();
     Halt(fence);
     FailStep();
@@ -223,11 +223,11 @@ TEST_F(MemberTest, TellsWhichSnapshotsItHoldsAndForgetsThoseOfAnotherHistory) {
   Train();
   Tell(SnapshotsHeld{{snapshot(3, {0, 1})}});
   Tell(SnapshotsHeld{{snapshot(4, {0, 1}), snapshot(5, {0})}});
-  EXPECT_THAT(steps_told(2), testing::ElementsAre(4, 5));
+  EXPECT_THAT(steps_announced(2), testing::ElementsAre(4, 5));
   EXPECT_THAT(Said(wire::FromWorker::kHalted)->halted().replicas(0).owners(),
               testing::ElementsAre(0, 1));
   Start(3, 4);  // From the snapshot of step 4: step 5 will be run again.
-  EXPECT_THAT(steps_told(4), testing::ElementsAre(4, 5)) << "that generation did not begin";
+  EXPECT_THAT(steps_announced(4), testing::ElementsAre(4, 5)) << "that generation did not begin";
   Start(5, 4);
   Command([](wire::ToWorker& message) { message.mutable_go()->set_generation(5); });
   RunEnded ended;
@@ -241,7 +241,7 @@ TEST_F(MemberTest, TellsWhichSnapshotsItHoldsAndForgetsThoseOfAnotherHistory) {
   EXPECT_EQ(Said(wire::FromWorker::kHalted)->halted().replicas_size(), 1);
 }
 
-TEST_F(MemberTest, APartThatCannotBeReadIsToldLikeACheckpoint) {
+TEST_F(MemberTest, AShardThatCannotBeReadIsReportedLikeACheckpoint) {
   for (const bool replicas : {true, false}) {
     MemberTest::Train();
     Halt(2);
