@@ -5,7 +5,6 @@
 
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -28,13 +27,5 @@ Status ValidateCluster(const ClusterProfile& cluster);
 /// Errors: kInvalidArgument naming a worker that the cluster lacks, or the duplicate.
 Result<ClusterProfile> SelectWorkers(const ClusterProfile& cluster,
                                      std::span<const std::string> names);
-
-/// One JSON object {"workers": [profile, …], "links": [{"from", "to", "latency_seconds",
-/// "bytes_per_second", "transport"}, …]}; links from a worker to itself are left out.
-std::string ClusterToJson(const ClusterProfile& cluster);
-
-/// Strict inverse: unknown, missing and duplicate entries are errors.
-/// Errors: kInvalidArgument naming the key.
-Result<ClusterProfile> ClusterFromJson(std::string_view json);
 
 }  // namespace heddle::planner
