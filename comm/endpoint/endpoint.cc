@@ -1,21 +1,21 @@
 // The endpoint: made, forms groups, fences generations.
-#include <algorithm>
 #include <set>
 #include <utility>
 
-#include <sys/epoll.h>
-
 #include "base/check.h"
+#include "comm/endpoint/acceptor.h"
+#include "comm/endpoint/channel_factory.h"
 #include "comm/endpoint/communicator_impl.h"
-#include "comm/endpoint/endpoint_impl.h"
+#include "comm/endpoint/dialer.h"
+#include "comm/endpoint/generations.h"
+#include "comm/endpoint/local_end.h"
+#include "comm/endpoint/measure.h"
+#include "comm/transport/shared_memory.h"
 
 namespace heddle::comm {
 
 namespace {
 
-/// A sender that was late sends what its link owes in one go; the receiver's link, which was idle
-/// meanwhile, must not take that for a faster link.
-constexpr Duration kIncomingCredit = std::chrono::milliseconds(20);
 constexpr Duration kLingerAtEnd = std::chrono::milliseconds(1500);
 
 Status CheckGroup(const GroupOptions& options) {
@@ -55,110 +55,85 @@ GroupOptions WithTreeNeighbours(GroupOptions options) {
   return options;
 }
 
-}  // namespace
+class EndpointImpl final : public Endpoint {
+ public:
+  EndpointImpl(const EndpointOptions& options,
+               std::shared_ptr<EventLoop> loop,
+               Transports transports)
+      : loop_(std::move(loop)),
+        regions_(std::make_shared<SharedRegions>(options.metrics)),
+        channels_(*options.metrics),
+        self_(std::move(transports), options.config),
+        acceptor_(*loop_, self_, generations_, channels_, *options.metrics),
+        dialer_(*loop_, self_, channels_, *options.metrics) {
+    SetLinkRate(options.link_bytes_per_second);
+  }
+  ~EndpointImpl() override;
 
-EndpointImpl::EndpointImpl(const EndpointOptions& options,
-                           std::shared_ptr<EventLoop> loop,
-                           Transports transports)
-    : options_(options),
-      loop_(std::move(loop)),
-      transports_(std::move(transports.open)),
-      absent_(std::move(transports.absent)),
-      outgoing_(std::make_shared<TokenBucket>()),
-      incoming_(std::make_shared<TokenBucket>(kIncomingCredit)),
-      open_(std::make_shared<OpenCount>()),
-      regions_(std::make_shared<SharedRegions>(options.metrics)) {
-  const Status configured = Configure(options.config);
-  HEDDLE_CHECK(configured.ok(), "Create has checked the names: {}", configured.message());
-  own_["host"] = HostIdentity();
-  for (const auto& transport : transports_) {
-    own_[transport->name()] = transport->address();
+  Status Configure(const EndpointConfig& config) override { return self_.Configure(config); }
+  std::string address() const override { return FormatAddress(self_.address()); }
+  Result<std::unique_ptr<Communicator>> Connect(const GroupOptions& options,
+                                                Deadline deadline) override;
+  void Fence(int64_t generation) override {
+    FenceBelow(generation, AbortedError("generation {} has begun", generation));
   }
-  SetLinkRate(options.link_bytes_per_second);
-  for (const auto& transport : transports_) {
-    const std::vector<Listener> listeners = transport->listeners();
-    for (size_t i = 0; i < listeners.size(); ++i) {
-      listening_.push_back(std::make_unique<Listening>(
-          Listening{.transport = *transport, .number = i, .socket = listeners[i].socket}));
-      Listening* const raw = listening_.back().get();
-      raw->watch = loop_->Add(raw->socket, EPOLLIN, [this, raw](uint32_t) { AcceptAll(*raw); });
-    }
+  void SetLinkRate(double bytes_per_second) override { channels_.SetLinkRate(bytes_per_second); }
+  Result<SharedBuffer> AllocateShared(size_t bytes) override { return regions_->Allocate(bytes); }
+  Result<Link> MeasureLink(Communicator& group,
+                           int peer,
+                           uint64_t tag,
+                           Deadline deadline) override {
+    return MeasurePair(group, peer, tag, deadline);
   }
-}
+
+ private:
+  void FenceBelow(int64_t generation, const Status& reason);
+
+  const std::shared_ptr<EventLoop> loop_;  ///< Stopped before the rest goes.
+  const std::shared_ptr<SharedRegions> regions_;
+  ChannelFactory channels_;
+  Generations generations_;
+  LocalEnd self_;
+  Acceptor acceptor_;
+  Dialer dialer_;
+};
 
 EndpointImpl::~EndpointImpl() {
   FenceBelow(INT64_MAX, CancelledError("the endpoint was closed"));
   // Peers read our last words before the sockets go.
-  open_->WaitForNone(After(kLingerAtEnd));
+  channels_.WaitForNone(After(kLingerAtEnd));
   loop_->Stop();
 }
 
 Result<std::unique_ptr<Communicator>> EndpointImpl::Connect(const GroupOptions& options,
                                                             Deadline deadline) {
   HEDDLE_RETURN_IF_ERROR(CheckGroup(options));
-  const auto group = std::make_shared<Group>(loop_, WithTreeNeighbours(options), regions_);
-  {
-    const MutexLock lock(mutex_);
-    if (identity_.secret.empty()) {
-      return FailedPreconditionError("an endpoint without a secret connects to nobody");
-    }
-    if (options.generation < oldest_) {
-      return AbortedError("generation {} is stale: {} has begun", options.generation, oldest_);
-    }
-    std::weak_ptr<Group>& place = groups_[options.generation];
-    if (const auto other = place.lock(); other != nullptr && !other->ended()) {
-      return FailedPreconditionError("generation {} is connected already", options.generation);
-    }
-    oldest_ = options.generation;
-    place = group;
-    std::erase_if(groups_, [](const auto& entry) { return entry.second.expired(); });
+  if (self_.identity().secret.empty()) {
+    return FailedPreconditionError("an endpoint without a secret connects to nobody");
   }
+  const auto group = std::make_shared<Group>(loop_, WithTreeNeighbours(options), regions_);
+  HEDDLE_RETURN_IF_ERROR(generations_.Begin(group));
   loop_->Post([this, group, deadline] {
-    for (const int peer : group->options().peers) {
-      const bool dials = peer > group->options().rank;  // The lower rank does.
-      if (!dials && group->options().transports.empty()) {
-        continue;  // It may reach us though we do not reach it.
-      }
-      for (const TrafficClass traffic_class : kEachTrafficClass) {
-        const Result<Attempts> attempts =
-            AttemptsTo(*group, peer, traffic_class, ChoiceFor(*group, peer));
-        if (!attempts.ok()) {
-          const std::string& name = group->options().members[static_cast<size_t>(peer)].name;
-          group->FailForming(attempts.status().WithContext("connecting to {}", name));
-          break;
-        }
-        if (dials) {
-          Dial(group, peer, traffic_class, *attempts, deadline);
-        }
-      }
-    }
-    ReviewHeld();
+    dialer_.DialPeers(group, deadline);
+    acceptor_.ReviewHeld();
   });
   const Status formed = group->WaitFormed(deadline);
   if (!formed.ok()) {
     group->Abort(formed);
     return formed;
   }
-  ExportPairs(*group);
+  dialer_.ExportPairs(*group);
   return MakeCommunicator(group);
 }
 
 void EndpointImpl::FenceBelow(int64_t generation, const Status& reason) {
-  std::vector<std::shared_ptr<Group>> stale;
-  {
-    const MutexLock lock(mutex_);
-    oldest_ = std::max(oldest_, generation);
-    for (const auto& [number, weak] : groups_) {
-      if (auto group = weak.lock(); group != nullptr && number < generation) {
-        stale.push_back(std::move(group));
-      }
-    }
-  }
-  for (const auto& group : stale) {
+  for (const auto& group : generations_.FenceBelow(generation)) {
     group->Abort(reason);
   }
-  loop_->Post([this] { ReviewHeld(); });
+  loop_->Post([this] { acceptor_.ReviewHeld(); });
 }
+
+}  // namespace
 
 Result<std::unique_ptr<Endpoint>> Endpoint::Create(const EndpointOptions& options) {
   HEDDLE_CHECK(options.metrics != nullptr, "an endpoint needs a metrics registry");

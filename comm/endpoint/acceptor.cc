@@ -1,4 +1,5 @@
-// The endpoint's side of connections that others make: handshakes, and what they lead to.
+#include "comm/endpoint/acceptor.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <utility>
@@ -7,7 +8,6 @@
 #include <sys/socket.h>
 
 #include "base/log.h"
-#include "comm/endpoint/endpoint_impl.h"
 
 namespace heddle::comm {
 
@@ -23,33 +23,38 @@ constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
 }  // namespace
 
 // The queue stays readable: to be called again at once would keep the loop busy with nothing.
-void EndpointImpl::PauseAccepting(const Listening& listening, int error) {
+void Acceptor::PauseAccepting(const Listening& listening, int error) {
   if (!std::exchange(descriptors_missed_, true)) {
     LogWarning("no connection can be accepted: {}; raise `ulimit -n` or free memory",
                ErrnoError(error, "accept").message());
   }
-  loop_->Modify(listening.watch, listening.socket, 0);
-  loop_->RunAt(After(kAcceptPause),
-               [this, &listening] { loop_->Modify(listening.watch, listening.socket, EPOLLIN); });
+  loop_.Modify(listening.watch, listening.socket, 0);
+  loop_.RunAt(After(kAcceptPause),
+              [this, &listening] { loop_.Modify(listening.watch, listening.socket, EPOLLIN); });
 }
 
-Status EndpointImpl::Configure(const EndpointConfig& config) {
-  HEDDLE_RETURN_IF_ERROR(CheckTransportNames(config.transports));
-  {
-    const MutexLock lock(mutex_);
-    identity_ = {.job = Sha256(config.job), .secret = config.secret, .tls = config.tls};
-    allowed_ = config.transports;
-  }
-  static std::atomic<bool> said = false;
-  for (const auto& transport : transports_) {
-    if (config.tls && !transport->traits().encrypts && !said.exchange(true)) {
-      LogInfo("{} is not used: comm.tls is on, and it is not encrypted", transport->name());
+Acceptor::Acceptor(EventLoop& loop,
+                   LocalEnd& self,
+                   Generations& generations,
+                   ChannelFactory& channels,
+                   metrics::Registry& metrics)
+    : loop_(loop),
+      self_(self),
+      generations_(generations),
+      channels_(channels),
+      metrics_(metrics) {
+  for (const auto& transport : self_.transports()) {
+    const std::vector<Listener> listeners = transport->listeners();
+    for (size_t i = 0; i < listeners.size(); ++i) {
+      listening_.push_back(std::make_unique<Listening>(
+          Listening{.transport = *transport, .number = i, .socket = listeners[i].socket}));
+      Listening* const raw = listening_.back().get();
+      raw->watch = loop_.Add(raw->socket, EPOLLIN, [this, raw](uint32_t) { AcceptAll(*raw); });
     }
   }
-  return Status::Ok();
 }
 
-void EndpointImpl::AcceptAll(const Listening& listening) {
+void Acceptor::AcceptAll(const Listening& listening) {
   for (size_t i = 0; i < kHalfOpenLimit; ++i) {
     UniqueFd socket(::accept4(listening.socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket.valid()) {
@@ -68,32 +73,20 @@ void EndpointImpl::AcceptAll(const Listening& listening) {
     if (half_open_.size() >= kHalfOpenLimit) {
       half_open_.front()->Refuse(VerdictCode::kOverload);
     }
-    auto session = std::make_shared<AcceptSession>(*loop_, *this, listening.transport,
+    auto session = std::make_shared<AcceptSession>(loop_, *this, listening.transport,
                                                    listening.number, std::move(socket));
     half_open_.push_back(session);
     session->Start();
   }
 }
 
-std::shared_ptr<Group> EndpointImpl::FindGroup(int64_t generation) {
-  const MutexLock lock(mutex_);
-  const auto found = groups_.find(generation);
-  return found == groups_.end() ? nullptr : found->second.lock();
-}
-
-void EndpointImpl::OnAuthentic(const Session& session) {
+void Acceptor::OnAuthentic(const Session& session) {
   half_open_.remove(session);
   const int64_t generation = session->hello().generation;
-  {
-    const MutexLock lock(mutex_);
-    if (generation < oldest_) {
-      session->Refuse(VerdictCode::kStaleGeneration);
-      return;
-    }
-  }
-  const auto group = FindGroup(generation);
-  if (group != nullptr && !group->ended()) {
-    Admit(session, group);
+  if (generations_.IsStale(generation)) {
+    session->Refuse(VerdictCode::kStaleGeneration);
+  } else if (const auto group = generations_.Find(generation); group != nullptr) {
+    Admit(session, *group);
   } else if (held_.size() < kHeldLimit) {
     held_.insert(session);  // Its worker is a little ahead of us.
   } else {
@@ -101,14 +94,14 @@ void EndpointImpl::OnAuthentic(const Session& session) {
   }
 }
 
-void EndpointImpl::Admit(const Session& session, const std::shared_ptr<Group>& group) {
+void Acceptor::Admit(const Session& session, Group& group) {
   const Hello& hello = session->hello();
-  const GroupOptions& options = group->options();
+  const GroupOptions& options = group.options();
   const auto name = [&](int rank) {
     return Sha256(options.members[static_cast<size_t>(rank)].name);
   };
-  if (hello.target != options.rank || !group->IsPeer(hello.source) ||
-      hello.source >= options.rank || hello.traffic_class >= kTrafficClasses ||
+  if (hello.target != options.rank || !group.IsPeer(hello.source) || hello.source >= options.rank ||
+      hello.traffic_class >= kTrafficClasses ||
       !SameDigest(hello.source_name, name(hello.source)) ||
       !SameDigest(hello.target_name, name(hello.target))) {
     session->Refuse(VerdictCode::kWrongPeer);
@@ -116,51 +109,54 @@ void EndpointImpl::Admit(const Session& session, const std::shared_ptr<Group>& g
     session->Refuse(VerdictCode::kWrongTls);
     // It is who we wait for, and will not come by another route.
     const std::string& peer = options.members[static_cast<size_t>(hello.source)].name;
-    group->FailForming(UnauthenticatedError("refused {}: {}", peer, TlsMismatch(own.tls)));
+    group.FailForming(UnauthenticatedError("refused {}: {}", peer, TlsMismatch(own.tls)));
   } else if (own.tls && !session->transport().traits().encrypts) {
     session->Refuse(VerdictCode::kWrongTls);
-  } else if (group->IsAttached(hello.source, static_cast<TrafficClass>(hello.traffic_class))) {
+  } else if (group.IsAttached(hello.source, static_cast<TrafficClass>(hello.traffic_class))) {
     session->Refuse(VerdictCode::kDuplicate);
   } else {
     session->Welcome();
   }
 }
 
-void EndpointImpl::OnConnection(const Session& session, std::unique_ptr<Connection> connection) {
+void Acceptor::OnConnection(const Session& session, std::unique_ptr<Connection> connection) {
   Forget(session);
   const Hello& hello = session->hello();
-  const auto group = FindGroup(hello.generation);
-  if (group != nullptr && !group->ended()) {
-    auto options = OptionsFor(*group, hello.source, static_cast<TrafficClass>(hello.traffic_class),
-                              *connection);
-    group->Attach(std::move(connection), std::move(options));
+  if (const auto group = generations_.Find(hello.generation); group != nullptr) {
+    channels_.Attach(*group, hello.source, static_cast<TrafficClass>(hello.traffic_class),
+                     std::move(connection));
   }
 }
 
-void EndpointImpl::OnGone(const Session& session, const Status& reason) {
+void Acceptor::OnGone(const Session& session, const Status& reason) {
   Forget(session);
   const Hello& hello = session->hello();
-  const auto group = FindGroup(hello.generation);
-  if (reason.code() == StatusCode::kCancelled || group == nullptr || group->ended()) {
+  const auto group = generations_.Find(hello.generation);
+  if (reason.code() == StatusCode::kCancelled || group == nullptr) {
     return;
   }
   // The dialler counts it and goes on to its next attempt, or says that it has none.
   const std::string& name = group->options().members[static_cast<size_t>(hello.source)].name;
   const std::string route = RouteName(session->transport(), session->listener());
-  if (fallbacks_logged_.emplace(name, route).second) {
+  if (failures_logged_.emplace(name, route).second) {
     LogWarning("{} came to nothing with {}: {}", route, name, reason.message());
   }
 }
 
-void EndpointImpl::OnRefused(const Session& session, VerdictCode reason) {
+void Acceptor::Forget(const Session& session) {
+  half_open_.remove(session);
+  held_.erase(session);
+}
+
+void Acceptor::OnRefused(const Session& session, VerdictCode reason) {
   Forget(session);
-  options_.metrics
-      ->GetCounter("heddle_comm_refused_connections_total", "Connections refused in the handshake.",
-                   {{"reason", std::string(VerdictName(reason))}})
+  metrics_
+      .GetCounter("heddle_comm_refused_connections_total", "Connections refused in the handshake.",
+                  {{"reason", std::string(VerdictName(reason))}})
       .Add();
 }
 
-void EndpointImpl::ReviewHeld() {
+void Acceptor::ReviewHeld() {
   const std::set<Session> held = std::move(held_);
   held_.clear();
   for (const Session& session : held) {

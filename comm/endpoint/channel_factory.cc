@@ -1,0 +1,69 @@
+#include "comm/endpoint/channel_factory.h"
+
+#include <string>
+#include <utility>
+
+#include "base/thread.h"
+#include "comm/cost/transport_traits.h"
+
+namespace heddle::comm {
+
+namespace {
+
+/// A sender that was late sends what its link owes in one go; the receiver's link, which was idle
+/// meanwhile, must not take that for a faster link.
+constexpr Duration kIncomingCredit = std::chrono::milliseconds(20);
+
+}  // namespace
+
+ChannelFactory::ChannelFactory(metrics::Registry& metrics)
+    : metrics_(metrics),
+      outgoing_(std::make_shared<TokenBucket>()),
+      incoming_(std::make_shared<TokenBucket>(kIncomingCredit)),
+      open_(std::make_shared<OpenCount>()) {}
+
+void ChannelFactory::SetLinkRate(double bytes_per_second) {
+  outgoing_->SetRate(bytes_per_second, Now());
+  incoming_->SetRate(bytes_per_second, Now());
+}
+
+void ChannelFactory::Attach(Group& group,
+                            int peer,
+                            TrafficClass traffic_class,
+                            std::unique_ptr<Connection> connection) {
+  const std::string& name = group.options().members[static_cast<size_t>(peer)].name;
+  const ConnectionInfo info = connection->info();
+  const std::string& kind = info.transport;
+  const metrics::Labels labels{{"transport", kind}, {"peer", name}};
+  ChannelOptions options;
+  options.peer = peer;
+  options.traffic_class = traffic_class;
+  options.peer_name = name;
+  options.generation = group.options().generation;
+  options.operation_timeout = group.options().operation_timeout;
+  // On a machine of one core the network stands still while somebody looks for its messages.
+  options.may_spin = group.members_here() <= Cores() && Cores() > 1;
+  options.outgoing = outgoing_;
+  options.incoming = incoming_;
+  options.sent_bytes =
+      &metrics_.GetCounter("heddle_comm_sent_bytes_total", "Bytes sent to a peer.", labels);
+  options.placed_bytes = &metrics_.GetCounter(
+      "heddle_comm_placed_bytes_total", "Bytes sent from a shared buffer straight into a peer's.",
+      {{"transport", kind}});
+  options.received_bytes = &metrics_.GetCounter("heddle_comm_received_bytes_total",
+                                                "Bytes received from a peer.", labels);
+  options.lost =
+      &metrics_.GetCounter("heddle_comm_peer_lost_total", "Peers whose connection broke.");
+  options.open = open_;
+  if (!info.port.empty()) {
+    metrics_
+        .GetCounter("heddle_comm_rail_connections_total",
+                    fmt::format("Connections, two a pair, over each of this machine's {} ports.",
+                                FindTransport(kind)->title),
+                    {{"port", info.port}})
+        .Add();
+  }
+  group.Attach(std::move(connection), std::move(options));
+}
+
+}  // namespace heddle::comm
