@@ -1,8 +1,14 @@
 /// \file
-/// Limits that both ends of the control connection agree on.
+/// The control connection: limits that both ends agree on, and how one is made.
 #pragma once
 
 #include <chrono>
+#include <memory>
+#include <string>
+
+namespace grpc {
+class Channel;
+}  // namespace grpc
 
 namespace heddle::elastic {
 
@@ -17,5 +23,9 @@ inline constexpr std::chrono::milliseconds kKeepalive{2000};
 /// gRPC's own lines go to our log at debug level: what matters of them comes as a Status.
 /// Idempotent.
 void QuietGrpc();
+
+/// A connection of its own to `coordinator` (HOST:PORT), made on first use, with no back-off but
+/// the caller's.
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& coordinator);
 
 }  // namespace heddle::elastic

@@ -10,7 +10,7 @@
 
 #include "base/mutex.h"
 #include "base/task_thread.h"
-#include "elastic/grpc/client.h"
+#include "elastic/grpc/coordinator_session.h"
 #include "elastic/member/member_loop.h"
 #include "elastic/worker/measure/pair_probe.h"
 #include "elastic/worker/trainer/trainer.h"

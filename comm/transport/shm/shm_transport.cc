@@ -25,6 +25,7 @@
 
 #include "comm/transport/registry.h"
 #include "comm/transport/shared_memory.h"
+#include "comm/transport/shm/descriptor_message.h"
 #include "comm/transport/transport.h"
 
 namespace heddle::comm {
@@ -195,96 +196,9 @@ class ShmConnection final : public Connection, public DescriptorPassing {
   std::deque<std::pair<uint64_t, UniqueFd>> descriptors_;  ///< Come and not yet taken.
 };
 
-/// Why descriptors could not be handed over. A full queue says nothing about the peer's life.
-Status HandOverError(int error) {
-  const std::string text = ErrnoError(error, "handing over a descriptor").message();
-  switch (error) {
-    case ETOOMANYREFS:
-      return ResourceExhaustedError(
-          "{}; the descriptors of this user that are on their way count against a limit (raise "
-          "`ulimit -n`)",
-          text);
-    case EAGAIN:
-    case ENOBUFS:
-      return ResourceExhaustedError(
-          "{}; the peer has not taken those before (raise `ulimit -n` and net.core.wmem_default)",
-          text);
-    default:
-      return ErrnoError(error, "handing over a descriptor");
-  }
-}
-
-/// One message with descriptors on a local socket.
-template <size_t kCount>
-Status SendDescriptors(int socket,
-                       std::span<const std::byte> bytes,
-                       const int (&descriptors)[kCount]) {
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(descriptors))] = {};
-  iovec part{.iov_base = const_cast<std::byte*>(bytes.data()), .iov_len = bytes.size()};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(descriptors));
-  std::memcpy(CMSG_DATA(header), descriptors, sizeof(descriptors));
-  const ssize_t sent = ::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-  return sent == static_cast<ssize_t>(bytes.size()) ? Status::Ok()
-                                                    : HandOverError(sent < 0 ? errno : ENOBUFS);
-}
-
-/// The counterpart; false when nothing has come yet.
-template <size_t kCount>
-Result<bool> ReceiveDescriptors(int socket,
-                                std::span<std::byte> bytes,
-                                std::array<UniqueFd, kCount>& descriptors) {
-  alignas(cmsghdr) char control[CMSG_SPACE(kCount * sizeof(int))] = {};
-  iovec part{.iov_base = bytes.data(), .iov_len = bytes.size()};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  const ssize_t got = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-    return false;
-  }
-  // Whatever came is owned first, so that nothing leaks from a message of another form.
-  size_t count = 0;
-  for (cmsghdr* header = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr; header != nullptr;
-       header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) {
-      continue;
-    }
-    for (size_t at = 0; CMSG_LEN((at + 1) * sizeof(int)) <= header->cmsg_len; ++at, ++count) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(header) + at * sizeof(int), sizeof(fd));
-      UniqueFd owned(fd);
-      if (count < kCount) {
-        descriptors[count] = std::move(owned);
-      }
-    }
-  }
-  if ((message.msg_flags & MSG_CTRUNC) != 0) {
-    return ResourceExhaustedError("no descriptors are left (raise ulimit -n)");
-  }
-  if (got < 0) {
-    return ErrnoError(errno, "recvmsg");
-  }
-  if (got == 0) {
-    return UnavailableError("the peer closed the connection");
-  }
-  if (got != static_cast<ssize_t>(bytes.size()) || count != kCount) {
-    return DataLossError("{} bytes with {} descriptors where {} with {} are expected", got, count,
-                         bytes.size(), kCount);
-  }
-  return true;
-}
-
+/// Of a segment.
 constexpr size_t kDescriptors = 3;
+static_assert(kDescriptors <= kMostDescriptors);
 
 /// The dialler's end of a new segment, which it sends to the acceptor.
 Result<Segment> SendSegment(int socket, TrafficClass traffic_class) {

@@ -14,6 +14,7 @@
 #include "base/system/file.h"
 #include "base/thread.h"
 #include "elastic/grpc/client.h"
+#include "elastic/grpc/coordinator_session.h"
 #include "elastic/grpc/server.h"
 #include "elastic/member/member_loop.h"
 
