@@ -32,6 +32,7 @@ class Entry:
     def run(self, extra, limit):
         """Returns "green", "red" or "late", the seconds it took and the end of what it said."""
         scratch = tempfile.mkdtemp(prefix="heddle-mutant-", dir=self.environment.get("TMPDIR"))
+        os.chmod(scratch, 0o755)  # Tests look at their files as other users.
         environment = {**os.environ, **self.environment, **extra, "TMPDIR": scratch, "GTEST_FAIL_FAST": "1"}
         started = time.monotonic()
         # The output goes to a file: a child that outlives the program would hold a pipe open.
