@@ -1,0 +1,423 @@
+/// \file
+/// A job's checkpoints in an object store: what lies there after each operation, who may commit,
+/// and what is cleaned.
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+
+#include "checkpoint/convert/initial_state.h"
+#include "checkpoint/read/verify.h"
+#include "checkpoint/storage/manifest_file.h"
+#include "checkpoint/storage/storage.h"
+#include "checkpoint/store/import.h"
+#include "tests/checkpoint/storage/object_store.h"
+#include "tests/checkpoint/support.h"
+
+namespace heddle::checkpoint {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::ObjectStore;
+using ::testing::UnorderedElementsAre;
+
+/// One for the process: what has spoken to it keeps its address.
+ObjectStore& Store() {
+  static auto* const store = [] {
+    auto* const made = new ObjectStore;
+    ::setenv("AWS_ENDPOINT_URL", made->endpoint().c_str(), 1);
+    ::setenv("AWS_ACCESS_KEY_ID", "user", 1);
+    ::setenv("AWS_SECRET_ACCESS_KEY", "secret", 1);
+    ::setenv("AWS_MAX_ATTEMPTS", "2", 1);
+    return made;
+  }();
+  return *store;
+}
+
+/// Each test has a bucket.
+class S3StorageTest : public ::testing::Test {
+ protected:
+  S3StorageTest() {
+    static int number = 0;
+    bucket_ = fmt::format("bucket-{}", ++number);
+    root_ = fmt::format("s3://{}/jobs/a", bucket_);
+    Store().SetInterference(nullptr);
+    Store().SetPage(1000);
+  }
+  void TearDown() override {
+    Store().SetInterference(nullptr);
+    EXPECT_THAT(Store().complaints(), IsEmpty());
+  }
+
+  std::vector<std::string> Keys() const { return Store().Keys(bucket_); }
+  std::string Path(const std::string& name) const { return bucket_ + "/jobs/a/" + name; }
+  void Set(const std::string& name, const std::string& content = "x") const {
+    Store().Set(Path(name), content);
+  }
+  Result<CommitInfo> SaveStep(int64_t step, int64_t generation, size_t workers = 1) {
+    Random random(5);
+    return Save({.root = root_, .step = step, .generation = generation, .workers = workers}, state_,
+                RandomPieces(state_, workers, 3, random), metrics_);
+  }
+  std::unique_ptr<Storage> Open() const {
+    auto storage = OpenStorage(root_);
+    EXPECT_TRUE(storage.ok()) << storage.status().ToString();
+    return *std::move(storage);
+  }
+
+  metrics::Registry metrics_;
+  State state_ = StateOf(3);
+  std::string bucket_;
+  std::string root_;
+};
+
+TEST_F(S3StorageTest, ACommittedCheckpointIsItsFilesAndTheManifest) {
+  const auto saved = SaveStep(40, 2, 2);
+  ASSERT_TRUE(saved.ok()) << saved.status().ToString();
+  EXPECT_EQ(saved->path, root_ + "/step-00000040");
+  EXPECT_THAT(Keys(),
+              ElementsAre("jobs/a/.generation", "jobs/a/step-00000040/MANIFEST.json",
+                          "jobs/a/step-00000040/w0.g2.h5", "jobs/a/step-00000040/w1.g2.h5"));
+  EXPECT_EQ(Store().Objects().at(Path(".generation")), "2\n");
+  size_t bytes = 0;
+  for (const auto& [path, content] : Store().Objects()) {
+    bytes += path.starts_with(bucket_) && !path.ends_with(".generation") ? content.size() : 0;
+  }
+  EXPECT_EQ(saved->bytes, static_cast<int64_t>(bytes));
+  const auto reader = Reader::Open(saved->path);
+  ASSERT_TRUE(reader.ok()) << reader.status().ToString();
+  Random random(6);
+  ExpectReads(**reader, state_, RandomPieces(state_, 1, 3, random), 2);
+  const auto entries = List(root_);
+  ASSERT_TRUE(entries.ok());
+  ASSERT_EQ(entries->size(), 1U);
+  EXPECT_EQ(entries->front().step, 40);
+  const auto damage = Verify(saved->path);
+  ASSERT_TRUE(damage.ok());
+  EXPECT_THAT(*damage, IsEmpty());
+}
+
+TEST_F(S3StorageTest, AFolderWithoutAManifestIsNoCheckpoint) {
+  ASSERT_TRUE(SaveStep(10, 1).ok());
+  Set("step-00000020/w0.g1.h5");
+  Set("step-x/MANIFEST.json");
+  Set("mine/MANIFEST.json");
+  EXPECT_THAT(*Open()->Steps(), ElementsAre(10));
+}
+
+TEST_F(S3StorageTest, WhatArrivesOtherwiseIsNotKept) {
+  const std::string file = Path("step-00000040/w0.g1.h5");
+  for (const bool shorter : {true, false}) {
+    Store().SetInterference([&](const auto& request, auto& /*response*/) {
+      if (request.method == "HEAD" && request.path == "/" + file) {
+        std::string content = Store().Objects().at(file);
+        shorter ? content.pop_back() : static_cast<void>(content.back() ^= 1);
+        Store().Set(file, content);
+      }
+      return false;
+    });
+    const auto saved = SaveStep(40, 1);
+    EXPECT_EQ(saved.status().code(), StatusCode::kDataLoss);
+    EXPECT_THAT(saved.status().message(),
+                HasSubstr(shorter ? "bytes arrived of" : "other bytes arrived than were sent"));
+    EXPECT_THAT(Keys(), IsEmpty());
+  }
+}
+
+TEST_F(S3StorageTest, AnOldGenerationCommitsNothing) {
+  ASSERT_TRUE(SaveStep(10, 3).ok());
+  const auto before = Store().Objects();
+  const auto old = SaveStep(10, 2);
+  EXPECT_EQ(old.status().code(), StatusCode::kAborted);
+  EXPECT_THAT(old.status().message(),
+              HasSubstr("generation 2 is over: 3 is known at " + root_ + "/"));
+  EXPECT_EQ(Store().Objects().at(Path("step-00000010/MANIFEST.json")),
+            before.at(Path("step-00000010/MANIFEST.json")));
+  EXPECT_EQ(Open()->Fence(2).code(), StatusCode::kAborted);
+  EXPECT_TRUE(Open()->Fence(3).ok());
+  EXPECT_TRUE(Open()->Fence(5).ok());
+  EXPECT_EQ(Store().Objects().at(Path(".generation")), "5\n");
+  ASSERT_TRUE(SaveStep(10, 5).ok()) << "a newer one replaces";
+  EXPECT_EQ(LoadManifest(root_ + "/step-00000010")->generation, 5);
+  Set(".generation", "many");
+  EXPECT_EQ(Open()->Fence(9).message(), root_ + "/.generation: not a number");
+}
+
+TEST_F(S3StorageTest, AStoreThatIgnoresConditionsIsRefused) {
+  ASSERT_TRUE(Open()->Fence(3).ok());
+  Store().SetInterference([](const auto& request, auto& response) {
+    if (request.method != "PUT" || !request.has_header("If-None-Match")) {
+      return false;
+    }
+    response.set_header("ETag", "\"any\"");
+    response.status = 200;
+    return true;
+  });
+  const Status status = Open()->Fence(3);
+  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(status.message(),
+              HasSubstr(".generation: the store does not know conditional writes"));
+  Store().SetInterference([](const auto& request, auto& response) {
+    if (request.method != "PUT") {
+      return false;
+    }
+    ObjectStore::Answer(response, 501, "NotImplemented");
+    return true;
+  });
+  EXPECT_EQ(Open()->Fence(3).code(), StatusCode::kUnimplemented);
+}
+
+TEST_F(S3StorageTest, WhoIsAlwaysLateGivesUp) {
+  int puts = 0;
+  Store().SetInterference([&](const auto& request, auto& response) {
+    if (request.method != "PUT") {
+      return false;
+    }
+    ++puts;
+    ObjectStore::Answer(response, 412, "PreconditionFailed");
+    return true;
+  });
+  const Status fence = Open()->Fence(1);
+  EXPECT_EQ(fence.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(fence.message(), root_ + "/.generation: others write it all the time");
+  EXPECT_EQ(puts, 10);
+  Store().SetInterference(nullptr);
+  ASSERT_TRUE(SaveStep(10, 1).ok());
+  puts = 0;
+  Store().SetInterference([&](const auto& request, auto& response) {
+    if (request.method != "PUT" || request.path.find("MANIFEST") == std::string::npos) {
+      return false;
+    }
+    ++puts;
+    ObjectStore::Answer(response, 412, "PreconditionFailed");
+    return true;
+  });
+  const Status change = Open()->ChangeManifest(10, [](Manifest&) { return Status::Ok(); });
+  EXPECT_EQ(change.message(), root_ + "/step-00000010/MANIFEST.json: others write it all the time");
+  EXPECT_EQ(puts, 10);
+  puts = 0;
+  const auto commit = SaveStep(10, 2);
+  EXPECT_EQ(commit.status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(puts, 10);
+}
+
+TEST_F(S3StorageTest, ACommitWhoseAnswerWasLostHasHappened) {
+  bool lost = false;
+  Store().SetInterference([&](const auto& request, auto& response) {
+    if (lost || request.method != "PUT" || request.path.find("MANIFEST") == std::string::npos) {
+      return false;
+    }
+    lost = true;
+    Store().Set(request.path.substr(1), request.body);
+    ObjectStore::Answer(response, 412, "PreconditionFailed");  // As a second attempt gets it.
+    return true;
+  });
+  const auto saved = SaveStep(10, 1);
+  ASSERT_TRUE(saved.ok()) << saved.status().ToString();
+  EXPECT_TRUE(lost);
+  EXPECT_TRUE(Reader::Open(saved->path).ok());
+}
+
+TEST_F(S3StorageTest, AReportedFileThatIsMissingOrOtherStopsTheCommit) {
+  Random random(5);
+  const SaveSetup setup{.root = root_, .step = 10};
+  auto parts = WriteParts(setup, state_, RandomPieces(state_, 1, 1, random), metrics_);
+  ASSERT_TRUE(parts.ok()) << parts.status().ToString();
+  const CommitRequest request{.root = root_,
+                              .step = 10,
+                              .generation = 1,
+                              .job = TestJob(),
+                              .expected = state_.tensors,
+                              .parts = *parts};
+  const std::string file = Path("step-00000010/w0.g1.h5");
+  const std::string content = Store().Objects().at(file);
+  Store().Set(file, content + "x");
+  const auto longer = Commit(request, metrics_);
+  EXPECT_EQ(longer.status().code(), StatusCode::kDataLoss);
+  EXPECT_THAT(longer.status().message(),
+              HasSubstr(fmt::format("{} bytes, {} reported", content.size() + 1, content.size())));
+  Store().Erase(file);
+  EXPECT_THAT(Commit(request, metrics_).status().message(), HasSubstr("w0.g1.h5: it is missing"));
+  Store().SetInterference([](const auto& asked, auto& response) {
+    if (asked.path.find(".h5") == std::string::npos) {
+      return false;
+    }
+    ObjectStore::Answer(response, 403, "AccessDenied");
+    return true;
+  });
+  EXPECT_EQ(Commit(request, metrics_).status().code(), StatusCode::kUnauthenticated);
+  Store().SetInterference(nullptr);
+  Store().Set(file, content);
+  EXPECT_TRUE(Commit(request, metrics_).ok());
+}
+
+TEST_F(S3StorageTest, AManifestIsChangedAsItIsFound) {
+  ASSERT_TRUE(SaveStep(10, 1).ok());
+  const std::string path = root_ + "/step-00000010";
+  int looks = 0;
+  const Status changed = Open()->ChangeManifest(10, [&](Manifest& manifest) {
+    if (++looks == 1) {  // Another process is quicker.
+      Manifest other = manifest;
+      other.job.extra = "other";
+      Set("step-00000010/MANIFEST.json", EncodeManifest(other));
+    }
+    manifest.job.extra += "+mine";
+    return Status::Ok();
+  });
+  ASSERT_TRUE(changed.ok()) << changed.ToString();
+  EXPECT_EQ(looks, 2);
+  EXPECT_EQ(LoadManifest(path)->job.extra, "other+mine");
+  const Status refused = Open()->ChangeManifest(10, [](Manifest& manifest) {
+    manifest.job.extra = "refused";
+    return InvalidArgumentError("not this one");
+  });
+  EXPECT_EQ(refused.message(), path + "/MANIFEST.json: not this one");
+  EXPECT_EQ(LoadManifest(path)->job.extra, "other+mine");
+  EXPECT_EQ(Open()->ChangeManifest(11, [](Manifest&) { return Status::Ok(); }).message(),
+            root_ + "/step-00000011/MANIFEST.json: no such checkpoint");
+  Set("step-00000010/MANIFEST.json", "{}");
+  EXPECT_EQ(Open()->ChangeManifest(10, [](Manifest&) { return Status::Ok(); }).code(),
+            StatusCode::kDataLoss);
+}
+
+TEST_F(S3StorageTest, ARemovedCheckpointIsGoneWholeAndFirstItsManifest) {
+  ASSERT_TRUE(SaveStep(10, 1, 2).ok());
+  ASSERT_TRUE(SaveStep(20, 1).ok());
+  Store().TakeRequests();
+  ASSERT_TRUE(Open()->Remove(10).ok());
+  std::vector<std::string> deleted;
+  for (const std::string& line : Store().TakeRequests()) {
+    if (line.starts_with("DELETE")) {
+      deleted.push_back(line.substr(line.rfind('/') + 1));
+    }
+  }
+  EXPECT_THAT(deleted, ElementsAre("MANIFEST.json", "w0.g1.h5", "w1.g1.h5"));
+  EXPECT_THAT(Keys(), ElementsAre("jobs/a/.generation", "jobs/a/step-00000020/MANIFEST.json",
+                                  "jobs/a/step-00000020/w0.g1.h5"));
+  Store().SetInterference([](const auto& request, auto& response) {
+    if (request.method != "DELETE") {
+      return false;
+    }
+    ObjectStore::Answer(response, 403, "AccessDenied");
+    return true;
+  });
+  EXPECT_EQ(Open()->Remove(20).code(), StatusCode::kUnauthenticated);
+  EXPECT_EQ(Open()->Abandon(20, 1).code(), StatusCode::kOk) << "it is committed: nothing to do";
+  Set("step-00000030/w0.g1.h5");
+  EXPECT_EQ(Open()->Abandon(30, 1).code(), StatusCode::kUnauthenticated);
+}
+
+TEST_F(S3StorageTest, AbandoningTakesOneGenerationsFiles) {
+  for (const char* const name : {"w0.g1.h5", "w1.g1.h5", "w0.g2.h5", "w0.g12.h5", ".g1.h5",
+                                 "w0.gx.h5", "w0.g.h5", "w0.g1.txt", "w0.g-1.h5", "w0.h5"}) {
+    Set(fmt::format("step-00000010/{}", name));
+  }
+  Set("step-00000020/w0.g1.h5");
+  ASSERT_TRUE(Open()->Abandon(10, 1).ok());
+  EXPECT_THAT(Keys(), UnorderedElementsAre(
+                          "jobs/a/step-00000010/w0.g2.h5", "jobs/a/step-00000010/w0.g12.h5",
+                          "jobs/a/step-00000010/w0.gx.h5", "jobs/a/step-00000010/w0.g.h5",
+                          "jobs/a/step-00000010/w0.g1.txt", "jobs/a/step-00000010/w0.g-1.h5",
+                          "jobs/a/step-00000010/w0.h5", "jobs/a/step-00000020/w0.g1.h5"));
+}
+
+TEST_F(S3StorageTest, AbandoningACommittedSaveDoesNothing) {
+  ASSERT_TRUE(SaveStep(10, 2).ok());
+  Set("step-00000010/w9.g1.h5");
+  const size_t before = Keys().size();
+  ASSERT_TRUE(Open()->Abandon(10, 2).ok());
+  EXPECT_EQ(Keys().size(), before);
+  ASSERT_TRUE(Open()->Abandon(10, 1).ok());
+  EXPECT_EQ(Keys().size(), before - 1);
+}
+
+TEST_F(S3StorageTest, CleaningTakesWhatNoManifestNames) {
+  ASSERT_TRUE(SaveStep(10, 2).ok());
+  Set("step-00000010/dead.g1.h5");
+  Set("step-00000020/dead.g1.h5");
+  Set("step-00000020/live.g3.h5");
+  Set("step-00000020/deeper/dead.g1.h5");
+  Set("step-00000030/odd.h5");
+  Set("step-x/dead.g1.h5");
+  Set("other/dead.g1.h5");
+  Store().AddUpload("u1", Path("step-00000020/dead.g1.h5"));
+  Store().AddUpload("u3", Path("step-00000020/live.g3.h5"));
+  EXPECT_EQ(*Open()->CleanOrphans(3), 3);
+  EXPECT_EQ(Store().uploads(), 1U);
+  const auto kept = Keys();
+  EXPECT_THAT(kept, UnorderedElementsAre(
+                        "jobs/a/.generation", "jobs/a/step-00000010/MANIFEST.json",
+                        "jobs/a/step-00000010/w0.g2.h5", "jobs/a/step-00000020/live.g3.h5",
+                        "jobs/a/step-00000020/deeper/dead.g1.h5", "jobs/a/step-00000030/odd.h5",
+                        "jobs/a/step-x/dead.g1.h5", "jobs/a/other/dead.g1.h5"));
+  EXPECT_EQ(*Open()->CleanOrphans(std::nullopt), 3) << "with no live generation all of them";
+  EXPECT_EQ(Store().uploads(), 0U);
+  EXPECT_TRUE(Reader::Open(root_ + "/step-00000010").ok());
+}
+
+TEST_F(S3StorageTest, CleaningLeavesACheckpointWhoseManifestIsDamaged) {
+  ASSERT_TRUE(SaveStep(10, 1).ok());
+  Set("step-00000010/MANIFEST.json", "{}");
+  EXPECT_EQ(*Open()->CleanOrphans(std::nullopt), 0);
+  EXPECT_EQ(Keys().size(), 3U);
+}
+
+TEST_F(S3StorageTest, CheckpointsComeFromAndGoToTheStore) {
+  ASSERT_TRUE(SaveStep(30, 4, 2).ok());
+  const TemporaryFolder folder;
+  const std::string local = folder.path() + "/job";
+  const auto fetched = Import(root_ + "/step-00000030", local, state_.tensors);
+  ASSERT_TRUE(fetched.ok()) << fetched.status().ToString();
+  EXPECT_EQ(*fetched, 30);
+  Random random(8);
+  const std::string other = fmt::format("s3://{}/other", bucket_);
+  const auto brought = Import(local + "/" + StepFolderName(30), other, state_.tensors);
+  ASSERT_TRUE(brought.ok()) << brought.status().ToString();
+  for (const std::string& root : {local, other}) {
+    const auto reader = Reader::Open(root + "/" + StepFolderName(30));
+    ASSERT_TRUE(reader.ok()) << reader.status().ToString();
+    ExpectReads(**reader, state_, RandomPieces(state_, 1, 3, random), 1);
+  }
+  EXPECT_EQ(LoadManifest(other + "/" + StepFolderName(30))->generation, 0)
+      << "what this job saves replaces it";
+}
+
+TEST_F(S3StorageTest, AnObjectIsReadWithinItsBounds) {
+  Set("object", "0123456789");
+  const auto file = OpenFile(root_ + "/object");
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  EXPECT_EQ((*file)->bytes(), 10);
+  EXPECT_EQ((*file)->name(), root_ + "/object");
+  std::string part(4, ' ');
+  const auto out = std::as_writable_bytes(std::span(part));
+  ASSERT_TRUE((*file)->ReadAt(6, out).ok());
+  EXPECT_EQ(part, "6789");
+  EXPECT_EQ((*file)->ReadAt(7, out).code(), StatusCode::kDataLoss);
+  EXPECT_EQ((*file)->ReadAt(-1, out).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(*ReadText(root_ + "/object", 10), "0123456789");
+  const auto longer = ReadText(root_ + "/object", 9);
+  EXPECT_EQ(longer.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(longer.status().message(), root_ + "/object: 10 bytes, at most 9 are read");
+  EXPECT_EQ(OpenFile(root_ + "/nothing").status().code(), StatusCode::kNotFound);
+}
+
+TEST(StoragePlaces, AnUnknownSchemeNamesThoseThatThereAre) {
+  for (const Status& status :
+       {OpenStorage("ftp://host/path").status(), OpenFile("ftp://host/path").status()}) {
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(),
+              "ftp://host/path: checkpoints lie in paths or at s3://BUCKET/PREFIX");
+  }
+}
+
+TEST(StoragePlaces, WhoCannotBeReachedIsNotWhoHasNothing) {
+  EXPECT_TRUE(IsUnreachable(UnavailableError("")));
+  EXPECT_TRUE(IsUnreachable(DeadlineExceededError("")));
+  EXPECT_TRUE(IsUnreachable(UnauthenticatedError("")));
+  EXPECT_FALSE(IsUnreachable(NotFoundError("")));
+  EXPECT_FALSE(IsUnreachable(DataLossError("")));
+}
+
+}  // namespace
+}  // namespace heddle::checkpoint
