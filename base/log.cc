@@ -35,7 +35,7 @@ spdlog::level::level_enum LevelOf(LogLevel level) {
 
 }  // namespace
 
-void ConfigureLog(LogLevel level, std::string component) {
+void ConfigureLog(LogLevel level, const std::string& component) {
   Logger().set_level(LevelOf(level));
   Logger().set_pattern("%Y-%m-%dT%H:%M:%S.%e %l " + component + " %v");
 }

@@ -13,7 +13,7 @@ namespace heddle {
 enum class LogLevel : int { kDebug = 0, kInfo = 1, kWarning = 2, kError = 3 };
 
 /// Sets the lowest level that is written and the component's name (for example "worker-2").
-void ConfigureLog(LogLevel level, std::string component);
+void ConfigureLog(LogLevel level, const std::string& component);
 
 /// Writes one line. Thread: any.
 void LogLine(LogLevel level, std::string_view message);

@@ -56,7 +56,9 @@ std::optional<Launched> FindLauncher(const EnvironmentLookup& lookup) {
 }
 
 std::optional<Launched> FindLauncher() {
-  return FindLauncher([](const char* name) { return std::getenv(name); });
+  return FindLauncher([](const char* name) {
+    return std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  });
 }
 
 std::span<const char* const> RankVariables() {

@@ -25,13 +25,13 @@ int FoldBelow(
   if (end - begin == 1) {
     return begin;
   }
-  const int64_t middle = ((parent.index << 1) + 1) << (parent.level - 1);
-  int split = begin;
-  while (split < end && nodes[static_cast<size_t>(split)].first() < middle) {
-    ++split;
-  }
+  // More than one node lies below a parent of level 1 at least.
   const TreeNode left{.level = parent.level - 1, .index = parent.index << 1};
   const TreeNode right{.level = parent.level - 1, .index = (parent.index << 1) + 1};
+  int split = begin;
+  while (split < end && nodes[static_cast<size_t>(split)].first() < right.first()) {
+    ++split;
+  }
   if (split == begin) {
     return FoldBelow(nodes, begin, end, right, out);
   }

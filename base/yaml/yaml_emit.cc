@@ -72,7 +72,7 @@ class Emitter {
   }
   void EmitItems(const YamlNode& node, int depth) {
     for (const YamlNode& item : node.items) {
-      out_.append(static_cast<size_t>(2 * depth), ' ');
+      out_.append(2 * static_cast<size_t>(depth), ' ');
       out_ += "-";
       EmitValue(item, depth + 1);
     }
@@ -87,7 +87,7 @@ class Emitter {
                 [](const auto* a, const auto* b) { return a->key < b->key; });
     }
     for (const YamlNode::Entry* entry : entries) {
-      out_.append(static_cast<size_t>(2 * depth), ' ');
+      out_.append(2 * static_cast<size_t>(depth), ' ');
       const bool quote = !IsPlain(entry->key);
       out_ += quote ? QuoteJson(entry->key) : entry->key;
       out_ += ':';

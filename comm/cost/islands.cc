@@ -105,6 +105,7 @@ std::vector<std::vector<int>> FindIslands(const LinkTable& links) {
     islands[components.Root(worker)].push_back(worker);
   }
   std::vector<std::vector<int>> result;
+  result.reserve(islands.size());
   for (auto& [root, members] : islands) {
     result.push_back(std::move(members));
   }

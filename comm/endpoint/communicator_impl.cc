@@ -97,7 +97,7 @@ class CommunicatorImpl final : public Communicator {
  private:
   /// Workers of this host for each of its cores, at least 1.
   double Crowding() const;
-  Result<bool> Concluded(Result<bool> done) {
+  Result<bool> Concluded(const Result<bool>& done) {
     return done.ok() ? done : Result<bool>(group_->waits().Conclude(done.status()));
   }
   std::shared_ptr<const Topology> TopologyOf(const CollectiveOptions& options) {

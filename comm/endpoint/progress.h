@@ -24,7 +24,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  std::shared_ptr<Work::State> Start(std::function<Status()> call) HEDDLE_EXCLUDES(mutex_);
+  std::shared_ptr<Work::State> Start(std::function<Status()> run) HEDDLE_EXCLUDES(mutex_);
 
  private:
   /// A started call. Its end at a deadline ends the group: a collective that one member gave up

@@ -75,14 +75,14 @@ class MpiEngine::Pipes final : public MpiPipes {
   };
 
   bool SendReady() HEDDLE_EXCLUDES(mutex_);
-  void Serve(int peer);
+  void Serve(int rank);
   void Send(std::unique_ptr<Sending> sending);
   bool TestSends();
   bool TestReceives(Time now);
   void Receive(int peer, size_t slot);
-  void Handle(int peer, Receiving& receiving);
+  void Handle(int rank, Receiving& receiving);
   void Beat(Time now);
-  void FailPeer(int peer, const Status& reason);
+  void FailPeer(int rank, const Status& reason);
   /// Over in good order.
   bool Ended() const;
   bool IsPeer(int rank) const { return rank != options_.rank; }

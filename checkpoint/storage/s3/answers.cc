@@ -153,7 +153,7 @@ std::string CompleteBody(const std::vector<std::string>& etags) {
   pugi::xml_node root = document.append_child("CompleteMultipartUpload");
   for (size_t i = 0; i < etags.size(); ++i) {
     pugi::xml_node part = root.append_child("Part");
-    part.append_child("PartNumber").text().set(static_cast<unsigned long long>(i + 1));
+    part.append_child("PartNumber").text().set(static_cast<unsigned long long>(i) + 1);
     part.append_child("ETag").text().set(etags[i].c_str());
   }
   std::ostringstream out;

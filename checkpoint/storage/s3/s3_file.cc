@@ -63,9 +63,10 @@ Result<S3Client> S3ClientOf(const std::string& bucket) {
   const MutexLock lock(mutex);
   S3Client& client = clients[bucket];
   if (client == nullptr) {
-    HEDDLE_ASSIGN_OR_RETURN(
-        s3::Settings settings,
-        s3::SettingsFrom([](const char* name) -> const char* { return std::getenv(name); }));
+    const auto variable = [](const char* name) -> const char* {
+      return std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets it
+    };
+    HEDDLE_ASSIGN_OR_RETURN(s3::Settings settings, s3::SettingsFrom(variable));
     client = std::make_shared<const s3::Client>(std::move(settings), bucket);
   }
   return client;

@@ -56,7 +56,8 @@ SpoolFolder::~SpoolFolder() {
 }
 
 Result<std::unique_ptr<SpoolFolder>> SpoolFolder::Create() {
-  const char* const variable = std::getenv("TMPDIR");
+  const char* const variable =
+      std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe): nobody sets it
   const std::string parent = variable != nullptr && *variable != '\0' ? variable : "/tmp";
   RemoveDead(parent);
   for (int i = 0; i < kAttempts; ++i) {

@@ -282,6 +282,7 @@ std::vector<RdmaPort> ChooseRdmaPorts(const std::vector<RdmaPort>& ports,
     std::sort(chosen.begin(), chosen.end());
   }
   std::vector<RdmaPort> result;
+  result.reserve(chosen.size());
   for (const size_t i : chosen) {
     result.push_back(ports[i]);
   }

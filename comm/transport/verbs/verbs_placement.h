@@ -18,7 +18,7 @@ namespace heddle::comm {
 class VerbsPlacement final : public DirectPlacement {
  public:
   explicit VerbsPlacement(VerbsStream& stream) : stream_(stream) {}
-  ~VerbsPlacement();
+  virtual ~VerbsPlacement();
   VerbsPlacement(const VerbsPlacement&) = delete;
   VerbsPlacement& operator=(const VerbsPlacement&) = delete;
 
