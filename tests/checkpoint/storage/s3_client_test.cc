@@ -10,6 +10,7 @@
 #include "base/system/file.h"
 #include "base/system/unique_fd.h"
 #include "checkpoint/storage/s3/client.h"
+#include "checkpoint/storage/s3/s3_file.h"
 #include "checkpoint/storage/s3/upload.h"
 #include "tests/checkpoint/storage/object_store.h"
 
@@ -24,18 +25,18 @@ using ::testing::SizeIs;
 
 class S3ClientTest : public ::testing::Test {
  protected:
-  Client MakeClient(int attempts = 3) const {
-    return {{.endpoint = store_.endpoint(),
-             .region = "us-east-1",
-             .access_key = "user",
-             .secret_key = "secret",
-             .session_token = "",
-             .ca_bundle = "",
-             .most_attempts = attempts,
-             .timeout = std::chrono::seconds(20),
-             .part_bytes = 1 << 20},
-            "bucket"};
+  Settings MakeSettings(int attempts = 3) const {
+    return {.endpoint = store_.endpoint(),
+            .region = "us-east-1",
+            .access_key = "user",
+            .secret_key = "secret",
+            .session_token = "",
+            .ca_bundle = "",
+            .most_attempts = attempts,
+            .timeout = std::chrono::seconds(20),
+            .part_bytes = 1 << 20};
   }
+  Client MakeClient(int attempts = 3) const { return {MakeSettings(attempts), "bucket"}; }
   /// The next `count` requests are answered so.
   void AnswerNext(int count, int status, const std::string& code) {
     store_.SetInterference([left = std::make_shared<std::atomic<int>>(count), status, code](
@@ -255,6 +256,37 @@ TEST_F(S3ClientTest, AListingThatNeverEndsIsRefused) {
   const Status status = MakeClient().List("p/", false).status();
   EXPECT_EQ(status.code(), StatusCode::kDataLoss);
   EXPECT_EQ(status.message(), "s3://bucket/p/: a page of a listing is empty, and not the last");
+}
+
+TEST_F(S3ClientTest, ARangeThatIsLongerThanItsPlaceIsRefused) {
+  const Client client = MakeClient();
+  store_.SetInterference([](const auto& request, auto& response) {
+    ObjectStore::IgnoreRange(request);
+    response.status = 206;
+    response.set_header("Content-Range", "bytes 0-1/9");
+    response.body = "abc";
+    return true;
+  });
+  std::string part(2, ' ');
+  const Status status = client.Read("key", "\"tag\"", 0, std::as_writable_bytes(std::span(part)));
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+  EXPECT_THAT(status.message(), HasSubstr("the answer is longer than it may be"));
+}
+
+TEST_F(S3ClientTest, AnObjectIsReadWithinItsBounds) {
+  store_.Set("bucket/key", "0123456789");
+  const auto client = std::make_shared<const Client>(MakeSettings(), "bucket");
+  const auto file = checkpoint::OpenS3Object(client, "key", {});
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  EXPECT_EQ((*file)->bytes(), 10);
+  EXPECT_EQ((*file)->name(), "s3://bucket/key");
+  std::string part(4, ' ');
+  const auto out = std::as_writable_bytes(std::span(part));
+  ASSERT_TRUE((*file)->ReadAt(6, out).ok());
+  EXPECT_EQ(part, "6789");
+  EXPECT_EQ((*file)->ReadAt(7, out).code(), StatusCode::kDataLoss);
+  EXPECT_EQ((*file)->ReadAt(-1, out).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(checkpoint::OpenS3Object(client, "none", {}).status().code(), StatusCode::kNotFound);
 }
 
 class UploadTest : public S3ClientTest {

@@ -383,40 +383,12 @@ TEST_F(S3StorageTest, CheckpointsComeFromAndGoToTheStore) {
       << "what this job saves replaces it";
 }
 
-TEST_F(S3StorageTest, AnObjectIsReadWithinItsBounds) {
-  Set("object", "0123456789");
-  const auto file = OpenFile(root_ + "/object");
-  ASSERT_TRUE(file.ok()) << file.status().ToString();
-  EXPECT_EQ((*file)->bytes(), 10);
-  EXPECT_EQ((*file)->name(), root_ + "/object");
-  std::string part(4, ' ');
-  const auto out = std::as_writable_bytes(std::span(part));
-  ASSERT_TRUE((*file)->ReadAt(6, out).ok());
-  EXPECT_EQ(part, "6789");
-  EXPECT_EQ((*file)->ReadAt(7, out).code(), StatusCode::kDataLoss);
-  EXPECT_EQ((*file)->ReadAt(-1, out).code(), StatusCode::kDataLoss);
-  EXPECT_EQ(*ReadText(root_ + "/object", 10), "0123456789");
-  const auto longer = ReadText(root_ + "/object", 9);
-  EXPECT_EQ(longer.status().code(), StatusCode::kResourceExhausted);
-  EXPECT_EQ(longer.status().message(), root_ + "/object: 10 bytes, at most 9 are read");
-  EXPECT_EQ(OpenFile(root_ + "/nothing").status().code(), StatusCode::kNotFound);
-}
-
-TEST(StoragePlaces, AnUnknownSchemeNamesThoseThatThereAre) {
-  for (const Status& status :
-       {OpenStorage("ftp://host/path").status(), OpenFile("ftp://host/path").status()}) {
-    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    EXPECT_EQ(status.message(),
-              "ftp://host/path: checkpoints lie in paths or at s3://BUCKET/PREFIX");
-  }
-}
-
-TEST(StoragePlaces, WhoCannotBeReachedIsNotWhoHasNothing) {
-  EXPECT_TRUE(IsUnreachable(UnavailableError("")));
-  EXPECT_TRUE(IsUnreachable(DeadlineExceededError("")));
-  EXPECT_TRUE(IsUnreachable(UnauthenticatedError("")));
-  EXPECT_FALSE(IsUnreachable(NotFoundError("")));
-  EXPECT_FALSE(IsUnreachable(DataLossError("")));
+TEST_F(S3StorageTest, AFileThatWasNotWrittenIsNamed) {
+  const auto storage = Open();
+  ASSERT_TRUE(storage->Prepare().ok());
+  const Status status = storage->Keep(10, 1, {.name = "none.g1.h5", .bytes = 3, .hash = ""}, {});
+  EXPECT_THAT(status.message(), HasSubstr("open " + storage->SaveFolder(10, 1) + "/none.g1.h5"));
+  EXPECT_THAT(Keys(), IsEmpty());
 }
 
 }  // namespace

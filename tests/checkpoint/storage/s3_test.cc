@@ -8,6 +8,7 @@
 
 #include <gmock/gmock.h>
 
+#include "base/system/file.h"
 #include "checkpoint/storage/s3/answers.h"
 #include "checkpoint/storage/s3/block_cache.h"
 #include "checkpoint/storage/s3/retry.h"
@@ -241,6 +242,33 @@ TEST(S3BlockCache, GivesWhatTheObjectsHave) {
   const auto fails = [](int64_t, std::span<std::byte>) { return UnavailableError("away"); };
   EXPECT_FALSE(cache.Read(3, kBytes, 0, out, fails).ok());
   read(3, 0, 4);
+}
+
+TEST(StoragePlaces, AnUnknownSchemeNamesThoseThatThereAre) {
+  for (const Status& status : {checkpoint::OpenStorage("ftp://host/path").status(),
+                               checkpoint::OpenFile("ftp://host/path").status()}) {
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(),
+              "ftp://host/path: checkpoints lie in paths or at s3://BUCKET/PREFIX");
+  }
+}
+
+TEST(StoragePlaces, WhoCannotBeReachedIsNotWhoHasNothing) {
+  EXPECT_TRUE(checkpoint::IsUnreachable(UnavailableError("")));
+  EXPECT_TRUE(checkpoint::IsUnreachable(DeadlineExceededError("")));
+  EXPECT_TRUE(checkpoint::IsUnreachable(UnauthenticatedError("")));
+  EXPECT_FALSE(checkpoint::IsUnreachable(NotFoundError("")));
+  EXPECT_FALSE(checkpoint::IsUnreachable(DataLossError("")));
+}
+
+TEST(StoragePlaces, ATextIsNoLongerThanItMayBe) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/text";
+  ASSERT_TRUE(WriteFileAtomically(path, "0123456789").ok());
+  EXPECT_EQ(*checkpoint::ReadText(path, 10), "0123456789");
+  const auto longer = checkpoint::ReadText(path, 9);
+  EXPECT_EQ(longer.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(longer.status().message(), path + ": 10 bytes, at most 9 are read");
 }
 
 }  // namespace
