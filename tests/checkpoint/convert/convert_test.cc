@@ -319,6 +319,10 @@ TEST(CastTest, DoublesAreRoundedOnce) {
   EXPECT_EQ(to_bf16(1.0 + 0x1p-8 + 0x1p-40), 0x3F81);
   EXPECT_EQ(to_bf16(1.0 + 3 * 0x1p-8 - 0x1p-40), 0x3F81);
   EXPECT_EQ(to_bf16(-1.0 - 0x1p-8 - 0x1p-40), 0xBF81);
+  // On a tie: to even, up or down.
+  EXPECT_EQ(to_bf16(1.0 + 0x1p-8), 0x3F80);
+  EXPECT_EQ(to_bf16(1.0 + 3 * 0x1p-8), 0x3F82);
+  EXPECT_EQ(to_bf16(std::numeric_limits<double>::infinity()), 0x7F80);
   const double huge = 1e300;
   float out = 0;
   EXPECT_EQ(Cast(std::as_bytes(std::span(&huge, 1)), DType::kF64,

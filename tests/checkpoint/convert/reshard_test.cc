@@ -234,6 +234,8 @@ TEST_F(ReshardTest, WhatIsThereStaysAndDamageIsNamed) {
   ExpectSame(target);
   EXPECT_EQ(Reshard(folder_.path(), target + "2", Writers(1), {}).status().code(),
             StatusCode::kInvalidArgument);
+  EXPECT_EQ(Reshard(source_, target, Writers(3), {}).status().message(),
+            target + " exists; --overwrite replaces it");
 
   // One chunk of the source is damaged: nothing appears, the tensor is named.
   const auto manifest = LoadManifest(source_);

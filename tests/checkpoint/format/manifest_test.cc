@@ -170,6 +170,8 @@ TEST(ManifestTest, ReportsSurviveTheirTextAndBadOnesAreRefused) {
   part.seconds = 0.25;
   part.boxes.push_back(
       {.tensor = Sample().tensors[0].info, .record = Sample().tensors[0].boxes[0]});
+  part.boxes.push_back(part.boxes[0]);
+  part.boxes[1].record.raw = true;
   const std::string text = EncodePart(part);
   const auto back = DecodePart(text);
   ASSERT_TRUE(back.ok()) << back.status().ToString();

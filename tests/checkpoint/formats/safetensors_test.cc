@@ -56,6 +56,9 @@ TEST_F(SafetensorsTest, ReadsWhatTheFormatsPageDescribes) {
         EXPECT_EQ(static_cast<uint8_t>(out[k]), static_cast<uint8_t>((4 + k) * 7 + 1));
         EXPECT_EQ(static_cast<uint8_t>(out[4 + k]), static_cast<uint8_t>((16 + k) * 7 + 1));
       }
+      const Status outside = (*source)->Read(i, {.offset = {0, 2}, .extent = {2, 2}}, out);
+      EXPECT_EQ(outside.code(), StatusCode::kInvalidArgument);
+      EXPECT_EQ(outside.message().rfind(path + ": tensor 'b': box", 0), 0U) << outside.message();
     }
     EXPECT_EQ(tensors[i].name == "mask", !tensors[i].dtype.has_value());
   }

@@ -306,6 +306,11 @@ TEST_F(StoreTest, MetricsAndInspectTellWhatWasSaved) {
   const auto manifest = LoadManifest(saved->path);
   ASSERT_TRUE(manifest.ok());
   EXPECT_EQ(saved->raw_bytes, (8 * 6 + 6) * 4);
+  uintmax_t stored = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(saved->path)) {
+    stored += entry.file_size();
+  }
+  EXPECT_EQ(static_cast<uintmax_t>(saved->bytes), stored);
   const std::string text = InspectText(*manifest);
   EXPECT_THAT(text, HasSubstr("step              20\n"));
   EXPECT_THAT(text, HasSubstr("w0.g1.h5"));
