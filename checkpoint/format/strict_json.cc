@@ -15,6 +15,9 @@ Result<Json> ParseStrictJson(std::string_view text, int maximum_depth) {
   std::string problem;
   std::vector<std::set<std::string>> keys;
   const auto callback = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (!problem.empty()) {  // What follows one is dropped, and its events do not come in pairs.
+      return false;
+    }
     if (depth > maximum_depth) {
       problem = "nested too deeply";
       return false;
