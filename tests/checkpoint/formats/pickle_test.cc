@@ -123,43 +123,50 @@ TEST(PickleTest, CodeIsNeverRun) {
   }
 }
 
-TEST(PickleTest, NonsenseIsRefused) {
-  for (const std::string value : {"",
-                                  "0",
-                                  "1",
-                                  "2",
-                                  "t",
-                                  "l",
-                                  "u",
-                                  "a",
-                                  "]K\x01s",
-                                  "}K\x01"
-                                  "a",
-                                  "(K\x01",
-                                  "(K\x01"
-                                  "d",
-                                  "h\x01",
-                                  "j\xFF\xFF\xFF\x7F",
-                                  "r\xFF\xFF\xFF\xFF",
-                                  "Nr\xFF\xFF\xFF\xFF",
-                                  "q\x01",
-                                  "\x94",
-                                  "X\xFF\xFF\xFF\xFF",
-                                  "\x8D\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF",
-                                  "I\n",
-                                  "I1x\n",
-                                  "Icut",
-                                  "\x80\x09",
-                                  "\xFF",
-                                  "NQ",
-                                  ")Q",
-                                  "NNb",
-                                  "}Nb",
-                                  "K\x01}b",
-                                  "\x85",
-                                  "N\x86",
-                                  "NN\x87"}) {
-    EXPECT_FALSE(Error(value).ok()) << ::testing::PrintToString(value);
+TEST(PickleTest, NonsenseIsRefusedWithItsPlace) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"", "byte 2: a value is missing"},
+      {"0", "byte 2: a mark is missing"},
+      {"1", "byte 2: a mark is missing"},
+      {"2", "byte 2: a value is missing"},
+      {"t", "byte 2: a mark is missing"},
+      {"l", "byte 2: a mark is missing"},
+      {"u", "byte 2: a mark is missing"},
+      {"a", "byte 2: a value is missing"},
+      {"]K\x01s", "byte 5: items for what is no dict"},
+      {"}K\x01"
+       "a",
+       "byte 5: items for what is no list"},
+      {"(K\x01", "byte 5: a mark is left"},
+      {"(K\x01"
+       "d",
+       "byte 5: a key without a value"},
+      {"h\x01", "byte 2: memo entry 1 does not exist"},
+      {"j\xFF\xFF\xFF\x7F", "byte 2: memo entry 2147483647 does not exist"},
+      {"r\xFF\xFF\xFF\xFF", "byte 2: a value is missing"},
+      {"Nr\xFF\xFF\xFF\xFF", "byte 3: more than 2000000 memo entries are not read"},
+      {"q\x01", "byte 2: a value is missing"},
+      {"\x94", "byte 2: a value is missing"},
+      {"X\xFF\xFF\xFF\xFF", "byte 2: truncated: 4294967295 bytes wanted, 1 left"},
+      {"\x8D\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF",
+       "byte 2: truncated: 18446744073709551615 bytes wanted, 1 left"},
+      {"I\n", "byte 2: an integer is not one"},
+      {"I1x\n", "byte 2: an integer is not one"},
+      {"Icut", "byte 2: truncated within a line"},
+      {"\x80\x05N", ""},
+      {"\x80\x06", "byte 2: pickle protocol 6 is not read"},
+      {"NQ", "byte 3: a persistent id is something else"},
+      {")Q", "byte 3: a persistent id is no storage of torch"},
+      {"NNb", "byte 4: attributes for what has none"},
+      {"}Nb", "byte 4: attributes for what has none"},
+      {"K\x01}b", "byte 5: attributes for what has none"},
+      {"\x85", "byte 2: a value is missing"},
+      {"N\x86", "byte 3: a value is missing"},
+      {"NN\x87", "byte 4: a value is missing"}};
+  for (const auto& [value, message] : cases) {
+    const Status status = Error(value);
+    EXPECT_EQ(status.ok(), message.empty()) << ::testing::PrintToString(value);
+    EXPECT_THAT(status.message(), HasSubstr(message)) << ::testing::PrintToString(value);
   }
   const std::string storage = opcodes::Storage("FloatStorage", "0", 1);
   const std::string function = opcodes::Global("torch._utils", "_rebuild_tensor_v2");
@@ -168,8 +175,38 @@ TEST(PickleTest, NonsenseIsRefused) {
            "(" + storage + "K\x00"s + opcodes::Tuple(Shape(17, 1)) + opcodes::Tuple(Shape(17, 1)) +
                "\x89Nt",
            "(" + storage + "K\x00(Nt(Nt\x89Nt"s}) {
-    EXPECT_FALSE(Error(function + arguments + "R").ok());
+    EXPECT_THAT(Error(function + arguments + "R").message(),
+                HasSubstr("a tensor is not (storage, offset, shape, strides, …)"));
   }
+  // As many dimensions as there may be.
+  EXPECT_TRUE(Error(function + "(" + storage + "K\x00"s + opcodes::Tuple(Shape(16, 1)) +
+                    opcodes::Tuple(Shape(16, 1)) + "\x89NtR")
+                  .ok());
+}
+
+TEST(PickleTest, OrderedDictsOfPairs) {
+  const std::string dict = opcodes::Global("collections", "OrderedDict");
+  const auto of = [&](const std::string& pairs) { return dict + "(](" + pairs + "etR"; };
+  const PickleTree tree =
+      Parsed(of("K\x01K\x02\x86](K\x03K\x04"
+                "e"));
+  ASSERT_EQ(tree.kind(tree.root()), Kind::kDict);
+  ASSERT_EQ(tree.Size(tree.root()), 2U);
+  EXPECT_EQ(tree.Integer(tree.Key(tree.root(), 0)), 1);
+  EXPECT_EQ(tree.Integer(tree.Item(tree.root(), 0)), 2);
+  EXPECT_EQ(tree.Integer(tree.Item(tree.root(), 1)), 4);
+  EXPECT_THAT(Error(of("K\x01")).message(), HasSubstr("something else than pairs"));
+  EXPECT_THAT(Error(of("K\x01\x85")).message(), HasSubstr("something else than pairs"));
+  EXPECT_THAT(Error(of("K\x01K\x02K\x03\x87")).message(), HasSubstr("something else than pairs"));
+  EXPECT_THAT(Error(dict + "K\x01\x85R").message(), HasSubstr("something else than a list"));
+}
+
+TEST(PickleTest, AGlobalsNameIsBounded) {
+  const auto message = [](size_t bytes) {
+    return Error(opcodes::Global("m", std::string(bytes - 1, 'n'))).message();
+  };
+  EXPECT_THAT(message(256), HasSubstr("pickled code is never run"));
+  EXPECT_THAT(message(257), HasSubstr("a global's name has 257 bytes"));
 }
 
 TEST(PickleTest, NestingAndCyclesAreNoRecursion) {

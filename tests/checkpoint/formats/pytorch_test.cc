@@ -366,6 +366,21 @@ TEST_F(PytorchTest, OtherFilesOfTorchAreNamed) {
   EXPECT_THAT(OpenModel(path_).status().message(), HasSubstr("byte order 'big'"));
 }
 
+TEST_F(PytorchTest, OtherFilesAreNotOfTorch) {
+  EXPECT_FALSE(IsPytorchFile(folder_.path() + "/nothing"));
+  for (const std::string& content : {std::string(), std::string("PK"), std::string(600, 'x')}) {
+    Spill(path_, content);
+    EXPECT_FALSE(IsPytorchFile(path_)) << content.size();
+  }
+  std::filesystem::remove(path_);
+  ASSERT_TRUE(WriteArchive(path_, {{"other", "x"}}).ok());
+  EXPECT_FALSE(IsPytorchFile(path_));
+  // A packer may have put the pickle last.
+  std::filesystem::remove(path_);
+  ASSERT_TRUE(WriteArchive(path_, {{"data/0", std::string(5000, 'x')}, {"data.pkl", "N."}}).ok());
+  EXPECT_TRUE(IsPytorchFile(path_));
+}
+
 TEST_F(PytorchTest, DamagedFilesAreNoCrash) {
   Random random(TestSeed());
   const std::string tensor =

@@ -117,6 +117,16 @@ TEST_F(ImportTest, DamageAndWhatIsNoCheckpointAreNamed) {
   EXPECT_THAT(Refusal(), HasSubstr("checkpoint " + source_));
 }
 
+TEST_F(ImportTest, AFolderThatCannotBeWrittenIsNamed) {
+  ASSERT_TRUE(WriteFileAtomically(folder_.path() + "/file", "x").ok());
+  const auto imported = Import(source_, folder_.path() + "/file/job", state_.tensors);
+  EXPECT_FALSE(imported.ok());
+  root_ = folder_.path() + "/job";
+  std::filesystem::create_directories(root_ + "/" + StepFolderName(30) + "x");
+  std::filesystem::create_directories(root_ + "/" + TemporaryFolderName(30, kImportGeneration));
+  EXPECT_TRUE(Import(source_, root_, state_.tensors).ok()) << "what is not ours does not matter";
+}
+
 TEST_F(ImportTest, ToAnotherFileSystemItIsCopied) {
   struct Removed {
     std::string path;
