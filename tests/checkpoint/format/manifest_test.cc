@@ -96,80 +96,80 @@ TEST(ManifestTest, FieldsThatThisVersionDoesNotKnowAreIgnored) {
   EXPECT_EQ(EncodeManifest(*manifest), EncodeManifest(Sample()));
 }
 
+struct Lie {
+  std::string from;
+  std::string to;
+  std::string message;  ///< How it begins.
+};
+
+const std::vector<Lie> kLies = {
+    {R"("name":"w0.g3.h5")", R"("name":"../../etc/passwd")",
+     "file '../../etc/passwd': its name, size or hash is not acceptable"},
+    {R"("name":"w0.g3.h5")", R"("name":"/etc/passwd")",
+     "file '/etc/passwd': its name, size or hash is not acceptable"},
+    {R"("name":"w0.g3.h5")", R"("name":"w1.g3.h5")",
+     "file 'w1.g3.h5': its name, size or hash is not acceptable"},
+    {R"("name":"w0.g3.h5")", R"("name":"MANIFEST.json")",
+     "file 'MANIFEST.json': its name, size or hash is not acceptable"},
+    {R"("bytes":5000)", R"("bytes":-5000)", "field 'bytes' is negative"},
+    {R"("bytes":5000)", R"("bytes":2100)",
+     "tensor 'w' (master): a chunk of 31 bytes at 2100 in a file of 2100"},
+    {R"("bytes":5000)", R"("bytes":5e3)", "field 'bytes' is a number"},
+    {R"("bytes":5000)", R"("bytes":18446744073709551615)", "field 'bytes' is not a 64-bit integer"},
+    {R"("bytes":5000)", R"("bytes":1e999)", "not JSON: "},
+    {R"("step":40)", R"("step":NaN)", "not JSON: "},
+    {R"("step":40)", R"("step":40,"step":41)", "key 'step' twice"},
+    {R"("step":40)", R"("steps":40)", "field 'step' is missing"},
+    {R"("shape":[4,6])", R"("shape":[4,7])", "tensor 'w' (master): 4 of 28 elements are in no box"},
+    {R"("shape":[4,6])", R"("shape":[4,-6])",
+     "tensor 'w' (master): name, role or shape [4, -6] is out of bounds"},
+    {R"("shape":[4,6])", R"("shape":[4611686018427387904,4611686018427387904])",
+     "tensor 'w' (master): name, role or shape [4611686018427387904, 4611686018427387904] is out "
+     "of bounds"},
+    {R"("shape":[4,6])", R"("shape":[24])",
+     "tensor 'w' (master): box [2, 6] from [0, 0] has not the rank of shape [24]"},
+    {R"("shape":[4,6])", R"("shape":"4,6")", "field 'shape' is a string"},
+    {R"("offset":[2,0])", R"("offset":[1,0])",
+     "tensor 'w' (master): boxes [0:2, 0:6] and [1:3, 0:6] overlap"},
+    {R"("offset":[2,0])", R"("offset":[9223372036854775807,0])",
+     "tensor 'w' (master): box [2, 6] from [9223372036854775807, 0] leaves shape [4, 6]"},
+    {R"("extent":[2,6])", R"("extent":[2,5])",
+     "tensor 'w' (master): 2 of 24 elements are in no box"},
+    {R"("chunk":[2,3])", R"("chunk":[2,0])",
+     "tensor 'w' (master): chunk shape [2, 0] for box [0:2, 0:6]"},
+    {R"("chunk":[2,3])", R"("chunk":[2,7])",
+     "tensor 'w' (master): chunk shape [2, 7] for box [0:2, 0:6]"},
+    {R"("chunk":[2,3])", R"("chunk":[1,3])",
+     "tensor 'w' (master): 2 chunks of shape [1, 3] for box [0:2, 0:6]"},
+    {R"([2048,30,)", R"([4990,30,)",
+     "tensor 'w' (master): a chunk of 30 bytes at 4990 in a file of 5000"},
+    {R"([2048,30,)", R"([-1,30,)",
+     "tensor 'w' (master): a chunk of 30 bytes at -1 in a file of 5000"},
+    {R"([2048,30,)", R"([9223372036854775807,30,)",
+     "tensor 'w' (master): a chunk of 30 bytes at 9223372036854775807 in a file of 5000"},
+    {R"([2048,30,)", R"([2048,0,)",
+     "tensor 'w' (master): a chunk of 0 bytes at 2048 in a file of 5000"},
+    {R"([2048,30,)", R"([2048,4000,)",
+     "tensor 'w' (master): a chunk of 4000 bytes at 2048 in a file of 5000"},
+    {R"("file":1)", R"("file":2)", "tensor 'w' (master): file number 2 of 2"},
+    {R"("digest":"000000000000000b0000000000000016")",
+     R"("digest":"000000000000000b0000000000000017")",
+     "tensor 'w' (master): the boxes' digests do not add up to the tensor's"},
+    {R"("digest":"000000000000000b0000000000000016")", R"("digest":"0b")",
+     "field 'digest' has not 32 digits"},
+    {R"("digest":"000000000000000b0000000000000016")",
+     R"("digest":"zz0000000000000b0000000000000016")",
+     "'zz0000000000000b' is not a hexadecimal number"},
+    {R"("dtype":"fp32")", R"("dtype":"fp31")", "unknown element type 'fp31'"},
+    {R"("name":"w",)", R"("name":"zz",)", "tensor 'z' (master) is listed twice or out of order"},
+    {R"("format":"heddle-checkpoint")", R"("format":"safetensors")", "format 'safetensors'"},
+    {R"("plan":")", R"("plan":[[[[[[[[[[[[1]]]]]]]]]]]],"x":")", "nested too deeply"},
+};
+
 TEST(ManifestTest, BodiesThatLieAreRefused) {
   const std::string text = EncodeManifest(Sample());
   ASSERT_TRUE(ParseManifestBody(text).ok());
-  struct Lie {
-    std::string from;
-    std::string to;
-    std::string message;  ///< How it begins.
-  };
-  const std::vector<Lie> lies = {
-      {R"("name":"w0.g3.h5")", R"("name":"../../etc/passwd")",
-       "file '../../etc/passwd': its name, size or hash is not acceptable"},
-      {R"("name":"w0.g3.h5")", R"("name":"/etc/passwd")",
-       "file '/etc/passwd': its name, size or hash is not acceptable"},
-      {R"("name":"w0.g3.h5")", R"("name":"w1.g3.h5")",
-       "file 'w1.g3.h5': its name, size or hash is not acceptable"},
-      {R"("name":"w0.g3.h5")", R"("name":"MANIFEST.json")",
-       "file 'MANIFEST.json': its name, size or hash is not acceptable"},
-      {R"("bytes":5000)", R"("bytes":-5000)", "field 'bytes' is negative"},
-      {R"("bytes":5000)", R"("bytes":2100)",
-       "tensor 'w' (master): a chunk of 31 bytes at 2100 in a file of 2100"},
-      {R"("bytes":5000)", R"("bytes":5e3)", "field 'bytes' is a number"},
-      {R"("bytes":5000)", R"("bytes":18446744073709551615)",
-       "field 'bytes' is not a 64-bit integer"},
-      {R"("bytes":5000)", R"("bytes":1e999)", "not JSON: "},
-      {R"("step":40)", R"("step":NaN)", "not JSON: "},
-      {R"("step":40)", R"("step":40,"step":41)", "key 'step' twice"},
-      {R"("step":40)", R"("steps":40)", "field 'step' is missing"},
-      {R"("shape":[4,6])", R"("shape":[4,7])",
-       "tensor 'w' (master): 4 of 28 elements are in no box"},
-      {R"("shape":[4,6])", R"("shape":[4,-6])",
-       "tensor 'w' (master): name, role or shape [4, -6] is out of bounds"},
-      {R"("shape":[4,6])", R"("shape":[4611686018427387904,4611686018427387904])",
-       "tensor 'w' (master): name, role or shape [4611686018427387904, 4611686018427387904] is out "
-       "of bounds"},
-      {R"("shape":[4,6])", R"("shape":[24])",
-       "tensor 'w' (master): box [2, 6] from [0, 0] has not the rank of shape [24]"},
-      {R"("shape":[4,6])", R"("shape":"4,6")", "field 'shape' is a string"},
-      {R"("offset":[2,0])", R"("offset":[1,0])",
-       "tensor 'w' (master): boxes [0:2, 0:6] and [1:3, 0:6] overlap"},
-      {R"("offset":[2,0])", R"("offset":[9223372036854775807,0])",
-       "tensor 'w' (master): box [2, 6] from [9223372036854775807, 0] leaves shape [4, 6]"},
-      {R"("extent":[2,6])", R"("extent":[2,5])",
-       "tensor 'w' (master): 2 of 24 elements are in no box"},
-      {R"("chunk":[2,3])", R"("chunk":[2,0])",
-       "tensor 'w' (master): chunk shape [2, 0] for box [0:2, 0:6]"},
-      {R"("chunk":[2,3])", R"("chunk":[2,7])",
-       "tensor 'w' (master): chunk shape [2, 7] for box [0:2, 0:6]"},
-      {R"("chunk":[2,3])", R"("chunk":[1,3])",
-       "tensor 'w' (master): 2 chunks of shape [1, 3] for box [0:2, 0:6]"},
-      {R"([2048,30,)", R"([4990,30,)",
-       "tensor 'w' (master): a chunk of 30 bytes at 4990 in a file of 5000"},
-      {R"([2048,30,)", R"([-1,30,)",
-       "tensor 'w' (master): a chunk of 30 bytes at -1 in a file of 5000"},
-      {R"([2048,30,)", R"([9223372036854775807,30,)",
-       "tensor 'w' (master): a chunk of 30 bytes at 9223372036854775807 in a file of 5000"},
-      {R"([2048,30,)", R"([2048,0,)",
-       "tensor 'w' (master): a chunk of 0 bytes at 2048 in a file of 5000"},
-      {R"([2048,30,)", R"([2048,4000,)",
-       "tensor 'w' (master): a chunk of 4000 bytes at 2048 in a file of 5000"},
-      {R"("file":1)", R"("file":2)", "tensor 'w' (master): file number 2 of 2"},
-      {R"("digest":"000000000000000b0000000000000016")",
-       R"("digest":"000000000000000b0000000000000017")",
-       "tensor 'w' (master): the boxes' digests do not add up to the tensor's"},
-      {R"("digest":"000000000000000b0000000000000016")", R"("digest":"0b")",
-       "field 'digest' has not 32 digits"},
-      {R"("digest":"000000000000000b0000000000000016")",
-       R"("digest":"zz0000000000000b0000000000000016")",
-       "'zz0000000000000b' is not a hexadecimal number"},
-      {R"("dtype":"fp32")", R"("dtype":"fp31")", "unknown element type 'fp31'"},
-      {R"("name":"w",)", R"("name":"zz",)", "tensor 'z' (master) is listed twice or out of order"},
-      {R"("format":"heddle-checkpoint")", R"("format":"safetensors")", "format 'safetensors'"},
-      {R"("plan":")", R"("plan":[[[[[[[[[[[[1]]]]]]]]]]]],"x":")", "nested too deeply"},
-  };
-  for (const auto& [from, to, message] : lies) {
+  for (const auto& [from, to, message] : kLies) {
     const auto parsed = ParseManifestBody(Replaced(text, from, to));
     EXPECT_EQ(parsed.status().code(), StatusCode::kDataLoss) << from << " -> " << to;
     EXPECT_THAT(parsed.status().message(), ::testing::StartsWith(message)) << from << " -> " << to;

@@ -69,6 +69,14 @@ TEST(TransportChoiceTest, SharedMemoryIsLeftOnlyWhenItIsClearlyDearer) {
   }
 }
 
+TEST(TransportChoiceTest, AnUnknownTransportIsNoSharedMemory) {
+  for (const auto& [gigabytes, chosen] : {std::pair(0.9, "smoke"), std::pair(1.1, "tcp")}) {
+    const std::vector<MeasuredTransport> both{Measured("smoke", 0, 1),
+                                              Measured("tcp", 0, gigabytes)};
+    EXPECT_EQ(ChooseTransport({.list = {"smoke", "tcp"}}, both).transport, chosen) << gigabytes;
+  }
+}
+
 TEST(TransportChoiceTest, WithoutMeasurementsOrByRuleTheListDecides) {
   const TransportChoice unknown = ChooseTransport(kAll, {});
   EXPECT_EQ(unknown.transport, "shm");
