@@ -1,9 +1,13 @@
-// A group by its members' addresses alone, before anything is attached.
+// A group: who is here, and what its end says to whom.
 #include "comm/group/group.h"
 
+#include <thread>
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "comm/stream/event_loop.h"
+#include "tests/comm/cluster.h"
 
 namespace heddle::comm {
 namespace {
@@ -32,6 +36,40 @@ TEST(GroupTest, MembersOfThisHostAreCountedWhateverTheyOpen) {
   EXPECT_EQ(MembersHere(0, addresses), 2);
   EXPECT_EQ(MembersHere(1, addresses), 3);
   EXPECT_EQ(MembersHere(4, addresses), 3);
+}
+
+// Worker 1 has heard that worker 0 aborted, and closes. What was under way with worker 2 was no
+// order of its own: it ends with worker 0's reason at both.
+TEST(GroupTest, WhoLeavesAfterAPeersAbortSaysWhoseItWas) {
+  constexpr auto kPatience = std::chrono::seconds(10);
+  Cluster cluster(3, Media::kTcp);
+  std::vector<std::unique_ptr<Communicator>> members(3);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      auto member = cluster.endpoint(rank).Connect(cluster.Options(rank, 1), After(kPatience));
+      ASSERT_TRUE(member.ok()) << member.status().ToString();
+      members[static_cast<size_t>(rank)] = *std::move(member);
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  std::vector<float> values(4);
+  std::vector<float> theirs(4);
+  std::vector<float> of_first(4);
+  const Work mine = members[1]->Recv(2, 7, RawOf(values), false);
+  const Work other = members[2]->Recv(1, 8, RawOf(theirs), false);
+  const Work heard = members[1]->Recv(0, 9, RawOf(of_first), false);
+  members[0]->Abort(UnavailableError("the plan changed"));
+  EXPECT_EQ(heard.Wait(After(kPatience)).code(), StatusCode::kAborted);
+  members[1].reset();
+  for (const Work& work : {mine, other}) {
+    const Status status = work.Wait(After(kPatience));
+    EXPECT_EQ(status.code(), StatusCode::kAborted) << status.ToString();
+    EXPECT_THAT(status.message(), testing::HasSubstr("worker-0"));
+    EXPECT_THAT(status.message(), testing::HasSubstr("the plan changed"));
+  }
 }
 
 }  // namespace
