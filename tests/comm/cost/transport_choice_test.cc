@@ -125,6 +125,19 @@ TEST(MeasuredLinksTest, APairGetsWhatItsPlacesMeasured) {
   EXPECT_EQ(first.At(1, 0).bytes_per_second, 1e7);
 }
 
+TEST(MeasuredLinksTest, WithinAPlaceItIsAsItWasMeasured) {
+  MeasuredTransport tcp = Measured("tcp", 10, 1);
+  tcp.there.bytes_per_second = 3e9;
+  MeasuredLinks measured;
+  measured.place = {0, 0};
+  measured.pairs[{0, 0}] = {tcp};
+  for (const int from : {0, 1}) {
+    ASSERT_EQ(measured.Between(from, 1 - from).size(), 1u);
+    EXPECT_EQ(measured.Between(from, 1 - from)[0].there.bytes_per_second, 3e9);
+    EXPECT_EQ(measured.Between(from, 1 - from)[0].back.bytes_per_second, 1e9);
+  }
+}
+
 TEST(MeasuredLinksTest, WorkersBeyondThoseThatWereMeasuredHaveTheirEndsLinks) {
   MeasuredLinks measured;
   measured.place = {0, 1};
