@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -25,7 +26,7 @@ constexpr Duration kLongestWait = std::chrono::seconds(1);
 // these very threads, which aborts.
 std::shared_ptr<grpc::Channel> MakeStreamChannel(const std::string& coordinator) {
   std::shared_ptr<grpc::Channel> channel = MakeChannel(coordinator);
-  [[maybe_unused]] static const auto* const kept = new std::shared_ptr<grpc::Channel>(channel);
+  [[maybe_unused]] static const auto* const kKept = new std::shared_ptr<grpc::Channel>(channel);
   return channel;
 }
 
