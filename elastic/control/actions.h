@@ -64,8 +64,8 @@ struct ListWorkers {
   };
   std::vector<Entry> workers;
 };
-/// A worker was lost, not released: a launcher with `restart: true` starts it again; one that still
-/// runs its process (cut off, hung) ends it.
+/// A worker was lost, not released: a launcher with `restart: true` starts it again, and ends its
+/// process before that where it still runs (cut off, hung).
 struct WorkerGone {
   std::string worker;
   int64_t pid = 0;

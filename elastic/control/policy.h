@@ -69,7 +69,10 @@ struct JobPolicy {
   RecoveryPolicy recovery;
 
   Duration heartbeat = std::chrono::milliseconds(200);
-  Duration lease = std::chrono::seconds(3);  ///< A worker that says nothing for so long is lost.
+  /// A worker that says nothing for so long is lost, unless the steps of its generation show that
+  /// it lives, or nobody at all is heard (membership/silence.h) …
+  Duration lease = std::chrono::seconds(3);
+  Duration cut_off_timeout = std::chrono::minutes(10);        ///< … and then it is after so long.
   Duration reconnect_grace = std::chrono::milliseconds(300);  ///< After its stream broke.
   Duration coalesce = std::chrono::milliseconds(150);  ///< After a loss: wait for further ones.
   Duration probe =

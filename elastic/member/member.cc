@@ -158,6 +158,9 @@ void Member::State::OnMessage(const wire::ToWorker& message, Time now, MemberOut
 }
 
 void Member::State::OnRefused(const wire::Refused& refused, MemberOutbox& out) {
+  if (refused.rejoins() && leaving.empty()) {
+    return out.BeginAnew("refused by the coordinator: " + refused.reason());
+  }
   if (refused.permanent()) {
     return out.Exit(2, "refused by the coordinator: " + refused.reason());
   }

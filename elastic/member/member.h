@@ -188,6 +188,9 @@ struct NoteRefusal {
 struct ExitWorker {
   int code = 0;
   std::string reason;
+  /// Instead of ending it begins anew, as another incarnation that holds nothing: the job has given
+  /// up this one and would take that one.
+  bool begins_anew = false;
 };
 
 using MemberAction = std::variant<SendToCoordinator,

@@ -23,7 +23,12 @@ void MemberOutbox::Say(const google::protobuf::Message& message) {
 
 void MemberOutbox::Exit(int code, std::string reason) {
   exits_ = true;
-  Add(ExitWorker{code, std::move(reason)});
+  Add(ExitWorker{.code = code, .reason = std::move(reason)});
+}
+
+void MemberOutbox::BeginAnew(std::string reason) {
+  exits_ = true;
+  Add(ExitWorker{.code = 1, .reason = std::move(reason), .begins_anew = true});
 }
 
 void MemberOutbox::LeaveAtOnce(const std::string& reason, int code) {

@@ -32,6 +32,8 @@ class MemberOutbox {
   }
   /// The process ends; nothing is handled after this event.
   void Exit(int code, std::string reason);
+  /// Likewise, and begins anew.
+  void BeginAnew(std::string reason);
   /// The same, for a reason of this worker's own, which is said first.
   void LeaveAtOnce(const std::string& reason, int code);
   bool exits() const { return exits_; }

@@ -108,8 +108,12 @@ class Workers {
     return Status::Ok();
   }
 
-  // A lost worker that still runs (hung, cut off) is ended: it could only disturb.
+  // A lost worker that still runs (hung, stopped, cut off) is ended where another one is started in
+  // its place. Else it may come back by itself.
   void End(const WorkerGone& gone) {
+    if (!job_.elastic.restart) {
+      return;
+    }
     MutexLock lock(mutex_);
     const auto found = pids_.find(gone.worker);
     if (found != pids_.end() && found->second == gone.pid) {

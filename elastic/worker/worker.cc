@@ -2,15 +2,20 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
+#include <limits>
 #include <random>
+#include <thread>
 
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/system/begin_anew.h"
 #include "base/system/host.h"
 #include "comm/links/discovery.h"
 #include "elastic/launcher/rank_name.h"
 #include "elastic/service/job_policy.h"
+#include "elastic/worker/begun.h"
 #include "elastic/worker/worker_host.h"
 #include "engine/runtime/device/blas.h"
 #include "metrics/exposition/exposer.h"
@@ -48,22 +53,43 @@ Result<WorkerOptions> Completed(WorkerOptions options) {
   return options;
 }
 
-int RunUntilExit(WorkerHost& host, MemberLoop& loop) {
+ExitWorker RunUntilExit(WorkerHost& host, MemberLoop& loop) {
   int answered = 0;
   while (true) {
-    if (const std::optional<int> code = host.WaitForExit(After(std::chrono::milliseconds(100)))) {
-      return *code;
+    if (const auto exit = host.WaitForExit(After(std::chrono::milliseconds(100)))) {
+      return *exit;
     }
     const int signals = terminate_signals.load();
     if (signals > answered) {
       if (signals > 1) {
         LogWarning("second signal: exit without handing the state over");
-        return 1;
+        return {.code = 1, .reason = "second signal"};
       }
       loop.Post(TerminateRequested{.reason = "asked to terminate"});
       answered = signals;
     }
   }
+}
+
+// How often this process has begun anew, and when it did last, over all its runs.
+constexpr const char* kBegun = "HEDDLE_WORKER_BEGUN";
+
+// The job gave this worker up and would take it again. What it was part of may still run in its
+// threads, so that only a new run of the program is sure to hold nothing. One that is given up
+// again and again waits longer each time.
+int BeginWorkerAnew() {
+  const char* const text = std::getenv(kBegun);  // NOLINT(concurrency-mt-unsafe): nobody sets any
+  const Begun begun = NextBegin(text == nullptr ? "" : text, WallClockSeconds());
+  LogInfo("begins anew in {} s", begun.wait_seconds);
+  for (const Time due = After(FromSeconds(begun.wait_seconds)); Now() < due;) {
+    if (terminate_signals.load() > 0) {
+      return 0;
+    }
+    // lint: allow sleep: only a signal is waited for, and no condition carries it.
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  LogError("{}", BeginAnew(kBegun, begun.text).message());
+  return 1;
 }
 
 }  // namespace
@@ -114,7 +140,7 @@ int RunWorker(const WorkerOptions& asked) {
       .probe_address = probe.ok() ? (*probe)->address() : "",
       .failure_domain = options.failure_domain,
       .emulation = options.emulated ? WireEmulation(options.emulation) : wire::Emulation()};
-  int code = 1;
+  ExitWorker exit;
   {
     WorkerHost host({.endpoint_options = endpoint_options,
                      .endpoint = endpoint->get(),
@@ -131,12 +157,17 @@ int RunWorker(const WorkerOptions& asked) {
                loop.Post(FromCoordinator{.message = message});
              }});
     host.Attach(&session, &loop);
-    code = RunUntilExit(host, loop);
+    exit = RunUntilExit(host, loop);
+    if (exit.begins_anew) {
+      session.Close(After(std::chrono::seconds(2)));
+      (*endpoint)->Fence(std::numeric_limits<int64_t>::max());
+      std::_Exit(BeginWorkerAnew());
+    }
     session.Close(After(std::chrono::seconds(2)));
     host.StopThreads();
     loop.Stop();
   }
-  return code;
+  return exit.code;
 }
 
 }  // namespace heddle::elastic

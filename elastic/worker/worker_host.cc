@@ -172,18 +172,18 @@ void WorkerHost::Train(const RunSteps& action) {
 void WorkerHost::Exit(const ExitWorker& action) {
   LogInfo("exit code={} reason=\"{}\"", action.code, action.reason);
   MutexLock lock(mutex_);
-  if (!exit_code_) {
-    exit_code_ = action.code;
+  if (!exit_) {
+    exit_ = action;
   }
   changed_.NotifyAll();
 }
 
-std::optional<int> WorkerHost::WaitForExit(Deadline deadline) {
+std::optional<ExitWorker> WorkerHost::WaitForExit(Deadline deadline) {
   MutexLock lock(mutex_);
-  while (!exit_code_ && Now() < deadline) {
+  while (!exit_ && Now() < deadline) {
     changed_.WaitUntil(mutex_, std::min<Time>(deadline, After(kSlice)));
   }
-  return exit_code_;
+  return exit_;
 }
 
 void WorkerHost::StopThreads() {

@@ -33,8 +33,8 @@ class WorkerHost : public MemberHost {
   /// Where messages and events go. Both outlive the host's threads (StopThreads).
   void Attach(CoordinatorSession* session, MemberLoop* loop);
   void Perform(const MemberAction& action) override;
-  /// The exit code once the member has decided to end; nothing when `deadline` passed.
-  std::optional<int> WaitForExit(Deadline deadline);
+  /// How, once the member has decided to end; nothing when `deadline` passed.
+  std::optional<ExitWorker> WaitForExit(Deadline deadline);
   /// Ends what runs (its group is aborted) and joins the threads.
   void StopThreads();
 
@@ -56,7 +56,7 @@ class WorkerHost : public MemberHost {
   CondVar changed_;
   CoordinatorSession* session_ HEDDLE_GUARDED_BY(mutex_) = nullptr;
   MemberLoop* loop_ HEDDLE_GUARDED_BY(mutex_) = nullptr;
-  std::optional<int> exit_code_ HEDDLE_GUARDED_BY(mutex_);
+  std::optional<ExitWorker> exit_ HEDDLE_GUARDED_BY(mutex_);
 
   std::unique_ptr<TaskThread> training_;
   std::unique_ptr<TaskThread> lowering_;

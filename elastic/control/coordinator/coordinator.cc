@@ -1,5 +1,6 @@
 #include "elastic/control/coordinator/coordinator.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "elastic/control/coordinator/coordinator_state.h"
@@ -14,7 +15,7 @@ std::vector<CoordinatorAction> Coordinator::State::Handle(const CoordinatorEvent
   // A coordinator that was itself stopped must not take everyone for dead: what they said meanwhile
   // is still on its way to it.
   if (promised_tick_ && now - *promised_tick_ > policy().lease / 4) {
-    roster_.ForgiveSilence(policy().lease, now);
+    silence_.Excuse(now + policy().lease / 2);
   }
   std::visit([&](const auto& e) { On(e, now, out); }, event);
   Advance(now, out);
@@ -72,6 +73,9 @@ void Coordinator::State::On(const Submitted& event, Time now, Outbox& out) {
 }
 
 void Coordinator::State::On(const Received& event, Time now, Outbox& out) {
+  if (const auto since = silence_.cut_off_since(); silence_.Hear(roster_, policy(), now) && since) {
+    out.Log("heard_again", {{"seconds", Seconds(now - *since)}});
+  }
   if (event.message.has_hello()) {
     return OnHello(event.connection, event.message.hello(), now, out);
   }
@@ -86,7 +90,7 @@ void Coordinator::State::On(const Disconnected& event, Time now, Outbox& out) {
     return;
   }
   if (phase_ == Phase::kDone || phase_ == Phase::kIdle) {
-    return Dismiss(name, "", out);
+    return Dismiss(name, "", false, out);
   }
   // An accusation that names nobody fits whoever breaks away.
   if (blame_.Fits(name, generations_.IsMember(name))) {
@@ -100,9 +104,9 @@ void Coordinator::State::On(const ProcessExited& event, Time now, Outbox& out) {
     return;
   }
   if (phase_ == Phase::kDone || phase_ == Phase::kIdle) {
-    return Dismiss(event.worker, "", out);
+    return Dismiss(event.worker, "", false, out);
   }
-  Lose({event.worker, event.reason}, now, out);
+  Lose({event.worker, event.reason, false}, now, out);
 }
 
 void Coordinator::State::On(const Planned& event, Time now, Outbox& out) {
@@ -144,7 +148,7 @@ void Coordinator::State::On(const CancelRequested& event, Time /*now*/, Outbox& 
 
 void Coordinator::State::On(const Ticked& /*event*/, Time now, Outbox& out) {
   if (phase_ != Phase::kDone) {
-    Apply({.losses = roster_.Overdue(policy(), now)}, now, out);
+    JudgeSilence(now, out);
   }
 }
 
@@ -160,7 +164,9 @@ void Coordinator::State::Advance(Time now, Outbox& out) {
     roster_.ScheduleProfiles(links_.BusyHosts(roster_), policy().profile_timeout, now, out);
     links_.CheckDeadlines(roster_, policy().links, now, out);
     JudgeAccusations(now, out);
-    Apply(transitions_.CheckDeadline(scene), now, out);
+    if (!silence_.cut_off_since() && now >= silence_.excused_until()) {
+      Apply(transitions_.CheckDeadline(scene), now, out);
+    }
     Apply(transitions_.LeaveHalt(scene), now, out);
     if (phase_ == Phase::kActive && !generations_.held() && !transitions_.current()) {
       Apply(transitions_.Form(scene), now, out);
@@ -168,12 +174,46 @@ void Coordinator::State::Advance(Time now, Outbox& out) {
     FinishIfDone(now, out);
     Consider(now, out);
   }
+  if (IsRunning()) {
+    silence_.NoteStep(generations_.held()->number, 0, now);  // Once: it has just begun.
+  }
   if (IsRunning() && steps_.StoreIsDue(now)) {
     out.Persist();
   }
   if (auto list = roster_.TakeList(phase_ == Phase::kIdle)) {
     out.Add(*std::move(list));
   }
+}
+
+double Coordinator::State::StepSeconds() const {
+  const auto& held = generations_.held();
+  return held ? std::max(held->plan.predicted_step_seconds, steps_.seconds()) : 0;
+}
+
+void Coordinator::State::JudgeSilence(Time now, Outbox& out) {
+  const auto& transition = transitions_.current();
+  const bool trains =
+      IsRunning() && blame_.empty() &&
+      (!transition || (transition->kind == Transition::Kind::kChange && !transition->In<Moving>()));
+  const bool was_cut_off = silence_.cut_off_since().has_value();
+  std::set<std::string> involved;
+  for (const auto& [name, worker] : roster_.workers()) {
+    if (transition && transition->Involves(name)) {
+      involved.insert(name);
+    }
+  }
+  const Silence::Verdict verdict = silence_.Judge({.roster = roster_,
+                                                   .generations = generations_,
+                                                   .involved = involved,
+                                                   .steps_run = trains,
+                                                   .step_seconds = StepSeconds(),
+                                                   .policy = policy(),
+                                                   .now = now});
+  if (silence_.cut_off_since() && !was_cut_off) {
+    out.Log("cut_off", {{"workers", static_cast<int64_t>(roster_.workers().size())}});
+  }
+  roster_.SetAbsent(verdict.absent);
+  Apply({.losses = verdict.lost}, now, out);
 }
 
 void Coordinator::State::JudgeAccusations(Time now, Outbox& out) {
@@ -225,7 +265,7 @@ void Coordinator::State::Consider(Time now, Outbox& out) {
     release.set_reason(reason);
     out.Tell(roster_.at(name).connection, release);
     out.Log("worker_left", {{"worker", name}, {"reason", reason}});
-    Dismiss(name, "released", out);
+    Dismiss(name, "released", false, out);
   }
   Scene scene = MakeScene(now, out);
   Apply(transitions_.Consider(scene), now, out);
@@ -235,10 +275,12 @@ std::optional<Time> Coordinator::State::NextDeadline() const {
   if (phase_ == Phase::kDone) {
     return std::nullopt;
   }
-  std::optional<Time> next = roster_.NextDeadline(policy());
+  std::optional<Time> next = silence_.NextDeadline(roster_, StepSeconds(), policy());
   Earlier(next, blame_.NextDeadline(policy().probe));
   Earlier(next, links_.NextDeadline());
-  Earlier(next, transitions_.NextDeadline(policy()));
+  if (const auto due = transitions_.NextDeadline(policy()); due && !silence_.cut_off_since()) {
+    Earlier(next, std::max(*due, silence_.excused_until()));
+  }
   Earlier(next, adopt_until_);
   Earlier(next, steps_.NextDeadline(policy(), IsRunning()));
   if (phase_ == Phase::kActive && !generations_.held() && !transitions_.current()) {
@@ -271,8 +313,8 @@ std::vector<CoordinatorAction> Coordinator::Handle(const CoordinatorEvent& event
 std::optional<Time> Coordinator::NextDeadline() const {
   return state_->NextDeadline();
 }
-wire::JobStatus Coordinator::StatusAt(Time /*now*/) const {
-  return state_->Describe();
+wire::JobStatus Coordinator::StatusAt(Time now) const {
+  return state_->Describe(now);
 }
 Status Coordinator::CheckInvariants() const {
   return state_->CheckInvariants();

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "elastic/control/coordinator/coordinator.h"
+#include "elastic/control/membership/silence.h"
 #include "elastic/control/transition/transitions.h"
 
 namespace heddle::elastic {
@@ -27,13 +28,16 @@ class Coordinator::State {
 
   std::vector<CoordinatorAction> Handle(const CoordinatorEvent& event, Time now);
   std::optional<Time> NextDeadline() const;
-  wire::JobStatus Describe() const;
+  wire::JobStatus Describe(Time now) const;
   Status CheckInvariants() const;
 
  private:
+  void DescribePhase(Time now, wire::JobStatus& status) const;
   const JobPolicy& policy() const { return job_.policy; }
   /// A generation is in force.
   bool IsRunning() const { return phase_ == Phase::kActive && generations_.held().has_value(); }
+  /// Of a step of the generation in force.
+  double StepSeconds() const;
   DurableState Facts(Time now);
   Scene MakeScene(Time now, Outbox& out);
 
@@ -50,7 +54,7 @@ class Coordinator::State {
 
   void OnHello(ConnectionId connection, const wire::Hello& hello, Time now, Outbox& out);
   void OnMessage(const Worker& worker, const wire::FromWorker& message, Time now, Outbox& out);
-  void OnHeartbeat(const Worker& worker, const wire::Heartbeat& message, Outbox& out);
+  void OnHeartbeat(const Worker& worker, const wire::Heartbeat& message, Time now, Outbox& out);
   void OnPeerLost(const Worker& worker, const wire::PeerLost& message, Time now, Outbox& out);
   void OnFinished(const Worker& worker, const wire::Finished& message, Time now, Outbox& out);
   void OnValidation(const wire::Validation& message, Outbox& out);
@@ -61,6 +65,7 @@ class Coordinator::State {
   void Advance(Time now, Outbox& out);
   void FinishAdopting(Time now, Outbox& out);
   void BeginForming(Time now);
+  void JudgeSilence(Time now, Outbox& out);
   void JudgeAccusations(Time now, Outbox& out);
   void FinishIfDone(Time now, Outbox& out);
   void Consider(Time now, Outbox& out);
@@ -70,7 +75,7 @@ class Coordinator::State {
                    Outbox& out);
   void Apply(const Consequence& consequence, Time now, Outbox& out);
   void Lose(const Loss& loss, Time now, Outbox& out);
-  void Dismiss(const std::string& name, const std::string& reason, Outbox& out);
+  void Dismiss(const std::string& name, const std::string& reason, bool rejoins, Outbox& out);
   void End(const EndJob& end, Outbox& out);
 
   Phase phase_ = Phase::kIdle;
@@ -81,6 +86,7 @@ class Coordinator::State {
   std::optional<Time> promised_tick_;
 
   Roster roster_;
+  Silence silence_;
   Generations generations_;
   Blame blame_;
   LinkSurvey links_;

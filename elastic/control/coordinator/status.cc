@@ -26,26 +26,34 @@ std::string StandingName(wire::Standing standing) {
 
 }  // namespace
 
-wire::JobStatus Coordinator::State::Describe() const {
-  wire::JobStatus status;
+void Coordinator::State::DescribePhase(Time now, wire::JobStatus& status) const {
   const auto& transition = transitions_.current();
-  const auto& held = generations_.held();
   if (phase_ == Phase::kIdle) {
     status.set_phase("idle");
   } else if (phase_ == Phase::kDone) {
     status.set_phase(end_->ok ? "finished" : "failed");
     status.set_reason(end_->reason);
+  } else if (const auto since = silence_.cut_off_since()) {
+    status.set_phase("cut off");
+    status.set_reason(fmt::format("no worker is heard for {:.0f} s; those that train go on",
+                                  Seconds(now - *since)));
   } else if (transition && transition->IsStuck()) {
     status.set_phase("paused");
     status.set_reason(transition->stuck);
   } else if (phase_ == Phase::kAdopting ||
              (transition && transition->kind == Transition::Kind::kRecover)) {
     status.set_phase("recovering");
-  } else if (!held) {
+  } else if (!generations_.held()) {
     status.set_phase("forming");
   } else {
     status.set_phase(transition ? "changing" : "training");
   }
+}
+
+wire::JobStatus Coordinator::State::Describe(Time now) const {
+  wire::JobStatus status;
+  const auto& held = generations_.held();
+  DescribePhase(now, status);
   status.set_job_id(job_.id);
   status.set_output_folder(job_.output_folder);
   status.set_step(steps_.known());
@@ -76,7 +84,7 @@ wire::JobStatus Coordinator::State::Describe() const {
     entry.set_metrics_address(worker.metrics_address);
     entry.set_slowdown(drift_.SlowdownOf(name));
     entry.set_failure_domain(worker.failure_domain);
-    if (!worker.seen) {
+    if (!worker.seen || worker.absent) {
       entry.set_standing("absent");
     } else if (worker.profiling_until) {
       entry.set_standing("profiling");

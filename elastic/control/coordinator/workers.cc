@@ -17,6 +17,7 @@ void Coordinator::State::OnHello(ConnectionId connection,
     wire::Refused refused;
     refused.set_reason(answer.reason);
     refused.set_permanent(answer.permanent);
+    refused.set_rejoins(answer.rejoins);
     out.Tell(connection, refused);
     return out.Add(Close{connection});
   }
@@ -38,7 +39,7 @@ void Coordinator::State::OnHello(ConnectionId connection,
     return;
   }
   if (answer.kind == Kind::kReplace) {
-    Lose({hello.name(), "another process took its place"}, now, out);
+    Lose({hello.name(), "another process took its place", false}, now, out);
   }
   const std::string name = roster_.Join(connection, hello, now);
   if (phase_ != Phase::kIdle) {
@@ -110,12 +111,12 @@ void Coordinator::State::OnMessage(const Worker& worker,
     case wire::FromWorker::kValidation:
       return OnValidation(message.validation(), out);
     case wire::FromWorker::kHeartbeat:
-      return OnHeartbeat(worker, message.heartbeat(), out);
+      return OnHeartbeat(worker, message.heartbeat(), now, out);
     case wire::FromWorker::kLeaving:
       if (phase_ == Phase::kDone) {
         return;
       }
-      return message.leaving().at_once() ? Lose({name, message.leaving().reason()}, now, out)
+      return message.leaving().at_once() ? Lose({name, message.leaving().reason(), false}, now, out)
                                          : roster_.Drain(name, message.leaving().reason());
     case wire::FromWorker::kFinished:
       return OnFinished(worker, message.finished(), now, out);
@@ -150,8 +151,12 @@ void Coordinator::State::OnValidation(const wire::Validation& message, Outbox& o
 
 void Coordinator::State::OnHeartbeat(const Worker& worker,
                                      const wire::Heartbeat& message,
+                                     Time now,
                                      Outbox& out) {
   roster_.TakeHeartbeat(worker.name, message);
+  if (generations_.IsMember(worker.name)) {
+    silence_.NoteStep(message.generation(), message.applied_step(), now);
+  }
   if (!transitions_.current()) {
     drift_.Count(worker.name, message, generations_, policy().drift);
   }
@@ -205,7 +210,7 @@ void Coordinator::State::Apply(const Consequence& consequence, Time now, Outbox&
 }
 
 void Coordinator::State::Lose(const Loss& loss, Time now, Outbox& out) {
-  const auto& [name, reason] = loss;
+  const auto& [name, reason, rejoins] = loss;
   const Worker* worker = roster_.Find(name);
   if (worker == nullptr || phase_ == Phase::kDone) {
     return;
@@ -214,12 +219,14 @@ void Coordinator::State::Lose(const Loss& loss, Time now, Outbox& out) {
     out.Log("worker_lost", {{"worker", name}, {"reason", reason}});
     out.Add(WorkerGone{name, worker->pid});
   }
-  wire::Abandon abandon;
-  abandon.set_reason(reason);
-  out.Tell(worker->connection, abandon);
+  if (!rejoins) {  // Else it comes again by itself, and learns then what becomes of it.
+    wire::Abandon abandon;
+    abandon.set_reason(reason);
+    out.Tell(worker->connection, abandon);
+  }
   saves_.Lose(name, out);
   const bool member = generations_.IsMember(name);
-  Dismiss(name, reason, out);
+  Dismiss(name, reason, rejoins, out);
   Scene scene = MakeScene(now, out);
   if (phase_ == Phase::kActive && transitions_.current()) {
     Apply(transitions_.OnLost(name, scene), now, out);
@@ -228,9 +235,12 @@ void Coordinator::State::Lose(const Loss& loss, Time now, Outbox& out) {
   }
 }
 
-void Coordinator::State::Dismiss(const std::string& name, const std::string& reason, Outbox& out) {
+void Coordinator::State::Dismiss(const std::string& name,
+                                 const std::string& reason,
+                                 bool rejoins,
+                                 Outbox& out) {
   links_.Forget(name, roster_, policy().links, out);
-  roster_.Dismiss(name, reason, out);
+  roster_.Dismiss(name, reason, rejoins, out);
   generations_.RemoveMember(name);
   steps_.Forget(name);
   drift_.Forget(name);

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "elastic/control/deadline.h"
 #include "elastic/protocol/version.h"
 
 namespace heddle::elastic {
@@ -96,15 +95,18 @@ Roster::Answer Roster::Judge(const wire::Hello& hello, bool ended, Time now, Dur
     return {Kind::kRefuse, "the job has ended"};
   }
   if (const auto given_up = gone_.find(hello.incarnation()); given_up != gone_.end()) {
-    return {Kind::kRefuse, "stale worker: it was given up (" + given_up->second + ")"};
+    return {.kind = Kind::kRefuse,
+            .reason = "stale worker: it was given up (" + given_up->second.reason + ")",
+            .rejoins = given_up->second.rejoins};
   }
   const Worker* known = hello.name().empty() ? nullptr : Find(hello.name());
   if (known != nullptr && known->incarnation == hello.incarnation()) {
     return {Kind::kReturn};
   }
   if (hello.generation() > 0 || hello.staged_generation() > 0) {
-    return {Kind::kRefuse,
-            fmt::format("stale worker: it belongs to generation {}", hello.generation())};
+    return {.kind = Kind::kRefuse,
+            .reason = fmt::format("stale worker: it belongs to generation {}", hello.generation()),
+            .rejoins = true};
   }
   if (known == nullptr) {
     return {Kind::kJoin};
@@ -143,6 +145,7 @@ void Roster::Return(ConnectionId connection, const wire::Hello& hello, Time now,
   worker.broken_at.reset();
   worker.last_word = now;
   worker.seen = true;
+  worker.absent = false;
   static_cast<WorkerIdentity&>(worker) = IdentityOf(hello);
   worker.standing = hello.standing();
   worker.standing_generation = hello.standing_generation();
@@ -191,6 +194,7 @@ const Worker* Roster::Hear(ConnectionId connection, Time now) {
     return nullptr;
   }
   found->second.last_word = now;
+  found->second.absent = false;
   return &found->second;
 }
 
@@ -291,48 +295,19 @@ std::optional<wire::Emulation> Roster::Emulate(const std::string& name,
 
 // ---- Losses ----
 
-std::vector<Loss> Roster::Overdue(const JobPolicy& policy, Time now) const {
-  std::vector<Loss> lost;
-  for (const auto& [name, worker] : workers_) {
-    if (!worker.seen) {
-      continue;  // Its time ends with the adoption's.
-    }
-    if (worker.broken_at && now - *worker.broken_at >= policy.reconnect_grace) {
-      lost.push_back({name, "its connection broke"});
-    } else if (now - worker.last_word >= policy.lease) {
-      lost.push_back({name, fmt::format("no heartbeat for {:.1f} s", Seconds(policy.lease))});
-    } else if (worker.profiling_until && now >= *worker.profiling_until) {
-      lost.push_back({name, "profiling did not end in time"});
-    }
-  }
-  return lost;
-}
-
-void Roster::ForgiveSilence(Duration lease, Time now) {
+void Roster::SetAbsent(const std::set<std::string>& names) {
   for (auto& [name, worker] : workers_) {
-    worker.last_word = std::max(worker.last_word, now - lease / 2);
+    worker.absent = names.count(name) > 0;
   }
 }
 
-std::optional<Time> Roster::NextDeadline(const JobPolicy& policy) const {
-  std::optional<Time> next;
-  for (const auto& [name, worker] : workers_) {
-    if (!worker.seen) {
-      continue;
-    }
-    Earlier(next, worker.last_word + policy.lease);
-    if (worker.broken_at) {
-      Earlier(next, *worker.broken_at + policy.reconnect_grace);
-    }
-    Earlier(next, worker.profiling_until);
-  }
-  return next;
-}
-
-void Roster::Dismiss(const std::string& name, const std::string& reason, Outbox& out) {
+void Roster::Dismiss(const std::string& name,
+                     const std::string& reason,
+                     bool rejoins,
+                     Outbox& out) {
   const Worker& worker = workers_.at(name);
   if (!reason.empty()) {
-    gone_[worker.incarnation] = reason;
+    gone_[worker.incarnation] = {reason, rejoins};
   }
   if (worker.connection != 0) {
     connections_.erase(worker.connection);

@@ -33,6 +33,7 @@ class Roster {
     Kind kind = Kind::kRefuse;
     std::string reason = {};
     bool permanent = true;
+    bool rejoins = false;  ///< kRefuse: its process may begin anew, without what it holds.
   };
 
   const std::map<std::string, Worker>& workers() const { return workers_; }
@@ -72,14 +73,11 @@ class Roster {
                                          bool link,
                                          Outbox& out);
 
-  /// Those who are silent, cut off or at their profile for too long.
-  std::vector<Loss> Overdue(const JobPolicy& policy, Time now) const;
-  /// The coordinator was itself stopped: what everybody said meanwhile is still on its way to it.
-  void ForgiveSilence(Duration lease, Time now);
-  std::optional<Time> NextDeadline(const JobPolicy& policy) const;
+  /// Those of whom nothing is heard; all others are there.
+  void SetAbsent(const std::set<std::string>& names);
   /// Takes it off every list; its process may run on (cut off), but nothing that it says counts.
   /// `reason` empty: it may come again.
-  void Dismiss(const std::string& name, const std::string& reason, Outbox& out);
+  void Dismiss(const std::string& name, const std::string& reason, bool rejoins, Outbox& out);
 
   /// The list of job.json where it has changed since; `idle`: there is no job yet.
   std::optional<ListWorkers> TakeList(bool idle);
@@ -90,7 +88,11 @@ class Roster {
  private:
   std::map<std::string, Worker> workers_;
   std::map<ConnectionId, std::string> connections_;
-  std::map<std::string, std::string> gone_;  ///< Incarnations that were given up, and why.
+  struct Gone {
+    std::string reason;
+    bool rejoins = false;
+  };
+  std::map<std::string, Gone> gone_;  ///< Incarnations that were given up, and why.
   int64_t next_number_ = 1;
   bool list_changed_ = false;
 };

@@ -30,7 +30,8 @@ struct Worker : WorkerIdentity {
 
   ConnectionId connection = 0;  ///< 0: none.
   bool welcomed = false;
-  bool seen = true;  ///< False: known from the predecessor only.
+  bool seen = true;     ///< False: known from the predecessor only.
+  bool absent = false;  ///< Not heard, and not lost: no plan counts on it before it is heard.
   Time last_word;
   std::optional<Time> broken_at;  ///< Its stream broke and has not come back.
 
@@ -44,13 +45,17 @@ struct Worker : WorkerIdentity {
   int64_t applied_step = 0;
 
   /// A plan may count on it.
-  bool IsCandidate() const { return welcomed && seen && !draining && !profile_json.empty(); }
+  bool IsCandidate() const {
+    return welcomed && seen && !absent && !draining && !profile_json.empty();
+  }
 };
 
 /// A worker that is to be given up, and why.
 struct Loss {
   std::string worker;
   std::string reason;
+  /// Its process may begin anew and join. Not where it would fail again, or fight for its name.
+  bool rejoins = true;
 };
 
 }  // namespace heddle::elastic

@@ -69,9 +69,11 @@ Consequence Transitions::Consider(Scene& scene) {
   for (const auto& [name, worker] : scene.roster.workers()) {
     if (worker.draining) {
       leaves = leaves || scene.generations.IsMember(name);
-    } else if (worker.welcomed && worker.seen && worker.profile_json.empty()) {
+    } else if (!worker.welcomed || !worker.seen || worker.absent) {
+      continue;
+    } else if (worker.profile_json.empty()) {
       waits = true;
-    } else if (considered_.count(name) == 0 && worker.welcomed && worker.seen) {
+    } else if (considered_.count(name) == 0) {
       joins = true;
     }
   }

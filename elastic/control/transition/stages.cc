@@ -37,6 +37,12 @@ bool Transition::TakesPart(const std::string& worker) const {
                                         worker) != next()->participants.end();
 }
 
+bool Transition::Involves(const std::string& worker) const {
+  const auto* planning = In<Planning>();
+  return TakesPart(worker) || awaited().count(worker) > 0 ||
+         (planning != nullptr && planning->asked.count(worker) > 0);
+}
+
 wire::Halt MakeHalt(const Transition& transition, int64_t known_step) {
   wire::Halt halt;
   halt.set_generation(transition.fence);

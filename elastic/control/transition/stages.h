@@ -102,6 +102,8 @@ struct Transition {
   const std::set<std::string>& awaited() const;
   std::optional<Time> deadline() const;
   bool TakesPart(const std::string& worker) const;
+  /// Likewise, or its answer is awaited, or the plan that is looked for may count on it.
+  bool Involves(const std::string& worker) const;
   /// It waits for workers, because no plan was found.
   bool IsStuck() const { return In<Planning>() != nullptr && In<Planning>()->stuck_since; }
 };

@@ -71,10 +71,11 @@ Consequence Transitions::OnPrepared(const std::string& worker,
   const auto rank = static_cast<size_t>(
       std::find(plan.members.begin(), plan.members.end(), worker) - plan.members.begin());
   if (!message.error().empty()) {
-    return {.losses = {{worker, "cannot prepare the plan: " + message.error()}}};
+    return {.losses = {{worker, "cannot prepare the plan: " + message.error(), false}}};
   }
   if (rank < plan.program_hashes.size() && message.program_hash() != plan.program_hashes[rank]) {
-    return {.losses = {{worker, "its program differs from the coordinator's: another build?"}}};
+    return {
+        .losses = {{worker, "its program differs from the coordinator's: another build?", false}}};
   }
   preparing->awaited.erase(worker);
   if (!preparing->awaited.empty()) {

@@ -108,8 +108,8 @@ TEST_F(CoordinatorTest, WordsThatWaitedForTheCoordinatorAreHeardBeforeLeasesEnd)
   EXPECT_EQ(Count("worker_lost"), 0);
 }
 
-// So late that everybody's lease ended long ago, and its own clock comes before any word: half a
-// lease is left to each, no more.
+// So late that everybody's lease ended long ago, and its own clock comes before any word: whoever
+// trains has time to come back.
 TEST_F(CoordinatorTest, ACoordinatorThatStoodStillForgivesTheSilenceThatWasItsOwn) {
   Form();
   Wait(0.2, {"a", "b"});
@@ -117,27 +117,60 @@ TEST_F(CoordinatorTest, ACoordinatorThatStoodStillForgivesTheSilenceThatWasItsOw
   Tell(Ticked());
   EXPECT_EQ(Count("worker_lost"), 0);
   From("a", [](wire::FromWorker& message) { message.mutable_heartbeat(); });
-  now_ += job_.policy.lease / 2 - Duration(1);
-  Tell(Ticked());
-  EXPECT_EQ(Count("worker_lost"), 0);
-  now_ += Duration(1);
-  Tell(Ticked());
+  const Time until = now_ + job_.policy.lease + job_.policy.adopt_extra;
+  while (now_ < until) {
+    EXPECT_EQ(Count("worker_lost"), 0);
+    Wait(0.1, {"a"});
+  }
   EXPECT_EQ(Count("worker_lost"), 1) << "b is still silent";
 }
 
 // A tick that is a little late is no excuse: silence has been heard.
 TEST_F(CoordinatorTest, ATickThatIsALittleLateForgivesNothing) {
   Form();
+  const Time lease_ends = now_ + job_.policy.lease;
+  Wait(2.8, {"a"});
   for (const Duration late : {job_.policy.lease / 4, job_.policy.lease / 4 + Duration(1)}) {
     Coordinator copy = coordinator_;
     const Time due = *copy.NextDeadline();
-    ASSERT_EQ(due, now_ + job_.policy.lease);
+    ASSERT_EQ(due, lease_ends);
     const auto actions = copy.Handle(Ticked(), due + late);
     const bool lost = std::ranges::any_of(actions, [](const CoordinatorAction& action) {
       return std::holds_alternative<WorkerGone>(action);
     });
     EXPECT_EQ(lost, late == job_.policy.lease / 4);
   }
+}
+
+// Its network is cut, or it is stopped: they train on without it.
+TEST_F(CoordinatorTest, ACoordinatorThatHearsNobodyGivesUpNobody) {
+  Form();
+  const Time last_word = now_;
+  Wait(60, {});
+  EXPECT_EQ(Count("worker_lost"), 0);
+  EXPECT_EQ(Count("cut_off"), 1);
+  EXPECT_EQ(coordinator_.StatusAt(now_).phase(), "cut off");
+  EXPECT_THAT(coordinator_.StatusAt(now_).reason(), HasSubstr("no worker is heard for 60 s"));
+  Wait(0.2, {"a", "b"});
+  ASSERT_EQ(Count("heard_again"), 1);
+  EXPECT_NEAR(std::get<double>(*log_.back().Find("seconds")), Seconds(now_ - last_word), 0.2);
+  EXPECT_EQ(coordinator_.StatusAt(now_).phase(), "training");
+  EXPECT_EQ(Last("a", wire::ToWorker::kHalt), nullptr);
+}
+
+// Whoever answers is heard late, and so is its answer.
+TEST_F(CoordinatorTest, WhatIsOwedWhileNobodyIsHeardIsNotLate) {
+  Form();
+  Tell(ProcessExited{"b", 0, "killed"});
+  ASSERT_NE(Last("a", wire::ToWorker::kHalt), nullptr);
+  Wait(60, {});
+  EXPECT_EQ(Count("worker_lost"), 1) << "b";
+  Wait(1, {"a"});
+  EXPECT_EQ(Count("worker_lost"), 1);
+  Halted("a", 2, 0, 0, false);
+  Wait(1, {"a"});
+  EXPECT_EQ(Count("worker_lost"), 1);
+  EXPECT_EQ(Count("recovery_source"), 1);
 }
 
 TEST_F(CoordinatorTest, ALossSettlesTheStepWithTheNormThatASurvivorKnows) {
@@ -330,7 +363,9 @@ TEST_F(CoordinatorTest, BetweenTwoLiveWorkersTheMostAccusedGoes) {
   accuse("c", "a");
   Wait(0.7, {"a", "b", "c"});
   ASSERT_EQ(Count("worker_lost"), 1);
-  EXPECT_NE(Last("a", wire::ToWorker::kAbandon), nullptr);
+  EXPECT_EQ(Last("a", wire::ToWorker::kAbandon), nullptr) << "it may begin anew";
+  Hello("a", [](wire::Hello& hello) { hello.set_generation(1); });
+  EXPECT_TRUE(Last("a", wire::ToWorker::kRefused)->refused().rejoins());
 }
 
 TEST_F(CoordinatorTest, AStaleWorkerIsRefused) {
@@ -340,18 +375,22 @@ TEST_F(CoordinatorTest, AStaleWorkerIsRefused) {
   Hello("b", [](wire::Hello& hello) { hello.set_generation(1); });
   ASSERT_NE(Last("b", wire::ToWorker::kRefused), nullptr);
   EXPECT_TRUE(Last("b", wire::ToWorker::kRefused)->refused().permanent());
+  EXPECT_TRUE(Last("b", wire::ToWorker::kRefused)->refused().rejoins()) << "without what it holds";
   EXPECT_THAT(Last("b", wire::ToWorker::kRefused)->refused().reason(), HasSubstr("stale"));
   Hello("x", [](wire::Hello& hello) { hello.set_generation(1); });
   EXPECT_TRUE(Last("x", wire::ToWorker::kRefused)->refused().permanent());
+  EXPECT_TRUE(Last("x", wire::ToWorker::kRefused)->refused().rejoins());
   Hello("y", [](wire::Hello& hello) { hello.set_protocol_version(kProtocolVersion + 1); });
   EXPECT_TRUE(Last("y", wire::ToWorker::kRefused)->refused().permanent());
+  EXPECT_FALSE(Last("y", wire::ToWorker::kRefused)->refused().rejoins()) << "it would be the same";
 }
 
 // It had joined, and no generation had begun: nothing but its incarnation tells it.
 TEST_F(CoordinatorTest, AWorkerThatWasGivenUpBeforeItsFirstGenerationDoesNotComeBack) {
+  job_.policy.profile_timeout = std::chrono::seconds(1);
   Tell(Submitted{job_});
-  Join("a");
-  Wait(3.2, {});
+  Hello("a");
+  Wait(1.2, {"a"});
   ASSERT_EQ(Count("worker_lost"), 1);
   sent_.clear();
   Hello("a");

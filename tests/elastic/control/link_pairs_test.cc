@@ -39,7 +39,7 @@ class LinkPairsTest : public testing::Test {
   }
   void Remove(const std::string& name) {
     survey_.Forget(name, roster_, policy_, out_);
-    roster_.Dismiss(name, "lost", out_);
+    roster_.Dismiss(name, "lost", true, out_);
   }
   // Asks for what may begin: "a-b" by rank; the requests by pair, in the order of asking.
   std::vector<std::string> Asked() {
@@ -337,7 +337,7 @@ TEST_F(LinkPairsTest, OneThatIsGoneWithoutBeingForgottenIsABrokenInvariant) {
   Add("a", "a");
   Add("b", "b");
   Asked();
-  roster_.Dismiss("b", "lost", out_);
+  roster_.Dismiss("b", "lost", true, out_);
   EXPECT_THAT(survey_.Check(roster_).ToString(), HasSubstr("links of b"));
 }
 

@@ -185,7 +185,7 @@ TEST_F(LinkSurveyTest, OneThatGoesEndsItsMeasurementAndFreesTheOther) {
   Notified();
   EXPECT_THAT(survey_.BusyHosts(roster_), ElementsAre("host-a", "host-b"));
   survey_.Forget("a", roster_, policy_, out_);
-  roster_.Dismiss("a", "lost", out_);
+  roster_.Dismiss("a", "lost", true, out_);
   EXPECT_THAT(Notified(), ElementsAre("lost"));
   EXPECT_THAT(survey_.BusyHosts(roster_), IsEmpty());
   EXPECT_TRUE(Settled());

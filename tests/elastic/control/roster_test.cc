@@ -39,7 +39,7 @@ TEST_F(RosterTest, AnIncarnationThatWasGivenUpDoesNotComeBackEvenWithoutAGenerat
   const wire::Hello hello = HelloOf("a", 'A');
   EXPECT_EQ(Judge(hello), Kind::kJoin);
   roster_.Join(1, hello, now_);
-  roster_.Dismiss("a", "no heartbeat for 3.0 s", out_);
+  roster_.Dismiss("a", "no heartbeat for 3.0 s", true, out_);
   const Roster::Answer answer = roster_.Judge(hello, false, now_, policy_.lease);
   EXPECT_EQ(answer.kind, Kind::kRefuse);
   EXPECT_TRUE(answer.permanent);
@@ -50,7 +50,7 @@ TEST_F(RosterTest, AnIncarnationThatWasGivenUpDoesNotComeBackEvenWithoutAGenerat
 
 TEST_F(RosterTest, AWorkerThatLeftBeforeAJobMayComeAgain) {
   roster_.Join(1, HelloOf("a", 'A'), now_);
-  roster_.Dismiss("a", "", out_);
+  roster_.Dismiss("a", "", false, out_);
   EXPECT_EQ(Judge(HelloOf("a", 'A')), Kind::kJoin);
 }
 
@@ -80,38 +80,8 @@ TEST_F(RosterTest, NamesThatWereNotAskedForAreNumbered) {
   EXPECT_EQ(roster_.Join(1, HelloOf("", 'A'), now_), "worker-1");
   EXPECT_EQ(roster_.Join(2, HelloOf("worker-2", 'B'), now_), "worker-2");
   EXPECT_EQ(roster_.Join(3, HelloOf("", 'C'), now_), "worker-3");
-  roster_.Dismiss("worker-3", "lost", out_);
+  roster_.Dismiss("worker-3", "lost", true, out_);
   EXPECT_EQ(roster_.Join(4, HelloOf("", 'D'), now_), "worker-4") << "never again";
-}
-
-TEST_F(RosterTest, AWorkerIsOverdueWithItsLeaseAndNotBefore) {
-  roster_.Join(1, HelloOf("a", 'A'), now_);
-  EXPECT_EQ(roster_.NextDeadline(policy_), now_ + policy_.lease);
-  now_ += policy_.lease - Duration(1);
-  EXPECT_THAT(roster_.Overdue(policy_, now_), IsEmpty());
-  EXPECT_THAT(roster_.Overdue(policy_, now_ + Duration(1)), SizeIs(1));
-}
-
-TEST_F(RosterTest, ABrokenStreamIsOverdueWithItsGrace) {
-  roster_.Join(1, HelloOf("a", 'A'), now_);
-  EXPECT_EQ(roster_.Disconnect(1, now_), "a");
-  EXPECT_EQ(roster_.NextDeadline(policy_), now_ + policy_.reconnect_grace);
-  EXPECT_THAT(roster_.Overdue(policy_, now_ + policy_.reconnect_grace - Duration(1)), IsEmpty());
-  const auto losses = roster_.Overdue(policy_, now_ + policy_.reconnect_grace);
-  ASSERT_THAT(losses, SizeIs(1));
-  EXPECT_EQ(losses[0].reason, "its connection broke");
-}
-
-TEST_F(RosterTest, SilenceThatWasTheCoordinatorsOwnIsForgivenByHalfALease) {
-  roster_.Join(1, HelloOf("a", 'A'), now_);
-  roster_.Join(2, HelloOf("b", 'B'), now_);
-  now_ += 10 * policy_.lease;
-  roster_.Hear(2, now_);
-  roster_.ForgiveSilence(policy_.lease, now_);
-  EXPECT_THAT(roster_.Overdue(policy_, now_), IsEmpty());
-  EXPECT_EQ(roster_.at("a").last_word, now_ - policy_.lease / 2);
-  EXPECT_EQ(roster_.at("b").last_word, now_) << "not made older";
-  EXPECT_THAT(roster_.Overdue(policy_, now_ + policy_.lease / 2), SizeIs(1));
 }
 
 TEST_F(RosterTest, AnOldStreamSaysNothingForAWorkerThatReturned) {
@@ -136,9 +106,9 @@ TEST_F(RosterTest, OneOfAHostIsProfiledAtATimeAndInTime) {
   EXPECT_TRUE(roster_.at("a").profiling_until);
   EXPECT_FALSE(roster_.at("b").profiling_until);
   EXPECT_FALSE(roster_.at("c").profiling_until);
-  EXPECT_THAT(roster_.Overdue(policy_, now_ + std::chrono::seconds(1)), SizeIs(1));
+  EXPECT_EQ(roster_.at("a").profiling_until, now_ + std::chrono::seconds(1));
   roster_.TakeProfile("a", "{}");
-  EXPECT_THAT(roster_.Overdue(policy_, now_ + std::chrono::seconds(1)), IsEmpty());
+  EXPECT_FALSE(roster_.at("a").profiling_until);
   EXPECT_THAT(CandidatesOf(roster_), testing::ElementsAre("a"));
 }
 
@@ -257,7 +227,7 @@ TEST_F(RosterTest, TheListHoldsThoseThatWereWelcomedAndIsAnnouncedOnce) {
   ASSERT_TRUE(list);
   ASSERT_THAT(list->workers, SizeIs(1));
   EXPECT_EQ(list->workers[0].name, "a");
-  roster_.Dismiss("a", "lost", out_);
+  roster_.Dismiss("a", "lost", true, out_);
   EXPECT_TRUE(roster_.TakeList(false));
 }
 
@@ -272,20 +242,14 @@ TEST_F(RosterTest, AProfileIsAskedForWhereItIsMissingAndKeptAsItCameFirst) {
   EXPECT_EQ(roster_.at("c").profile_json, "first");
   roster_.ScheduleProfiles({}, std::chrono::seconds(1), now_, out_);
   EXPECT_THAT(ProfilingHosts(roster_), testing::ElementsAre("host-a"));
-  EXPECT_EQ(roster_.NextDeadline(policy_), now_ + policy_.reconnect_grace);
   now_ += std::chrono::seconds(1) - Duration(1);
   for (const char* name : {"a", "c"}) {
     roster_.Hear(static_cast<ConnectionId>(*name), now_);
   }
   roster_.Return('b', HelloOf("b", 'b'), now_, out_);
-  EXPECT_EQ(roster_.NextDeadline(policy_), now_ + Duration(1)) << "of the profile";
-  EXPECT_THAT(roster_.Overdue(policy_, now_), IsEmpty());
-  const auto losses = roster_.Overdue(policy_, now_ + Duration(1));
-  ASSERT_THAT(losses, SizeIs(1));
-  EXPECT_EQ(losses[0].reason, "profiling did not end in time");
 }
 
-TEST_F(RosterTest, WhoIsKnownFromThePredecessorOnlyIsNotOverdue) {
+TEST_F(RosterTest, WhoIsKnownFromThePredecessorIsNoCandidateBeforeItComes) {
   roster_.Join(1, HelloOf("a", 'A'), now_);
   roster_.TakeProfile("a", "profile");
   DurableState durable;
@@ -300,8 +264,6 @@ TEST_F(RosterTest, WhoIsKnownFromThePredecessorOnlyIsNotOverdue) {
   EXPECT_EQ(next.at("a").failure_domain, "rack");
   EXPECT_EQ(next.at("a").host, "host-a");
   EXPECT_EQ(next.at("a").last_word, now_);
-  EXPECT_THAT(next.Overdue(policy_, now_ + 10 * policy_.lease), IsEmpty());
-  EXPECT_EQ(next.NextDeadline(policy_), std::nullopt);
   EXPECT_THAT(CandidatesOf(next), IsEmpty());
   EXPECT_EQ(next.Judge(HelloOf("a", 'B'), false, now_, policy_.lease).kind, Kind::kReplace);
   EXPECT_EQ(next.Judge(HelloOf("a", 'A'), false, now_, policy_.lease).kind, Kind::kReturn);

@@ -68,7 +68,7 @@ class TransitionsTest : public testing::Test {
   }
   Consequence Lose(const std::string& name) {
     generations_.RemoveMember(name);
-    roster_.Dismiss(name, "lost", out_);
+    roster_.Dismiss(name, "lost", true, out_);
     transitions_.Forget(name);
     return Do(&Transitions::OnLost, name);
   }

@@ -251,7 +251,7 @@ void Cluster::Connect(const std::string& key) {
   if (worker.connection != 0) {
     return;
   }
-  if (!coordinator_ || Unreachable(worker)) {
+  if (!coordinator_ || Unreachable(worker) || now_ < worker.control_cut_until) {
     worker.reconnecting = true;
     OnWorkerAfter(key, 50, 500, [this](SimWorker& w) { Connect(w.key); });
     return;
@@ -465,14 +465,14 @@ void Cluster::Perform(const CoordinatorAction& action) {
       return;
     }
     SimWorker& worker = *Worker(stream->second);
-    if (Unreachable(worker)) {
+    if (Unreachable(worker) || now_ < worker.control_cut_until) {
       return;
     }
     const int copies = random_.Below(50) == 0 ? 2 : 1;
     for (int copy = 0; copy < copies; ++copy) {
-      worker.from_coordinator =
-          std::max(worker.from_coordinator, now_ + Milliseconds(0.1 + 3 * random_.Uniform())) +
-          Duration(1);
+      worker.from_coordinator = std::max({worker.from_coordinator, worker.control_frozen_until,
+                                          now_ + Milliseconds(0.1 + 3 * random_.Uniform())}) +
+                                Duration(1);
       OnWorker(worker.key, worker.from_coordinator,
                [this, connection = send->connection, message = send->message](SimWorker& w) {
                  if (w.connection == connection && !Unreachable(w)) {
@@ -558,7 +558,8 @@ void Cluster::FindPlanFor(const PlanRequest& request) {
   for (size_t i = names.size(); i > 1; --i) {
     std::swap(names[i - 1], names[random_.Below(i)]);
   }
-  if (names.size() > 1 && random_.Below(8) == 0) {
+  // Members that are all silent beside a worker that stands by have nobody to speak for them.
+  if (names.size() > 1 && !options_.control_faults_only && random_.Below(8) == 0) {
     names.pop_back();  // It would slow the job.
   }
   SimPlan plan;

@@ -45,6 +45,9 @@ struct SimOptions {
   /// Bytes and seconds of moves are told, so that a recovery may prefer an older state that is
   /// nearer. Otherwise the newest is to be taken.
   bool tells_moves = false;
+  /// Faults are of the ways to the coordinator alone, once all workers train: none of them is given
+  /// up, no step is run again, and training does not stop.
+  bool control_faults_only = false;
   Planted planted = Planted::kNothing;
   bool trace = false;
 };
@@ -93,7 +96,9 @@ struct SimWorker {
   // Control stream.
   ConnectionId connection = 0;
   std::optional<Time> cut_until;  ///< Neither control nor data gets through.
-  Time to_coordinator;            ///< Last arrival scheduled: streams keep their order.
+  Time control_frozen_until;  ///< What it and the coordinator say to each other waits until then.
+  Time control_cut_until;     ///< Likewise, and is lost; there is no stream.
+  Time to_coordinator;        ///< Last arrival scheduled: streams keep their order.
   Time from_coordinator;
   bool reconnecting = false;
 
@@ -196,6 +201,7 @@ class Cluster {
   // faults.cc
   void ScheduleFaults();
   void InjectFault();
+  std::string DisturbControl();
   void HealAll();
   std::string RandomAlive();
   void Kill(const std::string& key);
@@ -249,6 +255,7 @@ class Cluster {
   std::map<std::pair<int64_t, int64_t>, Ballot> ballots_;
   std::set<std::pair<std::string, std::string>> broken_links_;
   std::map<int64_t, LogEvent> final_steps_;
+  Time last_applied_;  ///< When somebody applied a step.
   std::set<int64_t> committed_;
   /// How each save ended, by the coordinator's life, step and generation.
   std::map<std::tuple<int64_t, int64_t, int64_t>, std::string> save_ends_;

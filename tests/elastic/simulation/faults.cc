@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
@@ -34,8 +35,39 @@ void Cluster::ScheduleFaults() {
       }
     });
   }
-  After(1000 * options_.fault_window_seconds, 1000 * options_.fault_window_seconds + 1,
-        [this] { HealAll(); });
+  if (!options_.control_faults_only) {  // What ends by itself needs no healing.
+    After(1000 * options_.fault_window_seconds, 1000 * options_.fault_window_seconds + 1,
+          [this] { HealAll(); });
+  }
+}
+
+// The way between the coordinator and one worker, half of them or all: frozen, so that what is said
+// comes late, or cut, so that it is lost. The workers still reach each other.
+std::string Cluster::DisturbControl() {
+  std::vector<SimWorker*> chosen;
+  for (auto& [key, worker] : workers_) {
+    if (worker->alive && !worker->exited) {
+      chosen.push_back(worker.get());
+    }
+  }
+  const std::array counts = {size_t{1}, (chosen.size() + 1) / 2, chosen.size()};
+  const size_t count = counts[random_.Below(3)];
+  while (chosen.size() > count) {
+    chosen.erase(chosen.begin() + static_cast<std::ptrdiff_t>(random_.Below(chosen.size())));
+  }
+  const double seconds = (random_.Below(2) == 0 ? 4 : 20) * random_.Uniform();
+  const bool cut = random_.Below(2) == 0;
+  const bool seen = random_.Below(2) == 0;
+  std::string names;
+  for (SimWorker* worker : chosen) {
+    names += " " + worker->key;
+    (cut ? worker->control_cut_until : worker->control_frozen_until) = now_ + FromSeconds(seconds);
+    if (cut) {
+      BreakStream(worker->key, seen);
+    }
+  }
+  return fmt::format("{} the control path of{} for {:.2f} s", cut ? "cut" : "freeze", names,
+                     seconds);
 }
 
 void Cluster::InjectFault() {
@@ -45,7 +77,16 @@ void Cluster::InjectFault() {
   }
   SimWorker& worker = *Worker(key);
   std::string what;
-  switch (random_.Below(14)) {
+  if (options_.control_faults_only) {
+    if (newest_go_ == 0) {
+      return After(300, 600, [this] { InjectFault(); });
+    }
+    what = DisturbControl();
+    result_.faults += (result_.faults.empty() ? "" : ", ") + what;
+    Trace("FAULT " + what);
+    return;
+  }
+  switch (random_.Below(15)) {
     case 0:
     case 1:
       what = "kill " + key;
@@ -154,6 +195,9 @@ void Cluster::InjectFault() {
         OnWorkerAfter(key, 0, 1,
                       [this](SimWorker& w) { TellMember(w, TerminateRequested{"SIGTERM"}); });
       }
+      break;
+    case 13:
+      what = DisturbControl();
       break;
     default:
       what = "slow " + key;

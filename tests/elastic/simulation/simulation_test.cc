@@ -7,6 +7,7 @@
 #include <iostream>
 #include <random>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,6 +62,9 @@ constexpr std::array kMustHappen = {"worker_lost",
                                     "from checkpoint",
                                     "complete snapshot",
                                     "replica_refused",
+                                    "cut_off",
+                                    "heard_again",
+                                    "begins anew",
                                     "exit 0",
                                     "exit 1",
                                     "exit 2"};
@@ -103,6 +107,39 @@ TEST(SimulationTest, HistoriesOfFailuresEndWell) {
   }
   for (const char* name : kMustHappen) {
     EXPECT_GT(probes[name], 0) << name << " never happened";
+  }
+}
+
+TEST(SimulationTest, WhoeverTrainsIsNotGivenUpForItsSilence) {
+  const auto fixed = SeedFromEnvironment();
+  const uint64_t first = fixed.value_or(std::random_device()() % 1000000000);
+  const int histories = fixed ? 1 : testing::Scaled(10, 30, 300);
+  std::map<std::string, int> probes;
+  for (int i = 0; i < histories; ++i) {
+    SimOptions options;
+    options.seed = first + static_cast<uint64_t>(i);
+    options.workers = 1 + static_cast<int>(options.seed % 8);
+    options.steps = 1500;  // Longer than all faults: at the end nobody waits for steps.
+    options.faults = 4;
+    options.fault_window_seconds = 15;
+    options.control_faults_only = true;
+    options.trace = fixed.has_value();
+    SimResult result = Cluster(options).Run();
+    for (const char* never :
+         {"worker_lost", "begins anew", "recovery_source", "exit 1", "exit 2"}) {
+      if (result.error.empty() && result.probes[never] > 0) {
+        result.error =
+            fmt::format("{}: {} (faults: {})", never, result.probes[never], result.faults);
+      }
+    }
+    ASSERT_EQ(result.error, "") << "run again with HEDDLE_TEST_SEED=" << options.seed;
+    for (const auto& [name, count] : result.probes) {
+      probes[name] += count;
+    }
+  }
+  if (!fixed) {
+    EXPECT_GT(probes["cut_off"], 0) << "from seed " << first;
+    EXPECT_EQ(probes["heard_again"], probes["cut_off"]) << "from seed " << first;
   }
 }
 

@@ -25,14 +25,14 @@ void Cluster::Perform(SimWorker& worker, const MemberAction& action) {
     if (!send->message.has_heartbeat()) {
       Trace(fmt::format("from {}: {}", key, send->message.ShortDebugString()));
     }
-    if (worker.connection == 0 || Unreachable(worker)) {
+    if (worker.connection == 0 || Unreachable(worker) || now_ < worker.control_cut_until) {
       return;
     }
     const int copies = random_.Below(50) == 0 && !send->message.has_hello() ? 2 : 1;
     for (int copy = 0; copy < copies; ++copy) {
-      worker.to_coordinator =
-          std::max(worker.to_coordinator, now_ + FromSeconds(0.0001 + 0.003 * random_.Uniform())) +
-          Duration(1);
+      worker.to_coordinator = std::max({worker.to_coordinator, worker.control_frozen_until,
+                                        now_ + FromSeconds(0.0001 + 0.003 * random_.Uniform())}) +
+                              Duration(1);
       At(worker.to_coordinator,
          [this, connection = worker.connection, message = send->message, life = coordinator_life_] {
            if (coordinator_ && life == coordinator_life_ && streams_.count(connection) > 0) {
@@ -101,6 +101,14 @@ void Cluster::Perform(SimWorker& worker, const MemberAction& action) {
     BreakStream(key, true);
     worker.exited = true;
     PeerVanished(key, false);
+    if (exit->begins_anew) {
+      ++result_.probes["begins anew"];
+      After(500, 600, [this, name = worker.member->name()] {
+        if (!ended_) {
+          Spawn(name);
+        }
+      });
+    }
   }
 }
 
@@ -363,7 +371,7 @@ void Cluster::Vote(SimWorker& worker) {
 // it: then each of the others gets the norm or not.
 void Cluster::Decide(int64_t generation, int64_t step) {
   const Ballot& ballot = ballots_.at({generation, step});
-  bool crippled = random_.Below(80) == 0;
+  bool crippled = !options_.control_faults_only && random_.Below(80) == 0;
   for (const std::string& key : ballot.voted) {
     const SimWorker* member = Worker(key);
     crippled = crippled || !member->alive || member->exited || Unreachable(*member);
@@ -418,6 +426,12 @@ void Cluster::Apply(SimWorker& worker) {
   CheckFence(worker);
   ApplyStep(worker, run.step, SimNorm(run.step));
   const int64_t number = run.number;
+  if (options_.control_faults_only && now_ - last_applied_ > std::chrono::seconds(1) &&
+      run.step > start_of_generation_.at(run.generation) + 1) {
+    Fail(fmt::format("training stood still for {:.2f} s before step {}",
+                     Seconds(now_ - last_applied_), run.step));
+  }
+  last_applied_ = now_;
   TellMember(worker, StepApplied{Record(run.step, run.generation), 0.2 * worker.slowdown, 0.2});
   if (!worker.run || worker.run->number != number) {
     return;

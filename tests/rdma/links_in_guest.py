@@ -1,8 +1,10 @@
 """`heddle links` in a guest of scripts/rdma-vm: the RDMA port it finds, and what pairs of workers get from it."""
 import json
 import os
+import sys
 
-from harness import SMOKE, heddle
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
+from harness import SMOKE, heddle  # noqa: E402
 
 ADDRESS = os.environ["HEDDLE_ADDRESS"]
 DEVICE = os.environ["HEDDLE_TEST_RDMA"]

@@ -1,0 +1,146 @@
+#include "elastic/control/membership/silence.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "elastic/control/deadline.h"
+
+namespace heddle::elastic {
+namespace {
+
+// A step may take so many times its usual time before it counts as not completed: saves,
+// validation and other work of the machine come between.
+constexpr double kSlowestStep = 3;
+
+// No step for so long: the generation stands still.
+Duration StandsStill(const JobPolicy& policy, double step_seconds) {
+  return std::max(policy.lease, FromSeconds(kSlowestStep * step_seconds));
+}
+
+// Of several that fall silent at once each has said its last word a little earlier or later. None
+// of them is heard when the first one's lease ends, for that is longer than this by several
+// heartbeats.
+Duration Fresh(const JobPolicy& policy) {
+  return policy.lease / 2;
+}
+
+bool IsHeard(const Worker& worker, const JobPolicy& policy, Time now) {
+  return worker.seen && worker.connection != 0 && now - worker.last_word < Fresh(policy);
+}
+
+// The newest word of anybody; none: nobody has come.
+std::optional<Time> NewestWord(const Roster& roster) {
+  std::optional<Time> newest;
+  for (const auto& [name, worker] : roster.workers()) {
+    if (worker.seen && (!newest || worker.last_word > *newest)) {
+      newest = worker.last_word;
+    }
+  }
+  return newest;
+}
+
+}  // namespace
+
+bool Silence::Hear(const Roster& roster, const JobPolicy& policy, Time now) {
+  const std::optional<Time> newest = NewestWord(roster);
+  const bool first = newest && now - *newest >= Fresh(policy);
+  if (first) {
+    Excuse(now + policy.lease + policy.adopt_extra);
+  }
+  cut_off_since_.reset();
+  return first;
+}
+
+void Silence::NoteStep(int64_t generation, int64_t step, Time now) {
+  if (generation > generation_ || (generation == generation_ && step > step_)) {
+    generation_ = generation;
+    step_ = step;
+    stepped_at_ = now;
+  }
+}
+
+Silence::Verdict Silence::Judge(const Scene& scene) {
+  judged_at_ = scene.now;
+  bool anybody = false;
+  bool a_member = false;
+  for (const auto& [name, worker] : scene.roster.workers()) {
+    const bool heard = IsHeard(worker, scene.policy, scene.now);
+    anybody = anybody || heard;
+    a_member = a_member || (heard && scene.generations.IsMember(name));
+  }
+  const std::optional<Time> newest = NewestWord(scene.roster);
+  const bool nobody = newest && !anybody;
+  cut_off_since_ = nobody && scene.now - *newest >= scene.policy.lease ? newest : std::nullopt;
+  Verdict verdict;
+  if (scene.now < excused_until_ ||
+      (nobody && scene.now - *newest < scene.policy.cut_off_timeout)) {
+    return verdict;
+  }
+  for (const auto& [name, worker] : scene.roster.workers()) {
+    JudgeOne(worker, a_member, scene, verdict);
+  }
+  return verdict;
+}
+
+void Silence::JudgeOne(const Worker& worker,
+                       bool a_member_is_heard,
+                       const Scene& scene,
+                       Verdict& verdict) const {
+  const JobPolicy& policy = scene.policy;
+  const bool broken = worker.broken_at && scene.now - *worker.broken_at >= policy.reconnect_grace;
+  const bool silent = scene.now - worker.last_word >= policy.lease;
+  if (!worker.seen) {
+    return;  // Its time ends with the adoption's.
+  }
+  if (worker.profiling_until && scene.now >= *worker.profiling_until) {
+    verdict.lost.push_back({worker.name, "profiling did not end in time"});
+  } else if (broken || silent) {
+    const bool member = scene.generations.IsMember(worker.name);
+    const bool trains =
+        scene.steps_run && member &&
+        (!silent ||
+         (a_member_is_heard && scene.now - stepped_at_ < StandsStill(policy, scene.step_seconds)));
+    const bool stands_by = !member && scene.involved.count(worker.name) == 0;
+    // What a member has to say of saves and speed is missed, too: not for ever.
+    if ((trains || stands_by) && scene.now - worker.last_word < policy.cut_off_timeout) {
+      verdict.absent.insert(worker.name);
+      return;
+    }
+    verdict.lost.push_back(
+        {worker.name,
+         broken ? std::string("its connection broke")
+                : fmt::format("no heartbeat for {:.1f} s", Seconds(scene.now - worker.last_word))});
+  }
+}
+
+std::optional<Time> Silence::NextDeadline(const Roster& roster,
+                                          double step_seconds,
+                                          const JobPolicy& policy) const {
+  std::optional<Time> next;
+  const auto look_at = [&](Time when) {
+    const Time due = std::max(when, excused_until_);
+    if (due > judged_at_) {
+      Earlier(next, due);
+    }
+  };
+  for (const auto& [name, worker] : roster.workers()) {
+    if (!worker.seen) {
+      continue;
+    }
+    look_at(worker.last_word + policy.lease);
+    if (judged_at_ - worker.last_word >= policy.lease) {
+      look_at(worker.last_word + policy.cut_off_timeout);
+      look_at(stepped_at_ + StandsStill(policy, step_seconds));
+    }
+    if (worker.broken_at) {
+      look_at(*worker.broken_at + policy.reconnect_grace);
+    }
+    if (worker.profiling_until) {
+      look_at(*worker.profiling_until);
+    }
+  }
+  return next;
+}
+
+}  // namespace heddle::elastic

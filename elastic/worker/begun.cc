@@ -1,0 +1,30 @@
+#include "elastic/worker/begun.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include <fmt/format.h>
+
+namespace heddle::elastic {
+namespace {
+
+constexpr double kFirstWait = 0.5;
+constexpr double kLongestWait = 60;
+constexpr double kAsGoodAsNew = 600;
+constexpr int kMostCount = 20;
+
+}  // namespace
+
+Begun NextBegin(const std::string& last, double now) {
+  std::istringstream words(last);
+  int count = 0;
+  double when = 0;
+  const bool known =
+      static_cast<bool>(words >> count >> when) && count > 0 && now - when < kAsGoodAsNew;
+  count = known ? std::min(count, kMostCount) : 0;
+  const double wait = std::min(kFirstWait * std::exp2(count), kLongestWait);
+  return {.wait_seconds = wait, .text = fmt::format("{} {:.3f}", count + 1, now + wait)};
+}
+
+}  // namespace heddle::elastic

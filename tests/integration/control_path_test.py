@@ -1,0 +1,104 @@
+"""The way between the coordinator and its workers is frozen or cut for longer than a lease: for one of them, half, all,
+and by stopping the coordinator. Nobody is given up, training goes on meanwhile, and no step is run twice. A worker that
+is stopped itself is given up, and joins again in the same process.
+"""
+import contextlib
+import os
+import random
+import signal
+import time
+
+from harness import Run, Scratch, check_same, check_samples, seed, wait_for
+from harness.proxy import Proxy
+from harness.served import GLOBAL_BATCH, WORKERS, Cluster, write_job
+from harness.text_data import prose
+from tiers import scaled
+
+LEASE = 1.5
+STEPS = 900
+
+
+def steps_by_worker(cluster):
+    return {worker["name"]: int(worker["applied_step"]) for worker in cluster.status()["workers"]}
+
+
+def check_nobody_was_lost(cluster, pids):
+    cluster.check_alive(pids)
+    for kind in ("worker_lost", "recovery_source", "resumed"):
+        assert cluster.run.events(kind) == [], cluster.run.events(kind)
+
+
+def disturb(cluster, proxies, chance, pids):
+    """One disturbance; what was done."""
+    kind = chance.choice(["freeze", "cut", "stop"])
+    seconds = LEASE * chance.uniform(1.2, 3)
+    before = cluster.run.step()
+    if kind == "stop":
+        names = WORKERS
+        cluster.coordinator.send_signal(signal.SIGSTOP)
+        time.sleep(seconds)  # For so long the coordinator is stopped: that is what is tested.
+        cluster.coordinator.send_signal(signal.SIGCONT)
+    else:
+        names = "".join(chance.sample(WORKERS, chance.choice([1, 2, 3])))
+        for name in names:
+            getattr(proxies[name], kind)()
+        time.sleep(seconds)  # Likewise, their way to it.
+        for name in names:
+            proxies[name].mend()
+    # All that was trained meanwhile becomes known when they are heard again.
+    cluster.wait_step(before + 3)
+    wait_for("every worker's word", lambda: cluster.status()["phase"] in ("training", "finished") and
+             min(steps_by_worker(cluster).values()) > before, 60)
+    check_nobody_was_lost(cluster, pids)
+    return f"{kind} {names} {seconds:.1f} s: {cluster.run.step() - before} steps"
+
+
+def stop_a_worker(cluster, chance):
+    """Given up after its lease, it begins anew when it goes on."""
+    name = chance.choice(WORKERS)
+    process = cluster.workers[name]
+    process.send_signal(signal.SIGSTOP)
+    wait_for("the loss", lambda: [event["worker"] for event in cluster.run.events("worker_lost")] == [name], 60)
+    step = cluster.run.step()
+    process.send_signal(signal.SIGCONT)
+    joined = len(cluster.run.events("worker_joined"))
+    wait_for("its return", lambda: len(cluster.run.events("worker_joined")) > joined, 60)
+    back = cluster.run.events("worker_joined")[-1]
+    assert (back["worker"], back["pid"]) == (name, process.pid), back
+    assert process.poll() is None
+    cluster.wait_step(step + 3)
+    return f"stopped {name}, which came back after step {step}"
+
+
+def main():
+    chance = random.Random(seed())
+    done = []
+    with Scratch() as folder, contextlib.ExitStack() as stack:
+        job = write_job(folder, prose(folder), STEPS)
+        overrides = [f"elastic.lease={LEASE}s"]
+        with Cluster(folder, "served") as cluster:
+            cluster.serve()
+            proxies = {}
+            own = cluster.listen
+            for name in WORKERS:
+                proxies[name] = stack.enter_context(Proxy(own))
+                cluster.listen = proxies[name].address
+                cluster.worker(name)
+            cluster.listen = own
+            cluster.submit(job, *overrides)
+            cluster.wait_step(5)
+            pids = cluster.run.pids()
+            for _ in range(scaled(1, 2, 12)):
+                done.append(disturb(cluster, proxies, chance, pids))
+            done.append(stop_a_worker(cluster, chance))
+            print("\n".join(done))
+        last = cluster.run.step()
+        undisturbed = Run(os.path.join(folder, "undisturbed"), job, overrides).start()
+        undisturbed.wait_step(last, 300)
+        losses = undisturbed.losses()
+        undisturbed.process.kill()
+        check_same(cluster.run, losses, last)
+        check_samples(cluster.run, last, GLOBAL_BATCH)
+
+
+main()
