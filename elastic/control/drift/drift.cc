@@ -10,6 +10,14 @@ namespace {
 constexpr int kCalm = 10;
 constexpr Duration kLongestCooldown = std::chrono::minutes(5);
 
+// Of ascending values, at least one.
+double NoiseOf(const std::vector<double>& sorted) {
+  if (sorted.size() < 3) {
+    return 0;
+  }
+  return (sorted[sorted.size() - 2] - sorted[1]) / 2 / sorted[sorted.size() / 2];
+}
+
 }  // namespace
 
 double Drift::SlowdownOf(const std::string& worker) const {
@@ -48,6 +56,7 @@ bool Drift::Notice(const Generations& generations,
     return false;
   }
   bool noticed = false;
+  noise_ = 0;
   for (auto& [name, gauge] : gauges_) {
     if (!generations.IsMember(name) ||
         static_cast<int>(gauge.ratios.size()) < policy.windows_over) {
@@ -63,6 +72,7 @@ bool Drift::Notice(const Generations& generations,
       std::vector<double> sorted(gauge.ratios.begin(), gauge.ratios.end());
       std::sort(sorted.begin(), sorted.end());
       gauge.slowdown = sorted[sorted.size() / 2];
+      noise_ = std::max(noise_, NoiseOf(sorted));
       gauge.ratios.clear();
       out.Log("drift", {{"worker", name}, {"slowdown", gauge.slowdown}});
       noticed = true;

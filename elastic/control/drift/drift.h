@@ -2,7 +2,8 @@
 /// A lasting change of speed. A worker drifts when its measured busy time, over what its profile
 /// and the current plan's correction predict, was beyond the threshold to one side in most of the
 /// last windows. A plan with the measured speeds is then looked for; whether it is put in force is
-/// economics, and after either answer there is a pause that grows while drift goes on.
+/// economics: its gain has to be above the noise of the measurement, too. After either answer there
+/// is a pause that grows while drift goes on.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,9 @@ class Drift {
              const DriftPolicy& policy);
   /// Whether a plan is to be looked for; slowdowns are as measured then.
   bool Notice(const Generations& generations, const DriftPolicy& policy, Time now, Outbox& out);
+  /// How uncertain the slowdowns are that were noticed last: half the range of a worker's windows
+  /// without its lowest and highest one, over their median; of the least certain worker.
+  double noise() const { return noise_; }
   /// A plan for drift is in force, or was found not to pay.
   void Answered(const DriftPolicy& policy, Time now);
   /// Its plan counts on the slowdowns of now.
@@ -45,6 +49,7 @@ class Drift {
   };
 
   std::map<std::string, Gauge> gauges_;  ///< By worker; none: as profiled.
+  double noise_ = 0;
   Duration cooldown_{0};
   std::optional<Time> not_before_;
   std::optional<Time> answered_at_;

@@ -14,7 +14,7 @@ constexpr double kFixedChangeSeconds = 0.1;
 // A gain below this is within the error of the prediction.
 constexpr double kLeastGain = 0.02;
 
-bool WorthChanging(const PlanOutcome& outcome, const Scene& scene) {
+bool WorthChanging(const PlanOutcome& outcome, bool for_drift, const Scene& scene) {
   const JobPolicy& policy = scene.job.policy;
   const double current = outcome.current_step_seconds > 0
                              ? outcome.current_step_seconds
@@ -22,7 +22,8 @@ bool WorthChanging(const PlanOutcome& outcome, const Scene& scene) {
   const auto horizon = static_cast<double>(policy.total_steps - scene.steps.known());
   const double gain = (current - outcome.predicted_step_seconds) * horizon;
   const double cost = outcome.move_seconds + kFixedChangeSeconds;
-  return outcome.predicted_step_seconds < (1 - kLeastGain) * current &&
+  const double least = for_drift ? std::max(kLeastGain, scene.drift.noise()) : kLeastGain;
+  return outcome.predicted_step_seconds < (1 - least) * current &&
          gain > policy.drift.gain_over_cost * cost;
 }
 
@@ -149,7 +150,7 @@ Consequence Transitions::OnPlanned(const PlanOutcome& outcome, Scene& scene) {
     return RefusePlan(outcome.status, scene);
   }
   if (current_->kind == Transition::Kind::kChange && !planning->forced &&
-      !WorthChanging(outcome, scene)) {
+      !WorthChanging(outcome, current_->for_drift, scene)) {
     if (current_->for_drift) {
       scene.drift.Answered(scene.job.policy.drift, scene.now);
     }

@@ -570,5 +570,29 @@ TEST_F(CoordinatorTest, DriftIsActedOnWhenItLastsAndPays) {
   EXPECT_TRUE(request_->current_runs);
 }
 
+// The plan that is found makes steps half as long.
+TEST_F(CoordinatorTest, AGainWithinTheNoiseOfTheDriftIsNone) {
+  const Coordinator fresh = coordinator_;
+  job_.policy.total_steps = 1'000'000;
+  for (const double noise : {0.6, 0.3}) {
+    coordinator_ = fresh;
+    Form();
+    int64_t number = 0;
+    for (const double ratio : {9.0, 1.0, 1.0, 4 * (1 - noise), 4.0, 4 * (1 + noise), 9.0}) {
+      From("b", [&](wire::FromWorker& message) {
+        wire::Heartbeat& heartbeat = *message.mutable_heartbeat();
+        heartbeat.set_generation(1);
+        heartbeat.set_window(++number);
+        heartbeat.set_busy_seconds(ratio);
+        heartbeat.set_predicted_busy_seconds(1);
+      });
+    }
+    ASSERT_TRUE(request_.has_value());
+    EXPECT_EQ(request_->candidates[1].slowdown, 4);
+    AnswerPlan();
+    EXPECT_EQ(Last("a", wire::ToWorker::kPrepare) == nullptr, noise > 0.5);
+  }
+}
+
 }  // namespace
 }  // namespace heddle::elastic

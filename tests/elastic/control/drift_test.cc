@@ -127,6 +127,28 @@ TEST_F(DriftTest, ThePauseAfterAnAnswerDoublesWhileDriftGoesOn) {
   expect_pause(policy_.cooldown);  // Ten pauses of calm, and the next one is short again.
 }
 
+TEST_F(DriftTest, ItsNoiseIsHalfTheRangeWithoutTheLowestAndTheHighest) {
+  Windows("a", {9, 1.3, 3, 3, 3, 9});
+  Windows("b", {9, 1.5, 2.5, 2, 1.5, 3});
+  ASSERT_TRUE(Notice());
+  EXPECT_EQ(drift_.noise(), 0.25) << "of b; a had three equal ones in its midst";
+  EXPECT_FALSE(Notice());
+  EXPECT_EQ(drift_.noise(), 0) << "nothing is noticed";
+}
+
+TEST_F(DriftTest, OfFourWindowsTheTwoInTheMidstCount) {
+  Windows("a", {9, 5, 2, 1.5, 4});
+  ASSERT_TRUE(Notice());
+  EXPECT_EQ(drift_.noise(), 0.25) << "(4 - 2) / 2 / 4";
+}
+
+TEST_F(DriftTest, OneWindowHasNoNoise) {
+  policy_.windows = policy_.windows_over = 2;
+  Windows("a", {9, 5, 2});
+  ASSERT_TRUE(Notice());
+  EXPECT_EQ(drift_.noise(), 0);
+}
+
 TEST_F(DriftTest, ItMayBeSwitchedOff) {
   policy_.enabled = false;
   Windows("a", {1, 3, 3, 3, 3});
