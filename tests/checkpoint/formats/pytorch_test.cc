@@ -364,6 +364,14 @@ TEST_F(PytorchTest, OtherFilesOfTorchAreNamed) {
   std::filesystem::remove(path_);
   ASSERT_TRUE(WriteArchive(path_, {{"data.pkl", "N."}, {"byteorder", "big"}}).ok());
   EXPECT_THAT(OpenModel(path_).status().message(), HasSubstr("byte order 'big'"));
+  const std::string longest(16, 'b');
+  for (const auto& [order, named] : {std::pair(longest, true), std::pair(longest + "b", false)}) {
+    std::filesystem::remove(path_);
+    ASSERT_TRUE(WriteArchive(path_, {{"data.pkl", "N."}, {"byteorder", order}}).ok());
+    const Status status = OpenModel(path_).status();
+    EXPECT_FALSE(status.ok());
+    EXPECT_EQ(status.message().find("byte order '" + order) != std::string::npos, named);
+  }
 }
 
 TEST_F(PytorchTest, OtherFilesAreNotOfTorch) {
