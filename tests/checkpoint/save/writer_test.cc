@@ -302,6 +302,13 @@ TEST_F(WriterTest, BadBoxesAndOptionsAreRefused) {
   EXPECT_FALSE(accepts(0, 63));
   EXPECT_FALSE(accepts(0, kMost + 1));
   EXPECT_FALSE(accepts(0, 64, 257));
+  EXPECT_TRUE(accepts(0, 64, 256));
+  const auto named = [&](size_t bytes) {
+    return Writer::Create({.root = folder_.path(), .name = std::string(bytes, 'n')}, metrics_);
+  };
+  EXPECT_TRUE(named(231).ok()) << "with its generation a file's name has 255 bytes";
+  EXPECT_EQ(named(232).status().message(),
+            "checkpoint writer '" + std::string(232, 'n') + "': an option is out of range");
 }
 
 TEST_F(WriterTest, AWorkerWithoutBoxesReportsAnEmptyFile) {
