@@ -102,12 +102,15 @@ TEST_F(TargetTest, AnElementTypeThatIsNotKnownIsNamed) {
 }
 
 TEST_F(TargetTest, AnotherFileAnotherSizeOrAnotherNameIsAnotherSource) {
-  ASSERT_TRUE(WriteFileAtomically(source_ + "/b", "bb").ok());
+  // A folder lists them in no order: neither as they came nor the other way round.
   ASSERT_TRUE(WriteFileAtomically(source_ + "/a", "a").ok());
+  ASSERT_TRUE(WriteFileAtomically(source_ + "/c", "ccc").ok());
+  ASSERT_TRUE(WriteFileAtomically(source_ + "/b", "bb").ok());
   const auto facts = FileFacts(source_);
   ASSERT_TRUE(facts.ok()) << facts.status().ToString();
   EXPECT_EQ(*FileFacts(source_), *facts);
   EXPECT_LT(facts->find(source_ + "/a 1 "), facts->find(source_ + "/b 2 ")) << "by name";
+  EXPECT_LT(facts->find(source_ + "/b 2 "), facts->find(source_ + "/c 3 ")) << "by name";
   EXPECT_THAT(*FileFacts(source_ + "/b"), HasSubstr(source_ + "/b 2 "));
   ASSERT_TRUE(WriteFileAtomically(source_ + "/a", "c").ok());
   EXPECT_NE(*FileFacts(source_), *facts) << "as long, and written anew";

@@ -351,6 +351,7 @@ TEST_F(Hdf5FileTest, RoomForTheLibrarysOwnPartIsMadeByWhatIsToCome) {
   EXPECT_EQ(first_chunk(100, 0) - least, 100 * 640 - 2048);
   EXPECT_EQ(first_chunk(0, 1000) - least, 1000 * 24 - 2048);
   EXPECT_EQ(first_chunk(10, 500) - least, 10 * 640 + 500 * 24 - 2048);
+  EXPECT_EQ(first_chunk(1 << 20, 0) - least, (64 << 20) - 2048) << "64 MiB at most";
 }
 
 TEST_F(Hdf5FileTest, ARefusalOfTheLibraryIsHandedOn) {

@@ -241,6 +241,7 @@ TEST_F(PytorchTest, NamesOfNestedDictsAndTiedStorages) {
               ElementsAre("model.a.b", "model.z", "own"));
   EXPECT_THAT(names(Dict({{"K\x03", "]" + tensor + "a"}, {Text("note"), "N"}})),
               ElementsAre("3.0"));
+  EXPECT_THAT(names(Dict({{Text("t"), "(N" + tensor + "t"}})), ElementsAre("t.1"));
 }
 
 TEST_F(PytorchTest, DictsAndNamesMayReachTheirBounds) {

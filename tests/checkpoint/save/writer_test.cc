@@ -5,7 +5,9 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <future>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <sys/mount.h>
@@ -196,6 +198,29 @@ TEST_F(WriterTest, RoomIsMadeInTheBackgroundAndRefusesNoSave) {
   EXPECT_FALSE(writer->busy());
   EXPECT_TRUE(writer->Snapshot({.step = 1, .generation = 1}, {{view_}}).ok());
   EXPECT_TRUE(writer->Wait(Soon()).ok());
+}
+
+int64_t ResidentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t size = 0;
+  int64_t resident = 0;
+  statm >> size >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+TEST_F(WriterTest, RoomIsMadeAheadUpToTheLimit) {
+  constexpr int64_t kLimit = int64_t{48} << 20;
+  const auto writer = Writer::Create(
+      {.root = folder_.path(), .name = "w0", .staging_limit_bytes = kLimit}, metrics_);
+  ASSERT_TRUE(writer.ok()) << writer.status().ToString();
+  const int64_t before = ResidentBytes();
+  (*writer)->Reserve(int64_t{1} << 50);  // More than any machine has.
+  (*writer)->Reserve(1);                 // What was asked for before stays.
+  const Deadline deadline = Soon();
+  while (ResidentBytes() < before + kLimit - (1 << 20) && Now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_GE(ResidentBytes(), before + kLimit - (1 << 20));
 }
 
 /// A state that a fake optimizer changes, tensor by tensor in any order, right after each snapshot;
