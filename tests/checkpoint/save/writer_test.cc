@@ -223,6 +223,26 @@ TEST_F(WriterTest, RoomIsMadeAheadUpToTheLimit) {
   EXPECT_GE(ResidentBytes(), before + kLimit - (1 << 20));
 }
 
+TEST_F(WriterTest, ItsThreadsStandBackAsFarAsTheyShould) {
+  const auto standing_back = [] {
+    int count = 0;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      const auto id = static_cast<id_t>(std::stoi(task.path().filename().string()));
+      count += ::getpriority(PRIO_PROCESS, id) == 13 ? 1 : 0;
+    }
+    return count;
+  };
+  ASSERT_EQ(standing_back(), 0);
+  const auto writer = Writer::Create(
+      {.root = folder_.path(), .name = "w0", .codec_threads = 3, .niceness = 13}, metrics_);
+  ASSERT_TRUE(writer.ok()) << writer.status().ToString();
+  const Deadline deadline = Soon();
+  while (standing_back() < 4 && Now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(standing_back(), 4) << "three that compress and one that writes";
+}
+
 /// A state that a fake optimizer changes, tensor by tensor in any order, right after each snapshot;
 /// now and then a change of plan replaces the memory, or gives the save up.
 TEST_F(WriterTest, EverySaveHoldsItsStepWhileTrainingGoesOn) {

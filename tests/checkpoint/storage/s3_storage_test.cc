@@ -313,6 +313,24 @@ TEST_F(S3StorageTest, CheckpointsComeFromAndGoToTheStore) {
       << "what this job saves replaces it";
 }
 
+TEST_F(S3StorageTest, AFileOfSeveralPiecesComesWhole) {
+  Random random(12);
+  state_ = {};
+  state_.tensors.push_back({"w", "master", DType::kU8, {9 << 20}});
+  state_.bytes.emplace_back(9 << 20);
+  for (std::byte& byte : state_.bytes[0]) {  // Nothing that a codec makes smaller.
+    byte = static_cast<std::byte>(random.Below(256));
+  }
+  ASSERT_TRUE(SaveStep(10, 1).ok());
+  const TemporaryFolder folder;
+  const auto fetched = Import(root_ + "/step-00000010", folder.path(), state_.tensors);
+  ASSERT_TRUE(fetched.ok()) << fetched.status().ToString();
+  const auto reader = Reader::Open(folder.path() + "/" + StepFolderName(10));
+  ASSERT_TRUE(reader.ok()) << reader.status().ToString();
+  EXPECT_GT((*reader)->manifest().files[0].bytes, 9 << 20);
+  ASSERT_TRUE((*reader)->CheckFileHashes().ok());
+}
+
 TEST_F(S3StorageTest, AFileThatWasNotWrittenIsNamed) {
   const auto storage = Open();
   ASSERT_TRUE(storage->Prepare().ok());
