@@ -51,7 +51,7 @@ class Numbers {
   Status Convert(std::vector<double>& out) {
     const size_t count = bytes_.size() / static_cast<size_t>(SizeOf(type_));
     out.resize(count);
-    if (CanCast(type_, DType::kF32)) {
+    if (type_ != DType::kF64 && CanCast(type_, DType::kF32)) {  // Exact.
       floats_.resize(count);
       HEDDLE_RETURN_IF_ERROR(
           Cast(bytes_, type_, std::as_writable_bytes(std::span(floats_)), DType::kF32));

@@ -25,13 +25,13 @@ bool IsUnreserved(char c) {
 }
 
 Status CheckSegments(std::string_view url, std::string_view key) {
-  while (!key.empty()) {
-    const size_t slash = std::min(key.find('/'), key.size());
-    const std::string_view segment = key.substr(0, slash);
+  for (size_t begin = 0; !key.empty() && begin <= key.size();) {
+    const size_t slash = std::min(key.find('/', begin), key.size());
+    const std::string_view segment = key.substr(begin, slash - begin);
     if (segment.empty() || segment == "." || segment == "..") {
       return InvalidArgumentError("{}: an empty segment, '.' or '..' is no part of a key", url);
     }
-    key.remove_prefix(std::min(slash + 1, key.size()));
+    begin = slash + 1;
   }
   return Status::Ok();
 }

@@ -201,6 +201,17 @@ TEST_F(InitialStateTest, ATensorThatDoesNotFitIsNamed) {
               HasSubstr("tensor 'embedding.weight': elements of type I32 do not become fp32"));
 }
 
+TEST_F(InitialStateTest, ATypeThatHeddleDoesNotKnowIsNamed) {
+  const std::string header = R"({"w":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]}})";
+  const uint64_t length = header.size();
+  std::string file(reinterpret_cast<const char*>(&length), sizeof(length));
+  std::filesystem::remove_all(source_);
+  std::filesystem::create_directories(source_);
+  ASSERT_TRUE(WriteFileAtomically(source_ + "/model.safetensors", file + header + "xx").ok());
+  EXPECT_EQ(Refusal(TinyModel(), {{"w", "master", DType::kF32, {2}}}),
+            "tensor 'w': elements of type F8_E4M3 do not become fp32");
+}
+
 TEST_F(InitialStateTest, NarrowerWeightsAreWidened) {
   Write(TinyModel(), TinyWeights(), DType::kBF16);
   EXPECT_EQ(Refusal(), "");

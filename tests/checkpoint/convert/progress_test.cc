@@ -87,6 +87,25 @@ TEST(ProgressTest, AConversionCountsTheElements) {
   said.ExpectWhole((100 * 30 + 7) * 4);
 }
 
+TEST(ProgressTest, ACheckpointSaysWhatItStores) {
+  const TemporaryFolder folder;
+  const std::string path = WriteModel(folder.path() + "/a", "native", {{100, 30}, {7}});
+  const auto model = OpenModel(path);
+  ASSERT_TRUE(model.ok()) << model.status().ToString();
+  const auto reader = Reader::Open(path);
+  ASSERT_TRUE(reader.ok()) << reader.status().ToString();
+  for (size_t t = 0; t < 2; ++t) {
+    int64_t stored = 0;
+    for (const BoxRecord& box : (*reader)->manifest().tensors[t].boxes) {
+      for (const ChunkRecord& chunk : box.chunks) {
+        stored += chunk.bytes;
+      }
+    }
+    EXPECT_GT(stored, 0);
+    EXPECT_EQ((*model)->tensors()[t].stored_bytes, stored);
+  }
+}
+
 TEST(ProgressTest, ANoteIsSaidOnlyWhenThereIsOne) {
   const TemporaryFolder folder;
   const std::string a = WriteModel(folder.path() + "/a", "safetensors", {{3}});

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <fstream>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -14,6 +15,8 @@
 
 namespace heddle::checkpoint {
 namespace {
+
+using ::testing::ElementsAre;
 
 Bytes RandomBytes(size_t count, Random& random) {
   Bytes bytes(count);
@@ -152,6 +155,89 @@ TEST_P(BlockFileTest, AFailureIsKeptAndTheRestSwallowed) {
   EXPECT_EQ(out, Bytes(10));
 }
 
+/// Blocks of one value each, and which of them the file itself has.
+class BlockPlacesTest : public BlockFileTest {
+ protected:
+  void Fill(BlockFile& file, int64_t block, uint8_t value, int64_t bytes = kHashBlockBytes) const {
+    file.Write(block * kHashBlockBytes, Bytes(static_cast<size_t>(bytes), std::byte{value}));
+  }
+  /// By block: its first byte on storage, 0 where there is none yet.
+  std::vector<int> Stored(int64_t blocks) const {
+    const Bytes content = ContentOf(path());
+    std::vector<int> stored;
+    for (int64_t block = 0; block < blocks; ++block) {
+      const auto at = static_cast<size_t>(block * kHashBlockBytes);
+      stored.push_back(at < content.size() ? std::to_integer<int>(content[at]) : 0);
+    }
+    return stored;
+  }
+};
+
+TEST_P(BlockPlacesTest, WhatLeavesMemoryIsTheBlockThatWasUsedLongestAgoAndNeverTheFirst) {
+  auto file = BlockFile::Create(path(), GetParam());
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  for (int64_t block = 0; block < 4; ++block) {
+    Fill(**file, block, static_cast<uint8_t>(block + 1), 10);
+  }
+  EXPECT_THAT(Stored(6), ElementsAre(0, 0, 0, 0, 0, 0)) << "four have room";
+  Bytes out(1);
+  (*file)->Read(kHashBlockBytes, out);  // Block 1 is used.
+  Fill(**file, 4, 5, 10);
+  EXPECT_THAT(Stored(6), ElementsAre(0, 0, 3, 0, 0, 0));
+  Fill(**file, 5, 6, 10);
+  EXPECT_THAT(Stored(6), ElementsAre(0, 0, 3, 4, 0, 0));
+  ASSERT_TRUE((*file)->Finish().ok());
+  EXPECT_THAT(Stored(6), ElementsAre(1, 2, 3, 4, 5, 6));
+}
+
+TEST_P(BlockPlacesTest, OnlyBlocksThatAreFullGoAhead) {
+  auto file = BlockFile::Create(path(), GetParam());
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  Fill(**file, 0, 1, kHashBlockBytes - 1);
+  (*file)->FlushFull();
+  EXPECT_THAT(Stored(1), ElementsAre(0));
+  (*file)->Write(kHashBlockBytes - 1, Bytes(1, std::byte{9}));
+  (*file)->FlushFull();
+  EXPECT_THAT(Stored(1), ElementsAre(1));
+  // A full one that changes is not full again.
+  (*file)->Write(0, Bytes(1, std::byte{2}));
+  (*file)->FlushFull();
+  EXPECT_THAT(Stored(1), ElementsAre(1));
+  // Nor is one that comes back into memory. What was in its place does not count.
+  for (int64_t block = 1; block < 6; ++block) {
+    Fill(**file, block, static_cast<uint8_t>(block));
+  }
+  (*file)->Write(kHashBlockBytes, Bytes(1, std::byte{8}));
+  (*file)->FlushFull();
+  EXPECT_THAT(Stored(6), ElementsAre(1, 1, 2, 3, 4, 5));
+  ASSERT_TRUE((*file)->Finish().ok());
+  EXPECT_THAT(Stored(6), ElementsAre(2, 8, 2, 3, 4, 5));
+}
+
+TEST_P(BlockPlacesTest, WhatDidNotChangeIsNotWrittenAgain) {
+  auto file = BlockFile::Create(path(), GetParam());
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  Fill(**file, 0, 1);
+  (*file)->FlushFull();
+  std::fstream other(path(), std::ios::in | std::ios::out | std::ios::binary);
+  other.put('\7');
+  other.close();
+  (*file)->FlushFull();
+  ASSERT_TRUE((*file)->Finish().ok());
+  EXPECT_THAT(Stored(1), ElementsAre(7));
+}
+
+TEST(BlockFileNamesTest, AFolderThatIsNotThereIsNamed) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/none/file";
+  for (const bool direct : {false, true}) {
+    const Status status = BlockFile::Create(path, direct).status();
+    EXPECT_EQ(status.code(), StatusCode::kNotFound);
+    EXPECT_THAT(status.message(), ::testing::HasSubstr("create " + path));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Direct, BlockPlacesTest, ::testing::Bool());
 INSTANTIATE_TEST_SUITE_P(Direct, BlockFileTest, ::testing::Bool());
 
 }  // namespace

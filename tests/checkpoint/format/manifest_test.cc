@@ -189,6 +189,55 @@ TEST(ManifestTest, BodiesThatLieAreRefused) {
   }
 }
 
+/// Each field with a value of another type, or without one.
+TEST(ManifestTest, AFieldOfAnotherTypeIsNamed) {
+  const std::string text = EncodeManifest(Sample());
+  const std::string box = "tensor 'w' (master): ";
+  const std::vector<Lie> lies = {
+      {R"("files":[{)", R"("files":[7,{)", "a file is no object"},
+      {R"("tensors":[{)", R"("tensors":["x",{)", "a tensor is no object"},
+      {R"("boxes":[{)", R"("boxes":[null,{)", box + "a box is no object"},
+      {R"("files":[)", R"("filez":[)", "field 'files' is missing"},
+      {R"("tensors":[)", R"("tensorz":[)", "field 'tensors' is missing"},
+      {R"("created":)", R"("created":"yesterday","x":)", "field 'created' is not a number"},
+      {R"("created":)", R"("creatad":)", "field 'created' is not a number"},
+      {R"("step":40)", R"("step":"40")", "field 'step' is a string"},
+      {R"("generation":3)", R"("generation":-3)", "field 'generation' is negative"},
+      {R"("samples_consumed":640)", R"("samples_consumed":-1)",
+       "field 'samples_consumed' is negative"},
+      {R"("plan":")", R"("plan":7,"x":")", "field 'plan' is a number"},
+      {R"("extra":")", R"("extra":7,"x":")", "field 'extra' is a number"},
+      {R"("job_hash":")", R"("job_hash":7,"x":")", "field 'job_hash' is a number"},
+      {R"("model":")", R"("model":7,"x":")", "field 'model' is a number"},
+      {R"("shape":[4,6])", R"("shape":[4.5,6])", "field 'shape' is not a 64-bit integer"},
+      {R"("shape":[4,6])", R"("shape":["4",6])", "field 'shape' is not a 64-bit integer"},
+      {R"("shape":[4,6])", R"("shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1])",
+       "field 'shape' has 17 dimensions"},
+      {R"("role":"master")", R"("role":7)", "field 'role' is a number"},
+      {R"("dataset":"/master/w@0,0")", R"("dataset":7)", box + "field 'dataset' is a number"},
+      {R"("chunk":[2,3])", R"("chunk":{})", box + "field 'chunk' is a object"},
+      {R"("chunks":[[)", R"("chunks":7,"x":[[)", box + "field 'chunks' is a number"},
+      {R"("chunks":[[)", R"("chunks":[7,[)", box + "a chunk is not [address, bytes, hash]"},
+      {R"([2048,30,")", R"([2048,30,9,")", box + "a chunk is not [address, bytes, hash]"},
+      {R"([2048,30,")", R"(["2048",30,")", box + "field 'address' is not a 64-bit integer"},
+      {R"([2048,30,")", R"([2048,3.5,")", box + "field 'bytes' is not a 64-bit integer"},
+      {R"([2048,30,")", R"([2048,30,"0)", box + "'"},
+      {R"("file":0)", R"("file":0,"stored_as":7)", box + "field 'stored_as' is a number"},
+      {R"("file":0)", R"("file":0,"stored_as":"fp31")", box + "unknown element type 'fp31'"},
+      {R"("file":0)", R"("file":0,"raw":1)", box + "field 'raw' is a number"},
+      {R"("file":0)", R"("file":0,"derived":"master")", box + "field 'derived' is a string"},
+      {R"("file":0)", R"("file":0,"derived":{"role":"","rounding":"nearest-even"})",
+       box + "a box is derived from role ''"},
+      {R"("file":0)", R"("file":0,"derived":{"role":"master","rounding":"up"})",
+       box + "a box is derived from role 'master' by rounding 'up'"},
+  };
+  for (const auto& [from, to, message] : lies) {
+    const Status status = ParseManifestBody(Replaced(text, from, to)).status();
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss) << from << " -> " << to;
+    EXPECT_THAT(status.message(), ::testing::StartsWith(message)) << from << " -> " << to;
+  }
+}
+
 TEST(ManifestTest, AHeadThatIsNotOursIsNamed) {
   const std::string text = EncodeManifest(Sample());
   const size_t field = text.find("\"checksum\":\"") + 12;

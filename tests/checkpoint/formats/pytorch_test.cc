@@ -241,6 +241,38 @@ TEST_F(PytorchTest, NamesOfNestedDictsAndTiedStorages) {
               ElementsAre("model.a.b", "model.z", "own"));
   EXPECT_THAT(names(Dict({{"K\x03", "]" + tensor + "a"}, {Text("note"), "N"}})),
               ElementsAre("3.0"));
+  EXPECT_THAT(names(Dict({{Text("t"), "(N" + tensor + "t"}})), ElementsAre("t.1"));
+}
+
+TEST_F(PytorchTest, DictsAndNamesMayReachTheirBounds) {
+  const std::string tensor = opcodes::Tensor(opcodes::Storage("FloatStorage", "0", 2), 0, {2}, {1});
+  const auto status = [&](size_t depth, size_t name) {
+    std::string value = tensor;
+    for (size_t level = 0; level < depth; ++level) {
+      value = opcodes::Dict({{opcodes::Text(std::string(level == 0 ? name : 1, 'd')), value}});
+    }
+    return OpenError(value, {std::string(8, 'x')});
+  };
+  const std::string refusal =
+      path_ + ": at most 150000 tensors, names of 1024 bytes and 32 dicts in each other are read";
+  EXPECT_TRUE(status(32, 1).ok()) << status(32, 1).ToString();
+  EXPECT_EQ(status(33, 1).message(), refusal);
+  EXPECT_TRUE(status(1, 1024).ok()) << status(1, 1024).ToString();
+  EXPECT_EQ(status(1, 1025).message(), refusal);
+  EXPECT_TRUE(status(2, 1022).ok()) << "a dot and the dict's name before it";
+  EXPECT_EQ(status(2, 1023).message(), refusal);
+}
+
+TEST_F(PytorchTest, WhatCannotBeReadIsNamedByFileAndTensor) {
+  const auto source =
+      OpenModel(File(One(opcodes::Tensor(opcodes::Storage("FloatStorage", "0", 4), 0, {4}, {1})),
+                     {std::string(16, 'x')}));
+  ASSERT_TRUE(source.ok()) << source.status().ToString();
+  Bytes out(8);
+  EXPECT_EQ((*source)->Read(0, {{0}, {1}}, out).message(),
+            path_ + ": tensor 'w': 8 bytes for box [0:1]");
+  EXPECT_EQ((*source)->Read(0, {{3}, {2}}, out).message(),
+            path_ + ": tensor 'w': box [2] from [3] leaves shape [4]");
 }
 
 TEST_F(PytorchTest, OtherTypesAreListedAndNotRead) {
@@ -364,6 +396,14 @@ TEST_F(PytorchTest, OtherFilesOfTorchAreNamed) {
   std::filesystem::remove(path_);
   ASSERT_TRUE(WriteArchive(path_, {{"data.pkl", "N."}, {"byteorder", "big"}}).ok());
   EXPECT_THAT(OpenModel(path_).status().message(), HasSubstr("byte order 'big'"));
+  const std::string longest(16, 'b');
+  for (const auto& [order, named] : {std::pair(longest, true), std::pair(longest + "b", false)}) {
+    std::filesystem::remove(path_);
+    ASSERT_TRUE(WriteArchive(path_, {{"data.pkl", "N."}, {"byteorder", order}}).ok());
+    const Status status = OpenModel(path_).status();
+    EXPECT_FALSE(status.ok());
+    EXPECT_EQ(status.message().find("byte order '" + order) != std::string::npos, named);
+  }
 }
 
 TEST_F(PytorchTest, OtherFilesAreNotOfTorch) {

@@ -179,6 +179,10 @@ TEST_F(StagedOutputTest, APathWithoutANameIsRefused) {
   for (const char* const path : {"/", "", "a/..", "."}) {
     EXPECT_EQ(StagedOutput::File(path).status().code(), StatusCode::kInvalidArgument) << path;
   }
+  for (const auto& [path, named] : {std::pair("/", "/"), {"///", "/"}, {"a/../", "a/.."}}) {
+    EXPECT_EQ(StagedOutput::File(path).status().message(),
+              fmt::format("'{}' names no file or folder to write", named));
+  }
 }
 
 }  // namespace

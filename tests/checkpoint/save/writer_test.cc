@@ -5,7 +5,9 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <future>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <sys/mount.h>
@@ -198,6 +200,49 @@ TEST_F(WriterTest, RoomIsMadeInTheBackgroundAndRefusesNoSave) {
   EXPECT_TRUE(writer->Wait(Soon()).ok());
 }
 
+int64_t ResidentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t size = 0;
+  int64_t resident = 0;
+  statm >> size >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+TEST_F(WriterTest, RoomIsMadeAheadUpToTheLimit) {
+  constexpr int64_t kLimit = int64_t{48} << 20;
+  const auto writer = Writer::Create(
+      {.root = folder_.path(), .name = "w0", .staging_limit_bytes = kLimit}, metrics_);
+  ASSERT_TRUE(writer.ok()) << writer.status().ToString();
+  const int64_t before = ResidentBytes();
+  (*writer)->Reserve(int64_t{1} << 50);  // More than any machine has.
+  (*writer)->Reserve(1);                 // What was asked for before stays.
+  const Deadline deadline = Soon();
+  while (ResidentBytes() < before + kLimit - (1 << 20) && Now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_GE(ResidentBytes(), before + kLimit - (1 << 20));
+}
+
+TEST_F(WriterTest, ItsThreadsStandBackAsFarAsTheyShould) {
+  const auto standing_back = [] {
+    int count = 0;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      const auto id = static_cast<id_t>(std::stoi(task.path().filename().string()));
+      count += ::getpriority(PRIO_PROCESS, id) == 13 ? 1 : 0;
+    }
+    return count;
+  };
+  ASSERT_EQ(standing_back(), 0);
+  const auto writer = Writer::Create(
+      {.root = folder_.path(), .name = "w0", .codec_threads = 3, .niceness = 13}, metrics_);
+  ASSERT_TRUE(writer.ok()) << writer.status().ToString();
+  const Deadline deadline = Soon();
+  while (standing_back() < 4 && Now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(standing_back(), 4) << "three that compress and one that writes";
+}
+
 /// A state that a fake optimizer changes, tensor by tensor in any order, right after each snapshot;
 /// now and then a change of plan replaces the memory, or gives the save up.
 TEST_F(WriterTest, EverySaveHoldsItsStepWhileTrainingGoesOn) {
@@ -302,6 +347,13 @@ TEST_F(WriterTest, BadBoxesAndOptionsAreRefused) {
   EXPECT_FALSE(accepts(0, 63));
   EXPECT_FALSE(accepts(0, kMost + 1));
   EXPECT_FALSE(accepts(0, 64, 257));
+  EXPECT_TRUE(accepts(0, 64, 256));
+  const auto named = [&](size_t bytes) {
+    return Writer::Create({.root = folder_.path(), .name = std::string(bytes, 'n')}, metrics_);
+  };
+  EXPECT_TRUE(named(231).ok()) << "with its generation a file's name has 255 bytes";
+  EXPECT_EQ(named(232).status().message(),
+            "checkpoint writer '" + std::string(232, 'n') + "': an option is out of range");
 }
 
 TEST_F(WriterTest, AWorkerWithoutBoxesReportsAnEmptyFile) {

@@ -15,6 +15,7 @@ using ::testing::UnorderedElementsAre;
 TEST_F(S3StorageTest, ARemovedCheckpointIsGoneWholeAndFirstItsManifest) {
   ASSERT_TRUE(SaveStep(10, 1, 2).ok());
   ASSERT_TRUE(SaveStep(20, 1).ok());
+  Set("step-00000010/x/deeper");
   Store().TakeRequests();
   ASSERT_TRUE(Open()->Remove(10).ok());
   std::vector<std::string> deleted;
@@ -23,7 +24,7 @@ TEST_F(S3StorageTest, ARemovedCheckpointIsGoneWholeAndFirstItsManifest) {
       deleted.push_back(line.substr(line.rfind('/') + 1));
     }
   }
-  EXPECT_THAT(deleted, ElementsAre("MANIFEST.json", "w0.g1.h5", "w1.g1.h5"));
+  EXPECT_THAT(deleted, ElementsAre("MANIFEST.json", "w0.g1.h5", "w1.g1.h5", "deeper"));
   EXPECT_THAT(Keys(), ElementsAre("jobs/a/.generation", "jobs/a/step-00000020/MANIFEST.json",
                                   "jobs/a/step-00000020/w0.g1.h5"));
   Store().SetInterference([](const auto& request, auto& response) {

@@ -1,9 +1,12 @@
 /// \file
 /// A job's checkpoints in an object store: what lies there after each operation, who may commit,
 /// and what is cleaned.
+#include <atomic>
+
 #include <gmock/gmock.h>
 
 #include "checkpoint/convert/initial_state.h"
+#include "checkpoint/files/file_access.h"
 #include "checkpoint/read/verify.h"
 #include "checkpoint/storage/manifest_file.h"
 #include "checkpoint/storage/storage.h"
@@ -112,6 +115,46 @@ TEST_F(S3StorageTest, AStoreThatIgnoresConditionsIsRefused) {
     return true;
   });
   EXPECT_EQ(Open()->Fence(3).code(), StatusCode::kUnimplemented);
+}
+
+TEST_F(S3StorageTest, AStoreThatSaysNoIsAskedOnce) {
+  ASSERT_TRUE(SaveStep(10, 1).ok());
+  const auto storage = Open();
+  for (const char* const method : {"PUT", "GET", "HEAD"}) {
+    std::atomic<int> asked = 0;
+    Store().SetInterference([&](const auto& request, auto& response) {
+      if (request.method != method) {
+        return false;
+      }
+      ++asked;
+      ObjectStore::Answer(response, 403, "AccessDenied");
+      return true;
+    });
+    if (std::string(method) == "HEAD") {
+      EXPECT_EQ(storage->Steps().status().code(), StatusCode::kUnauthenticated);
+    } else {
+      EXPECT_EQ(storage->Fence(2).code(), StatusCode::kUnauthenticated);
+      EXPECT_EQ(asked.exchange(0), 1) << method;
+      EXPECT_EQ(storage->ChangeManifest(10, [](Manifest&) { return Status::Ok(); }).code(),
+                StatusCode::kUnauthenticated);
+    }
+    EXPECT_EQ(asked, 1) << method;
+  }
+  Store().SetInterference(nullptr);
+  EXPECT_EQ(Store().Objects().at(Path(".generation")), "1\n");
+}
+
+TEST_F(S3StorageTest, WhatWasKeptIsGoneFromTheFolderItWasWrittenIn) {
+  const auto storage = Open();
+  ASSERT_TRUE(storage->Prepare().ok());
+  const std::string folder = storage->SaveFolder(10, 1);
+  ASSERT_TRUE(MakeFolders(folder).ok());
+  ASSERT_TRUE(WriteFileAtomically(folder + "/w0.g1.h5", "content").ok());
+  const auto facts = DescribeFile(folder, "w0.g1.h5");
+  ASSERT_TRUE(facts.ok());
+  ASSERT_TRUE(storage->Keep(10, 1, *facts, {}).ok());
+  EXPECT_FALSE(FileExists(folder + "/w0.g1.h5"));
+  EXPECT_EQ(Store().Objects().at(Path("step-00000010/w0.g1.h5")), "content");
 }
 
 TEST_F(S3StorageTest, WhoIsAlwaysLateGivesUp) {
@@ -268,6 +311,24 @@ TEST_F(S3StorageTest, CheckpointsComeFromAndGoToTheStore) {
   }
   EXPECT_EQ(LoadManifest(other + "/" + StepFolderName(30))->generation, 0)
       << "what this job saves replaces it";
+}
+
+TEST_F(S3StorageTest, AFileOfSeveralPiecesComesWhole) {
+  Random random(12);
+  state_ = {};
+  state_.tensors.push_back({"w", "master", DType::kU8, {9 << 20}});
+  state_.bytes.emplace_back(9 << 20);
+  for (std::byte& byte : state_.bytes[0]) {  // Nothing that a codec makes smaller.
+    byte = static_cast<std::byte>(random.Below(256));
+  }
+  ASSERT_TRUE(SaveStep(10, 1).ok());
+  const TemporaryFolder folder;
+  const auto fetched = Import(root_ + "/step-00000010", folder.path(), state_.tensors);
+  ASSERT_TRUE(fetched.ok()) << fetched.status().ToString();
+  const auto reader = Reader::Open(folder.path() + "/" + StepFolderName(10));
+  ASSERT_TRUE(reader.ok()) << reader.status().ToString();
+  EXPECT_GT((*reader)->manifest().files[0].bytes, 9 << 20);
+  ASSERT_TRUE((*reader)->CheckFileHashes().ok());
 }
 
 TEST_F(S3StorageTest, AFileThatWasNotWrittenIsNamed) {

@@ -1,15 +1,17 @@
 /// \file
-/// The parts of the object store's client that need no store: URLs, the environment, retries, what
-/// a store answers, sizes of parts.
+/// The parts of the object store's client that need no store: URLs, the environment, retries, sizes
+/// of parts.
+#include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <span>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "base/system/file.h"
-#include "checkpoint/storage/s3/answers.h"
 #include "checkpoint/storage/s3/block_cache.h"
 #include "checkpoint/storage/s3/retry.h"
 #include "checkpoint/storage/s3/settings.h"
@@ -19,7 +21,6 @@
 namespace heddle::s3 {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 TEST(S3Url, SplitsBucketAndKey) {
@@ -29,13 +30,49 @@ TEST(S3Url, SplitsBucketAndKey) {
 }
 
 TEST(S3Url, RefusesWhatIsNone) {
-  for (const char* url :
-       {"", "bucket/key", "http://bucket/key", "s3:/bucket", "s3://", "s3:///key", "s3://ab/key",
-        "s3://Bucket/key", "s3://-bucket/key", "s3://bucket_/key", "s3://bucket/a//b",
-        "s3://bucket/a/../b", "s3://bucket/.", "s3://bucket/a\nb"}) {
+  for (const char* url : {"",
+                          "bucket/key",
+                          "http://bucket/key",
+                          "s3:/bucket",
+                          "s3://",
+                          "s3:///key",
+                          "s3://ab/key",
+                          "s3://Bucket/key",
+                          "s3://-bucket/key",
+                          "s3://bucket_/key",
+                          "s3://bucket/a//b",
+                          "s3://bucket/a/../b",
+                          "s3://bucket/.",
+                          "s3://bucket/a\nb",
+                          "s3://bucket/a//",
+                          "s3://bucket//a",
+                          "s3://bucket/a\x7F",
+                          "s3://buck`t/key",
+                          "s3://buck{t/key",
+                          "s3://buck:t/key",
+                          "s3://bucket//.."}) {
     EXPECT_EQ(ParseUrl(url).status().code(), StatusCode::kInvalidArgument) << url;
   }
+  EXPECT_EQ(ParseUrl("http://bucket/key").status().message(),
+            "http://bucket/key: expected s3://BUCKET/PREFIX");
+  EXPECT_EQ(ParseUrl("s3://Bucket/key").status().message(),
+            "s3://Bucket/key: 'Bucket' is no name of a bucket");
+  EXPECT_EQ(ParseUrl("s3://bucket/a//b").status().message(),
+            "s3://bucket/a//b: an empty segment, '.' or '..' is no part of a key");
+  EXPECT_EQ(ParseUrl("s3://bucket/a\tb").status().message(),
+            "s3://bucket/a\tb: keys have no control characters and at most 900 bytes");
+}
+
+TEST(S3Url, LengthsAndLettersMayReachTheirBounds) {
+  EXPECT_EQ(ParseUrl("s3://bucket/" + std::string(900, 'k'))->key.size(), 900U);
   EXPECT_FALSE(ParseUrl("s3://bucket/" + std::string(901, 'k')).ok());
+  EXPECT_TRUE(ParseUrl("s3://" + std::string(63, 'b') + "/key").ok());
+  EXPECT_FALSE(ParseUrl("s3://" + std::string(64, 'b') + "/key").ok());
+  EXPECT_EQ(ParseUrl("s3://a.z/key")->bucket, "a.z");
+  EXPECT_EQ(ParseUrl("s3://0-9")->bucket, "0-9");
+  EXPECT_EQ(ParseUrl("s3://bucket/...")->key, "...");
+  EXPECT_EQ(ParseUrl("s3://bucket/a b~\xc3\xa4")->key, "a b~\xc3\xa4");
+  EXPECT_EQ(ParseUrl("s3://bucket/")->key, "");
 }
 
 TEST(S3Url, JoinsPathsAndUrls) {
@@ -51,6 +88,7 @@ TEST(S3Url, EncodesAllButUnreservedCharacters) {
   EXPECT_EQ(Encode("a-Z_0.~"), "a-Z_0.~");
   EXPECT_EQ(Encode("a b/c+%\xc3\xa4"), "a%20b%2Fc%2B%25%C3%A4");
   EXPECT_EQ(Encode("a b/c", "/"), "a%20b/c");
+  EXPECT_EQ(Encode("@AZ[`az{/09:"), "%40AZ%5B%60az%7B%2F09%3A") << "next to the letters";
 }
 
 class S3Settings : public testing::Test {
@@ -91,6 +129,48 @@ TEST_F(S3Settings, NamesTheVariableThatIsWrong) {
   }
 }
 
+TEST_F(S3Settings, ReadsEachVariable) {
+  variables_["AWS_SESSION_TOKEN"] = "token";
+  variables_["AWS_CA_BUNDLE"] = "/etc/ca.pem";
+  variables_["AWS_REGION"] = "";  // As if it were not set.
+  variables_["AWS_ENDPOINT_URL"] = "https://other//";
+  const auto settings = Read();
+  ASSERT_TRUE(settings.ok()) << settings.status().ToString();
+  EXPECT_EQ(settings->access_key, "id");
+  EXPECT_EQ(settings->secret_key, "hidden");
+  EXPECT_EQ(settings->session_token, "token");
+  EXPECT_EQ(settings->ca_bundle, "/etc/ca.pem");
+  EXPECT_EQ(settings->region, "us-east-1");
+  EXPECT_EQ(settings->endpoint, "https://other");
+  EXPECT_EQ(settings->most_attempts, 8);
+  EXPECT_EQ(settings->timeout, std::chrono::seconds(60));
+  EXPECT_EQ(settings->part_bytes, int64_t{16} << 20);
+  variables_.erase("AWS_ACCESS_KEY_ID");
+  EXPECT_EQ(Read().status().message(),
+            "no credentials for the object store: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
+}
+
+TEST_F(S3Settings, NumbersMayReachTheirBounds) {
+  for (const auto& [attempts, seconds] :
+       {std::pair("1", "1"), std::pair("100", "3600"), std::pair("", "")}) {
+    variables_["AWS_MAX_ATTEMPTS"] = attempts;
+    variables_["HEDDLE_STORE_TIMEOUT"] = seconds;
+    const auto settings = Read();
+    ASSERT_TRUE(settings.ok()) << settings.status().ToString();
+    EXPECT_EQ(settings->most_attempts, *attempts == '\0' ? 8 : std::atoi(attempts));
+    EXPECT_EQ(settings->timeout, std::chrono::seconds(*seconds == '\0' ? 60 : std::atoi(seconds)));
+  }
+  for (const char* const value : {"0", "101", "-1", "1x", "x", "99999999999999999999"}) {
+    variables_["AWS_MAX_ATTEMPTS"] = value;
+    EXPECT_EQ(Read().status().message(),
+              fmt::format("AWS_MAX_ATTEMPTS={}: expected a whole number from 1 to 100", value));
+  }
+  variables_.erase("AWS_MAX_ATTEMPTS");
+  variables_["HEDDLE_STORE_TIMEOUT"] = "3601";
+  EXPECT_EQ(Read().status().message(),
+            "HEDDLE_STORE_TIMEOUT=3601: expected a whole number from 1 to 3600");
+}
+
 TEST(S3Retry, BacksOffExponentiallyWithFullJitterWithinBounds) {
   const RetryLimits limits{.most_attempts = 6,
                            .total = std::chrono::seconds(60),
@@ -106,6 +186,9 @@ TEST(S3Retry, BacksOffExponentiallyWithFullJitterWithinBounds) {
   EXPECT_NEAR(pause(5, 0.5), 0.5, 1e-9) << "capped";
   EXPECT_FALSE(RetryPause(limits, 6, Duration::zero(), 0.0)) << "no attempt left";
   EXPECT_FALSE(RetryPause(limits, 1, std::chrono::seconds(60), 0.0)) << "no time left";
+  EXPECT_TRUE(RetryPause(limits, 5, std::chrono::seconds(59), 0.5)) << "the last attempt";
+  EXPECT_FALSE(RetryPause(limits, 5, std::chrono::milliseconds(59'600), 0.5))
+      << "the pause itself would last too long";
 }
 
 TEST(S3Retry, TellsLaterFromNo) {
@@ -116,81 +199,9 @@ TEST(S3Retry, TellsLaterFromNo) {
     EXPECT_FALSE(IsTransient(status, "AccessDenied")) << status;
   }
   EXPECT_TRUE(IsTransient(400, "RequestTimeout"));
+  EXPECT_TRUE(IsTransient(400, "SlowDown"));
+  EXPECT_TRUE(IsTransient(400, "ServiceUnavailable"));
   EXPECT_TRUE(IsTransient(200, "InternalError")) << "an upload's end may fail with status 200";
-}
-
-constexpr const char* kPage =
-    R"(<?xml version="1.0" encoding="UTF-8"?>
-<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>b</Name><Prefix>p/</Prefix>
-<EncodingType>url</EncodingType><IsTruncated>true</IsTruncated>
-<NextContinuationToken>1ueGc&amp;==</NextContinuationToken>
-<Contents><Key>p/a%20b</Key><Size>1</Size></Contents><Contents><Key>p/c+d</Key></Contents>
-<CommonPrefixes><Prefix>p/step-00000040/</Prefix></CommonPrefixes></ListBucketResult>)";
-
-TEST(S3Answers, ReadsAListing) {
-  const auto page = ReadListing(kPage, "p/");
-  ASSERT_TRUE(page.ok()) << page.status().message();
-  EXPECT_THAT(page->keys, ElementsAre("p/a b", "p/c d"));
-  EXPECT_THAT(page->folders, ElementsAre("p/step-00000040/"));
-  EXPECT_EQ(page->next, "1ueGc&==");
-}
-
-TEST(S3Answers, RefusesListingsThatAreNone) {
-  const std::string page = kPage;
-  const auto with = [&](const std::string& from, const std::string& to) {
-    std::string changed = page;
-    changed.replace(changed.find(from), from.size(), to);
-    return ReadListing(changed, "p/").status().code();
-  };
-  EXPECT_EQ(with("a%20b", "a%2"), StatusCode::kDataLoss);
-  EXPECT_EQ(with("p/a%20b", "other"), StatusCode::kDataLoss) << "outside the prefix";
-  EXPECT_EQ(with("p/a%20b", ""), StatusCode::kDataLoss);
-  EXPECT_EQ(with("1ueGc&amp;==", ""), StatusCode::kDataLoss) << "it would never end";
-  EXPECT_EQ(with("true", "maybe"), StatusCode::kDataLoss);
-  EXPECT_EQ(with("ListBucketResult", "Listing"), StatusCode::kDataLoss);
-  for (size_t size = 0; size + 1 < page.size(); ++size) {
-    EXPECT_FALSE(ReadListing(page.substr(0, size), "p/").ok()) << size;
-  }
-  std::string many = "<ListBucketResult><IsTruncated>false</IsTruncated>";
-  for (int i = 0; i < 1001; ++i) {
-    many += "<Contents><Key>p/k</Key></Contents>";
-  }
-  EXPECT_FALSE(ReadListing(many + "</ListBucketResult>", "p/").ok());
-}
-
-TEST(S3Answers, ReadsErrorsAndIgnoresPages) {
-  const ErrorAnswer error =
-      ReadError("<Error><Code>SlowDown</Code><Message>later\nplease</Message></Error>");
-  EXPECT_EQ(error.code, "SlowDown");
-  EXPECT_EQ(error.message, "later please");
-  EXPECT_EQ(ReadError("<html><body>502</body></html>").code, "");
-  EXPECT_EQ(ReadError("").code, "");
-  EXPECT_EQ(ReadError(std::string(100'000, '<')).code, "");
-  const std::string entity =
-      R"(<!DOCTYPE Error [<!ENTITY x SYSTEM "file:///etc/passwd">]><Error><Code>&x;</Code></Error>)";
-  EXPECT_EQ(ReadError(entity).code, "&x;") << "nothing is opened";
-}
-
-TEST(S3Answers, ReadsUploads) {
-  EXPECT_EQ(*ReadUploadId("<InitiateMultipartUploadResult><UploadId>a-1</UploadId>"
-                          "</InitiateMultipartUploadResult>"),
-            "a-1");
-  EXPECT_FALSE(ReadUploadId("<InitiateMultipartUploadResult><UploadId>a\r\nb</UploadId>"
-                            "</InitiateMultipartUploadResult>")
-                   .ok());
-  const auto uploads = ReadUploads(
-      "<ListMultipartUploadsResult><Upload><Key>p/a.g1.h5</Key><UploadId>7</UploadId></Upload>"
-      "</ListMultipartUploadsResult>",
-      "p/");
-  ASSERT_TRUE(uploads.ok());
-  EXPECT_EQ(uploads->front().key, "p/a.g1.h5");
-  EXPECT_EQ(uploads->front().id, "7");
-  EXPECT_TRUE(IsCompleted("<CompleteMultipartUploadResult/>"));
-  EXPECT_FALSE(IsCompleted("<Error><Code>InternalError</Code></Error>"));
-  EXPECT_EQ(CompleteBody({"\"x\"", "y"}),
-            "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>\"x\"</ETag></Part>"
-            "<Part><PartNumber>2</PartNumber><ETag>y</ETag></Part></CompleteMultipartUpload>");
-  EXPECT_FALSE(IsPlainTag("a\r\nx: y"));
 }
 
 TEST(S3Upload, PartsAreAtMostTenThousand) {
@@ -202,7 +213,9 @@ TEST(S3Upload, PartsAreAtMostTenThousand) {
     const int64_t part = *PartBytes(bytes, 16 * kMiB);
     EXPECT_LE((bytes + part - 1) / part, 10'000) << bytes;
   }
-  EXPECT_FALSE(PartBytes((int64_t{5} << 40) + 1, 16 * kMiB).ok());
+  EXPECT_EQ(PartBytes((int64_t{5} << 40) + 1, 16 * kMiB).status().message(),
+            "an object store takes files of at most 5497558138880 bytes, not of 5497558138881");
+  EXPECT_EQ(*PartBytes(kMiB, 16 * kMiB + 1), 17 * kMiB) << "whole MiB";
 }
 
 TEST(S3BlockCache, GivesWhatTheObjectsHave) {
@@ -241,6 +254,13 @@ TEST(S3BlockCache, GivesWhatTheObjectsHave) {
   std::vector<std::byte> out(4);
   const auto fails = [](int64_t, std::span<std::byte>) { return UnavailableError("away"); };
   EXPECT_FALSE(cache.Read(3, kBytes, 0, out, fails).ok());
+  read(3, 0, 4);
+  // What a read that failed has left in the place of another object is not that object's.
+  const auto breaks = [](int64_t, std::span<std::byte> range) {
+    std::ranges::fill(range, std::byte{0xFF});
+    return UnavailableError("broken off");
+  };
+  EXPECT_FALSE(cache.Read(3 + 16, kBytes, 0, out, breaks).ok());
   read(3, 0, 4);
 }
 
