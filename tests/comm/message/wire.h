@@ -54,6 +54,8 @@ struct Wire {
     return frames;
   }
 
+  std::string transport = "wire";
+  std::string port = "p0";
   std::mutex mutex;
   UniqueFd event{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   Bytes incoming;
@@ -76,7 +78,9 @@ class WireEnd final : public Connection, public DescriptorPassing {
     wire_->gone = true;
   }
   ConnectionInfo info() override {
-    return {.transport = "wire", .port = "p0", .descriptors = passes_ ? this : nullptr};
+    return {.transport = wire_->transport,
+            .port = wire_->port,
+            .descriptors = passes_ ? this : nullptr};
   }
   Result<size_t> Write(std::span<const iovec> parts) override {
     const std::lock_guard lock(wire_->mutex);
