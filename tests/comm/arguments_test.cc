@@ -1,10 +1,12 @@
 // What callers may not ask for is refused before anything is sent, and what was sent is counted.
+#include <algorithm>
 #include <array>
 #include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/thread.h"
 #include "comm/communicator.h"
 #include "tests/comm/cluster.h"
 
@@ -135,6 +137,24 @@ TEST_P(ArgumentsTest, LinksThatNoOneCanHaveAreRefusedByEverybody) {
     EXPECT_EQ(links->At(1, 0).bytes_per_second, 2e9);
     EXPECT_GE(links->At(0, 1).crowding, 1) << "as it is counted, not as it was said";
     EXPECT_EQ(links->At(0, 1).crowding, links->At(1, 0).crowding);
+  });
+}
+
+// As many as there are workers for each core of their host, and never less than one.
+TEST_P(ArgumentsTest, LinksAreAsCrowdedAsTheirHost) {
+  Cluster cluster(3, GetParam());
+  cluster.Run(1, [&](int rank, Communicator& communicator) {
+    const double crowding = std::max(1.0, 3.0 / Cores());
+    const std::vector<Link> own(3);
+    ASSERT_TRUE(communicator.ShareLinks(own, {}).ok());
+    EXPECT_EQ(communicator.links()->At(0, 1).crowding, crowding);
+    CollectiveOptions again;
+    again.tag = 1;
+    const Link link{.latency_seconds = 1e-6 * (rank + 1), .bytes_per_second = 1e9};
+    ASSERT_TRUE(communicator.ShareLinkEnd({.link = link, .host = "h"}, {}, {}, again).ok());
+    EXPECT_EQ(communicator.links()->At(1, 2).crowding, crowding);
+    EXPECT_EQ(communicator.links()->At(1, 0).latency_seconds, 2e-6) << "the slower end's";
+    EXPECT_EQ(communicator.links()->At(1, 2).latency_seconds, 3e-6);
   });
 }
 

@@ -1,8 +1,10 @@
 // Collectives against a scalar reference, over every medium, group size, type and operation.
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -281,6 +283,35 @@ TEST(StartedTest, ADeadlineEndsTheGroupAndGivesTheBufferBack) {
     for (const Work& other : works) {
       EXPECT_EQ(other.Wait(After(std::chrono::seconds(5))).code(), StatusCode::kAborted);
     }
+  });
+}
+
+// Each call waits until there are as many as may run: fewer threads would never end.
+TEST(StartedTest, FourCallsRunAtOnceAndNoMore) {
+  Cluster cluster(1, Media::kTcp);
+  cluster.Run(1, [](int /*rank*/, Communicator& communicator) {
+    constexpr int kAtOnce = 4;
+    std::atomic<int> running = 0;
+    std::atomic<int> most = 0;
+    std::atomic<bool> met = false;
+    std::vector<Work> works;
+    for (int i = 0; i < 3 * kAtOnce; ++i) {
+      works.push_back(communicator.Start([&] {
+        const int now = ++running;
+        for (int seen = most.load(); seen < now && !most.compare_exchange_weak(seen, now);) {
+        }
+        met.store(met.load() || now == kAtOnce);
+        while (!met.load()) {
+          std::this_thread::yield();
+        }
+        --running;
+        return Status::Ok();
+      }));
+    }
+    for (const Work& work : works) {
+      EXPECT_TRUE(work.Wait(After(std::chrono::seconds(20))).ok());
+    }
+    EXPECT_EQ(most.load(), kAtOnce);
   });
 }
 

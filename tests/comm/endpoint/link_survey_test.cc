@@ -202,6 +202,36 @@ TEST(LinkSurveyTest, TheListOfAJobDecides) {
   EXPECT_EQ(survey->islands, (std::vector<std::vector<int>>{{0, 1}}));
 }
 
+// RDMA stands in the list and this machine has none: by the list's order that is said, by cost it
+// does not matter.
+TEST(LinkSurveyTest, WhatTheListHasBeforeAndDoesNotWorkIsSaid) {
+  if (!RdmaDevice().empty()) {
+    GTEST_SKIP() << "everything works here";
+  }
+  SurveyOptions options;
+  options.workers = {{.name = "a"}, {.name = "b"}};
+  options.transports = {"verbs", "tcp", "shm"};
+  options.rule = TransportRule::kFirst;
+  auto survey = SurveyLinks(options);
+  ASSERT_TRUE(survey.ok()) << survey.status().ToString();
+  EXPECT_EQ(survey->pairs[0].chosen, "tcp");
+  EXPECT_EQ(survey->pairs[0].reason, "first of the list that works; not verbs");
+  options.transports = {"tcp", "verbs"};
+  survey = SurveyLinks(options);
+  EXPECT_EQ(survey->pairs[0].reason, "first of the list");
+  options.transports = {"verbs", "tcp"};
+  options.rule = TransportRule::kCheapest;
+  survey = SurveyLinks(options);
+  EXPECT_EQ(survey->pairs[0].reason, "the only one that joins them");
+  options.transports = {"verbs"};
+  survey = SurveyLinks(options);
+  EXPECT_EQ(survey->pairs[0].chosen, "");
+  EXPECT_EQ(survey->pairs[0].reason, "nothing joins them: not verbs");
+  EXPECT_EQ(survey->links.At(0, 1).bytes_per_second, 0);
+  EXPECT_EQ(survey->links.At(1, 0).latency_seconds, 0);
+  EXPECT_EQ(survey->islands, (std::vector<std::vector<int>>{{0}, {1}}));
+}
+
 // An emulated link of 100 Mbit/s on one of three workers: the measurement sees it, and it is an
 // island of its own.
 TEST(LinkSurveyTest, AnEmulatedLinkMakesAnIsland) {

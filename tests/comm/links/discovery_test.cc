@@ -2,7 +2,12 @@
 #include "comm/links/discovery.h"
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -135,6 +140,124 @@ TEST(DiscoveryTest, TheFastestPhysicalInterfaceIsChosen) {
   auto bare = fast;
   bare.ips.clear();
   EXPECT_EQ(Chosen({slow, bare}), "eth0");
+}
+
+// What each sign alone says, in the order in which they count.
+TEST(DiscoveryTest, AMediumIsKnownByAnyOfItsSigns) {
+  const std::vector<std::pair<std::string, std::function<void(Sys&, const std::string&)>>> signs = {
+      {"bridge", [](Sys& sys, const std::string& at) { sys.Folder(at + "/bridge"); }},
+      {"bridge",
+       [](Sys& sys, const std::string& at) { sys.Put(at + "/uevent", "DEVTYPE=bridge"); }},
+      {"bond", [](Sys& sys, const std::string& at) { sys.Folder(at + "/bonding"); }},
+      {"bond", [](Sys& sys, const std::string& at) { sys.Put(at + "/uevent", "DEVTYPE=bond"); }},
+      {"bond", [](Sys& sys, const std::string& at) { sys.Put(at + "/uevent", "DEVTYPE=team"); }},
+      {"vlan", [](Sys& sys, const std::string& at) { sys.Put(at + "/uevent", "DEVTYPE=vlan"); }},
+      {"wireless", [](Sys& sys, const std::string& at) { sys.Folder(at + "/wireless"); }},
+      {"wireless", [](Sys& sys, const std::string& at) { sys.Folder(at + "/phy80211"); }},
+      {"wireless",
+       [](Sys& sys, const std::string& at) { sys.Put(at + "/uevent", "DEVTYPE=wlan"); }},
+      {"tunnel", [](Sys& sys, const std::string& at) { sys.Put(at + "/tun_flags", "0x1"); }},
+      {"infiniband", [](Sys& sys, const std::string& at) { sys.Put(at + "/type", "32"); }},
+      {"ethernet", [](Sys& sys, const std::string& at) { sys.Folder(at + "/device"); }},
+      {"veth", [](Sys& sys, const std::string& at) { sys.Put(at + "/iflink", "3"); }},
+      {"loopback", [](Sys& sys, const std::string& at) { sys.Put(at + "/type", "772"); }},
+      {"other", [](Sys&, const std::string&) {}},
+      {"other", [](Sys& sys, const std::string& at) { sys.Put(at + "/uevent", "DEVTYPE=bonded"); }},
+      // Of another hardware type a link to itself or a device says nothing.
+      {"other",
+       [](Sys& sys, const std::string& at) {
+         sys.Put(at + "/type", "65534");
+         sys.Put(at + "/iflink", "3");
+         sys.Folder(at + "/device");
+       }},
+  };
+  for (size_t i = 0; i < signs.size(); ++i) {
+    Sys sys;
+    sys.Interface("x0", {});
+    signs[i].second(sys, "class/net/x0");
+    EXPECT_EQ(ByName(sys).at("x0").medium, signs[i].first) << i;
+  }
+}
+
+TEST(DiscoveryTest, EachNumberIsReadAndBounded) {
+  Sys sys;
+  sys.Interface("a", {{"operstate", "unknown"}, {"speed", "1"}, {"mtu", "9999999999"}});
+  sys.Device("a", "driver_a", "99999999");
+  sys.Interface("b", {{"operstate", "dormant"}, {"speed", "0"}, {"mtu", "-5"}});
+  sys.Device("b", "driver_b", "-7");
+  sys.Interface("c", {{"speed", "4294967294"}, {"mtu", "none"}});
+  sys.Interface("d", {{"speed", "2500x"}});
+  const auto all = ByName(sys);
+  EXPECT_TRUE(all.at("a").up);
+  EXPECT_FALSE(all.at("b").up);
+  EXPECT_EQ(all.at("a").bytes_per_second, 125e3);
+  EXPECT_EQ(all.at("b").bytes_per_second, 0);
+  EXPECT_EQ(all.at("c").bytes_per_second, 4294967294 * 125e3);
+  EXPECT_EQ(all.at("d").bytes_per_second, 0) << "not all of it is a number";
+  EXPECT_EQ(all.at("a").mtu_bytes, std::numeric_limits<int>::max());
+  EXPECT_EQ(all.at("b").mtu_bytes, 0);
+  EXPECT_EQ(all.at("c").mtu_bytes, 0);
+  EXPECT_EQ(all.at("a").numa_node, 1 << 20);
+  EXPECT_EQ(all.at("b").numa_node, -1);
+  EXPECT_EQ(all.at("c").numa_node, -1);
+  EXPECT_EQ(all.at("a").driver, "driver_a");
+  EXPECT_EQ(all.at("c").driver, "");
+}
+
+TEST(DiscoveryTest, KindsHaveNames) {
+  EXPECT_EQ(InterfaceKindName(InterfaceKind::kPhysical), "physical");
+  EXPECT_EQ(InterfaceKindName(InterfaceKind::kVirtual), "virtual");
+  EXPECT_EQ(InterfaceKindName(InterfaceKind::kContainer), "container");
+  EXPECT_EQ(InterfaceKindName(InterfaceKind::kLoopback), "loopback");
+}
+
+TEST(DiscoveryTest, EveryVerdictHasItsReasonAndItsPlace) {
+  auto down = Made("eth2", InterfaceKind::kPhysical, 12.5e9);
+  down.up = false;
+  auto bare = Made("eth3", InterfaceKind::kPhysical, 12.5e9, {});
+  auto fast = Made("eth1", InterfaceKind::kPhysical, 12.5e9);
+  fast.medium = "ethernet";
+  auto slow = Made("eth0", InterfaceKind::kPhysical, 0.125e9);
+  slow.medium = "ethernet";
+  auto unknown = Made("eth4", InterfaceKind::kPhysical, 0);
+  unknown.medium = "ethernet";
+  auto veth = Made("veth1", InterfaceKind::kVirtual, 10e9);
+  veth.medium = "veth";
+  const auto docker = Made("docker0", InterfaceKind::kContainer, 99e9);
+  const auto lo = Made("lo", InterfaceKind::kLoopback, 0);
+  const auto verdicts = JudgeInterfaces({lo, docker, veth, unknown, slow, bare, down, fast});
+  const std::vector<std::pair<std::string, std::string>> expected = {
+      {"eth1", "physical ethernet, 100 Gbit/s"},
+      {"eth0", "physical ethernet, 1 Gbit/s; eth1 is better"},
+      {"eth4", "physical ethernet, speed unknown; eth1 is better"},
+      {"veth1", "virtual veth, 80 Gbit/s; eth1 is better"},
+      {"eth2", "down"},
+      {"eth3", "no address (a link-local one does not count)"},
+      {"docker0",
+       "a bridge of this machine's containers or guests: other machines are not behind it"},
+      {"lo", "loopback: only among workers of this machine"},
+  };
+  ASSERT_EQ(verdicts.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(verdicts[i].interface.name, expected[i].first) << i;
+    EXPECT_EQ(verdicts[i].chosen, i == 0) << i;
+    EXPECT_EQ(verdicts[i].usable, i < 4) << i;
+    EXPECT_EQ(verdicts[i].reason, expected[i].second) << i;
+  }
+}
+
+TEST(DiscoveryTest, WhatIsNoAddressIsSaidInItsOwnWords) {
+  const auto message = [](const std::string& wanted, const std::string& coordinator) {
+    const auto found = FindBindAddress(wanted, coordinator);
+    EXPECT_EQ(found.status().code(), StatusCode::kInvalidArgument) << wanted << coordinator;
+    return found.status().message();
+  };
+  EXPECT_NE(message("", ":4600").find("':4600' is not HOST:PORT"), std::string::npos);
+  EXPECT_NE(message("", "nowhere").find("'nowhere' is not HOST:PORT"), std::string::npos);
+  EXPECT_EQ(message("not an address", ""),
+            "'not an address' is neither an address nor an interface of this machine");
+  EXPECT_EQ(*FindBindAddress("", "[127.0.0.1]:4600"), "127.0.0.1") << "in brackets, too";
+  EXPECT_EQ(*FindBindAddress("", "127.0.0.9:1"), "127.0.0.1") << "where the route begins";
 }
 
 TEST(DiscoveryTest, ThisMachineHasALoopbackThatIsNotChosen) {

@@ -127,6 +127,9 @@ class Exchange {
         receiver(kExchangeGeneration, stream_, sender, placement, frames_, "worker-1", nullptr) {}
 
   TestConnection& connection() { return *connection_; }
+  FrameCounts& frames() { return *frames_; }
+  double bytes_counted() const { return bytes_.Value(); }
+  MeteredStream& stream() { return stream_; }
 
   static std::shared_ptr<Operation> MakeSend(uint64_t tag, std::span<const std::byte> data) {
     auto operation = std::make_shared<Operation>(std::chrono::seconds(10), nullptr);
