@@ -67,14 +67,11 @@ class Stream : public ServerSession,
       on_message_(id_, std::move(in_));
       return;
     }
-    const MutexLock lock(mutex_);
-    read_ended_ = true;
-    closing_ = true;
-    out_.resize(writing_ ? 1 : 0);
-    if (!writing_) {
-      FinishOnce();
-    }
+    EndReads();
   }
+
+  // Nothing is read while the loop has not handled what was: then only this tells.
+  void OnCancel() override { EndReads(); }
 
   void OnWriteDone(bool ok) override {
     const MutexLock lock(mutex_);
@@ -97,6 +94,15 @@ class Stream : public ServerSession,
   }
 
  private:
+  void EndReads() {
+    const MutexLock lock(mutex_);
+    read_ended_ = true;
+    closing_ = true;
+    out_.resize(writing_ ? 1 : 0);
+    if (!writing_) {
+      FinishOnce();
+    }
+  }
   void WriteNext() HEDDLE_REQUIRES(mutex_) {
     writing_ = true;
     StartWrite(&out_.front());

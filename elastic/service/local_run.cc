@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/system/end_watch.h"
 #include "base/system/file.h"
 #include "base/system/launched.h"
 #include "elastic/launcher/launcher.h"
@@ -29,6 +30,12 @@ std::atomic<bool> interrupted{false};
 void NoteInterrupt(int /*signal*/) {
   interrupted.store(true);
 }
+
+// After an interrupt: workers end a step that they are in.
+constexpr Duration kWorkersEndWithin = std::chrono::seconds(5);
+constexpr Duration kInterruptedEndWithin = std::chrono::seconds(8);
+// Nobody can be told of the end.
+constexpr Duration kEndWithin = std::chrono::seconds(1);
 
 constexpr const char* kJobHashFile = "/job.hash";
 
@@ -118,12 +125,12 @@ class Workers {
   }
 
   // The job has ended: what has not left by itself within the bound is ended.
-  void Stop() {
+  void Stop(Duration bound) {
     {
       MutexLock lock(mutex_);
       stopping_ = true;
     }
-    if (launcher_ != nullptr && !launcher_->WaitAll(After(std::chrono::seconds(5))).ok()) {
+    if (launcher_ != nullptr && !launcher_->WaitAll(After(bound)).ok()) {
       MutexLock lock(mutex_);
       for (const auto& [name, pid] : pids_) {
         launcher_->Signal(pid, SIGKILL).IgnoreError("it has ended already");
@@ -171,7 +178,7 @@ class Workers {
   bool stopping_ HEDDLE_GUARDED_BY(mutex_) = false;
 };
 
-EndJob WaitForEnd(Service& service) {
+EndJob WaitForEnd(Service& service, EndWatch& watch) {
   bool cancelled = false;
   while (true) {
     if (const auto end = service.server().WaitForEnd(After(std::chrono::milliseconds(200)))) {
@@ -180,6 +187,11 @@ EndJob WaitForEnd(Service& service) {
     if (interrupted.load() && !cancelled) {
       service.server().Cancel("interrupted by the user");
       cancelled = true;
+    }
+    if (const std::string stall = cancelled ? service.server().Stall() : ""; !stall.empty()) {
+      // The workers are not told before it is durable; they are this process' own, and end with it.
+      watch.EndWithin(kEndWithin);
+      return {.ok = false, .reason = "interrupted by the user; its end is not stored: " + stall};
     }
   }
 }
@@ -209,6 +221,7 @@ Status RunLocally(const LocalRunOptions& options) {
   std::signal(SIGTERM, NoteInterrupt);
   std::signal(SIGPIPE, SIG_IGN);
 
+  EndWatch watch([] { return interrupted.load(); }, kInterruptedEndWithin);
   Progress progress(job.steps, options.progress);
   Workers workers(options, job, folder);
   HEDDLE_ASSIGN_OR_RETURN(
@@ -227,8 +240,8 @@ Status RunLocally(const LocalRunOptions& options) {
                service->metrics_address() + "/, output " + folder);
   Status started = workers.Start(*service);
   const EndJob end =
-      started.ok() ? WaitForEnd(*service) : EndJob{.ok = false, .reason = started.message()};
-  workers.Stop();
+      started.ok() ? WaitForEnd(*service, watch) : EndJob{.ok = false, .reason = started.message()};
+  workers.Stop(service->server().Stall().empty() ? kWorkersEndWithin : Duration::zero());
   progress.Finish();
   if (!end.ok) {
     return end.bad_input ? InvalidArgumentError("the run failed: {}", end.reason)

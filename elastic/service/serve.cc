@@ -4,6 +4,7 @@
 #include <csignal>
 #include <thread>
 
+#include "base/system/end_watch.h"
 #include "base/system/file.h"
 #include "elastic/service/listen_check.h"
 #include "elastic/service/progress.h"
@@ -11,6 +12,8 @@
 
 namespace heddle::elastic {
 namespace {
+
+constexpr Duration kEndWithin = std::chrono::milliseconds(1700);
 
 std::atomic<bool> asked_to_end{false};
 
@@ -24,6 +27,7 @@ Status Serve(const ServeOptions& options) {
   std::signal(SIGINT, NoteSignal);
   std::signal(SIGTERM, NoteSignal);
   std::signal(SIGPIPE, SIG_IGN);
+  EndWatch watch([] { return asked_to_end.load(); }, kEndWithin);
   HEDDLE_RETURN_IF_ERROR(CheckCanListen("--listen", options.listen));
   HEDDLE_RETURN_IF_ERROR(CheckCanListen(
       "--metrics", fmt::format("{}:{}", options.metrics_host, options.metrics_port)));
@@ -55,6 +59,10 @@ Status Serve(const ServeOptions& options) {
       progress.Say(end->ok ? "the job has finished" : "the job failed: " + end->reason);
     }
     reported = end.has_value();
+    if (Status health = service->server().Health(); !health.ok()) {
+      watch.EndWithin(kEndWithin);
+      return health;
+    }
     if (end) {
       // The job is over; its status stays readable until this process is asked to end.
       // lint: allow sleep: only a signal is left to wait for, and no condition carries it.
