@@ -33,6 +33,9 @@ struct CoordinatorHooks {
   /// Newest sound committed checkpoint's steps found on storage, ascending, when a job starts;
   /// merged with the store's. Thread: the caller of Submit.
   std::function<std::vector<int64_t>(const Job& job)> find_checkpoints;
+  /// A job that was read was not taken after all: it could not be stored. Thread: the caller of
+  /// Submit.
+  std::function<void(const Job& job)> not_taken;
   /// An entry of the run's log. Thread: the event loop; must not block for long.
   std::function<void(const LogEvent& event)> log;
   /// The workers of job.json changed. Thread: the event loop.

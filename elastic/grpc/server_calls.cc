@@ -134,7 +134,12 @@ heddle::Status CoordinatorServer::Impl::SubmitJob(const std::string& yaml,
     job->checkpoints = options_.hooks.find_checkpoints(*job);
   }
   const auto shared = std::make_shared<const Job>(*std::move(job));
-  HEDDLE_RETURN_IF_ERROR(StoreJob(shared));
+  if (const heddle::Status stored = StoreJob(shared); !stored.ok()) {
+    if (options_.hooks.not_taken) {
+      options_.hooks.not_taken(*shared);
+    }
+    return stored;
+  }
   if (job_id != nullptr) {
     *job_id = shared->id;
   }

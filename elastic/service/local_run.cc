@@ -17,6 +17,7 @@
 #include "elastic/service/checkpoints.h"
 #include "elastic/service/listen_check.h"
 #include "elastic/service/progress.h"
+#include "elastic/service/run_folder.h"
 #include "elastic/service/service.h"
 #include "engine/data/dataset.h"
 #include "engine/job/job.h"
@@ -37,36 +38,8 @@ constexpr Duration kInterruptedEndWithin = std::chrono::seconds(8);
 // Nobody can be told of the end.
 constexpr Duration kEndWithin = std::chrono::seconds(1);
 
-constexpr const char* kJobHashFile = "/job.hash";
-
 // Workers of `train` come at once, by a restart, or by hand from another terminal.
 constexpr Duration kPausedTimeout = std::chrono::seconds(20);
-
-// Whether the folder may be used: new, or of the same job.
-Status ClaimFolder(const std::string& folder, const job::JobConfig& job) {
-  HEDDLE_RETURN_IF_ERROR(MakeFolders(folder).WithContext("output folder {}", folder));
-  const std::string path = folder + kJobHashFile;
-  const Result<std::string> known = ReadFile(path, 1 << 10);
-  if (!known.ok() && known.status().code() != StatusCode::kNotFound) {
-    return known.status();
-  }
-  if (known.ok()) {
-    if (*known != job.hash + "\n") {
-      return InvalidArgumentError(
-          "output folder {} belongs to another job: choose another with --out, or run the same job "
-          "to resume it",
-          folder);
-    }
-    return Status::Ok();
-  }
-  if (FileExists(folder + "/events.jsonl")) {
-    return InvalidArgumentError(
-        "output folder {} holds a run of another program: choose another with --out", folder);
-  }
-  HEDDLE_RETURN_IF_ERROR(MakeFolders(folder + "/logs"));
-  HEDDLE_RETURN_IF_ERROR(WriteFileAtomically(folder + "/job.yaml", job.text));
-  return WriteFileAtomically(path, job.hash + "\n");
-}
 
 // When the job caps every worker's memory, whether the model fits at all can be said before
 // anything is started or left on storage: the planner needs the caps and, as nothing is measured
@@ -216,7 +189,9 @@ Status RunLocally(const LocalRunOptions& options) {
   HEDDLE_RETURN_IF_ERROR(
       CheckCanListen("metrics.port", fmt::format("127.0.0.1:{}", job.metrics.port)));
   HEDDLE_RETURN_IF_ERROR(CheckNamedCheckpoint(job, folder));
-  HEDDLE_RETURN_IF_ERROR(ClaimFolder(folder, job));
+  HEDDLE_ASSIGN_OR_RETURN(const std::shared_ptr<FolderClaim> claim,
+                          FolderClaim::Take(folder, job.hash, job.text));
+  HEDDLE_RETURN_IF_ERROR(MakeFolders(folder + "/logs"));
   std::signal(SIGINT, NoteInterrupt);
   std::signal(SIGTERM, NoteInterrupt);
   std::signal(SIGPIPE, SIG_IGN);
@@ -229,7 +204,7 @@ Status RunLocally(const LocalRunOptions& options) {
       Service::Start({.listen = options.listen,
                       .metrics_port = static_cast<int>(job.metrics.port),
                       .store_path = folder + "/coordinator.sqlite",
-                      .output = folder,
+                      .claim = claim,
                       .observer = [&progress](const LogEvent& event) { progress.Note(event); },
                       .paused_timeout = kPausedTimeout,
                       .worker_gone = [&workers](const WorkerGone& gone) { workers.End(gone); }}));

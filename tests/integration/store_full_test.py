@@ -53,13 +53,16 @@ def check_submission(cluster, disk, job):
     assert refused.returncode == 1 and "full" in refused.stderr, refused
     assert refused.stderr.count("\n") == 1, refused.stderr
     assert cluster.status()["phase"] == "idle"
+    assert not os.path.exists(cluster.run.folder), "a refused job left its folder"
     disk.free()
     wait_for("the store's return", lambda: not cluster.status()["reason"], 30)
     cluster.submit(job)
 
 
-def wait_stalled(cluster, times):
-    wait_for("a store that cannot be written", lambda: len(cluster.run.events("store_stalled")) >= times, 30)
+def fill(cluster, disk):
+    before = len(cluster.run.events("store_stalled"))
+    disk.fill()
+    wait_for("a store that cannot be written", lambda: len(cluster.run.events("store_stalled")) > before, 30)
     assert "full" in cluster.status()["reason"], cluster.status()["reason"]
 
 
@@ -75,8 +78,7 @@ def main():
                 cluster.worker(name)
             cluster.wait_step(5)
 
-            disk.fill()
-            wait_stalled(cluster, 2)
+            fill(cluster, disk)
             victim = chance.choice(WORKERS)
             cluster.kill(victim)
             time.sleep(1)  # lint: allow sleep: that nothing happens is what is looked at.
@@ -86,8 +88,7 @@ def main():
             assert [event["worker"] for event in cluster.run.events("worker_lost")] == [victim]
             assert cluster.run.events("store_works")
 
-            disk.fill()
-            wait_stalled(cluster, 3)
+            fill(cluster, disk)
             begun = time.monotonic()
             cluster.coordinator.send_signal(signal.SIGTERM)
             assert cluster.coordinator.wait(30) == 0, cluster.errors()
