@@ -12,6 +12,9 @@ namespace heddle::elastic {
 namespace {
 
 constexpr Duration kLongestWait = std::chrono::seconds(1);
+// Of a connection that has spoken, until it speaks HTTP/2; and of one without a call.
+constexpr int kHandshakeMilliseconds = 5000;
+constexpr int kIdleMilliseconds = 30000;
 
 }  // namespace
 
@@ -68,14 +71,17 @@ heddle::Status CoordinatorServer::Impl::Restore() {
 heddle::Status CoordinatorServer::Impl::Start() {
   QuietGrpc();
   HEDDLE_RETURN_IF_ERROR(Restore());
+  HEDDLE_ASSIGN_OR_RETURN(control_listener_, ControlListener::Open(options_.listen));
   grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port);
+  const std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor =
+      builder.experimental().AddExternalConnectionAcceptor(
+          grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+          grpc::InsecureServerCredentials());
   builder.RegisterService(this);
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
-  // Two coordinators on one port must not share it silently.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMilliseconds);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMilliseconds);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, static_cast<int>(kKeepalive.count()));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, static_cast<int>(kKeepalive.count()));
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
@@ -85,11 +91,17 @@ heddle::Status CoordinatorServer::Impl::Start() {
   // A job that is done may have left a validation loss to note.
   committer_ = std::make_unique<TaskThread>("commit", TaskThread::AtEnd::kFinish);
   server_ = builder.BuildAndStart();
-  if (server_ == nullptr || port == 0) {
-    return ResourceExhaustedError("cannot listen on {}: is the port taken?", options_.listen);
+  if (server_ == nullptr) {
+    return InternalError("gRPC does not start a server");
   }
-  address_ = options_.listen.substr(0, options_.listen.rfind(':')) + ":" + std::to_string(port);
+  address_ = options_.listen.substr(0, options_.listen.rfind(':')) + ":" +
+             std::to_string(control_listener_->port());
   loop_ = Thread("coordinator", [this] { Run(); });
+  control_listener_->Start([acceptor](UniqueFd connection) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+    parameters.fd = connection.Release();
+    acceptor->HandleNewConnection(&parameters);
+  });
   return heddle::Status::Ok();
 }
 
@@ -98,6 +110,7 @@ void CoordinatorServer::Impl::Stop() {
     const MutexLock lock(mutex_);
     stopping_ = true;
   }
+  control_listener_.reset();  // Before what it hands connections to.
   if (server_ != nullptr) {
     server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
     server_->Wait();
@@ -183,6 +196,7 @@ void CoordinatorServer::Impl::Run() {
       call();
     }
     machine_->Tick(taken);
+    sessions_.CancelUnnamed(taken);
   }
 }
 

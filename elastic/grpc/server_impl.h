@@ -14,6 +14,7 @@
 #include "base/task_thread.h"
 #include "base/thread.h"
 #include "elastic/grpc/control.grpc.pb.h"
+#include "elastic/grpc/control_listener.h"
 #include "elastic/grpc/durable_machine.h"
 #include "elastic/grpc/server.h"
 #include "elastic/grpc/server_session.h"
@@ -79,6 +80,7 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
   const CoordinatorServerOptions options_;
   std::string address_;
   std::string resumed_job_id_;
+  std::unique_ptr<ControlListener> control_listener_;
   std::shared_ptr<grpc::Server> server_;  ///< Nobody shares it; the type is unknown here.
 
   // Loop thread only (and Start, before it runs).

@@ -13,6 +13,7 @@
 #include "base/system/end_watch.h"
 #include "base/system/file.h"
 #include "base/system/launched.h"
+#include "base/system/socket_address.h"
 #include "elastic/launcher/launcher.h"
 #include "elastic/service/checkpoints.h"
 #include "elastic/service/listen_check.h"
@@ -196,6 +197,7 @@ Status RunLocally(const LocalRunOptions& options) {
   std::signal(SIGTERM, NoteInterrupt);
   std::signal(SIGPIPE, SIG_IGN);
 
+  RaiseDescriptorLimit();
   EndWatch watch([] { return interrupted.load(); }, kInterruptedEndWithin);
   Progress progress(job.steps, options.progress);
   Workers workers(options, job, folder);

@@ -6,6 +6,7 @@
 
 #include "base/system/end_watch.h"
 #include "base/system/file.h"
+#include "base/system/socket_address.h"
 #include "elastic/service/listen_check.h"
 #include "elastic/service/progress.h"
 #include "elastic/service/service.h"
@@ -27,6 +28,7 @@ Status Serve(const ServeOptions& options) {
   std::signal(SIGINT, NoteSignal);
   std::signal(SIGTERM, NoteSignal);
   std::signal(SIGPIPE, SIG_IGN);
+  RaiseDescriptorLimit();
   EndWatch watch([] { return asked_to_end.load(); }, kEndWithin);
   HEDDLE_RETURN_IF_ERROR(CheckCanListen("--listen", options.listen));
   HEDDLE_RETURN_IF_ERROR(CheckCanListen(
