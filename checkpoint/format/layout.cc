@@ -303,6 +303,22 @@ std::optional<int64_t> ParseTemporaryFolderName(std::string_view name) {
   return ParseDigits(name.substr(dot + 2));
 }
 
+std::optional<int64_t> GenerationOfFile(std::string_view name) {
+  constexpr std::string_view kSuffix = ".h5";
+  const size_t mark = name.rfind(".g");
+  if (!name.ends_with(kSuffix) || mark == std::string_view::npos ||
+      mark + 2 + kSuffix.size() >= name.size()) {
+    return std::nullopt;
+  }
+  const std::string_view digits = name.substr(mark + 2, name.size() - mark - 2 - kSuffix.size());
+  int64_t generation = 0;
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), generation);
+  return error == std::errc() && end == digits.data() + digits.size() && generation >= 0
+             ? std::optional(generation)
+             : std::nullopt;
+}
+
 std::string EscapeName(std::string_view name) {
   std::string escaped;
   for (size_t i = 0; i < name.size(); ++i) {

@@ -96,6 +96,10 @@ std::string TemporaryFolderName(int64_t step, int64_t generation);
 /// The generation of such a name.
 std::optional<int64_t> ParseTemporaryFolderName(std::string_view name);
 
+/// The generation whose writer made a file of a checkpoint, by its name, "w0.g3.h5"; a path or a
+/// URL may stand before it.
+std::optional<int64_t> GenerationOfFile(std::string_view name);
+
 /// A tensor's or a worker's name as one HDF5 link or file name: percent-encodes '/', '%', '@',
 /// control bytes, space and a leading '.'; an empty name becomes "%".
 std::string EscapeName(std::string_view name);

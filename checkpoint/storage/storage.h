@@ -54,6 +54,9 @@ class Storage {
   /// As checkpoint::Fence.
   virtual Status Fence(int64_t generation) const = 0;
 
+  /// The highest generation that anything here is of: the fence, checkpoints, what saves left; -1
+  /// without any.
+  virtual Result<int64_t> HighestGeneration() const = 0;
   /// The committed steps, ascending, without a look into them. None when there is no root.
   virtual Result<std::vector<int64_t>> Steps() const = 0;
   /// Replaces the manifest of a committed step, at once, by what `change` makes of it. Errors:

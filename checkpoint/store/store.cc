@@ -103,6 +103,11 @@ Status Fence(const std::string& root, int64_t generation) {
   return storage->Fence(generation);
 }
 
+Result<int64_t> HighestGeneration(const std::string& root) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto storage, OpenStorage(root));
+  return storage->HighestGeneration();
+}
+
 Status Abandon(const std::string& root, int64_t step, int64_t generation) {
   HEDDLE_ASSIGN_OR_RETURN(const auto storage, OpenStorage(root));
   return storage->Abandon(step, generation);

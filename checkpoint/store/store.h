@@ -52,6 +52,10 @@ Result<CommitInfo> Commit(const CommitRequest& request, metrics::Registry& metri
 /// is known.
 Status Fence(const std::string& root, int64_t generation);
 
+/// The highest generation that anything here is of: the fence, checkpoints, what saves left. One
+/// that is to commit here is above it. -1: a root without any, or that does not exist.
+Result<int64_t> HighestGeneration(const std::string& root);
+
 /// Removes what a save of this step and generation left; nothing there is fine.
 Status Abandon(const std::string& root, int64_t step, int64_t generation);
 

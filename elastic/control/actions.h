@@ -16,8 +16,8 @@
 
 namespace heddle::elastic {
 
-/// Durable before the next action is carried out. A shell that cannot must end the coordinator
-/// process: the workers train on, and a restarted coordinator adopts them.
+/// Durable before the next action is carried out, and before the machine hears of another event:
+/// meanwhile its time stands still, and the workers train on.
 struct Persist {
   DurableState state;
 };

@@ -101,6 +101,8 @@ struct Job {
   JobPolicy policy;
   std::map<std::string, wire::Emulation> emulation;    ///< By worker name.
   std::map<std::string, std::string> failure_domains;  ///< Likewise, of those that say none.
+  /// The highest generation that its checkpoints' place knows; those of this run are above it.
+  int64_t used_generation = 0;
   std::vector<int64_t> checkpoints;  ///< Sound committed ones found on storage: steps, ascending.
 };
 

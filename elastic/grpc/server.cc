@@ -12,12 +12,37 @@ namespace heddle::elastic {
 namespace {
 
 constexpr Duration kLongestWait = std::chrono::seconds(1);
+// Of a connection that has spoken, until it speaks HTTP/2; and of one without a call.
+constexpr int kHandshakeMilliseconds = 5000;
+constexpr int kIdleMilliseconds = 30000;
 
 }  // namespace
 
 // ---- Start and stop ----
 
+void CoordinatorServer::Impl::MakeMachine(Coordinator coordinator, DurableState stored) {
+  machine_ = std::make_unique<DurableMachine>(
+      DurableMachine::Options{
+          .store = options_.store,
+          .post = [this](std::function<void()> call) { Post(std::move(call)); },
+          .perform = [this](const CoordinatorAction& action) { Perform(action); },
+          .stalled =
+              [this](const std::string& reason) {
+                LogError("the coordinator's state cannot be stored, changes wait: {}", reason);
+                Log({.kind = "store_stalled", .fields = {{"reason", reason}}});
+              },
+          .works_again =
+              [this](Duration stalled_for) {
+                LogWarning("the coordinator's state is stored again after {:.1f} s",
+                           Seconds(stalled_for));
+                Log({.kind = "store_works", .fields = {{"seconds", Seconds(stalled_for)}}});
+              },
+          .lost = [this](const heddle::Status& status) { OnStoreLost(status); }},
+      std::move(coordinator), std::move(stored));
+}
+
 heddle::Status CoordinatorServer::Impl::Restore() {
+  MakeMachine(Coordinator(), {});
   if (options_.store == nullptr) {
     return heddle::Status::Ok();
   }
@@ -25,8 +50,7 @@ heddle::Status CoordinatorServer::Impl::Restore() {
   if (!stored) {
     return heddle::Status::Ok();
   }
-  generation_counter_ = stored->generation_counter;
-  coordinator_ = Coordinator(generation_counter_);
+  MakeMachine(Coordinator(stored->generation_counter), *stored);
   if (stored->job_id.empty() || stored->finished ||
       (!stored->failed.empty() && !options_.resume_failed)) {
     return heddle::Status::Ok();
@@ -40,21 +64,24 @@ heddle::Status CoordinatorServer::Impl::Restore() {
       options_.hooks.find_checkpoints ? options_.hooks.find_checkpoints(job) : stored->checkpoints;
   job_ = std::make_shared<const Job>(job);
   resumed_job_id_ = job.id;
-  coordinator_ = Coordinator(*stored, job, Now());
+  MakeMachine(Coordinator(*stored, job, Now()), *stored);
   return heddle::Status::Ok();
 }
 
 heddle::Status CoordinatorServer::Impl::Start() {
   QuietGrpc();
   HEDDLE_RETURN_IF_ERROR(Restore());
+  HEDDLE_ASSIGN_OR_RETURN(control_listener_, ControlListener::Open(options_.listen));
   grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port);
+  const std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor =
+      builder.experimental().AddExternalConnectionAcceptor(
+          grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+          grpc::InsecureServerCredentials());
   builder.RegisterService(this);
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
-  // Two coordinators on one port must not share it silently.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMilliseconds);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMilliseconds);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, static_cast<int>(kKeepalive.count()));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, static_cast<int>(kKeepalive.count()));
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
@@ -64,15 +91,26 @@ heddle::Status CoordinatorServer::Impl::Start() {
   // A job that is done may have left a validation loss to note.
   committer_ = std::make_unique<TaskThread>("commit", TaskThread::AtEnd::kFinish);
   server_ = builder.BuildAndStart();
-  if (server_ == nullptr || port == 0) {
-    return ResourceExhaustedError("cannot listen on {}: is the port taken?", options_.listen);
+  if (server_ == nullptr) {
+    return InternalError("gRPC does not start a server");
   }
-  address_ = options_.listen.substr(0, options_.listen.rfind(':')) + ":" + std::to_string(port);
+  address_ = options_.listen.substr(0, options_.listen.rfind(':')) + ":" +
+             std::to_string(control_listener_->port());
   loop_ = Thread("coordinator", [this] { Run(); });
+  control_listener_->Start([acceptor](UniqueFd connection) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+    parameters.fd = connection.Release();
+    acceptor->HandleNewConnection(&parameters);
+  });
   return heddle::Status::Ok();
 }
 
 void CoordinatorServer::Impl::Stop() {
+  {
+    const MutexLock lock(mutex_);
+    stopping_ = true;
+  }
+  control_listener_.reset();  // Before what it hands connections to.
   if (server_ != nullptr) {
     server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
     server_->Wait();
@@ -84,6 +122,7 @@ void CoordinatorServer::Impl::Stop() {
     changed_.NotifyAll();
   }
   loop_.Join();
+  machine_.reset();
   planner_.reset();
   committer_.reset();
   server_.reset();
@@ -99,7 +138,17 @@ void CoordinatorServer::Impl::Post(std::function<void()> call) {
 
 bool CoordinatorServer::Impl::IsServing() {
   const MutexLock lock(mutex_);
-  return !stopped_ && !failed_;
+  return !stopped_ && health_.ok();
+}
+
+bool CoordinatorServer::Impl::IsStopping() {
+  const MutexLock lock(mutex_);
+  return stopping_;
+}
+
+heddle::Status CoordinatorServer::Impl::Health() {
+  const MutexLock lock(mutex_);
+  return health_;
 }
 
 bool CoordinatorServer::Impl::CallAndWait(const std::function<void()>& call) {
@@ -133,7 +182,7 @@ void CoordinatorServer::Impl::Run() {
     {
       const MutexLock lock(mutex_);
       const Time limit = Now() + kLongestWait;
-      const Time until = std::min(coordinator_.NextDeadline().value_or(limit), limit);
+      const Time until = std::min(machine_->NextDeadline().value_or(limit), limit);
       while (queue_.empty() && !stopped_ && Now() < until) {
         wake_.WaitUntil(mutex_, until);
       }
@@ -142,44 +191,21 @@ void CoordinatorServer::Impl::Run() {
       }
       calls.swap(queue_);
       taken = Now();
-      if (failed_) {
-        continue;
-      }
     }
     for (const auto& call : calls) {
       call();
     }
-    const std::optional<Time> next = coordinator_.NextDeadline();
-    if (next && taken >= *next) {
-      HandleEvent(Ticked(), taken);
-    }
+    machine_->Tick(taken);
+    sessions_.CancelUnnamed(taken);
   }
 }
 
-void CoordinatorServer::Impl::HandleEvent(const CoordinatorEvent& event) {
-  HandleEvent(event, Now());
-}
-
-void CoordinatorServer::Impl::HandleEvent(const CoordinatorEvent& event, Time now) {
-  for (const CoordinatorAction& action : coordinator_.Handle(event, now)) {
-    {
-      const MutexLock lock(mutex_);
-      if (failed_) {
-        return;
-      }
-    }
-    Perform(action);
-  }
-}
-
-void CoordinatorServer::Impl::OnStoreFailed(const heddle::Status& status) {
+void CoordinatorServer::Impl::OnStoreLost(const heddle::Status& status) {
   LogError("coordinator stops: its state cannot be stored error=\"{}\"", status.ToString());
-  {
-    const MutexLock lock(mutex_);
-    failed_ = true;
-    ended_ = EndJob{false, false, "the coordinator's state cannot be stored: " + status.ToString()};
-    changed_.NotifyAll();
-  }
+  const MutexLock lock(mutex_);
+  health_ = status.WithContext("the coordinator's state cannot be stored");
+  ended_ = EndJob{false, false, health_.message()};
+  changed_.NotifyAll();
 }
 
 void CoordinatorServer::Impl::JobEnded(const EndJob& end) {
@@ -191,16 +217,15 @@ void CoordinatorServer::Impl::JobEnded(const EndJob& end) {
   changed_.NotifyAll();
 }
 
+void CoordinatorServer::Impl::Log(const LogEvent& event) {
+  if (options_.hooks.log) {
+    options_.hooks.log(event);
+  }
+}
+
 void CoordinatorServer::Impl::Perform(const CoordinatorAction& action) {
   const CoordinatorHooks& hooks = options_.hooks;
-  if (const auto* persist = std::get_if<Persist>(&action)) {
-    generation_counter_ = persist->state.generation_counter;
-    if (options_.store != nullptr) {
-      if (const heddle::Status status = options_.store->Save(persist->state); !status.ok()) {
-        OnStoreFailed(status);
-      }
-    }
-  } else if (const auto* send = std::get_if<Send>(&action)) {
+  if (const auto* send = std::get_if<Send>(&action)) {
     if (const auto session = sessions_.Find(send->connection)) {
       session->Send(send->message);
     }
@@ -212,14 +237,14 @@ void CoordinatorServer::Impl::Perform(const CoordinatorAction& action) {
     planner_->Post([this, request = find->request, job = job_] {
       PlanOutcome outcome = options_.hooks.plan(*job, request);
       outcome.request_id = request.id;
-      Post([this, outcome] { HandleEvent(Planned{outcome}); });
+      Post([this, outcome] { machine_->Handle(Planned{outcome}); });
     });
   } else if (const auto* commit = std::get_if<CommitCheckpoint>(&action)) {
     committer_->Post([this, request = *commit, job = job_] {
       CheckpointCommitted done = options_.hooks.commit(*job, request);
       done.step = request.step;
       done.generation = request.generation;
-      Post([this, done] { HandleEvent(done); });
+      Post([this, done] { machine_->Handle(done); });
     });
   } else if (const auto* note = std::get_if<NoteValidation>(&action)) {
     if (hooks.note_validation) {
@@ -232,9 +257,7 @@ void CoordinatorServer::Impl::Perform(const CoordinatorAction& action) {
           [this, request = *abandon, job = job_] { options_.hooks.abandon(*job, request); });
     }
   } else if (const auto* log = std::get_if<WriteLog>(&action)) {
-    if (hooks.log) {
-      hooks.log(log->event);
-    }
+    Log(log->event);
   } else if (const auto* list = std::get_if<ListWorkers>(&action)) {
     if (hooks.list_workers) {
       hooks.list_workers(list->workers);
@@ -282,7 +305,7 @@ heddle::Status CoordinatorServer::Submit(const std::string& yaml, const std::str
 wire::JobStatus CoordinatorServer::StatusNow() const {
   const auto status = std::make_shared<wire::JobStatus>();
   Impl* impl = impl_.get();
-  impl->CallAndWait([impl, status] { *status = impl->coordinator().StatusAt(Now()); });
+  impl->CallAndWait([impl, status] { *status = impl->machine().Describe(); });
   return *status;
 }
 
@@ -299,7 +322,7 @@ heddle::Status CoordinatorServer::Drain(const std::string& worker) {
 
 void CoordinatorServer::Cancel(const std::string& reason) {
   Impl* impl = impl_.get();
-  impl->Post([impl, reason] { impl->HandleEvent(CancelRequested{reason}); });
+  impl->Post([impl, reason] { impl->machine().Handle(CancelRequested{reason}); });
 }
 
 void CoordinatorServer::ReportExit(const std::string& worker,
@@ -307,8 +330,19 @@ void CoordinatorServer::ReportExit(const std::string& worker,
                                    const std::string& reason) {
   Impl* impl = impl_.get();
   impl->Post([impl, worker, pid, reason] {
-    impl->HandleEvent(ProcessExited{worker, pid, reason});
+    impl->machine().Handle(ProcessExited{worker, pid, reason});
   });
+}
+
+heddle::Status CoordinatorServer::Health() const {
+  return impl_->Health();
+}
+
+std::string CoordinatorServer::Stall() const {
+  const auto stall = std::make_shared<std::string>();
+  Impl* impl = impl_.get();
+  impl->CallAndWait([impl, stall] { *stall = impl->machine().stall(); });
+  return *stall;
 }
 
 std::optional<EndJob> CoordinatorServer::WaitForEnd(Deadline deadline) {

@@ -1,6 +1,6 @@
 /// \file
 /// The coordinator's shell: one event-loop thread that owns the state machine, gRPC streams around
-/// it, a planner thread and a commit thread beside it.
+/// it, a thread each for the store, planning and commits beside it.
 #pragma once
 
 #include <functional>
@@ -33,6 +33,9 @@ struct CoordinatorHooks {
   /// Newest sound committed checkpoint's steps found on storage, ascending, when a job starts;
   /// merged with the store's. Thread: the caller of Submit.
   std::function<std::vector<int64_t>(const Job& job)> find_checkpoints;
+  /// A job that was read was not taken after all: it could not be stored. Thread: the caller of
+  /// Submit.
+  std::function<void(const Job& job)> not_taken;
   /// An entry of the run's log. Thread: the event loop; must not block for long.
   std::function<void(const LogEvent& event)> log;
   /// The workers of job.json changed. Thread: the event loop.
@@ -66,8 +69,10 @@ class CoordinatorServer {
   bool resumed() const;
   const std::string& resumed_job_id() const;
 
-  /// One job at a time: the next may come when the one before has ended.
-  /// Errors: read_job's; kFailedPrecondition when a job runs already.
+  /// One job at a time: the next may come when the one before has ended. The job is stored on
+  /// return; after an error it never was.
+  /// Errors: read_job's; kFailedPrecondition when a job runs already; the store's, kUnavailable
+  /// when it did not answer within seconds.
   Status Submit(const std::string& yaml, const std::string& path);
   wire::JobStatus StatusNow() const;
   Status Drain(const std::string& worker);
@@ -75,10 +80,16 @@ class CoordinatorServer {
   /// A launched process ended: faster than waiting for its stream to break.
   void ReportExit(const std::string& worker, int64_t pid, const std::string& reason);
 
+  /// OK, or why nothing more will happen: another coordinator has written to the store.
+  heddle::Status Health() const;
+  /// Why nothing has been stored for a while, so that changes and the job's end wait; empty: it can
+  /// be.
+  std::string Stall() const;
   /// Waits until the job has ended and its workers' streams are closed; nothing when `deadline`
   /// passed.
   std::optional<EndJob> WaitForEnd(Deadline deadline);
-  /// Ends streams and threads; idempotent. Workers see a coordinator that went away.
+  /// Ends streams and threads; idempotent. Workers see a coordinator that went away. Waits for a
+  /// write of the store that has begun.
   void Stop();
 
  private:

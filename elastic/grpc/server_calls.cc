@@ -10,6 +10,7 @@ namespace heddle::elastic {
 namespace {
 
 constexpr Duration kStreamsCloseWithin = std::chrono::seconds(3);
+constexpr Duration kStoredWithin = std::chrono::seconds(5);  // Below the command line's own bound.
 constexpr Duration kLookAgain = std::chrono::milliseconds(100);  // For an end of the server.
 
 // 256 bits as text: protobuf strings must be UTF-8.
@@ -37,13 +38,14 @@ grpc::ServerBidiReactor<wire::FromWorker, wire::ToWorker>* CoordinatorServer::Im
       context,
       [this](ConnectionId from, wire::FromWorker message) {
         Post([this, from, received = std::move(message)] {
-          HandleEvent(Received{from, received});
-          if (const auto reader = sessions_.Find(from)) {
-            reader->ReadMore();
-          }
+          machine_->Handle(Received{from, received}, [this, from] {
+            if (const auto reader = sessions_.Find(from)) {
+              reader->ReadMore();
+            }
+          });
         });
       },
-      [this](ConnectionId from) { Post([this, from] { HandleEvent(Disconnected{from}); }); });
+      [this](ConnectionId from) { Post([this, from] { machine_->Handle(Disconnected{from}); }); });
 }
 
 // ---- Calls ----
@@ -51,22 +53,71 @@ grpc::ServerBidiReactor<wire::FromWorker, wire::ToWorker>* CoordinatorServer::Im
 // Until submitting_ is false again nobody else can submit: reading a job opens its folder, which a
 // refused one must not.
 heddle::Status CoordinatorServer::Impl::ReserveJob() {
-  const auto refused = std::make_shared<std::string>();
-  const bool ran = CallAndWait([this, refused] {
-    const std::string phase = submitting_ ? "submitted" : coordinator_.StatusAt(Now()).phase();
+  const auto refused =
+      std::make_shared<heddle::Status>(UnavailableError("the coordinator is going away"));
+  CallAndWait([this, refused] {
+    const std::string phase = submitting_ ? "submitted" : machine_->Describe().phase();
     if (phase != "idle" && phase != "finished" && phase != "failed") {
-      *refused = phase;
+      *refused = FailedPreconditionError("a job is there already ({})", phase);
       return;
     }
-    submitting_ = true;
+    *refused = Stalled();
+    submitting_ = refused->ok();
   });
-  if (!ran) {
-    return UnavailableError("the coordinator is going away");
+  return *refused;
+}
+
+// A job that cannot be stored in time was never there: what the caller is told is what counts.
+heddle::Status CoordinatorServer::Impl::StoreJob(const std::shared_ptr<const Job>& job) {
+  struct Waiting {
+    Mutex mutex;
+    CondVar changed;
+    std::optional<heddle::Status> answer HEDDLE_GUARDED_BY(mutex);
+  };
+  const auto waiting = std::make_shared<Waiting>();
+  const auto given_up = std::make_shared<bool>(false);  // The loop's.
+  const auto answer = [this, waiting, given_up, job](const heddle::Status& status) {
+    if (*given_up) {
+      return;  // Another may be submitting by now.
+    }
+    submitting_ = false;
+    if (status.ok()) {
+      job_ = job;
+      const MutexLock lock(mutex_);
+      ended_.reset();
+    }
+    const MutexLock lock(waiting->mutex);
+    waiting->answer = status;
+    waiting->changed.NotifyAll();
+  };
+  Post([this, job, given_up, answer] { machine_->Submit(job, given_up, answer); });
+  const Deadline deadline = After(kStoredWithin);
+  const auto wait = [&](Deadline until) {
+    const MutexLock lock(waiting->mutex);
+    while (!waiting->answer && Now() < until) {
+      waiting->changed.WaitUntil(waiting->mutex, until);
+    }
+    return waiting->answer;
+  };
+  while (Now() < deadline && IsServing() && !IsStopping()) {
+    if (const auto stored = wait(std::min(deadline, After(kLookAgain)))) {
+      return *stored;
+    }
   }
-  if (!refused->empty()) {
-    return FailedPreconditionError("a job is there already ({})", *refused);
-  }
-  return heddle::Status::Ok();
+  CallAndWait([this, given_up] {
+    *given_up = true;
+    submitting_ = false;
+  });
+  // It may have come at the last moment.
+  return wait(Now()).value_or(UnavailableError(
+      "the coordinator's state cannot be stored: no answer within {} s", Seconds(kStoredWithin)));
+}
+
+heddle::Status CoordinatorServer::Impl::Stalled() const {
+  return machine_->stall().empty()
+             ? heddle::Status::Ok()
+             : UnavailableError("the coordinator's state cannot be stored, changes wait: {}",
+                                machine_->stall());
 }
 
 heddle::Status CoordinatorServer::Impl::SubmitJob(const std::string& yaml,
@@ -83,20 +134,11 @@ heddle::Status CoordinatorServer::Impl::SubmitJob(const std::string& yaml,
     job->checkpoints = options_.hooks.find_checkpoints(*job);
   }
   const auto shared = std::make_shared<const Job>(*std::move(job));
-  const bool ran = CallAndWait([this, shared] {
-    submitting_ = false;
-    job_ = shared;
-    if (coordinator_.StatusAt(Now()).phase() != "idle") {  // The job before has ended.
-      coordinator_ = Coordinator(generation_counter_);
+  if (const heddle::Status stored = StoreJob(shared); !stored.ok()) {
+    if (options_.hooks.not_taken) {
+      options_.hooks.not_taken(*shared);
     }
-    {
-      const MutexLock lock(mutex_);
-      ended_.reset();
-    }
-    HandleEvent(Submitted{*shared});
-  });
-  if (!ran) {
-    return UnavailableError("the coordinator is going away");
+    return stored;
   }
   if (job_id != nullptr) {
     *job_id = shared->id;
@@ -106,7 +148,8 @@ heddle::Status CoordinatorServer::Impl::SubmitJob(const std::string& yaml,
 
 heddle::Status CoordinatorServer::Impl::DrainOnLoop(const std::string& worker,
                                                     std::vector<std::string>* names) {
-  const wire::JobStatus status = coordinator_.StatusAt(Now());
+  HEDDLE_RETURN_IF_ERROR(Stalled());
+  const wire::JobStatus status = machine_->Describe();
   for (const wire::JobStatus::Worker& entry : status.workers()) {
     if (entry.name() == worker || entry.host() == worker) {
       names->push_back(entry.name());
@@ -115,7 +158,7 @@ heddle::Status CoordinatorServer::Impl::DrainOnLoop(const std::string& worker,
   if (names->empty()) {
     return NotFoundError("no worker or host is named '{}'", worker);
   }
-  HandleEvent(DrainRequested{worker});
+  machine_->Handle(DrainRequested{worker});
   return heddle::Status::Ok();
 }
 
@@ -151,7 +194,7 @@ grpc::ServerUnaryReactor* CoordinatorServer::Impl::Status(grpc::CallbackServerCo
                                                           wire::JobStatus* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   Post([this, reactor, reply] {
-    *reply = coordinator_.StatusAt(Now());
+    *reply = machine_->Describe();
     reactor->Finish(grpc::Status::OK);
   });
   return reactor;
@@ -177,11 +220,15 @@ grpc::ServerUnaryReactor* CoordinatorServer::Impl::Emulate(grpc::CallbackServerC
                                                            wire::EmulateReply* /*reply*/) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   Post([this, reactor, request] {
-    const wire::JobStatus now_status = coordinator_.StatusAt(Now());
+    if (const heddle::Status stalled = Stalled(); !stalled.ok()) {
+      return reactor->Finish(ToGrpc(stalled));
+    }
+    const wire::JobStatus now_status = machine_->Describe();
     for (const wire::JobStatus::Worker& entry : now_status.workers()) {
       if (entry.name() == request->worker()) {
-        HandleEvent(EmulateRequested{request->worker(), request->emulation(), request->set_speed(),
-                                     request->set_memory(), request->set_link()});
+        machine_->Handle(EmulateRequested{request->worker(), request->emulation(),
+                                          request->set_speed(), request->set_memory(),
+                                          request->set_link()});
         reactor->Finish(grpc::Status::OK);
         return;
       }

@@ -14,6 +14,8 @@
 #include "base/task_thread.h"
 #include "base/thread.h"
 #include "elastic/grpc/control.grpc.pb.h"
+#include "elastic/grpc/control_listener.h"
+#include "elastic/grpc/durable_machine.h"
 #include "elastic/grpc/server.h"
 #include "elastic/grpc/server_session.h"
 
@@ -34,8 +36,9 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
   /// Runs `call` on the loop's thread and waits; false when the loop has ended.
   bool CallAndWait(const std::function<void()>& call);
   void Post(std::function<void()> call);
-  void HandleEvent(const CoordinatorEvent& event);
-  void HandleEvent(const CoordinatorEvent& event, Time now);
+  /// On the loop.
+  DurableMachine& machine() { return *machine_; }
+  heddle::Status Health() HEDDLE_EXCLUDES(mutex_);
   std::optional<EndJob> WaitForEnd(Deadline deadline);
 
   // gRPC's.
@@ -57,41 +60,46 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
   heddle::Status DrainOnLoop(const std::string& worker, std::vector<std::string>* names);
   const std::string& address() const { return address_; }
   const std::string& resumed_job_id() const { return resumed_job_id_; }
-  Coordinator& coordinator() { return coordinator_; }
 
  private:
   heddle::Status Restore();
   heddle::Status ReserveJob();
+  /// Not OK: changes wait for the store.
+  heddle::Status Stalled() const;
+  heddle::Status StoreJob(const std::shared_ptr<const Job>& job);
+  void MakeMachine(Coordinator coordinator, DurableState stored);
   void Run();
   /// Neither stopped nor without its store.
   bool IsServing() HEDDLE_EXCLUDES(mutex_);
+  bool IsStopping() HEDDLE_EXCLUDES(mutex_);
   void Perform(const CoordinatorAction& action);
-  void OnStoreFailed(const heddle::Status& status);
+  void Log(const LogEvent& event);
+  void OnStoreLost(const heddle::Status& status);
   void JobEnded(const EndJob& end);
 
   const CoordinatorServerOptions options_;
   std::string address_;
   std::string resumed_job_id_;
+  std::unique_ptr<ControlListener> control_listener_;
   std::shared_ptr<grpc::Server> server_;  ///< Nobody shares it; the type is unknown here.
 
   // Loop thread only (and Start, before it runs).
-  Coordinator coordinator_;
   std::shared_ptr<const Job> job_;
   bool submitting_ = false;  ///< A job is being read.
-  int64_t generation_counter_ = 0;
-  std::vector<CoordinatorAction> first_actions_;
 
   Mutex mutex_;
   CondVar wake_;
   CondVar changed_;
   std::deque<std::function<void()>> queue_ HEDDLE_GUARDED_BY(mutex_);
+  bool stopping_ HEDDLE_GUARDED_BY(mutex_) = false;  ///< The loop still runs: calls end first.
   bool stopped_ HEDDLE_GUARDED_BY(mutex_) = false;
-  bool failed_ HEDDLE_GUARDED_BY(mutex_) = false;
+  heddle::Status health_ HEDDLE_GUARDED_BY(mutex_);  ///< Not OK: nothing more will happen.
   std::optional<EndJob> ended_ HEDDLE_GUARDED_BY(mutex_);
 
   ServerSessions sessions_;
 
   // After what they use, so that they end first.
+  std::unique_ptr<DurableMachine> machine_;  ///< Loop thread only (and Start, before it runs).
   std::unique_ptr<TaskThread> planner_;
   std::unique_ptr<TaskThread> committer_;
   Thread loop_;

@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <utility>
+#include <vector>
 
 #include <grpcpp/grpcpp.h>
 
@@ -10,6 +11,9 @@
 
 namespace heddle::elastic {
 namespace {
+
+constexpr Duration kHelloWithin = std::chrono::seconds(5);
+constexpr size_t kMostUnnamed = 1024;  // All workers of a large job may come at once.
 
 // One worker's stream. Reading goes on only once the loop has handled what was read: a flood waits
 // in the kernel, not here. Owned by the map of sessions and by itself until gRPC is done with it.
@@ -53,6 +57,8 @@ class Stream : public ServerSession,
     }
   }
 
+  void Cancel() override { context_->TryCancel(); }
+
   // Ends the stream after what was sent before.
   void Close() override {
     const MutexLock lock(mutex_);
@@ -67,14 +73,11 @@ class Stream : public ServerSession,
       on_message_(id_, std::move(in_));
       return;
     }
-    const MutexLock lock(mutex_);
-    read_ended_ = true;
-    closing_ = true;
-    out_.resize(writing_ ? 1 : 0);
-    if (!writing_) {
-      FinishOnce();
-    }
+    EndReads();
   }
+
+  // Nothing is read while the loop has not handled what was: then only this tells.
+  void OnCancel() override { EndReads(); }
 
   void OnWriteDone(bool ok) override {
     const MutexLock lock(mutex_);
@@ -97,6 +100,15 @@ class Stream : public ServerSession,
   }
 
  private:
+  void EndReads() {
+    const MutexLock lock(mutex_);
+    read_ended_ = true;
+    closing_ = true;
+    out_.resize(writing_ ? 1 : 0);
+    if (!writing_) {
+      FinishOnce();
+    }
+  }
   void WriteNext() HEDDLE_REQUIRES(mutex_) {
     writing_ = true;
     StartWrite(&out_.front());
@@ -129,18 +141,59 @@ ServerSessions::Reactor* ServerSessions::Open(grpc::CallbackServerContext* conte
                                               OnMessage on_message,
                                               OnClosed on_closed) {
   std::shared_ptr<Stream> stream;
+  bool too_many = false;
   {
     const MutexLock lock(mutex_);
     const ConnectionId id = next_++;
-    stream = std::make_shared<Stream>(id, context, std::move(on_message),
-                                      [this, closed = std::move(on_closed)](ConnectionId ended) {
-                                        Erase(ended);
-                                        closed(ended);
-                                      });
+    too_many = unnamed_.size() >= kMostUnnamed;
+    unnamed_[id] = After(kHelloWithin);
+    stream = std::make_shared<Stream>(
+        id, context,
+        [this, heard = std::move(on_message)](ConnectionId from, wire::FromWorker message) {
+          if (IsNamed(from, message.has_hello())) {
+            heard(from, std::move(message));
+          }
+        },
+        [this, closed = std::move(on_closed)](ConnectionId ended) {
+          Erase(ended);
+          closed(ended);
+        });
     sessions_[id] = stream;
   }
   stream->Begin(stream);
+  if (too_many) {
+    stream->Cancel();
+  }
   return stream.get();
+}
+
+bool ServerSessions::IsNamed(ConnectionId id, bool by_this) {
+  std::shared_ptr<ServerSession> stranger;
+  {
+    const MutexLock lock(mutex_);
+    if (by_this || !unnamed_.contains(id)) {
+      unnamed_.erase(id);
+      return true;
+    }
+    stranger = sessions_[id];
+  }
+  stranger->Cancel();
+  return false;
+}
+
+void ServerSessions::CancelUnnamed(Time now) {
+  std::vector<std::shared_ptr<ServerSession>> late;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [id, until] : unnamed_) {
+      if (until <= now) {
+        late.push_back(sessions_.at(id));
+      }
+    }
+  }
+  for (const auto& session : late) {
+    session->Cancel();
+  }
 }
 
 std::shared_ptr<ServerSession> ServerSessions::Find(ConnectionId id) const {
@@ -160,6 +213,7 @@ bool ServerSessions::WaitUntilNone(Deadline deadline) {
 void ServerSessions::Erase(ConnectionId id) {
   const MutexLock lock(mutex_);
   sessions_.erase(id);
+  unnamed_.erase(id);
   changed_.NotifyAll();
 }
 

@@ -27,6 +27,8 @@ class ServerSession {
   virtual void Send(const wire::ToWorker& message) = 0;
   /// Ends the stream after what was sent before.
   virtual void Close() = 0;
+  /// Ends it now.
+  virtual void Cancel() = 0;
 };
 
 /// The streams that are open. Thread: any.
@@ -38,21 +40,29 @@ class ServerSessions {
   /// The last call: the stream has ended, and Find does not find it.
   using OnClosed = std::function<void(ConnectionId)>;
 
-  /// Begins a stream. It calls back until it has ended, which this outlives.
+  /// Begins a stream. It calls back until it has ended, which this outlives. A stream is given up
+  /// whose first message is no Hello, or comes after seconds only; too many that have not said it
+  /// yet, too.
   Reactor* Open(grpc::CallbackServerContext* context, OnMessage on_message, OnClosed on_closed)
       HEDDLE_EXCLUDES(mutex_);
+  /// Gives up the streams that are late with their Hello.
+  void CancelUnnamed(Time now) HEDDLE_EXCLUDES(mutex_);
   /// Null: it has ended.
   std::shared_ptr<ServerSession> Find(ConnectionId id) const HEDDLE_EXCLUDES(mutex_);
   /// Whether all have ended by then.
   bool WaitUntilNone(Deadline deadline) HEDDLE_EXCLUDES(mutex_);
 
  private:
+  /// Whether the stream has said Hello, `by_this` message at the latest.
+  bool IsNamed(ConnectionId id, bool by_this) HEDDLE_EXCLUDES(mutex_);
   void Erase(ConnectionId id) HEDDLE_EXCLUDES(mutex_);
 
   mutable Mutex mutex_;
   CondVar changed_;
   ConnectionId next_ HEDDLE_GUARDED_BY(mutex_) = 1;
   std::map<ConnectionId, std::shared_ptr<ServerSession>> sessions_ HEDDLE_GUARDED_BY(mutex_);
+  /// Without a Hello yet: how long that is waited for.
+  std::map<ConnectionId, Deadline> unnamed_ HEDDLE_GUARDED_BY(mutex_);
 };
 
 }  // namespace heddle::elastic

@@ -10,12 +10,15 @@
 
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/system/end_watch.h"
 #include "base/system/file.h"
 #include "base/system/launched.h"
+#include "base/system/socket_address.h"
 #include "elastic/launcher/launcher.h"
 #include "elastic/service/checkpoints.h"
 #include "elastic/service/listen_check.h"
 #include "elastic/service/progress.h"
+#include "elastic/service/run_folder.h"
 #include "elastic/service/service.h"
 #include "engine/data/dataset.h"
 #include "engine/job/job.h"
@@ -30,36 +33,14 @@ void NoteInterrupt(int /*signal*/) {
   interrupted.store(true);
 }
 
-constexpr const char* kJobHashFile = "/job.hash";
+// After an interrupt: workers end a step that they are in.
+constexpr Duration kWorkersEndWithin = std::chrono::seconds(5);
+constexpr Duration kInterruptedEndWithin = std::chrono::seconds(8);
+// Nobody can be told of the end.
+constexpr Duration kEndWithin = std::chrono::seconds(1);
 
 // Workers of `train` come at once, by a restart, or by hand from another terminal.
 constexpr Duration kPausedTimeout = std::chrono::seconds(20);
-
-// Whether the folder may be used: new, or of the same job.
-Status ClaimFolder(const std::string& folder, const job::JobConfig& job) {
-  HEDDLE_RETURN_IF_ERROR(MakeFolders(folder).WithContext("output folder {}", folder));
-  const std::string path = folder + kJobHashFile;
-  const Result<std::string> known = ReadFile(path, 1 << 10);
-  if (!known.ok() && known.status().code() != StatusCode::kNotFound) {
-    return known.status();
-  }
-  if (known.ok()) {
-    if (*known != job.hash + "\n") {
-      return InvalidArgumentError(
-          "output folder {} belongs to another job: choose another with --out, or run the same job "
-          "to resume it",
-          folder);
-    }
-    return Status::Ok();
-  }
-  if (FileExists(folder + "/events.jsonl")) {
-    return InvalidArgumentError(
-        "output folder {} holds a run of another program: choose another with --out", folder);
-  }
-  HEDDLE_RETURN_IF_ERROR(MakeFolders(folder + "/logs"));
-  HEDDLE_RETURN_IF_ERROR(WriteFileAtomically(folder + "/job.yaml", job.text));
-  return WriteFileAtomically(path, job.hash + "\n");
-}
 
 // When the job caps every worker's memory, whether the model fits at all can be said before
 // anything is started or left on storage: the planner needs the caps and, as nothing is measured
@@ -122,12 +103,12 @@ class Workers {
   }
 
   // The job has ended: what has not left by itself within the bound is ended.
-  void Stop() {
+  void Stop(Duration bound) {
     {
       MutexLock lock(mutex_);
       stopping_ = true;
     }
-    if (launcher_ != nullptr && !launcher_->WaitAll(After(std::chrono::seconds(5))).ok()) {
+    if (launcher_ != nullptr && !launcher_->WaitAll(After(bound)).ok()) {
       MutexLock lock(mutex_);
       for (const auto& [name, pid] : pids_) {
         launcher_->Signal(pid, SIGKILL).IgnoreError("it has ended already");
@@ -175,7 +156,7 @@ class Workers {
   bool stopping_ HEDDLE_GUARDED_BY(mutex_) = false;
 };
 
-EndJob WaitForEnd(Service& service) {
+EndJob WaitForEnd(Service& service, EndWatch& watch) {
   bool cancelled = false;
   while (true) {
     if (const auto end = service.server().WaitForEnd(After(std::chrono::milliseconds(200)))) {
@@ -184,6 +165,11 @@ EndJob WaitForEnd(Service& service) {
     if (interrupted.load() && !cancelled) {
       service.server().Cancel("interrupted by the user");
       cancelled = true;
+    }
+    if (const std::string stall = cancelled ? service.server().Stall() : ""; !stall.empty()) {
+      // The workers are not told before it is durable; they are this process' own, and end with it.
+      watch.EndWithin(kEndWithin);
+      return {.ok = false, .reason = "interrupted by the user; its end is not stored: " + stall};
     }
   }
 }
@@ -208,11 +194,15 @@ Status RunLocally(const LocalRunOptions& options) {
   HEDDLE_RETURN_IF_ERROR(
       CheckCanListen("metrics.port", fmt::format("127.0.0.1:{}", job.metrics.port)));
   HEDDLE_RETURN_IF_ERROR(CheckNamedCheckpoint(job, folder));
-  HEDDLE_RETURN_IF_ERROR(ClaimFolder(folder, job));
+  HEDDLE_ASSIGN_OR_RETURN(const std::shared_ptr<FolderClaim> claim,
+                          FolderClaim::Take(folder, job.hash, job.text));
+  HEDDLE_RETURN_IF_ERROR(MakeFolders(folder + "/logs"));
   std::signal(SIGINT, NoteInterrupt);
   std::signal(SIGTERM, NoteInterrupt);
   std::signal(SIGPIPE, SIG_IGN);
 
+  RaiseDescriptorLimit();
+  EndWatch watch([] { return interrupted.load(); }, kInterruptedEndWithin);
   Progress progress(job.steps, options.progress);
   Workers workers(options, job, folder);
   HEDDLE_ASSIGN_OR_RETURN(
@@ -220,7 +210,7 @@ Status RunLocally(const LocalRunOptions& options) {
       Service::Start({.listen = options.listen,
                       .metrics_port = static_cast<int>(job.metrics.port),
                       .store_path = folder + "/coordinator.sqlite",
-                      .output = folder,
+                      .claim = claim,
                       .observer = [&progress](const LogEvent& event) { progress.Note(event); },
                       .paused_timeout = kPausedTimeout,
                       .worker_gone = [&workers](const WorkerGone& gone) { workers.End(gone); }}));
@@ -231,8 +221,8 @@ Status RunLocally(const LocalRunOptions& options) {
                service->metrics_address() + "/, output " + folder);
   Status started = workers.Start(*service);
   const EndJob end =
-      started.ok() ? WaitForEnd(*service) : EndJob{.ok = false, .reason = started.message()};
-  workers.Stop();
+      started.ok() ? WaitForEnd(*service, watch) : EndJob{.ok = false, .reason = started.message()};
+  workers.Stop(service->server().Stall().empty() ? kWorkersEndWithin : Duration::zero());
   progress.Finish();
   if (!end.ok) {
     return end.bad_input ? InvalidArgumentError("the run failed: {}", end.reason)

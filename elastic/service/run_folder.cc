@@ -5,6 +5,8 @@
 #include <cerrno>
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -13,6 +15,10 @@
 
 namespace heddle::elastic {
 namespace {
+
+constexpr const char* kLockFile = "/coordinator.lock";
+constexpr const char* kJobHashFile = "/job.hash";
+constexpr const char* kJobFile = "/job.yaml";
 
 Status WriteAll(int fd, std::string_view text, const std::string& path) {
   while (!text.empty()) {
@@ -52,7 +58,107 @@ Status CutHalfLine(int fd, const std::string& path) {
   return Status::Ok();
 }
 
+/// Creates the file with its content, or not at all: of two that try only one succeeds, also where
+/// locks are not shared. Errors: kFailedPrecondition when it is there.
+Status CreateWhole(const std::string& path, const std::string& content) {
+  const std::string draft = path + "." + std::to_string(::getpid());
+  HEDDLE_RETURN_IF_ERROR(WriteFileAtomically(draft, content));
+  const int error = ::link(draft.c_str(), path.c_str()) == 0 ? 0 : errno;
+  ::unlink(draft.c_str());
+  if (error == EEXIST) {
+    return FailedPreconditionError("{}: it is there already", path);
+  }
+  return error == 0 ? SyncFolder(FolderOf(path)) : ErrnoError(error, "create " + path);
+}
+
+/// Whether the open file is still the one of this name, and was not removed by who had it before.
+bool IsAt(int fd, const std::string& path) {
+  struct stat open {};
+  struct stat named {};
+  return ::fstat(fd, &open) == 0 && ::stat(path.c_str(), &named) == 0 &&
+         open.st_ino == named.st_ino && open.st_dev == named.st_dev;
+}
+
 }  // namespace
+
+// ---- Whose it is ----
+
+Result<std::unique_ptr<FolderClaim>> FolderClaim::Take(const std::string& folder,
+                                                       const std::string& job_hash,
+                                                       const std::string& job_text,
+                                                       bool known) {
+  const auto context = [&](const Status& status) {
+    return status.WithContext("output folder {}", folder);
+  };
+  auto claim = std::unique_ptr<FolderClaim>(new FolderClaim(folder, job_hash));
+  claim->made_folder_ = !FileExists(folder);
+  HEDDLE_RETURN_IF_ERROR(context(MakeFolders(folder)));
+  const std::string path = folder + kLockFile;
+  claim->lock_ = UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  claim->made_lock_ = claim->lock_.valid();
+  if (!claim->made_lock_ && errno == EEXIST) {
+    claim->lock_ = UniqueFd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  }
+  if (!claim->lock_.valid()) {
+    return context(ErrnoError(errno, "open " + path));
+  }
+  errno = 0;
+  if (::flock(claim->lock_.get(), LOCK_EX | LOCK_NB) != 0 && errno != EWOULDBLOCK) {
+    return context(ErrnoError(errno, "lock " + path));
+  }
+  if (errno == EWOULDBLOCK || !IsAt(claim->lock_.get(), path)) {
+    return FailedPreconditionError("output folder {}: another coordinator works in it", folder);
+  }
+  if (const Status status = claim->Mark(job_text, known); !status.ok()) {
+    claim->Undo();
+    return status;
+  }
+  return claim;
+}
+
+Status FolderClaim::Mark(const std::string& job_text, bool known) {
+  const std::string path = folder_ + kJobHashFile;
+  Result<std::string> owner = ReadFile(path, 1 << 10);
+  if (owner.status().code() == StatusCode::kNotFound) {
+    if (FileExists(folder_ + "/events.jsonl") && !known) {
+      return InvalidArgumentError(
+          "output folder {} holds a run of another program: choose another with --out", folder_);
+    }
+    const Status created = CreateWhole(path, job_hash_ + "\n");
+    if (created.code() != StatusCode::kFailedPrecondition) {
+      HEDDLE_RETURN_IF_ERROR(created);
+      marked_ = !known;
+      return WriteFileAtomically(folder_ + kJobFile, job_text);
+    }
+    owner = ReadFile(path, 1 << 10);
+  }
+  HEDDLE_RETURN_IF_ERROR(owner.status());
+  if (*owner != job_hash_ + "\n") {
+    return InvalidArgumentError(
+        "output folder {} belongs to another job: choose another with --out, or run the same job "
+        "to resume it",
+        folder_);
+  }
+  return Status::Ok();
+}
+
+void FolderClaim::Undo() {
+  if (marked_) {
+    // The lines of a job that never began.
+    for (const char* name : {"/events.jsonl", kJobFile, kJobHashFile}) {
+      ::unlink((folder_ + name).c_str());
+    }
+  }
+  if (made_lock_) {
+    ::unlink((folder_ + kLockFile).c_str());
+  }
+  if (made_folder_) {
+    ::rmdir(folder_.c_str());
+  }
+  lock_.Reset();
+}
+
+// ---- What is in it ----
 
 Result<std::unique_ptr<RunFolder>> RunFolder::Open(const std::string& path) {
   HEDDLE_RETURN_IF_ERROR(MakeFolders(path));

@@ -4,13 +4,17 @@
 #include <csignal>
 #include <thread>
 
+#include "base/system/end_watch.h"
 #include "base/system/file.h"
+#include "base/system/socket_address.h"
 #include "elastic/service/listen_check.h"
 #include "elastic/service/progress.h"
 #include "elastic/service/service.h"
 
 namespace heddle::elastic {
 namespace {
+
+constexpr Duration kEndWithin = std::chrono::milliseconds(1700);
 
 std::atomic<bool> asked_to_end{false};
 
@@ -24,6 +28,8 @@ Status Serve(const ServeOptions& options) {
   std::signal(SIGINT, NoteSignal);
   std::signal(SIGTERM, NoteSignal);
   std::signal(SIGPIPE, SIG_IGN);
+  RaiseDescriptorLimit();
+  EndWatch watch([] { return asked_to_end.load(); }, kEndWithin);
   HEDDLE_RETURN_IF_ERROR(CheckCanListen("--listen", options.listen));
   HEDDLE_RETURN_IF_ERROR(CheckCanListen(
       "--metrics", fmt::format("{}:{}", options.metrics_host, options.metrics_port)));
@@ -55,6 +61,10 @@ Status Serve(const ServeOptions& options) {
       progress.Say(end->ok ? "the job has finished" : "the job failed: " + end->reason);
     }
     reported = end.has_value();
+    if (Status health = service->server().Health(); !health.ok()) {
+      watch.EndWithin(kEndWithin);
+      return health;
+    }
     if (end) {
       // The job is over; its status stays readable until this process is asked to end.
       // lint: allow sleep: only a signal is left to wait for, and no condition carries it.

@@ -16,9 +16,10 @@ struct ServeOptions {
   int metrics_port = 0;
 };
 
-/// Serves until SIGTERM or SIGINT. Prints its addresses, and a line for every event, on standard
-/// error. Errors: kInvalidArgument, kResourceExhausted (port taken), kFailedPrecondition (the store
-/// is in use).
+/// Serves until SIGTERM or SIGINT, and has ended two seconds later. Prints its addresses, and a
+/// line for every event, on standard error. Errors: kInvalidArgument, kResourceExhausted (port
+/// taken), kFailedPrecondition (the store is in use), kAborted (another coordinator has written to
+/// it).
 Status Serve(const ServeOptions& options);
 
 }  // namespace heddle::elastic

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -44,9 +45,9 @@ class Service::Impl {
     {
       MutexLock lock(mutex_);
       server_ = std::move(server);
-      if (folder_ != nullptr) {
-        folder_->SetAddresses(server_->address(), metrics_address_);
-        Warn(folder_->WriteJobFile(workers_));
+      if (run_.folder != nullptr) {
+        run_.folder->SetAddresses(server_->address(), metrics_address_);
+        Warn(run_.folder->WriteJobFile(workers_));
       }
     }
     return Status::Ok();
@@ -96,6 +97,7 @@ class Service::Impl {
               MutexLock lock(mutex_);
               return checkpoints_;  // Those of the job that was read last.
             },
+        .not_taken = [this](const Job& /*job*/) { LeaveRun(); },
         .log = [this](const LogEvent& event) { Log(event); },
         .list_workers = [this](const std::vector<ListWorkers::Entry>& workers) { List(workers); },
         .worker_gone =
@@ -107,22 +109,71 @@ class Service::Impl {
         .ended = [](const EndJob&) {}};
   }
 
-  // Reads a submitted job and opens its folder: from then on its events have a place.
+  // What a job's events and checkpoints need, while it is the coordinator's.
+  struct Run {
+    std::shared_ptr<FolderClaim> claim;
+    std::unique_ptr<RunFolder> folder;
+  };
+
+  // Reads a job, claims and opens its folder: from then on its events have a place.
   Result<Job> ReadJob(const std::string& yaml, const std::string& path) {
     HEDDLE_ASSIGN_OR_RETURN(const job::JobConfig config,
                             job::ParseJob(yaml, path.empty() ? "the job" : path));
-    std::string output = options_.output;
+    std::string output = options_.claim != nullptr ? options_.claim->folder() : config.output;
     if (output.empty()) {
-      output = config.output.empty() ? options_.default_output + "/" + config.name : config.output;
+      output = options_.default_output + "/" + config.name;
     }
     HEDDLE_RETURN_IF_ERROR(CheckNamedCheckpoint(config, output));
-    HEDDLE_ASSIGN_OR_RETURN(auto folder, RunFolder::Open(output));
+    HEDDLE_RETURN_IF_ERROR(OpenRun(config, output));
+    Result<Job> job = FindState(config, output);
+    if (!job.ok()) {
+      LeaveRun();
+    }
+    return job;
+  }
+
+  Status OpenRun(const job::JobConfig& config, const std::string& output) {
+    std::shared_ptr<FolderClaim> claim = options_.claim;
+    std::shared_ptr<FolderClaim> present;
+    bool restoring = false;
+    {
+      MutexLock lock(mutex_);
+      restoring = server_ == nullptr;
+      present = run_.claim;
+    }
+    if (claim == nullptr && present != nullptr && present->folder() == output &&
+        present->job_hash() == config.hash) {
+      claim = present;  // The job before was this one.
+    }
+    if (claim == nullptr) {
+      HEDDLE_ASSIGN_OR_RETURN(claim,
+                              FolderClaim::Take(output, config.hash, config.text, restoring));
+    }
+    auto folder = RunFolder::Open(output);
+    if (!folder.ok()) {
+      claim->Undo();
+      return folder.status();
+    }
+    MutexLock lock(mutex_);
+    run_before_ = std::exchange(run_, Run{std::move(claim), *std::move(folder)});
+    run_.folder->SetAddresses(server_ == nullptr ? "" : server_->address(), metrics_address_);
+    return Status::Ok();
+  }
+
+  // The job that was read last is not taken: the run before is the present one again.
+  void LeaveRun() {
+    MutexLock lock(mutex_);
+    if (run_.claim != nullptr && run_.claim != run_before_.claim && options_.claim == nullptr) {
+      run_.claim->Undo();
+    }
+    run_ = std::exchange(run_before_, Run());
+  }
+
+  Result<Job> FindState(const job::JobConfig& config, const std::string& output) {
     bool restoring = false;  // Of a predecessor's job, before this coordinator answers.
     {
       MutexLock lock(mutex_);
       restoring = server_ == nullptr;
-      folder_ = std::move(folder);
-      folder_->SetAddresses(server_ == nullptr ? "" : server_->address(), metrics_address_);
     }
     Job job = MakeJob(config, output);
     job.policy.paused_timeout = options_.paused_timeout;
@@ -141,11 +192,15 @@ class Service::Impl {
           "checkpoint.replicas: the job begins with one worker, which alone keeps its snapshots "
           "until others join");
     }
+    // Before the remains of dead saves are removed, which may be all that knows.
+    const auto generation = checkpoint::HighestGeneration(job.checkpoint_root);
     auto checkpoints = SoundCheckpoints(
         job, live, [&](const std::string& line) { warn("checkpoint skipped: " + line); });
-    if (!checkpoints.ok() && !(restoring && options_.workers_outlive)) {
-      return checkpoints.status();
+    const Status found = generation.ok() ? checkpoints.status() : generation.status();
+    if (!found.ok() && !(restoring && options_.workers_outlive)) {
+      return found;
     }
+    job.used_generation = generation.ok() ? *generation : 0;
     // Workers that still hold the state train on. Were they lost, a job that began from a model may
     // not begin from the seed: the checkpoint of step 0 is asked for, and found missing.
     const std::vector<int64_t> none =
@@ -161,8 +216,8 @@ class Service::Impl {
       options_.observer(event);
     }
     MutexLock lock(mutex_);
-    if (folder_ != nullptr) {
-      Warn(folder_->Append(event));
+    if (run_.folder != nullptr) {
+      Warn(run_.folder->Append(event));
     }
   }
 
@@ -170,9 +225,9 @@ class Service::Impl {
     MutexLock lock(mutex_);
     workers_ = workers;
     metrics_.SetWorkers(static_cast<int>(workers.size()));
-    if (folder_ != nullptr && server_ != nullptr) {
-      folder_->SetAddresses(server_->address(), metrics_address_);
-      Warn(folder_->WriteJobFile(workers));
+    if (run_.folder != nullptr && server_ != nullptr) {
+      run_.folder->SetAddresses(server_->address(), metrics_address_);
+      Warn(run_.folder->WriteJobFile(workers));
     }
   }
 
@@ -217,7 +272,8 @@ class Service::Impl {
   std::optional<int64_t> live_generation_;  ///< Whose workers may still be there.
 
   Mutex mutex_;
-  std::unique_ptr<RunFolder> folder_ HEDDLE_GUARDED_BY(mutex_);
+  Run run_ HEDDLE_GUARDED_BY(mutex_);
+  Run run_before_ HEDDLE_GUARDED_BY(mutex_);  ///< That of the job before, until the next is taken.
   std::vector<ListWorkers::Entry> workers_ HEDDLE_GUARDED_BY(mutex_);
   std::vector<int64_t> checkpoints_ HEDDLE_GUARDED_BY(mutex_);  ///< To resume from.
 

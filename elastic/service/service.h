@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "elastic/grpc/server.h"
+#include "elastic/service/run_folder.h"
 #include "engine/job/job.h"
 
 namespace heddle::elastic {
@@ -21,7 +22,8 @@ struct ServiceOptions {
   int metrics_port = 0;
   std::string store_path = {};      ///< SQLite file of the durable facts; its folder exists.
   std::string default_output = {};  ///< Folder of a job that names none: default_output/NAME.
-  std::string output = {};  ///< Folder of the job, whatever it names; empty: none is forced.
+  /// Of the job's folder, whatever the job names; null: the service claims the one that it names.
+  std::shared_ptr<FolderClaim> claim = {};
   std::function<void(const LogEvent&)>
       observer;  ///< Sees every event; may be empty. Thread: the event loop.
   Duration paused_timeout =
@@ -36,8 +38,8 @@ struct ServiceOptions {
 class Service {
  public:
   /// Errors: kResourceExhausted or kUnavailable (port taken), kFailedPrecondition (another
-  /// coordinator uses the store), kDataLoss (the store), kInvalidArgument (a stored job that no
-  /// longer reads, or none of its checkpoints is sound).
+  /// coordinator uses the store, or works in the stored job's folder), kDataLoss (the store),
+  /// kInvalidArgument (a stored job that no longer reads, or none of its checkpoints is sound).
   static Result<std::unique_ptr<Service>> Start(ServiceOptions options);
   ~Service();
 

@@ -18,7 +18,8 @@ class StateStore {
   /// What was saved last; nothing when nothing was. Errors: kDataLoss when it cannot be read.
   virtual Result<std::optional<DurableState>> Load() = 0;
   /// Replaces all of it; durable on return, all or nothing. Errors: kResourceExhausted (disk full),
-  /// kAborted (generation_counter went backwards: another coordinator has written).
+  /// kAborted (generation_counter went backwards: another coordinator has written). After others it
+  /// may be called again, and holds what was there before or what was to be saved. May take long.
   virtual Status Save(const DurableState& state) = 0;
 };
 

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/system/begin_anew.h"
 #include "base/system/host.h"
+#include "base/system/socket_address.h"
 #include "comm/links/discovery.h"
 #include "elastic/launcher/rank_name.h"
 #include "elastic/service/job_policy.h"
@@ -106,6 +107,7 @@ int RunWorker(const WorkerOptions& asked) {
   std::signal(SIGTERM, NoteSignal);
   std::signal(SIGINT, NoteSignal);
   std::signal(SIGPIPE, SIG_IGN);
+  RaiseDescriptorLimit();
   runtime::WarnAboutBlas();
   runtime::KeepFreedMemory();
 

@@ -233,8 +233,20 @@ void ReadKeep(YamlReader& checkpoint, CheckpointSection& section) {
   section.keep_best = keep.OptionalChoice<bool>("best", false, {{"loss", true}});
 }
 
+// It names a folder.
+bool IsJobName(const std::string& name) {
+  return !name.empty() && name.size() <= 128 && name.front() != '.' &&
+         std::none_of(name.begin(), name.end(),
+                      [](char c) { return c == '/' || static_cast<unsigned char>(c) < ' '; });
+}
+
 void ReadSections(YamlReader& root, JobConfig& job) {
   job.name = root.Optional<std::string>("name", "job");
+  if (!IsJobName(job.name)) {
+    root.Fail("name",
+              "a job's name is that of a folder: at most 128 bytes, no '/', no '.' at its "
+              "beginning, no control characters");
+  }
   job.steps = root.Required<int64_t>("steps", {.least = 1, .most = kMost});
   job.output = root.OptionalPath("output", "");
   job.init_from = root.OptionalPath("init_from", "");

@@ -213,6 +213,21 @@ class LocalStorage : public Storage {
     return FenceLocked(root_, generation);
   }
 
+  Result<int64_t> HighestGeneration() const override {
+    HEDDLE_ASSIGN_OR_RETURN(int64_t highest, KnownGeneration(root_));
+    HEDDLE_ASSIGN_OR_RETURN(const auto names, Names(root_));
+    for (const std::string& name : names) {
+      highest = std::max(highest, ParseTemporaryFolderName(name).value_or(-1));
+      if (ParseStepFolderName(name)) {
+        HEDDLE_ASSIGN_OR_RETURN(const auto files, Names(root_ + "/" + name));
+        for (const std::string& file : files) {
+          highest = std::max(highest, GenerationOfFile(file).value_or(-1));
+        }
+      }
+    }
+    return highest;
+  }
+
   Result<std::vector<int64_t>> Steps() const override {
     HEDDLE_ASSIGN_OR_RETURN(const auto names, Names(root_));
     std::vector<int64_t> steps;

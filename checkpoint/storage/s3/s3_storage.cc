@@ -39,23 +39,6 @@ constexpr int64_t kGenerationLimit = 64;
 /// Another process may be quicker so often before it is given up.
 constexpr int kConflicts = 10;
 
-/// The generation in a writer's file name: "NAME.g3.h5".
-std::optional<int64_t> GenerationOf(std::string_view key) {
-  constexpr std::string_view kSuffix = ".h5";
-  const size_t mark = key.rfind(".g");
-  if (!key.ends_with(kSuffix) || mark == std::string_view::npos ||
-      mark + 2 + kSuffix.size() >= key.size()) {
-    return std::nullopt;
-  }
-  const std::string_view digits = key.substr(mark + 2, key.size() - mark - 2 - kSuffix.size());
-  int64_t generation = 0;
-  const auto [end, error] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), generation);
-  return error == std::errc() && end == digits.data() + digits.size() && generation >= 0
-             ? std::optional(generation)
-             : std::nullopt;
-}
-
 bool Is(const Status& status, StatusCode code) {
   return status.code() == code;
 }
@@ -81,6 +64,7 @@ class S3Storage : public Storage {
               const Cancelled& cancelled) const override;
   Result<int64_t> Commit(Manifest manifest) const override;
   Status Fence(int64_t generation) const override;
+  Result<int64_t> HighestGeneration() const override;
   Result<std::vector<int64_t>> Steps() const override;
   Status ChangeManifest(int64_t step,
                         const std::function<Status(Manifest&)>& change) const override;
@@ -100,6 +84,7 @@ class S3Storage : public Storage {
   Result<std::optional<Found>> FindManifest(int64_t step) const;
   Status CheckConditions(const std::string& key, const std::string& content) const;
   Status CheckFiles(const Manifest& manifest) const;
+  Result<int64_t> ParseFence(const std::string& text, const std::string& key) const;
   Status DeleteAll(const std::vector<std::string>& keys) const;
 
   const S3Client client_;
@@ -167,6 +152,14 @@ Status S3Storage::CheckConditions(const std::string& key, const std::string& con
   return status;
 }
 
+Result<int64_t> S3Storage::ParseFence(const std::string& text, const std::string& key) const {
+  int64_t known = -1;
+  if (std::from_chars(text.data(), text.data() + text.size(), known).ec != std::errc()) {
+    return DataLossError("{}: not a number", client_->UrlOf(key));
+  }
+  return known;
+}
+
 Status S3Storage::Fence(int64_t generation) const {
   const std::string key = prefix_ + kGenerationName;
   const std::string content = fmt::format("{}\n", generation);
@@ -174,11 +167,7 @@ Status S3Storage::Fence(int64_t generation) const {
     const auto object = client_->Get(key, kGenerationLimit);
     s3::Condition condition{.absent = true, .etag = {}};
     if (object.ok()) {
-      int64_t known = -1;
-      const char* const begin = object->content.data();
-      if (std::from_chars(begin, begin + object->content.size(), known).ec != std::errc()) {
-        return DataLossError("{}: not a number", client_->UrlOf(key));
-      }
+      HEDDLE_ASSIGN_OR_RETURN(const int64_t known, ParseFence(object->content, key));
       if (generation < known) {
         return AbortedError("generation {} is over: {} is known at {}", generation, known,
                             client_->UrlOf(prefix_));
@@ -246,6 +235,21 @@ Result<int64_t> S3Storage::Commit(Manifest manifest) const {
   return UnavailableError("{}: others write it all the time", client_->UrlOf(key));
 }
 
+Result<int64_t> S3Storage::HighestGeneration() const {
+  int64_t highest = -1;
+  const auto fence = client_->Get(prefix_ + kGenerationName, kGenerationLimit);
+  if (fence.ok()) {
+    HEDDLE_ASSIGN_OR_RETURN(highest, ParseFence(fence->content, prefix_ + kGenerationName));
+  } else if (!Is(fence.status(), StatusCode::kNotFound)) {
+    return fence.status();
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const s3::Listing listing, client_->List(prefix_ + "step-", false));
+  for (const std::string& key : listing.keys) {
+    highest = std::max(highest, GenerationOfFile(key).value_or(-1));
+  }
+  return highest;
+}
+
 Result<std::vector<int64_t>> S3Storage::Steps() const {
   auto listing = client_->List(prefix_, /*folders=*/true);
   HEDDLE_RETURN_IF_ERROR(listing.status());
@@ -301,7 +305,7 @@ Status S3Storage::Remove(int64_t step) const {
 Status S3Storage::Abandon(int64_t step, int64_t generation) const {
   HEDDLE_ASSIGN_OR_RETURN(const s3::Listing listing, client_->List(FolderKey(step), false));
   auto keys = listing.keys;
-  std::erase_if(keys, [&](const std::string& key) { return GenerationOf(key) != generation; });
+  std::erase_if(keys, [&](const std::string& key) { return GenerationOfFile(key) != generation; });
   if (keys.empty()) {
     return Status::Ok();
   }
@@ -312,7 +316,7 @@ Status S3Storage::Abandon(int64_t step, int64_t generation) const {
 
 Result<int> S3Storage::CleanOrphans(std::optional<int64_t> live_generation) const {
   const auto is_dead = [&](const std::string& key) {
-    const auto generation = GenerationOf(key);
+    const auto generation = GenerationOfFile(key);
     return live_generation ? generation && *generation < *live_generation : key.ends_with(".h5");
   };
   HEDDLE_ASSIGN_OR_RETURN(const s3::Listing listing, client_->List(prefix_ + "step-", false));

@@ -62,6 +62,7 @@ void Coordinator::State::On(const Submitted& event, Time now, Outbox& out) {
   }
   job_ = event.job;
   saves_.Restore(event.job.checkpoints);
+  generations_.Allot(event.job.used_generation);
   out.Persist();
   out.Log("job_started", {{"job", job_.id},
                           {"steps", policy().total_steps},

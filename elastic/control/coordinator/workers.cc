@@ -281,6 +281,7 @@ Coordinator::State::State(const DurableState& restored, const Job& job, Time now
       job_(job),
       started_(now) {
   generations_.Restore(restored);
+  generations_.Allot(job.used_generation);
   links_.Restore(restored);
   sources_.Restore(restored);
   steps_.Restore(restored, now);

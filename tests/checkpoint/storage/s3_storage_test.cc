@@ -93,6 +93,16 @@ TEST_F(S3StorageTest, AnOldGenerationCommitsNothing) {
   EXPECT_EQ(Open()->Fence(9).message(), root_ + "/.generation: not a number");
 }
 
+TEST_F(S3StorageTest, TheHighestGenerationIsThatOfAnythingThere) {
+  EXPECT_EQ(*HighestGeneration(root_), -1);
+  ASSERT_TRUE(SaveStep(10, 3).ok());
+  EXPECT_EQ(*HighestGeneration(root_), 3);
+  ASSERT_TRUE(Fence(root_, 5).ok());
+  EXPECT_EQ(*HighestGeneration(root_), 5);
+  Set("step-00000020/w0.g8.h5");
+  EXPECT_EQ(*HighestGeneration(root_), 8);
+}
+
 TEST_F(S3StorageTest, AStoreThatIgnoresConditionsIsRefused) {
   ASSERT_TRUE(Open()->Fence(3).ok());
   Store().SetInterference([](const auto& request, auto& response) {

@@ -91,6 +91,20 @@ TEST_F(StoreTest, AStaleGenerationCannotCommit) {
             2);
 }
 
+TEST_F(StoreTest, TheHighestGenerationIsThatOfAnythingThere) {
+  EXPECT_EQ(*HighestGeneration(root_), -1);
+  ASSERT_TRUE(SaveStep(10, 3).ok());
+  ASSERT_TRUE(Fence(root_, 5).ok());
+  EXPECT_EQ(*HighestGeneration(root_), 5);
+  // A save that nobody will complete.
+  ASSERT_EQ(Request(20, 8).parts.size(), 2U);
+  EXPECT_EQ(*HighestGeneration(root_), 8);
+  ASSERT_TRUE(CleanOrphans(root_).ok());
+  EXPECT_EQ(*HighestGeneration(root_), 5);
+  std::filesystem::remove(root_ + "/.generation");
+  EXPECT_EQ(*HighestGeneration(root_), 3);
+}
+
 TEST_F(StoreTest, OnlyTheWholeStateCommits) {
   const CommitRequest good = Request(20, 1);
   const auto expect_refused = [&](CommitRequest request, const std::string& word) {

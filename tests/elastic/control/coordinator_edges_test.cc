@@ -154,6 +154,16 @@ TEST_F(CoordinatorTest, AJobIsSubmittedOnce) {
   EXPECT_EQ(Count("job_started"), 1);
 }
 
+TEST_F(CoordinatorTest, GenerationsBeginAboveThoseThatTheCheckpointsKnow) {
+  job_.used_generation = 7;
+  Tell(Submitted{job_});
+  EXPECT_EQ(stored_.generation_counter, 7);
+  job_.used_generation = 9;
+  coordinator_ = Coordinator(stored_, job_, now_);
+  Tell(CancelRequested{"by the user"});
+  EXPECT_EQ(stored_.generation_counter, 9);
+}
+
 TEST_F(CoordinatorTest, AnAccusationOfAnotherGenerationIsNotHeard) {
   Form();
   const auto accuse = [&](int64_t generation, const std::string& peer) {

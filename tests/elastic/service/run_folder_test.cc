@@ -104,5 +104,69 @@ TEST(RunFolderTest, JobFileNamesCoordinatorMetricsAndWorkers) {
   EXPECT_THAT(*ReadFile(folder.path() + "/job.json", 1000), HasSubstr("\"workers\": []"));
 }
 
+// ---- Whose it is ----
+
+class FolderClaimTest : public testing::Test {
+ protected:
+  static Status Take(const std::string& path,
+                     const std::string& hash,
+                     std::unique_ptr<FolderClaim>* claim = nullptr,
+                     bool known = false) {
+    auto taken = FolderClaim::Take(path, hash, "name: a\n", known);
+    if (taken.ok() && claim != nullptr) {
+      *claim = *std::move(taken);
+    }
+    return taken.status();
+  }
+
+  const TemporaryFolder folder_;
+  const std::string path_ = folder_.path() + "/run";
+};
+
+TEST_F(FolderClaimTest, OneLivingCoordinatorAtATime) {
+  std::unique_ptr<FolderClaim> first;
+  ASSERT_TRUE(Take(path_, "abc", &first).ok());
+  const Status second = Take(path_, "abc");
+  EXPECT_EQ(second.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(second.message(), HasSubstr("another coordinator works in it"));
+  first.reset();  // As when its process dies.
+  EXPECT_TRUE(Take(path_, "abc").ok());
+}
+
+TEST_F(FolderClaimTest, OneJobForEver) {
+  ASSERT_TRUE(Take(path_, "abc").ok());
+  EXPECT_EQ(*ReadFile(path_ + "/job.hash", 100), "abc\n");
+  EXPECT_EQ(*ReadFile(path_ + "/job.yaml", 100), "name: a\n");
+  const Status other = Take(path_, "xyz");
+  EXPECT_EQ(other.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(other.message(), HasSubstr("belongs to another job"));
+  EXPECT_EQ(Take(path_, "xyz", nullptr, true).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(*ReadFile(path_ + "/job.hash", 100), "abc\n");
+}
+
+TEST_F(FolderClaimTest, ARunThatNobodyClaimedIsOnlyItsCoordinators) {
+  Append(path_, 1);
+  EXPECT_EQ(Take(path_, "abc").code(), StatusCode::kInvalidArgument);
+  EXPECT_FALSE(FileExists(path_ + "/job.hash"));
+  EXPECT_FALSE(FileExists(path_ + "/coordinator.lock"));
+  EXPECT_TRUE(Take(path_, "abc", nullptr, true).ok());
+  EXPECT_TRUE(Take(path_, "abc").ok());
+  EXPECT_EQ(Lines(path_ + "/events.jsonl").size(), 1U);
+}
+
+TEST_F(FolderClaimTest, AJobThatIsNotTakenLeavesTheFolderAsItWas) {
+  std::unique_ptr<FolderClaim> claim;
+  ASSERT_TRUE(Take(path_, "abc", &claim).ok());
+  Append(path_, 1);
+  claim->Undo();
+  EXPECT_FALSE(FileExists(path_));
+  ASSERT_TRUE(Take(path_, "abc").ok());
+  Append(path_, 1);
+  ASSERT_TRUE(Take(path_, "abc", &claim).ok());
+  claim->Undo();  // It was the job's before.
+  EXPECT_TRUE(Take(path_, "abc").ok());
+  EXPECT_EQ(Lines(path_ + "/events.jsonl").size(), 1U);
+}
+
 }  // namespace
 }  // namespace heddle::elastic

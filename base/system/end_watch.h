@@ -1,0 +1,39 @@
+/// \file
+/// An end that was asked for by a signal comes in time, whatever storage does.
+#pragma once
+
+#include <functional>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/thread.h"
+
+namespace heddle {
+
+/// Ends the process with exit code 1 and a line in the log when it has not ended by itself so long
+/// after a signal: a write to storage that hangs cannot be called off, and a thread that waits for
+/// it cannot be joined. What is durable is so at every moment, as after a kill. Thread: any.
+class EndWatch {
+ public:
+  /// `asked`: whether the signal has come; called from a thread of its own.
+  EndWatch(std::function<bool()> asked, Duration bound);
+  ~EndWatch();  ///< The process ends by itself.
+  EndWatch(const EndWatch&) = delete;
+  EndWatch& operator=(const EndWatch&) = delete;
+
+  /// No more than so long from now on, signal or not.
+  void EndWithin(Duration bound) HEDDLE_EXCLUDES(mutex_);
+
+ private:
+  void Run() HEDDLE_EXCLUDES(mutex_);
+
+  const std::function<bool()> asked_;
+  const Duration bound_;
+  Mutex mutex_;
+  CondVar changed_;
+  bool ended_ HEDDLE_GUARDED_BY(mutex_) = false;
+  Time end_by_ HEDDLE_GUARDED_BY(mutex_) = Time::max();
+  Thread thread_;  // Last: it uses what stands above.
+};
+
+}  // namespace heddle

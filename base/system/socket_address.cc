@@ -1,0 +1,55 @@
+#include "base/system/socket_address.h"
+
+#include <charconv>
+#include <cstdint>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+
+namespace heddle {
+
+Result<SocketAddress> ParseSocketAddress(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  uint16_t port = 0;
+  const char* end = address.data() + address.size();
+  const auto parsed = colon == std::string::npos
+                          ? std::from_chars_result{nullptr, std::errc::invalid_argument}
+                          : std::from_chars(address.data() + colon + 1, end, port);
+  std::string host = address.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  SocketAddress out;
+  auto* v4 = reinterpret_cast<sockaddr_in*>(&out.storage);
+  auto* v6 = reinterpret_cast<sockaddr_in6*>(&out.storage);
+  if (inet_pton(AF_INET, host.c_str(), &v4->sin_addr) == 1) {
+    v4->sin_family = AF_INET;
+    v4->sin_port = htons(port);
+    out.length = sizeof(sockaddr_in);
+  } else if (inet_pton(AF_INET6, host.c_str(), &v6->sin6_addr) == 1) {
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons(port);
+    out.length = sizeof(sockaddr_in6);
+  }
+  if (parsed.ec != std::errc() || parsed.ptr != end || out.length == 0) {
+    return InvalidArgumentError("expected HOST:PORT with a numeric address, got '{}'", address);
+  }
+  return out;
+}
+
+int PortOf(const SocketAddress& address) {
+  return ntohs(address.storage.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_port
+                   : reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_port);
+}
+
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);  // What is refused stays as it was.
+  }
+}
+
+}  // namespace heddle

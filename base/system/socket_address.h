@@ -1,0 +1,28 @@
+/// \file
+/// Numeric addresses of sockets.
+#pragma once
+
+#include <string>
+
+#include <sys/socket.h>
+
+#include "base/status.h"
+
+namespace heddle {
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+};
+
+/// HOST:PORT with a numeric host of IPv4 or IPv6, the latter also in brackets. Errors:
+/// kInvalidArgument.
+Result<SocketAddress> ParseSocketAddress(const std::string& address);
+
+int PortOf(const SocketAddress& address);
+
+/// Raises how many descriptors this process may have to the most that it is allowed: every
+/// connection takes one, and the usual first bound is of a time with few of them.
+void RaiseDescriptorLimit();
+
+}  // namespace heddle

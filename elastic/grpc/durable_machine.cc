@@ -1,0 +1,227 @@
+#include "elastic/grpc/durable_machine.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace heddle::elastic {
+namespace {
+
+constexpr Duration kFirstBackoff = std::chrono::milliseconds(200);
+constexpr Duration kLongestBackoff = std::chrono::seconds(2);
+// A write that takes longer is told of; shorter ones are a disk's everyday life and count as the
+// coordinator's own time, so that what it measures of recoveries is what passes.
+constexpr Duration kSlowWrite = std::chrono::seconds(1);
+
+// Errors that no later attempt can mend.
+bool IsFinal(const Status& status) {
+  return status.code() == StatusCode::kAborted || status.code() == StatusCode::kDataLoss;
+}
+
+}  // namespace
+
+DurableMachine::DurableMachine(Options options, Coordinator machine, DurableState stored)
+    : options_(std::move(options)),
+      machine_(std::move(machine)),
+      stored_(std::move(stored)) {
+  if (options_.store != nullptr) {
+    writer_ = std::make_unique<TaskThread>("store");
+  }
+}
+
+// ---- Events and actions ----
+
+void DurableMachine::Handle(CoordinatorEvent event, std::function<void()> handled) {
+  WhenMoving([this, event = std::move(event), handled = std::move(handled)] {
+    for (CoordinatorAction& action : machine_.Handle(event, MachineTime(Now()))) {
+      actions_.push_back(std::move(action));
+    }
+    if (handled) {
+      handled();
+    }
+  });
+}
+
+void DurableMachine::WhenMoving(std::function<void()> call) {
+  if (!lost_) {
+    waiting_.push_back(std::move(call));
+    Drain();
+  }
+}
+
+void DurableMachine::Drain() {
+  if (draining_) {
+    return;  // An action's own call: it has its turn below.
+  }
+  draining_ = true;
+  while (!write_ && !lost_) {
+    if (!actions_.empty()) {
+      CoordinatorAction action = std::move(actions_.front());
+      actions_.pop_front();
+      if (auto* persist = std::get_if<Persist>(&action)) {
+        Begin(std::move(persist->state), {});
+      } else {
+        options_.perform(action);
+      }
+    } else if (!waiting_.empty()) {
+      const std::function<void()> call = std::move(waiting_.front());
+      waiting_.pop_front();
+      call();
+    } else {
+      break;
+    }
+  }
+  draining_ = false;
+}
+
+void DurableMachine::Tick(Time taken) {
+  if (lost_) {
+    return;
+  }
+  if (write_) {
+    if (!write_->running && taken >= write_->again_at) {
+      Try();
+    } else if (write_->running && taken - write_->since >= kSlowWrite) {
+      NoteStall(fmt::format("a write takes longer than {} s", Seconds(kSlowWrite)));
+    }
+    return;
+  }
+  const std::optional<Time> next = machine_.NextDeadline();
+  if (next && MachineTime(taken) >= *next) {
+    WhenMoving([this, taken] {
+      for (CoordinatorAction& action : machine_.Handle(Ticked(), MachineTime(taken))) {
+        actions_.push_back(std::move(action));
+      }
+    });
+  }
+}
+
+std::optional<Time> DurableMachine::NextDeadline() const {
+  if (lost_) {
+    return std::nullopt;
+  }
+  if (write_) {
+    if (!write_->running) {
+      return write_->again_at;
+    }
+    return stall_.empty() ? std::optional<Time>(write_->since + kSlowWrite) : std::nullopt;
+  }
+  const std::optional<Time> next = machine_.NextDeadline();
+  return next ? std::optional<Time>(*next + behind_) : std::nullopt;
+}
+
+wire::JobStatus DurableMachine::Describe() const {
+  wire::JobStatus status = machine_.StatusAt(Now());
+  if (!stall_.empty()) {
+    status.set_reason((status.reason().empty() ? "" : status.reason() + "; ") +
+                      "the coordinator's state cannot be stored, changes wait: " + stall_);
+  }
+  return status;
+}
+
+// ---- Writing ----
+
+void DurableMachine::Begin(DurableState state, std::function<void(const Status&)> done) {
+  if (options_.store == nullptr) {
+    stored_ = std::move(state);
+    if (done) {
+      done(Status::Ok());
+    }
+    return;
+  }
+  write_ = {
+      .state = std::move(state), .since = Now(), .backoff = kFirstBackoff, .done = std::move(done)};
+  Try();
+}
+
+void DurableMachine::Try() {
+  write_->running = true;
+  writer_->Post([store = options_.store, state = write_->state, post = options_.post, this] {
+    const Status status = store->Save(state);
+    post([this, status] { TakeResult(status); });
+  });
+}
+
+void DurableMachine::TakeResult(const Status& status) {
+  write_->running = false;
+  if (!status.ok() && IsFinal(status)) {
+    lost_ = true;
+    if (write_->done) {
+      write_->done(status);
+    }
+    return options_.lost(status);
+  }
+  if (status.ok()) {
+    stored_ = write_->state;
+  }
+  if (const auto done = std::move(write_->done)) {
+    EndWrite();
+    done(status);
+  } else if (status.ok()) {
+    EndWrite();
+  } else {
+    write_->again_at = After(write_->backoff);
+    write_->backoff = std::min(2 * write_->backoff, kLongestBackoff);
+    return NoteStall(status.message());
+  }
+  Drain();
+}
+
+void DurableMachine::EndWrite() {
+  const Duration took = Now() - write_->since;
+  write_.reset();
+  if (took >= kSlowWrite) {
+    behind_ += took;
+  }
+  if (!std::exchange(stall_, "").empty()) {
+    options_.works_again(took);
+  }
+}
+
+void DurableMachine::NoteStall(const std::string& reason) {
+  if (std::exchange(stall_, reason).empty()) {
+    options_.stalled(reason);
+  }
+}
+
+// ---- Submissions ----
+
+void DurableMachine::Submit(std::shared_ptr<const Job> job,
+                            std::shared_ptr<const bool> given_up,
+                            const Answer& answer) {
+  WhenMoving([this, job = std::move(job), given_up = std::move(given_up), answer] {
+    if (!*given_up) {
+      TakeSubmission(job, given_up, answer);
+    }
+  });
+}
+
+void DurableMachine::TakeSubmission(const std::shared_ptr<const Job>& job,
+                                    const std::shared_ptr<const bool>& given_up,
+                                    const Answer& answer) {
+  const bool idle = machine_.StatusAt(Now()).phase() == "idle";
+  // The job before has ended.
+  const auto trial =
+      std::make_shared<Coordinator>(idle ? machine_ : Coordinator(stored_.generation_counter));
+  const auto actions = std::make_shared<std::vector<CoordinatorAction>>(
+      trial->Handle(Submitted{*job}, MachineTime(Now())));
+  const auto first = std::find_if(actions->begin(), actions->end(), [](const auto& action) {
+    return std::holds_alternative<Persist>(action);
+  });
+  Begin(std::get<Persist>(*first).state,
+        [this, trial, actions, given_up, answer, before = stored_](const Status& status) {
+          if (status.ok() && !*given_up) {
+            machine_ = std::move(*trial);
+            // The Persist among them stores once more what has just been stored.
+            for (CoordinatorAction& action : *actions) {
+              actions_.push_back(std::move(action));
+            }
+            return answer(status);
+          }
+          // A write that failed may have arrived, and one that nobody waits for any more has: what
+          // was there before is what the store is to hold.
+          actions_.push_back(Persist{before});
+          answer(status.ok() ? UnavailableError("the submission was given up") : status);
+        });
+}
+
+}  // namespace heddle::elastic

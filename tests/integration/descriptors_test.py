@@ -1,0 +1,72 @@
+"""More connections than the coordinator may have descriptors: it answers, and a job trains."""
+import os
+import resource
+import socket
+import subprocess
+
+from harness import HEDDLE, Scratch, heddle, processes, wait_for
+from harness.text_data import prose
+from harness.served import WORKERS, Cluster, write_job
+
+STEPS = 20
+LIMIT = 128
+IDLE = 200
+
+
+class NarrowCluster(Cluster):
+    """Its processes may have few descriptors, and cannot raise that."""
+
+    def start(self, *command):
+        tie = processes.tied()
+
+        def narrow():
+            tie()
+            if command[1] == "serve":
+                resource.setrlimit(resource.RLIMIT_NOFILE, (LIMIT, LIMIT))
+
+        return subprocess.Popen(command, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL, preexec_fn=narrow)
+
+
+def soft_limit(process):
+    with open(f"/proc/{process.pid}/limits", encoding="ascii") as limits:
+        line = next(line for line in limits if line.startswith("Max open files"))
+    return int(line.split()[3]), int(line.split()[4])
+
+
+def check_raised(folder):
+    """The first bound of a session is not that of the coordinator."""
+    store = os.path.join(folder, "raised")
+    path = os.path.join(store, "job.json")
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    tie = processes.tied()
+
+    def lower():
+        tie()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+
+    with subprocess.Popen([HEDDLE, "serve", "--store", store, "--listen", "127.0.0.1:0"], stdin=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL, preexec_fn=lower) as process:
+        wait_for("the coordinator", lambda: os.path.exists(path), 30)
+        assert soft_limit(process) == (hard, hard), soft_limit(process)
+        process.terminate()
+
+
+def main():
+    with Scratch() as folder:
+        check_raised(folder)
+        job = write_job(folder, prose(folder), STEPS)
+        with NarrowCluster(folder, "narrow") as cluster:
+            cluster.serve()
+            host, port = cluster.listen.rsplit(":", 1)
+            idle = [socket.create_connection((host, int(port)), timeout=10) for _ in range(IDLE)]
+            done = heddle("status", "--coordinator", cluster.listen, timeout=20)
+            assert done.returncode == 0, done
+            cluster.submit(job)
+            for name in WORKERS:
+                cluster.worker(name)
+            cluster.finish()
+            for connection in idle:
+                connection.close()
+
+
+main()
