@@ -1,8 +1,10 @@
 #include "tests/elastic/simulation/cluster.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -90,16 +92,25 @@ struct ActionText {
 
 // ---- The undisturbed run ----
 
-double SimNorm(int64_t step) {
+bool SimRefused(int64_t step, int64_t refused_every) {
+  return refused_every > 0 && step % refused_every == 0;
+}
+double SimNorm(int64_t step, int64_t refused_every) {
+  if (SimRefused(step, refused_every) && step / refused_every % 2 == 1) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
   return 1.0 + 0.001 * static_cast<double>(Hash64(std::to_string(step)) % 1000);
 }
-double SimLoss(int64_t step) {
-  return 5.0 / (1.0 + 0.1 * static_cast<double>(step));
+double SimLoss(int64_t step, int64_t refused_every) {
+  return SimRefused(step, refused_every) ? std::numeric_limits<double>::quiet_NaN()
+                                         : 5.0 / (1.0 + 0.1 * static_cast<double>(step));
 }
-uint64_t SimChain(int64_t step) {
+uint64_t SimChain(int64_t step, int64_t refused_every) {
   uint64_t chain = 7;
   for (int64_t k = 1; k <= step; ++k) {
-    chain = Hash64(fmt::format("{} {}", k, SimNorm(k)), chain);
+    if (!SimRefused(k, refused_every)) {
+      chain = Hash64(fmt::format("{} {}", k, SimNorm(k, refused_every)), chain);
+    }
   }
   return chain;
 }
@@ -140,6 +151,7 @@ Cluster::Cluster(const SimOptions& options) : options_(options), random_(options
   job_.policy.initial_workers = options.workers;
   job_.policy.min_workers = 1;
   job_.policy.checkpoint_every = 10;
+  job_.policy.stop_on_non_finite = options.stop_on_refused;
   job_.policy.formation_timeout = std::chrono::seconds(5);
   job_.policy.reply_timeout = std::chrono::seconds(10);
   job_.policy.move_timeout = std::chrono::seconds(15);
@@ -504,12 +516,25 @@ void Cluster::Perform(const CoordinatorAction& action) {
   } else if (const auto* log = std::get_if<WriteLog>(&action)) {
     TakeLog(log->event);
   } else if (const auto* end = std::get_if<EndJob>(&action)) {
-    Trace("end: " + end->reason);
-    if (!end->ok) {
-      Fail("the job failed: " + end->reason);
-    }
-    ended_ = true;
+    TakeEnd(*end);
   }
+}
+
+void Cluster::TakeEnd(const EndJob& end) {
+  Trace("end: " + end.reason);
+  ended_ = true;
+  const bool refused = options_.stop_on_refused && options_.refused_every > 0;
+  if (!refused) {
+    return end.ok ? void() : Fail("the job failed: " + end.reason);
+  }
+  const int64_t first = options_.refused_every;
+  if (end.ok || end.reason.find(fmt::format("step {} is not finite", first)) == std::string::npos) {
+    Fail(fmt::format("step {} is not finite, and the job ended: {}", first, end.reason));
+  }
+  if (final_steps_.count(first) == 0 || final_steps_.rbegin()->first > first) {
+    Fail(fmt::format("the job failed at step {}, and the last one logged is another", first));
+  }
+  ++result_.probes["stopped by a step"];
 }
 
 void Cluster::TakeLog(const LogEvent& event) {
@@ -517,7 +542,8 @@ void Cluster::TakeLog(const LogEvent& event) {
   ++result_.probes[event.kind];
   if (event.kind == "step") {
     const int64_t step = std::get<int64_t>(*event.Find("step"));
-    if (std::get<double>(*event.Find("loss")) != SimLoss(step) ||
+    const double loss = std::get<double>(*event.Find("loss"));
+    if ((Refused(step) ? !std::isnan(loss) : loss != SimLoss(step, 0)) ||
         std::get<int64_t>(*event.Find("first_sample")) != (step - 1) * 8) {
       Fail(fmt::format("step {} was logged with another loss or samples", step));
     }
@@ -599,7 +625,7 @@ void Cluster::Commit(const CommitCheckpoint& commit) {
     int32_t parameter = 0;
     SimParameter value;
     while (words >> parameter >> value.step >> value.chain) {
-      if (value.step != commit.step || value.chain != SimChain(commit.step)) {
+      if (value.step != commit.step || value.chain != Chain(commit.step)) {
         Fail(fmt::format("checkpoint {} holds another state", commit.step));
       }
       covered.insert(parameter);

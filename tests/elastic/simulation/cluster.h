@@ -30,6 +30,7 @@ enum class Planted : uint8_t {
   kForgetGeneration,  ///< The restarted coordinator reads a counter that is older than what workers
                       ///< learnt.
   kStalePart,         ///< A worker's shard of a snapshot is of the step before.
+  kApplySkipped,      ///< SettleStep applies a step that the vote refused.
 };
 
 struct SimOptions {
@@ -45,6 +46,8 @@ struct SimOptions {
   /// Bytes and seconds of moves are told, so that a recovery may prefer an older state that is
   /// nearer. Otherwise the newest is to be taken.
   bool tells_moves = false;
+  int64_t refused_every = 0;     ///< The vote refuses each so-many-th step; 0: none.
+  bool stop_on_refused = false;  ///< The job is to fail at the first such step.
   Planted planted = Planted::kNothing;
   bool trace = false;
 };
@@ -74,10 +77,12 @@ using SimPlan = std::vector<std::pair<std::string, std::vector<int32_t>>>;
 std::string EncodeSimPlan(int64_t generation, const SimPlan& plan);
 SimPlan DecodeSimPlan(const std::string& text);
 
-/// The undisturbed run's figures.
-double SimNorm(int64_t step);
-double SimLoss(int64_t step);
-uint64_t SimChain(int64_t step);
+/// The undisturbed run's figures. `refused_every`: of the options. Of the steps that the vote
+/// refuses every other one has a norm that is a number: its loss is none.
+bool SimRefused(int64_t step, int64_t refused_every);
+double SimNorm(int64_t step, int64_t refused_every);
+double SimLoss(int64_t step, int64_t refused_every);
+uint64_t SimChain(int64_t step, int64_t refused_every);
 
 struct SimWorker {
   std::string key;  ///< Of this process; names may be used again by later ones.
@@ -156,6 +161,9 @@ class Cluster {
   void CheckSent(const wire::ToWorker& message);
   void CheckSaveEnds(int64_t step, int64_t generation, const char* how);
   void TakeLog(const LogEvent& event);
+  void TakeEnd(const EndJob& end);
+  bool Refused(int64_t step) const { return SimRefused(step, options_.refused_every); }
+  uint64_t Chain(int64_t step) const { return SimChain(step, options_.refused_every); }
   void FindPlanFor(const PlanRequest& request);
   void Commit(const CommitCheckpoint& commit);
   void StartCoordinator();
@@ -177,7 +185,9 @@ class Cluster {
   void EndRun(SimWorker& worker, RunEnded::How how, const Status& status, const std::string& peer);
   void Save(SimWorker& worker);
   wire::StepRecord Record(int64_t step, int64_t generation) const;
-  void ApplyStep(SimWorker& worker, int64_t step, double norm);
+  void ApplyStep(SimWorker& worker, int64_t step, double norm, bool skip);
+  /// As the vote that all have heard decided.
+  void ApplyStep(SimWorker& worker, int64_t step);
   void PeerVanished(const std::string& key, bool silent);
   std::string NameOf(const std::string& key);
 

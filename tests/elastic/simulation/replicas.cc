@@ -29,7 +29,7 @@ void Cluster::TakeSnapshot(SimWorker& worker) {
   }
   if (options_.planted == Planted::kStalePart && random_.Below(4) == 0) {
     for (auto& [parameter, value] : part) {
-      value = {run.step - 1, SimChain(run.step - 1)};
+      value = {run.step - 1, Chain(run.step - 1)};
     }
   }
   const SnapshotKey key(run.step, run.generation);

@@ -33,6 +33,8 @@ SimOptions OptionsOf(uint64_t seed) {
   options.replicate_every = std::array<int64_t, 3>{1, 3, 0}[seed / 7 % 3];
   options.replica_copies = 1 + static_cast<int>(seed / 11 % 2);
   options.tells_moves = seed / 13 % 3 == 0;
+  options.refused_every = std::array<int64_t, 3>{0, 2, 7}[seed / 17 % 3];
+  options.stop_on_refused = options.refused_every == 7 && seed / 19 % 4 == 0;
   return options;
 }
 
@@ -42,6 +44,8 @@ constexpr std::array kMustHappen = {"worker_lost",
                                     "resumed",
                                     "steps repeated",
                                     "settled",
+                                    "settled without its update",
+                                    "stopped by a step",
                                     "norm known, not applied",
                                     "coordinator restarted",
                                     "coordinator_restarted",
@@ -137,7 +141,8 @@ INSTANTIATE_TEST_SUITE_P(All,
                          ::testing::Values(Planted::kSkipSettle,
                                            Planted::kIgnoreFence,
                                            Planted::kForgetGeneration,
-                                           Planted::kStalePart),
+                                           Planted::kStalePart,
+                                           Planted::kApplySkipped),
                          [](const ::testing::TestParamInfo<Planted>& test) -> std::string {
                            switch (test.param) {
                              case Planted::kSkipSettle:
@@ -146,6 +151,8 @@ INSTANTIATE_TEST_SUITE_P(All,
                                return "IgnoreFence";
                              case Planted::kStalePart:
                                return "StalePart";
+                             case Planted::kApplySkipped:
+                               return "ApplySkipped";
                              default:
                                return "ForgetGeneration";
                            }

@@ -71,7 +71,9 @@ void Cluster::Perform(SimWorker& worker, const MemberAction& action) {
     if (worker.kept_vote != settle->step) {
       Fail(fmt::format("{} settles step {} without its gradients", key, settle->step));
     }
-    ApplyStep(worker, settle->step, settle->norm);
+    const bool skip = settle->skip && options_.planted != Planted::kApplySkipped;
+    result_.probes["settled without its update"] += settle->skip ? 1 : 0;
+    ApplyStep(worker, settle->step, settle->norm, skip);
     worker.kept_vote = 0;
   } else if (const auto* adopt = std::get_if<AdoptState>(&action)) {
     if (worker.staged_generation != adopt->generation) {
@@ -110,8 +112,9 @@ wire::StepRecord Cluster::Record(int64_t step, int64_t generation) const {
   wire::StepRecord record;
   record.set_step(step);
   record.set_generation(generation);
-  record.set_loss(SimLoss(step));
-  record.set_gradient_norm(SimNorm(step));
+  record.set_loss(SimLoss(step, options_.refused_every));
+  record.set_gradient_norm(SimNorm(step, options_.refused_every));
+  record.set_not_finite(Refused(step));
   record.set_tokens(100);
   record.set_seconds(0.05);
   record.set_first_sample((step - 1) * 8);
@@ -119,13 +122,19 @@ wire::StepRecord Cluster::Record(int64_t step, int64_t generation) const {
   return record;
 }
 
-void Cluster::ApplyStep(SimWorker& worker, int64_t step, double norm) {
+void Cluster::ApplyStep(SimWorker& worker, int64_t step) {
+  ApplyStep(worker, step, SimNorm(step, options_.refused_every), Refused(step));
+}
+
+void Cluster::ApplyStep(SimWorker& worker, int64_t step, double norm, bool skip) {
   for (auto& [parameter, value] : worker.held) {
     if (value.step != step - 1) {
       Fail(fmt::format("{} applies step {} to the state after {}", worker.key, step, value.step));
     }
     value.step = step;
-    value.chain = Hash64(fmt::format("{} {}", step, norm), value.chain);
+    if (!skip) {
+      value.chain = Hash64(fmt::format("{} {}", step, norm), value.chain);
+    }
   }
 }
 
@@ -252,10 +261,10 @@ void Cluster::EndMove(SimWorker& worker, const Status& status, const std::string
           if (!start.initial() && committed_.count(start.checkpoint_step()) == 0) {
             Fail(fmt::format("checkpoint {} does not exist", start.checkpoint_step()));
           }
-          value = {start.applied_step(), SimChain(start.applied_step())};
+          value = {start.applied_step(), Chain(start.applied_step())};
           moved.bytes["checkpoint"] += 8;
         }
-        if (value.step != start.applied_step() || value.chain != SimChain(start.applied_step())) {
+        if (value.step != start.applied_step() || value.chain != Chain(start.applied_step())) {
           Fail(fmt::format(
               "generation {} starts from step {} and {} got parameter {} after step {}",
               start.generation(), start.applied_step(), worker.key, parameter, value.step));
@@ -416,7 +425,7 @@ void Cluster::CheckFence(const SimWorker& worker) {
 void Cluster::Apply(SimWorker& worker) {
   SimWorker::Run& run = *worker.run;
   CheckFence(worker);
-  ApplyStep(worker, run.step, SimNorm(run.step));
+  ApplyStep(worker, run.step);
   const int64_t number = run.number;
   TellMember(worker, StepApplied{Record(run.step, run.generation), 0.2 * worker.slowdown, 0.2});
   if (!worker.run || worker.run->number != number) {
@@ -447,7 +456,7 @@ void Cluster::Save(SimWorker& worker) {
 void Cluster::FailRun(SimWorker& worker, const Status& status, const std::string& peer) {
   // What was learned may be applied before the failure is noticed, or only reported.
   if (worker.run->learned && random_.Below(2) == 0) {
-    ApplyStep(worker, worker.run->step, SimNorm(worker.run->step));
+    ApplyStep(worker, worker.run->step);
     const wire::StepRecord record = Record(worker.run->step, worker.run->generation);
     worker.run->voted = worker.run->learned = false;
     ++worker.run->step;  // The next one is in flight, its vote not cast.
@@ -484,7 +493,7 @@ void Cluster::EndRun(SimWorker& worker,
     // The abort is reported, yet the exchange goes on behind it.
     OnWorkerAfter(worker.key, 1, 300, [this, step = run.step](SimWorker& w) {
       if (!w.held.empty() && w.held.begin()->second.step == step - 1) {
-        ApplyStep(w, step, SimNorm(step));
+        ApplyStep(w, step);
       }
     });
   }
