@@ -16,8 +16,10 @@
 
 namespace heddle::elastic {
 
-/// Durable before the next action is carried out. A shell that cannot must end the coordinator
-/// process: the workers train on, and a restarted coordinator adopts them.
+/// Durable before the next action is carried out; and before it, where known_step is a later one
+/// than the last time, all that was logged: workers forget the records of steps that are known. A
+/// shell that cannot must end the coordinator process: the workers train on, and a restarted
+/// coordinator adopts them.
 struct Persist {
   DurableState state;
 };

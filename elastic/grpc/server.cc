@@ -26,6 +26,7 @@ heddle::Status CoordinatorServer::Impl::Restore() {
     return heddle::Status::Ok();
   }
   generation_counter_ = stored->generation_counter;
+  facts_.GoOnFrom(stored->known_step);
   coordinator_ = Coordinator(generation_counter_);
   if (stored->job_id.empty() || stored->finished ||
       (!stored->failed.empty() && !options_.resume_failed)) {
@@ -195,10 +196,8 @@ void CoordinatorServer::Impl::Perform(const CoordinatorAction& action) {
   const CoordinatorHooks& hooks = options_.hooks;
   if (const auto* persist = std::get_if<Persist>(&action)) {
     generation_counter_ = persist->state.generation_counter;
-    if (options_.store != nullptr) {
-      if (const heddle::Status status = options_.store->Save(persist->state); !status.ok()) {
-        OnStoreFailed(status);
-      }
+    if (const heddle::Status status = facts_.Save(persist->state); !status.ok()) {
+      OnStoreFailed(status);
     }
   } else if (const auto* send = std::get_if<Send>(&action)) {
     if (const auto session = sessions_.Find(send->connection)) {
@@ -223,8 +222,12 @@ void CoordinatorServer::Impl::Perform(const CoordinatorAction& action) {
     });
   } else if (const auto* note = std::get_if<NoteValidation>(&action)) {
     if (hooks.note_validation) {
-      committer_->Post(
-          [this, request = *note, job = job_] { options_.hooks.note_validation(*job, request); });
+      committer_->Post([this, request = *note, job = job_] {
+        const std::vector<int64_t> pruned = options_.hooks.note_validation(*job, request);
+        if (!pruned.empty()) {
+          Post([this, pruned] { HandleEvent(CheckpointsPruned{pruned}); });
+        }
+      });
     }
   } else if (const auto* abandon = std::get_if<AbandonCheckpoint>(&action)) {
     if (hooks.abandon) {

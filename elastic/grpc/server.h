@@ -26,8 +26,9 @@ struct CoordinatorHooks {
   std::function<PlanOutcome(const Job& job, const PlanRequest& request)> plan;
   /// Commits a checkpoint from its parts. Thread: the commit thread.
   std::function<CheckpointCommitted(const Job& job, const CommitCheckpoint& commit)> commit;
-  /// Adds the loss to a checkpoint whose commit was asked for before. Thread: the commit thread.
-  std::function<void(const Job& job, const NoteValidation& note)> note_validation;
+  /// Adds the loss to a checkpoint whose commit was asked for before; returns the steps of those
+  /// that were pruned since. Thread: the commit thread.
+  std::function<std::vector<int64_t>(const Job& job, const NoteValidation& note)> note_validation;
   /// Removes what an abandoned save has left. Thread: the commit thread.
   std::function<void(const Job& job, const AbandonCheckpoint& abandon)> abandon;
   /// Newest sound committed checkpoint's steps found on storage, ascending, when a job starts;
@@ -35,6 +36,8 @@ struct CoordinatorHooks {
   std::function<std::vector<int64_t>(const Job& job)> find_checkpoints;
   /// An entry of the run's log. Thread: the event loop; must not block for long.
   std::function<void(const LogEvent& event)> log;
+  /// Makes all that was logged durable. Thread: the event loop, at most about once a second.
+  std::function<Status()> sync_log;
   /// The workers of job.json changed. Thread: the event loop.
   std::function<void(const std::vector<ListWorkers::Entry>& workers)> list_workers;
   /// A worker was lost. Thread: the event loop.

@@ -14,6 +14,7 @@
 #include "base/task_thread.h"
 #include "base/thread.h"
 #include "elastic/grpc/control.grpc.pb.h"
+#include "elastic/grpc/ordered_store.h"
 #include "elastic/grpc/server.h"
 #include "elastic/grpc/server_session.h"
 
@@ -25,7 +26,9 @@ namespace heddle::elastic {
 
 class CoordinatorServer::Impl : public wire::Control::CallbackService {
  public:
-  explicit Impl(CoordinatorServerOptions options) : options_(std::move(options)) {}
+  explicit Impl(CoordinatorServerOptions options)
+      : options_(std::move(options)),
+        facts_(options_.store, options_.hooks.sync_log) {}
 
   heddle::Status Start();
   void Stop();
@@ -79,7 +82,7 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
   std::shared_ptr<const Job> job_;
   bool submitting_ = false;  ///< A job is being read.
   int64_t generation_counter_ = 0;
-  std::vector<CoordinatorAction> first_actions_;
+  OrderedStore facts_;
 
   Mutex mutex_;
   CondVar wake_;

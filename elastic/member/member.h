@@ -92,6 +92,7 @@ struct SnapshotsHeld {
   std::vector<wire::Halted::Replicas> replicas;  ///< All.
 };
 struct Validated {
+  int64_t generation = 0;
   int64_t step = 0;
   double loss = 0;
 };

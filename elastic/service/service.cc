@@ -85,8 +85,12 @@ class Service::Impl {
             [this](const Job& job, const CommitCheckpoint& commit) {
               return CommitParts(job, commit, registry_);
             },
-        .note_validation = [](const Job& job,
-                              const NoteValidation& note) { Warn(NoteLoss(job, note)); },
+        .note_validation =
+            [](const Job& job, const NoteValidation& note) {
+              auto pruned = NoteLoss(job, note);
+              Warn(pruned.status());
+              return pruned.ok() ? *std::move(pruned) : std::vector<int64_t>();
+            },
         .abandon =
             [](const Job& job, const AbandonCheckpoint& abandon) {
               Warn(checkpoint::Abandon(job.checkpoint_root, abandon.step, abandon.generation));
@@ -97,6 +101,11 @@ class Service::Impl {
               return checkpoints_;  // Those of the job that was read last.
             },
         .log = [this](const LogEvent& event) { Log(event); },
+        .sync_log =
+            [this] {
+              MutexLock lock(mutex_);
+              return folder_ == nullptr ? Status::Ok() : folder_->Sync();
+            },
         .list_workers = [this](const std::vector<ListWorkers::Entry>& workers) { List(workers); },
         .worker_gone =
             [this](const WorkerGone& gone) {

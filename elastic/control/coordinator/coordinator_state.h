@@ -43,6 +43,7 @@ class Coordinator::State {
   void On(const ProcessExited& event, Time now, Outbox& out);
   void On(const Planned& event, Time now, Outbox& out);
   void On(const CheckpointCommitted& event, Time now, Outbox& out);
+  void On(const CheckpointsPruned& event, Time now, Outbox& out);
   void On(const DrainRequested& event, Time now, Outbox& out);
   void On(const EmulateRequested& event, Time now, Outbox& out);
   void On(const CancelRequested& event, Time now, Outbox& out);
@@ -53,7 +54,7 @@ class Coordinator::State {
   void OnHeartbeat(const Worker& worker, const wire::Heartbeat& message, Outbox& out);
   void OnPeerLost(const Worker& worker, const wire::PeerLost& message, Time now, Outbox& out);
   void OnFinished(const Worker& worker, const wire::Finished& message, Time now, Outbox& out);
-  void OnValidation(const wire::Validation& message, Outbox& out);
+  void OnValidation(const std::string& name, const wire::Validation& message, Outbox& out);
   void WelcomeWorker(const std::string& name, bool again, Outbox& out);
   void SendGoAgain(const Worker& worker, Outbox& out);
 
@@ -65,8 +66,11 @@ class Coordinator::State {
   void FinishIfDone(Time now, Outbox& out);
   void Consider(Time now, Outbox& out);
 
+  /// Whether what the worker says of a step of `generation` is of the history that counts.
+  bool Counts(const std::string& worker, int64_t generation) const;
   /// Whether the job goes on.
-  bool TakeRecords(const google::protobuf::RepeatedPtrField<wire::StepRecord>& records,
+  bool TakeRecords(const std::string& worker,
+                   const google::protobuf::RepeatedPtrField<wire::StepRecord>& records,
                    Outbox& out);
   void Apply(const Consequence& consequence, Time now, Outbox& out);
   void Lose(const Loss& loss, Time now, Outbox& out);

@@ -84,13 +84,13 @@ void Coordinator::State::OnMessage(const Worker& worker,
     case wire::FromWorker::kPrepared:
       return Apply(transitions_.OnPrepared(name, message.prepared(), scene), now, out);
     case wire::FromWorker::kStepDone:
-      TakeRecords(message.step_done().records(), out);
+      TakeRecords(name, message.step_done().records(), out);
       return;
     case wire::FromWorker::kPeerLost:
       return OnPeerLost(worker, message.peer_lost(), now, out);
     case wire::FromWorker::kHalted:
       if (transitions_.AwaitsHalted(name, message.halted().generation()) &&
-          TakeRecords(message.halted().records(), out)) {
+          TakeRecords(name, message.halted().records(), out)) {
         transitions_.TakeHalted(name, message.halted());
       }
       return;
@@ -108,7 +108,7 @@ void Coordinator::State::OnMessage(const Worker& worker,
       }
       return;
     case wire::FromWorker::kValidation:
-      return OnValidation(message.validation(), out);
+      return OnValidation(name, message.validation(), out);
     case wire::FromWorker::kHeartbeat:
       return OnHeartbeat(worker, message.heartbeat(), out);
     case wire::FromWorker::kLeaving:
@@ -125,13 +125,28 @@ void Coordinator::State::OnMessage(const Worker& worker,
   }
 }
 
+// A generation begins when the record of each step before it is known, and that is durable with it:
+// what is said of steps of earlier ones is either known or of a history that was given up. Who is
+// no member may have trained in that one, and repeat it.
+bool Coordinator::State::Counts(const std::string& worker, int64_t generation) const {
+  return generations_.IsMember(worker) && generation == generations_.held()->number;
+}
+
 bool Coordinator::State::TakeRecords(
-    const google::protobuf::RepeatedPtrField<wire::StepRecord>& records, Outbox& out) {
+    const std::string& worker,
+    const google::protobuf::RepeatedPtrField<wire::StepRecord>& records,
+    Outbox& out) {
   if (phase_ == Phase::kDone) {
     return false;
   }
+  google::protobuf::RepeatedPtrField<wire::StepRecord> counting;
+  for (const wire::StepRecord& record : records) {
+    if (Counts(worker, record.generation())) {
+      *counting.Add() = record;
+    }
+  }
   const int64_t before = steps_.known();
-  const std::string failure = steps_.Take(records, policy(), out);
+  const std::string failure = steps_.Take(counting, policy(), out);
   if (steps_.known() > before) {
     recoveries_.StepDone();
   }
@@ -141,8 +156,11 @@ bool Coordinator::State::TakeRecords(
   return failure.empty();
 }
 
-void Coordinator::State::OnValidation(const wire::Validation& message, Outbox& out) {
-  if (phase_ != Phase::kDone && steps_.TakeValidation(message, out) &&
+void Coordinator::State::OnValidation(const std::string& name,
+                                      const wire::Validation& message,
+                                      Outbox& out) {
+  if (phase_ != Phase::kDone && Counts(name, message.generation()) &&
+      steps_.TakeValidation(message, out) &&
       (saves_.IsCommitting(message.step()) || saves_.IsCommitted(message.step()))) {
     out.Add(NoteValidation{message.step(), message.loss()});
   }
@@ -274,7 +292,7 @@ Coordinator::State::State(const DurableState& restored, const Job& job, Time now
   links_.Restore(restored);
   sources_.Restore(restored);
   steps_.Restore(restored, now);
-  saves_.Restore(job.checkpoints);
+  saves_.Restore(job.checkpoints, restored.given_up_checkpoints);
   roster_.Restore(restored, now);
   transitions_.Restore(roster_);
   adopt_until_ = now + policy().lease + policy().adopt_extra;

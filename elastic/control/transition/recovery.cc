@@ -156,6 +156,7 @@ void Transitions::Go(Scene& scene) {
     scene.steps.GoOnAfter(next.origin.step);
   }
   scene.sources.BeginGeneration(begun, next.origin.step, scene.job.policy);
+  scene.saves.RollBackTo(next.origin.step, scene.out);
   scene.out.Persist();
 
   scene.sources.NoteMove(next.origin.source, moved.ready);

@@ -260,12 +260,29 @@ class FakeWorker : public MemberHost {
   Thread trainer_;
 };
 
+// A store that sees whether what it is told to be known was made durable in the log before.
+class WatchedStore : public StateStore {
+ public:
+  WatchedStore(std::unique_ptr<StateStore> store, const int64_t& synced)
+      : store_(std::move(store)),
+        synced_(synced) {}
+  Result<std::optional<DurableState>> Load() override { return store_->Load(); }
+  Status Save(const DurableState& state) override {
+    EXPECT_LE(state.known_step, synced_);
+    return store_->Save(state);
+  }
+
+ private:
+  const std::unique_ptr<StateStore> store_;
+  const int64_t& synced_;
+};
+
 class GrpcTest : public testing::Test {
  protected:
   void StartServer(const std::string& listen = "127.0.0.1:0") {
     auto store = OpenSqliteStore(folder_.path() + "/state.sqlite");
     ASSERT_TRUE(store.ok()) << store.status().ToString();
-    store_ = std::move(*store);
+    store_ = std::make_unique<WatchedStore>(std::move(*store), synced_step_);
     CoordinatorServerOptions options;
     options.listen = listen;
     options.store = store_.get();
@@ -302,7 +319,14 @@ class GrpcTest : public testing::Test {
     options.hooks.log = [this](const LogEvent& event) {
       const MutexLock lock(mutex_);
       log_.push_back(event);
+      if (event.kind == "step") {
+        logged_step_ = std::get<int64_t>(*event.Find("step"));
+      }
       changed_.NotifyAll();
+    };
+    options.hooks.sync_log = [this] {
+      synced_step_ = logged_step_;
+      return Status::Ok();
     };
     auto server = CoordinatorServer::Start(std::move(options));
     ASSERT_TRUE(server.ok()) << server.status().ToString();
@@ -382,6 +406,9 @@ class GrpcTest : public testing::Test {
   Mutex mutex_;
   CondVar changed_;
   std::vector<LogEvent> log_ HEDDLE_GUARDED_BY(mutex_);
+  // The event loop's.
+  int64_t logged_step_ = 0;
+  int64_t synced_step_ = 0;
   std::unique_ptr<StateStore> store_;
   std::unique_ptr<CoordinatorServer> server_;
   std::map<std::string, std::unique_ptr<FakeWorker>> workers_;

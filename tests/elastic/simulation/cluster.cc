@@ -16,6 +16,7 @@ namespace {
 
 constexpr double kLivenessSeconds = 150;
 constexpr int64_t kMostEvents = 300000;
+constexpr size_t kCheckpointsKept = 3;
 
 Duration Milliseconds(double value) {
   return FromSeconds(value / 1000);
@@ -105,6 +106,9 @@ double SimLoss(int64_t step, int64_t refused_every) {
   return SimRefused(step, refused_every) ? std::numeric_limits<double>::quiet_NaN()
                                          : 5.0 / (1.0 + 0.1 * static_cast<double>(step));
 }
+double SimValidation(int64_t step, int64_t generation) {
+  return static_cast<double>(step) + static_cast<double>(generation) / 1024;
+}
 uint64_t SimChain(int64_t step, int64_t refused_every) {
   uint64_t chain = 7;
   for (int64_t k = 1; k <= step; ++k) {
@@ -150,7 +154,8 @@ Cluster::Cluster(const SimOptions& options) : options_(options), random_(options
   job_.policy.total_steps = options.steps;
   job_.policy.initial_workers = options.workers;
   job_.policy.min_workers = 1;
-  job_.policy.checkpoint_every = 10;
+  job_.policy.checkpoint_every = options.checkpoint_every;
+  job_.policy.validate_every = 6;
   job_.policy.stop_on_non_finite = options.stop_on_refused;
   job_.policy.formation_timeout = std::chrono::seconds(5);
   job_.policy.reply_timeout = std::chrono::seconds(10);
@@ -338,7 +343,7 @@ void Cluster::StartCoordinator() {
       restored = older_[older_.size() / 2];
     }
     Job job = job_;
-    job.checkpoints = {committed_.begin(), committed_.end()};
+    job.checkpoints = FindCheckpoints();
     coordinator_.emplace(restored, job, now_);
     ++result_.probes["coordinator restarted"];
   } else {
@@ -349,8 +354,18 @@ void Cluster::StartCoordinator() {
   ScheduleTick();
 }
 
-void Cluster::StopCoordinator() {
+void Cluster::StopCoordinator(bool power) {
   coordinator_.reset();
+  for (const auto& [number, commit] : committing_) {
+    if (random_.Below(2) == 0) {  // The rename was done, and nobody heard of it.
+      Store(commit);
+    }
+  }
+  committing_.clear();
+  if (power) {
+    final_steps_ = durable_steps_;
+    ++result_.probes["power cut"];
+  }
   ++coordinator_life_;
   streams_.clear();
   for (auto& [key, worker] : workers_) {
@@ -383,10 +398,32 @@ void Cluster::Tell(const CoordinatorEvent& event) {
       return;
     }
   }
+  if (check_checkpoints_ || std::holds_alternative<CheckpointCommitted>(event)) {
+    check_checkpoints_ = false;
+    CheckCheckpoints();
+  }
   if (const Status status = coordinator_->CheckInvariants(); !status.ok()) {
     Fail("coordinator: " + status.ToString());
   }
   ScheduleTick();
+}
+
+// What the coordinator would go on from is there, and of the history that counts.
+void Cluster::CheckCheckpoints() {
+  const wire::JobStatus status = coordinator_->StatusAt(now_);
+  for (const int64_t step : status.checkpoint_steps()) {
+    const auto stored = committed_.find(step);
+    if (stored == committed_.end()) {
+      Fail(fmt::format("checkpoint {} is listed and was pruned", step));
+    } else if (!Counts(stored->second, step)) {
+      Fail(fmt::format("checkpoint {} is listed and of generation {}, which was given up there",
+                       step, stored->second));
+    }
+  }
+  if (!committed_.empty() && (status.checkpoint_steps().empty() ||
+                              committed_.rbegin()->first > *status.checkpoint_steps().rbegin())) {
+    ++result_.probes["checkpoint given up"];
+  }
 }
 
 void Cluster::CheckSent(const wire::ToWorker& message) {
@@ -431,6 +468,8 @@ void Cluster::CheckSent(const wire::ToWorker& message) {
       last_step = older < generation ? std::min(last_step, start->second) : last_step;
     }
     last_snapshot_.emplace(generation, INT64_MAX);
+    begun_.emplace(generation, start_sent_.at(generation));
+    check_checkpoints_ = true;
     newest_go_ = generation;
     if (!stored_.held || stored_.held->number != generation) {
       Fail("Go before its generation was durable");
@@ -454,6 +493,21 @@ void Cluster::CheckSaveEnds(int64_t step, int64_t generation, const char* how) {
   }
 }
 
+void Cluster::Keep(const DurableState& state) {
+  if (state.known_step > stored_.known_step && options_.planted != Planted::kForgetLog) {
+    durable_steps_ = final_steps_;
+  }
+  stored_ = state;
+  stored_any_ = true;
+}
+
+bool Cluster::Counts(int64_t generation, int64_t step) const {
+  const auto began = begun_.find(generation);
+  return began != begun_.end() && std::all_of(began, begun_.end(), [&](const auto& other) {
+           return other.first == generation ? step >= other.second : step <= other.second;
+         });
+}
+
 void Cluster::Perform(const CoordinatorAction& action) {
   if (const auto* persist = std::get_if<Persist>(&action)) {
     if (stored_any_ && persist->state.generation_counter < stored_.generation_counter) {
@@ -462,8 +516,7 @@ void Cluster::Perform(const CoordinatorAction& action) {
     if (options_.planted == Planted::kForgetGeneration) {
       older_.push_back(persist->state);
     }
-    stored_ = persist->state;
-    stored_any_ = true;
+    Keep(persist->state);
   } else if (const auto* send = std::get_if<Send>(&action)) {
     CheckSent(send->message);
     if (!send->message.has_alive()) {
@@ -547,7 +600,20 @@ void Cluster::TakeLog(const LogEvent& event) {
         std::get<int64_t>(*event.Find("first_sample")) != (step - 1) * 8) {
       Fail(fmt::format("step {} was logged with another loss or samples", step));
     }
+    const int64_t generation = std::get<int64_t>(*event.Find("generation"));
+    if (!Counts(generation, step)) {
+      Fail(fmt::format("step {} was logged as generation {} ran it, which does not count", step,
+                       generation));
+    }
     final_steps_[step] = event;
+  } else if (event.kind == "validation") {
+    const int64_t step = std::get<int64_t>(*event.Find("step"));
+    const double loss = std::get<double>(*event.Find("loss"));
+    const auto generation = std::lround((loss - static_cast<double>(step)) * 1024);
+    if (!Counts(generation, step)) {
+      Fail(fmt::format("step {} was logged as generation {} validated it, which does not count",
+                       step, generation));
+    }
   } else if (event.kind == "links_measured") {
     ++result_.probes["links " + std::get<std::string>(*event.Find("result"))];
   } else if (event.kind == "resumed" && std::get<int64_t>(*event.Find("steps_repeated")) > 0) {
@@ -561,6 +627,8 @@ void Cluster::TakeLog(const LogEvent& event) {
     for (int64_t step = 1; step <= options_.steps; ++step) {
       if (final_steps_.count(step) == 0) {
         Fail(fmt::format("step {} was never logged", step));
+      } else if (!Counts(std::get<int64_t>(*final_steps_.at(step).Find("generation")), step)) {
+        Fail(fmt::format("step {} was never logged as it was run again", step));
       }
     }
     if (committed_.count(options_.steps) == 0) {
@@ -634,17 +702,54 @@ void Cluster::Commit(const CommitCheckpoint& commit) {
   if (covered.size() != kSimParameters) {
     Fail(fmt::format("checkpoint {} is not complete", commit.step));
   }
-  After(1, 60, [this, commit, life = coordinator_life_] {
+  const int64_t number = next_number_++;
+  committing_[number] = commit;
+  After(1, 60, [this, commit, number, life = coordinator_life_] {
     if (!coordinator_ || life != coordinator_life_) {
-      return;  // It died before the rename.
+      return;  // It died before or after the rename.
     }
+    committing_.erase(number);
     CheckpointCommitted done;
     done.step = commit.step;
     done.generation = commit.generation;
     done.raw_bytes = options_.tells_moves ? 8 * kSimParameters : 0;
-    committed_.insert(commit.step);
+    Store(commit);
+    done.pruned = Prune(commit.step);
     Tell(done);
   });
+}
+
+void Cluster::Store(const CommitCheckpoint& commit) {
+  committed_[commit.step] = commit.generation;
+  damaged_.erase(commit.step);
+}
+
+// The newest few stay, whatever history they are of, and the one that was just committed.
+std::vector<int64_t> Cluster::Prune(int64_t sound) {
+  std::vector<int64_t> pruned;
+  for (auto it = committed_.begin();
+       committed_.size() > kCheckpointsKept && it != committed_.end();) {
+    if (it->first != sound) {
+      pruned.push_back(it->first);
+      damaged_.erase(it->first);
+      it = committed_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  return pruned;
+}
+
+// Only the newest sound one is read in full.
+std::vector<int64_t> Cluster::FindCheckpoints() const {
+  std::vector<int64_t> steps;
+  for (const auto& [step, generation] : committed_) {
+    steps.push_back(step);
+  }
+  while (!steps.empty() && damaged_.count(steps.back()) > 0) {
+    steps.pop_back();
+  }
+  return steps;
 }
 
 // ---- The run ----

@@ -31,6 +31,7 @@ enum class Planted : uint8_t {
                       ///< learnt.
   kStalePart,         ///< A worker's shard of a snapshot is of the step before.
   kApplySkipped,      ///< SettleStep applies a step that the vote refused.
+  kForgetLog,         ///< What was logged is not durable before workers may forget it.
 };
 
 struct SimOptions {
@@ -39,8 +40,9 @@ struct SimOptions {
   int64_t steps = 40;
   int faults = 3;
   double fault_window_seconds = 6;
-  int hosts = 3;                ///< Workers are on these by turns,
-  int domains = 1;              ///< which are in these failure domains; 1: none is known.
+  int hosts = 3;    ///< Workers are on these by turns,
+  int domains = 1;  ///< which are in these failure domains; 1: none is known.
+  int64_t checkpoint_every = 10;
   int64_t replicate_every = 0;  ///< Steps between snapshots in memory; 0: none.
   int replica_copies = 1;
   /// Bytes and seconds of moves are told, so that a recovery may prefer an older state that is
@@ -82,6 +84,8 @@ SimPlan DecodeSimPlan(const std::string& text);
 bool SimRefused(int64_t step, int64_t refused_every);
 double SimNorm(int64_t step, int64_t refused_every);
 double SimLoss(int64_t step, int64_t refused_every);
+/// Tells also which generation validated.
+double SimValidation(int64_t step, int64_t generation);
 uint64_t SimChain(int64_t step, int64_t refused_every);
 
 struct SimWorker {
@@ -159,6 +163,7 @@ class Cluster {
   void TellMember(SimWorker& worker, const MemberEvent& event);
   void ScheduleMemberTick(SimWorker& worker);
   void CheckSent(const wire::ToWorker& message);
+  void CheckCheckpoints();
   void CheckSaveEnds(int64_t step, int64_t generation, const char* how);
   void TakeLog(const LogEvent& event);
   void TakeEnd(const EndJob& end);
@@ -167,7 +172,14 @@ class Cluster {
   void FindPlanFor(const PlanRequest& request);
   void Commit(const CommitCheckpoint& commit);
   void StartCoordinator();
-  void StopCoordinator();
+  /// `power`: its machine goes down, and what was written there but not made durable with it.
+  void StopCoordinator(bool power);
+  void Keep(const DurableState& state);
+  void Store(const CommitCheckpoint& commit);
+  std::vector<int64_t> Prune(int64_t sound);
+  std::vector<int64_t> FindCheckpoints() const;
+  /// Whether the state after a step that `generation` held is of the history that counts.
+  bool Counts(int64_t generation, int64_t step) const;
   bool Unreachable(const SimWorker& worker) const;
 
   // trainer.cc: the data plane.
@@ -184,6 +196,7 @@ class Cluster {
   void FailRun(SimWorker& worker, const Status& status, const std::string& peer);
   void EndRun(SimWorker& worker, RunEnded::How how, const Status& status, const std::string& peer);
   void Save(SimWorker& worker);
+  void Validate(SimWorker& worker);
   wire::StepRecord Record(int64_t step, int64_t generation) const;
   void ApplyStep(SimWorker& worker, int64_t step, double norm, bool skip);
   /// As the vote that all have heard decided.
@@ -249,6 +262,7 @@ class Cluster {
   std::map<int64_t, int64_t> last_snapshot_;  ///< By generation that began: later ones are void.
   std::map<int64_t, std::string> pair_of_request_;
   int64_t newest_go_ = 0;
+  bool check_checkpoints_ = false;
   std::map<int64_t, int64_t> start_of_generation_;
   std::map<int64_t, int64_t> start_sent_;  ///< Steps that Start named, by generation.
   struct Ballot {
@@ -258,8 +272,12 @@ class Cluster {
   };
   std::map<std::pair<int64_t, int64_t>, Ballot> ballots_;
   std::set<std::pair<std::string, std::string>> broken_links_;
+  std::map<int64_t, int64_t> begun_;  ///< Steps after which generations began.
   std::map<int64_t, LogEvent> final_steps_;
-  std::set<int64_t> committed_;
+  std::map<int64_t, LogEvent> durable_steps_;  ///< Those that outlive the coordinator's machine.
+  std::map<int64_t, int64_t> committed_;       ///< Checkpoints on storage: generations by step.
+  std::set<int64_t> damaged_;                  ///< Of these.
+  std::map<int64_t, CommitCheckpoint> committing_;
   /// How each save ended, by the coordinator's life, step and generation.
   std::map<std::tuple<int64_t, int64_t, int64_t>, std::string> save_ends_;
 };

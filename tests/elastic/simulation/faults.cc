@@ -45,7 +45,7 @@ void Cluster::InjectFault() {
   }
   SimWorker& worker = *Worker(key);
   std::string what;
-  switch (random_.Below(14)) {
+  switch (random_.Below(16)) {
     case 0:
     case 1:
       what = "kill " + key;
@@ -92,8 +92,9 @@ void Cluster::InjectFault() {
       if (!coordinator_) {
         return;
       }
-      what = "restart the coordinator";
-      StopCoordinator();
+      const bool power = random_.Below(2) == 0;
+      what = power ? "cut the coordinator's power" : "restart the coordinator";
+      StopCoordinator(power);
       After(50, 3000, [this] { StartCoordinator(); });
       if (random_.Below(3) == 0) {
         what += " and kill " + key;
@@ -155,6 +156,25 @@ void Cluster::InjectFault() {
                       [this](SimWorker& w) { TellMember(w, TerminateRequested{"SIGTERM"}); });
       }
       break;
+    case 13: {
+      const std::vector<int64_t> found = FindCheckpoints();
+      const auto sound = std::count_if(found.begin(), found.end(), [&](int64_t step) {
+        return damaged_.count(step) == 0 && Counts(committed_.at(step), step);
+      });
+      if (sound < 2) {
+        return;
+      }
+      what = fmt::format("damage checkpoint {}", found.back());
+      damaged_.insert(found.back());
+      // Whoever needs it finds out.
+      for (const auto& [other, lost] : workers_) {
+        if (lost->alive && !lost->exited && random_.Below(2) == 0) {
+          what += ", kill " + other;
+          Kill(other);
+        }
+      }
+      break;
+    }
     default:
       what = "slow " + key;
       worker.slowdown = 3;

@@ -157,6 +157,17 @@ void Cluster::CheckSource(const wire::Start& start) {
     Fail(fmt::format("generation {} starts from step {} of generation {}, which was given up",
                      generation, start.applied_step(), start.replicas().generation()));
   }
+  if (start.has_checkpoint_step()) {
+    const auto stored = committed_.find(start.checkpoint_step());
+    if (stored == committed_.end()) {
+      Fail(fmt::format("generation {} starts from checkpoint {}, which is not there", generation,
+                       start.checkpoint_step()));
+    } else if (!Counts(stored->second, stored->first)) {
+      Fail(fmt::format(
+          "generation {} starts from checkpoint {} of generation {}, which was given up",
+          generation, stored->first, stored->second));
+    }
+  }
   if (!is_new || options_.tells_moves) {
     return;
   }

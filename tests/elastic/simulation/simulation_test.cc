@@ -30,7 +30,8 @@ SimOptions OptionsOf(uint64_t seed) {
   options.fault_window_seconds = 4;
   options.hosts = 2 + static_cast<int>(seed % 3);
   options.domains = 1 + static_cast<int>(seed / 2 % 3);
-  options.replicate_every = std::array<int64_t, 3>{1, 3, 0}[seed / 7 % 3];
+  options.replicate_every = std::array<int64_t, 4>{1, 3, 0, 7}[seed / 7 % 4];
+  options.checkpoint_every = seed / 23 % 2 == 0 ? 10 : 4;
   options.replica_copies = 1 + static_cast<int>(seed / 11 % 2);
   options.tells_moves = seed / 13 % 3 == 0;
   options.refused_every = std::array<int64_t, 3>{0, 2, 7}[seed / 17 % 3];
@@ -58,6 +59,9 @@ constexpr std::array kMustHappen = {"worker_lost",
                                     "wrong one blamed",
                                     "drift",
                                     "checkpoint",
+                                    "checkpoint_refused",
+                                    "validation",
+                                    "power cut",
                                     "save committed",
                                     "save given up",
                                     "from live",
@@ -142,7 +146,8 @@ INSTANTIATE_TEST_SUITE_P(All,
                                            Planted::kIgnoreFence,
                                            Planted::kForgetGeneration,
                                            Planted::kStalePart,
-                                           Planted::kApplySkipped),
+                                           Planted::kApplySkipped,
+                                           Planted::kForgetLog),
                          [](const ::testing::TestParamInfo<Planted>& test) -> std::string {
                            switch (test.param) {
                              case Planted::kSkipSettle:
@@ -151,6 +156,8 @@ INSTANTIATE_TEST_SUITE_P(All,
                                return "IgnoreFence";
                              case Planted::kStalePart:
                                return "StalePart";
+                             case Planted::kForgetLog:
+                               return "ForgetLog";
                              case Planted::kApplySkipped:
                                return "ApplySkipped";
                              default:

@@ -201,7 +201,9 @@ void Cluster::BeginMove(SimWorker& worker, const MoveState& move) {
       }
     }
     if (missing.empty()) {
-      const bool damaged = start.has_replicas() && random_.Below(8) == 0;
+      const bool damaged =
+          (start.has_replicas() && random_.Below(8) == 0) ||
+          (start.has_checkpoint_step() && damaged_.count(start.checkpoint_step()) > 0);
       return EndMove(w, damaged ? DataLossError("a checksum differs") : Status::Ok(), "");
     }
     if (now_ >= deadline) {
@@ -304,6 +306,9 @@ void Cluster::BeginRun(SimWorker& worker, const RunSteps& run) {
   worker.run = next;
   if (run.save) {
     Save(worker);
+  }
+  if (run.validate) {
+    Validate(worker);
   }
   for (const std::string& key : worker.run->members) {
     const SimWorker* member = Worker(key);
@@ -432,10 +437,19 @@ void Cluster::Apply(SimWorker& worker) {
     return;
   }
   TakeSnapshot(worker);
+  if (ValidationDue(job_.policy, run.step)) {
+    Validate(worker);
+  }
   if (CheckpointDue(job_.policy, run.step)) {
     Save(worker);
   }
   Advance(worker);
+}
+
+void Cluster::Validate(SimWorker& worker) {
+  const int64_t generation = worker.run->generation;
+  const int64_t step = worker.run->step;
+  TellMember(worker, Validated{generation, step, SimValidation(step, generation)});
 }
 
 void Cluster::Save(SimWorker& worker) {

@@ -1,0 +1,16 @@
+#include "elastic/grpc/ordered_store.h"
+
+namespace heddle::elastic {
+
+Status OrderedStore::Save(const DurableState& state) {
+  if (state.known_step > known_step_ && sync_log_) {
+    HEDDLE_RETURN_IF_ERROR(sync_log_());
+  }
+  if (store_ != nullptr) {
+    HEDDLE_RETURN_IF_ERROR(store_->Save(state));
+  }
+  known_step_ = state.known_step;
+  return Status::Ok();
+}
+
+}  // namespace heddle::elastic
