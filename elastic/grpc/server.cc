@@ -61,7 +61,7 @@ heddle::Status CoordinatorServer::Impl::Start() {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
-  planner_ = std::make_unique<TaskThread>("planner");
+  planner_ = std::make_unique<NewestTask>("planner");
   // A job that is done may have left a validation loss to note.
   committer_ = std::make_unique<TaskThread>("commit", TaskThread::AtEnd::kFinish);
   server_ = builder.BuildAndStart();

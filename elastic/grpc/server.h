@@ -21,6 +21,8 @@ struct CoordinatorHooks {
   /// Reads a job file's text into a Job (without a secret). `path`: where it came from, for
   /// relative paths and messages. Thread: gRPC's or the caller of Start.
   std::function<Result<Job>(const std::string& yaml, const std::string& path)> read_job;
+  /// Whether a worker's profile can be planned with. Thread: gRPC's.
+  std::function<Status(const std::string& profile_json)> check_profile;
   /// Finds a plan, lowers it, fills the outcome (request_id is filled by the shell). Thread:
   /// planner's.
   std::function<PlanOutcome(const Job& job, const PlanRequest& request)> plan;

@@ -14,6 +14,7 @@
 #include "base/task_thread.h"
 #include "base/thread.h"
 #include "elastic/grpc/control.grpc.pb.h"
+#include "elastic/grpc/newest_task.h"
 #include "elastic/grpc/ordered_store.h"
 #include "elastic/grpc/server.h"
 #include "elastic/grpc/server_session.h"
@@ -95,7 +96,7 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
   ServerSessions sessions_;
 
   // After what they use, so that they end first.
-  std::unique_ptr<TaskThread> planner_;
+  std::unique_ptr<NewestTask> planner_;
   std::unique_ptr<TaskThread> committer_;
   Thread loop_;
 };

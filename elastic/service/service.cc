@@ -12,6 +12,7 @@
 #include "elastic/service/checkpoints.h"
 #include "elastic/service/job_planner.h"
 #include "elastic/service/job_policy.h"
+#include "elastic/service/measurement.h"
 #include "elastic/service/run_folder.h"
 #include "elastic/service/service_metrics.h"
 #include "elastic/store/store.h"
@@ -79,6 +80,7 @@ class Service::Impl {
     return {
         .read_job = [this](const std::string& yaml,
                            const std::string& path) { return ReadJob(yaml, path); },
+        .check_profile = [](const std::string& json) { return MeasurementFromJson(json).status(); },
         .plan = [this](const Job& job,
                        const PlanRequest& request) { return planner_.Plan(job, request); },
         .commit =

@@ -77,8 +77,7 @@ void Coordinator::State::OnMessage(const Worker& worker,
   Scene scene = MakeScene(now, out);
   switch (message.kind_case()) {
     case wire::FromWorker::kProfiled:
-      roster_.TakeProfile(name, message.profiled().profile_json());
-      return links_.PlacesChanged();
+      return OnProfiled(worker, message.profiled(), now, out);
     case wire::FromWorker::kLinksMeasured:
       return links_.TakeAnswer(worker, message.links_measured(), roster_, policy().links, out);
     case wire::FromWorker::kPrepared:
@@ -123,6 +122,19 @@ void Coordinator::State::OnMessage(const Worker& worker,
     case wire::FromWorker::KIND_NOT_SET:
       return;
   }
+}
+
+// A profile that no plan can be made with would keep all others from theirs.
+void Coordinator::State::OnProfiled(const Worker& worker,
+                                    const wire::Profiled& message,
+                                    Time now,
+                                    Outbox& out) {
+  if (!message.error().empty() || message.profile_json().empty()) {
+    const std::string why = message.error().empty() ? "it is empty" : message.error();
+    return Lose({worker.name, "its profile is of no use: " + why}, now, out);
+  }
+  roster_.TakeProfile(worker.name, message.profile_json());
+  links_.PlacesChanged();
 }
 
 // A generation begins when the record of each step before it is known, and that is durable with it:

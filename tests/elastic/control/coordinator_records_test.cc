@@ -83,6 +83,23 @@ TEST_F(CoordinatorRecordsTest, ARestartedCoordinatorTakesWhatMembersRepeatOfTheG
   EXPECT_EQ(coordinator_.StatusAt(now_).step(), 2);
 }
 
+// The shell cannot plan with it, and says why.
+TEST_F(CoordinatorRecordsTest, AWorkerWhoseProfileIsOfNoUseIsGivenUpAlone) {
+  Form();
+  Hello("c");
+  From("c", [](wire::FromWorker& message) {
+    message.mutable_profiled()->set_error("flops_per_second is 0");
+  });
+  ASSERT_NE(Last("c", wire::ToWorker::kAbandon), nullptr);
+  EXPECT_THAT(Last("c", wire::ToWorker::kAbandon)->abandon().reason(),
+              testing::HasSubstr("its profile is of no use: flops_per_second is 0"));
+  EXPECT_EQ(coordinator_.StatusAt(now_).workers_size(), 2);
+  Hello("d");
+  From("d", [](wire::FromWorker& message) { message.mutable_profiled(); });
+  EXPECT_NE(Last("d", wire::ToWorker::kAbandon), nullptr) << "an empty one is of no use either";
+  EXPECT_EQ(coordinator_.StatusAt(now_).phase(), "training");
+}
+
 TEST_F(CoordinatorRecordsTest, AsManyRecordsAsAWorkerKeepsAreTaken) {
   job_.policy.total_steps = 100'000;
   Form();

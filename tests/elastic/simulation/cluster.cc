@@ -14,7 +14,7 @@
 namespace heddle::elastic {
 namespace {
 
-constexpr double kLivenessSeconds = 150;
+constexpr double kLivenessSeconds = 400;
 constexpr int64_t kMostEvents = 300000;
 constexpr size_t kCheckpointsKept = 3;
 
@@ -163,7 +163,6 @@ Cluster::Cluster(const SimOptions& options) : options_(options), random_(options
   job_.policy.stop_timeout = std::chrono::seconds(20);
   job_.policy.profile_timeout = std::chrono::seconds(10);
   job_.policy.coordinator_wait = std::chrono::minutes(10);
-  job_.policy.max_recoveries_without_step = 100;
   job_.policy.drift.cooldown = std::chrono::seconds(1);
   job_.policy.links.transports = {"shm", "tcp"};
   job_.policy.links.timeout = std::chrono::seconds(2);
@@ -356,6 +355,8 @@ void Cluster::StartCoordinator() {
 
 void Cluster::StopCoordinator(bool power) {
   coordinator_.reset();
+  asked_.reset();
+  planning_ = false;
   for (const auto& [number, commit] : committing_) {
     if (random_.Below(2) == 0) {  // The rename was done, and nobody heard of it.
       Store(commit);
@@ -637,10 +638,53 @@ void Cluster::TakeLog(const LogEvent& event) {
   }
 }
 
-// Some partition of the candidates into pipelines, each of which holds all parameters.
+// One thread plans; of what is asked meanwhile only the newest counts.
 void Cluster::FindPlanFor(const PlanRequest& request) {
+  asked_ = request;
+  if (!planning_) {
+    BeginPlan();
+  }
+}
+
+void Cluster::BeginPlan() {
+  if (!asked_) {
+    return;
+  }
+  const PlanOutcome outcome = PlanFor(*std::exchange(asked_, std::nullopt));
+  double most = random_.Below(5) == 0 ? std::max(600.0, options_.planner_ms) : options_.planner_ms;
+  if (!planned_for_long_ && random_.Below(150) == 0) {
+    planned_for_long_ = true;
+    most = 200'000;
+    ++result_.probes["planned for long"];
+  }
+  planning_ = true;
+  After(most > 600 ? most / 2 : most / 80, most, [this, outcome, life = coordinator_life_] {
+    if (coordinator_ && life == coordinator_life_) {
+      planning_ = false;
+      Tell(Planned{outcome});
+      if (coordinator_ && life == coordinator_life_ && !planning_) {
+        BeginPlan();
+      }
+    }
+  });
+}
+
+// Some partition of the candidates into pipelines, each of which holds all parameters.
+PlanOutcome Cluster::PlanFor(const PlanRequest& request) {
   PlanOutcome outcome;
   outcome.request_id = request.id;
+  for (const Candidate& candidate : request.candidates) {
+    if (candidate.profile_json == kAbsurdProfile) {
+      ++result_.probes["no plan for an absurd profile"];
+      outcome.status = InvalidArgumentError("worker {}: a rate is no number", candidate.name);
+      return outcome;
+    }
+  }
+  if (random_.Below(40) == 0) {
+    ++result_.probes["plan refused"];
+    outcome.status = ResourceExhaustedError("no memory to plan with");
+    return outcome;
+  }
   if (static_cast<size_t>(request.links.places_size()) != request.candidates.size()) {
     Fail("a plan is looked for without a place for each candidate");
   }
@@ -679,11 +723,7 @@ void Cluster::FindPlanFor(const PlanRequest& request) {
   }
   outcome.predicted_step_seconds = 0.03 / static_cast<double>(plan.size());
   outcome.current_step_seconds = request.current_runs ? 0.05 : 0;
-  After(1, 80, [this, outcome, life = coordinator_life_] {
-    if (coordinator_ && life == coordinator_life_) {
-      Tell(Planned{outcome});
-    }
-  });
+  return outcome;
 }
 
 void Cluster::Commit(const CommitCheckpoint& commit) {

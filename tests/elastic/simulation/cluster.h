@@ -40,8 +40,9 @@ struct SimOptions {
   int64_t steps = 40;
   int faults = 3;
   double fault_window_seconds = 6;
-  int hosts = 3;    ///< Workers are on these by turns,
-  int domains = 1;  ///< which are in these failure domains; 1: none is known.
+  int hosts = 3;           ///< Workers are on these by turns,
+  int domains = 1;         ///< which are in these failure domains; 1: none is known.
+  double planner_ms = 80;  ///< The planner takes so long at most, mostly.
   int64_t checkpoint_every = 10;
   int64_t replicate_every = 0;  ///< Steps between snapshots in memory; 0: none.
   int replica_copies = 1;
@@ -73,6 +74,7 @@ using SimState = std::map<int32_t, SimParameter>;
 using SnapshotKey = std::pair<int64_t, int64_t>;
 
 inline constexpr int32_t kSimParameters = 6;
+inline constexpr const char* kAbsurdProfile = "absurd";
 
 /// What a plan of the simulated planner says: worker name to its parameters.
 using SimPlan = std::vector<std::pair<std::string, std::vector<int32_t>>>;
@@ -95,6 +97,7 @@ struct SimWorker {
   std::string host;
   bool alive = true;
   bool exited = false;
+  bool absurd = false;                         ///< No plan can be made with its profile.
   std::optional<Time> stopped_until;           ///< SIGSTOP, or a pause of its machine.
   std::deque<std::function<void()>> deferred;  ///< What it would have done meanwhile.
   double slowdown = 1;
@@ -170,6 +173,8 @@ class Cluster {
   bool Refused(int64_t step) const { return SimRefused(step, options_.refused_every); }
   uint64_t Chain(int64_t step) const { return SimChain(step, options_.refused_every); }
   void FindPlanFor(const PlanRequest& request);
+  void BeginPlan();
+  PlanOutcome PlanFor(const PlanRequest& request);
   void Commit(const CommitCheckpoint& commit);
   void StartCoordinator();
   /// `power`: its machine goes down, and what was written there but not made durable with it.
@@ -222,6 +227,7 @@ class Cluster {
   void HealAll();
   std::string RandomAlive();
   void Kill(const std::string& key);
+  void JoinAndDie();
 
   struct Entry {
     Time at;
@@ -247,7 +253,10 @@ class Cluster {
   std::optional<Time> tick_at_;
   DurableState stored_;
   bool stored_any_ = false;
-  std::vector<DurableState> older_;  ///< For kForgetGeneration.
+  std::vector<DurableState> older_;   ///< For kForgetGeneration.
+  std::optional<PlanRequest> asked_;  ///< The newest; the planner takes it when it is free.
+  bool planning_ = false;
+  bool planned_for_long_ = false;
   ConnectionId next_connection_ = 1;
   std::map<ConnectionId, std::string> streams_;  ///< Of the living coordinator.
   std::map<std::string, std::unique_ptr<SimWorker>> workers_;

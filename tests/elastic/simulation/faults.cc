@@ -45,7 +45,7 @@ void Cluster::InjectFault() {
   }
   SimWorker& worker = *Worker(key);
   std::string what;
-  switch (random_.Below(16)) {
+  switch (random_.Below(18)) {
     case 0:
     case 1:
       what = "kill " + key;
@@ -175,6 +175,14 @@ void Cluster::InjectFault() {
       }
       break;
     }
+    case 14:
+      what = "join and die, again and again";
+      JoinAndDie();
+      break;
+    case 15:
+      what = "join with an absurd profile";
+      Worker(Spawn(""))->absurd = true;
+      break;
     default:
       what = "slow " + key;
       worker.slowdown = 3;
@@ -183,6 +191,20 @@ void Cluster::InjectFault() {
   result_.faults += (result_.faults.empty() ? "" : ", ") +
                     fmt::format("{:.3f}: ", Seconds(now_.time_since_epoch()) - 1000) + what;
   Trace("FAULT " + what);
+}
+
+// Until the job ends.
+void Cluster::JoinAndDie() {
+  if (ended_) {
+    return;
+  }
+  const std::string key = Spawn("");
+  After(300, 900, [this, key] {
+    if (Worker(key)->alive && !Worker(key)->exited) {
+      Kill(key);
+    }
+    JoinAndDie();
+  });
 }
 
 void Cluster::HealAll() {

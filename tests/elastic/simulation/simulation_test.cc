@@ -31,6 +31,7 @@ SimOptions OptionsOf(uint64_t seed) {
   options.hosts = 2 + static_cast<int>(seed % 3);
   options.domains = 1 + static_cast<int>(seed / 2 % 3);
   options.replicate_every = std::array<int64_t, 4>{1, 3, 0, 7}[seed / 7 % 4];
+  options.planner_ms = seed / 29 % 4 == 0 ? 3000 : 80;
   options.checkpoint_every = seed / 23 % 2 == 0 ? 10 : 4;
   options.replica_copies = 1 + static_cast<int>(seed / 11 % 2);
   options.tells_moves = seed / 13 % 3 == 0;
@@ -62,6 +63,8 @@ constexpr std::array kMustHappen = {"worker_lost",
                                     "checkpoint_refused",
                                     "validation",
                                     "power cut",
+                                    "planned for long",
+                                    "plan refused",
                                     "save committed",
                                     "save given up",
                                     "from live",

@@ -12,6 +12,15 @@ namespace {
 
 constexpr double kOperationTimeoutMs = 3000;
 
+// As the coordinator's shell does it.
+wire::FromWorker Checked(wire::FromWorker message) {
+  if (message.has_profiled() && message.profiled().profile_json() == kAbsurdProfile) {
+    message.mutable_profiled()->clear_profile_json();
+    message.mutable_profiled()->set_error("a rate is no number");
+  }
+  return message;
+}
+
 }  // namespace
 
 std::string Cluster::NameOf(const std::string& key) {
@@ -36,7 +45,7 @@ void Cluster::Perform(SimWorker& worker, const MemberAction& action) {
       At(worker.to_coordinator,
          [this, connection = worker.connection, message = send->message, life = coordinator_life_] {
            if (coordinator_ && life == coordinator_life_ && streams_.count(connection) > 0) {
-             Tell(Received{connection, message});
+             Tell(Received{connection, Checked(message)});
            }
          });
     }
@@ -44,7 +53,7 @@ void Cluster::Perform(SimWorker& worker, const MemberAction& action) {
     OnWorkerAfter(key, 1, 5, [this](SimWorker& w) { TellMember(w, JobApplied{Status::Ok()}); });
   } else if (std::holds_alternative<MeasureProfile>(action)) {
     OnWorkerAfter(key, 10, 60, [this](SimWorker& w) {
-      TellMember(w, ProfileMeasured{Status::Ok(), "{}"});
+      TellMember(w, ProfileMeasured{Status::Ok(), w.absurd ? kAbsurdProfile : "{}"});
     });
   } else if (const auto* probe = std::get_if<ProbeLinks>(&action)) {
     BeginProbe(worker, probe->request);
