@@ -17,7 +17,9 @@
 namespace heddle::elastic {
 
 /// Durable before the next action is carried out, and before the machine hears of another event:
-/// meanwhile its time stands still, and the workers train on.
+/// meanwhile its time stands still, and the workers train on. Where known_step is a later one than
+/// the last time, all that was logged is durable first: workers forget the records of steps that
+/// are known.
 struct Persist {
   DurableState state;
 };

@@ -48,8 +48,10 @@ struct DurableState {
   std::map<std::string, DurableWorker> workers;
   int64_t known_step = 0;            ///< Last step whose record was logged (may lag by one save).
   std::vector<int64_t> checkpoints;  ///< Committed steps, ascending.
-  int64_t life = 0;                  ///< Of the coordinator that wrote this, counted from 0.
-  int64_t next_worker_number = 1;    ///< For names: a given-up worker's is not used again.
+  /// Steps of checkpoints that are on storage and of a history that was given up, ascending.
+  std::vector<int64_t> given_up_checkpoints;
+  int64_t life = 0;                ///< Of the coordinator that wrote this, counted from 0.
+  int64_t next_worker_number = 1;  ///< For names: a given-up worker's is not used again.
   bool finished = false;
   std::string failed;  ///< Why the job failed; empty: it did not.
 };

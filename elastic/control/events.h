@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "base/status.h"
 #include "elastic/control/connection.h"
@@ -40,6 +41,11 @@ struct CheckpointCommitted {
   int64_t bytes = 0;
   int64_t raw_bytes = 0;
   double seconds = 0;
+  std::vector<int64_t> pruned = {};  ///< Steps of older ones that were removed after it.
+};
+/// Checkpoints of these steps were removed, after no commit.
+struct CheckpointsPruned {
+  std::vector<int64_t> steps;
 };
 struct DrainRequested {
   std::string worker;  ///< Name or host.
@@ -65,6 +71,7 @@ using CoordinatorEvent = std::variant<Submitted,
                                       ProcessExited,
                                       Planned,
                                       CheckpointCommitted,
+                                      CheckpointsPruned,
                                       DrainRequested,
                                       EmulateRequested,
                                       CancelRequested,

@@ -23,7 +23,7 @@ constexpr int kIdleMilliseconds = 30000;
 void CoordinatorServer::Impl::MakeMachine(Coordinator coordinator, DurableState stored) {
   machine_ = std::make_unique<DurableMachine>(
       DurableMachine::Options{
-          .store = options_.store,
+          .store = store_ ? &*store_ : nullptr,
           .post = [this](std::function<void()> call) { Post(std::move(call)); },
           .perform = [this](const CoordinatorAction& action) { Perform(action); },
           .stalled =
@@ -43,10 +43,10 @@ void CoordinatorServer::Impl::MakeMachine(Coordinator coordinator, DurableState 
 
 heddle::Status CoordinatorServer::Impl::Restore() {
   MakeMachine(Coordinator(), {});
-  if (options_.store == nullptr) {
+  if (!store_) {
     return heddle::Status::Ok();
   }
-  HEDDLE_ASSIGN_OR_RETURN(const std::optional<DurableState> stored, options_.store->Load());
+  HEDDLE_ASSIGN_OR_RETURN(const std::optional<DurableState> stored, store_->Load());
   if (!stored) {
     return heddle::Status::Ok();
   }
@@ -87,7 +87,7 @@ heddle::Status CoordinatorServer::Impl::Start() {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
-  planner_ = std::make_unique<TaskThread>("planner");
+  planner_ = std::make_unique<NewestTask>("planner");
   // A job that is done may have left a validation loss to note.
   committer_ = std::make_unique<TaskThread>("commit", TaskThread::AtEnd::kFinish);
   server_ = builder.BuildAndStart();
@@ -248,8 +248,12 @@ void CoordinatorServer::Impl::Perform(const CoordinatorAction& action) {
     });
   } else if (const auto* note = std::get_if<NoteValidation>(&action)) {
     if (hooks.note_validation) {
-      committer_->Post(
-          [this, request = *note, job = job_] { options_.hooks.note_validation(*job, request); });
+      committer_->Post([this, request = *note, job = job_] {
+        const std::vector<int64_t> pruned = options_.hooks.note_validation(*job, request);
+        if (!pruned.empty()) {
+          Post([this, pruned] { machine_->Handle(CheckpointsPruned{pruned}); });
+        }
+      });
     }
   } else if (const auto* abandon = std::get_if<AbandonCheckpoint>(&action)) {
     if (hooks.abandon) {

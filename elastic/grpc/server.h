@@ -21,13 +21,16 @@ struct CoordinatorHooks {
   /// Reads a job file's text into a Job (without a secret). `path`: where it came from, for
   /// relative paths and messages. Thread: gRPC's or the caller of Start.
   std::function<Result<Job>(const std::string& yaml, const std::string& path)> read_job;
+  /// Whether a worker's profile can be planned with. Thread: gRPC's.
+  std::function<Status(const std::string& profile_json)> check_profile;
   /// Finds a plan, lowers it, fills the outcome (request_id is filled by the shell). Thread:
   /// planner's.
   std::function<PlanOutcome(const Job& job, const PlanRequest& request)> plan;
   /// Commits a checkpoint from its parts. Thread: the commit thread.
   std::function<CheckpointCommitted(const Job& job, const CommitCheckpoint& commit)> commit;
-  /// Adds the loss to a checkpoint whose commit was asked for before. Thread: the commit thread.
-  std::function<void(const Job& job, const NoteValidation& note)> note_validation;
+  /// Adds the loss to a checkpoint whose commit was asked for before; returns the steps of those
+  /// that were pruned since. Thread: the commit thread.
+  std::function<std::vector<int64_t>(const Job& job, const NoteValidation& note)> note_validation;
   /// Removes what an abandoned save has left. Thread: the commit thread.
   std::function<void(const Job& job, const AbandonCheckpoint& abandon)> abandon;
   /// Newest sound committed checkpoint's steps found on storage, ascending, when a job starts;
@@ -38,6 +41,9 @@ struct CoordinatorHooks {
   std::function<void(const Job& job)> not_taken;
   /// An entry of the run's log. Thread: the event loop; must not block for long.
   std::function<void(const LogEvent& event)> log;
+  /// Makes all that was logged durable. Thread: the store's, at most about once a second; may take
+  /// long.
+  std::function<Status()> sync_log;
   /// The workers of job.json changed. Thread: the event loop.
   std::function<void(const std::vector<ListWorkers::Entry>& workers)> list_workers;
   /// A worker was lost. Thread: the event loop.

@@ -23,6 +23,18 @@ std::string RandomSecret() {
   return secret;
 }
 
+// What no plan can be made with goes on as an error: its worker is given up, and nobody else.
+void CheckProfile(const CoordinatorHooks& hooks, wire::FromWorker& message) {
+  if (!message.has_profiled() || !hooks.check_profile) {
+    return;
+  }
+  wire::Profiled& profiled = *message.mutable_profiled();
+  const Status status = hooks.check_profile(profiled.profile_json());
+  if (!status.ok() && profiled.error().empty()) {
+    profiled.set_error(status.message());
+  }
+}
+
 grpc::Status ToGrpc(const Status& status) {
   return status.ok() ? grpc::Status::OK
                      : grpc::Status(static_cast<grpc::StatusCode>(status.code()), status.message());
@@ -37,6 +49,7 @@ grpc::ServerBidiReactor<wire::FromWorker, wire::ToWorker>* CoordinatorServer::Im
   return sessions_.Open(
       context,
       [this](ConnectionId from, wire::FromWorker message) {
+        CheckProfile(options_.hooks, message);
         Post([this, from, received = std::move(message)] {
           machine_->Handle(Received{from, received}, [this, from] {
             if (const auto reader = sessions_.Find(from)) {

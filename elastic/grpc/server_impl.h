@@ -16,6 +16,8 @@
 #include "elastic/grpc/control.grpc.pb.h"
 #include "elastic/grpc/control_listener.h"
 #include "elastic/grpc/durable_machine.h"
+#include "elastic/grpc/newest_task.h"
+#include "elastic/grpc/ordered_store.h"
 #include "elastic/grpc/server.h"
 #include "elastic/grpc/server_session.h"
 
@@ -27,7 +29,11 @@ namespace heddle::elastic {
 
 class CoordinatorServer::Impl : public wire::Control::CallbackService {
  public:
-  explicit Impl(CoordinatorServerOptions options) : options_(std::move(options)) {}
+  explicit Impl(CoordinatorServerOptions options) : options_(std::move(options)) {
+    if (options_.store != nullptr) {
+      store_.emplace(*options_.store, options_.hooks.sync_log);
+    }
+  }
 
   heddle::Status Start();
   void Stop();
@@ -85,7 +91,8 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
 
   // Loop thread only (and Start, before it runs).
   std::shared_ptr<const Job> job_;
-  bool submitting_ = false;  ///< A job is being read.
+  bool submitting_ = false;            ///< A job is being read.
+  std::optional<OrderedStore> store_;  ///< The machine's; none: nothing is stored.
 
   Mutex mutex_;
   CondVar wake_;
@@ -100,7 +107,7 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
 
   // After what they use, so that they end first.
   std::unique_ptr<DurableMachine> machine_;  ///< Loop thread only (and Start, before it runs).
-  std::unique_ptr<TaskThread> planner_;
+  std::unique_ptr<NewestTask> planner_;
   std::unique_ptr<TaskThread> committer_;
   Thread loop_;
 };

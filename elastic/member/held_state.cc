@@ -7,6 +7,7 @@ namespace heddle::elastic {
 void HeldState::Apply(const wire::StepRecord& record) {
   applied_step_ = record.step();
   norm_ = record.gradient_norm();
+  not_finite_ = record.not_finite();
 }
 
 void HeldState::EndRun(const RunEnded& event) {
@@ -29,9 +30,10 @@ bool HeldState::Settle(const wire::Start& start,
   const bool counts = start.has_held() && start.held().generation() == generation_ &&
                       std::ranges::find(holders, worker) != holders.end();
   if (counts && start.has_settle() && start.settle().step() == applied_step_ + 1) {
-    out.Add(SettleStep{start.settle().step(), start.settle().norm()});
+    out.Add(SettleStep{start.settle().step(), start.settle().norm(), start.settle().skip()});
     applied_step_ = start.settle().step();
     norm_ = start.settle().norm();
+    not_finite_ = start.settle().skip();
     if (voted_record_) {
       reports.AddStep(*voted_record_);
     }
@@ -69,10 +71,12 @@ void HeldState::Describe(wire::Halted& message) const {
   message.set_applied_step(applied_step_);
   message.set_norm_step(applied_step_);
   message.set_norm(norm_);
+  message.set_not_finite(not_finite_);
   message.set_voted(voted_);
   if (voted_record_) {
     message.set_norm_step(voted_record_->step());
     message.set_norm(voted_record_->gradient_norm());
+    message.set_not_finite(voted_record_->not_finite());
     *message.add_records() = *voted_record_;
   }
   if (staged_) {

@@ -52,8 +52,9 @@ class HeldState {
 
   int64_t generation_ = 0;
   int64_t applied_step_ = 0;
-  double norm_ = 0;     ///< Of applied_step_.
-  bool voted_ = false;  ///< Gradients of applied_step_ + 1 are complete.
+  double norm_ = 0;          ///< Of applied_step_.
+  bool not_finite_ = false;  ///< Likewise: the vote refused it.
+  bool voted_ = false;       ///< Gradients of applied_step_ + 1 are complete.
   std::optional<wire::StepRecord> voted_record_;
   std::optional<Staged> staged_;
   std::vector<wire::Halted::Replicas> replicas_;

@@ -92,6 +92,7 @@ struct SnapshotsHeld {
   std::vector<wire::Halted::Replicas> replicas;  ///< All.
 };
 struct Validated {
+  int64_t generation = 0;
   int64_t step = 0;
   double loss = 0;
 };
@@ -144,11 +145,12 @@ struct AbortBelow {
   int64_t generation = 0;
   std::string reason;
 };
-/// Apply `step` with this norm to the state held: its gradients are complete. On failure the next
-/// Move fails.
+/// Apply `step` with this norm to the state held: its gradients are complete. `skip`: the vote
+/// refused the step, which counts without its update. On failure the next Move fails.
 struct SettleStep {
   int64_t step = 0;
   double norm = 0;
+  bool skip = false;
 };
 /// The state moved for `generation` becomes the one held; the one before is dropped, and so are
 /// snapshots of later steps. A worker outside that plan holds no state afterwards.

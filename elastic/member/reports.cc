@@ -53,6 +53,7 @@ void Reports::AddSave(const wire::CheckpointPart& part, MemberOutbox& out) {
 void Reports::AddValidation(const Validated& event, MemberOutbox& out) {
   wire::Validation message;
   message.set_step(event.step);
+  message.set_generation(event.generation);
   message.set_loss(event.loss);
   Keep(validations_, message, kMaxUnheardValidations);
   out.Say(message);

@@ -25,20 +25,25 @@ std::vector<checkpoint::TensorInfo> WholeState(const graph::Graph& graph) {
   return tensors;
 }
 
-/// `sound`: a step that was just committed.
-void PruneBy(const job::CheckpointSection& rules, const std::string& root, int64_t sound) {
-  const auto pruned = checkpoint::Prune(root, {.keep_last = rules.keep,
-                                               .keep_every = rules.keep_every,
-                                               .keep_best = rules.keep_best,
-                                               .sound_step = sound});
+/// `sound`: a step that was just committed. The steps that went.
+std::vector<int64_t> PruneBy(const job::CheckpointSection& rules,
+                             const std::string& root,
+                             int64_t sound) {
+  auto pruned = checkpoint::Prune(root, {.keep_last = rules.keep,
+                                         .keep_every = rules.keep_every,
+                                         .keep_best = rules.keep_best,
+                                         .sound_step = sound});
   if (!pruned.ok()) {
     LogWarning("old checkpoints stay: {}", pruned.status().message());
+    return {};
   }
+  return *std::move(pruned);
 }
 
 Result<checkpoint::CommitInfo> Commit(const Job& job,
                                       const CommitCheckpoint& commit,
-                                      metrics::Registry& registry) {
+                                      metrics::Registry& registry,
+                                      std::vector<int64_t>& pruned) {
   HEDDLE_ASSIGN_OR_RETURN(const job::JobConfig config, job::ParseJob(job.yaml, "the job"));
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph,
                           graph::BuildTrainingGraph(config.model, job::GraphOptions(config)));
@@ -60,7 +65,7 @@ Result<checkpoint::CommitInfo> Commit(const Job& job,
     HEDDLE_RETURN_IF_ERROR(checkpoint::SetValidationLoss(request.job, *commit.validation_loss));
   }
   HEDDLE_ASSIGN_OR_RETURN(checkpoint::CommitInfo info, checkpoint::Commit(request, registry));
-  PruneBy(config.checkpoint, request.root, commit.step);
+  pruned = PruneBy(config.checkpoint, request.root, commit.step);
   return info;
 }
 
@@ -111,7 +116,7 @@ CheckpointCommitted CommitParts(const Job& job,
   CheckpointCommitted committed;
   committed.step = commit.step;
   committed.generation = commit.generation;
-  const Result<checkpoint::CommitInfo> info = Commit(job, commit, registry);
+  const Result<checkpoint::CommitInfo> info = Commit(job, commit, registry, committed.pruned);
   committed.status = info.status();
   if (info.ok()) {
     committed.bytes = info->bytes;
@@ -121,12 +126,11 @@ CheckpointCommitted CommitParts(const Job& job,
   return committed;
 }
 
-Status NoteLoss(const Job& job, const NoteValidation& note) {
+Result<std::vector<int64_t>> NoteLoss(const Job& job, const NoteValidation& note) {
   HEDDLE_ASSIGN_OR_RETURN(const job::JobConfig config, job::ParseJob(job.yaml, "the job"));
   const std::string root = job.checkpoint_root;
   HEDDLE_RETURN_IF_ERROR(checkpoint::NoteValidationLoss(root, note.step, note.loss));
-  PruneBy(config.checkpoint, root, note.step);
-  return Status::Ok();
+  return PruneBy(config.checkpoint, root, note.step);
 }
 
 Result<std::vector<int64_t>> SoundCheckpoints(

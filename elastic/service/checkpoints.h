@@ -21,9 +21,9 @@ CheckpointCommitted CommitParts(const Job& job,
                                 metrics::Registry& registry);
 
 /// The loss of a validation that ended after its checkpoint was committed goes to that checkpoint;
-/// prunes. Errors: kNotFound when there is none; those of checkpoint/store/store.h. Thread: the
-/// commit thread.
-Status NoteLoss(const Job& job, const NoteValidation& note);
+/// prunes, and returns the steps that went. Errors: kNotFound when there is none; those of
+/// checkpoint/store/store.h. Thread: the commit thread.
+Result<std::vector<int64_t>> NoteLoss(const Job& job, const NoteValidation& note);
 
 /// Whether a job with this output folder can begin from the checkpoint that it names, if it does;
 /// writes nothing, so that a refused job leaves nothing behind. Errors: kInvalidArgument.

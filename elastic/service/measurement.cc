@@ -7,6 +7,41 @@
 #include "elastic/protocol/link_figures.h"
 
 namespace heddle::elastic {
+namespace {
+
+// Beyond these no machine is, and sums and quotients of them mean nothing.
+constexpr double kMostPerSecond = 1e21;
+constexpr double kMostSeconds = 1e5;
+
+Status Check(const WorkerMeasurement& measurement) {
+  const program::WorkerProfile& profile = measurement.profile;
+  for (const auto& [name, rate] : {std::pair("flops_per_second", profile.flops_per_second),
+                                   std::pair("bytes_per_second", profile.bytes_per_second)}) {
+    if (!(rate >= 1 && rate <= kMostPerSecond)) {
+      return InvalidArgumentError("measurement: {} is {}, expected 1 to {}", name, rate,
+                                  kMostPerSecond);
+    }
+  }
+  if (!(profile.instruction_seconds <= kMostSeconds)) {
+    return InvalidArgumentError("measurement: instruction_seconds is {}, expected at most {}",
+                                profile.instruction_seconds, kMostSeconds);
+  }
+  for (const auto& [what, seconds] : profile.seconds) {
+    if (!(seconds <= kMostSeconds)) {
+      return InvalidArgumentError("measurement: {} takes {} s, expected at most {}",
+                                  what.substr(0, 64), seconds, kMostSeconds);
+    }
+  }
+  const comm::Link& link = measurement.link;
+  if (!(link.latency_seconds >= 0 && link.latency_seconds <= kMostSeconds) ||
+      !(link.bytes_per_second >= 1 && link.bytes_per_second <= kMostPerSecond)) {
+    return InvalidArgumentError("measurement: link: latency {} s and {} bytes a second are no link",
+                                link.latency_seconds, link.bytes_per_second);
+  }
+  return Status::Ok();
+}
+
+}  // namespace
 
 std::string MeasurementToJson(const WorkerMeasurement& measurement) {
   const nlohmann::json json = {
@@ -31,11 +66,7 @@ Result<WorkerMeasurement> MeasurementFromJson(std::string_view json) {
   } catch (const nlohmann::json::exception& error) {
     return InvalidArgumentError("measurement: {}", error.what());
   }
-  if (!(measurement.link.latency_seconds >= 0) || !(measurement.link.bytes_per_second > 0)) {
-    return InvalidArgumentError("measurement: link: latency {} s and {} bytes a second are no link",
-                                measurement.link.latency_seconds,
-                                measurement.link.bytes_per_second);
-  }
+  HEDDLE_RETURN_IF_ERROR(Check(measurement));
   return measurement;
 }
 

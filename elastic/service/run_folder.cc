@@ -189,6 +189,11 @@ Status RunFolder::Append(const LogEvent& event) {
   return written;
 }
 
+Status RunFolder::Sync() {
+  return ::fdatasync(events_.get()) == 0 ? Status::Ok()
+                                         : ErrnoError(errno, "sync " + path_ + "/events.jsonl");
+}
+
 Status RunFolder::WriteJobFile(const std::vector<ListWorkers::Entry>& workers) {
   std::string text = "{\"coordinator\": " + QuoteJson(coordinator_) +
                      ", \"metrics\": " + QuoteJson(metrics_) + ", \"workers\": [";

@@ -58,6 +58,8 @@ class RunFolder {
 
   /// On an error the file holds none of the event.
   Status Append(const LogEvent& event);
+  /// What was appended outlives the machine's end.
+  Status Sync();
   /// {"coordinator", "metrics", "workers": [{"name", "pid"}, …]}
   Status WriteJobFile(const std::vector<ListWorkers::Entry>& workers);
 

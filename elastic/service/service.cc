@@ -13,6 +13,7 @@
 #include "elastic/service/checkpoints.h"
 #include "elastic/service/job_planner.h"
 #include "elastic/service/job_policy.h"
+#include "elastic/service/measurement.h"
 #include "elastic/service/run_folder.h"
 #include "elastic/service/service_metrics.h"
 #include "elastic/store/store.h"
@@ -80,14 +81,19 @@ class Service::Impl {
     return {
         .read_job = [this](const std::string& yaml,
                            const std::string& path) { return ReadJob(yaml, path); },
+        .check_profile = [](const std::string& json) { return MeasurementFromJson(json).status(); },
         .plan = [this](const Job& job,
                        const PlanRequest& request) { return planner_.Plan(job, request); },
         .commit =
             [this](const Job& job, const CommitCheckpoint& commit) {
               return CommitParts(job, commit, registry_);
             },
-        .note_validation = [](const Job& job,
-                              const NoteValidation& note) { Warn(NoteLoss(job, note)); },
+        .note_validation =
+            [](const Job& job, const NoteValidation& note) {
+              auto pruned = NoteLoss(job, note);
+              Warn(pruned.status());
+              return pruned.ok() ? *std::move(pruned) : std::vector<int64_t>();
+            },
         .abandon =
             [](const Job& job, const AbandonCheckpoint& abandon) {
               Warn(checkpoint::Abandon(job.checkpoint_root, abandon.step, abandon.generation));
@@ -99,6 +105,15 @@ class Service::Impl {
             },
         .not_taken = [this](const Job& /*job*/) { LeaveRun(); },
         .log = [this](const LogEvent& event) { Log(event); },
+        .sync_log =
+            [this] {
+              std::shared_ptr<RunFolder> folder;
+              {
+                MutexLock lock(mutex_);
+                folder = run_.folder;
+              }
+              return folder == nullptr ? Status::Ok() : folder->Sync();  // May take long.
+            },
         .list_workers = [this](const std::vector<ListWorkers::Entry>& workers) { List(workers); },
         .worker_gone =
             [this](const WorkerGone& gone) {
@@ -112,7 +127,7 @@ class Service::Impl {
   // What a job's events and checkpoints need, while it is the coordinator's.
   struct Run {
     std::shared_ptr<FolderClaim> claim;
-    std::unique_ptr<RunFolder> folder;
+    std::shared_ptr<RunFolder> folder;
   };
 
   // Reads a job, claims and opens its folder: from then on its events have a place.

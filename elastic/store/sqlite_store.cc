@@ -67,6 +67,7 @@ std::string Encode(const DurableState& state) {
                {"output_folder", state.output_folder},
                {"known_step", state.known_step},
                {"checkpoints", state.checkpoints},
+               {"given_up_checkpoints", state.given_up_checkpoints},
                {"next_worker_number", state.next_worker_number},
                {"life", state.life},
                {"finished", state.finished},
@@ -106,6 +107,7 @@ Result<DurableState> Decode(const std::string& text, const std::string& path) {
     state.output_folder = json.at("output_folder");
     state.known_step = json.at("known_step");
     state.checkpoints = json.at("checkpoints").get<std::vector<int64_t>>();
+    state.given_up_checkpoints = json.value("given_up_checkpoints", std::vector<int64_t>());
     state.next_worker_number = json.at("next_worker_number");
     state.life = json.value("life", int64_t{0});
     state.finished = json.at("finished");

@@ -121,6 +121,10 @@ void Coordinator::State::On(const CheckpointCommitted& event, Time /*now*/, Outb
   }
 }
 
+void Coordinator::State::On(const CheckpointsPruned& event, Time /*now*/, Outbox& /*out*/) {
+  saves_.Forget(event.steps);
+}
+
 void Coordinator::State::On(const DrainRequested& event, Time /*now*/, Outbox& /*out*/) {
   for (const auto& [name, worker] : roster_.workers()) {
     if (name == event.worker || worker.host == event.worker) {

@@ -47,6 +47,7 @@ class Coordinator::State {
   void On(const ProcessExited& event, Time now, Outbox& out);
   void On(const Planned& event, Time now, Outbox& out);
   void On(const CheckpointCommitted& event, Time now, Outbox& out);
+  void On(const CheckpointsPruned& event, Time now, Outbox& out);
   void On(const DrainRequested& event, Time now, Outbox& out);
   void On(const EmulateRequested& event, Time now, Outbox& out);
   void On(const CancelRequested& event, Time now, Outbox& out);
@@ -55,9 +56,10 @@ class Coordinator::State {
   void OnHello(ConnectionId connection, const wire::Hello& hello, Time now, Outbox& out);
   void OnMessage(const Worker& worker, const wire::FromWorker& message, Time now, Outbox& out);
   void OnHeartbeat(const Worker& worker, const wire::Heartbeat& message, Time now, Outbox& out);
+  void OnProfiled(const Worker& worker, const wire::Profiled& message, Time now, Outbox& out);
   void OnPeerLost(const Worker& worker, const wire::PeerLost& message, Time now, Outbox& out);
   void OnFinished(const Worker& worker, const wire::Finished& message, Time now, Outbox& out);
-  void OnValidation(const wire::Validation& message, Outbox& out);
+  void OnValidation(const std::string& name, const wire::Validation& message, Outbox& out);
   void WelcomeWorker(const std::string& name, bool again, Outbox& out);
   void SendGoAgain(const Worker& worker, Outbox& out);
 
@@ -70,8 +72,11 @@ class Coordinator::State {
   void FinishIfDone(Time now, Outbox& out);
   void Consider(Time now, Outbox& out);
 
+  /// Whether what the worker says of a step of `generation` is of the history that counts.
+  bool Counts(const std::string& worker, int64_t generation) const;
   /// Whether the job goes on.
-  bool TakeRecords(const google::protobuf::RepeatedPtrField<wire::StepRecord>& records,
+  bool TakeRecords(const std::string& worker,
+                   const google::protobuf::RepeatedPtrField<wire::StepRecord>& records,
                    Outbox& out);
   void Apply(const Consequence& consequence, Time now, Outbox& out);
   void Lose(const Loss& loss, Time now, Outbox& out);

@@ -78,20 +78,19 @@ void Coordinator::State::OnMessage(const Worker& worker,
   Scene scene = MakeScene(now, out);
   switch (message.kind_case()) {
     case wire::FromWorker::kProfiled:
-      roster_.TakeProfile(name, message.profiled().profile_json());
-      return links_.PlacesChanged();
+      return OnProfiled(worker, message.profiled(), now, out);
     case wire::FromWorker::kLinksMeasured:
       return links_.TakeAnswer(worker, message.links_measured(), roster_, policy().links, out);
     case wire::FromWorker::kPrepared:
       return Apply(transitions_.OnPrepared(name, message.prepared(), scene), now, out);
     case wire::FromWorker::kStepDone:
-      TakeRecords(message.step_done().records(), out);
+      TakeRecords(name, message.step_done().records(), out);
       return;
     case wire::FromWorker::kPeerLost:
       return OnPeerLost(worker, message.peer_lost(), now, out);
     case wire::FromWorker::kHalted:
       if (transitions_.AwaitsHalted(name, message.halted().generation()) &&
-          TakeRecords(message.halted().records(), out)) {
+          TakeRecords(name, message.halted().records(), out)) {
         transitions_.TakeHalted(name, message.halted());
       }
       return;
@@ -109,7 +108,7 @@ void Coordinator::State::OnMessage(const Worker& worker,
       }
       return;
     case wire::FromWorker::kValidation:
-      return OnValidation(message.validation(), out);
+      return OnValidation(name, message.validation(), out);
     case wire::FromWorker::kHeartbeat:
       return OnHeartbeat(worker, message.heartbeat(), now, out);
     case wire::FromWorker::kLeaving:
@@ -126,13 +125,41 @@ void Coordinator::State::OnMessage(const Worker& worker,
   }
 }
 
+// A profile that no plan can be made with would keep all others from theirs.
+void Coordinator::State::OnProfiled(const Worker& worker,
+                                    const wire::Profiled& message,
+                                    Time now,
+                                    Outbox& out) {
+  if (!message.error().empty() || message.profile_json().empty()) {
+    const std::string why = message.error().empty() ? "it is empty" : message.error();
+    return Lose({worker.name, "its profile is of no use: " + why, false}, now, out);
+  }
+  roster_.TakeProfile(worker.name, message.profile_json());
+  links_.PlacesChanged();
+}
+
+// A generation begins when the record of each step before it is known, and that is durable with it:
+// what is said of steps of earlier ones is either known or of a history that was given up. Who is
+// no member may have trained in that one, and repeat it.
+bool Coordinator::State::Counts(const std::string& worker, int64_t generation) const {
+  return generations_.IsMember(worker) && generation == generations_.held()->number;
+}
+
 bool Coordinator::State::TakeRecords(
-    const google::protobuf::RepeatedPtrField<wire::StepRecord>& records, Outbox& out) {
+    const std::string& worker,
+    const google::protobuf::RepeatedPtrField<wire::StepRecord>& records,
+    Outbox& out) {
   if (phase_ == Phase::kDone) {
     return false;
   }
+  google::protobuf::RepeatedPtrField<wire::StepRecord> counting;
+  for (const wire::StepRecord& record : records) {
+    if (Counts(worker, record.generation())) {
+      *counting.Add() = record;
+    }
+  }
   const int64_t before = steps_.known();
-  const std::string failure = steps_.Take(records, policy(), out);
+  const std::string failure = steps_.Take(counting, policy(), out);
   if (steps_.known() > before) {
     recoveries_.StepDone();
   }
@@ -142,8 +169,11 @@ bool Coordinator::State::TakeRecords(
   return failure.empty();
 }
 
-void Coordinator::State::OnValidation(const wire::Validation& message, Outbox& out) {
-  if (phase_ != Phase::kDone && steps_.TakeValidation(message, out) &&
+void Coordinator::State::OnValidation(const std::string& name,
+                                      const wire::Validation& message,
+                                      Outbox& out) {
+  if (phase_ != Phase::kDone && Counts(name, message.generation()) &&
+      steps_.TakeValidation(message, out) &&
       (saves_.IsCommitting(message.step()) || saves_.IsCommitted(message.step()))) {
     out.Add(NoteValidation{message.step(), message.loss()});
   }
@@ -285,7 +315,7 @@ Coordinator::State::State(const DurableState& restored, const Job& job, Time now
   links_.Restore(restored);
   sources_.Restore(restored);
   steps_.Restore(restored, now);
-  saves_.Restore(job.checkpoints);
+  saves_.Restore(job.checkpoints, restored.given_up_checkpoints);
   roster_.Restore(restored, now);
   transitions_.Restore(roster_);
   adopt_until_ = now + policy().lease + policy().adopt_extra;

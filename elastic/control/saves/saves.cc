@@ -14,7 +14,7 @@ bool Saves::IsCommitted(int64_t step) const {
 
 bool Saves::IsCommitting(int64_t step) const {
   return std::any_of(pending_.begin(), pending_.end(), [&](const auto& save) {
-    return save.first.first == step && save.second.committing;
+    return save.first.first == step && save.second.committing && !save.second.given_up;
   });
 }
 
@@ -23,7 +23,9 @@ template <typename Which>
 void Saves::AbandonWhere(Which which, Outbox& out) {
   for (auto it = pending_.begin(); it != pending_.end();) {
     if (!it->second.committing && which(it->first, it->second)) {
-      out.Add(AbandonCheckpoint{it->first.first, it->first.second});
+      if (!it->second.failed) {
+        out.Add(AbandonCheckpoint{it->first.first, it->first.second});
+      }
       it = pending_.erase(it);
     } else {
       ++it;
@@ -36,6 +38,10 @@ Saves::Pending* Saves::FindOrBegin(const Key& key,
                                    const Generations& generations) {
   if (const auto found = pending_.find(key); found != pending_.end()) {
     return &found->second;
+  }
+  // Its parts may come again, after a newer one was committed and it was pruned.
+  if (!committed_.empty() && key.first <= committed_.back()) {
+    return nullptr;
   }
   const auto& held = generations.held();
   if (!held || held->number != key.second || !generations.IsMember(worker)) {
@@ -96,22 +102,35 @@ void Saves::TakePart(const std::string& worker,
   for (const std::string& name : save->writers) {
     commit.parts.push_back(save->parts.at(name));
   }
+  // Were all lost now, the job would go on behind this step, and nobody could tell its record
+  // again.
+  out.Persist();
   out.Add(std::move(commit));
 }
 
 bool Saves::TakeCommit(const CheckpointCommitted& event, Outbox& out) {
+  Forget(event.pruned);
   const auto found = pending_.find({event.step, event.generation});
   if (found == pending_.end()) {
     return false;
   }
   const double stall = found->second.stall_seconds;
+  const bool given_up = found->second.given_up;
   pending_.erase(found);
   if (!event.status.ok()) {
     error_ = event.status.ToString();
     out.Log("checkpoint_failed", {{"step", event.step}, {"reason", error_}});
     return false;
   }
+  if (given_up) {
+    if (!IsCommitted(event.step)) {
+      given_up_.insert(event.step);
+    }
+    out.Persist();
+    return false;
+  }
   error_.clear();
+  given_up_.erase(event.step);
   if (!IsCommitted(event.step)) {
     committed_.insert(std::upper_bound(committed_.begin(), committed_.end(), event.step),
                       event.step);
@@ -132,6 +151,39 @@ void Saves::Lose(const std::string& worker, Outbox& out) {
         return save.Writes(worker) && save.parts.count(worker) == 0;
       },
       out);
+}
+
+void Saves::RollBackTo(int64_t step, Outbox& out) {
+  const auto later = std::upper_bound(committed_.begin(), committed_.end(), step);
+  given_up_.insert(later, committed_.end());
+  committed_.erase(later, committed_.end());
+  const auto is_later = [&](const Key& key, const Pending&) { return key.first > step; };
+  for (auto& [key, save] : pending_) {
+    save.given_up = save.given_up || is_later(key, save);
+  }
+  AbandonWhere(is_later, out);
+}
+
+void Saves::Forget(const std::vector<int64_t>& steps) {
+  for (const int64_t step : steps) {
+    std::erase(committed_, step);
+    given_up_.erase(step);
+  }
+}
+
+void Saves::Restore(const std::vector<int64_t>& on_storage, const std::vector<int64_t>& given_up) {
+  for (const int64_t step : on_storage) {
+    if (std::find(given_up.begin(), given_up.end(), step) != given_up.end()) {
+      given_up_.insert(step);
+    } else {
+      committed_.push_back(step);
+    }
+  }
+}
+
+void Saves::Store(DurableState& durable) const {
+  durable.checkpoints = committed_;
+  durable.given_up_checkpoints.assign(given_up_.begin(), given_up_.end());
 }
 
 void Saves::Refuse(int64_t step, const std::string& reason) {

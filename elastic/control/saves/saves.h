@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,7 +22,7 @@ namespace heddle::elastic {
 /// Thread: one caller at a time. A copy is an independent machine.
 class Saves {
  public:
-  /// Steps of sound checkpoints, ascending.
+  /// Steps of sound checkpoints of the history that counts, ascending.
   const std::vector<int64_t>& committed() const { return committed_; }
   bool IsCommitted(int64_t step) const;
   /// Its parts are complete, and the storage is at it.
@@ -41,11 +42,17 @@ class Saves {
   bool TakeCommit(const CheckpointCommitted& event, Outbox& out);
   /// What a lost worker still owed is not waited for.
   void Lose(const std::string& worker, Outbox& out);
+  /// The job goes on after `step` once more: checkpoints of later steps are of a history that was
+  /// given up. They are no longer offered, and replaced when those steps are saved again.
+  void RollBackTo(int64_t step, Outbox& out);
+  /// They are no longer on storage.
+  void Forget(const std::vector<int64_t>& steps);
   /// The checkpoint cannot be read: it is not offered again.
   void Refuse(int64_t step, const std::string& reason);
 
-  void Restore(std::vector<int64_t> committed) { committed_ = std::move(committed); }
-  void Store(DurableState& durable) const { durable.checkpoints = committed_; }
+  /// `on_storage`: what is found there. `given_up`: of a history that was, as stored.
+  void Restore(const std::vector<int64_t>& on_storage, const std::vector<int64_t>& given_up = {});
+  void Store(DurableState& durable) const;
   /// `job_done`: with its last checkpoint, after which no save is waited for.
   Status Check(bool job_done) const;
 
@@ -56,7 +63,8 @@ class Saves {
     std::map<std::string, std::string> parts;
     double stall_seconds = 0;
     bool committing = false;
-    bool failed = false;  ///< Told and given up. It stays here until every writer has reported.
+    bool failed = false;    ///< Told and given up. It stays here until every writer has reported.
+    bool given_up = false;  ///< Its history was, while it was being committed.
     std::string plan_json;
 
     bool Writes(const std::string& worker) const;
@@ -70,6 +78,7 @@ class Saves {
 
   std::map<Key, Pending> pending_;
   std::vector<int64_t> committed_;
+  std::set<int64_t> given_up_;  ///< On storage, of a history that was given up.
   std::string error_;
   std::string unsound_;
 };

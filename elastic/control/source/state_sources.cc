@@ -23,6 +23,7 @@ struct Survivor {
   int64_t applied_step = 0;
   int64_t norm_step = 0;
   double norm = 0;
+  bool not_finite = false;
   bool voted = false;
 };
 
@@ -32,7 +33,8 @@ std::optional<Survivor> SurvivorOf(const wire::Halted& halted, int64_t generatio
     return Survivor{.applied_step = halted.staged_step(), .norm_step = halted.staged_step()};
   }
   if (halted.held_generation() == generation) {
-    return Survivor{halted.applied_step(), halted.norm_step(), halted.norm(), halted.voted()};
+    return Survivor{halted.applied_step(), halted.norm_step(), halted.norm(), halted.not_finite(),
+                    halted.voted()};
   }
   return std::nullopt;
 }
@@ -54,8 +56,9 @@ const char* NameOf(Source source) {
 }
 
 // Settles the step. Let T be the last step whose norm some survivor knows: all had voted on T, so
-// each holds T applied, or T-1 with complete gradients, and T is applied everywhere. If together
-// they hold every parameter, that is a state to go on from.
+// each holds T applied, or T-1 with complete gradients, and T is applied everywhere; or, refused by
+// the vote, it counts everywhere without its update. If together they hold every parameter, that is
+// a state to go on from.
 std::optional<SourceOption> StateSources::Live(const Survey& halted,
                                                const Generations& generations) const {
   const auto& held = generations.held();
@@ -74,9 +77,11 @@ std::optional<SourceOption> StateSources::Live(const Survey& halted,
   std::set<int32_t> parameters;
   bool settle = false;
   double norm = 0;
+  bool skip = false;
   for (const auto& [name, survivor] : survivors) {
     if (survivor.norm_step == option.step) {
       norm = survivor.norm;
+      skip = survivor.not_finite;
     }
     const bool behind = survivor.applied_step == option.step - 1 && survivor.voted;
     if (survivor.applied_step != option.step && !behind) {
@@ -98,6 +103,7 @@ std::optional<SourceOption> StateSources::Live(const Survey& halted,
     option.settle.emplace();
     option.settle->set_step(option.step);
     option.settle->set_norm(norm);
+    option.settle->set_skip(skip);
   }
   // What the lost ones held is copied to those that take over; the rest stays where it is, mostly.
   const auto members = static_cast<double>(held->plan.members.size());

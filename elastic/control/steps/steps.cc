@@ -26,20 +26,21 @@ std::optional<double> Steps::ValidationOf(int64_t step) const {
 std::string Steps::Take(const google::protobuf::RepeatedPtrField<wire::StepRecord>& records,
                         const JobPolicy& policy,
                         Outbox& out) {
+  // One by one: a worker may have as many to say as it keeps, far more than fit beyond a gap.
   for (const wire::StepRecord& record : records) {
-    if (record.step() > known_ && early_.size() < kMaxEarly) {
+    if (record.step() > known_) {
       early_.emplace(record.step(), record);
     }
-  }
-  while (!early_.empty() && early_.begin()->first <= known_ + 1) {
-    const wire::StepRecord record = early_.begin()->second;
-    early_.erase(early_.begin());
-    if (record.step() != known_ + 1) {
-      continue;
+    while (!early_.empty() && early_.begin()->first == known_ + 1) {
+      const wire::StepRecord next = early_.begin()->second;
+      early_.erase(early_.begin());
+      TakeNext(next, out);
+      if (next.not_finite() && policy.stop_on_non_finite) {
+        return fmt::format("the loss or the gradient norm of step {} is not finite", next.step());
+      }
     }
-    TakeNext(record, out);
-    if (record.not_finite() && policy.stop_on_non_finite) {
-      return fmt::format("the loss or the gradient norm of step {} is not finite", record.step());
+    if (early_.size() > kMaxEarly) {
+      early_.erase(std::prev(early_.end()));
     }
   }
   return "";
@@ -77,6 +78,7 @@ void Steps::RollBackTo(int64_t step) {
 void Steps::GoOnAfter(int64_t step) {
   RollBackTo(step);
   known_ = step;
+  early_.clear();
 }
 
 void Steps::BeginGeneration() {

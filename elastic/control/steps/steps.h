@@ -29,8 +29,8 @@ class Steps {
   /// The loss after a step of the history that counts; none: not known.
   std::optional<double> ValidationOf(int64_t step) const;
 
-  /// In any order, and more than once; each is logged once and in the order of steps. Why the job
-  /// fails; empty: it goes on.
+  /// In any order, and more than once; each is logged once and in the order of steps. Those far
+  /// beyond a gap are not kept. Why the job fails; empty: it goes on.
   std::string Take(const google::protobuf::RepeatedPtrField<wire::StepRecord>& records,
                    const JobPolicy& policy,
                    Outbox& out);

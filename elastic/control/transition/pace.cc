@@ -37,10 +37,36 @@ std::optional<EndJob> Recoveries::Begin(int most_without_step, Time now) {
         false, false,
         fmt::format("{} recoveries in a row without a completed step", without_step_ - 1)};
   }
+  if (without_step_ == 1) {
+    counted_on_.clear();
+  }
   if (!since_) {
     since_ = now;
   }
   return std::nullopt;
+}
+
+void Recoveries::StepDone() {
+  without_step_ = 0;
+  counted_on_.clear();
+}
+
+std::set<std::string> Recoveries::CountOn(const Roster& roster, int least) {
+  const std::set<std::string> candidates = CandidatesOf(roster);
+  std::set<std::string> names;
+  for (const std::string& name : candidates) {
+    if (counted_on_.count(roster.at(name).incarnation) > 0) {
+      names.insert(name);
+    }
+  }
+  if (names.empty() || static_cast<int>(names.size()) < least) {
+    names = candidates;
+  }
+  counted_on_.clear();
+  for (const std::string& name : names) {
+    counted_on_.insert(roster.at(name).incarnation);
+  }
+  return names;
 }
 
 std::optional<Time> Recoveries::End() {

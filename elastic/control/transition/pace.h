@@ -3,9 +3,12 @@
 #pragma once
 
 #include <optional>
+#include <set>
+#include <string>
 
 #include "base/clock.h"
 #include "elastic/control/actions.h"
+#include "elastic/control/membership/roster.h"
 #include "elastic/control/policy.h"
 
 namespace heddle::elastic {
@@ -31,7 +34,13 @@ class Recoveries {
  public:
   /// How the job ends, when it has gone back too often without a step; none: it goes on.
   std::optional<EndJob> Begin(int most_without_step, Time now);
-  void StepDone() { without_step_ = 0; }
+  void StepDone();
+  /// Those of the candidates that the plan of a recovery counts on. A further one without a step
+  /// between leaves out who has come since the first, unless fewer than `least` would be left: a
+  /// worker that comes and dies again and again must not keep the job from its next step.
+  std::set<std::string> CountOn(const Roster& roster, int least);
+  /// No plan was found with those: the next one may count on all.
+  void CountOnAll() { counted_on_.clear(); }
   /// Since the coordinator's own restart.
   void BeginAt(Time since) { since_ = since; }
   /// When the recovery began that is over now; none: there was none.
@@ -40,6 +49,7 @@ class Recoveries {
  private:
   std::optional<Time> since_;
   int without_step_ = 0;
+  std::set<std::string> counted_on_;  ///< Incarnations; empty: all may be.
 };
 
 }  // namespace heddle::elastic

@@ -11,6 +11,9 @@ namespace {
 
 // What a change costs beside moving bytes: stopping, connecting, the first step's cold caches.
 constexpr double kFixedChangeSeconds = 0.1;
+// Between questions for a plan that was refused: doubled from the first to the last.
+constexpr Duration kFirstRetry = std::chrono::seconds(2);
+constexpr Duration kLastRetry = std::chrono::minutes(1);
 // A gain below this is within the error of the prediction.
 constexpr double kLeastGain = 0.02;
 
@@ -25,6 +28,14 @@ bool WorthChanging(const PlanOutcome& outcome, bool for_drift, const Scene& scen
   const double least = for_drift ? std::max(kLeastGain, scene.drift.noise()) : kLeastGain;
   return outcome.predicted_step_seconds < (1 - least) * current &&
          gain > policy.drift.gain_over_cost * cost;
+}
+
+// What a plan counted on when it was looked for may be gone by the time that it is found.
+bool AreThere(const std::vector<std::string>& members, const Roster& roster) {
+  return std::all_of(members.begin(), members.end(), [&](const std::string& name) {
+    const Worker* worker = roster.Find(name);
+    return worker != nullptr && worker->welcomed && worker->seen && !worker->profile_json.empty();
+  });
 }
 
 Consequence NoSoundCheckpoint(const Scene& scene) {
@@ -55,6 +66,7 @@ Consequence Transitions::Form(Scene& scene) {
   if (!stored) {
     return NoSoundCheckpoint(scene);
   }
+  scene.recoveries.CountOnAll();
   const int64_t generation = scene.generations.counter() + 1;
   current_ = Transition{.kind = Transition::Kind::kForm,
                         .fence = generation,
@@ -100,14 +112,15 @@ Consequence Transitions::Consider(Scene& scene) {
 
 Consequence Transitions::AskForPlan(Planning planning, Scene& scene) {
   const JobPolicy& policy = scene.job.policy;
-  planning.asked = CandidatesOf(scene.roster);
-  if (planning.asked.empty()) {  // The last ones must stay: without them there is no job.
+  if (CandidatesOf(scene.roster).empty()) {  // Without the last ones there is no job.
     scene.roster.RefuseDrains("no other worker is left", scene.out);
-    planning.asked = CandidatesOf(scene.roster);
   }
+  planning.asked = current_->kind == Transition::Kind::kChange
+                       ? CandidatesOf(scene.roster)
+                       : scene.recoveries.CountOn(scene.roster, policy.min_workers);
   planning.request = next_request_++;
   planning.deadline = scene.now + kPlanTimeout;
-  planning.stuck_since.reset();
+  planning.retry_at.reset();
   current_->stage = std::move(planning);
   const Planning& asking = *current_->In<Planning>();
   if (asking.asked.empty() || (current_->kind == Transition::Kind::kRecover &&
@@ -142,8 +155,9 @@ Consequence Transitions::AskForPlan(Planning planning, Scene& scene) {
 }
 
 Consequence Transitions::OnPlanned(const PlanOutcome& outcome, Scene& scene) {
-  const Planning* planning = current_ ? current_->In<Planning>() : nullptr;
-  if (planning == nullptr || outcome.request_id != planning->request || planning->stuck_since) {
+  Planning* planning = current_ ? current_->In<Planning>() : nullptr;
+  // One that comes late is as good as one in time: nobody has asked for another since.
+  if (planning == nullptr || outcome.request_id != planning->request || planning->retry_at) {
     return {};
   }
   if (!outcome.status.ok()) {
@@ -162,10 +176,13 @@ Consequence Transitions::OnPlanned(const PlanOutcome& outcome, Scene& scene) {
       return RefusePlan(InternalError("the plan names {}, which is no candidate", name), scene);
     }
   }
+  if (!AreThere(outcome.members, scene.roster)) {
+    return AskForPlan(std::move(*planning), scene);
+  }
   return SendPrepare(outcome, scene);
 }
 
-Consequence Transitions::RefusePlan(const Status& status, Scene& scene) {
+Consequence Transitions::RefusePlan(const Status& status, Scene& scene, bool asks_again) {
   if (current_->kind == Transition::Kind::kChange) {
     scene.roster.RefuseDrains(status.ToString(), scene.out);
     current_.reset();
@@ -175,9 +192,14 @@ Consequence Transitions::RefusePlan(const Status& status, Scene& scene) {
     scene.out.Log("paused", {{"reason", status.ToString()}});
   }
   current_->stuck = status.ToString();
+  current_->retry_after = std::clamp(2 * current_->retry_after, kFirstRetry, kLastRetry);
+  scene.recoveries.CountOnAll();
   Planning& planning = *current_->In<Planning>();
   planning.deadline.reset();
-  planning.stuck_since = scene.now;
+  planning.stuck_since = planning.stuck_since.value_or(scene.now);
+  if (asks_again) {
+    planning.retry_at = scene.now + current_->retry_after;
+  }
   return {};
 }
 

@@ -124,11 +124,22 @@ Consequence Transitions::OnLost(const std::string& worker, Scene& scene) {
     return took_part ? Recover(scene) : Consequence();
   }
   if (current_->kind == Transition::Kind::kForm) {
-    current_.reset();
+    // As long as enough are left the plan is waited for: it may not name the lost one.
+    const auto left = static_cast<int>(CandidatesOf(scene.roster).size());
+    if (planning->stuck_since ||
+        scene.formation.Look(left, policy, scene.now) != Formation::Verdict::kForm) {
+      current_.reset();
+    }
     return {};
   }
+  // Who holds nothing that the state could come from changes only who may take part.
+  if (planning->halted.erase(worker) == 0) {
+    const auto left = static_cast<int>(CandidatesOf(scene.roster).size());
+    return planning->stuck_since || left >= std::max(1, policy.min_workers)
+               ? Consequence()
+               : AskForPlan(std::move(*planning), scene);
+  }
   // Nobody has begun anything: the fence stands.
-  planning->halted.erase(worker);
   current_->stage = Halting{.awaited = {},
                             .deadline = scene.now + policy.reply_timeout,
                             .coalesce_until = scene.now + policy.coalesce,
@@ -156,6 +167,7 @@ void Transitions::Go(Scene& scene) {
     scene.steps.GoOnAfter(next.origin.step);
   }
   scene.sources.BeginGeneration(begun, next.origin.step, scene.job.policy);
+  scene.saves.RollBackTo(next.origin.step, scene.out);
   scene.out.Persist();
 
   scene.sources.NoteMove(next.origin.source, moved.ready);

@@ -37,7 +37,8 @@ struct Planning {
   int64_t request = 0;
   std::set<std::string> asked = {};  ///< Candidates of the request.
   std::optional<Time> deadline = {};
-  std::optional<Time> stuck_since = {};  ///< There is none: it waits for workers.
+  std::optional<Time> stuck_since = {};  ///< There is none: it waits for workers …
+  std::optional<Time> retry_at = {};  ///< … and asks again then. None: the answer is still to come.
 };
 
 /// What is known once there is a plan. The same in every Prepare of the generation.
@@ -84,7 +85,8 @@ struct Transition {
   int64_t generation = 0;  ///< Of the plan to come.
   bool for_drift = false;
   int64_t steps_repeated = 0;
-  std::string stuck = {};  ///< Why no plan was found, the last time.
+  std::string stuck = {};     ///< Why no plan was found, the last time.
+  Duration retry_after = {};  ///< Between the last refusal of a plan and the next question.
   Stage stage = Planning();
 
   /// Null: it is in another stage.

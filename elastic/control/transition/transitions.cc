@@ -178,26 +178,30 @@ Consequence Transitions::CheckDeadline(Scene& scene) {
     return {};
   }
   const JobPolicy& policy = scene.job.policy;
+  const std::optional<Time> deadline = current_->deadline();
+  const bool is_over = deadline && scene.now >= *deadline;
+  Planning* planning = current_->In<Planning>();
+  if (planning != nullptr && is_over) {
+    const double seconds = Seconds(kPlanTimeout);
+    return RefusePlan(DeadlineExceededError("no plan was found in {:.0f} s", seconds), scene,
+                      /*asks_again=*/false);
+  }
   if (current_->IsStuck()) {
-    Planning& planning = *current_->In<Planning>();
-    if (CandidatesOf(scene.roster) != planning.asked &&
-        scene.links.Settled(scene.roster, policy.links, scene.now, scene.out)) {
-      return AskForPlan(std::move(planning), scene);
-    }
-    if (policy.paused_timeout > Duration(0) &&
-        scene.now - *planning.stuck_since >= policy.paused_timeout) {
+    const bool others = CandidatesOf(scene.roster) != planning->asked &&
+                        scene.links.Settled(scene.roster, policy.links, scene.now, scene.out);
+    if (!others && policy.paused_timeout > Duration(0) &&
+        scene.now - *planning->stuck_since >= policy.paused_timeout) {
       return {.end = EndJob{false, current_->kind == Transition::Kind::kForm,
                             "no plan: " + current_->stuck}};
     }
-    return {};
+    if (others) {
+      planning->stuck_since.reset();
+    }
+    const bool retries = planning->retry_at && scene.now >= *planning->retry_at;
+    return others || retries ? AskForPlan(std::move(*planning), scene) : Consequence();
   }
-  const std::optional<Time> deadline = current_->deadline();
-  if (!deadline || scene.now < *deadline) {
+  if (!is_over) {
     return {};
-  }
-  if (current_->In<Planning>() != nullptr) {
-    return RefusePlan(DeadlineExceededError("no plan was found in {:.0f} s", Seconds(kPlanTimeout)),
-                      scene);
   }
   if (current_->In<Stopping>() != nullptr) {
     return Recover(scene);
@@ -217,8 +221,11 @@ std::optional<Time> Transitions::NextDeadline(const JobPolicy& policy) const {
   if (const auto* halting = current_->In<Halting>(); halting && halting->awaited.empty()) {
     Earlier(next, halting->coalesce_until);
   }
-  if (current_->IsStuck() && policy.paused_timeout > Duration(0)) {
-    Earlier(next, *current_->In<Planning>()->stuck_since + policy.paused_timeout);
+  if (current_->IsStuck()) {
+    Earlier(next, current_->In<Planning>()->retry_at);
+    if (policy.paused_timeout > Duration(0)) {
+      Earlier(next, *current_->In<Planning>()->stuck_since + policy.paused_timeout);
+    }
   }
   return next;
 }

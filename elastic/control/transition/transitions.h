@@ -87,7 +87,8 @@ class Transitions {
 
  private:
   Consequence AskForPlan(Planning planning, Scene& scene);
-  Consequence RefusePlan(const Status& status, Scene& scene);
+  /// `asks_again`: on a timer; otherwise the planner still is at it, and its answer will do.
+  Consequence RefusePlan(const Status& status, Scene& scene, bool asks_again = true);
   Consequence SendPrepare(const PlanOutcome& plan, Scene& scene);
   void SendStop(Scene& scene);
   void SendStart(NextGeneration next, Scene& scene);

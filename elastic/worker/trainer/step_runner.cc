@@ -140,7 +140,8 @@ Status StepRunner::Validate(Generation& generation) {
                             generation.evaluator->Vote(generation.applied_step));
     loss += outcome.loss;
   }
-  options_.post(Validated{.step = generation.applied_step,
+  options_.post(Validated{.generation = generation.number,
+                          .step = generation.applied_step,
                           .loss = loss / static_cast<double>(options_.job.validation.batches)});
   return Status::Ok();
 }

@@ -44,6 +44,15 @@ void Trainer::Settle(const SettleStep& settle) {
   if (held_ == nullptr || held_->trainer == nullptr || held_->applied_step >= settle.step) {
     return;
   }
+  if (settle.skip) {
+    if (held_->applied_step + 1 != settle.step) {
+      settle_status_ = InternalError("step {} is to be left out after step {}", settle.step,
+                                     held_->applied_step);
+      return;
+    }
+    held_->applied_step = settle.step;
+    return;
+  }
   if (held_->trainer->pending_step() != settle.step) {
     settle_status_ = InternalError(
         "step {} is to be settled, but its gradients are not complete here", settle.step);

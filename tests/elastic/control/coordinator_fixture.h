@@ -121,10 +121,14 @@ class CoordinatorTest : public testing::Test {
     AnswerReady(members_, 1);
     sent_.clear();
   }
-  void Step(int64_t step, const std::string& from = "a") {
+  // Of the generation in force, unless it says another.
+  void Step(int64_t step,
+            const std::string& from = "a",
+            std::optional<int64_t> generation = std::nullopt) {
     From(from, [&](wire::FromWorker& message) {
       wire::StepRecord& record = *message.mutable_step_done()->add_records();
       record.set_step(step);
+      record.set_generation(generation.value_or(stored_.held ? stored_.held->number : 0));
       record.set_loss(0.5);
     });
   }

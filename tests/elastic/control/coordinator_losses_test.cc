@@ -111,8 +111,11 @@ TEST_F(LossesTest, RecordsThatComeWithTheAnswerCount) {
     halted.set_held_generation(1);
     halted.set_applied_step(2);
     halted.set_norm_step(2);
-    halted.add_records()->set_step(1);
-    halted.add_records()->set_step(2);
+    for (const int64_t step : {1, 2}) {
+      wire::StepRecord& record = *halted.add_records();
+      record.set_step(step);
+      record.set_generation(1);
+    }
     halted.mutable_records(1)->set_not_finite(true);
   });
   EXPECT_EQ(Count("step"), 2);

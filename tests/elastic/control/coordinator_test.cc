@@ -258,6 +258,7 @@ TEST_F(CoordinatorTest, ACheckpointLearnsItsValidationLossWheneverThatComes) {
     for (const char* name : {"a", "b"}) {
       From(name, [&](wire::FromWorker& message) {
         message.mutable_validation()->set_step(step);
+        message.mutable_validation()->set_generation(1);
         message.mutable_validation()->set_loss(loss);
       });
     }
@@ -472,6 +473,7 @@ TEST_F(CoordinatorTest, ANumberThatIsNotFiniteEndsTheJob) {
   From("a", [](wire::FromWorker& message) {
     wire::StepRecord& record = *message.mutable_step_done()->add_records();
     record.set_step(1);
+    record.set_generation(1);
     record.set_not_finite(true);
   });
   ASSERT_TRUE(end_.has_value());

@@ -133,6 +133,15 @@ TEST_F(SavesTest, NobodyElseBeginsOne) {
   EXPECT_THAT(Decided(), IsEmpty());
 }
 
+TEST_F(SavesTest, WhatIsKnownIsDurableBeforeACheckpointExists) {
+  Part("a", 10);
+  Part("b", 10);
+  const auto actions = out_.Take();
+  ASSERT_EQ(actions.size(), 2U);
+  EXPECT_TRUE(std::holds_alternative<Persist>(actions[0]));
+  EXPECT_TRUE(std::holds_alternative<CommitCheckpoint>(actions[1]));
+}
+
 TEST_F(SavesTest, ACommitIsDurableBeforeItIsAnnounced) {
   Part("a", 10);
   Part("b", 10);
@@ -142,6 +151,63 @@ TEST_F(SavesTest, ACommitIsDurableBeforeItIsAnnounced) {
   ASSERT_EQ(actions.size(), 2U);
   EXPECT_TRUE(std::holds_alternative<Persist>(actions[0]));
   EXPECT_EQ(std::get<WriteLog>(actions[1]).event.kind, "checkpoint");
+}
+
+TEST_F(SavesTest, CheckpointsAfterTheStepThatTheJobGoesBackToAreGivenUp) {
+  saves_.Restore({10, 20, 30});
+  saves_.RollBackTo(20, out_);
+  EXPECT_THAT(saves_.committed(), ElementsAre(10, 20));
+  EXPECT_FALSE(saves_.IsCommitted(30));
+  DurableState durable;
+  saves_.Store(durable);
+  EXPECT_THAT(durable.checkpoints, ElementsAre(10, 20));
+  EXPECT_THAT(durable.given_up_checkpoints, ElementsAre(30));
+  Part("a", 30);
+  Part("b", 30);
+  EXPECT_THAT(Decided(), ElementsAre("commit 30")) << "the one on storage is replaced";
+  EXPECT_TRUE(Committed(30));
+  EXPECT_THAT(saves_.committed(), ElementsAre(10, 20, 30));
+  saves_.Store(durable);
+  EXPECT_THAT(durable.given_up_checkpoints, IsEmpty());
+}
+
+TEST_F(SavesTest, SavesOfStepsThatTheJobGoesBackBehindAreGivenUp) {
+  Part("a", 20);
+  Part("b", 20);
+  Part("a", 30);
+  EXPECT_THAT(Decided(), ElementsAre("commit 20"));
+  saves_.RollBackTo(15, out_);
+  EXPECT_THAT(Decided(), ElementsAre("abandon 30"));
+  EXPECT_FALSE(saves_.IsCommitting(20)) << "nothing is to be noted there";
+  EXPECT_FALSE(Committed(20)) << "the storage was at it";
+  EXPECT_THAT(saves_.committed(), IsEmpty());
+  DurableState durable;
+  saves_.Store(durable);
+  EXPECT_THAT(durable.given_up_checkpoints, ElementsAre(20));
+}
+
+TEST_F(SavesTest, WhatIsGivenUpIsAnnouncedOnce) {
+  Part("a", 10, "disk full");
+  saves_.Lose("b", out_);
+  EXPECT_THAT(Decided(), ElementsAre("abandon 10"));
+}
+
+TEST_F(SavesTest, PartsOfOneThatWasPrunedBeginNoneAnew) {
+  saves_.Restore({10, 20});
+  saves_.Forget({10});
+  Part("a", 10);
+  saves_.Lose("b", out_);
+  EXPECT_THAT(Decided(), IsEmpty());
+}
+
+TEST_F(SavesTest, WhatIsNoLongerOnStorageIsForgotten) {
+  saves_.Restore({10, 20, 30}, {30});
+  EXPECT_THAT(saves_.committed(), ElementsAre(10, 20));
+  saves_.Forget({10, 30});
+  EXPECT_THAT(saves_.committed(), ElementsAre(20));
+  DurableState durable;
+  saves_.Store(durable);
+  EXPECT_THAT(durable.given_up_checkpoints, IsEmpty());
 }
 
 TEST_F(SavesTest, WhatCannotBeReadIsNotSound) {

@@ -106,6 +106,22 @@ TEST_F(StateSourcesTest, AStepWhoseNormIsKnownIsSettledByThoseBehind) {
   EXPECT_EQ(live->settle->norm(), 0.5) << "as the one that knows it has it";
 }
 
+TEST_F(StateSourcesTest, AStepThatTheVoteRefusedIsSettledWithoutItsUpdate) {
+  Says("a", 20, 20, true, 0.125);
+  // The loss was no number; the norm may be one.
+  for (const double norm : {0.5, std::numeric_limits<double>::quiet_NaN()}) {
+    Says("b", 21, 21, false, norm);
+    survey_["b"].set_not_finite(true);
+    const auto live = Find(Source::kLive);
+    ASSERT_TRUE(live && live->settle);
+    EXPECT_EQ(live->step, 21);
+    EXPECT_TRUE(live->settle->skip());
+  }
+  survey_["a"].set_not_finite(true);  // Of step 20, which both have behind them.
+  survey_["b"].set_not_finite(false);
+  EXPECT_FALSE(Find(Source::kLive)->settle->skip());
+}
+
 TEST_F(StateSourcesTest, WhoIsBehindWithoutItsVoteOrByMoreThanAStepIsNoHolder) {
   Says("b", 21, 21, false);
   Says("a", 20, 20, false);

@@ -164,6 +164,30 @@ TEST_F(StepsTest, AsManyEarlyRecordsAsTheBoundAreTakenOnceTheGapIsFilled) {
   EXPECT_EQ(steps_.known(), 4096);
 }
 
+// Beyond the gap there is room for 4,096; what fills the gap needs none.
+TEST_F(StepsTest, TheRecordThatFillsAGapIsTakenHoweverManyFollowIt) {
+  policy_.total_steps = 100000;
+  for (int64_t step = 2; step <= 6000; ++step) {
+    Take({step});
+  }
+  EXPECT_EQ(steps_.known(), 0);
+  Take({1});
+  EXPECT_EQ(steps_.known(), 4097);
+  for (int64_t step = 4098; step <= 6000; ++step) {
+    Take({step});
+  }
+  EXPECT_EQ(steps_.known(), 6000);
+}
+
+TEST_F(StepsTest, OfTooManyEarlyRecordsThoseNearestToTheGapAreKept) {
+  policy_.total_steps = 100000;
+  for (int64_t step = 6000; step >= 2; --step) {
+    Take({step});
+  }
+  Take({1});
+  EXPECT_EQ(steps_.known(), 4097);
+}
+
 TEST_F(StepsTest, EarlyRecordsOfStepsThatACheckpointHoldsAreDropped) {
   Take({2, 3});
   steps_.GoOnAfter(3);

@@ -226,6 +226,7 @@ class TranscriptTest : public testing::Test {
   void Validated(const std::string& from, int64_t step) {
     From(from, [&](wire::FromWorker& message) {
       message.mutable_validation()->set_step(step);
+      message.mutable_validation()->set_generation(asked_.generation);
       message.mutable_validation()->set_loss(3.5);
     });
   }

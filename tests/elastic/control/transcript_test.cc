@@ -65,6 +65,8 @@ TEST_F(TranscriptTest, StepsCheckpointsAndTheEnd) {
 log "step", "step": 2, "generation": 1, "loss": 6, "tokens": 1024, "seconds": 0.5, "first_sample": 32,
     "samples": 16, "gradient_norm": 0.125}
 log "validation", "step": 2, "loss": 3.5}
+store job yaml secret /out counter 1 step 2 life 0 next 1 checkpoints [] a(A host-a "a" ) b(B host-b "b"
+    rack-b) held 1 "plan 1": a=A b=B snapshots 1 "plan 1" [0 1]
 commit 2 of 1 [part-a part-b] "plan 1" 3.5
 store job yaml secret /out counter 1 step 2 life 0 next 1 checkpoints [2] a(A host-a "a" ) b(B host-b "b"
     rack-b) held 1 "plan 1": a=A b=B snapshots 1 "plan 1" [0 1]
@@ -92,6 +94,8 @@ b < {"alive":{"knownStep":"2"}})");
     "samples": 16, "gradient_norm": 0.125}
 log "step", "step": 4, "generation": 1, "loss": 4, "tokens": 1024, "seconds": 0.5, "first_sample": 64,
     "samples": 16, "gradient_norm": 0.125}
+store job yaml secret /out counter 1 step 4 life 0 next 1 checkpoints [2] a(A host-a "a" ) b(B host-b "b"
+    rack-b) held 1 "plan 1": a=A b=B snapshots 1 "plan 1" [0 1]
 commit 4 of 1 [part-a part-b] "plan 1" -1
 store job yaml secret /out counter 1 step 4 life 0 next 1 checkpoints [2 4] a(A host-a "a" ) b(B host-b "b"
     rack-b) held 1 "plan 1": a=A b=B snapshots 1 "plan 1" [0 1]

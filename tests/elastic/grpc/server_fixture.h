@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <iostream>
 #include <map>
@@ -20,11 +21,29 @@
 
 namespace heddle::elastic {
 
+// A store that sees whether what it is told to be known was made durable in the log before.
+class WatchedStore : public StateStore {
+ public:
+  WatchedStore(std::unique_ptr<StateStore> store, const std::atomic<int64_t>& synced)
+      : store_(std::move(store)),
+        synced_(synced) {}
+  Result<std::optional<DurableState>> Load() override { return store_->Load(); }
+  Status Save(const DurableState& state) override {
+    EXPECT_LE(state.known_step, synced_.load());
+    return store_->Save(state);
+  }
+
+ private:
+  const std::unique_ptr<StateStore> store_;
+  const std::atomic<int64_t>& synced_;
+};
+
 class GrpcTest : public testing::Test {
  protected:
   void StartServer(const std::string& listen = "127.0.0.1:0") {
-    store_ = OpenStore();
-    ASSERT_NE(store_, nullptr);
+    std::unique_ptr<StateStore> store = OpenStore();
+    ASSERT_NE(store, nullptr);
+    store_ = std::make_unique<WatchedStore>(std::move(store), synced_step_);
     CoordinatorServerOptions options;
     options.listen = listen;
     options.store = store_.get();
@@ -61,7 +80,14 @@ class GrpcTest : public testing::Test {
     options.hooks.log = [this](const LogEvent& event) {
       const MutexLock lock(mutex_);
       log_.push_back(event);
+      if (event.kind == "step") {
+        logged_step_ = std::get<int64_t>(*event.Find("step"));
+      }
       changed_.NotifyAll();
+    };
+    options.hooks.sync_log = [this] {
+      synced_step_ = logged_step_.load();
+      return Status::Ok();
     };
     auto server = CoordinatorServer::Start(std::move(options));
     ASSERT_TRUE(server.ok()) << server.status().ToString();
@@ -147,6 +173,8 @@ class GrpcTest : public testing::Test {
   Mutex mutex_;
   CondVar changed_;
   std::vector<LogEvent> log_ HEDDLE_GUARDED_BY(mutex_);
+  std::atomic<int64_t> logged_step_ = 0;
+  std::atomic<int64_t> synced_step_ = 0;
   std::unique_ptr<StateStore> store_;
   std::unique_ptr<CoordinatorServer> server_;
   std::map<std::string, std::unique_ptr<FakeWorker>> workers_;

@@ -90,6 +90,37 @@ TEST_F(HeldStateTest, SettlesTheStepThatItLacksAndRecordsIt) {
   EXPECT_FALSE(Halted().voted());
 }
 
+TEST_F(HeldStateTest, TellsThatTheVoteRefusedTheStepThatItKnows) {
+  wire::StepRecord refused = Record(5, 0.5);
+  refused.set_not_finite(true);
+  Hold(4);
+  held_.Apply(refused);
+  EXPECT_TRUE(Halted().not_finite());
+  EndRun(5, Record(6, 0.75));
+  EXPECT_FALSE(Halted().not_finite()) << "step 6 it is now";
+  refused.set_step(6);
+  EndRun(5, refused);
+  EXPECT_EQ(Halted().norm_step(), 6);
+  EXPECT_TRUE(Halted().not_finite());
+  held_.Apply(Record(6, 0.75));
+  EndRun(6, std::nullopt);
+  EXPECT_FALSE(Halted().not_finite());
+}
+
+TEST_F(HeldStateTest, SettlesAStepThatTheVoteRefusedWithoutItsUpdate) {
+  Hold(5);
+  EndRun(5, std::nullopt);
+  wire::Start start = Start(6, 1, "a");
+  start.mutable_settle()->set_step(6);
+  start.mutable_settle()->set_norm(0.75);
+  start.mutable_settle()->set_skip(true);
+  EXPECT_TRUE(Settle(start));
+  EXPECT_THAT(taken_.Words(), ElementsAre("act"));
+  EXPECT_TRUE(taken_.Find<SettleStep>()->skip);
+  EXPECT_EQ(held_.applied_step(), 6);
+  EXPECT_TRUE(Halted().not_finite()) << "as those say that heard the vote";
+}
+
 TEST_F(HeldStateTest, SettlesNothingWhereItsStateDoesNotCount) {
   Hold(5);
   EndRun(5, std::nullopt);

@@ -1,6 +1,7 @@
 // What the coordinator tells of measured links, as the planner and the workers read it.
 #include "elastic/service/measurement.h"
 
+#include <functional>
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -36,6 +37,33 @@ std::vector<Candidate> TwoOfOneHost() {
         {.name = name, .host = "host", .profile_json = MeasurementToJson(measurement)});
   }
   return candidates;
+}
+
+TEST(MeasurementTest, FiguresThatNoMachineHasAreRefusedByName) {
+  const auto why = [](const std::function<void(WorkerMeasurement&)>& change) {
+    WorkerMeasurement measurement;
+    measurement.profile.worker = "a";
+    measurement.profile.flops_per_second = measurement.profile.bytes_per_second = 1e9;
+    measurement.link = {.latency_seconds = 1e-6, .bytes_per_second = 5e9, .transport = "shm"};
+    change(measurement);
+    return std::string(MeasurementFromJson(MeasurementToJson(measurement)).status().message());
+  };
+  using Measured = WorkerMeasurement;
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(why([](Measured&) {}), "");
+  for (const double rate : {0.0, -1.0, 1e300, nan}) {
+    EXPECT_NE(why([&](Measured& m) { m.profile.flops_per_second = rate; }), "") << rate;
+    EXPECT_NE(why([&](Measured& m) { m.profile.bytes_per_second = rate; }), "") << rate;
+    EXPECT_NE(why([&](Measured& m) { m.link.bytes_per_second = rate; }), "") << rate;
+  }
+  for (const double seconds : {-1.0, 1e300, nan}) {
+    EXPECT_NE(why([&](Measured& m) { m.profile.seconds["fold"] = seconds; }), "") << seconds;
+    EXPECT_NE(why([&](Measured& m) { m.profile.instruction_seconds = seconds; }), "") << seconds;
+    EXPECT_NE(why([&](Measured& m) { m.link.latency_seconds = seconds; }), "") << seconds;
+  }
+  EXPECT_EQ(why([](Measured& m) { m.profile.flops_per_second = 0; }),
+            "measurement: flops_per_second is 0, expected 1 to 1e+21");
+  EXPECT_NE(std::string(MeasurementFromJson("[").status().message()), "");
 }
 
 TEST(MeasurementTest, ThePlannersLinksAreThoseOfThePair) {

@@ -57,6 +57,14 @@ TEST(RunFolderTest, GoesOnAfterACrashWithoutTheHalfLineThatItLeft) {
   }
 }
 
+TEST(RunFolderTest, WhatWasAppendedIsSynced) {
+  const TemporaryFolder folder;
+  auto run = RunFolder::Open(folder.path() + "/run");
+  ASSERT_TRUE(run.ok()) << run.status().ToString();
+  EXPECT_TRUE((*run)->Append(Step(1)).ok());
+  EXPECT_TRUE((*run)->Sync().ok());
+}
+
 TEST(RunFolderTest, ACrashInTheFirstLineLeavesNothing) {
   const TemporaryFolder folder;
   const std::string events = folder.path() + "/events.jsonl";

@@ -1,8 +1,10 @@
 #include "tests/elastic/simulation/cluster.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -12,8 +14,9 @@
 namespace heddle::elastic {
 namespace {
 
-constexpr double kLivenessSeconds = 150;
+constexpr double kLivenessSeconds = 400;
 constexpr int64_t kMostEvents = 300000;
+constexpr size_t kCheckpointsKept = 3;
 
 Duration Milliseconds(double value) {
   return FromSeconds(value / 1000);
@@ -90,16 +93,28 @@ struct ActionText {
 
 // ---- The undisturbed run ----
 
-double SimNorm(int64_t step) {
+bool SimRefused(int64_t step, int64_t refused_every) {
+  return refused_every > 0 && step % refused_every == 0;
+}
+double SimNorm(int64_t step, int64_t refused_every) {
+  if (SimRefused(step, refused_every) && step / refused_every % 2 == 1) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
   return 1.0 + 0.001 * static_cast<double>(Hash64(std::to_string(step)) % 1000);
 }
-double SimLoss(int64_t step) {
-  return 5.0 / (1.0 + 0.1 * static_cast<double>(step));
+double SimLoss(int64_t step, int64_t refused_every) {
+  return SimRefused(step, refused_every) ? std::numeric_limits<double>::quiet_NaN()
+                                         : 5.0 / (1.0 + 0.1 * static_cast<double>(step));
 }
-uint64_t SimChain(int64_t step) {
+double SimValidation(int64_t step, int64_t generation) {
+  return static_cast<double>(step) + static_cast<double>(generation) / 1024;
+}
+uint64_t SimChain(int64_t step, int64_t refused_every) {
   uint64_t chain = 7;
   for (int64_t k = 1; k <= step; ++k) {
-    chain = Hash64(fmt::format("{} {}", k, SimNorm(k)), chain);
+    if (!SimRefused(k, refused_every)) {
+      chain = Hash64(fmt::format("{} {}", k, SimNorm(k, refused_every)), chain);
+    }
   }
   return chain;
 }
@@ -139,14 +154,15 @@ Cluster::Cluster(const SimOptions& options) : options_(options), random_(options
   job_.policy.total_steps = options.steps;
   job_.policy.initial_workers = options.workers;
   job_.policy.min_workers = 1;
-  job_.policy.checkpoint_every = 10;
+  job_.policy.checkpoint_every = options.checkpoint_every;
+  job_.policy.validate_every = 6;
+  job_.policy.stop_on_non_finite = options.stop_on_refused;
   job_.policy.formation_timeout = std::chrono::seconds(5);
   job_.policy.reply_timeout = std::chrono::seconds(10);
   job_.policy.move_timeout = std::chrono::seconds(15);
   job_.policy.stop_timeout = std::chrono::seconds(20);
   job_.policy.profile_timeout = std::chrono::seconds(10);
   job_.policy.coordinator_wait = std::chrono::minutes(10);
-  job_.policy.max_recoveries_without_step = 100;
   job_.policy.drift.cooldown = std::chrono::seconds(1);
   job_.policy.links.transports = {"shm", "tcp"};
   job_.policy.links.timeout = std::chrono::seconds(2);
@@ -326,7 +342,7 @@ void Cluster::StartCoordinator() {
       restored = older_[older_.size() / 2];
     }
     Job job = job_;
-    job.checkpoints = {committed_.begin(), committed_.end()};
+    job.checkpoints = FindCheckpoints();
     coordinator_.emplace(restored, job, now_);
     ++result_.probes["coordinator restarted"];
   } else {
@@ -337,8 +353,20 @@ void Cluster::StartCoordinator() {
   ScheduleTick();
 }
 
-void Cluster::StopCoordinator() {
+void Cluster::StopCoordinator(bool power) {
   coordinator_.reset();
+  asked_.reset();
+  planning_ = false;
+  for (const auto& [number, commit] : committing_) {
+    if (random_.Below(2) == 0) {  // The rename was done, and nobody heard of it.
+      Store(commit);
+    }
+  }
+  committing_.clear();
+  if (power) {
+    final_steps_ = durable_steps_;
+    ++result_.probes["power cut"];
+  }
   ++coordinator_life_;
   streams_.clear();
   for (auto& [key, worker] : workers_) {
@@ -371,10 +399,32 @@ void Cluster::Tell(const CoordinatorEvent& event) {
       return;
     }
   }
+  if (check_checkpoints_ || std::holds_alternative<CheckpointCommitted>(event)) {
+    check_checkpoints_ = false;
+    CheckCheckpoints();
+  }
   if (const Status status = coordinator_->CheckInvariants(); !status.ok()) {
     Fail("coordinator: " + status.ToString());
   }
   ScheduleTick();
+}
+
+// What the coordinator would go on from is there, and of the history that counts.
+void Cluster::CheckCheckpoints() {
+  const wire::JobStatus status = coordinator_->StatusAt(now_);
+  for (const int64_t step : status.checkpoint_steps()) {
+    const auto stored = committed_.find(step);
+    if (stored == committed_.end()) {
+      Fail(fmt::format("checkpoint {} is listed and was pruned", step));
+    } else if (!Counts(stored->second, step)) {
+      Fail(fmt::format("checkpoint {} is listed and of generation {}, which was given up there",
+                       step, stored->second));
+    }
+  }
+  if (!committed_.empty() && (status.checkpoint_steps().empty() ||
+                              committed_.rbegin()->first > *status.checkpoint_steps().rbegin())) {
+    ++result_.probes["checkpoint given up"];
+  }
 }
 
 void Cluster::CheckSent(const wire::ToWorker& message) {
@@ -419,6 +469,8 @@ void Cluster::CheckSent(const wire::ToWorker& message) {
       last_step = older < generation ? std::min(last_step, start->second) : last_step;
     }
     last_snapshot_.emplace(generation, INT64_MAX);
+    begun_.emplace(generation, start_sent_.at(generation));
+    check_checkpoints_ = true;
     newest_go_ = generation;
     if (!stored_.held || stored_.held->number != generation) {
       Fail("Go before its generation was durable");
@@ -442,6 +494,21 @@ void Cluster::CheckSaveEnds(int64_t step, int64_t generation, const char* how) {
   }
 }
 
+void Cluster::Keep(const DurableState& state) {
+  if (state.known_step > stored_.known_step && options_.planted != Planted::kForgetLog) {
+    durable_steps_ = final_steps_;
+  }
+  stored_ = state;
+  stored_any_ = true;
+}
+
+bool Cluster::Counts(int64_t generation, int64_t step) const {
+  const auto began = begun_.find(generation);
+  return began != begun_.end() && std::all_of(began, begun_.end(), [&](const auto& other) {
+           return other.first == generation ? step >= other.second : step <= other.second;
+         });
+}
+
 void Cluster::Perform(const CoordinatorAction& action) {
   if (const auto* persist = std::get_if<Persist>(&action)) {
     if (stored_any_ && persist->state.generation_counter < stored_.generation_counter) {
@@ -450,8 +517,7 @@ void Cluster::Perform(const CoordinatorAction& action) {
     if (options_.planted == Planted::kForgetGeneration) {
       older_.push_back(persist->state);
     }
-    stored_ = persist->state;
-    stored_any_ = true;
+    Keep(persist->state);
   } else if (const auto* send = std::get_if<Send>(&action)) {
     CheckSent(send->message);
     if (!send->message.has_alive()) {
@@ -504,12 +570,25 @@ void Cluster::Perform(const CoordinatorAction& action) {
   } else if (const auto* log = std::get_if<WriteLog>(&action)) {
     TakeLog(log->event);
   } else if (const auto* end = std::get_if<EndJob>(&action)) {
-    Trace("end: " + end->reason);
-    if (!end->ok) {
-      Fail("the job failed: " + end->reason);
-    }
-    ended_ = true;
+    TakeEnd(*end);
   }
+}
+
+void Cluster::TakeEnd(const EndJob& end) {
+  Trace("end: " + end.reason);
+  ended_ = true;
+  const bool refused = options_.stop_on_refused && options_.refused_every > 0;
+  if (!refused) {
+    return end.ok ? void() : Fail("the job failed: " + end.reason);
+  }
+  const int64_t first = options_.refused_every;
+  if (end.ok || end.reason.find(fmt::format("step {} is not finite", first)) == std::string::npos) {
+    Fail(fmt::format("step {} is not finite, and the job ended: {}", first, end.reason));
+  }
+  if (final_steps_.count(first) == 0 || final_steps_.rbegin()->first > first) {
+    Fail(fmt::format("the job failed at step {}, and the last one logged is another", first));
+  }
+  ++result_.probes["stopped by a step"];
 }
 
 void Cluster::TakeLog(const LogEvent& event) {
@@ -517,11 +596,25 @@ void Cluster::TakeLog(const LogEvent& event) {
   ++result_.probes[event.kind];
   if (event.kind == "step") {
     const int64_t step = std::get<int64_t>(*event.Find("step"));
-    if (std::get<double>(*event.Find("loss")) != SimLoss(step) ||
+    const double loss = std::get<double>(*event.Find("loss"));
+    if ((Refused(step) ? !std::isnan(loss) : loss != SimLoss(step, 0)) ||
         std::get<int64_t>(*event.Find("first_sample")) != (step - 1) * 8) {
       Fail(fmt::format("step {} was logged with another loss or samples", step));
     }
+    const int64_t generation = std::get<int64_t>(*event.Find("generation"));
+    if (!Counts(generation, step)) {
+      Fail(fmt::format("step {} was logged as generation {} ran it, which does not count", step,
+                       generation));
+    }
     final_steps_[step] = event;
+  } else if (event.kind == "validation") {
+    const int64_t step = std::get<int64_t>(*event.Find("step"));
+    const double loss = std::get<double>(*event.Find("loss"));
+    const auto generation = std::lround((loss - static_cast<double>(step)) * 1024);
+    if (!Counts(generation, step)) {
+      Fail(fmt::format("step {} was logged as generation {} validated it, which does not count",
+                       step, generation));
+    }
   } else if (event.kind == "links_measured") {
     ++result_.probes["links " + std::get<std::string>(*event.Find("result"))];
   } else if (event.kind == "resumed" && std::get<int64_t>(*event.Find("steps_repeated")) > 0) {
@@ -535,6 +628,8 @@ void Cluster::TakeLog(const LogEvent& event) {
     for (int64_t step = 1; step <= options_.steps; ++step) {
       if (final_steps_.count(step) == 0) {
         Fail(fmt::format("step {} was never logged", step));
+      } else if (!Counts(std::get<int64_t>(*final_steps_.at(step).Find("generation")), step)) {
+        Fail(fmt::format("step {} was never logged as it was run again", step));
       }
     }
     if (committed_.count(options_.steps) == 0) {
@@ -543,10 +638,53 @@ void Cluster::TakeLog(const LogEvent& event) {
   }
 }
 
-// Some partition of the candidates into pipelines, each of which holds all parameters.
+// One thread plans; of what is asked meanwhile only the newest counts.
 void Cluster::FindPlanFor(const PlanRequest& request) {
+  asked_ = request;
+  if (!planning_) {
+    BeginPlan();
+  }
+}
+
+void Cluster::BeginPlan() {
+  if (!asked_) {
+    return;
+  }
+  const PlanOutcome outcome = PlanFor(*std::exchange(asked_, std::nullopt));
+  double most = random_.Below(5) == 0 ? std::max(600.0, options_.planner_ms) : options_.planner_ms;
+  if (!planned_for_long_ && random_.Below(150) == 0) {
+    planned_for_long_ = true;
+    most = 200'000;
+    ++result_.probes["planned for long"];
+  }
+  planning_ = true;
+  After(most > 600 ? most / 2 : most / 80, most, [this, outcome, life = coordinator_life_] {
+    if (coordinator_ && life == coordinator_life_) {
+      planning_ = false;
+      Tell(Planned{outcome});
+      if (coordinator_ && life == coordinator_life_ && !planning_) {
+        BeginPlan();
+      }
+    }
+  });
+}
+
+// Some partition of the candidates into pipelines, each of which holds all parameters.
+PlanOutcome Cluster::PlanFor(const PlanRequest& request) {
   PlanOutcome outcome;
   outcome.request_id = request.id;
+  for (const Candidate& candidate : request.candidates) {
+    if (candidate.profile_json == kAbsurdProfile) {
+      ++result_.probes["no plan for an absurd profile"];
+      outcome.status = InvalidArgumentError("worker {}: a rate is no number", candidate.name);
+      return outcome;
+    }
+  }
+  if (random_.Below(40) == 0) {
+    ++result_.probes["plan refused"];
+    outcome.status = ResourceExhaustedError("no memory to plan with");
+    return outcome;
+  }
   if (static_cast<size_t>(request.links.places_size()) != request.candidates.size()) {
     Fail("a plan is looked for without a place for each candidate");
   }
@@ -586,11 +724,7 @@ void Cluster::FindPlanFor(const PlanRequest& request) {
   }
   outcome.predicted_step_seconds = 0.03 / static_cast<double>(plan.size());
   outcome.current_step_seconds = request.current_runs ? 0.05 : 0;
-  After(1, 80, [this, outcome, life = coordinator_life_] {
-    if (coordinator_ && life == coordinator_life_) {
-      Tell(Planned{outcome});
-    }
-  });
+  return outcome;
 }
 
 void Cluster::Commit(const CommitCheckpoint& commit) {
@@ -600,7 +734,7 @@ void Cluster::Commit(const CommitCheckpoint& commit) {
     int32_t parameter = 0;
     SimParameter value;
     while (words >> parameter >> value.step >> value.chain) {
-      if (value.step != commit.step || value.chain != SimChain(commit.step)) {
+      if (value.step != commit.step || value.chain != Chain(commit.step)) {
         Fail(fmt::format("checkpoint {} holds another state", commit.step));
       }
       covered.insert(parameter);
@@ -609,17 +743,54 @@ void Cluster::Commit(const CommitCheckpoint& commit) {
   if (covered.size() != kSimParameters) {
     Fail(fmt::format("checkpoint {} is not complete", commit.step));
   }
-  After(1, 60, [this, commit, life = coordinator_life_] {
+  const int64_t number = next_number_++;
+  committing_[number] = commit;
+  After(1, 60, [this, commit, number, life = coordinator_life_] {
     if (!coordinator_ || life != coordinator_life_) {
-      return;  // It died before the rename.
+      return;  // It died before or after the rename.
     }
+    committing_.erase(number);
     CheckpointCommitted done;
     done.step = commit.step;
     done.generation = commit.generation;
     done.raw_bytes = options_.tells_moves ? 8 * kSimParameters : 0;
-    committed_.insert(commit.step);
+    Store(commit);
+    done.pruned = Prune(commit.step);
     Tell(done);
   });
+}
+
+void Cluster::Store(const CommitCheckpoint& commit) {
+  committed_[commit.step] = commit.generation;
+  damaged_.erase(commit.step);
+}
+
+// The newest few stay, whatever history they are of, and the one that was just committed.
+std::vector<int64_t> Cluster::Prune(int64_t sound) {
+  std::vector<int64_t> pruned;
+  for (auto it = committed_.begin();
+       committed_.size() > kCheckpointsKept && it != committed_.end();) {
+    if (it->first != sound) {
+      pruned.push_back(it->first);
+      damaged_.erase(it->first);
+      it = committed_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  return pruned;
+}
+
+// Only the newest sound one is read in full.
+std::vector<int64_t> Cluster::FindCheckpoints() const {
+  std::vector<int64_t> steps;
+  for (const auto& [step, generation] : committed_) {
+    steps.push_back(step);
+  }
+  while (!steps.empty() && damaged_.count(steps.back()) > 0) {
+    steps.pop_back();
+  }
+  return steps;
 }
 
 // ---- The run ----

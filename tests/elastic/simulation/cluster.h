@@ -30,6 +30,8 @@ enum class Planted : uint8_t {
   kForgetGeneration,  ///< The restarted coordinator reads a counter that is older than what workers
                       ///< learnt.
   kStalePart,         ///< A worker's shard of a snapshot is of the step before.
+  kApplySkipped,      ///< SettleStep applies a step that the vote refused.
+  kForgetLog,         ///< What was logged is not durable before workers may forget it.
 };
 
 struct SimOptions {
@@ -38,8 +40,10 @@ struct SimOptions {
   int64_t steps = 40;
   int faults = 3;
   double fault_window_seconds = 6;
-  int hosts = 3;                ///< Workers are on these by turns,
-  int domains = 1;              ///< which are in these failure domains; 1: none is known.
+  int hosts = 3;           ///< Workers are on these by turns,
+  int domains = 1;         ///< which are in these failure domains; 1: none is known.
+  double planner_ms = 80;  ///< The planner takes so long at most, mostly.
+  int64_t checkpoint_every = 10;
   int64_t replicate_every = 0;  ///< Steps between snapshots in memory; 0: none.
   int replica_copies = 1;
   /// Bytes and seconds of moves are told, so that a recovery may prefer an older state that is
@@ -48,6 +52,8 @@ struct SimOptions {
   /// Faults are of the ways to the coordinator alone, once all workers train: none of them is given
   /// up, no step is run again, and training does not stop.
   bool control_faults_only = false;
+  int64_t refused_every = 0;     ///< The vote refuses each so-many-th step; 0: none.
+  bool stop_on_refused = false;  ///< The job is to fail at the first such step.
   Planted planted = Planted::kNothing;
   bool trace = false;
 };
@@ -71,16 +77,21 @@ using SimState = std::map<int32_t, SimParameter>;
 using SnapshotKey = std::pair<int64_t, int64_t>;
 
 inline constexpr int32_t kSimParameters = 6;
+inline constexpr const char* kAbsurdProfile = "absurd";
 
 /// What a plan of the simulated planner says: worker name to its parameters.
 using SimPlan = std::vector<std::pair<std::string, std::vector<int32_t>>>;
 std::string EncodeSimPlan(int64_t generation, const SimPlan& plan);
 SimPlan DecodeSimPlan(const std::string& text);
 
-/// The undisturbed run's figures.
-double SimNorm(int64_t step);
-double SimLoss(int64_t step);
-uint64_t SimChain(int64_t step);
+/// The undisturbed run's figures. `refused_every`: of the options. Of the steps that the vote
+/// refuses every other one has a norm that is a number: its loss is none.
+bool SimRefused(int64_t step, int64_t refused_every);
+double SimNorm(int64_t step, int64_t refused_every);
+double SimLoss(int64_t step, int64_t refused_every);
+/// Tells also which generation validated.
+double SimValidation(int64_t step, int64_t generation);
+uint64_t SimChain(int64_t step, int64_t refused_every);
 
 struct SimWorker {
   std::string key;  ///< Of this process; names may be used again by later ones.
@@ -89,6 +100,7 @@ struct SimWorker {
   std::string host;
   bool alive = true;
   bool exited = false;
+  bool absurd = false;                         ///< No plan can be made with its profile.
   std::optional<Time> stopped_until;           ///< SIGSTOP, or a pause of its machine.
   std::deque<std::function<void()>> deferred;  ///< What it would have done meanwhile.
   double slowdown = 1;
@@ -159,12 +171,25 @@ class Cluster {
   void TellMember(SimWorker& worker, const MemberEvent& event);
   void ScheduleMemberTick(SimWorker& worker);
   void CheckSent(const wire::ToWorker& message);
+  void CheckCheckpoints();
   void CheckSaveEnds(int64_t step, int64_t generation, const char* how);
   void TakeLog(const LogEvent& event);
+  void TakeEnd(const EndJob& end);
+  bool Refused(int64_t step) const { return SimRefused(step, options_.refused_every); }
+  uint64_t Chain(int64_t step) const { return SimChain(step, options_.refused_every); }
   void FindPlanFor(const PlanRequest& request);
+  void BeginPlan();
+  PlanOutcome PlanFor(const PlanRequest& request);
   void Commit(const CommitCheckpoint& commit);
   void StartCoordinator();
-  void StopCoordinator();
+  /// `power`: its machine goes down, and what was written there but not made durable with it.
+  void StopCoordinator(bool power);
+  void Keep(const DurableState& state);
+  void Store(const CommitCheckpoint& commit);
+  std::vector<int64_t> Prune(int64_t sound);
+  std::vector<int64_t> FindCheckpoints() const;
+  /// Whether the state after a step that `generation` held is of the history that counts.
+  bool Counts(int64_t generation, int64_t step) const;
   bool Unreachable(const SimWorker& worker) const;
 
   // trainer.cc: the data plane.
@@ -181,8 +206,11 @@ class Cluster {
   void FailRun(SimWorker& worker, const Status& status, const std::string& peer);
   void EndRun(SimWorker& worker, RunEnded::How how, const Status& status, const std::string& peer);
   void Save(SimWorker& worker);
+  void Validate(SimWorker& worker);
   wire::StepRecord Record(int64_t step, int64_t generation) const;
-  void ApplyStep(SimWorker& worker, int64_t step, double norm);
+  void ApplyStep(SimWorker& worker, int64_t step, double norm, bool skip);
+  /// As the vote that all have heard decided.
+  void ApplyStep(SimWorker& worker, int64_t step);
   void PeerVanished(const std::string& key, bool silent);
   std::string NameOf(const std::string& key);
 
@@ -205,6 +233,7 @@ class Cluster {
   void HealAll();
   std::string RandomAlive();
   void Kill(const std::string& key);
+  void JoinAndDie();
 
   struct Entry {
     Time at;
@@ -230,7 +259,10 @@ class Cluster {
   std::optional<Time> tick_at_;
   DurableState stored_;
   bool stored_any_ = false;
-  std::vector<DurableState> older_;  ///< For kForgetGeneration.
+  std::vector<DurableState> older_;   ///< For kForgetGeneration.
+  std::optional<PlanRequest> asked_;  ///< The newest; the planner takes it when it is free.
+  bool planning_ = false;
+  bool planned_for_long_ = false;
   ConnectionId next_connection_ = 1;
   std::map<ConnectionId, std::string> streams_;  ///< Of the living coordinator.
   std::map<std::string, std::unique_ptr<SimWorker>> workers_;
@@ -245,6 +277,7 @@ class Cluster {
   std::map<int64_t, int64_t> last_snapshot_;  ///< By generation that began: later ones are void.
   std::map<int64_t, std::string> pair_of_request_;
   int64_t newest_go_ = 0;
+  bool check_checkpoints_ = false;
   std::map<int64_t, int64_t> start_of_generation_;
   std::map<int64_t, int64_t> start_sent_;  ///< Steps that Start named, by generation.
   struct Ballot {
@@ -254,9 +287,13 @@ class Cluster {
   };
   std::map<std::pair<int64_t, int64_t>, Ballot> ballots_;
   std::set<std::pair<std::string, std::string>> broken_links_;
+  std::map<int64_t, int64_t> begun_;  ///< Steps after which generations began.
   std::map<int64_t, LogEvent> final_steps_;
-  Time last_applied_;  ///< When somebody applied a step.
-  std::set<int64_t> committed_;
+  Time last_applied_;                          ///< When somebody applied a step.
+  std::map<int64_t, LogEvent> durable_steps_;  ///< Those that outlive the coordinator's machine.
+  std::map<int64_t, int64_t> committed_;       ///< Checkpoints on storage: generations by step.
+  std::set<int64_t> damaged_;                  ///< Of these.
+  std::map<int64_t, CommitCheckpoint> committing_;
   /// How each save ended, by the coordinator's life, step and generation.
   std::map<std::tuple<int64_t, int64_t, int64_t>, std::string> save_ends_;
 };

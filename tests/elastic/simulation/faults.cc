@@ -86,7 +86,7 @@ void Cluster::InjectFault() {
     Trace("FAULT " + what);
     return;
   }
-  switch (random_.Below(15)) {
+  switch (random_.Below(19)) {
     case 0:
     case 1:
       what = "kill " + key;
@@ -133,8 +133,9 @@ void Cluster::InjectFault() {
       if (!coordinator_) {
         return;
       }
-      what = "restart the coordinator";
-      StopCoordinator();
+      const bool power = random_.Below(2) == 0;
+      what = power ? "cut the coordinator's power" : "restart the coordinator";
+      StopCoordinator(power);
       After(50, 3000, [this] { StartCoordinator(); });
       if (random_.Below(3) == 0) {
         what += " and kill " + key;
@@ -196,7 +197,34 @@ void Cluster::InjectFault() {
                       [this](SimWorker& w) { TellMember(w, TerminateRequested{"SIGTERM"}); });
       }
       break;
-    case 13:
+    case 13: {
+      const std::vector<int64_t> found = FindCheckpoints();
+      const auto sound = std::count_if(found.begin(), found.end(), [&](int64_t step) {
+        return damaged_.count(step) == 0 && Counts(committed_.at(step), step);
+      });
+      if (sound < 2) {
+        return;
+      }
+      what = fmt::format("damage checkpoint {}", found.back());
+      damaged_.insert(found.back());
+      // Whoever needs it finds out.
+      for (const auto& [other, lost] : workers_) {
+        if (lost->alive && !lost->exited && random_.Below(2) == 0) {
+          what += ", kill " + other;
+          Kill(other);
+        }
+      }
+      break;
+    }
+    case 14:
+      what = "join and die, again and again";
+      JoinAndDie();
+      break;
+    case 15:
+      what = "join with an absurd profile";
+      Worker(Spawn(""))->absurd = true;
+      break;
+    case 16:
       what = DisturbControl();
       break;
     default:
@@ -207,6 +235,20 @@ void Cluster::InjectFault() {
   result_.faults += (result_.faults.empty() ? "" : ", ") +
                     fmt::format("{:.3f}: ", Seconds(now_.time_since_epoch()) - 1000) + what;
   Trace("FAULT " + what);
+}
+
+// Until the job ends.
+void Cluster::JoinAndDie() {
+  if (ended_) {
+    return;
+  }
+  const std::string key = Spawn("");
+  After(300, 900, [this, key] {
+    if (Worker(key)->alive && !Worker(key)->exited) {
+      Kill(key);
+    }
+    JoinAndDie();
+  });
 }
 
 void Cluster::HealAll() {

@@ -29,7 +29,7 @@ void Cluster::TakeSnapshot(SimWorker& worker) {
   }
   if (options_.planted == Planted::kStalePart && random_.Below(4) == 0) {
     for (auto& [parameter, value] : part) {
-      value = {run.step - 1, SimChain(run.step - 1)};
+      value = {run.step - 1, Chain(run.step - 1)};
     }
   }
   const SnapshotKey key(run.step, run.generation);
@@ -156,6 +156,17 @@ void Cluster::CheckSource(const wire::Start& start) {
   if (start.has_replicas() && IsVoid({start.applied_step(), start.replicas().generation()})) {
     Fail(fmt::format("generation {} starts from step {} of generation {}, which was given up",
                      generation, start.applied_step(), start.replicas().generation()));
+  }
+  if (start.has_checkpoint_step()) {
+    const auto stored = committed_.find(start.checkpoint_step());
+    if (stored == committed_.end()) {
+      Fail(fmt::format("generation {} starts from checkpoint {}, which is not there", generation,
+                       start.checkpoint_step()));
+    } else if (!Counts(stored->second, stored->first)) {
+      Fail(fmt::format(
+          "generation {} starts from checkpoint {} of generation {}, which was given up",
+          generation, stored->first, stored->second));
+    }
   }
   if (!is_new || options_.tells_moves) {
     return;

@@ -31,9 +31,13 @@ SimOptions OptionsOf(uint64_t seed) {
   options.fault_window_seconds = 4;
   options.hosts = 2 + static_cast<int>(seed % 3);
   options.domains = 1 + static_cast<int>(seed / 2 % 3);
-  options.replicate_every = std::array<int64_t, 3>{1, 3, 0}[seed / 7 % 3];
+  options.replicate_every = std::array<int64_t, 4>{1, 3, 0, 7}[seed / 7 % 4];
+  options.planner_ms = seed / 29 % 4 == 0 ? 3000 : 80;
+  options.checkpoint_every = seed / 23 % 2 == 0 ? 10 : 4;
   options.replica_copies = 1 + static_cast<int>(seed / 11 % 2);
   options.tells_moves = seed / 13 % 3 == 0;
+  options.refused_every = std::array<int64_t, 3>{0, 2, 7}[seed / 17 % 3];
+  options.stop_on_refused = options.refused_every == 7 && seed / 19 % 4 == 0;
   return options;
 }
 
@@ -43,6 +47,8 @@ constexpr std::array kMustHappen = {"worker_lost",
                                     "resumed",
                                     "steps repeated",
                                     "settled",
+                                    "settled without its update",
+                                    "stopped by a step",
                                     "norm known, not applied",
                                     "coordinator restarted",
                                     "coordinator_restarted",
@@ -55,6 +61,11 @@ constexpr std::array kMustHappen = {"worker_lost",
                                     "wrong one blamed",
                                     "drift",
                                     "checkpoint",
+                                    "checkpoint_refused",
+                                    "validation",
+                                    "power cut",
+                                    "planned for long",
+                                    "plan refused",
                                     "save committed",
                                     "save given up",
                                     "from live",
@@ -174,7 +185,9 @@ INSTANTIATE_TEST_SUITE_P(All,
                          ::testing::Values(Planted::kSkipSettle,
                                            Planted::kIgnoreFence,
                                            Planted::kForgetGeneration,
-                                           Planted::kStalePart),
+                                           Planted::kStalePart,
+                                           Planted::kApplySkipped,
+                                           Planted::kForgetLog),
                          [](const ::testing::TestParamInfo<Planted>& test) -> std::string {
                            switch (test.param) {
                              case Planted::kSkipSettle:
@@ -183,6 +196,10 @@ INSTANTIATE_TEST_SUITE_P(All,
                                return "IgnoreFence";
                              case Planted::kStalePart:
                                return "StalePart";
+                             case Planted::kForgetLog:
+                               return "ForgetLog";
+                             case Planted::kApplySkipped:
+                               return "ApplySkipped";
                              default:
                                return "ForgetGeneration";
                            }

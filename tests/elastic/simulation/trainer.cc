@@ -12,6 +12,15 @@ namespace {
 
 constexpr double kOperationTimeoutMs = 3000;
 
+// As the coordinator's shell does it.
+wire::FromWorker Checked(wire::FromWorker message) {
+  if (message.has_profiled() && message.profiled().profile_json() == kAbsurdProfile) {
+    message.mutable_profiled()->clear_profile_json();
+    message.mutable_profiled()->set_error("a rate is no number");
+  }
+  return message;
+}
+
 }  // namespace
 
 std::string Cluster::NameOf(const std::string& key) {
@@ -36,7 +45,7 @@ void Cluster::Perform(SimWorker& worker, const MemberAction& action) {
       At(worker.to_coordinator,
          [this, connection = worker.connection, message = send->message, life = coordinator_life_] {
            if (coordinator_ && life == coordinator_life_ && streams_.count(connection) > 0) {
-             Tell(Received{connection, message});
+             Tell(Received{connection, Checked(message)});
            }
          });
     }
@@ -44,7 +53,7 @@ void Cluster::Perform(SimWorker& worker, const MemberAction& action) {
     OnWorkerAfter(key, 1, 5, [this](SimWorker& w) { TellMember(w, JobApplied{Status::Ok()}); });
   } else if (std::holds_alternative<MeasureProfile>(action)) {
     OnWorkerAfter(key, 10, 60, [this](SimWorker& w) {
-      TellMember(w, ProfileMeasured{Status::Ok(), "{}"});
+      TellMember(w, ProfileMeasured{Status::Ok(), w.absurd ? kAbsurdProfile : "{}"});
     });
   } else if (const auto* probe = std::get_if<ProbeLinks>(&action)) {
     BeginProbe(worker, probe->request);
@@ -71,7 +80,9 @@ void Cluster::Perform(SimWorker& worker, const MemberAction& action) {
     if (worker.kept_vote != settle->step) {
       Fail(fmt::format("{} settles step {} without its gradients", key, settle->step));
     }
-    ApplyStep(worker, settle->step, settle->norm);
+    const bool skip = settle->skip && options_.planted != Planted::kApplySkipped;
+    result_.probes["settled without its update"] += settle->skip ? 1 : 0;
+    ApplyStep(worker, settle->step, settle->norm, skip);
     worker.kept_vote = 0;
   } else if (const auto* adopt = std::get_if<AdoptState>(&action)) {
     if (worker.staged_generation != adopt->generation) {
@@ -118,8 +129,9 @@ wire::StepRecord Cluster::Record(int64_t step, int64_t generation) const {
   wire::StepRecord record;
   record.set_step(step);
   record.set_generation(generation);
-  record.set_loss(SimLoss(step));
-  record.set_gradient_norm(SimNorm(step));
+  record.set_loss(SimLoss(step, options_.refused_every));
+  record.set_gradient_norm(SimNorm(step, options_.refused_every));
+  record.set_not_finite(Refused(step));
   record.set_tokens(100);
   record.set_seconds(0.05);
   record.set_first_sample((step - 1) * 8);
@@ -127,13 +139,19 @@ wire::StepRecord Cluster::Record(int64_t step, int64_t generation) const {
   return record;
 }
 
-void Cluster::ApplyStep(SimWorker& worker, int64_t step, double norm) {
+void Cluster::ApplyStep(SimWorker& worker, int64_t step) {
+  ApplyStep(worker, step, SimNorm(step, options_.refused_every), Refused(step));
+}
+
+void Cluster::ApplyStep(SimWorker& worker, int64_t step, double norm, bool skip) {
   for (auto& [parameter, value] : worker.held) {
     if (value.step != step - 1) {
       Fail(fmt::format("{} applies step {} to the state after {}", worker.key, step, value.step));
     }
     value.step = step;
-    value.chain = Hash64(fmt::format("{} {}", step, norm), value.chain);
+    if (!skip) {
+      value.chain = Hash64(fmt::format("{} {}", step, norm), value.chain);
+    }
   }
 }
 
@@ -200,7 +218,9 @@ void Cluster::BeginMove(SimWorker& worker, const MoveState& move) {
       }
     }
     if (missing.empty()) {
-      const bool damaged = start.has_replicas() && random_.Below(8) == 0;
+      const bool damaged =
+          (start.has_replicas() && random_.Below(8) == 0) ||
+          (start.has_checkpoint_step() && damaged_.count(start.checkpoint_step()) > 0);
       return EndMove(w, damaged ? DataLossError("a checksum differs") : Status::Ok(), "");
     }
     if (now_ >= deadline) {
@@ -260,10 +280,10 @@ void Cluster::EndMove(SimWorker& worker, const Status& status, const std::string
           if (!start.initial() && committed_.count(start.checkpoint_step()) == 0) {
             Fail(fmt::format("checkpoint {} does not exist", start.checkpoint_step()));
           }
-          value = {start.applied_step(), SimChain(start.applied_step())};
+          value = {start.applied_step(), Chain(start.applied_step())};
           moved.bytes["checkpoint"] += 8;
         }
-        if (value.step != start.applied_step() || value.chain != SimChain(start.applied_step())) {
+        if (value.step != start.applied_step() || value.chain != Chain(start.applied_step())) {
           Fail(fmt::format(
               "generation {} starts from step {} and {} got parameter {} after step {}",
               start.generation(), start.applied_step(), worker.key, parameter, value.step));
@@ -303,6 +323,9 @@ void Cluster::BeginRun(SimWorker& worker, const RunSteps& run) {
   worker.run = next;
   if (run.save) {
     Save(worker);
+  }
+  if (run.validate) {
+    Validate(worker);
   }
   for (const std::string& key : worker.run->members) {
     const SimWorker* member = Worker(key);
@@ -424,7 +447,7 @@ void Cluster::CheckFence(const SimWorker& worker) {
 void Cluster::Apply(SimWorker& worker) {
   SimWorker::Run& run = *worker.run;
   CheckFence(worker);
-  ApplyStep(worker, run.step, SimNorm(run.step));
+  ApplyStep(worker, run.step);
   const int64_t number = run.number;
   if (options_.control_faults_only && now_ - last_applied_ > std::chrono::seconds(1) &&
       run.step > start_of_generation_.at(run.generation) + 1) {
@@ -437,10 +460,19 @@ void Cluster::Apply(SimWorker& worker) {
     return;
   }
   TakeSnapshot(worker);
+  if (ValidationDue(job_.policy, run.step)) {
+    Validate(worker);
+  }
   if (CheckpointDue(job_.policy, run.step)) {
     Save(worker);
   }
   Advance(worker);
+}
+
+void Cluster::Validate(SimWorker& worker) {
+  const int64_t generation = worker.run->generation;
+  const int64_t step = worker.run->step;
+  TellMember(worker, Validated{generation, step, SimValidation(step, generation)});
 }
 
 void Cluster::Save(SimWorker& worker) {
@@ -461,7 +493,7 @@ void Cluster::Save(SimWorker& worker) {
 void Cluster::FailRun(SimWorker& worker, const Status& status, const std::string& peer) {
   // What was learned may be applied before the failure is noticed, or only reported.
   if (worker.run->learned && random_.Below(2) == 0) {
-    ApplyStep(worker, worker.run->step, SimNorm(worker.run->step));
+    ApplyStep(worker, worker.run->step);
     const wire::StepRecord record = Record(worker.run->step, worker.run->generation);
     worker.run->voted = worker.run->learned = false;
     ++worker.run->step;  // The next one is in flight, its vote not cast.
@@ -498,7 +530,7 @@ void Cluster::EndRun(SimWorker& worker,
     // The abort is reported, yet the exchange goes on behind it.
     OnWorkerAfter(worker.key, 1, 300, [this, step = run.step](SimWorker& w) {
       if (!w.held.empty() && w.held.begin()->second.step == step - 1) {
-        ApplyStep(w, step, SimNorm(step));
+        ApplyStep(w, step);
       }
     });
   }

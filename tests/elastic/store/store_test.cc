@@ -35,6 +35,7 @@ DurableState SomeState() {
   state.known_step = 41;
   state.life = 3;
   state.checkpoints = {20, 40};
+  state.given_up_checkpoints = {60, 80};
   return state;
 }
 
@@ -81,6 +82,7 @@ TEST_F(StoreTest, GivesBackWhatWasSaved) {
   EXPECT_EQ(again.snapshots, state.snapshots);
   EXPECT_EQ(again.known_step, 41);
   EXPECT_EQ(again.checkpoints, state.checkpoints);
+  EXPECT_EQ(again.given_up_checkpoints, state.given_up_checkpoints);
   EXPECT_FALSE(again.finished);
 }
 

@@ -1,0 +1,64 @@
+// What is known is logged for good before it is stored, and no more often than that.
+#include "elastic/grpc/ordered_store.h"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace heddle::elastic {
+namespace {
+
+using testing::ElementsAre;
+
+class OrderedStoreTest : public testing::Test, public StateStore {
+ protected:
+  Result<std::optional<DurableState>> Load() override {
+    DurableState state;
+    state.known_step = 5;
+    return std::optional(state);
+  }
+  Status Save(const DurableState& state) override {
+    done_.push_back("store " + std::to_string(state.known_step));
+    return Status::Ok();
+  }
+  Status SaveStep(int64_t step) {
+    DurableState state;
+    state.known_step = step;
+    return store_.Save(state);
+  }
+
+  std::vector<std::string> done_;
+  Status log_;
+  OrderedStore store_{*this, [this] {
+                        done_.emplace_back("log");
+                        return log_;
+                      }};
+};
+
+TEST_F(OrderedStoreTest, TheLogIsDurableBeforeFurtherStepsAreKnown) {
+  for (const int64_t step : {0, 3, 3, 4, 2, 3}) {
+    EXPECT_TRUE(SaveStep(step).ok());
+  }
+  EXPECT_THAT(done_, ElementsAre("store 0", "log", "store 3", "store 3", "log", "store 4",
+                                 "store 2", "log", "store 3"))
+      << "after going back steps are logged once more";
+}
+
+TEST_F(OrderedStoreTest, WithoutTheLogNothingIsStored) {
+  log_ = ResourceExhaustedError("disk full");
+  EXPECT_EQ(SaveStep(1).code(), StatusCode::kResourceExhausted);
+  log_ = Status::Ok();
+  EXPECT_TRUE(SaveStep(1).ok());
+  EXPECT_THAT(done_, ElementsAre("log", "log", "store 1"));
+}
+
+TEST_F(OrderedStoreTest, WhatAPredecessorStoredWasLogged) {
+  ASSERT_EQ((*store_.Load())->known_step, 5);
+  EXPECT_TRUE(SaveStep(5).ok());
+  EXPECT_THAT(done_, ElementsAre("store 5"));
+}
+
+}  // namespace
+}  // namespace heddle::elastic
