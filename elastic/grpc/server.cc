@@ -23,7 +23,7 @@ constexpr int kIdleMilliseconds = 30000;
 void CoordinatorServer::Impl::MakeMachine(Coordinator coordinator, DurableState stored) {
   machine_ = std::make_unique<DurableMachine>(
       DurableMachine::Options{
-          .store = store_ ? &*store_ : nullptr,
+          .store = options_.store,
           .post = [this](std::function<void()> call) { Post(std::move(call)); },
           .perform = [this](const CoordinatorAction& action) { Perform(action); },
           .stalled =
@@ -43,10 +43,10 @@ void CoordinatorServer::Impl::MakeMachine(Coordinator coordinator, DurableState 
 
 heddle::Status CoordinatorServer::Impl::Restore() {
   MakeMachine(Coordinator(), {});
-  if (!store_) {
+  if (options_.store == nullptr) {
     return heddle::Status::Ok();
   }
-  HEDDLE_ASSIGN_OR_RETURN(const std::optional<DurableState> stored, store_->Load());
+  HEDDLE_ASSIGN_OR_RETURN(const std::optional<DurableState> stored, options_.store->Load());
   if (!stored) {
     return heddle::Status::Ok();
   }

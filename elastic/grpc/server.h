@@ -41,9 +41,6 @@ struct CoordinatorHooks {
   std::function<void(const Job& job)> not_taken;
   /// An entry of the run's log. Thread: the event loop; must not block for long.
   std::function<void(const LogEvent& event)> log;
-  /// Makes all that was logged durable. Thread: the store's, at most about once a second; may take
-  /// long.
-  std::function<Status()> sync_log;
   /// The workers of job.json changed. Thread: the event loop.
   std::function<void(const std::vector<ListWorkers::Entry>& workers)> list_workers;
   /// A worker was lost. Thread: the event loop.

@@ -17,7 +17,6 @@
 #include "elastic/grpc/control_listener.h"
 #include "elastic/grpc/durable_machine.h"
 #include "elastic/grpc/newest_task.h"
-#include "elastic/grpc/ordered_store.h"
 #include "elastic/grpc/server.h"
 #include "elastic/grpc/server_session.h"
 
@@ -29,11 +28,7 @@ namespace heddle::elastic {
 
 class CoordinatorServer::Impl : public wire::Control::CallbackService {
  public:
-  explicit Impl(CoordinatorServerOptions options) : options_(std::move(options)) {
-    if (options_.store != nullptr) {
-      store_.emplace(*options_.store, options_.hooks.sync_log);
-    }
-  }
+  explicit Impl(CoordinatorServerOptions options) : options_(std::move(options)) {}
 
   heddle::Status Start();
   void Stop();
@@ -91,8 +86,7 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
 
   // Loop thread only (and Start, before it runs).
   std::shared_ptr<const Job> job_;
-  bool submitting_ = false;            ///< A job is being read.
-  std::optional<OrderedStore> store_;  ///< The machine's; none: nothing is stored.
+  bool submitting_ = false;  ///< A job is being read.
 
   Mutex mutex_;
   CondVar wake_;

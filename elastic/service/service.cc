@@ -16,7 +16,7 @@
 #include "elastic/service/measurement.h"
 #include "elastic/service/run_folder.h"
 #include "elastic/service/service_metrics.h"
-#include "elastic/store/store.h"
+#include "elastic/store/ordered_store.h"
 #include "metrics/dashboard/status_page.h"
 #include "metrics/exposition/exposer.h"
 #include "metrics/service_discovery.h"
@@ -28,7 +28,8 @@ class Service::Impl {
   explicit Impl(ServiceOptions options) : options_(std::move(options)), metrics_(registry_) {}
 
   Status Open() {
-    HEDDLE_ASSIGN_OR_RETURN(store_, OpenSqliteStore(options_.store_path));
+    HEDDLE_ASSIGN_OR_RETURN(auto sqlite, OpenSqliteStore(options_.store_path));
+    store_ = std::make_unique<OrderedStore>(std::move(sqlite), [this] { return SyncLog(); });
     HEDDLE_ASSIGN_OR_RETURN(const std::optional<DurableState> stored, store_->Load());
     if (stored && stored->held && !stored->finished) {
       live_generation_ = stored->held->number;
@@ -105,15 +106,6 @@ class Service::Impl {
             },
         .not_taken = [this](const Job& /*job*/) { LeaveRun(); },
         .log = [this](const LogEvent& event) { Log(event); },
-        .sync_log =
-            [this] {
-              std::shared_ptr<RunFolder> folder;
-              {
-                MutexLock lock(mutex_);
-                folder = run_.folder;
-              }
-              return folder == nullptr ? Status::Ok() : folder->Sync();  // May take long.
-            },
         .list_workers = [this](const std::vector<ListWorkers::Entry>& workers) { List(workers); },
         .worker_gone =
             [this](const WorkerGone& gone) {
@@ -223,6 +215,16 @@ class Service::Impl {
     MutexLock lock(mutex_);
     checkpoints_ = checkpoints.ok() ? *std::move(checkpoints) : none;
     return job;
+  }
+
+  // Thread: the store's; may take long.
+  Status SyncLog() {
+    std::shared_ptr<RunFolder> folder;
+    {
+      MutexLock lock(mutex_);
+      folder = run_.folder;
+    }
+    return folder == nullptr ? Status::Ok() : folder->Sync();
   }
 
   void Log(const LogEvent& event) {

@@ -17,6 +17,7 @@
 #include "base/system/file.h"
 #include "elastic/grpc/client.h"
 #include "elastic/grpc/server.h"
+#include "elastic/store/ordered_store.h"
 #include "fake_worker.h"
 
 namespace heddle::elastic {
@@ -43,7 +44,11 @@ class GrpcTest : public testing::Test {
   void StartServer(const std::string& listen = "127.0.0.1:0") {
     std::unique_ptr<StateStore> store = OpenStore();
     ASSERT_NE(store, nullptr);
-    store_ = std::make_unique<WatchedStore>(std::move(store), synced_step_);
+    store_ = std::make_unique<OrderedStore>(
+        std::make_unique<WatchedStore>(std::move(store), synced_step_), [this] {
+          synced_step_ = logged_step_.load();
+          return Status::Ok();
+        });
     CoordinatorServerOptions options;
     options.listen = listen;
     options.store = store_.get();
@@ -84,10 +89,6 @@ class GrpcTest : public testing::Test {
         logged_step_ = std::get<int64_t>(*event.Find("step"));
       }
       changed_.NotifyAll();
-    };
-    options.hooks.sync_log = [this] {
-      synced_step_ = logged_step_.load();
-      return Status::Ok();
     };
     auto server = CoordinatorServer::Start(std::move(options));
     ASSERT_TRUE(server.ok()) << server.status().ToString();

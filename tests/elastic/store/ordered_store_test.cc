@@ -1,5 +1,5 @@
 // What is known is logged for good before it is stored, and no more often than that.
-#include "elastic/grpc/ordered_store.h"
+#include "elastic/store/ordered_store.h"
 
 #include <string>
 #include <vector>
@@ -12,8 +12,9 @@ namespace {
 
 using testing::ElementsAre;
 
-class OrderedStoreTest : public testing::Test, public StateStore {
- protected:
+class RecordingStore : public StateStore {
+ public:
+  explicit RecordingStore(std::vector<std::string>& done) : done_(done) {}
   Result<std::optional<DurableState>> Load() override {
     DurableState state;
     state.known_step = 5;
@@ -23,6 +24,13 @@ class OrderedStoreTest : public testing::Test, public StateStore {
     done_.push_back("store " + std::to_string(state.known_step));
     return Status::Ok();
   }
+
+ private:
+  std::vector<std::string>& done_;
+};
+
+class OrderedStoreTest : public testing::Test {
+ protected:
   Status SaveStep(int64_t step) {
     DurableState state;
     state.known_step = step;
@@ -31,7 +39,7 @@ class OrderedStoreTest : public testing::Test, public StateStore {
 
   std::vector<std::string> done_;
   Status log_;
-  OrderedStore store_{*this, [this] {
+  OrderedStore store_{std::make_unique<RecordingStore>(done_), [this] {
                         done_.emplace_back("log");
                         return log_;
                       }};

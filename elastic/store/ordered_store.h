@@ -4,6 +4,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "base/status.h"
 #include "elastic/store/store.h"
@@ -13,9 +16,9 @@ namespace heddle::elastic {
 /// A store beside the log of a run. Thread: one caller at a time.
 class OrderedStore : public StateStore {
  public:
-  /// The store outlives this. `sync_log` makes durable what was logged before; it may be missing.
-  OrderedStore(StateStore& store, std::function<Status()> sync_log)
-      : store_(store),
+  /// `sync_log` makes durable what was logged before.
+  OrderedStore(std::unique_ptr<StateStore> store, std::function<Status()> sync_log)
+      : store_(std::move(store)),
         sync_log_(std::move(sync_log)) {}
 
   /// What a predecessor has stored it had logged before.
@@ -25,7 +28,7 @@ class OrderedStore : public StateStore {
   Status Save(const DurableState& state) override;
 
  private:
-  StateStore& store_;
+  const std::unique_ptr<StateStore> store_;
   const std::function<Status()> sync_log_;
   int64_t known_step_ = 0;
 };

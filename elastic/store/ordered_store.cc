@@ -1,9 +1,9 @@
-#include "elastic/grpc/ordered_store.h"
+#include "elastic/store/ordered_store.h"
 
 namespace heddle::elastic {
 
 Result<std::optional<DurableState>> OrderedStore::Load() {
-  Result<std::optional<DurableState>> stored = store_.Load();
+  Result<std::optional<DurableState>> stored = store_->Load();
   if (stored.ok() && *stored) {
     known_step_ = (*stored)->known_step;
   }
@@ -11,10 +11,10 @@ Result<std::optional<DurableState>> OrderedStore::Load() {
 }
 
 Status OrderedStore::Save(const DurableState& state) {
-  if (state.known_step > known_step_ && sync_log_) {
+  if (state.known_step > known_step_) {
     HEDDLE_RETURN_IF_ERROR(sync_log_());
   }
-  HEDDLE_RETURN_IF_ERROR(store_.Save(state));
+  HEDDLE_RETURN_IF_ERROR(store_->Save(state));
   known_step_ = state.known_step;
   return Status::Ok();
 }
