@@ -5,12 +5,14 @@
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <limits>
 
 #include <gmock/gmock.h>
 
 #include "checkpoint/convert/cast.h"
 #include "checkpoint/formats/format.h"
+#include "checkpoint/storage/manifest_file.h"
 #include "tests/checkpoint/support.h"
 
 namespace heddle::checkpoint {
@@ -126,6 +128,26 @@ TEST_F(DiffTest, WhatDiffersOtherwiseIsSaid) {
   EXPECT_EQ(of({inf, 1}, {inf, 2}), 1);
   EXPECT_EQ(of({inf, 1}, {-inf, 1}), inf);
   EXPECT_EQ(of({0, nan}, {0, 1}), inf);
+}
+
+TEST_F(DiffTest, ATensorThatCannotBeReadIsNoDifference) {
+  const Bytes bytes(4096, std::byte{1});
+  const std::string a = Write({{"w", DType::kU8, {4096}, bytes}}, "native");
+  const std::string b = Write({{"w", DType::kU8, {4096}, bytes}}, "native");
+  EXPECT_TRUE(Diff(a, b)->equal);
+  const auto manifest = LoadManifest(a);
+  ASSERT_TRUE(manifest.ok()) << manifest.status().ToString();
+  const ChunkRecord& chunk = manifest->tensors[0].boxes[0].chunks[0];
+  std::fstream file(a + "/" + manifest->files[0].name,
+                    std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(chunk.address + chunk.bytes / 2);
+  file.put('\x55');
+  file.close();
+  for (const auto& [left, right] : {std::pair(a, b), {b, a}}) {
+    const Status status = Diff(left, right).status();
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+    EXPECT_THAT(status.message(), ::testing::HasSubstr("'w'"));
+  }
 }
 
 TEST_F(DiffTest, TensorsAreFoundByNameAndRole) {

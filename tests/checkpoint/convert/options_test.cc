@@ -138,6 +138,22 @@ TEST_F(OptionsTest, FilesOfANativeModelAreAsLargeAsIsWished) {
             "/master/a0 /master/b0 /master/c1 ");
 }
 
+TEST_F(OptionsTest, AModelThatIsThereIsReplacedWhenThatIsWished) {
+  Write("safetensors", {{"a", "", DType::kF32, 4}});
+  for (const char* const format : {"safetensors", "pytorch", "native"}) {
+    ASSERT_TRUE(ConvertTo(format, std::nullopt).ok()) << format;
+    const auto again = [&](bool overwrite) {
+      return Convert(source_, target_,
+                     {.to = format, .dtype = DType::kBF16, .overwrite = overwrite, .progress = {}})
+          .status();
+    };
+    EXPECT_EQ(again(false).code(), StatusCode::kAlreadyExists) << format;
+    EXPECT_THAT(Written()[0], HasSubstr("fp32")) << format;
+    EXPECT_TRUE(again(true).ok()) << again(true).ToString();
+    EXPECT_THAT(Written()[0], HasSubstr("bf16")) << format;
+  }
+}
+
 TEST_F(OptionsTest, AFolderThatIsNamedForAnotherStepIsRefused) {
   Write("safetensors", {{"a", "", DType::kF32, 4}});
   const std::string named = folder_.path() + "/step-00000007";

@@ -227,6 +227,32 @@ TEST_P(BlockPlacesTest, WhatDidNotChangeIsNotWrittenAgain) {
   EXPECT_THAT(Stored(1), ElementsAre(7));
 }
 
+TEST_P(BlockPlacesTest, WhatABlockLacksOnStorageIsZerosWhenItComesBack) {
+  auto file = BlockFile::Create(path(), GetParam());
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  for (int64_t block = 0; block < 5; ++block) {
+    Fill(**file, block, static_cast<uint8_t>(block + 1));
+  }
+  Fill(**file, 5, 6, 10);
+  Bytes out(1);
+  for (int64_t block = 1; block < 5; ++block) {  // Which puts the last one out of memory.
+    (*file)->Read(block * kHashBlockBytes, out);
+  }
+  EXPECT_THAT(Stored(6), ElementsAre(0, 2, 3, 4, 5, 6));
+  out.resize(40);
+  (*file)->Read(5 * kHashBlockBytes, out);
+  Bytes expected(40);
+  std::fill_n(expected.begin(), 10, std::byte{6});
+  EXPECT_EQ(out, expected);
+  (*file)->Write(5 * kHashBlockBytes + 20, Bytes(1, std::byte{7}));
+  ASSERT_TRUE((*file)->Finish().ok());
+  expected.resize(21);
+  expected[20] = std::byte{7};
+  const Bytes content = ContentOf(path());
+  ASSERT_EQ(content.size(), static_cast<size_t>(5 * kHashBlockBytes) + 21);
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), content.end() - 21));
+}
+
 TEST(BlockFileNamesTest, AFolderThatIsNotThereIsNamed) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/none/file";

@@ -150,6 +150,17 @@ TEST_F(DamageTest, TruncatedFilesAreNamed) {
   }
 }
 
+TEST_F(DamageTest, AFileOfAnotherLengthIsNamedOnce) {
+  const FileRecord& file = manifest_.files[0];
+  const std::string path = newest_ + "/" + file.name;
+  std::filesystem::resize_file(path, static_cast<uint64_t>(file.bytes) + 1);
+  const auto damage = Verify(newest_);
+  ASSERT_TRUE(damage.ok()) << damage.status().ToString();
+  ASSERT_EQ(damage->size(), 1U);
+  EXPECT_EQ(ToString(damage->front()),
+            fmt::format("{}: {} bytes, {} expected", file.name, file.bytes + 1, file.bytes));
+}
+
 TEST_F(DamageTest, MissingAndForeignFilesAreNamed) {
   const std::string path = newest_ + "/" + manifest_.files[1].name;
   std::filesystem::rename(path, path + ".away");

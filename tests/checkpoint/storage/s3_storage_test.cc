@@ -2,6 +2,7 @@
 /// A job's checkpoints in an object store: what lies there after each operation, who may commit,
 /// and what is cleaned.
 #include <atomic>
+#include <cstring>
 
 #include <gmock/gmock.h>
 
@@ -158,6 +159,7 @@ TEST_F(S3StorageTest, WhatWasKeptIsGoneFromTheFolderItWasWrittenIn) {
   const auto storage = Open();
   ASSERT_TRUE(storage->Prepare().ok());
   const std::string folder = storage->SaveFolder(10, 1);
+  EXPECT_TRUE(folder.ends_with("/.tmp-step-00000010.g1")) << folder;
   ASSERT_TRUE(MakeFolders(folder).ok());
   ASSERT_TRUE(WriteFileAtomically(folder + "/w0.g1.h5", "content").ok());
   const auto facts = DescribeFile(folder, "w0.g1.h5");
@@ -321,6 +323,26 @@ TEST_F(S3StorageTest, CheckpointsComeFromAndGoToTheStore) {
   }
   EXPECT_EQ(LoadManifest(other + "/" + StepFolderName(30))->generation, 0)
       << "what this job saves replaces it";
+}
+
+TEST_F(S3StorageTest, AFirstStateFromWeightsIsWrittenIntoTheStore) {
+  const TemporaryFolder folder;
+  const std::string header = R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  const uint64_t length = header.size();
+  const std::string weights =
+      std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + header + "12345678";
+  ASSERT_TRUE(WriteFileAtomically(folder.path() + "/weights", weights).ok());
+  const std::vector<TensorInfo> expected = {{"w", "exp_avg", DType::kF32, {2}},
+                                            {"w", "master", DType::kF32, {2}}};
+  const Status written = WriteInitialState(folder.path() + "/weights", root_, {}, expected);
+  ASSERT_TRUE(written.ok()) << written.ToString();
+  EXPECT_THAT(*Open()->Steps(), ElementsAre(0));
+  const auto reader = Reader::Open(root_ + "/" + StepFolderName(0));
+  ASSERT_TRUE(reader.ok()) << reader.status().ToString();
+  Bytes out(8);
+  ASSERT_TRUE((*reader)->Read({"w", "master"}, WholeBox({2}), out).ok());
+  EXPECT_EQ(std::memcmp(out.data(), "12345678", 8), 0);
+  EXPECT_FALSE(FileExists("s3:")) << "it is no path";
 }
 
 TEST_F(S3StorageTest, AFileOfSeveralPiecesComesWhole) {
