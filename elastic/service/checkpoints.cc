@@ -136,6 +136,7 @@ Result<std::vector<int64_t>> NoteLoss(const Job& job, const NoteValidation& note
 Result<std::vector<int64_t>> SoundCheckpoints(
     const Job& job,
     std::optional<int64_t> live_generation,
+    ReadNewest read_newest,
     const std::function<void(const std::string&)>& skipped) {
   // Only the newest sound one is read in full; older ones are listed by name and read when they are
   // needed.
@@ -150,12 +151,16 @@ Result<std::vector<int64_t>> SoundCheckpoints(
   if (entries.empty()) {
     return steps;
   }
-  const auto newest = checkpoint::FindNewestSound(root, skipped);
-  if (!newest.ok()) {
-    return InvalidArgumentError("no checkpoint is sound: {}", newest.status().message());
+  int64_t newest = entries.back().step;
+  if (read_newest == ReadNewest::kWhole) {
+    const auto sound = checkpoint::FindNewestSound(root, skipped);
+    if (!sound.ok()) {
+      return InvalidArgumentError("no checkpoint is sound: {}", sound.status().message());
+    }
+    newest = sound->step;
   }
   for (const checkpoint::Entry& entry : entries) {
-    if (entry.step <= newest->step) {
+    if (entry.step <= newest) {
       steps.push_back(entry.step);
     }
   }

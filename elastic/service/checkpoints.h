@@ -3,6 +3,7 @@
 /// can be resumed.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -29,6 +30,11 @@ Result<std::vector<int64_t>> NoteLoss(const Job& job, const NoteValidation& note
 /// writes nothing, so that a refused job leaves nothing behind. Errors: kInvalidArgument.
 Status CheckNamedCheckpoint(const job::JobConfig& config, const std::string& output);
 
+/// Whether the newest checkpoint is read before it is counted on. Where workers hold the state it
+/// would only hold up their adoption: should it ever be needed, whoever reads it finds the damage,
+/// and the next best source is taken.
+enum class ReadNewest : uint8_t { kWhole, kNot };
+
 /// Steps of sound checkpoints, ascending, as a run may resume from them. Each damaged one costs a
 /// line. Removes what dead saves left: those of generations below `live_generation`, whose workers
 /// may be saving while their coordinator was away; all of them without one. None at all: the job is
@@ -38,6 +44,7 @@ Status CheckNamedCheckpoint(const job::JobConfig& config, const std::string& out
 Result<std::vector<int64_t>> SoundCheckpoints(
     const Job& job,
     std::optional<int64_t> live_generation,
+    ReadNewest read_newest,
     const std::function<void(const std::string&)>& skipped);
 
 }  // namespace heddle::elastic

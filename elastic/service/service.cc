@@ -201,8 +201,10 @@ class Service::Impl {
     }
     // Before the remains of dead saves are removed, which may be all that knows.
     const auto generation = checkpoint::HighestGeneration(job.checkpoint_root);
-    auto checkpoints = SoundCheckpoints(
-        job, live, [&](const std::string& line) { warn("checkpoint skipped: " + line); });
+    const bool adopts = live && options_.workers_outlive;
+    auto checkpoints =
+        SoundCheckpoints(job, live, adopts ? ReadNewest::kNot : ReadNewest::kWhole,
+                         [&](const std::string& line) { warn("checkpoint skipped: " + line); });
     const Status found = generation.ok() ? checkpoints.status() : generation.status();
     if (!found.ok() && !(restoring && options_.workers_outlive)) {
       return found;

@@ -29,8 +29,8 @@ struct ServiceOptions {
   Duration paused_timeout =
       Duration::zero();  ///< How long a job waits for workers when it has too few; 0: for ever.
   std::function<void(const WorkerGone&)> worker_gone = {};  ///< Likewise.
-  /// Workers may live on without this process and hold the job's state: a job none of whose
-  /// checkpoints is sound is then no reason to refuse it.
+  /// Workers may live on without this process and hold the job's state: checkpoints are then not
+  /// read before they are adopted, and one none of which is sound is no reason to refuse the job.
   bool workers_outlive = false;
 };
 

@@ -1,15 +1,21 @@
 #include "metrics/exposition/exposer.h"
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include <arpa/inet.h>
 #include <httplib.h>
 #include <poll.h>
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/thread.h"
@@ -49,6 +55,101 @@ prometheus::ClientMetric Convert(Registry::Kind kind, const Registry::Sample& sa
   return metric;
 }
 
+// ---- Bounds ----
+
+// A whole request, and a whole answer; the first is less while other clients wait for a thread.
+constexpr Duration kRequestWithin = std::chrono::seconds(2);
+constexpr Duration kRequestWithinWhenBusy = std::chrono::milliseconds(200);
+constexpr Duration kAnswerWithin = std::chrono::seconds(5);
+
+bool WaitFor(int fd, short events, Deadline deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Now()).count();
+  pollfd polled{.fd = fd, .events = events, .revents = 0};
+  return left > 0 && ::poll(&polled, 1, static_cast<int>(left)) == 1;
+}
+
+/// A client's bytes. The library's own stream bounds each read, so that a client who sends a byte
+/// now and then keeps a thread for ever.
+class BoundedStream : public httplib::Stream {
+ public:
+  BoundedStream(int fd, Duration request_within) : fd_(fd), read_by_(After(request_within)) {}
+
+  bool is_readable() const override { return next_ < filled_ || WaitFor(fd_, POLLIN, read_by_); }
+  bool is_writable() const override { return WaitFor(fd_, POLLOUT, After(kAnswerWithin)); }
+  ssize_t read(char* to, size_t size) override {
+    if (next_ == filled_) {
+      if (!WaitFor(fd_, POLLIN, read_by_)) {
+        return -1;
+      }
+      const ssize_t got = ::recv(fd_, buffer_.data(), buffer_.size(), 0);
+      if (got <= 0) {
+        return got;
+      }
+      next_ = 0;
+      filled_ = static_cast<size_t>(got);
+    }
+    const size_t count = std::min(size, filled_ - next_);
+    std::memcpy(to, buffer_.data() + next_, count);
+    next_ += count;
+    return static_cast<ssize_t>(count);
+  }
+  ssize_t write(const char* from, size_t size) override {
+    if (!write_by_) {
+      write_by_ = After(kAnswerWithin);
+    }
+    return WaitFor(fd_, POLLOUT, *write_by_) ? ::send(fd_, from, size, MSG_NOSIGNAL | MSG_DONTWAIT)
+                                             : -1;
+  }
+  // Nobody asks.
+  void get_remote_ip_and_port(std::string& /*ip*/, int& /*port*/) const override {}
+  void get_local_ip_and_port(std::string& /*ip*/, int& /*port*/) const override {}
+  socket_t socket() const override { return fd_; }
+
+ private:
+  const int fd_;
+  const Deadline read_by_;
+  std::optional<Deadline> write_by_;
+  std::array<char, 4096> buffer_{};
+  size_t next_ = 0;
+  size_t filled_ = 0;
+};
+
+/// The library's threads, and how many clients wait for one.
+class CountedQueue : public httplib::TaskQueue {
+ public:
+  CountedQueue(size_t threads, std::atomic<int>* waiting) : pool_(threads), waiting_(waiting) {}
+  void enqueue(std::function<void()> task) override {
+    waiting_->fetch_add(1);
+    pool_.enqueue([waiting = waiting_, task = std::move(task)] {
+      waiting->fetch_sub(1);
+      task();
+    });
+  }
+  void shutdown() override { pool_.shutdown(); }
+
+ private:
+  httplib::ThreadPool pool_;
+  std::atomic<int>* const waiting_;
+};
+
+/// One request a connection, with the bounds above.
+class BoundedServer : public httplib::Server {
+ public:
+  explicit BoundedServer(std::atomic<int>* waiting) : waiting_(waiting) {}
+
+ private:
+  bool process_and_close_socket(socket_t socket) override {
+    BoundedStream stream(socket, waiting_->load() > 0 ? kRequestWithinWhenBusy : kRequestWithin);
+    bool closed = false;
+    const bool answered = process_request(stream, true, closed, nullptr);
+    ::shutdown(socket, SHUT_RDWR);
+    ::close(socket);
+    return answered;
+  }
+
+  std::atomic<int>* const waiting_;
+};
+
 /// cpp-httplib's part of the Exposer.
 class HttpExposer : public Exposer {
  public:
@@ -68,7 +169,8 @@ class HttpExposer : public Exposer {
 
   const Registry& registry_;
   const std::map<std::string, HttpHandler> handlers_;
-  httplib::Server server_;
+  std::atomic<int> waiting_{0};  ///< Clients that no thread has turned to yet.
+  BoundedServer server_{&waiting_};
   int port_ = 0;
   Thread loop_;
 };
@@ -81,12 +183,7 @@ Status HttpExposer::Listen(const ExposerOptions& options) {
     return InvalidArgumentError("'{}' is no IP address to listen on", options.host);
   }
   const auto threads = static_cast<size_t>(options.threads);
-  server_.new_task_queue = [threads] { return new httplib::ThreadPool(threads); };
-  // Bounds how long a client that sends nothing keeps a thread, and so how long a stop takes.
-  server_.set_read_timeout(std::chrono::seconds(2));
-  server_.set_write_timeout(std::chrono::seconds(2));
-  server_.set_keep_alive_timeout(2);
-  server_.set_keep_alive_max_count(1);
+  server_.new_task_queue = [threads, this] { return new CountedQueue(threads, &waiting_); };
   // The library's default also sets SO_REUSEPORT: two servers of one port would share it silently.
   server_.set_socket_options([](socket_t socket) {
     const int on = 1;

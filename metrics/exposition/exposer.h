@@ -29,7 +29,8 @@ struct ExposerOptions {
   std::string host = "127.0.0.1";
   /// 0: any free port.
   int port = 0;
-  /// Requests answered at the same time; more wait.
+  /// Requests answered at the same time; more wait. A whole request comes within two seconds, or a
+  /// fraction of one while others wait, and is cut off otherwise.
   int threads = 3;
 };
 

@@ -1,9 +1,12 @@
 #include "metrics/exposition/exposer.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/thread.h"
@@ -113,6 +116,34 @@ TEST(ExposerTest, SilentClientsNeitherStarveOthersNorHoldUpTheStop) {
   const Time before = Now();
   exposer.reset();
   EXPECT_LT(Seconds(Now() - before), 10);
+}
+
+TEST(ExposerTest, ClientsThatTrickleNeitherStarveOthersNorHoldUpTheStop) {
+  const Registry registry;
+  auto exposer = Serve(registry);
+  const int port = exposer->port();
+  std::atomic<bool> ended{false};
+  std::vector<UniqueFd> clients;
+  for (int i = 0; i < 12; ++i) {
+    clients.push_back(Connect(port));
+    ASSERT_TRUE(clients.back().valid());
+  }
+  // Each byte comes well before any bound on a single read.
+  Thread trickle("trickle", [&] {
+    for (size_t sent = 0; !ended.load(); ++sent) {
+      for (const UniqueFd& client : clients) {
+        const char letter = "GET /"[std::min<size_t>(sent, 4)];
+        [[maybe_unused]] const ssize_t count = ::send(client.get(), &letter, 1, MSG_NOSIGNAL);
+      }
+      ::poll(nullptr, 0, 100);
+    }
+  });
+  const HttpAnswer answer = HttpRequest(port, "/metrics");
+  EXPECT_EQ(answer.status, 200);
+  const Time stopping = Now();
+  exposer.reset();
+  EXPECT_LT(Seconds(Now() - stopping), 4);
+  ended.store(true);
 }
 
 }  // namespace

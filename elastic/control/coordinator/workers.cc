@@ -12,7 +12,12 @@ void Coordinator::State::OnHello(ConnectionId connection,
                                  Time now,
                                  Outbox& out) {
   using Kind = Roster::Answer::Kind;
-  const Roster::Answer answer = roster_.Judge(hello, phase_ == Phase::kDone, now, policy().lease);
+  Roster::Answer answer = roster_.Judge(hello, phase_ == Phase::kDone, now, policy().lease);
+  // A new worker, not one of the job that has ended: it asks again until there is the next job.
+  if (phase_ == Phase::kDone &&
+      roster_.Judge(hello, false, now, policy().lease).kind == Kind::kJoin) {
+    answer = {Kind::kRefuse, "the job has ended, the next one is waited for", false};
+  }
   if (answer.kind == Kind::kRefuse) {
     wire::Refused refused;
     refused.set_reason(answer.reason);

@@ -154,6 +154,19 @@ TEST_F(CoordinatorTest, AJobIsSubmittedOnce) {
   EXPECT_EQ(Count("job_started"), 1);
 }
 
+TEST_F(CoordinatorTest, AfterTheJobANewWorkerMayAskAgainAndOneOfTheJobMayNot) {
+  Form();
+  Tell(CancelRequested{"by the user"});
+  Hello("late");
+  ASSERT_NE(Last("late", wire::ToWorker::kRefused), nullptr);
+  EXPECT_FALSE(Last("late", wire::ToWorker::kRefused)->refused().permanent());
+  Hello("a");
+  ASSERT_NE(Last("a", wire::ToWorker::kRefused), nullptr);
+  EXPECT_TRUE(Last("a", wire::ToWorker::kRefused)->refused().permanent());
+  Hello("stale", [](wire::Hello& hello) { hello.set_generation(1); });
+  EXPECT_TRUE(Last("stale", wire::ToWorker::kRefused)->refused().permanent());
+}
+
 TEST_F(CoordinatorTest, GenerationsBeginAboveThoseThatTheCheckpointsKnow) {
   job_.used_generation = 7;
   Tell(Submitted{job_});

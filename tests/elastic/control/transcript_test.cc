@@ -124,7 +124,7 @@ end true false the job is done)");
   EXPECT_EQ(Said(), R"(close a
 list b(98 metrics-b host-b)
 list
-c < {"refused":{"reason":"the job has ended","permanent":true}}
+c < {"refused":{"reason":"the job has ended, the next one is waited for"}}
 close c)");
   EXPECT_EQ(coordinator_.NextDeadline(), std::nullopt);
 }

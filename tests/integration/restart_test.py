@@ -1,0 +1,59 @@
+"""A coordinator that comes back adopts its workers before it reads any checkpoint, and workers that are started between
+two jobs wait for the next one.
+"""
+import os
+import random
+
+from harness import Run, Scratch, check_same, seed, wait_for
+from harness.text_data import prose
+from harness.served import WORKERS, Cluster, write_job
+
+STEPS = 60
+
+
+def damage(folder, chance):
+    """One byte in the middle of every file of the newest checkpoint."""
+    root = os.path.join(folder, "checkpoints")
+    newest = os.path.join(root, max(name for name in os.listdir(root) if name.startswith("step-")))
+    for name in os.listdir(newest):
+        if name.endswith(".h5"):
+            with open(os.path.join(newest, name), "r+b") as file:
+                file.seek(os.path.getsize(file.name) // 2)
+                byte = file.read(1)
+                file.seek(-1, os.SEEK_CUR)
+                file.write(bytes([byte[0] ^ (1 << chance.randrange(8))]))
+
+
+def main():
+    chance = random.Random(seed())
+    with Scratch() as folder:
+        job = write_job(folder, prose(folder), STEPS)
+        undisturbed = Run(os.path.join(folder, "undisturbed"), job).start().finish().losses()
+        with Cluster(folder, "served") as cluster:
+            cluster.serve()
+            cluster.submit(job)
+            for name in WORKERS:
+                cluster.worker(name)
+            wait_for("a checkpoint", lambda: cluster.run.events("checkpoint"), 90)
+            cluster.coordinator.kill()
+            cluster.coordinator.wait(30)
+            damage(cluster.run.folder, chance)
+            cluster.serve()
+            cluster.finish()
+            assert not cluster.run.events("warning"), "the newest checkpoint was read before the workers were adopted"
+            assert not cluster.run.events("worker_lost"), cluster.run.events("worker_lost")
+            check_same(cluster.run, undisturbed, STEPS)
+
+            # The coordinator holds no job now.
+            cluster.workers = {}
+            for name in WORKERS:
+                cluster.worker(name)
+            waiting = "the next one is waited for"
+            wait_for("every worker's word", lambda: cluster.errors().count(waiting) >= len(WORKERS), 30)
+            cluster.run = Run(os.path.join(folder, "next"))
+            cluster.submit(job)
+            cluster.finish()
+            check_same(cluster.run, undisturbed, STEPS)
+
+
+main()
