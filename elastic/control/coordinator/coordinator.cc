@@ -242,7 +242,7 @@ std::optional<Time> Coordinator::State::NextDeadline() const {
   std::optional<Time> next = roster_.NextDeadline(policy());
   Earlier(next, blame_.NextDeadline(policy().probe));
   Earlier(next, links_.NextDeadline());
-  Earlier(next, transitions_.NextDeadline(policy()));
+  Earlier(next, transitions_.NextDeadline(policy(), roster_));
   Earlier(next, adopt_until_);
   Earlier(next, steps_.NextDeadline(policy(), IsRunning()));
   if (phase_ == Phase::kActive && !generations_.held() && !transitions_.current()) {

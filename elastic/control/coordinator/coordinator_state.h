@@ -51,7 +51,7 @@ class Coordinator::State {
 
   void OnHello(ConnectionId connection, const wire::Hello& hello, Time now, Outbox& out);
   void OnMessage(const Worker& worker, const wire::FromWorker& message, Time now, Outbox& out);
-  void OnHeartbeat(const Worker& worker, const wire::Heartbeat& message, Outbox& out);
+  void OnHeartbeat(const Worker& worker, const wire::Heartbeat& message, Time now, Outbox& out);
   void OnProfiled(const Worker& worker, const wire::Profiled& message, Time now, Outbox& out);
   void OnPeerLost(const Worker& worker, const wire::PeerLost& message, Time now, Outbox& out);
   void OnFinished(const Worker& worker, const wire::Finished& message, Time now, Outbox& out);

@@ -109,7 +109,7 @@ void Coordinator::State::OnMessage(const Worker& worker,
     case wire::FromWorker::kValidation:
       return OnValidation(name, message.validation(), out);
     case wire::FromWorker::kHeartbeat:
-      return OnHeartbeat(worker, message.heartbeat(), out);
+      return OnHeartbeat(worker, message.heartbeat(), now, out);
     case wire::FromWorker::kLeaving:
       if (phase_ == Phase::kDone) {
         return;
@@ -180,8 +180,9 @@ void Coordinator::State::OnValidation(const std::string& name,
 
 void Coordinator::State::OnHeartbeat(const Worker& worker,
                                      const wire::Heartbeat& message,
+                                     Time now,
                                      Outbox& out) {
-  roster_.TakeHeartbeat(worker.name, message);
+  roster_.TakeHeartbeat(worker.name, message, policy().profile_timeout, now);
   if (!transitions_.current()) {
     drift_.Count(worker.name, message, generations_, policy().drift);
   }

@@ -233,12 +233,6 @@ void Roster::TakeProfile(const std::string& name, const std::string& profile_jso
   }
 }
 
-void Roster::TakeHeartbeat(const std::string& name, const wire::Heartbeat& message) {
-  Worker& worker = workers_.at(name);
-  worker.applied_step = message.applied_step();
-  worker.standing = message.standing();
-}
-
 void Roster::SetStanding(const std::string& name, wire::Standing standing) {
   workers_.at(name).standing = standing;
 }
