@@ -77,6 +77,8 @@ struct JobPolicy {
   Duration coalesce = std::chrono::milliseconds(150);  ///< After a loss: wait for further ones.
   Duration probe =
       std::chrono::milliseconds(500);  ///< After an accusation: does the accused still answer?
+  /// How long a worker that is asked for something may stand still; while its heartbeats tell of
+  /// progress it is waited for.
   Duration reply_timeout = std::chrono::seconds(20);  ///< Prepared, Halted.
   Duration stop_timeout = std::chrono::seconds(120);  ///< Stopped: a step and what is due after it.
   Duration move_timeout = std::chrono::seconds(60);   ///< Ready: connecting and moving state.

@@ -47,7 +47,7 @@ struct Member::State {
   void OnJobApplied(const Status& status, MemberOutbox& out);
   void OnStep(const StepApplied& event, MemberOutbox& out);
   void OnTerminate(const std::string& reason, MemberOutbox& out);
-  void OnTick(Time now, MemberOutbox& out);
+  void OnTick(const MemberTicked& event, Time now, MemberOutbox& out);
   /// What the coordinator may not have heard.
   void SayAgain(int64_t known_step, MemberOutbox& out) const;
 
@@ -88,7 +88,7 @@ void Member::State::Handle(const MemberEvent& event, Time now, MemberOutbox& out
       [&](const SnapshotsHeld& e) { held.SetReplicas(e.replicas); },
       [&](const Validated& e) { reports.AddValidation(e, out); },
       [&](const TerminateRequested& e) { OnTerminate(e.reason, out); },
-      [&](const MemberTicked&) { OnTick(now, out); },
+      [&](const MemberTicked& e) { OnTick(e, now, out); },
   };
   std::visit(handlers, event);
 }
@@ -216,13 +216,15 @@ void Member::State::OnTerminate(const std::string& reason, MemberOutbox& out) {
   out.Say(message);
 }
 
-void Member::State::OnTick(Time now, MemberOutbox& out) {
+void Member::State::OnTick(const MemberTicked& event, Time now, MemberOutbox& out) {
   if (stream.TakeHeartbeat(now)) {
     SendToCoordinator action;
     wire::Heartbeat& message = *action.message.mutable_heartbeat();
     held.Describe(message);
     message.set_standing(activity.standing());
     window.Describe(message);
+    message.set_progress(event.progress);
+    message.set_waits(event.waits);
     out.Add(std::move(action));
   }
   if (activity.IsTraining()) {

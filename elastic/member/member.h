@@ -100,7 +100,10 @@ struct Validated {
 struct TerminateRequested {
   std::string reason;
 };
-struct MemberTicked {};
+struct MemberTicked {
+  int64_t progress = 0;  ///< What the trainer has done, counted.
+  bool waits = false;    ///< It waits for other workers.
+};
 
 using MemberEvent = std::variant<StreamUp,
                                  StreamDown,

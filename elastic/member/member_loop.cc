@@ -55,7 +55,7 @@ class MemberLoop::Impl {
       }
       const std::optional<Time> next = member_.NextDeadline();
       if (next && Now() >= *next) {
-        Handle(MemberTicked());
+        Handle(host_.Tick());
       }
     }
   }

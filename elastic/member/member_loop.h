@@ -15,6 +15,8 @@ class MemberHost {
  public:
   virtual ~MemberHost() = default;
   virtual void Perform(const MemberAction& action) = 0;
+  /// What the heartbeat that is due tells of the trainer.
+  virtual MemberTicked Tick() const { return {}; }
 };
 
 /// Thread: any, but not from inside Perform's destructor chain: Stop joins the loop.

@@ -107,6 +107,13 @@ void WorkerHost::Perform(const MemberAction& action) {
       action);
 }
 
+MemberTicked WorkerHost::Tick() const {
+  const Trainer* const trainer = trainer_.load();
+  return trainer == nullptr
+             ? MemberTicked()
+             : MemberTicked{.progress = trainer->progress(), .waits = trainer->waits()};
+}
+
 wire::LinksMeasured WorkerHost::Probe(const wire::MeasureLinks& request) {
   if (options_.probe != nullptr) {
     return options_.probe->Measure(request);

@@ -33,6 +33,7 @@ class WorkerHost : public MemberHost {
   /// Where messages and events go. Both outlive the host's threads (StopThreads).
   void Attach(CoordinatorSession* session, MemberLoop* loop);
   void Perform(const MemberAction& action) override;
+  MemberTicked Tick() const override;
   /// How, once the member has decided to end; nothing when `deadline` passed.
   std::optional<ExitWorker> WaitForExit(Deadline deadline);
   /// Ends what runs (its group is aborted) and joins the threads.

@@ -283,7 +283,8 @@ std::optional<Time> Coordinator::State::NextDeadline() const {
   std::optional<Time> next = silence_.NextDeadline(roster_, StepSeconds(), policy());
   Earlier(next, blame_.NextDeadline(policy().probe));
   Earlier(next, links_.NextDeadline());
-  if (const auto due = transitions_.NextDeadline(policy()); due && !silence_.cut_off_since()) {
+  if (const auto due = transitions_.NextDeadline(policy(), roster_);
+      due && !silence_.cut_off_since()) {
     Earlier(next, std::max(*due, silence_.excused_until()));
   }
   Earlier(next, adopt_until_);

@@ -188,7 +188,7 @@ void Coordinator::State::OnHeartbeat(const Worker& worker,
                                      const wire::Heartbeat& message,
                                      Time now,
                                      Outbox& out) {
-  roster_.TakeHeartbeat(worker.name, message);
+  roster_.TakeHeartbeat(worker.name, message, policy().profile_timeout, now);
   if (generations_.IsMember(worker.name)) {
     silence_.NoteStep(message.generation(), message.applied_step(), now);
   }

@@ -57,6 +57,19 @@ WorkerIdentity IdentityOf(const wire::Hello& hello) {
           .emulation = hello.emulation()};
 }
 
+// Between two words of a worker no more passes than a few heartbeats; what is longer is a gap, in
+// which what it did could not be heard.
+constexpr Duration kGap = std::chrono::seconds(1);
+
+// The worker is heard after its last word.
+void EndGap(Worker& worker, Time now) {
+  if (worker.profiling_until && now - worker.last_word > kGap) {
+    *worker.profiling_until += now - worker.last_word;
+  }
+  worker.last_word = now;
+  worker.absent = false;
+}
+
 }  // namespace
 
 std::set<std::string> CandidatesOf(const Roster& roster) {
@@ -143,9 +156,8 @@ void Roster::Return(ConnectionId connection, const wire::Hello& hello, Time now,
   }
   worker.connection = connection;
   worker.broken_at.reset();
-  worker.last_word = now;
+  EndGap(worker, now);
   worker.seen = true;
-  worker.absent = false;
   static_cast<WorkerIdentity&>(worker) = IdentityOf(hello);
   worker.standing = hello.standing();
   worker.standing_generation = hello.standing_generation();
@@ -193,8 +205,7 @@ const Worker* Roster::Hear(ConnectionId connection, Time now) {
   if (found == workers_.end() || found->second.connection != connection) {
     return nullptr;
   }
-  found->second.last_word = now;
-  found->second.absent = false;
+  EndGap(found->second, now);
   return &found->second;
 }
 
@@ -235,12 +246,6 @@ void Roster::TakeProfile(const std::string& name, const std::string& profile_jso
   if (worker.profile_json.empty()) {
     worker.profile_json = profile_json;
   }
-}
-
-void Roster::TakeHeartbeat(const std::string& name, const wire::Heartbeat& message) {
-  Worker& worker = workers_.at(name);
-  worker.applied_step = message.applied_step();
-  worker.standing = message.standing();
 }
 
 void Roster::SetStanding(const std::string& name, wire::Standing standing) {

@@ -58,7 +58,13 @@ class Roster {
   /// One worker of a host at a time, and none on a busy one.
   void ScheduleProfiles(std::set<std::string> busy_hosts, Duration timeout, Time now, Outbox& out);
   void TakeProfile(const std::string& name, const std::string& profile_json);
-  void TakeHeartbeat(const std::string& name, const wire::Heartbeat& message);
+  /// With progress, a profile that is being measured may take `profile_timeout` from now on.
+  void TakeHeartbeat(const std::string& name,
+                     const wire::Heartbeat& message,
+                     Duration profile_timeout,
+                     Time now) {
+    workers_.at(name).Take(message, profile_timeout, now);
+  }
   void SetStanding(const std::string& name, wire::Standing standing);
   /// Everybody's standing, once a generation is in force.
   void BeginGeneration(int64_t number, const std::map<std::string, std::string>& members);

@@ -93,9 +93,11 @@ void Silence::JudgeOne(const Worker& worker,
   if (!worker.seen) {
     return;  // Its time ends with the adoption's.
   }
-  if (worker.profiling_until && scene.now >= *worker.profiling_until) {
-    verdict.lost.push_back({worker.name, "profiling did not end in time"});
-  } else if (broken || silent) {
+  if (!broken && !silent) {
+    if (worker.profiling_until && scene.now >= *worker.profiling_until) {
+      verdict.lost.push_back({worker.name, "profiling did not end in time"});
+    }
+  } else {
     const bool member = scene.generations.IsMember(worker.name);
     const bool trains =
         scene.steps_run && member &&

@@ -43,7 +43,22 @@ struct Worker : WorkerIdentity {
   wire::Standing standing = wire::STANDING_IDLE;
   int64_t standing_generation = 0;
   int64_t applied_step = 0;
+  int64_t progress = 0;               ///< As it counts.
+  std::optional<Time> progressed_at;  ///< When that was last heard to be more.
+  bool waits = false;                 ///< For others.
 
+  void Take(const wire::Heartbeat& message, Duration profile_timeout, Time now) {
+    applied_step = message.applied_step();
+    standing = message.standing();
+    waits = message.waits();
+    if (message.progress() > progress) {
+      progress = message.progress();
+      progressed_at = now;
+      if (profiling_until) {
+        profiling_until = now + profile_timeout;
+      }
+    }
+  }
   /// A plan may count on it.
   bool IsCandidate() const {
     return welcomed && seen && !absent && !draining && !profile_json.empty();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "elastic/control/deadline.h"
+
 namespace heddle::elastic {
 
 const NextGeneration* Transition::next() const {
@@ -28,8 +30,38 @@ const std::set<std::string>& Transition::awaited() const {
       stage);
 }
 
-std::optional<Time> Transition::deadline() const {
-  return std::visit([](const auto& s) { return s.deadline; }, stage);
+std::optional<Time> Transition::DeadlineOf(const std::string& worker,
+                                           const Roster& roster,
+                                           const JobPolicy& policy) const {
+  const auto deadline = std::visit([](const auto& s) { return s.deadline; }, stage);
+  Duration timeout = policy.reply_timeout;
+  const std::vector<std::string>* others = nullptr;
+  if (const auto* stopping = In<Stopping>()) {
+    timeout = policy.stop_timeout;
+    others = &stopping->members;  // They run a step together: each waits for the slowest.
+  } else if (In<Moving>() != nullptr) {
+    timeout = policy.move_timeout;
+    others = roster.at(worker).waits ? &next()->participants : nullptr;
+  }
+  std::optional<Time> last = roster.at(worker).progressed_at;
+  if (others != nullptr) {
+    for (const std::string& name : *others) {
+      const Worker* other = roster.Find(name);
+      last = other == nullptr ? last : std::max(last, other->progressed_at);
+    }
+  }
+  return deadline && last ? std::max(*deadline, *last + timeout) : deadline;
+}
+
+std::optional<Time> Transition::Deadline(const Roster& roster, const JobPolicy& policy) const {
+  if (awaited().empty()) {
+    return std::visit([](const auto& s) { return s.deadline; }, stage);
+  }
+  std::optional<Time> first;
+  for (const std::string& worker : awaited()) {
+    Earlier(first, DeadlineOf(worker, roster, policy));
+  }
+  return first;
 }
 
 bool Transition::TakesPart(const std::string& worker) const {

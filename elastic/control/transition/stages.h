@@ -65,6 +65,7 @@ struct Stopping {
   std::set<std::string> awaited;
   std::optional<Time> deadline;
   std::optional<int64_t> applied_step = {};  ///< As those have it that have stopped.
+  std::vector<std::string> members = {};     ///< Who was asked to stop.
 };
 
 /// The participants connect and move state.
@@ -102,7 +103,13 @@ struct Transition {
   const NextGeneration* next() const;
   /// Workers whose answer to the stage's command is owed.
   const std::set<std::string>& awaited() const;
-  std::optional<Time> deadline() const;
+  /// Of a worker whose answer is owed: the stage's, or a later one where it has done something
+  /// since, or waits for others that have. None: it is waited for without one.
+  std::optional<Time> DeadlineOf(const std::string& worker,
+                                 const Roster& roster,
+                                 const JobPolicy& policy) const;
+  /// The first of those of all whose answers are owed.
+  std::optional<Time> Deadline(const Roster& roster, const JobPolicy& policy) const;
   bool TakesPart(const std::string& worker) const;
   /// Likewise, or its answer is awaited, or the plan that is looked for may count on it.
   bool Involves(const std::string& worker) const;

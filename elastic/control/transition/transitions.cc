@@ -100,6 +100,7 @@ void Transitions::SendStop(Scene& scene) {
   stop.set_generation(held.number);
   for (const auto& [name, incarnation] : held.members) {
     stopping.awaited.insert(name);
+    stopping.members.push_back(name);
     scene.out.Tell(scene.roster.at(name).connection, stop);
   }
   current_->stage = std::move(stopping);
@@ -178,7 +179,7 @@ Consequence Transitions::CheckDeadline(Scene& scene) {
     return {};
   }
   const JobPolicy& policy = scene.job.policy;
-  const std::optional<Time> deadline = current_->deadline();
+  const std::optional<Time> deadline = current_->Deadline(scene.roster, policy);
   const bool is_over = deadline && scene.now >= *deadline;
   Planning* planning = current_->In<Planning>();
   if (planning != nullptr && is_over) {
@@ -206,18 +207,24 @@ Consequence Transitions::CheckDeadline(Scene& scene) {
   if (current_->In<Stopping>() != nullptr) {
     return Recover(scene);
   }
+  // Who waits for others is late only when all of them do.
   Consequence late;
+  Consequence waiting;
   for (const std::string& name : current_->awaited()) {
-    late.losses.push_back({name, "it did not answer in time"});
+    const auto own = current_->DeadlineOf(name, scene.roster, policy);
+    if (own && scene.now >= *own) {
+      Consequence& kind = scene.roster.at(name).waits ? waiting : late;
+      kind.losses.push_back({name, "it did not answer in time"});
+    }
   }
-  return late;
+  return late.losses.empty() ? waiting : late;
 }
 
-std::optional<Time> Transitions::NextDeadline(const JobPolicy& policy) const {
+std::optional<Time> Transitions::NextDeadline(const JobPolicy& policy, const Roster& roster) const {
   if (!current_) {
     return std::nullopt;
   }
-  std::optional<Time> next = current_->deadline();
+  std::optional<Time> next = current_->Deadline(roster, policy);
   if (const auto* halting = current_->In<Halting>(); halting && halting->awaited.empty()) {
     Earlier(next, halting->coalesce_until);
   }

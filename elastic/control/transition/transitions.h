@@ -74,7 +74,7 @@ class Transitions {
   /// Stages that wait for a time.
   Consequence CheckDeadline(Scene& scene);
   Consequence LeaveHalt(Scene& scene);
-  std::optional<Time> NextDeadline(const JobPolicy& policy) const;
+  std::optional<Time> NextDeadline(const JobPolicy& policy, const Roster& roster) const;
 
   /// Says again what a worker that came back may not have heard, or has not answered.
   void Repeat(const Worker& worker, Scene& scene) const;

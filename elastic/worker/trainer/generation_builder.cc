@@ -82,7 +82,8 @@ Status GenerationBuilder::MoveInto(Generation& next,
   }
   // Nobody closes its end before everybody has what it needs from it.
   const comm::CollectiveOptions all{
-      .group = {}, .tag = kMoveTag, .deadline = After(context_.options.policy.move_timeout)};
+      .group = {}, .tag = kMoveTag, .deadline = After(context_.options.policy.coordinator_wait)};
+  const Progress::Wait waits(context_.progress);
   HEDDLE_RETURN_IF_ERROR(move_group->Barrier(all));
   if (member) {
     HEDDLE_ASSIGN_OR_RETURN(
@@ -101,8 +102,12 @@ Status GenerationBuilder::MakeRunnable(Generation& next,
   own.host = HostIdentity();
   own.link = link_;
   const comm::CollectiveOptions all{
-      .group = {}, .tag = kLinksTag, .deadline = After(context_.options.policy.move_timeout)};
-  HEDDLE_RETURN_IF_ERROR(next.group->ShareLinkEnd(own, measured, job.comm.preference(), all));
+      .group = {}, .tag = kLinksTag, .deadline = After(context_.options.policy.coordinator_wait)};
+  {
+    const Progress::Wait waits(context_.progress);
+    HEDDLE_RETURN_IF_ERROR(next.group->ShareLinkEnd(own, measured, job.comm.preference(), all));
+  }
+  context_.progress.Note();
   next.trainer = std::make_unique<runtime::Executor>(ExecutorFor(next, /*training=*/true));
   next.evaluator = std::make_unique<runtime::Executor>(ExecutorFor(next, /*training=*/false));
   next.written = WrittenBoxes(context_.graph, *next.lowered);
@@ -124,6 +129,7 @@ Result<std::unique_ptr<comm::Communicator>> GenerationBuilder::Connect(
   peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
   const int rank = RankOf(members, context_.options.worker);
   std::erase(peers, rank);
+  const Progress::Wait waits(context_.progress);
   for (size_t member = 0; member < members.size(); ++member) {
     if (context_.options.job.comm.choose == comm::TransportRule::kCheapest) {
       members[member].transports = measured.Between(rank, static_cast<int>(member));

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "base/progress.h"
 #include "base/status.h"
 #include "checkpoint/save/writer.h"
 #include "comm/communicator.h"
@@ -45,6 +46,7 @@ struct JobContext {
   graph::Graph evaluation_graph;
   std::unique_ptr<data::Dataset> dataset;
   runtime::DeviceClock clock;
+  mutable Progress progress;  ///< Beside what the clock counts.
   std::unique_ptr<checkpoint::Writer> writer;
   std::unique_ptr<checkpoint::Writer> replica_writer;  ///< Null: the job keeps no snapshots.
   std::atomic<int64_t> memory_bytes;                   ///< Emulated; 0: as much as there is.

@@ -36,14 +36,17 @@ void LoweredPlans::SetProfile(const program::WorkerProfile& profile) {
 Result<uint64_t> LoweredPlans::Lower(int64_t generation, const std::string& plan_json) {
   auto lowered = std::make_shared<Lowered>();
   HEDDLE_ASSIGN_OR_RETURN(lowered->plan, program::PlanFromJson(plan_json));
+  context_.progress.Note();
   const auto found = std::ranges::find(lowered->plan.workers, context_.options.worker);
   uint64_t hash = 0;
   if (found != lowered->plan.workers.end()) {
     lowered->rank = static_cast<int>(found - lowered->plan.workers.begin());
     HEDDLE_ASSIGN_OR_RETURN(lowered->training,
                             program::Lower(context_.graph, lowered->plan, lowered->rank));
+    context_.progress.Note();
     HEDDLE_ASSIGN_OR_RETURN(lowered->evaluation, program::Lower(context_.evaluation_graph,
                                                                 lowered->plan, lowered->rank));
+    context_.progress.Note();
     hash = program::ProgramHash(lowered->training, context_.graph);
   }
   const MutexLock lock(mutex_);

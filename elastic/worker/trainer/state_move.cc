@@ -12,6 +12,15 @@
 namespace heddle::elastic {
 namespace {
 
+// A message is of no more bytes, so that a worker on a slow link shows that something arrives; and
+// about so many are read from storage at once.
+constexpr int64_t kPieceBytes = int64_t{16} << 20;
+constexpr size_t kReadBytes = size_t{256} << 20;
+
+int64_t PiecesOf(int64_t bytes) {
+  return std::max<int64_t>(1, (bytes + kPieceBytes - 1) / kPieceBytes);
+}
+
 // The boxes that the valid workers hold under the plan they come from.
 std::vector<program::HeldState> HeldBoxes(const graph::Graph& graph,
                                           const program::Plan& plan,
@@ -122,8 +131,8 @@ Status StateMove::FillFromPeers(comm::Communicator& group,
                                 Generation& next,
                                 StateMoved& moved) const {
   std::vector<Message> messages;
-  for (size_t i = 0; i < transfers_.size(); ++i) {
-    const program::Transfer& transfer = transfers_[i];
+  uint64_t tag = kMoveTag + 1;
+  for (const program::Transfer& transfer : transfers_) {
     const bool receives = transfer.target == worker_;
     if (transfer.source.empty() && receives) {
       return DataLossError("nobody holds {} any more", graph_.parameter(transfer.parameter).name);
@@ -131,9 +140,10 @@ Status StateMove::FillFromPeers(comm::Communicator& group,
     if (transfer.source == worker_ || receives) {
       Message& message = messages.emplace_back();
       message.transfer = &transfer;
-      message.tag = kMoveTag + 1 + i;
+      message.tag = tag;
       message.receives = receives;
     }
+    tag += static_cast<uint64_t>(PiecesOf(BytesOf(transfer.box)));
   }
   HEDDLE_RETURN_IF_ERROR(start_.has_held() ? PackHeld(next, messages)
                                            : UnpackReplicas(next, messages, moved));
@@ -145,12 +155,39 @@ Status StateMove::FillFromPeers(comm::Communicator& group,
         message.buffer.resize(static_cast<size_t>(BytesOf(transfer.box)));
       }
     }
-    message.work = message.receives ? group.Recv(RankOf(members_, transfer.source), message.tag,
-                                                 message.bytes(), /*urgent=*/false)
-                                    : group.Send(RankOf(members_, transfer.target), message.tag,
-                                                 message.bytes(), /*urgent=*/false);
+    Begin(group, message);
   }
   return Await(group, messages, moved);
+}
+
+void StateMove::Begin(comm::Communicator& group, Message& message) const {
+  const program::Transfer& transfer = *message.transfer;
+  const std::span<std::byte> bytes = message.bytes();
+  const auto most = static_cast<size_t>(kPieceBytes);
+  const auto count = static_cast<size_t>(PiecesOf(std::ssize(bytes)));
+  for (size_t i = 0; i < count; ++i) {
+    const auto piece = bytes.subspan(i * most, std::min(most, bytes.size() - i * most));
+    const uint64_t tag = message.tag + i;
+    message.pieces.push_back(
+        message.receives
+            ? group.Recv(RankOf(members_, transfer.source), tag, piece, /*urgent=*/false)
+            : group.Send(RankOf(members_, transfer.target), tag, piece, /*urgent=*/false));
+  }
+}
+
+// Who holds the others up is the coordinator's affair: it sees everybody's progress.
+Status StateMove::AwaitPieces(comm::Communicator& group, Message& message) const {
+  Status first;
+  for (const comm::Work& piece : message.pieces) {
+    const Status status = piece.Wait(After(context_.options.policy.coordinator_wait));
+    if (status.ok()) {
+      context_.progress.Note();
+    } else if (first.ok()) {
+      first = status;
+      group.Abort(status);  // So that the other waits end and no message is left in our memory.
+    }
+  }
+  return first;
 }
 
 Status StateMove::Await(comm::Communicator& group,
@@ -158,13 +195,12 @@ Status StateMove::Await(comm::Communicator& group,
                         StateMoved& moved) const {
   const std::string source = start_.has_held() ? "memory" : "replica";
   Status first;
-  const Deadline deadline = After(context_.options.policy.move_timeout);
+  const Progress::Wait waits(context_.progress);
   for (Message& message : messages) {
     const program::Transfer& transfer = *message.transfer;
-    const Status status = message.work.Wait(deadline);
-    if (!status.ok() && first.ok()) {
+    const Status status = AwaitPieces(group, message);
+    if (first.ok()) {
       first = status;
-      group.Abort(status);  // So that the waits below end and no message is left in our memory.
     }
     if (status.ok() && message.receives) {
       moved.bytes[source] += BytesOf(transfer.box);
@@ -242,8 +278,7 @@ Status StateMove::UnpackReplicas(Generation& next,
     }
     read(own[i], pieces[i].empty() ? bytes : std::span(pieces[i]));
   }
-  HEDDLE_RETURN_IF_ERROR(
-      reader->ReadBoxes(requests, static_cast<int>(context_.options.job.threads)));
+  HEDDLE_RETURN_IF_ERROR(Read(*reader, requests));
   for (size_t i = 0; i < own.size(); ++i) {
     if (!pieces[i].empty()) {
       Unpack(own[i].parameter, own[i].box, pieces[i],
@@ -287,7 +322,22 @@ Status StateMove::FillFromCheckpoint(Generation& next, StateMoved& moved) const 
     requests.push_back(
         {.key = StoredBoxOf(graph_, box).tensor().key(), .box = box.box, .out = bytes});
   }
-  return reader->ReadBoxes(requests, static_cast<int>(job.threads));
+  return Read(*reader, requests);
+}
+
+Status StateMove::Read(const checkpoint::Reader& reader,
+                       std::span<const checkpoint::ReadRequest> requests) const {
+  while (!requests.empty()) {
+    size_t count = 0;
+    for (size_t bytes = 0; count < requests.size() && bytes < kReadBytes; ++count) {
+      bytes += requests[count].out.size();
+    }
+    HEDDLE_RETURN_IF_ERROR(
+        reader.ReadBoxes(requests.first(count), static_cast<int>(context_.options.job.threads)));
+    context_.progress.Note();
+    requests = requests.subspan(count);
+  }
+  return Status::Ok();
 }
 
 int64_t StateMove::BytesOf(const Box& box) const {

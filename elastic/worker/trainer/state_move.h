@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "checkpoint/read/reader.h"
 #include "comm/communicator.h"
 #include "elastic/worker/replicas/replica_store.h"
 #include "elastic/worker/trainer/generation.h"
@@ -53,14 +54,18 @@ class StateMove {
     bool receives = false;
     std::span<std::byte> whole;  ///< The box's tensor in a state. Empty: `buffer` is all there is.
     Bytes buffer;                ///< The box, when it is not the whole tensor.
-    comm::Work work;
+    std::vector<comm::Work> pieces;  ///< Under tags from `tag` on.
     std::span<std::byte> bytes() { return buffer.empty() ? whole : std::span(buffer); }
   };
   Status FillFromPeers(comm::Communicator& group, Generation& next, StateMoved& moved) const;
   Status PackHeld(Generation& next, std::vector<Message>& messages) const;
   Status UnpackReplicas(Generation& next, std::vector<Message>& messages, StateMoved& moved) const;
   std::vector<program::StateBox> OwnBoxes(const Lowered& next) const;
+  void Begin(comm::Communicator& group, Message& message) const;
   Status Await(comm::Communicator& group, std::vector<Message>& messages, StateMoved& moved) const;
+  Status AwaitPieces(comm::Communicator& group, Message& message) const;
+  Status Read(const checkpoint::Reader& reader,
+              std::span<const checkpoint::ReadRequest> requests) const;
   Status FillFromCheckpoint(Generation& next, StateMoved& moved) const;
   int64_t BytesOf(const Box& box) const;
   bool IsWhole(const program::Transfer& transfer) const;

@@ -43,6 +43,11 @@ class Trainer {
   void RequestStop(int64_t generation) { runner_.RequestStop(generation); }
   /// No save of a generation below keeps Run waiting. Thread: any.
   void Fence(int64_t generation) { context_->writer->Fence(generation); }
+  /// What was done here, counted: device instructions, bytes moved, phases of lowering. Thread:
+  /// any.
+  int64_t progress() const { return context_->clock.works() + context_->progress.count(); }
+  /// It waits for other workers. Thread: any.
+  bool waits() const { return context_->progress.waits(); }
   /// Thread: any.
   void SetEmulation(const job::Emulation& emulation) { context_->SetEmulation(emulation); }
 

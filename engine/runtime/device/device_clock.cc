@@ -16,6 +16,7 @@ void DeviceClock::Begin() {
 }
 
 Duration DeviceClock::End() {
+  works_.fetch_add(1);
   const double speed = speed_.load();
   if (speed >= 1) {
     const Time now = Now();

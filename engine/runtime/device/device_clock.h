@@ -6,12 +6,13 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 
 #include "base/clock.h"
 
 namespace heddle::runtime {
 
-/// Thread: SetSpeed from any; the rest from the thread that computes.
+/// Thread: SetSpeed, speed and works from any; the rest from the thread that computes.
 class DeviceClock {
  public:
   /// `speed` in (0, 1): emulated; 1: the device is what it is.
@@ -19,6 +20,8 @@ class DeviceClock {
 
   void SetSpeed(double speed) { speed_.store(speed); }
   double speed() const { return speed_.load(); }
+  /// Works that have ended.
+  int64_t works() const { return works_.load(); }
 
   /// The device has nothing to do before `ready` (a message's arrival, a step's start).
   void WaitFor(Time ready);
@@ -31,6 +34,7 @@ class DeviceClock {
 
  private:
   std::atomic<double> speed_;
+  std::atomic<int64_t> works_ = 0;
   Time device_time_{};
   Time begun_{};
   Duration begun_cpu_{};

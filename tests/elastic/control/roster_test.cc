@@ -112,6 +112,26 @@ TEST_F(RosterTest, OneOfAHostIsProfiledAtATimeAndInTime) {
   EXPECT_THAT(CandidatesOf(roster_), testing::ElementsAre("a"));
 }
 
+TEST_F(RosterTest, TimeInWhichAWorkerIsNotHeardIsNoneOfItsProfile) {
+  roster_.Join(1, HelloOf("a", 'A'), now_);
+  roster_.Welcome("a", false, Job(), 0, out_);
+  roster_.ScheduleProfiles({}, std::chrono::seconds(10), now_, out_);
+  const Time due = now_ + std::chrono::seconds(10);
+  now_ += std::chrono::seconds(1);
+  roster_.Hear(1, now_);
+  EXPECT_EQ(roster_.at("a").profiling_until, due) << "no gap";
+  now_ += std::chrono::seconds(20);
+  roster_.SetAbsent({"a"});
+  roster_.Hear(1, now_);
+  EXPECT_FALSE(roster_.at("a").absent);
+  EXPECT_EQ(roster_.at("a").profiling_until, due + std::chrono::seconds(20));
+  now_ += std::chrono::seconds(5);
+  roster_.SetAbsent({"a"});
+  roster_.Return(2, HelloOf("a", 'A'), now_, out_);
+  EXPECT_FALSE(roster_.at("a").absent);
+  EXPECT_EQ(roster_.at("a").profiling_until, due + std::chrono::seconds(25));
+}
+
 TEST_F(RosterTest, NamesHoldLettersDigitsAndThreeSigns) {
   for (int c = 1; c < 256; ++c) {
     const auto sign = static_cast<char>(c);

@@ -324,7 +324,7 @@ void Cluster::ScheduleMemberTick(SimWorker& worker) {
   OnWorker(worker.key, *next, [this, at = *next](SimWorker& w) {
     const std::optional<Time> due = w.member->NextDeadline();
     if (due && *due == at) {
-      TellMember(w, MemberTicked());
+      TellMember(w, MemberTicked{.progress = w.progress, .waits = w.waits});
     }
   });
 }
@@ -619,6 +619,17 @@ void Cluster::TakeLog(const LogEvent& event) {
     ++result_.probes["links " + std::get<std::string>(*event.Find("result"))];
   } else if (event.kind == "resumed" && std::get<int64_t>(*event.Find("steps_repeated")) > 0) {
     ++result_.probes["steps repeated"];
+  } else if (event.kind == "worker_lost") {
+    // Nobody is late that does something, or waits for others that do.
+    const std::string reason = std::get<std::string>(*event.Find("reason"));
+    const SimWorker* lost = Named(std::get<std::string>(*event.Find("worker")));
+    if (reason.find("in time") != std::string::npos) {
+      ++result_.probes["stood still"];
+      if (lost != nullptr && !lost->stuck && !lost->stopped_until && !Unreachable(*lost) &&
+          now_ >= std::max(lost->control_cut_until, lost->control_frozen_until)) {
+        Fail(fmt::format("{} is given up although it is not stuck: {}", lost->key, reason));
+      }
+    }
   } else if (event.kind == "recovery_source") {
     ++result_.probes["from " + std::get<std::string>(*event.Find("chosen"))];
   } else if (event.kind == "replica_refused") {

@@ -122,9 +122,12 @@ struct SimWorker {
   int64_t staged_generation = 0;
   int64_t staged_step = 0;
   std::map<SnapshotKey, std::map<int32_t, SimState>> parts;  ///< Complete ones, by owner.
-  bool settle_failed = false;
   std::optional<MoveState> moving;
   int64_t move_number = 0;
+  int64_t moved_generation = 0;  ///< All that it needs of that one's state has come.
+  int64_t progress = 0;
+  bool waits = false;
+  bool stuck = false;  ///< Its trainer does nothing any more; its heartbeats go on.
 
   struct Run {
     int64_t generation = 0;
@@ -195,7 +198,14 @@ class Cluster {
   // trainer.cc: the data plane.
   void Perform(SimWorker& worker, const MemberAction& action);
   void BeginProbe(SimWorker& worker, const wire::MeasureLinks& request);
+  /// What takes longer than any deadline, now and then: with progress, or without an end.
+  void WorkFor(const std::string& key,
+               double low_ms,
+               double high_ms,
+               std::function<void(SimWorker&)> call);
+  void WorkUntil(const std::string& key, Time end, std::function<void(SimWorker&)> call);
   void BeginMove(SimWorker& worker, const MoveState& move);
+  bool AwaitMove(SimWorker& worker, int64_t number, Time deadline, bool all_have_moved);
   void EndMove(SimWorker& worker, const Status& status, const std::string& peer);
   void BeginRun(SimWorker& worker, const RunSteps& run);
   void Vote(SimWorker& worker);

@@ -52,19 +52,23 @@ void Cluster::Perform(SimWorker& worker, const MemberAction& action) {
   } else if (std::holds_alternative<ApplyJob>(action)) {
     OnWorkerAfter(key, 1, 5, [this](SimWorker& w) { TellMember(w, JobApplied{Status::Ok()}); });
   } else if (std::holds_alternative<MeasureProfile>(action)) {
-    OnWorkerAfter(key, 10, 60, [this](SimWorker& w) {
+    WorkFor(key, 10, 60, [this](SimWorker& w) {
       TellMember(w, ProfileMeasured{Status::Ok(), w.absurd ? kAbsurdProfile : "{}"});
     });
   } else if (const auto* probe = std::get_if<ProbeLinks>(&action)) {
     BeginProbe(worker, probe->request);
   } else if (const auto* lower = std::get_if<LowerPlan>(&action)) {
-    OnWorkerAfter(key, 1, 10, [this, lowered = *lower](SimWorker& w) {
+    WorkFor(key, 1, 10, [this, lowered = *lower](SimWorker& w) {
       TellMember(w, PlanLowered{lowered.generation, Status::Ok(),
                                 Hash64(lowered.plan_json + w.member->name())});
     });
   } else if (const auto* abort = std::get_if<AbortBelow>(&action)) {
     worker.fence = abort->generation;
-    OnWorkerAfter(key, 0, 3, [this, fence = abort->generation](SimWorker& w) {
+    WorkFor(key, 0, 3, [this, fence = abort->generation](SimWorker& w) {
+      w.waits = false;
+      if (w.stuck) {
+        return;
+      }
       if (w.moving && w.moving->start.generation() < fence) {
         EndMove(w, AbortedError("fenced"), "");
       }
@@ -195,41 +199,93 @@ void Cluster::BeginMove(SimWorker& worker, const MoveState& move) {
   }
   worker.moving = move;
   const int64_t number = worker.move_number = next_number_++;
+  // Looks again every few milliseconds: until all have come, and, where some leave, until all have
+  // what they need of them.
+  const auto look = std::make_shared<std::function<void(SimWorker&, bool)>>();
   const Time deadline = now_ + FromSeconds(kOperationTimeoutMs / 1000);
-  // Looks again every few milliseconds whether all have come.
-  const auto look = std::make_shared<std::function<void(SimWorker&)>>();
   *look = [this, number, deadline,
-           weak = std::weak_ptr<std::function<void(SimWorker&)>>(look)](SimWorker& w) {
-    if (!w.moving || w.move_number != number) {
+           weak = std::weak_ptr<std::function<void(SimWorker&, bool)>>(look)](SimWorker& w,
+                                                                              bool moved) {
+    if (!w.moving || w.move_number != number || w.stuck) {
       return;
     }
-    const wire::Start& start = w.moving->start;
-    std::string missing;
-    for (const wire::Member& member : start.move_members()) {
-      SimWorker* peer = Worker(member.address());
-      const auto link = std::minmax(w.key, member.address());
-      if (peer == nullptr || !peer->alive || peer->exited || broken_links_.count(link) > 0) {
-        return EndMove(w, UnavailableError("lost {}", member.name()), member.name());
-      }
-      const bool there = (peer->moving && peer->moving->start.generation() == start.generation()) ||
-                         peer->staged_generation == start.generation();
-      if (!there || Unreachable(*peer) || peer->stopped_until) {
-        missing = member.name();
-      }
+    const auto again = weak.lock();
+    if (!AwaitMove(w, number, moved ? Time::max() : deadline, moved)) {
+      OnWorkerAfter(w.key, 3, 12, [again, moved](SimWorker& x) { (*again)(x, moved); });
+      return;
     }
-    if (missing.empty()) {
+    if (!w.moving || w.move_number != number) {
+      return;  // It has failed.
+    }
+    const wire::Start& start = w.moving->start;
+    if (moved) {
       const bool damaged =
           (start.has_replicas() && random_.Below(8) == 0) ||
           (start.has_checkpoint_step() && damaged_.count(start.checkpoint_step()) > 0);
       return EndMove(w, damaged ? DataLossError("a checksum differs") : Status::Ok(), "");
     }
-    if (now_ >= deadline) {
-      return EndMove(w, DeadlineExceededError("waited for {}", missing), missing);
-    }
-    const auto again = weak.lock();
-    OnWorkerAfter(w.key, 3, 12, [again](SimWorker& x) { (*again)(x); });
+    WorkFor(w.key, 0, 2, [number, again](SimWorker& x) {
+      if (x.moving && x.move_number == number) {
+        x.moved_generation = x.moving->start.generation();
+        (*again)(x, true);
+      }
+    });
   };
-  OnWorkerAfter(worker.key, 5, 100, [look](SimWorker& w) { (*look)(w); });
+  OnWorkerAfter(worker.key, 5, 100, [look](SimWorker& w) { (*look)(w, false); });
+}
+
+// Whether it need not wait for others any longer; with an error the move has ended.
+bool Cluster::AwaitMove(SimWorker& worker, int64_t /*number*/, Time deadline, bool all_have_moved) {
+  const wire::Start& start = worker.moving->start;
+  const int64_t generation = start.generation();
+  std::string missing;
+  for (const wire::Member& member : start.move_members()) {
+    SimWorker* peer = Worker(member.address());
+    const auto link = std::minmax(worker.key, member.address());
+    if (peer == nullptr || !peer->alive || peer->exited || broken_links_.count(link) > 0) {
+      worker.waits = false;
+      EndMove(worker, UnavailableError("lost {}", member.name()), member.name());
+      return true;
+    }
+    const bool staged = peer->staged_generation == generation;
+    const bool there =
+        staged || (all_have_moved ? peer->moved_generation == generation
+                                  : peer->moving && peer->moving->start.generation() == generation);
+    if (!there || Unreachable(*peer) || peer->stopped_until) {
+      missing = member.name();
+    }
+  }
+  worker.waits = !missing.empty();
+  if (!missing.empty() && now_ >= deadline) {
+    worker.waits = false;
+    EndMove(worker, DeadlineExceededError("waited for {}", missing), missing);
+    return true;
+  }
+  return missing.empty();
+}
+
+void Cluster::WorkFor(const std::string& key,
+                      double low_ms,
+                      double high_ms,
+                      std::function<void(SimWorker&)> call) {
+  const uint64_t luck = healed_ || options_.control_faults_only ? 0 : random_.Below(150);
+  if (luck == 1) {
+    Worker(key)->stuck = true;
+    ++result_.probes["stuck"];
+    return;
+  }
+  if (luck == 2) {
+    ++result_.probes["slow, with progress"];
+    return WorkUntil(key, now_ + FromSeconds(5 + 40 * random_.Uniform()), std::move(call));
+  }
+  OnWorkerAfter(key, low_ms, high_ms, std::move(call));
+}
+
+void Cluster::WorkUntil(const std::string& key, Time end, std::function<void(SimWorker&)> call) {
+  OnWorkerAfter(key, 500, 4000, [this, key, end, call = std::move(call)](SimWorker& w) {
+    ++w.progress;
+    return now_ >= end ? call(w) : WorkUntil(key, end, call);
+  });
 }
 
 void Cluster::EndMove(SimWorker& worker, const Status& status, const std::string& peer) {

@@ -1,6 +1,7 @@
 // A worker's trainer by itself: what it makes of the commands that its member gives it.
 #include "elastic/worker/trainer/trainer.h"
 
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 
@@ -41,6 +42,7 @@ checkpoint: {every: 0, last: false}
 class TrainerTest : public testing::Test {
  protected:
   TrainerTest() {
+    ::setenv("HEDDLE_CACHE", folder_.path().c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
     const std::string data = folder_.path() + "/text.txt";
     std::ofstream text(data);
     for (int line = 0; line < 200; ++line) {
@@ -141,6 +143,23 @@ TEST_F(TrainerTest, AStepThatIsNotTheNextOneIsNotSettled) {
     const StateMoved moved = trainer_->Move(MoveInto(2, 2));
     EXPECT_THAT(moved.status.ToString(), HasSubstr("step 2 is to be")) << skip;
   }
+}
+
+// What its heartbeats tell.
+TEST_F(TrainerTest, WhatItDoesIsCounted) {
+  int64_t before = trainer_->progress();
+  EXPECT_GT(before, 0) << "the profile";
+  const auto more = [&] {
+    return std::exchange(before, trainer_->progress()) < trainer_->progress();
+  };
+  EXPECT_TRUE(trainer_->Lower(1, plan_json_).ok());
+  EXPECT_TRUE(more()) << "lowering";
+  Begin(1, 0);
+  EXPECT_TRUE(more()) << "a move";
+  trainer_->Run({.generation = 1});
+  EXPECT_TRUE(more()) << "steps";
+  EXPECT_FALSE(more());
+  EXPECT_FALSE(trainer_->waits());
 }
 
 }  // namespace

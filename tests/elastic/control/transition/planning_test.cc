@@ -79,7 +79,7 @@ TEST_F(PlanningTest, FormingGoesOnWithoutALostOneAsLongAsEnoughAreLeft) {
 
 TEST_F(PlanningTest, APlanThatComesLateIsTaken) {
   Do(&Transitions::Form);
-  now_ = *transitions_.NextDeadline(job_.policy);
+  now_ = *transitions_.NextDeadline(job_.policy, roster_);
   Do(&Transitions::CheckDeadline);
   ASSERT_TRUE(transitions_.current()->IsStuck());
   const int64_t request = Asked().request;
@@ -94,7 +94,7 @@ TEST_F(PlanningTest, ALatePlanOfWhoIsGoneIsNotTaken) {
   Add("c");
   FormTwo();
   RecoverUntilPlanned();
-  now_ = *transitions_.NextDeadline(job_.policy);
+  now_ = *transitions_.NextDeadline(job_.policy, roster_);
   Do(&Transitions::CheckDeadline);
   ASSERT_TRUE(transitions_.current()->IsStuck());
   Lose("c");
@@ -109,7 +109,8 @@ TEST_F(PlanningTest, ARefusedPlanIsLookedForAgainMoreAndMoreRarely) {
   int64_t request = Asked().request;
   for (const int seconds : {2, 4, 8, 16, 32, 60, 60}) {
     Refuse();
-    EXPECT_EQ(transitions_.NextDeadline(job_.policy), now_ + std::chrono::seconds(seconds));
+    EXPECT_EQ(transitions_.NextDeadline(job_.policy, roster_),
+              now_ + std::chrono::seconds(seconds));
     Do(&Transitions::CheckDeadline);
     EXPECT_EQ(Asked().request, request) << "it is not time yet";
     now_ += std::chrono::seconds(seconds);
@@ -128,7 +129,7 @@ TEST_F(PlanningTest, AskingAgainDoesNotPutOffTheEndOfThePause) {
   Do(&Transitions::Form);
   Refuse();
   for (int i = 0; i < 2; ++i) {
-    now_ = *transitions_.NextDeadline(job_.policy);
+    now_ = *transitions_.NextDeadline(job_.policy, roster_);
     if (const Consequence over = Do(&Transitions::CheckDeadline); over.end) {
       EXPECT_EQ(i, 1);
       return;

@@ -99,7 +99,7 @@ class TransitionsTest : public testing::Test {
     return transitions_.current() && transitions_.current()->In<T>() != nullptr;
   }
   std::vector<std::string> Late() {
-    now_ = *transitions_.NextDeadline(job_.policy);
+    now_ = *transitions_.NextDeadline(job_.policy, roster_);
     std::vector<std::string> names;
     for (const Loss& loss : Do(&Transitions::CheckDeadline).losses) {
       names.push_back(loss.worker);

@@ -1,0 +1,37 @@
+/// \file
+/// What a thread has done, counted, for others that watch whether it still does something.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace heddle {
+
+/// Thread: any.
+class Progress {
+ public:
+  void Note(int64_t amount = 1) { count_.fetch_add(amount, std::memory_order_relaxed); }
+  int64_t count() const { return count_.load(std::memory_order_relaxed); }
+  /// Somebody who notes here waits for another process.
+  bool waits() const { return waiting_.load(std::memory_order_relaxed) > 0; }
+
+  /// Such a wait, as long as it lives.
+  class Wait {
+   public:
+    explicit Wait(Progress& progress) : progress_(progress) {
+      progress_.waiting_.fetch_add(1, std::memory_order_relaxed);
+    }
+    ~Wait() { progress_.waiting_.fetch_sub(1, std::memory_order_relaxed); }
+    Wait(const Wait&) = delete;
+    Wait& operator=(const Wait&) = delete;
+
+   private:
+    Progress& progress_;
+  };
+
+ private:
+  std::atomic<int64_t> count_ = 0;
+  std::atomic<int> waiting_ = 0;
+};
+
+}  // namespace heddle
