@@ -232,8 +232,9 @@ void Roster::ScheduleProfiles(std::set<std::string> busy_hosts,
                               Outbox& out) {
   busy_hosts.merge(ProfilingHosts(*this));
   for (auto& [name, worker] : workers_) {
-    if (worker.welcomed && worker.seen && worker.profile_json.empty() && !worker.profiling_until &&
-        worker.connection != 0 && busy_hosts.insert(worker.host).second) {
+    if (worker.welcomed && worker.seen && !worker.absent && worker.profile_json.empty() &&
+        !worker.profiling_until && worker.connection != 0 &&
+        busy_hosts.insert(worker.host).second) {
       worker.profiling_until = now + timeout;
       out.Tell(worker.connection, wire::Profile());
     }
@@ -303,6 +304,9 @@ std::optional<wire::Emulation> Roster::Emulate(const std::string& name,
 void Roster::SetAbsent(const std::set<std::string>& names) {
   for (auto& [name, worker] : workers_) {
     worker.absent = names.count(name) > 0;
+    if (worker.absent) {  // Others of its host need not wait: it is asked again when it is heard.
+      worker.profiling_until.reset();
+    }
   }
 }
 

@@ -121,15 +121,31 @@ TEST_F(RosterTest, TimeInWhichAWorkerIsNotHeardIsNoneOfItsProfile) {
   roster_.Hear(1, now_);
   EXPECT_EQ(roster_.at("a").profiling_until, due) << "no gap";
   now_ += std::chrono::seconds(20);
-  roster_.SetAbsent({"a"});
   roster_.Hear(1, now_);
-  EXPECT_FALSE(roster_.at("a").absent);
   EXPECT_EQ(roster_.at("a").profiling_until, due + std::chrono::seconds(20));
   now_ += std::chrono::seconds(5);
-  roster_.SetAbsent({"a"});
   roster_.Return(2, HelloOf("a", 'A'), now_, out_);
-  EXPECT_FALSE(roster_.at("a").absent);
   EXPECT_EQ(roster_.at("a").profiling_until, due + std::chrono::seconds(25));
+}
+
+TEST_F(RosterTest, AnAbsentWorkerKeepsNobodyFromItsProfile) {
+  for (const char* name : {"a", "b"}) {
+    wire::Hello hello = HelloOf(name, *name);
+    hello.set_host("one");
+    roster_.Join(*name, hello, now_);
+    roster_.Welcome(name, false, Job(), 0, out_);
+  }
+  roster_.ScheduleProfiles({}, std::chrono::seconds(10), now_, out_);
+  ASSERT_TRUE(roster_.at("a").profiling_until);
+  roster_.SetAbsent({"a"});
+  roster_.ScheduleProfiles({}, std::chrono::seconds(10), now_, out_);
+  EXPECT_FALSE(roster_.at("a").profiling_until);
+  EXPECT_TRUE(roster_.at("b").profiling_until);
+  roster_.TakeProfile("b", "{}");
+  roster_.Hear('a', now_);
+  EXPECT_FALSE(roster_.at("a").absent);
+  roster_.ScheduleProfiles({}, std::chrono::seconds(10), now_, out_);
+  EXPECT_TRUE(roster_.at("a").profiling_until) << "it is asked again";
 }
 
 TEST_F(RosterTest, NamesHoldLettersDigitsAndThreeSigns) {
