@@ -6,13 +6,15 @@ import contextlib
 import os
 import random
 import signal
+import sys
 import time
 
-from harness import Run, Scratch, check_same, check_samples, seed, wait_for
-from harness.proxy import Proxy
-from harness.served import GLOBAL_BATCH, WORKERS, Cluster, write_job
-from harness.text_data import prose
-from tiers import scaled
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import Run, Scratch, check_same, check_samples, seed, wait_for  # noqa: E402
+from harness.proxy import Proxy  # noqa: E402
+from harness.served import GLOBAL_BATCH, WORKERS, Cluster, write_job  # noqa: E402
+from harness.text_data import prose  # noqa: E402
+from tiers import scaled  # noqa: E402
 
 LEASE = 1.5
 STEPS = 900

@@ -5,10 +5,12 @@ undisturbed run.
 import os
 import random
 import signal
+import sys
 
-from harness import HEDDLE, Run, Scratch, check_same, check_samples, heddle, seed, wait_for
-from harness.text_data import prose
-from harness.served import GLOBAL_BATCH, WORKERS, Cluster, write_job
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import HEDDLE, Run, Scratch, check_same, check_samples, heddle, seed, wait_for  # noqa: E402
+from harness.text_data import prose  # noqa: E402
+from harness.served import GLOBAL_BATCH, WORKERS, Cluster, write_job  # noqa: E402
 
 STEPS = 160
 

@@ -8,9 +8,10 @@ import subprocess
 import sys
 import time
 
-from harness import Run, Scratch, check_same, check_samples, heddle, seed, wait_for
-from harness.text_data import prose
-from harness.served import GLOBAL_BATCH, WORKERS, Cluster, write_job
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import Run, Scratch, check_same, check_samples, heddle, seed, wait_for  # noqa: E402
+from harness.text_data import prose  # noqa: E402
+from harness.served import GLOBAL_BATCH, WORKERS, Cluster, write_job  # noqa: E402
 
 STEPS = 120
 DISK_BYTES = 8 << 20

@@ -3,10 +3,12 @@ two jobs wait for the next one.
 """
 import os
 import random
+import sys
 
-from harness import Run, Scratch, check_same, seed, wait_for
-from harness.text_data import prose
-from harness.served import WORKERS, Cluster, write_job
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import Run, Scratch, check_same, seed, wait_for  # noqa: E402
+from harness.text_data import prose  # noqa: E402
+from harness.served import WORKERS, Cluster, write_job  # noqa: E402
 
 STEPS = 60
 

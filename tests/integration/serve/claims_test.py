@@ -2,10 +2,12 @@
 is there: its generations are above all that the checkpoints know, so that they commit.
 """
 import os
+import sys
 
-from harness import Scratch, heddle, wait_for
-from harness.text_data import prose
-from harness.served import WORKERS, Cluster, write_job
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import Scratch, heddle, wait_for  # noqa: E402
+from harness.text_data import prose  # noqa: E402
+from harness.served import WORKERS, Cluster, write_job  # noqa: E402
 
 STEPS = 60
 

@@ -3,10 +3,12 @@ import os
 import resource
 import socket
 import subprocess
+import sys
 
-from harness import HEDDLE, Scratch, heddle, processes, wait_for
-from harness.text_data import prose
-from harness.served import WORKERS, Cluster, write_job
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import HEDDLE, Scratch, heddle, processes, wait_for  # noqa: E402
+from harness.text_data import prose  # noqa: E402
+from harness.served import WORKERS, Cluster, write_job  # noqa: E402
 
 STEPS = 20
 LIMIT = 128
