@@ -315,6 +315,19 @@ TEST(StartedTest, FourCallsRunAtOnceAndNoMore) {
   });
 }
 
+// The threads that have served one look for the next only once in a second by themselves.
+TEST(StartedTest, ACallThatIsStartedWakesWhoServesIt) {
+  Cluster cluster(1, Media::kTcp);
+  cluster.Run(1, [](int /*rank*/, Communicator& communicator) {
+    const Time began = Now();
+    for (int i = 0; i < 100; ++i) {
+      const Work work = communicator.Start([] { return Status::Ok(); });
+      ASSERT_TRUE(work.Wait(After(std::chrono::seconds(20))).ok());
+    }
+    EXPECT_LT(Now() - began, std::chrono::seconds(8));
+  });
+}
+
 TEST(StartedTest, ClosingEndsWhatWasStarted) {
   Cluster cluster(2, Media::kShm);
   std::vector<Work> works;

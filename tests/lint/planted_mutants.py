@@ -11,6 +11,7 @@ import tempfile
 
 SOURCE = r'''#include <algorithm>
 #include <cstdio>
+#include <string>
 #include <vector>
 
 #define HEDDLE_CHECK(condition) do { if (!(condition)) { return -9; } } while (false)
@@ -19,6 +20,15 @@ constexpr int kNever = 7;
 constexpr int Square(int x) { return x * x; }
 
 static int Difference(int a, int b) { return a - b; }
+
+struct Named {
+  int number = 0;
+  std::string name;
+};
+static Named& At(std::vector<Named>& all, int row, int column) { return all[row + column]; }
+static void Name(std::vector<Named>& all, const Named& other, int a, int b) {
+  At(all, a, b) = {.number = a, .name = a == b ? other.name : std::string("none")};
+}
 
 static int Work(int a, int b) {  // 1 + 2 is no code.
   HEDDLE_CHECK(a < 100);
@@ -34,6 +44,8 @@ static int Work(int a, int b) {  // 1 + 2 is no code.
 }
 
 int main() {
+  std::vector<Named> all(4);
+  Name(all, Named(), 1, 2);
   std::printf("%d %d\n", Work(1, 2), Work(6, 0));
 }
 '''

@@ -76,5 +76,22 @@ TEST(GroupSegment, AnEmulatedLinkIsNotGoneAround) {
   }
 }
 
+// One member's link is enough: what it says is heard by the member that makes the segment.
+TEST(GroupSegment, AnEmulatedLinkOfOneMemberIsNotGoneAround) {
+  constexpr int kSize = 3;
+  const size_t segment = SegmentLayout(kSize).total_bytes;
+  for (int slow = 0; slow < kSize; ++slow) {
+    Cluster cluster(kSize, Media::kShm);
+    cluster.endpoint(slow).SetLinkRate(1e9);
+    cluster.Run(1, [&](int rank, Communicator& communicator) {
+      Meet(communicator, 1);
+      if (rank == 0) {
+        EXPECT_EQ(Mappings(segment), 0) << slow;
+      }
+      Meet(communicator, 2);
+    });
+  }
+}
+
 }  // namespace
 }  // namespace heddle::comm

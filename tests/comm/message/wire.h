@@ -96,8 +96,6 @@ class WireEnd final : public Connection, public DescriptorPassing {
   }
   Result<size_t> Read(std::span<std::byte> buffer) override {
     const std::lock_guard lock(wire_->mutex);
-    uint64_t count = 0;
-    [[maybe_unused]] const ssize_t got = ::read(wire_->event.get(), &count, sizeof(count));
     if (wire_->incoming.empty() && wire_->ended) {
       return UnavailableError("the wire was cut");
     }
@@ -105,6 +103,10 @@ class WireEnd final : public Connection, public DescriptorPassing {
     std::copy_n(wire_->incoming.begin(), size, buffer.begin());
     wire_->incoming.erase(wire_->incoming.begin(),
                           wire_->incoming.begin() + static_cast<ptrdiff_t>(size));
+    if (wire_->incoming.empty() && !wire_->ended) {  // Ready for as long as there is something.
+      uint64_t count = 0;
+      [[maybe_unused]] const ssize_t got = ::read(wire_->event.get(), &count, sizeof(count));
+    }
     return size;
   }
   std::array<Watch, 2> Watches(bool want_read, bool want_write) override {
