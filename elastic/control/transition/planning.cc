@@ -80,6 +80,9 @@ Consequence Transitions::Consider(Scene& scene) {
   bool joins = false;
   bool waits = false;
   for (const auto& [name, worker] : scene.roster.workers()) {
+    if (worker.absent && scene.generations.IsMember(name)) {
+      return {};  // It trains on; a change would wait for its answers, and count it as lost.
+    }
     if (worker.draining) {
       leaves = leaves || scene.generations.IsMember(name);
     } else if (!worker.welcomed || !worker.seen || worker.absent) {

@@ -54,7 +54,8 @@ class Transitions {
 
   /// There is no generation: the first one, once its workers have come.
   Consequence Form(Scene& scene);
-  /// A generation is in force: another one where workers have come, leave, or have drifted.
+  /// A generation is in force: another one where workers have come, leave, or have drifted. None
+  /// while a member is absent.
   Consequence Consider(Scene& scene);
   /// The generation in force is over: fences it, and hears what the survivors hold.
   Consequence Recover(Scene& scene);

@@ -77,6 +77,20 @@ TEST_F(PlanningTest, FormingGoesOnWithoutALostOneAsLongAsEnoughAreLeft) {
   EXPECT_FALSE(transitions_.current());
 }
 
+TEST_F(PlanningTest, NoChangeBeginsWhileAMemberIsAbsent) {
+  FormTwo();
+  Add("c");
+  roster_.SetAbsent({"b"});
+  Do(&Transitions::Consider);
+  EXPECT_FALSE(transitions_.current());
+  roster_.Drain("a", "drained");
+  Do(&Transitions::Consider);
+  EXPECT_FALSE(transitions_.current());
+  roster_.SetAbsent({});
+  Do(&Transitions::Consider);
+  EXPECT_TRUE(Stage<Planning>());
+}
+
 TEST_F(PlanningTest, APlanThatComesLateIsTaken) {
   Do(&Transitions::Form);
   now_ = *transitions_.NextDeadline(job_.policy, roster_);
