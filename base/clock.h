@@ -26,7 +26,8 @@ inline Duration FromSeconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-/// Wall-clock seconds since the epoch: for labels in events and files only, never for decisions.
+/// Wall-clock seconds since the epoch: for labels in events and files, and for what one run of a
+/// program tells the next; never for other decisions.
 double WallClockSeconds();
 
 /// CPU time consumed by the calling thread, for differences. Where the kernel counts it by whole

@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 
 #include <unistd.h>
 
@@ -41,6 +43,10 @@ Status BeginAnew(const std::string& name, const std::string& value) {
   if (::close_range(STDERR_FILENO + 1, UINT_MAX, CLOSE_RANGE_CLOEXEC) != 0) {
     return ErrnoError(errno, "close descriptors");
   }
+  // By its path, whose last part is the process' name for others; it may have been replaced since.
+  std::error_code unknown;
+  const std::string path = std::filesystem::read_symlink("/proc/self/exe", unknown).string();
+  ::execv(path.c_str(), arguments.data());
   ::execv("/proc/self/exe", arguments.data());
   return ErrnoError(errno, "start /proc/self/exe again");
 }

@@ -110,7 +110,7 @@ std::optional<Time> DurableMachine::NextDeadline() const {
 }
 
 wire::JobStatus DurableMachine::Describe() const {
-  wire::JobStatus status = machine_.StatusAt(Now());
+  wire::JobStatus status = machine_.StatusAt(MachineTime(Now()));
   if (!stall_.empty()) {
     status.set_reason((status.reason().empty() ? "" : status.reason() + "; ") +
                       "the coordinator's state cannot be stored, changes wait: " + stall_);
@@ -154,10 +154,10 @@ void DurableMachine::TakeResult(const Status& status) {
     stored_ = write_->state;
   }
   if (const auto done = std::move(write_->done)) {
-    EndWrite();
+    EndWrite(status.ok());
     done(status);
   } else if (status.ok()) {
-    EndWrite();
+    EndWrite(true);
   } else {
     write_->again_at = After(write_->backoff);
     write_->backoff = std::min(2 * write_->backoff, kLongestBackoff);
@@ -166,13 +166,13 @@ void DurableMachine::TakeResult(const Status& status) {
   Drain();
 }
 
-void DurableMachine::EndWrite() {
+void DurableMachine::EndWrite(bool stored) {
   const Duration took = Now() - write_->since;
   write_.reset();
   if (took >= kSlowWrite) {
     behind_ += took;
   }
-  if (!std::exchange(stall_, "").empty()) {
+  if (stored && !std::exchange(stall_, "").empty()) {
     options_.works_again(took);
   }
 }
@@ -198,17 +198,23 @@ void DurableMachine::Submit(std::shared_ptr<const Job> job,
 void DurableMachine::TakeSubmission(const std::shared_ptr<const Job>& job,
                                     const std::shared_ptr<const bool>& given_up,
                                     const Answer& answer) {
-  const bool idle = machine_.StatusAt(Now()).phase() == "idle";
+  const bool idle = machine_.StatusAt(MachineTime(Now())).phase() == "idle";
   // The job before has ended.
   const auto trial =
       std::make_shared<Coordinator>(idle ? machine_ : Coordinator(stored_.generation_counter));
+  Submitted submitted{*job};
+  // A submission that was undone may have left a higher number in the store than the machine knows.
+  submitted.job.used_generation = std::max(job->used_generation, stored_.generation_counter);
   const auto actions = std::make_shared<std::vector<CoordinatorAction>>(
-      trial->Handle(Submitted{*job}, MachineTime(Now())));
+      trial->Handle(submitted, MachineTime(Now())));
   const auto first = std::find_if(actions->begin(), actions->end(), [](const auto& action) {
     return std::holds_alternative<Persist>(action);
   });
+  DurableState undone = stored_;
+  undone.generation_counter =
+      std::max(undone.generation_counter, std::get<Persist>(*first).state.generation_counter);
   Begin(std::get<Persist>(*first).state,
-        [this, trial, actions, given_up, answer, before = stored_](const Status& status) {
+        [this, trial, actions, given_up, answer, undone](const Status& status) {
           if (status.ok() && !*given_up) {
             machine_ = std::move(*trial);
             // The Persist among them stores once more what has just been stored.
@@ -218,8 +224,8 @@ void DurableMachine::TakeSubmission(const std::shared_ptr<const Job>& job,
             return answer(status);
           }
           // A write that failed may have arrived, and one that nobody waits for any more has: what
-          // was there before is what the store is to hold.
-          actions_.push_back(Persist{before});
+          // was there before is what the store is to hold, but for its counter, which never falls.
+          actions_.push_back(Persist{undone});
           answer(status.ok() ? UnavailableError("the submission was given up") : status);
         });
 }

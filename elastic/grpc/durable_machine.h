@@ -82,7 +82,7 @@ class DurableMachine {
                       const std::shared_ptr<const bool>& given_up,
                       const Answer& answer);
   void NoteStall(const std::string& reason);
-  void EndWrite();
+  void EndWrite(bool stored);
   /// The machine's time at a time of the clock.
   Time MachineTime(Time now) const { return now - behind_; }
 

@@ -36,6 +36,8 @@ struct CoordinatorHooks {
   /// Newest sound committed checkpoint's steps found on storage, ascending, when a job starts;
   /// merged with the store's. Thread: the caller of Submit.
   std::function<std::vector<int64_t>(const Job& job)> find_checkpoints;
+  /// The job that was read last is stored, and so the coordinator's. Thread: the caller of Submit.
+  std::function<void(const Job& job)> taken;
   /// A job that was read was not taken after all: it could not be stored. Thread: the caller of
   /// Submit.
   std::function<void(const Job& job)> not_taken;

@@ -93,7 +93,6 @@ heddle::Status CoordinatorServer::Impl::StoreJob(const std::shared_ptr<const Job
     if (*given_up) {
       return;  // Another may be submitting by now.
     }
-    submitting_ = false;
     if (status.ok()) {
       job_ = job;
       const MutexLock lock(mutex_);
@@ -147,12 +146,12 @@ heddle::Status CoordinatorServer::Impl::SubmitJob(const std::string& yaml,
     job->checkpoints = options_.hooks.find_checkpoints(*job);
   }
   const auto shared = std::make_shared<const Job>(*std::move(job));
-  if (const heddle::Status stored = StoreJob(shared); !stored.ok()) {
-    if (options_.hooks.not_taken) {
-      options_.hooks.not_taken(*shared);
-    }
-    return stored;
+  const heddle::Status stored = StoreJob(shared);
+  if (const auto& notify = stored.ok() ? options_.hooks.taken : options_.hooks.not_taken) {
+    notify(*shared);
   }
+  CallAndWait([this] { submitting_ = false; });  // Only now may another open its folder.
+  HEDDLE_RETURN_IF_ERROR(stored);
   if (job_id != nullptr) {
     *job_id = shared->id;
   }

@@ -13,6 +13,8 @@ namespace heddle::elastic {
 namespace {
 
 constexpr Duration kHelloWithin = std::chrono::seconds(5);
+// Of a stream's first message: names and addresses.
+constexpr size_t kMostHelloBytes = 64 << 10;
 constexpr size_t kMostUnnamed = 1024;  // All workers of a large job may come at once.
 
 // One worker's stream. Reading goes on only once the loop has handled what was read: a flood waits
@@ -150,7 +152,7 @@ ServerSessions::Reactor* ServerSessions::Open(grpc::CallbackServerContext* conte
     stream = std::make_shared<Stream>(
         id, context,
         [this, heard = std::move(on_message)](ConnectionId from, wire::FromWorker message) {
-          if (IsNamed(from, message.has_hello())) {
+          if (IsNamed(from, message)) {
             heard(from, std::move(message));
           }
         },
@@ -167,11 +169,12 @@ ServerSessions::Reactor* ServerSessions::Open(grpc::CallbackServerContext* conte
   return stream.get();
 }
 
-bool ServerSessions::IsNamed(ConnectionId id, bool by_this) {
+bool ServerSessions::IsNamed(ConnectionId id, const wire::FromWorker& message) {
+  const bool sound = !message.has_hello() || message.ByteSizeLong() <= kMostHelloBytes;
   std::shared_ptr<ServerSession> stranger;
   {
     const MutexLock lock(mutex_);
-    if (by_this || !unnamed_.contains(id)) {
+    if (sound && (message.has_hello() || !unnamed_.contains(id))) {
       unnamed_.erase(id);
       return true;
     }

@@ -53,8 +53,8 @@ class ServerSessions {
   bool WaitUntilNone(Deadline deadline) HEDDLE_EXCLUDES(mutex_);
 
  private:
-  /// Whether the stream has said Hello, `by_this` message at the latest.
-  bool IsNamed(ConnectionId id, bool by_this) HEDDLE_EXCLUDES(mutex_);
+  /// Whether the stream has said Hello, by this message at the latest, and none that is too long.
+  bool IsNamed(ConnectionId id, const wire::FromWorker& message) HEDDLE_EXCLUDES(mutex_);
   void Erase(ConnectionId id) HEDDLE_EXCLUDES(mutex_);
 
   mutable Mutex mutex_;

@@ -104,6 +104,7 @@ class Service::Impl {
               MutexLock lock(mutex_);
               return checkpoints_;  // Those of the job that was read last.
             },
+        .taken = [this](const Job& /*job*/) { KeepRun(); },
         .not_taken = [this](const Job& /*job*/) { LeaveRun(); },
         .log = [this](const LogEvent& event) { Log(event); },
         .list_workers = [this](const std::vector<ListWorkers::Entry>& workers) { List(workers); },
@@ -152,19 +153,28 @@ class Service::Impl {
         present->job_hash() == config.hash) {
       claim = present;  // The job before was this one.
     }
-    if (claim == nullptr) {
+    const bool takes = claim == nullptr;
+    if (takes) {
       HEDDLE_ASSIGN_OR_RETURN(claim,
                               FolderClaim::Take(output, config.hash, config.text, restoring));
     }
     auto folder = RunFolder::Open(output);
     if (!folder.ok()) {
-      claim->Undo();
+      if (takes) {
+        claim->Undo();
+      }
       return folder.status();
     }
     MutexLock lock(mutex_);
     run_before_ = std::exchange(run_, Run{std::move(claim), *std::move(folder)});
     run_.folder->SetAddresses(server_ == nullptr ? "" : server_->address(), metrics_address_);
     return Status::Ok();
+  }
+
+  // The job that was read last is taken: the folder of the one before is others' to use.
+  void KeepRun() {
+    const MutexLock lock(mutex_);
+    run_before_ = Run();
   }
 
   // The job that was read last is not taken: the run before is the present one again.

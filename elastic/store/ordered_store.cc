@@ -12,7 +12,10 @@ Result<std::optional<DurableState>> OrderedStore::Load() {
 
 Status OrderedStore::Save(const DurableState& state) {
   if (state.known_step > known_step_) {
-    HEDDLE_RETURN_IF_ERROR(sync_log_());
+    if (const Status synced = sync_log_(); !synced.ok()) {
+      return UnavailableError("{}",
+                              synced.message());  // Whatever it is: the facts are not at fault.
+    }
   }
   HEDDLE_RETURN_IF_ERROR(store_->Save(state));
   known_step_ = state.known_step;

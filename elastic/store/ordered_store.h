@@ -24,7 +24,8 @@ class OrderedStore : public StateStore {
   /// What a predecessor has stored it had logged before.
   Result<std::optional<DurableState>> Load() override;
   /// Where the facts say that further steps are known, the log is durable before they are: workers
-  /// forget the records of these steps then. Errors of the log are errors of the store.
+  /// forget the records of these steps then. Errors: kUnavailable when the log cannot
+  /// be; those of the store.
   Status Save(const DurableState& state) override;
 
  private:

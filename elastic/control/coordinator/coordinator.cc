@@ -17,8 +17,12 @@ std::vector<CoordinatorAction> Coordinator::State::Handle(const CoordinatorEvent
   if (promised_tick_ && now - *promised_tick_ > policy().lease / 4) {
     silence_.Excuse(now + policy().lease / 2);
   }
+  const int64_t fence = transitions_.current() ? transitions_.current()->fence : 0;
   std::visit([&](const auto& e) { On(e, now, out); }, event);
   Advance(now, out);
+  if (transitions_.current() && transitions_.current()->fence != fence) {
+    silence_.Reconsider();  // Who was spared because steps ran may not be spared now.
+  }
   promised_tick_ = NextDeadline();
   return out.Take();
 }
@@ -74,14 +78,18 @@ void Coordinator::State::On(const Submitted& event, Time now, Outbox& out) {
 }
 
 void Coordinator::State::On(const Received& event, Time now, Outbox& out) {
-  if (const auto since = silence_.cut_off_since(); silence_.Hear(roster_, policy(), now) && since) {
-    out.Log("heard_again", {{"seconds", Seconds(now - *since)}});
-  }
   if (event.message.has_hello()) {
     return OnHello(event.connection, event.message.hello(), now, out);
   }
-  if (const Worker* worker = roster_.Hear(event.connection, now)) {
-    OnMessage(*worker, event.message, now, out);
+  if (roster_.Speaks(event.connection)) {
+    EndSilence(now, out);
+    OnMessage(*roster_.Hear(event.connection, now), event.message, now, out);
+  }
+}
+
+void Coordinator::State::EndSilence(Time now, Outbox& out) {
+  if (const auto since = silence_.cut_off_since(); silence_.Hear(roster_, policy(), now) && since) {
+    out.Log("heard_again", {{"seconds", Seconds(now - *since)}});
   }
 }
 
@@ -249,6 +257,9 @@ void Coordinator::State::FinishIfDone(Time now, Outbox& out) {
   transitions_.Drop();
   const int64_t last = policy().total_steps;
   const bool saved = !CheckpointDue(policy(), last) || saves_.IsCommitted(last);
+  if (!saved && (silence_.cut_off_since() || now < silence_.excused_until())) {
+    return steps_.PutOffEnd(now);
+  }
   if (const auto end = steps_.Close(policy(), saved, saves_.error(), now, out)) {
     End(*end, out);
   }
@@ -287,7 +298,9 @@ std::optional<Time> Coordinator::State::NextDeadline() const {
       due && !silence_.cut_off_since()) {
     Earlier(next, std::max(*due, silence_.excused_until()));
   }
-  Earlier(next, adopt_until_);
+  if (adopt_until_) {
+    Earlier(next, std::max(*adopt_until_, silence_.excused_until()));
+  }
   Earlier(next, steps_.NextDeadline(policy(), IsRunning()));
   if (phase_ == Phase::kActive && !generations_.held() && !transitions_.current()) {
     Earlier(next, formation_.NextDeadline(policy()));

@@ -67,6 +67,8 @@ class Coordinator::State {
   void Advance(Time now, Outbox& out);
   void FinishAdopting(Time now, Outbox& out);
   void BeginForming(Time now);
+  /// Before a worker's word is counted.
+  void EndSilence(Time now, Outbox& out);
   void JudgeSilence(Time now, Outbox& out);
   void JudgeAccusations(Time now, Outbox& out);
   void FinishIfDone(Time now, Outbox& out);

@@ -26,6 +26,7 @@ void Coordinator::State::OnHello(ConnectionId connection,
     out.Tell(connection, refused);
     return out.Add(Close{connection});
   }
+  EndSilence(now, out);
   if (answer.kind == Kind::kReturn) {
     roster_.Return(connection, hello, now, out);
     if (phase_ != Phase::kIdle) {
@@ -341,7 +342,7 @@ void Coordinator::State::FinishAdopting(Time now, Outbox& out) {
       absent.losses.push_back({name, "it did not come back to the restarted coordinator"});
     }
   }
-  if (!absent.losses.empty() && now < *adopt_until_) {
+  if (!absent.losses.empty() && now < std::max(*adopt_until_, silence_.excused_until())) {
     return;
   }
   adopt_until_.reset();

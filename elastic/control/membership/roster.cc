@@ -199,6 +199,12 @@ void Roster::Welcome(
 
 // ---- Streams ----
 
+bool Roster::Speaks(ConnectionId connection) const {
+  const auto stream = connections_.find(connection);
+  const Worker* worker = stream == connections_.end() ? nullptr : Find(stream->second);
+  return worker != nullptr && worker->connection == connection;
+}
+
 const Worker* Roster::Hear(ConnectionId connection, Time now) {
   const auto stream = connections_.find(connection);
   const auto found = stream == connections_.end() ? workers_.end() : workers_.find(stream->second);

@@ -50,6 +50,8 @@ class Roster {
   void Welcome(
       const std::string& name, bool again, const Job& job, int64_t known_step, Outbox& out);
 
+  /// Whether the stream is a worker's.
+  bool Speaks(ConnectionId connection) const;
   /// Whose stream it is; that worker lives. Null: nobody's.
   const Worker* Hear(ConnectionId connection, Time now);
   /// The worker whose stream broke; empty: nobody's.

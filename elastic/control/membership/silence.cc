@@ -70,11 +70,15 @@ Silence::Verdict Silence::Judge(const Scene& scene) {
     a_member = a_member || (heard && scene.generations.IsMember(name));
   }
   const std::optional<Time> newest = NewestWord(scene.roster);
-  const bool nobody = newest && !anybody;
-  cut_off_since_ = nobody && scene.now - *newest >= scene.policy.lease ? newest : std::nullopt;
+  const bool cut_off = newest && !anybody && scene.now - *newest < scene.policy.cut_off_timeout;
+  cut_off_since_ = cut_off && scene.now - *newest >= scene.policy.lease ? newest : std::nullopt;
   Verdict verdict;
-  if (scene.now < excused_until_ ||
-      (nobody && scene.now - *newest < scene.policy.cut_off_timeout)) {
+  if (cut_off || scene.now < excused_until_) {
+    for (const auto& [name, worker] : scene.roster.workers()) {
+      if (worker.absent) {  // As before: it is not heard yet.
+        verdict.absent.insert(name);
+      }
+    }
     return verdict;
   }
   for (const auto& [name, worker] : scene.roster.workers()) {

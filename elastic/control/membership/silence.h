@@ -6,9 +6,8 @@
 ///   A silent member is lost once its lease is over *and* no step was completed for as long.
 /// - When nobody at all is heard, it is the coordinator that is cut off. It waits, and gives
 ///   everybody time to come back once the first one is heard again.
-/// - Who takes part in a change has nobody to speak for it, and others wait for it: its lease
-/// decides,
-///   or the grace of a broken stream.
+/// - While no steps run, nobody speaks for a member, and others wait for whoever takes part in a
+///   change: its lease decides, or the grace of a broken stream.
 /// - Nobody waits for a worker that stands by. It is absent, so that no plan counts on it.
 #pragma once
 
@@ -57,6 +56,8 @@ class Silence {
   std::optional<Time> cut_off_since() const { return cut_off_since_; }
   /// What somebody owes is not due before.
   Time excused_until() const { return excused_until_; }
+  /// What Judge went by has changed: it is to be asked again at once.
+  void Reconsider() { judged_at_ = Time(); }
   /// When Judge may say something else than it did, if nothing happens before.
   std::optional<Time> NextDeadline(const Roster& roster,
                                    double step_seconds,

@@ -51,6 +51,8 @@ class Steps {
   std::optional<EndJob> Close(
       const JobPolicy& policy, bool saved, const std::string& save_error, Time now, Outbox& out);
 
+  /// What is missing for the end could not be heard until now: its time begins anew.
+  void PutOffEnd(Time now) { finished_since_ = now; }
   void Restore(const DurableState& durable, Time now);
   void Store(DurableState& durable, Time now);
   /// Whether what is known is to be made durable: not for every step.

@@ -158,6 +158,31 @@ TEST_F(CoordinatorTest, ACoordinatorThatHearsNobodyGivesUpNobody) {
   EXPECT_EQ(Last("a", wire::ToWorker::kHalt), nullptr);
 }
 
+// Who is refused proves nothing: neither that the coordinator hears its workers, nor that they
+// live.
+TEST_F(CoordinatorTest, AHelloThatIsRefusedExcusesNobody) {
+  job_.policy.cut_off_timeout = std::chrono::seconds(20);
+  Form();
+  for (int second = 0; second < 25; ++second) {
+    Hello("x", [](wire::Hello& hello) { hello.set_protocol_version(kProtocolVersion + 1); });
+    Wait(1, {});
+  }
+  EXPECT_EQ(Count("cut_off"), 1);
+  EXPECT_EQ(Count("heard_again"), 0);
+  EXPECT_EQ(Count("worker_lost"), 2);
+}
+
+// Nobody is left: the job waits for others, and says so.
+TEST_F(CoordinatorTest, AfterItsTimeACutOffCoordinatorGoesOnWithoutThem) {
+  job_.policy.cut_off_timeout = std::chrono::seconds(20);
+  job_.policy.paused_timeout = std::chrono::seconds(5);
+  Form();
+  Wait(21, {});
+  EXPECT_EQ(coordinator_.StatusAt(now_).phase(), "paused");
+  Wait(6, {});
+  EXPECT_TRUE(end_.has_value());
+}
+
 // Whoever answers is heard late, and so is its answer.
 TEST_F(CoordinatorTest, WhatIsOwedWhileNobodyIsHeardIsNotLate) {
   Form();

@@ -224,7 +224,32 @@ TEST_F(SilenceTest, AfterThatEverybodyHasTimeToComeBack) {
 TEST_F(SilenceTest, TheCoordinatorIsNotCutOffForEver) {
   policy_.cut_off_timeout = seconds(30);
   EXPECT_THAT(Wait(seconds(30) - Duration(1), ""), IsEmpty());
+  EXPECT_TRUE(silence_.cut_off_since());
   EXPECT_THAT(Wait(Duration(1), ""), ElementsAre("a", "b", "c", "d"));
+  EXPECT_FALSE(silence_.cut_off_since()) << "what is left goes its way";
+}
+
+// A tick that comes late excuses everybody for a while, and tells nothing of who is there.
+TEST_F(SilenceTest, WhoIsAbsentStaysSoWhileAllAreExcused) {
+  roster_.SetAbsent({"b"});
+  silence_.Excuse(now_ + seconds(1));
+  now_ += Duration(1);
+  Hear("acd");
+  EXPECT_THAT(Lost(), IsEmpty());
+  EXPECT_THAT(absent_, ElementsAre("b"));
+}
+
+// Steps ran when it was looked at last, and speak for nobody any more.
+TEST_F(SilenceTest, WhatWasGoneByMayBeLookedAtAnewAtOnce) {
+  for (int64_t step = 1; step <= 4; ++step) {
+    EXPECT_THAT(Wait(seconds(1), "acd"), IsEmpty());
+    Step(step);
+  }
+  steps_run_ = false;
+  EXPECT_GT(silence_.NextDeadline(roster_, step_seconds_, policy_), now_);
+  silence_.Reconsider();
+  EXPECT_LE(silence_.NextDeadline(roster_, step_seconds_, policy_), now_);
+  EXPECT_THAT(Lost(), ElementsAre("b"));
 }
 
 TEST_F(SilenceTest, NobodyIsLostWhoIsExcused) {

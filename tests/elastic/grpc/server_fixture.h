@@ -62,6 +62,7 @@ class GrpcTest : public testing::Test {
       job.yaml = yaml;
       job.policy.total_steps = steps_;
       job.policy.initial_workers = initial_workers_;
+      job.used_generation = used_generation_;
       return job;
     };
     options.hooks.plan = [](const Job& /*job*/, const PlanRequest& request) {
@@ -170,6 +171,7 @@ class GrpcTest : public testing::Test {
   const TemporaryFolder folder_;
   int64_t steps_ = 60;
   int initial_workers_ = 3;
+  int64_t used_generation_ = 0;
   Fabric fabric_;
   Mutex mutex_;
   CondVar changed_;

@@ -39,6 +39,9 @@ class FaultyStore : public StateStore {
       disk_->changed.NotifyAll();
       return disk_->fault;
     }
+    if (disk_->state && state.generation_counter < disk_->state->generation_counter) {
+      return AbortedError("another coordinator has written");  // As the shipped store has it.
+    }
     disk_->state = state;
     disk_->changed.NotifyAll();
     return Status::Ok();
@@ -129,6 +132,7 @@ TEST_F(StoreFaults, AJobThatCannotBeStoredIsRefusedAndNeverThere) {
 }
 
 TEST_F(StoreFaults, ASubmissionWhoseWriteHangsIsRefusedAndUndoneWhenItArrives) {
+  used_generation_ = 12;
   StartServer();
   CoordinatorClient client(server_->address());
   Hang();
@@ -140,6 +144,11 @@ TEST_F(StoreFaults, ASubmissionWhoseWriteHangsIsRefusedAndUndoneWhenItArrives) {
   EXPECT_TRUE(WaitForStored(""));
   EXPECT_EQ(client.Status()->phase(), "idle");
   EXPECT_EQ(Count("job_started"), 0);
+  EXPECT_EQ(Stored()->generation_counter, 12) << "a number that was stored may have been seen";
+  used_generation_ = 0;
+  EXPECT_TRUE(client.Submit("job", "").ok());
+  EXPECT_TRUE(WaitForStored("the-job"));
+  EXPECT_GE(Stored()->generation_counter, 12);
 }
 
 TEST_F(StoreFaults, TrainingGoesOnAndAChangeWaits) {
