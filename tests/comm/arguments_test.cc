@@ -53,6 +53,22 @@ TEST_P(ArgumentsTest, BuffersThatAreNotAsLargeAsTheCountsSayAreRefused) {
   });
 }
 
+TEST_P(ArgumentsTest, APartOfAnElementOrAnotherTypeIsRefused) {
+  Cluster cluster(2, GetParam());
+  cluster.Run(1, [](int /*rank*/, Communicator& communicator) {
+    TreeContributions contributions;
+    contributions.nodes = {{{.level = 0, .index = 0}}, {{.level = 0, .index = 1}}};
+    Bytes output(6);
+    const std::vector<std::span<const std::byte>> mine{output};
+    Refused(communicator.ReduceTree(contributions, mine, output, DType::kF32, {}),
+            "6 bytes are no whole number of");
+    for (const DType dtype : {DType::kBF16, DType::kI32, DType::kU8}) {
+      Refused(communicator.ReduceTree(contributions, mine, output, dtype, {}),
+              "a reproducible reduction of");
+    }
+  });
+}
+
 TEST_P(ArgumentsTest, WhatOneSendsItselfItAlsoTakes) {
   Cluster cluster(2, GetParam());
   cluster.Run(1, [](int rank, Communicator& communicator) {
