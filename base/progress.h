@@ -12,7 +12,7 @@ class Progress {
  public:
   void Note(int64_t amount = 1) { count_.fetch_add(amount, std::memory_order_relaxed); }
   int64_t count() const { return count_.load(std::memory_order_relaxed); }
-  /// Somebody who notes here waits for another process.
+  /// Somebody who notes here waits for another process, or for storage.
   bool waits() const { return waiting_.load(std::memory_order_relaxed) > 0; }
 
   /// Such a wait, as long as it lives.

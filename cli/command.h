@@ -36,6 +36,8 @@ class Arguments {
 inline constexpr int kDone = 0;
 inline constexpr int kFailed = 1;    ///< The run failed; the checkpoint is damaged.
 inline constexpr int kBadUsage = 2;  ///< Bad usage or input.
+/// The job is suspended: the same command goes on. EX_TEMPFAIL of sysexits.h.
+inline constexpr int kSuspended = 75;
 
 class Command {
  public:
@@ -59,8 +61,12 @@ std::unique_ptr<Command> MakeTrain();
 std::unique_ptr<Command> MakeServe();
 std::unique_ptr<Command> MakeSubmit();
 std::unique_ptr<Command> MakeStatus();
+std::unique_ptr<Command> MakeConfig();
+std::unique_ptr<Command> MakeEvents();
+std::unique_ptr<Command> MakeExplain();
 std::unique_ptr<Command> MakeDrain();
 std::unique_ptr<Command> MakeEmulate();
+std::unique_ptr<Command> MakeCerts();
 std::unique_ptr<Command> MakeLinks();
 std::unique_ptr<Command> MakeCheckpoint();
 std::unique_ptr<Command> MakeData();

@@ -43,28 +43,34 @@ void PrintNote(const std::string& line) {
   std::fprintf(stderr, "note: %s\n", line.c_str());
 }
 
-Result<std::string> FindCoordinator(const std::string& given, const std::string& run) {
+Result<std::string> FindRun(const std::string& given) {
   if (!given.empty()) {
     return given;
   }
-  std::string path = run.empty() ? "" : run + "/job.json";
-  if (path.empty()) {
-    std::filesystem::file_time_type newest;
-    std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator("runs", ignored)) {
-      const std::filesystem::path candidate = entry.path() / "job.json";
-      const auto written = std::filesystem::last_write_time(candidate, ignored);
-      if (!ignored && (path.empty() || written > newest)) {
-        path = candidate.string();
-        newest = written;
-      }
+  std::string folder;
+  std::filesystem::file_time_type newest;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("runs", ignored)) {
+    const auto written = std::filesystem::last_write_time(entry.path() / "job.json", ignored);
+    if (!ignored && (folder.empty() || written > newest)) {
+      folder = entry.path().string();
+      newest = written;
     }
   }
-  if (path.empty()) {
+  if (folder.empty()) {
     return InvalidArgumentError(
         "no run under ./runs: name the coordinator with --coordinator HOST:PORT or the run with "
         "--run DIR");
   }
+  return folder;
+}
+
+Result<std::string> FindCoordinator(const std::string& given, const std::string& run) {
+  if (!given.empty()) {
+    return given;
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const std::string folder, FindRun(run));
+  const std::string path = folder + "/job.json";
   HEDDLE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, 16 << 20));
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object() || !json.contains("coordinator") || !json["coordinator"].is_string()) {

@@ -19,9 +19,12 @@ int ReportCall(const Status& status, const std::string& address);
 /// Prints "note: LINE" on standard error.
 void PrintNote(const std::string& line);
 
+/// The folder of a run: `given`, or the newest run under ./runs. Errors: kInvalidArgument (there is
+/// none).
+Result<std::string> FindRun(const std::string& given);
+
 /// The coordinator's address: `given`, or that of the run folder `run` (its job.json), or of the
-/// newest run under
-/// ./runs. Errors: kInvalidArgument.
+/// newest run under ./runs. Errors: kInvalidArgument.
 Result<std::string> FindCoordinator(const std::string& given, const std::string& run);
 
 }  // namespace heddle::cli

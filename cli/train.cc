@@ -25,6 +25,8 @@ class Train : public Command {
                          "Override a key: key.path=value; may be repeated");
     arguments.Option("listen", &options_.listen,
                      "HOST:PORT of the coordinator [127.0.0.1, any free port]");
+    arguments.Flag("insecure", &options_.insecure,
+                   "Listen beyond loopback, where whoever reaches the port may do everything");
     arguments.Flag("quiet", &quiet_, "No progress on standard error");
   }
   int Run() override {
@@ -34,7 +36,12 @@ class Train : public Command {
       return Report(engine.status());
     }
     options_.program = *std::move(engine);
-    return Report(elastic::RunLocally(options_));
+    const Result<elastic::RunEnd> end = elastic::RunLocally(options_);
+    if (end.ok() && end->suspended) {
+      PrintNote(end->reason + "; the same command goes on there");
+      return kSuspended;
+    }
+    return Report(end.status());
   }
 
  private:

@@ -282,6 +282,12 @@ class Communicator {
   virtual std::vector<int64_t> BytesSent() const = 0;
 };
 
+/// Members whose messages or connections are waited for, for longer than a few dozen milliseconds.
+struct AwaitedMembers {
+  int64_t generation = 0;
+  std::vector<std::string> names = {};  ///< By rank.
+};
+
 /// A worker's end: listens, and forms communicators.
 class Endpoint {
  public:
@@ -306,6 +312,9 @@ class Endpoint {
   /// Refuses everything below `generation` from now on, and aborts communicators and connects of
   /// it.
   virtual void Fence(int64_t generation) = 0;
+  /// Whom this process waits for at this moment, in the newest generation in which it does. Thread:
+  /// any.
+  virtual AwaitedMembers Awaited() const = 0;
   /// Changes the emulated link rate; 0: unlimited.
   virtual void SetLinkRate(double bytes_per_second) = 0;
   /// Memory for tensors that take part in collectives among workers of one host. Any part of it may

@@ -1,6 +1,5 @@
 #include "base/system/end_watch.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -27,9 +26,16 @@ EndWatch::~EndWatch() {
   thread_.Join();
 }
 
-void EndWatch::EndWithin(Duration bound) {
+void EndWatch::EndWithin(Duration bound, int exit_code) {
   const MutexLock lock(mutex_);
-  end_by_ = std::min(end_by_, After(bound));
+  EndBy(After(bound), exit_code);
+}
+
+void EndWatch::EndBy(Time time, int exit_code) {
+  if (time < end_by_) {
+    end_by_ = time;
+    exit_code_ = exit_code;
+  }
 }
 
 void EndWatch::Run() {
@@ -38,13 +44,13 @@ void EndWatch::Run() {
   while (!ended_) {
     if (!seen && asked_()) {
       seen = true;
-      end_by_ = std::min(end_by_, After(bound_));
+      EndBy(After(bound_), 1);
     }
     if (Now() >= end_by_) {
       LogError(
           "asked to end, and something does not: most likely storage that does not answer; "
           "the process ends as it is, what is stored is whole");
-      std::_Exit(1);
+      std::_Exit(exit_code_);
     }
     changed_.WaitUntil(mutex_, After(kLookAgain));
   }

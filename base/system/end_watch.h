@@ -10,9 +10,9 @@
 
 namespace heddle {
 
-/// Ends the process with exit code 1 and a line in the log when it has not ended by itself so long
-/// after a signal: a write to storage that hangs cannot be called off, and a thread that waits for
-/// it cannot be joined. What is durable is so at every moment, as after a kill. Thread: any.
+/// Ends the process with a line in the log when it has not ended by itself so long after a signal,
+/// with exit code 1: a write to storage that hangs cannot be called off, and a thread that waits
+/// for it cannot be joined. What is durable is so at every moment, as after a kill. Thread: any.
 class EndWatch {
  public:
   /// `asked`: whether the signal has come; called from a thread of its own.
@@ -21,11 +21,12 @@ class EndWatch {
   EndWatch(const EndWatch&) = delete;
   EndWatch& operator=(const EndWatch&) = delete;
 
-  /// No more than so long from now on, signal or not.
-  void EndWithin(Duration bound) HEDDLE_EXCLUDES(mutex_);
+  /// No more than so long from now on, signal or not; of several calls the earliest end counts.
+  void EndWithin(Duration bound, int exit_code = 1) HEDDLE_EXCLUDES(mutex_);
 
  private:
   void Run() HEDDLE_EXCLUDES(mutex_);
+  void EndBy(Time time, int exit_code) HEDDLE_REQUIRES(mutex_);
 
   const std::function<bool()> asked_;
   const Duration bound_;
@@ -33,6 +34,7 @@ class EndWatch {
   CondVar changed_;
   bool ended_ HEDDLE_GUARDED_BY(mutex_) = false;
   Time end_by_ HEDDLE_GUARDED_BY(mutex_) = Time::max();
+  int exit_code_ HEDDLE_GUARDED_BY(mutex_) = 1;
   Thread thread_;  // Last: it uses what stands above.
 };
 

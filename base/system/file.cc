@@ -13,27 +13,14 @@
 
 #include "base/check.h"
 #include "base/system/unique_fd.h"
+#include "base/system/write_all.h"
 
 namespace heddle {
 namespace {
 
-/// Writes all of `content`, whatever the kernel takes at a time.
-Status WriteAll(int fd, std::string_view content, const std::string& path) {
-  while (!content.empty()) {
-    const ssize_t written = ::write(fd, content.data(), content.size());
-    if (written < 0) {
-      if (errno == EINTR) {
-        continue;
-      }
-      return ErrnoError(errno, "write " + path);
-    }
-    content.remove_prefix(static_cast<size_t>(written));
-  }
-  return Status::Ok();
-}
-
 Status WriteAndSync(const std::string& path, std::string_view content) {
-  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  // A link in the place of a draft is somebody's trap.
+  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644));
   if (!fd.valid()) {
     return ErrnoError(errno, "create " + path);
   }

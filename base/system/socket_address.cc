@@ -44,6 +44,15 @@ int PortOf(const SocketAddress& address) {
                    : reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_port);
 }
 
+bool IsLoopback(const SocketAddress& address) {
+  if (address.storage.ss_family == AF_INET) {
+    const auto* v4 = reinterpret_cast<const sockaddr_in*>(&address.storage);
+    return (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
+  }
+  const in6_addr& host = reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr;
+  return IN6_IS_ADDR_LOOPBACK(&host) || (IN6_IS_ADDR_V4MAPPED(&host) && host.s6_addr[12] == 127);
+}
+
 void RaiseDescriptorLimit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {

@@ -21,6 +21,9 @@ Result<SocketAddress> ParseSocketAddress(const std::string& address);
 
 int PortOf(const SocketAddress& address);
 
+/// Whether only this machine reaches it.
+bool IsLoopback(const SocketAddress& address);
+
 /// Raises how many descriptors this process may have to the most that it is allowed: every
 /// connection takes one, and the usual first bound is of a time with few of them.
 void RaiseDescriptorLimit();

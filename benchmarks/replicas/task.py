@@ -18,18 +18,6 @@ WARM = 20  # Steps that are not counted.
 TIMEOUT = 600
 
 
-def job_file(folder, steps):
-    """The quickstart's model on two whole workers."""
-    with open(os.path.join(heddle.REPOSITORY, "configs", "quickstart.yaml"), encoding="utf-8") as file:
-        text = file.read()
-    text = text[:text.index("workers:")]
-    text = text.replace("steps: 600", f"steps: {steps}").replace("warmup_steps: 40", f"warmup_steps: {WARM}")
-    path = os.path.join(folder, "replicas.yaml")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text + "threads: 1\nworkers:\n  - {name: a}\n  - {name: b}\ncheckpoint: {every: 0, last: false}\n")
-    return path
-
-
 def scrape(run):
     """The sums of the workers' metrics by name, buckets left out."""
     with open(os.path.join(run.folder, "job.json"), encoding="utf-8") as file:
@@ -65,7 +53,7 @@ def train(folder, job, steps, overrides):
 def run(options, rows):
     settings = QUICK if options.quick else FULL
     steps = settings["steps"]
-    job = job_file(options.folder, steps)
+    job = heddle.two_workers(options.folder, steps, WARM)
     # One plan for all: what is searched depends on what was measured at each start.
     _, first = train(os.path.join(options.folder, "first"), job, WARM, ["steps=" + str(WARM)])
     plan = os.path.join(options.folder, "plan.json")

@@ -116,6 +116,18 @@ def command(*arguments, timeout=300):
     return done.stdout
 
 
+def two_workers(folder, steps, warm):
+    """A job file: the quickstart's model on two whole workers, without checkpoints. `warm`: steps of the warm-up."""
+    with open(os.path.join(REPOSITORY, "configs", "quickstart.yaml"), encoding="utf-8") as file:
+        text = file.read()
+    text = text[:text.index("workers:")]
+    text = text.replace("steps: 600", f"steps: {steps}").replace("warmup_steps: 40", f"warmup_steps: {warm}")
+    path = os.path.join(folder, "two-workers.yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text + "threads: 1\nworkers:\n  - {name: a}\n  - {name: b}\ncheckpoint: {every: 0, last: false}\n")
+    return path
+
+
 def rate(events, tokens):
     """Tokens a second over a run of consecutive step events."""
     return tokens * (len(events) - 1) / (events[-1]["time"] - events[0]["time"])

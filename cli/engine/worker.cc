@@ -16,11 +16,16 @@ class Worker : public Command {
   std::string examples() const override {
     return "Examples:\n  heddle worker --coordinator 10.0.0.1:4600 --bind 10.0.0.7\n"
            "  heddle worker --coordinator 127.0.0.1:4600 --emulate speed=0.5,memory=1GiB\n"
+           "  heddle worker --coordinator 10.0.0.1:4600 --certs lab/worker/a\n"
+           "  heddle worker --coordinator 10.0.0.1:4600 --name gpu-7 --certs /var/lib/heddle "
+           "--join-token-file token\n"
            "  mpirun -np 4 heddle worker --coordinator 10.0.0.1:4600\n"
            "  srun -n 4 heddle worker --coordinator 10.0.0.1:4600 --name a,b,c,d";
   }
   void Declare(Arguments& arguments) override {
-    arguments.Option("coordinator", &options_.coordinator, "HOST:PORT of the coordinator", true);
+    arguments.Option(
+        "coordinator", &options_.coordinator,
+        "HOST:PORT of the coordinator, or those of all that may lead: HOST:PORT,HOST:PORT", true);
     arguments.Option("name", &options_.name,
                      "Name of this worker, or NAME,NAME,… of those that mpirun or srun starts, by "
                      "rank [worker-RANK; alone: the coordinator chooses]");
@@ -28,6 +33,13 @@ class Worker : public Command {
         "bind", &options_.bind_host,
         "Address or interface that the other workers reach this one under [that of the "
         "route to the coordinator]");
+    arguments.Option("certs", &options_.certificates,
+                     "Folder of this worker's certificate, or of several workers' by name; alone, "
+                     "it names the worker");
+    arguments.Option(
+        "join-token-file", &options_.join_token_file,
+        "File with a token of `heddle certs token`: the worker gets its certificate by "
+        "it, and keeps it in DIR/NAME of --certs and --name");
     for (const comm::TransportTraits& traits : comm::DeclaredTransports()) {
       for (const comm::TransportOption& option : traits.options) {
         if (!option.flag.empty()) {

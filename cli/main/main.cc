@@ -10,8 +10,12 @@ int main(int argc, char** argv) {
   commands.push_back(heddle::cli::MakeSubmit());
   commands.push_back(heddle::cli::MakeForwarded(heddle::cli::kWorkerCommand, argv));
   commands.push_back(heddle::cli::MakeStatus());
+  commands.push_back(heddle::cli::MakeConfig());
+  commands.push_back(heddle::cli::MakeEvents());
+  commands.push_back(heddle::cli::MakeExplain());
   commands.push_back(heddle::cli::MakeDrain());
   commands.push_back(heddle::cli::MakeEmulate());
+  commands.push_back(heddle::cli::MakeCerts());
   commands.push_back(heddle::cli::MakeForwarded(heddle::cli::kPlanCommand, argv));
   commands.push_back(heddle::cli::MakeLinks());
   commands.push_back(heddle::cli::MakeCheckpoint());

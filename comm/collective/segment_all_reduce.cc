@@ -93,7 +93,7 @@ class AllReducing {
 
    private:
     void Bring(int64_t offset, size_t bytes, std::byte* stage) override {
-      CopyStreaming(stage, buffer_.data() + offset, bytes);
+      CopyToStage(stage, buffer_.data() + offset, bytes);
     }
     const std::byte* Sum(int64_t offset,
                          size_t bytes,

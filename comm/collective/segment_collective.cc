@@ -80,9 +80,9 @@ Status StagedReduceScatter(SegmentCall& call,
       if (member == own) {
         own_offset = offset;
       } else if (size > 0) {
-        CopyStreaming(stage + offset,
-                      input.data() + shares.share_begin(member) + shares.begin(member, turn),
-                      static_cast<size_t>(size));
+        CopyToStage(stage + offset,
+                    input.data() + shares.share_begin(member) + shares.begin(member, turn),
+                    static_cast<size_t>(size));
       }
       offset += size;
     }
@@ -126,9 +126,9 @@ Status RegisteredReduceScatter(SegmentCall& call,
 Status StagedAllGather(SegmentCall& call, std::span<std::byte> output, const Shares& shares) {
   const int own = call.position();
   for (int64_t turn = 0; turn < shares.turns(); ++turn) {
-    CopyStreaming(call.Stage(own, turn),
-                  output.data() + shares.share_begin(own) + shares.begin(own, turn),
-                  static_cast<size_t>(shares.size(own, turn)));
+    CopyToStage(call.Stage(own, turn),
+                output.data() + shares.share_begin(own) + shares.begin(own, turn),
+                static_cast<size_t>(shares.size(own, turn)));
     call.Arrive();
     for (int step = 1; step < call.size(); ++step) {
       const int member = (own + step) % call.size();
@@ -178,7 +178,7 @@ Status StagedBroadcast(SegmentCall& call, std::span<std::byte> buffer, int root)
       if (turn >= 2) {
         HEDDLE_RETURN_IF_ERROR(call.WaitAll(1));
       }
-      CopyStreaming(stage, own, size);
+      CopyToStage(stage, own, size);
     } else {
       HEDDLE_RETURN_IF_ERROR(call.WaitFor(root, -1));
       CopyResult(own, stage, size, buffer.size());

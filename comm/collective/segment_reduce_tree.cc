@@ -75,7 +75,7 @@ class SegmentTreeReduction : public StagedReduction {
     AddOwn(offset, bytes);
     for (size_t leaf = 0; leaf < values_.size(); ++leaf) {
       if (IsMine(leaf) && area_[leaf] >= 0) {
-        CopyStreaming(stage + area_[leaf] * area_bytes(), values_[leaf], bytes);
+        CopyToStage(stage + area_[leaf] * area_bytes(), values_[leaf], bytes);
       }
     }
   }

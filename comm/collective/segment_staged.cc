@@ -102,7 +102,7 @@ void StagedReduction::AddUp(int64_t block) {
     const int64_t offset = block * block_bytes_ + slices.begin(own) + at;
     const std::byte* const sum =
         Sum(offset, bytes, std::span(stages).first(static_cast<size_t>(call_.size())));
-    CopyStreaming(StageOf(own, block, own) + at, sum, bytes);
+    CopyToStage(StageOf(own, block, own) + at, sum, bytes);
     if (sum != output_.data() + offset) {
       CopyResult(output_.data() + offset, sum, bytes, output_.size());
     }

@@ -3,9 +3,9 @@
 ///
 /// Everyone copies what the others are to add into its own stage, adds up its slice of the block
 /// out of all stages, leaves the sum in its buffer and in its stage, and copies out what the others
-/// added up. What goes into a stage passes the caches by (comm/transport/streaming_copy.h): that is
-/// most of a reduction's speed. Members bring a block's values two blocks ahead and copy its sums
-/// out one block later, so that nobody waits for another who is less than a block behind.
+/// added up. Which stores write a stage (comm/transport/streaming_copy.h) is most of a reduction's
+/// speed. Members bring a block's values two blocks ahead and copy its sums out one block later, so
+/// that nobody waits for another who is less than a block behind.
 #pragma once
 
 #include <cstddef>

@@ -42,7 +42,7 @@ void ChannelFactory::Attach(Group& group,
   options.generation = group.options().generation;
   options.operation_timeout = group.options().operation_timeout;
   // On a machine of one core the network stands still while somebody looks for its messages.
-  options.may_spin = group.members_here() <= Cores() && Cores() > 1;
+  options.may_spin = group.segments().members_here() <= Cores() && Cores() > 1;
   options.outgoing = outgoing_;
   options.incoming = incoming_;
   options.sent_bytes =

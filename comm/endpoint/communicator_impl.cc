@@ -354,7 +354,7 @@ Status CheckLink(const Link& link) {
 }
 
 double CommunicatorImpl::Crowding() const {
-  return std::max(1.0, static_cast<double>(group_->members_here()) / Cores());
+  return std::max(1.0, static_cast<double>(group_->segments().members_here()) / Cores());
 }
 
 Status CommunicatorImpl::ShareLinks(std::span<const Link> own, const CollectiveOptions& options) {

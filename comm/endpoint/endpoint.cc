@@ -77,6 +77,7 @@ class EndpointImpl final : public Endpoint {
   void Fence(int64_t generation) override {
     FenceBelow(generation, AbortedError("generation {} has begun", generation));
   }
+  AwaitedMembers Awaited() const override;
   void SetLinkRate(double bytes_per_second) override { channels_.SetLinkRate(bytes_per_second); }
   Result<SharedBuffer> AllocateShared(size_t bytes) override { return regions_->Allocate(bytes); }
   Result<Link> MeasureLink(Communicator& group,
@@ -124,6 +125,21 @@ Result<std::unique_ptr<Communicator>> EndpointImpl::Connect(const GroupOptions& 
   }
   dialer_.ExportPairs(*group);
   return MakeCommunicator(group);
+}
+
+AwaitedMembers EndpointImpl::Awaited() const {
+  for (const auto& group : generations_.Newest()) {
+    AwaitedMembers awaited{.generation = group->options().generation};
+    for (const int rank : group->awaited().Ranks()) {
+      if (rank != group->options().rank) {  // A wait for its own emulated link.
+        awaited.names.push_back(group->options().members[static_cast<size_t>(rank)].name);
+      }
+    }
+    if (!awaited.names.empty()) {
+      return awaited;
+    }
+  }
+  return {};
 }
 
 void EndpointImpl::FenceBelow(int64_t generation, const Status& reason) {

@@ -31,6 +31,17 @@ std::shared_ptr<Group> Generations::Find(int64_t generation) const {
   return group != nullptr && !group->ended() ? group : nullptr;
 }
 
+std::vector<std::shared_ptr<Group>> Generations::Newest() const {
+  std::vector<std::shared_ptr<Group>> groups;
+  const MutexLock lock(mutex_);
+  for (auto entry = groups_.rbegin(); entry != groups_.rend(); ++entry) {
+    if (auto group = entry->second.lock(); group != nullptr && !group->ended()) {
+      groups.push_back(std::move(group));
+    }
+  }
+  return groups;
+}
+
 bool Generations::IsStale(int64_t generation) const {
   const MutexLock lock(mutex_);
   return generation < oldest_;

@@ -21,6 +21,8 @@ class Generations {
   Status Begin(const std::shared_ptr<Group>& group) HEDDLE_EXCLUDES(mutex_);
   /// Null: none, or it is gone or has ended.
   std::shared_ptr<Group> Find(int64_t generation) const HEDDLE_EXCLUDES(mutex_);
+  /// Those that live and have not ended, the newest generation first.
+  std::vector<std::shared_ptr<Group>> Newest() const HEDDLE_EXCLUDES(mutex_);
   bool IsStale(int64_t generation) const HEDDLE_EXCLUDES(mutex_);
   /// Generations below are refused from now on. Returns their groups, for the caller to end.
   std::vector<std::shared_ptr<Group>> FenceBelow(int64_t generation) HEDDLE_EXCLUDES(mutex_);

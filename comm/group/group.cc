@@ -16,12 +16,14 @@ Group::Group(std::shared_ptr<EventLoop> loop,
       waits_(options_.diagnose_calls ? std::make_unique<CallDiagnosis>(*this)
                                      : std::make_unique<CallWaits>()),
       calls_(size()),
-      losses_(std::make_shared<PeerLosses>(loop_)) {
+      losses_(std::make_shared<PeerLosses>(loop_)),
+      awaited_(std::make_shared<AwaitedPeers>(options_.members.size())) {
   const MutexLock lock(mutex_);
   pairs_.resize(options_.members.size());
   for (const int peer : options_.peers) {
     is_peer_[static_cast<size_t>(peer)] = true;
     pairs_[static_cast<size_t>(peer)].frames = std::make_shared<FrameCounts>();
+    awaited_->Begin(peer, static_cast<int>(kTrafficClasses));  // Until it is connected.
   }
   missing_ = kTrafficClasses * options_.peers.size();
 }
@@ -41,6 +43,7 @@ void Group::Attach(std::unique_ptr<Connection> connection, ChannelOptions channe
   const auto& driver = drivers_[IndexOf(traffic_class)];
   channel.driver = driver;
   channel.regions = regions_;
+  channel.awaited = awaited_;
   channel.reports = traffic_class == TrafficClass::kUrgent ? waits_->ReportsOf(peer) : nullptr;
   std::shared_ptr<Channel> attached;
   {
@@ -54,6 +57,7 @@ void Group::Attach(std::unique_ptr<Connection> connection, ChannelOptions channe
     attached = std::make_shared<Channel>(loop_, std::move(connection), std::move(channel));
     place = attached;
     --missing_;
+    awaited_->End(peer);
     changed_.NotifyAll();
   }
   driver->Add(attached);

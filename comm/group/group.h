@@ -19,6 +19,7 @@
 #include "comm/group/group_segments.h"
 #include "comm/group/peer_losses.h"
 #include "comm/group/scratch.h"
+#include "comm/message/awaited_peers.h"
 #include "comm/message/call_signature.h"
 #include "comm/message/channel.h"
 #include "comm/transport/traffic_class.h"
@@ -71,11 +72,11 @@ class Group : public std::enable_shared_from_this<Group> {
   GroupSegments& segments() { return segments_; }
   ScratchPool& scratch() { return scratch_; }
   Driver& driver(TrafficClass traffic_class) { return *drivers_[IndexOf(traffic_class)]; }
-  /// Members on this host, this one included.
-  int members_here() const { return segments_.members_here(); }
   std::vector<int64_t> BytesSent() const;
 
   PeerLosses& losses() { return *losses_; }
+  /// Whom a wait here is for; while the group forms, who is not connected yet.
+  AwaitedPeers& awaited() const { return *awaited_; }
 
   void Abort(const Status& reason) HEDDLE_EXCLUDES(mutex_) {
     End(AbortedError("{}", reason.message()), true);
@@ -103,6 +104,7 @@ class Group : public std::enable_shared_from_this<Group> {
   const std::unique_ptr<CallWaits> waits_;
   CallNumbers calls_;
   const std::shared_ptr<PeerLosses> losses_;
+  const std::shared_ptr<AwaitedPeers> awaited_;  ///< Channels may outlive the group.
   ScratchPool scratch_;
 
   mutable Mutex mutex_;

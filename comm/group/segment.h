@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "base/system/yield_gate.h"
 #include "comm/group/segment_regions.h"
 #include "comm/message/call_signature.h"
 #include "comm/message/channel.h"
@@ -161,7 +162,7 @@ class GroupSegment {
   MemberRegions member_regions_;
   std::array<Slot, kSegmentSlots> slots_;
   std::atomic<int> expected_slot_ = 0;
-  std::atomic<Time> sleep_until_ = Time();  ///< The cores are busy: waits sleep at once.
+  YieldGate yield_gate_;
 
   /// Somebody ended: look under the lock who and why.
   std::atomic<bool> broken_ = false;

@@ -47,8 +47,8 @@ void SegmentEntry::Publish() {
   line.call.store(SegmentCallWord(slot_.number_),
                   std::memory_order_release);  // For GroupSegment::FindConflict.
   if (data.size() > line.data.size()) {
-    CopyStreaming(group_.SmallStage(slot_.index_, slot_.position(), slot_.call_), data.data(),
-                  data.size());
+    CopyToStage(group_.SmallStage(slot_.index_, slot_.position(), slot_.call_), data.data(),
+                data.size());
   } else if (!data.empty()) {
     std::memcpy(line.data.data(), data.data(), data.size());
   } else {

@@ -23,10 +23,6 @@ namespace {
 /// further behind is not about to answer.
 constexpr Duration kSpin = std::chrono::microseconds(40);
 constexpr Duration kYield = std::chrono::microseconds(400);
-/// Whoever gives its core away for longer gives it to others than members, and gets it back at the
-/// end of their time slice; a sleeper gets it when it is woken. So for a while waits sleep at once.
-constexpr Duration kLongYield = std::chrono::milliseconds(1);
-constexpr Duration kSleepAtOnce = std::chrono::milliseconds(200);
 /// Whoever sees another give up waits as long for the reason, which comes over the connections.
 constexpr Duration kGrace = std::chrono::milliseconds(50);
 /// How long a member that gives up waits for the others' writes to its memory to end.
@@ -94,15 +90,13 @@ bool SegmentSlot::WaitAwake(const SegmentCondition& ready) const {
   }
   const Time began = Now();
   for (Time now = began;
-       now - began < kYield && now >= group_.sleep_until_.load() && !group_.broken_.load();) {
+       now - began < kYield && group_.yield_gate_.IsOpen(now) && !group_.broken_.load();) {
     ::sched_yield();
     if (ready()) {
       return true;
     }
     const Time before = std::exchange(now, Now());
-    if (now - before > kLongYield) {
-      group_.sleep_until_.store(now + kSleepAtOnce);
-    }
+    group_.yield_gate_.Yielded(before, now);
   }
   return false;
 }
@@ -115,6 +109,7 @@ Status SegmentSlot::WaitLong(int member, const SegmentCondition& ready, Duration
   if (!deadline_.has_value()) {
     deadline_ = options_.deadline.value_or(began + owner_.options().operation_timeout);
   }
+  const AwaitedPeers::Wait wait(owner_.awaited(), group_.ranks_[static_cast<size_t>(member)]);
   Time look_at = began + kLookAfter;
   while (true) {
     const Status failure = Failure(member);

@@ -24,6 +24,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "comm/message/awaited_peers.h"
 #include "comm/message/driver.h"
 #include "comm/message/matching.h"
 #include "comm/message/operation.h"
@@ -85,7 +86,8 @@ struct ChannelOptions {
   std::shared_ptr<Driver> driver;       ///< Of all channels of this traffic class.
   std::shared_ptr<FrameCounts> frames;  ///< The pair's.
   std::shared_ptr<SharedRegions> regions;
-  std::shared_ptr<WaitReports> reports;  ///< Null: what the peer says of its waits is dropped.
+  std::shared_ptr<AwaitedPeers> awaited;  ///< Of the group; null: waits are not told.
+  std::shared_ptr<WaitReports> reports;   ///< Null: what the peer says of its waits is dropped.
 };
 
 /// Thread: any. It has more than 25 methods because it has four kinds of callers: who sends and

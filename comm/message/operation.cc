@@ -18,8 +18,12 @@ void Operation::Drive(Deadline deadline, Patience patience) {
 }
 
 void Operation::SetAsleep(bool asleep) {
-  if (channel_->options().driver != nullptr) {
-    channel_->options().driver->SetAsleep(asleep);
+  const ChannelOptions& options = channel_->options();
+  if (options.driver != nullptr) {
+    options.driver->SetAsleep(asleep);
+  }
+  if (options.awaited != nullptr) {
+    asleep ? options.awaited->Begin(options.peer) : options.awaited->End(options.peer);
   }
 }
 

@@ -154,7 +154,7 @@ void Sender::EndFrame() {
   if (operation->offset == operation->size) {
     operation->Complete(Status::Ok());
   } else {
-    granted_.push_back(operation);
+    granted_.push_front(operation);  // All at once would all end late, and none would be seen to.
   }
 }
 
@@ -165,7 +165,7 @@ void Sender::EndPiece() {
   }
   std::shared_ptr<Operation> operation = std::exchange(operation_, nullptr);
   if (operation->offset < operation->size) {
-    granted_.push_back(std::move(operation));
+    granted_.push_front(std::move(operation));
     return;
   }
   FrameHeader header;

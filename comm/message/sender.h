@@ -1,6 +1,7 @@
 /// \file
 /// The sending half of a channel: which frame goes next, and handing it to the stream. Frames are
-/// taken in this order: control, messages that begin, the next chunks of large ones.
+/// taken in this order: control, messages that begin, the next chunk of the large one that was
+/// granted first.
 #pragma once
 
 #include <cstddef>
@@ -87,7 +88,7 @@ class Sender {
 
   std::deque<Control> control_;
   std::deque<std::shared_ptr<Operation>> messages_;  ///< Not begun.
-  std::deque<std::shared_ptr<Operation>> granted_;
+  std::deque<std::shared_ptr<Operation>> granted_;   ///< In front: the one that has begun.
   Requests requests_;
   EagerCredit credit_;
   FrameWriter writer_;

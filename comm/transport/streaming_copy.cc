@@ -1,5 +1,6 @@
 #include "comm/transport/streaming_copy.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -8,6 +9,32 @@
 #endif
 
 namespace heddle::comm {
+
+namespace {
+
+/// Of the process: where its cores and those of its peers lie.
+StoreChoice& Choice() {
+  static StoreChoice choice;
+  return choice;
+}
+
+void CopyWith(bool streaming, std::byte* to, const std::byte* from, size_t bytes) {
+  if (streaming) {
+    CopyStreaming(to, from, bytes);
+  } else if (bytes > 0) {
+    std::memcpy(to, from, bytes);
+  }
+}
+
+}  // namespace
+
+// Between what ordinary stores reach within a cache and between two.
+void StoreChoice::Record(size_t bytes, Duration took) {
+  constexpr int64_t kSlowBytesPerNanosecond = 6;
+  const bool slow = static_cast<int64_t>(bytes) < took.count() * kSlowBytesPerNanosecond;
+  const int votes = votes_.load(std::memory_order_relaxed) + (slow ? 1 : -2);
+  votes_.store(std::clamp(votes, 0, kMostVotes), std::memory_order_relaxed);
+}
 
 #if defined(__x86_64__)
 void CopyStreaming(std::byte* to, const std::byte* from, size_t bytes) {
@@ -45,5 +72,23 @@ void CopyStreaming(std::byte* to, const std::byte* from, size_t bytes) {
   }
 }
 #endif
+
+void CopyToStage(std::byte* to, const std::byte* from, size_t bytes) {
+  constexpr size_t kMeasurable = 16384;  // Less says more about the clock than about the stores.
+  if (bytes < kMeasurable) {
+    CopyWith(Choice().streams(), to, from, bytes);
+  } else if (Choice().Streams()) {
+    CopyStreaming(to, from, bytes);
+  } else {
+    const Time began = Now();
+    std::memcpy(to, from, bytes);
+    Choice().Record(bytes, Now() - began);
+  }
+}
+
+void CopyResult(std::byte* to, const std::byte* from, size_t bytes, size_t whole) {
+  constexpr size_t kCachedBytes = size_t{1} << 20;
+  CopyWith(whole > kCachedBytes && Choice().streams(), to, from, bytes);
+}
 
 }  // namespace heddle::comm

@@ -17,9 +17,9 @@
 namespace heddle::elastic {
 
 /// Durable before the next action is carried out, and before the machine hears of another event:
-/// meanwhile its time stands still, and the workers train on. Where known_step is a later one than
-/// the last time, all that was logged is durable first: workers forget the records of steps that
-/// are known.
+/// meanwhile its time stands still, and the workers train on. Where known_step, or the generation
+/// in force, is a later one than the last time, all that was logged is durable first: workers
+/// forget the records of steps that are known, and each generation has its decision in the log.
 struct Persist {
   DurableState state;
 };
@@ -78,6 +78,7 @@ struct EndJob {
   bool bad_input =
       false;  ///< Not ok: the input is at fault (no checkpoint is sound, no worker fits).
   std::string reason;
+  bool suspended = false;  ///< Not ok: it goes on when it is started again.
 };
 
 using CoordinatorAction = std::variant<Persist,

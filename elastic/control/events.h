@@ -50,6 +50,10 @@ struct CheckpointsPruned {
 struct DrainRequested {
   std::string worker;  ///< Name or host.
 };
+/// It stays, if it has not left: its drains, and notices that it told of, are taken back.
+struct DrainCancelled {
+  std::string worker;  ///< Name or host.
+};
 struct EmulateRequested {
   std::string worker;
   wire::Emulation emulation;
@@ -59,6 +63,11 @@ struct EmulateRequested {
 };
 /// The user stops the job (SIGINT of `train`): it fails with the reason; it can be resumed.
 struct CancelRequested {
+  std::string reason;
+};
+/// The machine that all workers run on is to be given up (SIGTERM of `train`): they leave, and
+/// those that come do.
+struct SuspendRequested {
   std::string reason;
 };
 /// Time passed; sent no later than NextDeadline(). All that had come by its time was handled before
@@ -73,8 +82,10 @@ using CoordinatorEvent = std::variant<Submitted,
                                       CheckpointCommitted,
                                       CheckpointsPruned,
                                       DrainRequested,
+                                      DrainCancelled,
                                       EmulateRequested,
                                       CancelRequested,
+                                      SuspendRequested,
                                       Ticked>;
 
 }  // namespace heddle::elastic

@@ -49,5 +49,11 @@ void Outbox::Wrap(const wire::Abandon& message, wire::ToWorker& out) {
 void Outbox::Wrap(const wire::MeasureLinks& message, wire::ToWorker& out) {
   *out.mutable_measure_links() = message;
 }
+void Outbox::Wrap(const wire::Save& message, wire::ToWorker& out) {
+  *out.mutable_save() = message;
+}
+void Outbox::Wrap(const wire::Stay& message, wire::ToWorker& out) {
+  *out.mutable_stay() = message;
+}
 
 }  // namespace heddle::elastic

@@ -49,6 +49,8 @@ class Outbox {
   static void Wrap(const wire::Release& message, wire::ToWorker& out);
   static void Wrap(const wire::Abandon& message, wire::ToWorker& out);
   static void Wrap(const wire::MeasureLinks& message, wire::ToWorker& out);
+  static void Wrap(const wire::Save& message, wire::ToWorker& out);
+  static void Wrap(const wire::Stay& message, wire::ToWorker& out);
 
   std::function<DurableState()> facts_;
   std::vector<CoordinatorAction> actions_;

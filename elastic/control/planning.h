@@ -29,7 +29,7 @@ struct PlanRequest {
   std::string
       current_plan_json;  ///< Empty: none. Warm start, and what moving costs is counted from it.
   /// The current plan still runs: price it under today's candidates (current_step_seconds).
-  /// Otherwise it cannot go on and any feasible plan is welcome.
+  /// Otherwise it cannot go on, everybody waits, and the first good plan is welcome.
   bool current_runs = false;
 };
 

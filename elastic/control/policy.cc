@@ -10,6 +10,11 @@ bool CheckpointDue(const JobPolicy& policy, int64_t step) {
          (policy.final_checkpoint && step == policy.total_steps);
 }
 
+bool DigestsDue(const JobPolicy& policy, int64_t step) {
+  return policy.digest_every > 0 && step > 0 &&
+         (step % policy.digest_every == 0 || CheckpointDue(policy, step));
+}
+
 bool ValidationDue(const JobPolicy& policy, int64_t step) {
   if (step <= 0) {
     return false;

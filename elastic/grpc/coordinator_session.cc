@@ -1,173 +1,24 @@
 #include "elastic/grpc/coordinator_session.h"
 
 #include <algorithm>
-#include <deque>
 #include <optional>
 #include <utility>
 #include <variant>
 
-#include <grpcpp/grpcpp.h>
-
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/random.h"
 #include "base/thread.h"
-#include "elastic/grpc/channel.h"
-#include "elastic/grpc/control.grpc.pb.h"
+#include "elastic/grpc/session_stream.h"
+#include "elastic/identity/credentials.h"
+#include "elastic/protocol/coordinator_route.h"
+#include "elastic/protocol/service_limits.h"
 
 namespace heddle::elastic {
 namespace {
 
-// An attempt that has not reached a coordinator by then is given up.
-constexpr Duration kConnectTimeout = std::chrono::seconds(3);
 constexpr Duration kLongestWait = std::chrono::seconds(1);
-
-// For streams. The first one lives as long as the process: with the last channel gRPC (1.51) ends
-// the threads that call our reactors, and a stream's channel goes when OnDone returns, on one of
-// these very threads, which aborts.
-std::shared_ptr<grpc::Channel> MakeStreamChannel(const std::string& coordinator) {
-  std::shared_ptr<grpc::Channel> channel = MakeChannel(coordinator);
-  [[maybe_unused]] static const auto* const kKept = new std::shared_ptr<grpc::Channel>(channel);
-  return channel;
-}
-
-struct StreamIsUp {};
-struct StreamEnded {
-  std::string reason;
-};
-using StreamEvent = std::variant<StreamIsUp, StreamEnded, wire::ToWorker>;
-
-// What the streams of a session post and its thread takes.
-struct Inbox {
-  Mutex mutex;
-  CondVar wake;
-  std::deque<StreamEvent> events HEDDLE_GUARDED_BY(mutex);
-  bool closed HEDDLE_GUARDED_BY(mutex) = false;
-
-  void Post(StreamEvent event) {
-    const MutexLock lock(mutex);
-    events.push_back(std::move(event));
-    wake.NotifyAll();
-  }
-};
-
-// One attempt. Kept alive by itself until gRPC is done with it.
-class Stream : public grpc::ClientBidiReactor<wire::FromWorker, wire::ToWorker> {
- public:
-  Stream(const std::string& coordinator, std::shared_ptr<Inbox> inbox)
-      : inbox_(std::move(inbox)),
-        stub_(wire::Control::NewStub(MakeStreamChannel(coordinator))) {}
-
-  void Begin(std::shared_ptr<Stream> self) {
-    self_ = std::move(self);
-    stub_->async()->Session(&context_, this);
-    // Held while the owner may write: without it the call could end before an operation is started.
-    AddHold();
-    StartRead(&in_);
-    StartCall();
-  }
-
-  void Send(const wire::FromWorker& message) {
-    const MutexLock lock(mutex_);
-    if (ended_ || closing_) {
-      return;
-    }
-    if (out_.size() >= kMaxQueuedMessages) {
-      context_.TryCancel();
-      return;
-    }
-    out_.push_back(message);
-    if (!writing_) {
-      WriteNext();
-    }
-  }
-
-  void ReadMore() {
-    const MutexLock lock(mutex_);
-    if (!ended_) {
-      StartRead(&in_);
-    }
-  }
-
-  // Ends the stream once what is queued is written.
-  void EndWrites() {
-    const MutexLock lock(mutex_);
-    closing_ = true;
-    if (!writing_ && !ended_) {
-      HalfClose();
-    }
-  }
-
-  void Cancel() { context_.TryCancel(); }
-
-  void OnReadInitialMetadataDone(bool ok) override {
-    if (ok) {
-      inbox_->Post(StreamIsUp());
-    }
-  }
-  void OnReadDone(bool ok) override {
-    if (ok) {
-      inbox_->Post(in_);
-      return;
-    }
-    const MutexLock lock(mutex_);
-    ended_ = true;
-    if (!writing_) {
-      Release();
-    }
-  }
-  void OnWriteDone(bool ok) override {
-    const MutexLock lock(mutex_);
-    writing_ = false;
-    out_.pop_front();
-    if (!ok) {
-      ended_ = true;
-    }
-    if (ended_) {
-      Release();
-    } else if (!out_.empty()) {
-      WriteNext();
-    } else if (closing_) {
-      HalfClose();
-    }
-  }
-  void OnDone(const grpc::Status& status) override {
-    inbox_->Post(StreamEnded{status.ok() ? "the coordinator closed the connection"
-                                         : status.error_message()});
-    self_.reset();
-  }
-
- private:
-  void WriteNext() HEDDLE_REQUIRES(mutex_) {
-    writing_ = true;
-    StartWrite(&out_.front());
-  }
-  void HalfClose() HEDDLE_REQUIRES(mutex_) {
-    if (!half_closed_) {
-      half_closed_ = true;
-      StartWritesDone();
-    }
-  }
-  void Release() HEDDLE_REQUIRES(mutex_) {
-    if (!released_) {
-      released_ = true;
-      RemoveHold();
-    }
-  }
-
-  const std::shared_ptr<Inbox> inbox_;
-  const std::unique_ptr<wire::Control::Stub> stub_;
-  grpc::ClientContext context_;
-  std::shared_ptr<Stream> self_;
-  wire::ToWorker in_;
-
-  Mutex mutex_;
-  std::deque<wire::FromWorker> out_ HEDDLE_GUARDED_BY(mutex_);
-  bool writing_ HEDDLE_GUARDED_BY(mutex_) = false;
-  bool closing_ HEDDLE_GUARDED_BY(mutex_) = false;
-  bool half_closed_ HEDDLE_GUARDED_BY(mutex_) = false;
-  bool ended_ HEDDLE_GUARDED_BY(mutex_) = false;
-  bool released_ HEDDLE_GUARDED_BY(mutex_) = false;
-};
+constexpr Duration kNoteEvery = std::chrono::seconds(60);
 
 }  // namespace
 
@@ -175,13 +26,14 @@ class CoordinatorSession::Impl {
  public:
   explicit Impl(SessionOptions options)
       : options_(std::move(options)),
+        route_(options_.coordinator),
         random_(options_.seed),
-        inbox_(std::make_shared<Inbox>()) {
+        inbox_(std::make_shared<SessionInbox>()) {
     thread_ = Thread("session", [this] { Run(); });
   }
 
   void Send(const wire::FromWorker& message) {
-    std::shared_ptr<Stream> stream;
+    std::shared_ptr<SessionStream> stream;
     {
       const MutexLock lock(inbox_->mutex);
       stream = up_ ? stream_ : nullptr;
@@ -191,8 +43,14 @@ class CoordinatorSession::Impl {
     }
   }
 
+  void Refresh() {
+    const MutexLock lock(inbox_->mutex);
+    refresh_ = true;
+    inbox_->wake.NotifyAll();
+  }
+
   void Close(Deadline deadline) {
-    std::shared_ptr<Stream> stream;
+    std::shared_ptr<SessionStream> stream;
     {
       const MutexLock lock(inbox_->mutex);
       inbox_->closed = true;
@@ -215,9 +73,12 @@ class CoordinatorSession::Impl {
  private:
   void Run() {
     Duration backoff = options_.backoff;
-    while (!Closed()) {
+    while (!Closed() && !refused_) {
       if (RunStream()) {
         backoff = options_.backoff;
+      }
+      if (route_.is_named()) {
+        continue;
       }
       const double jitter = 0.5 + 0.5 * random_.Uniform();
       const Time until = Now() + FromSeconds(Seconds(backoff) * jitter);
@@ -234,67 +95,193 @@ class CoordinatorSession::Impl {
     return inbox_->closed;
   }
 
-  // One stream from its beginning to its end; whether it came up.
+  // One stream from its beginning to its end, or several where one takes over from the one before;
+  // whether the last came up.
   bool RunStream() {
-    const auto stream = std::make_shared<Stream>(options_.coordinator, inbox_);
-    {
-      const MutexLock lock(inbox_->mutex);
-      if (inbox_->closed) {
-        return false;
-      }
-      stream_ = stream;
-      up_ = false;
+    const Result<Credentials> credentials = ReadCredentials(options_.certificates);
+    if (!credentials.ok()) {
+      SayTrouble(credentials.status().message());
+      EndStream(credentials.status());
+      return false;
     }
-    stream->Begin(stream);
+    trouble_.clear();
+    int64_t number = ++streams_;
+    SetStream(BeginStream(number, route_.current(), *credentials, inbox_));
     const Deadline connected_by = After(kConnectTimeout);
     bool came_up = false;
     while (true) {
-      std::optional<StreamEvent> event;
-      {
-        const MutexLock lock(inbox_->mutex);
-        const Time until =
-            came_up ? After(kLongestWait) : std::min(connected_by, After(kLongestWait));
-        while (inbox_->events.empty() && Now() < until) {
-          inbox_->wake.WaitUntil(inbox_->mutex, until);
-        }
-        if (!inbox_->events.empty()) {
-          event = std::move(inbox_->events.front());
-          inbox_->events.pop_front();
-        }
-        if (event && std::holds_alternative<StreamIsUp>(*event)) {
-          up_ = true;
-        }
+      const std::optional<PostedEvent> posted =
+          Take(came_up ? After(kLongestWait) : std::min(connected_by, After(kLongestWait)));
+      if (came_up) {
+        BeginNext();
       }
-      if (!event) {
+      if (!posted) {
         if (!came_up && Now() >= connected_by) {
-          stream->Cancel();
+          stream_->Cancel();
         }
-        continue;
-      }
-      if (std::holds_alternative<StreamIsUp>(*event)) {
+      } else if (next_ != nullptr && posted->from == next_number_) {
+        if (TakeOver(posted->event)) {
+          number = next_number_;
+        }
+      } else if (posted->from != number) {
+        continue;  // Of one in whose place another is.
+      } else if (std::holds_alternative<StreamIsUp>(posted->event)) {
         came_up = true;
+        SetUp();
         options_.up();
-      } else if (const auto* message = std::get_if<wire::ToWorker>(&*event)) {
+      } else if (const auto* message = std::get_if<wire::ToWorker>(&posted->event)) {
+        heard_ = true;
+        said_away_ = Time();
+        DropOther(before_);  // The coordinator knows this one.
         options_.received(*message);
-        stream->ReadMore();
+        stream_->ReadMore();
       } else {
-        {
-          const MutexLock lock(inbox_->mutex);
-          stream_ = nullptr;
-          up_ = false;
-          inbox_->wake.NotifyAll();
+        DropOther(before_);
+        DropOther(next_);
+        const auto& ended = std::get<StreamEnded>(posted->event);
+        route_.MoveOn(ended.leader);
+        if (!came_up) {
+          SayAway(ended.status);
         }
-        options_.down(std::get<StreamEnded>(*event).reason);
-        return came_up;
+        EndStream(ended.status);
+        return came_up && !ended.stands_by;
       }
     }
   }
 
+  std::optional<PostedEvent> Take(Time until) {
+    const MutexLock lock(inbox_->mutex);
+    while (inbox_->events.empty() && !refresh_ && Now() < until) {
+      inbox_->wake.WaitUntil(inbox_->mutex, until);
+    }
+    if (inbox_->events.empty()) {
+      return std::nullopt;
+    }
+    PostedEvent posted = std::move(inbox_->events.front());
+    inbox_->events.pop_front();
+    return posted;
+  }
+
+  void SetStream(std::shared_ptr<SessionStream> stream) {
+    const MutexLock lock(inbox_->mutex);
+    stream_ = std::move(stream);
+    up_ = false;
+    refresh_ = false;  // It was begun with what is in the folder now.
+    if (inbox_->closed) {
+      stream_->Cancel();
+    }
+  }
+
+  void SetUp() {
+    const MutexLock lock(inbox_->mutex);
+    up_ = true;
+  }
+
+  static void DropOther(std::shared_ptr<SessionStream>& stream) {
+    if (stream != nullptr) {
+      stream->Cancel();
+      stream.reset();
+    }
+  }
+
+  // With another certificate, beside the stream that is up: the coordinator hears of this worker
+  // all the time.
+  void BeginNext() {
+    if (next_ != nullptr && Now() >= next_by_) {
+      next_->Cancel();
+    }
+    {
+      const MutexLock lock(inbox_->mutex);
+      if (!std::exchange(refresh_, false) || next_ != nullptr || inbox_->closed) {
+        return;
+      }
+    }
+    const Result<Credentials> credentials = ReadCredentials(options_.certificates);
+    if (!credentials.ok()) {
+      return SayTrouble(credentials.status().message());
+    }
+    next_number_ = ++streams_;
+    next_by_ = After(kConnectTimeout);
+    next_ = BeginStream(next_number_, route_.current(), *credentials, inbox_);
+  }
+
+  // Whether the next stream has taken the place of the one that is up.
+  bool TakeOver(const StreamEvent& event) {
+    if (std::holds_alternative<StreamEnded>(event)) {
+      next_.reset();  // The one that is up stays, and so does its certificate.
+    }
+    if (!std::holds_alternative<StreamIsUp>(event)) {
+      return false;
+    }
+    DropOther(before_);
+    {
+      const MutexLock lock(inbox_->mutex);
+      if (inbox_->closed) {
+        return false;  // Close ends the one that it has found.
+      }
+      before_ = std::exchange(stream_, std::exchange(next_, nullptr));
+    }
+    options_.down("another certificate");
+    options_.up();
+    return true;
+  }
+
+  // Whoever renews certificates reads it; once, for they are read again every few seconds.
+  void SayTrouble(const std::string& trouble) {
+    if (trouble_ != trouble) {
+      trouble_ = trouble;
+      LogWarning("{}", trouble);
+    }
+  }
+
+  // Once a minute, and at once where it was reached before. Each attempt looks its name up anew.
+  void SayAway(const Status& status) {
+    if (heard_ && Now() - said_away_ >= kNoteEvery) {
+      said_away_ = Now();
+      LogWarning(
+          "the coordinator {} is not reached: {}; what trains goes on, and it is tried again at "
+          "whatever its name leads to then",
+          options_.coordinator, status.message());
+    }
+  }
+
+  void EndStream(const Status& status) {
+    {
+      const MutexLock lock(inbox_->mutex);
+      stream_ = nullptr;
+      up_ = false;
+      inbox_->wake.NotifyAll();
+    }
+    const bool denied = status.code() == StatusCode::kUnauthenticated ||
+                        status.code() == StatusCode::kPermissionDenied;
+    if (denied) {
+      wire::ToWorker refusal;
+      refusal.mutable_refused()->set_reason(status.message());
+      refusal.mutable_refused()->set_permanent(!heard_);
+      refused_ = !heard_;
+      options_.received(refusal);
+    }
+    options_.down(status.message());
+  }
+
   const SessionOptions options_;
-  Random random_;  // Session thread only.
-  const std::shared_ptr<Inbox> inbox_;
-  std::shared_ptr<Stream> stream_;  // Guarded by inbox_->mutex.
-  bool up_ = false;                 // Guarded by inbox_->mutex.
+  CoordinatorRoute route_;  // Session thread only.
+  Random random_;           // Likewise.
+  bool heard_ = false;      // Likewise: the coordinator has ever sent a message,
+  bool refused_ = false;    // and: it has not, and will not.
+  Time said_away_;          // Likewise: when it was said that the coordinator is away.
+  std::string trouble_;     // Why its own certificate is of no use, as it was said.
+  int64_t streams_ = 0;     // Begun so far. The session thread's, too, and so are …
+  std::shared_ptr<SessionStream>
+      before_;  // … the stream that has given way, until another is known,
+  std::shared_ptr<SessionStream> next_;  // the one that is to take the place of that which is up,
+  int64_t next_number_ = 0;              // its number
+  Time next_by_;                         // and when it is given up.
+  const std::shared_ptr<SessionInbox> inbox_;
+  // Guarded by inbox_->mutex; set by the session thread alone.
+  std::shared_ptr<SessionStream> stream_;
+  bool up_ = false;
+  bool refresh_ = false;  // Asked for from outside.
   Thread thread_;
 };
 
@@ -305,6 +292,9 @@ CoordinatorSession::~CoordinatorSession() {
 }
 void CoordinatorSession::Send(const wire::FromWorker& message) {
   impl_->Send(message);
+}
+void CoordinatorSession::Refresh() {
+  impl_->Refresh();
 }
 void CoordinatorSession::Close(Deadline deadline) {
   impl_->Close(deadline);

@@ -22,7 +22,8 @@ bool IsFinal(const Status& status) {
 DurableMachine::DurableMachine(Options options, Coordinator machine, DurableState stored)
     : options_(std::move(options)),
       machine_(std::move(machine)),
-      stored_(std::move(stored)) {
+      stored_(std::move(stored)),
+      admission_(stored_.admission) {
   if (options_.store != nullptr) {
     writer_ = std::make_unique<TaskThread>("store");
   }
@@ -58,6 +59,7 @@ void DurableMachine::Drain() {
       CoordinatorAction action = std::move(actions_.front());
       actions_.pop_front();
       if (auto* persist = std::get_if<Persist>(&action)) {
+        persist->state.admission = admission_;
         Begin(std::move(persist->state), {});
       } else {
         options_.perform(action);
@@ -183,6 +185,40 @@ void DurableMachine::NoteStall(const std::string& reason) {
   }
 }
 
+// ---- Who may come in ----
+
+void DurableMachine::ChangeAdmission(std::function<Status(Admission&)> change,
+                                     std::shared_ptr<const bool> given_up,
+                                     Answer answer) {
+  WhenMoving([this, change = std::move(change), given_up = std::move(given_up),
+              answer = std::move(answer)] {
+    if (!*given_up) {
+      TakeAdmission(change, answer);
+    }
+  });
+}
+
+void DurableMachine::TakeAdmission(const std::function<Status(Admission&)>& change,
+                                   const Answer& answer) {
+  DurableState state = stored_;
+  state.admission = admission_;
+  if (const Status status = change(state.admission); !status.ok()) {
+    return answer(status);
+  }
+  const Admission changed = state.admission;
+  // A write that failed may have arrived. The next one mends it; until then a use may be lost,
+  // which admits nobody.
+  Begin(std::move(state), [this, changed, answer](const Status& status) {
+    if (status.ok()) {
+      admission_ = changed;
+      if (options_.admission_changed) {
+        options_.admission_changed(admission_);
+      }
+    }
+    answer(status);
+  });
+}
+
 // ---- Submissions ----
 
 void DurableMachine::Submit(std::shared_ptr<const Job> job,
@@ -213,7 +249,9 @@ void DurableMachine::TakeSubmission(const std::shared_ptr<const Job>& job,
   DurableState undone = stored_;
   undone.generation_counter =
       std::max(undone.generation_counter, std::get<Persist>(*first).state.generation_counter);
-  Begin(std::get<Persist>(*first).state,
+  DurableState submitted_state = std::get<Persist>(*first).state;
+  submitted_state.admission = admission_;
+  Begin(std::move(submitted_state),
         [this, trial, actions, given_up, answer, undone](const Status& status) {
           if (status.ok() && !*given_up) {
             machine_ = std::move(*trial);

@@ -36,6 +36,8 @@ class DurableMachine {
     std::function<void(Duration stalled_for)> works_again;
     /// Another coordinator owns the store, or it cannot be made sense of: nothing more will happen.
     std::function<void(const Status&)> lost;
+    /// Who may come in is another than before, and stored. May be empty.
+    std::function<void(const Admission& admission)> admission_changed = {};
   };
   /// The answer to a submission: once, on the loop's thread.
   using Answer = std::function<void(const Status&)>;
@@ -45,6 +47,8 @@ class DurableMachine {
 
   /// `handled` is called when the machine has seen the event.
   void Handle(CoordinatorEvent event, std::function<void()> handled = {});
+  /// Once all that it was told before is handled and stored; never, where its store is lost.
+  void WhenStored(std::function<void()> call) { WhenMoving(std::move(call)); }
   /// What time asks for; everything that had come by `taken` was handled before.
   void Tick(Time taken);
   /// When Tick must come at the latest.
@@ -56,6 +60,14 @@ class DurableMachine {
   void Submit(std::shared_ptr<const Job> job,
               std::shared_ptr<const bool> given_up,
               const Answer& answer);
+
+  /// Changes who may come in: `change` has its turn when the machine's events do, unless
+  /// `*given_up` by then. `answer` gets its error, or the store's, and nothing has changed then; OK
+  /// once the change is stored, and not before.
+  void ChangeAdmission(std::function<Status(Admission&)> change,
+                       std::shared_ptr<const bool> given_up,
+                       Answer answer);
+  const Admission& admission() const { return admission_; }
 
   /// The machine's state, and beside it that nothing can be stored.
   wire::JobStatus Describe() const;
@@ -81,6 +93,7 @@ class DurableMachine {
   void TakeSubmission(const std::shared_ptr<const Job>& job,
                       const std::shared_ptr<const bool>& given_up,
                       const Answer& answer);
+  void TakeAdmission(const std::function<Status(Admission&)>& change, const Answer& answer);
   void NoteStall(const std::string& reason);
   void EndWrite(bool stored);
   /// The machine's time at a time of the clock.
@@ -89,6 +102,7 @@ class DurableMachine {
   const Options options_;
   Coordinator machine_;
   DurableState stored_;  ///< What the store holds.
+  Admission admission_;  ///< Of every state that is stored.
   std::deque<CoordinatorAction> actions_;
   std::deque<std::function<void()>> waiting_;  ///< What the machine is told next.
   std::optional<Write> write_;

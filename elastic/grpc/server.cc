@@ -2,19 +2,13 @@
 
 #include <utility>
 
-#include <grpcpp/grpcpp.h>
-
 #include "base/log.h"
-#include "elastic/grpc/channel.h"
 #include "elastic/grpc/server_impl.h"
 
 namespace heddle::elastic {
 namespace {
 
 constexpr Duration kLongestWait = std::chrono::seconds(1);
-// Of a connection that has spoken, until it speaks HTTP/2; and of one without a call.
-constexpr int kHandshakeMilliseconds = 5000;
-constexpr int kIdleMilliseconds = 30000;
 
 }  // namespace
 
@@ -37,7 +31,11 @@ void CoordinatorServer::Impl::MakeMachine(Coordinator coordinator, DurableState 
                            Seconds(stalled_for));
                 Log({.kind = "store_works", .fields = {{"seconds", Seconds(stalled_for)}}});
               },
-          .lost = [this](const heddle::Status& status) { OnStoreLost(status); }},
+          .lost = [this](const heddle::Status& status) { OnStoreLost(status); },
+          .admission_changed =
+              [this](const Admission& admission) {
+                port_->SetAdmission(std::make_shared<const Admission>(admission));
+              }},
       std::move(coordinator), std::move(stored));
 }
 
@@ -56,7 +54,8 @@ heddle::Status CoordinatorServer::Impl::Restore() {
     return heddle::Status::Ok();
   }
   HEDDLE_ASSIGN_OR_RETURN(
-      Job job, options_.hooks.read_job(stored->job_yaml, stored->output_folder + "/job.yaml"));
+      Job job, options_.hooks.read_job(stored->job_yaml, stored->output_folder + "/job.yaml",
+                                       JobOrigin::kStored));
   job.id = stored->job_id;
   job.secret = stored->secret;
   job.output_folder = stored->output_folder;
@@ -69,40 +68,23 @@ heddle::Status CoordinatorServer::Impl::Restore() {
 }
 
 heddle::Status CoordinatorServer::Impl::Start() {
-  QuietGrpc();
   HEDDLE_RETURN_IF_ERROR(Restore());
-  HEDDLE_ASSIGN_OR_RETURN(control_listener_, ControlListener::Open(options_.listen));
-  grpc::ServerBuilder builder;
-  const std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor =
-      builder.experimental().AddExternalConnectionAcceptor(
-          grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-          grpc::InsecureServerCredentials());
-  builder.RegisterService(this);
-  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  builder.SetMaxSendMessageSize(kMaxMessageBytes);
-  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMilliseconds);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMilliseconds);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, static_cast<int>(kKeepalive.count()));
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, static_cast<int>(kKeepalive.count()));
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
+  HEDDLE_ASSIGN_OR_RETURN(
+      port_, ControlPort::Open({.listen = options_.listen,
+                                .credentials = options_.credentials,
+                                .refused =
+                                    [this](RefusalReason reason) {
+                                      if (options_.hooks.refused) {
+                                        options_.hooks.refused(RefusalReasonName(reason));
+                                      }
+                                    },
+                                .certificate = options_.hooks.certificate}));
+  port_->SetAdmission(std::make_shared<const Admission>(machine_->admission()));
   planner_ = std::make_unique<NewestTask>("planner");
   // A job that is done may have left a validation loss to note.
   committer_ = std::make_unique<TaskThread>("commit", TaskThread::AtEnd::kFinish);
-  server_ = builder.BuildAndStart();
-  if (server_ == nullptr) {
-    return InternalError("gRPC does not start a server");
-  }
-  address_ = options_.listen.substr(0, options_.listen.rfind(':')) + ":" +
-             std::to_string(control_listener_->port());
   loop_ = Thread("coordinator", [this] { Run(); });
-  control_listener_->Start([acceptor](UniqueFd connection) {
-    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
-    parameters.fd = connection.Release();
-    acceptor->HandleNewConnection(&parameters);
-  });
-  return heddle::Status::Ok();
+  return port_->Serve(*this);
 }
 
 void CoordinatorServer::Impl::Stop() {
@@ -110,10 +92,8 @@ void CoordinatorServer::Impl::Stop() {
     const MutexLock lock(mutex_);
     stopping_ = true;
   }
-  control_listener_.reset();  // Before what it hands connections to.
-  if (server_ != nullptr) {
-    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
-    server_->Wait();
+  if (port_ != nullptr) {
+    port_->Close();
   }
   {
     const MutexLock lock(mutex_);
@@ -125,7 +105,6 @@ void CoordinatorServer::Impl::Stop() {
   machine_.reset();
   planner_.reset();
   committer_.reset();
-  server_.reset();
 }
 
 // ---- The loop ----
@@ -234,8 +213,8 @@ void CoordinatorServer::Impl::Perform(const CoordinatorAction& action) {
       session->Close();
     }
   } else if (const auto* find = std::get_if<FindPlan>(&action)) {
-    planner_->Post([this, request = find->request, job = job_] {
-      PlanOutcome outcome = options_.hooks.plan(*job, request);
+    planner_->Post([this, request = find->request, job = job_](const std::stop_token& stop) {
+      PlanOutcome outcome = options_.hooks.plan(*job, request, stop);
       outcome.request_id = request.id;
       Post([this, outcome] { machine_->Handle(Planned{outcome}); });
     });
@@ -313,20 +292,14 @@ wire::JobStatus CoordinatorServer::StatusNow() const {
   return *status;
 }
 
-heddle::Status CoordinatorServer::Drain(const std::string& worker) {
-  const auto result =
-      std::make_shared<heddle::Status>(UnavailableError("the coordinator is going away"));
-  Impl* impl = impl_.get();
-  impl->CallAndWait([impl, worker, result] {
-    std::vector<std::string> names;
-    *result = impl->DrainOnLoop(worker, &names);
-  });
-  return *result;
-}
-
 void CoordinatorServer::Cancel(const std::string& reason) {
   Impl* impl = impl_.get();
   impl->Post([impl, reason] { impl->machine().Handle(CancelRequested{reason}); });
+}
+
+void CoordinatorServer::Suspend(const std::string& reason) {
+  Impl* impl = impl_.get();
+  impl->Post([impl, reason] { impl->machine().Handle(SuspendRequested{reason}); });
 }
 
 void CoordinatorServer::ReportExit(const std::string& worker,

@@ -3,29 +3,46 @@
 /// it, a thread each for the store, planning and commits beside it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
 #include "elastic/control/coordinator/coordinator.h"
+#include "elastic/grpc/event_bytes.h"
+#include "elastic/identity/authority.h"
+#include "elastic/identity/credentials.h"
 #include "elastic/store/store.h"
 
 namespace heddle::elastic {
+
+/// Where the text of a job comes from.
+enum class JobOrigin : uint8_t {
+  kSubmitted,  ///< Somebody has just sent it.
+  kStored,     ///< A predecessor had taken it.
+};
 
 /// What the shell calls. Every function may be empty where a test needs it not; exceptions must not
 /// leave them.
 struct CoordinatorHooks {
   /// Reads a job file's text into a Job (without a secret). `path`: where it came from, for
-  /// relative paths and messages. Thread: gRPC's or the caller of Start.
-  std::function<Result<Job>(const std::string& yaml, const std::string& path)> read_job;
+  /// relative paths and messages; of a stored job a file in its output folder. Thread: gRPC's or
+  /// the caller of Start.
+  std::function<Result<Job>(const std::string& yaml, const std::string& path, JobOrigin origin)>
+      read_job;
   /// Whether a worker's profile can be planned with. Thread: gRPC's.
   std::function<Status(const std::string& profile_json)> check_profile;
-  /// Finds a plan, lowers it, fills the outcome (request_id is filled by the shell). Thread:
+  /// Finds a plan, lowers it, fills the outcome (request_id is filled by the shell). Ends soon,
+  /// without a plan, once `stop` is requested: for a newer request, or at the server's end. Thread:
   /// planner's.
-  std::function<PlanOutcome(const Job& job, const PlanRequest& request)> plan;
+  std::function<PlanOutcome(
+      const Job& job, const PlanRequest& request, const std::stop_token& stop)>
+      plan;
   /// Commits a checkpoint from its parts. Thread: the commit thread.
   std::function<CheckpointCommitted(const Job& job, const CommitCheckpoint& commit)> commit;
   /// Adds the loss to a checkpoint whose commit was asked for before; returns the steps of those
@@ -43,16 +60,36 @@ struct CoordinatorHooks {
   std::function<void(const Job& job)> not_taken;
   /// An entry of the run's log. Thread: the event loop; must not block for long.
   std::function<void(const LogEvent& event)> log;
+  /// What the log of the job has from a byte on. Thread: gRPC's.
+  std::function<Result<EventBytes>(int64_t offset)> read_events;
   /// The workers of job.json changed. Thread: the event loop.
   std::function<void(const std::vector<ListWorkers::Entry>& workers)> list_workers;
   /// A worker was lost. Thread: the event loop.
   std::function<void(const WorkerGone& gone)> worker_gone;
+  /// A call was refused, for this `reason` of heddle_control_refused_total. Thread: gRPC's.
+  std::function<void(std::string_view reason)> refused;
+  /// A certificate was handed out, by "token" or "renewal". Thread: gRPC's.
+  std::function<void(std::string_view by)> issued;
+  /// When the coordinator's certificate ends, in seconds since the epoch: at first, and for each
+  /// that takes its place. Thread: that of Start, then one of its own.
+  std::function<void(double ends)> certificate;
   /// The job ended. Thread: the event loop; Stop must not be called from here.
   std::function<void(const EndJob& end)> ended;
 };
 
+/// What certificates of workers are made with; without a key none is made.
+struct Issuer {
+  KeyAndCertificate authority;
+  std::chrono::seconds life = kRequestedLife;  ///< Of a certificate.
+};
+
 struct CoordinatorServerOptions {
   std::string listen = "127.0.0.1:0";  ///< HOST:PORT; port 0: any free one.
+  /// The coordinator's certificate: all connections are TLS, and access.h says who may do what. Its
+  /// folder is looked at, and another one that is put there counts for new connections.
+  /// Empty: everybody who reaches the port may do everything.
+  Credentials credentials;
+  Issuer issuer = {};
   StateStore* store =
       nullptr;  ///< Optional: without it nothing outlives the process. Outlives the server.
   CoordinatorHooks hooks;
@@ -80,8 +117,9 @@ class CoordinatorServer {
   /// when it did not answer within seconds.
   Status Submit(const std::string& yaml, const std::string& path);
   wire::JobStatus StatusNow() const;
-  Status Drain(const std::string& worker);
   void Cancel(const std::string& reason);
+  /// All workers leave, those that come later too, and the job is suspended.
+  void Suspend(const std::string& reason);
   /// A launched process ended: faster than waiting for its stream to break.
   void ReportExit(const std::string& worker, int64_t pid, const std::string& reason);
 

@@ -4,13 +4,14 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "elastic/grpc/connection/access.h"
+#include "elastic/grpc/connection/channel.h"
 #include "elastic/grpc/server_impl.h"
+#include "elastic/protocol/service_limits.h"
 
 namespace heddle::elastic {
 namespace {
 
-constexpr Duration kStreamsCloseWithin = std::chrono::seconds(3);
-constexpr Duration kStoredWithin = std::chrono::seconds(5);  // Below the command line's own bound.
 constexpr Duration kLookAgain = std::chrono::milliseconds(100);  // For an end of the server.
 
 // 256 bits as text: protobuf strings must be UTF-8.
@@ -21,6 +22,11 @@ std::string RandomSecret() {
     secret += fmt::format("{:08x}", static_cast<uint32_t>(device()));
   }
   return secret;
+}
+
+heddle::Status NotStored() {
+  return UnavailableError("the coordinator's state cannot be stored: no answer within {} s",
+                          Seconds(kStoredWithin));
 }
 
 // What no plan can be made with goes on as an error: its worker is given up, and nobody else.
@@ -35,20 +41,26 @@ void CheckProfile(const CoordinatorHooks& hooks, wire::FromWorker& message) {
   }
 }
 
-grpc::Status ToGrpc(const Status& status) {
-  return status.ok() ? grpc::Status::OK
-                     : grpc::Status(static_cast<grpc::StatusCode>(status.code()), status.message());
-}
-
 }  // namespace
 
 // ---- Streams ----
 
 grpc::ServerBidiReactor<wire::FromWorker, wire::ToWorker>* CoordinatorServer::Impl::Session(
     grpc::CallbackServerContext* context) {
+  const std::optional<std::string> worker = port_->WorkerOf(*context);
   return sessions_.Open(
-      context,
-      [this](ConnectionId from, wire::FromWorker message) {
+      context, worker.value_or(""),
+      [this, context, worker](ConnectionId from, wire::FromWorker message) {
+        if (const heddle::Status named = BindName(worker, message); !named.ok()) {
+          port_->NoteRefusal(RefusalReason::kName, named.message());
+          if (const auto stranger = sessions_.Find(from)) {
+            stranger->Refuse(named);
+          }
+          return;
+        }
+        if (message.has_hello()) {
+          port_->NoteLetIn(*context);
+        }
         CheckProfile(options_.hooks, message);
         Post([this, from, received = std::move(message)] {
           machine_->Handle(Received{from, received}, [this, from] {
@@ -62,6 +74,11 @@ grpc::ServerBidiReactor<wire::FromWorker, wire::ToWorker>* CoordinatorServer::Im
 }
 
 // ---- Calls ----
+
+grpc::ServerUnaryReactor* CoordinatorServer::Impl::LetIn(grpc::CallbackServerContext* context) {
+  port_->NoteLetIn(*context);
+  return context->DefaultReactor();
+}
 
 // Until submitting_ is false again nobody else can submit: reading a job opens its folder, which a
 // refused one must not.
@@ -80,49 +97,51 @@ heddle::Status CoordinatorServer::Impl::ReserveJob() {
   return *refused;
 }
 
-// A job that cannot be stored in time was never there: what the caller is told is what counts.
-heddle::Status CoordinatorServer::Impl::StoreJob(const std::shared_ptr<const Job>& job) {
-  struct Waiting {
-    Mutex mutex;
-    CondVar changed;
-    std::optional<heddle::Status> answer HEDDLE_GUARDED_BY(mutex);
-  };
-  const auto waiting = std::make_shared<Waiting>();
+std::optional<heddle::Status> CoordinatorServer::Impl::WaitFor(StoredAnswer& answer) {
+  const Deadline deadline = After(kStoredWithin);
+  while (Now() < deadline && IsServing() && !IsStopping()) {
+    if (auto stored = answer.Wait(std::min(deadline, After(kLookAgain)))) {
+      return stored;
+    }
+  }
+  return answer.Wait(Now());
+}
+
+heddle::Status CoordinatorServer::Impl::AwaitStored(
+    const std::function<void(std::shared_ptr<const bool> given_up,
+                             const DurableMachine::Answer& answer)>& begin,
+    const std::function<void()>& taken) {
+  const auto waiting = std::make_shared<StoredAnswer>();
   const auto given_up = std::make_shared<bool>(false);  // The loop's.
-  const auto answer = [this, waiting, given_up, job](const heddle::Status& status) {
+  const auto answer = [waiting, given_up, taken](const heddle::Status& status) {
     if (*given_up) {
       return;  // Another may be submitting by now.
     }
     if (status.ok()) {
-      job_ = job;
-      const MutexLock lock(mutex_);
-      ended_.reset();
+      taken();
     }
-    const MutexLock lock(waiting->mutex);
-    waiting->answer = status;
-    waiting->changed.NotifyAll();
+    waiting->Give(status);
   };
-  Post([this, job, given_up, answer] { machine_->Submit(job, given_up, answer); });
-  const Deadline deadline = After(kStoredWithin);
-  const auto wait = [&](Deadline until) {
-    const MutexLock lock(waiting->mutex);
-    while (!waiting->answer && Now() < until) {
-      waiting->changed.WaitUntil(waiting->mutex, until);
-    }
-    return waiting->answer;
-  };
-  while (Now() < deadline && IsServing() && !IsStopping()) {
-    if (const auto stored = wait(std::min(deadline, After(kLookAgain)))) {
-      return *stored;
-    }
+  Post([begin, given_up, answer] { begin(given_up, answer); });
+  if (const auto stored = WaitFor(*waiting)) {
+    return *stored;
   }
-  CallAndWait([this, given_up] {
-    *given_up = true;
-    submitting_ = false;
-  });
+  CallAndWait([given_up] { *given_up = true; });
   // It may have come at the last moment.
-  return wait(Now()).value_or(UnavailableError(
-      "the coordinator's state cannot be stored: no answer within {} s", Seconds(kStoredWithin)));
+  return waiting->Wait(Now()).value_or(NotStored());
+}
+
+// A job that cannot be stored in time was never there: what the caller is told is what counts.
+heddle::Status CoordinatorServer::Impl::StoreJob(const std::shared_ptr<const Job>& job) {
+  return AwaitStored(
+      [this, job](std::shared_ptr<const bool> given_up, const DurableMachine::Answer& answer) {
+        machine_->Submit(job, std::move(given_up), answer);
+      },
+      [this, job] {
+        job_ = job;
+        const MutexLock lock(mutex_);
+        ended_.reset();
+      });
 }
 
 heddle::Status CoordinatorServer::Impl::Stalled() const {
@@ -136,7 +155,7 @@ heddle::Status CoordinatorServer::Impl::SubmitJob(const std::string& yaml,
                                                   const std::string& path,
                                                   std::string* job_id) {
   HEDDLE_RETURN_IF_ERROR(ReserveJob());
-  Result<Job> job = options_.hooks.read_job(yaml, path);
+  Result<Job> job = options_.hooks.read_job(yaml, path, JobOrigin::kSubmitted);
   if (!job.ok()) {
     CallAndWait([this] { submitting_ = false; });
     return job.status();
@@ -158,19 +177,57 @@ heddle::Status CoordinatorServer::Impl::SubmitJob(const std::string& yaml,
   return heddle::Status::Ok();
 }
 
-heddle::Status CoordinatorServer::Impl::DrainOnLoop(const std::string& worker,
+// Who is told that a worker leaves, or stays, may rely on it, also when the coordinator is started
+// again.
+heddle::Status CoordinatorServer::Impl::DrainWorkers(const wire::DrainRequest& request,
+                                                     std::vector<std::string>* names) {
+  const auto waiting = std::make_shared<StoredAnswer>();
+  const auto drained = std::make_shared<std::vector<std::string>>();  // The loop's till the answer.
+  Post([this, request, waiting, drained] {
+    const heddle::Status status = DrainOnLoop(request, drained.get());
+    if (!status.ok()) {
+      return waiting->Give(status);
+    }
+    machine_->WhenStored([waiting] { waiting->Give(heddle::Status::Ok()); });
+  });
+  const std::optional<heddle::Status> stored = WaitFor(*waiting);
+  if (!stored) {
+    return NotStored();
+  }
+  *names = *drained;
+  return *stored;
+}
+
+heddle::Status CoordinatorServer::Impl::DrainOnLoop(const wire::DrainRequest& request,
                                                     std::vector<std::string>* names) {
   HEDDLE_RETURN_IF_ERROR(Stalled());
+  const std::string& worker = request.worker();
   const wire::JobStatus status = machine_->Describe();
+  bool any = false;
+  bool all_leave = false;  // With the run.
   for (const wire::JobStatus::Worker& entry : status.workers()) {
     if (entry.name() == worker || entry.host() == worker) {
-      names->push_back(entry.name());
+      any = true;
+      all_leave = all_leave || (entry.standing() == "draining" && !entry.may_stay());
+      if (!request.cancel() || entry.may_stay()) {
+        names->push_back(entry.name());
+      }
     }
   }
-  if (names->empty()) {
-    return NotFoundError("no worker or host is named '{}'", worker);
+  if (!any) {
+    return NotFoundError("no worker or host is named '{}'{}", worker,
+                         request.cancel() ? ": who has left does not stay" : "");
   }
-  machine_->Handle(DrainRequested{worker});
+  if (names->empty()) {
+    return FailedPreconditionError("'{}' {}", worker,
+                                   all_leave ? "leaves with the whole run, which was told to end"
+                                             : "does not leave: there is nothing to take back");
+  }
+  if (request.cancel()) {
+    machine_->Handle(DrainCancelled{worker});
+  } else {
+    machine_->Handle(DrainRequested{worker});
+  }
   return heddle::Status::Ok();
 }
 
@@ -195,7 +252,7 @@ std::optional<EndJob> CoordinatorServer::Impl::WaitForEnd(Deadline deadline) {
 grpc::ServerUnaryReactor* CoordinatorServer::Impl::Submit(grpc::CallbackServerContext* context,
                                                           const wire::SubmitRequest* request,
                                                           wire::SubmitReply* reply) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  grpc::ServerUnaryReactor* reactor = LetIn(context);
   reactor->Finish(
       ToGrpc(SubmitJob(request->job_yaml(), request->job_path(), reply->mutable_job_id())));
   return reactor;
@@ -204,7 +261,7 @@ grpc::ServerUnaryReactor* CoordinatorServer::Impl::Submit(grpc::CallbackServerCo
 grpc::ServerUnaryReactor* CoordinatorServer::Impl::Status(grpc::CallbackServerContext* context,
                                                           const wire::StatusRequest* /*request*/,
                                                           wire::JobStatus* reply) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  grpc::ServerUnaryReactor* reactor = LetIn(context);
   Post([this, reactor, reply] {
     *reply = machine_->Describe();
     reactor->Finish(grpc::Status::OK);
@@ -215,22 +272,20 @@ grpc::ServerUnaryReactor* CoordinatorServer::Impl::Status(grpc::CallbackServerCo
 grpc::ServerUnaryReactor* CoordinatorServer::Impl::Drain(grpc::CallbackServerContext* context,
                                                          const wire::DrainRequest* request,
                                                          wire::DrainReply* reply) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  Post([this, reactor, request, reply] {
-    std::vector<std::string> names;
-    const heddle::Status status = DrainOnLoop(request->worker(), &names);
-    for (const std::string& name : names) {
-      reply->add_workers(name);
-    }
-    reactor->Finish(ToGrpc(status));
-  });
+  grpc::ServerUnaryReactor* reactor = LetIn(context);
+  std::vector<std::string> names;
+  const heddle::Status status = DrainWorkers(*request, &names);
+  for (const std::string& name : names) {
+    reply->add_workers(name);
+  }
+  reactor->Finish(ToGrpc(status));
   return reactor;
 }
 
 grpc::ServerUnaryReactor* CoordinatorServer::Impl::Emulate(grpc::CallbackServerContext* context,
                                                            const wire::EmulateRequest* request,
                                                            wire::EmulateReply* /*reply*/) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  grpc::ServerUnaryReactor* reactor = LetIn(context);
   Post([this, reactor, request] {
     if (const heddle::Status stalled = Stalled(); !stalled.ok()) {
       return reactor->Finish(ToGrpc(stalled));
@@ -247,6 +302,22 @@ grpc::ServerUnaryReactor* CoordinatorServer::Impl::Emulate(grpc::CallbackServerC
     }
     reactor->Finish(ToGrpc(NotFoundError("no worker is named '{}'", request->worker())));
   });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* CoordinatorServer::Impl::Events(grpc::CallbackServerContext* context,
+                                                          const wire::EventsRequest* request,
+                                                          wire::EventsReply* reply) {
+  grpc::ServerUnaryReactor* reactor = LetIn(context);
+  Result<EventBytes> bytes = FailedPreconditionError("this coordinator keeps no log");
+  if (options_.hooks.read_events) {
+    bytes = options_.hooks.read_events(request->offset());
+  }
+  if (bytes.ok()) {
+    reply->set_text(std::move(bytes->text));
+    reply->set_job_id(std::move(bytes->job_id));
+  }
+  reactor->Finish(ToGrpc(bytes.status()));
   return reactor;
 }
 

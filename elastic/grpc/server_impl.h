@@ -13,16 +13,13 @@
 #include "base/mutex.h"
 #include "base/task_thread.h"
 #include "base/thread.h"
+#include "elastic/grpc/connection/control_port.h"
 #include "elastic/grpc/control.grpc.pb.h"
-#include "elastic/grpc/control_listener.h"
 #include "elastic/grpc/durable_machine.h"
 #include "elastic/grpc/newest_task.h"
 #include "elastic/grpc/server.h"
 #include "elastic/grpc/server_session.h"
-
-namespace grpc {
-class Server;
-}  // namespace grpc
+#include "elastic/grpc/stored_answer.h"
 
 namespace heddle::elastic {
 
@@ -57,17 +54,54 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
   grpc::ServerUnaryReactor* Emulate(grpc::CallbackServerContext* context,
                                     const wire::EmulateRequest* request,
                                     wire::EmulateReply* reply) override;
+  grpc::ServerUnaryReactor* Events(grpc::CallbackServerContext* context,
+                                   const wire::EventsRequest* request,
+                                   wire::EventsReply* reply) override;
+  grpc::ServerUnaryReactor* AddToken(grpc::CallbackServerContext* context,
+                                     const wire::AddTokenRequest* request,
+                                     wire::AddTokenReply* reply) override;
+  grpc::ServerUnaryReactor* Revoke(grpc::CallbackServerContext* context,
+                                   const wire::RevokeRequest* request,
+                                   wire::RevokeReply* reply) override;
+  grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context,
+                                 const wire::JoinRequest* request,
+                                 wire::CertificateReply* reply) override;
+  grpc::ServerUnaryReactor* Renew(grpc::CallbackServerContext* context,
+                                  const wire::RenewRequest* request,
+                                  wire::CertificateReply* reply) override;
 
-  heddle::Status DrainOnLoop(const std::string& worker, std::vector<std::string>* names);
-  const std::string& address() const { return address_; }
+  const std::string& address() const { return port_->address(); }
   const std::string& resumed_job_id() const { return resumed_job_id_; }
 
  private:
   heddle::Status Restore();
+  /// Of a call that is answered.
+  grpc::ServerUnaryReactor* LetIn(grpc::CallbackServerContext* context);
   heddle::Status ReserveJob();
   /// Not OK: changes wait for the store.
   heddle::Status Stalled() const;
   heddle::Status StoreJob(const std::shared_ptr<const Job>& job);
+  heddle::Status DrainWorkers(const wire::DrainRequest& request, std::vector<std::string>* names);
+  heddle::Status DrainOnLoop(const wire::DrainRequest& request, std::vector<std::string>* names);
+  /// None: not within kStoredWithin, or the coordinator ends.
+  std::optional<heddle::Status> WaitFor(StoredAnswer& answer);
+  /// Waits, but not for ever, until what `begin` has begun on the loop is stored; `taken` is called
+  /// there when it is, before the caller hears of it. An error: it does not count.
+  heddle::Status AwaitStored(const std::function<void(std::shared_ptr<const bool> given_up,
+                                                      const DurableMachine::Answer& answer)>& begin,
+                             const std::function<void()>& taken);
+  /// OK once the change is stored.
+  heddle::Status ChangeAdmission(const std::function<heddle::Status(Admission&)>& change);
+  /// Certificates can be made here. Errors: kFailedPrecondition.
+  heddle::Status CheckIssues() const;
+  heddle::Status Admit(const grpc::CallbackServerContext& context,
+                       const wire::JoinRequest& request,
+                       std::string* certificate);
+  /// On the loop: the job goes on without a worker.
+  void Evict(const std::string& worker, const std::string& reason);
+  heddle::Status RenewFor(const std::string& worker,
+                          const std::string& request_pem,
+                          std::string* certificate);
   void MakeMachine(Coordinator coordinator, DurableState stored);
   void Run();
   /// Neither stopped nor without its store.
@@ -79,10 +113,8 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
   void JobEnded(const EndJob& end);
 
   const CoordinatorServerOptions options_;
-  std::string address_;
   std::string resumed_job_id_;
-  std::unique_ptr<ControlListener> control_listener_;
-  std::shared_ptr<grpc::Server> server_;  ///< Nobody shares it; the type is unknown here.
+  std::unique_ptr<ControlPort> port_;
 
   // Loop thread only (and Start, before it runs).
   std::shared_ptr<const Job> job_;

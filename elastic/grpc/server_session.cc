@@ -7,12 +7,12 @@
 #include <grpcpp/grpcpp.h>
 
 #include "base/mutex.h"
-#include "elastic/grpc/channel.h"
+#include "elastic/grpc/connection/channel.h"
+#include "elastic/protocol/service_limits.h"
 
 namespace heddle::elastic {
 namespace {
 
-constexpr Duration kHelloWithin = std::chrono::seconds(5);
 // Of a stream's first message: names and addresses.
 constexpr size_t kMostHelloBytes = 64 << 10;
 constexpr size_t kMostUnnamed = 1024;  // All workers of a large job may come at once.
@@ -60,6 +60,14 @@ class Stream : public ServerSession,
   }
 
   void Cancel() override { context_->TryCancel(); }
+
+  void Refuse(const Status& status) override {
+    {
+      const MutexLock lock(mutex_);
+      end_ = ToGrpc(status);
+    }
+    EndReads();
+  }
 
   // Ends the stream after what was sent before.
   void Close() override {
@@ -118,7 +126,7 @@ class Stream : public ServerSession,
   void FinishOnce() HEDDLE_REQUIRES(mutex_) {
     if (!finished_) {
       finished_ = true;
-      Finish(grpc::Status::OK);
+      Finish(end_);
     }
   }
 
@@ -135,11 +143,13 @@ class Stream : public ServerSession,
   bool closing_ HEDDLE_GUARDED_BY(mutex_) = false;
   bool read_ended_ HEDDLE_GUARDED_BY(mutex_) = false;
   bool finished_ HEDDLE_GUARDED_BY(mutex_) = false;
+  grpc::Status end_ HEDDLE_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
 ServerSessions::Reactor* ServerSessions::Open(grpc::CallbackServerContext* context,
+                                              const std::string& worker,
                                               OnMessage on_message,
                                               OnClosed on_closed) {
   std::shared_ptr<Stream> stream;
@@ -161,6 +171,7 @@ ServerSessions::Reactor* ServerSessions::Open(grpc::CallbackServerContext* conte
           closed(ended);
         });
     sessions_[id] = stream;
+    workers_[id] = worker;
   }
   stream->Begin(stream);
   if (too_many) {
@@ -194,7 +205,24 @@ void ServerSessions::CancelUnnamed(Time now) {
       }
     }
   }
-  for (const auto& session : late) {
+  CancelAll(late);
+}
+
+void ServerSessions::CancelOf(const std::string& worker) {
+  std::vector<std::shared_ptr<ServerSession>> theirs;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [id, name] : workers_) {
+      if (name == worker) {
+        theirs.push_back(sessions_.at(id));
+      }
+    }
+  }
+  CancelAll(theirs);
+}
+
+void ServerSessions::CancelAll(const std::vector<std::shared_ptr<ServerSession>>& sessions) {
+  for (const auto& session : sessions) {
     session->Cancel();
   }
 }
@@ -216,6 +244,7 @@ bool ServerSessions::WaitUntilNone(Deadline deadline) {
 void ServerSessions::Erase(ConnectionId id) {
   const MutexLock lock(mutex_);
   sessions_.erase(id);
+  workers_.erase(id);
   unnamed_.erase(id);
   changed_.NotifyAll();
 }

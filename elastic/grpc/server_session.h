@@ -5,9 +5,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "base/status.h"
 #include "elastic/control/coordinator/coordinator.h"
 
 namespace grpc {
@@ -29,6 +32,8 @@ class ServerSession {
   virtual void Close() = 0;
   /// Ends it now.
   virtual void Cancel() = 0;
+  /// Ends it now, and says why; for a stream of which a message is being handled.
+  virtual void Refuse(const Status& status) = 0;
 };
 
 /// The streams that are open. Thread: any.
@@ -43,8 +48,13 @@ class ServerSessions {
   /// Begins a stream. It calls back until it has ended, which this outlives. A stream is given up
   /// whose first message is no Hello, or comes after seconds only; too many that have not said it
   /// yet, too.
-  Reactor* Open(grpc::CallbackServerContext* context, OnMessage on_message, OnClosed on_closed)
-      HEDDLE_EXCLUDES(mutex_);
+  /// `worker`: whose certificate it shows; empty: none's.
+  Reactor* Open(grpc::CallbackServerContext* context,
+                const std::string& worker,
+                OnMessage on_message,
+                OnClosed on_closed) HEDDLE_EXCLUDES(mutex_);
+  /// Ends the streams of a worker's certificates.
+  void CancelOf(const std::string& worker) HEDDLE_EXCLUDES(mutex_);
   /// Gives up the streams that are late with their Hello.
   void CancelUnnamed(Time now) HEDDLE_EXCLUDES(mutex_);
   /// Null: it has ended.
@@ -56,11 +66,13 @@ class ServerSessions {
   /// Whether the stream has said Hello, by this message at the latest, and none that is too long.
   bool IsNamed(ConnectionId id, const wire::FromWorker& message) HEDDLE_EXCLUDES(mutex_);
   void Erase(ConnectionId id) HEDDLE_EXCLUDES(mutex_);
+  static void CancelAll(const std::vector<std::shared_ptr<ServerSession>>& sessions);
 
   mutable Mutex mutex_;
   CondVar changed_;
   ConnectionId next_ HEDDLE_GUARDED_BY(mutex_) = 1;
   std::map<ConnectionId, std::shared_ptr<ServerSession>> sessions_ HEDDLE_GUARDED_BY(mutex_);
+  std::map<ConnectionId, std::string> workers_ HEDDLE_GUARDED_BY(mutex_);
   /// Without a Hello yet: how long that is waited for.
   std::map<ConnectionId, Deadline> unnamed_ HEDDLE_GUARDED_BY(mutex_);
 };

@@ -33,7 +33,7 @@ struct ExitReport {
 class Launcher {
  public:
   virtual ~Launcher() = default;
-  /// Returns the new process' id.
+  /// Returns the new process' id. Not from on_exit, which the thread that launches calls.
   virtual Result<int64_t> Launch(const LaunchSpec& spec) = 0;
   /// Sends a signal to the process group of `pid`. Errors: kNotFound when it has ended.
   virtual Status Signal(int64_t pid, int signal) = 0;

@@ -31,6 +31,14 @@ void Activity::Stop(const wire::Stop& message, MemberOutbox& out) const {
   }
 }
 
+void Activity::Save(const wire::Save& message, MemberOutbox& out) const {
+  const auto* stopped = In<Stopped>();
+  if (stopped != nullptr && stopped->answer.generation() == message.generation() &&
+      stopped->answer.applied_step() == message.step()) {
+    out.Add(SaveState{message.generation(), message.step()});
+  }
+}
+
 void Activity::Halt(const wire::Halt& message,
                     const HeldState& held,
                     const Reports& reports,
@@ -120,15 +128,17 @@ void Activity::EndMove(const StateMoved& event,
   }
   if (event.status.ok()) {
     stage_ = Ready();
+    *ready_->mutable_certificate() = event.certificate;
   } else {
     stage_ = Halted();
     const bool unreadable = (start_.has_checkpoint_step() || start_.has_replicas()) &&
                             (event.status.code() == StatusCode::kDataLoss ||
                              event.status.code() == StatusCode::kNotFound);
-    if (!unreadable && !IsDataPlaneError(event.status)) {
+    if (!unreadable && event.refused.empty() && !IsDataPlaneError(event.status)) {
       return out.LeaveAtOnce(event.status.ToString(), 1);
     }
     ready_->set_source_unreadable(unreadable);
+    ready_->mutable_refused()->Assign(event.refused.begin(), event.refused.end());
     ready_->set_error(event.status.ToString());
     ready_->set_peer(event.peer);
   }

@@ -28,6 +28,8 @@ class Activity {
   bool Leads() const { return IsTraining() && In<Training>()->rank == 0; }
 
   void Stop(const wire::Stop& message, MemberOutbox& out) const;
+  /// Only what has stopped is at rest.
+  void Save(const wire::Save& message, MemberOutbox& out) const;
   void Halt(const wire::Halt& message,
             const HeldState& held,
             const Reports& reports,

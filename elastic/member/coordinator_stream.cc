@@ -5,6 +5,11 @@
 #include <fmt/format.h>
 
 namespace heddle::elastic {
+namespace {
+
+constexpr double kMostHeldOffSeconds = 86'400;
+
+}  // namespace
 
 void CoordinatorStream::Connect(Time now) {
   connected_ = true;
@@ -24,7 +29,10 @@ void CoordinatorStream::Hear(Time now) {
   refusal_.clear();
 }
 
-bool CoordinatorStream::Refuse(const std::string& reason) {
+bool CoordinatorStream::Refuse(const std::string& reason, double seconds, Time now) {
+  if (seconds > 0) {
+    held_off_until_ = now + FromSeconds(std::min(seconds, kMostHeldOffSeconds));
+  }
   const bool another = reason != refusal_;
   refusal_ = reason;
   return another;
@@ -39,7 +47,7 @@ bool CoordinatorStream::TakeHeartbeat(Time now) {
 }
 
 std::optional<std::string> CoordinatorStream::GiveUp(Time now) const {
-  if (now - last_word_ < patience_) {
+  if (now < PatientUntil()) {
     return std::nullopt;
   }
   const auto seconds = static_cast<int64_t>(Seconds(patience_));
@@ -54,7 +62,7 @@ std::optional<Time> CoordinatorStream::NextDeadline(bool running) const {
     next = next_heartbeat_;
   }
   if (!running) {
-    const Time end = last_word_ + patience_;
+    const Time end = PatientUntil();
     next = next ? std::min(*next, end) : end;
   }
   return next;

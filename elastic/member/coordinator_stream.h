@@ -3,6 +3,7 @@
 /// a coordinator that says nothing is waited for.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -17,6 +18,7 @@ class CoordinatorStream {
   /// `patience`: until the job says how long to wait.
   CoordinatorStream(Duration patience, Time now)
       : last_word_(now),
+        held_off_until_(now),
         next_heartbeat_(now),
         patience_(patience) {}
 
@@ -27,8 +29,9 @@ class CoordinatorStream {
   void BeginJob(const wire::Welcome& welcome);
   /// A word of the coordinator, which is no refusal.
   void Hear(Time now);
-  /// Whether the reason is another one than before.
-  bool Refuse(const std::string& reason);
+  /// Whether the reason is another one than before. `seconds`: for so long the coordinator holds
+  /// this worker off, at most a day of which is believed; patience begins then.
+  bool Refuse(const std::string& reason, double seconds, Time now);
 
   bool welcomed() const { return welcomed_; }
   /// Whether one is to be sent now; the next one is due a period later.
@@ -39,9 +42,12 @@ class CoordinatorStream {
   std::optional<Time> NextDeadline(bool running) const;
 
  private:
+  Time PatientUntil() const { return std::max(last_word_, held_off_until_) + patience_; }
+
   bool connected_ = false;
   bool welcomed_ = false;  ///< On this stream.
   Time last_word_;
+  Time held_off_until_;  ///< Long ago: it is not.
   std::string refusal_;  ///< The newest reason not to take this worker; empty: none since a word.
   Time next_heartbeat_;
   Duration heartbeat_ = std::chrono::milliseconds(200);

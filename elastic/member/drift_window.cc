@@ -24,6 +24,8 @@ void DriftWindow::Describe(wire::Heartbeat& message) const {
   message.set_window(complete_windows_);
   message.set_busy_seconds(complete_.busy);
   message.set_predicted_busy_seconds(complete_.predicted);
+  message.set_window_steps(complete_.steps);
+  message.set_window_seconds(complete_.seconds);
 }
 
 }  // namespace heddle::elastic

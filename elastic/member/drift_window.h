@@ -1,5 +1,6 @@
 /// \file
-/// Busy time of this worker, measured against predicted, in windows of some steps and some time.
+/// Busy time of this worker, measured against predicted, and the time of all, in windows of some
+/// steps and some time.
 #pragma once
 
 #include <cstdint>

@@ -12,6 +12,7 @@
 #include "elastic/member/member_outbox.h"
 #include "elastic/member/preparation.h"
 #include "elastic/member/reports.h"
+#include "elastic/protocol/awaited.h"
 #include "elastic/protocol/version.h"
 
 namespace heddle::elastic {
@@ -39,7 +40,7 @@ struct Member::State {
   void Handle(const MemberEvent& event, Time now, MemberOutbox& out);
   void OnStreamUp(Time now, MemberOutbox& out);
   void OnMessage(const wire::ToWorker& message, Time now, MemberOutbox& out);
-  void OnRefused(const wire::Refused& refused, MemberOutbox& out);
+  void OnRefused(const wire::Refused& refused, Time now, MemberOutbox& out);
   void OnWelcome(const wire::Welcome& welcome, MemberOutbox& out);
   void OnEmulate(const wire::Emulation& emulation, MemberOutbox& out);
   void OnStart(const wire::Start& message, MemberOutbox& out);
@@ -47,13 +48,18 @@ struct Member::State {
   void OnJobApplied(const Status& status, MemberOutbox& out);
   void OnStep(const StepApplied& event, MemberOutbox& out);
   void OnTerminate(const std::string& reason, MemberOutbox& out);
+  void OnStay(const wire::Stay& message, MemberOutbox& out);
   void OnTick(const MemberTicked& event, Time now, MemberOutbox& out);
   /// What the coordinator may not have heard.
   void SayAgain(int64_t known_step, MemberOutbox& out) const;
+  void SayLeaving(MemberOutbox& out) const;
 
   MemberIdentity identity;
   std::optional<std::string> job_id;  ///< None: not welcomed yet.
+  std::string secret;                 ///< Of the job as it was submitted.
   std::string leaving;                ///< Why, once asked to.
+  int64_t notices = 0;                ///< How often it was.
+  bool rejoins = false;               ///< Refused so far, and may begin anew when it waits no more.
   bool exited = false;
 
   CoordinatorStream stream;
@@ -81,6 +87,12 @@ void Member::State::Handle(const MemberEvent& event, Time now, MemberOutbox& out
       [&](const LinksProbed& e) { measurements.TakeLinks(e.answer, out); },
       [&](const PlanLowered& e) { preparation.TakeLowered(e, out); },
       [&](const StateMoved& e) { activity.EndMove(e, held, reports, out); },
+      [&](const StateDigested& e) {
+        wire::StateDigests message;  // One that is lost leaves this step without a comparison.
+        message.set_generation(e.generation);
+        *message.mutable_certificate() = e.certificate;
+        out.Say(message);
+      },
       [&](const StepApplied& e) { OnStep(e, out); },
       [&](const RunEnded& e) { activity.EndRun(e, held, reports, out); },
       [&](const PeerSeenLost& e) { activity.AccusePeer(e, out); },
@@ -109,6 +121,7 @@ void Member::State::OnStreamUp(Time now, MemberOutbox& out) {
   hello.set_probe_address(identity.probe_address);
   hello.set_failure_domain(identity.failure_domain);
   hello.set_protocol_version(kProtocolVersion);
+  hello.set_job_id(job_id.value_or(""));
   held.Describe(hello);
   hello.set_standing(activity.standing());
   hello.set_standing_generation(activity.generation());
@@ -118,9 +131,10 @@ void Member::State::OnStreamUp(Time now, MemberOutbox& out) {
 
 void Member::State::OnMessage(const wire::ToWorker& message, Time now, MemberOutbox& out) {
   if (message.has_refused()) {
-    return OnRefused(message.refused(), out);
+    return OnRefused(message.refused(), now, out);
   }
   stream.Hear(now);
+  rejoins = false;
   switch (message.kind_case()) {
     case wire::ToWorker::kWelcome:
       return OnWelcome(message.welcome(), out);
@@ -135,6 +149,8 @@ void Member::State::OnMessage(const wire::ToWorker& message, Time now, MemberOut
       return;
     case wire::ToWorker::kStop:
       return activity.Stop(message.stop(), out);
+    case wire::ToWorker::kSave:
+      return activity.Save(message.save(), out);
     case wire::ToWorker::kHalt:
       activity.Halt(message.halt(), held, reports, out);
       return preparation.DropBelow(activity.fence());
@@ -147,8 +163,12 @@ void Member::State::OnMessage(const wire::ToWorker& message, Time now, MemberOut
     case wire::ToWorker::kAlive:
       return reports.ForgetStepsThrough(
           std::min(message.alive().known_step(), held.applied_step()));
+    case wire::ToWorker::kStay:
+      return OnStay(message.stay(), out);
     case wire::ToWorker::kRelease:
-      return out.Exit(0, "released: " + message.release().reason());
+      return message.release().requeue() ? out.Exit(kExitRequeue, "the job waits for workers: " +
+                                                                      message.release().reason())
+                                         : out.Exit(0, "released: " + message.release().reason());
     case wire::ToWorker::kAbandon:
       return out.Exit(1, "given up by the coordinator: " + message.abandon().reason());
     case wire::ToWorker::kRefused:
@@ -157,14 +177,15 @@ void Member::State::OnMessage(const wire::ToWorker& message, Time now, MemberOut
   }
 }
 
-void Member::State::OnRefused(const wire::Refused& refused, MemberOutbox& out) {
-  if (refused.rejoins() && leaving.empty()) {
+void Member::State::OnRefused(const wire::Refused& refused, Time now, MemberOutbox& out) {
+  if (refused.rejoins() && refused.permanent() && leaving.empty()) {
     return out.BeginAnew("refused by the coordinator: " + refused.reason());
   }
   if (refused.permanent()) {
     return out.Exit(2, "refused by the coordinator: " + refused.reason());
   }
-  if (stream.Refuse(refused.reason())) {
+  rejoins = refused.rejoins() && leaving.empty();
+  if (stream.Refuse(refused.reason(), refused.seconds(), now)) {
     out.Add(NoteRefusal{refused.reason()});
   }
 }
@@ -175,9 +196,16 @@ void Member::State::OnWelcome(const wire::Welcome& welcome, MemberOutbox& out) {
   if (job_id && *job_id != welcome.job_id()) {
     return out.Exit(1, "the coordinator runs another job now");
   }
+  if (job_id && secret != welcome.secret()) {
+    // It was submitted again, to a coordinator that knows nothing of the one before: what this
+    // worker has heard, its numbers above all, is of no use, and nobody there would connect to it.
+    const std::string reason = "the job was submitted again";
+    return leaving.empty() ? out.BeginAnew(reason) : out.Exit(0, reason);
+  }
   identity.name = welcome.name();
   if (!job_id) {
     job_id = welcome.job_id();
+    secret = welcome.secret();
     stream.BeginJob(welcome);
     out.Add(ApplyJob{welcome});
     OnEmulate(IsEmpty(identity.emulation) ? welcome.emulation() : identity.emulation, out);
@@ -197,10 +225,15 @@ void Member::State::SayAgain(int64_t known_step, MemberOutbox& out) const {
   reports.SayOthersAgain(out);
   activity.SayAgain(out);
   if (!leaving.empty()) {
-    wire::Leaving message;
-    message.set_reason(leaving);
-    out.Say(message);
+    SayLeaving(out);
   }
+}
+
+void Member::State::SayLeaving(MemberOutbox& out) const {
+  wire::Leaving message;
+  message.set_reason(leaving);
+  message.set_notice(notices);
+  out.Say(message);
 }
 
 void Member::State::OnTerminate(const std::string& reason, MemberOutbox& out) {
@@ -211,9 +244,15 @@ void Member::State::OnTerminate(const std::string& reason, MemberOutbox& out) {
     return out.Exit(0, reason);
   }
   leaving = reason;
-  wire::Leaving message;
-  message.set_reason(reason);
-  out.Say(message);
+  ++notices;
+  SayLeaving(out);
+}
+
+void Member::State::OnStay(const wire::Stay& message, MemberOutbox& out) {
+  if (!leaving.empty() && message.notice() >= notices) {
+    leaving.clear();
+    out.Add(ForgetSignals{});
+  }
 }
 
 void Member::State::OnTick(const MemberTicked& event, Time now, MemberOutbox& out) {
@@ -225,13 +264,19 @@ void Member::State::OnTick(const MemberTicked& event, Time now, MemberOutbox& ou
     window.Describe(message);
     message.set_progress(event.progress);
     message.set_waits(event.waits);
+    const size_t count = std::min(event.waits_for.size(), kMostAwaited);
+    message.mutable_waits_for()->Assign(event.waits_for.begin(),
+                                        event.waits_for.begin() + static_cast<ptrdiff_t>(count));
+    message.set_waits_generation(event.waits_generation);
+    message.set_moved_bytes(event.moved_bytes);
+    message.set_bytes_to_move(event.bytes_to_move);
     out.Add(std::move(action));
   }
   if (activity.IsTraining()) {
     return;
   }
   if (const std::optional<std::string> reason = stream.GiveUp(now)) {
-    out.Exit(1, *reason);
+    rejoins ? out.BeginAnew(*reason) : out.Exit(1, *reason);
   }
 }
 

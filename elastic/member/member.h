@@ -16,7 +16,9 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "elastic/protocol/exit_code.h"
 #include "elastic/protocol/protocol.pb.h"
+#include "elastic/protocol/service_limits.h"
 
 namespace heddle::elastic {
 
@@ -52,6 +54,14 @@ struct StateMoved {
   std::map<std::string, int64_t> bytes;  ///< Received, by kind of source: "memory", "replica",
                                          ///< "checkpoint".
   double seconds = 0;
+  /// With kDataLoss: what came from other workers' memory and is not what they sent, one a holder.
+  std::vector<wire::Ready::Refused> refused = {};
+  wire::Certificate certificate = {};  ///< Of what was moved here.
+};
+/// Of the state after a step, which the next one has not changed yet.
+struct StateDigested {
+  int64_t generation = 0;
+  wire::Certificate certificate;
 };
 /// ProbeLinks ended.
 struct LinksProbed {
@@ -101,8 +111,13 @@ struct TerminateRequested {
   std::string reason;
 };
 struct MemberTicked {
-  int64_t progress = 0;  ///< What the trainer has done, counted.
-  bool waits = false;    ///< It waits for other workers.
+  int64_t progress = 0;       ///< What the trainer has done, counted.
+  bool waits = false;         ///< It waits for other workers.
+  int64_t moved_bytes = 0;    ///< Of the state that it is to get for the next generation.
+  int64_t bytes_to_move = 0;  ///< All of it; zero: none is on its way.
+  /// Whom its connections wait for, by rank, in the group of a generation.
+  std::vector<std::string> waits_for = {};
+  int64_t waits_generation = 0;
 };
 
 using MemberEvent = std::variant<StreamUp,
@@ -112,6 +127,7 @@ using MemberEvent = std::variant<StreamUp,
                                  ProfileMeasured,
                                  PlanLowered,
                                  StateMoved,
+                                 StateDigested,
                                  LinksProbed,
                                  StepApplied,
                                  RunEnded,
@@ -178,6 +194,12 @@ struct RunSteps {
   bool save = false;      ///< Start's.
   bool validate = false;  ///< Start's.
 };
+/// Save the state after `step`, which is at rest, unless that step's save has begun already. Posts
+/// Saved.
+struct SaveState {
+  int64_t generation = 0;
+  int64_t step = 0;
+};
 /// Set `stop` in the next vote of the run of `generation`.
 struct RequestStop {
   int64_t generation = 0;
@@ -189,7 +211,9 @@ struct SetEmulation {
 struct NoteRefusal {
   std::string reason;
 };
-/// The process ends: 0 released, 1 given up, 2 refused.
+/// What it was told to end for is withdrawn: signals are counted anew.
+struct ForgetSignals {};
+/// The process ends: 0 released, 1 given up, 2 refused, kExitRequeue suspended.
 struct ExitWorker {
   int code = 0;
   std::string reason;
@@ -209,9 +233,11 @@ using MemberAction = std::variant<SendToCoordinator,
                                   DiscardState,
                                   MoveState,
                                   RunSteps,
+                                  SaveState,
                                   RequestStop,
                                   SetEmulation,
                                   NoteRefusal,
+                                  ForgetSignals,
                                   ExitWorker>;
 
 /// What a worker says of itself.
@@ -233,7 +259,7 @@ struct MemberOptions {
   /// Before the job is known: without a word from the coordinator for so long the worker gives up
   /// (exit 1); a refusal that need not last is no word. Afterwards the job's coordinator_wait
   /// counts, and only while nothing runs here.
-  Duration welcome_timeout = std::chrono::minutes(1);
+  Duration welcome_timeout = kWelcomeTimeout;
   /// Records kept for a coordinator that is away; the oldest go first.
   size_t max_records = 1 << 16;
   /// A drift window is complete after so many steps and so much time.

@@ -53,7 +53,9 @@ Result<program::Plan> ChoosePlan(const job::JobConfig& config,
   const auto given = GivenPlan(config, request);
   if (!given) {
     Result<program::Plan> found = planner::FindPlan(search);
-    return found.ok() ? std::move(found) : ResourceExhaustedError("{}", found.status().message());
+    return found.ok() || found.status().code() == StatusCode::kCancelled
+               ? std::move(found)
+               : ResourceExhaustedError("{}", found.status().message());
   }
   program::Plan plan = *given;
   plan.generation = request.generation;
@@ -102,7 +104,9 @@ Result<std::shared_ptr<const JobPlanner::Parsed>> JobPlanner::Parse(const Job& j
   return parsed_;
 }
 
-PlanOutcome JobPlanner::Plan(const Job& job, const PlanRequest& request) {
+PlanOutcome JobPlanner::Plan(const Job& job,
+                             const PlanRequest& request,
+                             const std::stop_token& stop) {
   PlanOutcome outcome;
   outcome.status = [&]() -> Status {
     HEDDLE_ASSIGN_OR_RETURN(const auto parsed, Parse(job));
@@ -120,9 +124,13 @@ PlanOutcome JobPlanner::Plan(const Job& job, const PlanRequest& request) {
         .microbatches = static_cast<int>(parsed->config.batch.microbatches()),
         .determinism = parsed->config.determinism,
         .generation = request.generation,
-        .horizon_steps = kHorizonSteps};
+        .horizon_steps = kHorizonSteps,
+        .stop = stop};
     if (!request.current_plan_json.empty()) {
       HEDDLE_ASSIGN_OR_RETURN(search.previous, program::PlanFromJson(request.current_plan_json));
+      if (!request.current_runs) {
+        search.limits = planner::SearchLimits::Hurried();
+      }
     }
     HEDDLE_ASSIGN_OR_RETURN(const program::Plan plan, ChoosePlan(parsed->config, request, search));
     HEDDLE_ASSIGN_OR_RETURN(const auto programs, program::LowerAll(graph, plan));

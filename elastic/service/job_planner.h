@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "base/mutex.h"
@@ -19,7 +20,8 @@ class JobPlanner {
  public:
   /// Never fails: a request without an answer has the reason in its status. kResourceExhausted: no
   /// combination of these workers has the memory for the model (more workers may).
-  PlanOutcome Plan(const Job& job, const PlanRequest& request);
+  /// `stop`: once requested, the answer soon comes without a plan, kCancelled.
+  PlanOutcome Plan(const Job& job, const PlanRequest& request, const std::stop_token& stop = {});
 
  private:
   struct Parsed {

@@ -1,8 +1,26 @@
 #include "elastic/service/job_policy.h"
 
+#include <algorithm>
+
 #include "checkpoint/save/writer.h"
+#include "elastic/control/limits.h"
 
 namespace heddle::elastic {
+namespace {
+
+DriftAction ActionOf(job::DriftAction action) {
+  switch (action) {
+    case job::DriftAction::kObserve:
+      return DriftAction::kObserve;
+    case job::DriftAction::kAdvise:
+      return DriftAction::kAdvise;
+    case job::DriftAction::kAct:
+      break;
+  }
+  return DriftAction::kAct;
+}
+
+}  // namespace
 
 JobPolicy PolicyOf(const job::JobConfig& job) {
   JobPolicy policy;
@@ -17,13 +35,17 @@ JobPolicy PolicyOf(const job::JobConfig& job) {
   policy.validate_every = validates ? job.validation.every : 0;
   policy.final_validation = validates;
   policy.stop_on_non_finite = job.on_non_finite == job::NonFinitePolicy::kStop;
+  policy.drift.action = ActionOf(job.elastic.drift);
   policy.drift.threshold = job.elastic.drift_threshold;
   policy.links.transports = job.comm.preference().list;
-  policy.lease = job.elastic.lease;
+  SetLease(policy, job.elastic.lease);
+  policy.digest_every = job.elastic.digest_every;
+  policy.notice = job.elastic.notice;
+  // Who hangs is named before the calls of all others end, and name nobody for sure.
+  policy.hang_timeout = std::min(policy.hang_timeout, job.elastic.operation_timeout / 2);
   if (!job.checkpoint.background) {  // A save is due after the step, and not beside the next one.
     policy.stop_timeout += checkpoint::kDirectTimeout;
   }
-  policy.heartbeat = std::min<Duration>(std::chrono::milliseconds(200), job.elastic.lease / 5);
   return policy;
 }
 

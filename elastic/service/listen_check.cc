@@ -27,4 +27,18 @@ Status CheckCanListen(const std::string& what, const std::string& address) {
   return Status::Ok();
 }
 
+Status CheckIsGuarded(const std::string& what,
+                      const std::string& address,
+                      bool guarded,
+                      const std::string& remedy) {
+  HEDDLE_ASSIGN_OR_RETURN(const SocketAddress parsed, ParseSocketAddress(address));
+  if (guarded || IsLoopback(parsed)) {
+    return Status::Ok();
+  }
+  return InvalidArgumentError(
+      "{}: other machines reach {}, and whoever does may submit jobs, take their secret and end "
+      "them: {}, or say --insecure where the network keeps strangers out",
+      what, address, remedy);
+}
+
 }  // namespace heddle::elastic

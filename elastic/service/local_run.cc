@@ -15,11 +15,14 @@
 #include "base/system/launched.h"
 #include "base/system/socket_address.h"
 #include "elastic/launcher/launcher.h"
+#include "elastic/protocol/exit_code.h"
 #include "elastic/service/checkpoints.h"
+#include "elastic/service/folders/run_folder.h"
 #include "elastic/service/listen_check.h"
 #include "elastic/service/progress.h"
-#include "elastic/service/run_folder.h"
+#include "elastic/service/restarts.h"
 #include "elastic/service/service.h"
+#include "elastic/store/store.h"
 #include "engine/data/dataset.h"
 #include "engine/job/job.h"
 #include "planner/search/search.h"
@@ -28,9 +31,17 @@ namespace heddle::elastic {
 namespace {
 
 std::atomic<bool> interrupted{false};
+std::atomic<bool> noticed{false};
 
 void NoteInterrupt(int /*signal*/) {
   interrupted.store(true);
+}
+
+// A second one asks for an end at once.
+void NoteTerminate(int /*signal*/) {
+  if (noticed.exchange(true)) {
+    interrupted.store(true);
+  }
 }
 
 // After an interrupt: workers end a step that they are in.
@@ -67,6 +78,14 @@ Status CheckFits(const job::JobConfig& job) {
   return planner::FindPlan(request).status();
 }
 
+Status CheckAddresses(const LocalRunOptions& options, const job::JobConfig& job) {
+  HEDDLE_RETURN_IF_ERROR(CheckCanListen("--listen", options.listen));
+  HEDDLE_RETURN_IF_ERROR(
+      CheckIsGuarded("--listen", options.listen, options.insecure,
+                     "use heddle serve --certs DIR (heddle certs init makes one)"));
+  return CheckCanListen("metrics.port", fmt::format("127.0.0.1:{}", job.metrics.port));
+}
+
 // Starts the job's workers, and again those that are lost when the job says so.
 class Workers {
  public:
@@ -81,12 +100,34 @@ class Workers {
         MakeLocalLauncher(
             {.die_with_parent = true, .on_exit = [this, &service](const ExitReport& exit) {
                service.server().ReportExit(exit.name, exit.pid, exit.reason);
-               Restart(service, exit);
+               NoteExit(exit);
              }}));
     for (const job::WorkerSection& worker : job_.workers) {
       HEDDLE_RETURN_IF_ERROR(Launch(service, worker.name));
     }
     return Status::Ok();
+  }
+
+  // Starts those again whose time has come, unless the job is to end.
+  void StartDue(Service& service) {
+    std::vector<std::string> due;
+    {
+      MutexLock lock(mutex_);
+      due = restarts_.TakeDue(Now());
+    }
+    for (const std::string& name : due) {
+      const bool ends = noticed.load() || interrupted.load();
+      const Status status = ends ? Status::Ok() : Launch(service, name);
+      if (!status.ok()) {
+        LogWarning("worker {} was not started again: {}", name, status.message());
+      }
+    }
+  }
+
+  // No later than `longest`.
+  Deadline NextDue(Duration longest) {
+    MutexLock lock(mutex_);
+    return std::min(After(longest), restarts_.NextDue().value_or(Time::max()));
   }
 
   // A lost worker that still runs (hung, stopped, cut off) is ended where another one is started in
@@ -104,10 +145,6 @@ class Workers {
 
   // The job has ended: what has not left by itself within the bound is ended.
   void Stop(Duration bound) {
-    {
-      MutexLock lock(mutex_);
-      stopping_ = true;
-    }
     if (launcher_ != nullptr && !launcher_->WaitAll(After(bound)).ok()) {
       MutexLock lock(mutex_);
       for (const auto& [name, pid] : pids_) {
@@ -118,11 +155,8 @@ class Workers {
   }
 
  private:
+  // Thread: the main one. The launcher's own thread, which reports exits, does the launching.
   Status Launch(Service& service, const std::string& name) {
-    MutexLock lock(mutex_);
-    if (stopping_) {
-      return Status::Ok();
-    }
     LaunchSpec spec{.name = name,
                     .argv = {options_.program, "worker", "--coordinator",
                              service.server().address(), "--name", name},
@@ -131,20 +165,24 @@ class Workers {
     for (const char* variable : RankVariables()) {
       spec.environment.emplace_back(variable, "");
     }
+    {
+      MutexLock lock(mutex_);  // Before: its end may be reported before its start has been noted.
+      restarts_.Started(name, Now());
+    }
     HEDDLE_ASSIGN_OR_RETURN(const int64_t pid, launcher_->Launch(spec));
+    MutexLock lock(mutex_);
     pids_[name] = pid;
     return Status::Ok();
   }
 
-  void Restart(Service& service, const ExitReport& exit) {
+  // Thread: the launcher's.
+  void NoteExit(const ExitReport& exit) {
     // 2: the job does not fit this machine; it would leave again.
-    if (!job_.elastic.restart || exit.code == 0 || exit.code == 2) {
+    if (!job_.elastic.restart || exit.code == 0 || exit.code == 2 || exit.code == kExitRequeue) {
       return;
     }
-    const Status status = Launch(service, exit.name);
-    if (!status.ok()) {
-      LogWarning("worker {} was not started again: {}", exit.name, status.message());
-    }
+    MutexLock lock(mutex_);
+    restarts_.Ended(exit.name, Now());
   }
 
   const LocalRunOptions& options_;
@@ -153,14 +191,22 @@ class Workers {
   std::unique_ptr<Launcher> launcher_;
   Mutex mutex_;
   std::map<std::string, int64_t> pids_ HEDDLE_GUARDED_BY(mutex_);
-  bool stopping_ HEDDLE_GUARDED_BY(mutex_) = false;
+  Restarts restarts_ HEDDLE_GUARDED_BY(mutex_);
 };
 
-EndJob WaitForEnd(Service& service, EndWatch& watch) {
+EndJob WaitForEnd(Service& service, Workers& workers, EndWatch& watch, Duration notice) {
+  bool suspends = false;
   bool cancelled = false;
   while (true) {
-    if (const auto end = service.server().WaitForEnd(After(std::chrono::milliseconds(200)))) {
+    if (const auto end =
+            service.server().WaitForEnd(workers.NextDue(std::chrono::milliseconds(200)))) {
       return *end;
+    }
+    workers.StartDue(service);
+    if (noticed.load() && !suspends) {
+      service.server().Suspend("asked to terminate");
+      watch.EndWithin(notice + kInterruptedEndWithin);
+      suspends = true;
     }
     if (interrupted.load() && !cancelled) {
       service.server().Cancel("interrupted by the user");
@@ -176,7 +222,7 @@ EndJob WaitForEnd(Service& service, EndWatch& watch) {
 
 }  // namespace
 
-Status RunLocally(const LocalRunOptions& options) {
+Result<RunEnd> RunLocally(const LocalRunOptions& options) {
   HEDDLE_ASSIGN_OR_RETURN(const job::JobConfig job,
                           job::LoadJob(options.job_path, options.overrides));
   // The data is opened here once, so that what is wrong with it is one line and not one a worker.
@@ -190,29 +236,32 @@ Status RunLocally(const LocalRunOptions& options) {
   }
   HEDDLE_ASSIGN_OR_RETURN(folder, AbsolutePath(folder));
   HEDDLE_RETURN_IF_ERROR(CheckFits(job).WithContext("{}", options.job_path));
-  HEDDLE_RETURN_IF_ERROR(CheckCanListen("--listen", options.listen));
-  HEDDLE_RETURN_IF_ERROR(
-      CheckCanListen("metrics.port", fmt::format("127.0.0.1:{}", job.metrics.port)));
+  HEDDLE_RETURN_IF_ERROR(CheckAddresses(options, job));
   HEDDLE_RETURN_IF_ERROR(CheckNamedCheckpoint(job, folder));
-  HEDDLE_ASSIGN_OR_RETURN(const std::shared_ptr<FolderClaim> claim,
-                          FolderClaim::Take(folder, job.hash, job.text));
+  HEDDLE_ASSIGN_OR_RETURN(
+      const std::shared_ptr<FolderClaim> claim,
+      FolderClaim::Take({.folder = folder, .job_hash = job.hash, .job_text = job.text}));
   HEDDLE_RETURN_IF_ERROR(MakeFolders(folder + "/logs"));
   std::signal(SIGINT, NoteInterrupt);
-  std::signal(SIGTERM, NoteInterrupt);
+  std::signal(SIGTERM, NoteTerminate);
   std::signal(SIGPIPE, SIG_IGN);
 
   RaiseDescriptorLimit();
   EndWatch watch([] { return interrupted.load(); }, kInterruptedEndWithin);
   Progress progress(job.steps, options.progress);
   Workers workers(options, job, folder);
+  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<StateStore> store,
+                          OpenSqliteStore(folder + "/coordinator.sqlite"));
   HEDDLE_ASSIGN_OR_RETURN(
       const auto service,
       Service::Start({.listen = options.listen,
                       .metrics_port = static_cast<int>(job.metrics.port),
-                      .store_path = folder + "/coordinator.sqlite",
+                      .store = std::move(store),
                       .claim = claim,
                       .observer = [&progress](const LogEvent& event) { progress.Note(event); },
+                      .workers_listed = [&progress](int64_t count) { progress.SetWorkers(count); },
                       .paused_timeout = kPausedTimeout,
+                      .ends_suspended = true,
                       .worker_gone = [&workers](const WorkerGone& gone) { workers.End(gone); }}));
   if (!service->server().resumed()) {
     HEDDLE_RETURN_IF_ERROR(service->server().Submit(job.text, options.job_path));
@@ -220,15 +269,18 @@ Status RunLocally(const LocalRunOptions& options) {
   progress.Say("coordinator " + service->server().address() + ", metrics and status page http://" +
                service->metrics_address() + "/, output " + folder);
   Status started = workers.Start(*service);
-  const EndJob end =
-      started.ok() ? WaitForEnd(*service, watch) : EndJob{.ok = false, .reason = started.message()};
+  const EndJob end = started.ok() ? WaitForEnd(*service, workers, watch, job.elastic.notice)
+                                  : EndJob{.ok = false, .reason = started.message()};
   workers.Stop(service->server().Stall().empty() ? kWorkersEndWithin : Duration::zero());
   progress.Finish();
+  if (end.suspended) {
+    return RunEnd{.suspended = true, .reason = end.reason};
+  }
   if (!end.ok) {
     return end.bad_input ? InvalidArgumentError("the run failed: {}", end.reason)
                          : UnavailableError("the run failed: {}", end.reason);
   }
-  return Status::Ok();
+  return RunEnd();
 }
 
 }  // namespace heddle::elastic

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "elastic/service/event_fields.h"
+#include "elastic/report/event_fields.h"
 
 namespace heddle::elastic {
 namespace {
@@ -61,12 +61,15 @@ void Progress::Note(const LogEvent& event) {
       Print(StepLine(), true);
     }
   } else if (event.kind == "worker_joined") {
-    ++workers_;
     Print("joined: " + TextOf(event, "worker"), false);
   } else if (event.kind == "worker_lost" || event.kind == "worker_left") {
-    --workers_;
     Print(fmt::format("{}: {} ({})", event.kind == "worker_lost" ? "lost" : "left",
                       TextOf(event, "worker"), TextOf(event, "reason")),
+          false);
+  } else if (event.kind == "worker_quarantined") {
+    Print(fmt::format("held off for {:.0f} s: {}, lost {} times in a row shortly after it came",
+                      NumberOf(event, "seconds"), TextOf(event, "worker"),
+                      NumberOf(event, "short_lives")),
           false);
   } else if (event.kind == "recovery_source") {
     Print(
@@ -88,9 +91,19 @@ void Progress::Note(const LogEvent& event) {
     Print(fmt::format("checkpoint of step {}: {:.1f} MB", NumberOf(event, "step"),
                       NumberOf(event, "bytes") / 1e6),
           false);
+  } else if (event.kind == "suspended") {
+    const std::string why = TextOf(event, "reason");
+    Print(fmt::format("suspended, goes on after step {}{}", NumberOf(event, "step"),
+                      why.empty() ? "" : ": " + why),
+          false);
   } else if (event.kind == "warning") {
     Print("warning: " + TextOf(event, "message"), false);
   }
+}
+
+void Progress::SetWorkers(int64_t workers) {
+  MutexLock lock(mutex_);
+  workers_ = workers;
 }
 
 void Progress::Say(const std::string& line) {

@@ -17,6 +17,8 @@ class Progress {
  public:
   Progress(int64_t total_steps, bool shown);
   void Note(const LogEvent& event);
+  /// How many the job has now.
+  void SetWorkers(int64_t workers);
   void Say(const std::string& line);
   /// Ends the line that is kept current.
   void Finish();

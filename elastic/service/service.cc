@@ -10,11 +10,13 @@
 #include "base/system/file.h"
 #include "checkpoint/store/store.h"
 #include "elastic/grpc/client.h"
+#include "elastic/report/run_events.h"
 #include "elastic/service/checkpoints.h"
+#include "elastic/service/folders/folder_writer.h"
+#include "elastic/service/folders/run_folder.h"
 #include "elastic/service/job_planner.h"
 #include "elastic/service/job_policy.h"
 #include "elastic/service/measurement.h"
-#include "elastic/service/run_folder.h"
 #include "elastic/service/service_metrics.h"
 #include "elastic/store/ordered_store.h"
 #include "metrics/dashboard/status_page.h"
@@ -25,12 +27,14 @@ namespace heddle::elastic {
 
 class Service::Impl {
  public:
-  explicit Impl(ServiceOptions options) : options_(std::move(options)), metrics_(registry_) {}
+  explicit Impl(ServiceOptions options)
+      : options_(std::move(options)),
+        metrics_(registry_),
+        store_(std::move(options_.store), [this] { return SyncLog(); }),
+        term_(store_.term()) {}
 
   Status Open() {
-    HEDDLE_ASSIGN_OR_RETURN(auto sqlite, OpenSqliteStore(options_.store_path));
-    store_ = std::make_unique<OrderedStore>(std::move(sqlite), [this] { return SyncLog(); });
-    HEDDLE_ASSIGN_OR_RETURN(const std::optional<DurableState> stored, store_->Load());
+    HEDDLE_ASSIGN_OR_RETURN(const std::optional<DurableState> stored, store_.Load());
     if (stored && stored->held && !stored->finished) {
       live_generation_ = stored->held->number;
     }
@@ -41,17 +45,18 @@ class Service::Impl {
                        {"/status", [this](const std::string&) { return StatusJson(); }},
                        {"/sd", [this](const std::string&) { return Targets(); }}}));
     metrics_address_ = options_.metrics_host + ":" + std::to_string(exposer_->port());
-    HEDDLE_ASSIGN_OR_RETURN(
-        auto server, CoordinatorServer::Start(
-                         {.listen = options_.listen, .store = store_.get(), .hooks = Hooks()}));
+    HEDDLE_ASSIGN_OR_RETURN(auto server,
+                            CoordinatorServer::Start({.listen = options_.listen,
+                                                      .credentials = options_.credentials,
+                                                      .issuer = options_.issuer,
+                                                      .store = &store_,
+                                                      .hooks = Hooks()}));
     {
       MutexLock lock(mutex_);
       server_ = std::move(server);
-      if (run_.folder != nullptr) {
-        run_.folder->SetAddresses(server_->address(), metrics_address_);
-        Warn(run_.folder->WriteJobFile(workers_));
-      }
+      WriteJobFile();
     }
+    writer_.Finish();
     return Status::Ok();
   }
 
@@ -69,6 +74,7 @@ class Service::Impl {
   }
 
   CoordinatorServer& server() { return *server_; }
+  Status Owned() const { return store_.Owned(); }
   const std::string& metrics_address() const { return metrics_address_; }
 
  private:
@@ -78,25 +84,35 @@ class Service::Impl {
     }
   }
 
+  bool guarded() const { return !options_.credentials.empty(); }
+
   CoordinatorHooks Hooks() {
     return {
-        .read_job = [this](const std::string& yaml,
-                           const std::string& path) { return ReadJob(yaml, path); },
+        .read_job = [this](const std::string& yaml, const std::string& path,
+                           JobOrigin origin) { return ReadJob(yaml, path, origin); },
         .check_profile = [](const std::string& json) { return MeasurementFromJson(json).status(); },
-        .plan = [this](const Job& job,
-                       const PlanRequest& request) { return planner_.Plan(job, request); },
+        .plan = [this](const Job& job, const PlanRequest& request,
+                       const std::stop_token& stop) { return planner_.Plan(job, request, stop); },
         .commit =
             [this](const Job& job, const CommitCheckpoint& commit) {
-              return CommitParts(job, commit, registry_);
+              const Status owned = store_.Owned();
+              return owned.ok() ? CommitParts(job, commit, registry_)
+                                : CheckpointCommitted{.status = owned};
             },
         .note_validation =
-            [](const Job& job, const NoteValidation& note) {
+            [this](const Job& job, const NoteValidation& note) {
+              if (!store_.Owned().ok()) {
+                return std::vector<int64_t>();
+              }
               auto pruned = NoteLoss(job, note);
               Warn(pruned.status());
               return pruned.ok() ? *std::move(pruned) : std::vector<int64_t>();
             },
         .abandon =
-            [](const Job& job, const AbandonCheckpoint& abandon) {
+            [this](const Job& job, const AbandonCheckpoint& abandon) {
+              if (!store_.Owned().ok()) {
+                return;
+              }
               Warn(checkpoint::Abandon(job.checkpoint_root, abandon.step, abandon.generation));
             },
         .find_checkpoints =
@@ -107,6 +123,7 @@ class Service::Impl {
         .taken = [this](const Job& /*job*/) { KeepRun(); },
         .not_taken = [this](const Job& /*job*/) { LeaveRun(); },
         .log = [this](const LogEvent& event) { Log(event); },
+        .read_events = [this](int64_t offset) { return ReadEvents(offset); },
         .list_workers = [this](const std::vector<ListWorkers::Entry>& workers) { List(workers); },
         .worker_gone =
             [this](const WorkerGone& gone) {
@@ -114,6 +131,9 @@ class Service::Impl {
                 options_.worker_gone(gone);
               }
             },
+        .refused = [this](std::string_view reason) { metrics_.CountRefusal(reason); },
+        .issued = [this](std::string_view by) { metrics_.CountIssued(by); },
+        .certificate = [this](double ends) { metrics_.SetCertificateEnd(ends); },
         .ended = [](const EndJob&) {}};
   }
 
@@ -124,50 +144,62 @@ class Service::Impl {
   };
 
   // Reads a job, claims and opens its folder: from then on its events have a place.
-  Result<Job> ReadJob(const std::string& yaml, const std::string& path) {
+  Result<Job> ReadJob(const std::string& yaml, const std::string& path, JobOrigin origin) {
     HEDDLE_ASSIGN_OR_RETURN(const job::JobConfig config,
                             job::ParseJob(yaml, path.empty() ? "the job" : path));
     std::string output = options_.claim != nullptr ? options_.claim->folder() : config.output;
     if (output.empty()) {
-      output = options_.default_output + "/" + config.name;
+      output = origin == JobOrigin::kStored ? FolderOf(path)
+                                            : options_.default_output + "/" + config.name;
+    }
+    if (options_.output_roots && origin == JobOrigin::kSubmitted) {
+      HEDDLE_ASSIGN_OR_RETURN(output, options_.output_roots->Check(config, output));
     }
     HEDDLE_RETURN_IF_ERROR(CheckNamedCheckpoint(config, output));
-    HEDDLE_RETURN_IF_ERROR(OpenRun(config, output));
-    Result<Job> job = FindState(config, output);
+    HEDDLE_RETURN_IF_ERROR(OpenRun(config, output, origin));
+    Result<Job> job = FindState(config, output, origin);
     if (!job.ok()) {
       LeaveRun();
     }
     return job;
   }
 
-  Status OpenRun(const job::JobConfig& config, const std::string& output) {
+  Status OpenRun(const job::JobConfig& config, const std::string& output, JobOrigin origin) {
     std::shared_ptr<FolderClaim> claim = options_.claim;
-    std::shared_ptr<FolderClaim> present;
-    bool restoring = false;
+    Run present;
     {
       MutexLock lock(mutex_);
-      restoring = server_ == nullptr;
-      present = run_.claim;
+      present = run_;
     }
-    if (claim == nullptr && present != nullptr && present->folder() == output &&
-        present->job_hash() == config.hash) {
-      claim = present;  // The job before was this one.
+    std::shared_ptr<RunFolder> folder;
+    if (claim == nullptr && present.claim != nullptr && present.claim->folder() == output &&
+        present.claim->job_hash() == config.hash) {
+      // The job before was this one. What its log could not write yet comes first.
+      claim = present.claim;
+      folder = present.folder;
     }
     const bool takes = claim == nullptr;
     if (takes) {
-      HEDDLE_ASSIGN_OR_RETURN(claim,
-                              FolderClaim::Take(output, config.hash, config.text, restoring));
+      HEDDLE_ASSIGN_OR_RETURN(claim, FolderClaim::Take({.folder = output,
+                                                        .job_hash = config.hash,
+                                                        .job_text = config.text,
+                                                        .known = origin == JobOrigin::kStored,
+                                                        .term = term_}));
     }
-    auto folder = RunFolder::Open(output);
-    if (!folder.ok()) {
-      if (takes) {
-        claim->Undo();
+    // A predecessor that does not know yet that it is none may have the log open.
+    const bool anew = origin == JobOrigin::kStored && !term_.store.empty();
+    if (folder == nullptr) {
+      auto opened = RunFolder::Open(output, anew ? RunFolder::Log::kAnew : RunFolder::Log::kSame);
+      if (!opened.ok()) {
+        if (takes) {
+          claim->Undo();
+        }
+        return opened.status();
       }
-      return folder.status();
+      folder = *std::move(opened);
     }
     MutexLock lock(mutex_);
-    run_before_ = std::exchange(run_, Run{std::move(claim), *std::move(folder)});
-    run_.folder->SetAddresses(server_ == nullptr ? "" : server_->address(), metrics_address_);
+    run_before_ = std::exchange(run_, Run{std::move(claim), std::move(folder)});
     return Status::Ok();
   }
 
@@ -186,14 +218,11 @@ class Service::Impl {
     run_ = std::exchange(run_before_, Run());
   }
 
-  Result<Job> FindState(const job::JobConfig& config, const std::string& output) {
-    bool restoring = false;  // Of a predecessor's job, before this coordinator answers.
-    {
-      MutexLock lock(mutex_);
-      restoring = server_ == nullptr;
-    }
+  Result<Job> FindState(const job::JobConfig& config, const std::string& output, JobOrigin origin) {
+    const bool restoring = origin == JobOrigin::kStored;
     Job job = MakeJob(config, output);
     job.policy.paused_timeout = options_.paused_timeout;
+    job.policy.ends_suspended = options_.ends_suspended;
     const auto live = restoring ? live_generation_ : std::nullopt;
     const auto warn = [this](const std::string& message) {
       LogWarning("{}", message);
@@ -236,7 +265,7 @@ class Service::Impl {
       MutexLock lock(mutex_);
       folder = run_.folder;
     }
-    return folder == nullptr ? Status::Ok() : folder->Sync();
+    return folder == nullptr ? Status::Ok() : writer_.Sync(*folder);
   }
 
   void Log(const LogEvent& event) {
@@ -245,18 +274,48 @@ class Service::Impl {
       options_.observer(event);
     }
     MutexLock lock(mutex_);
-    if (run_.folder != nullptr) {
-      Warn(run_.folder->Append(event));
+    if (run_.folder != nullptr && store_.Owned().ok()) {
+      writer_.Append(Held(), event);
     }
   }
 
+  Result<EventBytes> ReadEvents(int64_t offset) {
+    Run run;
+    {
+      MutexLock lock(mutex_);
+      run = run_;
+    }
+    if (run.folder == nullptr || run.claim == nullptr) {
+      return FailedPreconditionError("the coordinator has no job yet");
+    }
+    HEDDLE_ASSIGN_OR_RETURN(std::string text, ReadEventBytes(run.folder->path(), offset));
+    return EventBytes{.text = std::move(text), .job_id = run.claim->job_hash()};
+  }
+
   void List(const std::vector<ListWorkers::Entry>& workers) {
+    if (options_.workers_listed) {
+      options_.workers_listed(static_cast<int64_t>(workers.size()));
+    }
     MutexLock lock(mutex_);
     workers_ = workers;
     metrics_.SetWorkers(static_cast<int>(workers.size()));
-    if (run_.folder != nullptr && server_ != nullptr) {
-      run_.folder->SetAddresses(server_->address(), metrics_address_);
-      Warn(run_.folder->WriteJobFile(workers));
+    if (server_ != nullptr && store_.Owned().ok()) {
+      WriteJobFile();
+    }
+  }
+
+  // The run's folder, which stays claimed until what is asked for was written.
+  std::shared_ptr<RunFolder> Held() HEDDLE_REQUIRES(mutex_) {
+    const auto run = std::make_shared<Run>(run_);
+    return {run, run->folder.get()};
+  }
+
+  void WriteJobFile() HEDDLE_REQUIRES(mutex_) {
+    if (run_.folder != nullptr) {
+      writer_.WriteJobFile(
+          Held(),
+          {.coordinator = server_->address(), .metrics = metrics_address_, .guarded = guarded()},
+          workers_);
     }
   }
 
@@ -292,11 +351,13 @@ class Service::Impl {
             .body = metrics::ServiceDiscoveryJson(targets)};
   }
 
-  const ServiceOptions options_;
+  ServiceOptions options_;
   metrics::Registry registry_;
   ServiceMetrics metrics_;
   JobPlanner planner_;
-  std::unique_ptr<StateStore> store_;
+  FolderWriter writer_;
+  OrderedStore store_;  // Its end may sync what `writer_` writes.
+  const StoreTerm term_;
   std::string metrics_address_;
   std::optional<int64_t> live_generation_;  ///< Whose workers may still be there.
 
@@ -324,6 +385,9 @@ Result<std::unique_ptr<Service>> Service::Start(ServiceOptions options) {
 
 CoordinatorServer& Service::server() {
   return impl_->server();
+}
+Status Service::Owned() const {
+  return impl_->Owned();
 }
 const std::string& Service::metrics_address() const {
   return impl_->metrics_address();

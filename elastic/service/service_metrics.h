@@ -2,6 +2,8 @@
 /// The coordinator's metrics, kept from the events of the run.
 #pragma once
 
+#include <string_view>
+
 #include "elastic/control/log_event.h"
 #include "metrics/registry.h"
 
@@ -13,8 +15,16 @@ class ServiceMetrics {
   explicit ServiceMetrics(metrics::Registry& registry);
   void Note(const LogEvent& event);
   void SetWorkers(int count);
+  /// In seconds since the epoch.
+  void SetCertificateEnd(double ends);
+  /// A worker was given a certificate; `by`: "token" or "renewal".
+  void CountIssued(std::string_view by);
+  /// A call was refused; `reason`: one of few.
+  void CountRefusal(std::string_view reason);
 
  private:
+  void NoteStep(const LogEvent& event);
+
   metrics::Registry& registry_;
 };
 

@@ -23,15 +23,22 @@ class OrderedStore : public StateStore {
 
   /// What a predecessor has stored it had logged before.
   Result<std::optional<DurableState>> Load() override;
-  /// Where the facts say that further steps are known, the log is durable before they are: workers
-  /// forget the records of these steps then. Errors: kUnavailable when the log cannot
-  /// be; those of the store.
+  /// Where the facts say that further steps are known, or that another generation is in force, the
+  /// log is durable before they are: workers forget the records of these steps then, and each
+  /// generation has its decision in the log. Errors: kUnavailable when the log cannot be; those of
+  /// the store.
   Status Save(const DurableState& state) override;
+  Status Owned() const override { return store_->Owned(); }
+  StoreTerm term() const override { return store_->term(); }
 
  private:
+  void Note(const DurableState& state);
+
   const std::unique_ptr<StateStore> store_;
   const std::function<Status()> sync_log_;
+
   int64_t known_step_ = 0;
+  int64_t generation_ = 0;  ///< In force; 0: none.
 };
 
 }  // namespace heddle::elastic

@@ -12,8 +12,9 @@ struct Begun {
 };
 
 /// `last`: text of the one before, empty for the first; anything else counts as that. `now`:
-/// seconds since the epoch. Waits 0.5 s, and twice as long each time, up to a minute; a worker that
-/// kept its place for ten minutes is as good as new. Pure.
+/// seconds of a clock that nobody sets and that goes on from one run of the program to the next.
+/// Waits 0.5 s, and twice as long each time, up to a minute; a worker that kept its place for ten
+/// minutes is as good as new. Pure.
 Begun NextBegin(const std::string& last, double now);
 
 }  // namespace heddle::elastic

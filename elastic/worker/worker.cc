@@ -6,15 +6,20 @@
 #include <limits>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/system/begin_anew.h"
+#include "base/system/end_watch.h"
 #include "base/system/host.h"
 #include "base/system/socket_address.h"
 #include "comm/links/discovery.h"
+#include "elastic/grpc/enrolment.h"
+#include "elastic/identity/credentials.h"
 #include "elastic/launcher/rank_name.h"
+#include "elastic/protocol/coordinator_route.h"
 #include "elastic/service/job_policy.h"
 #include "elastic/worker/begun.h"
 #include "elastic/worker/worker_host.h"
@@ -41,12 +46,48 @@ std::string DrawIncarnation() {
   return bytes;
 }
 
+Status Join(const WorkerOptions& options) {
+  if (options.certificates.empty() || options.name.empty()) {
+    return InvalidArgumentError(
+        "--join-token-file: give --name NAME, which the certificate is made for, and --certs DIR: "
+        "it is kept in DIR/NAME");
+  }
+  return JoinByToken({.coordinator = options.coordinator,
+                      .token_file = options.join_token_file,
+                      .name = options.name,
+                      .folder = options.certificates + "/" + options.name,
+                      .asked_to_end = [] { return terminate_signals.load() > 0; }});
+}
+
+// The worker's own certificate, which says its name where nobody else does.
+Status FindCertificate(WorkerOptions& options) {
+  if (!options.join_token_file.empty()) {
+    HEDDLE_RETURN_IF_ERROR(Join(options));
+  }
+  options.certificates = WorkerFolder(options.certificates, options.name);
+  const auto credentials = ReadCredentials(options.certificates);
+  HEDDLE_RETURN_IF_ERROR(credentials.status().WithContext("--certs"));
+  if (credentials->empty()) {
+    return Status::Ok();
+  }
+  const Identity& identity = credentials->identity;
+  if (identity.role != Role::kWorker || (!options.name.empty() && identity.name != options.name)) {
+    return InvalidArgumentError("--certs {}: a certificate of {}, expected one of worker/{}",
+                                options.certificates, IdentityText(identity),
+                                options.name.empty() ? "NAME" : options.name);
+  }
+  options.name = identity.name;
+  return Status::Ok();
+}
+
 // What the launcher and the machine add to what was asked for.
 Result<WorkerOptions> Completed(WorkerOptions options) {
   const std::optional<Launched> launched = FindLauncher();
   HEDDLE_ASSIGN_OR_RETURN(options.name, NameOfRank(options.name, launched));
-  HEDDLE_ASSIGN_OR_RETURN(options.bind_host,
-                          comm::FindBindAddress(options.bind_host, options.coordinator));
+  HEDDLE_RETURN_IF_ERROR(FindCertificate(options));
+  HEDDLE_ASSIGN_OR_RETURN(
+      options.bind_host,
+      comm::FindBindAddress(options.bind_host, CoordinatorRoute(options.coordinator).current()));
   if (launched) {
     LogInfo("started by {} rank={} size={} bind={}", launched->launcher, launched->rank,
             launched->size, options.bind_host);
@@ -54,11 +95,49 @@ Result<WorkerOptions> Completed(WorkerOptions options) {
   return options;
 }
 
+// What the user has given is not right, and would not be the next time.
+bool IsBadInput(const Status& status) {
+  return status.code() == StatusCode::kInvalidArgument || status.code() == StatusCode::kNotFound ||
+         status.code() == StatusCode::kPermissionDenied ||
+         status.code() == StatusCode::kUnauthenticated ||
+         status.code() == StatusCode::kFailedPrecondition;
+}
+
+// Null: there is no certificate, or it is not renewed.
+std::unique_ptr<Renewal> StartRenewal(const WorkerOptions& options,
+                                      CoordinatorSession& session,
+                                      metrics::Registry& registry) {
+  if (options.certificates.empty()) {
+    return nullptr;
+  }
+  auto renewal = Renewal::Start({.coordinator = options.coordinator,
+                                 .folder = options.certificates,
+                                 .renewed = [&session] { session.Refresh(); },
+                                 .ends =
+                                     [&registry](double ends) {
+                                       registry
+                                           .GetGauge("heddle_certificate_expires_timestamp_seconds",
+                                                     "When this process' certificate ends.")
+                                           .Set(ends);
+                                     }});
+  if (!renewal.ok()) {
+    LogWarning("the certificate is not renewed: {}", renewal.status().message());
+    return nullptr;
+  }
+  return *std::move(renewal);
+}
+
+// Workers that are told to end together say so within it, and the coordinator sees that it is all.
+constexpr Duration kSignalLook = std::chrono::milliseconds(20);
+
 ExitWorker RunUntilExit(WorkerHost& host, MemberLoop& loop) {
   int answered = 0;
   while (true) {
-    if (const auto exit = host.WaitForExit(After(std::chrono::milliseconds(100)))) {
+    if (const auto exit = host.WaitForExit(After(kSignalLook))) {
       return *exit;
+    }
+    if (host.TakeStay()) {
+      terminate_signals.fetch_sub(std::exchange(answered, 0));
     }
     const int signals = terminate_signals.load();
     if (signals > answered) {
@@ -72,6 +151,9 @@ ExitWorker RunUntilExit(WorkerHost& host, MemberLoop& loop) {
   }
 }
 
+// All that is left then is to end threads, of which one may wait for storage that does not answer.
+constexpr Duration kEndWithin = std::chrono::seconds(30);
+
 // How often this process has begun anew, and when it did last, over all its runs.
 constexpr const char* kBegun = "HEDDLE_WORKER_BEGUN";
 
@@ -80,7 +162,7 @@ constexpr const char* kBegun = "HEDDLE_WORKER_BEGUN";
 // again and again waits longer each time.
 int BeginWorkerAnew() {
   const char* const text = std::getenv(kBegun);  // NOLINT(concurrency-mt-unsafe): nobody sets any
-  const Begun begun = NextBegin(text == nullptr ? "" : text, WallClockSeconds());
+  const Begun begun = NextBegin(text == nullptr ? "" : text, Seconds(Now().time_since_epoch()));
   LogInfo("begins anew in {} s", begun.wait_seconds);
   for (const Time due = After(FromSeconds(begun.wait_seconds)); Now() < due;) {
     if (terminate_signals.load() > 0) {
@@ -97,19 +179,20 @@ int BeginWorkerAnew() {
 
 int RunWorker(const WorkerOptions& asked) {
   ConfigureLog(LogLevel::kInfo, "worker");
-  const Result<WorkerOptions> completed = Completed(asked);
-  if (!completed.ok()) {
-    LogError("{}", completed.status().message());
-    return completed.status().code() == StatusCode::kInvalidArgument ? 2 : 1;
-  }
-  const WorkerOptions& options = *completed;
-  ConfigureLog(LogLevel::kInfo, options.name.empty() ? "worker" : options.name);
   std::signal(SIGTERM, NoteSignal);
   std::signal(SIGINT, NoteSignal);
   std::signal(SIGPIPE, SIG_IGN);
+  const Result<WorkerOptions> completed = Completed(asked);
+  if (!completed.ok()) {
+    LogError("{}", completed.status().message());
+    return IsBadInput(completed.status()) ? 2 : 1;
+  }
+  const WorkerOptions& options = *completed;
+  ConfigureLog(LogLevel::kInfo, options.name.empty() ? "worker" : options.name);
   RaiseDescriptorLimit();
   runtime::WarnAboutBlas();
   runtime::KeepFreedMemory();
+  EndWatch watch([] { return false; }, kEndWithin);  // A signal hands the state over first.
 
   metrics::Registry registry;
   auto exposer = metrics::Exposer::Start(registry, {.host = options.bind_host, .port = 0});
@@ -151,6 +234,7 @@ int RunWorker(const WorkerOptions& asked) {
     MemberLoop loop(Member(identity, MemberOptions{}, Now()), host);
     CoordinatorSession session(
         {.coordinator = options.coordinator,
+         .certificates = options.certificates,
          .seed = static_cast<uint64_t>(getpid()),
          .up = [&loop] { loop.Post(StreamUp{}); },
          .down = [&loop](const std::string& reason) { loop.Post(StreamDown{.reason = reason}); },
@@ -159,12 +243,15 @@ int RunWorker(const WorkerOptions& asked) {
                loop.Post(FromCoordinator{.message = message});
              }});
     host.Attach(&session, &loop);
+    std::unique_ptr<Renewal> renewal = StartRenewal(options, session, registry);
     exit = RunUntilExit(host, loop);
+    renewal.reset();
     if (exit.begins_anew) {
       session.Close(After(std::chrono::seconds(2)));
       (*endpoint)->Fence(std::numeric_limits<int64_t>::max());
       std::_Exit(BeginWorkerAnew());
     }
+    watch.EndWithin(kEndWithin, exit.code);
     session.Close(After(std::chrono::seconds(2)));
     host.StopThreads();
     loop.Stop();

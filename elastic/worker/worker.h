@@ -12,8 +12,14 @@
 namespace heddle::elastic {
 
 struct WorkerOptions {
-  std::string coordinator;  ///< HOST:PORT.
+  std::string coordinator;  ///< As SessionOptions::coordinator.
   std::string name;         ///< As NameOfRank (elastic/launcher/rank_name.h) takes it.
+  /// Folder of the worker's certificate, or of several workers' (elastic/identity/credentials.h);
+  /// empty: none.
+  std::string certificates;
+  /// File of a join token: the worker gets its certificate by it, and keeps it in a folder of its
+  /// name below `certificates`. Empty: it has one.
+  std::string join_token_file;
   /// Address that other workers and Prometheus reach this one under, or an interface with one;
   /// empty: that of the route to the coordinator.
   std::string bind_host;
@@ -26,7 +32,8 @@ struct WorkerOptions {
 
 /// Runs until the coordinator releases the worker, or SIGTERM has been answered by handing its
 /// state over. Returns the process' exit code: 0 released, 1 given up or failed, 2 refused or the
-/// job does not fit. Thread: the process' main thread; handles SIGTERM and SIGINT.
+/// job does not fit, 75 (kExitRequeue) released while the job waits for workers. Thread: the
+/// process' main thread; handles SIGTERM and SIGINT.
 int RunWorker(const WorkerOptions& options);
 
 }  // namespace heddle::elastic

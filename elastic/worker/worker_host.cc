@@ -85,6 +85,8 @@ void WorkerHost::Perform(const MemberAction& action) {
           training_->Post([this, act] { Post(owned_trainer_->Move(act)); });
         } else if constexpr (std::is_same_v<A, RunSteps>) {
           training_->Post([this, act] { Train(act); });
+        } else if constexpr (std::is_same_v<A, SaveState>) {
+          training_->Post([this, act] { owned_trainer_->Save(act); });
         } else if constexpr (std::is_same_v<A, RequestStop>) {
           if (Trainer* trainer = trainer_.load()) {
             trainer->RequestStop(act.generation);
@@ -99,6 +101,9 @@ void WorkerHost::Perform(const MemberAction& action) {
         } else if constexpr (std::is_same_v<A, NoteRefusal>) {
           LogWarning("the coordinator does not take this worker now: {}; it asks again",
                      act.reason);
+        } else if constexpr (std::is_same_v<A, ForgetSignals>) {
+          LogInfo("what it was told to end for is withdrawn: it stays");
+          stays_.store(true);
         } else {
           static_assert(std::is_same_v<A, ExitWorker>);
           Exit(act);
@@ -109,9 +114,18 @@ void WorkerHost::Perform(const MemberAction& action) {
 
 MemberTicked WorkerHost::Tick() const {
   const Trainer* const trainer = trainer_.load();
-  return trainer == nullptr
-             ? MemberTicked()
-             : MemberTicked{.progress = trainer->progress(), .waits = trainer->waits()};
+  if (trainer == nullptr) {
+    return {};
+  }
+  MemberTicked tick{.progress = trainer->progress(), .waits = trainer->waits()};
+  tick.moved_bytes = trainer->move().moved();
+  tick.bytes_to_move = trainer->move().total();
+  if (tick.waits) {
+    comm::AwaitedMembers awaited = options_.endpoint->Awaited();
+    tick.waits_for = std::move(awaited.names);
+    tick.waits_generation = awaited.generation;
+  }
+  return tick;
 }
 
 wire::LinksMeasured WorkerHost::Probe(const wire::MeasureLinks& request) {

@@ -36,6 +36,8 @@ class WorkerHost : public MemberHost {
   MemberTicked Tick() const override;
   /// How, once the member has decided to end; nothing when `deadline` passed.
   std::optional<ExitWorker> WaitForExit(Deadline deadline);
+  /// True once after each time that the member's notices were withdrawn.
+  bool TakeStay() { return stays_.exchange(false); }
   /// Ends what runs (its group is aborted) and joins the threads.
   void StopThreads();
 
@@ -51,6 +53,7 @@ class WorkerHost : public MemberHost {
 
   WorkerHostOptions options_;
   std::atomic<Trainer*> trainer_ = nullptr;  // Set once, by Apply.
+  std::atomic<bool> stays_ = false;
   std::unique_ptr<Trainer> owned_trainer_;
 
   Mutex mutex_;

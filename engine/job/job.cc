@@ -1,8 +1,6 @@
 #include "engine/job/job.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 #include <set>
 
 #include "base/system/file.h"
@@ -161,17 +159,25 @@ std::vector<WorkerSection> ReadWorkers(YamlReader& job) {
   return workers;
 }
 
+constexpr Range<Duration> kLeases{std::chrono::milliseconds(500), std::chrono::hours(1)};
+
 ElasticSection ReadElastic(YamlReader elastic) {
   ElasticSection section;
   section.minimum_workers =
       elastic.Optional<int64_t>("minimum_workers", 1, {.least = 1, .most = 1 << 20});
-  section.lease =
-      elastic.Optional<Duration>("lease", section.lease, {.least = std::chrono::milliseconds(500)});
+  section.lease = elastic.Optional<Duration>("lease", section.lease, kLeases);
   section.restart = elastic.Optional<bool>("restart", false);
   section.operation_timeout = elastic.Optional<Duration>(
-      "operation_timeout", section.operation_timeout, {.least = std::chrono::milliseconds(100)});
+      "operation_timeout", kMoveLeases * section.lease, {.least = std::chrono::milliseconds(100)});
+  section.drift = elastic.OptionalChoice<DriftAction>("drift", DriftAction::kAct,
+                                                      {{"observe", DriftAction::kObserve},
+                                                       {"advise", DriftAction::kAdvise},
+                                                       {"act", DriftAction::kAct}});
   section.drift_threshold =
       elastic.Optional<double>("drift_threshold", 1.2, {.most = 100.0, .above = 1.0});
+  section.digest_every =
+      elastic.Optional<int64_t>("digest_every", 100, {.least = 0, .most = kMost});
+  section.notice = elastic.Optional<Duration>("notice", section.notice, {.least = FromSeconds(1)});
   return section;
 }
 
@@ -352,49 +358,6 @@ Result<JobConfig> LoadJob(const std::string& path, const std::vector<std::string
 Result<JobConfig> ParseJob(const std::string& text, const std::string& filename) {
   HEDDLE_ASSIGN_OR_RETURN(YamlDocument document, YamlDocument::Parse(text, filename));
   return Read(std::move(document));
-}
-
-double LearningRate(const OptimizerSection& optimizer, int64_t step, int64_t steps) {
-  if (step <= optimizer.warmup_steps) {
-    return optimizer.learning_rate * static_cast<double>(step) /
-           static_cast<double>(optimizer.warmup_steps);
-  }
-  if (optimizer.schedule == LearningRateSchedule::kConstant || steps <= optimizer.warmup_steps) {
-    return optimizer.learning_rate;
-  }
-  const double progress = static_cast<double>(step - optimizer.warmup_steps) /
-                          static_cast<double>(steps - optimizer.warmup_steps);
-  const double cosine = 0.5 * (1 + std::cos(std::numbers::pi * progress));
-  return optimizer.minimum_learning_rate +
-         (optimizer.learning_rate - optimizer.minimum_learning_rate) * cosine;
-}
-
-comm::TransportPreference CommSection::preference() const {
-  return {.list = transports.empty() ? comm::TransportNames() : transports, .rule = choose};
-}
-
-graph::TrainingGraphOptions GraphOptions(const JobConfig& job) {
-  return {.microbatch_size = job.batch.microbatch,
-          .sequence_length = job.batch.sequence,
-          .compute = job.precision,
-          .loss_scale = 1.0 / static_cast<double>(job.batch.tokens()),
-          .optimizer = job.optimizer.adamw};
-}
-
-data::DatasetOptions DatasetOptions(const JobConfig& job) {
-  data::DatasetOptions options;
-  options.paths =
-      job.data.tokens.empty() ? job.data.text : std::vector<std::string>{job.data.tokens};
-  options.include = job.data.include;
-  if (!job.data.tokens.empty()) {
-    options.format =
-        job.data.token_type == "uint32" ? data::Format::kUint32 : data::Format::kUint16;
-  }
-  options.sequence_length = job.batch.sequence;
-  options.vocabulary = job.model.vocab_size;
-  options.validation_fraction = job.data.validation_fraction;
-  options.seed = job.seed;
-  return options;
 }
 
 }  // namespace heddle::job

@@ -58,12 +58,21 @@ struct WorkerSection {
   Emulation emulation;
 };
 
+/// A transfer between workers may take so many leases, unless the job says another time.
+inline constexpr int kMoveLeases = 10;
+
+/// What is done about a lasting change of a worker's speed, or of a link.
+enum class DriftAction : uint8_t { kObserve, kAdvise, kAct };
+
 struct ElasticSection {
   int64_t minimum_workers = 1;
   Duration lease = std::chrono::seconds(3);
   bool restart = false;  ///< `train` starts a lost local worker again.
   Duration operation_timeout = std::chrono::seconds(30);
-  double drift_threshold = 1.2;  ///< Lasting change of speed that is worth a look.
+  int64_t digest_every = 100;  ///< Steps between comparisons of replicas; 0: none.
+  DriftAction drift = DriftAction::kAct;
+  double drift_threshold = 1.2;               ///< Lasting change of speed that is worth a look.
+  Duration notice = std::chrono::minutes(2);  ///< Between SIGTERM and the end of all processes.
 };
 
 struct CommSection {

@@ -289,6 +289,41 @@ std::vector<Transfer> PlanTransfers(const graph::Graph& graph,
   return transfers;
 }
 
+Status CheckCoverage(const graph::Graph& graph,
+                     const std::vector<StateBox>& wanted,
+                     const std::vector<StateBox>& given) {
+  std::map<BoxKey, std::vector<Box>> missing;
+  for (const StateBox& box : wanted) {
+    missing[{box.parameter, box.role}].push_back(box.box);
+  }
+  const auto count = [](const std::vector<Box>& boxes) {
+    int64_t elements = 0;
+    for (const Box& box : boxes) {
+      elements += ElementCount(box.extent);
+    }
+    return elements;
+  };
+  const auto name = [&](const BoxKey& key) {
+    return std::string(StateRoleName(key.second)) + " of " + graph.parameter(key.first).name;
+  };
+  for (const StateBox& box : given) {
+    const BoxKey key{box.parameter, box.role};
+    std::vector<Box>& boxes = missing[key];
+    const int64_t before = count(boxes);
+    boxes = Subtract(boxes, box.box);
+    if (before - count(boxes) != ElementCount(box.box.extent)) {
+      return InternalError("elements of {} {} would be given twice, or to whom they are not for",
+                           name(key), ToString(box.box));
+    }
+  }
+  for (const auto& [key, boxes] : missing) {
+    if (count(boxes) > 0) {
+      return InternalError("nobody gives {} {}", name(key), ToString(boxes.front()));
+    }
+  }
+  return Status::Ok();
+}
+
 int64_t TransferBytes(const graph::Graph& graph, const std::vector<Transfer>& transfers) {
   int64_t elements = 0;
   for (const Transfer& transfer : transfers) {

@@ -59,6 +59,12 @@ std::vector<Transfer> PlanTransfers(const graph::Graph& graph,
                                     const std::vector<HeldState>& held,
                                     const Plan& next);
 
+/// Whether `given`, the boxes that a worker has and those that come to it, are `wanted`: every
+/// element of it exactly once, and no other. Errors: kInternal.
+Status CheckCoverage(const graph::Graph& graph,
+                     const std::vector<StateBox>& wanted,
+                     const std::vector<StateBox>& given);
+
 int64_t TransferBytes(const graph::Graph& graph, const std::vector<Transfer>& transfers);
 
 }  // namespace heddle::program

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/progress.h"
 #include "base/status.h"
 #include "comm/communicator.h"
 #include "engine/program/program.h"
@@ -31,6 +32,7 @@ struct ExecutorOptions {
   /// Called before the optimizer changes the state of a parameter, in the Program's order of
   /// updates: whoever still reads that state waits here. Empty: nobody does.
   std::function<void(graph::ParameterId)> before_update = {};
+  Progress* progress = nullptr;  ///< Where waits for other workers are told; nullptr: nowhere.
   uint64_t seed = 0;
   int microbatches = 1;          ///< Of the global batch.
   int64_t memory_cap_bytes = 0;  ///< Live values and state above it: kResourceExhausted; 0: none.

@@ -40,7 +40,7 @@ class Enumeration {
 
   std::optional<std::vector<Division>> Run() {
     Visit(table_.compositions().size());
-    if (visited_ > problem_.limits.max_divisions) {
+    if (EndsEarly()) {
       return std::nullopt;
     }
     std::vector<Division> all;
@@ -87,10 +87,15 @@ class Enumeration {
     chosen_.pop_back();
   }
 
+  bool EndsEarly() const {
+    return visited_ > problem_.limits.max_divisions || problem_.stop.stop_requested();
+  }
+
   /// Compositions in descending index, with repetition: each multiset once.
   void Visit(size_t limit) {
     if (!chosen_.empty()) {
-      if (++visited_ > problem_.limits.max_divisions) {
+      ++visited_;
+      if (EndsEarly()) {
         return;
       }
       Score();
@@ -98,7 +103,7 @@ class Enumeration {
     if (static_cast<int>(chosen_.size()) == problem_.microbatches) {
       return;
     }
-    for (size_t index = limit; index-- > 0 && visited_ <= problem_.limits.max_divisions;) {
+    for (size_t index = limit; index-- > 0 && !EndsEarly();) {
       if (Take(index)) {
         Visit(index + 1);
         GiveBack();

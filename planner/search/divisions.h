@@ -17,7 +17,8 @@ struct Division {
 };
 
 /// The best divisions: at most `keep` for each number of pipelines, so that plans of every kind
-/// reach the exact scoring; fastest first. Nothing when there are more than max_divisions.
+/// reach the exact scoring; fastest first. Nothing when there are more than max_divisions, or when
+/// the search is to stop.
 ///
 /// Every multiset of compositions that the counts allow is visited once; what no composition takes
 /// is left out.

@@ -196,6 +196,7 @@ Result<std::unique_ptr<Problem>> MakeProblem(const PlanRequest& request) {
   problem->determinism = request.determinism;
   problem->generation = request.generation;
   problem->limits = request.limits;
+  problem->stop = request.stop;
   HEDDLE_ASSIGN_OR_RETURN(problem->table, BuildSegmentTable(*request.graph));
   AddCosts(*problem);
   problem->memory_factor.assign(problem->cluster.workers.size(), 1.0);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -69,6 +70,7 @@ struct Problem {
   program::Determinism determinism = program::Determinism::kExact;
   int64_t generation = 0;
   SearchLimits limits;
+  std::stop_token stop;  ///< Once it is requested, what is found is worth nothing.
   SegmentTable table;
   std::vector<std::unique_ptr<WorkerCosts>> distinct;  ///< One for each distinct profile.
   std::vector<const WorkerCosts*> costs;               ///< By rank.

@@ -52,7 +52,7 @@ class Searcher {
 
   Result<SearchOutcome> Run() {
     Result<SearchOutcome> outcome = RunWithinMemory();
-    if (!outcome.ok() && tightened_) {
+    if (!outcome.ok() && tightened_ && !request_.stop.stop_requested()) {
       // Room was left where other plans do not need it: once more, with bounds on every plan's
       // memory instead.
       problem_.memory->BeCautious();
@@ -95,6 +95,9 @@ class Searcher {
     if (simulated_) {
       SimulateFinalists(finalists);
     }
+    if (request_.stop.stop_requested()) {
+      return Stopped();
+    }
     SearchOutcome outcome;
     outcome.plan = finalists.front().plan;
     outcome.simulated = simulated_;
@@ -108,9 +111,14 @@ class Searcher {
     return outcome;
   }
 
+  static Status Stopped() { return CancelledError("the search was stopped"); }
+
   /// Plans by estimate, fastest first.
   Result<std::vector<ScoredPlan>> Candidates() {
     std::vector<Plan> plans = Divided();
+    if (request_.stop.stop_requested()) {
+      return Stopped();
+    }
     if (plans.empty()) {
       plans = FleetPlans(problem_, exact_);
     }
@@ -124,6 +132,9 @@ class Searcher {
     }
     std::vector<ScoredPlan> scored;
     for (Plan& candidate : plans) {
+      if (request_.stop.stop_requested()) {
+        return Stopped();
+      }
       std::optional<Plan> repaired = RepairShares(problem_, std::move(candidate));
       if (!repaired.has_value()) {
         continue;
@@ -183,7 +194,11 @@ class Searcher {
            static_cast<double>(request_.horizon_steps);
   }
 
+  /// No plan is worth anything once the search is to stop: then nothing is improved any more.
   double Estimate(const Plan& plan) {
+    if (request_.stop.stop_requested()) {
+      return std::numeric_limits<double>::infinity();
+    }
     return EstimateStepSeconds(problem_.estimate, plan) + Moving(plan);
   }
 
@@ -198,7 +213,9 @@ class Searcher {
   }
 
   double Measure(Plan plan) {
-    const Result<Simulation> simulation = SimulateWithSlack(kAhead, plan);
+    const Result<Simulation> simulation = request_.stop.stop_requested()
+                                              ? CancelledError("stopped")
+                                              : SimulateWithSlack(kAhead, plan);
     if (!simulation.ok()) {
       return std::numeric_limits<double>::infinity();
     }
@@ -395,6 +412,15 @@ class Searcher {
 };
 
 }  // namespace
+
+SearchLimits SearchLimits::Hurried() {
+  SearchLimits limits;
+  limits.max_divisions = 500;
+  limits.simulated_candidates = 3;
+  limits.estimates = 100;
+  limits.simulated_instructions = 0;
+  return limits;
+}
 
 Result<SearchOutcome> Search(const PlanRequest& request) {
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<Problem> problem, MakeProblem(request));

@@ -15,7 +15,8 @@ import tree
 ROOT = tree.ROOT
 BUILD = ROOT / "build" / "tidy"
 GENERATED = ["generated/elastic/protocol/protocol.pb.h", "generated/elastic/grpc/control.pb.h",
-             "generated/elastic/grpc/control.grpc.pb.h"]
+             "generated/elastic/grpc/control.grpc.pb.h", "generated/elastic/store/etcd/kv.pb.h",
+             "generated/elastic/store/etcd/rpc.pb.h", "generated/elastic/store/etcd/rpc.grpc.pb.h"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 RECENT_COMMITS = 10
 RECENT_FILES_MAX = 60  # What the newest commits touched and does not fit takes turns with the rest.

@@ -4,20 +4,25 @@
 1. Every relative link of a Markdown file leads to a file, and an anchor in it to a heading.
 2. Every command `heddle …` in a block of shell text names subcommands and options that `--help` knows; every
    script named there exists and can be run. (Only with --heddle.)
-3. In docs/guide commands stand in blocks ```sh, which the test integration.guide runs. What cannot be run there stands
+3. Every ctest entry and every case of googletest that a document names exists (named_tests.py). Entries only with
+   --entries.
+4. In docs/guide commands stand in blocks ```sh, which the test integration.guide runs. What cannot be run there stands
    in a block ```text, and the line above the block says why: it begins with "Not run by the test:".
 
 What docs/reference must list: scripts/checks/reference.py.
 
-Usage: docs.py [--source FOLDER] [--heddle PROGRAM]
+Usage: docs.py [--source FOLDER] [--heddle PROGRAM] [--entries TESTS_JSON]
 Prints "path:line: error: …" and exits with 1 when something is wrong.
 """
 import argparse
 import functools
+import os
 import pathlib
 import re
 import subprocess
 import sys
+
+import named_tests
 
 SKIPPED = {".git", "build", "runs", ".cache"}
 LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -122,8 +127,13 @@ def main():
     parser = argparse.ArgumentParser(description="Check the documents.")
     parser.add_argument("--source", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[2])
     parser.add_argument("--heddle", help="the program")
+    parser.add_argument("--entries", type=pathlib.Path, help="the build's tests.json")
     arguments = parser.parse_args()
+    if arguments.heddle and not os.access(arguments.heddle, os.X_OK):
+        print(f"docs: {arguments.heddle} is not there: build it, or leave --heddle out")
+        return 2
     root, problems, count = arguments.source.resolve(), [], 0
+    tests = named_tests.Tests(root, arguments.entries)
     for path in sorted(root.rglob("*.md")):
         name = path.relative_to(root).as_posix()
         if SKIPPED.intersection(path.relative_to(root).parts):
@@ -131,6 +141,7 @@ def main():
         lines = path.read_text(encoding="utf-8").splitlines()
         problems += check_links(root, path, name, lines)
         problems += check_commands(root, arguments.heddle, name, lines)
+        problems += named_tests.check(tests, name, lines)
         count += 1
     for problem in problems:
         print(problem)

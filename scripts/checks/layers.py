@@ -8,7 +8,7 @@ Three rules, over every source file of the product's folders:
 2. What a folder includes, it has declared in CMake (layers.txt, written when the build is configured),
    directly or through what it depends on.
 3. Libraries of others are included only where EXTERNAL allows it: libtorch in engine/runtime alone, gRPC in
-   elastic/grpc alone, and so on. Those in HEAVY stay out of headers, because every file would pay for them.
+   elastic/grpc and for etcd, and so on. Those in HEAVY stay out of headers, because every file would pay for them.
 
 Usage: layers.py [--source FOLDER] --layers BUILD/layers.txt
 Prints "path:line: error: …" and exits with 1 when a rule is broken, with 2 when it cannot check.
@@ -76,22 +76,34 @@ LAYERS = {
     "elastic/control/steps": ["elastic/control"],
     "elastic/control/saves": ["elastic/control/membership"],
     "elastic/control/source": ["elastic/control/saves", "elastic/control/steps"],
-    "elastic/control/drift": ["elastic/control/membership"],
-    "elastic/control/transition": ["elastic/control/drift", "elastic/control/links", "elastic/control/source"],
-    "elastic/control/coordinator": ["elastic/control/transition"],
+    "elastic/control/drift": ["elastic/control/links", "elastic/control/membership"],
+    "elastic/control/decisions": ["elastic/control/source"],
+    "elastic/control/suspension": ["elastic/control/saves"],
+    "elastic/control/transition": ["elastic/control/drift", "elastic/control/decisions", "elastic/control/links",
+                                   "elastic/control/source"],
+    "elastic/control/coordinator": ["elastic/control/suspension", "elastic/control/transition"],
     "elastic/member": ["elastic/protocol"],
     "elastic/store": ["elastic/control"],
+    "elastic/store/etcd": ["elastic/store"],
     "elastic/launcher": ["base"],
-    "elastic/grpc": ["elastic/control/coordinator", "elastic/store"],
-    "elastic/service": ["elastic/grpc", "elastic/launcher", "engine/job", "checkpoint/convert", "checkpoint/save",
+    "elastic/identity": ["base"],
+    "elastic/grpc/connection": ["elastic/control", "elastic/identity"],
+    "elastic/grpc": ["elastic/control/coordinator", "elastic/store", "elastic/grpc/connection"],
+    "elastic/report": ["elastic/control"],
+    "elastic/service/folders": ["elastic/store", "engine/job", "checkpoint/storage"],
+    "elastic/service": ["elastic/service/folders", "elastic/grpc", "elastic/launcher", "elastic/report",
+                        "elastic/store/etcd", "engine/job", "checkpoint/convert", "checkpoint/save",
                         "metrics/exposition", "metrics/dashboard"],
+    "elastic/service/inspect": ["elastic/service"],
     "elastic/worker/measure": ["elastic/protocol", "engine/program", "comm/endpoint"],
     "elastic/worker/replicas": ["elastic/protocol", "comm", "checkpoint/save"],
     "elastic/worker/trainer": ["elastic/member", "elastic/service", "elastic/worker/measure", "elastic/worker/replicas",
                                "engine/runtime"],
     "elastic/worker": ["elastic/worker/trainer", "engine/evaluate", "comm/endpoint"],
-    "cli": ["elastic/service", "comm/endpoint"],
+    "cli": ["elastic/service/inspect", "comm/endpoint"],
     "cli/checkpoint": ["cli"],
+    "cli/coordinator": ["cli"],
+    "cli/certs": ["cli/coordinator"],
     "cli/engine": ["cli", "elastic/worker"],
 }
 # Every layer may include these.
@@ -103,7 +115,7 @@ EXTERNAL = [
     (r"(torch|ATen|c10|caffe2)/", ["engine/runtime"]),
     (r"omp\.h$", ["engine/runtime"]),
     (r"(immintrin|x86intrin)\.h$", ["engine/runtime", "checkpoint", "comm/transport"]),
-    (r"(grpc|grpcpp|grpc\+\+)/", ["elastic/grpc"]),
+    (r"(grpc|grpcpp|grpc\+\+)/", ["elastic/grpc", "elastic/store/etcd"]),
     (r"google/protobuf/", ["elastic"]),
     (r"yaml-cpp/", ["base"]),
     (r"spdlog/", ["base"]),
@@ -114,7 +126,7 @@ EXTERNAL = [
     (r"httplib\.h$", ["metrics/exposition"]),
     (r"(hdf5|zlib|zstd)\.h$", ["checkpoint"]),
     (r"sqlite3\.h$", ["elastic/store"]),
-    (r"openssl/", ["comm", "elastic", "checkpoint/storage/s3"]),
+    (r"openssl/", ["comm", "elastic/identity", "checkpoint/storage/s3"]),
     (r"curl/|pugixml\.hpp$", ["checkpoint/storage/s3"]),
     (r"CLI/", ["cli"]),
     (r"(infiniband|rdma)/", ["comm"]),

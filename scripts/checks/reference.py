@@ -10,6 +10,7 @@
 | status.md | every field of JobStatus in elastic's protocol |
 | plan-file.md | every key of a plan in engine/program |
 | operators.md | every operator in engine/graph/ops |
+| limits.md | every limit that `heddle config` shows, and every duration of the control plane, as a limit or as a pace |
 | ../operate/monitoring.md | every alert of metrics/alerts.yml |
 
 Subcommands and options: scripts/reference --check, which asks the program.
@@ -23,6 +24,8 @@ import re
 import sys
 
 PRODUCT = ("base", "metrics", "comm", "checkpoint", "planner", "engine", "elastic", "cli")
+CONTROL_PLANE = tuple(f"elastic/{room}" for room in (
+    "protocol", "control", "member", "grpc", "store", "launcher", "report", "service"))
 LITERAL = re.compile(r"""\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])'""")
 READS = (r"(?:Required|Optional|RequiredChoice|OptionalChoice|RequiredPath|OptionalPath|PathList|List|Child"
          r"|OptionalChild|Children)")
@@ -152,6 +155,38 @@ def plan_keys(root):
     return keys
 
 
+def limits(root):
+    """Names of the limits that `heddle config` shows."""
+    names = set()
+    for path in ("control/limits.cc", "protocol/service_limits.h", "service/inspect/limits_in_force.cc"):
+        path = root / "elastic" / path
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        names.update(re.findall(r"(?:^    |push_back\(|ServiceLimit)\{\"([\w.]+)\",", text, re.MULTILINE))
+    return names
+
+
+def durations(root):
+    """Names of constants and fields of the control plane that are given a duration, in lower case: kPlanTimeout is
+    plan_timeout."""
+    names = set()
+    for text in sources(root, CONTROL_PLANE):
+        for name, value in re.findall(r"\bDuration (\w+) ?(?:=|\{)([^;]*);", text):
+            if re.search(r"(?:milliseconds|seconds|minutes|hours)\(|\bk[A-Z]\w+", value):
+                plain = re.sub(r"^k(?=[A-Z])|_$", "", name)
+                names.add(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", plain).lower())
+    return names
+
+
+def duration_problems(root):
+    page = root / "docs/reference/limits.md"
+    known = {name.split(".")[-1] for name in listed(page, "limit")}
+    paces, there = listed(page, "pace"), durations(root)
+    for name in sorted(there - known - set(paces)):
+        yield f"docs/reference/limits.md:1: error: the duration {name} of the sources is neither a limit nor a pace"
+    for name in sorted(set(paces) - there):
+        yield f"docs/reference/limits.md:{paces[name]}: error: lists the pace {name}, which no source has"
+
+
 def problems_of(root):
     reference = root / "docs/reference"
     logged, written = events(root), listed_fields(reference / "events.md")
@@ -164,6 +199,7 @@ def problems_of(root):
         ("status.md", "field", status_fields(root)),
         ("plan-file.md", "key", plan_keys(root)),
         ("operators.md", "operator", operators(root)),
+        ("limits.md", "limit", limits(root)),
         ("../operate/monitoring.md", "alert",
          set(re.findall(r"- alert: (\w+)", (root / "metrics/alerts.yml").read_text(encoding="utf-8")))),
     )
@@ -176,6 +212,7 @@ def problems_of(root):
             yield f"{shown}:1: error: does not list {name}"
         for name in sorted(set(names) - there):
             yield f"{shown}:{names[name]}: error: lists {name}, which no source has"
+    yield from duration_problems(root)
     for name in sorted(set(logged) & set(written)):
         for field in sorted(logged[name] ^ written[name]):
             what = "does not list" if field in logged[name] else "lists, and no source has,"

@@ -69,7 +69,8 @@ function(heddle_collect_entries folder result)
 endfunction()
 
 # heddle_finish_entries(LAST): call it at the end of the project. Refuses entries without a tier; writes tests.json, what
-# scripts/test and .ci/deep know of the entries; and lets ctest, told the tier by HEDDLE_TEST_TIER, hold each entry to the
+# scripts/test, .ci/deep and scripts/checks/docs.py know of the entries ("whole": no part of the project is left out, so
+# that what is not there is nowhere); and lets ctest, told the tier by HEDDLE_TEST_TIER, hold each entry to the
 # tier's budget. LAST is the folder that was added last: ctest reads its file when it knows all entries.
 function(heddle_finish_entries last)
   get_property(entries GLOBAL PROPERTY HEDDLE_ENTRIES)
@@ -110,6 +111,10 @@ function(heddle_finish_entries last)
     list(APPEND totals "\"${tier}\": ${seconds}")
   endforeach()
   list(JOIN totals ", " totals)
+  set(whole false)
+  if(TARGET heddle AND HEDDLE_WITH_VERBS AND HEDDLE_WITH_MPI AND MPIEXEC_EXECUTABLE AND NOT HEDDLE_SANITIZE)
+    set(whole true)
+  endif()
   file(GENERATE OUTPUT "${CMAKE_BINARY_DIR}/tests.json"
-    CONTENT "{\"total_seconds\": {${totals}},\n \"entries\": [\n  ${entries}]}\n")
+    CONTENT "{\"whole\": ${whole},\n \"total_seconds\": {${totals}},\n \"entries\": [\n  ${entries}]}\n")
 endfunction()

@@ -79,6 +79,7 @@ class Build:
         with open(folder / "compile_commands.json") as file:
             self.entries = {e["file"]: e for e in json.load(file)}
         self.programs = {}  # From a program's path in the build folder to that of its copy.
+        self.complaints = {}  # By source: what the compiler first said of faults that do not compile.
 
     def ninja(self, *words):
         command = ["ninja", "-C", str(self.folder), "-j", str(self.jobs), *words]
@@ -132,6 +133,7 @@ class Build:
             done = subprocess.run(words, cwd=entry["directory"], capture_output=True, text=True, check=False)
             if done.returncode == 0:
                 return left, made
+            self.complaints.setdefault(path, done.stderr)
             found = re.finditer(re.escape(path) + r":(\d+):\d+: (?:fatal )?error", done.stderr)
             lines = {int(m[1]) for m in found}
             keep = [m for m in left if not any(m["line"] <= n <= m["last_line"] for n in lines)]

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -299,13 +300,39 @@ void Pass(const char* chosen, const std::vector<std::string>& points) {
   std::_Exit(7);
 }
 
+/// Exit code: one bit for each of `steps` that is spoilt, in a process that was started with
+/// `path`.
+void AskForSteps(const std::string& path, const std::vector<int64_t>& steps) {
+  ::setenv("HEDDLE_SPOILT_STEPS", path.c_str(), 1);
+  int spoilt = 0;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    spoilt |= StepIsSpoilt(steps[i]) ? 1 << i : 0;
+  }
+  std::_Exit(spoilt);
+}
+
+TEST(SpoiltStepDeathTest, AreThoseOfTheFileAlone) {
+  const std::string path = ::testing::TempDir() + "spoilt-steps-" + std::to_string(::getpid());
+  EXPECT_EXIT(AskForSteps(path, {3, 12}), ::testing::ExitedWithCode(0), "") << "no file";
+  std::ofstream(path) << "12\n3\n";
+  EXPECT_EXIT(AskForSteps(path, {1, 3, 12, 123}), ::testing::ExitedWithCode(6), "");
+  std::filesystem::remove(path);
+  EXPECT_FALSE(StepIsSpoilt(3)) << "without the variable";
+}
+
 TEST(FailPointDeathTest, EndsTheProcessAtTheChosenPassAndNowhereElse) {
   EXPECT_EXIT(Pass("save:2", {"save", "load", "save"}), ::testing::KilledBySignal(SIGKILL), "");
   EXPECT_EXIT(Pass("save:1", {"save"}), ::testing::KilledBySignal(SIGKILL), "");
   EXPECT_EXIT(Pass("save:2", {"save", "load", "load"}), ::testing::ExitedWithCode(7), "");
   EXPECT_EXIT(Pass("save:3", {"save", "save"}), ::testing::ExitedWithCode(7), "");
   EXPECT_EXIT(Pass("", {"", "save"}), ::testing::ExitedWithCode(7), "");
-  for (const char* bad : {"save", "save:", "save:0", "save:-1", "save:2x", "save:x"}) {
+  EXPECT_EXIT(
+      {
+        ::alarm(1);
+        Pass("save:1:hang", {"save"});
+      },
+      ::testing::KilledBySignal(SIGALRM), "");
+  for (const char* bad : {"save", "save:", "save:0", "save:-1", "save:2x", "save:x", "save:hang"}) {
     EXPECT_DEATH(Pass(bad, {"load"}), "expected NAME:COUNT") << bad;
   }
 }

@@ -20,6 +20,16 @@ TEST(FileTest, WritesAtomicallyAndReadsBack) {
   EXPECT_FALSE(FileExists(path + ".tmp"));
 }
 
+TEST(FileTest, ALinkInTheDraftsPlaceIsNotFollowed) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/a";
+  const std::string victim = folder.path() + "/victim";
+  ASSERT_TRUE(WriteFileAtomically(victim, "old").ok());
+  std::filesystem::create_symlink(victim, path + ".tmp");
+  EXPECT_FALSE(WriteFileAtomically(path, "new").ok());
+  EXPECT_EQ(*ReadFile(victim, 100), "old");
+}
+
 TEST(FileTest, AFailedWriteLeavesTheOldContentAndNothingElse) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/a";

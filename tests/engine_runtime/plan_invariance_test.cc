@@ -16,15 +16,20 @@
 #include "engine/program/verify/verify.h"
 #include "engine/runtime/device/blas.h"
 #include "engine/runtime/executor.h"
+#include "tests/support/tier.h"
 
 namespace heddle::runtime {
 namespace {
 
 constexpr int kMicrobatches = 6;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int64_t kSteps = 12;  // A step takes ten times as long.
+int64_t Steps() {
+  return 12;
+}  // A step takes ten times as long.
 #else
-constexpr int64_t kSteps = 60;
+int64_t Steps() {
+  return testing::Scaled<int64_t>(20, 20, 60);
+}
 #endif
 
 struct RunResult {
@@ -110,7 +115,7 @@ RunResult Train(const graph::Graph& graph, const program::Plan& plan, bool shm) 
                          .read_sample = ReadRandomSample,
                          .seed = 3,
                          .microbatches = kMicrobatches});
-      for (int64_t step = 1; step <= kSteps; ++step) {
+      for (int64_t step = 1; step <= Steps(); ++step) {
         const Status status = executor.ComputeGradients(step, (step - 1) * kMicrobatches * 2);
         ASSERT_TRUE(status.ok()) << status.ToString();
         const auto outcome = executor.Vote(step);
@@ -182,14 +187,15 @@ std::vector<std::pair<std::string, program::Plan>> UnlikePlans() {
   };
 }
 
-class PlanInvarianceTest : public testing::TestWithParam<std::tuple<graph::ModelFamily, DType>> {};
+class PlanInvarianceTest : public ::testing::TestWithParam<std::tuple<graph::ModelFamily, DType>> {
+};
 
 TEST_P(PlanInvarianceTest, LossesAndWeightsAreBitEqualUnderUnlikePlans) {
   const auto [family, compute] = GetParam();
   const graph::Graph graph =
       SmallModel(family, compute, family == graph::ModelFamily::kGpt2 ? 0.1 : 0.0);
   const RunResult single = Train(graph, program::SingleWorkerPlan("w0", 8, kMicrobatches), true);
-  ASSERT_EQ(single.losses.size(), static_cast<size_t>(kSteps));
+  ASSERT_EQ(single.losses.size(), static_cast<size_t>(Steps()));
   EXPECT_LT(single.losses.back(), single.losses.front());
   bool shm = true;
   for (const auto& [name, plan] : UnlikePlans()) {
@@ -208,8 +214,8 @@ TEST_P(PlanInvarianceTest, LossesAndWeightsAreBitEqualUnderUnlikePlans) {
 INSTANTIATE_TEST_SUITE_P(
     Models,
     PlanInvarianceTest,
-    testing::Combine(testing::Values(graph::ModelFamily::kLlama, graph::ModelFamily::kGpt2),
-                     testing::Values(DType::kF32, DType::kBF16)),
+    ::testing::Combine(::testing::Values(graph::ModelFamily::kLlama, graph::ModelFamily::kGpt2),
+                       ::testing::Values(DType::kF32, DType::kBF16)),
     [](const auto& parameter) {
       return fmt::format(
           "{}{}", std::get<0>(parameter.param) == graph::ModelFamily::kLlama ? "Llama" : "Gpt2",

@@ -19,7 +19,7 @@ from harness import HEDDLE, REPOSITORY, Scratch, processes
 
 GUIDE = os.path.join(REPOSITORY, "docs", "guide")
 # The order in which a reader meets them: own-data-and-model's run is gone on from by later pages.
-PAGES = ("first-run", "own-data-and-model", "fine-tuning", "service", "trouble")
+PAGES = ("first-run", "own-data-and-model", "fine-tuning", "service", "high-availability", "security", "trouble")
 MOST_SECONDS = 560  # For all pages; the entry's TIMEOUT is above it.
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

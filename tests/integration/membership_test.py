@@ -12,11 +12,14 @@ from harness import HEDDLE, Run, Scratch, check_same, check_samples, heddle, see
 from tiers import sample
 
 GLOBAL_BATCH = 24
+REQUEUE = 75
+# At full speed: neither plan nor speed changes a loss.
+ALONE = "workers=[{name: a}]"
 
 
 def changes(folder):
-    """Join, drain and drift, one after another, in one run."""
-    steps = 500
+    """Join, drain and drift, one after another, in one run, which is suspended when all have been answered."""
+    steps = 100_000  # It does not end by itself.
     run = Run(os.path.join(folder, "changes"), overrides=[f"steps={steps}", "checkpoint.every=0"]).start()
     run.wait_step(8)
     joined = subprocess.Popen([HEDDLE, "worker", "--coordinator", run.job()["coordinator"], "--name", "e",
@@ -39,10 +42,13 @@ def changes(folder):
     assert restored.returncode == 0, restored.stderr
     wait_for("a new plan for the restored worker",
              lambda: len(run.events("plan")) > plans or run.process.poll() is not None, 90)
-    run.finish(180)
-    assert joined.wait(30) == 0
+    run.wait_step(run.step() + 8)
+    run.process.send_signal(signal.SIGTERM)
+    assert run.wait(60) == REQUEUE, run.errors()[-2000:]
+    assert joined.wait(30) == REQUEUE
+    last = run.step()
     assert run.events("worker_lost") == [], run.events("worker_lost")
-    check_samples(run, steps, GLOBAL_BATCH)
+    check_samples(run, last, GLOBAL_BATCH)
     repeated = [event["steps_repeated"] for event in run.events("resumed")]
     assert not any(repeated), repeated
     for event in run.events("plan"):
@@ -50,8 +56,12 @@ def changes(folder):
         if len(measured) > 4:
             print(f"generation {event['generation']}: predicted {event['predicted_step_seconds']:.4f} s, "
                   f"median {measured[len(measured) // 2]:.4f} s over {len(measured)} steps", flush=True)
-    alone = Run(os.path.join(folder, "alone"), overrides=[f"steps={steps}", "checkpoint.every=0"]).start().finish(180)
-    check_same(run, alone.losses(), steps)
+    alone = Run(os.path.join(folder, "alone"), overrides=[f"steps={steps}", "checkpoint.every=0", ALONE]).start()
+    alone.wait_step(last, 180)
+    losses = alone.losses()
+    alone.process.kill()
+    alone.wait()
+    check_same(run, losses, last)
 
 
 def losses_together(folder, chance, undisturbed, steps):
@@ -98,7 +108,7 @@ def whole_job(folder, chance, undisturbed, steps):
 def main():
     chance = random.Random(seed())
     with Scratch() as folder:
-        reference = Run(os.path.join(folder, "undisturbed")).start().finish()
+        reference = Run(os.path.join(folder, "undisturbed"), overrides=[ALONE]).start().finish()
         undisturbed, steps = reference.losses(), reference.step()
         parts = (lambda: losses_together(folder, chance, undisturbed, steps),
                  lambda: whole_job(folder, chance, undisturbed, steps),

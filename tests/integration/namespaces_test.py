@@ -6,8 +6,8 @@ import os
 import random
 import sys
 
-from harness import Run, Scratch, check_same, check_samples, seed, wait_for
-from harness.served import GLOBAL_BATCH, WORKERS, Cluster, write_job
+from harness import Scratch, check_same, check_samples, seed, wait_for
+from harness.served import GLOBAL_BATCH, WORKERS, Cluster, undisturbed_losses, write_job
 from harness.text_data import prose
 from tiers import sample
 import namespaces  # pylint: disable=wrong-import-order,import-error  # harness knows its folder.
@@ -67,7 +67,7 @@ def main():
         sys.exit(77)
     with network, Scratch() as folder:
         job = write_job(folder, prose(folder), STEPS)
-        undisturbed = Run(os.path.join(folder, "undisturbed"), job).start().finish(240).losses()
+        undisturbed = undisturbed_losses(folder, job)
         for how in sample(("killed", "cut off"), chance, 1, 1):
             one_fault(folder, job, network, chance, undisturbed, how)
 

@@ -79,7 +79,8 @@ def main():
     chance = random.Random(seed())
     with Scratch() as folder:
         plan = pipeline(folder)
-        undisturbed = train(folder, "undisturbed", plan, "checkpoint.every=0").start().finish().losses()
+        alone = ["workers=[{name: a}]", "checkpoint.every=0"]
+        undisturbed = Run(os.path.join(folder, "undisturbed"), overrides=alone).start().finish().losses()
         losses = (lambda: lose_one(folder, plan, chance, undisturbed, 1, "true"),
                   lambda: lose_one(folder, plan, chance, undisturbed, 5, "false"),
                   lambda: lose_three(folder, plan, undisturbed))

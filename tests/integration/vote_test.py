@@ -1,14 +1,12 @@
 """A worker that dies in its vote: before the others have its record, and when it knows the norm but has not applied it.
 In the first case nobody has applied the step, in the second the others may have: the loss does not notice either.
 """
-import os
 import random
 import signal
 
-from harness import Run, Scratch, check_same, check_samples, seed
+from harness import Scratch, check_same, check_samples, seed
 from harness.text_data import prose
-from harness.served import GLOBAL_BATCH, WORKERS, Cluster, write_job
-from tiers import sample
+from harness.served import GLOBAL_BATCH, WORKERS, Cluster, undisturbed_losses, write_job
 
 STEPS = 50
 
@@ -40,8 +38,8 @@ def main():
     chance = random.Random(seed())
     with Scratch() as folder:
         job = write_job(folder, prose(folder), STEPS)
-        undisturbed = Run(os.path.join(folder, "undisturbed"), job).start().finish().losses()
-        for point in sample(("vote.ready", "vote.known"), chance, 1, 1):
+        undisturbed = undisturbed_losses(folder, job)
+        for point in ("vote.ready", "vote.known"):
             kill_in_vote(folder, job, point, chance.randrange(1, 12), undisturbed)
 
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <stop_token>
 
 #include <gtest/gtest.h>
 
@@ -161,6 +162,16 @@ TEST_P(DivisionsTest, MoreThanTheLimitAreNone) {
   EXPECT_EQ(static_cast<int>(found->size()), count);
   request_.limits.max_divisions = count - 1;
   EXPECT_FALSE(BestDivisions(*ProblemOf(request_), classes_, table, 1000).has_value());
+}
+
+TEST_P(DivisionsTest, ThereAreNoneWhereTheSearchIsToStop) {
+  std::stop_source source;
+  request_.stop = source.get_token();
+  const auto problem = ProblemOf(request_);
+  const PipelineTable table = TableOf(*problem);
+  EXPECT_TRUE(BestDivisions(*problem, classes_, table, 1000).has_value());
+  source.request_stop();
+  EXPECT_FALSE(BestDivisions(*problem, classes_, table, 1000).has_value());
 }
 
 TEST_P(DivisionsTest, WorkersFillPipelinesInRankOrder) {

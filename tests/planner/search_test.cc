@@ -72,6 +72,16 @@ TEST(SearchTest, EqualInputGivesAnEqualPlan) {
   EXPECT_TRUE(program::ValidatePlan(*first, static_cast<int>(graph.segments.size())).ok());
 }
 
+TEST(SearchTest, ASearchThatIsStoppedHasNoPlan) {
+  const graph::Graph graph = LlamaGraph({.layers = 2});
+  PlanRequest request{.graph = &graph, .cluster = ClusterOf({1, 1, 0.5}), .microbatches = 8};
+  std::stop_source source;
+  request.stop = source.get_token();
+  EXPECT_TRUE(Search(request).ok());
+  source.request_stop();
+  EXPECT_EQ(Search(request).status().code(), StatusCode::kCancelled);
+}
+
 TEST(SearchTest, RanksFollowTheGivenNames) {
   const graph::Graph graph = LlamaGraph({.layers = 2});
   const PlanRequest request{.graph = &graph,

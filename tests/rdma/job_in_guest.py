@@ -86,7 +86,8 @@ class Lead:
     def lead(self, name, fault):
         """Runs the job to its end; what it printed, whom it lost, and who sent over what before the fault."""
         store = self.shared / "store"
-        coordinator = subprocess.Popen([self.heddle, "serve", "--store", str(store), "--listen", self.coordinator],
+        coordinator = subprocess.Popen([self.heddle, "serve", "--store", str(store), "--listen", self.coordinator,
+                                        "--insecure", "--output-root", str(self.shared)],
                                        stdin=subprocess.DEVNULL, stdout=sys.stderr, preexec_fn=processes.tied())
         own = None
         try:

@@ -18,9 +18,12 @@ from vm import CONTROL, ROOT, UNAVAILABLE, VM, check, json_of, rdma_vm, run_chec
 JOB = str(ROOT / "configs" / "rdma-smoke.yaml")
 IN_GUEST = str(pathlib.Path(__file__).with_name("job_in_guest.py"))
 HOST = "10.9.0.254"
-# OpenBLAS asks the system for AMX's registers; a guest's refuses them, and then it takes other kernels for fp32 too.
-# Equal bits need equal kernels: those that both can run.
-ALIKE = {"OPENBLAS_CORETYPE": "SkylakeX"} if " amx_tile" in pathlib.Path("/proc/cpuinfo").read_text("ascii") else {}
+# Equal bits need equal kernels. OpenBLAS chooses them by the processor and by its environment variables, which a guest
+# does not inherit. It also asks the system for AMX's registers; a guest's refuses them, and then it takes other kernels
+# for fp32.
+ALIKE = {name: value for name, value in os.environ.items() if name.startswith("OPENBLAS_")}
+if " amx_tile" in pathlib.Path("/proc/cpuinfo").read_text("ascii"):
+    ALIKE.setdefault("OPENBLAS_CORETYPE", "SkylakeX")
 os.environ.update(ALIKE)
 
 

@@ -5,16 +5,16 @@
 ///   HEDDLE_STORAGE_FAULTS  KIND:N:WHAT, several with commas between. The N-th call of a kind, or
 ///                          with N+ that one and all later ones, meets WHAT.
 ///   HEDDLE_STORAGE_SWITCH  a file: while it is not there, nothing counts. None: always.
-///   HEDDLE_STORAGE_FIRED   a file that is made when the first fault happens
+///   HEDDLE_STORAGE_FIRED   a file that is made when a fault happens and it is not there
 ///   HEDDLE_STORAGE_LOG     a file to which each call that succeeded adds a line: KIND PATH, and
 ///   for
 ///                          rename KIND FROM TO
 ///
-/// Kinds: open (for writing), write, pwrite, ftruncate, fsync, rename, mkdir. What: the name of an
-/// errno below, "short" (half of the bytes are written), "slow" (the call comes after ten seconds),
-/// "kill" and "killed" (the process dies by SIGKILL before and after the call). Calls are counted
-/// in each process. Like the functions that it stands for, everything here may be called by any
-/// thread; it allocates nothing.
+/// Kinds: open (for writing), write, pwrite, ftruncate, fsync (fdatasync, too), rename, mkdir.
+/// What: the name of an errno below, "short" (half of the bytes are written), "slow" and "stuck"
+/// (the call comes after ten seconds, after a minute), "kill" and "killed" (the process dies by
+/// SIGKILL before and after the call). Calls are counted in each process. Like the functions that
+/// it stands for, everything here may be called by any thread; it allocates nothing.
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -45,8 +45,9 @@ constexpr std::array kErrors = {Errno{"ENOSPC", ENOSPC}, Errno{"EDQUOT", EDQUOT}
                                 Errno{"EIO", EIO},       Errno{"EROFS", EROFS},
                                 Errno{"EINTR", EINTR},   Errno{"EINVAL", EINVAL}};
 // Beside errno's numbers, which are positive.
-enum What { kNothing = 0, kShort = -1, kKill = -2, kKilled = -3, kSlow = -4 };
+enum What { kNothing = 0, kShort = -1, kKill = -2, kKilled = -3, kSlow = -4, kStuck = -5 };
 constexpr unsigned kSlowSeconds = 10;
+constexpr unsigned kStuckSeconds = 60;
 
 struct Fault {
   Kind kind = kKinds;
@@ -67,7 +68,6 @@ struct Settings {
 };
 Settings settings;
 std::array<std::atomic<int>, kKinds> calls = {};
-std::atomic<bool> fired = false;
 
 [[noreturn]] void Refuse(const char* text) {
   std::fprintf(stderr, "storage_faults: HEDDLE_STORAGE_FAULTS: '%s' is not KIND:N:WHAT\n", text);
@@ -100,7 +100,8 @@ const char* ReadFault(const char* text, Fault& fault) {
     return std::strlen(name) == length && std::strncmp(what, name, length) == 0;
   };
   constexpr std::array kOthers = {std::pair("short", kShort), std::pair("slow", kSlow),
-                                  std::pair("kill", kKill), std::pair("killed", kKilled)};
+                                  std::pair("stuck", kStuck), std::pair("kill", kKill),
+                                  std::pair("killed", kKilled)};
   for (const auto& [name, value] : kOthers) {
     fault.what = is(name) ? value : fault.what;
   }
@@ -175,7 +176,7 @@ int Meets(Kind kind) {
     if (fault.kind != kind || call < fault.first || call > fault.last) {
       continue;
     }
-    if (!fired.exchange(true) && settings.fired_file != nullptr) {
+    if (settings.fired_file != nullptr && ::syscall(SYS_access, settings.fired_file, F_OK) != 0) {
       const long fd = ::syscall(SYS_openat, AT_FDCWD, settings.fired_file,
                                 O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
       ::syscall(SYS_close, fd);
@@ -205,8 +206,8 @@ long Through(Kind kind, const char* path, const char* target, Call call) {
     errno = what;
     return -1;
   }
-  if (what == kSlow) {
-    ::sleep(kSlowSeconds);
+  if (what == kSlow || what == kStuck) {
+    ::sleep(what == kSlow ? kSlowSeconds : kStuckSeconds);
   }
   const long result = call(what == kShort);
   if (what == kKilled) {
@@ -287,6 +288,11 @@ int ftruncate64(int fd, off64_t length) noexcept __attribute__((alias("ftruncate
 int fsync(int fd) {
   return static_cast<int>(Through(kFsync, PathOf(fd).get(), nullptr,
                                   [&](bool /*cut*/) { return ::syscall(SYS_fsync, fd); }));
+}
+
+int fdatasync(int fd) {
+  return static_cast<int>(Through(kFsync, PathOf(fd).get(), nullptr,
+                                  [&](bool /*cut*/) { return ::syscall(SYS_fdatasync, fd); }));
 }
 
 int rename(const char* from, const char* to) noexcept {

@@ -96,6 +96,9 @@ class ShmConnection final : public Connection, public DescriptorPassing {
     for (const iovec& part : parts) {
       const auto* source = static_cast<const std::byte*>(part.iov_base);
       const size_t count = std::min(room, part.iov_len);
+      if (count == 0) {
+        continue;  // An empty part need not point anywhere.
+      }
       const size_t place = written_ % ring_bytes_;
       const size_t first = std::min(count, ring_bytes_ - place);
       std::memcpy(outgoing_ + kPageBytes + place, source, first);

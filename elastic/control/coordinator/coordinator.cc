@@ -23,6 +23,9 @@ std::vector<CoordinatorAction> Coordinator::State::Handle(const CoordinatorEvent
   if (transitions_.current() && transitions_.current()->fence != fence) {
     silence_.Reconsider();  // Who was spared because steps ran may not be spared now.
   }
+  if (IsRunning() && !transitions_.current()) {
+    decisions_.Drop();
+  }
   promised_tick_ = NextDeadline();
   return out.Take();
 }
@@ -39,8 +42,9 @@ DurableState Coordinator::State::Facts(Time now) {
   steps_.Store(durable, now);
   links_.Store(durable);
   saves_.Store(durable);
+  agreement_.Store(durable);
   durable.finished = end_.has_value() && end_->ok;
-  durable.failed = end_.has_value() && !end_->ok ? end_->reason : "";
+  durable.failed = end_.has_value() && !end_->ok && !end_->suspended ? end_->reason : "";
   return durable;
 }
 
@@ -53,9 +57,12 @@ Scene Coordinator::State::MakeScene(Time now, Outbox& out) {
           .steps = steps_,
           .saves = saves_,
           .sources = sources_,
+          .agreement = agreement_,
           .drift = drift_,
+          .link_drift = link_drift_,
           .formation = formation_,
           .recoveries = recoveries_,
+          .decisions = decisions_,
           .now = now,
           .out = out};
 }
@@ -77,6 +84,13 @@ void Coordinator::State::On(const Submitted& event, Time now, Outbox& out) {
   }
 }
 
+void Coordinator::State::BeginForming(Time now) {
+  phase_ = Phase::kActive;
+  formation_.Begin(now);
+  generations_.Drop();
+  sources_.Clear();
+}
+
 void Coordinator::State::On(const Received& event, Time now, Outbox& out) {
   if (event.message.has_hello()) {
     return OnHello(event.connection, event.message.hello(), now, out);
@@ -90,6 +104,7 @@ void Coordinator::State::On(const Received& event, Time now, Outbox& out) {
 void Coordinator::State::EndSilence(Time now, Outbox& out) {
   if (const auto since = silence_.cut_off_since(); silence_.Hear(roster_, policy(), now) && since) {
     out.Log("heard_again", {{"seconds", Seconds(now - *since)}});
+    transitions_.Excuse(now - *since);
   }
 }
 
@@ -103,7 +118,10 @@ void Coordinator::State::On(const Disconnected& event, Time now, Outbox& out) {
   }
   // An accusation that names nobody fits whoever breaks away.
   if (blame_.Fits(name, generations_.IsMember(name))) {
-    Lose({name, "its connections broke"}, now, out);
+    Lose({.worker = name,
+          .reason = "its connections broke",
+          .accusers = blame_.AccusersOf(name, generations_.IsMember(name))},
+         now, out);
   }
 }
 
@@ -131,14 +149,6 @@ void Coordinator::State::On(const CheckpointCommitted& event, Time /*now*/, Outb
 
 void Coordinator::State::On(const CheckpointsPruned& event, Time /*now*/, Outbox& /*out*/) {
   saves_.Forget(event.steps);
-}
-
-void Coordinator::State::On(const DrainRequested& event, Time /*now*/, Outbox& /*out*/) {
-  for (const auto& [name, worker] : roster_.workers()) {
-    if (name == event.worker || worker.host == event.worker) {
-      roster_.Drain(name, "drained");
-    }
-  }
 }
 
 void Coordinator::State::On(const EmulateRequested& event, Time /*now*/, Outbox& out) {
@@ -169,6 +179,7 @@ void Coordinator::State::On(const Ticked& /*event*/, Time now, Outbox& out) {
 
 void Coordinator::State::Advance(Time now, Outbox& out) {
   Scene scene = MakeScene(now, out);
+  const bool gathers = suspension_.Gathers(roster_, policy().coalesce, now);
   if (phase_ == Phase::kAdopting) {
     JudgeAccusations(now, out);
     FinishAdopting(now, out);
@@ -177,18 +188,22 @@ void Coordinator::State::Advance(Time now, Outbox& out) {
     roster_.ScheduleProfiles(links_.BusyHosts(roster_), policy().profile_timeout, now, out);
     links_.CheckDeadlines(roster_, policy().links, now, out);
     JudgeAccusations(now, out);
-    if (!silence_.cut_off_since() && now >= silence_.excused_until()) {
-      Apply(transitions_.CheckDeadline(scene), now, out);
-    }
+    JudgeAnswers(now, out);
     Apply(transitions_.LeaveHalt(scene), now, out);
+    ConsiderSuspension(now, out);
     if (phase_ == Phase::kActive && !generations_.held() && !transitions_.current()) {
       Apply(transitions_.Form(scene), now, out);
     }
     FinishIfDone(now, out);
-    Consider(now, out);
+    if (!gathers) {
+      Consider(now, out);
+    }
   }
   if (IsRunning()) {
     silence_.NoteStep(generations_.held()->number, 0, now);  // Once: it has just begun.
+  }
+  if (phase_ == Phase::kActive) {
+    JudgeWaits(now, out);  // From then on at the earliest.
   }
   if (IsRunning() && steps_.StoreIsDue(now)) {
     out.Persist();
@@ -203,50 +218,6 @@ double Coordinator::State::StepSeconds() const {
   return held ? std::max(held->plan.predicted_step_seconds, steps_.seconds()) : 0;
 }
 
-void Coordinator::State::JudgeSilence(Time now, Outbox& out) {
-  const auto& transition = transitions_.current();
-  const bool trains =
-      IsRunning() && blame_.empty() &&
-      (!transition || (transition->kind == Transition::Kind::kChange && !transition->In<Moving>()));
-  const bool was_cut_off = silence_.cut_off_since().has_value();
-  std::set<std::string> involved;
-  for (const auto& [name, worker] : roster_.workers()) {
-    if (transition && transition->Involves(name)) {
-      involved.insert(name);
-    }
-  }
-  const Silence::Verdict verdict = silence_.Judge({.roster = roster_,
-                                                   .generations = generations_,
-                                                   .involved = involved,
-                                                   .steps_run = trains,
-                                                   .step_seconds = StepSeconds(),
-                                                   .policy = policy(),
-                                                   .now = now});
-  if (silence_.cut_off_since() && !was_cut_off) {
-    out.Log("cut_off", {{"workers", static_cast<int64_t>(roster_.workers().size())}});
-  }
-  roster_.SetAbsent(verdict.absent);
-  Apply({.losses = verdict.lost}, now, out);
-}
-
-void Coordinator::State::JudgeAccusations(Time now, Outbox& out) {
-  const auto& transition = transitions_.current();
-  const Moving* moving = transition ? transition->In<Moving>() : nullptr;
-  std::vector<std::string> ranks;
-  if (moving != nullptr) {
-    ranks = moving->next.participants;
-  } else if (generations_.held()) {
-    ranks = generations_.held()->plan.members;
-  }
-  const Blame::Verdict verdict = blame_.Judge(roster_, ranks, policy().probe, now);
-  Apply({.losses = verdict.losses}, now, out);
-  if (verdict.unknown && (IsRunning() || transitions_.current())) {
-    // Somebody failed without knowing why: try once more with everybody.
-    Scene scene = MakeScene(now, out);
-    Apply(transitions_.Recover(scene), now, out);
-  }
-}
-
 void Coordinator::State::FinishIfDone(Time now, Outbox& out) {
   const auto& held = generations_.held();
   const auto& transition = transitions_.current();
@@ -254,35 +225,25 @@ void Coordinator::State::FinishIfDone(Time now, Outbox& out) {
       (transition && transition->kind != Transition::Kind::kChange)) {
     return;
   }
-  transitions_.Drop();
+  transitions_.Drop(generations_);
+  suspension_.Drop();
   const int64_t last = policy().total_steps;
   const bool saved = !CheckpointDue(policy(), last) || saves_.IsCommitted(last);
   if (!saved && (silence_.cut_off_since() || now < silence_.excused_until())) {
     return steps_.PutOffEnd(now);
   }
-  if (const auto end = steps_.Close(policy(), saved, saves_.error(), now, out)) {
+  if (const auto end =
+          steps_.Close(policy(), saved, saves_.WhyFailed(last, held->number), now, out)) {
     End(*end, out);
   }
 }
 
 void Coordinator::State::Consider(Time now, Outbox& out) {
-  if (!IsRunning() || transitions_.current() || !blame_.empty() || !steps_.finished().empty() ||
-      steps_.known() >= policy().total_steps) {
+  if (!IsRunning() || transitions_.current() || suspension_.IsActive() || !blame_.empty() ||
+      !steps_.finished().empty() || steps_.known() >= policy().total_steps) {
     return;
   }
-  std::vector<std::pair<std::string, std::string>> released;
-  for (const auto& [name, worker] : roster_.workers()) {
-    if (worker.draining && worker.welcomed && !generations_.IsMember(name)) {
-      released.emplace_back(name, worker.leave_reason);
-    }
-  }
-  for (const auto& [name, reason] : released) {
-    wire::Release release;
-    release.set_reason(reason);
-    out.Tell(roster_.at(name).connection, release);
-    out.Log("worker_left", {{"worker", name}, {"reason", reason}});
-    Dismiss(name, "released", false, out);
-  }
+  ReleaseLeaving(/*requeue=*/false, now, out);
   Scene scene = MakeScene(now, out);
   Apply(transitions_.Consider(scene), now, out);
 }
@@ -296,11 +257,14 @@ std::optional<Time> Coordinator::State::NextDeadline() const {
   Earlier(next, links_.NextDeadline());
   if (const auto due = transitions_.NextDeadline(policy(), roster_);
       due && !silence_.cut_off_since()) {
-    Earlier(next, std::max(*due, silence_.excused_until()));
+    const Time held_until = loss_limit_.NextDeadline(policy()).value_or(*due);
+    Earlier(next, std::max({*due, silence_.excused_until(), held_until}));
   }
+  Earlier(next, loss_limit_.NextDeadline(policy()));
   if (adopt_until_) {
     Earlier(next, std::max(*adopt_until_, silence_.excused_until()));
   }
+  Earlier(next, suspension_.NextDeadline());
   Earlier(next, steps_.NextDeadline(policy(), IsRunning()));
   if (phase_ == Phase::kActive && !generations_.held() && !transitions_.current()) {
     Earlier(next, formation_.NextDeadline(policy()));

@@ -1,3 +1,7 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
 #include "elastic/control/coordinator/coordinator_state.h"
 
 namespace heddle::elastic {
@@ -31,7 +35,7 @@ void Coordinator::State::DescribePhase(Time now, wire::JobStatus& status) const 
   if (phase_ == Phase::kIdle) {
     status.set_phase("idle");
   } else if (phase_ == Phase::kDone) {
-    status.set_phase(end_->ok ? "finished" : "failed");
+    status.set_phase(end_->ok ? "finished" : end_->suspended ? "suspended" : "failed");
     status.set_reason(end_->reason);
   } else if (const auto since = silence_.cut_off_since()) {
     status.set_phase("cut off");
@@ -43,10 +47,24 @@ void Coordinator::State::DescribePhase(Time now, wire::JobStatus& status) const 
   } else if (phase_ == Phase::kAdopting ||
              (transition && transition->kind == Transition::Kind::kRecover)) {
     status.set_phase("recovering");
+  } else if (!generations_.held() && !transition && suspension_.after()) {
+    status.set_phase("suspended");
+    status.set_reason(fmt::format("goes on after step {} when workers come", *suspension_.after()));
   } else if (!generations_.held()) {
     status.set_phase("forming");
+  } else if (suspension_.IsActive()) {
+    status.set_phase("suspending");
+    status.set_reason(suspension_.IsStopping() ? "all workers leave; they stop"
+                                               : "all workers leave; their state is saved");
   } else {
     status.set_phase(transition ? "changing" : "training");
+  }
+  if (const auto& hold = loss_limit_.hold();
+      hold && phase_ != Phase::kDone && status.reason().empty()) {
+    status.set_reason(fmt::format(
+        "nothing shows that {} of {} workers live: so many are not given up at once, {:.0f} s more",
+        hold->suspects, hold->workers,
+        Seconds(std::max(hold->since + policy().mass_silence - now, Duration(0)))));
   }
 }
 
@@ -84,6 +102,9 @@ wire::JobStatus Coordinator::State::Describe(Time now) const {
     entry.set_metrics_address(worker.metrics_address);
     entry.set_slowdown(drift_.SlowdownOf(name));
     entry.set_failure_domain(worker.failure_domain);
+    entry.set_moved_bytes(worker.move.moved);
+    entry.set_bytes_to_move(worker.move.all);
+    entry.set_may_stay(worker.draining && suspension_.asked().empty());
     if (!worker.seen || worker.absent) {
       entry.set_standing("absent");
     } else if (worker.profiling_until) {
@@ -104,6 +125,10 @@ Status Coordinator::State::CheckInvariants() const {
   HEDDLE_RETURN_IF_ERROR(generations_.Check());
   HEDDLE_RETURN_IF_ERROR(roster_.Check());
   HEDDLE_RETURN_IF_ERROR(links_.Check(roster_));
+  HEDDLE_RETURN_IF_ERROR(suspension_.Check(generations_));
+  if (suspension_.IsActive() && transitions_.current()) {
+    return InternalError("a job is being suspended while its generation changes");
+  }
   HEDDLE_RETURN_IF_ERROR(
       saves_.Check(end_ && end_->ok && CheckpointDue(policy(), policy().total_steps)));
   return transitions_.Check(roster_, generations_, sources_);

@@ -1,9 +1,20 @@
 // What workers say, and what it means for all rooms when one comes or goes.
+#include <algorithm>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "elastic/control/coordinator/coordinator_state.h"
 
 namespace heddle::elastic {
+namespace {
+
+void Refuse(ConnectionId connection, const wire::Refused& refused, Outbox& out) {
+  out.Tell(connection, refused);
+  out.Add(Close{connection});
+}
+
+}  // namespace
 
 // ---- Hello ----
 
@@ -12,19 +23,25 @@ void Coordinator::State::OnHello(ConnectionId connection,
                                  Time now,
                                  Outbox& out) {
   using Kind = Roster::Answer::Kind;
+  if (const auto other = OtherJob(hello)) {
+    return Refuse(connection, *other, out);
+  }
   Roster::Answer answer = roster_.Judge(hello, phase_ == Phase::kDone, now, policy().lease);
   // A new worker, not one of the job that has ended: it asks again until there is the next job.
   if (phase_ == Phase::kDone &&
       roster_.Judge(hello, false, now, policy().lease).kind == Kind::kJoin) {
     answer = {Kind::kRefuse, "the job has ended, the next one is waited for", false};
   }
+  if (answer.kind == Kind::kReleased) {
+    out.Tell(connection, answer.release);
+    return out.Add(Close{connection});
+  }
   if (answer.kind == Kind::kRefuse) {
     wire::Refused refused;
     refused.set_reason(answer.reason);
     refused.set_permanent(answer.permanent);
     refused.set_rejoins(answer.rejoins);
-    out.Tell(connection, refused);
-    return out.Add(Close{connection});
+    return Refuse(connection, refused, out);
   }
   EndSilence(now, out);
   if (answer.kind == Kind::kReturn) {
@@ -36,22 +53,54 @@ void Coordinator::State::OnHello(ConnectionId connection,
         out.Tell(connection, wire::Profile());
       }
       links_.Repeat(worker, roster_, policy().links, out);
+      SendGoAgain(worker, out);  // A Stop counts only after it.
       Scene scene = MakeScene(now, out);
       transitions_.Repeat(worker, scene);
-      if (!transitions_.current() && IsRunning()) {
-        SendGoAgain(worker, out);
-      }
+      suspension_.Repeat(worker, generations_, out);  // Likewise.
     }
     return;
   }
   if (answer.kind == Kind::kReplace) {
     Lose({hello.name(), "another process took its place", false}, now, out);
   }
+  if (const auto sentence = HoldOff(hello.name(), now)) {
+    wire::Refused refused;
+    refused.set_reason(
+        fmt::format("{} was lost {} times shortly after it came: held off for {:.1f} s",
+                    hello.name(), sentence->short_lives, Seconds(sentence->pause)));
+    refused.set_seconds(Seconds(sentence->pause));
+    return Refuse(connection, refused, out);
+  }
   const std::string name = roster_.Join(connection, hello, now);
+  quarantine_.Join(name, now);
   if (phase_ != Phase::kIdle) {
     out.Persist();  // A restarted coordinator must know whose the name is.
     WelcomeWorker(name, false, out);
   }
+}
+
+// Its coordinator's name may lead here by mistake, and rightly again soon: what it holds and trains
+// is not this job's to end, and its name may be that of one of this job's workers.
+std::optional<wire::Refused> Coordinator::State::OtherJob(const wire::Hello& hello) const {
+  if (hello.job_id().empty() || hello.job_id() == job_.id) {
+    return std::nullopt;
+  }
+  wire::Refused refused;
+  refused.set_reason(fmt::format(
+      "{}, and this worker takes part in another one: its coordinator's name leads elsewhere, or "
+      "that job's coordinator is gone",
+      job_.id.empty() ? "there is no job here" : "this is job " + job_.id));
+  refused.set_rejoins(true);
+  return refused;
+}
+
+std::optional<Quarantine::Sentence> Coordinator::State::HoldOff(const std::string& name,
+                                                                Time now) const {
+  const auto& transition = transitions_.current();
+  const int left = static_cast<int>(CandidatesOf(roster_).size());
+  const bool needed = !IsRunning() || (transition && transition->IsStuck()) ||
+                      left < std::max(1, policy().min_workers);
+  return needed ? std::nullopt : quarantine_.Find(name, now);
 }
 
 void Coordinator::State::WelcomeWorker(const std::string& name, bool again, Outbox& out) {
@@ -62,8 +111,14 @@ void Coordinator::State::WelcomeWorker(const std::string& name, bool again, Outb
   }
 }
 
-// A member that is ready has not heard that its generation is in force.
+// A member that is ready has not heard that its generation is in force, as it also is while another
+// one is prepared.
 void Coordinator::State::SendGoAgain(const Worker& worker, Outbox& out) {
+  const auto& transition = transitions_.current();
+  if (!IsRunning() || (transition && (transition->kind != Transition::Kind::kChange ||
+                                      transition->In<Moving>() != nullptr))) {
+    return;
+  }
   const DurableGeneration& held = *generations_.held();
   if (generations_.IsMember(worker.name) && worker.standing == wire::STANDING_READY &&
       worker.standing_generation == held.number) {
@@ -90,21 +145,18 @@ void Coordinator::State::OnMessage(const Worker& worker,
     case wire::FromWorker::kPrepared:
       return Apply(transitions_.OnPrepared(name, message.prepared(), scene), now, out);
     case wire::FromWorker::kStepDone:
-      TakeRecords(name, message.step_done().records(), out);
+      TakeRecords(name, message.step_done().records(), now, out);
       return;
     case wire::FromWorker::kPeerLost:
       return OnPeerLost(worker, message.peer_lost(), now, out);
     case wire::FromWorker::kHalted:
       if (transitions_.AwaitsHalted(name, message.halted().generation()) &&
-          TakeRecords(name, message.halted().records(), out)) {
+          TakeRecords(name, message.halted().records(), now, out)) {
         transitions_.TakeHalted(name, message.halted());
       }
       return;
     case wire::FromWorker::kStopped:
-      roster_.SetStanding(name, wire::STANDING_STOPPED);
-      return Apply(transitions_.OnStopped(name, message.stopped().generation(),
-                                          message.stopped().applied_step(), scene),
-                   now, out);
+      return OnStopped(worker, message.stopped(), now, out);
     case wire::FromWorker::kReady:
       return Apply(transitions_.OnReady(name, message.ready(), scene), now, out);
     case wire::FromWorker::kCheckpointPart:
@@ -117,12 +169,10 @@ void Coordinator::State::OnMessage(const Worker& worker,
       return OnValidation(name, message.validation(), out);
     case wire::FromWorker::kHeartbeat:
       return OnHeartbeat(worker, message.heartbeat(), now, out);
+    case wire::FromWorker::kStateDigests:
+      return OnStateDigests(name, message.state_digests(), now, out);
     case wire::FromWorker::kLeaving:
-      if (phase_ == Phase::kDone) {
-        return;
-      }
-      return message.leaving().at_once() ? Lose({name, message.leaving().reason(), false}, now, out)
-                                         : roster_.Drain(name, message.leaving().reason());
+      return OnLeaving(worker, message.leaving(), now, out);
     case wire::FromWorker::kFinished:
       return OnFinished(worker, message.finished(), now, out);
     case wire::FromWorker::kHello:
@@ -154,6 +204,7 @@ bool Coordinator::State::Counts(const std::string& worker, int64_t generation) c
 bool Coordinator::State::TakeRecords(
     const std::string& worker,
     const google::protobuf::RepeatedPtrField<wire::StepRecord>& records,
+    Time now,
     Outbox& out) {
   if (phase_ == Phase::kDone) {
     return false;
@@ -168,6 +219,8 @@ bool Coordinator::State::TakeRecords(
   const std::string failure = steps_.Take(counting, policy(), out);
   if (steps_.known() > before) {
     recoveries_.StepDone();
+    blame_.ForgetCircle();
+    decisions_.NoteStep(steps_.known(), now, out);
   }
   if (!failure.empty()) {
     End({false, false, failure}, out);
@@ -195,6 +248,7 @@ void Coordinator::State::OnHeartbeat(const Worker& worker,
   }
   if (!transitions_.current()) {
     drift_.Count(worker.name, message, generations_, policy().drift);
+    link_drift_.Count(worker.name, message, generations_, policy().drift);
   }
   wire::Alive alive;
   alive.set_known_step(steps_.durable());
@@ -214,6 +268,13 @@ void Coordinator::State::OnPeerLost(const Worker& worker,
       transition && transition->In<Moving>() != nullptr &&
       (message.generation() == transition->generation || message.generation() == transition->fence);
   if (of_held || of_move) {
+    const Worker* accused = message.peer() == worker.name ? nullptr : roster_.Find(message.peer());
+    if (accused != nullptr) {
+      loss_limit_.NoteAccused(*accused, now);
+    }
+    if (loss_limit_.hold()) {
+      silence_.Reconsider();  // Whoever was held may not be now.
+    }
     Apply({.losses = blame_.Accuse(worker.name, message.peer() == worker.name ? "" : message.peer(),
                                    message.reason(), roster_, generations_, now)},
           now, out);
@@ -242,11 +303,19 @@ void Coordinator::State::Apply(const Consequence& consequence, Time now, Outbox&
   }
   if (consequence.end) {
     End(*consequence.end, out);
+  } else if (consequence.suspend) {
+    BeginSuspension(now, out);
   }
 }
 
+void Coordinator::State::Recover(Cause cause, Time now, Outbox& out) {
+  suspension_.Drop();
+  Scene scene = MakeScene(now, out);
+  Apply(transitions_.Recover(cause, scene), now, out);
+}
+
 void Coordinator::State::Lose(const Loss& loss, Time now, Outbox& out) {
-  const auto& [name, reason, rejoins] = loss;
+  const auto& [name, reason, rejoins, accusers] = loss;
   const Worker* worker = roster_.Find(name);
   if (worker == nullptr || phase_ == Phase::kDone) {
     return;
@@ -255,11 +324,25 @@ void Coordinator::State::Lose(const Loss& loss, Time now, Outbox& out) {
     out.Log("worker_lost", {{"worker", name}, {"reason", reason}});
     out.Add(WorkerGone{name, worker->pid});
   }
+  if (worker->draining) {  // It has gone: its process need not begin anew.
+    roster_.KeepRelease(name, /*requeue=*/false);
+    out.Persist();
+  }
   if (!rejoins) {  // Else it comes again by itself, and learns then what becomes of it.
     wire::Abandon abandon;
     abandon.set_reason(reason);
     out.Tell(worker->connection, abandon);
   }
+  decisions_.Note({.worker = name,
+                   .what = reason,
+                   .silent_seconds = Seconds(now - worker->last_word),
+                   .accusers = accusers});
+  if (const auto sentence = quarantine_.Lose(name, policy().quarantine, now)) {
+    out.Log("worker_quarantined", {{"worker", name},
+                                   {"seconds", Seconds(sentence->pause)},
+                                   {"short_lives", sentence->short_lives}});
+  }
+  blame_.ForgetCircle();
   saves_.Lose(name, out);
   const bool member = generations_.IsMember(name);
   Dismiss(name, reason, rejoins, out);
@@ -267,7 +350,7 @@ void Coordinator::State::Lose(const Loss& loss, Time now, Outbox& out) {
   if (phase_ == Phase::kActive && transitions_.current()) {
     Apply(transitions_.OnLost(name, scene), now, out);
   } else if (phase_ == Phase::kActive && member) {
-    Apply(transitions_.Recover(scene), now, out);
+    Recover(Cause::kLoss, now, out);
   }
 }
 
@@ -280,6 +363,7 @@ void Coordinator::State::Dismiss(const std::string& name,
   generations_.RemoveMember(name);
   steps_.Forget(name);
   drift_.Forget(name);
+  agreement_.Forget(name);
   transitions_.Forget(name);
 }
 
@@ -289,17 +373,19 @@ void Coordinator::State::End(const EndJob& end, Outbox& out) {
   }
   end_ = end;
   phase_ = Phase::kDone;
-  transitions_.Drop();
+  transitions_.Drop(generations_);
+  suspension_.Drop();
   blame_.Clear();
   links_.Stop();
   out.Persist();
-  if (!end.ok) {
+  if (!end.ok && !end.suspended) {
     out.Log("job_failed", {{"reason", end.reason}});
   }
   for (const auto& [name, worker] : roster_.workers()) {
-    if (end.ok) {
+    if (end.ok || end.suspended) {
       wire::Release release;
       release.set_reason(end.reason);
+      release.set_requeue(end.suspended);
       out.Tell(worker.connection, release);
     } else {
       wire::Abandon abandon;
@@ -308,70 +394,6 @@ void Coordinator::State::End(const EndJob& end, Outbox& out) {
     }
   }
   out.Add(end);
-}
-
-// ---- The coordinator's own restart ----
-
-Coordinator::State::State(const DurableState& restored, const Job& job, Time now)
-    : phase_(Phase::kAdopting),
-      job_(job),
-      started_(now) {
-  generations_.Restore(restored);
-  generations_.Allot(job.used_generation);
-  links_.Restore(restored);
-  sources_.Restore(restored);
-  steps_.Restore(restored, now);
-  saves_.Restore(job.checkpoints, restored.given_up_checkpoints);
-  roster_.Restore(restored, now);
-  transitions_.Restore(roster_);
-  adopt_until_ = now + policy().lease + policy().adopt_extra;
-  promised_tick_ = NextDeadline();
-}
-
-void Coordinator::State::BeginForming(Time now) {
-  phase_ = Phase::kActive;
-  formation_.Begin(now);
-  generations_.Drop();
-  sources_.Clear();
-}
-
-void Coordinator::State::FinishAdopting(Time now, Outbox& out) {
-  Consequence absent;
-  for (const auto& [name, worker] : roster_.workers()) {
-    if (!worker.seen) {
-      absent.losses.push_back({name, "it did not come back to the restarted coordinator"});
-    }
-  }
-  if (!absent.losses.empty() && now < std::max(*adopt_until_, silence_.excused_until())) {
-    return;
-  }
-  adopt_until_.reset();
-  Apply(absent, now, out);
-  const auto& held = generations_.held();
-  if (steps_.known() > 0 || held) {
-    recoveries_.BeginAt(started_);
-  }
-  if (!held || held->members.empty()) {
-    return BeginForming(now);
-  }
-  phase_ = Phase::kActive;
-  bool intact = held->members.size() == held->plan.members.size() && blame_.empty();
-  for (const auto& [name, incarnation] : held->members) {
-    const Worker& worker = roster_.at(name);
-    intact =
-        intact && worker.standing_generation == held->number &&
-        (worker.standing == wire::STANDING_TRAINING || worker.standing == wire::STANDING_FINISHED ||
-         worker.standing == wire::STANDING_READY);
-  }
-  if (!intact) {
-    Scene scene = MakeScene(now, out);
-    return Apply(transitions_.Recover(scene), now, out);
-  }
-  recoveries_.End();
-  out.Log("coordinator_restarted", {{"generation", held->number}});
-  for (const auto& [name, incarnation] : held->members) {
-    SendGoAgain(roster_.at(name), out);
-  }
 }
 
 }  // namespace heddle::elastic

@@ -6,10 +6,6 @@
 namespace heddle::elastic {
 namespace {
 
-// Cooldowns without a change after which the pause is the first one again.
-constexpr int kCalm = 10;
-constexpr Duration kLongestCooldown = std::chrono::minutes(5);
-
 // Of ascending values, at least one.
 double NoiseOf(const std::vector<double>& sorted) {
   if (sorted.size() < 3) {
@@ -52,11 +48,11 @@ bool Drift::Notice(const Generations& generations,
                    const DriftPolicy& policy,
                    Time now,
                    Outbox& out) {
-  if (!policy.enabled || (not_before_ && now < *not_before_)) {
+  noticed_.clear();
+  noise_ = 0;
+  if (!pause_.IsOver(now)) {
     return false;
   }
-  bool noticed = false;
-  noise_ = 0;
   for (auto& [name, gauge] : gauges_) {
     if (!generations.IsMember(name) ||
         static_cast<int>(gauge.ratios.size()) < policy.windows_over) {
@@ -75,17 +71,10 @@ bool Drift::Notice(const Generations& generations,
       noise_ = std::max(noise_, NoiseOf(sorted));
       gauge.ratios.clear();
       out.Log("drift", {{"worker", name}, {"slowdown", gauge.slowdown}});
-      noticed = true;
+      noticed_.insert(name);
     }
   }
-  return noticed;
-}
-
-void Drift::Answered(const DriftPolicy& policy, Time now) {
-  const bool calm = !answered_at_ || now - *answered_at_ > kCalm * cooldown_;
-  cooldown_ = calm ? policy.cooldown : std::min(2 * cooldown_, kLongestCooldown);
-  answered_at_ = now;
-  not_before_ = now + cooldown_;
+  return !noticed_.empty();
 }
 
 void Drift::BeginGeneration() {

@@ -9,10 +9,11 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <optional>
+#include <set>
 #include <string>
 
 #include "base/clock.h"
+#include "elastic/control/drift/pause.h"
 #include "elastic/control/membership/generations.h"
 #include "elastic/control/outbox.h"
 #include "elastic/control/policy.h"
@@ -31,11 +32,13 @@ class Drift {
              const DriftPolicy& policy);
   /// Whether a plan is to be looked for; slowdowns are as measured then.
   bool Notice(const Generations& generations, const DriftPolicy& policy, Time now, Outbox& out);
+  /// Whether it was one of those that drifted when that was noticed last.
+  bool WasNoticed(const std::string& worker) const { return noticed_.count(worker) > 0; }
   /// How uncertain the slowdowns are that were noticed last: half the range of a worker's windows
   /// without its lowest and highest one, over their median; of the least certain worker.
   double noise() const { return noise_; }
   /// A plan for drift is in force, or was found not to pay.
-  void Answered(const DriftPolicy& policy, Time now);
+  void Answered(const DriftPolicy& policy, Time now) { pause_.Begin(policy, now); }
   /// Its plan counts on the slowdowns of now.
   void BeginGeneration();
   void Forget(const std::string& worker) { gauges_.erase(worker); }
@@ -49,10 +52,9 @@ class Drift {
   };
 
   std::map<std::string, Gauge> gauges_;  ///< By worker; none: as profiled.
+  std::set<std::string> noticed_;
   double noise_ = 0;
-  Duration cooldown_{0};
-  std::optional<Time> not_before_;
-  std::optional<Time> answered_at_;
+  DriftPause pause_;
 };
 
 }  // namespace heddle::elastic

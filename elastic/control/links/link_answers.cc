@@ -108,9 +108,13 @@ void LinkSurvey::EndMeasurement(int64_t request,
       }
     }
     reason = joined.empty() ? ReasonOf(measurement) : "";
-    measured_[measurement.places] = joined;
-  } else if (failure == "timeout") {
-    measured_[measurement.places] = {};
+  }
+  if (failure.empty() || failure == "timeout") {
+    // What joins two members whose measurement fails was measured once, and is used.
+    const bool again = doubtful_.erase(measurement.places) > 0;
+    if (!joined.empty() || !again) {
+      measured_[measurement.places] = joined;
+    }
   }
   const std::string result = !failure.empty() ? failure : joined.empty() ? "failed" : "ok";
   out.Log("links_measured", {{"from", measurement.workers[0]},
@@ -135,13 +139,16 @@ void LinkSurvey::CheckDeadlines(const Roster& roster,
   }
   if (until_ && now >= *until_) {
     until_.reset();
-    late_ = true;
     size_t left = measuring_.size();
     for (const auto& entry : unmeasured_) {
       left += static_cast<size_t>(
           std::count_if(entry.second.begin(), entry.second.end(),
                         [&](const Place& partner) { return entry.first <= partner; }));
     }
+    if (left == 0) {
+      return;  // All was measured since a plan last asked.
+    }
+    late_ = true;
     out.Log("warning",
             {{"message", fmt::format("the links of {} pairs are not measured after {:.0f} s", left,
                                      Seconds(policy.wait))}});

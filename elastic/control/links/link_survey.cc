@@ -28,6 +28,19 @@ void LinkSurvey::WorkerJoined(const Worker& worker) {
   });
 }
 
+void LinkSurvey::MeasureAgain(const std::vector<std::string>& names, const Roster& roster) {
+  std::set<Place> places;
+  for (const std::string& name : names) {
+    places.insert(PlaceOf(roster.at(name)));
+  }
+  for (const auto& [pair, transports] : measured_) {
+    if (places.count(pair.first) > 0 && places.count(pair.second) > 0) {
+      doubtful_.insert(pair);
+    }
+  }
+  places_changed_ = true;
+}
+
 void LinkSurvey::Store(DurableState& durable) {
   durable.life = life_;
   life_durable_ = true;
@@ -71,6 +84,7 @@ void LinkSurvey::ForgetOldPlaces(const Roster& roster) {
   std::erase_if(measured_, [&](const auto& entry) {
     return here.count(entry.first.first) == 0 || here.count(entry.first.second) == 0;
   });
+  std::erase_if(doubtful_, [&](const PlacePair& pair) { return measured_.count(pair) == 0; });
 }
 
 void LinkSurvey::FindUnmeasured(const Roster& roster, int most_partners) {
@@ -91,7 +105,9 @@ void LinkSurvey::FindUnmeasured(const Roster& roster, int most_partners) {
   }
   std::set<PlacePair> known;
   for (const auto& [pair, transports] : measured_) {
-    known.insert(pair);
+    if (doubtful_.count(pair) == 0) {
+      known.insert(pair);
+    }
   }
   for (const auto& [request, measurement] : measuring_) {
     known.insert(measurement.places);

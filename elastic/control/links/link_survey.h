@@ -37,6 +37,8 @@ class LinkSurvey {
   void WorkerJoined(const Worker& worker);
   /// Something that decides who is measured with whom has changed: workers, profiles, rates.
   void PlacesChanged() { places_changed_ = true; }
+  /// What is known of the links between these workers is measured once more, and counts until then.
+  void MeasureAgain(const std::vector<std::string>& names, const Roster& roster);
   void TakeAnswer(const Worker& worker,
                   const wire::LinksMeasured& message,
                   const Roster& roster,
@@ -97,6 +99,7 @@ class LinkSurvey {
   int64_t next_measurement_ = 1;
   /// By pair of places; empty: it failed, and is not tried again until a worker joins there.
   std::map<PlacePair, std::vector<wire::Links::Transport>> measured_;
+  std::set<PlacePair> doubtful_;                      ///< Of these: to be measured again.
   std::map<int64_t, Measurement> measuring_;          ///< By request.
   std::map<Place, std::vector<std::string>> places_;  ///< Candidates, as of the last look.
   std::map<std::string, std::vector<Place>> places_of_host_;

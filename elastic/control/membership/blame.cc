@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <map>
-#include <utility>
 
 #include <fmt/format.h>
 
 #include "elastic/control/deadline.h"
 
 namespace heddle::elastic {
+namespace {
+
+// Of the time that somebody may do nothing, a look takes place in each such part.
+constexpr int kLooks = 16;
+
+}  // namespace
 
 std::vector<Loss> Blame::Accuse(const std::string& accuser,
                                 const std::string& accused,
@@ -30,7 +35,9 @@ std::vector<Loss> Blame::Accuse(const std::string& accuser,
   for (const auto& [name, worker] : roster.workers()) {
     const bool fits = accused.empty() ? generations.IsMember(name) : name == accused;
     if (fits && worker.seen && worker.connection == 0) {
-      broken.push_back({name, "its connections broke"});
+      broken.push_back({.worker = name,
+                        .reason = "its connections broke",
+                        .accusers = AccusersOf(name, generations.IsMember(name))});
     }
   }
   return broken;
@@ -40,6 +47,16 @@ bool Blame::Fits(const std::string& worker, bool is_member) const {
   return std::any_of(accusations_.begin(), accusations_.end(), [&](const Accusation& accusation) {
     return accusation.accused == worker || (accusation.accused.empty() && is_member);
   });
+}
+
+std::vector<std::string> Blame::AccusersOf(const std::string& worker, bool is_member) const {
+  std::vector<std::string> accusers;
+  for (const Accusation& accusation : accusations_) {
+    if (accusation.accused == worker || (accusation.accused.empty() && is_member)) {
+      accusers.push_back(accusation.accuser);
+    }
+  }
+  return accusers;
 }
 
 Blame::Verdict Blame::Judge(const Roster& roster,
@@ -60,14 +77,21 @@ Blame::Verdict Blame::Judge(const Roster& roster,
     // Half of the window leaves room for a heartbeat that was on its way when the peer saw the
     // loss.
     if (target != nullptr && (!target->seen || target->last_word <= accusation.at + probe / 2)) {
-      verdict.losses.push_back({accusation.accused, "its peers lost it and it fell silent"});
+      verdict.losses.push_back({.worker = accusation.accused,
+                                .reason = "its peers lost it and it fell silent",
+                                .accusers = AccusersOf(accusation.accused, false)});
     }
   }
-  const std::vector<Accusation> reports = std::exchange(accusations_, {});
-  verdict.unknown = !named;
-  if (named && verdict.losses.empty()) {
-    verdict.losses.push_back(MostAccused(reports, roster, ranks));
+  if (!named) {
+    verdict.unknown = true;
+    for (const Accusation& accusation : accusations_) {
+      verdict.reports[accusation.accuser] = accusation.reason;
+    }
+  } else if (verdict.losses.empty()) {
+    verdict.losses.push_back(MostAccused(accusations_, roster, ranks));
+    verdict.losses.front().accusers = AccusersOf(verdict.losses.front().worker, false);
   }
+  accusations_.clear();
   return verdict;
 }
 
@@ -97,6 +121,38 @@ Loss Blame::MostAccused(const std::vector<Accusation>& accusations,
       [&](const Accusation& accusation) { return accusation.accused == worst->first; });
   return {worst->first,
           fmt::format("its link to {} is broken: {}", report->accuser, report->reason)};
+}
+
+bool Blame::WaitsAreDue(Duration limit, Time now) {
+  if (now - waits_judged_at_ < limit / kLooks) {
+    return false;
+  }
+  waits_judged_at_ = now;
+  return true;
+}
+
+Blame::Verdict Blame::JudgeWaits(const WaitGraph& waits,
+                                 Duration limit,
+                                 Duration patience,
+                                 Time now) {
+  const WaitGraph::Verdict found = waits.Judge(limit, patience, now);
+  Verdict verdict;
+  for (const WaitGraph::Culprit& culprit : found.culprits) {
+    verdict.losses.push_back(
+        {.worker = culprit.worker, .reason = culprit.reason, .accusers = culprit.waiters});
+  }
+  if (found.reason.empty()) {
+    return verdict;
+  }
+  const bool circle = !found.circle.empty();
+  if (had_circle_ && circle) {
+    verdict.losses.push_back({.worker = found.last, .reason = "again " + found.reason});
+  } else {
+    verdict.unknown = true;
+    verdict.reports[""] = found.reason;
+  }
+  had_circle_ = had_circle_ || circle;
+  return verdict;
 }
 
 std::optional<Time> Blame::NextDeadline(Duration probe) const {

@@ -57,10 +57,6 @@ WorkerIdentity IdentityOf(const wire::Hello& hello) {
           .emulation = hello.emulation()};
 }
 
-// Between two words of a worker no more passes than a few heartbeats; what is longer is a gap, in
-// which what it did could not be heard.
-constexpr Duration kGap = std::chrono::seconds(1);
-
 // The worker is heard after its last word.
 void EndGap(Worker& worker, Time now) {
   if (worker.profiling_until && now - worker.last_word > kGap) {
@@ -71,26 +67,6 @@ void EndGap(Worker& worker, Time now) {
 }
 
 }  // namespace
-
-std::set<std::string> CandidatesOf(const Roster& roster) {
-  std::set<std::string> names;
-  for (const auto& [name, worker] : roster.workers()) {
-    if (worker.IsCandidate()) {
-      names.insert(name);
-    }
-  }
-  return names;
-}
-
-std::set<std::string> ProfilingHosts(const Roster& roster) {
-  std::set<std::string> hosts;
-  for (const auto& [name, worker] : roster.workers()) {
-    if (worker.profiling_until) {
-      hosts.insert(worker.host);
-    }
-  }
-  return hosts;
-}
 
 const Worker* Roster::Find(const std::string& name) const {
   const auto found = workers_.find(name);
@@ -103,6 +79,14 @@ Roster::Answer Roster::Judge(const wire::Hello& hello, bool ended, Time now, Dur
   using Kind = Answer::Kind;
   if (const std::string fault = Fault(hello); !fault.empty()) {
     return {Kind::kRefuse, fault};
+  }
+  for (const DurableRelease& kept : releases_) {
+    if (kept.incarnation == hello.incarnation()) {
+      Answer answer{.kind = Kind::kReleased};
+      answer.release.set_reason(kept.reason);
+      answer.release.set_requeue(kept.requeue);
+      return answer;
+    }
   }
   if (ended) {
     return {Kind::kRefuse, "the job has ended"};
@@ -266,21 +250,6 @@ void Roster::BeginGeneration(int64_t number, const std::map<std::string, std::st
   }
 }
 
-void Roster::Drain(const std::string& name, const std::string& reason) {
-  Worker& worker = workers_.at(name);
-  worker.draining = true;
-  worker.leave_reason = reason;
-}
-
-void Roster::RefuseDrains(const std::string& reason, Outbox& out) {
-  for (auto& [name, worker] : workers_) {
-    if (worker.draining) {
-      out.Log("drain_refused", {{"worker", name}, {"reason", reason}});
-      worker.draining = false;
-    }
-  }
-}
-
 std::optional<wire::Emulation> Roster::Emulate(const std::string& name,
                                                const wire::Emulation& limits,
                                                bool speed,
@@ -349,6 +318,7 @@ std::optional<ListWorkers> Roster::TakeList(bool idle) {
 
 void Roster::Restore(const DurableState& durable, Time now) {
   next_number_ = durable.next_worker_number;
+  releases_ = durable.releases;
   for (const auto& [name, stored] : durable.workers) {
     Worker& worker = workers_[name];
     worker.name = name;
@@ -356,6 +326,9 @@ void Roster::Restore(const DurableState& durable, Time now) {
     worker.host = stored.host;
     worker.failure_domain = stored.failure_domain;
     worker.profile_json = stored.profile_json;
+    worker.draining = !stored.leaves.empty();
+    worker.notices = {stored.noticed, stored.notice, stored.withdrawn};
+    worker.leave_reason = stored.leaves;
     worker.seen = false;
     worker.last_word = now;
   }
@@ -363,9 +336,16 @@ void Roster::Restore(const DurableState& durable, Time now) {
 
 void Roster::Store(DurableState& durable) const {
   for (const auto& [name, worker] : workers_) {
-    durable.workers[name] = {worker.incarnation, worker.host, worker.profile_json,
-                             worker.failure_domain};
+    durable.workers[name] = {.incarnation = worker.incarnation,
+                             .host = worker.host,
+                             .profile_json = worker.profile_json,
+                             .failure_domain = worker.failure_domain,
+                             .leaves = worker.draining ? worker.leave_reason : "",
+                             .noticed = worker.notices.count,
+                             .notice = worker.notices.newest,
+                             .withdrawn = worker.notices.withdrawn};
   }
+  durable.releases = releases_;
   durable.next_worker_number = next_number_;
 }
 

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "elastic/control/actions.h"
+#include "elastic/control/durable.h"
 #include "elastic/control/membership/worker.h"
 #include "elastic/control/outbox.h"
 #include "elastic/control/policy.h"
@@ -25,15 +26,17 @@ class Roster {
   /// What becomes of a Hello.
   struct Answer {
     enum class Kind : uint8_t {
-      kRefuse,   ///< With reason and permanent.
-      kReturn,   ///< Of a worker that is known.
-      kJoin,     ///< Of a new one.
-      kReplace,  ///< Likewise; the one of its name is to be given up first.
+      kRefuse,    ///< With reason and permanent.
+      kReturn,    ///< Of a worker that is known.
+      kJoin,      ///< Of a new one.
+      kReplace,   ///< Likewise; the one of its name is to be given up first.
+      kReleased,  ///< Of one that was released and did not hear it.
     };
     Kind kind = Kind::kRefuse;
     std::string reason = {};
     bool permanent = true;
     bool rejoins = false;  ///< kRefuse: its process may begin anew, without what it holds.
+    wire::Release release = {};
   };
 
   const std::map<std::string, Worker>& workers() const { return workers_; }
@@ -64,15 +67,20 @@ class Roster {
   void TakeHeartbeat(const std::string& name,
                      const wire::Heartbeat& message,
                      Duration profile_timeout,
-                     Time now) {
-    workers_.at(name).Take(message, profile_timeout, now);
-  }
+                     Time now);
   void SetStanding(const std::string& name, wire::Standing standing);
   /// Everybody's standing, once a generation is in force.
   void BeginGeneration(int64_t number, const std::map<std::string, std::string>& members);
 
-  void Drain(const std::string& name, const std::string& reason);
-  void RefuseDrains(const std::string& reason, Outbox& out);
+  /// `noticed`: its process ends whatever is decided. `notice`: which of its notices says so; 0:
+  /// none does.
+  void Drain(const std::string& name,
+             const std::string& reason,
+             bool noticed = false,
+             int64_t notice = 0);
+  /// It leaves no longer. `withdraws`: nor for any notice that it has told of. False: it does not
+  /// leave.
+  bool Stay(const std::string& name, bool withdraws);
   /// The worker's limits afterwards; none: there is no such worker.
   std::optional<wire::Emulation> Emulate(const std::string& name,
                                          const wire::Emulation& limits,
@@ -87,6 +95,9 @@ class Roster {
   /// `reason` empty: it may come again.
   void Dismiss(const std::string& name, const std::string& reason, bool rejoins, Outbox& out);
 
+  /// One that is about to be dismissed is told this when it comes back.
+  void KeepRelease(const std::string& name, bool requeue);
+
   /// The list of job.json where it has changed since; `idle`: there is no job yet.
   std::optional<ListWorkers> TakeList(bool idle);
   void Restore(const DurableState& durable, Time now);
@@ -100,13 +111,23 @@ class Roster {
     std::string reason;
     bool rejoins = false;
   };
-  std::map<std::string, Gone> gone_;  ///< Incarnations that were given up, and why.
+  std::map<std::string, Gone> gone_;      ///< Incarnations that were given up, and why.
+  std::vector<DurableRelease> releases_;  ///< In order, so many of the newest ones.
   int64_t next_number_ = 1;
   bool list_changed_ = false;
 };
 
+/// Nobody leaves any longer, for now: each may be asked again.
+void RefuseDrains(Roster& roster, const std::string& reason, Outbox& out);
 /// Those that a plan may count on.
 std::set<std::string> CandidatesOf(const Roster& roster);
+/// Likewise; where they are fewer than `least`, those that leave, too: until then they can carry
+/// it.
+std::set<std::string> CarriersOf(const Roster& roster, int least);
+/// Nobody is there that a plan may count on, and somebody who leaves.
+bool AllLeave(const Roster& roster);
+/// Somebody leaves whatever is decided.
+bool AnyNoticed(const Roster& roster);
 /// Hosts on which a profile is measured: what is measured beside it would measure that too.
 std::set<std::string> ProfilingHosts(const Roster& roster);
 

@@ -52,6 +52,8 @@ class Silence {
   };
   /// What had come by `now` was handled before.
   Verdict Judge(const Scene& scene);
+  /// When a step was completed last, or the generation in force began.
+  Time stepped_at() const { return stepped_at_; }
   /// Since when nobody is heard, as of the last Judge; none: somebody is.
   std::optional<Time> cut_off_since() const { return cut_off_since_; }
   /// What somebody owes is not due before.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "elastic/control/connection.h"
@@ -24,6 +25,27 @@ struct WorkerIdentity {
   wire::Emulation emulation;
 };
 
+/// That its process is to end, numbered by it from 1 on.
+struct Notices {
+  bool count = false;     ///< It leaves, and its process ends whatever is decided.
+  int64_t newest = 0;     ///< That it told of.
+  int64_t withdrawn = 0;  ///< Up to this one they do not count.
+};
+
+/// What a worker says of its waits, for others or for storage.
+struct WorkerWaits {
+  bool any = false;
+  std::vector<std::string> names = {};  ///< Whom its connections wait for,
+  int64_t generation = 0;               ///< in this one's group.
+  Time changed_at = {};                 ///< When it was last heard to wait, or not, anew.
+};
+
+/// Of the state that a worker is to get for the next generation, in bytes.
+struct WorkerMove {
+  int64_t moved = 0;  ///< What has come, …
+  int64_t all = 0;    ///< … of so much; zero: none is on its way.
+};
+
 struct Worker : WorkerIdentity {
   std::string name;
   std::string incarnation;
@@ -39,30 +61,21 @@ struct Worker : WorkerIdentity {
   std::optional<Time> profiling_until;
   bool draining = false;
   std::string leave_reason;
+  Notices notices;
 
   wire::Standing standing = wire::STANDING_IDLE;
   int64_t standing_generation = 0;
   int64_t applied_step = 0;
   int64_t progress = 0;               ///< As it counts.
   std::optional<Time> progressed_at;  ///< When that was last heard to be more.
-  bool waits = false;                 ///< For others.
+  WorkerMove move;
+  WorkerWaits waits;
 
-  void Take(const wire::Heartbeat& message, Duration profile_timeout, Time now) {
-    applied_step = message.applied_step();
-    standing = message.standing();
-    waits = message.waits();
-    if (message.progress() > progress) {
-      progress = message.progress();
-      progressed_at = now;
-      if (profiling_until) {
-        profiling_until = now + profile_timeout;
-      }
-    }
-  }
+  void Take(const wire::Heartbeat& message, Duration profile_timeout, Time now);
+  /// It is there, and measured.
+  bool IsAble() const { return welcomed && seen && !absent && !profile_json.empty(); }
   /// A plan may count on it.
-  bool IsCandidate() const {
-    return welcomed && seen && !absent && !draining && !profile_json.empty();
-  }
+  bool IsCandidate() const { return IsAble() && !draining; }
 };
 
 /// A worker that is to be given up, and why.
@@ -71,6 +84,7 @@ struct Loss {
   std::string reason;
   /// Its process may begin anew and join. Not where it would fail again, or fight for its name.
   bool rejoins = true;
+  std::vector<std::string> accusers = {};  ///< Who reported it.
 };
 
 }  // namespace heddle::elastic

@@ -18,6 +18,16 @@ bool Saves::IsCommitting(int64_t step) const {
   });
 }
 
+std::string Saves::WhyFailed(int64_t step, int64_t generation) const {
+  return failed_ == Key(step, generation) ? failed_why_ : "";
+}
+
+void Saves::Fail(const Key& key, const std::string& reason, Outbox& out) {
+  failed_why_ = reason;
+  failed_ = key;
+  out.Log("checkpoint_failed", {{"step", key.first}, {"reason", reason}});
+}
+
 // Told once each; what is written of them may be removed.
 template <typename Which>
 void Saves::AbandonWhere(Which which, Outbox& out) {
@@ -44,7 +54,11 @@ Saves::Pending* Saves::FindOrBegin(const Key& key,
     return nullptr;
   }
   const auto& held = generations.held();
-  if (!held || held->number != key.second || !generations.IsMember(worker)) {
+  if (key.second == void_.second && key.first > void_.first) {
+    return nullptr;
+  }
+  if (!held || held->number != key.second || !generations.IsMember(worker) ||
+      !WhyFailed(key.first, key.second).empty()) {
     return nullptr;
   }
   Pending save;
@@ -80,8 +94,7 @@ void Saves::TakePart(const std::string& worker,
   }
   if (!message.error().empty() && !save->failed) {
     save->failed = true;
-    error_ = message.error();
-    out.Log("checkpoint_failed", {{"step", message.step()}, {"reason", message.error()}});
+    Fail(key, message.error(), out);
     out.Add(AbandonCheckpoint{key.first, key.second});
   }
   save->parts[worker] = message.part();
@@ -118,8 +131,7 @@ bool Saves::TakeCommit(const CheckpointCommitted& event, Outbox& out) {
   const bool given_up = found->second.given_up;
   pending_.erase(found);
   if (!event.status.ok()) {
-    error_ = event.status.ToString();
-    out.Log("checkpoint_failed", {{"step", event.step}, {"reason", error_}});
+    Fail({event.step, event.generation}, event.status.ToString(), out);
     return false;
   }
   if (given_up) {
@@ -129,7 +141,6 @@ bool Saves::TakeCommit(const CheckpointCommitted& event, Outbox& out) {
     out.Persist();
     return false;
   }
-  error_.clear();
   given_up_.erase(event.step);
   if (!IsCommitted(event.step)) {
     committed_.insert(std::upper_bound(committed_.begin(), committed_.end(), event.step),
@@ -162,6 +173,11 @@ void Saves::RollBackTo(int64_t step, Outbox& out) {
     save.given_up = save.given_up || is_later(key, save);
   }
   AbandonWhere(is_later, out);
+}
+
+void Saves::VoidAfter(int64_t step, int64_t generation, Outbox& out) {
+  void_ = {step, generation};
+  RollBackTo(step, out);
 }
 
 void Saves::Forget(const std::vector<int64_t>& steps) {

@@ -1,7 +1,8 @@
 /// \file
 /// Checkpoints: saves whose parts are coming in, and what is sound on storage. A save ends by one
 /// CommitCheckpoint, when all of its writers have reported, or by AbandonCheckpoint: as soon as a
-/// writer reports an error, is lost, or a newer checkpoint is committed.
+/// writer reports an error, is lost, or a newer checkpoint is committed. One that failed is not
+/// begun again.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,8 @@ class Saves {
   bool IsCommitted(int64_t step) const;
   /// Its parts are complete, and the storage is at it.
   bool IsCommitting(int64_t step) const;
-  /// Of the last save that failed and was not made good; empty: none.
-  const std::string& error() const { return error_; }
+  /// Empty: the newest save that failed is another one, or none has.
+  std::string WhyFailed(int64_t step, int64_t generation) const;
   /// Why the last checkpoint that was left could not be read; empty: none was left.
   const std::string& unsound() const { return unsound_; }
 
@@ -45,6 +46,9 @@ class Saves {
   /// The job goes on after `step` once more: checkpoints of later steps are of a history that was
   /// given up. They are no longer offered, and replaced when those steps are saved again.
   void RollBackTo(int64_t step, Outbox& out);
+  /// The same, and no save of a later step that `generation` makes counts any more: members had
+  /// unlike replicas of the state.
+  void VoidAfter(int64_t step, int64_t generation, Outbox& out);
   /// They are no longer on storage.
   void Forget(const std::vector<int64_t>& steps);
   /// The checkpoint cannot be read: it is not offered again.
@@ -75,11 +79,14 @@ class Saves {
   Pending* FindOrBegin(const Key& key, const std::string& worker, const Generations& generations);
   template <typename Which>
   void AbandonWhere(Which which, Outbox& out);
+  void Fail(const Key& key, const std::string& reason, Outbox& out);
 
   std::map<Key, Pending> pending_;
   std::vector<int64_t> committed_;
   std::set<int64_t> given_up_;  ///< On storage, of a history that was given up.
-  std::string error_;
+  Key void_;    ///< Saves of this generation of later steps than this one count for nothing.
+  Key failed_;  ///< The newest that failed …
+  std::string failed_why_;  ///< … and why; empty: none has.
   std::string unsound_;
 };
 

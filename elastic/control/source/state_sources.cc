@@ -84,7 +84,8 @@ std::optional<SourceOption> StateSources::Live(const Survey& halted,
       skip = survivor.not_finite;
     }
     const bool behind = survivor.applied_step == option.step - 1 && survivor.voted;
-    if (survivor.applied_step != option.step && !behind) {
+    const bool refused = refusals_.Has(name, held->number, RefusedState::kTensors);
+    if (refused || (survivor.applied_step != option.step && !behind)) {
       continue;
     }
     settle = settle || behind;
@@ -125,7 +126,8 @@ std::optional<SourceOption> StateSources::InMemory(const Survey& halted, int64_t
     for (const wire::Halted::Replicas& replicas : words.replicas()) {
       const auto source = snapshots_.find(replicas.generation());
       if (source == snapshots_.end() || replicas.step() < 0 ||
-          replicas.step() > std::min(known_step, source->second.last_step)) {
+          replicas.step() > std::min(known_step, source->second.last_step) ||
+          refusals_.Has(name, replicas.generation(), replicas.step())) {
         continue;
       }
       Found& snapshot = found[{replicas.step(), replicas.generation()}];
@@ -250,6 +252,12 @@ void StateSources::RefuseSnapshot(int64_t generation, int64_t step) {
   snapshots_.at(generation).last_step = step - 1;
 }
 
+void StateSources::VoidAfter(int64_t step) {
+  for (auto& [generation, source] : snapshots_) {
+    source.last_step = std::min(source.last_step, step);
+  }
+}
+
 void StateSources::NoteStateBytes(int64_t bytes) {
   state_bytes_ = bytes > 0 ? static_cast<double>(bytes) : state_bytes_;
 }
@@ -292,9 +300,8 @@ std::vector<std::vector<int32_t>> HoldersOf(const PlanOutcome& plan,
 void StateSources::BeginGeneration(const DurableGeneration& held,
                                    int64_t step,
                                    const JobPolicy& policy) {
-  for (auto& [generation, source] : snapshots_) {
-    source.last_step = std::min(source.last_step, step);
-  }
+  refusals_.BeginGeneration(snapshots_);
+  VoidAfter(step);
   if (policy.replicate_every <= 0) {
     return;
   }

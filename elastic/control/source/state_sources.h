@@ -13,6 +13,7 @@
 #include "elastic/control/membership/roster.h"
 #include "elastic/control/policy.h"
 #include "elastic/control/saves/saves.h"
+#include "elastic/control/source/refusals.h"
 #include "elastic/control/steps/steps.h"
 
 namespace heddle::elastic {
@@ -58,6 +59,10 @@ class StateSources {
 
   /// A snapshot could not be read. It is not offered again.
   void RefuseSnapshot(int64_t generation, int64_t step);
+  /// No snapshot of a later step is offered.
+  void VoidAfter(int64_t step);
+  /// Single holders' copies of a state. They are not offered again.
+  Refusals& refusals() { return refusals_; }
   /// So many bytes are the elements of the whole state.
   void NoteStateBytes(int64_t bytes);
   /// A move is complete: how quick its source was.
@@ -65,10 +70,19 @@ class StateSources {
   /// The generation goes on after `step`: snapshots of later steps are void, and its own may be
   /// kept from now on.
   void BeginGeneration(const DurableGeneration& held, int64_t step, const JobPolicy& policy);
-  void Clear() { snapshots_.clear(); }
+  void Clear() {
+    snapshots_.clear();
+    refusals_ = {};
+  }
 
-  void Restore(const DurableState& durable) { snapshots_ = durable.snapshots; }
-  void Store(DurableState& durable) const { durable.snapshots = snapshots_; }
+  void Restore(const DurableState& durable) {
+    snapshots_ = durable.snapshots;
+    refusals_.Restore(durable);
+  }
+  void Store(DurableState& durable) const {
+    durable.snapshots = snapshots_;
+    refusals_.Store(durable);
+  }
   /// Of a source that is being moved from: every part is held by somebody.
   Status Check(const SourceOption& chosen) const;
 
@@ -85,8 +99,9 @@ class StateSources {
                           const RecoveryPolicy& policy) const;
 
   std::map<int64_t, SnapshotSource> snapshots_;  ///< By generation; parts may be in memory.
-  double state_bytes_ = 0;                       ///< Of the whole state's elements; 0: unknown.
-  std::map<Source, double> measured_rates_;      ///< Bytes a second of the last move by source.
+  Refusals refusals_;
+  double state_bytes_ = 0;                   ///< Of the whole state's elements; 0: unknown.
+  std::map<Source, double> measured_rates_;  ///< Bytes a second of the last move by source.
 };
 
 /// By rank: who keeps the member's replicas; empty: no snapshots are kept.

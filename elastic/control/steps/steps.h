@@ -47,7 +47,7 @@ class Steps {
   void Forget(const std::string& worker) { finished_.erase(worker); }
   void BeginGeneration();
   /// All members have finished: how the job ends; none: the last records or the checkpoint are
-  /// still to come. `save_error`: of the last save that failed.
+  /// still to come. `save_error`: why the checkpoint failed; empty: it has not.
   std::optional<EndJob> Close(
       const JobPolicy& policy, bool saved, const std::string& save_error, Time now, Outbox& out);
 

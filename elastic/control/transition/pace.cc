@@ -51,16 +51,17 @@ void Recoveries::StepDone() {
   counted_on_.clear();
 }
 
-std::set<std::string> Recoveries::CountOn(const Roster& roster, int least) {
-  const std::set<std::string> candidates = CandidatesOf(roster);
+std::set<std::string> Recoveries::CountOn(const std::set<std::string>& able,
+                                          const Roster& roster,
+                                          int least) {
   std::set<std::string> names;
-  for (const std::string& name : candidates) {
+  for (const std::string& name : able) {
     if (counted_on_.count(roster.at(name).incarnation) > 0) {
       names.insert(name);
     }
   }
   if (names.empty() || static_cast<int>(names.size()) < least) {
-    names = candidates;
+    names = able;
   }
   counted_on_.clear();
   for (const std::string& name : names) {

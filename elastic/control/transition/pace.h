@@ -35,10 +35,10 @@ class Recoveries {
   /// How the job ends, when it has gone back too often without a step; none: it goes on.
   std::optional<EndJob> Begin(int most_without_step, Time now);
   void StepDone();
-  /// Those of the candidates that the plan of a recovery counts on. A further one without a step
-  /// between leaves out who has come since the first, unless fewer than `least` would be left: a
-  /// worker that comes and dies again and again must not keep the job from its next step.
-  std::set<std::string> CountOn(const Roster& roster, int least);
+  /// Those of `able` that the plan of a recovery counts on. A further one without a step between
+  /// leaves out who has come since the first, unless fewer than `least` would be left: a worker
+  /// that comes and dies again and again must not keep the job from its next step.
+  std::set<std::string> CountOn(const std::set<std::string>& able, const Roster& roster, int least);
   /// No plan was found with those: the next one may count on all.
   void CountOnAll() { counted_on_.clear(); }
   /// Since the coordinator's own restart.

@@ -11,13 +11,17 @@ namespace {
 
 // What a change costs beside moving bytes: stopping, connecting, the first step's cold caches.
 constexpr double kFixedChangeSeconds = 0.1;
-// Between questions for a plan that was refused: doubled from the first to the last.
-constexpr Duration kFirstRetry = std::chrono::seconds(2);
-constexpr Duration kLastRetry = std::chrono::minutes(1);
 // A gain below this is within the error of the prediction.
 constexpr double kLeastGain = 0.02;
 
-bool WorthChanging(const PlanOutcome& outcome, bool for_drift, const Scene& scene) {
+// What a plan is worth against the one that trains.
+struct Worth {
+  bool changes = false;
+  std::string reason;
+  std::vector<Alternative> plans;  ///< Seconds of the rest of the job.
+};
+
+Worth WorthOf(const PlanOutcome& outcome, const Transition& transition, const Scene& scene) {
   const JobPolicy& policy = scene.job.policy;
   const double current = outcome.current_step_seconds > 0
                              ? outcome.current_step_seconds
@@ -25,9 +29,33 @@ bool WorthChanging(const PlanOutcome& outcome, bool for_drift, const Scene& scen
   const auto horizon = static_cast<double>(policy.total_steps - scene.steps.known());
   const double gain = (current - outcome.predicted_step_seconds) * horizon;
   const double cost = outcome.move_seconds + kFixedChangeSeconds;
-  const double least = for_drift ? std::max(kLeastGain, scene.drift.noise()) : kLeastGain;
-  return outcome.predicted_step_seconds < (1 - least) * current &&
-         gain > policy.drift.gain_over_cost * cost;
+  const double least =
+      transition.for_drift ? std::max(kLeastGain, scene.drift.noise()) : kLeastGain;
+  Worth worth;
+  worth.plans = {{.what = "keep", .seconds = current * horizon},
+                 {.what = "replan", .seconds = outcome.predicted_step_seconds * horizon + cost}};
+  if (transition.In<Planning>()->forced) {
+    worth.plans.front() = {.what = "keep", .note = "a member leaves"};
+    worth.changes = true;
+    worth.reason = "the generation cannot go on without who leaves";
+  } else if (outcome.predicted_step_seconds >= (1 - least) * current) {
+    worth.reason = fmt::format(
+        "a step would take {:.4g} s instead of {:.4g} s: less than the {:.2g} % that a prediction "
+        "may be wrong by",
+        outcome.predicted_step_seconds, current, 100 * least);
+  } else {
+    worth.changes = gain > policy.drift.gain_over_cost * cost;
+    worth.reason = fmt::format(
+        "{:.3g} s are saved in the {} steps that are left, {} than {:g} times the {:.3g} s that "
+        "the change costs",
+        gain, policy.total_steps - scene.steps.known(), worth.changes ? "more" : "not more",
+        policy.drift.gain_over_cost, cost);
+    if (worth.changes && transition.for_drift && policy.drift.action == DriftAction::kAdvise) {
+      worth.changes = false;
+      worth.reason += "; elastic.drift is advise: the plan stays";
+    }
+  }
+  return worth;
 }
 
 // What a plan counted on when it was looked for may be gone by the time that it is found.
@@ -36,6 +64,55 @@ bool AreThere(const std::vector<std::string>& members, const Roster& roster) {
     const Worker* worker = roster.Find(name);
     return worker != nullptr && worker->welcomed && worker->seen && !worker->profile_json.empty();
   });
+}
+
+// Why a change is looked for: who leaves, else who has drifted and who has come.
+void NoteChange(const Transition& change,
+                Cause cause,
+                const std::set<std::string>& considered,
+                Scene& scene) {
+  scene.decisions.Drop();  // Of a change that was given up just before.
+  for (const auto& [name, worker] : scene.roster.workers()) {
+    if (worker.draining && scene.generations.IsMember(name)) {
+      scene.decisions.Note({.worker = name, .what = "leaves: " + worker.leave_reason});
+    } else if (worker.IsCandidate() && considered.count(name) == 0) {
+      scene.decisions.Note({.worker = name, .what = "joined"});
+    } else if (change.for_drift && scene.drift.WasNoticed(name)) {
+      scene.decisions.Note({.worker = name,
+                            .what = "its speed has changed",
+                            .slowdown = scene.drift.SlowdownOf(name)});
+    }
+  }
+  if (const auto& link = scene.link_drift.noticed(); change.for_drift && link) {
+    scene.decisions.Note(
+        {.worker = link->from,
+         .what = fmt::format("its link to {} carries {:.3g} MB/s, {:.3g} MB/s "
+                             "were planned with",
+                             link->to, link->measured / 1e6, link->planned / 1e6)});
+  }
+  if (cause == Cause::kImprove) {
+    scene.decisions.Note({.worker = "", .what = "the plan in force was found in a hurry"});
+  }
+  scene.decisions.Begin(cause);
+}
+
+// Whether a change is looked for because of it.
+bool NoticeDrift(bool measured, bool comes, Scene& scene) {
+  const DriftPolicy& policy = scene.job.policy.drift;
+  scene.link_drift.Drop();
+  if (policy.action == DriftAction::kAdvise && comes) {
+    return false;  // A plan that is not put in force would leave out who comes.
+  }
+  if (!scene.drift.Notice(scene.generations, policy, scene.now, scene.out) &&
+      !scene.link_drift.Notice(measured, scene.generations, scene.roster, policy, scene.now,
+                               scene.links, scene.out)) {
+    return false;
+  }
+  if (policy.action == DriftAction::kObserve) {
+    AnswerDrift(scene);
+    return false;
+  }
+  return true;
 }
 
 Consequence NoSoundCheckpoint(const Scene& scene) {
@@ -62,17 +139,23 @@ Consequence Transitions::Form(Scene& scene) {
   if (!scene.links.Settled(scene.roster, policy.links, scene.now, scene.out)) {
     return {};
   }
-  std::optional<SourceOption> stored = scene.sources.Stored(scene.saves);
-  if (!stored) {
+  std::vector<SourceOption> options =
+      scene.sources.Options({}, scene.generations, scene.steps, scene.saves, policy.recovery);
+  if (options.empty()) {
     return NoSoundCheckpoint(scene);
   }
+  SourceOption& stored = options.front();
+  scene.decisions.Begin(Cause::kForm);
+  scene.decisions.Note(
+      {.worker = "", .what = fmt::format("{} of {} workers came", count, policy.initial_workers)});
+  scene.decisions.WeighSources(options, policy);
   scene.recoveries.CountOnAll();
   const int64_t generation = scene.generations.counter() + 1;
   current_ = Transition{.kind = Transition::Kind::kForm,
                         .fence = generation,
                         .generation = generation,
-                        .steps_repeated = std::max<int64_t>(0, scene.steps.known() - stored->step)};
-  return AskForPlan({.origin = *std::move(stored)}, scene);
+                        .steps_repeated = std::max<int64_t>(0, scene.steps.known() - stored.step)};
+  return AskForPlan({.origin = std::move(stored)}, scene);
 }
 
 Consequence Transitions::Consider(Scene& scene) {
@@ -94,16 +177,25 @@ Consequence Transitions::Consider(Scene& scene) {
     }
   }
   const JobPolicy& policy = scene.job.policy;
-  waits = waits || !scene.links.Settled(scene.roster, policy.links, scene.now, scene.out);
-  const bool drifts =
-      !leaves && scene.drift.Notice(scene.generations, policy.drift, scene.now, scene.out);
-  if (!leaves && !drifts && !(joins && !waits)) {
+  const bool measured =
+      !waits && scene.links.Settled(scene.roster, policy.links, scene.now, scene.out);
+  const bool come = joins && measured;
+  const bool drifts = !leaves && NoticeDrift(measured, joins || waits, scene);
+  const bool improves = improve_at_ && scene.now >= *improve_at_;
+  if (!leaves && !drifts && !come && !improves) {
     return {};
   }
+  improve_at_.reset();
   current_ = Transition{.kind = Transition::Kind::kChange,
                         .fence = scene.generations.counter() + 1,
                         .generation = scene.generations.counter() + 2,
                         .for_drift = drifts};
+  NoteChange(*current_,
+             leaves   ? Cause::kLeave
+             : drifts ? Cause::kDrift
+             : come   ? Cause::kJoin
+                      : Cause::kImprove,
+             considered_, scene);
   Planning planning{.origin = {.source = Source::kLive}, .forced = leaves};
   for (const auto& [name, incarnation] : scene.generations.held()->members) {
     planning.origin.holders.push_back(name);
@@ -115,14 +207,12 @@ Consequence Transitions::Consider(Scene& scene) {
 
 Consequence Transitions::AskForPlan(Planning planning, Scene& scene) {
   const JobPolicy& policy = scene.job.policy;
-  if (CandidatesOf(scene.roster).empty()) {  // Without the last ones there is no job.
-    scene.roster.RefuseDrains("no other worker is left", scene.out);
-  }
+  const std::set<std::string> able = AbleFor(current_->kind, scene.roster, policy.min_workers);
   planning.asked = current_->kind == Transition::Kind::kChange
-                       ? CandidatesOf(scene.roster)
-                       : scene.recoveries.CountOn(scene.roster, policy.min_workers);
+                       ? able
+                       : scene.recoveries.CountOn(able, scene.roster, policy.min_workers);
   planning.request = next_request_++;
-  planning.deadline = scene.now + kPlanTimeout;
+  planning.deadline = scene.now + policy.plan_timeout;
   planning.retry_at.reset();
   current_->stage = std::move(planning);
   const Planning& asking = *current_->In<Planning>();
@@ -166,13 +256,18 @@ Consequence Transitions::OnPlanned(const PlanOutcome& outcome, Scene& scene) {
   if (!outcome.status.ok()) {
     return RefusePlan(outcome.status, scene);
   }
-  if (current_->kind == Transition::Kind::kChange && !planning->forced &&
-      !WorthChanging(outcome, current_->for_drift, scene)) {
-    if (current_->for_drift) {
-      scene.drift.Answered(scene.job.policy.drift, scene.now);
+  if (current_->kind == Transition::Kind::kChange) {
+    Worth worth = WorthOf(outcome, *current_, scene);
+    scene.decisions.WeighPlans(std::move(worth.plans), worth.changes ? "replan" : "keep",
+                               std::move(worth.reason), outcome.move_seconds + kFixedChangeSeconds);
+    if (!worth.changes) {
+      scene.decisions.LogKept(scene.generations.held()->number, scene.out);
+      if (current_->for_drift) {
+        AnswerDrift(scene);
+      }
+      current_.reset();
+      return {};
     }
-    current_.reset();
-    return {};
   }
   for (const std::string& name : outcome.members) {
     if (planning->asked.count(name) == 0) {
@@ -187,15 +282,24 @@ Consequence Transitions::OnPlanned(const PlanOutcome& outcome, Scene& scene) {
 
 Consequence Transitions::RefusePlan(const Status& status, Scene& scene, bool asks_again) {
   if (current_->kind == Transition::Kind::kChange) {
-    scene.roster.RefuseDrains(status.ToString(), scene.out);
+    const bool forced = current_->In<Planning>()->forced;
     current_.reset();
+    if (!forced) {
+      return {};
+    }
+    if (AnyNoticed(scene.roster)) {
+      return {.suspend = status.ToString()};
+    }
+    RefuseDrains(scene.roster, status.ToString(), scene.out);
     return {};
   }
   if (current_->stuck.empty()) {
     scene.out.Log("paused", {{"reason", status.ToString()}});
   }
   current_->stuck = status.ToString();
-  current_->retry_after = std::clamp(2 * current_->retry_after, kFirstRetry, kLastRetry);
+  const JobPolicy& policy = scene.job.policy;
+  current_->retry_after =
+      std::clamp(2 * current_->retry_after, policy.first_retry, policy.last_retry);
   scene.recoveries.CountOnAll();
   Planning& planning = *current_->In<Planning>();
   planning.deadline.reset();

@@ -27,13 +27,26 @@ void TellSources(const std::map<std::string, wire::Ready>& ready, Outbox& out) {
   out.Log("state_moved", {{"bytes", bytes}, {"sources", RawJson{text + "}"}}});
 }
 
+// What the plan counts on has not changed yet.
+void BeginDrift(const std::vector<std::string>& members,
+                const wire::Links& links,
+                bool for_drift,
+                Scene& scene) {
+  scene.drift.BeginGeneration();
+  scene.link_drift.BeginGeneration(members, links);
+  if (for_drift) {
+    AnswerDrift(scene);
+  }
+}
+
 }  // namespace
 
-Consequence Transitions::Recover(Scene& scene) {
+Consequence Transitions::Recover(Cause cause, Scene& scene) {
   const JobPolicy& policy = scene.job.policy;
   if (auto end = scene.recoveries.Begin(policy.max_recoveries_without_step, scene.now)) {
     return {.end = std::move(end)};
   }
+  scene.decisions.Begin(cause);
   Halting halting;
   halting.coalesce_until = scene.now + policy.coalesce;
   halting.deadline = scene.now + policy.reply_timeout;
@@ -86,6 +99,7 @@ Consequence Transitions::LeaveHalt(Scene& scene) {
                               candidates.empty() ? "" : ", ", NameOf(option.source), option.step,
                               option.seconds);
   }
+  scene.decisions.WeighSources(options, scene.job.policy);
   SourceOption& chosen = options.front();
   scene.out.Log("recovery_source", {{"chosen", std::string(NameOf(chosen.source))},
                                     {"step", chosen.step},
@@ -102,15 +116,12 @@ Consequence Transitions::OnLost(const std::string& worker, Scene& scene) {
   if (current_->kind == Transition::Kind::kChange) {
     const bool prepares = planning != nullptr || preparing != nullptr;
     if (scene.generations.WasPlanned(worker) || (took_part && !prepares)) {
-      return Recover(scene);
+      return Recover(Cause::kLoss, scene);
     }
     const bool asked = (planning != nullptr && planning->asked.count(worker) > 0) ||
                        (preparing != nullptr && preparing->asked.count(worker) > 0);
     if (took_part || asked) {
-      // Training goes on; who else wanted to join is looked at again.
-      current_.reset();
-      std::erase_if(considered_,
-                    [&](const std::string& other) { return !scene.generations.IsMember(other); });
+      Drop(scene.generations);
     }
     return {};
   }
@@ -121,7 +132,7 @@ Consequence Transitions::OnLost(const std::string& worker, Scene& scene) {
     return {};
   }
   if (planning == nullptr) {
-    return took_part ? Recover(scene) : Consequence();
+    return took_part ? Recover(Cause::kLoss, scene) : Consequence();
   }
   if (current_->kind == Transition::Kind::kForm) {
     // As long as enough are left the plan is waited for: it may not name the lost one.
@@ -134,7 +145,7 @@ Consequence Transitions::OnLost(const std::string& worker, Scene& scene) {
   }
   // Who holds nothing that the state could come from changes only who may take part.
   if (planning->halted.erase(worker) == 0) {
-    const auto left = static_cast<int>(CandidatesOf(scene.roster).size());
+    const auto left = static_cast<int>(CarriersOf(scene.roster, policy.min_workers).size());
     return planning->stuck_since || left >= std::max(1, policy.min_workers)
                ? Consequence()
                : AskForPlan(std::move(*planning), scene);
@@ -157,6 +168,22 @@ void Transitions::Go(Scene& scene) {
   for (const std::string& name : next.plan.members) {
     begun.members[name] = scene.roster.at(name).incarnation;
   }
+  const std::optional<Time> since = scene.recoveries.End();
+  const auto& before = scene.generations.held();
+  const bool trained = over.kind == Transition::Kind::kChange;
+  improve_at_.reset();
+  if (over.kind == Transition::Kind::kRecover) {
+    improve_at_ = scene.now + scene.job.policy.lease;
+  }
+  const auto paused_since = trained ? moved.since : since;
+  scene.decisions.LogDecision(
+      {.generation = over.generation,
+       .follows = before ? before->number : 0,
+       .pause = paused_since ? std::optional(scene.now - *paused_since) : std::nullopt,
+       .since = since,
+       .reached_step = next.origin.step + over.steps_repeated,
+       .has_waited = !over.stuck.empty()},
+      scene.out);
   scene.generations.Begin(begun);
   scene.steps.BeginGeneration();
   scene.blame.Clear();
@@ -166,6 +193,7 @@ void Transitions::Go(Scene& scene) {
   } else {
     scene.steps.GoOnAfter(next.origin.step);
   }
+  scene.agreement.BeginGeneration(next.origin.step);
   scene.sources.BeginGeneration(begun, next.origin.step, scene.job.policy);
   scene.saves.RollBackTo(next.origin.step, scene.out);
   scene.out.Persist();
@@ -177,9 +205,10 @@ void Transitions::Go(Scene& scene) {
   scene.out.Log("plan", {{"generation", begun.number},
                          {"predicted_step_seconds", begun.plan.predicted_step_seconds},
                          {"plan", RawJson{begun.plan.plan_json}}});
-  if (const std::optional<Time> since = scene.recoveries.End()) {
+  if (since) {
     scene.out.Log("resumed", {{"seconds", Seconds(scene.now - *since)},
                               {"steps_repeated", over.steps_repeated}});
+    scene.decisions.NoteStep(next.origin.step, scene.now, scene.out);
   }
   wire::Go go;
   go.set_generation(begun.number);
@@ -187,10 +216,7 @@ void Transitions::Go(Scene& scene) {
     scene.out.Tell(scene.roster.at(name).connection, go);
   }
   scene.roster.BeginGeneration(begun.number, begun.members);
-  scene.drift.BeginGeneration();
-  if (over.for_drift) {
-    scene.drift.Answered(scene.job.policy.drift, scene.now);
-  }
+  BeginDrift(begun.plan.members, next.links, over.for_drift, scene);
 }
 
 }  // namespace heddle::elastic

@@ -30,36 +30,53 @@ const std::set<std::string>& Transition::awaited() const {
       stage);
 }
 
-std::optional<Time> Transition::DeadlineOf(const std::string& worker,
-                                           const Roster& roster,
-                                           const JobPolicy& policy) const {
-  const auto deadline = std::visit([](const auto& s) { return s.deadline; }, stage);
-  Duration timeout = policy.reply_timeout;
+std::optional<Time> Transition::OthersProgress(const Roster& roster) const {
+  const auto* stopping = In<Stopping>();
   const std::vector<std::string>* others = nullptr;
-  if (const auto* stopping = In<Stopping>()) {
-    timeout = policy.stop_timeout;
+  if (stopping != nullptr) {
     others = &stopping->members;  // They run a step together: each waits for the slowest.
   } else if (In<Moving>() != nullptr) {
-    timeout = policy.move_timeout;
-    others = roster.at(worker).waits ? &next()->participants : nullptr;
+    others = &next()->participants;
   }
-  std::optional<Time> last = roster.at(worker).progressed_at;
+  std::optional<Time> last;
   if (others != nullptr) {
     for (const std::string& name : *others) {
       const Worker* other = roster.Find(name);
       last = other == nullptr ? last : std::max(last, other->progressed_at);
     }
   }
+  return last;
+}
+
+std::optional<Time> Transition::DeadlineOf(const Worker& worker,
+                                           std::optional<Time> others_progress,
+                                           const JobPolicy& policy) const {
+  const auto deadline = std::visit([](const auto& s) { return s.deadline; }, stage);
+  Duration timeout = policy.reply_timeout;
+  bool waits = false;
+  if (In<Stopping>() != nullptr) {
+    timeout = policy.stop_timeout;
+    waits = true;
+  } else if (In<Moving>() != nullptr) {
+    timeout = policy.move_timeout;
+    waits = worker.waits.any;
+  }
+  const std::optional<Time> last =
+      waits ? std::max(worker.progressed_at, others_progress) : worker.progressed_at;
   return deadline && last ? std::max(*deadline, *last + timeout) : deadline;
 }
 
 std::optional<Time> Transition::Deadline(const Roster& roster, const JobPolicy& policy) const {
   if (awaited().empty()) {
+    if (In<Halting>() != nullptr) {
+      return std::nullopt;  // All have answered, or are lost: only further losses are waited for.
+    }
     return std::visit([](const auto& s) { return s.deadline; }, stage);
   }
+  const std::optional<Time> others_progress = OthersProgress(roster);
   std::optional<Time> first;
   for (const std::string& worker : awaited()) {
-    Earlier(first, DeadlineOf(worker, roster, policy));
+    Earlier(first, DeadlineOf(roster.at(worker), others_progress, policy));
   }
   return first;
 }
@@ -73,6 +90,10 @@ bool Transition::Involves(const std::string& worker) const {
   const auto* planning = In<Planning>();
   return TakesPart(worker) || awaited().count(worker) > 0 ||
          (planning != nullptr && planning->asked.count(worker) > 0);
+}
+
+std::set<std::string> AbleFor(Transition::Kind kind, const Roster& roster, int least) {
+  return kind == Transition::Kind::kRecover ? CarriersOf(roster, least) : CandidatesOf(roster);
 }
 
 wire::Halt MakeHalt(const Transition& transition, int64_t known_step) {

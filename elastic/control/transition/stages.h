@@ -73,6 +73,7 @@ struct Moving {
   NextGeneration next;
   std::set<std::string> awaited;
   std::optional<Time> deadline;
+  Time since = {};  ///< Nobody trains.
   std::map<std::string, wire::Ready> ready = {};
 };
 
@@ -103,10 +104,12 @@ struct Transition {
   const NextGeneration* next() const;
   /// Workers whose answer to the stage's command is owed.
   const std::set<std::string>& awaited() const;
+  /// When any of those that wait for each other in this stage last did something.
+  std::optional<Time> OthersProgress(const Roster& roster) const;
   /// Of a worker whose answer is owed: the stage's, or a later one where it has done something
   /// since, or waits for others that have. None: it is waited for without one.
-  std::optional<Time> DeadlineOf(const std::string& worker,
-                                 const Roster& roster,
+  std::optional<Time> DeadlineOf(const Worker& worker,
+                                 std::optional<Time> others_progress,
                                  const JobPolicy& policy) const;
   /// The first of those of all whose answers are owed.
   std::optional<Time> Deadline(const Roster& roster, const JobPolicy& policy) const;
@@ -116,6 +119,10 @@ struct Transition {
   /// It waits for workers, because no plan was found.
   bool IsStuck() const { return In<Planning>() != nullptr && In<Planning>()->stuck_since; }
 };
+
+/// Whom a plan may count on. A recovery that would have too few counts on those that leave, too:
+/// what the survivors hold is saved as soon as its generation is in force.
+std::set<std::string> AbleFor(Transition::Kind kind, const Roster& roster, int least);
 
 wire::Halt MakeHalt(const Transition& transition, int64_t known_step);
 wire::Prepare MakePrepare(const Transition& transition, const Roster& roster);

@@ -6,28 +6,43 @@
 #include <fmt/format.h>
 
 #include "elastic/control/deadline.h"
+#include "elastic/control/transition/certificate.h"
 
 namespace heddle::elastic {
 namespace {
-
-// What could not be read is not offered again. Nobody has gone on from it.
-void RefuseSource(const SourceOption& origin, const std::string& reason, Scene& scene) {
-  if (origin.source == Source::kReplicas) {
-    scene.out.Log(
-        "replica_refused",
-        {{"step", origin.step}, {"generation", origin.snapshot_generation}, {"reason", reason}});
-    scene.sources.RefuseSnapshot(origin.snapshot_generation, origin.step);
-  } else {
-    scene.out.Log("checkpoint_refused", {{"step", origin.step}, {"reason", reason}});
-    scene.saves.Refuse(origin.step, reason);
-  }
-}
 
 template <typename Message>
 void TellAll(const std::vector<std::string>& names, const Message& message, Scene& scene) {
   for (const std::string& name : names) {
     scene.out.Tell(scene.roster.at(name).connection, message);
   }
+}
+
+// Of those whose answers are owed, by rank: who has answered keeps nobody waiting.
+WaitGraph WaitsIn(const Transition& transition, const Scene& scene) {
+  std::vector<std::string> owing;
+  if (const NextGeneration* next = transition.next()) {
+    owing = next->participants;
+    std::erase_if(owing, [&](const auto& name) { return transition.awaited().count(name) == 0; });
+  }
+  return WaitsAmong(owing, {transition.fence, transition.generation}, scene.roster, Time(),
+                    scene.job.policy.lease / 2, scene.now);
+}
+
+// Whose answer is due, but for those who move state and wait for others: they are not at fault.
+std::vector<Loss> LateIn(const Transition& transition, const WaitGraph& waits, const Scene& scene) {
+  const bool moves = transition.In<Moving>() != nullptr;
+  const std::optional<Time> others_progress = transition.OthersProgress(scene.roster);
+  std::vector<Loss> late;
+  for (const std::string& name : transition.awaited()) {
+    const Worker& worker = scene.roster.at(name);
+    const auto due = transition.DeadlineOf(worker, others_progress, scene.job.policy);
+    if (due && scene.now >= *due && !(moves && worker.waits.any)) {
+      const std::string chain = waits.ChainTo(name);
+      late.push_back({name, "it did not answer in time" + (chain.empty() ? "" : ": " + chain)});
+    }
+  }
+  return late;
 }
 
 }  // namespace
@@ -116,7 +131,10 @@ Consequence Transitions::OnStopped(const std::string& worker,
     return {};
   }
   if (stopping->applied_step && *stopping->applied_step != applied_step) {
-    return Recover(scene);
+    scene.decisions.Note({.worker = worker,
+                          .what = fmt::format("stopped after step {}, others after {}",
+                                              applied_step, *stopping->applied_step)});
+    return Recover(Cause::kFailure, scene);
   }
   stopping->applied_step = applied_step;
   if (!stopping->awaited.empty()) {
@@ -133,11 +151,28 @@ Consequence Transitions::OnStopped(const std::string& worker,
 
 // ---- Start ----
 
+// A save that was on its way when the source was chosen may have been committed since, and the
+// chosen checkpoint pruned.
+void Transitions::TakeNewestCheckpoint(SourceOption& origin, Scene& scene) {
+  const std::vector<int64_t>& committed = scene.saves.committed();
+  if (origin.source != Source::kCheckpoint || committed.empty() ||
+      committed.back() <= origin.step) {
+    return;
+  }
+  scene.decisions.Note(
+      {.worker = "",
+       .what = fmt::format("the checkpoint of step {} was completed meanwhile", committed.back())});
+  current_->steps_repeated -= committed.back() - origin.step;
+  origin.step = committed.back();
+}
+
 void Transitions::SendStart(NextGeneration next, Scene& scene) {
+  TakeNewestCheckpoint(next.origin, scene);
   const std::vector<std::string> participants = next.participants;
   current_->stage = Moving{.next = std::move(next),
                            .awaited = {participants.begin(), participants.end()},
-                           .deadline = scene.now + scene.job.policy.move_timeout};
+                           .deadline = scene.now + scene.job.policy.move_timeout,
+                           .since = scene.now};
   scene.blame.Clear();
   TellAll(participants,
           MakeStart(*current_, scene.roster, scene.generations, scene.steps, scene.saves,
@@ -154,10 +189,24 @@ Consequence Transitions::OnReady(const std::string& worker,
     return {};
   }
   const SourceOption& origin = moving->next.origin;
+  if (RefusesHolders(message, origin)) {
+    RefuseHolders(worker, message, origin, scene);
+    if (auto fault = FaultOf(worker, origin, scene)) {
+      return {.losses = {*std::move(fault)}};
+    }
+    return Recover(Cause::kUnreadable, scene);
+  }
   if (message.source_unreadable() &&
       (origin.source == Source::kCheckpoint || origin.source == Source::kReplicas)) {
+    if (auto fault = FaultOf(worker, origin, scene)) {
+      return {.losses = {*std::move(fault)}};
+    }
     RefuseSource(origin, message.error(), scene);
-    return Recover(scene);
+    scene.decisions.Note(
+        {.worker = worker,
+         .what = fmt::format("could not read the {} of step {}: {}", NameOf(origin.source),
+                             origin.step, message.error())});
+    return Recover(Cause::kUnreadable, scene);
   }
   if (!message.error().empty()) {
     return {.losses =
@@ -166,9 +215,15 @@ Consequence Transitions::OnReady(const std::string& worker,
   }
   moving->awaited.erase(worker);
   moving->ready[worker] = message;
-  if (moving->awaited.empty()) {
-    Go(scene);
+  if (!moving->awaited.empty()) {
+    return {};
   }
+  if (const auto found = FindDisagreement(*moving)) {
+    auto losses = RefuseDisagreeing(*found, origin, current_->generation, scene);
+    return losses.empty() ? Recover(Cause::kDisagreement, scene)
+                          : Consequence{.losses = std::move(losses)};
+  }
+  Go(scene);
   return {};
 }
 
@@ -183,13 +238,14 @@ Consequence Transitions::CheckDeadline(Scene& scene) {
   const bool is_over = deadline && scene.now >= *deadline;
   Planning* planning = current_->In<Planning>();
   if (planning != nullptr && is_over) {
-    const double seconds = Seconds(kPlanTimeout);
+    const double seconds = Seconds(policy.plan_timeout);
     return RefusePlan(DeadlineExceededError("no plan was found in {:.0f} s", seconds), scene,
                       /*asks_again=*/false);
   }
   if (current_->IsStuck()) {
-    const bool others = CandidatesOf(scene.roster) != planning->asked &&
-                        scene.links.Settled(scene.roster, policy.links, scene.now, scene.out);
+    const bool others =
+        AbleFor(current_->kind, scene.roster, policy.min_workers) != planning->asked &&
+        scene.links.Settled(scene.roster, policy.links, scene.now, scene.out);
     if (!others && policy.paused_timeout > Duration(0) &&
         scene.now - *planning->stuck_since >= policy.paused_timeout) {
       return {.end = EndJob{false, current_->kind == Transition::Kind::kForm,
@@ -205,19 +261,36 @@ Consequence Transitions::CheckDeadline(Scene& scene) {
     return {};
   }
   if (current_->In<Stopping>() != nullptr) {
-    return Recover(scene);
+    scene.decisions.Note({.worker = "", .what = "no member stopped, and none did anything"});
+    return Recover(Cause::kFailure, scene);
   }
-  // Who waits for others is late only when all of them do.
-  Consequence late;
-  Consequence waiting;
-  for (const std::string& name : current_->awaited()) {
-    const auto own = current_->DeadlineOf(name, scene.roster, policy);
-    if (own && scene.now >= *own) {
-      Consequence& kind = scene.roster.at(name).waits ? waiting : late;
-      kind.losses.push_back({name, "it did not answer in time"});
-    }
+  const WaitGraph waits = WaitsIn(*current_, scene);
+  std::vector<Loss> late = LateIn(*current_, waits, scene);
+  if (!late.empty()) {
+    return {.losses = std::move(late)};
   }
-  return late.losses.empty() ? waiting : late;
+  // All who move state wait for each other.
+  Blame::Verdict verdict = scene.blame.JudgeWaits(waits, Duration(0), Duration(0), scene.now);
+  if (!verdict.losses.empty()) {
+    return {.losses = std::move(verdict.losses)};
+  }
+  verdict.reports.emplace("", "those who move state wait, and none of them did anything");
+  for (const auto& [name, words] : verdict.reports) {
+    scene.decisions.Note({.worker = name, .what = words});
+  }
+  return Recover(Cause::kFailure, scene);
+}
+
+void Transitions::Excuse(Duration absence) {
+  if (current_) {
+    std::visit(
+        [absence](auto& stage) {
+          if (stage.deadline) {
+            *stage.deadline += absence;
+          }
+        },
+        current_->stage);
+  }
 }
 
 std::optional<Time> Transitions::NextDeadline(const JobPolicy& policy, const Roster& roster) const {
@@ -254,6 +327,11 @@ void Transitions::Repeat(const Worker& worker, Scene& scene) const {
     scene.out.Tell(worker.connection, MakeStart(*current_, scene.roster, scene.generations,
                                                 scene.steps, scene.saves, scene.job.policy));
   }
+}
+
+void Transitions::Drop(const Generations& generations) {
+  current_.reset();
+  std::erase_if(considered_, [&](const std::string& name) { return !generations.IsMember(name); });
 }
 
 void Transitions::Restore(const Roster& roster) {

@@ -11,16 +11,16 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "elastic/control/agreement/agreement.h"
+#include "elastic/control/decisions/decisions.h"
 #include "elastic/control/drift/drift.h"
+#include "elastic/control/drift/link_drift.h"
 #include "elastic/control/links/link_survey.h"
 #include "elastic/control/membership/blame.h"
 #include "elastic/control/transition/pace.h"
 #include "elastic/control/transition/stages.h"
 
 namespace heddle::elastic {
-
-/// A plan that was not found by then is not waited for.
-inline constexpr Duration kPlanTimeout = std::chrono::seconds(120);
 
 /// What a transition sees and changes of the other rooms while it handles an event.
 struct Scene {
@@ -32,17 +32,28 @@ struct Scene {
   Steps& steps;
   Saves& saves;
   StateSources& sources;
+  Agreement& agreement;
   Drift& drift;
+  LinkDrift& link_drift;
   Formation& formation;
   Recoveries& recoveries;
+  Decisions& decisions;
   Time now;
   Outbox& out;
 };
+
+/// A plan for drift is in force, or none is to be: for a time none is looked for.
+inline void AnswerDrift(Scene& scene) {
+  scene.drift.Answered(scene.job.policy.drift, scene.now);
+  scene.link_drift.Answered(scene.job.policy.drift, scene.now);
+}
 
 /// What the transition cannot do by itself.
 struct Consequence {
   std::vector<Loss> losses = {};
   std::optional<EndJob> end = {};
+  /// Those that stay cannot carry the job, and those that leave have no choice: why not.
+  std::optional<std::string> suspend = {};
 };
 
 /// Thread: one caller at a time. A copy is an independent machine.
@@ -50,15 +61,16 @@ class Transitions {
  public:
   /// None: nothing is under way.
   const std::optional<Transition>& current() const { return current_; }
-  void Drop() { current_.reset(); }
+  /// Whoever wanted to join is looked at again.
+  void Drop(const Generations& generations);
 
   /// There is no generation: the first one, once its workers have come.
   Consequence Form(Scene& scene);
-  /// A generation is in force: another one where workers have come, leave, or have drifted. None
-  /// while a member is absent.
+  /// A generation is in force: another one where workers have come, leave, or have drifted, or a
+  /// lease after a recovery, whose plan was found in a hurry. None while a member is absent.
   Consequence Consider(Scene& scene);
   /// The generation in force is over: fences it, and hears what the survivors hold.
-  Consequence Recover(Scene& scene);
+  Consequence Recover(Cause cause, Scene& scene);
 
   Consequence OnPlanned(const PlanOutcome& outcome, Scene& scene);
   Consequence OnPrepared(const std::string& worker, const wire::Prepared& message, Scene& scene);
@@ -75,6 +87,8 @@ class Transitions {
   /// Stages that wait for a time.
   Consequence CheckDeadline(Scene& scene);
   Consequence LeaveHalt(Scene& scene);
+  /// The coordinator heard nobody for so long, or its machine stood still: nobody was late.
+  void Excuse(Duration absence);
   std::optional<Time> NextDeadline(const JobPolicy& policy, const Roster& roster) const;
 
   /// Says again what a worker that came back may not have heard, or has not answered.
@@ -92,6 +106,7 @@ class Transitions {
   Consequence RefusePlan(const Status& status, Scene& scene, bool asks_again = true);
   Consequence SendPrepare(const PlanOutcome& plan, Scene& scene);
   void SendStop(Scene& scene);
+  void TakeNewestCheckpoint(SourceOption& origin, Scene& scene);
   void SendStart(NextGeneration next, Scene& scene);
   void Go(Scene& scene);
 
@@ -99,6 +114,9 @@ class Transitions {
   int64_t next_request_ = 1;
   /// A plan with them has been looked for since they came.
   std::set<std::string> considered_;
+  /// The plan in force was found in a hurry: when a better one is looked for. No deadline: members
+  /// that train speak all the time.
+  std::optional<Time> improve_at_;
 };
 
 }  // namespace heddle::elastic

@@ -30,6 +30,7 @@ struct Lowered {
 struct Generation {
   int64_t number = 0;
   int64_t applied_step = 0;
+  int64_t saved_step = -1;                 ///< Whose save was begun last; -1: none's.
   runtime::VoteFlags flags;                ///< Of all workers, at the last vote.
   std::optional<SnapshotKey> snapshot;     ///< From which the state was moved.
   std::shared_ptr<const Lowered> lowered;  // Outlives the executors below.

@@ -81,8 +81,7 @@ Status GenerationBuilder::MoveInto(Generation& next,
     return Status::Ok();
   }
   // Nobody closes its end before everybody has what it needs from it.
-  const comm::CollectiveOptions all{
-      .group = {}, .tag = kMoveTag, .deadline = After(context_.options.policy.coordinator_wait)};
+  const comm::CollectiveOptions all{.group = {}, .tag = kMoveTag, .deadline = After(kLongestMove)};
   const Progress::Wait waits(context_.progress);
   HEDDLE_RETURN_IF_ERROR(move_group->Barrier(all));
   if (member) {
@@ -101,8 +100,7 @@ Status GenerationBuilder::MakeRunnable(Generation& next,
   comm::LinkEnd own;
   own.host = HostIdentity();
   own.link = link_;
-  const comm::CollectiveOptions all{
-      .group = {}, .tag = kLinksTag, .deadline = After(context_.options.policy.coordinator_wait)};
+  const comm::CollectiveOptions all{.group = {}, .tag = kLinksTag, .deadline = After(kLongestMove)};
   {
     const Progress::Wait waits(context_.progress);
     HEDDLE_RETURN_IF_ERROR(next.group->ShareLinkEnd(own, measured, job.comm.preference(), all));
@@ -179,6 +177,7 @@ runtime::ExecutorOptions GenerationBuilder::ExecutorFor(Generation& generation, 
                   }
                 }
               },
+          .progress = &context_.progress,
           .seed = context_.options.job.seed,
           .microbatches = static_cast<int>(context_.options.job.batch.microbatches()),
           .memory_cap_bytes = cap > 0 ? std::max<int64_t>(cap - state, 1) : 0};

@@ -7,12 +7,14 @@
 #include <memory>
 #include <string>
 
+#include "base/clock.h"
 #include "base/progress.h"
 #include "base/status.h"
 #include "checkpoint/save/writer.h"
 #include "comm/communicator.h"
 #include "elastic/control/policy.h"
 #include "elastic/member/member.h"
+#include "elastic/worker/trainer/move_progress.h"
 #include "engine/data/dataset.h"
 #include "engine/job/job.h"
 #include "engine/runtime/executor.h"
@@ -32,6 +34,11 @@ struct TrainerOptions {
   std::function<void(MemberEvent)> post;  ///< Where events go; thread-safe, never blocks.
 };
 
+/// A worker waits so long for others that move state. Slow links alone never reach it: what ends a
+/// move that stands still is the coordinator, which sees everybody's progress, and a worker that
+/// hears of no coordinator gives up by itself (elastic/member/member.h).
+inline constexpr Duration kLongestMove = std::chrono::hours(24);
+
 /// Nothing here changes with the plan.
 struct JobContext {
   /// Builds the graphs, opens the data. Errors: kInvalidArgument when the job does not fit this
@@ -47,6 +54,7 @@ struct JobContext {
   std::unique_ptr<data::Dataset> dataset;
   runtime::DeviceClock clock;
   mutable Progress progress;  ///< Beside what the clock counts.
+  mutable MoveProgress move;
   std::unique_ptr<checkpoint::Writer> writer;
   std::unique_ptr<checkpoint::Writer> replica_writer;  ///< Null: the job keeps no snapshots.
   std::atomic<int64_t> memory_bytes;                   ///< Emulated; 0: as much as there is.

@@ -77,7 +77,7 @@ namespace {
 constexpr uint64_t kSaveTag = uint64_t{1} << 59;
 
 void BeginSave(const JobContext& context, Generation& generation) {
-  const int64_t step = generation.applied_step;
+  const int64_t step = generation.saved_step = generation.applied_step;
   const int64_t number = generation.number;
   // What fails while Snapshot waits for it is reported by the writer and by Snapshot.
   auto reported = std::make_shared<std::atomic<bool>>(false);
@@ -98,6 +98,7 @@ void BeginSave(const JobContext& context, Generation& generation) {
     }
     post(saved);
   };
+  const Progress::Wait waits(context.progress);  // For storage: it does not hang.
   const auto snapshot =
       context.writer->Snapshot({.step = step,
                                 .generation = number,
@@ -113,6 +114,7 @@ void BeginSave(const JobContext& context, Generation& generation) {
 // A disk may keep one worker for minutes: the others wait here, where that is no failure of a
 // message, and not in the next step.
 void AwaitSaves(const JobContext& context, Generation& generation) {
+  const Progress::Wait waits(context.progress);
   const Status all = generation.group->Barrier(
       {.group = {},
        .tag = kSaveTag,
@@ -132,6 +134,14 @@ void Save(const JobContext& context, Generation& generation) {
   }
   if (!context.options.job.checkpoint.background) {
     AwaitSaves(context, generation);
+  }
+}
+
+void SaveAtRest(const JobContext& context, Generation& generation) {
+  if (generation.saved_step != generation.applied_step &&
+      !generation.lowered->training.parameters.empty()) {
+    BeginSave(context, generation);
+    context.writer->FinishCopy();
   }
 }
 

@@ -21,5 +21,7 @@ std::vector<checkpoint::BoxView> ViewsOf(const JobContext& context,
 bool SaveIsDue(const JobContext& context, const Generation& generation);
 /// Begins one; posts Saved. Where the job saves in the foreground it waits for all workers.
 void Save(const JobContext& context, Generation& generation);
+/// The same between two runs, where none was begun after that step; waits for nobody.
+void SaveAtRest(const JobContext& context, Generation& generation);
 
 }  // namespace heddle::elastic

@@ -7,55 +7,14 @@
 #include "checkpoint/save/memory_part.h"
 #include "checkpoint/save/save_tasks.h"
 #include "checkpoint/storage/storage.h"
+#include "elastic/worker/trainer/held_boxes.h"
 #include "elastic/worker/trainer/saves.h"
 
 namespace heddle::elastic {
 namespace {
 
-// A message is of no more bytes, so that a worker on a slow link shows that something arrives; and
-// about so many are read from storage at once.
-constexpr int64_t kPieceBytes = int64_t{16} << 20;
-constexpr size_t kReadBytes = size_t{256} << 20;
-
-int64_t PiecesOf(int64_t bytes) {
-  return std::max<int64_t>(1, (bytes + kPieceBytes - 1) / kPieceBytes);
-}
-
-// The boxes that the valid workers hold under the plan they come from.
-std::vector<program::HeldState> HeldBoxes(const graph::Graph& graph,
-                                          const program::Plan& plan,
-                                          const wire::Start::Held& held) {
-  const program::StateLayout layout = program::LayoutOf(graph, plan);
-  std::vector<program::HeldState> out;
-  for (size_t rank = 0; rank < layout.size(); ++rank) {
-    const std::string& worker = plan.workers[rank];
-    if (std::ranges::find(held.workers(), worker) != held.workers().end()) {
-      out.push_back({.worker = worker, .boxes = layout[rank]});
-    }
-  }
-  return out;
-}
-
-// The boxes that the holders have in shards of the snapshot.
-Result<std::vector<program::HeldState>> ReplicatedBoxes(const graph::Graph& graph,
-                                                        const wire::Start::Replicas& replicas) {
-  HEDDLE_ASSIGN_OR_RETURN(const program::Plan plan, program::PlanFromJson(replicas.plan_json()));
-  const program::StateLayout owned = program::OwnedLayout(graph, plan);
-  std::vector<program::HeldState> held;
-  for (const wire::Start::Replicas::Holder& holder : replicas.holders()) {
-    program::HeldState& state = held.emplace_back();
-    state.worker = holder.worker();
-    for (const int owner : holder.owners()) {
-      if (owner < 0 || owner >= static_cast<int>(owned.size())) {
-        return InternalError("{} holds the part of rank {} of {}", holder.worker(), owner,
-                             owned.size());
-      }
-      const auto& boxes = owned[static_cast<size_t>(owner)];
-      state.boxes.insert(state.boxes.end(), boxes.begin(), boxes.end());
-    }
-  }
-  return held;
-}
+// About so many are read from storage at once.
+constexpr int64_t kReadBytes = int64_t{256} << 20;
 
 }  // namespace
 
@@ -132,6 +91,7 @@ Status StateMove::FillFromPeers(comm::Communicator& group,
                                 StateMoved& moved) const {
   std::vector<Message> messages;
   uint64_t tag = kMoveTag + 1;
+  int64_t expected = 0;
   for (const program::Transfer& transfer : transfers_) {
     const bool receives = transfer.target == worker_;
     if (transfer.source.empty() && receives) {
@@ -142,9 +102,12 @@ Status StateMove::FillFromPeers(comm::Communicator& group,
       message.transfer = &transfer;
       message.tag = tag;
       message.receives = receives;
+      expected += receives ? BytesOf(transfer.box) : 0;
     }
-    tag += static_cast<uint64_t>(PiecesOf(BytesOf(transfer.box)));
+    tag += static_cast<uint64_t>(PiecesOf(BytesOf(transfer.box))) + 1;
   }
+  HEDDLE_RETURN_IF_ERROR(CheckCoverage(*next.lowered));
+  context_.move.Begin(expected);
   HEDDLE_RETURN_IF_ERROR(start_.has_held() ? PackHeld(next, messages)
                                            : UnpackReplicas(next, messages, moved));
   for (Message& message : messages) {
@@ -154,8 +117,15 @@ Status StateMove::FillFromPeers(comm::Communicator& group,
       if (!IsWhole(transfer)) {
         message.buffer.resize(static_cast<size_t>(BytesOf(transfer.box)));
       }
+      Begin(group, message);
     }
-    Begin(group, message);
+  }
+  // A message's hashes are made while it is on its way.
+  for (Message& message : messages) {
+    if (!message.receives) {
+      Begin(group, message);
+      context_.progress.Note();
+    }
   }
   return Await(group, messages, moved);
 }
@@ -173,15 +143,58 @@ void StateMove::Begin(comm::Communicator& group, Message& message) const {
             ? group.Recv(RankOf(members_, transfer.source), tag, piece, /*urgent=*/false)
             : group.Send(RankOf(members_, transfer.target), tag, piece, /*urgent=*/false));
   }
+  message.hashes.resize(count);
+  if (!message.receives) {
+    message.hashes = State().Hashes(transfer, bytes);
+  }
+  const auto hashes = std::as_writable_bytes(std::span(message.hashes));
+  const uint64_t tag = message.tag + count;
+  message.pieces.push_back(
+      message.receives
+          ? group.Recv(RankOf(members_, transfer.source), tag, hashes, /*urgent=*/false)
+          : group.Send(RankOf(members_, transfer.target), tag, hashes, /*urgent=*/false));
+}
+
+MovedState StateMove::State() const {
+  return {
+      .generation = start_.has_held() ? start_.held().generation() : start_.replicas().generation(),
+      .step = start_.applied_step()};
+}
+
+// What was received. Whoever sends it may be as wrong as the way here: that is the coordinator's to
+// decide.
+Status StateMove::Verify(Message& message, StateMoved& moved) const {
+  const program::Transfer& transfer = *message.transfer;
+  const auto difference = Compare(message.hashes, State().Hashes(transfer, message.bytes()));
+  context_.progress.Note();
+  if (!difference) {
+    return Status::Ok();
+  }
+  auto refused = std::ranges::find(moved.refused, transfer.source, &wire::Ready::Refused::holder);
+  if (refused == moved.refused.end()) {
+    refused = moved.refused.insert(moved.refused.end(), wire::Ready::Refused());
+    refused->set_holder(transfer.source);
+    refused->set_chunk(NameOf(graph_.parameter(transfer.parameter).name, transfer,
+                              difference->piece, message.hashes.size()));
+    refused->set_expected(difference->expected);
+    refused->set_found(difference->found);
+  }
+  refused->set_chunks(refused->chunks() + difference->pieces);
+  return DataLossError("{} from {} has the hash {:016x}, and {:016x} was sent", refused->chunk(),
+                       transfer.source, difference->found, difference->expected);
 }
 
 // Who holds the others up is the coordinator's affair: it sees everybody's progress.
 Status StateMove::AwaitPieces(comm::Communicator& group, Message& message) const {
   Status first;
+  int64_t left = message.receives ? std::ssize(message.bytes()) : 0;
   for (const comm::Work& piece : message.pieces) {
-    const Status status = piece.Wait(After(context_.options.policy.coordinator_wait));
+    const Status status = piece.Wait(After(kLongestMove));
     if (status.ok()) {
       context_.progress.Note();
+      const int64_t bytes = std::min(left, kPieceBytes);  // The last piece are hashes.
+      context_.move.Add(bytes);
+      left -= bytes;
     } else if (first.ok()) {
       first = status;
       group.Abort(status);  // So that the other waits end and no message is left in our memory.
@@ -198,7 +211,10 @@ Status StateMove::Await(comm::Communicator& group,
   const Progress::Wait waits(context_.progress);
   for (Message& message : messages) {
     const program::Transfer& transfer = *message.transfer;
-    const Status status = AwaitPieces(group, message);
+    Status status = AwaitPieces(group, message);
+    if (status.ok() && message.receives) {
+      status = Verify(message, moved);
+    }
     if (first.ok()) {
       first = status;
     }
@@ -278,7 +294,14 @@ Status StateMove::UnpackReplicas(Generation& next,
     }
     read(own[i], pieces[i].empty() ? bytes : std::span(pieces[i]));
   }
-  HEDDLE_RETURN_IF_ERROR(Read(*reader, requests));
+  const Status status = Read(*reader, requests);
+  if (status.code() == StatusCode::kDataLoss) {  // Another holder may have them as they were.
+    wire::Ready::Refused& refused = moved.refused.emplace_back();
+    refused.set_holder(worker_);
+    refused.set_chunk(status.message());
+    refused.set_chunks(1);
+  }
+  HEDDLE_RETURN_IF_ERROR(status);
   for (size_t i = 0; i < own.size(); ++i) {
     if (!pieces[i].empty()) {
       Unpack(own[i].parameter, own[i].box, pieces[i],
@@ -286,6 +309,21 @@ Status StateMove::UnpackReplicas(Generation& next,
     }
   }
   return Status::Ok();
+}
+
+// All that the plan gives this worker is here or comes, each element once.
+Status StateMove::CheckCoverage(const Lowered& next) const {
+  if (next.rank < 0) {
+    return Status::Ok();
+  }
+  std::vector<program::StateBox> given = OwnBoxes(next);
+  for (const program::Transfer& transfer : transfers_) {
+    if (transfer.target == worker_) {
+      given.push_back({transfer.parameter, transfer.role, transfer.box});
+    }
+  }
+  const auto layout = program::LayoutOf(graph_, next.plan);
+  return program::CheckCoverage(graph_, layout[static_cast<size_t>(next.rank)], given);
 }
 
 // What this worker needs and has itself: nobody sends it.
@@ -309,9 +347,8 @@ std::vector<program::StateBox> StateMove::OwnBoxes(const Lowered& next) const {
 }
 
 Status StateMove::FillFromCheckpoint(Generation& next, StateMoved& moved) const {
-  const job::JobConfig& job = context_.options.job;
   const std::string path =
-      checkpoint::JoinPath(job.checkpoint.RootIn(context_.options.output_folder),
+      checkpoint::JoinPath(context_.options.job.checkpoint.RootIn(context_.options.output_folder),
                            checkpoint::StepFolderName(start_.checkpoint_step()));
   HEDDLE_ASSIGN_OR_RETURN(const auto reader, checkpoint::Reader::Open(path));
   std::vector<checkpoint::ReadRequest> requests;
@@ -322,6 +359,7 @@ Status StateMove::FillFromCheckpoint(Generation& next, StateMoved& moved) const 
     requests.push_back(
         {.key = StoredBoxOf(graph_, box).tensor().key(), .box = box.box, .out = bytes});
   }
+  context_.move.Begin(moved.bytes["checkpoint"]);
   return Read(*reader, requests);
 }
 
@@ -329,12 +367,14 @@ Status StateMove::Read(const checkpoint::Reader& reader,
                        std::span<const checkpoint::ReadRequest> requests) const {
   while (!requests.empty()) {
     size_t count = 0;
-    for (size_t bytes = 0; count < requests.size() && bytes < kReadBytes; ++count) {
-      bytes += requests[count].out.size();
+    int64_t bytes = 0;
+    for (; count < requests.size() && bytes < kReadBytes; ++count) {
+      bytes += std::ssize(requests[count].out);
     }
     HEDDLE_RETURN_IF_ERROR(
         reader.ReadBoxes(requests.first(count), static_cast<int>(context_.options.job.threads)));
     context_.progress.Note();
+    context_.move.Add(bytes);
     requests = requests.subspan(count);
   }
   return Status::Ok();

@@ -14,6 +14,7 @@
 #include "checkpoint/read/reader.h"
 #include "comm/communicator.h"
 #include "elastic/worker/replicas/replica_store.h"
+#include "elastic/worker/trainer/chunk_hash.h"
 #include "elastic/worker/trainer/generation.h"
 #include "elastic/worker/trainer/job_context.h"
 #include "engine/program/state.h"
@@ -42,8 +43,8 @@ class StateMove {
   /// Workers that this one exchanges state with, as ranks of start.move_members; may repeat.
   std::vector<int> Peers() const;
   /// Makes next.state what `next` needs, over `group`, which connects start.move_members; counts
-  /// what came, by its source. Errors: kDataLoss, kNotFound (the source cannot be read), those of
-  /// the group.
+  /// what came, by its source. Errors: kDataLoss (what differs from its hash is in moved.refused),
+  /// kNotFound (the source cannot be read), those of the group.
   Status Fill(comm::Communicator& group, Generation& next, StateMoved& moved) const;
 
  private:
@@ -54,16 +55,20 @@ class StateMove {
     bool receives = false;
     std::span<std::byte> whole;  ///< The box's tensor in a state. Empty: `buffer` is all there is.
     Bytes buffer;                ///< The box, when it is not the whole tensor.
-    std::vector<comm::Work> pieces;  ///< Under tags from `tag` on.
+    std::vector<comm::Work> pieces;  ///< Under tags from `tag` on, and that of the hashes.
+    std::vector<uint64_t> hashes;    ///< One a piece.
     std::span<std::byte> bytes() { return buffer.empty() ? whole : std::span(buffer); }
   };
   Status FillFromPeers(comm::Communicator& group, Generation& next, StateMoved& moved) const;
   Status PackHeld(Generation& next, std::vector<Message>& messages) const;
   Status UnpackReplicas(Generation& next, std::vector<Message>& messages, StateMoved& moved) const;
+  Status CheckCoverage(const Lowered& next) const;
   std::vector<program::StateBox> OwnBoxes(const Lowered& next) const;
   void Begin(comm::Communicator& group, Message& message) const;
   Status Await(comm::Communicator& group, std::vector<Message>& messages, StateMoved& moved) const;
   Status AwaitPieces(comm::Communicator& group, Message& message) const;
+  MovedState State() const;
+  Status Verify(Message& message, StateMoved& moved) const;
   Status Read(const checkpoint::Reader& reader,
               std::span<const checkpoint::ReadRequest> requests) const;
   Status FillFromCheckpoint(Generation& next, StateMoved& moved) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "elastic/worker/trainer/certificate.h"
 #include "elastic/worker/trainer/saves.h"
 
 namespace heddle::elastic {
@@ -39,11 +40,13 @@ RunEnded StepRunner::RunUntilEnd(Generation& generation, const RunSteps& run) {
       return ended;
     }
     stop = ended.how == RunEnded::How::kStopped;
+    TellDigestsIfDue(context_, generation);
     DueAfterStep(generation, SaveIsDue(context_, generation),
                  ValidationDue(options_.policy, generation.applied_step));
   }
   if (generation.applied_step >= options_.job.steps) {
     // What was saved at the last step is reported before the worker says that it has finished.
+    const Progress::Wait waits(context_.progress);
     context_.writer->Wait(After(options_.policy.stop_timeout))
         .status()
         .IgnoreError("Saved has told the outcome");

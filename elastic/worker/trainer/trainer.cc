@@ -5,6 +5,8 @@
 #include "elastic/service/measurement.h"
 #include "elastic/worker/measure/link_probe.h"
 #include "elastic/worker/measure/profile_cache.h"
+#include "elastic/worker/trainer/certificate.h"
+#include "elastic/worker/trainer/saves.h"
 #include "engine/runtime/profiler.h"
 
 namespace heddle::elastic {
@@ -74,8 +76,12 @@ StateMoved Trainer::Move(const MoveState& move) {
     moved.status = next.status();
     if (next.ok()) {
       moved_ = *std::move(next);
+      if (moved_->lowered->rank >= 0) {
+        moved.certificate = CertificateOf(*context_, *moved_);
+      }
     }
   }
+  context_->move.Begin(0);
   moved.seconds = Seconds(Now() - begun);
   return moved;
 }
@@ -93,6 +99,17 @@ void Trainer::Discard(int64_t generation) {
   if (moved_ != nullptr && moved_->number == generation) {
     moved_.reset();
   }
+}
+
+void Trainer::Save(const SaveState& save) {
+  if (held_ != nullptr && held_->number == save.generation && held_->applied_step == save.step) {
+    return SaveAtRest(*context_, *held_);
+  }
+  Saved failed;
+  failed.part.set_step(save.step);
+  failed.part.set_generation(save.generation);
+  failed.part.set_error("INTERNAL: the state is not held here");
+  context_->options.post(failed);
 }
 
 RunEnded Trainer::Run(const RunSteps& run) {

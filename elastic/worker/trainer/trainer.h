@@ -39,6 +39,9 @@ class Trainer {
   /// Trains; posts StepApplied, Saved and Validated; returns how it ended. A checkpoint's copy of
   /// the state never outlasts it: whoever settles, moves or frees state finds it unread.
   RunEnded Run(const RunSteps& run);
+  /// The state at rest, unless its save was begun while it ran; posts Saved, now or later. Nobody
+  /// reads the state any more when this returns.
+  void Save(const SaveState& save);
   /// Thread: any.
   void RequestStop(int64_t generation) { runner_.RequestStop(generation); }
   /// No save of a generation below keeps Run waiting. Thread: any.
@@ -48,6 +51,7 @@ class Trainer {
   int64_t progress() const { return context_->clock.works() + context_->progress.count(); }
   /// It waits for other workers. Thread: any.
   bool waits() const { return context_->progress.waits(); }
+  const MoveProgress& move() const { return context_->move; }
   /// Thread: any.
   void SetEmulation(const job::Emulation& emulation) { context_->SetEmulation(emulation); }
 

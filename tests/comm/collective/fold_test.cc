@@ -90,9 +90,9 @@ TEST(FoldAllTest, ManyAtOnceGiveTheBitsOfOneAfterTheOther) {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64, DType::kI32,
                             DType::kI64, DType::kU8}) {
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin}) {
-      for (const size_t inputs : {1, 2, 4, 5}) {
-        for (const size_t outputs : {1, 2, 4}) {
-          for (const size_t elements : {0, 1, 15, 16, 17, 2049, 4100}) {
+      for (const size_t inputs : {1U, 2U, 4U, 5U}) {
+        for (const size_t outputs : {1U, 2U, 4U}) {
+          for (const size_t elements : {0U, 1U, 15U, 16U, 17U, 2049U, 4100U}) {
             ExpectFolds(random, inputs, outputs, elements, dtype, op);
           }
         }
@@ -104,8 +104,8 @@ TEST(FoldAllTest, ManyAtOnceGiveTheBitsOfOneAfterTheOther) {
 // Members fold where their values lie.
 TEST(FoldAllTest, AnInputMayBeAnOutput) {
   Random random(testing::TestSeed());
-  for (const size_t members : {2, 3, 4}) {
-    for (const size_t elements : {7, 16, 5000}) {
+  for (const size_t members : {2U, 3U, 4U}) {
+    for (const size_t elements : {7U, 16U, 5000U}) {
       std::vector<Bytes> values;
       std::vector<const std::byte*> from;
       std::vector<std::byte*> to;

@@ -23,7 +23,7 @@ int MembersHere(int rank, const std::vector<AddressParts>& addresses) {
   }
   const auto group =
       std::make_shared<Group>(*loop, std::move(options), std::make_shared<SharedRegions>(nullptr));
-  return group->members_here();
+  return group->segments().members_here();
 }
 
 // It says how many share this host's processors, so that the transports do not matter.
@@ -70,6 +70,65 @@ TEST(GroupTest, WhoLeavesAfterAPeersAbortSaysWhoseItWas) {
     EXPECT_THAT(status.message(), testing::HasSubstr("worker-0"));
     EXPECT_THAT(status.message(), testing::HasSubstr("the plan changed"));
   }
+}
+
+// Until somebody waits for just these; whether that came to be.
+bool ComesToAwait(Endpoint& endpoint, int64_t generation, const std::vector<std::string>& names) {
+  const Deadline deadline = After(std::chrono::seconds(10));
+  while (Now() < deadline) {
+    const AwaitedMembers awaited = endpoint.Awaited();
+    if (awaited.names == names && (names.empty() || awaited.generation == generation)) {
+      return true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
+TEST(GroupTest, AMessageThatDoesNotComeIsAwaitedFromItsSender) {
+  for (const Media& media : {Media::kTcp, Media::kShm}) {
+    Cluster cluster(3, media);
+    cluster.Run(4, [&](int rank, Communicator& communicator) {
+      std::vector<std::byte> byte(1);
+      if (rank == 0) {
+        EXPECT_TRUE(communicator.Recv(1, 7, byte, true).Wait().ok());
+        EXPECT_TRUE(cluster.endpoint(0).Awaited().names.empty()) << "it has come";
+      } else if (rank == 1) {
+        EXPECT_TRUE(ComesToAwait(cluster.endpoint(0), 4, {"worker-1"})) << media.name;
+        EXPECT_TRUE(cluster.endpoint(1).Awaited().names.empty());
+        EXPECT_TRUE(communicator.Send(0, 7, byte, true).Wait().ok());
+      }
+    });
+  }
+}
+
+// Through shared memory or messages: along a chain, at its end the one that does not call.
+TEST(GroupTest, WhoDoesNotCallIsAwaitedInACollective) {
+  for (const Media& media : {Media::kTcp, Media::kShm}) {
+    Cluster cluster(3, media);
+    cluster.Run(5, [&](int rank, Communicator& communicator) {
+      if (rank == 2) {
+        EXPECT_TRUE(ComesToAwait(cluster.endpoint(0), 5, {"worker-2"})) << media.name;
+        EXPECT_TRUE(cluster.endpoint(2).Awaited().names.empty());
+      }
+      EXPECT_TRUE(communicator.Barrier({.group = {}, .tag = 3, .deadline = {}}).ok());
+      EXPECT_TRUE(cluster.endpoint(rank).Awaited().names.empty());
+    });
+  }
+}
+
+TEST(GroupTest, WhoIsNotConnectedYetIsAwaitedWhileAGroupForms) {
+  Cluster cluster(2, Media::kTcp);
+  std::thread early([&] {
+    auto member =
+        cluster.endpoint(0).Connect(cluster.Options(0, 6), After(std::chrono::minutes(1)));
+    EXPECT_TRUE(member.ok()) << member.status().ToString();
+  });
+  EXPECT_TRUE(ComesToAwait(cluster.endpoint(0), 6, {"worker-1"}));
+  auto member = cluster.endpoint(1).Connect(cluster.Options(1, 6), After(std::chrono::minutes(1)));
+  EXPECT_TRUE(member.ok()) << member.status().ToString();
+  early.join();
+  EXPECT_TRUE(cluster.endpoint(0).Awaited().names.empty());
 }
 
 }  // namespace

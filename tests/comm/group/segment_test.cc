@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <numeric>
 #include <random>
+#include <span>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -45,6 +47,41 @@ float SumOf(uint64_t seed, int size, int64_t i) {
   return sum;
 }
 
+/// What each member of a group gives and what the sum is, computed once for all members' threads.
+struct Numbers {
+  Numbers(uint64_t seed, int size, int64_t count) : members(static_cast<size_t>(size)) {
+    for (int64_t i = 0; i < count; ++i) {
+      sum.push_back(SumOf(seed, size, i));
+      for (int rank = 0; rank < size; ++rank) {
+        members[static_cast<size_t>(rank)].push_back(ValueOf(seed, rank, i));
+      }
+    }
+  }
+  std::span<const float> Of(int rank, int64_t count) const {
+    return std::span(members[static_cast<size_t>(rank)]).first(static_cast<size_t>(count));
+  }
+  std::span<const float> Sum(int64_t count, int64_t first = 0) const {
+    return std::span(sum).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+  }
+
+  std::vector<std::vector<float>> members;
+  std::vector<float> sum;
+};
+
+/// The first element in which the two differ, and its place; an assertion an element takes longer
+/// than the sums.
+testing::AssertionResult Same(std::span<const float> given, std::span<const float> wanted) {
+  if (given.size() != wanted.size()) {
+    return testing::AssertionFailure() << given.size() << " instead of " << wanted.size();
+  }
+  const auto [one, other] = std::mismatch(given.begin(), given.end(), wanted.begin());
+  if (one == given.end()) {
+    return testing::AssertionSuccess();
+  }
+  return testing::AssertionFailure() << *one << " instead of " << *other << " at "
+                                     << one - given.begin() << " of " << given.size();
+}
+
 /// A buffer of one or the other kind.
 class Buffer {
  public:
@@ -62,9 +99,8 @@ class Buffer {
     count_ = count;
   }
   float& operator[](int64_t i) { return data_[i]; }
-  std::span<std::byte> Raw() {
-    return std::as_writable_bytes(std::span(data_, static_cast<size_t>(count_)));
-  }
+  std::span<float> Elements() { return {data_, static_cast<size_t>(count_)}; }
+  std::span<std::byte> Raw() { return std::as_writable_bytes(Elements()); }
 
  private:
   SharedBuffer shared_;
@@ -95,70 +131,68 @@ TEST_P(GroupSegmentTest, AllReduceHasTheBitsOfTheScalarSumInTheOrderOfMembers) {
   if (size == 2 || size == 4) {
     counts.push_back(2'500'003);
   }
+  const std::vector<Numbers> numbers{{1, size, counts.back()}, {2, size, counts.back()}};
   cluster.Run(1, [&](int rank, Communicator& communicator) {
     for (const int64_t count : counts) {
       // Twice in the same memory: what is offered once is used again.
       Buffer buffer(cluster.endpoint(rank), SharedAt(rank), count, rank % 3);
-      for (uint64_t seed = 1; seed <= 2; ++seed) {
-        for (int64_t i = 0; i < count; ++i) {
-          buffer[i] = ValueOf(seed, rank, i);
-        }
+      for (const Numbers& of_seed : numbers) {
+        std::ranges::copy(of_seed.Of(rank, count), buffer.Elements().begin());
         const Status status = communicator.AllReduce(buffer.Raw(), DType::kF32, ReduceOp::kSum, {});
         ASSERT_TRUE(status.ok()) << status.ToString();
-        for (int64_t i = 0; i < count; ++i) {
-          ASSERT_EQ(buffer[i], SumOf(seed, size, i)) << i << " of " << count;
-        }
+        ASSERT_TRUE(Same(buffer.Elements(), of_seed.Sum(count)));
       }
     }
   });
 }
 
+// 0, s, 8 s, 1, and so on; the first one's is 0 or s.
+std::vector<int64_t> UnevenShares(int size, int64_t scale) {
+  std::vector<int64_t> counts;
+  for (int i = 0; i < size; ++i) {
+    counts.push_back(i % 4 == 0 ? 0 : i % 4 == 1 ? scale : i % 4 == 2 ? 8 * scale : 1);
+  }
+  counts[0] = scale % 2 == 0 ? 0 : scale;
+  return counts;
+}
+
 TEST_P(GroupSegmentTest, UnevenScatterGatherAndBroadcast) {
   const int size = GetParam().size;
+  const std::vector<int64_t> scales{1, 3, 1000, 70000, 400000 / size};
+  int64_t most = 0;
+  for (const int64_t scale : scales) {
+    const auto counts = UnevenShares(size, scale);
+    most = std::max(most, std::accumulate(counts.begin(), counts.end(), int64_t{0}));
+  }
+  const Numbers summed(3, size, most);
+  const Numbers broadcast(4, size, most);
   Cluster cluster(size, Media::kShm);
   cluster.Run(1, [&](int rank, Communicator& communicator) {
-    for (const int64_t scale : {1, 3, 1000, 70000, 400000 / size}) {
-      std::vector<int64_t> counts;
-      for (int i = 0; i < size; ++i) {  // 0, s, 8 s, 1, …
-        counts.push_back(i % 4 == 0 ? 0 : i % 4 == 1 ? scale : i % 4 == 2 ? 8 * scale : 1);
-      }
-      counts[0] = scale % 2 == 0 ? 0 : scale;
-      int64_t first = 0;
-      int64_t total = 0;
-      for (int i = 0; i < size; ++i) {
-        first += i < rank ? counts[static_cast<size_t>(i)] : 0;
-        total += counts[static_cast<size_t>(i)];
-      }
+    for (const int64_t scale : scales) {
+      const auto counts = UnevenShares(size, scale);
+      const int64_t first = std::accumulate(counts.begin(), counts.begin() + rank, int64_t{0});
+      const int64_t total = std::accumulate(counts.begin(), counts.end(), int64_t{0});
       const int64_t own = counts[static_cast<size_t>(rank)];
       Buffer input(cluster.endpoint(rank), SharedAt(rank), total);
       Buffer share(cluster.endpoint(rank), false, own);
-      for (int64_t i = 0; i < total; ++i) {
-        input[i] = ValueOf(3, rank, i);
-      }
+      std::ranges::copy(summed.Of(rank, total), input.Elements().begin());
       Status status = communicator.ReduceScatter(input.Raw(), share.Raw(), counts, DType::kF32,
                                                  ReduceOp::kSum, {});
       ASSERT_TRUE(status.ok()) << status.ToString();
-      for (int64_t i = 0; i < own; ++i) {
-        ASSERT_EQ(share[i], SumOf(3, size, first + i)) << i << " of " << own;
-      }
-      for (int64_t i = 0; i < total; ++i) {
-        ASSERT_EQ(input[i], ValueOf(3, rank, i)) << "inputs stay";
-      }
+      ASSERT_TRUE(Same(share.Elements(), summed.Sum(own, first)));
+      ASSERT_TRUE(Same(input.Elements(), summed.Of(rank, total))) << "inputs stay";
       Buffer whole(cluster.endpoint(rank), SharedAt(rank), total);
       status = communicator.AllGather(share.Raw(), whole.Raw(), counts, DType::kF32, {});
       ASSERT_TRUE(status.ok()) << status.ToString();
-      for (int64_t i = 0; i < total; ++i) {
-        ASSERT_EQ(whole[i], SumOf(3, size, i)) << i << " of " << total;
-      }
+      ASSERT_TRUE(Same(whole.Elements(), summed.Sum(total)));
       for (int root = 0; root < size; ++root) {
-        for (int64_t i = 0; i < total; ++i) {
-          whole[i] = rank == root ? ValueOf(4, root, i) : 0;
+        std::ranges::fill(whole.Elements(), 0.0F);
+        if (rank == root) {
+          std::ranges::copy(broadcast.Of(root, total), whole.Elements().begin());
         }
         status = communicator.Broadcast(whole.Raw(), root, {});
         ASSERT_TRUE(status.ok()) << status.ToString();
-        for (int64_t i = 0; i < total; ++i) {
-          ASSERT_EQ(whole[i], ValueOf(4, root, i)) << i << " of " << total << " from " << root;
-        }
+        ASSERT_TRUE(Same(whole.Elements(), broadcast.Of(root, total))) << "from " << root;
       }
     }
   });
@@ -494,7 +528,7 @@ TEST(GroupSegment, ABufferThatCannotBeMappedIsCopiedAndSaid) {
   EXPECT_THAT(log, HasSubstr("ulimit -n"));
 }
 
-// Worker 1 gives up a call that the others complete. In the next one it is told so, instead of
+// Worker 1 gives up a call that the others complete. In the next one it is broadcast so, instead of
 // waiting for a slot that it cannot enter.
 TEST(GroupSegment, WhoGaveUpACallThatTheOthersCompletedIsNotLeftWaiting) {
   Duration best = seconds(60);

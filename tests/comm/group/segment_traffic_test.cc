@@ -179,9 +179,10 @@ TEST(SegmentTrafficTest, SmallSumsAreCountedTogether) {
 
 // A sum is small up to 64 KiB, and up to 256 KiB of what a member reads of the others.
 TEST(SegmentTrafficTest, WhatIsSmallIsSaidByTheCounts) {
-  for (const auto& [members, most] : {std::pair(3, 65536), std::pair(6, 52428)}) {
+  for (const auto& [members, limit] : {std::pair(3, 65536), std::pair(6, 52428)}) {
+    const int64_t most = limit;  // Clang captures no structured binding.
     Together(members, [&](Member& member) {
-      for (const int64_t bytes : {int64_t{most}, int64_t{most} + kElement}) {
+      for (const int64_t bytes : {most, most + kElement}) {
         Bytes buffer(static_cast<size_t>(bytes));
         const auto counted = [&](int peer) {
           return bytes == most

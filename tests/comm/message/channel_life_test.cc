@@ -109,9 +109,12 @@ TEST_F(ChannelLifeTest, TheLoopWatchesForBytesAndForRoomWhereAFrameWaits) {
   }
   Bytes data(100);
   channel_->Send(Key(1), data);
-  const std::lock_guard lock(wire_->mutex);
-  EXPECT_EQ(wire_->watched.back(), std::pair(true, true));
-  EXPECT_EQ(wire_->waited.back(), std::pair(true, true));
+  {
+    const std::lock_guard lock(wire_->mutex);
+    EXPECT_EQ(wire_->watched.back(), std::pair(true, true));
+    EXPECT_EQ(wire_->waited.back(), std::pair(true, true));
+  }
+  channel_->Fail(UnavailableError("gone"));  // The operation ends before its data.
 }
 
 TEST_F(ChannelLifeTest, ADriverHasTheWatchingAndTheLoopHasNone) {

@@ -106,7 +106,7 @@ TEST(ReceiverStandingTest, ADriverStopsAtWhatItWaitsFor) {
   const auto one = exchange.Recv(1, first);
   const auto other = exchange.Recv(2, second);
   auto& incoming = exchange.connection().incoming;
-  for (const uint64_t tag : {1, 2}) {
+  for (const uint64_t tag : {1U, 2U}) {
     const WholeFrame frame = EagerFrame(tag, Bytes(kSmall));
     const auto* header = reinterpret_cast<const std::byte*>(&frame.header);
     incoming.insert(incoming.end(), header, header + sizeof(frame.header));

@@ -1,6 +1,7 @@
 // The same of the sending half, and of what a device carries; and what each frame says.
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -160,6 +161,27 @@ TEST(SenderStandingTest, ControlSaysWhatWasAskedAndNotMoreTextThanMayTravel) {
   EXPECT_TRUE(exchange.Sent().empty());
 }
 
+// Else all that are on their way over a slow link would end at its end, and none would be seen to.
+TEST(SenderStandingTest, AMessageThatHasBegunIsSentToItsEndBeforeTheNextOne) {
+  Exchange exchange;
+  const Bytes data(kLarge);
+  for (const uint64_t tag : {1, 2, 3}) {
+    exchange.Send(tag, data);
+  }
+  ASSERT_EQ(exchange.SentHeaders().size(), 3U);
+  for (const uint64_t id : {2, 1, 3}) {
+    ASSERT_TRUE(exchange.Give(FrameOf(FrameKind::kGrant, id, 0)).ok());
+  }
+  std::vector<uint64_t> begun;
+  for (const FrameHeader& header : exchange.SentHeaders()) {
+    ASSERT_EQ(header.kind, FrameKind::kData);
+    if (begun.empty() || begun.back() != header.id) {
+      begun.push_back(header.id);
+    }
+  }
+  EXPECT_EQ(begun, (std::vector<uint64_t>{2, 1, 3})) << "in the order of their grants";
+}
+
 // 2 MiB, then others have their turn, and the loop comes again at once.
 TEST(SenderStandingTest, OnePumpHasItsBudget) {
   Exchange exchange;
@@ -220,6 +242,21 @@ TEST_F(PlacingStandingTest, AMessageInTheDeviceIsInFlightUntilItHasArrived) {
       << "as sent, as placed, and two frames sent and one received";
   ExpectTaken(*exchange_, sent);
   EXPECT_TRUE(exchange_->placement.empty());
+}
+
+TEST_F(PlacingStandingTest, AMessageThatHasBegunIsPlacedToItsEndBeforeTheNextOne) {
+  exchange_->Send(1, buffer_.bytes());
+  exchange_->Send(2, other_.bytes());
+  exchange_->SentHeaders();
+  for (const uint64_t id : {1, 2}) {
+    FrameHeader grant = FrameOf(FrameKind::kGrant, id, 0);
+    grant.tag = 4096;
+    grant.space = 6;
+    ASSERT_TRUE(exchange_->Give(grant).ok());
+  }
+  exchange_->connection().room = 0;
+  EXPECT_TRUE(*exchange_->sender.Pump()) << "the frame that tells of the first one has no room";
+  EXPECT_EQ(exchange_->connection().given, kLarge);
 }
 
 TEST_F(PlacingStandingTest, WhatIsForgottenInTheDeviceIsNotEndedByIt) {

@@ -61,7 +61,7 @@ TEST_F(CoordinatorTest, WhatAWorkerDoesIsShownByName) {
   }
   EXPECT_EQ(coordinator_.StatusAt(now_).workers(0).applied_step(), 17);
   Tell(DrainRequested{"a"});
-  EXPECT_EQ(standing(), "draining");
+  EXPECT_EQ(coordinator_.StatusAt(now_).workers_size(), 0) << "nothing keeps it";
 }
 
 // Each of these comes before anybody's lease ends.
@@ -213,6 +213,7 @@ TEST_F(CoordinatorTest, AWorkerThatLeavesAtOnceIsLostAndOneThatAsksIsReleased) {
   Tell(Planned{worse});
   sent_.clear();
   From("d", [](wire::FromWorker& message) { message.mutable_leaving()->set_reason("SIGTERM"); });
+  Wait(0.2, {"a", "b"});
   ASSERT_NE(Last("d", wire::ToWorker::kRelease), nullptr);
   EXPECT_EQ(Last("d", wire::ToWorker::kRelease)->release().reason(), "SIGTERM");
   EXPECT_EQ(Count("worker_lost"), 1);
@@ -251,6 +252,95 @@ TEST_F(CoordinatorTest, BrokenInvariantsAreFound) {
               HasSubstr("above the counter"));
   broken.generation_counter = 2;
   EXPECT_TRUE(Coordinator(broken, job_, now_).CheckInvariants().ok());
+}
+
+// What b alone would be is drift; what all share is none: no plan is better than the one in force.
+TEST_F(CoordinatorTest, WhenAllAreSlowerAlikeTheyGoOnAsTheyAre) {
+  Form();
+  const auto windows = [&](int64_t first) {
+    for (int64_t number = first; number < first + 6; ++number) {
+      for (const char* name : {"a", "b"}) {
+        From(name, [&](wire::FromWorker& message) {
+          wire::Heartbeat& heartbeat = *message.mutable_heartbeat();
+          heartbeat.set_generation(1);
+          heartbeat.set_window(number);
+          heartbeat.set_busy_seconds(2);
+          heartbeat.set_predicted_busy_seconds(1);
+        });
+      }
+    }
+  };
+  windows(1);
+  ASSERT_TRUE(request_.has_value());
+  windows(7);
+  PlanOutcome same;
+  same.request_id = request_->id;
+  same.members = {"a", "b"};
+  same.predicted_step_seconds = same.current_step_seconds = 2;
+  request_.reset();
+  Tell(Planned{same});
+  windows(13);
+  EXPECT_FALSE(request_.has_value()) << "it was answered just now";
+  EXPECT_EQ(Last("a", wire::ToWorker::kPrepare), nullptr);
+  EXPECT_EQ(Count("worker_lost"), 0);
+  EXPECT_EQ(coordinator_.StatusAt(now_).phase(), "training");
+}
+
+// Twice as many as there are come in a moment. The first ones that are measured wait for the
+// others.
+TEST_F(CoordinatorTest, ManyWhoJoinTogetherAreOneChange) {
+  const std::vector<std::string> newcomers = {"c", "d", "e", "f"};
+  Form();
+  for (const std::string& name : newcomers) {
+    Hello(name);
+  }
+  for (const std::string& name : newcomers) {
+    EXPECT_FALSE(request_.has_value()) << name << " is not measured yet";
+    From(name,
+         [](wire::FromWorker& message) { message.mutable_profiled()->set_profile_json("{}"); });
+  }
+  ASSERT_TRUE(request_.has_value());
+  const int64_t generation = request_->generation;
+  AnswerPlan();
+  EXPECT_EQ(members_.size(), 6U);
+  AnswerPrepared(generation);
+  for (const char* name : {"a", "b"}) {
+    EXPECT_EQ(Last(name, wire::ToWorker::kHalt), nullptr) << "they train until it is prepared";
+    From(name, [](wire::FromWorker& message) {
+      message.mutable_stopped()->set_generation(1);
+      message.mutable_stopped()->set_applied_step(3);
+    });
+  }
+  AnswerReady(members_, generation);
+  EXPECT_EQ(stored_.held->number, generation);
+  EXPECT_EQ(Count("plan"), 2) << "the first one and this";
+  EXPECT_FALSE(request_.has_value()) << "nobody is left to take in";
+}
+
+// What is left holds its state until somebody comes.
+TEST_F(CoordinatorTest, TooFewWaitWithTheirStateForAnother) {
+  job_.policy.min_workers = 2;
+  Form();
+  Step(1);
+  Tell(ProcessExited{"b", 0, "killed"});
+  Halted("a", 2, 1, 1, false);
+  Wait(20, {"a"});
+  ASSERT_EQ(coordinator_.StatusAt(now_).phase(), "paused");
+  Join("c");
+  ASSERT_TRUE(request_.has_value());
+  const int64_t generation = request_->generation;
+  AnswerPlan();
+  AnswerPrepared(generation);
+  ASSERT_NE(Last("c", wire::ToWorker::kStart), nullptr);
+  const wire::Start& start = Last("c", wire::ToWorker::kStart)->start();
+  EXPECT_EQ(start.applied_step(), 1);
+  EXPECT_THAT(
+      std::vector<std::string>(start.held().workers().begin(), start.held().workers().end()),
+      testing::ElementsAre("a"));
+  AnswerReady(members_, generation);
+  EXPECT_EQ(coordinator_.StatusAt(now_).phase(), "training");
+  ASSERT_EQ(Count("resumed"), 1);
+  EXPECT_EQ(std::get<int64_t>(*Logged("resumed").Find("steps_repeated")), 0);
 }
 
 TEST_F(CoordinatorTest, DriftForWhichNoChangePaysIsLeftAloneForAWhile) {

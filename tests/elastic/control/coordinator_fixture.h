@@ -31,6 +31,9 @@ class CoordinatorTest : public testing::Test {
     for (const CoordinatorAction& action : coordinator_.Handle(event, now_)) {
       if (const auto* send = std::get_if<Send>(&action)) {
         sent_[names_[send->connection]].push_back(send->message);
+        if (send->message.has_start()) {
+          start_step_ = send->message.start().applied_step();
+        }
       } else if (const auto* log = std::get_if<WriteLog>(&action)) {
         log_.push_back(log->event);
       } else if (const auto* persist = std::get_if<Persist>(&action)) {
@@ -94,8 +97,12 @@ class CoordinatorTest : public testing::Test {
     outcome.parameter_count = split ? count : 1;
     outcome.predicted_step_seconds = 1.0 / count;
     outcome.current_step_seconds = 1;
-    members_ = outcome.members;
     request_.reset();
+    TakePlan(outcome);
+  }
+  void TakePlan(const PlanOutcome& outcome) {
+    members_ = outcome.members;
+    plan_ = outcome;
     Tell(Planned{outcome});
   }
   void AnswerPrepared(int64_t generation) {
@@ -108,9 +115,26 @@ class CoordinatorTest : public testing::Test {
   }
   void AnswerReady(const std::vector<std::string>& names, int64_t generation) {
     for (const std::string& name : names) {
-      From(name,
-           [&](wire::FromWorker& message) { message.mutable_ready()->set_generation(generation); });
+      From(name, [&](wire::FromWorker& message) {
+        message.mutable_ready()->set_generation(generation);
+        *message.mutable_ready()->mutable_certificate() = CertificateOf(name);
+      });
     }
+  }
+  // Of the state that it was told to move last, as the plan that was found last says, with the same
+  // digests as everybody.
+  wire::Certificate CertificateOf(const std::string& name) const {
+    wire::Certificate certificate;
+    certificate.set_step(start_step_);
+    const auto rank = static_cast<size_t>(
+        std::find(plan_.members.begin(), plan_.members.end(), name) - plan_.members.begin());
+    if (rank < plan_.parameters.size()) {
+      for (const int32_t parameter : plan_.parameters[rank]) {
+        certificate.add_parameters(parameter);
+        certificate.add_digests(static_cast<uint64_t>(100 + parameter));
+      }
+    }
+    return certificate;
   }
   void Form(bool split = false) {
     Tell(Submitted{job_});
@@ -162,6 +186,14 @@ class CoordinatorTest : public testing::Test {
                      [&](const wire::ToWorker& message) { return message.kind_case() == kind; });
     return found == messages.rend() ? nullptr : &*found;
   }
+  // The last event of a kind; there is one.
+  const LogEvent& Logged(const std::string& kind) const {
+    const auto found = std::find_if(log_.rbegin(), log_.rend(),
+                                    [&](const LogEvent& event) { return event.kind == kind; });
+    EXPECT_NE(found, log_.rend()) << kind << " was not logged";
+    static const LogEvent kNone;
+    return found == log_.rend() ? kNone : *found;
+  }
   int64_t Count(const std::string& kind) const {
     return std::count_if(log_.begin(), log_.end(),
                          [&](const LogEvent& event) { return event.kind == kind; });
@@ -178,6 +210,8 @@ class CoordinatorTest : public testing::Test {
   std::vector<CommitCheckpoint> commits_;
   std::vector<NoteValidation> notes_;
   std::vector<std::string> members_;
+  PlanOutcome plan_;
+  int64_t start_step_ = 0;  ///< Of the last Start.
   std::optional<PlanRequest> request_;
   std::optional<EndJob> end_;
   DurableState stored_;

@@ -222,6 +222,65 @@ TEST_F(RestartTest, TrainingGoesOnWhereAllMembersAreAtIt) {
   EXPECT_FALSE(GoesOn(0, wire::STANDING_READY));
 }
 
+// It comes back just when another generation is looked for, because somebody has joined.
+TEST_F(CoordinatorTest, WhoDidNotHearTheGoHearsItAlsoDuringAChange) {
+  Form();
+  Tell(Disconnected{connections_.at("b")});
+  Join("c");
+  ASSERT_TRUE(request_.has_value());
+  const auto come_back = [&] {
+    sent_.clear();
+    Hello("b", [](wire::Hello& hello) {
+      hello.set_generation(1);
+      hello.set_standing(wire::STANDING_READY);
+      hello.set_standing_generation(1);
+    });
+    return Last("b", wire::ToWorker::kGo) != nullptr;
+  };
+  EXPECT_TRUE(come_back());
+  AnswerPlan();
+  AnswerPrepared(3);
+  ASSERT_NE(Last("a", wire::ToWorker::kStop), nullptr);
+  EXPECT_TRUE(come_back());
+  EXPECT_EQ(sent_["b"].back().kind_case(), wire::ToWorker::kStop) << "which counts after the Go";
+  Tell(ProcessExited{"a", 0, "killed"});
+  EXPECT_FALSE(come_back()) << "that generation is over";
+}
+
+TEST_F(RestartTest, WhoWasAskedToLeaveLeaves) {
+  Form();
+  Tell(DrainRequested{"b"});
+  request_.reset();
+  coordinator_ = Coordinator(stored_, job_, now_);
+  for (const char* name : {"a", "b"}) {
+    Hello(name, [](wire::Hello& hello) {
+      hello.set_generation(1);
+      hello.set_standing(wire::STANDING_TRAINING);
+      hello.set_standing_generation(1);
+    });
+  }
+  Wait(0.2, {"a", "b"});
+  ASSERT_TRUE(request_.has_value());
+  ASSERT_EQ(request_->candidates.size(), 1U);
+  EXPECT_EQ(request_->candidates[0].name, "a");
+}
+
+TEST_F(RestartTest, WhoIsLostWhileItLeavesIsReleasedWhenItComesBack) {
+  Form();
+  Tell(DrainRequested{"b"});
+  Wait(4, {"a"});
+  ASSERT_EQ(Count("worker_lost"), 1);
+  coordinator_ = Coordinator(stored_, job_, now_);
+  sent_.clear();
+  Hello("b", [](wire::Hello& hello) {
+    hello.set_generation(1);
+    hello.set_standing(wire::STANDING_TRAINING);
+    hello.set_standing_generation(1);
+  });
+  ASSERT_NE(Last("b", wire::ToWorker::kRelease), nullptr);
+  EXPECT_EQ(Last("b", wire::ToWorker::kRelease)->release().reason(), "drained");
+}
+
 TEST_F(RestartTest, AMemberThatThePlanHasAndTheRosterHasNotIsALoss) {
   Form();
   stored_.held->members.erase("b");  // It was given up just before.
@@ -255,8 +314,8 @@ TEST_F(RestartTest, TheTimeUntilTheNextGenerationIsLoggedWhereStepsWereKnown) {
     AnswerReady(members_, generation);
     EXPECT_EQ(Count("resumed"), known > 0 ? 1 : 0);
     if (known > 0) {
-      EXPECT_EQ(std::get<double>(*log_.back().Find("seconds")), 2);
-      EXPECT_EQ(std::get<int64_t>(*log_.back().Find("steps_repeated")), 3) << "from the seed";
+      EXPECT_EQ(std::get<double>(*Logged("resumed").Find("seconds")), 2);
+      EXPECT_EQ(std::get<int64_t>(*Logged("resumed").Find("steps_repeated")), 3) << "from the seed";
     }
   }
 }

@@ -54,6 +54,36 @@ TEST_F(CoordinatorRecordsTest, RecordsOfAWorkerThatIsNoMemberAreNotTaken) {
   EXPECT_EQ(Count("validation"), 0);
 }
 
+// Its parts were complete before the loss, and the one before it is pruned.
+TEST_F(CoordinatorRecordsTest, ACheckpointThatIsCompletedDuringARecoveryIsGoneOnFrom) {
+  Form(/*split=*/true);
+  for (int64_t step = 1; step <= 12; ++step) {
+    Step(step);
+  }
+  Checkpoint(5);
+  for (const char* name : {"a", "b"}) {
+    From(name, [&](wire::FromWorker& message) {
+      message.mutable_checkpoint_part()->set_step(10);
+      message.mutable_checkpoint_part()->set_generation(1);
+    });
+  }
+  ASSERT_EQ(commits_.size(), 2U);
+  Tell(ProcessExited{"b", 0, "killed"});
+  Halted("a", 2, 12, 12, false);
+  Wait(0.2, {"a"});
+  EXPECT_EQ(std::get<int64_t>(*Logged("recovery_source").Find("step")), 5);
+  Tell(CheckpointCommitted{.step = 10, .generation = 1, .status = Status::Ok(), .pruned = {5}});
+  AnswerPlan(true);
+  AnswerPrepared(3);
+  const wire::Start& start = Last("a", wire::ToWorker::kStart)->start();
+  EXPECT_EQ(start.checkpoint_step(), 10);
+  EXPECT_EQ(start.applied_step(), 10);
+  AnswerReady({"a"}, 3);
+  EXPECT_EQ(std::get<int64_t>(*Logged("resumed").Find("steps_repeated")), 2);
+  Step(11);
+  EXPECT_EQ(std::get<int64_t>(*log_.back().Find("step")), 11);
+}
+
 TEST_F(CoordinatorRecordsTest, ALossOfAnotherGenerationIsNotTaken) {
   Form();
   Validate("a", 1, 0);

@@ -240,7 +240,7 @@ TEST_F(CoordinatorTest, WithoutANormTheStepIsRunAgain) {
   EXPECT_EQ(start.applied_step(), 1);
   EXPECT_FALSE(start.has_settle());
   AnswerReady({"a"}, 3);
-  EXPECT_EQ(std::get<int64_t>(*log_.back().Find("steps_repeated")), 0);
+  EXPECT_EQ(std::get<int64_t>(*Logged("resumed").Find("steps_repeated")), 0);
 }
 
 TEST_F(CoordinatorTest, TheSoleHoldersLossGoesBackToTheCheckpoint) {
@@ -272,7 +272,7 @@ TEST_F(CoordinatorTest, TheSoleHoldersLossGoesBackToTheCheckpoint) {
   EXPECT_EQ(start.checkpoint_step(), 10);
   EXPECT_EQ(start.applied_step(), 10);
   AnswerReady({"a"}, 3);
-  EXPECT_EQ(std::get<int64_t>(*log_.back().Find("steps_repeated")), 2);
+  EXPECT_EQ(std::get<int64_t>(*Logged("resumed").Find("steps_repeated")), 2);
   Step(11);
   EXPECT_EQ(std::get<int64_t>(*log_.back().Find("step")), 11);
 }
@@ -329,6 +329,7 @@ TEST_F(CoordinatorTest, ACheckpointLearnsItsValidationLossWheneverThatComes) {
 TEST_F(CoordinatorTest, ADrainedWorkerGivesItsStateAndIsReleased) {
   Form();
   Tell(DrainRequested{"b"});
+  Wait(0.2, {"a", "b"});
   ASSERT_TRUE(request_.has_value());
   EXPECT_EQ(request_->candidates.size(), 1U);
   AnswerPlan();
@@ -364,7 +365,7 @@ TEST_F(CoordinatorTest, AJoinThatDoesNotPayIsLeftOut) {
   outcome.predicted_step_seconds = 0.9;
   outcome.current_step_seconds = 1;
   outcome.move_seconds = 5;  // Three steps cannot earn it.
-  Tell(Planned{outcome});
+  TakePlan(outcome);
   EXPECT_EQ(Last("a", wire::ToWorker::kPrepare), nullptr);
   EXPECT_EQ(coordinator_.StatusAt(now_).phase(), "training");
 }

@@ -244,6 +244,19 @@ TEST_F(LinkPairsTest, TheWarningCountsEveryPairThatIsLeftOnce) {
   EXPECT_EQ(LastLog("message"), "the links of 7 pairs are not measured after 30 s");
 }
 
+TEST_F(LinkPairsTest, WhatWasMeasuredWhileNobodyAskedForAPlanIsNotLate) {
+  Add("a", "a");
+  Add("b", "b");
+  Asked();
+  AnswerBoth("a-b");
+  out_.Take();
+  now_ += policy_.wait;
+  survey_.CheckDeadlines(roster_, policy_, now_, out_);
+  EXPECT_EQ(LastLog("message"), "");
+  Add("c", "c");
+  EXPECT_FALSE(survey_.Settled(roster_, policy_, now_, out_)) << "the wait for this one is whole";
+}
+
 TEST_F(LinkPairsTest, AfterItsWaitAPlanWaitsAgainOnlyForWhatComesLater) {
   policy_.timeout = std::chrono::seconds(60);
   Add("a", "a");

@@ -314,13 +314,35 @@ TEST_F(RosterTest, DrainsAreRefusedOneByOneWithTheReason) {
   roster_.Drain("c", "drained");
   EXPECT_TRUE(roster_.at("a").draining);
   EXPECT_EQ(roster_.at("a").leave_reason, "SIGTERM");
-  roster_.RefuseDrains("nobody else", out_);
+  RefuseDrains(roster_, "nobody else", out_);
   const auto actions = out_.Take();
-  ASSERT_THAT(actions, SizeIs(2));
+  ASSERT_THAT(actions, SizeIs(3));
+  EXPECT_TRUE(std::holds_alternative<Persist>(actions[2]));
   EXPECT_EQ(
       FormatLogEvent(std::get<WriteLog>(actions[1]).event, 0),
       R"({"time": 0.000000, "event": "drain_refused", "worker": "c", "reason": "nobody else"})");
   EXPECT_FALSE(roster_.at("a").draining || roster_.at("c").draining);
+}
+
+TEST_F(RosterTest, ThoseThatLeaveCarryTheJobOnlyWhereOthersAreTooFew) {
+  for (const char* name : {"a", "b", "c"}) {
+    roster_.Join(static_cast<ConnectionId>(*name), HelloOf(name, *name), now_);
+    roster_.Welcome(name, false, Job(), 0, out_);
+  }
+  roster_.TakeProfile("a", "{}");
+  roster_.TakeProfile("b", "{}");
+  EXPECT_FALSE(AllLeave(roster_));
+  EXPECT_FALSE(AnyNoticed(roster_));
+  roster_.Drain("a", "drained");
+  EXPECT_FALSE(AnyNoticed(roster_));
+  EXPECT_FALSE(AllLeave(roster_));
+  EXPECT_EQ(CarriersOf(roster_, 1), std::set<std::string>({"b"}));
+  EXPECT_EQ(CarriersOf(roster_, 2), std::set<std::string>({"a", "b"}));
+  roster_.Drain("b", "SIGTERM", /*noticed=*/true);
+  roster_.Drain("b", "drained");
+  EXPECT_TRUE(AnyNoticed(roster_)) << "it stays so";
+  EXPECT_TRUE(AllLeave(roster_)) << "c is not measured yet";
+  EXPECT_EQ(CarriersOf(roster_, 0), std::set<std::string>({"a", "b"}));
 }
 
 TEST_F(RosterTest, AGenerationSetsEverybodysStanding) {

@@ -106,23 +106,35 @@ TEST_F(SavesTest, AnOlderOneIsGivenUpWhenANewerIsCommitted) {
 TEST_F(SavesTest, AnErrorGivesItUpAndItsOtherPartsChangeNothing) {
   Part("a", 10, "disk full");
   EXPECT_THAT(Decided(), ElementsAre("abandon 10"));
-  EXPECT_EQ(saves_.error(), "disk full");
+  EXPECT_EQ(saves_.WhyFailed(10, 3), "disk full");
   Part("b", 10);
   EXPECT_THAT(Decided(), IsEmpty());
   saves_.Lose("b", out_);
   EXPECT_THAT(Decided(), IsEmpty()) << "all have reported: nothing is left of it";
 }
 
-TEST_F(SavesTest, AStorageThatFailsIsAnErrorUntilACheckpointIsCommitted) {
+TEST_F(SavesTest, OneThatFailedIsKnownAndNotBegunAgain) {
+  EXPECT_EQ(saves_.WhyFailed(10, 3), "");
+  Part("a", 10, "disk full");
+  EXPECT_EQ(saves_.WhyFailed(10, 3), "disk full");
+  EXPECT_EQ(saves_.WhyFailed(10, 2), "");
+  EXPECT_EQ(saves_.WhyFailed(11, 3), "");
+  Part("b", 10);
+  Decided();
+  Part("a", 10);
+  Part("b", 10);
+  EXPECT_THAT(Decided(), IsEmpty()) << "what was written of it may be gone";
+}
+
+TEST_F(SavesTest, AStorageThatFailsIsAnErrorOfThatSaveAlone) {
   for (const int64_t step : {10, 20}) {
     Part("a", step);
     Part("b", step);
   }
   EXPECT_FALSE(Committed(10, UnavailableError("no route")));
-  EXPECT_THAT(saves_.error(), testing::HasSubstr("no route"));
+  EXPECT_THAT(saves_.WhyFailed(10, 3), testing::HasSubstr("no route"));
   EXPECT_THAT(saves_.committed(), IsEmpty());
   EXPECT_TRUE(Committed(20));
-  EXPECT_EQ(saves_.error(), "");
 }
 
 TEST_F(SavesTest, NobodyElseBeginsOne) {

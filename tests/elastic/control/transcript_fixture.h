@@ -93,6 +93,9 @@ class TranscriptTest : public testing::Test {
   void Note(const CoordinatorAction& action) {
     if (const auto* send = std::get_if<Send>(&action)) {
       Line(fmt::format("{} < {}", names_[send->connection], Json(send->message)));
+      if (send->message.has_start()) {
+        start_step_ = send->message.start().applied_step();
+      }
     } else if (const auto* persist = std::get_if<Persist>(&action)) {
       Line("store " + Text(persist->state));
     } else if (const auto* close = std::get_if<Close>(&action)) {
@@ -175,6 +178,7 @@ class TranscriptTest : public testing::Test {
     }
     outcome.predicted_step_seconds = 0.25;
     outcome.current_step_seconds = 1;
+    members_ = outcome.members;
     Tell(Planned{outcome});
   }
   void Prepared(const std::string& name) {
@@ -188,6 +192,11 @@ class TranscriptTest : public testing::Test {
       wire::Ready& ready = *message.mutable_ready();
       ready.set_generation(asked_.generation);
       ready.set_seconds(0.5);
+      wire::Certificate& certificate = *ready.mutable_certificate();
+      certificate.set_step(start_step_);
+      certificate.add_parameters(static_cast<int32_t>(
+          std::find(members_.begin(), members_.end(), name) - members_.begin()));
+      certificate.add_digests(0);
       if (bytes > 0) {
         (*ready.mutable_moved_bytes())["checkpoint"] = bytes;
         (*ready.mutable_moved_bytes())["memory"] = bytes + 1;
@@ -259,6 +268,8 @@ class TranscriptTest : public testing::Test {
   std::map<std::string, ConnectionId> connections_;
   std::map<ConnectionId, std::string> names_;
   PlanRequest asked_;
+  std::vector<std::string> members_;
+  int64_t start_step_ = 0;
   std::vector<std::string> said_;
 };
 

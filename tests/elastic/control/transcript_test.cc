@@ -32,6 +32,11 @@ a < {"start":{"generation":"1","initial":true,"moveGeneration":"1","moveMembers"
     "address":"data-a"},{"name":"b","address":"data-b"}]}}
 b < {"start":{"generation":"1","initial":true,"moveGeneration":"1","moveMembers":[{"name":"a",
     "address":"data-a"},{"name":"b","address":"data-b"}]}}
+log "decision", "generation": 1, "follows": 0, "cause": "form", "evidence": [{"what": "2 of 2 workers came"}],
+    "alternatives": [{"what": "initial", "step": 0, "predicted_seconds": 0.5}, {"what": "live", "note": "the
+    workers' tensors are not all there"}, {"what": "replicas", "note": "no snapshot in memory is whole"},
+    {"what": "checkpoint", "note": "there is none"}], "choice": "initial", "reason": "nothing else has the
+    state", "predicted_seconds": 0.5, "seconds": null}
 store job yaml secret /out counter 1 step 0 life 0 next 1 checkpoints [] a(A host-a "a" ) b(B host-b "b"
     rack-b) held 1 "plan 1": a=A b=B snapshots 1 "plan 1" [0 1]
 log "plan", "generation": 1, "predicted_step_seconds": 0.25, "plan": "plan 1"}
@@ -181,11 +186,17 @@ a < {"prepare":{"generation":"3","planJson":"\"plan 3\"","members":[{"name":"a",
 a < {"start":{"generation":"3","appliedStep":"3","moveGeneration":"3","moveMembers":[{"name":"a",
     "address":"data-a"}],"replicas":{"generation":"1","planJson":"\"plan 1\"","holders":[{"worker":"a",
     "owners":[0,1]}]}}}
+log "decision", "generation": 3, "follows": 1, "cause": "loss", "evidence": [{"worker": "b", "what": "killed
+    by SIGKILL", "silent_seconds": 1}], "alternatives": [{"what": "replicas", "step": 3, "predicted_seconds":
+    0.5000004}, {"what": "checkpoint", "step": 2, "predicted_seconds": 1.000001}, {"what": "live", "note":
+    "the workers' tensors are not all there"}], "choice": "replicas", "reason": "the quickest of 2, by 0.5 s",
+    "predicted_seconds": 0.5000004, "seconds": 0.25}
 store job yaml secret /out counter 3 step 3 life 0 next 1 checkpoints [2] a(A host-a "a" ) held 3 "plan 3":
     a=A snapshots 1 "plan 1" [0 1]<=3 snapshots 3 "plan 3" [0]
 log "state_moved", "bytes": 201, "sources": {"checkpoint": 100, "memory": 101}}
 log "plan", "generation": 3, "predicted_step_seconds": 0.25, "plan": "plan 3"}
 log "resumed", "seconds": 0.25, "steps_repeated": 0}
+log "recovered", "generation": 3, "predicted_seconds": 0.5000004, "seconds": 0.25}
 a < {"go":{"generation":"3"}})");
 }
 
@@ -199,6 +210,8 @@ TEST_F(TranscriptTest, OneComesAndOneLeavesWhileTheyTrain) {
   Hello("c");
   Profiled("c");
   Tell(DrainRequested{"host-b"});
+  now_ += job_.policy.coalesce;
+  Tell(Ticked());
   Plan();
   for (const char* name : {"a", "b", "c"}) {
     Prepared(name);
@@ -209,7 +222,7 @@ TEST_F(TranscriptTest, OneComesAndOneLeavesWhileTheyTrain) {
     "tokensPerSecond":2048,"predictedStepSeconds":0.25,"stepSeconds":0.5,"workers":[{"name":"a",
     "host":"host-a","pid":"97","standing":"training","metricsAddress":"metrics-a","slowdown":1},{"name":"b",
     "host":"host-b","pid":"98","standing":"draining","metricsAddress":"metrics-b","slowdown":1,
-    "failureDomain":"rack-b"},{"name":"c","host":"host-c","pid":"99","standing":"standby",
+    "failureDomain":"rack-b","mayStay":true},{"name":"c","host":"host-c","pid":"99","standing":"standby",
     "metricsAddress":"metrics-c","slowdown":1}],"planJson":"\"plan 1\"","secondsLeft":499999,
     "outputFolder":"/out"})");
   for (const char* name : {"a", "b"}) {
@@ -232,6 +245,8 @@ c < {"profile":{}}
 list a(97 metrics-a host-a) b(98 metrics-b host-b) c(99 metrics-c host-c)
 plan 2 of 3: a(host-a "a" 1 holds) b(host-b "b" 1 holds) c(host-c "c" 1) links {"places":[0,1,2]} now '"plan
     1"' runs
+store job yaml secret /out counter 1 step 2 life 0 next 1 checkpoints [] a(A host-a "a" ) b(B host-b "b"
+    rack-b) c(C host-c "c" ) held 1 "plan 1": a=A b=B
 store job yaml secret /out counter 3 step 2 life 0 next 1 checkpoints [] a(A host-a "a" ) b(B host-b "b"
     rack-b) c(C host-c "c" ) held 1 "plan 1": a=A b=B
 a < {"prepare":{"generation":"3","planJson":"\"plan 3\"","members":[{"name":"a","address":"data-a"},
@@ -251,6 +266,11 @@ b < {"start":{"generation":"3","appliedStep":"2","held":{"generation":"1","planJ
 c < {"start":{"generation":"3","appliedStep":"2","held":{"generation":"1","planJson":"\"plan 1\"",
     "workers":["a","b"]},"moveGeneration":"3","moveMembers":[{"name":"a","address":"data-a"},{"name":"b",
     "address":"data-b"},{"name":"c","address":"data-c"}],"save":true,"validate":true}}
+log "decision", "generation": 3, "follows": 1, "cause": "join", "evidence": [{"worker": "c", "what":
+    "joined"}], "alternatives": [{"what": "keep", "predicted_seconds": 999998}, {"what": "replan",
+    "predicted_seconds": 249999.6}], "choice": "replan", "reason": "7.5e+05 s are saved in the 999998 steps
+    that are left, more than 1.5 times the 0.1 s that the change costs", "predicted_seconds": 0.1, "seconds":
+    0}
 store job yaml secret /out counter 3 step 2 life 0 next 1 checkpoints [] a(A host-a "a" ) b(B host-b "b"
     rack-b) c(C host-c "c" ) held 3 "plan 3": a=A b=B c=C
 log "state_moved", "bytes": 63, "sources": {"checkpoint": 30, "memory": 33}}

@@ -96,7 +96,7 @@ TEST_F(TransitionsTest, AChangeThatDoesNotPayIsLeftOut) {
   FormTwo();
   const auto changes_with = [&](double seconds, int64_t steps_left, double move_seconds) {
     job_.policy.total_steps = steps_.known() + steps_left;
-    transitions_.Drop();
+    transitions_.Drop(generations_);
     transitions_.Forget("c");
     Do(&Transitions::Consider);
     PlanOutcome outcome;
@@ -166,7 +166,7 @@ TEST_F(TransitionsTest, LosingAnOnlookerChangesNothing) {
 
 TEST_F(TransitionsTest, ARecoveryThatPlansGoesBackToTheFenceWithALoss) {
   FormTwo();
-  Do(&Transitions::Recover);
+  Do(&Transitions::Recover, Cause::kLoss);
   const int64_t fence = transitions_.current()->fence;
   wire::Halted halted;
   halted.set_held_generation(1);
@@ -200,8 +200,17 @@ TEST_F(TransitionsTest, WhoAnswersTooLateIsLost) {
   Ready("b");
   EXPECT_THAT(Late(), ElementsAre("a"));
   Ready("a");
-  Do(&Transitions::Recover);
+  Do(&Transitions::Recover, Cause::kLoss);
   EXPECT_THAT(Late(), ElementsAre("a", "b"));
+}
+
+TEST_F(TransitionsTest, NobodyIsLateWhileTheCoordinatorHearsNobody) {
+  Do(&Transitions::Form);
+  Planned({"a", "b"});
+  const auto deadline = [this] { return *transitions_.NextDeadline(job_.policy, roster_); };
+  const Time before = deadline();
+  transitions_.Excuse(std::chrono::seconds(12));
+  EXPECT_EQ(deadline(), before + std::chrono::seconds(12));
 }
 
 TEST_F(TransitionsTest, AStopThatIsLateIsARecoveryOfAll) {

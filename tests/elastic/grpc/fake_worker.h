@@ -3,6 +3,7 @@
 /// memory.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
@@ -76,7 +77,11 @@ class Fabric {
 // A worker process in a thread: the shipped session, loop and member around a trainer that counts.
 class FakeWorker : public MemberHost {
  public:
-  FakeWorker(const std::string& coordinator, const std::string& name, int64_t steps, Fabric& fabric)
+  FakeWorker(const std::string& coordinator,
+             const std::string& name,
+             int64_t steps,
+             Fabric& fabric,
+             const std::string& certificates = "")
       : name_(name),
         steps_(steps),
         fabric_(fabric) {
@@ -89,7 +94,11 @@ class FakeWorker : public MemberHost {
     loop_ = std::make_unique<MemberLoop>(Member(identity, MemberOptions(), Now()), *this);
     SessionOptions options;
     options.coordinator = coordinator;
-    options.up = [this] { loop_->Post(StreamUp()); };
+    options.certificates = certificates;
+    options.up = [this] {
+      ++streams_;
+      loop_->Post(StreamUp());
+    };
     options.down = [this](const std::string& reason) { loop_->Post(StreamDown{reason}); };
     options.received = [this](const wire::ToWorker& message) {
       loop_->Post(FromCoordinator{message});
@@ -126,6 +135,7 @@ class FakeWorker : public MemberHost {
     } else if (const auto* exit = std::get_if<ExitWorker>(&action)) {
       const MutexLock lock(mutex_);
       exit_code_ = exit->code;
+      exit_reason_ = exit->reason;
       ended_ = true;
       changed_.NotifyAll();
     } else {
@@ -135,6 +145,9 @@ class FakeWorker : public MemberHost {
     }
   }
 
+  void Refresh() { session_->Refresh(); }
+  /// How many were up so far.
+  int streams() const { return streams_; }
   void Terminate() { loop_->Post(TerminateRequested{"SIGTERM"}); }
 
   std::optional<int> WaitExit() {
@@ -144,6 +157,10 @@ class FakeWorker : public MemberHost {
       changed_.WaitUntil(mutex_, deadline);
     }
     return exit_code_;
+  }
+  std::string exit_reason() const {
+    const MutexLock lock(mutex_);
+    return exit_reason_;
   }
   int64_t generation() const {
     const MutexLock lock(mutex_);
@@ -179,6 +196,11 @@ class FakeWorker : public MemberHost {
       } else if (const auto* move = std::get_if<MoveState>(&action)) {
         members_ = static_cast<size_t>(move->prepared.members_size());
         StateMoved moved;
+        moved.certificate.set_step(move->start.applied_step());
+        for (const int32_t parameter : {0, 1}) {  // As server_fixture.h plans.
+          moved.certificate.add_parameters(parameter);
+          moved.certificate.add_digests(1);
+        }
         moved.generation = move->start.generation();
         moved.bytes["memory"] = 100;
         loop_->Post(moved);
@@ -239,6 +261,7 @@ class FakeWorker : public MemberHost {
   const std::string name_;
   const int64_t steps_;
   Fabric& fabric_;
+  std::atomic<int> streams_ = 0;
   size_t members_ = 0;  // Trainer's thread only.
   std::unique_ptr<MemberLoop> loop_;
   std::unique_ptr<CoordinatorSession> session_;
@@ -251,6 +274,7 @@ class FakeWorker : public MemberHost {
   int64_t stop_generation_ HEDDLE_GUARDED_BY(mutex_) = 0;
   int64_t generation_ HEDDLE_GUARDED_BY(mutex_) = 0;
   std::optional<int> exit_code_ HEDDLE_GUARDED_BY(mutex_);
+  std::string exit_reason_ HEDDLE_GUARDED_BY(mutex_);
   Thread trainer_;
 };
 

@@ -51,9 +51,12 @@ class GrpcTest : public testing::Test {
         });
     CoordinatorServerOptions options;
     options.listen = listen;
+    options.credentials = credentials_;
+    options.issuer = issuer_;
+    SetGuardHooks(options.hooks);
     options.store = store_.get();
-    options.hooks.read_job = [this](const std::string& yaml,
-                                    const std::string& /*path*/) -> Result<Job> {
+    options.hooks.read_job = [this](const std::string& yaml, const std::string& /*path*/,
+                                    JobOrigin /*origin*/) -> Result<Job> {
       if (yaml != "job") {
         return InvalidArgumentError("no job");
       }
@@ -65,7 +68,8 @@ class GrpcTest : public testing::Test {
       job.used_generation = used_generation_;
       return job;
     };
-    options.hooks.plan = [](const Job& /*job*/, const PlanRequest& request) {
+    options.hooks.plan = [](const Job& /*job*/, const PlanRequest& request,
+                            const std::stop_token& /*stop*/) {
       PlanOutcome outcome;
       outcome.plan_json = "{\"generation\": " + std::to_string(request.generation) + "}";
       for (const Candidate& candidate : request.candidates) {
@@ -96,14 +100,33 @@ class GrpcTest : public testing::Test {
     server_ = std::move(*server);
   }
 
+  void SetGuardHooks(CoordinatorHooks& hooks) {
+    hooks.refused = [this](std::string_view reason) {
+      const MutexLock lock(mutex_);
+      ++refused_[std::string(reason)];
+    };
+    hooks.issued = [this](std::string_view by) {
+      const MutexLock lock(mutex_);
+      ++issued_[std::string(by)];
+      changed_.NotifyAll();
+    };
+    hooks.certificate = [this](double ends) {
+      const MutexLock lock(mutex_);
+      certificate_ends_.push_back(ends);
+      changed_.NotifyAll();
+    };
+  }
+
   virtual std::unique_ptr<StateStore> OpenStore() {
     auto store = OpenSqliteStore(folder_.path() + "/state.sqlite");
     EXPECT_TRUE(store.ok()) << store.status().ToString();
     return store.ok() ? std::move(*store) : nullptr;
   }
 
-  void AddWorker(const std::string& name) {
-    workers_[name] = std::make_unique<FakeWorker>(server_->address(), name, steps_, fabric_);
+  void AddWorker(const std::string& name) { AddWorker(name, ""); }
+  void AddWorker(const std::string& name, const std::string& certificates) {
+    workers_[name] =
+        std::make_unique<FakeWorker>(server_->address(), name, steps_, fabric_, certificates);
   }
 
   // The process is gone: no word from it, and its peers see their connections break.
@@ -172,10 +195,15 @@ class GrpcTest : public testing::Test {
   int64_t steps_ = 60;
   int initial_workers_ = 3;
   int64_t used_generation_ = 0;
+  Credentials credentials_;
+  Issuer issuer_;
   Fabric fabric_;
   Mutex mutex_;
   CondVar changed_;
   std::vector<LogEvent> log_ HEDDLE_GUARDED_BY(mutex_);
+  std::map<std::string, int> refused_ HEDDLE_GUARDED_BY(mutex_);
+  std::map<std::string, int> issued_ HEDDLE_GUARDED_BY(mutex_);
+  std::vector<double> certificate_ends_ HEDDLE_GUARDED_BY(mutex_);
   std::atomic<int64_t> logged_step_ = 0;
   std::atomic<int64_t> synced_step_ = 0;
   std::unique_ptr<StateStore> store_;

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "elastic/identity/join_token.h"
+#include "elastic/identity/request.h"
 #include "server_fixture.h"
 
 namespace heddle::elastic {
@@ -42,6 +44,9 @@ class FaultyStore : public StateStore {
     if (disk_->state && state.generation_counter < disk_->state->generation_counter) {
       return AbortedError("another coordinator has written");  // As the shipped store has it.
     }
+    // Whatever else changes, a job that is submitted too: the tests revoke and let end nothing.
+    EXPECT_GE(state.admission.grants.size(),
+              disk_->state ? disk_->state->admission.grants.size() : 0);
     disk_->state = state;
     disk_->changed.NotifyAll();
     return Status::Ok();
@@ -176,7 +181,7 @@ TEST_F(StoreFaults, AWriteThatHangsHoldsNobodyUpButTheChange) {
   StartJob();
   Hang();
   ASSERT_TRUE(WaitForKind("store_stalled"));  // The record of steps is due once a second.
-  CoordinatorClient client(server_->address(), std::chrono::seconds(2));
+  CoordinatorClient client(server_->address(), {}, std::chrono::seconds(2));
   const auto status = client.Status();
   ASSERT_TRUE(status.ok()) << status.status().ToString();
   EXPECT_THAT(status->reason(), HasSubstr("longer than"));
@@ -224,6 +229,41 @@ TEST_F(StoreFaults, ACoordinatorWhoseStoreAnotherHasWrittenEnds) {
   const auto before = std::clock();
   EXPECT_FALSE(WaitFor([](const LogEvent&) { return false; }, std::chrono::seconds(1)));
   EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 2);
+}
+
+// What admits somebody is stored before it is said.
+TEST_F(StoreFaults, ATokensUseIsStoredBeforeACertificateIsHandedOut) {
+  const std::string lab = folder_.path() + "/lab";
+  ASSERT_TRUE(InitAuthority(lab, {}, 2).ok());
+  credentials_ = *ReadCredentials(lab + "/coordinator");
+  issuer_.authority = *ReadAuthority(lab + "/authority");
+  StartServer();
+  const JoinToken token = *DrawJoinToken(credentials_.authority);
+  const std::string hash = HashOfSecret(token.secret);
+  const auto uses = [&] {
+    const MutexLock lock(disk_->mutex);
+    return disk_->state->admission.grants.at(hash).uses_left;
+  };
+  CoordinatorClient operator_client(server_->address(), *ReadCredentials(lab + "/operator"));
+  ASSERT_TRUE(operator_client.AddToken(hash, "*", 600, 3).ok());
+  EXPECT_EQ(uses(), 3);
+  Credentials known;
+  known.authority = credentials_.authority;
+  CoordinatorClient joiner(server_->address(), known);
+  ASSERT_TRUE(joiner.Join(token.secret, "a", MakeRequest()->request).ok());
+  EXPECT_EQ(uses(), 2);
+  ASSERT_TRUE(operator_client.Submit("job", "").ok());
+  EXPECT_EQ(uses(), 2);
+  Break(UnavailableError("the disk is away"));
+  EXPECT_EQ(joiner.Join(token.secret, "b", MakeRequest()->request).status().code(),
+            StatusCode::kUnavailable);
+  Repair();
+  Hang();
+  EXPECT_EQ(joiner.Join(token.secret, "c", MakeRequest()->request).status().code(),
+            StatusCode::kUnavailable);
+  Repair();
+  const MutexLock lock(mutex_);
+  EXPECT_EQ(issued_["token"], 1);
 }
 
 }  // namespace

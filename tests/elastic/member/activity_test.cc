@@ -108,6 +108,28 @@ TEST_F(ActivityTest, AStartThatCameTwiceIsAnsweredTwiceAndMovesOnce) {
   EXPECT_TRUE(activity_.Leads());
 }
 
+TEST_F(ActivityTest, WhatHasStoppedIsSavedAndNothingElse) {
+  const auto save = [&](int64_t generation, int64_t step) {
+    wire::Save message;
+    message.set_generation(generation);
+    message.set_step(step);
+    activity_.Save(message, taken_.out());
+    taken_.Words();
+    return taken_.Find<SaveState>();
+  };
+  Train(1);
+  EXPECT_FALSE(save(1, 8)) << "it trains";
+  Ended(RunEnded::How::kStopped);
+  EXPECT_FALSE(save(2, 8));
+  EXPECT_FALSE(save(1, 7));
+  const auto saved = save(1, 8);
+  ASSERT_TRUE(saved);
+  EXPECT_EQ(saved->generation, 1);
+  EXPECT_EQ(saved->step, 8);
+  Halt(3);
+  EXPECT_FALSE(save(1, 8)) << "what it holds may be settled";
+}
+
 TEST_F(ActivityTest, AMoveOfAnotherGenerationChangesNothing) {
   Start(3);
   Moved(2);
@@ -123,6 +145,27 @@ TEST_F(ActivityTest, AMoveThatFailedSaysWhomItBlames) {
   EXPECT_EQ(taken_.Message().ready().peer(), "b");
   EXPECT_THAT(taken_.Message().ready().error(), HasSubstr("lost b"));
   EXPECT_FALSE(taken_.Message().ready().source_unreadable());
+  wire::Halted halted;
+  held_.Describe(halted);
+  EXPECT_EQ(halted.staged_generation(), 0);
+}
+
+TEST_F(ActivityTest, StateThatDoesNotFitItsHashIsRefusedWithItsHolder) {
+  Start(1);
+  StateMoved moved;
+  moved.generation = 1;
+  moved.status = DataLossError("it differs");
+  wire::Ready::Refused& refused = moved.refused.emplace_back();
+  refused.set_holder("c");
+  refused.set_chunk("master of head");
+  activity_.EndMove(moved, held_, reports_, taken_.out());
+  EXPECT_EQ(activity_.standing(), wire::STANDING_HALTED);
+  EXPECT_THAT(taken_.Words(), ElementsAre("ready"));
+  const wire::Ready ready = taken_.Message().ready();
+  EXPECT_THAT(ready.error(), HasSubstr("it differs"));
+  ASSERT_EQ(ready.refused_size(), 1);
+  EXPECT_EQ(ready.refused(0).holder(), "c");
+  EXPECT_EQ(ready.refused(0).chunk(), "master of head");
   wire::Halted halted;
   held_.Describe(halted);
   EXPECT_EQ(halted.staged_generation(), 0);

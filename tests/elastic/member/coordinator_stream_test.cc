@@ -61,14 +61,24 @@ TEST_F(CoordinatorStreamTest, ItIsGivenUpSoLongAfterItsLastWord) {
 }
 
 TEST_F(CoordinatorStreamTest, ARefusalIsNoWordAndIsNewOnce) {
-  EXPECT_TRUE(stream_.Refuse("the name is taken"));
-  EXPECT_FALSE(stream_.Refuse("the name is taken"));
-  EXPECT_TRUE(stream_.Refuse("another job"));
+  EXPECT_TRUE(stream_.Refuse("the name is taken", 0, begin_));
+  EXPECT_FALSE(stream_.Refuse("the name is taken", 0, begin_));
+  EXPECT_TRUE(stream_.Refuse("another job", 0, begin_));
   EXPECT_EQ(stream_.GiveUp(begin_ + seconds(60)),
             "refused by the coordinator for 60 s: another job");
   stream_.Hear(begin_);
   EXPECT_THAT(*stream_.GiveUp(begin_ + seconds(60)), HasSubstr("no word"));
-  EXPECT_TRUE(stream_.Refuse("another job"));
+  EXPECT_TRUE(stream_.Refuse("another job", 0, begin_));
+}
+
+TEST_F(CoordinatorStreamTest, WhoIsHeldOffWaitsUntilItMayCome) {
+  EXPECT_TRUE(stream_.Refuse("held off for 100 s", 100, begin_));
+  EXPECT_EQ(stream_.NextDeadline(/*running=*/false), begin_ + seconds(160));
+  EXPECT_EQ(stream_.GiveUp(begin_ + seconds(159)), std::nullopt);
+  EXPECT_EQ(stream_.GiveUp(begin_ + seconds(160)),
+            "refused by the coordinator for 60 s: held off for 100 s");
+  stream_.Refuse("held off for ever", 1e300, begin_);
+  EXPECT_EQ(stream_.NextDeadline(/*running=*/false), begin_ + seconds(86'460)) << "a day";
 }
 
 TEST_F(CoordinatorStreamTest, WhoTrainsWaitsForNoCoordinator) {

@@ -15,12 +15,14 @@ class DriftWindowTest : public testing::Test {
     event.predicted_busy_seconds = predicted;
     window_.Count(event);
   }
-  void ExpectWindow(int64_t number, double busy, double predicted) {
+  void ExpectWindow(int64_t number, double busy, double predicted, int64_t steps, double seconds) {
     wire::Heartbeat message;
     window_.Describe(message);
     EXPECT_EQ(message.window(), number);
     EXPECT_EQ(message.busy_seconds(), busy);
     EXPECT_EQ(message.predicted_busy_seconds(), predicted);
+    EXPECT_EQ(message.window_steps(), steps);
+    EXPECT_EQ(message.window_seconds(), seconds);
   }
 
   DriftWindow window_{2, std::chrono::seconds(4)};
@@ -28,15 +30,15 @@ class DriftWindowTest : public testing::Test {
 
 TEST_F(DriftWindowTest, ItTakesBothItsStepsAndItsTime) {
   Count(8, 1, 0.5);
-  ExpectWindow(0, 0, 0);
+  ExpectWindow(0, 0, 0, 0, 0);
   Count(1, 2, 0.25);
-  ExpectWindow(1, 3, 0.75);
+  ExpectWindow(1, 3, 0.75, 2, 9);
   Count(1, 4, 4);
   Count(1, 4, 4);
   Count(1, 4, 4);
-  ExpectWindow(1, 3, 0.75);
+  ExpectWindow(1, 3, 0.75, 2, 9);
   Count(1, 4, 4);
-  ExpectWindow(2, 16, 16);
+  ExpectWindow(2, 16, 16, 4, 4);
 }
 
 TEST_F(DriftWindowTest, AGenerationCountsFromTheBeginning) {
@@ -49,7 +51,7 @@ TEST_F(DriftWindowTest, AGenerationCountsFromTheBeginning) {
   EXPECT_EQ(message.window(), 0);
   Count(4, 1, 2);
   Count(4, 1, 2);
-  ExpectWindow(1, 2, 4);
+  ExpectWindow(1, 2, 4, 2, 8);
 }
 
 }  // namespace

@@ -56,6 +56,15 @@ class MemberTest : public testing::Test {
     }
     actions_.clear();
   }
+  // The exit code that it ends with; none: it goes on.
+  std::optional<int> Code() const {
+    for (const MemberAction& action : actions_) {
+      if (const auto* exit = std::get_if<ExitWorker>(&action)) {
+        return exit->code;
+      }
+    }
+    return std::nullopt;
+  }
   void Start(int64_t generation, int64_t applied_step) {
     Prepare(generation);
     Command([&](wire::ToWorker& message) {
@@ -395,6 +404,26 @@ TEST_F(MemberTest, AFailureOfItsOwnIsSaidBeforeItLeaves) {
   EXPECT_TRUE(Said(wire::FromWorker::kLeaving)->leaving().at_once());
   ASSERT_NE(Action<ExitWorker>(), nullptr);
   EXPECT_EQ(Action<ExitWorker>()->code, 1);
+}
+
+TEST_F(MemberTest, AReleaseSaysWhetherTheJobWaitsForWorkers) {
+  for (const bool requeue : {false, true}) {
+    member_ = Member(Identity(), MemberOptions(), now_);
+    Train();
+    Tell(TerminateRequested{"SIGTERM"});
+    EXPECT_EQ(Code(), std::nullopt);
+    Command([&](wire::ToWorker& message) { message.mutable_release()->set_requeue(requeue); });
+    EXPECT_EQ(Code(), requeue ? 75 : 0);
+  }
+}
+
+TEST_F(MemberTest, AReleaseThatComesInsteadOfAWelcomeCounts) {
+  Train();
+  Tell(TerminateRequested{"SIGTERM"});
+  Tell(StreamDown{});
+  Tell(StreamUp());
+  Command([&](wire::ToWorker& message) { message.mutable_release()->set_requeue(true); });
+  EXPECT_EQ(Code(), 75);
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // Thousands of failure histories of the shipped coordinator and member machines, each decided by a
-// seed. A failing seed is printed; HEDDLE_TEST_SEED=N runs that one alone, with its trace.
+// seed. One that fails is made small, told, and printed with the command that replays it:
+// HEDDLE_SIMULATION_HISTORY=TEXT runs that one alone, HEDDLE_TEST_SEED=N that of a seed, both with
+// all messages. HEDDLE_SIMULATION_HISTORIES says how many seeds are tried.
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <iostream>
 #include <random>
 
@@ -12,33 +14,75 @@
 #include <gtest/gtest.h>
 
 #include "tests/elastic/simulation/cluster.h"
+#include "tests/elastic/simulation/history/shrink.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/tier.h"
 
 namespace heddle::elastic {
 namespace {
 
-std::optional<uint64_t> SeedFromEnvironment() {
-  const char* text = std::getenv("HEDDLE_TEST_SEED");
+std::optional<uint64_t> NumberFromEnvironment(const char* name) {
+  const char* text = std::getenv(name);
   return text == nullptr ? std::nullopt : std::optional<uint64_t>(std::strtoull(text, nullptr, 10));
 }
 
-SimOptions OptionsOf(uint64_t seed) {
-  SimOptions options;
-  options.seed = seed;
-  options.workers = 1 + static_cast<int>(seed % 5);
-  options.steps = 30 + static_cast<int64_t>(seed % 3) * 15;
-  options.faults = static_cast<int>(seed / 5 % 6);
-  options.fault_window_seconds = 4;
-  options.hosts = 2 + static_cast<int>(seed % 3);
-  options.domains = 1 + static_cast<int>(seed / 2 % 3);
-  options.replicate_every = std::array<int64_t, 4>{1, 3, 0, 7}[seed / 7 % 4];
-  options.planner_ms = seed / 29 % 4 == 0 ? 3000 : 80;
-  options.checkpoint_every = seed / 23 % 2 == 0 ? 10 : 4;
-  options.replica_copies = 1 + static_cast<int>(seed / 11 % 2);
-  options.tells_moves = seed / 13 % 3 == 0;
-  options.refused_every = std::array<int64_t, 3>{0, 2, 7}[seed / 17 % 3];
-  options.stop_on_refused = options.refused_every == 7 && seed / 19 % 4 == 0;
-  return options;
+std::optional<uint64_t> SeedFromEnvironment() {
+  return NumberFromEnvironment("HEDDLE_TEST_SEED");
+}
+
+/// The first seed and how many; a longer run says so in its environment.
+uint64_t FirstSeed() {
+  return NumberFromEnvironment("HEDDLE_SIMULATION_FIRST")
+      .value_or(std::random_device()() % 1000000000);
+}
+
+/// With what a history of its kind must never meet.
+SimResult RunHistory(const SimOptions& history) {
+  SimResult result = Cluster(history).Run();
+  std::vector<const char*> never;
+  if (history.control_faults_only) {
+    never = {"worker_lost", "begins anew", "recovery_source", "exit 1", "exit 2"};
+  } else if (history.notices_only) {
+    never = {"recovery_source", "steps repeated", "drain_refused", "exit 1", "exit 2"};
+  }
+  for (const char* name : never) {
+    if (result.error.empty() && result.probes[name] > 0) {
+      result.error = fmt::format("seed {}: {}: {}", history.seed, name, result.probes[name]);
+    }
+  }
+  return result;
+}
+
+/// What is wrong with a history; empty: nothing.
+std::string ErrorOf(const SimOptions& history) {
+  return RunHistory(history).error;
+}
+
+void AddProbes(std::map<std::string, int>& probes, const SimResult& result) {
+  for (const auto& [name, count] : result.probes) {
+    probes[name] += count;
+  }
+}
+
+/// How much of the processor's time histories take.
+struct Pace {
+  int histories = 0;
+  double seconds = 0;
+};
+
+/// The failure of a history, for people: of a small one that fails, too.
+std::string Explain(const SimOptions& history, const std::string& error) {
+  SimOptions small =
+      Shrink(history, [](const SimOptions& candidate) { return !ErrorOf(candidate).empty(); });
+  const std::string small_error = ErrorOf(small);
+  small.record = true;
+  return fmt::format(
+      "{}\nthe smallest history that fails:\n{}{}\nreplay it with all messages:\n"
+      "  HEDDLE_SIMULATION_HISTORY='{}' test_elastic_simulation_simulation "
+      "--gtest_filter=SimulationTest.OneHistory\nor as it was drawn:\n"
+      "  HEDDLE_SIMULATION_HISTORY='{}' test_elastic_simulation_simulation "
+      "--gtest_filter=SimulationTest.OneHistory",
+      error, Story(Cluster(small).Run()), small_error, TextOf(small), TextOf(history));
 }
 
 /// Histories that never meet these would prove nothing.
@@ -51,6 +95,16 @@ constexpr std::array kMustHappen = {"worker_lost",
                                     "stopped by a step",
                                     "norm known, not applied",
                                     "coordinator restarted",
+                                    "coordinator doubled",
+                                    "a former coordinator goes on",
+                                    "a former coordinator's write is refused",
+                                    "a former coordinator stands by",
+                                    "a worker comes to a former coordinator",
+                                    "a store was lost",
+                                    "a bystander's stream breaks",
+                                    "a bystander's stream breaks, which is ahead",
+                                    "a halted worker hears nothing",
+                                    "woken late",
                                     "coordinator_restarted",
                                     "links ok",
                                     "links failed",
@@ -58,6 +112,7 @@ constexpr std::array kMustHappen = {"worker_lost",
                                     "links lost",
                                     "links known to a plan",
                                     "vote crippled",
+                                    "vote not heard by one",
                                     "wrong one blamed",
                                     "drift",
                                     "checkpoint",
@@ -65,10 +120,24 @@ constexpr std::array kMustHappen = {"worker_lost",
                                     "validation",
                                     "power cut",
                                     "stuck",
+                                    "stuck, and says it waits",
+                                    "stuck in a step",
+                                    "stuck in a step, and says it waits",
+                                    "named by waits",
+                                    "named by a chain of waits",
+                                    "waits in a circle",
                                     "slow, with progress",
                                     "stood still",
                                     "planned for long",
                                     "plan refused",
+                                    "a plan cannot be prepared",
+                                    "a program differs",
+                                    "a write failed",
+                                    "a write took long",
+                                    "a write is lost",
+                                    "a write arrives after its process",
+                                    "crashed in its actions",
+                                    "crashed in its store",
                                     "save committed",
                                     "save given up",
                                     "from live",
@@ -76,80 +145,148 @@ constexpr std::array kMustHappen = {"worker_lost",
                                     "from checkpoint",
                                     "complete snapshot",
                                     "replica_refused",
+                                    "state_refused",
+                                    "tensors of one refused",
+                                    "parts of one refused",
+                                    "own part refused",
+                                    "who refuses all is lost",
+                                    "another holder taken",
+                                    "digests told",
+                                    "one altered replica found",
+                                    "altered replicas, no majority",
+                                    "decided for disagreement",
                                     "cut_off",
                                     "heard_again",
+                                    "decided for form",
+                                    "decided for join",
+                                    "decided for leave",
+                                    "decided for drift",
+                                    "decided for loss",
+                                    "decided for failure",
+                                    "decided for restart",
+                                    "plan_kept",
+                                    "recovered",
                                     "begins anew",
+                                    "drains promised",
+                                    "refused elsewhere",
+                                    "drains taken back",
+                                    "drains taken back, of who gives its state",
+                                    "notices withdrawn",
+                                    "worker_quarantined",
+                                    "losses_held",
+                                    "losses_released",
+                                    "given up though it works",
+                                    "suspended and saved",
+                                    "suspended without its save",
+                                    "saved at rest",
+                                    "saved before it came to rest",
+                                    "ended suspended",
+                                    "cancelled",
                                     "exit 0",
                                     "exit 1",
-                                    "exit 2"};
+                                    "exit 2",
+                                    "exit 75"};
+
+/// And each kind of fault.
+std::vector<std::string> MustHappen() {
+  std::vector<std::string> names(kMustHappen.begin(), kMustHappen.end());
+  for (int kind = 0; kind < kFaultKinds; ++kind) {
+    names.push_back(std::string("fault ") + NameOf(static_cast<FaultKind>(kind)));
+  }
+  return names;
+}
+
+TEST(SimulationTest, OneHistory) {
+  const char* text = std::getenv("HEDDLE_SIMULATION_HISTORY");
+  if (text == nullptr) {
+    GTEST_SKIP() << "HEDDLE_SIMULATION_HISTORY names none";
+  }
+  auto history = HistoryFromText(text);
+  ASSERT_TRUE(history.ok()) << history.status().ToString();
+  history->trace = true;
+  EXPECT_EQ(ErrorOf(*history), "");
+}
+
+// For scripts/core-mutants: which history is the first to find what is planted.
+TEST(SimulationTest, HistoriesUntilAFailure) {
+  const auto most = NumberFromEnvironment("HEDDLE_SIMULATION_UNTIL_FAILURE");
+  if (!most) {
+    GTEST_SKIP() << "HEDDLE_SIMULATION_UNTIL_FAILURE says not how many";
+  }
+  const uint64_t first = FirstSeed();
+  for (uint64_t i = 0; i < *most; ++i) {
+    std::cout << "history " << i + 1 << std::endl;  // Before it may end the process.
+    for (const SimOptions& history :
+         {DrawHistory(first + i), DrawControlHistory(first + i), DrawNoticeHistory(first + i)}) {
+      const bool is_rare = history.calm() && i % 20 > 0;
+      const std::string error = is_rare ? "" : ErrorOf(history);
+      ASSERT_EQ(error, "") << Explain(history, error);
+    }
+  }
+}
 
 TEST(SimulationTest, HistoriesOfFailuresEndWell) {
   if (const auto seed = SeedFromEnvironment()) {
-    SimOptions options = OptionsOf(*seed);
-    options.trace = true;
-    const SimResult result = Cluster(options).Run();
-    EXPECT_EQ(result.error, "");
+    SimOptions history = DrawHistory(*seed);
+    history.trace = true;
+    EXPECT_EQ(ErrorOf(history), "");
     return;
   }
-  const uint64_t first = std::random_device()() % 1000000000;
+  const uint64_t first = FirstSeed();
   std::map<std::string, int> probes;
   int failures = 0;
+  double longest_wait = 0;
   // So many, and more until what is rare has happened, too.
-  const int wanted = testing::Scaled(100, 300, 5000);
-  constexpr int kMostHistories = 20'000;
+  const int wanted =
+      static_cast<int>(NumberFromEnvironment("HEDDLE_SIMULATION_HISTORIES")
+                           .value_or(testing::Scaled(100, 300, kSanitized ? 1500 : 5000)));
+  const int most = std::max(20'000, wanted);
+  const std::vector<std::string> must_happen = MustHappen();
   const auto all_happened = [&] {
-    return std::ranges::all_of(kMustHappen, [&](const char* name) { return probes[name] > 0; });
+    return std::ranges::all_of(must_happen, [&](const auto& name) { return probes[name] > 0; });
   };
-  const auto begin = std::chrono::steady_clock::now();
   int histories = 0;
-  while (failures < 3 && histories < kMostHistories && (histories < wanted || !all_happened())) {
-    const uint64_t seed = first + static_cast<uint64_t>(histories++);
-    const SimResult result = Cluster(OptionsOf(seed)).Run();
+  std::array<Pace, 2> paces;  // Of small clusters and of large ones.
+  while (failures < 3 && histories < most && (histories < wanted || !all_happened())) {
+    const SimOptions history = DrawHistory(first + static_cast<uint64_t>(histories++));
+    const std::clock_t begin = std::clock();
+    const SimResult result = Cluster(history).Run();
+    Pace& pace = paces[history.workers > kMostOfSmallCluster ? 1 : 0];
+    pace.seconds += static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+    ++pace.histories;
     if (!result.error.empty()) {
       ++failures;
-      ADD_FAILURE() << result.error << "\nrun again with HEDDLE_TEST_SEED=" << seed;
+      ADD_FAILURE() << Explain(history, result.error);
     }
-    for (const auto& [name, count] : result.probes) {
-      probes[name] += count;
-    }
+    longest_wait = std::max(longest_wait, result.longest_wait);
+    AddProbes(probes, result);
   }
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  std::cout << histories << " histories from seed " << first << " in " << seconds << " s\n";
+  std::cout << histories << " histories from seed " << first
+            << "; after the last fault a step within " << longest_wait << " s\n";
+  for (const Pace& pace : paces) {
+    std::cout << "  " << pace.histories << " of at most "
+              << (&pace == &paces[0] ? kMostOfSmallCluster : kMostOfLargeCluster) << " workers in "
+              << pace.seconds << " s\n";
+  }
   for (const auto& [name, count] : probes) {
     std::cout << "  " << name << ": " << count << "\n";
   }
-  for (const char* name : kMustHappen) {
+  for (const std::string& name : must_happen) {
     EXPECT_GT(probes[name], 0) << name << " never happened";
   }
 }
 
 TEST(SimulationTest, WhoeverTrainsIsNotGivenUpForItsSilence) {
   const auto fixed = SeedFromEnvironment();
-  const uint64_t first = fixed.value_or(std::random_device()() % 1000000000);
+  const uint64_t first = fixed.value_or(FirstSeed());
   const int histories = fixed ? 1 : testing::Scaled(10, 30, 300);
   std::map<std::string, int> probes;
   for (int i = 0; i < histories; ++i) {
-    SimOptions options;
-    options.seed = first + static_cast<uint64_t>(i);
-    options.workers = 1 + static_cast<int>(options.seed % 8);
-    options.steps = 1500;  // Longer than all faults: at the end nobody waits for steps.
-    options.faults = 4;
-    options.fault_window_seconds = 15;
-    options.control_faults_only = true;
-    options.trace = fixed.has_value();
-    SimResult result = Cluster(options).Run();
-    for (const char* never :
-         {"worker_lost", "begins anew", "recovery_source", "exit 1", "exit 2"}) {
-      if (result.error.empty() && result.probes[never] > 0) {
-        result.error =
-            fmt::format("{}: {} (faults: {})", never, result.probes[never], result.faults);
-      }
-    }
-    ASSERT_EQ(result.error, "") << "run again with HEDDLE_TEST_SEED=" << options.seed;
-    for (const auto& [name, count] : result.probes) {
-      probes[name] += count;
-    }
+    SimOptions history = DrawControlHistory(first + static_cast<uint64_t>(i));
+    history.trace = fixed.has_value();
+    const SimResult result = RunHistory(history);
+    ASSERT_EQ(result.error, "") << Explain(history, result.error);
+    AddProbes(probes, result);
   }
   if (!fixed) {
     EXPECT_GT(probes["cut_off"], 0) << "from seed " << first;
@@ -157,26 +294,72 @@ TEST(SimulationTest, WhoeverTrainsIsNotGivenUpForItsSilence) {
   }
 }
 
+TEST(SimulationTest, NoStepIsLostWhenAllAreSignalledAtOnce) {
+  const auto fixed = SeedFromEnvironment();
+  const uint64_t first = fixed.value_or(FirstSeed());
+  const int histories = fixed ? 1 : testing::Scaled(100, 300, 3000);
+  std::map<std::string, int> probes;
+  for (int i = 0; i < histories; ++i) {
+    SimOptions history = DrawNoticeHistory(first + static_cast<uint64_t>(i));
+    history.trace = fixed.has_value();
+    const SimResult result = RunHistory(history);
+    ASSERT_EQ(result.error, "") << Explain(history, result.error);
+    AddProbes(probes, result);
+  }
+  for (const char* name : {"suspended and saved", "saved at rest", "saved before it came to rest",
+                           "exit 75", "notice while training", "notice while changing",
+                           "notice while suspending", "notice while suspended"}) {
+    EXPECT_TRUE(fixed || probes[name] > 0) << name << " never happened, from seed " << first;
+  }
+}
+
 TEST(SimulationTest, TheSameSeedGivesTheSameHistory) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
-    const SimResult one = Cluster(OptionsOf(seed)).Run();
-    const SimResult two = Cluster(OptionsOf(seed)).Run();
+    const SimOptions history = DrawHistory(seed);
+    const auto again = HistoryFromText(TextOf(history));
+    ASSERT_TRUE(again.ok()) << again.status().ToString();
+    EXPECT_EQ(*again, history) << TextOf(history);
+    SimOptions recorded = history;
+    recorded.record = true;
+    const SimResult one = Cluster(recorded).Run();
+    const SimResult two = Cluster(recorded).Run();
     EXPECT_EQ(one.seconds, two.seconds) << "seed " << seed;
     EXPECT_EQ(one.probes, two.probes) << "seed " << seed;
     EXPECT_EQ(one.digest, two.digest) << "seed " << seed;
   }
 }
 
+TEST(SimulationTest, AHistorySaysWhatItCannotRead) {
+  for (const char* text : {"seed", "seed=x", "fault=1/2/3", "kill=1/2", "kill=1/2/x", "luck=2"}) {
+    EXPECT_FALSE(HistoryFromText(text).ok()) << text;
+  }
+}
+
+// A failure that needs one fault of many, and three workers.
+TEST(SimulationTest, AHistoryThatFailsIsMadeSmall) {
+  SimOptions history = DrawHistory(1);
+  history.faults.clear();
+  for (int i = 0; i < 20; ++i) {
+    const auto kind = i == 13 ? FaultKind::kDrain : FaultKind::kJoin;
+    history.faults.push_back({kind, 1.0 + i, 20, 7});
+  }
+  history.workers = 8;
+  const SimOptions small = Shrink(history, [](const SimOptions& candidate) {
+    return candidate.workers >= 3 && std::ranges::any_of(candidate.faults, [](const Fault& fault) {
+             return fault.kind == FaultKind::kDrain;
+           });
+  });
+  EXPECT_EQ(TextOf(small), "seed=1,workers=3,steps=1,luck=0,drain=0/0/0");
+}
+
 // The checks themselves: each planted fault must be found.
-class PlantedFaultTest : public ::testing::TestWithParam<Planted> {};
+class PlantedFaultTest : public ::testing::TestWithParam<std::pair<const char*, Planted>> {};
 
 TEST_P(PlantedFaultTest, IsFound) {
-  for (uint64_t seed = 1; seed <= 400; ++seed) {
-    SimOptions options = OptionsOf(seed);
-    options.workers = 4;
-    options.faults = 5;
-    options.planted = GetParam();
-    if (!Cluster(options).Run().error.empty()) {
+  for (uint64_t seed = 1; seed <= 5000; ++seed) {
+    SimOptions history = DrawHistory(seed);
+    history.planted = GetParam().second;
+    if (!Cluster(history).Run().error.empty()) {
       return;
     }
   }
@@ -185,28 +368,17 @@ TEST_P(PlantedFaultTest, IsFound) {
 
 INSTANTIATE_TEST_SUITE_P(All,
                          PlantedFaultTest,
-                         ::testing::Values(Planted::kSkipSettle,
-                                           Planted::kIgnoreFence,
-                                           Planted::kForgetGeneration,
-                                           Planted::kStalePart,
-                                           Planted::kApplySkipped,
-                                           Planted::kForgetLog),
-                         [](const ::testing::TestParamInfo<Planted>& test) -> std::string {
-                           switch (test.param) {
-                             case Planted::kSkipSettle:
-                               return "SkipSettle";
-                             case Planted::kIgnoreFence:
-                               return "IgnoreFence";
-                             case Planted::kStalePart:
-                               return "StalePart";
-                             case Planted::kForgetLog:
-                               return "ForgetLog";
-                             case Planted::kApplySkipped:
-                               return "ApplySkipped";
-                             default:
-                               return "ForgetGeneration";
-                           }
-                         });
+                         ::testing::Values(std::pair("SkipSettle", Planted::kSkipSettle),
+                                           std::pair("IgnoreFence", Planted::kIgnoreFence),
+                                           std::pair("ForgetGeneration",
+                                                     Planted::kForgetGeneration),
+                                           std::pair("StalePart", Planted::kStalePart),
+                                           std::pair("ApplySkipped", Planted::kApplySkipped),
+                                           std::pair("TrustMoves", Planted::kTrustMoves),
+                                           std::pair("TrustDigests", Planted::kTrustDigests),
+                                           std::pair("ForgetLog", Planted::kForgetLog),
+                                           std::pair("TwoOwners", Planted::kTwoOwners)),
+                         [](const auto& test) { return std::string(test.param.first); });
 
 }  // namespace
 }  // namespace heddle::elastic

@@ -54,6 +54,18 @@ TEST_F(OrderedStoreTest, TheLogIsDurableBeforeFurtherStepsAreKnown) {
       << "after going back steps are logged once more";
 }
 
+TEST_F(OrderedStoreTest, TheLogIsDurableBeforeAnotherGenerationIsInForce) {
+  DurableState state;
+  state.held.emplace().number = 4;
+  EXPECT_TRUE(store_.Save(state).ok());
+  EXPECT_TRUE(store_.Save(state).ok());
+  state.held->number = 6;
+  EXPECT_TRUE(store_.Save(state).ok());
+  state.held.reset();
+  EXPECT_TRUE(store_.Save(state).ok());
+  EXPECT_THAT(done_, ElementsAre("log", "store 0", "store 0", "log", "store 0", "store 0"));
+}
+
 TEST_F(OrderedStoreTest, WithoutTheLogNothingIsStored) {
   log_ = ResourceExhaustedError("disk full");
   EXPECT_EQ(SaveStep(1).code(), StatusCode::kUnavailable) << "it may be tried again";

@@ -1,12 +1,15 @@
-"""The way to the coordinator, one that a test can freeze or cut."""
+"""The way to the coordinator, one that a test can freeze, cut or make slow."""
+import collections
 import selectors
 import socket
 import threading
+import time
 
 
 class Proxy:
     """Hands on what comes to `address` to `target` (HOST:PORT) and back. `freeze`: bytes wait; `cut`: connections end
-    and new ones are refused; `mend`: all is as before. One thread; everything ends with the `with`."""
+    and new ones are refused; `delay`: each byte is late by so many seconds; `mend`: all is as before. One thread;
+    everything ends with the `with`."""
 
     def __init__(self, target):
         self.target = target
@@ -14,6 +17,8 @@ class Proxy:
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
         self.lock = threading.Lock()
         self.frozen = self.is_cut = self.closed = False
+        self.late = 0.0
+        self.delayed = collections.deque()  # (when it is handed on, from which end, what), in order.
         self.pairs = {}
         self.thread = threading.Thread(target=self._run, daemon=True)
 
@@ -33,16 +38,21 @@ class Proxy:
         with self.lock:
             self.is_cut = True
 
+    def delay(self, seconds):
+        with self.lock:
+            self.late = seconds
+
     def mend(self):
         with self.lock:
             self.frozen = self.is_cut = False
+            self.late = 0.0
 
     def _run(self):
         selector = selectors.DefaultSelector()
         selector.register(self.listener, selectors.EVENT_READ)
         while not self.closed:
             with self.lock:
-                frozen, is_cut = self.frozen, self.is_cut
+                frozen, is_cut, late = self.frozen, self.is_cut, self.late
             if is_cut:
                 for end in list(self.pairs):
                     self._close(selector, end)
@@ -54,7 +64,10 @@ class Proxy:
                 if key.fileobj is self.listener:
                     self._accept(selector, is_cut)
                 elif key.fileobj in self.pairs:
-                    self._hand_on(selector, key.fileobj)
+                    self._receive(selector, key.fileobj, late)
+            while self.delayed and (late == 0 or self.delayed[0][0] <= time.monotonic()):
+                _, end, data = self.delayed.popleft()
+                self._send(selector, end, data)
         for end in list(self.pairs):
             self._close(selector, end)
         self.listener.close()
@@ -75,10 +88,22 @@ class Proxy:
             self.pairs[one] = other
             selector.register(one, selectors.EVENT_READ)
 
-    def _hand_on(self, selector, end):
+    def _receive(self, selector, end, late):
         try:
             data = end.recv(1 << 16)
-            if data:
+        except OSError:
+            data = b""
+        if not data:
+            selector.unregister(end)  # There is no more to be read.
+        if late or self.delayed:
+            self.delayed.append((time.monotonic() + late, end, data))
+        else:
+            self._send(selector, end, data)
+
+    def _send(self, selector, end, data):
+        """Nothing: the end was closed, and so is the other one."""
+        try:
+            if data and end in self.pairs:
                 self.pairs[end].sendall(data)
                 return
         except OSError:
@@ -90,5 +115,6 @@ class Proxy:
             if one is not None:
                 self.pairs.pop(one, None)
                 if one.fileno() >= 0:
-                    selector.unregister(one)
+                    if one in selector.get_map():
+                        selector.unregister(one)
                     one.close()

@@ -36,10 +36,18 @@ def write_job(folder, text, steps):
     return path
 
 
+def undisturbed_losses(folder, job, *overrides):
+    """The losses of the job by one worker at its full speed: neither plan nor speed changes them."""
+    return Run(os.path.join(folder, "undisturbed"), job, ["workers=[{name: a}]", *overrides]).start().finish().losses()
+
+
 class Cluster:
     """`heddle serve` and its workers; everything ends with the `with`. `run` is the job's run folder."""
 
-    def __init__(self, folder, name, listen="127.0.0.1:0"):
+    def __init__(self, folder, name, listen="127.0.0.1:0", lab=None):
+        """`lab`: a folder that `heddle certs init` has made; without, nobody has a certificate."""
+        self.folder = folder
+        self.lab = lab
         self.store = os.path.join(folder, name + "-store")
         self.run = Run(os.path.join(folder, name))
         self.listen = listen
@@ -67,23 +75,29 @@ class Cluster:
         path = os.path.join(self.store, "job.json")
         if os.path.exists(path):
             os.remove(path)
-        self.coordinator = self.start(HEDDLE, "serve", "--store", self.store, "--listen", self.listen)
+        guard = self.certs("coordinator") or ["--insecure"]
+        self.coordinator = self.start(HEDDLE, "serve", "--store", self.store, "--listen", self.listen, *guard,
+                                      "--output-root", self.folder)
         wait_for("the coordinator's address", lambda: os.path.exists(path) or self.coordinator.poll() is not None, 60)
         assert self.coordinator.poll() is None, self.errors()
         with open(path, encoding="utf-8") as file:
             self.listen = json.load(file)["coordinator"]
 
+    def certs(self, party):
+        return ["--certs", os.path.join(self.lab, party)] if self.lab else []
+
     def worker(self, name, *options, prefix=()):
         self.workers[name] = self.start(*prefix, HEDDLE, "worker", "--coordinator", self.listen, "--name", name,
-                                        *options)
+                                        *self.certs("worker"), *options)
 
     def submit(self, job, *overrides):
         changes = [word for override in overrides for word in ("--set", override)]
-        done = heddle("submit", job, "--coordinator", self.listen, "--out", self.run.folder, *changes)
+        done = heddle("submit", job, "--coordinator", self.listen, "--out", self.run.folder, *changes,
+                      *self.certs("operator"))
         assert done.returncode == 0, done.stderr
 
     def status(self):
-        done = heddle("status", "--coordinator", self.listen, "--json")
+        done = heddle("status", "--coordinator", self.listen, "--json", *self.certs("viewer"))
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 

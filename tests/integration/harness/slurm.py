@@ -14,7 +14,7 @@ SlurmdUser=root
 SlurmctldPort={controller_port}
 SlurmdPort={node_port}
 AuthType=auth/munge
-AuthInfo=socket={munge}
+AuthInfo=socket={munge},cred_expire=5
 CryptoType=crypto/munge
 ProctrackType=proctrack/pgid
 TaskPlugin=task/none

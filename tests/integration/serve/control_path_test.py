@@ -1,11 +1,14 @@
-"""The way between the coordinator and its workers is frozen or cut for longer than a lease: for one of them, half, all,
-and by stopping the coordinator. Nobody is given up, training goes on meanwhile, and no step is run twice. A worker that
-is stopped itself is given up, and joins again in the same process.
+"""The way between the coordinator and its workers is frozen, cut or slow for longer than a lease: for one of them,
+half, all, and by stopping the coordinator. Nobody is given up, training goes on meanwhile, and no step is run twice. A
+worker that is stopped itself is given up, and joins again in the same process.
+
+HEDDLE_DISTURBANCES says how many disturbances, of 1 to 60 s each, instead of the tier's few short ones.
 """
 import contextlib
 import os
 import random
 import signal
+import statistics
 import sys
 import time
 
@@ -17,11 +20,17 @@ from harness.text_data import prose  # noqa: E402
 from tiers import scaled  # noqa: E402
 
 LEASE = 1.5
-STEPS = 900
+LONG = int(os.environ.get("HEDDLE_DISTURBANCES", "0"))
+STEPS = 100_000  # None of it ends by itself.
 
 
 def steps_by_worker(cluster):
     return {worker["name"]: int(worker["applied_step"]) for worker in cluster.status()["workers"]}
+
+
+def step_seconds(cluster):
+    """Of the steps before any disturbance."""
+    return statistics.median(event["seconds"] for event in cluster.run.events("step")[1:5])
 
 
 def check_nobody_was_lost(cluster, pids):
@@ -32,8 +41,8 @@ def check_nobody_was_lost(cluster, pids):
 
 def disturb(cluster, proxies, chance, pids):
     """One disturbance; what was done."""
-    kind = chance.choice(["freeze", "cut", "stop"])
-    seconds = LEASE * chance.uniform(1.2, 3)
+    kind = chance.choice(["freeze", "cut", "delay", "stop"])
+    seconds = chance.uniform(1, 60) if LONG else LEASE * chance.uniform(1.2, 3)
     before = cluster.run.step()
     if kind == "stop":
         names = WORKERS
@@ -43,12 +52,15 @@ def disturb(cluster, proxies, chance, pids):
     else:
         names = "".join(chance.sample(WORKERS, chance.choice([1, 2, 3])))
         for name in names:
-            getattr(proxies[name], kind)()
+            if kind == "delay":
+                proxies[name].delay(seconds / 2)
+            else:
+                getattr(proxies[name], kind)()
         time.sleep(seconds)  # Likewise, their way to it.
         for name in names:
             proxies[name].mend()
-    # All that was trained meanwhile becomes known when they are heard again.
-    cluster.wait_step(before + 3)
+    # All that was trained meanwhile becomes known when they are heard again; most of the time was trained in.
+    cluster.wait_step(before + max(3, int(seconds / step_seconds(cluster) / 3)))
     wait_for("every worker's word", lambda: cluster.status()["phase"] in ("training", "finished") and
              min(steps_by_worker(cluster).values()) > before, 60)
     check_nobody_was_lost(cluster, pids)
@@ -90,13 +102,13 @@ def main():
             cluster.submit(job, *overrides)
             cluster.wait_step(5)
             pids = cluster.run.pids()
-            for _ in range(scaled(1, 2, 12)):
+            for _ in range(LONG or scaled(1, 2, 12)):
                 done.append(disturb(cluster, proxies, chance, pids))
             done.append(stop_a_worker(cluster, chance))
             print("\n".join(done))
         last = cluster.run.step()
-        undisturbed = Run(os.path.join(folder, "undisturbed"), job, overrides).start()
-        undisturbed.wait_step(last, 300)
+        undisturbed = Run(os.path.join(folder, "undisturbed"), job, ["workers=[{name: a}]", *overrides]).start()
+        undisturbed.wait_step(last, 1800 if LONG else 300)
         losses = undisturbed.losses()
         undisturbed.process.kill()
         check_same(cluster.run, losses, last)

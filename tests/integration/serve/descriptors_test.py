@@ -1,4 +1,6 @@
-"""More connections than the coordinator may have descriptors: it answers, and a job trains."""
+"""More connections than the coordinator may have descriptors: it answers, and a job trains; be they silent, or of
+strangers that say one byte, who never take what is kept for files and members.
+"""
 import os
 import resource
 import socket
@@ -12,6 +14,7 @@ from harness.served import WORKERS, Cluster, write_job  # noqa: E402
 
 STEPS = 20
 LIMIT = 128
+RESERVE = 32  # Of the listener.
 IDLE = 200
 
 
@@ -53,21 +56,50 @@ def check_raised(folder):
         process.terminate()
 
 
+def flood(listen, word):
+    """More connections than there are descriptors, which begin with `word`."""
+    host, port = listen.rsplit(":", 1)
+    connections = []
+    for _ in range(IDLE):
+        connections.append(socket.create_connection((host, int(port)), timeout=10))
+        connections[-1].send(word)
+    return connections
+
+
+def check_reserve(process):
+    """No connection has one of the last descriptors, but for one that is being judged."""
+    folder = f"/proc/{process.pid}/fd"
+    high = []
+    for name in os.listdir(folder):
+        try:
+            if int(name) >= LIMIT - RESERVE and os.readlink(f"{folder}/{name}").startswith("socket:"):
+                high.append(name)
+        except FileNotFoundError:
+            pass  # Closed meanwhile.
+    assert len(high) <= 1, high
+
+
 def main():
     with Scratch() as folder:
         check_raised(folder)
         job = write_job(folder, prose(folder), STEPS)
         with NarrowCluster(folder, "narrow") as cluster:
             cluster.serve()
-            host, port = cluster.listen.rsplit(":", 1)
-            idle = [socket.create_connection((host, int(port)), timeout=10) for _ in range(IDLE)]
-            done = heddle("status", "--coordinator", cluster.listen, timeout=20)
-            assert done.returncode == 0, done
+            connections = []
+            for word in (b"", b"\x16", b"P"):
+                connections += flood(cluster.listen, word)
+                check_reserve(cluster.coordinator)
+                done = heddle("status", "--coordinator", cluster.listen, timeout=20)
+                assert done.returncode == 0, done
             cluster.submit(job)
             for name in WORKERS:
                 cluster.worker(name)
+            wait_for("a step", lambda: cluster.run.step() >= 1, 60)
+            connections += flood(cluster.listen, b"\x16")
+            check_reserve(cluster.coordinator)
             cluster.finish()
-            for connection in idle:
+            assert not cluster.run.events("worker_lost"), cluster.run.events("worker_lost")
+            for connection in connections:
                 connection.close()
 
 

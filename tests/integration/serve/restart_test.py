@@ -8,7 +8,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import Run, Scratch, check_same, seed, wait_for  # noqa: E402
 from harness.text_data import prose  # noqa: E402
-from harness.served import WORKERS, Cluster, write_job  # noqa: E402
+from harness.served import WORKERS, Cluster, undisturbed_losses, write_job  # noqa: E402
 
 STEPS = 60
 
@@ -30,7 +30,7 @@ def main():
     chance = random.Random(seed())
     with Scratch() as folder:
         job = write_job(folder, prose(folder), STEPS)
-        undisturbed = Run(os.path.join(folder, "undisturbed"), job).start().finish().losses()
+        undisturbed = undisturbed_losses(folder, job)
         with Cluster(folder, "served") as cluster:
             cluster.serve()
             cluster.submit(job)

@@ -9,9 +9,9 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import Run, Scratch, check_same, check_samples, heddle, seed, wait_for  # noqa: E402
+from harness import Scratch, check_same, check_samples, heddle, seed, wait_for  # noqa: E402
 from harness.text_data import prose  # noqa: E402
-from harness.served import GLOBAL_BATCH, WORKERS, Cluster, write_job  # noqa: E402
+from harness.served import GLOBAL_BATCH, WORKERS, Cluster, undisturbed_losses, write_job  # noqa: E402
 
 STEPS = 120
 DISK_BYTES = 8 << 20
@@ -71,7 +71,7 @@ def main():
     chance = random.Random(seed())
     with Scratch() as folder:
         job = write_job(folder, prose(folder), STEPS)
-        undisturbed = Run(os.path.join(folder, "undisturbed"), job).start().finish().losses()
+        undisturbed = undisturbed_losses(folder, job)
         with SmallDisk(os.path.join(folder, "full-store")) as disk, Cluster(folder, "full") as cluster:
             cluster.serve()
             check_submission(cluster, disk, job)

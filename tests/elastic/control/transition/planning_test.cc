@@ -8,7 +8,7 @@ class PlanningTest : public TransitionsTest {
  protected:
   // A recovery of a and b whose plan is being looked for.
   void RecoverUntilPlanned() {
-    Do(&Transitions::Recover);
+    Do(&Transitions::Recover, Cause::kLoss);
     wire::Halted halted;
     halted.set_held_generation(generations_.held()->number);
     const std::set<std::string> awaited = transitions_.current()->awaited();

@@ -14,10 +14,22 @@ class ProgressTest : public TransitionsTest {
     heartbeat.set_waits(waits);
     roster_.TakeHeartbeat(name, heartbeat, job_.policy.profile_timeout, now_);
   }
-  void Waits(const std::string& name) {
+  void Waits(const std::string& name, const std::string& other = "") {
     wire::Heartbeat heartbeat;
     heartbeat.set_waits(true);
+    if (!other.empty()) {
+      heartbeat.add_waits_for(other);
+      heartbeat.set_waits_generation(transitions_.current()->generation);
+    }
     roster_.TakeHeartbeat(name, heartbeat, job_.policy.profile_timeout, now_);
+  }
+  // All are heard at the moment at which somebody is late.
+  Consequence CheckWithAllHeard() {
+    now_ = *transitions_.NextDeadline(job_.policy, roster_);
+    for (ConnectionId connection = 1; connection < next_; ++connection) {
+      roster_.Hear(connection, now_);
+    }
+    return Do(&Transitions::CheckDeadline);
   }
   void FormUntilMoving() {
     Do(&Transitions::Form);
@@ -43,6 +55,16 @@ TEST_F(ProgressTest, WhoDoesSomethingIsNotLate) {
   EXPECT_THAT(Late(), ElementsAre("a")) << "it has stood still since";
 }
 
+TEST_F(ProgressTest, WhenAllHaveAnsweredOrAreLostOnlyFurtherLossesAreWaitedFor) {
+  FormTwo();
+  Do(&Transitions::Recover, Cause::kFailure);
+  ASSERT_TRUE(Stage<Halting>());
+  EXPECT_THAT(Late(), ElementsAre("a", "b"));
+  Lose("a");
+  Lose("b");
+  EXPECT_EQ(transitions_.NextDeadline(job_.policy, roster_), now_ + job_.policy.coalesce);
+}
+
 TEST_F(ProgressTest, AMoveMayTakeAsLongAsBytesMove) {
   FormUntilMoving();
   Ready("b");
@@ -62,11 +84,53 @@ TEST_F(ProgressTest, WhoWaitsForOthersIsNotLateAsLongAsOneOfThemDoesSomething) {
   EXPECT_THAT(Late(), ElementsAre("b")) << "a waits for it";
 }
 
-TEST_F(ProgressTest, WhenAllWaitForEachOtherAllAreLate) {
+TEST_F(ProgressTest, WhoIsLateAloneIsNamedWithThoseWhoWaitForIt) {
   FormUntilMoving();
-  Waits("a");
-  Waits("b");
-  EXPECT_THAT(Late(), ElementsAre("a", "b"));
+  Waits("a", "b");
+  const Consequence late = CheckWithAllHeard();
+  ASSERT_THAT(late.losses, SizeIs(1));
+  EXPECT_EQ(late.losses[0].worker, "b");
+  EXPECT_EQ(late.losses[0].reason, "it did not answer in time: a waits for b");
+}
+
+// Of those who all say that they wait nobody can be told from the others: the fence ends their
+// waits, and who does not answer that hangs.
+TEST_F(ProgressTest, WhenAllWaitForEachOtherNobodyIsGivenUpAtOnce) {
+  for (const char* other : {"", "a"}) {
+    FormUntilMoving();
+    Waits("a", "b");
+    Waits("b", other);
+    EXPECT_THAT(CheckWithAllHeard().losses, IsEmpty());
+    ASSERT_TRUE(Stage<Halting>());
+    EXPECT_THAT(transitions_.current()->awaited(), ElementsAre("a", "b"));
+    EXPECT_THAT(Late(), ElementsAre("a", "b")) << "a wait is no excuse for the fence";
+    transitions_.Drop(generations_);
+    blame_.ForgetCircle();
+  }
+}
+
+TEST_F(ProgressTest, WhenTheyWaitInACircleAgainTheHighestRankGoes) {
+  FormUntilMoving();
+  Waits("a", "b");
+  Waits("b", "a");
+  EXPECT_THAT(CheckWithAllHeard().losses, IsEmpty());
+  ASSERT_TRUE(Stage<Halting>());
+  transitions_.Drop(generations_);
+  FormUntilMoving();
+  Waits("a", "b");
+  Waits("b", "a");
+  const Consequence again = CheckWithAllHeard();
+  ASSERT_THAT(again.losses, SizeIs(1));
+  EXPECT_EQ(again.losses[0].worker, "b");
+  EXPECT_THAT(again.losses[0].reason, HasSubstr("again a waits for b waits for a"));
+}
+
+TEST_F(ProgressTest, WhoHasAnsweredIsNotAtFault) {
+  FormUntilMoving();
+  Ready("b");
+  Waits("a", "b");
+  EXPECT_THAT(CheckWithAllHeard().losses, IsEmpty());
+  EXPECT_TRUE(Stage<Halting>());
 }
 
 TEST_F(ProgressTest, MembersAreWaitedForWhileAnyOfThemRunsItsStep) {
@@ -86,7 +150,7 @@ TEST_F(ProgressTest, MembersAreWaitedForWhileAnyOfThemRunsItsStep) {
 
 TEST_F(ProgressTest, ASurvivorThatEndsWhatItDoesIsWaitedFor) {
   FormTwo();
-  Do(&Transitions::Recover);
+  Do(&Transitions::Recover, Cause::kLoss);
   Does("a", job_.policy.reply_timeout - Duration(1));
   EXPECT_THAT(Late(), ElementsAre("b"));
 }

@@ -36,8 +36,9 @@ class TransitionsTest : public testing::Test {
     roster_.TakeProfile(name, "{}");
   }
   Scene MakeScene() {
-    return {job_,     roster_, generations_, blame_,      links_, steps_, saves_,
-            sources_, drift_,  formation_,   recoveries_, now_,   out_};
+    return {job_,        roster_,    generations_, blame_, links_,      steps_,
+            saves_,      sources_,   agreement_,   drift_, link_drift_, formation_,
+            recoveries_, decisions_, now_,         out_};
   }
   // Calls one of the methods with the scene, checks the invariants, and forgets what was decided.
   template <typename... Args, typename... Given>
@@ -70,6 +71,9 @@ class TransitionsTest : public testing::Test {
   Consequence Ready(const std::string& name) {
     wire::Ready message;
     message.set_generation(transitions_.current()->generation);
+    message.mutable_certificate()->set_step(transitions_.current()->next()->origin.step);
+    message.mutable_certificate()->add_parameters(0);
+    message.mutable_certificate()->add_digests(1);
     return Do(&Transitions::OnReady, name, message);
   }
   Consequence Lose(const std::string& name) {
@@ -117,9 +121,12 @@ class TransitionsTest : public testing::Test {
   Steps steps_;
   Saves saves_;
   StateSources sources_;
+  Agreement agreement_;
   Drift drift_;
+  LinkDrift link_drift_;
   Formation formation_;
   Recoveries recoveries_;
+  Decisions decisions_;
   Transitions transitions_;
   Outbox out_{[] { return DurableState(); }};
 };

@@ -1,0 +1,79 @@
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "cli/command.h"
+#include "cli/coordinator/coordinator_arguments.h"
+#include "cli/output.h"
+#include "elastic/grpc/client.h"
+
+namespace heddle::cli {
+namespace {
+
+// How much of its state has come, while it comes.
+std::string Moved(const elastic::wire::JobStatus::Worker& worker) {
+  return worker.bytes_to_move() == 0
+             ? ""
+             : fmt::format("  {:.0f} % of {:.1f} MB of its state",
+                           100 * static_cast<double>(worker.moved_bytes()) /
+                               static_cast<double>(worker.bytes_to_move()),
+                           static_cast<double>(worker.bytes_to_move()) / 1e6);
+}
+
+void PrintTable(const elastic::wire::JobStatus& status) {
+  std::printf(
+      "%s%s%s  generation %lld  step %lld/%lld  loss %.6g  %.0f tokens/s  step %.3f s (predicted "
+      "%.3f s)\n",
+      status.phase().c_str(), status.reason().empty() ? "" : ": ", status.reason().c_str(),
+      static_cast<long long>(status.generation()), static_cast<long long>(status.step()),
+      static_cast<long long>(status.total_steps()), status.loss(), status.tokens_per_second(),
+      status.step_seconds(), status.predicted_step_seconds());
+  std::printf("%-16s %-12s %8s %10s %9s\n", "WORKER", "STANDING", "PID", "STEP", "SLOWDOWN");
+  for (const auto& worker : status.workers()) {
+    std::printf("%-16s %-12s %8lld %10lld %9.2f%s\n", worker.name().c_str(),
+                worker.standing().c_str(), static_cast<long long>(worker.pid()),
+                static_cast<long long>(worker.applied_step()), worker.slowdown(),
+                Moved(worker).c_str());
+  }
+}
+
+class Status : public Command {
+ public:
+  std::string name() const override { return "status"; }
+  std::string summary() const override { return "Show a job: phase, step, loss, workers, plan"; }
+  std::string examples() const override {
+    return "Examples:\n  heddle status\n  heddle status --run runs/quickstart --json";
+  }
+  void Declare(Arguments& arguments) override {
+    coordinator_.Declare(arguments, kRunOfNewest);
+    arguments.Flag("json", &json_, "One JSON object on standard output");
+  }
+  int Run() override {
+    const auto client = coordinator_.Connect();
+    if (!client.ok()) {
+      return Report(client.status());
+    }
+    const auto status = (*client)->Status();
+    if (!status.ok()) {
+      return ReportCall(status.status(), coordinator_.address());
+    }
+    if (json_) {
+      std::printf("%s\n", elastic::StatusToJson(*status).c_str());
+    } else {
+      PrintTable(*status);
+    }
+    return kDone;
+  }
+
+ private:
+  CoordinatorArguments coordinator_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeStatus() {
+  return std::make_unique<Status>();
+}
+
+}  // namespace heddle::cli

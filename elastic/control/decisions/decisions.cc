@@ -1,0 +1,248 @@
+#include "elastic/control/decisions/decisions.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/yaml/quote.h"
+
+namespace heddle::elastic {
+namespace {
+
+// A worker that comes and dies again and again must not fill the log.
+constexpr size_t kMostEvidence = 64;
+
+// Stopping, planning and connecting, until a recovery of the job has shown what they take.
+constexpr double kAssumedOverheadSeconds = 0.5;
+
+// Of a change of plan: a loss during it is the cause of what follows.
+bool IsOfChange(Cause cause) {
+  return cause == Cause::kForm || cause == Cause::kJoin || cause == Cause::kLeave ||
+         cause == Cause::kDrift || cause == Cause::kImprove;
+}
+
+class JsonObject {
+ public:
+  void Add(const char* name, const std::string& value) {
+    if (!value.empty()) {
+      AddRaw(name, QuoteJson(value));
+    }
+  }
+  void Add(const char* name, std::optional<double> value) {
+    if (value && std::isfinite(*value)) {
+      AddRaw(name, fmt::format("{:.9g}", *value));
+    }
+  }
+  void AddRaw(const char* name, const std::string& value) {
+    text_ += (text_.empty() ? "" : ", ") + QuoteJson(name) + ": " + value;
+  }
+  std::string Text() const { return "{" + text_ + "}"; }
+
+ private:
+  std::string text_;
+};
+
+template <typename Items, typename ToText>
+std::string JsonList(const Items& items, ToText to_text) {
+  std::string text;
+  for (const auto& item : items) {
+    text += (text.empty() ? "" : ", ") + to_text(item);
+  }
+  return "[" + text + "]";
+}
+
+std::string ToJson(const Evidence& evidence) {
+  JsonObject object;
+  object.Add("worker", evidence.worker);
+  object.Add("what", evidence.what);
+  object.Add("silent_seconds", evidence.silent_seconds);
+  object.Add("slowdown", evidence.slowdown);
+  if (!evidence.accusers.empty()) {
+    object.AddRaw("accusers", JsonList(evidence.accusers, QuoteJson));
+  }
+  return object.Text();
+}
+
+std::string ToJson(const Alternative& alternative) {
+  JsonObject object;
+  object.Add("what", alternative.what);
+  if (alternative.step) {
+    object.AddRaw("step", std::to_string(*alternative.step));
+  }
+  object.Add("predicted_seconds", alternative.seconds);
+  object.Add("note", alternative.note);
+  return object.Text();
+}
+
+std::string WhyNot(Source source, const JobPolicy& policy) {
+  switch (source) {
+    case Source::kLive:
+      return "the workers' tensors are not all there";
+    case Source::kReplicas:
+      return policy.replicate_every > 0 ? "no snapshot in memory is whole" : "none are kept";
+    case Source::kCheckpoint:
+    case Source::kInitial:
+      break;
+  }
+  return "there is none";
+}
+
+}  // namespace
+
+const char* NameOf(Cause cause) {
+  switch (cause) {
+    case Cause::kForm:
+      return "form";
+    case Cause::kJoin:
+      return "join";
+    case Cause::kLeave:
+      return "leave";
+    case Cause::kDrift:
+      return "drift";
+    case Cause::kImprove:
+      return "improve";
+    case Cause::kLoss:
+      return "loss";
+    case Cause::kFailure:
+      return "failure";
+    case Cause::kUnreadable:
+      return "unreadable";
+    case Cause::kDisagreement:
+      return "disagreement";
+    case Cause::kRestart:
+      return "restart";
+  }
+  return "";
+}
+
+// ---- What is under way ----
+
+void Decisions::Note(Evidence evidence) {
+  const auto same = [&](const Evidence& other) {
+    return other.worker == evidence.worker && other.what == evidence.what;
+  };
+  if (std::ranges::any_of(evidence_, same)) {
+    return;
+  }
+  if (evidence_.size() < kMostEvidence) {
+    evidence_.push_back(std::move(evidence));
+  } else {
+    ++more_evidence_;
+  }
+}
+
+void Decisions::Begin(Cause cause) {
+  if (!cause_ || IsOfChange(*cause_)) {
+    cause_ = cause;
+  }
+}
+
+void Decisions::Drop() {
+  cause_.reset();
+  evidence_.clear();
+  more_evidence_ = 0;
+  alternatives_.clear();
+  choice_.clear();
+  reason_.clear();
+  predicted_seconds_.reset();
+  source_seconds_.reset();
+}
+
+void Decisions::WeighSources(const std::vector<SourceOption>& options, const JobPolicy& policy) {
+  const double overhead = overhead_seconds_.value_or(kAssumedOverheadSeconds);
+  alternatives_.clear();
+  for (const SourceOption& option : options) {
+    alternatives_.push_back(
+        {.what = NameOf(option.source), .seconds = overhead + option.seconds, .step = option.step});
+  }
+  const SourceOption& chosen = options.front();
+  choice_ = NameOf(chosen.source);
+  source_seconds_ = chosen.seconds;
+  predicted_seconds_ = overhead + chosen.seconds;
+  reason_ = options.size() == 1 ? "nothing else has the state"
+                                : fmt::format("the quickest of {}, by {:.3g} s", options.size(),
+                                              options[1].seconds - options[0].seconds);
+  for (const Source source : {Source::kLive, Source::kReplicas, Source::kCheckpoint}) {
+    if (std::ranges::find(options, source, &SourceOption::source) == options.end()) {
+      alternatives_.push_back({.what = NameOf(source), .note = WhyNot(source, policy)});
+    }
+  }
+}
+
+void Decisions::WeighPlans(std::vector<Alternative> plans,
+                           std::string choice,
+                           std::string reason,
+                           double pause_seconds) {
+  alternatives_ = std::move(plans);
+  predicted_seconds_ = pause_seconds;
+  choice_ = std::move(choice);
+  reason_ = std::move(reason);
+}
+
+// ---- What came of it ----
+
+RawJson Decisions::EvidenceJson() const {
+  std::vector<Evidence> evidence = evidence_;
+  if (more_evidence_ > 0) {
+    evidence.push_back({.worker = "", .what = fmt::format("and {} more", more_evidence_)});
+  }
+  return {JsonList(evidence, [](const Evidence& item) { return ToJson(item); })};
+}
+
+RawJson Decisions::AlternativesJson() const {
+  return {JsonList(alternatives_, [](const Alternative& item) { return ToJson(item); })};
+}
+
+std::string Decisions::CauseName() const {
+  return cause_ ? NameOf(*cause_) : "";
+}
+
+void Decisions::LogKept(int64_t generation, Outbox& out) {
+  out.Log("plan_kept", {{"generation", generation},
+                        {"cause", CauseName()},
+                        {"evidence", EvidenceJson()},
+                        {"alternatives", AlternativesJson()},
+                        {"choice", choice_},
+                        {"reason", reason_}});
+  Drop();
+}
+
+void Decisions::LogDecision(const Outcome& outcome, Outbox& out) {
+  out.Log("decision", {{"generation", outcome.generation},
+                       {"follows", outcome.follows},
+                       {"cause", CauseName()},
+                       {"evidence", EvidenceJson()},
+                       {"alternatives", AlternativesJson()},
+                       {"choice", choice_},
+                       {"reason", reason_},
+                       {"predicted_seconds", predicted_seconds_.value_or(NAN)},
+                       {"seconds", outcome.pause ? Seconds(*outcome.pause) : NAN}});
+  recovery_.reset();
+  if (outcome.since) {
+    recovery_ = Recovery{.generation = outcome.generation,
+                         .reached_step = outcome.reached_step,
+                         .since = *outcome.since,
+                         .predicted_seconds = predicted_seconds_,
+                         .source_seconds = source_seconds_,
+                         .has_waited = outcome.has_waited};
+  }
+  Drop();
+}
+
+void Decisions::NoteStep(int64_t step, Time now, Outbox& out) {
+  if (!recovery_ || step < recovery_->reached_step) {
+    return;
+  }
+  const Recovery over = *std::exchange(recovery_, std::nullopt);
+  const double seconds = Seconds(now - over.since);
+  if (over.source_seconds && !over.has_waited) {
+    overhead_seconds_ = std::max(0.0, seconds - *over.source_seconds);
+  }
+  out.Log("recovered", {{"generation", over.generation},
+                        {"predicted_seconds", over.predicted_seconds.value_or(NAN)},
+                        {"seconds", seconds}});
+}
+
+}  // namespace heddle::elastic

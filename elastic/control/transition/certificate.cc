@@ -1,0 +1,186 @@
+#include "elastic/control/transition/certificate.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/yaml/quote.h"
+
+namespace heddle::elastic {
+namespace {
+
+RefusedState RefusalOf(const SourceOption& origin,
+                       const std::string& holder,
+                       const std::string& receiver,
+                       const Scene& scene) {
+  if (origin.source == Source::kLive) {
+    return {.holder = holder, .generation = scene.generations.held()->number, .receiver = receiver};
+  }
+  return {.holder = holder,
+          .generation = origin.snapshot_generation,
+          .step = origin.step,
+          .receiver = receiver};
+}
+
+template <typename Values, typename Write>
+RawJson ListOf(const Values& values, Write write) {
+  std::string text;
+  for (const auto& value : values) {
+    text += (text.empty() ? "" : ", ") + write(value);
+  }
+  return {"[" + text + "]"};
+}
+
+void LogDisagreement(const Disagreement& found,
+                     const SourceOption& origin,
+                     int64_t generation,
+                     Scene& scene) {
+  scene.out.Log(
+      "state_disagrees",
+      {{"step", origin.step},
+       {"generation", generation},
+       {"workers", ListOf(found.workers, [](const std::string& name) { return QuoteJson(name); })},
+       {"majority", std::string(found.decided ? "yes" : "no")},
+       {"parameters",
+        ListOf(found.parameters, [](const auto& one) { return std::to_string(one.first); })},
+       {"agreed_step", scene.agreement.step()},
+       {"what", found.what}});
+  for (const std::string& name : found.workers) {
+    scene.decisions.Note(
+        {.worker = name,
+         .what = fmt::format("its state after step {} differs: {}", origin.step, found.what)});
+  }
+}
+
+// Whose tensors may be what differs: those who say so, and those who have given it to them. Who
+// kept its own and is of the majority has not.
+std::set<std::string> AmissIn(const Disagreement& found,
+                              const SourceOption& origin,
+                              const Scene& scene) {
+  std::set<std::string> amiss;
+  if (origin.source != Source::kLive) {
+    return amiss;
+  }
+  const PlanOutcome& plan = scene.generations.held()->plan;
+  for (const std::string& name : origin.holders) {
+    const auto rank = static_cast<size_t>(
+        std::find(plan.members.begin(), plan.members.end(), name) - plan.members.begin());
+    const bool differs = found.workers.count(name) > 0 && found.parameters.empty();
+    const bool gave =
+        rank < plan.parameters.size() &&
+        std::any_of(plan.parameters[rank].begin(), plan.parameters[rank].end(),
+                    [&](int32_t parameter) {
+                      const auto weighed = found.parameters.find(parameter);
+                      return weighed != found.parameters.end() && weighed->second.count(name) == 0;
+                    });
+    if (differs || gave) {
+      amiss.insert(name);
+    }
+  }
+  return amiss;
+}
+
+}  // namespace
+
+bool RefusesHolders(const wire::Ready& message, const SourceOption& origin) {
+  const auto& refused = message.refused();
+  return (origin.source == Source::kLive || origin.source == Source::kReplicas) &&
+         !refused.empty() &&
+         std::all_of(refused.begin(), refused.end(), [&](const wire::Ready::Refused& one) {
+           return std::find(origin.holders.begin(), origin.holders.end(), one.holder()) !=
+                  origin.holders.end();
+         });
+}
+
+void RefuseHolders(const std::string& worker,
+                   const wire::Ready& message,
+                   const SourceOption& origin,
+                   Scene& scene) {
+  Refusals& refusals = scene.sources.refusals();
+  for (const wire::Ready::Refused& one : message.refused()) {
+    const RefusedState refused = RefusalOf(origin, one.holder(), worker, scene);
+    scene.out.Log("state_refused", {{"worker", worker},
+                                    {"from", one.holder()},
+                                    {"source", std::string(NameOf(origin.source))},
+                                    {"step", origin.step},
+                                    {"generation", refused.generation},
+                                    {"what", one.chunk()},
+                                    {"expected", fmt::format("{:016x}", one.expected())},
+                                    {"found", fmt::format("{:016x}", one.found())},
+                                    {"chunks", one.chunks()}});
+    scene.decisions.Note(
+        {.worker = one.holder(),
+         .what = fmt::format("its state after step {} came to {} with another hash", origin.step,
+                             worker),
+         .accusers = {worker}});
+    refusals.Add(refused);
+  }
+}
+
+void RefuseSource(const SourceOption& origin, const std::string& reason, Scene& scene) {
+  if (origin.source == Source::kReplicas) {
+    scene.out.Log(
+        "replica_refused",
+        {{"step", origin.step}, {"generation", origin.snapshot_generation}, {"reason", reason}});
+    scene.sources.RefuseSnapshot(origin.snapshot_generation, origin.step);
+  } else if (origin.source == Source::kCheckpoint) {
+    scene.out.Log("checkpoint_refused", {{"step", origin.step}, {"reason", reason}});
+    scene.saves.Refuse(origin.step, reason);
+  }
+}
+
+std::optional<Disagreement> FindDisagreement(const Moving& moving) {
+  Certificates said;
+  for (const auto& [name, ready] : moving.ready) {
+    said[name] = ready.certificate();
+  }
+  return FindDisagreement(moving.next.plan, moving.next.origin.step, said);
+}
+
+std::vector<Loss> RefuseDisagreeing(const Disagreement& found,
+                                    const SourceOption& origin,
+                                    int64_t generation,
+                                    Scene& scene) {
+  LogDisagreement(found, origin, generation, scene);
+  const std::set<std::string> refused = AmissIn(found, origin, scene);
+  for (const std::string& name : refused) {
+    scene.sources.refusals().Add(RefusalOf(origin, name, "", scene));
+  }
+  std::vector<Loss> losses;
+  for (const std::string& name : found.workers) {
+    // Where all that it may have its state from agree with the majority, it is to blame itself.
+    if (found.decided &&
+        (refused.empty() || (refused.count(name) > 0 && scene.agreement.Suspect(name)))) {
+      losses.push_back({.worker = name,
+                        .reason = "its state differs from that of most: " + found.what,
+                        .rejoins = false});
+    }
+  }
+  if (origin.source == Source::kLive) {
+    // A worker that differed may have written what was kept since.
+    scene.sources.VoidAfter(scene.agreement.step());
+    scene.saves.VoidAfter(scene.agreement.step(), scene.generations.held()->number, scene.out);
+  } else if (!found.decided) {
+    RefuseSource(origin, found.what, scene);
+  }
+  return losses;
+}
+
+std::optional<Loss> FaultOf(const std::string& worker, const SourceOption& origin, Scene& scene) {
+  Refusals& refusals = scene.sources.refusals();
+  std::set<std::string> sources = refusals.HoldersRefusedBy(worker);
+  if (origin.source == Source::kCheckpoint && !sources.empty()) {
+    sources.insert(fmt::format("the checkpoint of step {}", origin.step));
+  }
+  if (sources.size() < 2) {
+    return std::nullopt;
+  }
+  refusals.Forgive(worker);
+  return Loss{.worker = worker,
+              .reason = fmt::format("what comes to it from {} has other hashes than were sent",
+                                    fmt::join(sources, " and ")),
+              .rejoins = false};
+}
+
+}  // namespace heddle::elastic

@@ -1,0 +1,319 @@
+#include "elastic/grpc/connection/control_listener.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/system/socket_address.h"
+#include "elastic/protocol/service_limits.h"
+
+namespace heddle::elastic {
+namespace {
+
+constexpr size_t kMostSilent = 64;
+// All workers of a large job may come at once.
+constexpr size_t kMostStrangers = 1024;
+// Descriptors that no connection takes: for files, pipes and workers that are there.
+constexpr rlim_t kReserve = 32;
+constexpr Duration kAcceptAgainAfter = std::chrono::milliseconds(100);
+constexpr Duration kNoteEvery = std::chrono::seconds(60);
+
+// How many descriptors connections may take; nothing: any number.
+std::optional<rlim_t> DescriptorsForConnections() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+    return std::nullopt;
+  }
+  return limit.rlim_cur - std::min(kReserve, limit.rlim_cur / 4);
+}
+
+// Whether so many descriptors are in use that the next ones are needed for something else. The
+// lowest free number is always the next one's.
+bool IsScarce(const UniqueFd& fd) {
+  const std::optional<rlim_t> usable = DescriptorsForConnections();
+  return !fd.valid() || (usable && static_cast<rlim_t>(fd.get()) >= *usable);
+}
+
+// The same connection under the lowest free number.
+UniqueFd Lowered(const UniqueFd& fd) {
+  return UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
+}
+
+// Each takes two.
+size_t MostStrangers() {
+  const std::optional<rlim_t> usable = DescriptorsForConnections();
+  return usable ? std::clamp<size_t>(*usable / 4, 1, kMostStrangers) : kMostStrangers;
+}
+
+// As gRPC calls it.
+std::string PeerOf(const UniqueFd& fd) {
+  SocketAddress peer{.length = sizeof(sockaddr_storage)};
+  if (::getpeername(fd.get(), reinterpret_cast<sockaddr*>(&peer.storage), &peer.length) != 0) {
+    return "";
+  }
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const auto* const v6 = reinterpret_cast<const sockaddr_in6*>(&peer.storage);
+  if (peer.storage.ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr) == 0) {
+    ::inet_ntop(AF_INET6, &v6->sin6_addr, text.data(), text.size());
+    return fmt::format("ipv6:[{}]:{}", text.data(), PortOf(peer));
+  }
+  const void* const v4 = peer.storage.ss_family == AF_INET6
+                             ? static_cast<const void*>(&v6->sin6_addr.s6_addr[12])
+                             : &reinterpret_cast<const sockaddr_in*>(&peer.storage)->sin_addr;
+  ::inet_ntop(AF_INET, v4, text.data(), text.size());
+  return fmt::format("ipv4:{}:{}", text.data(), PortOf(peer));
+}
+
+// gRPC writes the brackets of a URI as %5B and %5D.
+std::string WithBrackets(std::string peer) {
+  for (const auto& [code, bracket] : {std::pair("%5B", "["), std::pair("%5D", "]")}) {
+    if (const size_t at = peer.find(code); at != std::string::npos) {
+      peer.replace(at, 3, bracket);
+    }
+  }
+  return peer;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ControlListener>> ControlListener::Open(const std::string& address) {
+  HEDDLE_ASSIGN_OR_RETURN(SocketAddress socket_address, ParseSocketAddress(address));
+  UniqueFd listener(
+      ::socket(socket_address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  const int on = 1;
+  // A predecessor's connections may linger; a living one's port is taken all the same.
+  ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  auto* const raw = reinterpret_cast<sockaddr*>(&socket_address.storage);
+  if (!listener.valid() || !wake.valid() ||
+      ::bind(listener.get(), raw, socket_address.length) != 0 ||
+      ::listen(listener.get(), SOMAXCONN) != 0 ||
+      ::getsockname(listener.get(), raw, &socket_address.length) != 0) {
+    return ResourceExhaustedError("cannot listen on {}: {}", address, std::strerror(errno));
+  }
+  return std::unique_ptr<ControlListener>(
+      new ControlListener(std::move(listener), std::move(wake), PortOf(socket_address)));
+}
+
+ControlListener::~ControlListener() {
+  Close();
+}
+
+void ControlListener::Start(Admit admit) {
+  admit_ = std::move(admit);
+  thread_ = Thread("listener", [this] { Run(); });
+}
+
+void ControlListener::Close() {
+  {
+    const MutexLock lock(mutex_);
+    closed_ = true;
+  }
+  Wake();
+  thread_.Join();
+}
+
+void ControlListener::Name(const std::string& peer) {
+  {
+    const MutexLock lock(mutex_);
+    named_.insert(WithBrackets(peer));
+  }
+  Wake();
+}
+
+void ControlListener::Wake() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof(one));
+}
+
+void ControlListener::Run() {
+  while (Wait()) {
+    SiftStrangers();
+    AdmitSpoken();
+    CloseSilent();
+    if (listener_ready_) {
+      AcceptAll();
+    }
+  }
+  silent_.clear();
+  strangers_.clear();
+}
+
+// False: it is closed.
+bool ControlListener::Wait() {
+  std::vector<pollfd> polled = {{.fd = wake_.get(), .events = POLLIN, .revents = 0}};
+  const bool accepts = Now() >= accept_again_;
+  polled.push_back({.fd = accepts ? listener_.get() : -1, .events = POLLIN, .revents = 0});
+  Time until = After(std::chrono::seconds(1));
+  if (!accepts) {
+    until = std::min(until, accept_again_);
+  }
+  for (const Silent& silent : silent_) {
+    until = std::min(until, silent.until);
+    polled.push_back({.fd = silent.fd.get(), .events = POLLIN, .revents = 0});
+  }
+  for (const Stranger& stranger : strangers_) {
+    until = std::min(until, stranger.until);
+    polled.push_back({.fd = stranger.fd.get(), .events = 0, .revents = 0});  // Its end alone.
+  }
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Now()).count();
+  const int ready =
+      ::poll(polled.data(), polled.size(), static_cast<int>(std::max<int64_t>(left, 0)));
+  const bool any = ready > 0;
+  listener_ready_ = any && polled[1].revents != 0;
+  spoken_.assign(silent_.size(), false);
+  for (size_t i = 0; any && i < silent_.size(); ++i) {
+    spoken_[i] = polled[i + 2].revents != 0;
+  }
+  ended_.assign(strangers_.size(), false);
+  for (size_t i = 0; any && i < strangers_.size(); ++i) {
+    ended_[i] = polled[i + 2 + silent_.size()].revents != 0;
+  }
+  uint64_t woken = 0;
+  [[maybe_unused]] const ssize_t read = ::read(wake_.get(), &woken, sizeof(woken));
+  const MutexLock lock(mutex_);
+  return !closed_;
+}
+
+// ---- Those that are not let in yet ----
+
+void ControlListener::SiftStrangers() {
+  std::set<std::string> named;
+  {
+    const MutexLock lock(mutex_);
+    named.swap(named_);
+  }
+  std::deque<Stranger> still;
+  for (size_t i = 0; i < strangers_.size(); ++i) {
+    if (!ended_[i] && !named.contains(strangers_[i].peer)) {
+      still.push_back(std::move(strangers_[i]));
+    }
+  }
+  strangers_ = std::move(still);
+  while (!strangers_.empty() && strangers_.front().until <= Now()) {
+    EndOldestStranger();
+  }
+}
+
+// gRPC sees the connection's end, and closes its own descriptor.
+void ControlListener::EndOldestStranger() {
+  ::shutdown(strangers_.front().fd.get(), SHUT_RDWR);
+  strangers_.pop_front();
+}
+
+bool ControlListener::MakeRoom() {
+  if (!silent_.empty()) {
+    silent_.pop_front();
+    return true;
+  }
+  if (!strangers_.empty()) {
+    EndOldestStranger();
+    return true;
+  }
+  return false;
+}
+
+void ControlListener::Hand(UniqueFd connection, char first_byte) {
+  while (strangers_.size() >= MostStrangers()) {
+    EndOldestStranger();
+  }
+  UniqueFd second = Lowered(connection);
+  if (IsScarce(second)) {
+    NoteShortage("few descriptors are left");
+    MakeRoom();
+    return;  // What is made room for comes again.
+  }
+  std::string peer = PeerOf(connection);
+  strangers_.push_back(
+      {.fd = std::move(second), .peer = std::move(peer), .until = After(kNamedWithin)});
+  admit_(std::move(connection), first_byte);
+}
+
+void ControlListener::AdmitSpoken() {
+  std::deque<Silent> still;
+  std::vector<UniqueFd> spoken;
+  for (size_t i = 0; i < silent_.size(); ++i) {
+    if (spoken_[i]) {
+      spoken.push_back(std::move(silent_[i].fd));
+    } else {
+      still.push_back(std::move(silent_[i]));
+    }
+  }
+  silent_ = std::move(still);
+  for (UniqueFd& connection : spoken) {  // Room is made among those that are silent still.
+    char byte = 0;
+    if (::recv(connection.get(), &byte, 1, MSG_PEEK) == 1) {
+      Hand(std::move(connection), byte);
+    }
+  }
+}
+
+void ControlListener::CloseSilent() {
+  while (!silent_.empty() && (silent_.front().until <= Now() || silent_.size() > kMostSilent)) {
+    silent_.pop_front();
+  }
+}
+
+void ControlListener::AcceptAll() {
+  // The rest has its turn after the next look at those that have spoken.
+  for (size_t i = 0; i < kMostSilent; ++i) {
+    UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    const int error = errno;
+    if (!fd.valid()) {
+      const bool nobody = error == EAGAIN || error == EWOULDBLOCK;
+      if (nobody || error == EINTR || error == ECONNABORTED) {
+        return;
+      }
+      NoteShortage(std::strerror(error));
+      const bool at_once = !silent_.empty();
+      MakeRoom();
+      if (!at_once) {
+        accept_again_ = After(kAcceptAgainAfter);
+        return;
+      }
+      continue;
+    }
+    if (IsScarce(fd)) {
+      NoteShortage("few descriptors are left");
+      // Where nobody is left to make room, all are members: what is theirs stays theirs.
+      if (!MakeRoom()) {
+        continue;
+      }
+      fd = Lowered(fd);
+      if (IsScarce(fd)) {
+        continue;
+      }
+    }
+    const int on = 1;
+    ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    silent_.push_back({.fd = std::move(fd), .until = After(kSpeakWithin)});
+    CloseSilent();
+  }
+}
+
+void ControlListener::NoteShortage(const char* what) {
+  if (noted_ == Time() || Now() - noted_ >= kNoteEvery) {
+    noted_ = Now();
+    LogWarning(
+        "connections are more than this process may have, those that were not let in are closed: "
+        "{} "
+        "(raise `ulimit -n`)",
+        what);
+  }
+}
+
+}  // namespace heddle::elastic

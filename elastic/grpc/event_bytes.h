@@ -1,0 +1,14 @@
+/// \file
+/// A part of a job's log, events.jsonl, as the coordinator sends it.
+#pragma once
+
+#include <string>
+
+namespace heddle::elastic {
+
+struct EventBytes {
+  std::string text;    ///< At most a MiB; empty: there is no more yet.
+  std::string job_id;  ///< Whose log it is.
+};
+
+}  // namespace heddle::elastic

@@ -1,0 +1,57 @@
+#include "elastic/worker/trainer/certificate.h"
+
+#include <bit>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+
+namespace heddle::elastic {
+namespace {
+
+// Everything that decides the next step beside parameters and moments: the random streams and the
+// order of samples are functions of the job's seed and the step, the optimizer's step is the step.
+uint64_t IdentityOf(const JobContext& context, int64_t step) {
+  const job::JobConfig& job = context.options.job;
+  ByteWriter out;
+  out.PutString(context.options.endpoint_options.config.job);
+  out.Put(step);
+  out.Put(job.seed);
+  out.Put(context.dataset->fingerprint());
+  out.Put(step * job.batch.global);
+  out.Put(job::LearningRate(job.optimizer, step + 1, job.steps));
+  return Hash64(out.bytes());
+}
+
+}  // namespace
+
+wire::Certificate CertificateOf(const JobContext& context, const Generation& generation) {
+  wire::Certificate certificate;
+  certificate.set_step(generation.applied_step);
+  certificate.set_identity(IdentityOf(context, generation.applied_step));
+  const auto holders = program::ParameterHolders(context.graph, generation.lowered->plan);
+  for (const graph::ParameterId parameter : generation.state->parameters()) {
+    const bool shared = holders[static_cast<size_t>(parameter)].size() > 1;
+    certificate.add_parameters(parameter);
+    certificate.add_digests(shared ? generation.state->Digest(parameter) : 0);
+    context.progress.Note();
+  }
+  return certificate;
+}
+
+void TellDigestsIfDue(const JobContext& context, const Generation& generation) {
+  if (!DigestsDue(context.options.policy, generation.applied_step)) {
+    return;
+  }
+  const Time begun = Now();
+  StateDigested event;
+  event.generation = generation.number;
+  event.certificate = CertificateOf(context, generation);
+  context.options.registry
+      ->GetHistogram("heddle_digest_seconds",
+                     "Time for which digests of this worker's replicas stopped training.",
+                     {0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3})
+      .Observe(Seconds(Now() - begun));
+  context.options.post(event);
+}
+
+}  // namespace heddle::elastic

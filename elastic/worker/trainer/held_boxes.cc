@@ -1,0 +1,41 @@
+#include "elastic/worker/trainer/held_boxes.h"
+
+#include <algorithm>
+
+namespace heddle::elastic {
+
+std::vector<program::HeldState> HeldBoxes(const graph::Graph& graph,
+                                          const program::Plan& plan,
+                                          const wire::Start::Held& held) {
+  const program::StateLayout layout = program::LayoutOf(graph, plan);
+  std::vector<program::HeldState> out;
+  for (size_t rank = 0; rank < layout.size(); ++rank) {
+    const std::string& worker = plan.workers[rank];
+    if (std::ranges::find(held.workers(), worker) != held.workers().end()) {
+      out.push_back({.worker = worker, .boxes = layout[rank]});
+    }
+  }
+  return out;
+}
+
+Result<std::vector<program::HeldState>> ReplicatedBoxes(const graph::Graph& graph,
+                                                        const wire::Start::Replicas& replicas) {
+  HEDDLE_ASSIGN_OR_RETURN(const program::Plan plan, program::PlanFromJson(replicas.plan_json()));
+  const program::StateLayout owned = program::OwnedLayout(graph, plan);
+  std::vector<program::HeldState> held;
+  for (const wire::Start::Replicas::Holder& holder : replicas.holders()) {
+    program::HeldState& state = held.emplace_back();
+    state.worker = holder.worker();
+    for (const int owner : holder.owners()) {
+      if (owner < 0 || owner >= static_cast<int>(owned.size())) {
+        return InternalError("{} holds the part of rank {} of {}", holder.worker(), owner,
+                             owned.size());
+      }
+      const auto& boxes = owned[static_cast<size_t>(owner)];
+      state.boxes.insert(state.boxes.end(), boxes.begin(), boxes.end());
+    }
+  }
+  return held;
+}
+
+}  // namespace heddle::elastic

@@ -1,0 +1,153 @@
+// A change of speed counts when it lasts, and is not acted on again and again.
+#include "elastic/control/drift/drift.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace heddle::elastic {
+namespace {
+
+class DriftTest : public testing::Test {
+ protected:
+  DriftTest() {
+    DurableGeneration held{.number = 1, .plan = {}, .members = {}};
+    held.members = {{"a", "A"}, {"b", "B"}};
+    generations_.Begin(held);
+  }
+  void Window(const std::string& worker, double ratio) {
+    wire::Heartbeat message;
+    message.set_generation(1);
+    message.set_window(++window_);
+    message.set_busy_seconds(ratio);
+    message.set_predicted_busy_seconds(1);
+    drift_.Count(worker, message, generations_, policy_);
+    drift_.Count(worker, message, generations_, policy_);  // It is said until the next is complete.
+  }
+  void Windows(const std::string& worker, std::initializer_list<double> ratios) {
+    for (const double ratio : ratios) {
+      Window(worker, ratio);
+    }
+  }
+  bool Notice() { return drift_.Notice(generations_, policy_, now_, out_); }
+
+  DriftPolicy policy_;  // Four of five windows beyond 1.2, the first one left out.
+  Time now_{std::chrono::seconds(100)};
+  int64_t window_ = 0;
+  Generations generations_{1};
+  Drift drift_;
+  Outbox out_{[] { return DurableState(); }};
+};
+
+TEST_F(DriftTest, FourOfFiveWindowsBeyondTheThresholdAreDrift) {
+  Windows("a", {9, 3, 3, 1});
+  EXPECT_FALSE(Notice());
+  Window("a", 3);
+  EXPECT_FALSE(Notice()) << "three of four: the first window does not count";
+  Window("a", 2);
+  EXPECT_TRUE(Notice());
+  EXPECT_EQ(drift_.SlowdownOf("a"), 3) << "their median";
+  EXPECT_EQ(drift_.SlowdownOf("b"), 1);
+}
+
+TEST_F(DriftTest, OldWindowsFallOut) {
+  Windows("a", {1, 3, 3, 3, 1, 1, 3});
+  EXPECT_FALSE(Notice()) << "3, 3, 1, 1, 3 are the last five";
+}
+
+TEST_F(DriftTest, ToBothSidesIsNoDrift) {
+  Windows("a", {1, 3, 0.3, 3, 0.3, 3});
+  EXPECT_FALSE(Notice());
+}
+
+TEST_F(DriftTest, AWorkerThatBecameQuickerDrifts) {
+  Windows("a", {1, 0.8, 0.8, 0.8, 0.8});
+  EXPECT_TRUE(Notice());
+  EXPECT_EQ(drift_.SlowdownOf("a"), 0.8);
+}
+
+TEST_F(DriftTest, WithinTheThresholdIsNoDrift) {
+  Windows("a", {1, 1.2, 1.2, 1.2, 1.2, 1.2});
+  EXPECT_FALSE(Notice());
+}
+
+TEST_F(DriftTest, WhatThePlanCountsOnIsNoDrift) {
+  Windows("a", {1, 3, 3, 3, 3});
+  ASSERT_TRUE(Notice());
+  drift_.BeginGeneration();
+  window_ = 0;
+  Windows("a", {1, 3, 3, 3, 3});
+  EXPECT_FALSE(Notice());
+  Windows("a", {1, 1, 1, 1});
+  EXPECT_TRUE(Notice()) << "it is as profiled again";
+}
+
+TEST_F(DriftTest, OnlyMembersOfTheGenerationCount) {
+  Windows("stranger", {1, 3, 3, 3, 3});
+  EXPECT_FALSE(Notice());
+  Windows("a", {1, 3, 3, 3, 3});
+  generations_.RemoveMember("a");
+  EXPECT_FALSE(Notice());
+}
+
+TEST_F(DriftTest, WindowsOfAnotherGenerationDoNotCount) {
+  DurableGeneration next{.number = 2, .plan = {}, .members = {{"a", "A"}}};
+  generations_.Begin(next);
+  Windows("a", {1, 3, 3, 3, 3, 3, 3});
+  EXPECT_FALSE(Notice());
+}
+
+TEST_F(DriftTest, AWorkerThatIsForgottenIsAsProfiled) {
+  Windows("a", {1, 3, 3, 3, 3});
+  ASSERT_TRUE(Notice());
+  drift_.Forget("a");
+  EXPECT_EQ(drift_.SlowdownOf("a"), 1);
+}
+
+TEST_F(DriftTest, ThePauseAfterAnAnswerDoublesWhileDriftGoesOn) {
+  policy_.windows_excluded = 0;
+  double ratio = 1;
+  // Drifts anew at once, and is noticed after the pause, not before.
+  const auto expect_pause = [&](Duration pause) {
+    drift_.Answered(policy_, now_);
+    drift_.BeginGeneration();
+    window_ = 0;
+    ratio *= 2;
+    Windows("a", {ratio, ratio, ratio, ratio});
+    now_ += pause - Duration(1);
+    EXPECT_FALSE(Notice()) << Seconds(pause);
+    now_ += Duration(1);
+    EXPECT_TRUE(Notice()) << Seconds(pause);
+  };
+  expect_pause(policy_.cooldown);
+  expect_pause(2 * policy_.cooldown);
+  expect_pause(4 * policy_.cooldown);
+  now_ += 10 * 4 * policy_.cooldown - 4 * policy_.cooldown;
+  expect_pause(8 * policy_.cooldown);
+  now_ += 10 * 8 * policy_.cooldown - 8 * policy_.cooldown + Duration(1);
+  expect_pause(policy_.cooldown);  // Ten pauses of calm, and the next one is short again.
+}
+
+TEST_F(DriftTest, ItsNoiseIsHalfTheRangeWithoutTheLowestAndTheHighest) {
+  Windows("a", {9, 1.3, 3, 3, 3, 9});
+  Windows("b", {9, 1.5, 2.5, 2, 1.5, 3});
+  ASSERT_TRUE(Notice());
+  EXPECT_EQ(drift_.noise(), 0.25) << "of b; a had three equal ones in its midst";
+  EXPECT_FALSE(Notice());
+  EXPECT_EQ(drift_.noise(), 0) << "nothing is noticed";
+}
+
+TEST_F(DriftTest, OfFourWindowsTheTwoInTheMidstCount) {
+  Windows("a", {9, 5, 2, 1.5, 4});
+  ASSERT_TRUE(Notice());
+  EXPECT_EQ(drift_.noise(), 0.25) << "(4 - 2) / 2 / 4";
+}
+
+TEST_F(DriftTest, OneWindowHasNoNoise) {
+  policy_.windows = policy_.windows_over = 2;
+  Windows("a", {9, 5, 2});
+  ASSERT_TRUE(Notice());
+  EXPECT_EQ(drift_.noise(), 0);
+}
+
+}  // namespace
+}  // namespace heddle::elastic
