@@ -1,4 +1,4 @@
-"""What clang-tidy and the check of headers share: compile commands, a cache by content, and parts that take turns."""
+"""What clang-tidy and the check of headers share: compile commands and a cache by content."""
 import concurrent.futures
 import hashlib
 import os
@@ -6,7 +6,6 @@ import pathlib
 import re
 import shlex
 import subprocess
-import sys
 import threading
 import time
 
@@ -18,8 +17,7 @@ GENERATED = ["generated/elastic/protocol/protocol.pb.h", "generated/elastic/grpc
              "generated/elastic/grpc/control.grpc.pb.h", "generated/elastic/store/etcd/kv.pb.h",
              "generated/elastic/store/etcd/rpc.pb.h", "generated/elastic/store/etcd/rpc.grpc.pb.h"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
-RECENT_COMMITS = 10
-RECENT_FILES_MAX = 60  # What the newest commits touched and does not fit takes turns with the rest.
+FILE_SECONDS_MAX = 900
 
 
 def run(command, **more):
@@ -67,34 +65,6 @@ class Digests:
         return digest.hexdigest()
 
 
-def recently_changed(commit):
-    """Files that differ from `commit` or that the newest commits up to it touched, as many commits as fit."""
-    names = set(run(["git", "diff", "--name-only", commit]).stdout.split())
-    names |= set(run(["git", "ls-files", "--others", "--exclude-standard"]).stdout.split())
-    for number in range(RECENT_COMMITS):
-        done = run(["git", "diff", "--name-only", "--find-renames=100%", "--diff-filter=AM", f"{commit}~{number + 1}",
-                    f"{commit}~{number}"])
-        if done.returncode != 0 or len(names | set(done.stdout.split())) > RECENT_FILES_MAX:
-            break
-        names |= set(done.stdout.split())
-    return names
-
-
-class Part:
-    """Part P of Q (1-based) of the files, by their names, so that a file stays in its part; and the recent ones."""
-
-    def __init__(self, text, commit="HEAD"):
-        number, _, count = (text or "1/1").partition("/")
-        self.number, self.count = int(number), int(count or 1)
-        if not 1 <= self.number <= self.count:
-            raise ValueError(f"{text}: a part is P/Q with 1 <= P <= Q")
-        self.recent = recently_changed(commit) if self.count > 1 else set()
-
-    def has(self, name):
-        turn = int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) % self.count + 1
-        return turn == self.number or name in self.recent
-
-
 class Cache:
     """Digests of what was clean: build/NAME-cache; HEDDLE_LINT_CACHE names another folder for all of them."""
 
@@ -110,41 +80,35 @@ class Cache:
 
 
 def add_options(parser):
-    parser.add_argument("--part", default="1/1", help="P/Q: this part of the files, and those touched lately [1/1]")
-    parser.add_argument("--commit", default="HEAD", help="touched lately means: by the commits that lead to this one")
-    parser.add_argument("--budget", type=float, default=0, help="seconds; what is left then is a failure [no bound]")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="files at a time [all processors]")
 
 
-def check_all(what, items, cache, check, options, begun):
+def check_all(what, items, cache, check, jobs):
     """Runs check(name, timeout) -> output ("": clean) for each (name, digest); prints findings; the exit status."""
+    begun = time.monotonic()
     stale = [(name, digest) for name, digest in items if not cache.has(digest)]
-    deadline = begun + (options.budget or 36000)
-    found, left, stop = 0, 0, threading.Event()
+    found, stop = 0, threading.Event()
 
     def one(item):
         name, digest = item
-        if stop.is_set() or time.monotonic() >= deadline:
-            return None
+        if stop.is_set():
+            return ""
         try:
-            output = check(name, max(1.0, deadline - time.monotonic()))
+            output = check(name, FILE_SECONDS_MAX)
         except subprocess.TimeoutExpired:
-            return None
+            return f"{name}:1: error: not checked within {FILE_SECONDS_MAX} s\n"
         if not output:
             cache.add(digest, name)
         return output
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         try:
             for output in pool.map(one, stale):
-                left += output is None
                 if output:
                     found += 1
                     print(output.replace(str(ROOT) + "/", "").rstrip(), flush=True)
         except KeyboardInterrupt:
             stop.set()
             raise
-    print(f"{what}: part {options.part}: {len(items)} files, {len(items) - len(stale)} of them clean since before, "
-          f"{found} with findings, {left} not reached, {time.monotonic() - begun:.0f} s", flush=True)
-    if left:
-        print(f"{what}: {left} files were not reached in {options.budget:.0f} s", file=sys.stderr)
-    return 1 if found or left or not items else 0
+    print(f"{what}: {len(items)} files, {len(items) - len(stale)} of them clean since before, {found} with findings, "
+          f"{time.monotonic() - begun:.0f} s", flush=True)
+    return 1 if found or not items else 0

@@ -5,7 +5,7 @@ A header that was clean is not compiled again until it or a header of ours that 
 build/headers-cache.
 Headers that need libtorch are left out where it is not installed.
 
-Usage: headers.py [--part P/Q] [--commit COMMIT] [--jobs N] [--budget SECONDS] [FILE…]
+Usage: headers.py [--jobs N] [FILE…]
 Exit status: 0, 1 a header does not compile, 2 it could not run.
 """
 import argparse
@@ -15,7 +15,6 @@ import re
 import shlex
 import subprocess
 import sys
-import time
 
 import compiled
 import tree
@@ -54,17 +53,16 @@ def main():
     parser.add_argument("files", nargs="*", help="only these, from the repository's root")
     compiled.add_options(parser)
     options = parser.parse_args()
-    begun = time.monotonic()
     problem = compiled.configure()
     if problem:
         print(f"headers: {problem}", file=sys.stderr)
         return 2
     flags = flags_of(json.loads((compiled.BUILD / "compile_commands.json").read_text(encoding="utf-8")))
     version = compiled.run(["g++", "--version"]).stdout
-    digests, part = compiled.Digests(version + " ".join(TOOL)), compiled.Part(options.part, options.commit)
+    digests = compiled.Digests(version + " ".join(TOOL))
     has_torch, items = TORCH_HEADER.exists(), []
     for path, name in tree.files(tree.ROOT):
-        if path.suffix != ".h" or not (name in options.files if options.files else part.has(name)):
+        if path.suffix != ".h" or (options.files and name not in options.files):
             continue
         if not has_torch and any(TORCH.search(file.read_text(encoding="utf-8")) for file in digests.closure(path)):
             continue
@@ -72,7 +70,7 @@ def main():
 
     def check(name, timeout):
         return compile_alone(tree.ROOT, name, flags, timeout)
-    return compiled.check_all("headers", items, compiled.Cache("headers"), check, options, begun)
+    return compiled.check_all("headers", items, compiled.Cache("headers"), check, options.jobs)
 
 
 if __name__ == "__main__":

@@ -4,15 +4,14 @@
 A file that was clean is not checked again until it, a header of ours that it includes, its compile command or
 .clang-tidy changes: the cache lies in build/tidy-cache.
 
-Usage: tidy.py [--part P/Q] [--commit COMMIT] [--jobs N] [--budget SECONDS] [FILE…]
-Exit status: 0 nothing found, 1 something found or not reached, 2 it could not run.
+Usage: tidy.py [--jobs N] [FILE…]
+Exit status: 0 nothing found, 1 something found, 2 it could not run.
 """
 import argparse
 import json
 import pathlib
 import re
 import sys
-import time
 
 import compiled
 import tree
@@ -53,7 +52,6 @@ def main():
     parser.add_argument("files", nargs="*", help="only these, from the repository's root")
     compiled.add_options(parser)
     options = parser.parse_args()
-    begun = time.monotonic()
     problem = compiled.configure()
     if problem:
         print(f"tidy: {problem}", file=sys.stderr)
@@ -62,19 +60,19 @@ def main():
     excused = {exception["name"].rpartition("::")[2] for exception in rules.exceptions
                if exception["rule"] == "function_lines"}
     common = compiled.run([TOOL, "--version"]).stdout + (tree.ROOT / ".clang-tidy").read_text(encoding="utf-8")
-    digests, part = compiled.Digests(common), compiled.Part(options.part, options.commit)
+    digests = compiled.Digests(common)
     items = {}
     for entry in json.loads((compiled.BUILD / "compile_commands.json").read_text(encoding="utf-8")):
         path = pathlib.Path(entry["file"])
         if not path.is_relative_to(tree.ROOT) or not path.is_file():
             continue
         name = path.relative_to(tree.ROOT).as_posix()
-        if name.startswith(FOLDERS) and (name in options.files if options.files else part.has(name)):
+        if name.startswith(FOLDERS) and (not options.files or name in options.files):
             items[name] = digests.of(path, entry["command"])
 
     def check(name, timeout):
         return findings([TOOL, "-p", str(compiled.BUILD), "--quiet", name], excused, timeout)
-    return compiled.check_all("tidy", sorted(items.items()), compiled.Cache("tidy"), check, options, begun)
+    return compiled.check_all("tidy", sorted(items.items()), compiled.Cache("tidy"), check, options.jobs)
 
 
 if __name__ == "__main__":

@@ -124,12 +124,12 @@ function(heddle_test_options target)
   target_link_libraries(${target} PRIVATE heddle_flags GTest::gmock)
 endfunction()
 
-# heddle_test(FILE TIER quick|check|full|NO_ENTRY [SCALED] [LABEL unit] [TIMEOUT 60] [PROCESSORS 1] [DEPS name…]
+# heddle_test(FILE TIER quick|check|full|NO_ENTRY [REAL] [SCALED] [LABEL unit] [TIMEOUT seconds] [PROCESSORS 1] [DEPS name…]
 #             [EXTERNAL target…] [ENVIRONMENT name=value…])
 # FILE_test.cc in the current folder becomes one executable and one ctest entry LABEL.FOLDER.FILE (heddle_entry); NO_ENTRY
 # instead of a tier: the executable alone.
 function(heddle_test file)
-  cmake_parse_arguments(A "NO_ENTRY;SCALED" "TIER;LABEL;TIMEOUT;PROCESSORS" "DEPS;EXTERNAL;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(A "NO_ENTRY;REAL;SCALED" "TIER;LABEL;TIMEOUT;PROCESSORS" "DEPS;EXTERNAL;ENVIRONMENT" ${ARGN})
   if(A_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "heddle_test(${file}): unknown arguments: ${A_UNPARSED_ARGUMENTS}")
   endif()
@@ -147,11 +147,13 @@ function(heddle_test file)
   if(A_NO_ENTRY)
     return()
   endif()
-  set(scaled "")
-  if(A_SCALED)
-    set(scaled SCALED)
-  endif()
-  heddle_entry(${A_LABEL}.${prefix}.${file} TIER "${A_TIER}" LABEL ${A_LABEL} ${scaled} TIMEOUT ${A_TIMEOUT}
+  set(flags "")
+  foreach(flag REAL SCALED)
+    if(A_${flag})
+      list(APPEND flags ${flag})
+    endif()
+  endforeach()
+  heddle_entry(${A_LABEL}.${prefix}.${file} TIER "${A_TIER}" LABEL ${A_LABEL} ${flags} TIMEOUT ${A_TIMEOUT}
     PROCESSORS ${A_PROCESSORS} ENVIRONMENT ${A_ENVIRONMENT} COMMAND $<TARGET_FILE:${target}>)
 endfunction()
 

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Each breach of the tests' tiers and of continuous integration's plan that is planted in a small project is red.
+"""Each breach of the tests' tiers that is planted in a small project is red, and an entry that passes at its second try is
+FLAKY.
 
-Usage: planted_tiers.py SOURCE_FOLDER TESTS_JSON. TESTS_JSON: this build's, whose entries must have parts in .ci/parts.
+Usage: planted_tiers.py SOURCE_FOLDER
 """
-import json
 import os
 import pathlib
 import re
-import stat
 import subprocess
 import sys
 import tempfile
@@ -18,17 +17,17 @@ project(planted LANGUAGES NONE)
 list(APPEND CMAKE_MODULE_PATH "{source}/scripts/cmake")
 include(HeddleTiers)
 enable_testing()
-{budgets}
 {entries}
-file(MAKE_DIRECTORY "${{CMAKE_SOURCE_DIR}}/last")
-file(TOUCH "${{CMAKE_SOURCE_DIR}}/last/CMakeLists.txt")
-add_subdirectory(last)
-heddle_finish_entries(last)
+heddle_finish_entries()
 """
-SLEEPER = "heddle_entry(unit.sleeper TIER quick LABEL unit COMMAND sleep 1.5)"
-CONSECUTIVE = 10
-PERIOD = 120  # Of all turns together.
-MOST_MINUTES = 60
+SOUND = "heddle_entry(unit.sound TIER quick LABEL unit COMMAND true)"
+FAILING = "heddle_entry({name} TIER quick LABEL {label} COMMAND /bin/false)"
+HANGING = "heddle_entry({name} TIER quick LABEL {label} TIMEOUT 1 COMMAND sleep 100)"
+# It fails at its first try and at every second one after that.
+UNSTEADY = """file(WRITE "${{CMAKE_SOURCE_DIR}}/{name}.sh" "echo HEDDLE_TEST_SEED=$HEDDLE_TEST_DEFAULT_SEED
+test -e {name}.seen && rm {name}.seen && exit 0
+touch {name}.seen && exit 1")
+heddle_entry({name} TIER quick LABEL {label} COMMAND sh "${{CMAKE_SOURCE_DIR}}/{name}.sh")"""
 
 
 def expect(condition, message):
@@ -38,48 +37,57 @@ def expect(condition, message):
 
 def run(*command, **environment):
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HEDDLE_")}
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=50, check=False,
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=100, check=False,
                           stdin=subprocess.DEVNULL, env={**clean, **environment})
     return done.returncode, done.stdout + done.stderr
 
 
-def configure(folder, name, entries, budgets=""):
+def configure(folder, name, *entries):
     project = folder / name
     project.mkdir()
-    (project / "CMakeLists.txt").write_text(PROJECT.format(source=SOURCE, entries=entries, budgets=budgets))
+    (project / "CMakeLists.txt").write_text(PROJECT.format(source=SOURCE, entries="\n".join(entries)))
     code, said = run("cmake", "-S", project, "-B", project / "build")
     return project / "build", code, re.sub(r"\s+", " ", said)
 
 
 def check_entries(folder):
     """What is refused when the build is configured."""
-    sound = "heddle_entry(unit.sound TIER quick LABEL unit COMMAND true)\n"
-    _, code, said = configure(folder, "sound", sound)
+    _, code, said = configure(folder, "sound", SOUND)
     expect(code == 0, said)
     for name, entry, message in (
             ("raw", "add_test(NAME unit.raw COMMAND true)", "the test entry unit.raw has no tier"),
             ("none", "heddle_entry(unit.none LABEL unit COMMAND true)", "unit.none: the tier is ''"),
-            ("other", "heddle_entry(unit.other TIER fast LABEL unit COMMAND true)", "unit.other: the tier is 'fast'"),
-            ("long", "heddle_entry(unit.long TIER full LABEL unit TIMEOUT 601 COMMAND true)", "TIMEOUT 601 is above")):
-        _, code, said = configure(folder, name, sound + entry)
+            ("other", "heddle_entry(unit.other TIER fast LABEL unit COMMAND true)", "unit.other: the tier is 'fast'")):
+        _, code, said = configure(folder, name, SOUND, entry)
         expect(code != 0 and message in said, f"{name}: exit {code}: {said}")
 
 
-def check_budgets(folder):
-    """An entry that sleeps past its budget, and a tier that does."""
-    build, code, said = configure(folder, "budgets", SLEEPER, "set(HEDDLE_TIER_ENTRY_SECONDS 1 2 600)")
+def verdict(folder, name, *entries):
+    """Exit status and output of scripts/run_tests.py on a sound entry and these: (text, label, name)."""
+    build, code, said = configure(folder, name, SOUND, *(text.format(label=label, name=entry)
+                                                         for text, label, entry in entries))
     expect(code == 0, said)
-    junit = build / "times.xml"
-    code, said = run("ctest", "--test-dir", build, "--output-junit", junit, HEDDLE_TEST_TIER="quick")
-    expect(code != 0 and "***Timeout" in said, f"an entry past its budget: exit {code}: {said}")
-    code, said = run("ctest", "--test-dir", build, HEDDLE_TEST_TIER="check")
-    expect(code == 0, f"the same entry within the budget of check: {said}")
-    times = (sys.executable, SOURCE / "scripts/test_times.py", junit, build / "tests.json", "quick")
-    code, said = run(*times, 181)
-    expect(code == 1 and "the tier quick took 181 s, its budget is 180 s" in said, f"exit {code}: {said}")
-    expect("unit.sleeper" in said, f"the slowest are not listed: {said}")
-    code, said = run(*times, 179)
-    expect(code == 0, said)
+    return run(SOURCE / "scripts/run_tests.py", build, "--parallel", 3, HEDDLE_TEST_TIER="quick")
+
+
+def check_verdicts(folder):
+    """A planted failure, a hang, and failures of every second run."""
+    code, said = verdict(folder, "passes")
+    expect(code == 0 and "1 entries in 0 s (the tier quick is meant to take 60 s)" in said, f"exit {code}: {said}")
+    code, said = verdict(folder, "fails", (FAILING, "integration", "integration.fails"))
+    expect(code == 1 and "test: FAILED: integration.fails" in said and "FLAKY" not in said, f"exit {code}: {said}")
+    expect("integration.fails once more, alone" in said, f"no second try: {said}")
+    code, said = verdict(folder, "hangs", (HANGING, "integration", "integration.hangs"))
+    expect(code == 1 and "test: FAILED: integration.hangs" in said and "***Timeout" in said, f"exit {code}: {said}")
+    code, said = verdict(folder, "unsteady", (UNSTEADY, "integration", "integration.unsteady"),
+                         (UNSTEADY, "conformance", "conformance.unsteady"))
+    expect(code == 0, f"exit {code}: {said}")
+    for name in ("integration.unsteady", "conformance.unsteady"):
+        expect(re.search(rf"(?m)^FLAKY {name}: failed \(load [\d.]+.*; HEDDLE_TEST_SEED=\d+\), passed alone", said), said)
+    code, said = verdict(folder, "pure", (UNSTEADY, "unit", "unit.unsteady"))
+    expect(code == 1 and "FLAKY" not in said and "once more" not in said, f"a second try of what is pure: exit {code}: {said}")
+    code, said = verdict(folder, "three", *((UNSTEADY, "integration", f"integration.unsteady_{number}") for number in range(3)))
+    expect(code == 1 and said.count("test: FAILED: integration.unsteady_") == 3, f"three at once: exit {code}: {said}")
 
 
 def check_sizes():
@@ -96,73 +104,20 @@ def check_sizes():
     expect(code != 0 and "HEDDLE_TEST_TIER=fast" in said, f"exit {code}: {said}")
 
 
-def run_plan(folder, *stages):
-    plan = folder / "plan"
-    lines = "\n".join("|".join(map(str, stage)) for stage in stages)
-    plan.write_text(f"#!/bin/sh\ncat << 'END'\n{lines}\nEND\n")
-    plan.chmod(plan.stat().st_mode | stat.S_IXUSR)
-    return run("bash", SOURCE / ".ci/run", HEDDLE_CI_PLAN=str(plan), HEDDLE_CI_MINUTE="1")
-
-
-def check_run(folder):
-    """Stages that fail, are cut, have no time, or too much of it."""
-    code, said = run_plan(folder, (20, "one", "echo first"), (30, "two", "echo second"))
-    expect(code == 0 and "first" in said and "second" in said, f"exit {code}: {said}")
-    expect(re.search(r"20 min planned +\d+ s +one", said), f"no times: {said}")
-    for name, stages, message in (
-            ("no time", ((1, "one", "true"), ("", "two", "true")), "the stage 'two' has no time in the plan"),
-            ("no minutes", ((0, "one", "true"),), "the stage 'one' has no time in the plan"),
-            ("too long", ((30, "one", "true"), (31, "two", "true")), "the plan takes 61 minutes, more than 60"),
-            ("cut", ((1, "one", "sleep 20"),), "the stage 'one' did not run to its end"),
-            ("killed", ((1, "one", "kill -KILL $$"),), "the stage 'one' did not run to its end"),
-            ("failed", ((1, "one", "false"), (1, "two", "echo second")), "not run  two"),
-            ("empty", (), "has no time")):
-        code, said = run_plan(folder, *stages)
-        expect(code != 0 and message in said, f"{name}: exit {code}: {said}")
-        expect("second" not in said.replace("echo second", ""), f"{name}: went on after a failure: {said}")
-
-
-def planned(number, *folders):
-    """The stages of a commit: {kind: parts}."""
-    code, said = run("bash", SOURCE / ".ci/plan", number, *folders)
-    expect(code == 0, said)
-    lines = [line.split("|") for line in said.splitlines() if "|" in line]
-    minutes = sum(int(line[0]) for line in lines)
-    expect(minutes <= MOST_MINUTES, f"commit {number} that touches {folders} takes {minutes} minutes")
-    return {kind: parts.split(",") for kind, parts in re.findall(r"\.ci/deep (\w+):(\S+)", said)}
-
-
-def check_plan(tests):
-    """Every part comes within ten commits, touched ones always; every entry has a part."""
-    table = [line.split() for line in (SOURCE / ".ci/parts").read_text(encoding="utf-8").splitlines()
-             if line and not line.startswith("#")]
-    wanted = {(kind, row[0]) for row in table for kind, minutes in zip(("rest", "asan", "tsan"), row[3:])
-              if int(minutes) > 0}
-    plans = {number: planned(number) for number in range(1, PERIOD + CONSECUTIVE)}
-    for first in range(1, PERIOD + 1):
-        seen = {(kind, part) for number in range(first, first + CONSECUTIVE) for kind, parts in plans[number].items()
-                for part in parts}
-        expect(seen == wanted, f"from commit {first}: not within {CONSECUTIVE}: {sorted(wanted - seen)}")
-    for row in table:
-        folder = row[2].split(",")[0]
-        for number in range(500, 504):
-            expect(row[0] in planned(number, folder)["rest"], f"commit {number} touches {folder}: no rest of {row[0]}")
-    planned(503, *(folder for row in table for folder in row[2].split(",")))
-    with open(tests, encoding="utf-8") as file:
-        names = [entry["name"] for entry in json.load(file)["entries"]]
-    for name in names:
-        matching = [row[0] for row in table if re.fullmatch(row[1], name)]
-        expect(name.startswith("lint.") or len(matching) == 1, f"{name} is in the parts {matching} of .ci/parts")
+def check_nightly():
+    """What scripts/nightly does not take."""
+    for arguments, message in ((["no-such-stage"], "unknown stages: no-such-stage"), (["--seed", "0", "tidy"], "--seed")):
+        code, said = run(SOURCE / "scripts/nightly", *arguments)
+        expect(code == 2 and message in said, f"{arguments}: exit {code}: {said}")
 
 
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         check_entries(folder)
-        check_budgets(folder)
-        check_sizes()
-        check_run(folder)
-    check_plan(sys.argv[2])
+        check_verdicts(folder)
+    check_sizes()
+    check_nightly()
     print("every planted breach was found")
 
 
