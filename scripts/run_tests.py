@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs ctest in a build folder and gives the verdict.
 
-An entry that starts processes or talks over sockets ("real" in tests.json) and fails is run once more, alone. When it passes
-then, it is FLAKY: shown, with what its first run printed, its seed and the load, and not fatal, at most two in a run. What is
-pure or simulated has one try: a second result would be a fault of the product.
+An entry that starts processes or talks over sockets ("real" in tests.json) and fails is run once more, alone. When it
+passes then, it is FLAKY: shown, with what its first run printed, its seed and the load, and not fatal, at most two in a
+run. What is pure or simulated has one try: a second result would be a fault of the product.
 
 Usage: run_tests.py BUILD [--parallel N] -- OPTION…: the options go to ctest. The tier is HEDDLE_TEST_TIER.
 Exit status: 0 all passed, at most two of them at the second try; 1 something failed; 2 nothing could be run.
@@ -29,10 +29,10 @@ SEED = re.compile(r"HEDDLE_TEST_SEED=\d+")
 
 def run_ctest(build, options, junit):
     """ctest's exit status, and for each entry that did not pass a line about the moment when it ended."""
-    command = ["ctest", "--test-dir", build, "--output-on-failure", "--no-tests=error", "--output-junit", junit, *options]
+    command = ["ctest", "--test-dir", build, "--output-on-failure", "--no-tests=error", "--output-junit", junit]
     running, moments = [], {}
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          encoding="utf-8", errors="replace") as process:
+    with subprocess.Popen([*command, *options], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, encoding="utf-8", errors="replace") as process:
         for line in process.stdout:
             print(line, end="", flush=True)
             begun, ended = START.match(line), END.match(line)
@@ -75,7 +75,8 @@ def second_tries(build, failed, entries, moments, junit):
         names.remove(name)
         said = output_of(case)
         seed = next((found[0] for found in map(SEED.search, said) if found), "no seed")
-        lines.append(f"FLAKY {name}: failed ({moments.get(name, 'load unknown')}; {seed}), passed alone. The first run:")
+        moment = moments.get(name, "load unknown")
+        lines.append(f"FLAKY {name}: failed ({moment}; {seed}), passed alone. The first run:")
         lines += [f"    {line}" for line in said[-OUTPUT_LINES:]]
     return names, lines
 
@@ -88,8 +89,8 @@ def show_times(cases, entries, seconds, budget):
         print(f"  {took:7.1f} s  {name}")
     for took, name in ran:
         if took * LIMIT_FACTOR > entries[name]["timeout"]:
-            print(f"test: ATTENTION: {name} took {took:.1f} s, and its limit is {entries[name]['timeout']} s: less than "
-                  f"{LIMIT_FACTOR} times that")
+            print(f"test: ATTENTION: {name} took {took:.1f} s, and its limit is {entries[name]['timeout']} s: less "
+                  f"than {LIMIT_FACTOR} times that")
     for case in cases:
         skipped = case.find("skipped")
         if skipped is not None:
@@ -120,7 +121,8 @@ def main():
     failed += [case for case in cases if case.get("status") == "notrun" and case.find("skipped") is None]
     names, flaky = second_tries(build, failed, entries, moments, junit + ".again")
     tier = os.environ.get("HEDDLE_TEST_TIER", "")
-    budget = f" (the tier {tier} is meant to take {known['tier_seconds'][tier]} s)" if tier in known["tier_seconds"] else ""
+    meant = known["tier_seconds"].get(tier)
+    budget = f" (the tier {tier} is meant to take {meant} s)" if meant else ""
     show_times(cases, entries, seconds, budget)
     for name in names:
         print(f"test: FAILED: {name} ({moments.get(name, 'it did not run')})")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Each breach of the tests' tiers that is planted in a small project is red, and an entry that passes at its second try is
-FLAKY.
+"""Each breach of the tests' tiers that is planted in a small project is red, and an entry that passes at its second try
+is FLAKY.
 
 Usage: planted_tiers.py SOURCE_FOLDER
 """
@@ -83,10 +83,13 @@ def check_verdicts(folder):
                          (UNSTEADY, "conformance", "conformance.unsteady"))
     expect(code == 0, f"exit {code}: {said}")
     for name in ("integration.unsteady", "conformance.unsteady"):
-        expect(re.search(rf"(?m)^FLAKY {name}: failed \(load [\d.]+.*; HEDDLE_TEST_SEED=\d+\), passed alone", said), said)
+        line = rf"(?m)^FLAKY {name}: failed \(load [\d.]+.*; HEDDLE_TEST_SEED=\d+\), passed alone"
+        expect(re.search(line, said), said)
     code, said = verdict(folder, "pure", (UNSTEADY, "unit", "unit.unsteady"))
-    expect(code == 1 and "FLAKY" not in said and "once more" not in said, f"a second try of what is pure: exit {code}: {said}")
-    code, said = verdict(folder, "three", *((UNSTEADY, "integration", f"integration.unsteady_{number}") for number in range(3)))
+    expect(code == 1 and "FLAKY" not in said and "once more" not in said,
+           f"a second try of what is pure: exit {code}: {said}")
+    three = [(UNSTEADY, "integration", f"integration.unsteady_{number}") for number in range(3)]
+    code, said = verdict(folder, "three", *three)
     expect(code == 1 and said.count("test: FAILED: integration.unsteady_") == 3, f"three at once: exit {code}: {said}")
 
 
@@ -106,7 +109,8 @@ def check_sizes():
 
 def check_nightly():
     """What scripts/nightly does not take."""
-    for arguments, message in ((["no-such-stage"], "unknown stages: no-such-stage"), (["--seed", "0", "tidy"], "--seed")):
+    for arguments, message in ((["no-such-stage"], "unknown stages: no-such-stage"),
+                               (["--seed", "0", "tidy"], "--seed: expected")):
         code, said = run(SOURCE / "scripts/nightly", *arguments)
         expect(code == 2 and message in said, f"{arguments}: exit {code}: {said}")
 

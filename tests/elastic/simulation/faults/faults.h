@@ -51,7 +51,7 @@ class FaultInjector {
   Time end_;
   int cuts_left_ = 3;                 ///< Of halted workers.
   std::set<std::string> cut_halted_;  ///< Those, by key, until a generation begins.
-  std::string phase_;  ///< That is waited for; empty: none.
+  std::string phase_;                 ///< That is waited for; empty: none.
   std::function<void()> once_in_phase_;
 };
 
