@@ -6,10 +6,8 @@
 
 #include <bit>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -17,6 +15,7 @@
 
 #include "base/bytes.h"
 #include "base/random.h"
+#include "tests/support/seed.h"
 
 namespace heddle {
 namespace {
@@ -110,11 +109,7 @@ TEST(HalfTest, TiesGoToEvenAndTheirNeighboursToTheNearest) {
 }
 
 TEST(HalfTest, RandomNumbersRoundAsArithmeticSays) {
-  const char* const replay = std::getenv("HEDDLE_TEST_SEED");
-  const uint64_t seed =
-      replay != nullptr ? std::strtoull(replay, nullptr, 10) : std::random_device{}();
-  SCOPED_TRACE("HEDDLE_TEST_SEED=" + std::to_string(seed));
-  Random random(seed);
+  Random random(testing::TestSeed());
   for (int i = 0; i < 2'000'000; ++i) {
     const auto bits = static_cast<uint32_t>(random.Below(uint64_t{1} << 32));
     const auto value = std::bit_cast<float>(bits);

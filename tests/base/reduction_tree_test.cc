@@ -1,24 +1,18 @@
 // The order of additions against its definition, for every way to share out the contributions.
 #include "base/tensor/reduction_tree.h"
 
-#include <cstdlib>
 #include <map>
 #include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "tests/support/seed.h"
 
 namespace heddle {
 namespace {
-
-uint64_t Seed() {
-  const char* text = std::getenv("HEDDLE_TEST_SEED");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : std::random_device{}();
-}
 
 // The definition, written out: the sum below a node as a bracketed expression; nothing without
 // leaves.
@@ -75,9 +69,7 @@ TEST(ReductionTreeTest, CoverIsExactAscendingAndSmallest) {
 }
 
 TEST(ReductionTreeTest, TheExpressionDoesNotDependOnTheSharing) {
-  const uint64_t seed = Seed();
-  SCOPED_TRACE("HEDDLE_TEST_SEED=" + std::to_string(seed));
-  Random random(seed);
+  Random random(testing::TestSeed());
   for (int round = 0; round < 300; ++round) {
     const int64_t total = random.Between(1, 40);
     std::vector<TreeNode> nodes;

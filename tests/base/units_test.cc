@@ -1,12 +1,9 @@
 #include "base/units.h"
 
-#include <cstdlib>
-#include <iostream>
-#include <random>
-
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "tests/support/seed.h"
 
 namespace heddle {
 namespace {
@@ -72,11 +69,7 @@ TEST(UnitsTest, PrintsTheShortestForm) {
 }
 
 TEST(UnitsTest, WhatIsPrintedReadsAsTheSameValue) {
-  const char* replay = std::getenv("HEDDLE_TEST_SEED");
-  const uint64_t seed =
-      replay != nullptr ? std::strtoull(replay, nullptr, 10) : std::random_device{}();
-  std::cout << "HEDDLE_TEST_SEED=" << seed << "\n";
-  Random random(seed);
+  Random random(testing::TestSeed());
   for (int i = 0; i < 2000; ++i) {
     const ByteSize size{static_cast<int64_t>(random.Next() >> (11 + random.Below(53)))};
     EXPECT_EQ(ParseByteSize(FormatByteSize(size))->value, size.value);

@@ -1,26 +1,16 @@
 /// \file
 /// Random documents survive Emit() and Parse(); random damage to a document never does more than
 /// give an error.
-#include <cstdlib>
-#include <iostream>
-#include <random>
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include "base/random.h"
 #include "base/yaml/yaml.h"
+#include "tests/support/seed.h"
 
 namespace heddle {
 namespace {
-
-uint64_t Seed() {
-  const char* replay = std::getenv("HEDDLE_TEST_SEED");
-  const uint64_t seed =
-      replay != nullptr ? std::strtoull(replay, nullptr, 10) : std::random_device{}();
-  std::cout << "HEDDLE_TEST_SEED=" << seed << "\n";
-  return seed;
-}
 
 std::string RandomScalar(Random& random) {
   // Text that a careless emitter would leave unquoted and a reader would take for something else.
@@ -54,7 +44,7 @@ std::string Quoted(const std::string& text) {
 }
 
 TEST(YamlRandomTest, EmittedTextReadsAsTheSameStrings) {
-  Random random(Seed());
+  Random random(testing::TestSeed());
   for (int round = 0; round < 300; ++round) {
     std::vector<std::string> values;
     std::string text = "list: [";
@@ -83,7 +73,7 @@ TEST(YamlRandomTest, EmittedTextReadsAsTheSameStrings) {
 }
 
 TEST(YamlRandomTest, DamagedTextNeverCrashes) {
-  Random random(Seed());
+  Random random(testing::TestSeed());
   const std::string sound =
       "steps: 20\nmodel:\n  width: 64   # comment\n  list: [1, 2, {a: b}]\nworkers:\n  - name: "
       "'w0'\n"

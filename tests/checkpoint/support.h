@@ -25,18 +25,12 @@
 #include "checkpoint/save/writer.h"
 #include "checkpoint/store/store.h"
 #include "metrics/registry.h"
+#include "tests/support/seed.h"
 #include "tests/support/tier.h"
 
 namespace heddle::checkpoint {
 
-/// HEDDLE_TEST_SEED, or a fresh one; printed so that a failure can be repeated.
-inline uint64_t TestSeed() {
-  const char* text = std::getenv("HEDDLE_TEST_SEED");
-  const uint64_t seed = text != nullptr ? std::strtoull(text, nullptr, 10)
-                                        : static_cast<uint64_t>(Now().time_since_epoch().count());
-  std::printf("repeat with HEDDLE_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
-  return seed;
-}
+using testing::TestSeed;
 
 /// How often a test tries: as the tier says, or the environment's `variable` (scripts/acceptance).
 inline int Rounds(const char* variable, int quick, int check, int full) {

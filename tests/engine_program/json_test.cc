@@ -4,8 +4,8 @@
 
 #include "engine/program/plan.h"
 #include "engine/program/profile.h"
-#include "tests/engine_program/seeds.h"
 #include "tests/support/graph/random_plan.h"
+#include "tests/support/seed.h"
 
 namespace heddle::program {
 namespace {

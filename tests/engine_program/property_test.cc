@@ -11,7 +11,6 @@
 #include "engine/program/memory.h"
 #include "engine/program/state.h"
 #include "engine/program/verify/verify.h"
-#include "tests/engine_program/seeds.h"
 #include "tests/support/graph/random_graph.h"
 #include "tests/support/graph/random_plan.h"
 #include "tests/support/tier.h"

@@ -10,9 +10,9 @@
 #include "base/random.h"
 #include "engine/program/lowering/lower.h"
 #include "tests/engine_program/example_programs.h"
-#include "tests/engine_program/seeds.h"
 #include "tests/support/graph/random_graph.h"
 #include "tests/support/graph/random_plan.h"
+#include "tests/support/seed.h"
 
 namespace heddle::program {
 namespace {

@@ -2,11 +2,10 @@
 /// Every kernel and every gradient rule: values and gradients in fp64 against libtorch's autograd
 /// of an independent composition and against central differences; fp32 and bf16 within their
 /// tolerance of fp64; the same bits from other memory and other numbers of threads; both forms of
-/// each kernel (its own loops, plain ATen). HEDDLE_TEST_SEED replays a draw of shapes; HEDDLE_SIMD
-/// chooses the instruction set.
+/// each kernel (its own loops, plain ATen). HEDDLE_TEST_SEED names the first draw of shapes;
+/// HEDDLE_SIMD chooses the instruction set.
 #include <cstdlib>
 #include <cstring>
-#include <random>
 #include <set>
 
 #include <ATen/Parallel.h>
@@ -16,6 +15,7 @@
 #include "engine/runtime/kernels/simd/simd.h"
 #include "tests/engine_runtime/eager.h"
 #include "tests/engine_runtime/kernel_cases.h"
+#include "tests/support/seed.h"
 
 namespace heddle::runtime::testing {
 namespace {
@@ -28,19 +28,6 @@ constexpr int kDraws = 5;
 constexpr double kTolerance64 = 1e-11;
 constexpr double kTolerance32 = 1e-5;
 constexpr double kTolerance16 = 1.5e-2;
-
-uint64_t FirstSeed() {
-  static const uint64_t seed = [] {
-    const char* text =
-        std::getenv("HEDDLE_TEST_SEED");  // NOLINT(concurrency-mt-unsafe): one thread
-    const uint64_t value =
-        text != nullptr ? std::strtoull(text, nullptr, 10) : std::random_device{}();
-    std::printf("HEDDLE_TEST_SEED=%llu (%s)\n", static_cast<unsigned long long>(value),
-                std::string(simd::ActiveSet()).c_str());
-    return value;
-  }();
-  return seed;
-}
 
 at::Tensor RandomValues(Random& random, const InputSpec& spec) {
   at::Tensor values =
@@ -171,9 +158,8 @@ class KernelsTest : public ::testing::TestWithParam<bool> {
 
   /// Calls body with every case of some draws of shapes.
   void ForEachCase(int draws, const std::function<void(const KernelCase&, Random&)>& body) {
-    for (int draw = 0; draw < draws; ++draw) {
-      const uint64_t seed = FirstSeed() + static_cast<uint64_t>(draw);
-      SCOPED_TRACE("replay with HEDDLE_TEST_SEED=" + std::to_string(seed));
+    for (const uint64_t seed : TestSeeds(draws)) {
+      HEDDLE_TRACE_SEED(seed);
       Random random(seed);
       for (const KernelCase& kernel_case : DrawCases(random)) {
         body(kernel_case, random);
@@ -273,7 +259,7 @@ INSTANTIATE_TEST_SUITE_P(Forms, KernelsTest, ::testing::Values(false, true), [](
 
 // Matrix products are the library's; everything else of ours does not depend on threads at all.
 TEST(KernelLoopsTest, BitsDoNotDependOnThreads) {
-  Random random(FirstSeed());
+  Random random(TestSeed());
   for (const KernelCase& kernel_case : DrawCases(random)) {
     if (kernel_case.op == "linear") {
       continue;
@@ -299,7 +285,7 @@ TEST(KernelLoopsTest, BitsDoNotDependOnThreads) {
 // A kernel that no case names is compared with nothing. Gradients are compared through their
 // operator; dropout is random and has a test of its own.
 TEST(KernelRegistryTest, EveryForwardOperatorHasACase) {
-  Random random(FirstSeed());
+  Random random(TestSeed());
   std::set<std::string_view> cases = {"dropout"};
   const std::vector<KernelCase> drawn = DrawCases(random);
   for (const KernelCase& kernel_case : drawn) {

@@ -1,11 +1,8 @@
 /// \file
 /// Randomised: the distributed Programs of random graphs under random plans, interpreted in fp64,
-/// equal the graph run on one device, and the static check accepts them. HEDDLE_TEST_SEED replays
-/// one case.
+/// equal the graph run on one device, and the static check accepts them. HEDDLE_TEST_SEED names
+/// the first case.
 #include "tests/engine_runtime/reference.h"
-
-#include <cstdlib>
-#include <random>
 
 #include <gtest/gtest.h>
 
@@ -14,12 +11,13 @@
 #include "engine/program/verify/verify.h"
 #include "tests/support/graph/random_graph.h"
 #include "tests/support/graph/random_plan.h"
+#include "tests/support/seed.h"
 #include "tests/support/tier.h"
 
 namespace heddle::runtime {
 namespace {
 
-const auto kCases = testing::Scaled<uint64_t>(30, 60, 300);
+const int kCases = testing::Scaled(30, 60, 300);
 
 // Addition in another order moves fp64 results by a few ulps a step; a wrong or missing term is far
 // larger.
@@ -53,7 +51,7 @@ int64_t VocabularyOf(const graph::Graph& graph) {
 }
 
 void CheckCase(uint64_t seed) {
-  SCOPED_TRACE(fmt::format("replay with HEDDLE_TEST_SEED={}", seed));
+  HEDDLE_TRACE_SEED(seed);
   graph::Graph graph = testing::RandomGraph(seed, DType::kF64);
   graph.optimizer.epsilon = kEpsilon;
   const program::Plan plan = testing::RandomPlan(seed, static_cast<int>(graph.segments.size()));
@@ -74,16 +72,11 @@ void CheckCase(uint64_t seed) {
 }
 
 TEST(ReferenceTest, DistributedProgramsEqualTheSingleDevice) {
-  if (const char* replay =
-          std::getenv("HEDDLE_TEST_SEED")) {  // NOLINT(concurrency-mt-unsafe): one thread
-    CheckCase(std::strtoull(replay, nullptr, 10));
-    return;
-  }
-  const uint64_t first = std::random_device{}();
-  std::printf("seeds %llu to %llu\n", static_cast<unsigned long long>(first),
-              static_cast<unsigned long long>(first + kCases - 1));
-  for (uint64_t i = 0; i < kCases && !::testing::Test::HasFailure(); ++i) {
-    CheckCase(first + i);
+  for (const uint64_t seed : testing::TestSeeds(kCases)) {
+    CheckCase(seed);
+    if (HasFailure()) {
+      return;
+    }
   }
 }
 

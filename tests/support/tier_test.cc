@@ -1,32 +1,12 @@
 #include "tests/support/tier.h"
 
-#include <cstdlib>
-#include <string>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/setting.h"
+
 namespace heddle::testing {
 namespace {
-
-/// Sets a variable of the environment, or removes it with null, and puts back what was there.
-class Setting {
- public:
-  Setting(const char* name, const char* value) : name_(name) {
-    const char* const before = std::getenv(name);
-    had_ = before != nullptr;
-    before_ = had_ ? before : "";
-    value == nullptr ? ::unsetenv(name) : ::setenv(name, value, 1);
-  }
-  ~Setting() { had_ ? ::setenv(name_, before_.c_str(), 1) : ::unsetenv(name_); }
-  Setting(const Setting&) = delete;
-  Setting& operator=(const Setting&) = delete;
-
- private:
-  const char* name_;
-  bool had_;
-  std::string before_;
-};
 
 int SizeIn(const char* tier) {
   const Setting scaled("HEDDLE_TEST_SCALED", "1");

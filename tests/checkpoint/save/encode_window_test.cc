@@ -2,14 +2,13 @@
 #include "checkpoint/save/encode_window.h"
 
 #include <algorithm>
-#include <iostream>
 #include <map>
-#include <random>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "tests/support/seed.h"
 
 namespace heddle::checkpoint {
 namespace {
@@ -58,9 +57,7 @@ TEST(EncodeWindowTest, ASaveThatWasCutLeavesNothingToTheNext) {
 }
 
 TEST(EncodeWindowTest, AnyOrderOfThreadsWritesEachTaskOnceAndSharesNoSlot) {
-  const uint64_t seed = std::random_device()();
-  std::cout << "seed " << seed << "\n";
-  Random random(seed);
+  Random random(testing::TestSeed());
   for (int round = 0; round < 200; ++round) {
     const auto tasks = static_cast<int64_t>(random.Below(100));
     EncodeWindow window;

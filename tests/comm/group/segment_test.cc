@@ -8,7 +8,6 @@
 #include <cstring>
 #include <filesystem>
 #include <numeric>
-#include <random>
 #include <span>
 #include <thread>
 
@@ -22,13 +21,14 @@
 #include "comm/transport/shared_memory.h"
 #include "tests/comm/cluster.h"
 #include "tests/comm/processes.h"
+#include "tests/support/seed.h"
 
 namespace heddle::comm {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 /// Where a member's buffer lies.
 enum class Memory { kPrivate, kShared, kMixed };
@@ -796,10 +796,8 @@ TEST(GroupSegmentProcesses, AMemberThatIsLostAndLivesWritesNothingLate) {
 // go on living.
 TEST(GroupSegmentProcesses, AScribblingMemberBreaksNobody) {
   constexpr int kSize = 3;
-  std::random_device random;
-  for (int attempt = 0; attempt < 4; ++attempt) {
-    const uint64_t seed = random();
-    SCOPED_TRACE("seed " + std::to_string(seed));
+  for (const uint64_t seed : testing::TestSeeds(4)) {
+    HEDDLE_TRACE_SEED(seed);
     Processes processes(
         kSize, Media::kShm, [&](int rank, Endpoint& endpoint, Communicator& group, int out) {
           if (rank != 2) {
@@ -826,7 +824,7 @@ TEST(GroupSegmentProcesses, AScribblingMemberBreaksNobody) {
             }
           }
           std::fclose(file);
-          std::mt19937_64 draw(seed);
+          Random random(seed);
           const Time until = After(milliseconds(150));
           while (Now() < until) {
             for (const auto& [begin, end] : regions) {
@@ -834,8 +832,8 @@ TEST(GroupSegmentProcesses, AScribblingMemberBreaksNobody) {
               for (int i = 0; i < 2000; ++i) {
                 const uint64_t size =
                     i % 2 == 0 ? std::min<uint64_t>(end - begin, 8192) : end - begin;
-                const uint64_t word = draw() % 4 == 0 ? draw() % 8 : draw();
-                Scribble(reinterpret_cast<std::byte*>(begin + draw() % (size / 8) * 8), word);
+                const uint64_t word = random.Below(4) == 0 ? random.Below(8) : random.Next();
+                Scribble(reinterpret_cast<std::byte*>(begin + random.Below(size / 8) * 8), word);
               }
             }
           }

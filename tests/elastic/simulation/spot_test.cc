@@ -2,7 +2,6 @@
 // the simulation hold, and what the job gets done is compared with what it would if every change
 // took no time at all.
 #include <algorithm>
-#include <cstdlib>
 #include <ctime>
 #include <iostream>
 #include <memory>
@@ -15,6 +14,7 @@
 
 #include "tests/elastic/simulation/cluster.h"
 #include "tests/elastic/simulation/traces/spot_trace.h"
+#include "tests/support/seed.h"
 
 namespace heddle::elastic {
 namespace {
@@ -89,9 +89,7 @@ TEST_P(SpotTest, TheJobGetsDoneWhatItsInstancesCanDo) {
   const std::vector<Span> spans = SpansOf(trace, speed);
   const double seconds = 60.0 * trace.back().minute / speed;
   SimOptions options;
-  if (const char* seed = std::getenv("HEDDLE_TEST_SEED")) {
-    options.seed = std::strtoull(seed, nullptr, 10);
-  }
+  options.seed = testing::TestSeed();
   options.workers = trace.front().joins;
   options.hosts = 1000;
   options.luck = false;
