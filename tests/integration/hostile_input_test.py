@@ -380,7 +380,7 @@ def native_cases():
 # ---- What is no model at all
 
 
-def other_cases():
+def other_cases(chance):
     def case(name, content, says):
         return Case("other: " + name, lambda folder: spill(folder, "model.bin", content), says, REFUSED)
 
@@ -388,7 +388,7 @@ def other_cases():
         case("empty file", b"", "empty"),
         case("web page", b"<!DOCTYPE html><html>404</html>", "web page"),
         case("pointer of Git LFS", b"version https://git-lfs.github.com/spec/v1\n", "Git LFS"),
-        case("noise", os.urandom(5000), "no model"),
+        case("noise", chance.randbytes(5000), "no model"),
         Case("other: folder without a model", lambda folder: os.path.dirname(spill(folder, "notes/a.txt", b"a")),
              "no model", REFUSED),
         Case("other: nothing", lambda folder: os.path.join(folder, "none"), "none", REFUSED),
@@ -439,9 +439,10 @@ def check(case, folder):
 
 
 def main():
-    failed, largest = 0, 0
-    cases = [*safetensors_cases(), *index_cases(), *pytorch_cases(), *hdf5_cases(), *native_cases(), *other_cases()]
-    cases = sample(cases, random.Random(seed()), 5, 15)
+    failed, largest, chance = 0, 0, random.Random(seed())
+    cases = [*safetensors_cases(), *index_cases(), *pytorch_cases(), *hdf5_cases(), *native_cases(),
+             *other_cases(chance)]
+    cases = sample(cases, chance, 5, 15)
     at_rest = run(["inspect", "none"])[3]
     with Scratch() as root:
         for number, case in enumerate(cases):

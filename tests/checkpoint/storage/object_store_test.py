@@ -20,6 +20,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 import object_store  # pylint: disable=wrong-import-position,import-error
 import processes  # pylint: disable=wrong-import-position,import-error
+from seeds import seed  # pylint: disable=wrong-import-position,import-error
 
 SAVER = os.path.abspath(sys.argv[1])
 URL = f"s3://{object_store.BUCKET}"
@@ -213,9 +214,7 @@ def test_kills(store, dice):
 
 def main():
     object_store.require(os.path.abspath(sys.argv[2]))
-    seed = int(os.environ.get("HEDDLE_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
-    print(f"HEDDLE_TEST_SEED={seed}", flush=True)
-    dice = random.Random(seed)
+    dice = random.Random(seed())
     with tempfile.TemporaryDirectory(prefix="heddle-test-") as folder, object_store.Store() as store:
         os.environ["TMPDIR"] = folder
         for test, arguments in ((test_round_trip, (store, folder)), (test_bad_network, (store, dice)),

@@ -19,6 +19,7 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import tiers  # pylint: disable=wrong-import-position,import-error
+from seeds import seed  # pylint: disable=wrong-import-position,import-error
 
 SAVER, LIBRARY = (os.path.abspath(path) for path in sys.argv[1:3])
 STRIDE = int(sys.argv[3]) if len(sys.argv) > 3 else 1
@@ -173,9 +174,7 @@ def check_no_exchange(folder, prepared):
 
 def main():
     cases = 0
-    seed = int(os.environ.get("HEDDLE_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
-    print(f"HEDDLE_TEST_SEED={seed}", flush=True)
-    chance = random.Random(seed)
+    chance = random.Random(seed())
     with tempfile.TemporaryDirectory(prefix="heddle-storage-") as folder:
         prepared = os.path.join(folder, "prepared")
         first = run("save", prepared, "1", "1")

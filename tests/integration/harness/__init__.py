@@ -1,10 +1,9 @@
 """What the integration tests share: real `heddle` processes, their run folders, kills at chosen moments.
 
-Usage of a test: TEST.py PATH_OF_HEDDLE. Every wait has a bound. Seeds are printed and replayed by HEDDLE_TEST_SEED.
+Usage of a test: TEST.py PATH_OF_HEDDLE. Every wait has a bound. Seeds: tests/support/seeds.py.
 """
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -15,16 +14,12 @@ import time
 REPOSITORY = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 sys.path.insert(0, os.path.join(REPOSITORY, "tests", "support"))
 import processes  # pylint: disable=wrong-import-position,import-error
+import seeds  # pylint: disable=wrong-import-position,import-error
+seed = seeds.seed
 HEDDLE = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "build/release/bin/heddle"
 # Every run measures its workers anew: a profile of another moment's load must not reach it.
 os.environ["HEDDLE_CACHE"] = ""
 SMOKE = os.path.join(REPOSITORY, "configs", "smoke.yaml")
-
-
-def seed():
-    value = int(os.environ.get("HEDDLE_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
-    print(f"HEDDLE_TEST_SEED={value}", flush=True)
-    return value
 
 
 class Scratch:
