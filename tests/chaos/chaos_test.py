@@ -5,8 +5,8 @@ sample is trained on once; nobody ends whose end no fault has asked for; trainin
 ended; each fault is seen to have happened; a notice to all ends in a checkpoint that loses no step; no process, port,
 file or segment is left. Faults that take nothing from anybody have nobody given up.
 
-Usage: chaos_test.py HEDDLE STORAGE_FAULTS CLOCK_FAULTS [SECONDS [KIND…]]; the seconds follow from the tier, all kinds
-without them. HEDDLE_CHAOS_COORDINATORS: alone, or turns (two with their store in etcd); else by chance, where etcd is.
+Usage: chaos_test.py HEDDLE STORAGE_FAULTS CLOCK_FAULTS [SECONDS [KIND…]]; five minutes and all kinds without them.
+HEDDLE_CHAOS_COORDINATORS: alone, or turns (two with their store in etcd); else by chance, where etcd is.
 Exit 77: not root, or no namespaces, packet filter or file systems here.
 """
 import collections
@@ -20,7 +20,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "integration")]
 from harness import Run, Scratch, check_same, check_samples, heddle, seed, wait_for  # noqa: E402
 from harness.text_data import prose  # noqa: E402
-from tiers import scaled  # noqa: E402
 import coordinator_faults  # noqa: E402
 import faults  # noqa: E402
 import left  # noqa: E402
@@ -31,6 +30,7 @@ from world import GLOBAL_BATCH, LEASE, WORKERS, World, now, write_job  # noqa: E
 KINDS = [*faults.KINDS, *network_faults.KINDS, *coordinator_faults.KINDS, *other_faults.KINDS]
 # Without a fault training goes on within so many seconds: leases end, limits of changes are multiples of them.
 PATIENCE = 20 * LEASE
+SECONDS = 300  # Of faults.
 PAUSE = 3  # Seconds between two faults, in the mean.
 # Of all faults that are sure, and one more, so many need not be seen to have happened: others stood in their way. Of
 # those that are not, so many have to.
@@ -193,7 +193,7 @@ def run(world, chance, seconds, folder, job):
 
 def main():
     chance = random.Random(seed())
-    seconds = float(sys.argv[4]) if len(sys.argv) > 4 else scaled(10, 45, 300)
+    seconds = float(sys.argv[4]) if len(sys.argv) > 4 else SECONDS
     if os.geteuid() != 0 or shutil.which("nft") is None:
         print("SKIPPED: this needs root and the packet filter's nft", file=sys.stderr)
         sys.exit(77)
