@@ -72,6 +72,12 @@ class Processes {
   void Signal(int rank, int signal) {
     EXPECT_EQ(::kill(children_[static_cast<size_t>(rank)].pid, signal), 0);
   }
+  void WaitUntilStopped(int rank) {
+    int status = 0;
+    EXPECT_EQ(::waitpid(children_[static_cast<size_t>(rank)].pid, &status, WUNTRACED),
+              children_[static_cast<size_t>(rank)].pid);
+    EXPECT_TRUE(WIFSTOPPED(status)) << "rank " << rank << " ended: " << status;
+  }
   template <typename T>
   T Read(int rank) {
     T value{};

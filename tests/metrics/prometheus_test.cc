@@ -31,7 +31,7 @@ bool Installed(const std::string& program) {
 
 /// Runs `condition` until it holds or the bound has passed.
 bool Eventually(const std::function<bool()>& condition) {
-  const Deadline end = After(std::chrono::seconds(30));
+  const Deadline end = After(std::chrono::minutes(2));
   while (!condition()) {
     if (Now() > end) {
       return false;

@@ -19,7 +19,6 @@
 
 #include "base/log.h"
 #include "base/system/socket_address.h"
-#include "elastic/protocol/service_limits.h"
 
 namespace heddle::elastic {
 namespace {
@@ -90,7 +89,8 @@ std::string WithBrackets(std::string peer) {
 
 }  // namespace
 
-Result<std::unique_ptr<ControlListener>> ControlListener::Open(const std::string& address) {
+Result<std::unique_ptr<ControlListener>> ControlListener::Open(const std::string& address,
+                                                               Duration named_within) {
   HEDDLE_ASSIGN_OR_RETURN(SocketAddress socket_address, ParseSocketAddress(address));
   UniqueFd listener(
       ::socket(socket_address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -105,8 +105,8 @@ Result<std::unique_ptr<ControlListener>> ControlListener::Open(const std::string
       ::getsockname(listener.get(), raw, &socket_address.length) != 0) {
     return ResourceExhaustedError("cannot listen on {}: {}", address, std::strerror(errno));
   }
-  return std::unique_ptr<ControlListener>(
-      new ControlListener(std::move(listener), std::move(wake), PortOf(socket_address)));
+  return std::unique_ptr<ControlListener>(new ControlListener(
+      std::move(listener), std::move(wake), PortOf(socket_address), named_within));
 }
 
 ControlListener::~ControlListener() {
@@ -239,7 +239,7 @@ void ControlListener::Hand(UniqueFd connection, char first_byte) {
   }
   std::string peer = PeerOf(connection);
   strangers_.push_back(
-      {.fd = std::move(second), .peer = std::move(peer), .until = After(kNamedWithin)});
+      {.fd = std::move(second), .peer = std::move(peer), .until = After(named_within_)});
   admit_(std::move(connection), first_byte);
 }
 

@@ -22,6 +22,7 @@
 #include "base/status.h"
 #include "base/system/unique_fd.h"
 #include "base/thread.h"
+#include "elastic/protocol/service_limits.h"
 
 namespace heddle::elastic {
 
@@ -32,9 +33,10 @@ class ControlListener {
   /// own thread.
   using Admit = std::function<void(UniqueFd connection, char first_byte)>;
 
-  /// Listens on HOST:PORT, a numeric address; port 0: any free one. Errors: kResourceExhausted (the
-  /// port is taken), kInvalidArgument.
-  static Result<std::unique_ptr<ControlListener>> Open(const std::string& address);
+  /// Listens on HOST:PORT, a numeric address; port 0: any free one. `named_within`: the time of a
+  /// stranger. Errors: kResourceExhausted (the port is taken), kInvalidArgument.
+  static Result<std::unique_ptr<ControlListener>> Open(const std::string& address,
+                                                       Duration named_within = kNamedWithin);
   ~ControlListener();  ///< Close().
 
   /// The port that is listened on.
@@ -58,10 +60,11 @@ class ControlListener {
     std::string peer;
     Time until;
   };
-  ControlListener(UniqueFd listener, UniqueFd wake, int port)
+  ControlListener(UniqueFd listener, UniqueFd wake, int port, Duration named_within)
       : listener_(std::move(listener)),
         wake_(std::move(wake)),
-        port_(port) {}
+        port_(port),
+        named_within_(named_within) {}
 
   void Run();
   void Wake();
@@ -80,6 +83,7 @@ class ControlListener {
   const UniqueFd listener_;
   const UniqueFd wake_;  ///< Readable: it is closed, or somebody was named.
   const int port_;
+  const Duration named_within_;
   Admit admit_;
   std::deque<Silent> silent_;       ///< In the order in which they came.
   std::vector<bool> spoken_;        ///< Of the last wait, by place in silent_.

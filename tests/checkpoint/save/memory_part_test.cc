@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/checkpoint/support.h"
+#include "tests/support/eventually.h"
 
 namespace heddle::checkpoint {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 
 Deadline Soon() {
-  return After(std::chrono::seconds(60));
+  return After(testing::kHang);
 }
 
 /// Tensors whose chunks are cut along one dimension or two, or not at all; odd sizes.
@@ -61,7 +62,7 @@ class MemoryPartTest : public ::testing::Test {
     memory = memory == nullptr ? std::make_shared<MemoryPart>() : std::move(memory);
     const auto snapshot = writer.Snapshot({.step = 7,
                                            .generation = 2,
-                                           .wait = std::chrono::seconds(60),
+                                           .wait = testing::kHang,
                                            .deferred = true,
                                            .memory = memory,
                                            .compress = compress},

@@ -20,6 +20,7 @@
 #include "checkpoint/storage/storage.h"
 #include "checkpoint/store/import.h"
 #include "tests/checkpoint/support.h"
+#include "tests/support/eventually.h"
 #include "tests/support/sanitized.h"
 
 namespace heddle::checkpoint {
@@ -128,7 +129,7 @@ TEST(HardshipTest, AFolderThatIsRemovedDuringASaveIsAnError) {
   }
   ASSERT_TRUE((*writer)->Snapshot({.step = 1, .generation = 1, .deferred = true}, views).ok());
   (*writer)->FinishCopy();
-  const auto part = (*writer)->Wait(After(std::chrono::seconds(60)));
+  const auto part = (*writer)->Wait(After(testing::kHang));
   std::filesystem::remove_all(root);
   if (part.ok()) {  // Its file was made after the folder had gone.
     const auto committed = Commit({.root = root,
@@ -157,16 +158,14 @@ TEST(HardshipTest, ALockThatAnotherProcessHoldsIsWaitedForWithABound) {
       const int fd = ::open((folder.path() + "/.lock").c_str(), O_RDWR | O_CLOEXEC);
       const char byte = 0;
       const bool held = ::flock(fd, LOCK_EX) == 0 && ::write(ready[1], &byte, 1) == 1;
-      ::usleep(frees ? 300'000 : 60'000'000);  // How long it holds the lock is what is tested.
+      ::poll(nullptr, 0, frees ? 300 : -1);  // How long it holds the lock is what is tested.
       ::_exit(held ? 0 : 1);
     }
     char byte = 0;
     ASSERT_EQ(::read(ready[0], &byte, 1), 1);
-    const Time begun = Now();
     const auto saved = SaveWhole(folder.path(), 2, state);
     EXPECT_EQ(saved.status().code(), frees ? StatusCode::kOk : StatusCode::kUnavailable)
         << saved.status().ToString();
-    EXPECT_LT(Seconds(Now() - begun), 30);
     ::kill(child, SIGKILL);
     ASSERT_EQ(::waitpid(child, nullptr, 0), child);
     ::close(ready[0]);
@@ -204,7 +203,7 @@ TEST(HardshipTest, NoMemoryForACodecThreadIsAnErrorOfTheSave) {
         {.stored = {info.name, info.role, info.dtype, info.shape, WholeBox(info.shape)},
          .bytes = state.bytes[0]}};
     const auto snapshot = (*writer)->Snapshot({.step = 1, .generation = 1}, views);
-    const auto part = (*writer)->Wait(After(std::chrono::seconds(60)));
+    const auto part = (*writer)->Wait(After(testing::kHang));
     return part.status().code() == StatusCode::kResourceExhausted ? 0 : 1;
   });
   EXPECT_EQ(code, 0) << "-1: it was ended by a signal";
@@ -245,7 +244,7 @@ TEST(HardshipTest, AThousandSavesDoNotGrow) {
   int64_t settled = 0;
   for (int step = 1; step <= saves; ++step) {
     ASSERT_TRUE((*writer)->Snapshot({.step = step, .generation = 1}, views).ok());
-    auto part = (*writer)->Wait(After(std::chrono::seconds(60)));
+    auto part = (*writer)->Wait(After(testing::kHang));
     ASSERT_TRUE(part.ok()) << part.status().ToString();
     ASSERT_TRUE(Commit({.root = folder.path(),
                         .step = step,

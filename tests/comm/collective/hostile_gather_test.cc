@@ -20,7 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr Duration kPatience = std::chrono::seconds(20);
+constexpr Duration kPatience = std::chrono::minutes(2);
 constexpr size_t kHeadBytes = 1024;
 
 template <typename T>

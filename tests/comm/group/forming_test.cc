@@ -15,7 +15,7 @@
 namespace heddle::comm {
 namespace {
 
-constexpr Duration kPatience = std::chrono::seconds(20);
+constexpr Duration kPatience = std::chrono::minutes(2);
 
 /// Worker 0 of three, whose peers are the other two.
 class FormingTest : public testing::Test {

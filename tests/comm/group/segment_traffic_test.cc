@@ -94,7 +94,7 @@ void Together(int size, const std::function<void(Member&)>& body) {
     threads.emplace_back([&, rank] {
       GroupOptions options = cluster.Options(rank, 1);
       options.diagnose_calls = false;
-      auto made = cluster.endpoint(rank).Connect(options, After(std::chrono::seconds(20)));
+      auto made = cluster.endpoint(rank).Connect(options, After(std::chrono::minutes(2)));
       ASSERT_TRUE(made.ok()) << made.status().ToString();
       ASSERT_TRUE((*made)->Barrier({}).ok());  // The members share memory from here on.
       Member member(cluster, rank, *std::move(made));

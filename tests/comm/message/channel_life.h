@@ -19,7 +19,7 @@
 namespace heddle::comm {
 
 inline constexpr int64_t kGeneration = 7;
-inline constexpr Duration kPatience = std::chrono::seconds(20);
+inline constexpr Duration kPatience = std::chrono::minutes(2);
 
 inline FrameHeader Frame(FrameKind kind, uint64_t id, uint64_t total, uint32_t length = 0) {
   FrameHeader header;

@@ -15,7 +15,7 @@ namespace heddle::comm {
 namespace {
 
 constexpr int64_t kGeneration = 7;
-constexpr Duration kPatience = std::chrono::seconds(10);
+constexpr Duration kPatience = std::chrono::minutes(2);
 
 /// What the peer has sent, as far as the test let it; what is written is taken at once.
 struct Script {

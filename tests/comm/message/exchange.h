@@ -132,7 +132,7 @@ class Exchange {
   MeteredStream& stream() { return stream_; }
 
   static std::shared_ptr<Operation> MakeSend(uint64_t tag, std::span<const std::byte> data) {
-    auto operation = std::make_shared<Operation>(std::chrono::seconds(10), nullptr);
+    auto operation = std::make_shared<Operation>(std::chrono::minutes(2), nullptr);
     operation->key = {.tag = tag, .space = 0};
     operation->is_send = true;
     operation->source = data.data();
@@ -140,7 +140,7 @@ class Exchange {
     return operation;
   }
   static std::shared_ptr<Operation> MakeRecv(uint64_t tag, std::span<std::byte> data) {
-    auto operation = std::make_shared<Operation>(std::chrono::seconds(10), nullptr);
+    auto operation = std::make_shared<Operation>(std::chrono::minutes(2), nullptr);
     operation->key = {.tag = tag, .space = 0};
     operation->target = data.data();
     operation->size = data.size();

@@ -214,7 +214,7 @@ class FramesTest : public ::testing::Test {
     options.peer = 1;
     options.peer_name = "worker-1";
     options.generation = kGeneration;
-    options.operation_timeout = std::chrono::seconds(20);
+    options.operation_timeout = std::chrono::minutes(2);
     options.outgoing = options.incoming = std::make_shared<TokenBucket>();
     options.sent_bytes = options.received_bytes = &bytes_;
     options.lost = &lost_;
@@ -246,20 +246,19 @@ class FramesTest : public ::testing::Test {
     begins.store(true);
     {
       std::unique_lock lock(mutex);
-      ASSERT_TRUE(
-          changed.wait_for(lock, std::chrono::seconds(20), [&] { return end.has_value(); }));
+      ASSERT_TRUE(changed.wait_for(lock, std::chrono::minutes(2), [&] { return end.has_value(); }));
       EXPECT_TRUE(end->code() == StatusCode::kUnavailable || end->code() == StatusCode::kAborted)
           << end->ToString();
       EXPECT_NE(end->message().find("worker-1"), std::string::npos) << end->ToString();
     }
     for (const auto& operation : operations) {
-      operation->Wait(After(std::chrono::seconds(20))).IgnoreError("any end will do");
+      operation->Wait(After(std::chrono::minutes(2))).IgnoreError("any end will do");
       EXPECT_TRUE(operation->Done());
     }
     for (const Buffer& buffer : buffers) {
       EXPECT_TRUE(buffer.Intact());
     }
-    open->WaitForNone(After(std::chrono::seconds(20)));
+    open->WaitForNone(After(std::chrono::minutes(2)));
     EXPECT_TRUE(channel->closed());
     ++connections_;
   }

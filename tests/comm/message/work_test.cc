@@ -13,7 +13,7 @@
 namespace heddle::comm {
 namespace {
 
-constexpr Duration kLong = std::chrono::seconds(20);
+constexpr Duration kLong = std::chrono::minutes(10);
 
 /// Writes down what its waits do.
 struct Noted final : Work::State {

@@ -22,7 +22,7 @@ UniqueFd Event(uint64_t count) {
 }
 
 bool WaitFor(const std::function<bool()>& done) {
-  for (const Deadline deadline = After(std::chrono::seconds(10)); Now() < deadline;) {
+  for (const Deadline deadline = After(std::chrono::minutes(2)); Now() < deadline;) {
     if (done()) {
       return true;
     }

@@ -76,7 +76,7 @@ class LoopWatchTest : public testing::Test {
   }
   template <typename Condition>
   static bool WaitFor(const Condition& done) {
-    for (const Deadline deadline = After(std::chrono::seconds(10)); Now() < deadline;) {
+    for (const Deadline deadline = After(std::chrono::minutes(2)); Now() < deadline;) {
       if (done()) {
         return true;
       }

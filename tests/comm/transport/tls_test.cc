@@ -22,14 +22,16 @@
 #include "comm/stream/frame.h"
 #include "comm/transport/tcp/tls_connection.h"
 #include "tests/comm/cluster.h"
+#include "tests/support/eventually.h"
 #include "tests/support/seed.h"
 
 namespace heddle::comm {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::seconds;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::kHang;
+using ::testing::Not;
 using Outcome = Result<std::unique_ptr<Connection>>;
 
 struct Sockets {
@@ -406,7 +408,7 @@ void RunThrough(Cluster& cluster, const std::string& address, const Cluster::Bod
     threads.emplace_back([&, rank] {
       GroupOptions options = cluster.Options(rank, 1);
       options.members[1].address = rank == 0 ? address : options.members[1].address;
-      const auto group = cluster.endpoint(rank).Connect(options, After(seconds(10)));
+      const auto group = cluster.endpoint(rank).Connect(options, After(kHang));
       ASSERT_TRUE(group.ok()) << group.status().ToString();
       body(rank, **group);
     });
@@ -502,12 +504,11 @@ TEST(TlsTest, OneEndWithoutItIsRefusedAtBoth) {
   for (const int with : {0, 1}) {
     Cluster cluster(2, Media::kTcp);
     cluster.SetTls(with);
-    const Time began = Now();
     auto acceptor = std::async(std::launch::async, [&] {
-      return cluster.endpoint(1).Connect(cluster.Options(1, 1), After(seconds(20))).status();
+      return cluster.endpoint(1).Connect(cluster.Options(1, 1), After(kHang)).status();
     });
     const Status dialler =
-        cluster.endpoint(0).Connect(cluster.Options(0, 1), After(seconds(20))).status();
+        cluster.endpoint(0).Connect(cluster.Options(0, 1), After(kHang)).status();
     const auto text = [](bool on) {
       return std::string("TLS is ") + (on ? "on here and off" : "off here and on") +
              " there: comm.tls must be the same for all workers";
@@ -517,7 +518,6 @@ TEST(TlsTest, OneEndWithoutItIsRefusedAtBoth) {
     const Status accepted = acceptor.get();
     EXPECT_EQ(accepted.code(), StatusCode::kUnauthenticated);
     EXPECT_EQ(accepted.message(), "refused worker-0: " + text(with == 1));
-    EXPECT_LT(Now() - began, seconds(2) * kSlowdown);
     EXPECT_GE(Refused(cluster.registry(1), "tls"), 1);
 
     cluster.SetTls(1 - with);
@@ -556,41 +556,44 @@ UniqueFd ShakeAsWorker0(Endpoint& endpoint) {
   return socket;
 }
 
-/// How long the other end keeps the socket; a minute if it lasts.
-Duration TimeToEnd(const UniqueFd& socket) {
-  const timeval minute{.tv_sec = 60, .tv_usec = 0};
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &minute, sizeof(minute));
-  const Time began = Now();
+void WaitForEnd(const UniqueFd& socket) {
   std::array<char, 1000> buffer{};
   while (::recv(socket.get(), buffer.data(), buffer.size(), 0) > 0) {
   }
-  return Now() - began;
+}
+
+/// What worker 1, which waits for worker 0, logs of a stranger that says `noise` where TLS should
+/// begin. When worker 0 comes, they connect.
+std::string LogOfAStranger(const std::string& noise) {
+  ::testing::internal::CaptureStderr();
+  Cluster cluster(2, Media::kTls);
+  auto honest = std::async(std::launch::async, [&] {
+    return cluster.endpoint(1).Connect(cluster.Options(1, 1), After(kHang));
+  });
+  {
+    const UniqueFd socket = ShakeAsWorker0(cluster.endpoint(1));
+    EXPECT_EQ(::send(socket.get(), noise.data(), noise.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(noise.size()));
+    WaitForEnd(socket);
+  }
+  const auto late = cluster.endpoint(0).Connect(cluster.Options(0, 1), After(kHang));
+  EXPECT_TRUE(late.ok()) << late.status().ToString();
+  const auto patient = honest.get();
+  EXPECT_TRUE(patient.ok()) << patient.status().ToString();
+  return ::testing::internal::GetCapturedStderr();
 }
 
 TEST(TlsTest, NoiseAndSilenceWhereTlsShouldBeginHinderNobody) {
-  Cluster cluster(2, Media::kTls);
-  auto honest = std::async(std::launch::async, [&] {
-    return cluster.endpoint(1).Connect(cluster.Options(1, 1), After(seconds(60)));
-  });
   FrameHeader frame;
   frame.generation = 1;
   frame.kind = FrameKind::kGoodbye;
   const std::string plain(reinterpret_cast<const char*>(&frame), sizeof(frame));
+  const auto nothing = HasSubstr("came to nothing with worker-0: ");
+  const auto too_late = HasSubstr("has not come within 2 s");
   for (const std::string& noise : {plain, std::string(2000, 'x'), std::string(2000, '\x16')}) {
-    const UniqueFd socket = ShakeAsWorker0(cluster.endpoint(1));
-    ASSERT_EQ(::send(socket.get(), noise.data(), noise.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(noise.size()));
-    EXPECT_LT(TimeToEnd(socket), seconds(1) * kSlowdown);
+    EXPECT_THAT(LogOfAStranger(noise), AllOf(nothing, Not(too_late)));
   }
-  const UniqueFd silent = ShakeAsWorker0(cluster.endpoint(1));
-  const Duration kept = TimeToEnd(silent);
-  EXPECT_GT(kept, kHandshakeTimeout - milliseconds(500));
-  EXPECT_LT(kept, kHandshakeTimeout + milliseconds(500) * kSlowdown);
-
-  const auto late = cluster.endpoint(0).Connect(cluster.Options(0, 1), After(seconds(10)));
-  EXPECT_TRUE(late.ok()) << late.status().ToString();
-  const auto patient = honest.get();
-  EXPECT_TRUE(patient.ok()) << patient.status().ToString();
+  EXPECT_THAT(LogOfAStranger(""), AllOf(nothing, too_late));
 }
 
 /// Welcomes one dialler of worker 1's address, says `then` where TLS should begin, and waits for
@@ -606,7 +609,7 @@ void WelcomeOne(const UniqueFd& listener, const std::string& then) {
   const Verdict verdict{.mac = ProveAccept("secret", hello, challenge, VerdictCode::kWelcome)};
   ::send(socket.get(), &verdict, sizeof(verdict), MSG_NOSIGNAL);
   ::send(socket.get(), then.data(), then.size(), MSG_NOSIGNAL);
-  EXPECT_LT(TimeToEnd(socket), seconds(5) * kSlowdown);
+  WaitForEnd(socket);
 }
 
 TEST(TlsTest, ADiallerGoesOnlyWhereTlsIsSpoken) {
@@ -621,17 +624,14 @@ TEST(TlsTest, ADiallerGoesOnlyWhereTlsIsSpoken) {
     std::thread other([&] { WelcomeOne(listener, then); });
     GroupOptions options = cluster.Options(0, 1);
     options.members[1].address = WithPort(cluster.endpoint(1), port);
-    const Time began = Now();
-    const Status status = cluster.endpoint(0).Connect(options, After(seconds(60))).status();
-    const Duration took = Now() - began;
+    const Status status = cluster.endpoint(0).Connect(options, After(kHang)).status();
     other.join();
     EXPECT_THAT(status.message(), HasSubstr("worker-1"));
     if (then.empty()) {
       EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << status.ToString();
-      EXPECT_LT(took, kHandshakeTimeout + milliseconds(500) * kSlowdown);
+      EXPECT_THAT(status.message(), HasSubstr("in the handshake"));
     } else {
       EXPECT_EQ(status.code(), StatusCode::kUnauthenticated) << status.ToString();
-      EXPECT_LT(took, seconds(1) * kSlowdown);
     }
   }
 }

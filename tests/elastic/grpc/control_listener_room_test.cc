@@ -14,7 +14,7 @@
 namespace heddle::elastic {
 namespace {
 
-constexpr Duration kPatience = std::chrono::seconds(30);
+constexpr Duration kPatience = std::chrono::minutes(2);
 
 // So few that each further one is needed for something else; all again at the end.
 class ScarceDescriptors {

@@ -18,7 +18,7 @@
 
 namespace heddle::elastic {
 
-inline constexpr Duration kPatience = std::chrono::seconds(30);
+inline constexpr Duration kPatience = std::chrono::minutes(2);
 
 // Votes of all workers of a generation meet here; an aborted or dead worker fails the others.
 class Fabric {
@@ -31,7 +31,7 @@ class Fabric {
 
   Outcome Vote(
       int64_t generation, int64_t step, const std::string& name, size_t members, bool stop) {
-    const Deadline deadline = After(std::chrono::seconds(20));
+    const Deadline deadline = After(kPatience);
     const MutexLock lock(mutex_);
     Ballot& ballot = ballots_[{generation, step}];
     ballot.votes.insert(name);

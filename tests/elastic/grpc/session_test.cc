@@ -13,7 +13,7 @@
 namespace heddle::elastic {
 namespace {
 
-constexpr Duration kPatience = std::chrono::seconds(20);
+constexpr Duration kPatience = std::chrono::minutes(2);
 constexpr int kMessages = 3;
 
 // Something that happens once.

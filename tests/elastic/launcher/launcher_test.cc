@@ -15,7 +15,7 @@
 namespace heddle::elastic {
 namespace {
 
-constexpr Duration kPatience = std::chrono::seconds(20);
+constexpr Duration kPatience = std::chrono::minutes(2);
 
 class LauncherTest : public testing::Test {
  protected:

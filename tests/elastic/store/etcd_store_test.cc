@@ -7,15 +7,16 @@
 
 #include "etcd_cluster.h"
 #include "some_state.h"
+#include "tests/support/eventually.h"
 
 namespace heddle::elastic {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr const char* kPrefix = "/heddle/a";
 
-class EtcdStoreTest : public testing::Test {
+class EtcdStoreTest : public ::testing::Test {
  protected:
   // One transaction past the store, as nobody but this test makes any.
   void Change(const std::function<void(etcdserverpb::TxnRequest&)>& fill) {
@@ -157,10 +158,7 @@ TEST_F(EtcdStoreTest, ALeaseThatIsNotRenewedEndsForGood) {
 TEST_F(EtcdStoreTest, ARenewedLeaseAloneIsNoLeadership) {
   const auto store = Open(6);
   RemoveLeader();
-  const Deadline lease_ends = After(std::chrono::seconds(4));
-  while (store->Owned().ok() && Now() < lease_ends) {
-    std::this_thread::yield();
-  }
+  EXPECT_TRUE(testing::Eventually([&] { return !store->Owned().ok(); }));
   EXPECT_EQ(store->Owned().code(), StatusCode::kAborted);
   EXPECT_THAT(store->Owned().message(), HasSubstr("is gone or another's"));
 }

@@ -55,7 +55,7 @@ class MoveTest : public TrainerTest {
     HEDDLE_ASSIGN_OR_RETURN(
         const auto group,
         giver_->Connect({.generation = 2, .rank = 1, .members = members, .peers = {0}},
-                        After(std::chrono::seconds(30))));
+                        After(std::chrono::minutes(2))));
     std::this_thread::sleep_for(pause);  // lint: allow sleep: as long as a slow link would take
     const auto transfers = program::PlanTransfers(
         graph_, {{.worker = "b", .boxes = program::LayoutOf(graph_, before_)[0]}}, next_);
@@ -74,11 +74,11 @@ class MoveTest : public TrainerTest {
     }
     boxes_ = transfers.size();
     for (const comm::Work& work : works) {
-      HEDDLE_RETURN_IF_ERROR(work.Wait(After(std::chrono::seconds(30))));
+      HEDDLE_RETURN_IF_ERROR(work.Wait(After(std::chrono::minutes(2))));
     }
     std::this_thread::sleep_for(pause);  // lint: allow sleep: likewise
     return group->Barrier(
-        {.group = {}, .tag = kMoveTag, .deadline = After(std::chrono::seconds(30))});
+        {.group = {}, .tag = kMoveTag, .deadline = After(std::chrono::minutes(2))});
   }
   StateMoved MoveFrom(const MovedState& state, bool changed, Duration pause = Duration::zero()) {
     Status given;
