@@ -20,6 +20,9 @@
 namespace heddle::runtime::testing {
 namespace {
 
+using heddle::testing::TestSeed;
+using heddle::testing::TestSeeds;
+
 constexpr int kDraws = 5;
 
 // Relative to the largest element, or to 0.1 times what the function amplifies rounding by. fp64:
