@@ -13,6 +13,7 @@
 #include "engine/program/verify/verify.h"
 #include "tests/support/graph/random_graph.h"
 #include "tests/support/graph/random_plan.h"
+#include "tests/support/seed.h"
 #include "tests/support/tier.h"
 
 namespace heddle::program {
