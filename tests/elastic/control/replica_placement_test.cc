@@ -1,7 +1,6 @@
 #include "elastic/control/source/replica_placement.h"
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 #include <set>
 
