@@ -4,7 +4,6 @@
 /// tolerance of fp64; the same bits from other memory and other numbers of threads; both forms of
 /// each kernel (its own loops, plain ATen). HEDDLE_TEST_SEED names the first draw of shapes;
 /// HEDDLE_SIMD chooses the instruction set.
-#include <cstdlib>
 #include <cstring>
 #include <set>
 
@@ -12,7 +11,6 @@
 #include <gtest/gtest.h>
 
 #include "engine/runtime/kernel_registry.h"
-#include "engine/runtime/kernels/simd/simd.h"
 #include "tests/engine_runtime/eager.h"
 #include "tests/engine_runtime/kernel_cases.h"
 #include "tests/support/seed.h"

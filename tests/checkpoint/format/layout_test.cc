@@ -72,21 +72,18 @@ TEST(LayoutTest, HostileShapesAndBoxesAreRefused) {
   EXPECT_TRUE(CheckCoverage({0, 3}, {}).ok());
 }
 
-TEST(LayoutTest, CoverageOfManyBoxesIsFast) {
-  // 32 x 32 boxes of one tensor: all pairs of 1000 such tensors would take minutes.
+// All pairs of them would take longer than a test may.
+TEST(LayoutTest, TheCoverageOfManyBoxesIsNotOneOfAllPairs) {
+  constexpr int64_t kAcross = 512;
   std::vector<Box> boxes;
-  for (int64_t i = 0; i < 1024; ++i) {
-    boxes.push_back({{i / 32 * 4, i % 32 * 8}, {4, 8}});
+  for (int64_t i = 0; i < kAcross * kAcross; ++i) {
+    boxes.push_back({{i / kAcross * 4, i % kAcross * 8}, {4, 8}});
   }
   std::vector<const Box*> pointers;
   for (const Box& box : boxes) {
     pointers.push_back(&box);
   }
-  const Time start = Now();
-  for (int i = 0; i < 20; ++i) {
-    ASSERT_TRUE(CheckCoverage({128, 256}, pointers).ok());
-  }
-  EXPECT_LT(Seconds(Now() - start), 10);
+  EXPECT_TRUE(CheckCoverage({4 * kAcross, 8 * kAcross}, pointers).ok());
 }
 
 TEST(LayoutTest, ChunksTileTheirBox) {

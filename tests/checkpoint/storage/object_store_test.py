@@ -117,9 +117,7 @@ def test_lasting_faults(store):
                      lambda method, path, body, f=fault: f if method == "PUT" and ".h5" in path else None,
                      lambda method, path, body, f=fault: f if method == "PUT" and "MANIFEST" in path else None):
             store.proxy.fault = what
-            begun = time.monotonic()
             refused(root, 2, expected=expected, **quick)
-            assert time.monotonic() - begun < 40, f"{fault} took {time.monotonic() - begun} s"
             store.proxy.fault = lambda *_: None
             assert check(root) == [1], fault
             check_objects(store, "lasting")

@@ -51,6 +51,9 @@ class Fabric {
     }
     return {Status::Ok(), ballot.stop, ""};
   }
+  /// How long a worker computes for a step: none, once a test has seen what it wants to.
+  Duration step_time() const { return step_time_.load(); }
+  void Hurry() { step_time_.store(Duration::zero()); }
   void Fence(const std::string& name, int64_t generation) {
     const MutexLock lock(mutex_);
     fence_[name] = generation;
@@ -67,6 +70,7 @@ class Fabric {
     std::set<std::string> votes;
     bool stop = false;
   };
+  std::atomic<Duration> step_time_ = Duration(std::chrono::milliseconds(5));
   Mutex mutex_;
   CondVar changed_;
   std::map<std::pair<int64_t, int64_t>, Ballot> ballots_ HEDDLE_GUARDED_BY(mutex_);
@@ -224,7 +228,7 @@ class FakeWorker : public MemberHost {
       {
         const MutexLock lock(mutex_);
         stop = stop_generation_ == run.generation;
-        changed_.WaitUntil(mutex_, After(std::chrono::milliseconds(5)));  // The step's compute.
+        changed_.WaitUntil(mutex_, After(fabric_.step_time()));
       }
       const Fabric::Outcome outcome = fabric_.Vote(run.generation, step, name_, members_, stop);
       if (!outcome.status.ok()) {

@@ -39,6 +39,7 @@ TEST_F(GrpcTest, GoesOnAfterALossAJoinAndADrain) {
   ASSERT_TRUE(CoordinatorClient(server_->address()).Drain("a").ok());
   ASSERT_TRUE(WaitForKind("worker_left"));
   EXPECT_EQ(workers_.at("a")->WaitExit(), 0);
+  fabric_.Hurry();
   ExpectFinished();
 }
 

@@ -170,6 +170,7 @@ TEST_F(StoreFaults, TrainingGoesOnAndAChangeWaits) {
               HasSubstr("cannot be stored"));
   Repair();
   ASSERT_TRUE(WaitForKind("resumed"));
+  fabric_.Hurry();
   ExpectFinished();
   EXPECT_EQ(Count("store_stalled"), 1);
   EXPECT_EQ(Count("store_works"), 1);
@@ -181,15 +182,16 @@ TEST_F(StoreFaults, AWriteThatHangsHoldsNobodyUpButTheChange) {
   StartJob();
   Hang();
   ASSERT_TRUE(WaitForKind("store_stalled"));  // The record of steps is due once a second.
-  CoordinatorClient client(server_->address(), {}, std::chrono::seconds(2));
+  CoordinatorClient client(server_->address(), {}, kPatience);
   const auto status = client.Status();
   ASSERT_TRUE(status.ok()) << status.status().ToString();
   EXPECT_THAT(status->reason(), HasSubstr("longer than"));
   EXPECT_EQ(client.Drain("a").status().code(), StatusCode::kUnavailable);
   // Longer than every worker's lease, which is what a machine that hears nobody would count.
   ASSERT_FALSE(WaitFor([](const LogEvent& event) { return event.kind == "worker_lost"; },
-                       std::chrono::seconds(5)));
+                       kDefaultLease * 4 / 3));
   Repair();
+  fabric_.Hurry();
   ExpectFinished();
   EXPECT_EQ(Count("worker_lost"), 0);
 }
