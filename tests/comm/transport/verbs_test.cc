@@ -248,7 +248,7 @@ class VerbsPlacementTest : public VerbsTest {
   /// Whether the message was still under way.
   static bool Try(const Receiver& receiver, Ends& ends) {
     Cluster cluster(2, Media::kVerbs);
-    bool under_way = false;
+    bool unfinished = false;
     cluster.Run(1, [&](int rank, Communicator& communicator) {
       auto buffer = cluster.endpoint(rank).AllocateShared(kLarge);
       ASSERT_TRUE(buffer.ok()) << buffer.status().ToString();
@@ -266,11 +266,11 @@ class VerbsPlacementTest : public VerbsTest {
         return static_cast<size_t>(std::count(bytes.begin(), bytes.end(), std::byte{1}));
       };
       const size_t before = arrived();
-      under_way = before < kLarge;
+      unfinished = before < kLarge;
       std::this_thread::sleep_for(milliseconds(300));
       EXPECT_EQ(arrived(), before);
     });
-    return under_way;
+    return unfinished;
   }
 };
 
