@@ -8,7 +8,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-
 namespace heddle::elastic {
 namespace {
 
