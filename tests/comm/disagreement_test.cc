@@ -308,7 +308,7 @@ class PatienceTest : public testing::TestWithParam<Media> {};
 // looks for its reason: whoever is ahead waits in the next call, whoever is behind in the one
 // before.
 void ComeLate(Communicator& communicator, int round) {
-  constexpr Duration kLate = std::chrono::milliseconds(150);
+  constexpr Duration kLate = std::chrono::milliseconds(110);
   const int rank = communicator.rank();
   if (round % 3 == rank) {
     std::this_thread::sleep_for(2 * kLate);
