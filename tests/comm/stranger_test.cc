@@ -228,14 +228,30 @@ TEST_P(StrangerTest, ATrafficClassThatDoesNotExistIsRefused) {
   EXPECT_EQ(connecting.get().code(), StatusCode::kAborted);
 }
 
+/// Says `hello` to the local socket of `endpoint`, and hears what is asked.
+UniqueFd Greet(Endpoint& endpoint, const Hello& hello, Challenge& challenge) {
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM, 0));
+  sockaddr_un to{};
+  to.sun_family = AF_UNIX;
+  const std::string name = ParseAddress(endpoint.address())->at("shm");
+  std::copy(name.begin(), name.end(), to.sun_path + 1);
+  EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to),
+                      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())),
+            0);
+  EXPECT_EQ(::send(socket.get(), &hello, sizeof(hello), 0), static_cast<ssize_t>(sizeof(hello)));
+  EXPECT_EQ(::recv(socket.get(), &challenge, sizeof(challenge), MSG_WAITALL),
+            static_cast<ssize_t>(sizeof(challenge)));
+  return socket;
+}
+
 // Authentic, welcome, and then not what a worker is: the acceptor says with whom it came to
 // nothing.
 TEST(AcceptorTest, AConnectionThatComesToNothingIsSaid) {
   for (const bool silent : {false, true}) {
-    auto cluster = std::make_unique<Cluster>(2, Media::kShm);
+    Cluster cluster(2, Media::kShm);
     testing::internal::CaptureStderr();
     auto connecting = std::async(std::launch::async, [&] {
-      return cluster->endpoint(1).Connect(cluster->Options(1, 1), After(kAmple)).status();
+      return cluster.endpoint(1).Connect(cluster.Options(1, 1), After(kAmple)).status();
     });
     Hello hello;
     hello.generation = 1;
@@ -244,18 +260,8 @@ TEST(AcceptorTest, AConnectionThatComesToNothingIsSaid) {
     hello.source_name = Sha256(Cluster::Name(0));
     hello.target_name = Sha256(Cluster::Name(1));
     hello.nonce = MakeNonce();
-    const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM, 0));
-    sockaddr_un to{};
-    to.sun_family = AF_UNIX;
-    const std::string name = ParseAddress(cluster->endpoint(1).address())->at("shm");
-    std::copy(name.begin(), name.end(), to.sun_path + 1);
-    ASSERT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to),
-                        static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())),
-              0);
-    ASSERT_EQ(::send(socket.get(), &hello, sizeof(hello), 0), static_cast<ssize_t>(sizeof(hello)));
     Challenge challenge;
-    ASSERT_EQ(::recv(socket.get(), &challenge, sizeof(challenge), MSG_WAITALL),
-              static_cast<ssize_t>(sizeof(challenge)));
+    const UniqueFd socket = Greet(cluster.endpoint(1), hello, challenge);
     const Proof proof = ProveDial("secret", hello, challenge, false);
     ASSERT_EQ(::send(socket.get(), &proof, sizeof(proof), 0), static_cast<ssize_t>(sizeof(proof)));
     Verdict verdict;
@@ -265,16 +271,16 @@ TEST(AcceptorTest, AConnectionThatComesToNothingIsSaid) {
     if (!silent) {
       ASSERT_EQ(::send(socket.get(), "x", 1, 0), 1);  // Without the memory that belongs to it.
     }
-    // The acceptor closes it, and once its loop has ended, has said why.
+    // The acceptor closes it, and says why before it answers the next one.
     std::byte end{};
     EXPECT_LE(::recv(socket.get(), &end, 1, 0), 0);
-    EXPECT_TRUE(Runs(connecting));
-    cluster->endpoint(1).Fence(2);
-    EXPECT_EQ(connecting.get().code(), StatusCode::kAborted);
-    cluster.reset();
+    Greet(cluster.endpoint(1), hello, challenge);
     const std::string log = testing::internal::GetCapturedStderr();
     EXPECT_THAT(log, HasSubstr("shm came to nothing with worker-0: "));
     EXPECT_THAT(log, HasSubstr(silent ? "has not come within 2 s" : "with 0 descriptors"));
+    EXPECT_TRUE(Runs(connecting));
+    cluster.endpoint(1).Fence(2);
+    EXPECT_EQ(connecting.get().code(), StatusCode::kAborted);
   }
 }
 

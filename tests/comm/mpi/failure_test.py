@@ -17,10 +17,11 @@ ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROO
 
 
 def launch(mpirun, program, how, *options):
-    with tempfile.TemporaryDirectory() as folder:
+    # Open MPI's own files, too: the folder that it makes for all jobs goes with the one that ends first.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         command = [mpirun, "--oversubscribe", "--bind-to", "none", *options, "-np", str(RANKS), program, how, folder]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ENVIRONMENT,
-                              stdin=subprocess.DEVNULL, timeout=AMPLE)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              stdin=subprocess.DEVNULL, timeout=AMPLE, env={**ENVIRONMENT, "TMPDIR": folder})
     return done.returncode, done.stdout
 
 
