@@ -210,8 +210,8 @@ TEST(SilenceTest, AtAnyByteIsNamedByEverySurvivor) {
     Case one;
     one.members = kMembers + 3 * static_cast<int>(random.Below(2));
     one.operation = operations[random.Below(operations.size())];
-    one.bytes = std::array<size_t, 4>{64, 4096, 100'000, 4 << 20}[random.Below(4)];
-    if (one.operation == "barrier") {  // Its messages are small: megabytes are many thousand calls.
+    one.bytes = std::array<size_t, 4>{64, 4096, 100'000, 1 << 20}[random.Below(4)];
+    if (one.operation == "barrier") {  // Its messages are small: a megabyte is many thousand calls.
       one.bytes = 64;
     }
     one.victim = static_cast<int>(random.Below(static_cast<uint64_t>(one.members)));
