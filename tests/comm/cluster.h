@@ -21,6 +21,9 @@
 
 namespace heddle::comm {
 
+/// What only a fault exceeds, however busy the machine is: the bound of what is expected to happen.
+inline constexpr Duration kAmple = std::chrono::minutes(1);
+
 /// The RDMA device to test with; empty: none.
 inline std::string RdmaDevice() {
   const char* device = std::getenv("HEDDLE_TEST_RDMA");
@@ -165,7 +168,7 @@ class Cluster {
     GroupOptions options;
     options.generation = generation;
     options.rank = rank;
-    options.operation_timeout = std::chrono::seconds(20);
+    options.operation_timeout = kAmple;
     for (int other = 0; other < size(); ++other) {
       options.members.push_back({Name(other), endpoints_[static_cast<size_t>(other)]->address()});
       if (other != rank) {
@@ -180,8 +183,7 @@ class Cluster {
     std::vector<std::thread> threads;
     for (int rank = 0; rank < size(); ++rank) {
       threads.emplace_back([this, rank, generation, &body] {
-        auto communicator =
-            endpoint(rank).Connect(Options(rank, generation), After(std::chrono::seconds(10)));
+        auto communicator = endpoint(rank).Connect(Options(rank, generation), After(kAmple));
         ASSERT_TRUE(communicator.ok()) << Name(rank) << ": " << communicator.status().ToString();
         body(rank, **communicator);
       });
@@ -196,6 +198,16 @@ class Cluster {
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
   std::vector<EndpointConfig> configs_;
 };
+
+/// Blocks until `endpoint` waits for somebody in `generation`: a wait there has begun, and sleeps.
+inline void ComesToWait(Endpoint& endpoint, int64_t generation) {
+  const Deadline deadline = After(kAmple);
+  for (AwaitedMembers awaited; awaited.names.empty() || awaited.generation != generation;
+       awaited = endpoint.Awaited()) {
+    ASSERT_LT(Now(), deadline) << "nobody is waited for";
+    std::this_thread::yield();
+  }
+}
 
 /// How many times slower than a machine of today this one is, by its own account: an emulated one.
 inline int MachineSlowdown() {

@@ -281,7 +281,7 @@ TEST(StartedTest, ADeadlineEndsTheGroupAndGivesTheBufferBack) {
     EXPECT_EQ(work.Wait(After(std::chrono::milliseconds(50))).code(),
               StatusCode::kDeadlineExceeded);
     for (const Work& other : works) {
-      EXPECT_EQ(other.Wait(After(std::chrono::seconds(5))).code(), StatusCode::kAborted);
+      EXPECT_EQ(other.Wait(After(kAmple)).code(), StatusCode::kAborted);
     }
   });
 }
@@ -309,22 +309,21 @@ TEST(StartedTest, FourCallsRunAtOnceAndNoMore) {
       }));
     }
     for (const Work& work : works) {
-      EXPECT_TRUE(work.Wait(After(std::chrono::seconds(20))).ok());
+      EXPECT_TRUE(work.Wait(After(kAmple)).ok());
     }
     EXPECT_EQ(most.load(), kAtOnce);
   });
 }
 
-// The threads that have served one look for the next only once in a second by themselves.
+// The threads that have served one look for the next only once in a second by themselves: so many
+// calls that nobody is woken for take longer than this test may.
 TEST(StartedTest, ACallThatIsStartedWakesWhoServesIt) {
   Cluster cluster(1, Media::kTcp);
   cluster.Run(1, [](int /*rank*/, Communicator& communicator) {
-    const Time began = Now();
-    for (int i = 0; i < 100; ++i) {
+    for (int i = 0; i < 1000; ++i) {
       const Work work = communicator.Start([] { return Status::Ok(); });
-      ASSERT_TRUE(work.Wait(After(std::chrono::seconds(20))).ok());
+      ASSERT_TRUE(work.Wait(After(kAmple)).ok());
     }
-    EXPECT_LT(Now() - began, std::chrono::seconds(8));
   });
 }
 

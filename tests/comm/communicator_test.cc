@@ -89,7 +89,7 @@ TEST_P(CommunicatorTest, ThreadsThatWaitAtOnceAreAllServed) {
     const auto answer = [&communicator](uint64_t tag) {
       Bytes in(16);
       for (int round = 0; round < kRounds; ++round) {
-        Status status = communicator.Recv(1, tag, in, true).Wait(After(std::chrono::seconds(5)));
+        Status status = communicator.Recv(1, tag, in, true).Wait(After(kAmple));
         ASSERT_TRUE(status.ok()) << round << ": " << status.ToString();
         status = communicator.Send(1, tag, in, true).Wait();
         ASSERT_TRUE(status.ok()) << round << ": " << status.ToString();
@@ -112,7 +112,7 @@ TEST_P(CommunicatorTest, ThreadsThatWaitAtOnceAreAllServed) {
         works.push_back(communicator.Send(0, tag, out, true));
       }
       for (const Work& work : works) {
-        const Status status = work.Wait(After(std::chrono::seconds(6)));
+        const Status status = work.Wait(After(kAmple));
         ASSERT_TRUE(status.ok()) << round << ": " << status.ToString();
       }
     }
@@ -137,8 +137,7 @@ TEST_P(CommunicatorTest, AnUrgentMessagePassesBulkThatCannotGoOn) {
       works.push_back(communicator.Send(1, 2, activation, true));
     } else {
       Bytes urgent(activation.size());
-      const Status status =
-          communicator.Recv(0, 2, urgent, true).Wait(After(std::chrono::seconds(5)));
+      const Status status = communicator.Recv(0, 2, urgent, true).Wait(After(kAmple));
       ASSERT_TRUE(status.ok()) << status.ToString();
       EXPECT_EQ(urgent, activation);
       for (Bytes& one : arrived) {

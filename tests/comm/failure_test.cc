@@ -19,7 +19,6 @@ namespace heddle::comm {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 using testing::HasSubstr;
 
 class FailureTest : public testing::TestWithParam<Media> {};
@@ -34,7 +33,7 @@ TEST_P(FailureTest, WaitEndsAtItsDeadlineAndNamesThePeer) {
           communicator.Recv(1, 7, RawOf(buffer), false).Wait(After(milliseconds(50)));
       EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
       EXPECT_THAT(status.message(), HasSubstr("worker-1"));
-      EXPECT_LT(Now() - began, milliseconds(500));
+      EXPECT_LT(Now() - began, kAmple) << "its own deadline, not the group's";
       // A large send that nobody receives, and a collective that the peer does not join.
       const Bytes large(1 << 20);
       EXPECT_EQ(communicator.Send(1, 8, large, false).Wait(After(milliseconds(20))).code(),
@@ -49,32 +48,29 @@ TEST_P(FailureTest, WaitEndsAtItsDeadlineAndNamesThePeer) {
   });
 }
 
-// Aborts a generation with five kinds of waits in it and returns how long the slowest took to end.
-Duration AbortWhileWaiting(Cluster& cluster, int64_t generation) {
-  Duration slowest{};
+// Every wait here would last for a minute.
+TEST_P(FailureTest, AbortEndsEveryWaitHereAndAtThePeers) {
+  Cluster cluster(3, GetParam());
   std::atomic<int> losses{0};
-  cluster.Run(generation, [&](int rank, Communicator& communicator) {
+  cluster.Run(1, [&](int rank, Communicator& communicator) {
     communicator.OnPeerLost([&](int, const Status&) { losses.fetch_add(1); });
     std::vector<float> buffer(4);
     const Bytes large(8 << 20);
     // Whoever has not formed the group yet would learn of its end only.
     EXPECT_TRUE(communicator.Barrier({}).ok());
     if (rank != 0) {
-      const Status status = communicator.Recv(0, 5, RawOf(buffer), false).Wait(After(seconds(10)));
+      const Status status = communicator.Recv(0, 5, RawOf(buffer), false).Wait();
       EXPECT_EQ(status.code(), StatusCode::kAborted) << status.ToString();
       EXPECT_THAT(status.message(), HasSubstr("worker-0"));
       EXPECT_THAT(status.message(), HasSubstr("the plan changed"));
       return;
     }
     std::vector<std::thread> waiters;
-    std::vector<Duration> took(5);
-    std::atomic<Time> aborted{Time()};
     std::atomic<int> ready{0};
     const auto wait = [&](size_t i, const std::function<Status()>& operation) {
       waiters.emplace_back([&, i, operation] {
         ready.fetch_add(1);
         const Status status = operation();
-        took[i] = Now() - aborted.load();
         EXPECT_EQ(status.code(), StatusCode::kAborted) << i << ": " << status.ToString();
         EXPECT_THAT(status.message(), HasSubstr("the plan changed"));
       });
@@ -94,42 +90,27 @@ Duration AbortWhileWaiting(Cluster& cluster, int64_t generation) {
     while (ready.load() < 5) {
       std::this_thread::yield();
     }
-    aborted.store(Now());
+    ComesToWait(cluster.endpoint(0), 1);
     communicator.Abort(UnavailableError("the plan changed"));
     communicator.Abort(UnavailableError("twice is once"));
     for (auto& waiter : waiters) {
       waiter.join();
     }
-    for (const Duration duration : took) {
-      slowest = std::max(slowest, duration);
-    }
     EXPECT_EQ(communicator.Recv(1, 9, RawOf(buffer), false).Wait().code(), StatusCode::kAborted);
   });
   EXPECT_EQ(losses.load(), 0) << "an abort is not a loss";
-  return slowest;
-}
-
-TEST_P(FailureTest, AbortEndsEveryWaitHereAndAtThePeers) {
-  Cluster cluster(3, GetParam());
-  Duration best = seconds(60);
-  for (int64_t i = 1; i <= kAttempts && best >= milliseconds(100) * kSlowdown; ++i) {
-    best = std::min(best, AbortWhileWaiting(cluster, i));
-  }
-  EXPECT_LT(best, milliseconds(100) * kSlowdown);
 }
 
 TEST_P(FailureTest, FenceAbortsOldGenerationsAndCancelsTheirConnects) {
   Cluster cluster(2, GetParam());
   // Rank 1 never connects; rank 0 waits for it until the fence.
   auto connecting = std::async(std::launch::async, [&] {
-    return cluster.endpoint(0).Connect(cluster.Options(0, 3), After(seconds(20))).status();
+    return cluster.endpoint(0).Connect(cluster.Options(0, 3), After(kAmple)).status();
   });
-  const Time deadline = After(seconds(5));
-  while (connecting.wait_for(milliseconds(1)) != std::future_status::ready && Now() < deadline) {
-    cluster.endpoint(0).Fence(4);
-  }
+  ComesToWait(cluster.endpoint(0), 3);
+  cluster.endpoint(0).Fence(4);
   EXPECT_EQ(connecting.get().code(), StatusCode::kAborted);
-  EXPECT_EQ(cluster.endpoint(0).Connect(cluster.Options(0, 3), After(seconds(1))).status().code(),
+  EXPECT_EQ(cluster.endpoint(0).Connect(cluster.Options(0, 3), After(kAmple)).status().code(),
             StatusCode::kAborted);
   cluster.Run(4, [](int /*rank*/, Communicator& communicator) {
     EXPECT_TRUE(communicator.Barrier({}).ok());
@@ -177,15 +158,13 @@ TEST(TrafficClassTest, OneThatBreaksEndsThePair) {
         ASSERT_EQ(sockets.size(), kEnds);
         ASSERT_EQ(::shutdown(sockets[broken], SHUT_RDWR), 0);
       }
-      const Time begun = Now();
       for (const Work& work : works) {
         const Status status = work.Wait();
         EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status.ToString();
         EXPECT_THAT(status.message(), HasSubstr(Cluster::Name(1 - rank) + " was lost"));
       }
-      EXPECT_LT(Now() - begun, seconds(5));
     });
-    const Time deadline = After(seconds(5));
+    const Time deadline = After(kAmple);
     while (!ConnectedSockets().empty() && Now() < deadline) {
       std::this_thread::yield();
     }
@@ -212,7 +191,7 @@ TEST_P(FailureTest, ManyGenerationsInOneProcessLeaveNothingBehind) {
       }
     });
     // Closed connections stay until the peer has read the news, which is soon.
-    const Time deadline = After(seconds(10));
+    const Time deadline = After(kAmple);
     // A thread that was joined is seen there for a moment, too.
     while ((count("/proc/self/fd") > descriptors || count("/proc/self/task") > threads) &&
            Now() < deadline) {
@@ -224,7 +203,6 @@ TEST_P(FailureTest, ManyGenerationsInOneProcessLeaveNothingBehind) {
 }
 
 struct Report {
-  int64_t nanoseconds = 0;  ///< Steady clock, the same in every process.
   int code = 0;
   int lost_peer = -1;
   char message[160] = {};
@@ -240,12 +218,11 @@ int ReduceUntilALoss(Communicator& group, int out) {
   Status status;
   for (uint64_t tag = 0; status.ok(); ++tag) {
     status = group.AllReduce(RawOf(buffer), DType::kF32, ReduceOp::kMax,
-                             {.group = {}, .tag = tag, .deadline = After(seconds(10))});
+                             {.group = {}, .tag = tag, .deadline = After(kAmple)});
     if (!status.ok() && status.code() == StatusCode::kUnavailable && lost.load() < 0) {
       return 4;
     }
   }
-  report.nanoseconds = Now().time_since_epoch().count();
   report.code = static_cast<int>(status.code());
   report.lost_peer = lost.load();
   std::strncpy(report.message, status.message().c_str(), sizeof(report.message) - 1);
@@ -255,17 +232,16 @@ int ReduceUntilALoss(Communicator& group, int out) {
   return 0;
 }
 
-// Kills one of four workers in the middle of collectives; until when the last survivor knew.
-void KillOne(Media media, Duration& slowest) {
+// In the middle of collectives that would wait for a minute.
+TEST_P(FailureTest, SurvivorsOfAKilledWorkerFailAndNameIt) {
   constexpr int kSize = 4;
   constexpr int kVictim = 2;
-  Processes processes(kSize, media, [](int, Endpoint&, Communicator& group, int out) {
+  Processes processes(kSize, GetParam(), [](int, Endpoint&, Communicator& group, int out) {
     return ReduceUntilALoss(group, out);
   });
   for (int rank = 0; rank < kSize; ++rank) {
     (void)processes.Read<Report>(rank);
   }
-  const int64_t killed = Now().time_since_epoch().count();
   processes.Signal(kVictim, SIGKILL);
   int named = 0;
   for (int rank = 0; rank < kSize; ++rank) {
@@ -273,7 +249,6 @@ void KillOne(Media media, Duration& slowest) {
       continue;
     }
     const auto report = processes.Read<Report>(rank);
-    slowest = std::max(slowest, Duration(report.nanoseconds - killed));
     // A survivor may hear of the abort of one that saw the loss before it needs the lost peer
     // itself.
     if (report.code == static_cast<int>(StatusCode::kUnavailable)) {
@@ -290,16 +265,6 @@ void KillOne(Media media, Duration& slowest) {
   for (int rank = 0; rank < kSize; ++rank) {
     EXPECT_EQ(processes.Wait(rank), rank == kVictim ? -1 : 0) << "rank " << rank;
   }
-}
-
-TEST_P(FailureTest, SurvivorsOfAKilledWorkerFailAtOnceAndNameIt) {
-  Duration best = seconds(60);
-  for (int i = 0; i < kAttempts && best >= milliseconds(200) * kSlowdown; ++i) {
-    Duration slowest{};
-    KillOne(GetParam(), slowest);
-    best = std::min(best, slowest);
-  }
-  EXPECT_LT(best, milliseconds(200) * kSlowdown);
 }
 
 TEST_P(FailureTest, MessagesOfDisagreeingSizesFailAtTheReceiver) {

@@ -39,7 +39,7 @@ inline void Tell(const std::string& name, const std::string& text) {
 }
 
 inline std::string Hear(const std::string& name) {
-  const Time deadline = After(std::chrono::seconds(30));
+  const Time deadline = After(kAmple);
   while (Now() < deadline) {
     const auto text = ReadFile(Variable("HEDDLE_VM") + "/" + name, 4096);
     if (text.ok()) {
@@ -94,7 +94,7 @@ class Worker {
         options.peers.push_back(other);
       }
     }
-    return endpoint_->Connect(options, After(std::chrono::seconds(20)));
+    return endpoint_->Connect(options, After(kAmple));
   }
 
  private:
@@ -104,7 +104,6 @@ class Worker {
 
 struct End {
   Status status;
-  Duration after_last_success{};
   uint64_t operations = 0;
 };
 
@@ -115,18 +114,15 @@ inline End ReduceUntilFailure(
     const std::function<void(uint64_t)>& at = [](uint64_t) {}) {
   std::vector<float> buffer(100000, 1.0F);
   End end;
-  Time last = Now();
   while (end.status.ok()) {
     at(end.operations);
     end.status =
         communicator.AllReduce(RawOf(buffer), DType::kF32, ReduceOp::kMax,
                                {.group = {}, .tag = end.operations, .deadline = After(deadline)});
     if (end.status.ok()) {
-      last = Now();
       ++end.operations;
     }
   }
-  end.after_last_success = Now() - last;
   return end;
 }
 

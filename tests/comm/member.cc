@@ -104,7 +104,7 @@ class Member {
       options.members.push_back({member.substr(0, equals), member.substr(equals + 1)});
     }
     const Time begun = Now();
-    auto group = endpoint_->Connect(options, After(std::chrono::seconds(10)));
+    auto group = endpoint_->Connect(options, After(std::chrono::minutes(1)));
     if (!group.ok()) {
       Answer("error " + OneLine(group.status()));
       return;

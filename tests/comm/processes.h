@@ -151,7 +151,7 @@ class Processes {
         group.peers.push_back(other);
       }
     }
-    auto communicator = (*endpoint)->Connect(group, After(std::chrono::seconds(20)));
+    auto communicator = (*endpoint)->Connect(group, After(kAmple));
     return communicator.ok() ? body(rank, **endpoint, **communicator, out) : 103;
   }
 

@@ -15,7 +15,6 @@ namespace heddle::comm {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 using testing::HasSubstr;
 
 /// "rxe1/1" for 1.
@@ -132,7 +131,7 @@ TEST_F(RailsTest, APortThatIsCutInTheRunIsALossAndTheOtherTakesOver) {
   {
     auto group = worker.Connect("cut", 1);
     ASSERT_TRUE(group.ok()) << group.status().ToString();
-    const End end = ReduceUntilFailure(**group, seconds(8), [](uint64_t number) {
+    const End end = ReduceUntilFailure(**group, kAmple, [](uint64_t number) {
       if (number == 5 && Rank() == 0) {
         Control("network 0 cut '*' '*'");
       }
@@ -161,7 +160,7 @@ void SetLink(int rail, const std::string& state) {
   const std::string command = "ip link set eth" + std::to_string(rail) + " " + state;
   ASSERT_EQ(::system(command.c_str()), 0) << command;
   const auto usable = [&] { return !ChooseRdmaPorts(FindRdmaPorts(), PortOf(rail), "").empty(); };
-  const Time deadline = After(seconds(10));
+  const Time deadline = After(kAmple);
   while (usable() != (state == "up") && Now() < deadline) {
     std::this_thread::sleep_for(milliseconds(10));
   }
@@ -197,7 +196,7 @@ class OneGuestRailsTest : public RailsTest {
       options.peers = rank == 0 ? std::vector<int>{1, 2} : std::vector<int>{0};
       Endpoint* const endpoint = endpoints_[static_cast<size_t>(rank)].get();
       forming.push_back(std::async(std::launch::async, [endpoint, options] {
-        return endpoint->Connect(options, After(seconds(20)));
+        return endpoint->Connect(options, After(kAmple));
       }));
     }
     std::vector<std::unique_ptr<Communicator>> groups;
@@ -225,7 +224,7 @@ TEST_F(OneGuestRailsTest, APortThatGoesDownEndsItsOwnConnectionsOnly) {
     lost.store(peer);
   });
   SetLink(1, "down");
-  const Time deadline = After(seconds(10));
+  const Time deadline = After(kAmple);
   while (lost.load() < 0 && Now() < deadline) {
     std::this_thread::sleep_for(milliseconds(5));
   }
@@ -276,15 +275,13 @@ TEST_F(RailsTest, APortThatIsDownIsNotWaitedFor) {
   }
   Meet("port.down");
   testing::internal::CaptureStderr();
-  const Time begin = Now();
   auto group = worker.Connect("port", 1);
   const std::string log = testing::internal::GetCapturedStderr();
   ASSERT_TRUE(group.ok()) << group.status().ToString();
-  EXPECT_LT(Now() - begin, milliseconds(1800));
   EXPECT_EQ((*group)->ports(1 - Rank()), PortOf(0));
   if (Rank() == 0) {
     EXPECT_THAT(log, HasSubstr("verbs over " + PortOf(1) + " is not used with worker-1: "));
-    EXPECT_THAT(log, HasSubstr("its state is "));
+    EXPECT_THAT(log, HasSubstr("its state is ")) << "and not that a deadline passed";
   }
   Meet("port.end");
   if (Rank() == 0) {

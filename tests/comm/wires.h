@@ -24,6 +24,7 @@
 #include "comm/transport/shared_memory.h"
 #include "comm/transport/transport.h"
 #include "metrics/registry.h"
+#include "tests/comm/cluster.h"
 
 namespace heddle::comm {
 
@@ -131,8 +132,10 @@ class WiredGroup {
   /// By the member that writes and the one that reads.
   using FateOf = std::function<std::shared_ptr<WireFate>(int from, int to)>;
 
-  WiredGroup(int size, Duration timeout, const FateOf& fate_of) {
+  /// `diagnose`: as GroupOptions::diagnose_calls.
+  WiredGroup(int size, Duration timeout, const FateOf& fate_of, bool diagnose = true) {
     GroupOptions options;
+    options.diagnose_calls = diagnose;
     options.generation = 1;
     options.operation_timeout = timeout;
     for (int rank = 0; rank < size; ++rank) {
@@ -163,13 +166,13 @@ class WiredGroup {
       }
     }
     for (const auto& group : groups_) {
-      EXPECT_TRUE(group->WaitFormed(After(std::chrono::seconds(10))).ok());
+      EXPECT_TRUE(group->WaitFormed(After(kAmple)).ok());
       communicators_.push_back(MakeCommunicator(group));
     }
   }
   ~WiredGroup() {
     communicators_.clear();
-    open_->WaitForNone(After(std::chrono::seconds(2)));
+    open_->WaitForNone(After(kAmple));
     for (const auto& loop : loops_) {
       loop->Stop();
     }

@@ -3,7 +3,6 @@ that runs there can tell but by its clock. A bound on time counts what is left.
 
 On each processor a process of the highest urgency, which no load of ours delays, sleeps for a moment again and again.
 What it oversleeps is a pause. Without the right to such urgency there are no pauses: a bound is then as it stands.
-tests/support/pauses.h is the same for tests in C++.
 """
 import ctypes
 import mmap

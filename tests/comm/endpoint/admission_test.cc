@@ -21,7 +21,6 @@
 namespace heddle::comm {
 namespace {
 
-using std::chrono::seconds;
 using testing::HasSubstr;
 
 std::vector<std::pair<std::string, double>> Refusals(metrics::Registry& registry) {
@@ -103,7 +102,7 @@ class AdmissionTest : public testing::Test {
     GroupOptions options = cluster_.Options(2, 5);
     options.peers = {0, 3};
     connecting_ = std::async(std::launch::async, [this, options] {
-      return cluster_.endpoint(2).Connect(options, After(seconds(60))).status();
+      return cluster_.endpoint(2).Connect(options, After(kAmple)).status();
     });
   }
   void TearDown() override { cluster_.endpoint(2).Fence(9); }
@@ -196,7 +195,7 @@ TEST_F(AdmissionTest, WhoIsHeldIsAdmittedWhenItsGenerationComes) {
   GroupOptions options = cluster_.Options(2, 6);
   options.peers = {0};
   auto next = std::async(std::launch::async, [&] {
-    return cluster_.endpoint(2).Connect(options, After(seconds(60))).status();
+    return cluster_.endpoint(2).Connect(options, After(kAmple)).status();
   });
   EXPECT_EQ(early.Verdicted(), VerdictCode::kWelcome);
   cluster_.endpoint(2).Fence(9);

@@ -19,7 +19,7 @@
 namespace heddle::comm {
 namespace {
 
-constexpr Duration kPatience = std::chrono::seconds(20);
+constexpr Duration kPatience = std::chrono::minutes(1);
 
 class ChannelFactoryTest : public testing::Test {
  protected:

@@ -16,7 +16,6 @@
 namespace heddle::comm {
 namespace {
 
-using std::chrono::seconds;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -42,12 +41,12 @@ Status Connect(Cluster& cluster,
                int64_t generation,
                const std::function<void(GroupOptions&)>& change) {
   auto other = std::async(std::launch::async, [&] {
-    auto group = cluster.endpoint(1).Connect(cluster.Options(1, generation), After(seconds(20)));
+    auto group = cluster.endpoint(1).Connect(cluster.Options(1, generation), After(kAmple));
     return group.ok() ? (*group)->Barrier({}) : group.status();
   });
   GroupOptions options = cluster.Options(0, generation);
   change(options);
-  auto group = cluster.endpoint(0).Connect(options, After(seconds(20)));
+  auto group = cluster.endpoint(0).Connect(options, After(kAmple));
   const Status status = group.ok() ? (*group)->Barrier({}) : group.status();
   if (!status.ok()) {
     cluster.endpoint(1).Fence(generation + 1);
@@ -105,10 +104,10 @@ TEST(DiallingTest, TheLastOnesFailureIsSaidWithThePeersName) {
 TEST(DiallingTest, ARefusalOfThePeerIsNotTriedElsewhere) {
   Cluster cluster(2, Media::kShm);
   cluster.endpoint(1).Fence(5);
-  EXPECT_EQ(cluster.endpoint(0).Connect(cluster.Options(0, 3), After(seconds(20))).status().code(),
+  EXPECT_EQ(cluster.endpoint(0).Connect(cluster.Options(0, 3), After(kAmple)).status().code(),
             StatusCode::kAborted);
   ASSERT_TRUE(cluster.Configure(0, [](EndpointConfig& config) { config.secret = "guess"; }).ok());
-  EXPECT_EQ(cluster.endpoint(0).Connect(cluster.Options(0, 6), After(seconds(20))).status().code(),
+  EXPECT_EQ(cluster.endpoint(0).Connect(cluster.Options(0, 6), After(kAmple)).status().code(),
             StatusCode::kUnauthenticated);
   EXPECT_TRUE(Samples(cluster.registry(0), "heddle_comm_fallbacks_total").empty());
 }
@@ -120,14 +119,14 @@ TEST(DiallingTest, EachObjectionIsSaid) {
   AddressParts parts = *ParseAddress(options.members[1].address);
   parts.erase("tcp");
   options.members[1].address = FormatAddress(parts);
-  Status status = cluster.endpoint(0).Connect(options, After(seconds(20))).status();
+  Status status = cluster.endpoint(0).Connect(options, After(kAmple)).status();
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   EXPECT_EQ(status.message(),
             "connecting to worker-1: no transport leads there: shm (switched off), "
             "tcp (cannot reach it)");
   options.generation = 2;
   options.members[1].address = "the moon";
-  status = cluster.endpoint(0).Connect(options, After(seconds(20))).status();
+  status = cluster.endpoint(0).Connect(options, After(kAmple)).status();
   EXPECT_EQ(status.message(), "connecting to worker-1: 'the moon' is not an endpoint's address");
 }
 
@@ -136,7 +135,7 @@ TEST(DiallingTest, WhoIsDialledSaysThatNoTransportOfTheListLeadsThere) {
   Cluster cluster(2, Media::kTcp);
   GroupOptions options = cluster.Options(1, 1);
   options.transports = {"shm"};
-  const Status status = cluster.endpoint(1).Connect(options, After(seconds(20))).status();
+  const Status status = cluster.endpoint(1).Connect(options, After(kAmple)).status();
   EXPECT_EQ(status.message(),
             "connecting to worker-0: no transport leads there: shm (switched off)");
 }

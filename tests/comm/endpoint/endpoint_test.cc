@@ -17,7 +17,6 @@
 namespace heddle::comm {
 namespace {
 
-using std::chrono::seconds;
 using testing::HasSubstr;
 
 TEST(EndpointTest, AGroupThatCannotBeIsRefusedAtOnce) {
@@ -25,7 +24,7 @@ TEST(EndpointTest, AGroupThatCannotBeIsRefusedAtOnce) {
   const auto refusal = [&](const std::function<void(GroupOptions&)>& change) {
     GroupOptions options = cluster.Options(1, 4);
     change(options);
-    const Status status = cluster.endpoint(1).Connect(options, After(seconds(10))).status();
+    const Status status = cluster.endpoint(1).Connect(options, After(kAmple)).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     return status.message();
   };
@@ -54,10 +53,10 @@ TEST(EndpointTest, AGenerationIsConnectedOnceAndAnOlderOneNever) {
   Cluster cluster(2, Media::kTcp);
   cluster.Run(5, [&](int rank, Communicator& /*communicator*/) {
     if (rank == 0) {
-      const auto again = cluster.endpoint(0).Connect(cluster.Options(0, 5), After(seconds(10)));
+      const auto again = cluster.endpoint(0).Connect(cluster.Options(0, 5), After(kAmple));
       EXPECT_EQ(again.status().code(), StatusCode::kFailedPrecondition);
       EXPECT_EQ(again.status().message(), "generation 5 is connected already");
-      const auto older = cluster.endpoint(0).Connect(cluster.Options(0, 4), After(seconds(10)));
+      const auto older = cluster.endpoint(0).Connect(cluster.Options(0, 4), After(kAmple));
       EXPECT_EQ(older.status().code(), StatusCode::kAborted);
       EXPECT_EQ(older.status().message(), "generation 4 is stale: 5 has begun");
     }
@@ -77,7 +76,7 @@ TEST(EndpointTest, AGroupHasTheTreesNeighboursWhomeverItLists) {
     members.push_back(std::async(std::launch::async, [&cluster, rank] {
       GroupOptions options = cluster.Options(rank, 1);
       options.peers.clear();
-      auto communicator = cluster.endpoint(rank).Connect(options, After(seconds(20)));
+      auto communicator = cluster.endpoint(rank).Connect(options, After(kAmple));
       ASSERT_TRUE(communicator.ok()) << communicator.status().ToString();
       for (int other = 0; other < kSize; ++other) {
         const bool neighbour =
@@ -119,7 +118,7 @@ void Receive(int socket, T& message) {
 TEST(EndpointTest, AHandshakeMayComeByteByByte) {
   Cluster cluster(2, Media::kTcp);
   auto connecting = std::async(std::launch::async, [&] {
-    return cluster.endpoint(1).Connect(cluster.Options(1, 1), After(seconds(20))).status();
+    return cluster.endpoint(1).Connect(cluster.Options(1, 1), After(kAmple)).status();
   });
   Hello hello;
   hello.generation = 1;

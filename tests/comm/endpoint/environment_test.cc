@@ -170,7 +170,8 @@ TEST_P(EnvironmentTest, FilesOf64KiB) {
   });
 }
 
-// Where the limit is too low for the group, its connections fail in time and the line says why.
+// Where the limit is too low for the group, its connections fail before the deadline and the line
+// says why.
 TEST_P(EnvironmentTest, TooFewDescriptorsAreSaid) {
   if (kSanitized) {
     GTEST_SKIP() << kSanitizerNeedsDescriptors;
@@ -201,10 +202,9 @@ TEST_P(EnvironmentTest, TooFewDescriptorsAreSaid) {
           {Cluster::Name(static_cast<int>(options.members.size())), endpoint->address()});
     }
     options.peers = {1};
-    const Time begin = Now();
-    const auto communicator = endpoints[0]->Connect(options, After(std::chrono::seconds(5)));
+    const auto communicator = endpoints[0]->Connect(options, After(kAmple));
     EXPECT_FALSE(communicator.ok());
-    EXPECT_LT(Seconds(Now() - begin), 6);
+    EXPECT_NE(communicator.status().code(), StatusCode::kDeadlineExceeded);
     EXPECT_NE(communicator.status().message().find("open files"), std::string::npos)
         << communicator.status().ToString();
     EXPECT_EQ(communicator.status().message().find('\n'), std::string::npos);

@@ -20,7 +20,7 @@
 
 namespace heddle::comm {
 
-inline constexpr Duration kPatience = std::chrono::seconds(20);
+inline constexpr Duration kPatience = std::chrono::minutes(1);
 inline constexpr Duration kShort = std::chrono::milliseconds(20);
 
 /// What the transport was asked, and what its setups are to answer.
@@ -135,7 +135,7 @@ class Ends : public testing::Test {
   T Hear() {
     T message{};
     pollfd ready{.fd = peer_.get(), .events = POLLIN, .revents = 0};
-    EXPECT_EQ(::poll(&ready, 1, 20'000), 1);
+    EXPECT_EQ(::poll(&ready, 1, 60'000), 1);
     EXPECT_EQ(::recv(peer_.get(), &message, sizeof(message), MSG_WAITALL),
               static_cast<ssize_t>(sizeof(message)));
     return message;
@@ -144,7 +144,7 @@ class Ends : public testing::Test {
   bool HearsTheEnd() {
     pollfd ready{.fd = peer_.get(), .events = POLLIN, .revents = 0};
     std::byte byte{};
-    return ::poll(&ready, 1, 20'000) == 1 && ::recv(peer_.get(), &byte, 1, MSG_DONTWAIT) <= 0;
+    return ::poll(&ready, 1, 60'000) == 1 && ::recv(peer_.get(), &byte, 1, MSG_DONTWAIT) <= 0;
   }
 
   std::shared_ptr<EventLoop> loop_;

@@ -26,8 +26,7 @@ uint64_t seed = 0;
 
 std::unique_ptr<Communicator> Connected() {
   static int64_t generation = 0;
-  auto communicator =
-      world->Connect(++generation, std::chrono::seconds(30), After(std::chrono::seconds(20)));
+  auto communicator = world->Connect(++generation, kAmple, After(kAmple));
   EXPECT_TRUE(communicator.ok()) << communicator.status().ToString();
   return communicator.ok() ? *std::move(communicator) : nullptr;
 }
@@ -372,12 +371,10 @@ TEST(MpiTest, AbortEndsTheWaitsOfAllAndANewGroupForms) {
         communicator->Abort(AbortedError("enough"));
       }
       std::vector<float> never(1000);
-      const Time begin = Now();
       const Status status =
           communicator->Recv(world->rank() == 0 ? 1 : 0, 77, RawOf(never), false).Wait();
       EXPECT_EQ(status.code(), StatusCode::kAborted) << status.ToString();
       EXPECT_NE(status.message().find("enough"), std::string::npos) << status.ToString();
-      EXPECT_LT(Seconds(Now() - begin), 10);
     }
   }
   const auto next = Connected();
@@ -421,7 +418,7 @@ TEST(MpiTest, GroupsThatEndedLeaveNoMemoryBehind) {
   }
   // A piece of 64 KiB a peer and group would be four times as much.
   const int64_t most = kGroups * (world->size() - 1) * (int64_t{16} << 10) + (int64_t{256} << 10);
-  const Time deadline = After(std::chrono::seconds(5));
+  const Time deadline = After(kAmple);
   while (used() - before > most && Now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -437,8 +434,9 @@ int main(int argc, char** argv) {
   const char* text = std::getenv("HEDDLE_TEST_SEED");
   heddle::comm::seed = text != nullptr ? std::strtoull(text, nullptr, 10) : 1;
   heddle::metrics::Registry registry;
-  auto world = heddle::comm::MpiWorld::Start({.name = "", .metrics = &registry},
-                                             heddle::After(std::chrono::seconds(30)));
+  auto world = heddle::comm::MpiWorld::Start(
+      {.name = "", .silence_timeout = heddle::comm::kAmple, .metrics = &registry},
+      heddle::After(heddle::comm::kAmple));
   if (!world.ok()) {
     std::fprintf(stderr, "%s\n", world.status().ToString().c_str());
     return 1;
@@ -458,7 +456,7 @@ int main(int argc, char** argv) {
     listeners.Append(new Quiet);
   }
   int code = RUN_ALL_TESTS();
-  const heddle::Status finished = (*world)->Finish(heddle::After(std::chrono::seconds(20)));
+  const heddle::Status finished = (*world)->Finish(heddle::After(heddle::comm::kAmple));
   if (!finished.ok()) {
     std::fprintf(stderr, "%s\n", finished.ToString().c_str());
     code = 1;
