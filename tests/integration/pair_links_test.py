@@ -5,9 +5,8 @@ than another: loopback behind a token bucket. Exit 77: not root, or no namespace
 import json
 import os
 import sys
-import urllib.request
 
-from harness import HEDDLE, SMOKE, Run, Scratch, heddle
+from harness import HEDDLE, SMOKE, Run, Scratch, get, heddle
 from harness.served import WORKERS, Cluster, write_job
 from harness.text_data import prose
 import namespaces  # pylint: disable=wrong-import-order,import-error  # harness knows its folder.
@@ -34,8 +33,7 @@ def slow_between(network, one, other):
 
 def samples(address, name):
     """The exposition's lines of a metric."""
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as reply:
-        return [line for line in reply.read().decode().splitlines() if line.startswith(name + "{")]
+    return [line for line in get(address).splitlines() if line.startswith(name + "{")]
 
 
 def check_slow_pair(folder, network):
@@ -45,7 +43,7 @@ def check_slow_pair(folder, network):
         for worker in WORKERS:
             cluster.worker(worker, "--bind", network.address(worker), prefix=namespaces.within(worker))
         cluster.submit(job)
-        cluster.wait_step(3, 120)
+        cluster.wait_step(3)
         measured = {(event["from"], event["to"]): event for event in cluster.run.events("links_measured")}
         assert {tuple(sorted(pair)) for pair in measured} == {("a", "b"), ("a", "c"), ("b", "c")}, measured
         for pair, event in measured.items():

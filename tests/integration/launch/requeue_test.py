@@ -46,17 +46,17 @@ def check_requeued(slurm, folder, chance):
     assert submitted.returncode == 0, submitted.stderr
     job = submitted.stdout.strip()
     signal_after = chance.randrange(3, 15)
-    wait_for(f"step {signal_after}", lambda: run.step() >= signal_after, 90)
+    wait_for(f"step {signal_after}", lambda: run.step() >= signal_after)
     before = run.step()
     subprocess.run(["scancel", "--signal=TERM", "--batch", job], env=slurm.environment, timeout=60, check=True)
     wait_for("the suspension", lambda: run.events("suspended"), SAVED_WITHIN)
     suspended = run.events("suspended")[0]
     assert suspended["reason"] == "" and before <= suspended["step"] < STEPS, suspended
-    wait_for("Slurm to start it again", lambda: job_field(slurm, job, "Restarts") == "1", 60)
+    wait_for("Slurm to start it again", lambda: job_field(slurm, job, "Restarts") == "1")
     wait_for("the job's end", lambda: run.events("job_finished"), 180)
     steps = [event["step"] for event in run.events("step")]
     assert steps == list(range(1, STEPS + 1)), f"a step was run again: {steps}"
-    wait_for("Slurm to see it", lambda: job_field(slurm, job, "JobState") == "COMPLETED", 60)
+    wait_for("Slurm to see it", lambda: job_field(slurm, job, "JobState") == "COMPLETED")
     print(f"told after step {before}, saved step {suspended['step']}, exit code 75, requeued, finished", flush=True)
     return run
 

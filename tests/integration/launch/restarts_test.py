@@ -21,10 +21,10 @@ def comes_back(run, worker, fault):
     before = run.pids()[worker]
     os.kill(before, fault)
     generation = run.events("step")[-1]["generation"]
-    wait_for(f"another {worker}", lambda: run.pids().get(worker, before) != before, 60)
+    wait_for(f"another {worker}", lambda: run.pids().get(worker, before) != before)
     wait_for("it to train", lambda: worker in run.events("plan")[-1]["plan"]["workers"] and
              run.events("plan")[-1]["generation"] > generation + 1 and
-             run.events("step")[-1]["generation"] >= run.events("plan")[-1]["generation"], 60)
+             run.events("step")[-1]["generation"] >= run.events("plan")[-1]["generation"])
     assert not alive(before), f"{worker}'s first process still runs"
     return run.step()
 
@@ -43,7 +43,7 @@ def main():
         last = run.step()
         check_samples(run, last, GLOBAL_BATCH)
         alone = Run(os.path.join(folder, "alone"), overrides=[f"steps={STEPS}", "workers=[{name: a}]"]).start()
-        alone.wait_step(last, 120)
+        alone.wait_step(last)
         losses = alone.losses()
         alone.process.kill()
         alone.wait()

@@ -8,10 +8,9 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import Run, Scratch, check_same, heddle, wait_for  # noqa: E402
+from harness import Run, Scratch, check_same, get, heddle, wait_for  # noqa: E402
 from harness.text_data import prose  # noqa: E402
 from harness.served import WORKERS, Cluster, write_job  # noqa: E402
 
@@ -47,8 +46,7 @@ class JoiningCluster(Cluster):
     def metrics(self):
         with open(os.path.join(self.store, "job.json"), encoding="utf-8") as file:
             address = json.load(file)["metrics"]
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=20) as reply:
-            return reply.read().decode()
+        return get(address)
 
     def counted(self, name, label):
         found = re.search(rf'^{name}\{{{label}\}} (\S+)$', self.metrics(), re.MULTILINE)
@@ -136,7 +134,7 @@ def check_no_secret_is_shown(cluster, token_files):
 
 def restart(cluster):
     cluster.coordinator.kill()
-    cluster.coordinator.wait(30)
+    cluster.coordinator.wait(60)
     cluster.serve()
 
 
@@ -144,8 +142,8 @@ def check_revoked(cluster):
     """A worker of which nobody wants to hear any more: its stream ends, and it is not let in again."""
     done = heddle("certs", "revoke", "c", "--coordinator", cluster.listen, *cluster.certs("operator"))
     assert done.returncode == 0 and done.stdout == done.stderr == "", done
-    wait_for("the loss of c", lambda: [event["worker"] for event in cluster.run.events("worker_lost")] == ["c"], 60)
-    wait_for("a refused call", lambda: cluster.counted("heddle_control_refused_total", 'reason="revoked"') > 0, 60)
+    wait_for("the loss of c", lambda: [event["worker"] for event in cluster.run.events("worker_lost")] == ["c"])
+    wait_for("a refused call", lambda: cluster.counted("heddle_control_refused_total", 'reason="revoked"') > 0)
     cluster.kill("c")
 
 
@@ -170,12 +168,12 @@ def main():
             assert cluster.counted("heddle_certificates_issued_total", 'by="token"') == 3
             check_tokens(cluster, folder, used, brief)
             check_no_secret_is_shown(cluster, [used, brief])
-            wait_for("renewals", lambda: cluster.counted("heddle_certificates_issued_total", 'by="renewal"') >= 6, 60)
+            wait_for("renewals", lambda: cluster.counted("heddle_certificates_issued_total", 'by="renewal"') >= 6)
             restart(cluster)  # It goes on with the store: what was used stays used.
             refused(cluster, "d", used, "has been used")
             assert not cluster.finished(), "the checks took longer than the job"
             wait_for("a renewal by the new one",
-                     lambda: cluster.counted("heddle_certificates_issued_total", 'by="renewal"') >= 3, 60)
+                     lambda: cluster.counted("heddle_certificates_issued_total", 'by="renewal"') >= 3)
             for name in WORKERS:
                 check_certificate(cluster, name)
                 assert serial(cluster, name) != first[name], f"{name} has not renewed"
