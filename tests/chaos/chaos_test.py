@@ -5,8 +5,8 @@ sample is trained on once; nobody ends whose end no fault has asked for; trainin
 ended; each fault is seen to have happened; a notice to all ends in a checkpoint that loses no step; no process, port,
 file or segment is left. Faults that take nothing from anybody have nobody given up.
 
-Usage: chaos_test.py HEDDLE STORAGE_FAULTS CLOCK_FAULTS [SECONDS [KIND…]]; the seconds follow from the tier, all kinds
-without them. HEDDLE_CHAOS_COORDINATORS: alone, or turns (two with their store in etcd); else by chance, where etcd is.
+Usage: chaos_test.py HEDDLE STORAGE_FAULTS CLOCK_FAULTS [SECONDS [KIND…]]; 300 s and all kinds without
+them. HEDDLE_CHAOS_COORDINATORS: alone, or turns (two with their store in etcd); else by chance, where etcd is.
 Exit 77: not root, or no namespaces, packet filter or file systems here.
 """
 import collections
@@ -141,7 +141,7 @@ def check_bits(folder, job, world, last):
     assert alone.events("checkpoint"), alone.errors()
     losses = alone.losses()
     alone.process.kill()
-    alone.process.wait(30)
+    alone.process.wait(60)
     check_same(world.run, losses, last)
     check_samples(world.run, last, GLOBAL_BATCH)
     checkpoint = f"checkpoints/step-{last:08d}"

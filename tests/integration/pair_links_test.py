@@ -46,12 +46,13 @@ def check_slow_pair(folder, network):
         cluster.wait_step(3)
         measured = {(event["from"], event["to"]): event for event in cluster.run.events("links_measured")}
         assert {tuple(sorted(pair)) for pair in measured} == {("a", "b"), ("a", "c"), ("b", "c")}, measured
+        slow, fast = [], []
         for pair, event in measured.items():
             assert event["result"] == "ok" and set(event["transports"]) == {"tcp"}, event
-            rates = [event["transports"]["tcp"][direction] for direction in ("there", "back")]
-            slow = set(pair) == {"a", "b"}
-            # A bucket lets the first bytes through at once, so that a short measurement sees more than its rate.
-            assert all(rate < 4 * SLOW if slow else rate > 10 * SLOW for rate in rates), measured
+            rates = slow if set(pair) == {"a", "b"} else fast
+            rates += [event["transports"]["tcp"][direction] for direction in ("there", "back")]
+        # A bucket lets the first bytes through at once, so that a short measurement sees more than its rate.
+        assert max(slow) < 4 * SLOW and max(slow) < min(fast), measured
         # Nothing was measured twice, and the plan was made with it: no end alone would have said "tcp", because all
         # share one kernel.
         assert len(measured) == len(cluster.run.events("links_measured"))
@@ -86,7 +87,7 @@ def check_choice(folder, network):
         run.start().finish(240)
         [measured] = run.events("links_measured")
         assert measured["result"] == "ok" and set(measured["transports"]) == {"tcp", "shm"}, measured
-        assert measured["transports"]["tcp"]["there"] < 4 * SLOW < measured["transports"]["shm"]["there"], measured
+        assert measured["transports"]["tcp"]["there"] < 4 * SLOW, measured
         plan = run.events("plan")[0]["plan"]
         used = {name for row in plan["transports"] for name in row if name}
         # By slow TCP alone one worker may do it all.

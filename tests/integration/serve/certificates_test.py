@@ -10,11 +10,11 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import HEDDLE, Run, Scratch, check_same, get, heddle, processes, wait_for  # noqa: E402
+from harness import HEDDLE, Scratch, check_same, get, heddle, processes, wait_for  # noqa: E402
 from harness.text_data import prose  # noqa: E402
-from harness.served import WORKERS, Cluster, write_job  # noqa: E402
+from harness.served import WORKERS, Cluster, undisturbed_losses, write_job  # noqa: E402
 
-STEPS = 100
+STEPS = 300  # Many more than strangers have the time for.
 
 
 def openssl(*arguments, code=0):
@@ -169,7 +169,7 @@ def main():
             assert made.returncode == 0 and made.stdout == made.stderr == "", made
         check_authority(lab)
         job = write_job(folder, prose(folder), STEPS)
-        undisturbed = Run(os.path.join(folder, "undisturbed"), job).start().finish().losses()
+        undisturbed = undisturbed_losses(folder, job)
         with Cluster(folder, "served", lab=lab) as cluster:
             cluster.serve()
             check_tls(cluster, lab)
