@@ -19,7 +19,9 @@ MOMENTS = ("before step 1", "during a save", "in the last step", "random")
 
 def one_kill(folder, number, chance, undisturbed):
     moment = MOMENTS[min(number, len(MOMENTS) - 1)]
-    run = Run(os.path.join(folder, f"kill-{number}")).start()
+    # In `full` the job waits until it is clear that the fourth worker does not come; else it is started again.
+    again = moment == "before step 1" and scaled(True, True, False)
+    run = Run(os.path.join(folder, f"kill-{number}"), overrides=["elastic.restart=true"] if again else []).start()
     if moment == "before step 1":
         wait_for("four workers", lambda: len(run.pids()) == 4)
     elif moment == "during a save":

@@ -2,6 +2,7 @@
 it pays, no step lost, and the loss does not notice. Two workers killed at once, and one while the job recovers from
 another loss. The whole job killed and started again.
 """
+import functools
 import os
 import random
 import signal
@@ -9,10 +10,12 @@ import subprocess
 import time
 
 from harness import HEDDLE, PATIENCE, SMOKE, Run, Scratch, check_same, check_samples, heddle, seed, wait_for
-from harness.served import ALONE, losses_until
+from harness.served import losses_until, undisturbed_losses
 from tiers import sample
 
+STEPS = 40
 GLOBAL_BATCH = 24
+ENDLESS = ["steps=100000", "checkpoint.every=0"]
 REQUEUE = 75
 
 
@@ -32,11 +35,28 @@ def emulate(run, worker, speed):
     assert run.process.poll() is None, "the run ended before the drift was answered: " + run.errors()[-500:]
 
 
-def changes(folder):
-    """Join, drain and drift, one after another, in one run, which is suspended when all have been answered."""
-    steps = 100_000  # It does not end by itself.
-    run = Run(os.path.join(folder, "changes"), overrides=[f"steps={steps}", "checkpoint.every=0"]).start()
+def start(folder, name):
+    """A run that does not end by itself."""
+    run = Run(os.path.join(folder, name), overrides=ENDLESS).start()
     run.wait_step(8)
+    return run
+
+
+def suspend(folder, run):
+    """Nobody was lost, no step was run again, and the losses are those of one worker."""
+    run.wait_step(run.step() + 8)
+    run.process.send_signal(signal.SIGTERM)
+    assert run.wait() == REQUEUE, run.errors()[-2000:]
+    last = run.step()
+    assert run.events("worker_lost") == [], run.events("worker_lost")
+    check_samples(run, last, GLOBAL_BATCH)
+    repeated = [event["steps_repeated"] for event in run.events("resumed")]
+    assert not any(repeated), repeated
+    check_same(run, losses_until(folder, SMOKE, last, *ENDLESS), last)
+
+
+def join_and_drain(folder):
+    run = start(folder, "changes")
     joined = subprocess.Popen([HEDDLE, "worker", "--coordinator", run.job()["coordinator"], "--name", "e",
                                "--emulate", "speed=0.5"], stdout=run.log, stderr=run.log, stdin=subprocess.DEVNULL)
     wait_for("e in the list", lambda: "e" in run.pids())
@@ -45,47 +65,41 @@ def changes(folder):
     assert drained.returncode == 0, drained.stderr
     wait_for("b has left", lambda: "b" not in run.pids())
     assert "b" not in run.events("plan")[-1]["plan"]["workers"], "it left before a plan did without it"
+    suspend(folder, run)
+    assert joined.wait(60) == REQUEUE
+
+
+def drift(folder):
+    run = start(folder, "drift")
     emulate(run, "a", 0.17)
     emulate(run, "a", 0.5)
-    run.wait_step(run.step() + 8)
-    run.process.send_signal(signal.SIGTERM)
-    assert run.wait() == REQUEUE, run.errors()[-2000:]
-    assert joined.wait(60) == REQUEUE
-    last = run.step()
-    assert run.events("worker_lost") == [], run.events("worker_lost")
-    check_samples(run, last, GLOBAL_BATCH)
-    repeated = [event["steps_repeated"] for event in run.events("resumed")]
-    assert not any(repeated), repeated
-    for event in run.events("plan"):
-        measured = sorted(e["seconds"] for e in run.events("step") if e["generation"] == event["generation"])
-        if len(measured) > 4:
-            print(f"generation {event['generation']}: predicted {event['predicted_step_seconds']:.4f} s, "
-                  f"median {measured[len(measured) // 2]:.4f} s over {len(measured)} steps", flush=True)
-    check_same(run, losses_until(folder, SMOKE, last, f"steps={steps}", "checkpoint.every=0"), last)
+    suspend(folder, run)
 
 
-def losses_together(folder, chance, undisturbed, steps):
+def two_at_once(folder, chance, undisturbed):
     run = Run(os.path.join(folder, "two")).start()
     run.wait_step(chance.randrange(2, 20))
-    first, second = chance.sample("abcd", 2)
     pids = run.pids()
-    for worker in (first, second):
+    for worker in chance.sample("abcd", 2):
         os.kill(pids[worker], signal.SIGKILL)
     run.finish()
-    check_same(run, undisturbed, steps)
+    check_same(run, undisturbed(), STEPS)
 
+
+def one_in_the_recovery(folder, chance, undisturbed):
     run = Run(os.path.join(folder, "again")).start()
     run.wait_step(chance.randrange(2, 20))
     pids = run.pids()
+    first, second = chance.sample("abcd", 2)
     os.kill(pids[first], signal.SIGKILL)
     time.sleep(chance.uniform(0.05, 0.35))  # Somewhere in the recovery: not synchronisation, the fault's moment.
     os.kill(pids[second], signal.SIGKILL)
     run.finish()
-    check_same(run, undisturbed, steps)
-    check_samples(run, steps, GLOBAL_BATCH)
+    check_same(run, undisturbed(), STEPS)
+    check_samples(run, STEPS, GLOBAL_BATCH)
 
 
-def whole_job(folder, chance, undisturbed, steps):
+def whole_job(folder, chance, undisturbed):
     run = Run(os.path.join(folder, "whole")).start()
     wait_for("a checkpoint", lambda: run.events("checkpoint"))
     run.wait_step(chance.randrange(12, 30))
@@ -99,7 +113,7 @@ def whole_job(folder, chance, undisturbed, steps):
     run.wait()
     before = run.step()
     run.start().finish()
-    check_same(run, undisturbed, steps)
+    check_same(run, undisturbed(), STEPS)
     resumed = [event["step"] for event in run.events("step")]
     assert resumed.count(1) == 1, "it went on from a checkpoint"
     print(f"whole job killed after step {before}, went on", flush=True)
@@ -108,11 +122,15 @@ def whole_job(folder, chance, undisturbed, steps):
 def main():
     chance = random.Random(seed())
     with Scratch() as folder:
-        reference = Run(os.path.join(folder, "undisturbed"), overrides=[ALONE]).start().finish()
-        undisturbed, steps = reference.losses(), reference.step()
-        parts = (lambda: losses_together(folder, chance, undisturbed, steps),
-                 lambda: whole_job(folder, chance, undisturbed, steps),
-                 lambda: changes(folder))
+        @functools.lru_cache(maxsize=None)
+        def undisturbed():
+            return undisturbed_losses(folder, SMOKE)
+
+        parts = (lambda: two_at_once(folder, chance, undisturbed),
+                 lambda: one_in_the_recovery(folder, chance, undisturbed),
+                 lambda: whole_job(folder, chance, undisturbed),
+                 lambda: join_and_drain(folder),
+                 lambda: drift(folder))
         for part in sample(parts, chance, 1, 1):
             part()
 

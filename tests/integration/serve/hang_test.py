@@ -14,7 +14,7 @@ from harness.served import WORKERS, Cluster, undisturbed_losses, write_job  # no
 STEPS = 40
 # By `hang_timeout`, or ten steps where those take longer; and by the time in which the others' calls would
 # end.
-LEAST, MOST = 15, 60
+LEAST, MOST = 15, 600
 
 
 def check_reason(reason, hung):
