@@ -49,6 +49,7 @@ def several():
     script = """
         echo "$HEDDLE_ADDRESS"
         [ $HEDDLE_GUEST != 1 ] || exit 5
+        until [ -e "$HEDDLE_VM/status.1" ]; do sleep 0.05; done
         sleep 0.5
         echo last
         exit $((HEDDLE_GUEST * 2))

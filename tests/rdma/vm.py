@@ -12,7 +12,7 @@ CONTROL = str(ROOT / "scripts" / "vm" / "control")
 UNAVAILABLE = 69
 
 
-def rdma_vm(*arguments, expect=0, timeout=240, **options):
+def rdma_vm(*arguments, expect=0, timeout=200, **options):
     """(standard output, standard error) of a run that must end with the code `expect`."""
     result = subprocess.run([VM, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, check=False,
                             stdin=subprocess.DEVNULL, **options)
