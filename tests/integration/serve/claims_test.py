@@ -9,7 +9,7 @@ from harness import Scratch, heddle, wait_for  # noqa: E402
 from harness.text_data import prose  # noqa: E402
 from harness.served import WORKERS, Cluster, write_job  # noqa: E402
 
-STEPS = 60
+STEPS = 100
 
 
 def submit(cluster, job, out, *overrides):
