@@ -11,7 +11,7 @@ import time
 
 from harness import HEDDLE, PATIENCE, SMOKE, Run, Scratch, check_same, check_samples, heddle, seed, wait_for
 from harness.served import losses_until, undisturbed_losses
-from tiers import sample
+from tiers import sample, scaled
 
 STEPS = 40
 GLOBAL_BATCH = 24
@@ -35,9 +35,9 @@ def emulate(run, worker, speed):
     assert run.process.poll() is None, "the run ended before the drift was answered: " + run.errors()[-500:]
 
 
-def start(folder, name):
+def start(folder, name, *overrides):
     """A run that does not end by itself."""
-    run = Run(os.path.join(folder, name), overrides=ENDLESS).start()
+    run = Run(os.path.join(folder, name), overrides=[*ENDLESS, *overrides]).start()
     run.wait_step(8)
     return run
 
@@ -69,10 +69,12 @@ def join_and_drain(folder):
     assert joined.wait(60) == REQUEUE
 
 
-def drift(folder):
-    run = start(folder, "drift")
-    emulate(run, "a", 0.17)
-    emulate(run, "a", 0.5)
+def drift(folder, chance):
+    """One slows down to a third, or is three times as fast; in `full` one after the other."""
+    first, second = chance.sample((0.5, 0.17), 2)
+    run = start(folder, "drift", f"workers.0.emulate.speed={first}")
+    for speed in scaled([second], [second], [second, first]):
+        emulate(run, "a", speed)
     suspend(folder, run)
 
 
@@ -130,7 +132,7 @@ def main():
                  lambda: one_in_the_recovery(folder, chance, undisturbed),
                  lambda: whole_job(folder, chance, undisturbed),
                  lambda: join_and_drain(folder),
-                 lambda: drift(folder))
+                 lambda: drift(folder, chance))
         for part in sample(parts, chance, 1, 1):
             part()
 
