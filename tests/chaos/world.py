@@ -145,7 +145,7 @@ class World:
         for process in self.processes():
             if process.poll() is None:
                 process.kill()
-                process.wait(30)
+                process.wait(60)
         self.service.close()
         if kind is not None and os.path.exists(self.events.path):
             shutil.copy(self.events.path, self.folder)  # The disk it lies on goes with the world.
@@ -244,7 +244,7 @@ class World:
         self.workers[name].send_signal(number)
         return self.workers[name]
 
-    def wait_end(self, process, timeout=30):
+    def wait_end(self, process, timeout=60):
         try:
             return process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -294,7 +294,7 @@ class World:
             assert code == REQUEUE, f"worker {name}: exit code {code}: {self.errors()}"
         for name, process in self.coordinators.items():
             process.terminate()
-            code = self.wait_end(process, 30)
+            code = self.wait_end(process)
             assert code == 0, f"{name}: exit code {code}: {self.errors()}"
         event = self.events.events("suspended")[-1]
         assert event["reason"] == "" and event["steps_repeated"] == 0, event

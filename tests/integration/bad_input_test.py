@@ -22,6 +22,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import tiers  # pylint: disable=wrong-import-position,import-error
+from ports import held_port  # pylint: disable=wrong-import-position,import-error
 from seeds import seed  # pylint: disable=wrong-import-position,import-error
 
 JOB = """name: trial
@@ -45,7 +46,7 @@ workers:
   - {name: b, emulate: {speed: 0.5}}
 """
 PROSE = "It was the best of times, it was the worst of times. " * 60
-SECONDS_MAX = 60
+SECONDS_MAX = 120
 ERROR = re.compile(r"^(error: |[^:]+(:\d+:\d+)?: error: )")
 EXTRA = re.compile(r"^\s*hint: ")
 
@@ -82,12 +83,6 @@ def taken_port(_folder):
     listener.bind(("127.0.0.1", 0))
     listener.listen(1)
     return listener
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def other_job(folder):
@@ -373,7 +368,7 @@ def run(heddle, case, folder):
         (folder / name).write_text(text)
     held = case.prepare(folder) if case.prepare else None
     port = held.getsockname()[1] if held else 0
-    free = free_port()
+    free = held_port()
 
     def fill(text):
         return text.replace("{port}", str(port)).replace("{free}", str(free))

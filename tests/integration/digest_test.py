@@ -94,7 +94,7 @@ def alter_one(folder, workers, chance):
             sys.exit(77)
         step = run.step()
         wait_for("a comparison", lambda: run.events("state_disagrees") or run.step() >= step + 5 or
-                 run.process.poll() is not None, 60)
+                 run.process.poll() is not None)
         if run.events("state_disagrees"):
             break
     run.finish()

@@ -8,9 +8,8 @@ import math
 import os
 import subprocess
 import time
-import urllib.request
 
-from harness import HEDDLE, Run, Scratch, heddle, wait_for
+from harness import HEDDLE, PATIENCE, Run, Scratch, get, heddle, wait_for
 
 STEPS = 40
 
@@ -32,7 +31,7 @@ def check_complete(run):
 def check_explained(run, worker, *where):
     loss = [event for event in run.events("decision") if event["cause"] == "loss"][0]
     [seen] = [item for item in loss["evidence"] if item.get("worker") == worker]
-    assert 0 <= seen["silent_seconds"] < 60, seen
+    assert seen["silent_seconds"] >= 0, seen
     shown = heddle("explain", str(loss["generation"]), *where)
     assert shown.returncode == 0, shown.stderr
     for part in (f"generation {loss['generation']}, in force since", "a worker was lost", f"  {worker}: ",
@@ -46,8 +45,7 @@ def check_explained(run, worker, *where):
 
 def check_metrics(run):
     """The gauges have the figures of the log's last recovery."""
-    with urllib.request.urlopen(f"http://{run.job()['metrics']}/metrics", timeout=10) as reply:
-        lines = reply.read().decode().splitlines()
+    lines = get(run.job()["metrics"]).splitlines()
     recovered = run.events("recovered")[-1]
     for name, field in (("heddle_predicted_recovery_seconds", "predicted_seconds"),
                         ("heddle_last_recovery_seconds", "seconds")):
@@ -83,7 +81,7 @@ def main():
                                     text=True, stdin=subprocess.DEVNULL)
         began = time.time()
         run.kill("b")
-        wait_for("the recovery", lambda: run.events("recovered"), 60)
+        wait_for("the recovery", lambda: run.events("recovered"))
         coordinator = run.job()["coordinator"]
         asked = check_explained(run, "b", "--coordinator", coordinator)
         check_metrics(run)
@@ -103,7 +101,7 @@ def main():
         newest = max(decisions(run))
         assert heddle("explain", "--run", run.folder).stdout.startswith(f"generation {newest}, ")
 
-        followed = follower.communicate(timeout=60)[0].splitlines()
+        followed = follower.communicate(timeout=PATIENCE)[0].splitlines()
         assert follower.returncode == 0, "it ends with the job"
         listed = heddle("events", "--run", run.folder).stdout.splitlines()
         assert followed == listed and " job_finished " in listed[-1], (followed, listed)

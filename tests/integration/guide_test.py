@@ -10,12 +10,12 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 
 from harness import HEDDLE, REPOSITORY, Scratch, processes
+from ports import held_port
 
 GUIDE = os.path.join(REPOSITORY, "docs", "guide")
 # The order in which a reader meets them: own-data-and-model's run is gone on from by later pages.
@@ -32,12 +32,6 @@ def checkout(folder):
     os.symlink(os.path.dirname(HEDDLE), os.path.join(folder, "build", "release", "bin"))
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def script_of(page):
     """The blocks of a page as one script that says, before each, where it stands."""
     with open(os.path.join(GUIDE, page + ".md"), encoding="utf-8") as file:
@@ -49,7 +43,7 @@ def script_of(page):
     assert len(parts) > 1, f"{page}.md has no block of commands"
     ports = {}
     return re.sub(r"127\.0\.0\.1:([1-9]\d*)",
-                  lambda match: f"127.0.0.1:{ports.setdefault(match.group(1), free_port())}", "".join(parts))
+                  lambda match: f"127.0.0.1:{ports.setdefault(match.group(1), held_port())}", "".join(parts))
 
 
 def run_page(page, folder, deadline):

@@ -23,7 +23,7 @@ from tiers import sample
 SAVER = os.path.abspath(sys.argv[2])
 PEAK = os.path.join(REPOSITORY, "tests", "support", "peak.py")
 MEMORY_MAX = 200e6
-SECONDS_MAX = 60
+SECONDS_MAX = 120
 DAMAGED, REFUSED = 1, 2
 
 

@@ -3,13 +3,13 @@
 Before step 1, during a save and in the last step are among the moments; vote_test.py has those of the vote.
 The tier says how many, 6 in full; or HEDDLE_KILLS (scripts/acceptance runs 20).
 """
+import contextlib
 import os
 import random
-import statistics
-import time
+import signal
 
 from harness import Run, Scratch, alive, check_same, check_samples, seed, wait_for
-from pauses import Pauses
+from harness.served import ALONE
 from tiers import scaled
 
 STEPS = 40
@@ -17,12 +17,13 @@ GLOBAL_BATCH = 24
 MOMENTS = ("before step 1", "during a save", "in the last step", "random")
 
 
-def one_kill(folder, number, chance, undisturbed, pauses):
+def one_kill(folder, number, chance, undisturbed):
     moment = MOMENTS[min(number, len(MOMENTS) - 1)]
-    run = Run(os.path.join(folder, f"kill-{number}")).start()
-    worker = chance.choice("abcd")
+    # In `full` the job waits until it is clear that the fourth worker does not come; else it is started again.
+    again = moment == "before step 1" and scaled(True, True, False)
+    run = Run(os.path.join(folder, f"kill-{number}"), overrides=["elastic.restart=true"] if again else []).start()
     if moment == "before step 1":
-        wait_for("four workers", lambda: len(run.pids()) == 4, 60)
+        wait_for("four workers", lambda: len(run.pids()) == 4)
     elif moment == "during a save":
         run.wait_step(10)
     elif moment == "in the last step":
@@ -30,15 +31,13 @@ def one_kill(folder, number, chance, undisturbed, pauses):
     else:
         run.wait_step(chance.randrange(1, STEPS - 2))
     before = run.pids()
-    if run.process.poll() is not None or worker not in before:
-        run.finish()
-        check_same(run, undisturbed, STEPS)
-        return None
+    worker = chance.choice(sorted(before))
     killed_after = run.step()
-    pid = run.kill(worker)
-    survivors = {name: other for name, other in before.items() if other != pid}
+    with contextlib.suppress(ProcessLookupError):  # The job has ended meanwhile.
+        os.kill(before[worker], signal.SIGKILL)
+    survivors = {name: other for name, other in before.items() if name != worker}
     if moment != "before step 1" and killed_after < STEPS - 2:
-        wait_for("a step after the loss", lambda: run.step() > killed_after + 1 or run.process.poll() is not None, 60)
+        wait_for("a step after the loss", lambda: run.step() > killed_after + 1 or run.process.poll() is not None)
         for name, other in survivors.items():
             assert alive(other) or run.process.poll() is not None, f"survivor {name} did not keep its process"
     run.finish()
@@ -53,32 +52,20 @@ def one_kill(folder, number, chance, undisturbed, pauses):
     for event in resumed:
         if held_elsewhere:
             assert event["steps_repeated"] <= 1, event
-    if not resumed:
-        return None
-    # The machine's own pauses are not the recovery's time; events tell the time since the epoch.
-    took, end = resumed[-1]["seconds"], resumed[-1]["time"] - time.time() + time.monotonic()
-    return took - pauses.within(end - took, end)
+    assert lost or killed_after >= STEPS - 10, "nobody missed the killed worker"
 
 
 def main():
     chance = random.Random(seed())
-    pauses = Pauses()
     with Scratch() as folder:
-        reference = Run(os.path.join(folder, "undisturbed")).start().finish()
+        # At full speed: neither plan nor speed changes a loss. In `full` four workers of unlike speed say so.
+        reference = Run(os.path.join(folder, "undisturbed"), overrides=scaled([ALONE], [ALONE], [])).start().finish()
         undisturbed = reference.losses()
         check_samples(reference, STEPS, GLOBAL_BATCH)
         assert undisturbed[STEPS] <= 0.8 * undisturbed[1], "the loss falls by 20 %"
-        seconds = []
         kills = int(os.environ.get("HEDDLE_KILLS", scaled(1, 1, 6)))
         for number in range(kills) if kills > len(MOMENTS) else chance.sample(range(len(MOMENTS)), kills):
-            took = one_kill(folder, number, chance, undisturbed, pauses)
-            if took is not None:
-                seconds.append(took)
-        if kills == 1 and not seconds:
-            return  # That moment had nothing to recover.
-        print(f"recovery seconds: {[round(s, 2) for s in seconds]}, median {statistics.median(seconds):.2f}")
-        # A sanitizer slows the program several times over: HEDDLE_TEST_SLOWDOWN says how much time that may cost.
-        assert statistics.median(seconds) <= 3.0 * float(os.environ.get("HEDDLE_TEST_SLOWDOWN", "1"))
+            one_kill(folder, number, chance, undisturbed)
 
 
 main()

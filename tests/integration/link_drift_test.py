@@ -4,7 +4,8 @@ measured again beside the training, and a plan for it is put in force or found n
 """
 import os
 
-from harness import Run, Scratch, check_same, check_samples, heddle, wait_for
+from harness import SMOKE, Run, Scratch, check_same, check_samples, heddle, wait_for
+from harness.served import losses_until
 
 GLOBAL_BATCH = 24
 STEPS = 100_000  # None of it ends by itself.
@@ -21,13 +22,13 @@ def slow_link(folder, name, *overrides):
     worker = run.events("plan")[-1]["plan"]["workers"][-1]
     slowed = heddle("emulate", worker, LINK, "--run", run.folder)
     assert slowed.returncode == 0, slowed.stderr
-    wait_for("a link that has drifted", lambda: run.events("link_drift") or run.process.poll() is not None, 120)
+    wait_for("a link that has drifted", lambda: run.events("link_drift") or run.process.poll() is not None)
     assert run.process.poll() is None, run.errors()[-1000:]
     suspected, drifted = run.events("links_suspected"), run.events("link_drift")[0]
     print(f"{name}: {suspected} {drifted}", flush=True)
     assert suspected, "the links were not suspected first"
     assert worker in (drifted["from"], drifted["to"]), drifted
-    assert drifted["bytes_per_second"] < 2e6 < drifted["planned_bytes_per_second"], drifted
+    assert drifted["bytes_per_second"] < min(2e6, drifted["planned_bytes_per_second"] / 2), drifted
     return run
 
 
@@ -38,7 +39,7 @@ def answers(run):
 def main():
     with Scratch() as folder:
         run = slow_link(folder, "acts")
-        wait_for("an answer", lambda: answers(run), 60)
+        wait_for("an answer", lambda: answers(run))
         evidence = [item for event in answers(run) for item in event["evidence"]]
         assert any("its link to" in item["what"] for item in evidence), evidence
         last = run.step() + 4
@@ -51,10 +52,7 @@ def main():
         watched.process.kill()
         assert not answers(watched) and len(watched.events("plan")) == 1, watched.events("plan")
 
-        alone = Run(os.path.join(folder, "alone"), overrides=[*JOB, "workers=[{name: a}]"]).start()
-        alone.wait_step(last, 180)
-        alone.process.kill()
-        check_same(run, alone.losses(), last)
+        check_same(run, losses_until(folder, SMOKE, last, *JOB), last)
         check_samples(run, last, GLOBAL_BATCH)
 
 

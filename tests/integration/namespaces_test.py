@@ -29,7 +29,7 @@ def start(folder, name, job, network):
 
 def one_fault(folder, job, network, chance, undisturbed, how):
     with start(folder, how, job, network) as cluster:
-        cluster.wait_step(chance.randrange(3, 15), 120)
+        cluster.wait_step(chance.randrange(3, 15))
         pids = cluster.run.pids()
         assert set(pids) == set(WORKERS), pids
         victim = chance.choice(WORKERS)
@@ -38,8 +38,8 @@ def one_fault(folder, job, network, chance, undisturbed, how):
             cluster.kill(victim)
         else:
             network.unplug(victim)
-        wait_for("the loss", lambda: cluster.run.events("worker_lost"), 60)
-        wait_for("steps without it", lambda: cluster.run.step() > before + 2 or cluster.finished(), 90)
+        wait_for("the loss", lambda: cluster.run.events("worker_lost"))
+        wait_for("steps without it", lambda: cluster.run.step() > before + 2 or cluster.finished())
         cluster.check_alive({name: pid for name, pid in pids.items() if name != victim})
         if how != "killed":
             # It is alive and alone; what it tries can no longer change anything.

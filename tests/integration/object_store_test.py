@@ -13,6 +13,7 @@ from harness import Run, Scratch, check_same, heddle, seed, wait_for
 import object_store  # pylint: disable=import-error
 
 STEPS = 24
+REQUEUE = 75
 JOB = [f"steps={STEPS}", "optimizer.schedule=constant", "checkpoint.every=4", "validation.every=8"]
 # Every worker is restarted with the whole job: its coordinator and its workers are one group of processes.
 
@@ -69,7 +70,7 @@ def main():
         root = in_store("job")
         run = run_job(folder, "job", f"checkpoint.store={root}").start()
         run.wait_step(dice.randrange(5, STEPS - 4))
-        wait_for("a checkpoint", lambda: run.events("checkpoint"), 60)
+        wait_for("a checkpoint", lambda: run.events("checkpoint"))
         kill_all(run)
         run.start().finish(180)
         check_same(run, losses, STEPS)
@@ -84,14 +85,17 @@ def main():
         assert len(began.losses()) == STEPS
 
         os.environ["HEDDLE_STORE_TIMEOUT"] = "2"
-        away = run_job(folder, "away", f"checkpoint.store={in_store('away')}").start()
-        wait_for("a checkpoint", lambda: away.events("checkpoint"), 60)
+        # It does not end by itself, so that the store comes back in time.
+        away = run_job(folder, "away", "steps=100000", f"checkpoint.store={in_store('away')}").start()
+        wait_for("a checkpoint", lambda: away.events("checkpoint"))
         store.proxy.fault = lambda *_: "slow_down"
-        wait_for("a failed save", lambda: away.events("checkpoint_failed"), 60)
+        wait_for("a failed save", lambda: away.events("checkpoint_failed"))
         store.proxy.fault = lambda *_: None
-        away.finish(180)
+        away.wait_step(STEPS)
+        away.process.send_signal(signal.SIGTERM)
+        assert away.wait() == REQUEUE, away.errors()[-2000:]
         check_same(away, losses, STEPS)
-        assert "sound" in succeeds("verify", f"{in_store('away')}/step-{STEPS:08}")
+        assert "sound" in succeeds("verify", f"{in_store('away')}/step-{away.step():08}")
 
         store.proxy.fault = lambda *_: "forbidden"
         refused = run_job(folder, "refused", f"checkpoint.store={in_store('refused')}").start()

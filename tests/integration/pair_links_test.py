@@ -5,9 +5,8 @@ than another: loopback behind a token bucket. Exit 77: not root, or no namespace
 import json
 import os
 import sys
-import urllib.request
 
-from harness import HEDDLE, SMOKE, Run, Scratch, heddle
+from harness import HEDDLE, SMOKE, Run, Scratch, get, heddle
 from harness.served import WORKERS, Cluster, write_job
 from harness.text_data import prose
 import namespaces  # pylint: disable=wrong-import-order,import-error  # harness knows its folder.
@@ -34,8 +33,7 @@ def slow_between(network, one, other):
 
 def samples(address, name):
     """The exposition's lines of a metric."""
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as reply:
-        return [line for line in reply.read().decode().splitlines() if line.startswith(name + "{")]
+    return [line for line in get(address).splitlines() if line.startswith(name + "{")]
 
 
 def check_slow_pair(folder, network):
@@ -45,15 +43,16 @@ def check_slow_pair(folder, network):
         for worker in WORKERS:
             cluster.worker(worker, "--bind", network.address(worker), prefix=namespaces.within(worker))
         cluster.submit(job)
-        cluster.wait_step(3, 120)
+        cluster.wait_step(3)
         measured = {(event["from"], event["to"]): event for event in cluster.run.events("links_measured")}
         assert {tuple(sorted(pair)) for pair in measured} == {("a", "b"), ("a", "c"), ("b", "c")}, measured
+        slow, fast = [], []
         for pair, event in measured.items():
             assert event["result"] == "ok" and set(event["transports"]) == {"tcp"}, event
-            rates = [event["transports"]["tcp"][direction] for direction in ("there", "back")]
-            slow = set(pair) == {"a", "b"}
-            # A bucket lets the first bytes through at once, so that a short measurement sees more than its rate.
-            assert all(rate < 4 * SLOW if slow else rate > 10 * SLOW for rate in rates), measured
+            rates = slow if set(pair) == {"a", "b"} else fast
+            rates += [event["transports"]["tcp"][direction] for direction in ("there", "back")]
+        # A bucket lets the first bytes through at once, so that a short measurement sees more than its rate.
+        assert max(slow) < 4 * SLOW and max(slow) < min(fast), measured
         # Nothing was measured twice, and the plan was made with it: no end alone would have said "tcp", because all
         # share one kernel.
         assert len(measured) == len(cluster.run.events("links_measured"))
@@ -88,7 +87,7 @@ def check_choice(folder, network):
         run.start().finish(240)
         [measured] = run.events("links_measured")
         assert measured["result"] == "ok" and set(measured["transports"]) == {"tcp", "shm"}, measured
-        assert measured["transports"]["tcp"]["there"] < 4 * SLOW < measured["transports"]["shm"]["there"], measured
+        assert measured["transports"]["tcp"]["there"] < 4 * SLOW, measured
         plan = run.events("plan")[0]["plan"]
         used = {name for row in plan["transports"] for name in row if name}
         # By slow TCP alone one worker may do it all.

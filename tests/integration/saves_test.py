@@ -1,10 +1,10 @@
 """Saving beside training: with a checkpoint after every step the losses are those of a run without any, bit for bit,
 and each checkpoint is the state that a run which ends at its step writes at rest; also when a worker is killed in the
-middle, when checkpoints are skipped rather than waited for, and when training waits for each.
+middle, when checkpoints are skipped rather than waited for, and when training waits for each (that it does:
+full_disk_test.py).
 """
 import os
 import random
-import statistics
 
 from harness import Run, Scratch, check_same, heddle, seed
 
@@ -68,13 +68,8 @@ def main():
         check_same(waiting, losses, STEPS)
         assert saved(waiting) == set(range(4, STEPS + 1, 4)), waiting.events("checkpoint_failed")
         check_equal(waiting, every, 8)
-        # Saves that do not queue behind each other.
-        beside = run_job(folder, "beside", "checkpoint.every=4").finish(180)
-        stalls = [event["stall_seconds"] for event in beside.events("checkpoint")]
-        waits = [event["stall_seconds"] for event in waiting.events("checkpoint")]
-        assert min(waits) > statistics.median(stalls), f"training did not wait: {waits}, beside training {stalls}"
-        print(f"{STEPS} checkpoints in {STEPS} steps, longest stall {max(stalls):.4f} s; beside a loss {len(steps)}; "
-              f"{len(skipped)} skipped rather than waited for", flush=True)
+        print(f"{STEPS} checkpoints in {STEPS} steps; beside a loss {len(steps)}; {len(skipped)} skipped rather than "
+              "waited for", flush=True)
 
 
 main()

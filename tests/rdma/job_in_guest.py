@@ -95,7 +95,7 @@ class Lead:
             (self.shared / "serving").touch()
             own = worker(self.heddle, self.coordinator, name, self.address)
             subprocess.run([self.heddle, "submit", self.job, "--coordinator", self.coordinator, "--out", str(self.run),
-                            "--set", f"plan={PLAN}"], check=True, timeout=60, stdout=sys.stderr)
+                            "--set", f"plan={PLAN}"], check=True, timeout=120, stdout=sys.stderr)
             wait_for("steps", lambda: self.step() >= FAULT_STEP or self.finished(), 120)
             sent, placed = self.bytes_sent()
             if fault == "power_off":

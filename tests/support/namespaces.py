@@ -15,7 +15,7 @@ def subnet(first):
 
 def command(*words, check=True):
     """What it printed. OSError when it fails and `check`."""
-    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=120)
     if check and done.returncode != 0:
         raise OSError(f"{' '.join(words)}: {done.stderr.strip()}")
     return done.stdout

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 REPOSITORY = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 sys.path.insert(0, os.path.join(REPOSITORY, "tests", "support"))
@@ -36,14 +37,18 @@ class Scratch:
             print(f"left for inspection: {self.path}", flush=True)
 
 
-def wait_for(what, condition, timeout):
+# Seconds after which a wait has found a hang: no machine is as slow as that.
+PATIENCE = 120
+
+
+def wait_for(what, condition, timeout=PATIENCE):
     """The first true value of condition(); fails after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         value = condition()
         if value:
             return value
-        time.sleep(0.005)
+        time.sleep(0.01)
     raise AssertionError(f"not within {timeout} s: {what}")
 
 
@@ -71,7 +76,7 @@ class Run:
                                         cwd=os.path.dirname(self.folder), preexec_fn=processes.tied())
         return self
 
-    def wait(self, timeout=120):
+    def wait(self, timeout=2 * PATIENCE):
         try:
             code = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -81,7 +86,7 @@ class Run:
             self.log.close()
         return code
 
-    def finish(self, timeout=120):
+    def finish(self, timeout=2 * PATIENCE):
         code = self.wait(timeout)
         assert code == 0, f"exit code {code}: {self.errors()[-2000:]}"
         return self
@@ -122,7 +127,7 @@ class Run:
     def pids(self):
         return {worker["name"]: worker["pid"] for worker in self.job()["workers"]}
 
-    def wait_step(self, step, timeout=60):
+    def wait_step(self, step, timeout=PATIENCE):
         wait_for(f"step {step}", lambda: self.step() >= step or self.process.poll() is not None, timeout)
 
     def kill(self, worker):
@@ -131,9 +136,27 @@ class Run:
         return pid
 
 
-def heddle(*arguments, timeout=60):
+def heddle(*arguments, timeout=PATIENCE):
     return subprocess.run([HEDDLE, *arguments], capture_output=True, text=True, timeout=timeout, check=False,
                           stdin=subprocess.DEVNULL)
+
+
+def get(address, path="/metrics"):
+    """The page of a process of ours."""
+    with urllib.request.urlopen(f"http://{address}{path}", timeout=PATIENCE) as reply:
+        return reply.read().decode()
+
+
+def trained(addresses):
+    """The last step that the metrics at any of these addresses tell of: the coordinator may hear of none meanwhile."""
+    steps = [0]
+    for address in addresses:
+        try:
+            page = get(address)
+        except OSError:
+            continue  # It was killed.
+        steps += [int(float(line.split()[1])) for line in page.splitlines() if line.startswith("heddle_step ")]
+    return max(steps)
 
 
 def check_samples(run, steps, global_batch):

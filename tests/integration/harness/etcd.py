@@ -1,63 +1,29 @@
 """Real etcd processes of a test, and coordinators that take turns over a store in them."""
 import base64
-import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
-import time
 
-from harness import HEDDLE, heddle, processes, wait_for
+from harness import HEDDLE, PATIENCE, heddle, processes, wait_for
 from harness.served import Cluster
-from pauses import Pauses
-
-SERVES_WITHIN = 5  # Seconds from a leader's loss to the next one's service: what the guide says.
-
-
-class Stopwatch:
-    """Seconds without those in which the machine stood still."""
-
-    def __init__(self):
-        self.pauses = Pauses()
-        self.begun = time.monotonic()
-
-    def begin(self):
-        self.begun = time.monotonic()
-
-    def seconds(self):
-        now = time.monotonic()
-        return now - self.begun - self.pauses.within(self.begun, now)
-
-    def check(self, limit, what):
-        took = self.seconds()
-        print(f"{what} after {took:.1f} s", flush=True)
-        assert took < limit * float(os.environ.get("HEDDLE_TEST_SLOWDOWN", "1")), f"{what} after {took:.1f} s"
-
-
-def free_ports(count):
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
+from ports import held_port
 
 
 class Etcd:
-    """Members on free ports, each with its own data folder; they end with the `with`."""
+    """Members on ports of their own, each with its own data folder; they end with the `with`."""
 
     def __init__(self, folder, members=1):
         self.folder = os.path.join(folder, "etcd")
         os.mkdir(self.folder)
-        ports = free_ports(2 * members)
-        self.clients = [f"127.0.0.1:{port}" for port in ports[:members]]
-        self.peers = [f"http://127.0.0.1:{port}" for port in ports[members:]]
+        self.clients = [f"127.0.0.1:{held_port()}" for _ in range(members)]
+        self.peers = [f"http://127.0.0.1:{held_port()}" for _ in range(members)]
         self.processes = [None] * members
 
     def __enter__(self):
         for member in range(len(self.clients)):
             self.start(member)
-        wait_for("etcd", self.answers, 60)
+        wait_for("etcd", self.answers)
         return self
 
     def __exit__(self, *_):
@@ -79,7 +45,7 @@ class Etcd:
     def kill(self, member):
         if self.processes[member] is not None:
             self.processes[member].kill()
-            self.processes[member].wait(30)
+            self.processes[member].wait(60)
 
     def leader(self):
         """The number of the member that leads etcd."""
@@ -90,7 +56,7 @@ class Etcd:
 
     def ctl(self, *words):
         return subprocess.run(["etcdctl", "--endpoints", ",".join(self.clients), *words], capture_output=True,
-                              text=True, check=False, timeout=30, env=dict(os.environ, ETCDCTL_API="3"))
+                              text=True, check=False, timeout=PATIENCE, env=dict(os.environ, ETCDCTL_API="3"))
 
     def answers(self):
         return self.ctl("get", "anything").returncode == 0
@@ -108,7 +74,7 @@ class Coordinators(Cluster):
         self.etcd = etcd
         self.prefix = f"/heddle/{name}"
         self.store = f"etcd://{','.join(etcd.clients)}{self.prefix}?lease={lease}"
-        self.addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
+        self.addresses = [f"127.0.0.1:{held_port()}" for _ in range(count)]
         self.listen = ",".join(self.addresses)
         self.coordinators = [None] * count
 
@@ -116,7 +82,7 @@ class Coordinators(Cluster):
         for process in self.coordinators:
             if process is not None and process.poll() is None:
                 process.kill()
-                process.wait(30)
+                process.wait(60)
         super().__exit__(*problem)
 
     def serve(self, number=0):
@@ -125,7 +91,7 @@ class Coordinators(Cluster):
                                                self.addresses[number], *self.certs("coordinator"), "--output-root",
                                                self.folder)
         wait_for("the coordinator's answer", lambda: self.own_status(number)
-                 or self.coordinators[number].poll() is not None, 60)
+                 or self.coordinators[number].poll() is not None)
         assert self.coordinators[number].poll() is None, self.errors()
 
     def own_status(self, number):
@@ -141,10 +107,10 @@ class Coordinators(Cluster):
         status = self.own_status(number)
         return status is not None and status["phase"] == "standby"
 
-    def wait_leader(self, timeout=60):
+    def wait_leader(self):
         """The number of the one that leads."""
         everybody = range(len(self.addresses))
-        return wait_for("a leader", lambda: [number for number in everybody if self.leads(number)], timeout)[0]
+        return wait_for("a leader", lambda: [number for number in everybody if self.leads(number)])[0]
 
     def term(self):
         """The revision in which the leader's key came to be, and its number; (0, None): there is none."""
@@ -156,4 +122,4 @@ class Coordinators(Cluster):
 
     def end(self, number):
         self.coordinators[number].send_signal(signal.SIGTERM)
-        assert self.coordinators[number].wait(30) == 0, self.errors()
+        assert self.coordinators[number].wait(60) == 0, self.errors()

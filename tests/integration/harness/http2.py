@@ -42,7 +42,7 @@ class Http2Error(Exception):
 class Http2:
     """A connection; not for several threads. Everything that waits ends after `patience` seconds with Http2Error."""
 
-    def __init__(self, address, wrap=None, patience=20):
+    def __init__(self, address, wrap=None, patience=60):
         host, port = address.rsplit(":", 1)
         self.patience = patience
         self.socket = socket.create_connection((host, int(port)), timeout=patience)

@@ -45,7 +45,7 @@ class LaunchedCluster(Cluster):
                                                   stderr=self.log, stdin=subprocess.DEVNULL, env=environment,
                                                   preexec_fn=processes.tied(signal.SIGTERM))
         wait_for("all workers in the list", lambda: sorted(self.run.pids()) == list(WORKERS) or self.finished()
-                 or self.workers[launcher].poll() is not None, 60)
+                 or self.workers[launcher].poll() is not None)
         assert self.workers[launcher].poll() is None or self.finished(), self.errors()
 
 

@@ -79,12 +79,12 @@ class Proxy:
             return
         host, port = self.target.rsplit(":", 1)
         try:
-            far = socket.create_connection((host, int(port)), timeout=5)
+            far = socket.create_connection((host, int(port)), timeout=60)
         except OSError:
             near.close()
             return
         for one, other in ((near, far), (far, near)):
-            one.settimeout(5)
+            one.settimeout(60)
             self.pairs[one] = other
             selector.register(one, selectors.EVENT_READ)
 

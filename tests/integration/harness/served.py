@@ -3,7 +3,7 @@ import json
 import os
 import subprocess
 
-from harness import HEDDLE, Run, alive, heddle, processes, wait_for
+from harness import HEDDLE, PATIENCE, Run, alive, heddle, processes, wait_for
 
 JOB = """name: served
 steps: {steps}
@@ -27,6 +27,8 @@ checkpoint: {{every: 10}}
 # The workers are slow on purpose: steps are long enough for a fault to hit them, and cost waiting instead of CPU time.
 GLOBAL_BATCH = 12
 WORKERS = "abc"
+# One worker at its full speed: neither plan nor speed changes a loss.
+ALONE = "workers=[{name: a}]"
 
 
 def write_job(folder, text, steps):
@@ -37,8 +39,17 @@ def write_job(folder, text, steps):
 
 
 def undisturbed_losses(folder, job, *overrides):
-    """The losses of the job by one worker at its full speed: neither plan nor speed changes them."""
-    return Run(os.path.join(folder, "undisturbed"), job, ["workers=[{name: a}]", *overrides]).start().finish().losses()
+    """The losses of the job by one worker at its full speed."""
+    return Run(os.path.join(folder, "undisturbed"), job, [ALONE, *overrides]).start().finish().losses()
+
+
+def losses_until(folder, job, last, *overrides):
+    """The same of a job that does not end by itself, as far as to a step."""
+    alone = Run(os.path.join(folder, f"undisturbed-{last}"), job, [ALONE, *overrides]).start()
+    alone.wait_step(last, 10 * PATIENCE)
+    alone.process.kill()
+    alone.wait()
+    return alone.losses()
 
 
 class Cluster:
@@ -63,7 +74,7 @@ class Cluster:
         for process in [self.coordinator, *self.workers.values()]:
             if process is not None and process.poll() is None:
                 process.kill()
-                process.wait(30)
+                process.wait(60)
         self.log.close()
 
     def start(self, *command):
@@ -78,7 +89,7 @@ class Cluster:
         guard = self.certs("coordinator") or ["--insecure"]
         self.coordinator = self.start(HEDDLE, "serve", "--store", self.store, "--listen", self.listen, *guard,
                                       "--output-root", self.folder)
-        wait_for("the coordinator's address", lambda: os.path.exists(path) or self.coordinator.poll() is not None, 60)
+        wait_for("the coordinator's address", lambda: os.path.exists(path) or self.coordinator.poll() is not None)
         assert self.coordinator.poll() is None, self.errors()
         with open(path, encoding="utf-8") as file:
             self.listen = json.load(file)["coordinator"]
@@ -110,10 +121,10 @@ class Cluster:
         assert not any(event["event"] == "job_failed" for event in events), events[-1]
         return bool(events) and events[-1]["event"] == "job_finished"
 
-    def wait_step(self, step, timeout=90):
+    def wait_step(self, step, timeout=PATIENCE):
         wait_for(f"step {step}", lambda: self.run.step() >= step or self.finished(), timeout)
 
-    def finish(self, timeout=180):
+    def finish(self, timeout=2 * PATIENCE):
         """Waits for the job's end, and that it releases its workers with exit code 0."""
         wait_for("the job's end", self.finished, timeout)
         for name, process in self.workers.items():
@@ -122,7 +133,7 @@ class Cluster:
     def kill(self, name):
         process = self.workers.pop(name)
         process.kill()
-        process.wait(30)
+        process.wait(60)
 
     def check_alive(self, pids):
         for name, pid in pids.items():

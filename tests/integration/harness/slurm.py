@@ -5,7 +5,8 @@ import socket
 import subprocess
 import time
 
-from harness import processes
+from harness import PATIENCE, processes
+from ports import held_port
 
 CONFIGURATION = """ClusterName=heddle
 SlurmctldHost={host}(127.0.0.1)
@@ -39,13 +40,6 @@ PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscri
 
 class Unavailable(Exception):
     """Slurm cannot be here; the message says why. One that is installed and does not start is an error."""
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
 
 
 class Slurm:
@@ -84,19 +78,19 @@ class Slurm:
         host = socket.gethostname().split(".")[0]
         with open(self.environment["SLURM_CONF"], "w", encoding="utf-8") as file:
             file.write(CONFIGURATION.format(folder=self.folder, host=host, munge=munge, cpus=os.cpu_count(),
-                                            controller_port=free_port(), node_port=free_port()))
+                                            controller_port=held_port(), node_port=held_port()))
         # --force: of the folders above the scratch folder /tmp is everybody's.
         self.daemon("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={munge}",
                     f"--pid-file={self.folder}/munged.pid", f"--log-file={self.folder}/munged.log",
                     f"--seed-file={self.folder}/munged.seed")
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while not os.path.exists(munge):
             self.look(deadline, "munged made no socket")
         self.daemon("slurmctld", "-D", "-c")
         self.daemon("slurmd", "-D", "-N", host)
         while True:
             tried = subprocess.run(self.command("-t", "1", "true"), env=self.environment, capture_output=True,
-                                   text=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
+                                   text=True, timeout=PATIENCE, check=False, stdin=subprocess.DEVNULL)
             if tried.returncode == 0:
                 return
             self.look(deadline, f"srun: {tried.stderr.strip()}")

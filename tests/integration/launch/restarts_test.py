@@ -7,7 +7,8 @@ import signal
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import Run, Scratch, alive, check_same, check_samples, seed, wait_for  # noqa: E402
+from harness import SMOKE, Run, Scratch, alive, check_same, check_samples, seed, wait_for  # noqa: E402
+from harness.served import losses_until  # noqa: E402
 
 STEPS = 100_000  # It does not end by itself: who is lost twice in a row is held off for seconds.
 REQUEUE = 75
@@ -21,10 +22,10 @@ def comes_back(run, worker, fault):
     before = run.pids()[worker]
     os.kill(before, fault)
     generation = run.events("step")[-1]["generation"]
-    wait_for(f"another {worker}", lambda: run.pids().get(worker, before) != before, 60)
+    wait_for(f"another {worker}", lambda: run.pids().get(worker, before) != before)
     wait_for("it to train", lambda: worker in run.events("plan")[-1]["plan"]["workers"] and
              run.events("plan")[-1]["generation"] > generation + 1 and
-             run.events("step")[-1]["generation"] >= run.events("plan")[-1]["generation"], 60)
+             run.events("step")[-1]["generation"] >= run.events("plan")[-1]["generation"])
     assert not alive(before), f"{worker}'s first process still runs"
     return run.step()
 
@@ -39,15 +40,10 @@ def main():
             print(f"{worker} came back from {fault.name}, step {comes_back(run, worker, fault)}", flush=True)
         run.wait_step(run.step() + 5)
         run.process.send_signal(signal.SIGTERM)
-        assert run.wait(60) == REQUEUE, run.errors()[-2000:]
+        assert run.wait() == REQUEUE, run.errors()[-2000:]
         last = run.step()
         check_samples(run, last, GLOBAL_BATCH)
-        alone = Run(os.path.join(folder, "alone"), overrides=[f"steps={STEPS}", "workers=[{name: a}]"]).start()
-        alone.wait_step(last, 120)
-        losses = alone.losses()
-        alone.process.kill()
-        alone.wait()
-        check_same(run, losses, last)
+        check_same(run, losses_until(folder, SMOKE, last, f"steps={STEPS}"), last)
 
 
 main()

@@ -9,7 +9,7 @@ from harness import Scratch, heddle, wait_for  # noqa: E402
 from harness.text_data import prose  # noqa: E402
 from harness.served import WORKERS, Cluster, write_job  # noqa: E402
 
-STEPS = 60
+STEPS = 100
 
 
 def submit(cluster, job, out, *overrides):
@@ -44,14 +44,14 @@ def main():
             first.submit(job)
             for name in WORKERS:
                 first.worker(name)
-            wait_for("a checkpoint", lambda: first.run.events("checkpoint"), 90)
+            wait_for("a checkpoint", lambda: first.run.events("checkpoint"))
 
             check_refused(submit(second, job, out), "another coordinator works in it")
             check_refused(submit(second, job, out, "seed=9"), "another coordinator works in it")
             assert second.status()["phase"] == "idle"
 
             first.coordinator.kill()
-            first.coordinator.wait(30)
+            first.coordinator.wait(60)
             for name in WORKERS:
                 first.kill(name)
             before = lines(os.path.join(out, "events.jsonl"))

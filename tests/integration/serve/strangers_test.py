@@ -2,8 +2,7 @@
 that trickle, messages of which half comes, calls with any bytes. The coordinator keeps to its memory, answers
 afterwards, and the job does not notice. First without certificates; then calls of one who may only look.
 
-HEDDLE_STRANGERS multiplies what the tier does (scripts/acceptance: 100,000 connections, ten million calls); then the
-steps' own time is compared, too.
+HEDDLE_STRANGERS multiplies what the tier does (scripts/acceptance: 100,000 connections, ten million calls).
 """
 import os
 import random
@@ -11,15 +10,14 @@ import re
 import resource
 import socket
 import ssl
-import statistics
 import sys
 import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import REPOSITORY, Run, Scratch, check_same, heddle, seed  # noqa: E402
+from harness import PATIENCE, REPOSITORY, Scratch, check_same, heddle, seed  # noqa: E402
 from harness.http2 import PREFACE, Http2, Http2Error, message  # noqa: E402
-from harness.served import WORKERS, Cluster, write_job  # noqa: E402
+from harness.served import WORKERS, Cluster, losses_until, write_job  # noqa: E402
 from harness.text_data import prose  # noqa: E402
 
 STEPS = 100_000  # None of it ends by itself.
@@ -27,8 +25,6 @@ TIMES = int(os.environ.get("HEDDLE_STRANGERS", "0")) or 1
 CONNECTIONS, TRICKLING, CALLS = 1000 * TIMES, min(100 * TIMES, 10_000), 100_000 * TIMES
 HALF_SENT, HALF_SENT_BYTES = 200, 64 << 20
 MEMORY_MAX, LOG_MAX = 500 << 20, 256 << 10
-SLOWER_MAX = 1.02
-ANSWERS_WITHIN = 5.0
 
 
 def methods():
@@ -74,7 +70,7 @@ def memory(process):
 
 def connect(address):
     host, port = address.rsplit(":", 1)
-    return socket.create_connection((host, int(port)), timeout=20)
+    return socket.create_connection((host, int(port)), timeout=PATIENCE)
 
 
 def come_and_go(address, chance):
@@ -164,36 +160,22 @@ def fuzz(address, chance, wrap=None):
     return f"{called} calls, {refused} times the connection was closed"
 
 
-def median_of_steps(cluster, since):
-    return statistics.median(event["seconds"] for event in cluster.run.events("step") if event["step"] > since)
-
-
 def attack(cluster, chance, kinds, pids):
     """Each kind by itself; the coordinator answers after each."""
-    cluster.wait_step(cluster.run.step() + 10)
-    quiet = median_of_steps(cluster, cluster.run.step() - 10)
     for name, kind in kinds.items():
         before, done = cluster.run.step(), []
         thread = threading.Thread(target=lambda kind=kind, done=done: done.append(kind(cluster.listen, chance)),
                                   daemon=True)
-        begun = time.monotonic()
         thread.start()
         thread.join(7200 if TIMES > 1 else 300)
         assert done, f"{name}: no end"
-        seconds = time.monotonic() - begun
         held = memory(cluster.coordinator)
-        begun = time.monotonic()
         assert cluster.status()["phase"] == "training"
-        answered = time.monotonic() - begun
         cluster.wait_step(before + 3)
-        slower = median_of_steps(cluster, before) / quiet
-        print(f"{name}: {done[0]} in {seconds:.0f} s; memory at most {held >> 20} MiB, status after {answered:.2f} s, "
-              f"steps {slower:.3f} of their time", flush=True)
+        print(f"{name}: {done[0]}; memory at most {held >> 20} MiB", flush=True)
         assert held <= MEMORY_MAX, f"{held >> 20} MiB"
-        assert answered <= ANSWERS_WITHIN, f"{answered:.1f} s"
         said = os.path.getsize(cluster.log_path)
         assert said <= LOG_MAX, f"strangers made {said} bytes of log"
-        assert TIMES == 1 or slower <= SLOWER_MAX, f"steps take {slower:.3f} of their time"
         cluster.check_alive(pids)
     assert cluster.run.events("worker_lost") == [], cluster.run.events("worker_lost")
     assert len({event["generation"] for event in cluster.run.events("plan")}) == 1, "the plan changed"
@@ -232,11 +214,9 @@ def main():
                    "a viewer's calls": lambda address, chance: fuzz(address, chance, wrap)}
         clusters.append(served(folder, job, "guarded", lab, guarded, chance))
         last = min(cluster.run.step() for cluster in clusters)
-        alone = Run(os.path.join(folder, "alone"), job, ["workers=[{name: a}]"]).start()
-        alone.wait_step(last, 3600 if TIMES > 1 else 300)
-        alone.process.kill()
+        undisturbed = losses_until(folder, job, last)
         for cluster in clusters:
-            check_same(cluster.run, alone.losses(), last)
+            check_same(cluster.run, undisturbed, last)
 
 
 main()

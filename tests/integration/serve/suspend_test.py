@@ -5,14 +5,13 @@ import os
 import random
 import signal
 import sys
-import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import Run, Scratch, check_same, check_samples, seed, wait_for  # noqa: E402
+from harness import Run, Scratch, check_same, check_samples, get, seed, wait_for  # noqa: E402
 from harness.text_data import prose  # noqa: E402
 from harness.served import GLOBAL_BATCH, WORKERS, Cluster, undisturbed_losses, write_job  # noqa: E402
 
-STEPS = 60
+STEPS = 120  # So many that no suspension comes too late.
 # No checkpoint but the last one: what is gone on from is what the suspension saved.
 SELDOM = "checkpoint.every=1000"
 REQUEUE = 75
@@ -50,8 +49,7 @@ def suspend(cluster, chance):
     step = check_saved(cluster.run, before)
     status = cluster.status()
     assert status["phase"] == "suspended" and str(step) in status["reason"], status
-    with urllib.request.urlopen(f"http://{cluster.run.job()['metrics']}/metrics", timeout=30) as reply:
-        text = reply.read().decode()
+    text = get(cluster.run.job()["metrics"])
     count = len(cluster.run.events("suspended"))
     assert f'heddle_suspensions_total{{saved="true"}} {count}\n' in text, text
     return step
@@ -82,7 +80,7 @@ def trained(folder, job, chance, undisturbed):
     step = check_saved(run, before)
     assert f"suspended after step {step}; the same command goes on there" in run.errors(), run.errors()[-2000:]
     run.start()
-    wait_for("its workers", lambda: len(run.pids()) == len(WORKERS), 60)
+    wait_for("its workers", lambda: len(run.pids()) == len(WORKERS))
     run.wait_step(step + 2)
     # As a batch system does it: all processes at once.
     before = run.step()
@@ -99,9 +97,9 @@ def trained(folder, job, chance, undisturbed):
 def interrupted(folder, job):
     """Ctrl-C ends a run at once, as a failed one; what it had saved is gone on from."""
     run = Run(os.path.join(folder, "interrupted"), job, ["checkpoint.every=4"]).start()
-    wait_for("a checkpoint", lambda: run.events("checkpoint"), 60)
+    wait_for("a checkpoint", lambda: run.events("checkpoint"))
     run.process.send_signal(signal.SIGINT)
-    assert run.wait(30) == 1 and "interrupted" in run.errors(), run.errors()[-2000:]
+    assert run.wait(60) == 1 and "interrupted" in run.errors(), run.errors()[-2000:]
     assert run.events("suspended") == []
 
 

@@ -99,9 +99,9 @@ def captured(folder, job, chance, name, lab):
                        f"comm.tls={'true' if lab else 'false'}")
         for worker in "ab":
             cluster.worker(worker)
-        wait_for("a checkpoint", lambda: cluster.run.events("checkpoint"), 90)
+        wait_for("a checkpoint", lambda: cluster.run.events("checkpoint"))
         cluster.worker("c")
-        wait_for("c to take part", lambda: "c" in cluster.run.events("plan")[-1]["plan"]["workers"], 60)
+        wait_for("c to take part", lambda: "c" in cluster.run.events("plan")[-1]["plan"]["workers"])
         cluster.wait_step(cluster.run.step() + 3)
         done = heddle("drain", "a", "--coordinator", cluster.listen, *cluster.certs("operator"))
         assert done.returncode == 0, done
