@@ -102,8 +102,9 @@ def main():
     parser = argparse.ArgumentParser(description="Run the tests of a build folder.")
     parser.add_argument("build")
     parser.add_argument("--parallel", default="1", help="entries at a time [1]")
-    parser.add_argument("options", nargs="*", metavar="OPTION", help="for ctest, after --")
-    arguments = parser.parse_args()
+    words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)
+    arguments, options = parser.parse_args(words[:end]), words[end + 1:]
     build = os.path.abspath(arguments.build)
     with open(os.path.join(build, "tests.json"), encoding="utf-8") as file:
         known = json.load(file)
@@ -112,7 +113,7 @@ def main():
     if os.path.exists(junit):
         os.unlink(junit)
     begun = time.monotonic()
-    code, moments = run_ctest(build, ["--parallel", arguments.parallel, *arguments.options], junit)
+    code, moments = run_ctest(build, ["--parallel", arguments.parallel, *options], junit)
     if not os.path.exists(junit):
         print(f"test: ctest ended with {code} and ran nothing", file=sys.stderr)
         return 2

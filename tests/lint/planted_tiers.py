@@ -67,7 +67,8 @@ def verdict(folder, name, *entries):
     build, code, said = configure(folder, name, SOUND, *(text.format(label=label, name=entry)
                                                          for text, label, entry in entries))
     expect(code == 0, said)
-    return run(SOURCE / "scripts/run_tests.py", build, "--parallel", 3, HEDDLE_TEST_TIER="quick")
+    return run(SOURCE / "scripts/run_tests.py", build, "--parallel", 3, "--", "-L", r"^tier\.quick$",
+               HEDDLE_TEST_TIER="quick")
 
 
 def check_verdicts(folder):
