@@ -85,7 +85,7 @@ def run(folder, job, hosts):
             assert not idle.status().get("workers"), idle.status()
             assert cluster.run.events("worker_lost") == [], cluster.run.events("worker_lost")
             assert len({event["generation"] for event in cluster.run.events("plan")}) == 1
-            last = cluster.run.step()
+    last = cluster.run.step()
     check_same(cluster.run, losses_until(folder, job, last), last)
     check_samples(cluster.run, last, GLOBAL_BATCH)
 
