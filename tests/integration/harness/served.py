@@ -29,6 +29,8 @@ GLOBAL_BATCH = 12
 WORKERS = "abc"
 # One worker at its full speed: neither plan nor speed changes a loss.
 ALONE = "workers=[{name: a}]"
+# For jobs that nobody leaves: a machine that stands still has nobody given up.
+PATIENT = "elastic.lease=20s"
 
 
 def write_job(folder, text, steps):

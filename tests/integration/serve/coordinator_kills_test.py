@@ -13,7 +13,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import PATIENCE, Scratch, check_same, check_samples, seed, wait_for  # noqa: E402
 from harness.text_data import prose  # noqa: E402
-from harness.served import WORKERS, Cluster, losses_until, write_job  # noqa: E402
+from harness.served import PATIENT, WORKERS, Cluster, losses_until, write_job  # noqa: E402
 from tiers import scaled  # noqa: E402
 
 STEPS = 100_000  # None of it ends by itself.
@@ -51,7 +51,7 @@ def main():
         job = write_job(folder, prose(folder), STEPS)
         with Cluster(folder, "served") as cluster:
             cluster.serve()
-            cluster.submit(job, *changes)
+            cluster.submit(job, PATIENT, *changes)
             for name in names:
                 cluster.worker(name)
             wait_for("a checkpoint", lambda: cluster.run.events("checkpoint"), 1200 if GIGABYTES else PATIENCE)

@@ -10,7 +10,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import HEDDLE, Run, Scratch, check_same, check_samples, heddle, seed, wait_for  # noqa: E402
 from harness.text_data import prose  # noqa: E402
-from harness.served import GLOBAL_BATCH, WORKERS, Cluster, losses_until, write_job  # noqa: E402
+from harness.served import GLOBAL_BATCH, PATIENT, WORKERS, Cluster, losses_until, write_job  # noqa: E402
 
 STEPS = 100_000  # None of it ends by itself.
 
@@ -48,7 +48,7 @@ def main():
             assert cluster.status()["phase"] == "idle"
             for name in WORKERS:
                 cluster.worker(name)
-            cluster.submit(job)
+            cluster.submit(job, PATIENT)
             cluster.wait_step(chance.randrange(5, 20))
             pids = cluster.run.pids()
             assert pids == {name: process.pid for name, process in cluster.workers.items()}, pids

@@ -9,7 +9,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import HEDDLE, Scratch, check_same, check_samples, trained, wait_for  # noqa: E402
 from harness.text_data import prose  # noqa: E402
-from harness.served import GLOBAL_BATCH, WORKERS, Cluster, losses_until, write_job  # noqa: E402
+from harness.served import GLOBAL_BATCH, PATIENT, WORKERS, Cluster, losses_until, write_job  # noqa: E402
 
 STEPS = 100_000  # None of it ends by itself.
 NAME = "coordinator.heddle.test"
@@ -67,7 +67,7 @@ def run(folder, job, hosts):
             for name in WORKERS:
                 cluster.workers[name] = cluster.start(*hosts.prefix(), HEDDLE, "worker", "--coordinator",
                                                       f"{NAME}:{port}", "--name", name)
-            cluster.submit(job, "elastic.drift=observe")
+            cluster.submit(job, PATIENT, "elastic.drift=observe")
             wrong.serve()
             idle.serve()
             wrong.submit(job, "seed=9", "workers=[{name: a, emulate: {speed: 0.02}}]")
@@ -85,7 +85,7 @@ def run(folder, job, hosts):
             assert not idle.status().get("workers"), idle.status()
             assert cluster.run.events("worker_lost") == [], cluster.run.events("worker_lost")
             assert len({event["generation"] for event in cluster.run.events("plan")}) == 1
-            last = cluster.run.step()
+    last = cluster.run.step()
     check_same(cluster.run, losses_until(folder, job, last), last)
     check_samples(cluster.run, last, GLOBAL_BATCH)
 

@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from harness import Scratch, alive, check_same, check_samples, heddle, seed, trained, wait_for  # noqa: E402
 from harness.etcd import Coordinators, Etcd  # noqa: E402
 from harness.text_data import prose  # noqa: E402
-from harness.served import GLOBAL_BATCH, WORKERS, losses_until, write_job  # noqa: E402
+from harness.served import GLOBAL_BATCH, PATIENT, WORKERS, losses_until, write_job  # noqa: E402
 
 STEPS = 100_000  # None of it ends by itself.
 STOPPED_SECONDS = 30
@@ -112,7 +112,7 @@ def main():
         with Etcd(folder, 3) as etcd, Coordinators(folder, "served", etcd) as cluster:
             for number in range(2):
                 cluster.serve(number)
-            cluster.submit(job)
+            cluster.submit(job, PATIENT)
             for name in WORKERS:
                 cluster.worker(name)
             cluster.wait_step(5)

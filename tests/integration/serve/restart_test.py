@@ -8,7 +8,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import Run, Scratch, check_same, seed, wait_for  # noqa: E402
 from harness.text_data import prose  # noqa: E402
-from harness.served import WORKERS, Cluster, undisturbed_losses, write_job  # noqa: E402
+from harness.served import PATIENT, WORKERS, Cluster, undisturbed_losses, write_job  # noqa: E402
 
 STEPS = 60
 
@@ -33,7 +33,7 @@ def main():
         undisturbed = undisturbed_losses(folder, job)
         with Cluster(folder, "served") as cluster:
             cluster.serve()
-            cluster.submit(job)
+            cluster.submit(job, PATIENT)
             for name in WORKERS:
                 cluster.worker(name)
             wait_for("a checkpoint", lambda: cluster.run.events("checkpoint"))
@@ -53,7 +53,7 @@ def main():
             waiting = "the next one is waited for"
             wait_for("every worker's word", lambda: cluster.errors().count(waiting) >= len(WORKERS))
             cluster.run = Run(os.path.join(folder, "next"))
-            cluster.submit(job)
+            cluster.submit(job, PATIENT)
             cluster.finish()
             check_same(cluster.run, undisturbed, STEPS)
 

@@ -67,13 +67,13 @@ def main():
             assert len(shown) >= 3, "its progress was not shown"
             assert took > 3 * LEASE, f"the move took {took:.1f} s only"
             assert cluster.workers.pop("b").wait(60) == 0, cluster.errors()
-            last = cluster.run.step() + 5
-            cluster.wait_step(last)
+            cluster.wait_step(cluster.run.step() + 5)
             for kind in ("worker_lost", "recovery_source"):
                 assert cluster.run.events(kind) == [], cluster.run.events(kind)
             steps = [event["step"] for event in cluster.run.events("step")]
             assert steps == list(range(1, len(steps) + 1)), f"a step was run again: {steps}"
             print(f"the move took {took:.0f} s, {took / LEASE:.0f} leases", flush=True)
+        last = cluster.run.step()
         check_same(cluster.run, losses_until(folder, job, last, *MODEL), last)
         check_samples(cluster.run, last, GLOBAL_BATCH)
 

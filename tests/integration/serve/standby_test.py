@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from harness import Run, Scratch, check_same, check_samples, heddle, seed, wait_for  # noqa: E402
 from harness.etcd import Coordinators, Etcd  # noqa: E402
 from harness.text_data import prose  # noqa: E402
-from harness.served import GLOBAL_BATCH, WORKERS, write_job  # noqa: E402
+from harness.served import GLOBAL_BATCH, PATIENT, WORKERS, write_job  # noqa: E402
 
 STEPS = 120
 
@@ -61,7 +61,7 @@ def main():
             assert cluster.wait_leader() == 0
             cluster.serve(1)
             check_refusals(cluster, job, folder)
-            cluster.submit(job)
+            cluster.submit(job, PATIENT)
             for name in WORKERS:
                 cluster.worker(name)
             cluster.wait_step(chance.randrange(5, 20))

@@ -56,9 +56,9 @@ def main():
             assert cluster.workers["c"].wait(60) == 0
             assert "who has left does not stay" in drain(cluster, "c", "--cancel", code=2)
             cluster.wait_step(cluster.run.step() + 5)
-            last = cluster.run.step()
             assert cluster.run.events("worker_lost") == [], cluster.run.events("worker_lost")
             assert not any(event["steps_repeated"] for event in cluster.run.events("resumed"))
+        last = cluster.run.step()
         check_same(cluster.run, losses_until(folder, job, last), last)
         check_samples(cluster.run, last, GLOBAL_BATCH)
 

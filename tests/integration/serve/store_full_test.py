@@ -95,7 +95,7 @@ def main():
             disk.free()
             cluster.serve()
             cluster.wait_step(cluster.run.step() + 5)
-            last = cluster.run.step()
+        last = cluster.run.step()
         check_same(cluster.run, losses_until(folder, job, last), last)
         check_samples(cluster.run, last, GLOBAL_BATCH)
         print(f"{victim} lost while nothing could be stored; {last} steps")
