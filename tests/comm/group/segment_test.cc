@@ -459,7 +459,8 @@ TEST(GroupSegment, AWaitingMemberSleeps) {
 
 TEST(GroupSegment, AMemberThatLeavesAfterItsLastCallDisturbsNobody) {
   Cluster cluster(3, Media::kShm);
-  for (int64_t generation = 1; generation <= 30; ++generation) {
+  const auto generations = testing::Scaled<int64_t>(10, 10, 30);
+  for (int64_t generation = 1; generation <= generations; ++generation) {
     cluster.Run(generation, [](int /*rank*/, Communicator& communicator) {
       for (const size_t count : {size_t{1}, size_t{200000}}) {
         std::vector<float> buffer(count, 1.0F);
@@ -772,7 +773,8 @@ int IsDamaged(Buffer& buffer) {
 TEST(GroupSegmentProcesses, AStoppedMemberWritesNothingLate) {
   constexpr int kSize = 3;
   constexpr int kVictim = 2;
-  for (uint64_t attempt = 0; attempt < 6; ++attempt) {
+  const auto attempts = testing::Scaled<uint64_t>(3, 3, 6);
+  for (uint64_t attempt = 0; attempt < attempts; ++attempt) {
     Processes processes(
         kSize, Media::kShm, [&](int rank, Endpoint& endpoint, Communicator& group, int out) {
           Buffer buffer(endpoint, true, 4'000'000);

@@ -180,6 +180,17 @@ class FakeWorker : public MemberHost {
   }
 
   void Train() {
+    Work();
+    if (WaitStarted(); HasExited()) {  // As the shipped worker does before its process ends.
+      session_->Close(After(kPatience));
+    }
+  }
+  bool HasExited() const {
+    const MutexLock lock(mutex_);
+    return exit_code_.has_value();
+  }
+
+  void Work() {
     while (true) {
       MemberAction action;
       {
