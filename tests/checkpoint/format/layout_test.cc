@@ -74,7 +74,7 @@ TEST(LayoutTest, HostileShapesAndBoxesAreRefused) {
 
 // All pairs of them would take longer than a test may.
 TEST(LayoutTest, TheCoverageOfManyBoxesIsNotOneOfAllPairs) {
-  constexpr int64_t kAcross = 512;
+  constexpr int64_t kAcross = 384;
   std::vector<Box> boxes;
   for (int64_t i = 0; i < kAcross * kAcross; ++i) {
     boxes.push_back({{i / kAcross * 4, i % kAcross * 8}, {4, 8}});

@@ -114,7 +114,7 @@ class FakeWorker : public MemberHost {
     changed_.NotifyAll();
   }
   ~FakeWorker() override {
-    session_->Close(Now());
+    Close(Now());
     loop_->Stop();
     {
       const MutexLock lock(mutex_);
@@ -182,8 +182,12 @@ class FakeWorker : public MemberHost {
   void Train() {
     Work();
     if (WaitStarted(); HasExited()) {  // As the shipped worker does before its process ends.
-      session_->Close(After(kPatience));
+      Close(After(std::chrono::seconds(2)));
     }
+  }
+  void Close(Deadline deadline) {
+    const MutexLock lock(close_mutex_);
+    session_->Close(deadline);
   }
   bool HasExited() const {
     const MutexLock lock(mutex_);
@@ -281,6 +285,7 @@ class FakeWorker : public MemberHost {
   std::unique_ptr<MemberLoop> loop_;
   std::unique_ptr<CoordinatorSession> session_;
 
+  Mutex close_mutex_;  // One thread ends the stream.
   mutable Mutex mutex_;
   CondVar changed_;
   std::deque<MemberAction> work_ HEDDLE_GUARDED_BY(mutex_);
