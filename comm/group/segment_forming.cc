@@ -216,10 +216,10 @@ Result<std::shared_ptr<GroupSegment>> GroupSegments::Lead(Forming& call) {
     if (made.ok()) {
       segment = *std::move(made);
       news.number = number;
-    } else if (made.status().code() == StatusCode::kUnavailable ||
-               made.status().code() == StatusCode::kAborted) {
-      call.Fail(made.status());  // A member ended; the messages below will say so too.
-    } else {
+    } else if (made.status().code() != StatusCode::kUnavailable &&
+               made.status().code() != StatusCode::kAborted) {
+      // Otherwise a member has ended. That ends its messages, those below or the call's own, and
+      // not before whoever listens for losses was told of it.
       LogWarning(
           "{} workers of this host, {} to {}, exchange messages instead of sharing {} bytes: {}",
           call.size(), NameOf(call.ranks().front()), NameOf(call.ranks().back()),

@@ -14,6 +14,7 @@
 #include "comm/transport/traffic_class.h"
 #include "tests/comm/cluster.h"
 #include "tests/comm/processes.h"
+#include "tests/comm/wires.h"
 
 namespace heddle::comm {
 namespace {
@@ -265,6 +266,41 @@ TEST_P(FailureTest, SurvivorsOfAKilledWorkerFailAndNameIt) {
   for (int rank = 0; rank < kSize; ++rank) {
     EXPECT_EQ(processes.Wait(rank), rank == kVictim ? -1 : 0) << "rank " << rank;
   }
+}
+
+/// Passes descriptors to a process that has just ended, which nothing else has found out.
+struct NobodyThere final : DescriptorPassing {
+  pid_t peer_process() const override { return 0; }
+  Status Send(uint64_t /*id*/, int /*fd*/) override {
+    ++tries;
+    return UnavailableError("handing over a descriptor: Broken pipe");
+  }
+  Result<UniqueFd> Take(uint64_t /*id*/) override { return UnavailableError("none has come"); }
+
+  std::atomic<int> tries = 0;
+};
+
+// The connection's end does, after the news of the loss: the first member, which hands a segment
+// out, would else return a loss that nobody was told of.
+TEST(SegmentTest, ADescriptorThatFindsNobodyEndsNoCall) {
+  NobodyThere nobody;
+  const auto fate = std::make_shared<WireFate>();
+  fate->descriptors = &nobody;
+  WiredGroup group(2, kAmple, [&](int /*from*/, int /*to*/) { return fate; });
+  std::vector<std::thread> members;
+  for (const int rank : {0, 1}) {
+    members.emplace_back([&, rank] {
+      std::vector<float> buffer(1000, 1.0F);
+      const Status status =
+          group.of(rank).AllReduce(RawOf(buffer), DType::kF32, ReduceOp::kSum, {});
+      EXPECT_TRUE(status.ok()) << rank << ": " << status.ToString();
+      EXPECT_EQ(buffer[0], 2.0F);
+    });
+  }
+  for (std::thread& member : members) {
+    member.join();
+  }
+  EXPECT_EQ(nobody.tries.load(), 1);
 }
 
 TEST_P(FailureTest, MessagesOfDisagreeingSizesFailAtTheReceiver) {

@@ -38,6 +38,7 @@ struct WireFate {
   std::atomic<Time> cut_at{Time()};  ///< When the first byte was lost.
   /// Called with what this end is to write. False: there is no room at this moment.
   std::function<bool(std::span<const iovec>)> may_write;
+  DescriptorPassing* descriptors = nullptr;  ///< Of this end; outlives it.
 
   void Cut() {
     left.store(0);
@@ -53,7 +54,7 @@ class Wire final : public Connection {
       : socket_(std::move(socket)),
         fate_(std::move(fate)) {}
 
-  ConnectionInfo info() override { return {.transport = "tcp"}; }
+  ConnectionInfo info() override { return {.transport = "tcp", .descriptors = fate_->descriptors}; }
 
   Result<size_t> Write(std::span<const iovec> parts) override {
     if (fate_->may_write && !fate_->may_write(parts)) {
@@ -139,7 +140,10 @@ class WiredGroup {
     options.generation = 1;
     options.operation_timeout = timeout;
     for (int rank = 0; rank < size; ++rank) {
-      options.members.push_back({.name = Name(rank), .address = ""});
+      // Those that pass descriptors are of one host.
+      const bool together = fate_of(0, 1)->descriptors != nullptr;
+      options.members.push_back(
+          {.name = Name(rank), .address = together ? "heddle1;host=h;shm=s" : ""});
       auto loop = EventLoop::Create();
       EXPECT_TRUE(loop.ok());
       loops_.push_back(*std::move(loop));
