@@ -209,20 +209,9 @@ inline void ComesToWait(Endpoint& endpoint, int64_t generation) {
   }
 }
 
-/// How many times slower than a machine of today this one is, by its own account: an emulated one.
-inline int MachineSlowdown() {
-  const char* text = std::getenv("HEDDLE_TEST_SLOWDOWN");
-  return text == nullptr ? 1 : std::max(1, std::atoi(text));
-}
-
-/// What "at once" means on a shared machine; sanitizers slow everything down.
-inline const int kSlowdown = (kSanitized ? 10 : 1) * MachineSlowdown();
 /// For tests that leave a process without descriptors: the sanitizers' own checks open a pipe.
 inline constexpr const char* kSanitizerNeedsDescriptors =
     "a sanitizer's checks need descriptors of their own";
-/// A busy machine may deny a thread its turn: a bound on time is met if one of this many attempts
-/// meets it.
-inline constexpr int kAttempts = 5;
 
 template <typename T>
 std::span<std::byte> RawOf(std::vector<T>& values) {
