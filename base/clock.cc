@@ -34,8 +34,8 @@ bool CountsByTicks() {
 }  // namespace
 
 Duration ThreadCpuTime() {
-  static const bool by_ticks = CountsByTicks();
-  return by_ticks ? Now().time_since_epoch() : CountedCpuTime();
+  static const bool kByTicks = CountsByTicks();
+  return kByTicks ? Now().time_since_epoch() : CountedCpuTime();
 }
 
 }  // namespace heddle

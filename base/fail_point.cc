@@ -54,12 +54,12 @@ void FailPoint(std::string_view name) {
 }
 
 bool StepIsSpoilt(int64_t step) {
-  static const char* const path =
+  static const char* const kPath =
       std::getenv("HEDDLE_SPOILT_STEPS");  // NOLINT(concurrency-mt-unsafe): nobody sets it
-  if (path == nullptr) {
+  if (kPath == nullptr) {
     return false;
   }
-  std::ifstream file(path);
+  std::ifstream file(kPath);
   for (int64_t listed = 0; file >> listed;) {
     if (listed == step) {
       return true;

@@ -9,14 +9,14 @@ namespace heddle {
 namespace {
 
 spdlog::logger& Logger() {
-  static const std::shared_ptr<spdlog::logger> logger = [] {
+  static const std::shared_ptr<spdlog::logger> kLogger = [] {
     auto made = std::make_shared<spdlog::logger>("heddle",
                                                  std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
     made->set_level(spdlog::level::info);
     return made;
   }();
-  return *logger;
+  return *kLogger;
 }
 
 spdlog::level::level_enum LevelOf(LogLevel level) {

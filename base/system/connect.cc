@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <memory>
+#include <system_error>
 
 #include <netdb.h>
 #include <poll.h>
@@ -30,7 +30,7 @@ Status WaitConnected(int fd, const std::string& address, Deadline deadline) {
   int error = 0;
   socklen_t size = sizeof(error);
   if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) {
-    return UnavailableError("{}: {}", address, std::strerror(error));
+    return UnavailableError("{}: {}", address, std::generic_category().message(error));
   }
   return Status::Ok();
 }
@@ -66,7 +66,7 @@ Result<UniqueFd> ConnectTo(const std::string& address, Deadline deadline) {
     if (!fd.valid()) {
       status = ErrnoError(errno, "a socket for " + address);
     } else if (::connect(fd.get(), one->ai_addr, one->ai_addrlen) != 0 && errno != EINPROGRESS) {
-      status = UnavailableError("{}: {}", address, std::strerror(errno));
+      status = UnavailableError("{}: {}", address, std::generic_category().message(errno));
     } else {
       status = WaitConnected(fd.get(), address, deadline);
     }

@@ -62,13 +62,13 @@ std::optional<Launched> FindLauncher() {
 }
 
 std::span<const char* const> RankVariables() {
-  static const auto names = [] {
+  static const auto kNames = [] {
     std::array<const char*, std::size(kLaunchers)> ranks{};
     std::transform(std::begin(kLaunchers), std::end(kLaunchers), ranks.begin(),
                    [](const Variables& variables) { return variables.rank; });
     return ranks;
   }();
-  return names;
+  return kNames;
 }
 
 }  // namespace heddle

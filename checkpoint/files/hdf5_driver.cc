@@ -93,7 +93,7 @@ Mutex& LibraryMutex() {
 }
 
 hid_t Driver() {
-  static const hid_t driver = [] {
+  static const hid_t kDriver = [] {
     H5dont_atexit();  // Nothing is open at exit that must still be written.
     H5open();
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
@@ -116,7 +116,7 @@ hid_t Driver() {
     std::copy(std::begin(map), std::end(map), std::begin(driver_class.fl_map));
     return H5FDregister(&driver_class);
   }();
-  return driver;
+  return kDriver;
 }
 
 }  // namespace heddle::checkpoint

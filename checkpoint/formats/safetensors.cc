@@ -147,13 +147,13 @@ Result<std::unique_ptr<TensorSink>> CreateFile(const std::string& path,
 }
 
 const FileFormat& Files() {
-  static const FileFormat format{.name = "safetensors",
-                                 .stem = "model",
-                                 .suffix = ".safetensors",
-                                 .file_suffixes = {".safetensors"},
-                                 .open = SafetensorsFile::Open,
-                                 .create = CreateFile};
-  return format;
+  static const FileFormat kFormat{.name = "safetensors",
+                                  .stem = "model",
+                                  .suffix = ".safetensors",
+                                  .file_suffixes = {".safetensors"},
+                                  .open = SafetensorsFile::Open,
+                                  .create = CreateFile};
+  return kFormat;
 }
 
 /// A folder with such files, or a file whose header could be one: it is then judged when opened.

@@ -157,7 +157,8 @@ Result<bool> SegmentReduceTree(Group& group,
   if (!entered) {
     return false;
   }
-  ScratchPool::Piece scratch =
+  // The analyzer does not follow a unique_ptr that is moved.
+  ScratchPool::Piece scratch =  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
       group.scratch().Take(plan.leaves.size() * static_cast<size_t>(kTileBytes));
   SegmentTreeReduction work(call, plan, mine, output, dtype, travelling,
                             {scratch.memory.get(), scratch.room});

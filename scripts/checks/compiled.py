@@ -66,10 +66,11 @@ class Digests:
 
 
 class Cache:
-    """Digests of what was clean: build/NAME-cache; HEDDLE_LINT_CACHE names another folder for all of them."""
+    """Digests of what was clean, for all checkouts of this user; HEDDLE_LINT_CACHE names another folder."""
 
     def __init__(self, name):
-        self.folder = pathlib.Path(os.environ.get("HEDDLE_LINT_CACHE") or ROOT / "build") / f"{name}-cache"
+        home = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "heddle" / "lint"
+        self.folder = pathlib.Path(os.environ.get("HEDDLE_LINT_CACHE") or home) / name
 
     def has(self, digest):
         return (self.folder / digest).exists()

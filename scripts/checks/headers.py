@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Every header compiles alone: what it needs, it includes.
 
-A header that was clean is not compiled again until it or a header of ours that it includes changes: the cache lies in
-build/headers-cache.
+A header that was clean is not compiled again until it or a header of ours that it includes changes (scripts/lint says
+where the cache lies).
 Headers that need libtorch are left out where it is not installed.
 
 Usage: headers.py [--jobs N] [FILE…]

@@ -2,7 +2,7 @@
 """Runs clang-tidy on the sources that it can see whole: everything but the folders that need libtorch.
 
 A file that was clean is not checked again until it, a header of ours that it includes, its compile command or
-.clang-tidy changes: the cache lies in build/tidy-cache.
+.clang-tidy changes (scripts/lint says where the cache lies).
 
 Usage: tidy.py [--jobs N] [FILE…]
 Exit status: 0 nothing found, 1 something found, 2 it could not run.

@@ -39,9 +39,9 @@ def answers(run):
 def main():
     with Scratch() as folder:
         run = slow_link(folder, "acts")
-        wait_for("an answer", lambda: answers(run))
-        evidence = [item for event in answers(run) for item in event["evidence"]]
-        assert any("its link to" in item["what"] for item in evidence), evidence
+        # A busy machine may change a worker's speed, too, which has an answer of its own.
+        wait_for("an answer about the link", lambda: any(
+            "its link to" in item["what"] for event in answers(run) for item in event["evidence"]))
         last = run.step() + 4
         run.wait_step(last)
         run.process.kill()

@@ -3,6 +3,8 @@ import os
 import sys
 
 TIERS = ("quick", "check", "full")
+# Whether the programs are built with a sanitizer, which needs memory of its own.
+SANITIZED = os.environ.get("HEDDLE_TEST_SANITIZED") == "1"
 
 
 def tier():

@@ -11,13 +11,13 @@ namespace heddle::checkpoint {
 namespace {
 
 const FileFormat& Files() {
-  static const FileFormat files{.name = "pytorch",
-                                .stem = "pytorch_model",
-                                .suffix = ".bin",
-                                .file_suffixes = {".pt", ".bin", ".pth"},
-                                .open = OpenPytorchFile,
-                                .create = CreatePytorchFile};
-  return files;
+  static const FileFormat kFiles{.name = "pytorch",
+                                 .stem = "pytorch_model",
+                                 .suffix = ".bin",
+                                 .file_suffixes = {".pt", ".bin", ".pth"},
+                                 .open = OpenPytorchFile,
+                                 .create = CreatePytorchFile};
+  return kFiles;
 }
 
 bool IsFolder(const std::string& path) {
@@ -25,7 +25,7 @@ bool IsFolder(const std::string& path) {
   return std::filesystem::is_directory(path, error);
 }
 
-const FormatRegistration registration({
+const FormatRegistration kPytorch({
     .name = Files().name,
     .rank = 2,  // As for transformers: a folder's safetensors are newer.
     .recognise =

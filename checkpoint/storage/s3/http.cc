@@ -21,8 +21,8 @@ constexpr size_t kPiece = 64 << 10;
 
 /// Once a process, before any thread uses libcurl.
 void StartLibrary() {
-  static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
-  static_cast<void>(started);
+  static const CURLcode kStarted = curl_global_init(CURL_GLOBAL_DEFAULT);
+  static_cast<void>(kStarted);
 }
 
 struct FreeList {

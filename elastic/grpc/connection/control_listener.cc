@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include <arpa/inet.h>
@@ -103,7 +103,8 @@ Result<std::unique_ptr<ControlListener>> ControlListener::Open(const std::string
       ::bind(listener.get(), raw, socket_address.length) != 0 ||
       ::listen(listener.get(), SOMAXCONN) != 0 ||
       ::getsockname(listener.get(), raw, &socket_address.length) != 0) {
-    return ResourceExhaustedError("cannot listen on {}: {}", address, std::strerror(errno));
+    return ResourceExhaustedError("cannot listen on {}: {}", address,
+                                  std::generic_category().message(errno));
   }
   return std::unique_ptr<ControlListener>(new ControlListener(
       std::move(listener), std::move(wake), PortOf(socket_address), named_within));
@@ -278,7 +279,7 @@ void ControlListener::AcceptAll() {
       if (nobody || error == EINTR || error == ECONNABORTED) {
         return;
       }
-      NoteShortage(std::strerror(error));
+      NoteShortage(std::generic_category().message(error));
       const bool at_once = !silent_.empty();
       MakeRoom();
       if (!at_once) {
@@ -305,7 +306,7 @@ void ControlListener::AcceptAll() {
   }
 }
 
-void ControlListener::NoteShortage(const char* what) {
+void ControlListener::NoteShortage(std::string_view what) {
   if (noted_ == Time() || Now() - noted_ >= kNoteEvery) {
     noted_ = Now();
     LogWarning(

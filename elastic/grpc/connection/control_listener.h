@@ -15,6 +15,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -78,7 +79,7 @@ class ControlListener {
   void EndOldestStranger();
   /// Whether somebody who is not let in yet has given up a descriptor, or soon will.
   bool MakeRoom();
-  void NoteShortage(const char* what);
+  void NoteShortage(std::string_view what);
 
   const UniqueFd listener_;
   const UniqueFd wake_;  ///< Readable: it is closed, or somebody was named.

@@ -165,11 +165,11 @@ TEST(SenderStandingTest, ControlSaysWhatWasAskedAndNotMoreTextThanMayTravel) {
 TEST(SenderStandingTest, AMessageThatHasBegunIsSentToItsEndBeforeTheNextOne) {
   Exchange exchange;
   const Bytes data(kLarge);
-  for (const uint64_t tag : {1, 2, 3}) {
+  for (const uint64_t tag : {1U, 2U, 3U}) {
     exchange.Send(tag, data);
   }
   ASSERT_EQ(exchange.SentHeaders().size(), 3U);
-  for (const uint64_t id : {2, 1, 3}) {
+  for (const uint64_t id : {2U, 1U, 3U}) {
     ASSERT_TRUE(exchange.Give(FrameOf(FrameKind::kGrant, id, 0)).ok());
   }
   std::vector<uint64_t> begun;
@@ -248,7 +248,7 @@ TEST_F(PlacingStandingTest, AMessageThatHasBegunIsPlacedToItsEndBeforeTheNextOne
   exchange_->Send(1, buffer_.bytes());
   exchange_->Send(2, other_.bytes());
   exchange_->SentHeaders();
-  for (const uint64_t id : {1, 2}) {
+  for (const uint64_t id : {1U, 2U}) {
     FrameHeader grant = FrameOf(FrameKind::kGrant, id, 0);
     grant.tag = 4096;
     grant.space = 6;

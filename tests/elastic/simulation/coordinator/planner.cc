@@ -79,12 +79,13 @@ void SimPlanner::LeaveSomeOut(std::vector<std::string>& names) {
   if (names.size() < 2 || world.options().calm()) {
     return;
   }
-  const auto unheard = std::ranges::stable_partition(names, [&](const std::string& name) {
-    const SimWorker* worker = cluster_.fleet.Named(name);
-    return worker == nullptr || worker->control.blocked_until() <= world.now();
-  });
-  if (!unheard.empty() && unheard.size() < names.size() && world.Happens(2)) {
-    names.erase(unheard.begin(), unheard.end());
+  const auto unheard =
+      std::stable_partition(names.begin(), names.end(), [&](const std::string& name) {
+        const SimWorker* worker = cluster_.fleet.Named(name);
+        return worker == nullptr || worker->control.blocked_until() <= world.now();
+      });
+  if (unheard != names.end() && unheard != names.begin() && world.Happens(2)) {
+    names.erase(unheard, names.end());
   } else if (world.Happens(4)) {
     names.resize(names.size() - 1 - world.random().Below(names.size() / 2));
   }
