@@ -80,6 +80,45 @@ void AddStash(const graph::Graph& graph, SegmentTable& table) {
   }
 }
 
+/// By node: whether recomputation runs it once more, as lowering decides it for a segment whose
+/// neighbours are on the same stage: what its backward reads of its forward and no other segment
+/// does, and what that is made of.
+std::vector<bool> RunAgain(const graph::Graph& graph) {
+  std::vector<bool> needed(graph.tensors.size(), false);
+  std::vector<bool> crosses(graph.tensors.size(), false);
+  const auto producer_of = [&](graph::TensorId id) {
+    const graph::NodeId producer = graph.tensor(id).producer;
+    return producer < 0 ? nullptr : &graph.node(producer);
+  };
+  for (const Node& node : graph.nodes) {
+    for (const graph::TensorId id : node.inputs) {
+      const Node* const producer = producer_of(id);
+      if (producer == nullptr || producer->phase != Phase::kForward) {
+        continue;
+      }
+      const bool same = producer->segment == node.segment;
+      crosses[static_cast<size_t>(id)] = crosses[static_cast<size_t>(id)] || !same;
+      needed[static_cast<size_t>(id)] =
+          needed[static_cast<size_t>(id)] || (same && node.phase != Phase::kForward);
+    }
+  }
+  std::vector<bool> again(graph.nodes.size(), false);
+  for (size_t n = graph.nodes.size(); n-- > 0;) {
+    const Node& node = graph.nodes[n];
+    again[n] =
+        node.phase == Phase::kForward && std::ranges::any_of(node.outputs, [&](graph::TensorId id) {
+          return needed[static_cast<size_t>(id)] && !crosses[static_cast<size_t>(id)];
+        });
+    for (const graph::TensorId id : again[n] ? node.inputs : std::vector<graph::TensorId>()) {
+      const Node* const producer = producer_of(id);
+      if (producer != nullptr && producer->segment == node.segment) {
+        needed[static_cast<size_t>(id)] = true;
+      }
+    }
+  }
+  return again;
+}
+
 }  // namespace
 
 Result<SegmentTable> BuildSegmentTable(const graph::Graph& graph) {
@@ -128,9 +167,12 @@ WorkerCosts BuildWorkerCosts(const graph::Graph& graph,
   costs.message_seconds = profile.instruction_seconds;
   costs.forward.assign(segments + 1, 0);
   costs.backward.assign(segments + 1, 0);
+  costs.again.assign(segments + 1, 0);
   costs.update.assign(segments + 1, 0);
+  const std::vector<bool> again = RunAgain(graph);
   std::map<std::string, double> priced;
-  for (const Node& node : graph.nodes) {
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
     const auto found = priced.emplace(graph::NodeSignature(graph, node), -1.0);
     if (found.second) {
       found.first->second = profile.Seconds(graph, node) + profile.instruction_seconds;
@@ -138,6 +180,7 @@ WorkerCosts BuildWorkerCosts(const graph::Graph& graph,
     const size_t slot = static_cast<size_t>(node.segment) + 1;
     double& sum = node.phase == Phase::kForward ? costs.forward[slot] : costs.backward[slot];
     sum += found.first->second;
+    costs.again[slot] += again[n] ? found.first->second : 0;
     for (const graph::TensorId id : node.outputs) {
       const Tensor& tensor = graph.tensor(id);
       if (tensor.kind == TensorKind::kWeightGradient) {
@@ -154,6 +197,7 @@ WorkerCosts BuildWorkerCosts(const graph::Graph& graph,
     }
     costs.forward[s + 1] += costs.forward[s];
     costs.backward[s + 1] += costs.backward[s];
+    costs.again[s + 1] += costs.again[s];
     costs.update[s + 1] += costs.update[s];
   }
   return costs;

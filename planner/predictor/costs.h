@@ -35,16 +35,18 @@ Result<SegmentTable> BuildSegmentTable(const graph::Graph& graph);
 struct WorkerCosts {
   std::vector<double> forward;
   std::vector<double> backward;  ///< Backward, weight gradients and folding them.
+  std::vector<double> again;     ///< Forward nodes that recomputation runs once more.
   std::vector<double> update;
   int64_t memory_bytes = 0;    ///< 0: unlimited.
   double message_seconds = 0;  ///< Of the worker, for each message.
 
   double Forward(int first, int last) const { return Of(forward, first, last); }
   double Backward(int first, int last) const { return Of(backward, first, last); }
+  double Again(int first, int last) const { return Of(again, first, last); }
   double Update(int first, int last) const { return Of(update, first, last); }
   /// Seconds of one microbatch on a stage [first, last).
   double Stage(int first, int last, bool recompute) const {
-    return Forward(first, last) * (recompute ? 2 : 1) + Backward(first, last);
+    return Forward(first, last) + Backward(first, last) + (recompute ? Again(first, last) : 0);
   }
 
  private:

@@ -158,7 +158,7 @@ class Estimator {
           {.kind = Action::Kind::kRecv, .seconds = costs.message_seconds, .message = from});
     }
     const auto seconds = [&](int first, int end) {
-      return costs.Backward(first, end) + (stage.recompute ? costs.Forward(first, end) : 0);
+      return costs.Backward(first, end) + (stage.recompute ? costs.Again(first, end) : 0);
     };
     if (last) {
       // Gradients of a segment are complete, and their reduction is issued, when its last backward

@@ -76,6 +76,27 @@ bool GiveOne(const Problem& problem, Plan& plan) {
   return best != nullptr;
 }
 
+/// As RepairShares, as if every pipeline began with microbatch `first`.
+std::optional<Plan> RepairSharesFrom(const Problem& problem, Plan plan, int first) {
+  int left = 0;
+  for (Pipeline& pipeline : plan.pipelines) {
+    pipeline.first_microbatch = first;
+    while (pipeline.microbatches > 0 && !PipelineFits(problem, plan, pipeline)) {
+      --pipeline.microbatches;
+      ++left;
+    }
+  }
+  for (; left > 0; --left) {
+    if (!GiveOne(problem, plan)) {
+      return std::nullopt;
+    }
+  }
+  std::erase_if(plan.pipelines,
+                [](const Pipeline& pipeline) { return pipeline.microbatches == 0; });
+  Renumber(plan);
+  return plan;
+}
+
 /// Offers moves one after another; `accept` is told each and says whether to stop.
 class Moves {
  public:
@@ -191,7 +212,7 @@ class Moves {
         Plan moved = plan_;
         std::swap(moved.pipelines[p], moved.pipelines[p + 1]);
         Renumber(moved);
-        if (accept_(moved)) {
+        if (FitsMemory(problem_, moved) && accept_(moved)) {
           return true;
         }
       }
@@ -238,26 +259,19 @@ ScoredPlan Improve(const Problem& problem,
   return best;
 }
 
-std::optional<Plan> RepairShares(const Problem& problem, Plan plan) {
+std::optional<Plan> RepairShares(const Problem& problem, const Plan& plan) {
   if (FitsMemory(problem, plan)) {
     return plan;
   }
-  int left = 0;
-  for (Pipeline& pipeline : plan.pipelines) {
-    while (pipeline.microbatches > 0 && !PipelineFits(problem, plan, pipeline)) {
-      --pipeline.microbatches;
-      ++left;
+  // Where the pipelines' ranges will begin is known at the end only: first as if it cost no
+  // memory, then as if it cost the most.
+  for (const int first : {0, program::kWorstFirstMicrobatch}) {
+    std::optional<Plan> repaired = RepairSharesFrom(problem, plan, first);
+    if (repaired.has_value() && FitsMemory(problem, *repaired)) {
+      return repaired;
     }
   }
-  for (; left > 0; --left) {
-    if (!GiveOne(problem, plan)) {
-      return std::nullopt;
-    }
-  }
-  std::erase_if(plan.pipelines,
-                [](const Pipeline& pipeline) { return pipeline.microbatches == 0; });
-  Renumber(plan);
-  return plan;
+  return std::nullopt;
 }
 
 bool SettleMemory(const Problem& problem, Plan& plan) {

@@ -25,7 +25,7 @@ ScoredPlan Improve(const Problem& problem,
 
 /// The plan with microbatches taken from pipelines whose workers lack the memory for their share
 /// (partial sums grow with it) and given to those that finish first; nothing when no shares fit.
-std::optional<program::Plan> RepairShares(const Problem& problem, program::Plan plan);
+std::optional<program::Plan> RepairShares(const Problem& problem, const program::Plan& plan);
 
 /// Switches recomputation on where memory demands it. False: some stage does not fit.
 bool SettleMemory(const Problem& problem, program::Plan& plan);

@@ -1,14 +1,11 @@
 #include "planner/search/problem.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
 #include "base/check.h"
-#include "engine/program/lowering/lower.h"
-#include "engine/program/memory.h"
 
 namespace heddle::planner {
 
@@ -54,7 +51,8 @@ StageShape ShapeOf(const Plan& plan, const program::Pipeline& pipeline, size_t s
           .microbatches = pipeline.microbatches,
           .recompute = it.recompute,
           .shared = plan.pipelines.size() > 1,
-          .ahead = it.ahead};
+          .ahead = it.ahead,
+          .first_microbatch = pipeline.first_microbatch};
 }
 
 bool StageMemory::Fits(int64_t memory_bytes, const StageShape& stage) {
@@ -70,107 +68,23 @@ bool StageMemory::Fits(int64_t memory_bytes, const StageShape& stage) {
   return PeakBytes(stage) <= memory_bytes;
 }
 
-void StageMemory::BeCautious() {
-  cautious_ = true;
-  known_.clear();
-}
-
 int64_t StageMemory::PeakBytes(const StageShape& stage) {
-  const int in_flight = stage.in_flight();
-  // Cautious: the eighth backward finds three partial sums beside its own gradient while as many
-  // microbatches are in flight as ever, so that both peaks coincide, as they may in a long
-  // pipeline.
-  const int counted =
-      std::min(stage.microbatches, cautious_ ? 8 + in_flight : std::max(4, in_flight + 2));
-  const auto found = known_.emplace(std::tuple(stage.first_segment, stage.last_segment, in_flight,
-                                               stage.recompute, stage.shared, counted),
-                                    0);
+  const program::FootprintStage asked{
+      .first_segment = stage.first_segment,
+      .last_segment = stage.last_segment,
+      .recompute = stage.recompute,
+      .warm_up = std::min(stage.later_stages + stage.ahead, stage.microbatches),
+      .first_microbatch = stage.shared ? stage.first_microbatch : 0,
+      .microbatches = stage.microbatches,
+      .shared = stage.shared};
+  const auto found = known_.emplace(
+      std::tuple(asked.first_segment, asked.last_segment, asked.warm_up, asked.recompute,
+                 asked.shared, asked.first_microbatch, asked.microbatches),
+      0);
   if (found.second) {
-    found.first->second = Measure(stage, counted);
+    found.first->second = footprint_.PeakBytes(asked);
   }
-  int64_t bytes = found.first->second;
-  if (cautious_ && stage.microbatches > counted) {
-    // Losses are kept until the vote; and another order of arrivals may keep one more input, and
-    // its gradient.
-    bytes += static_cast<int64_t>(sizeof(double)) * stage.microbatches +
-             2 * table_.forward_bytes[static_cast<size_t>(stage.first_segment)];
-  }
-  // Further bits of the microbatch number may keep one more partial sum each.
-  const auto bits = [](int count) {
-    return static_cast<int>(std::bit_width(static_cast<unsigned>(count)));
-  };
-  const int more = bits(stage.microbatches) - bits(counted);
-  if (determinism_ == program::Determinism::kExact) {
-    for (int s = stage.first_segment; s < stage.last_segment; ++s) {
-      for (const graph::ParameterId id : table_.parameters[static_cast<size_t>(s)]) {
-        bytes += more * table_.parameter_bytes[static_cast<size_t>(id)];
-      }
-    }
-  }
-  return bytes;
-}
-
-int64_t StageMemory::Measure(const StageShape& stage, int microbatches) const {
-  Plan plan;
-  plan.determinism = determinism_;
-  program::Pipeline pipeline{.stages = {}, .microbatches = microbatches};
-  const auto add = [&](int begin, int end, bool again) {
-    pipeline.stages.push_back({.worker = static_cast<int>(plan.workers.size()),
-                               .first_segment = begin,
-                               .last_segment = end,
-                               .recompute = again});
-    plan.workers.push_back(fmt::format("w{}", plan.workers.size()));
-  };
-  if (stage.first_segment > 0) {
-    add(0, stage.first_segment, false);
-  }
-  const int rank = static_cast<int>(plan.workers.size());
-  add(stage.first_segment, stage.last_segment, stage.recompute);
-  int begin = stage.last_segment;
-  // As many later stages as make the difference.
-  const int later = std::min(stage.later_stages, stage.microbatches - 1);
-  if (later > 0) {
-    for (program::Stage& each : pipeline.stages) {
-      each.ahead = stage.ahead;
-    }
-  }
-  for (int left = later; left > 0; --left) {
-    const int end = left == 1 ? table_.segments : begin + 1;
-    add(begin, end, false);
-    begin = end;
-  }
-  if (begin < table_.segments) {
-    pipeline.stages.back().last_segment = table_.segments;
-    if (static_cast<int>(pipeline.stages.size()) == rank + 1) {
-      // One microbatch in flight before later stages: they are one stage here.
-      pipeline.stages.back().last_segment = stage.last_segment;
-      add(begin, table_.segments, false);
-    }
-  }
-  if (stage.shared) {
-    // Another pipeline takes the first microbatch, which makes the range of this one as unaligned
-    // as can be.
-    pipeline.first_microbatch = 1;
-    plan.pipelines.push_back({.stages = {{.worker = static_cast<int>(plan.workers.size()),
-                                          .first_segment = 0,
-                                          .last_segment = table_.segments}},
-                              .first_microbatch = 0,
-                              .microbatches = 1});
-    plan.workers.emplace_back("other");
-  }
-  plan.pipelines.push_back(std::move(pipeline));
-  const Result<program::Program> lowered = program::Lower(graph_, plan, rank);
-  return lowered.ok() ? program::StateBytes(graph_, *lowered) + program::PeakSlotBytes(*lowered)
-                      : EstimateStageBytes(table_, stage.first_segment, stage.last_segment,
-                                           stage.in_flight(), microbatches, stage.recompute);
-}
-
-int64_t Problem::MemoryOf(int rank) const {
-  const int64_t limit = cluster.workers[static_cast<size_t>(rank)].memory_bytes;
-  const double factor = memory_factor[static_cast<size_t>(rank)];
-  return limit == 0
-             ? 0
-             : std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(limit) * factor));
+  return found.first->second;
 }
 
 Result<std::unique_ptr<Problem>> MakeProblem(const PlanRequest& request) {
@@ -199,9 +113,9 @@ Result<std::unique_ptr<Problem>> MakeProblem(const PlanRequest& request) {
   problem->stop = request.stop;
   HEDDLE_ASSIGN_OR_RETURN(problem->table, BuildSegmentTable(*request.graph));
   AddCosts(*problem);
-  problem->memory_factor.assign(problem->cluster.workers.size(), 1.0);
-  problem->memory =
-      std::make_unique<StageMemory>(*request.graph, problem->table, request.determinism);
+  HEDDLE_ASSIGN_OR_RETURN(program::Footprint footprint,
+                          program::Footprint::Create(*request.graph, request.determinism));
+  problem->memory = std::make_unique<StageMemory>(problem->table, std::move(footprint));
   problem->estimate = {
       .table = &problem->table,
       .costs = problem->costs,
@@ -372,7 +286,7 @@ PipelineQuestion QuestionOf(const Problem& problem,
   for (const std::vector<int>& members : classes.members) {
     smallest.push_back(*std::min_element(members.begin(), members.end(), [&](int a, int b) {
       const auto room = [&](int rank) {
-        const int64_t memory = problem.MemoryOf(rank);
+        const int64_t memory = problem.cluster.workers[static_cast<size_t>(rank)].memory_bytes;
         return memory == 0 ? std::numeric_limits<int64_t>::max() : memory;
       };
       return room(a) < room(b);

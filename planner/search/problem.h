@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engine/program/lowering/footprint.h"
 #include "engine/program/plan.h"
 #include "planner/predictor/costs.h"
 #include "planner/predictor/estimate.h"
@@ -29,38 +30,29 @@ struct StageShape {
   bool recompute = false;
   bool shared = false;  ///< There are other pipelines, so gradients are reduced.
   int ahead = 0;
+  int first_microbatch = program::kWorstFirstMicrobatch;
   int in_flight() const { return std::min(later_stages + ahead + 1, microbatches); }
 };
 
 /// The shape of a plan's stage.
 StageShape ShapeOf(const program::Plan& plan, const program::Pipeline& pipeline, size_t stage);
 
-/// Peak bytes of stages. Clear cases are decided by an estimate; the others by lowering a pipeline
-/// that has such a stage and measuring its Program. Answers are kept. Thread: one caller at a time.
+/// Peak bytes of stages, as a simulation of the plan finds them. Answers are kept. Thread: one
+/// caller at a time.
 class StageMemory {
  public:
-  StageMemory(const graph::Graph& graph,
-              const SegmentTable& table,
-              program::Determinism determinism)
-      : graph_(graph),
-        table_(table),
-        determinism_(determinism) {}
+  StageMemory(const SegmentTable& table, program::Footprint footprint)
+      : table_(table),
+        footprint_(std::move(footprint)) {}
 
+  /// Clear cases are decided by an estimate.
   bool Fits(int64_t memory_bytes, const StageShape& stage);
-  /// Measured on a lowered Program; what microbatches beyond a few add is extrapolated. That may be
-  /// some percent less than a simulation of the plan finds.
   int64_t PeakBytes(const StageShape& stage);
-  /// From now on answers are never less than a simulation finds, and up to a fifth more.
-  void BeCautious();
 
  private:
-  int64_t Measure(const StageShape& stage, int microbatches) const;
-
-  const graph::Graph& graph_;
   const SegmentTable& table_;
-  const program::Determinism determinism_;
-  bool cautious_ = false;
-  std::map<std::tuple<int, int, int, bool, bool, int>, int64_t> known_;
+  program::Footprint footprint_;
+  std::map<std::tuple<int, int, int, bool, bool, int, int>, int64_t> known_;
 };
 
 struct Problem {
@@ -76,14 +68,10 @@ struct Problem {
   std::vector<const WorkerCosts*> costs;               ///< By rank.
   EstimateInputs estimate;
   std::unique_ptr<StageMemory> memory;
-  /// By rank: usable share of the memory; lowered when a lowered plan needed more than was
-  /// predicted.
-  std::vector<double> memory_factor;
 
   int workers() const { return static_cast<int>(cluster.workers.size()); }
-  int64_t MemoryOf(int rank) const;
   bool Fits(int rank, const StageShape& stage) const {
-    const int64_t cap = MemoryOf(rank);
+    const int64_t cap = cluster.workers[static_cast<size_t>(rank)].memory_bytes;
     return cap == 0 || memory->Fits(cap, stage);
   }
 };

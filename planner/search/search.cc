@@ -13,6 +13,7 @@
 #include "planner/search/improve.h"
 #include "planner/search/problem.h"
 #include "planner/search/slack.h"
+#include "planner/search/uniform.h"
 #include "planner/search/warm_start.h"
 
 namespace heddle::planner {
@@ -30,7 +31,7 @@ constexpr size_t kMaxAlternatives = 4;
 constexpr int kMaxExactClasses = 12;
 constexpr int kMaxSimulatedWorkers = 64;
 constexpr int64_t kMaxInstructions = 2000000;  ///< Of one simulated plan.
-constexpr int kMemoryAttempts = 6;
+constexpr double kCouldWin = 1.15;  ///< An estimate is seldom that much above the simulation.
 constexpr int kAhead = 2;  ///< One for messages on their way, one for a neighbour that is late.
 constexpr int kMostAhead = 6;
 constexpr double kWorthMoreAhead = 0.995;  ///< Of the step's time with one ahead less.
@@ -51,45 +52,6 @@ class Searcher {
   }
 
   Result<SearchOutcome> Run() {
-    Result<SearchOutcome> outcome = RunWithinMemory();
-    if (!outcome.ok() && tightened_ && !request_.stop.stop_requested()) {
-      // Room was left where other plans do not need it: once more, with bounds on every plan's
-      // memory instead.
-      problem_.memory->BeCautious();
-      problem_.memory_factor.assign(problem_.memory_factor.size(), 1.0);
-      outcome = RunWithinMemory();
-    }
-    return outcome;
-  }
-
- private:
-  Result<SearchOutcome> RunWithinMemory() {
-    for (int attempt = 0; attempt < kMemoryAttempts; ++attempt) {
-      HEDDLE_ASSIGN_OR_RETURN(SearchOutcome outcome, RunOnce());
-      if (!Tighten(outcome.plan)) {
-        return outcome;
-      }
-    }
-    return NothingFits();
-  }
-
-  /// The plan needs more than a worker has: leave that much more room there. False: it fits.
-  bool Tighten(const Plan& plan) {
-    bool exceeded = false;
-    for (size_t rank = 0; rank < plan.predicted_peak_bytes.size(); ++rank) {
-      const int64_t memory = problem_.cluster.workers[rank].memory_bytes;
-      const int64_t needed = plan.predicted_peak_bytes[rank];
-      if (memory != 0 && needed > memory) {
-        exceeded = true;
-        problem_.memory_factor[rank] *=
-            0.999 * static_cast<double>(memory) / static_cast<double>(needed);
-      }
-    }
-    tightened_ = tightened_ || exceeded;
-    return exceeded;
-  }
-
-  Result<SearchOutcome> RunOnce() {
     HEDDLE_ASSIGN_OR_RETURN(std::vector<ScoredPlan> candidates, Candidates());
     std::vector<ScoredPlan> finalists = ImproveByEstimate(candidates);
     if (simulated_) {
@@ -111,6 +73,7 @@ class Searcher {
     return outcome;
   }
 
+ private:
   static Status Stopped() { return CancelledError("the search was stopped"); }
 
   /// Plans by estimate, fastest first.
@@ -130,16 +93,16 @@ class Searcher {
         plans.push_back(std::move(plan));
       }
     }
+    plans = WithinMemory(std::move(plans));
+    AddBaselines();
+    for (const ScoredPlan& baseline : baselines_) {
+      plans.push_back(baseline.plan);
+    }
     std::vector<ScoredPlan> scored;
-    for (Plan& candidate : plans) {
+    for (Plan& plan : plans) {
       if (request_.stop.stop_requested()) {
         return Stopped();
       }
-      std::optional<Plan> repaired = RepairShares(problem_, std::move(candidate));
-      if (!repaired.has_value()) {
-        continue;
-      }
-      Plan& plan = *repaired;
       if (request_.previous.has_value()) {
         plan = KeepPlaces(problem_, exact_, *request_.previous, std::move(plan));
       }
@@ -151,6 +114,39 @@ class Searcher {
     }
     SortByTime(scored);
     return scored;
+  }
+
+  /// What does not fit becomes two: with other shares, and with more recomputation.
+  std::vector<Plan> WithinMemory(std::vector<Plan> plans) const {
+    std::vector<Plan> within;
+    for (Plan& plan : plans) {
+      if (FitsMemory(problem_, plan)) {
+        within.push_back(std::move(plan));
+        continue;
+      }
+      if (std::optional<Plan> repaired = RepairShares(problem_, plan)) {
+        within.push_back(*std::move(repaired));
+      }
+      if (SettleMemory(problem_, plan)) {
+        within.push_back(std::move(plan));
+      }
+    }
+    return within;
+  }
+
+  /// Plans that the search must not lose to: the uniform grids, and the plan in force.
+  void AddBaselines() {
+    for (Plan& plan : UniformGrids(problem_)) {
+      const double seconds = Estimate(plan);
+      baselines_.push_back({std::move(plan), seconds});
+    }
+    if (!request_.previous.has_value()) {
+      return;
+    }
+    if (std::optional<Plan> plan = InForce(problem_, *request_.previous)) {
+      const double seconds = Estimate(*plan);
+      baselines_.push_back({*std::move(plan), seconds});
+    }
   }
 
   /// Every division, when they are few; otherwise nothing.
@@ -202,30 +198,17 @@ class Searcher {
     return EstimateStepSeconds(problem_.estimate, plan) + Moving(plan);
   }
 
-  /// Up to `most` microbatches ahead, as long as the simulation stays within memory.
+  /// Up to `most` microbatches ahead, as far as the memory goes.
   Result<Simulation> SimulateWithSlack(int most, Plan& plan) const {
     GiveSlack(problem_, most, plan);
-    Result<Simulation> simulation = SimulatePlan(plan);
-    if (simulation.ok() && TakeSlack(problem_, simulation->peak_bytes, plan)) {
-      simulation = SimulatePlan(plan);
-    }
-    return simulation;
+    return SimulatePlan(plan);
   }
 
-  double Measure(Plan plan) {
-    const Result<Simulation> simulation = request_.stop.stop_requested()
-                                              ? CancelledError("stopped")
-                                              : SimulateWithSlack(kAhead, plan);
-    if (!simulation.ok()) {
-      return std::numeric_limits<double>::infinity();
-    }
-    for (size_t rank = 0; rank < simulation->peak_bytes.size(); ++rank) {
-      const int64_t memory = problem_.cluster.workers[rank].memory_bytes;
-      if (memory != 0 && simulation->peak_bytes[rank] > memory) {
-        return std::numeric_limits<double>::infinity();
-      }
-    }
-    return simulation->step_seconds + Moving(plan);
+  double Measure(Plan plan, int most = kAhead) {
+    const Result<Simulation> simulation =
+        request_.stop.stop_requested() ? CancelledError("stopped") : SimulateWithSlack(most, plan);
+    return simulation.ok() ? simulation->step_seconds + Moving(plan)
+                           : std::numeric_limits<double>::infinity();
   }
 
   Result<Simulation> SimulatePlan(const Plan& plan) const {
@@ -292,6 +275,13 @@ class Searcher {
       plan.seconds = Measure(plan.plan);
     }
     SortByTime(plans);
+    for (ScoredPlan& baseline : baselines_) {
+      if (baseline.seconds <= kCouldWin * plans.front().seconds) {
+        baseline.seconds = std::min(Measure(baseline.plan), Measure(baseline.plan, 0));
+        plans.push_back(baseline);
+      }
+    }
+    SortByTime(plans);
     // The fastest of each number of pipelines, the fastest first: what one leaves of the budget is
     // the next one's.
     int budget = static_cast<int>(request_.limits.simulated_instructions /
@@ -309,7 +299,13 @@ class Searcher {
 
   Status Predict(SearchOutcome& outcome) {
     if (simulated_) {
+      Plan plain = outcome.plan;
+      HEDDLE_ASSIGN_OR_RETURN(Simulation without, SimulateWithSlack(0, plain));
       HEDDLE_ASSIGN_OR_RETURN(outcome.simulation, SimulateWithSlack(kAhead, outcome.plan));
+      if (without.step_seconds < outcome.simulation.step_seconds) {
+        outcome.plan = std::move(plain);
+        outcome.simulation = std::move(without);
+      }
       HEDDLE_RETURN_IF_ERROR(GoFurtherAhead(outcome));
     } else {
       GiveSlack(problem_, kAhead, outcome.plan);
@@ -408,7 +404,7 @@ class Searcher {
   const WorkerClasses exact_;
   int64_t instructions_ = 0;
   bool simulated_ = false;
-  bool tightened_ = false;  ///< Some plan needed more memory than was estimated.
+  std::vector<ScoredPlan> baselines_;
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 /// workers into pipelines is examined, with exact integer shares (shares.h). Many: classes of about
 /// equal workers, a linear program over compositions (fleet.h). The best candidates are priced by
 /// stage (estimate.h), improved by local moves, and the best of those lowered and simulated
-/// (simulator.h).
+/// (simulator.h), beside the uniform grids and the plan in force: the search never loses to them.
 ///
 /// Everything here is a pure function: equal input gives an equal plan on every machine, and
 /// budgets count evaluations, not time.

@@ -34,20 +34,4 @@ void GiveSlack(const Problem& problem, int most, Plan& plan) {
   }
 }
 
-bool TakeSlack(const Problem& problem, const std::vector<int64_t>& peak_bytes, Plan& plan) {
-  bool taken = false;
-  for (Pipeline& pipeline : plan.pipelines) {
-    for (size_t j = 0; j < pipeline.stages.size(); ++j) {
-      Stage& stage = pipeline.stages[j];
-      const auto rank = static_cast<size_t>(stage.worker);
-      const int64_t memory = problem.cluster.workers[rank].memory_bytes;
-      const bool exceeded = memory != 0 && peak_bytes[rank] > memory;
-      const int left = exceeded ? 0 : std::min(stage.ahead, Limit(pipeline, j, stage.ahead));
-      taken = taken || left < stage.ahead;
-      stage.ahead = left;
-    }
-  }
-  return taken;
-}
-
 }  // namespace heddle::planner

@@ -3,9 +3,6 @@
 /// pipeline does not stall while messages travel, nor when a stage is late.
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
 #include "planner/search/problem.h"
 
 namespace heddle::planner {
@@ -14,9 +11,5 @@ namespace heddle::planner {
 /// memory allows, and never more than the stage before: the two would take turns. What stages had
 /// before is forgotten.
 void GiveSlack(const Problem& problem, int most, program::Plan& plan);
-
-/// Takes it back from stages whose workers have less memory than `peak_bytes` (by rank; a
-/// simulation of the plan). False: there was nothing to take.
-bool TakeSlack(const Problem& problem, const std::vector<int64_t>& peak_bytes, program::Plan& plan);
 
 }  // namespace heddle::planner

@@ -1,5 +1,6 @@
+#include "planner/search/uniform.h"
+
 #include <algorithm>
-#include <limits>
 #include <optional>
 
 #include "planner/search/improve.h"
@@ -41,57 +42,56 @@ std::optional<Plan> Grid(const Problem& problem, int pipelines, int stages, bool
   return FitsMemory(problem, plan) ? std::optional(std::move(plan)) : std::nullopt;
 }
 
-/// The grid with its prediction; nothing when it needs more memory than a worker has.
-Result<std::optional<Plan>> Scored(const Problem& problem,
-                                   int pipelines,
-                                   int stages,
-                                   bool recompute) {
-  std::optional<Plan> plan = Grid(problem, pipelines, stages, recompute);
-  if (!plan.has_value()) {
-    return plan;
-  }
+/// Simulated, or estimated where there are too many workers.
+Status Predict(const Problem& problem, Plan& plan) {
   if (problem.workers() > kMaxSimulatedWorkers) {
-    plan->predicted_step_seconds = EstimateStepSeconds(problem.estimate, *plan);
-    return plan;
+    plan.predicted_step_seconds = EstimateStepSeconds(problem.estimate, plan);
+    return Status::Ok();
   }
   HEDDLE_ASSIGN_OR_RETURN(const Simulation simulation,
-                          ScorePlan(*problem.graph, *plan, problem.cluster));
-  for (size_t rank = 0; rank < simulation.peak_bytes.size(); ++rank) {
-    const int64_t memory = problem.cluster.workers[rank].memory_bytes;
-    if (memory != 0 && simulation.peak_bytes[rank] > memory) {
-      return std::optional<Plan>();  // The estimate had let it pass.
-    }
-  }
-  plan->predicted_step_seconds = simulation.step_seconds;
-  plan->predicted_peak_bytes = simulation.peak_bytes;
-  return plan;
+                          ScorePlan(*problem.graph, plan, problem.cluster));
+  plan.predicted_step_seconds = simulation.step_seconds;
+  plan.predicted_peak_bytes = simulation.peak_bytes;
+  return Status::Ok();
 }
 
 }  // namespace
 
-Result<Plan> UniformGrid(const PlanRequest& request) {
-  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<Problem> problem, MakeProblem(request));
-  const int workers = problem->workers();
-  std::optional<Plan> best;
-  for (int stages = 1; stages <= std::min(workers, problem->table.segments); ++stages) {
+std::vector<Plan> UniformGrids(const Problem& problem) {
+  const int workers = problem.workers();
+  const int deepest =
+      problem.limits.max_depth > 0 ? problem.limits.max_depth : problem.table.segments;
+  std::vector<Plan> grids;
+  for (int stages = 1; stages <= std::min(workers, deepest); ++stages) {
     const int pipelines = workers / stages;
-    if (workers % stages != 0 || pipelines > problem->microbatches) {
+    if (workers % stages != 0 || stages > problem.table.segments ||
+        pipelines > problem.microbatches) {
       continue;
     }
-    HEDDLE_ASSIGN_OR_RETURN(std::optional<Plan> plan,
-                            Scored(*problem, pipelines, stages, /*recompute=*/false));
+    std::optional<Plan> plan = Grid(problem, pipelines, stages, /*recompute=*/false);
     if (!plan.has_value()) {
-      HEDDLE_ASSIGN_OR_RETURN(plan, Scored(*problem, pipelines, stages, /*recompute=*/true));
+      plan = Grid(problem, pipelines, stages, /*recompute=*/true);
     }
-    if (plan.has_value() &&
-        (!best.has_value() || plan->predicted_step_seconds < best->predicted_step_seconds)) {
+    if (plan.has_value()) {
+      grids.push_back(*std::move(plan));
+    }
+  }
+  return grids;
+}
+
+Result<Plan> UniformGrid(const PlanRequest& request) {
+  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<Problem> problem, MakeProblem(request));
+  std::optional<Plan> best;
+  for (Plan& plan : UniformGrids(*problem)) {
+    HEDDLE_RETURN_IF_ERROR(Predict(*problem, plan));
+    if (!best.has_value() || plan.predicted_step_seconds < best->predicted_step_seconds) {
       best = std::move(plan);
     }
   }
   if (!best.has_value()) {
     return InvalidArgumentError(
         "no grid of equal pipelines and stages on {} workers has the memory for the model",
-        workers);
+        problem->workers());
   }
   return *std::move(best);
 }

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "engine/program/state.h"
+#include "planner/search/improve.h"
 
 namespace heddle::planner {
 namespace {
@@ -40,6 +41,26 @@ Pace PaceOf(const Problem& problem, const std::vector<Stage>& stages) {
 }
 
 }  // namespace
+
+std::optional<Plan> InForce(const Problem& problem, const Plan& previous) {
+  if (!ValidatePlan(previous, problem.table.segments).ok() ||
+      previous.microbatches() != problem.microbatches) {
+    return std::nullopt;
+  }
+  const std::vector<int> ranks = NewRanks(problem, previous);
+  Plan plan = EmptyPlan(problem);
+  plan.pipelines = previous.pipelines;
+  for (Pipeline& pipeline : plan.pipelines) {
+    for (Stage& stage : pipeline.stages) {
+      stage.worker = ranks[static_cast<size_t>(stage.worker)];
+      stage.ahead = 0;
+      if (stage.worker < 0) {
+        return std::nullopt;
+      }
+    }
+  }
+  return FitsMemory(problem, plan) ? std::optional(std::move(plan)) : std::nullopt;
+}
 
 std::vector<Plan> PlansFrom(const Problem& problem, const Plan& previous) {
   const int segments = problem.table.segments;

@@ -2,11 +2,16 @@
 /// What a previous plan gives the next: candidates, and workers that keep their segments.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "planner/search/problem.h"
 
 namespace heddle::planner {
+
+/// `previous` as it is; nothing when a worker of it is lost, the microbatches are others, or its
+/// stages no longer fit.
+std::optional<program::Plan> InForce(const Problem& problem, const program::Plan& previous);
 
 /// Plans that keep what is left of `previous`: its whole pipelines with new shares, and all of its
 /// pipelines with lost workers' segments cut anew. Empty when nothing of it can run.

@@ -81,10 +81,8 @@ TEST(LimitsTest, AStageFitsExactlyFromWhatItsSimulationNeeds) {
         const StageShape shape = ShapeOf(plan, plan.pipelines[0], j);
         const int64_t peak = simulation.peak_bytes[j];
         const auto problem = ProblemOf(request);
-        EXPECT_NEAR(static_cast<double>(problem->memory->PeakBytes(shape)),
-                    static_cast<double>(peak), 0.02 * static_cast<double>(peak))
-            << "stage " << j << " of " << stages;
         const int64_t needed = problem->memory->PeakBytes(shape);
+        EXPECT_EQ(needed, peak) << "stage " << j << " of " << stages;
         EXPECT_TRUE(problem->memory->Fits(needed, shape));
         EXPECT_FALSE(problem->memory->Fits(needed - 1, shape));
         EXPECT_TRUE(problem->memory->Fits(needed * 100, shape));
@@ -152,8 +150,16 @@ TEST(LimitsTest, SharesMoveFromWorkersThatLackTheMemoryToTheOthers) {
     const std::optional<Plan> repaired = RepairShares(*ProblemOf(request), plan);
     ASSERT_TRUE(repaired.has_value());
     ASSERT_EQ(repaired->pipelines.size(), 2U);
-    EXPECT_EQ(repaired->pipelines[tight].microbatches, 7);
-    EXPECT_EQ(repaired->pipelines[1 - tight].microbatches, 9);
+    // From microbatch 9 on, seven leave one partial sum more: the second pipeline computes as many
+    // as fit from anywhere.
+    StageShape anywhere = shape;
+    anywhere.first_microbatch = program::kWorstFirstMicrobatch;
+    while (ProblemOf(request)->memory->PeakBytes(anywhere) > seven) {
+      --anywhere.microbatches;
+    }
+    ASSERT_EQ(anywhere.microbatches, 4);
+    EXPECT_EQ(repaired->pipelines[tight].microbatches, tight == 0 ? 7 : 4);
+    EXPECT_EQ(repaired->microbatches(), 16);
     EXPECT_EQ(repaired->pipelines[1].first_microbatch, repaired->pipelines[0].microbatches);
   }
   for (program::WorkerProfile& worker : request.cluster.workers) {
@@ -162,7 +168,7 @@ TEST(LimitsTest, SharesMoveFromWorkersThatLackTheMemoryToTheOthers) {
   EXPECT_FALSE(RepairShares(*ProblemOf(request), plan).has_value());
 }
 
-TEST(LimitsTest, SlackIsGivenAndTakenByStage) {
+TEST(LimitsTest, SlackIsGivenAsFarAsTheMemoryGoes) {
   const graph::Graph graph = LlamaGraph({.layers = 4});
   const int segments = static_cast<int>(graph.segments.size());
   Plan plan = Chain(segments, 3, 16);
@@ -183,13 +189,6 @@ TEST(LimitsTest, SlackIsGivenAndTakenByStage) {
   const auto limited = ProblemOf(request);
   GiveSlack(*limited, 2, plan);
   EXPECT_EQ(ahead(), (std::vector<int>{1, 1, 0}));
-  // A simulation that needs just what there is takes nothing; one byte more takes all.
-  const int64_t memory = request.cluster.workers[0].memory_bytes;
-  EXPECT_FALSE(TakeSlack(*limited, {memory, memory * 2, memory * 2}, plan));
-  EXPECT_EQ(ahead(), (std::vector<int>{1, 1, 0}));
-  EXPECT_TRUE(TakeSlack(*limited, {memory + 1, 0, 0}, plan));
-  EXPECT_EQ(ahead(), (std::vector<int>{0, 0, 0}));
-  EXPECT_FALSE(TakeSlack(*limited, {memory + 1, 0, 0}, plan));
 }
 
 TEST(UniformGridTest, DealsSegmentsMicrobatchesAndWorkersEvenly) {

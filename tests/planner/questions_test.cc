@@ -154,20 +154,6 @@ TEST(QuestionsTest, TheShapeOfAStageIsThePlans) {
   }
 }
 
-TEST(QuestionsTest, MemoryIsWhatIsUsableOfIt) {
-  const graph::Graph graph = LlamaGraph({.layers = 1});
-  PlanRequest request{.graph = &graph, .cluster = ClusterOf({1, 1, 1}), .microbatches = 2};
-  request.cluster.workers[1].memory_bytes = 1000;
-  request.cluster.workers[2].memory_bytes = 1;
-  const auto problem = ProblemOf(request);
-  EXPECT_EQ(problem->MemoryOf(0), 0);
-  EXPECT_EQ(problem->MemoryOf(1), 1000);
-  problem->memory_factor = {0.5, 0.5, 0.5};
-  EXPECT_EQ(problem->MemoryOf(0), 0);  // No limit stays none.
-  EXPECT_EQ(problem->MemoryOf(1), 500);
-  EXPECT_EQ(problem->MemoryOf(2), 1);  // Never becomes none.
-}
-
 TEST(QuestionsTest, WhatDoesNotDependOnThePlanIsPreparedOnce) {
   const graph::Graph graph = LlamaGraph({.layers = 1});
   const auto parameters = static_cast<int64_t>(graph.parameters.size());

@@ -274,38 +274,5 @@ TEST(SearchTest, ManyUnlikeWorkersUnderMemoryLimits) {
   EXPECT_LE(outcome->plan.predicted_step_seconds, 1.01 * without->step_seconds);
 }
 
-TEST(StageMemoryTest, CautiousIsNeverBelowWhatTheSimulationFinds) {
-  const graph::Graph graph = LlamaGraph({.layers = 4});
-  const int segments = static_cast<int>(graph.segments.size());
-  for (const int microbatches : {1, 3, 5, 12, 15, 16, 17, 31, 32, 33, 63, 64, 96, 127, 128}) {
-    const PlanRequest request{
-        .graph = &graph, .cluster = ClusterOf({1, 1, 1}), .microbatches = microbatches};
-    const auto problem = MakeProblem(request);
-    ASSERT_TRUE(problem.ok()) << problem.status().ToString();
-    (*problem)->memory->BeCautious();
-    Plan plan;
-    plan.workers = {"w0", "w1", "w2"};
-    program::Pipeline pipeline{.stages = {}, .microbatches = microbatches};
-    for (int j = 0; j < 3; ++j) {
-      pipeline.stages.push_back(
-          {.worker = j, .first_segment = segments * j / 3, .last_segment = segments * (j + 1) / 3});
-    }
-    plan.pipelines = {pipeline};
-    const auto simulated = ScorePlan(graph, plan, request.cluster);
-    ASSERT_TRUE(simulated.ok()) << simulated.status().ToString();
-    for (int j = 0; j < 3; ++j) {
-      const program::Stage& stage = pipeline.stages[static_cast<size_t>(j)];
-      const int64_t estimate = (*problem)->memory->PeakBytes({.first_segment = stage.first_segment,
-                                                              .last_segment = stage.last_segment,
-                                                              .later_stages = 2 - j,
-                                                              .microbatches = microbatches});
-      const int64_t peak = simulated->peak_bytes[static_cast<size_t>(j)];
-      EXPECT_GE(estimate, peak) << "stage " << j << " of " << microbatches << " microbatches";
-      EXPECT_LE(static_cast<double>(estimate), 1.2 * static_cast<double>(peak))
-          << "stage " << j << " of " << microbatches << " microbatches";
-    }
-  }
-}
-
 }  // namespace
 }  // namespace heddle::planner

@@ -1,0 +1,244 @@
+#include "engine/program/lowering/footprint.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/tensor/reduction_tree.h"
+#include "engine/program/lowering/stage_template.h"
+#include "engine/program/memory.h"
+
+namespace heddle::program {
+
+using graph::ParameterId;
+using graph::TensorKind;
+
+/// One backward of a stage, with its additions and reductions.
+class Footprint::Walk {
+ public:
+  Walk(const Trace& trace, bool exact, bool shared)
+      : trace_(trace),
+        exact_(exact),
+        shared_(shared) {}
+
+  /// The largest sum of live bytes.
+  int64_t Peak(const Situation& situation) {
+    situation_ = situation;
+    live_ = situation.live;
+    peak_ = live_;
+    for (const Gradient& gradient : trace_.gradients) {
+      missing_.push_back(gradient.uses);
+    }
+    for (size_t s = 0; s < trace_.backward.size(); ++s) {
+      const Step& step = trace_.backward[s];
+      Allocate(step.allocated);
+      live_ -= step.freed;
+      const size_t end = s + 1 < trace_.backward.size() ? trace_.backward[s + 1].contributions
+                                                        : trace_.contributions.size();
+      for (size_t c = step.contributions; c < end; ++c) {
+        Contribute(trace_.contributions[c]);
+      }
+    }
+    return peak_;
+  }
+
+ private:
+  void Allocate(int64_t bytes) {
+    live_ += bytes;
+    peak_ = std::max(peak_, live_ + reducing_);
+  }
+
+  bool IsReduced(const Gradient& gradient) const { return shared_ || gradient.tied; }
+
+  /// Bytes of all partial sums after the microbatch.
+  int64_t SumsAfter(const Gradient& gradient) const {
+    return int64_t{exact_ ? gradient.uses : 1} * situation_.after * gradient.contribution_bytes;
+  }
+
+  /// As GradientSums does: the contribution is added to what there is, or kept beside it.
+  void Contribute(size_t index) {
+    const Gradient& gradient = trace_.gradients[index];
+    const bool first = missing_[index] == gradient.uses;
+    const int kept = exact_ || first ? situation_.after - situation_.before : 0;
+    live_ += (kept - 1) * gradient.contribution_bytes;
+    --missing_[index];
+    if (!situation_.last) {
+      return;
+    }
+    if (missing_[index] == 0 && !IsReduced(gradient)) {
+      live_ -= SumsAfter(gradient) - gradient.contribution_bytes;
+    }
+    for (; issued_ < trace_.queue.size(); ++issued_) {
+      const size_t next = trace_.queue[issued_];
+      if (!IsReduced(trace_.gradients[next])) {
+        continue;
+      }
+      if (missing_[next] > 0) {
+        break;
+      }
+      Reduce(trace_.gradients[next]);
+    }
+  }
+
+  void Reduce(const Gradient& gradient) {
+    Allocate(gradient.sum_bytes);
+    live_ -= SumsAfter(gradient);
+    reducing_ += SumsAfter(gradient);
+  }
+
+  const Trace& trace_;
+  const bool exact_;
+  const bool shared_;
+  Situation situation_;
+  int64_t live_ = 0;
+  int64_t peak_ = 0;
+  int64_t reducing_ = 0;      ///< What reductions read, which counts until the vote.
+  std::vector<int> missing_;  ///< Contributions of the microbatch still to come, by gradient.
+  size_t issued_ = 0;         ///< Reductions.
+};
+
+Result<Footprint> Footprint::Create(const graph::Graph& graph, Determinism determinism) {
+  HEDDLE_ASSIGN_OR_RETURN(GraphAnalysis analysis, Analyze(graph));
+  return Footprint(graph, std::move(analysis), determinism);
+}
+
+Footprint::Footprint(const graph::Graph& graph, GraphAnalysis analysis, Determinism determinism)
+    : graph_(&graph),
+      analysis_(std::move(analysis)),
+      exact_(determinism == Determinism::kExact) {}
+
+int Footprint::Sums(const FootprintStage& stage, int microbatches) const {
+  if (!exact_) {
+    return microbatches > 0 ? 1 : 0;
+  }
+  const int64_t first = stage.first_microbatch;
+  return static_cast<int>(CoverRange(first, first + microbatches).size());
+}
+
+int64_t Footprint::PeakBytes(const FootprintStage& stage) {
+  const Trace& trace = TraceOf(stage);
+  const int count = stage.microbatches;
+  int64_t sum = 0;  // A partial sum of every use.
+  for (const Gradient& gradient : trace.gradients) {
+    sum += int64_t{exact_ ? gradient.uses : 1} * gradient.contribution_bytes;
+  }
+  int64_t peak = 0;
+  const auto forward = [&](int kept, int sums, int losses) {
+    peak =
+        std::max(peak, kept * trace.kept + sums * sum + losses * trace.loss + trace.forward_peak);
+  };
+  for (int i = 0; i < std::min(stage.warm_up, count); ++i) {
+    forward(i, 0, i);
+  }
+  // Losses grow, so that the last backward of those that find as much else has the largest peak.
+  std::map<std::tuple<int, int, int>, Situation> situations;
+  int before = 0;
+  for (int i = 0; i < count; ++i) {
+    if (i + stage.warm_up < count) {
+      forward(stage.warm_up, before, i + stage.warm_up);
+    }
+    const int after = Sums(stage, i + 1);
+    const int kept = std::min(stage.warm_up + 1, count - i);
+    const int losses = std::min(count, i + stage.warm_up + 1);
+    const bool last = i + 1 == count;
+    situations[{last ? 0 : kept, before, after}] = {
+        .live = kept * trace.kept + losses * trace.loss + before * sum,
+        .before = before,
+        .after = after,
+        .last = last};
+    before = after;
+  }
+  for (const auto& [key, situation] : situations) {
+    peak = std::max(peak, Walk(trace, exact_, stage.shared).Peak(situation));
+  }
+  return trace.state + peak;
+}
+
+const Footprint::Trace& Footprint::TraceOf(const FootprintStage& stage) {
+  const auto key = std::tuple(stage.first_segment, stage.last_segment, stage.recompute);
+  const auto found = traces_.find(key);
+  return found != traces_.end() ? found->second
+                                : traces_.emplace(key, MakeTrace(stage)).first->second;
+}
+
+Footprint::Trace Footprint::MakeTrace(const FootprintStage& stage) const {
+  // Who runs the other segments changes no byte of this stage: they are one stage before it and one
+  // behind it.
+  Pipeline pipeline;
+  const auto add = [&](int begin, int end, bool recompute) {
+    if (begin < end) {
+      pipeline.stages.push_back({.worker = static_cast<int>(pipeline.stages.size()),
+                                 .first_segment = begin,
+                                 .last_segment = end,
+                                 .recompute = recompute});
+    }
+  };
+  add(0, stage.first_segment, false);
+  const int index = static_cast<int>(pipeline.stages.size());
+  add(stage.first_segment, stage.last_segment, stage.recompute);
+  add(stage.last_segment, static_cast<int>(graph_->segments.size()), false);
+  const StageTemplate steps = BuildStageTemplate(*graph_, analysis_, pipeline, index);
+  Trace trace;
+  AddGradients(stage, trace);
+  std::map<ParameterId, size_t> index_of;
+  for (size_t g = 0; g < trace.gradients.size(); ++g) {
+    index_of.emplace(trace.gradients[g].parameter, g);
+  }
+  const auto bytes = [&](const std::vector<int>& values) {
+    int64_t sum = 0;
+    for (const int value : values) {
+      sum += graph_->tensor(steps.values[static_cast<size_t>(value)]).type.bytes();
+    }
+    return sum;
+  };
+  trace.loss = steps.loss < 0 ? 0 : bytes({steps.loss});
+  for (const StageStep& step : steps.forward) {
+    trace.kept += bytes(step.outputs);
+    trace.forward_peak = std::max(trace.forward_peak, trace.kept);
+    trace.kept -= bytes(step.frees);
+  }
+  trace.kept -= trace.loss;
+  for (const StageStep& step : steps.backward) {
+    trace.backward.push_back({.allocated = bytes(step.outputs),
+                              .freed = bytes(step.frees),
+                              .contributions = trace.contributions.size()});
+    for (const int value : step.code == Code::kRun ? step.outputs : std::vector<int>()) {
+      const graph::Tensor& tensor = graph_->tensor(steps.values[static_cast<size_t>(value)]);
+      if (tensor.kind == TensorKind::kWeightGradient) {
+        const size_t g = index_of.at(tensor.parameter);
+        trace.contributions.push_back(g);
+        trace.gradients[g].contribution_bytes = tensor.type.bytes();
+        ++trace.gradients[g].uses;
+      }
+    }
+  }
+  return trace;
+}
+
+void Footprint::AddGradients(const FootprintStage& stage, Trace& trace) const {
+  std::set<ParameterId> held;
+  for (int s = stage.first_segment; s < stage.last_segment; ++s) {
+    const auto& parameters = analysis_.segment_parameters[static_cast<size_t>(s)];
+    held.insert(parameters.begin(), parameters.end());
+  }
+  Program holder;
+  holder.parameters.assign(held.begin(), held.end());
+  trace.state = StateBytes(*graph_, holder);
+  for (const ParameterId id : held) {
+    const auto& segments = analysis_.parameter_segments[static_cast<size_t>(id)];
+    trace.gradients.push_back(
+        {.parameter = id,
+         .sum_bytes = ElementCount(graph_->parameter(id).shape) * SizeOf(graph_->master_dtype()),
+         .tied = segments.front() < stage.first_segment || segments.back() >= stage.last_segment});
+    trace.queue.push_back(trace.queue.size());
+  }
+  // Descending segment, then parameter, as GradientSums issues them.
+  std::stable_sort(trace.queue.begin(), trace.queue.end(), [&](size_t a, size_t b) {
+    const auto first = [&](size_t g) {
+      return analysis_.parameter_segments[static_cast<size_t>(trace.gradients[g].parameter)]
+          .front();
+    };
+    return first(a) > first(b);
+  });
+}
+
+}  // namespace heddle::program
