@@ -3,6 +3,7 @@
 #include "cli/engine/engine.h"
 #include "cli/engine_commands.h"
 #include "cli/output.h"
+#include "elastic/report/event_line.h"
 #include "elastic/worker/local_plan.h"
 
 namespace heddle::cli {
@@ -14,11 +15,17 @@ class Plan : public Command {
   std::string summary() const override { return std::string(kPlanCommand.summary); }
   std::string examples() const override {
     return "Examples:\n  heddle plan configs/quickstart.yaml --explain\n  heddle plan job.yaml "
-           "--json > plan.json\n  heddle plan job.yaml --uniform --json > grid.json";
+           "--json > plan.json\n  heddle plan job.yaml --uniform --json > grid.json\n"
+           "  heddle plan job.yaml --save-profile measured.json\n"
+           "  heddle plan job.yaml --profile measured.json --set workers.0.emulate.memory=3MB";
   }
   void Declare(Arguments& arguments) override {
     arguments.Positional("JOB", &path_, "Job file (YAML)");
     arguments.OptionList("set", &overrides_, "Override a key: key.path=value; may be repeated");
+    arguments.Option("profile", &profile_,
+                     "Plan for what this file of --save-profile says was measured; nothing is "
+                     "measured, and the plan is the same every time");
+    arguments.Option("save-profile", &save_profile_, "Write what was measured to this file");
     arguments.Flag("json", &json_, "The plan with its predictions as JSON on standard output");
     arguments.Flag("explain", &explain_,
                    "Why this plan: prediction, memory, upper bound, what lost");
@@ -28,19 +35,28 @@ class Plan : public Command {
   }
   int Run() override {
     const auto planned = elastic::PlanLocally(
-        path_, overrides_, uniform_ ? elastic::PlanChoice::kUniform : elastic::PlanChoice::kBest);
+        {.job_path = path_,
+         .overrides = overrides_,
+         .choice = uniform_ ? elastic::PlanChoice::kUniform : elastic::PlanChoice::kBest,
+         .profile_path = profile_,
+         .save_profile_path = save_profile_});
     if (!planned.ok()) {
       return Report(planned.status());
     }
     std::printf("%s\n", json_      ? planned->json.c_str()
                         : explain_ ? planned->explanation.c_str()
                                    : planned->text.c_str());
+    if (!json_) {
+      std::printf("measured: %s\n", elastic::FormatEventTime(planned->measured_at).c_str());
+    }
     return kDone;
   }
 
  private:
   std::string path_;
   std::vector<std::string> overrides_;
+  std::string profile_;
+  std::string save_profile_;
   bool json_ = false;
   bool explain_ = false;
   bool uniform_ = false;

@@ -1,6 +1,6 @@
 /// \file
-/// `heddle plan`: measures every worker of a job on this machine, one at a time, and plans for
-/// them.
+/// `heddle plan`: measures every worker of a job on this machine, one at a time, or takes what was
+/// measured before, and plans for them.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +23,19 @@ struct LocalPlan {
   std::string json;
   std::string text;         ///< For people.
   std::string explanation;  ///< Longer: why. Of kUniform the same as `text`.
+  double measured_at = 0;   ///< Of the worker that was measured first; seconds since 1970.
 };
 
-/// Errors: kInvalidArgument (the job file; no worker or combination fits the model).
-Result<LocalPlan> PlanLocally(const std::string& job_path,
-                              const std::vector<std::string>& overrides,
-                              PlanChoice choice);
+struct LocalPlanOptions {
+  std::string job_path;
+  std::vector<std::string> overrides = {};
+  PlanChoice choice = PlanChoice::kBest;
+  std::string profile_path = {};       ///< Of a profile file that is read instead of measuring.
+  std::string save_profile_path = {};  ///< Where what was measured is written.
+};
+
+/// Errors: kInvalidArgument (the job file; the profile file; no worker or combination fits the
+/// model), and those of reading and writing files.
+Result<LocalPlan> PlanLocally(const LocalPlanOptions& options);
 
 }  // namespace heddle::elastic

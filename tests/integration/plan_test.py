@@ -1,0 +1,36 @@
+"""`heddle plan --profile` gives the plan that was made from the measurement itself, the same bytes every time; with other
+memory another one, and never for workers that were measured as something else."""
+import json
+import os
+
+from harness import SMOKE, Scratch, heddle
+
+AGAIN = 5
+
+
+def plan(*options):
+    done = heddle("plan", SMOKE, *options, timeout=300)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return done.stdout
+
+
+def main():
+    with Scratch() as folder:
+        measured = os.path.join(folder, "measured.json")
+        first = plan("--save-profile", measured, "--json")
+        for _ in range(AGAIN):
+            assert plan("--profile", measured, "--json") == first
+        text, explained = plan("--profile", measured), plan("--profile", measured, "--explain")
+        assert "\nmeasured: 20" in text and "\nmeasured: 20" in explained, text
+
+        workers = json.loads(first)["workers"]
+        peak = max(json.loads(first)["predicted_peak_bytes"])
+        caps = [f"--set=workers.{i}.emulate.memory={peak // 2}B" for i in range(len(workers))]
+        tight = json.loads(plan("--profile", measured, "--json", *caps))
+        assert max(tight["predicted_peak_bytes"]) <= peak // 2, tight
+
+        other = heddle("plan", SMOKE, "--profile", measured, "--set", "model.hidden_size=128", timeout=300)
+        assert other.returncode == 2 and "another model" in other.stderr and other.stderr.count("\n") == 1, other.stderr
+
+
+main()
