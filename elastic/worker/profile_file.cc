@@ -44,7 +44,7 @@ std::string ProfileFileToJson(const std::vector<MeasuredWorker>& workers) {
                     {"threads", each.threads},
                     {"measurement", nlohmann::json::parse(MeasurementToJson(each.measurement))}});
   }
-  const nlohmann::json file = {{"heddle_profile", kVersion}, {"workers", std::move(list)}};
+  const nlohmann::json file = {{"profile_file", kVersion}, {"workers", std::move(list)}};
   return file.dump(1) + "\n";
 }
 
@@ -52,9 +52,9 @@ Result<std::vector<MeasuredWorker>> ProfileFileFromJson(std::string_view json) {
   std::vector<MeasuredWorker> workers;
   try {
     const nlohmann::json file = nlohmann::json::parse(json);
-    const int version = file.at("heddle_profile").get<int>();
+    const int version = file.at("profile_file").get<int>();
     if (version != kVersion) {
-      return InvalidArgumentError("heddle_profile is {}, this program reads {}", version, kVersion);
+      return InvalidArgumentError("profile_file is {}, this program reads {}", version, kVersion);
     }
     for (const nlohmann::json& entry : file.at("workers")) {
       MeasuredWorker& each = workers.emplace_back();

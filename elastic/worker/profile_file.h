@@ -21,7 +21,7 @@ struct MeasuredWorker {
   double speed = 1;
   double link_bytes_per_second = 0;
   int64_t threads = 1;
-  WorkerMeasurement measurement;
+  WorkerMeasurement measurement = {};
 };
 
 std::string ProfileFileToJson(const std::vector<MeasuredWorker>& workers);

@@ -12,7 +12,6 @@
 #include "planner/search/fleet.h"
 #include "planner/search/improve.h"
 #include "planner/search/problem.h"
-#include "planner/search/slack.h"
 #include "planner/search/uniform.h"
 #include "planner/search/warm_start.h"
 

@@ -267,8 +267,9 @@ def fit_cases():
         Case("no worker fits the model: train", TRAIN, ["memory|fit"], change=small),
         Case("plan: a profile that is missing", f"{PLAN} --profile none.json", [r"none\.json", "No such file"]),
         Case("plan: a profile that is none", f"{PLAN} --profile prose.txt", [r"prose\.txt", "no profile file"]),
-        Case("plan: a profile of nobody", f"{PLAN} --profile empty.json", [r"empty\.json", "worker a of the job is not in it"],
-             files={"empty.json": '{"heddle_profile": 1, "workers": []}'}),
+        Case("plan: a profile of nobody", f"{PLAN} --profile empty.json",
+             [r"empty\.json", "worker a of the job is not in it"],
+             files={"empty.json": '{"profile_file": 1, "workers": []}'}),
     ]
 
 

@@ -1,5 +1,5 @@
-"""`heddle plan --profile` gives the plan that was made from the measurement itself, the same bytes every time; with other
-memory another one, and never for workers that were measured as something else."""
+"""`heddle plan --profile` gives the plan that was made from the measurement itself, the same bytes every time; with
+other memory another one, and never for workers that were measured as something else."""
 import json
 import os
 

@@ -8,7 +8,6 @@
 #include "planner/search/improve.h"
 #include "planner/search/problem.h"
 #include "planner/search/search.h"
-#include "planner/search/slack.h"
 #include "tests/planner/support.h"
 
 namespace heddle::planner {

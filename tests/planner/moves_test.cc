@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include "planner/search/improve.h"
-#include "planner/search/slack.h"
 #include "tests/planner/support.h"
 
 namespace heddle::planner {

@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "base/units.h"
+#include "planner/search/improve.h"
 #include "planner/search/problem.h"
 #include "planner/search/search.h"
-#include "planner/search/slack.h"
 #include "tests/planner/support.h"
 
 namespace heddle::planner {

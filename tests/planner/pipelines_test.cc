@@ -37,7 +37,7 @@ struct Puzzle {
     }
     for (int c = 0; c < classes; ++c) {
       costs.emplace_back();
-      for (auto* sums : {&costs.back().forward, &costs.back().backward}) {
+      for (auto* sums : {&costs.back().forward, &costs.back().backward, &costs.back().again}) {
         sums->push_back(0);
         for (int s = 0; s < segments; ++s) {
           sums->push_back(sums->back() + static_cast<double>(random.Between(1, 9)));
@@ -88,8 +88,8 @@ struct Puzzle {
         return sums[static_cast<size_t>(stage.last_segment)] -
                sums[static_cast<size_t>(stage.first_segment)];
       };
-      const double own =
-          part(costs[worker].forward) * (stage.recompute ? 2 : 1) + part(costs[worker].backward);
+      const double own = part(costs[worker].forward) + part(costs[worker].backward) +
+                         (stage.recompute ? part(costs[worker].again) : 0);
       fill += own;
       period = std::max(period, own);
       if (j + 1 < stages.size()) {

@@ -91,9 +91,9 @@ TEST_F(ProfileFileTest, WhatIsNoSuchFileIsRefused) {
     return read.ok() ? "" : read.status().message();
   };
   EXPECT_THAT(refusal(""), HasSubstr("no profile file"));
-  EXPECT_THAT(refusal("{}"), HasSubstr("heddle_profile"));
-  EXPECT_THAT(refusal(R"({"heddle_profile": 2, "workers": []})"), HasSubstr("heddle_profile is 2"));
-  EXPECT_THAT(refusal(R"({"heddle_profile": 1, "workers": [{"worker": "a"}]})"),
+  EXPECT_THAT(refusal("{}"), HasSubstr("profile_file"));
+  EXPECT_THAT(refusal(R"({"profile_file": 2, "workers": []})"), HasSubstr("profile_file is 2"));
+  EXPECT_THAT(refusal(R"({"profile_file": 1, "workers": [{"worker": "a"}]})"),
               HasSubstr("measured_at"));
   std::string text = ProfileFileToJson(workers_);
   const std::string rate = "\"flops_per_second\": ";
