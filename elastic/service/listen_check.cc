@@ -1,7 +1,7 @@
 #include "elastic/service/listen_check.h"
 
 #include <cerrno>
-#include <cstring>
+#include <system_error>
 
 #include <sys/socket.h>
 
@@ -22,7 +22,8 @@ Status CheckCanListen(const std::string& what, const std::string& address) {
       ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&parsed->storage), parsed->length) !=
           0 ||
       ::listen(socket.get(), 1) != 0) {
-    return InvalidArgumentError("{}: cannot listen on {}: {}", what, address, std::strerror(errno));
+    return InvalidArgumentError("{}: cannot listen on {}: {}", what, address,
+                                std::generic_category().message(errno));
   }
   return Status::Ok();
 }

@@ -49,6 +49,7 @@ Result<std::vector<TensorId>> GraphBuilder::Apply(std::string_view op,
     return InvalidArgumentError("{}: no operator is named '{}'", name, op);
   }
   std::vector<TensorType> input_types;
+  input_types.reserve(inputs.size());
   for (const TensorId id : inputs) {
     input_types.push_back(graph_.tensor(id).type);
   }

@@ -77,6 +77,7 @@ Result<std::vector<TensorId>> Differentiator::Apply(std::string_view op,
     return InternalError("gradient of '{}': no operator is named '{}'", node_.op->name(), op);
   }
   std::vector<TensorType> input_types;
+  input_types.reserve(inputs.size());
   for (const TensorId id : inputs) {
     input_types.push_back(type(id));
   }

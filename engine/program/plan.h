@@ -72,7 +72,7 @@ Plan SingleWorkerPlan(const std::string& worker, int segments, int microbatches)
 
 std::string PlanToJson(const Plan& plan);
 /// Errors: kInvalidArgument naming the key.
-Result<Plan> PlanFromJson(std::string_view json);
+Result<Plan> PlanFromJson(std::string_view text);
 
 /// For people: one line a pipeline, with segment names, shares and workers.
 std::string Describe(const Plan& plan, const graph::Graph& graph);

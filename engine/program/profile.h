@@ -28,6 +28,6 @@ struct WorkerProfile {
 };
 
 std::string ProfileToJson(const WorkerProfile& profile);
-Result<WorkerProfile> ProfileFromJson(std::string_view json);
+Result<WorkerProfile> ProfileFromJson(std::string_view text);
 
 }  // namespace heddle::program

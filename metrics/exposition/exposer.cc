@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include <arpa/inet.h>
@@ -209,8 +210,9 @@ Status HttpExposer::Listen(const ExposerOptions& options) {
   port_ = options.port == 0 ? server_.bind_to_any_port(host)
                             : (server_.bind_to_port(host, options.port) ? options.port : -1);
   if (port_ <= 0) {
-    return UnavailableError("cannot listen on {}:{}: {}", host, options.port,
-                            errno != 0 ? std::strerror(errno) : "the address is refused");
+    return UnavailableError(
+        "cannot listen on {}:{}: {}", host, options.port,
+        errno != 0 ? std::generic_category().message(errno) : "the address is refused");
   }
   loop_ = Thread("http", [this] { server_.listen_after_bind(); });
   // stop() has no effect before the loop runs.

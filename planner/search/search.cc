@@ -20,7 +20,6 @@ namespace {
 
 using program::Pipeline;
 using program::Plan;
-using program::Stage;
 
 constexpr size_t kKeptDivisions = 24;  ///< For each number of pipelines.
 constexpr size_t kImprovedOfEach = 4;

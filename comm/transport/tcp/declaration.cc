@@ -4,12 +4,12 @@
 namespace heddle::comm {
 namespace {
 
-const DeclaredTransport declared({.name = "tcp",
-                                  .title = "TCP",
-                                  .rank = 30,
-                                  .universal = true,
-                                  .encrypts = true,
-                                  .options = {{.name = "streams"}}});
+const DeclaredTransport kDeclared({.name = "tcp",
+                                   .title = "TCP",
+                                   .rank = 30,
+                                   .universal = true,
+                                   .encrypts = true,
+                                   .options = {{.name = "streams"}}});
 
 }  // namespace
 }  // namespace heddle::comm

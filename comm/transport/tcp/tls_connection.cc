@@ -204,10 +204,10 @@ TlsConnection::TlsConnection(UniqueFd socket,
 
 Status TlsConnection::Begin(bool client) {
   // One of each for all connections, and for as long as the process lives; null: not to be had.
-  static BIO_METHOD* const method = Callbacks::MakeMethod();
-  static SSL_CTX* const context = Callbacks::MakeContext();
-  BIO* const bio = method == nullptr ? nullptr : BIO_new(method);
-  ssl_ = context == nullptr ? nullptr : SSL_new(context);
+  static BIO_METHOD* const kMethod = Callbacks::MakeMethod();
+  static SSL_CTX* const kContext = Callbacks::MakeContext();
+  BIO* const bio = kMethod == nullptr ? nullptr : BIO_new(kMethod);
+  ssl_ = kContext == nullptr ? nullptr : SSL_new(kContext);
   if (bio == nullptr || ssl_ == nullptr) {
     BIO_free(bio);
     return InternalError("TLS: OpenSSL here has no TLS 1.3 with {}", kSuite);

@@ -4,7 +4,7 @@
 namespace heddle::comm {
 namespace {
 
-const DeclaredTransport declared(
+const DeclaredTransport kDeclared(
     {.name = "verbs",
      .title = "RDMA",
      .rank = 20,

@@ -26,10 +26,10 @@ class Finder {
       return std::nullopt;
     }
     size_t all = 0;
-    const std::vector<std::string>* most = nullptr;
+    const std::vector<std::string>* most = &opinions.begin()->second;
     for (const auto& [opinion, workers] : opinions) {
       all += workers.size();
-      most = most == nullptr || workers.size() > most->size() ? &workers : most;
+      most = workers.size() > most->size() ? &workers : most;
     }
     const bool majority = 2 * most->size() > all;
     std::string sides;

@@ -89,6 +89,7 @@ HEDDLE_PLAIN long Call(long number, long a, long b, long c, long d, long e, long
 }  // namespace heddle::elastic
 
 // NOLINTBEGIN(readability-identifier-naming): the name is the C library's.
+// NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): libc's is reserved
 extern "C" HEDDLE_PLAIN long syscall(long number, ...) noexcept {
   va_list list;
   va_start(list, number);

@@ -46,16 +46,16 @@ std::vector<NameMapping> LlamaNames(const ModelConfig& config) {
   std::vector<NameMapping> names = {
       Same("embedding.weight", {config.vocab_size, hidden}, "model.embed_tokens.weight")};
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    auto add_part = [&](std::string_view ours, Shape shape, std::string_view theirs,
+    auto add_part = [&](std::string_view ours, const Shape& shape, std::string_view theirs,
                         std::string_view part) {
-      names.push_back(Same(fmt::format("layers.{}.{}.{}", layer, ours, part), std::move(shape),
+      names.push_back(Same(fmt::format("layers.{}.{}.{}", layer, ours, part), shape,
                            fmt::format("model.layers.{}.{}.{}", layer, theirs, part)));
     };
-    auto add = [&](std::string_view ours, Shape shape, std::string_view theirs) {
-      add_part(ours, std::move(shape), theirs, "weight");
+    auto add = [&](std::string_view ours, const Shape& shape, std::string_view theirs) {
+      add_part(ours, shape, theirs, "weight");
     };
-    auto add_bias = [&](std::string_view ours, Shape shape, std::string_view theirs) {
-      add_part(ours, std::move(shape), theirs, "bias");
+    auto add_bias = [&](std::string_view ours, const Shape& shape, std::string_view theirs) {
+      add_part(ours, shape, theirs, "bias");
     };
     add("attention.norm", {hidden}, "input_layernorm");
     add("attention.query", {hidden, hidden}, "self_attn.q_proj");

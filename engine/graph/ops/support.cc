@@ -65,8 +65,8 @@ double AttendedPairs(int64_t length) {
   constexpr int64_t kBlockRows = 32;
   const int64_t blocks = length / kBlockRows;
   const int64_t rest = length % kBlockRows;
-  return static_cast<double>(kBlockRows * kBlockRows) *
-             static_cast<double>(blocks * (blocks + 1) / 2) +
+  const int64_t pairs_of_blocks = blocks * (blocks + 1) / 2;
+  return static_cast<double>(kBlockRows * kBlockRows) * static_cast<double>(pairs_of_blocks) +
          static_cast<double>(rest) * static_cast<double>(length);
 }
 
