@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/format/strict_json.h"
 #include "elastic/protocol/link_figures.h"
 
 namespace heddle::elastic {
@@ -12,6 +13,7 @@ namespace {
 // Beyond these no machine is, and sums and quotients of them mean nothing.
 constexpr double kMostPerSecond = 1e21;
 constexpr double kMostSeconds = 1e5;
+constexpr int kMostDepth = 8;  ///< A profile needs three; what is deep would end the stack.
 
 Status Check(const WorkerMeasurement& measurement) {
   const program::WorkerProfile& profile = measurement.profile;
@@ -55,8 +57,12 @@ std::string MeasurementToJson(const WorkerMeasurement& measurement) {
 
 Result<WorkerMeasurement> MeasurementFromJson(std::string_view json) {
   WorkerMeasurement measurement;
+  const Result<nlohmann::json> read = checkpoint::ParseStrictJson(json, kMostDepth);
+  if (!read.ok()) {
+    return InvalidArgumentError("measurement: {}", read.status().message());
+  }
   try {
-    const nlohmann::json parsed = nlohmann::json::parse(json);
+    const nlohmann::json& parsed = *read;
     HEDDLE_ASSIGN_OR_RETURN(measurement.profile,
                             program::ProfileFromJson(parsed.at("profile").dump()));
     const nlohmann::json& link = parsed.at("link");

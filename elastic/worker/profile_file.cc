@@ -4,12 +4,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/format/strict_json.h"
 #include "engine/graph/operator.h"
 
 namespace heddle::elastic {
 namespace {
 
 constexpr int kVersion = 1;
+constexpr int kMostDepth = 16;  ///< Twice what it needs; what is deep would end the stack.
 
 Status CheckMeasuredAs(const MeasuredWorker& there,
                        const job::WorkerSection& wanted,
@@ -49,9 +51,13 @@ std::string ProfileFileToJson(const std::vector<MeasuredWorker>& workers) {
 }
 
 Result<std::vector<MeasuredWorker>> ProfileFileFromJson(std::string_view json) {
+  const Result<nlohmann::json> read = checkpoint::ParseStrictJson(json, kMostDepth);
+  if (!read.ok()) {
+    return InvalidArgumentError("no profile file: {}", read.status().message());
+  }
   std::vector<MeasuredWorker> workers;
   try {
-    const nlohmann::json file = nlohmann::json::parse(json);
+    const nlohmann::json& file = *read;
     const int version = file.at("profile_file").get<int>();
     if (version != kVersion) {
       return InvalidArgumentError("profile_file is {}, this program reads {}", version, kVersion);

@@ -64,6 +64,10 @@ TEST(MeasurementTest, FiguresThatNoMachineHasAreRefusedByName) {
   EXPECT_EQ(why([](Measured& m) { m.profile.flops_per_second = 0; }),
             "measurement: flops_per_second is 0, expected 1 to 1e+21");
   EXPECT_NE(std::string(MeasurementFromJson("[").status().message()), "");
+  // Whoever joins may send it: it must not end the coordinator's stack.
+  const std::string deep = R"({"profile": )" + std::string(1'000'000, '[') +
+                           std::string(1'000'000, ']') + R"(, "link": {}})";
+  EXPECT_NE(std::string(MeasurementFromJson(deep).status().message()), "");
 }
 
 TEST(MeasurementTest, ThePlannersLinksAreThoseOfThePair) {

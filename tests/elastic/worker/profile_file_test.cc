@@ -95,6 +95,8 @@ TEST_F(ProfileFileTest, WhatIsNoSuchFileIsRefused) {
   EXPECT_THAT(refusal(R"({"profile_file": 2, "workers": []})"), HasSubstr("profile_file is 2"));
   EXPECT_THAT(refusal(R"({"profile_file": 1, "workers": [{"worker": "a"}]})"),
               HasSubstr("measured_at"));
+  EXPECT_THAT(refusal(R"({"profile_file": 1, "workers": )" + std::string(3'000'000, '[')),
+              HasSubstr("no profile file"));
   std::string text = ProfileFileToJson(workers_);
   const std::string rate = "\"flops_per_second\": ";
   text.insert(text.find(rate) + rate.size(), "-");
