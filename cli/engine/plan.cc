@@ -23,8 +23,8 @@ class Plan : public Command {
     arguments.Positional("JOB", &path_, "Job file (YAML)");
     arguments.OptionList("set", &overrides_, "Override a key: key.path=value; may be repeated");
     arguments.Option("profile", &profile_,
-                     "Plan for what this file of --save-profile says was measured; nothing is "
-                     "measured, and the plan is the same every time");
+                     "Measure nothing: plan with the figures of this file, which --save-profile "
+                     "wrote; the plan is the same every time");
     arguments.Option("save-profile", &save_profile_, "Write what was measured to this file");
     arguments.Flag("json", &json_, "The plan with its predictions as JSON on standard output");
     arguments.Flag("explain", &explain_,

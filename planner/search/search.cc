@@ -306,8 +306,16 @@ class Searcher {
       }
       HEDDLE_RETURN_IF_ERROR(GoFurtherAhead(outcome));
     } else {
-      GiveSlack(problem_, kAhead, outcome.plan);
-      outcome.simulation.step_seconds = EstimateStepSeconds(problem_.estimate, outcome.plan);
+      Plan ahead = outcome.plan;
+      GiveSlack(problem_, 0, outcome.plan);
+      GiveSlack(problem_, kAhead, ahead);
+      const double without = EstimateStepSeconds(problem_.estimate, outcome.plan);
+      outcome.simulation.step_seconds = EstimateStepSeconds(problem_.estimate, ahead);
+      if (without < outcome.simulation.step_seconds) {
+        outcome.simulation.step_seconds = without;
+      } else {
+        outcome.plan = std::move(ahead);
+      }
       outcome.simulation.peak_bytes.assign(static_cast<size_t>(problem_.workers()), 0);
       for (const Pipeline& pipeline : outcome.plan.pipelines) {
         for (size_t j = 0; j < pipeline.stages.size(); ++j) {

@@ -2,8 +2,10 @@
 other memory another one, and never for workers that were measured as something else."""
 import json
 import os
+import sys
 
-from harness import SMOKE, Scratch, heddle
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import SMOKE, Scratch, heddle  # noqa: E402
 
 AGAIN = 5
 
