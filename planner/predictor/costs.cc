@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/graph/operator.h"
+#include "engine/program/lowering/stage_template.h"
 #include "engine/program/memory.h"
 #include "engine/program/stages.h"
 
@@ -80,40 +81,18 @@ void AddStash(const graph::Graph& graph, SegmentTable& table) {
   }
 }
 
-/// By node: whether recomputation runs it once more, as lowering decides it for a segment whose
-/// neighbours are on the same stage: what its backward reads of its forward and no other segment
-/// does, and what that is made of.
-std::vector<bool> RunAgain(const graph::Graph& graph) {
-  std::vector<bool> needed(graph.tensors.size(), false);
-  std::vector<bool> crosses(graph.tensors.size(), false);
-  const auto producer_of = [&](graph::TensorId id) {
-    const graph::NodeId producer = graph.tensor(id).producer;
-    return producer < 0 ? nullptr : &graph.node(producer);
-  };
-  for (const Node& node : graph.nodes) {
-    for (const graph::TensorId id : node.inputs) {
-      const Node* const producer = producer_of(id);
-      if (producer == nullptr || producer->phase != Phase::kForward) {
-        continue;
-      }
-      const bool same = producer->segment == node.segment;
-      crosses[static_cast<size_t>(id)] = crosses[static_cast<size_t>(id)] || !same;
-      needed[static_cast<size_t>(id)] =
-          needed[static_cast<size_t>(id)] || (same && node.phase != Phase::kForward);
-    }
-  }
+/// By node: whether a stage that recomputes runs it twice, as it is lowered with its neighbours on
+/// the same stage.
+Result<std::vector<bool>> RunAgain(const graph::Graph& graph) {
+  HEDDLE_ASSIGN_OR_RETURN(const program::GraphAnalysis analysis, program::Analyze(graph));
+  const program::Pipeline whole{
+      .stages = {{.last_segment = static_cast<int>(graph.segments.size()), .recompute = true}},
+      .microbatches = 1};
   std::vector<bool> again(graph.nodes.size(), false);
-  for (size_t n = graph.nodes.size(); n-- > 0;) {
-    const Node& node = graph.nodes[n];
-    again[n] =
-        node.phase == Phase::kForward && std::ranges::any_of(node.outputs, [&](graph::TensorId id) {
-          return needed[static_cast<size_t>(id)] && !crosses[static_cast<size_t>(id)];
-        });
-    for (const graph::TensorId id : again[n] ? node.inputs : std::vector<graph::TensorId>()) {
-      const Node* const producer = producer_of(id);
-      if (producer != nullptr && producer->segment == node.segment) {
-        needed[static_cast<size_t>(id)] = true;
-      }
+  for (const program::StageStep& step :
+       program::BuildStageTemplate(graph, analysis, whole, 0).backward) {
+    if (step.code == program::Code::kRun && graph.node(step.node).phase == Phase::kForward) {
+      again[static_cast<size_t>(step.node)] = true;
     }
   }
   return again;
@@ -155,6 +134,7 @@ Result<SegmentTable> BuildSegmentTable(const graph::Graph& graph) {
   }
   AddCrossings(graph, table);
   AddStash(graph, table);
+  HEDDLE_ASSIGN_OR_RETURN(table.run_again, RunAgain(graph));
   return table;
 }
 
@@ -169,7 +149,6 @@ WorkerCosts BuildWorkerCosts(const graph::Graph& graph,
   costs.backward.assign(segments + 1, 0);
   costs.again.assign(segments + 1, 0);
   costs.update.assign(segments + 1, 0);
-  const std::vector<bool> again = RunAgain(graph);
   std::map<std::string, double> priced;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
@@ -180,7 +159,7 @@ WorkerCosts BuildWorkerCosts(const graph::Graph& graph,
     const size_t slot = static_cast<size_t>(node.segment) + 1;
     double& sum = node.phase == Phase::kForward ? costs.forward[slot] : costs.backward[slot];
     sum += found.first->second;
-    costs.again[slot] += again[n] ? found.first->second : 0;
+    costs.again[slot] += table.run_again[n] ? found.first->second : 0;
     for (const graph::TensorId id : node.outputs) {
       const Tensor& tensor = graph.tensor(id);
       if (tensor.kind == TensorKind::kWeightGradient) {

@@ -27,6 +27,7 @@ struct SegmentTable {
   std::vector<int64_t> state_bytes;      ///< By parameter: master, moments, compute copy.
   std::vector<int64_t> stash_bytes;      ///< Forward values of a segment kept until its backward.
   std::vector<int64_t> working_bytes;  ///< Largest set of values that live only inside the segment.
+  std::vector<bool> run_again;         ///< By node: recomputation runs it once more.
 };
 
 Result<SegmentTable> BuildSegmentTable(const graph::Graph& graph);
