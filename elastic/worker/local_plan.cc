@@ -4,9 +4,9 @@
 
 #include "base/clock.h"
 #include "base/system/file.h"
-#include "elastic/service/measurement.h"
+#include "elastic/planning/measurement.h"
+#include "elastic/planning/profile_file.h"
 #include "elastic/worker/measure/link_probe.h"
-#include "elastic/worker/profile_file.h"
 #include "engine/job/job.h"
 #include "engine/runtime/device/blas.h"
 #include "engine/runtime/profiler.h"

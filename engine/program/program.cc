@@ -2,6 +2,7 @@
 
 #include <iterator>
 
+#include <fmt/compile.h>
 #include <fmt/format.h>
 
 #include "base/hash.h"
@@ -13,8 +14,10 @@ namespace {
 
 using Buffer = fmt::memory_buffer;
 
-template <typename... A>
-void Append(Buffer& out, fmt::format_string<A...> format, A&&... args) {
+// Formats are compiled: a Program has some ten thousand instructions, and its text is hashed while
+// a recovery waits.
+template <typename Format, typename... A>
+void Append(Buffer& out, const Format& format, A&&... args) {
   fmt::format_to(std::back_inserter(out), format, std::forward<A>(args)...);
 }
 
@@ -50,98 +53,120 @@ bool InRange(int64_t index, const std::vector<T>& list) {
 void AppendSlots(Buffer& out, std::string_view before, const std::vector<SlotId>& slots) {
   for (size_t i = 0; i < slots.size(); ++i) {
     if (slots[i] < 0) {
-      Append(out, "{}p", i == 0 ? before : ", ");
+      Append(out, FMT_COMPILE("{}p"), i == 0 ? before : ", ");
     } else {
-      Append(out, "{}%{}", i == 0 ? before : ", ", slots[i]);
+      Append(out, FMT_COMPILE("{}%{}"), i == 0 ? before : ", ", slots[i]);
     }
   }
 }
 
 void AppendContributions(Buffer& out, const Instruction& instruction) {
   for (size_t i = 0; i < instruction.contributions.size(); ++i) {
-    Append(out, "{}", i == 0 ? " from {" : ", {");
+    Append(out, FMT_COMPILE("{}"), i == 0 ? " from {" : ", {");
     const std::vector<TreeNode>& nodes = instruction.contributions[i];
     for (size_t n = 0; n < nodes.size(); ++n) {
-      Append(out, "{}{}:{}", n == 0 ? "" : " ", nodes[n].level, nodes[n].index);
+      Append(out, FMT_COMPILE("{}{}:{}"), n == 0 ? "" : " ", nodes[n].level, nodes[n].index);
     }
-    Append(out, "}}");
+    Append(out, FMT_COMPILE("}}"));
   }
 }
+
+// What is said of each node is made once: every microbatch runs it again.
+class NodeTexts {
+ public:
+  explicit NodeTexts(const graph::Graph& graph) : graph_(graph), texts_(graph.nodes.size()) {}
+
+  const std::string& Of(graph::NodeId id) {
+    std::string& text = texts_[static_cast<size_t>(id)];
+    if (text.empty()) {
+      const graph::Node& node = graph_.node(id);
+      text = fmt::format(" {}{}", node.op->name(), node.attributes.ToString());
+    }
+    return text;
+  }
+
+ private:
+  const graph::Graph& graph_;
+  std::vector<std::string> texts_;
+};
 
 void AppendInstruction(Buffer& out,
                        size_t index,
                        const Instruction& instruction,
-                       const graph::Graph& graph) {
-  Append(out, "{:4} {}", index, CodeName(instruction.code));
+                       const graph::Graph& graph,
+                       NodeTexts& nodes) {
+  Append(out, FMT_COMPILE("{:4} {}"), index, CodeName(instruction.code));
   if (instruction.code == Code::kRun) {
-    Append(out, " n{}", instruction.node);
+    Append(out, FMT_COMPILE(" n{}"), instruction.node);
     if (InRange(instruction.node, graph.nodes)) {
-      const graph::Node& node = graph.node(instruction.node);
-      Append(out, " {}{}", node.op->name(), node.attributes.ToString());
+      out.append(nodes.Of(instruction.node));
     }
   }
   if (instruction.microbatch >= 0) {
-    Append(out, " m{}", instruction.microbatch);
+    Append(out, FMT_COMPILE(" m{}"), instruction.microbatch);
   }
   if (InRange(instruction.parameter, graph.parameters)) {
-    Append(out, " p{} {}", instruction.parameter, graph.parameter(instruction.parameter).name);
+    Append(out, FMT_COMPILE(" p{} {}"), instruction.parameter,
+           graph.parameter(instruction.parameter).name);
   } else if (instruction.parameter >= 0) {
-    Append(out, " p{}", instruction.parameter);
+    Append(out, FMT_COMPILE(" p{}"), instruction.parameter);
   }
   AppendSlots(out, " ", instruction.inputs);
   AppendSlots(out, " -> ", instruction.outputs);
   if (instruction.peer >= 0) {
-    Append(out, " peer {}", instruction.peer);
+    Append(out, FMT_COMPILE(" peer {}"), instruction.peer);
   }
   if (instruction.tag != 0) {
-    Append(out, " tag {:#x}", instruction.tag);
+    Append(out, FMT_COMPILE(" tag {:#x}"), instruction.tag);
   }
   for (size_t i = 0; i < instruction.group.size(); ++i) {
-    Append(out, "{}{}", i == 0 ? " over " : ",", instruction.group[i]);
+    Append(out, FMT_COMPILE("{}{}"), i == 0 ? " over " : ",", instruction.group[i]);
   }
   AppendContributions(out, instruction);
-  Append(out, "\n");
+  Append(out, FMT_COMPILE("\n"));
 }
 
 void AppendSlot(Buffer& out, size_t index, const Slot& slot, const graph::Graph& graph) {
-  Append(out, "%{} {} {}{}", index,
+  Append(out, FMT_COMPILE("%{} {} {}{}"), index,
          InRange(slot.tensor, graph.tensors) ? graph.tensor(slot.tensor).name : "?",
          DTypeName(slot.type.dtype), heddle::ToString(slot.type.shape));
   if (slot.microbatch >= 0) {
-    Append(out, " m{}", slot.microbatch);
+    Append(out, FMT_COMPILE(" m{}"), slot.microbatch);
   }
-  Append(out, "\n");
+  Append(out, FMT_COMPILE("\n"));
 }
 
 }  // namespace
 
 std::string ToString(const Program& program, const graph::Graph& graph) {
   Buffer out;
-  Append(out, "generation {} rank {} of {}, {}\nparameters", program.generation, program.rank,
-         program.workers, program.determinism == Determinism::kExact ? "exact" : "relaxed");
+  Append(out, FMT_COMPILE("generation {} rank {} of {}, {}\nparameters"), program.generation,
+         program.rank, program.workers,
+         program.determinism == Determinism::kExact ? "exact" : "relaxed");
   for (const graph::ParameterId parameter : program.parameters) {
-    Append(out, " {}", parameter);
+    Append(out, FMT_COMPILE(" {}"), parameter);
   }
-  Append(out, "\npeers");
+  Append(out, FMT_COMPILE("\npeers"));
   for (const int peer : program.peers) {
-    Append(out, " {}", peer);
+    Append(out, FMT_COMPILE(" {}"), peer);
   }
-  Append(out, "\n");
+  Append(out, FMT_COMPILE("\n"));
   for (size_t i = 0; i < program.slots.size(); ++i) {
     AppendSlot(out, i, program.slots[i], graph);
   }
+  NodeTexts nodes(graph);
   for (size_t i = 0; i < program.instructions.size(); ++i) {
-    AppendInstruction(out, i, program.instructions[i], graph);
+    AppendInstruction(out, i, program.instructions[i], graph, nodes);
   }
-  Append(out, "vote at {}: norms", program.vote_index);
+  Append(out, FMT_COMPILE("vote at {}: norms"), program.vote_index);
   for (const VoteShare::Norm& norm : program.vote.norms) {
-    Append(out, " p{}=%{}", norm.parameter, norm.gradient);
+    Append(out, FMT_COMPILE(" p{}=%{}"), norm.parameter, norm.gradient);
   }
-  Append(out, "; losses");
+  Append(out, FMT_COMPILE("; losses"));
   for (const VoteShare::Loss& loss : program.vote.losses) {
-    Append(out, " m{}=%{}", loss.microbatch, loss.slot);
+    Append(out, FMT_COMPILE(" m{}=%{}"), loss.microbatch, loss.slot);
   }
-  Append(out, "\n");
+  Append(out, FMT_COMPILE("\n"));
   return fmt::to_string(out);
 }
 
@@ -149,17 +174,17 @@ uint64_t ProgramHash(const Program& program, const graph::Graph& graph) {
   Buffer out;
   const graph::AdamW& optimizer = graph.optimizer;
   // Hexadecimal floats keep every bit.
-  Append(out, "adamw {:a} {:a} {:a} {:a} {:a} compute {}\n", optimizer.beta1, optimizer.beta2,
-         optimizer.epsilon, optimizer.weight_decay, optimizer.max_gradient_norm,
+  Append(out, FMT_COMPILE("adamw {:a} {:a} {:a} {:a} {:a} compute {}\n"), optimizer.beta1,
+         optimizer.beta2, optimizer.epsilon, optimizer.weight_decay, optimizer.max_gradient_norm,
          DTypeName(graph.compute));
   for (const graph::ParameterId id : program.parameters) {
     if (!InRange(id, graph.parameters)) {
       continue;
     }
     const graph::Parameter& parameter = graph.parameter(id);
-    Append(out, "p{} {} {} {} {:a} {}\n", id, parameter.name, heddle::ToString(parameter.shape),
-           static_cast<int>(parameter.initializer.kind), parameter.initializer.standard_deviation,
-           parameter.decay);
+    Append(out, FMT_COMPILE("p{} {} {} {} {:a} {}\n"), id, parameter.name,
+           heddle::ToString(parameter.shape), static_cast<int>(parameter.initializer.kind),
+           parameter.initializer.standard_deviation, parameter.decay);
   }
   const std::string text = ToString(program, graph);
   return Hash64(text, Hash64(std::string_view(out.data(), out.size())));

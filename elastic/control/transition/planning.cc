@@ -261,12 +261,7 @@ Consequence Transitions::OnPlanned(const PlanOutcome& outcome, Scene& scene) {
     scene.decisions.WeighPlans(std::move(worth.plans), worth.changes ? "replan" : "keep",
                                std::move(worth.reason), outcome.move_seconds + kFixedChangeSeconds);
     if (!worth.changes) {
-      scene.decisions.LogKept(scene.generations.held()->number, scene.out);
-      if (current_->for_drift) {
-        AnswerDrift(scene);
-      }
-      current_.reset();
-      return {};
+      return KeepPlan(scene);
     }
   }
   for (const std::string& name : outcome.members) {
@@ -280,13 +275,24 @@ Consequence Transitions::OnPlanned(const PlanOutcome& outcome, Scene& scene) {
   return SendPrepare(outcome, scene);
 }
 
+Consequence Transitions::KeepPlan(Scene& scene) {
+  scene.decisions.LogKept(scene.generations.held()->number, scene.out);
+  if (current_->for_drift) {
+    AnswerDrift(scene);
+  }
+  current_.reset();
+  return {};
+}
+
 Consequence Transitions::RefusePlan(const Status& status, Scene& scene, bool asks_again) {
   if (current_->kind == Transition::Kind::kChange) {
     const bool forced = current_->In<Planning>()->forced;
-    current_.reset();
     if (!forced) {
-      return {};
+      scene.decisions.WeighPlans({{.what = "keep"}, {.what = "replan", .note = status.ToString()}},
+                                 "keep", "no other plan was found: " + status.ToString(), 0);
+      return KeepPlan(scene);
     }
+    current_.reset();
     if (AnyNoticed(scene.roster)) {
       return {.suspend = status.ToString()};
     }

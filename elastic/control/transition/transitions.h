@@ -102,6 +102,8 @@ class Transitions {
 
  private:
   Consequence AskForPlan(Planning planning, Scene& scene);
+  /// The change under way has been weighed: it ends, and the plan in force stays.
+  Consequence KeepPlan(Scene& scene);
   /// `asks_again`: on a timer; otherwise the planner still is at it, and its answer will do.
   Consequence RefusePlan(const Status& status, Scene& scene, bool asks_again = true);
   Consequence SendPrepare(const PlanOutcome& plan, Scene& scene);

@@ -4,7 +4,7 @@
 
 #include "base/system/host.h"
 #include "checkpoint/save/save_tasks.h"
-#include "elastic/service/measurement.h"
+#include "elastic/planning/measurement.h"
 #include "elastic/worker/trainer/saves.h"
 #include "elastic/worker/trainer/state_move.h"
 #include "engine/program/memory.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "elastic/service/measurement.h"
+#include "elastic/planning/measurement.h"
 #include "elastic/worker/measure/link_probe.h"
 #include "elastic/worker/measure/profile_cache.h"
 #include "elastic/worker/trainer/certificate.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/program/verify/verify_classes.h"
 #include "engine/program/verify/verify_machine.h"
 
 namespace heddle::program {
@@ -71,12 +72,12 @@ Status VerifyPeers(const std::vector<Program>& programs, size_t rank) {
 
 // Every worker issues its reductions in program order; one order must fit all of them, else two
 // workers that take reductions one by one wait for each other.
-Status VerifyReduceOrder(const std::vector<Program>& programs) {
+Status VerifyReduceOrder(const std::vector<Program>& programs, const std::vector<int>& ranks) {
   std::map<ParameterId, std::set<ParameterId>> after;
   std::map<ParameterId, int> before;
-  for (const Program& program : programs) {
+  for (const int rank : ranks) {
     ParameterId last = -1;
-    for (const Instruction& instruction : program.instructions) {
+    for (const Instruction& instruction : programs[static_cast<size_t>(rank)].instructions) {
       if (instruction.code != Code::kReduce) {
         continue;
       }
@@ -113,10 +114,12 @@ Status VerifyReduceOrder(const std::vector<Program>& programs) {
 
 }  // namespace
 
-Status VerifyMachine::CheckReductions() const {
-  for (const auto& [parameter, reduction] : reductions_) {
+Status VerifyMachine::CheckReductions() {
+  for (auto& [parameter, reduction] : reductions_) {
     const std::vector<int>& holders = holders_[static_cast<size_t>(parameter)];
     const std::string& name = graph_.parameter(parameter).name;
+    HEDDLE_ASSIGN_OR_RETURN(reduction.sum.leaves,
+                            JoinRanges(std::move(reduction.sum.leaves), parameter));
     for (const int holder : holders) {
       if (reduction.arrived.count(holder) == 0) {
         return InternalError("worker {}: takes no part in the reduction of {}",
@@ -175,8 +178,10 @@ Status VerifyMachine::Vote() {
 Status VerifyMachine::VoteOf(int rank, std::set<ParameterId>& norms, std::vector<bool>& losses) {
   const VoteShare& share = program(rank).vote;
   for (const VoteShare::Norm& norm : share.norms) {
-    HEDDLE_ASSIGN_OR_RETURN(const SumValue* const sum, ReadSum(rank, norm.gradient));
-    HEDDLE_RETURN_IF_ERROR(CheckComplete(*sum, norm.parameter));
+    if (worker(rank).followed) {
+      HEDDLE_ASSIGN_OR_RETURN(const SumValue* const sum, ReadSum(rank, norm.gradient));
+      HEDDLE_RETURN_IF_ERROR(CheckComplete(*sum, norm.parameter));
+    }
     if (holders_[static_cast<size_t>(norm.parameter)].front() != rank) {
       return InternalError("reports the norm of parameter {} without owning it", norm.parameter);
     }
@@ -186,7 +191,9 @@ Status VerifyMachine::VoteOf(int rank, std::set<ParameterId>& norms, std::vector
   }
   for (const VoteShare::Loss& loss : share.losses) {
     HEDDLE_RETURN_IF_ERROR(ExpectOwnMicrobatch(rank, loss.microbatch));
-    HEDDLE_RETURN_IF_ERROR(ReadTensor(rank, loss.slot, graph_.loss, loss.microbatch));
+    if (worker(rank).followed) {
+      HEDDLE_RETURN_IF_ERROR(ReadTensor(rank, loss.slot, graph_.loss, loss.microbatch));
+    }
     if (losses[static_cast<size_t>(loss.microbatch)]) {
       return InternalError("the loss of microbatch {} is reported twice", loss.microbatch);
     }
@@ -196,10 +203,16 @@ Status VerifyMachine::VoteOf(int rank, std::set<ParameterId>& norms, std::vector
 }
 
 Status VerifyMachine::CheckCoverage() const {
-  for (size_t node = 0; node < graph_.nodes.size(); ++node) {
-    for (size_t m = 0; m < static_cast<size_t>(microbatches_); ++m) {
-      if (runs_[node * static_cast<size_t>(microbatches_) + m] == 0) {
-        return InternalError("nobody runs node {} on microbatch {}", node, m);
+  for (const Pipeline& pipeline : plan_.pipelines) {
+    if (!workers_[static_cast<size_t>(pipeline.stages.front().worker)].followed) {
+      continue;
+    }
+    for (size_t node = 0; node < graph_.nodes.size(); ++node) {
+      for (int m = 0; m < pipeline.microbatches; ++m) {
+        const auto microbatch = static_cast<size_t>(pipeline.first_microbatch + m);
+        if (runs_[node * static_cast<size_t>(microbatches_) + microbatch] == 0) {
+          return InternalError("nobody runs node {} on microbatch {}", node, microbatch);
+        }
       }
     }
   }
@@ -214,7 +227,8 @@ Status VerifyMachine::CheckEnd() const {
                            plan_.workers[static_cast<size_t>(std::get<1>(key))], std::get<2>(key));
     }
   }
-  for (size_t rank = 0; rank < workers_.size(); ++rank) {
+  for (const int followed : ranks_) {
+    const auto rank = static_cast<size_t>(followed);
     const Worker& self = workers_[rank];
     for (size_t slot = 0; slot < self.slots.size(); ++slot) {
       if (self.slots[slot].life != SlotState::Life::kFreed) {
@@ -233,7 +247,10 @@ Status VerifyMachine::CheckEnd() const {
   return Status::Ok();
 }
 
-Status Verify(const graph::Graph& graph, const Plan& plan, const std::vector<Program>& programs) {
+Status Verify(const graph::Graph& graph,
+              const Plan& plan,
+              const std::vector<Program>& programs,
+              VerifyScope scope) {
   HEDDLE_RETURN_IF_ERROR(ValidatePlan(plan, static_cast<int>(graph.segments.size())));
   if (programs.size() != plan.workers.size()) {
     return InternalError("{} programs for {} workers", programs.size(), plan.workers.size());
@@ -246,15 +263,19 @@ Status Verify(const graph::Graph& graph, const Plan& plan, const std::vector<Pro
     }
   }
   for (size_t rank = 0; rank < programs.size(); ++rank) {
-    const auto named = [&](const Status& status) {
-      return status.WithContext("worker {}", plan.workers[rank]);
-    };
-    HEDDLE_RETURN_IF_ERROR(named(VerifyHeader(plan, programs[rank], rank, held[rank])));
-    HEDDLE_RETURN_IF_ERROR(named(VerifyVotePosition(programs[rank])));
-    HEDDLE_RETURN_IF_ERROR(named(VerifyPeers(programs, rank)));
+    HEDDLE_RETURN_IF_ERROR(VerifyHeader(plan, programs[rank], rank, held[rank])
+                               .WithContext("worker {}", plan.workers[rank]));
   }
-  HEDDLE_RETURN_IF_ERROR(VerifyReduceOrder(programs));
-  return VerifyMachine(graph, plan, programs).Run();
+  Followed followed = FollowedOf(plan, scope);
+  for (const int rank : followed.ranks) {
+    const auto named = [&](const Status& status) {
+      return status.WithContext("worker {}", plan.workers[static_cast<size_t>(rank)]);
+    };
+    HEDDLE_RETURN_IF_ERROR(named(VerifyVotePosition(programs[static_cast<size_t>(rank)])));
+    HEDDLE_RETURN_IF_ERROR(named(VerifyPeers(programs, static_cast<size_t>(rank))));
+  }
+  HEDDLE_RETURN_IF_ERROR(VerifyReduceOrder(programs, followed.ranks));
+  return VerifyMachine(graph, plan, programs, std::move(followed)).Run();
 }
 
 }  // namespace heddle::program

@@ -12,7 +12,19 @@
 
 namespace heddle::program {
 
-/// Errors: kInternal naming worker and instruction.
-Status Verify(const graph::Graph& graph, const Plan& plan, const std::vector<Program>& programs);
+/// Whose instructions are followed.
+enum class VerifyScope : uint8_t {
+  kEveryWorker,
+  /// One pipeline's of those that are alike: what it adds to a reduction is taken for what the
+  /// others add. Headers and votes are checked of every worker.
+  kEveryClass,
+};
+
+/// Cost: linear in the instructions that are followed. Errors: kInternal naming worker and
+/// instruction.
+Status Verify(const graph::Graph& graph,
+              const Plan& plan,
+              const std::vector<Program>& programs,
+              VerifyScope scope = VerifyScope::kEveryWorker);
 
 }  // namespace heddle::program

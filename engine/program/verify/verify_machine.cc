@@ -10,7 +10,8 @@ using graph::TensorId;
 
 VerifyMachine::VerifyMachine(const graph::Graph& graph,
                              const Plan& plan,
-                             const std::vector<Program>& programs)
+                             const std::vector<Program>& programs,
+                             Followed followed)
     : graph_(graph),
       plan_(plan),
       programs_(programs),
@@ -18,6 +19,8 @@ VerifyMachine::VerifyMachine(const graph::Graph& graph,
       exact_(plan.determinism == Determinism::kExact),
       holders_(ParameterHolders(graph, plan)),
       positions_(plan.workers.size()),
+      ranks_(std::move(followed.ranks)),
+      twins_(std::move(followed.twins)),
       workers_(programs.size()),
       runs_(graph.nodes.size() * static_cast<size_t>(plan.microbatches()), 0) {
   for (size_t p = 0; p < plan.pipelines.size(); ++p) {
@@ -26,8 +29,9 @@ VerifyMachine::VerifyMachine(const graph::Graph& graph,
           .pipeline = static_cast<int>(p), .stage = static_cast<int>(s)};
     }
   }
-  for (size_t rank = 0; rank < programs.size(); ++rank) {
-    workers_[rank].slots.resize(programs[rank].slots.size());
+  for (const int rank : ranks_) {
+    worker(rank).followed = true;
+    worker(rank).slots.resize(program(rank).slots.size());
   }
 }
 
@@ -50,16 +54,15 @@ LeafNumbering VerifyMachine::NumberingOf(ParameterId parameter) const {
 }
 
 Status VerifyMachine::Run() {
-  const int count = static_cast<int>(programs_.size());
   bool moved = true;
   while (moved) {
     moved = false;
-    for (int rank = 0; rank < count; ++rank) {
+    for (const int rank : ranks_) {
       HEDDLE_ASSIGN_OR_RETURN(const bool advanced, Advance(rank));
       moved = moved || advanced;
     }
   }
-  for (int rank = 0; rank < count; ++rank) {
+  for (const int rank : ranks_) {
     if (!worker(rank).at_vote) {
       const Instruction& instruction = program(rank).instructions[worker(rank).next];
       return InternalError("worker {}, instruction {}: waits for ever for tag {:#x} of worker {}",
@@ -69,7 +72,7 @@ Status VerifyMachine::Run() {
   }
   HEDDLE_RETURN_IF_ERROR(CheckReductions());
   HEDDLE_RETURN_IF_ERROR(Vote());
-  for (int rank = 0; rank < count; ++rank) {
+  for (const int rank : ranks_) {
     worker(rank).at_vote = false;
     ++worker(rank).next;
     HEDDLE_RETURN_IF_ERROR(Advance(rank).status());

@@ -10,6 +10,7 @@
 
 #include "engine/program/program.h"
 #include "engine/program/stages.h"
+#include "engine/program/verify/verify_classes.h"
 #include "engine/program/verify/verify_values.h"
 
 namespace heddle::program {
@@ -17,7 +18,10 @@ namespace heddle::program {
 /// Thread: one caller.
 class VerifyMachine {
  public:
-  VerifyMachine(const graph::Graph& graph, const Plan& plan, const std::vector<Program>& programs);
+  VerifyMachine(const graph::Graph& graph,
+                const Plan& plan,
+                const std::vector<Program>& programs,
+                Followed followed);
 
   /// Errors: kInternal naming worker and instruction.
   Status Run();
@@ -28,7 +32,8 @@ class VerifyMachine {
     SymbolicValue value = TensorValue{};
   };
   struct Worker {
-    size_t next = 0;  ///< Instruction.
+    bool followed = false;  ///< All below is of those only.
+    size_t next = 0;        ///< Instruction.
     std::vector<SlotState> slots = {};
     std::set<graph::ParameterId> reduced = {};
     std::set<graph::ParameterId> updated = {};
@@ -42,7 +47,7 @@ class VerifyMachine {
   struct Reduction {
     const Instruction* first = nullptr;  ///< As its first member issued it.
     std::set<int> arrived = {};
-    SumValue sum = {};
+    SumValue sum = {};  ///< In no order until all have arrived.
   };
   using MessageKey = std::tuple<int, int, uint64_t>;  ///< Source, target, tag.
 
@@ -64,6 +69,11 @@ class VerifyMachine {
   Status StepFold(int rank, const Instruction& instruction);
   Status StepReduce(int rank, const Instruction& instruction);
   Status JoinReduction(int rank, const Instruction& instruction);
+  Status Contribute(const Instruction& instruction,
+                    int rank,
+                    const std::vector<const SumValue*>& sums,
+                    int64_t shift,
+                    Reduction& reduction);
   Status StepUpdate(int rank, const Instruction& instruction);
   Status StepFree(int rank, const Instruction& instruction);
 
@@ -78,7 +88,7 @@ class VerifyMachine {
   Status Vote();
   Status VoteOf(int rank, std::set<graph::ParameterId>& norms, std::vector<bool>& losses);
   Status CheckComplete(const SumValue& sum, graph::ParameterId parameter) const;
-  Status CheckReductions() const;
+  Status CheckReductions();
   Status CheckCoverage() const;
   Status CheckEnd() const;
 
@@ -89,6 +99,8 @@ class VerifyMachine {
   const bool exact_;
   std::vector<std::vector<int>> holders_;  ///< By parameter.
   std::vector<Position> positions_;        ///< By rank.
+  const std::vector<int> ranks_;           ///< That are followed.
+  const std::vector<std::vector<Twin>> twins_;
   std::vector<Worker> workers_;
   std::map<MessageKey, Message> messages_;
   std::map<graph::ParameterId, Reduction> reductions_;

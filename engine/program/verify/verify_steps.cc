@@ -178,30 +178,50 @@ Status VerifyMachine::JoinReduction(int rank, const Instruction& instruction) {
     return InternalError("disagrees with others on the reduction of parameter {}",
                          instruction.parameter);
   }
-  if (!reduction.arrived.insert(rank).second) {
-    return InternalError("reduces parameter {} twice", instruction.parameter);
-  }
   const size_t declared = exact_ ? instruction.group.size() : 0;
   if (instruction.contributions.size() != declared) {
     return InternalError("lists contributions of {} workers, expected {}",
                          instruction.contributions.size(), declared);
   }
-  const auto own = static_cast<size_t>(
+  std::vector<const SumValue*> sums;
+  for (const SlotId slot : instruction.inputs) {
+    HEDDLE_ASSIGN_OR_RETURN(sums.emplace_back(), ReadSum(rank, slot));
+  }
+  HEDDLE_RETURN_IF_ERROR(Contribute(instruction, rank, sums, 0, reduction));
+  for (const Twin& twin : twins_[static_cast<size_t>(rank)]) {
+    HEDDLE_RETURN_IF_ERROR(
+        Contribute(instruction, twin.rank, sums, twin.shift, reduction)
+            .WithContext("as worker {}", plan_.workers[static_cast<size_t>(twin.rank)]));
+  }
+  return Status::Ok();
+}
+
+Status VerifyMachine::Contribute(const Instruction& instruction,
+                                 int rank,
+                                 const std::vector<const SumValue*>& sums,
+                                 int64_t shift,
+                                 Reduction& reduction) {
+  if (!reduction.arrived.insert(rank).second) {
+    return InternalError("reduces parameter {} twice", instruction.parameter);
+  }
+  const auto place = static_cast<size_t>(
       std::lower_bound(instruction.group.begin(), instruction.group.end(), rank) -
       instruction.group.begin());
-  const size_t expected = exact_ ? instruction.contributions[own].size() : 1;
-  if (instruction.inputs.size() != expected) {
-    return InternalError("contributes {} values, expected {}", instruction.inputs.size(), expected);
+  const size_t expected = exact_ ? instruction.contributions[place].size() : 1;
+  if (sums.size() != expected) {
+    return InternalError("contributes {} values, expected {}", sums.size(), expected);
   }
   const LeafNumbering numbering = NumberingOf(instruction.parameter);
   for (size_t i = 0; i < expected; ++i) {
-    HEDDLE_ASSIGN_OR_RETURN(const SumValue* const sum, ReadSum(rank, instruction.inputs[i]));
-    if (sum->parameter != instruction.parameter ||
-        (exact_ && !IsWhole(*sum, instruction.contributions[own][i], numbering))) {
+    const SumValue& sum = *sums[i];
+    if (sum.parameter != instruction.parameter ||
+        (exact_ && !IsWhole(sum, instruction.contributions[place][i], numbering, shift))) {
       return InternalError("contribution {} is not what the plan says", i);
     }
     // The reduction itself orders its additions; here only: nothing twice, nothing missing.
-    HEDDLE_ASSIGN_OR_RETURN(reduction.sum, AddSums(reduction.sum, *sum, numbering, false));
+    for (const LeafRange& leaves : sum.leaves) {
+      reduction.sum.leaves.push_back({.first = leaves.first + shift, .last = leaves.last + shift});
+    }
   }
   return Status::Ok();
 }

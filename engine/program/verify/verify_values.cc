@@ -10,28 +10,28 @@ TreeNode Parent(TreeNode node) {
   return {.level = node.level + 1, .index = node.index >> 1};
 }
 
-// Ascending, disjoint; nothing when a leaf is in both.
-Result<std::vector<LeafRange>> Union(const SumValue& left, const SumValue& right) {
-  std::vector<LeafRange> all = left.leaves;
-  all.insert(all.end(), right.leaves.begin(), right.leaves.end());
-  std::sort(all.begin(), all.end(),
+}  // namespace
+
+Result<std::vector<LeafRange>> JoinRanges(std::vector<LeafRange> ranges,
+                                          graph::ParameterId parameter) {
+  std::sort(ranges.begin(), ranges.end(),
             [](const LeafRange& a, const LeafRange& b) { return a.first < b.first; });
-  std::vector<LeafRange> merged;
-  for (const LeafRange& range : all) {
-    if (!merged.empty() && range.first < merged.back().last) {
+  size_t joined = 0;
+  for (size_t i = 1; i < ranges.size(); ++i) {
+    const LeafRange range = ranges[i];
+    if (range.first < ranges[joined].last) {
       return InternalError("contribution {} to parameter {} is added twice", range.first,
-                           left.parameter);
+                           parameter);
     }
-    if (!merged.empty() && range.first == merged.back().last) {
-      merged.back().last = range.last;
+    if (range.first == ranges[joined].last) {
+      ranges[joined].last = range.last;
     } else {
-      merged.push_back(range);
+      ranges[++joined] = range;
     }
   }
-  return merged;
+  ranges.resize(std::min(ranges.size(), joined + 1));
+  return ranges;
 }
-
-}  // namespace
 
 int64_t LeafNumbering::Count(int64_t first, int64_t last) const {
   int64_t count = 0;
@@ -51,9 +51,9 @@ int64_t SumValue::count() const {
   return sum;
 }
 
-bool IsWhole(const SumValue& sum, TreeNode node, const LeafNumbering& numbering) {
-  return !sum.leaves.empty() && sum.leaves.front().first >= node.first() &&
-         sum.leaves.back().last <= node.last() &&
+bool IsWhole(const SumValue& sum, TreeNode node, const LeafNumbering& numbering, int64_t shift) {
+  return !sum.leaves.empty() && sum.leaves.front().first + shift >= node.first() &&
+         sum.leaves.back().last + shift <= node.last() &&
          sum.count() == numbering.Count(node.first(), node.last());
 }
 
@@ -64,8 +64,9 @@ Result<SumValue> AddSums(const SumValue& left,
   if (left.parameter != right.parameter) {
     return InternalError("adds gradients of parameters {} and {}", left.parameter, right.parameter);
   }
-  HEDDLE_ASSIGN_OR_RETURN(std::vector<LeafRange> leaves, Union(left, right));
-  SumValue sum{.parameter = left.parameter, .leaves = std::move(leaves)};
+  SumValue sum{.parameter = left.parameter, .leaves = left.leaves};
+  sum.leaves.insert(sum.leaves.end(), right.leaves.begin(), right.leaves.end());
+  HEDDLE_ASSIGN_OR_RETURN(sum.leaves, JoinRanges(std::move(sum.leaves), left.parameter));
   if (!exact) {
     return sum;
   }

@@ -32,6 +32,10 @@ struct LeafRange {
   friend bool operator==(const LeafRange&, const LeafRange&) = default;
 };
 
+/// The ranges in ascending order, those that touch as one. Errors: kInternal: a leaf is in two.
+Result<std::vector<LeafRange>> JoinRanges(std::vector<LeafRange> ranges,
+                                          graph::ParameterId parameter);
+
 /// A tensor of one microbatch.
 struct TensorValue {
   graph::TensorId tensor = -1;
@@ -57,7 +61,7 @@ Result<SumValue> AddSums(const SumValue& left,
                          const LeafNumbering& numbering,
                          bool exact);
 
-/// Whether `sum` has every leaf under `node` and no other.
-bool IsWhole(const SumValue& sum, TreeNode node, const LeafNumbering& numbering);
+/// Whether `sum`, moved by `shift` leaves, has every leaf under `node` and no other.
+bool IsWhole(const SumValue& sum, TreeNode node, const LeafNumbering& numbering, int64_t shift = 0);
 
 }  // namespace heddle::program

@@ -12,7 +12,7 @@
 
 #include "base/mutex.h"
 #include "base/system/file.h"
-#include "elastic/service/job_planner.h"
+#include "elastic/planning/job_planner.h"
 #include "elastic/service/job_policy.h"
 #include "elastic/worker/trainer/trainer.h"
 

@@ -196,6 +196,25 @@ TEST_F(CoordinatorDecisionsTest, AJoinIsWeighedAgainstThePlanInForce) {
   EXPECT_EQ(Count("recovered"), 0);
 }
 
+TEST_F(CoordinatorDecisionsTest, AJoinWithoutAPlanLeavesTheOneInForceAndSaysWhy) {
+  Form();
+  Step(1);
+  Join("c");
+  ASSERT_TRUE(request_.has_value());
+  PlanOutcome none;
+  none.request_id = request_->id;
+  none.status = InternalError("the plan's programs do not fit each other");
+  request_.reset();
+  Tell(Planned{none});
+  ASSERT_EQ(Count("plan_kept"), 1);
+  EXPECT_EQ(Text("cause", "plan_kept"), "join");
+  EXPECT_THAT(Text("reason", "plan_kept"), HasSubstr("the plan's programs do not fit each other"));
+  EXPECT_EQ(List("alternatives", "plan_kept").size(), 2u);
+  EXPECT_EQ(coordinator_.StatusAt(now_).phase(), "training");
+  Wait(5, {"a", "b", "c"});
+  EXPECT_FALSE(request_.has_value()) << "once";
+}
+
 TEST_F(CoordinatorDecisionsTest, AJoinThatDoesNotPayLeavesThePlanInForce) {
   Form();
   Step(1);

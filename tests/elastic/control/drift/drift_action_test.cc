@@ -42,6 +42,20 @@ TEST_F(DriftActionTest, WhoComesTakesPartAlsoWhereDriftIsOnlyAdvised) {
   EXPECT_NE(Last("c", wire::ToWorker::kPrepare), nullptr);
 }
 
+TEST_F(DriftActionTest, WithoutAPlanThereIsAPauseAsAfterOne) {
+  FormOf({"a", "b"}, 1e9);
+  Slow("b", 3);
+  ASSERT_TRUE(request_.has_value());
+  PlanOutcome none;
+  none.request_id = request_->id;
+  none.status = InternalError("none");
+  request_.reset();
+  Tell(Planned{none});
+  EXPECT_EQ(Count("plan_kept"), 1);
+  Slow("b", 9);
+  EXPECT_FALSE(request_.has_value());
+}
+
 TEST_F(DriftActionTest, ActedOnIsWhatPays) {
   FormOf({"a", "b"}, 1e9);
   Slow("b", 3);

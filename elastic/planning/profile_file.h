@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "elastic/service/measurement.h"
+#include "elastic/planning/measurement.h"
 #include "engine/graph/graph.h"
 #include "engine/job/job.h"
 

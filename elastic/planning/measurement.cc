@@ -1,4 +1,4 @@
-#include "elastic/service/measurement.h"
+#include "elastic/planning/measurement.h"
 
 #include <algorithm>
 

@@ -1,9 +1,10 @@
-#include "elastic/service/job_planner.h"
+#include "elastic/planning/job_planner.h"
 
 #include <algorithm>
 
 #include "base/units.h"
-#include "elastic/service/measurement.h"
+#include "elastic/planning/measurement.h"
+#include "elastic/planning/plan_programs.h"
 #include "engine/program/lowering/lower.h"
 #include "engine/program/state.h"
 #include "planner/predictor/simulator.h"
@@ -135,10 +136,7 @@ PlanOutcome JobPlanner::Plan(const Job& job,
     HEDDLE_ASSIGN_OR_RETURN(const program::Plan plan, ChoosePlan(parsed->config, request, search));
     HEDDLE_ASSIGN_OR_RETURN(const auto programs, program::LowerAll(graph, plan));
     outcome.members = plan.workers;
-    for (const program::Program& program : programs) {
-      outcome.program_hashes.push_back(program::ProgramHash(program, graph));
-      outcome.parameters.emplace_back(program.parameters.begin(), program.parameters.end());
-    }
+    HEDDLE_RETURN_IF_ERROR(TakePrograms(graph, plan, programs, outcome));
     outcome.parameter_count = static_cast<int32_t>(graph.parameters.size());
     outcome.predicted_step_seconds = plan.predicted_step_seconds;
     outcome.plan_json = program::PlanToJson(plan);

@@ -1,5 +1,5 @@
 // What the coordinator tells of measured links, as the planner and the workers read it.
-#include "elastic/service/measurement.h"
+#include "elastic/planning/measurement.h"
 
 #include <functional>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "elastic/worker/profile_file.h"
+#include "elastic/planning/profile_file.h"
 
 #include <algorithm>
 

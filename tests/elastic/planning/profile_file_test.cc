@@ -1,7 +1,7 @@
 /// \file
 /// What was measured, written and read again: the same figures, and refused where the job is not
 /// what was measured.
-#include "elastic/worker/profile_file.h"
+#include "elastic/planning/profile_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
