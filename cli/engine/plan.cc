@@ -17,6 +17,7 @@ class Plan : public Command {
     return "Examples:\n  heddle plan configs/quickstart.yaml --explain\n  heddle plan job.yaml "
            "--json > plan.json\n  heddle plan job.yaml --uniform --json > grid.json\n"
            "  heddle plan job.yaml --save-profile measured.json\n"
+           "  heddle plan job.yaml --profile runs/mine/profile.json --explain\n"
            "  heddle plan job.yaml --profile measured.json --set workers.0.emulate.memory=3MB";
   }
   void Declare(Arguments& arguments) override {
@@ -24,7 +25,7 @@ class Plan : public Command {
     arguments.OptionList("set", &overrides_, "Override a key: key.path=value; may be repeated");
     arguments.Option("profile", &profile_,
                      "Measure nothing: plan with the figures of this file, which --save-profile "
-                     "wrote; the plan is the same every time");
+                     "or a run (profile.json) wrote; the plan is the same every time");
     arguments.Option("save-profile", &save_profile_, "Write what was measured to this file");
     arguments.Flag("json", &json_, "The plan with its predictions as JSON on standard output");
     arguments.Flag("explain", &explain_,
@@ -47,7 +48,9 @@ class Plan : public Command {
                         : explain_ ? planned->explanation.c_str()
                                    : planned->text.c_str());
     if (!json_) {
-      std::printf("measured: %s\n", elastic::FormatEventTime(planned->measured_at).c_str());
+      std::printf("inputs: profiles of %s, the oldest; links %s\n",
+                  elastic::FormatEventTime(planned->measured_at).c_str(),
+                  profile_.empty() ? "measured now" : ("of " + profile_).c_str());
     }
     return kDone;
   }

@@ -91,6 +91,30 @@ double MovingSeconds(const graph::Graph& graph,
 
 }  // namespace
 
+Result<planner::PlanRequest> SearchFor(const job::JobConfig& job,
+                                       const graph::Graph& graph,
+                                       const PlanRequest& request) {
+  HEDDLE_ASSIGN_OR_RETURN(
+      const comm::MeasuredLinks links,
+      MeasuredLinksFrom(request.links, static_cast<int>(request.candidates.size())));
+  HEDDLE_ASSIGN_OR_RETURN(planner::ClusterProfile cluster,
+                          ClusterOf(request.candidates, links, job.comm.preference()));
+  planner::PlanRequest search{.graph = &graph,
+                              .cluster = std::move(cluster),
+                              .workers = {},
+                              .microbatches = static_cast<int>(job.batch.microbatches()),
+                              .determinism = job.determinism,
+                              .generation = request.generation,
+                              .horizon_steps = kHorizonSteps};
+  if (!request.current_plan_json.empty()) {
+    HEDDLE_ASSIGN_OR_RETURN(search.previous, program::PlanFromJson(request.current_plan_json));
+    if (!request.current_runs) {
+      search.limits = planner::SearchLimits::Hurried();
+    }
+  }
+  return search;
+}
+
 Result<std::shared_ptr<const JobPlanner::Parsed>> JobPlanner::Parse(const Job& job) {
   MutexLock lock(mutex_);
   if (parsed_ == nullptr || parsed_->id != job.id) {
@@ -112,27 +136,8 @@ PlanOutcome JobPlanner::Plan(const Job& job,
   outcome.status = [&]() -> Status {
     HEDDLE_ASSIGN_OR_RETURN(const auto parsed, Parse(job));
     const graph::Graph& graph = parsed->graph;
-    HEDDLE_ASSIGN_OR_RETURN(
-        const comm::MeasuredLinks measured,
-        MeasuredLinksFrom(request.links, static_cast<int>(request.candidates.size())));
-    HEDDLE_ASSIGN_OR_RETURN(
-        const planner::ClusterProfile cluster,
-        ClusterOf(request.candidates, measured, parsed->config.comm.preference()));
-    planner::PlanRequest search{
-        .graph = &graph,
-        .cluster = cluster,
-        .workers = {},
-        .microbatches = static_cast<int>(parsed->config.batch.microbatches()),
-        .determinism = parsed->config.determinism,
-        .generation = request.generation,
-        .horizon_steps = kHorizonSteps,
-        .stop = stop};
-    if (!request.current_plan_json.empty()) {
-      HEDDLE_ASSIGN_OR_RETURN(search.previous, program::PlanFromJson(request.current_plan_json));
-      if (!request.current_runs) {
-        search.limits = planner::SearchLimits::Hurried();
-      }
-    }
+    HEDDLE_ASSIGN_OR_RETURN(planner::PlanRequest search, SearchFor(parsed->config, graph, request));
+    search.stop = stop;
     HEDDLE_ASSIGN_OR_RETURN(const program::Plan plan, ChoosePlan(parsed->config, request, search));
     HEDDLE_ASSIGN_OR_RETURN(const auto programs, program::LowerAll(graph, plan));
     outcome.members = plan.workers;
@@ -143,11 +148,11 @@ PlanOutcome JobPlanner::Plan(const Job& job,
     outcome.move_seconds = kPauseSeconds;
     if (search.previous && request.current_runs) {
       const Result<planner::Simulation> current =
-          planner::ScorePlan(graph, *search.previous, cluster);
+          planner::ScorePlan(graph, *search.previous, search.cluster);
       outcome.current_step_seconds = current.ok() ? current->step_seconds : 0;
     }
     if (search.previous) {
-      outcome.move_seconds += MovingSeconds(graph, *search.previous, plan, cluster.links);
+      outcome.move_seconds += MovingSeconds(graph, *search.previous, plan, search.cluster.links);
     }
     return Status::Ok();
   }();

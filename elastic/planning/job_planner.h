@@ -1,6 +1,6 @@
 /// \file
-/// Answers the coordinator's plan requests: the job's graph, the candidates' measurements, the
-/// planner.
+/// Answers plan requests, the coordinator's and those of `heddle plan`: the job's graph, the
+/// candidates' measurements, the planner.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,15 @@
 #include "elastic/control/policy.h"
 #include "engine/graph/graph.h"
 #include "engine/job/job.h"
+#include "planner/search/search.h"
 
 namespace heddle::elastic {
+
+/// The planner's question that `request` is for a job. `graph` is the job's, and outlives it.
+/// Errors: kInvalidArgument naming the worker or the link whose figures are none.
+Result<planner::PlanRequest> SearchFor(const job::JobConfig& job,
+                                       const graph::Graph& graph,
+                                       const PlanRequest& request);
 
 /// Thread: any.
 class JobPlanner {

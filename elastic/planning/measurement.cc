@@ -51,7 +51,11 @@ std::string MeasurementToJson(const WorkerMeasurement& measurement) {
       {"link",
        {{"latency_seconds", measurement.link.latency_seconds},
         {"bytes_per_second", measurement.link.bytes_per_second},
-        {"transport", measurement.link.transport}}}};
+        {"transport", measurement.link.transport}}},
+      {"profile_measured_at", measurement.profile_measured_at},
+      {"speed", measurement.speed},
+      {"link_bytes_per_second", measurement.link_bytes_per_second},
+      {"threads", measurement.threads}};
   return json.dump();
 }
 
@@ -69,6 +73,10 @@ Result<WorkerMeasurement> MeasurementFromJson(std::string_view json) {
     measurement.link.latency_seconds = link.at("latency_seconds").get<double>();
     measurement.link.bytes_per_second = link.at("bytes_per_second").get<double>();
     measurement.link.transport = link.at("transport").get<std::string>();
+    measurement.profile_measured_at = parsed.at("profile_measured_at").get<double>();
+    measurement.speed = parsed.at("speed").get<double>();
+    measurement.link_bytes_per_second = parsed.at("link_bytes_per_second").get<double>();
+    measurement.threads = parsed.at("threads").get<int64_t>();
   } catch (const nlohmann::json::exception& error) {
     return InvalidArgumentError("measurement: {}", error.what());
   }

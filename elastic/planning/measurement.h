@@ -19,6 +19,12 @@ namespace heddle::elastic {
 struct WorkerMeasurement {
   program::WorkerProfile profile;
   comm::Link link;  ///< Of the worker's own end, measured through its own endpoint.
+  /// Seconds of the wall clock since 1970; a kept profile may be a day old.
+  double profile_measured_at = 0;
+  /// What the worker was emulated as, and the threads that it computed with.
+  double speed = 1;
+  double link_bytes_per_second = 0;
+  int64_t threads = 1;
 };
 
 std::string MeasurementToJson(const WorkerMeasurement& measurement);

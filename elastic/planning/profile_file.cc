@@ -1,19 +1,62 @@
 #include "elastic/planning/profile_file.h"
 
 #include <algorithm>
+#include <map>
 
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/format/strict_json.h"
+#include "elastic/protocol/link_figures.h"
 #include "engine/graph/operator.h"
 
 namespace heddle::elastic {
 namespace {
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 constexpr int kMostDepth = 16;  ///< Twice what it needs; what is deep would end the stack.
+// Beyond these no worker trains.
+constexpr double kLeastSlowdown = 1e-6;
+constexpr double kMostSlowdown = 1e6;
 
-Status CheckMeasuredAs(const MeasuredWorker& there,
+nlohmann::json LinksToJson(const wire::Links& links) {
+  nlohmann::json pairs = nlohmann::json::array();
+  for (const wire::Links::Pair& pair : links.pairs()) {
+    nlohmann::json transports = nlohmann::json::array();
+    for (const wire::Links::Transport& transport : pair.transports()) {
+      transports.push_back({{"name", transport.name()},
+                            {"latency_seconds", transport.latency_seconds()},
+                            {"bytes_per_second", transport.bytes_per_second()},
+                            {"back_latency_seconds", transport.back_latency_seconds()},
+                            {"back_bytes_per_second", transport.back_bytes_per_second()}});
+    }
+    pairs.push_back({{"a", pair.a()}, {"b", pair.b()}, {"transports", std::move(transports)}});
+  }
+  return {{"places", std::vector<int>(links.places().begin(), links.places().end())},
+          {"pairs", std::move(pairs)}};
+}
+
+wire::Links LinksFromJson(const nlohmann::json& json) {
+  wire::Links links;
+  for (const nlohmann::json& place : json.at("places")) {
+    links.add_places(place.get<int32_t>());
+  }
+  for (const nlohmann::json& entry : json.at("pairs")) {
+    wire::Links::Pair& pair = *links.add_pairs();
+    pair.set_a(entry.at("a").get<int32_t>());
+    pair.set_b(entry.at("b").get<int32_t>());
+    for (const nlohmann::json& each : entry.at("transports")) {
+      wire::Links::Transport& transport = *pair.add_transports();
+      transport.set_name(each.at("name").get<std::string>());
+      transport.set_latency_seconds(each.at("latency_seconds").get<double>());
+      transport.set_bytes_per_second(each.at("bytes_per_second").get<double>());
+      transport.set_back_latency_seconds(each.at("back_latency_seconds").get<double>());
+      transport.set_back_bytes_per_second(each.at("back_bytes_per_second").get<double>());
+    }
+  }
+  return links;
+}
+
+Status CheckMeasuredAs(const WorkerMeasurement& there,
                        const job::WorkerSection& wanted,
                        int64_t threads) {
   const auto differs = [&](const char* what, auto measured, auto asked) {
@@ -34,78 +77,135 @@ Status CheckMeasuredAs(const MeasuredWorker& there,
   return Status::Ok();
 }
 
-}  // namespace
-
-std::string ProfileFileToJson(const std::vector<MeasuredWorker>& workers) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const MeasuredWorker& each : workers) {
-    list.push_back({{"worker", each.worker},
-                    {"measured_at", each.measured_at},
-                    {"speed", each.speed},
-                    {"link_bytes_per_second", each.link_bytes_per_second},
-                    {"threads", each.threads},
-                    {"measurement", nlohmann::json::parse(MeasurementToJson(each.measurement))}});
+Status CheckModel(const MeasuredWorker& worker, const graph::Graph& graph) {
+  for (const graph::Node& node : graph.nodes) {
+    const std::string signature = graph::NodeSignature(graph, node);
+    if (!worker.measurement.profile.seconds.contains(signature)) {
+      return InvalidArgumentError(
+          "worker {} was measured with another model (it lacks {}): measure again with "
+          "--save-profile",
+          worker.worker, signature);
+    }
   }
-  const nlohmann::json file = {{"profile_file", kVersion}, {"workers", std::move(list)}};
-  return file.dump(1) + "\n";
+  return Status::Ok();
 }
 
-Result<std::vector<MeasuredWorker>> ProfileFileFromJson(std::string_view json) {
+// `links` between those at `positions`, in this order.
+wire::Links LinksOf(const wire::Links& links, const std::vector<int>& positions) {
+  wire::Links chosen;
+  if (links.places_size() == 0) {
+    return chosen;
+  }
+  std::map<int32_t, int32_t> numbers;  // By place of the file.
+  for (const int position : positions) {
+    const auto number = static_cast<int32_t>(numbers.size());
+    chosen.add_places(numbers.emplace(links.places(position), number).first->second);
+  }
+  for (const wire::Links::Pair& pair : links.pairs()) {
+    const auto a = numbers.find(pair.a());
+    const auto b = numbers.find(pair.b());
+    if (a != numbers.end() && b != numbers.end()) {
+      AddPair(a->second, b->second, {pair.transports().begin(), pair.transports().end()}, chosen);
+    }
+  }
+  return chosen;
+}
+
+}  // namespace
+
+std::string ProfileFileToJson(const ProfileFile& file) {
+  nlohmann::json workers = nlohmann::json::array();
+  for (const MeasuredWorker& each : file.workers) {
+    workers.push_back(
+        {{"worker", each.worker},
+         {"host", each.host},
+         {"slowdown", each.slowdown},
+         {"measurement", nlohmann::json::parse(MeasurementToJson(each.measurement))}});
+  }
+  const nlohmann::json json = {{"profile_file", kVersion},
+                               {"workers", std::move(workers)},
+                               {"links", LinksToJson(file.links)}};
+  return json.dump(1) + "\n";
+}
+
+Result<ProfileFile> ProfileFileFromJson(std::string_view json) {
   const Result<nlohmann::json> read = checkpoint::ParseStrictJson(json, kMostDepth);
   if (!read.ok()) {
     return InvalidArgumentError("no profile file: {}", read.status().message());
   }
-  std::vector<MeasuredWorker> workers;
+  ProfileFile file;
   try {
-    const nlohmann::json& file = *read;
-    const int version = file.at("profile_file").get<int>();
+    const int version = read->at("profile_file").get<int>();
     if (version != kVersion) {
       return InvalidArgumentError("profile_file is {}, this program reads {}", version, kVersion);
     }
-    for (const nlohmann::json& entry : file.at("workers")) {
-      MeasuredWorker& each = workers.emplace_back();
+    for (const nlohmann::json& entry : read->at("workers")) {
+      MeasuredWorker& each = file.workers.emplace_back();
       each.worker = entry.at("worker").get<std::string>();
-      each.measured_at = entry.at("measured_at").get<double>();
-      each.speed = entry.at("speed").get<double>();
-      each.link_bytes_per_second = entry.at("link_bytes_per_second").get<double>();
-      each.threads = entry.at("threads").get<int64_t>();
+      each.host = entry.at("host").get<std::string>();
+      each.slowdown = entry.at("slowdown").get<double>();
       Result<WorkerMeasurement> measurement = MeasurementFromJson(entry.at("measurement").dump());
       if (!measurement.ok()) {
         return measurement.status().WithContext("worker {}", each.worker.substr(0, 64));
       }
+      if (!(each.slowdown >= kLeastSlowdown && each.slowdown <= kMostSlowdown)) {
+        return InvalidArgumentError("worker {}: slowdown is {}, expected {} to {}",
+                                    each.worker.substr(0, 64), each.slowdown, kLeastSlowdown,
+                                    kMostSlowdown);
+      }
       each.measurement = *std::move(measurement);
     }
+    file.links = LinksFromJson(read->at("links"));
   } catch (const nlohmann::json::exception& error) {
     return InvalidArgumentError("no profile file: {}", error.what());
   }
-  return workers;
+  HEDDLE_RETURN_IF_ERROR(
+      MeasuredLinksFrom(file.links, static_cast<int>(file.workers.size())).status());
+  return file;
 }
 
-Result<std::vector<MeasuredWorker>> WorkersOfJob(const std::vector<MeasuredWorker>& file,
-                                                 const job::JobConfig& job,
-                                                 const graph::Graph& graph) {
-  std::vector<MeasuredWorker> workers;
-  for (const job::WorkerSection& wanted : job.workers) {
-    const auto found = std::find_if(file.begin(), file.end(), [&](const MeasuredWorker& each) {
-      return each.worker == wanted.name;
-    });
-    if (found == file.end()) {
-      return InvalidArgumentError("worker {} of the job is not in it", wanted.name);
+Result<std::string> ProfileFileJsonOf(const PlanRequest& request) {
+  ProfileFile file;
+  file.links = request.links;
+  for (const Candidate& candidate : request.candidates) {
+    MeasuredWorker& worker = file.workers.emplace_back(MeasuredWorker{
+        .worker = candidate.name, .host = candidate.host, .slowdown = candidate.slowdown});
+    Result<WorkerMeasurement> measurement = MeasurementFromJson(candidate.profile_json);
+    if (!measurement.ok()) {
+      return measurement.status().WithContext("worker {}", candidate.name);
     }
-    HEDDLE_RETURN_IF_ERROR(CheckMeasuredAs(*found, wanted, job.threads));
-    for (const graph::Node& node : graph.nodes) {
-      const std::string signature = graph::NodeSignature(graph, node);
-      if (!found->measurement.profile.seconds.contains(signature)) {
-        return InvalidArgumentError(
-            "worker {} was measured with another model (it lacks {}): measure again with "
-            "--save-profile",
-            wanted.name, signature);
-      }
-    }
-    workers.push_back(*found);
-    workers.back().measurement.profile.memory_bytes = wanted.emulation.memory_bytes;
+    worker.measurement = *std::move(measurement);
   }
-  return workers;
+  return ProfileFileToJson(file);
+}
+
+Result<PlanRequest> PlanRequestOf(const ProfileFile& file,
+                                  const job::JobConfig& job,
+                                  const graph::Graph& graph) {
+  std::map<std::string, const job::WorkerSection*> wanted;
+  for (const job::WorkerSection& worker : job.workers) {
+    wanted[worker.name] = &worker;
+  }
+  PlanRequest request;
+  request.generation = 1;
+  std::vector<int> positions;
+  for (const auto& [name, section] : wanted) {
+    const auto found = std::ranges::find(file.workers, name, &MeasuredWorker::worker);
+    if (found == file.workers.end()) {
+      return InvalidArgumentError("worker {} of the job is not in it", name);
+    }
+    HEDDLE_RETURN_IF_ERROR(CheckMeasuredAs(found->measurement, *section, job.threads));
+    HEDDLE_RETURN_IF_ERROR(CheckModel(*found, graph));
+    WorkerMeasurement measurement = found->measurement;
+    measurement.profile.memory_bytes = section->emulation.memory_bytes;
+    request.candidates.push_back({.name = name,
+                                  .host = found->host,
+                                  .profile_json = MeasurementToJson(measurement),
+                                  .slowdown = found->slowdown});
+    positions.push_back(static_cast<int>(found - file.workers.begin()));
+  }
+  request.links = LinksOf(file.links, positions);
+  return request;
 }
 
 }  // namespace heddle::elastic

@@ -1,6 +1,7 @@
 /// \file
-/// The file of `heddle plan --save-profile`: what was measured of a job's workers, from which
-/// `heddle plan --profile` makes the same plan again, byte for byte, on any machine.
+/// What a plan was made from: the workers' measurements and the links between them. `heddle plan
+/// --save-profile` and every run write it, and `heddle plan --profile` makes the same plan again,
+/// byte for byte, on any machine.
 #pragma once
 
 #include <string>
@@ -8,32 +9,40 @@
 #include <vector>
 
 #include "base/status.h"
+#include "elastic/control/planning.h"
 #include "elastic/planning/measurement.h"
 #include "engine/graph/graph.h"
 #include "engine/job/job.h"
 
 namespace heddle::elastic {
 
+/// A worker as it was measured, and where.
 struct MeasuredWorker {
   std::string worker;
-  double measured_at = 0;  ///< Seconds of the wall clock since 1970.
-  /// What it was emulated as, and the threads that it computed with.
-  double speed = 1;
-  double link_bytes_per_second = 0;
-  int64_t threads = 1;
+  std::string host;
+  double slowdown = 1;  ///< Candidate::slowdown.
   WorkerMeasurement measurement = {};
 };
 
-std::string ProfileFileToJson(const std::vector<MeasuredWorker>& workers);
+struct ProfileFile {
+  std::vector<MeasuredWorker> workers = {};
+  wire::Links links = {};  ///< Between the workers, in their order; empty: nothing was measured.
+};
+
+std::string ProfileFileToJson(const ProfileFile& file);
 
 /// Errors: kInvalidArgument naming the worker or the key.
-Result<std::vector<MeasuredWorker>> ProfileFileFromJson(std::string_view json);
+Result<ProfileFile> ProfileFileFromJson(std::string_view json);
 
-/// The job's workers in its order, as the file has them; memory caps are the job's. Errors:
-/// kInvalidArgument saying which worker is not there, or was measured as something else than the
-/// job says: another speed, link, number of threads, or model.
-Result<std::vector<MeasuredWorker>> WorkersOfJob(const std::vector<MeasuredWorker>& file,
-                                                 const job::JobConfig& job,
-                                                 const graph::Graph& graph);
+/// The text of a file of what the planner was asked with. Errors: kInvalidArgument naming the
+/// worker whose measurement is none.
+Result<std::string> ProfileFileJsonOf(const PlanRequest& request);
+
+/// What the planner is asked with: the job's workers, sorted by name, as the file has them; memory
+/// caps are the job's. Errors: kInvalidArgument saying which worker is not there, or was measured
+/// as something else than the job says: another speed, link, number of threads, or model.
+Result<PlanRequest> PlanRequestOf(const ProfileFile& file,
+                                  const job::JobConfig& job,
+                                  const graph::Graph& graph);
 
 }  // namespace heddle::elastic

@@ -11,17 +11,16 @@
 #include "checkpoint/store/store.h"
 #include "elastic/grpc/client.h"
 #include "elastic/planning/job_planner.h"
-#include "elastic/planning/measurement.h"
+#include "elastic/planning/profile_file.h"
 #include "elastic/report/run_events.h"
 #include "elastic/service/checkpoints.h"
 #include "elastic/service/folders/folder_writer.h"
 #include "elastic/service/folders/run_folder.h"
 #include "elastic/service/job_policy.h"
+#include "elastic/service/pages.h"
 #include "elastic/service/service_metrics.h"
 #include "elastic/store/ordered_store.h"
-#include "metrics/dashboard/status_page.h"
 #include "metrics/exposition/exposer.h"
-#include "metrics/service_discovery.h"
 
 namespace heddle::elastic {
 
@@ -41,7 +40,7 @@ class Service::Impl {
     HEDDLE_ASSIGN_OR_RETURN(
         exposer_, metrics::Exposer::Start(
                       registry_, {.host = options_.metrics_host, .port = options_.metrics_port},
-                      {{"/", [](const std::string&) { return Page(); }},
+                      {{"/", [](const std::string&) { return PageReply(); }},
                        {"/status", [this](const std::string&) { return StatusJson(); }},
                        {"/sd", [this](const std::string&) { return Targets(); }}}));
     metrics_address_ = options_.metrics_host + ":" + std::to_string(exposer_->port());
@@ -91,8 +90,14 @@ class Service::Impl {
         .read_job = [this](const std::string& yaml, const std::string& path,
                            JobOrigin origin) { return ReadJob(yaml, path, origin); },
         .check_profile = [](const std::string& json) { return MeasurementFromJson(json).status(); },
-        .plan = [this](const Job& job, const PlanRequest& request,
-                       const std::stop_token& stop) { return planner_.Plan(job, request, stop); },
+        .plan =
+            [this](const Job& job, const PlanRequest& request, const std::stop_token& stop) {
+              {
+                const MutexLock lock(mutex_);
+                Replace("profile.json", [request] { return ProfileFileJsonOf(request); });
+              }
+              return planner_.Plan(job, request, stop);
+            },
         .commit =
             [this](const Job& job, const CommitCheckpoint& commit) {
               const Status owned = store_.Owned();
@@ -299,7 +304,7 @@ class Service::Impl {
     MutexLock lock(mutex_);
     workers_ = workers;
     metrics_.SetWorkers(static_cast<int>(workers.size()));
-    if (server_ != nullptr && store_.Owned().ok()) {
+    if (server_ != nullptr) {
       WriteJobFile();
     }
   }
@@ -310,19 +315,17 @@ class Service::Impl {
     return {run, run->folder.get()};
   }
 
-  void WriteJobFile() HEDDLE_REQUIRES(mutex_) {
-    if (run_.folder != nullptr) {
-      writer_.WriteJobFile(
-          Held(),
-          {.coordinator = server_->address(), .metrics = metrics_address_, .guarded = guarded()},
-          workers_);
+  void Replace(const char* name, std::function<Result<std::string>()> text)
+      HEDDLE_REQUIRES(mutex_) {
+    if (run_.folder != nullptr && store_.Owned().ok()) {
+      writer_.Replace(Held(), name, std::move(text));
     }
   }
 
-  static metrics::HttpReply Page() {
-    return {.status = 200,
-            .content_type = "text/html; charset=utf-8",
-            .body = std::string(metrics::StatusPage())};
+  void WriteJobFile() HEDDLE_REQUIRES(mutex_) {
+    const RunAddresses addresses{
+        .coordinator = server_->address(), .metrics = metrics_address_, .guarded = guarded()};
+    Replace("job.json", [text = JobFileJson(addresses, workers_)] { return text; });
   }
 
   metrics::HttpReply StatusJson() {
@@ -340,15 +343,8 @@ class Service::Impl {
   }
 
   metrics::HttpReply Targets() {
-    std::vector<metrics::ScrapeTarget> targets = {
-        {.address = metrics_address_, .labels = {{"worker", "coordinator"}}}};
     MutexLock lock(mutex_);
-    for (const ListWorkers::Entry& worker : workers_) {
-      targets.push_back({.address = worker.metrics_address, .labels = {{"worker", worker.name}}});
-    }
-    return {.status = 200,
-            .content_type = "application/json",
-            .body = metrics::ServiceDiscoveryJson(targets)};
+    return TargetsReply(metrics_address_, workers_);
   }
 
   ServiceOptions options_;

@@ -1,12 +1,15 @@
 #include "elastic/worker/local_plan.h"
 
 #include <algorithm>
+#include <limits>
 
-#include "base/clock.h"
 #include "base/system/file.h"
-#include "elastic/planning/measurement.h"
+#include "base/system/host.h"
+#include "elastic/planning/job_planner.h"
 #include "elastic/planning/profile_file.h"
 #include "elastic/worker/measure/link_probe.h"
+#include "elastic/worker/measure/local_links.h"
+#include "elastic/worker/measure/profile_cache.h"
 #include "engine/job/job.h"
 #include "engine/runtime/device/blas.h"
 #include "engine/runtime/profiler.h"
@@ -16,26 +19,35 @@ namespace {
 
 constexpr int64_t kMaxProfileBytes = int64_t{256} << 20;
 
+comm::EndpointConfig EndpointConfigOf(const job::JobConfig& job, const std::string& worker) {
+  return {.worker = worker,
+          .job = "plan",
+          .secret = "plan",
+          .transports = job.comm.transports,
+          .tls = job.comm.tls};
+}
+
 Result<MeasuredWorker> MeasureWorker(const job::WorkerSection& worker,
                                      const job::JobConfig& job,
                                      const graph::Graph& graph) {
   runtime::DeviceClock clock(worker.emulation.speed);
-  MeasuredWorker measured{.worker = worker.name,
-                          .measured_at = WallClockSeconds(),
-                          .speed = worker.emulation.speed,
-                          .link_bytes_per_second = worker.emulation.link_bytes_per_second,
-                          .threads = job.threads};
-  HEDDLE_ASSIGN_OR_RETURN(
-      measured.measurement.profile,
-      runtime::MeasureProfile(
-          graph, clock, {.worker = worker.name, .memory_bytes = worker.emulation.memory_bytes}));
+  const ProfileKey key{.graph = &graph, .speed = worker.emulation.speed, .threads = job.threads};
+  HEDDLE_ASSIGN_OR_RETURN(KeptProfile kept, CachedProfile(CacheFolder(), key, [&] {
+                            return runtime::MeasureProfile(graph, clock, {});
+                          }));
+  MeasuredWorker measured{
+      .worker = worker.name,
+      .host = HostIdentity(),
+      .measurement = {.profile = std::move(kept.profile),
+                      .link = {},
+                      .profile_measured_at = kept.measured_at,
+                      .speed = worker.emulation.speed,
+                      .link_bytes_per_second = worker.emulation.link_bytes_per_second,
+                      .threads = job.threads}};
+  measured.measurement.profile.worker = worker.name;
   metrics::Registry unused;
   const comm::EndpointOptions options{
-      .config = {.worker = worker.name,
-                 .job = "plan",
-                 .secret = "plan",
-                 .transports = job.comm.transports,
-                 .tls = job.comm.tls},
+      .config = EndpointConfigOf(job, worker.name),
       .link_bytes_per_second = worker.emulation.link_bytes_per_second,
       .metrics = &unused};
   HEDDLE_ASSIGN_OR_RETURN(const auto endpoint, comm::Endpoint::Create(options));
@@ -43,29 +55,42 @@ Result<MeasuredWorker> MeasureWorker(const job::WorkerSection& worker,
   return measured;
 }
 
-Result<std::vector<MeasuredWorker>> MeasureAll(const job::JobConfig& job,
-                                               const graph::Graph& graph) {
+Result<ProfileFile> MeasureAll(const job::JobConfig& job, const graph::Graph& graph) {
   runtime::WarnAboutBlas();
   runtime::KeepFreedMemory();
   runtime::SetThreads(static_cast<int>(job.threads));
-  std::vector<MeasuredWorker> workers;
+  ProfileFile file;
+  std::vector<double> rates;
   for (const job::WorkerSection& worker : job.workers) {
     HEDDLE_ASSIGN_OR_RETURN(MeasuredWorker measured, MeasureWorker(worker, job, graph));
-    workers.push_back(std::move(measured));
+    file.workers.push_back(std::move(measured));
+    rates.push_back(worker.emulation.link_bytes_per_second);
   }
-  return workers;
+  HEDDLE_ASSIGN_OR_RETURN(file.links, MeasureLocalLinks(rates, job.comm.preference().list,
+                                                        EndpointConfigOf(job, "links")));
+  return file;
 }
 
-Result<std::vector<MeasuredWorker>> ReadProfile(const std::string& path,
-                                                const job::JobConfig& job,
-                                                const graph::Graph& graph) {
+Result<PlanRequest> ReadRequest(const std::string& path,
+                                const job::JobConfig& job,
+                                const graph::Graph& graph) {
   HEDDLE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxProfileBytes));
-  const auto read = [&]() -> Result<std::vector<MeasuredWorker>> {
-    HEDDLE_ASSIGN_OR_RETURN(const std::vector<MeasuredWorker> file, ProfileFileFromJson(text));
-    return WorkersOfJob(file, job, graph);
+  const auto read = [&]() -> Result<PlanRequest> {
+    HEDDLE_ASSIGN_OR_RETURN(const ProfileFile file, ProfileFileFromJson(text));
+    return PlanRequestOf(file, job, graph);
   };
-  Result<std::vector<MeasuredWorker>> workers = read();
-  return workers.ok() ? std::move(workers) : workers.status().WithContext("{}", path);
+  Result<PlanRequest> request = read();
+  return request.ok() ? std::move(request) : request.status().WithContext("{}", path);
+}
+
+Result<PlanRequest> MeasureRequest(const std::string& save_path,
+                                   const job::JobConfig& job,
+                                   const graph::Graph& graph) {
+  HEDDLE_ASSIGN_OR_RETURN(const ProfileFile file, MeasureAll(job, graph));
+  if (!save_path.empty()) {
+    HEDDLE_RETURN_IF_ERROR(WriteFileAtomically(save_path, ProfileFileToJson(file)));
+  }
+  return PlanRequestOf(file, job, graph);
 }
 
 Result<LocalPlan> PlanFor(const planner::PlanRequest& request, PlanChoice choice) {
@@ -86,35 +111,25 @@ Result<LocalPlan> PlanFor(const planner::PlanRequest& request, PlanChoice choice
 }  // namespace
 
 Result<LocalPlan> PlanLocally(const LocalPlanOptions& options) {
+  if (!options.profile_path.empty() && !options.save_profile_path.empty()) {
+    return InvalidArgumentError(
+        "--save-profile writes what is measured, and with --profile nothing is: give one of them");
+  }
   HEDDLE_ASSIGN_OR_RETURN(const job::JobConfig job,
                           job::LoadJob(options.job_path, options.overrides));
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph,
                           graph::BuildTrainingGraph(job.model, job::GraphOptions(job)));
-  HEDDLE_ASSIGN_OR_RETURN(const std::vector<MeasuredWorker> workers,
+  HEDDLE_ASSIGN_OR_RETURN(const PlanRequest request,
                           options.profile_path.empty()
-                              ? MeasureAll(job, graph)
-                              : ReadProfile(options.profile_path, job, graph));
-  if (!options.save_profile_path.empty()) {
-    HEDDLE_RETURN_IF_ERROR(
-        WriteFileAtomically(options.save_profile_path, ProfileFileToJson(workers)));
-  }
-  std::vector<Candidate> candidates;
-  for (const MeasuredWorker& worker : workers) {
-    candidates.push_back({.name = worker.worker,
-                          .host = "local",
-                          .profile_json = MeasurementToJson(worker.measurement)});
-  }
-  HEDDLE_ASSIGN_OR_RETURN(const planner::ClusterProfile cluster, ClusterOf(candidates));
-  HEDDLE_ASSIGN_OR_RETURN(LocalPlan plan,
-                          PlanFor({.graph = &graph,
-                                   .cluster = cluster,
-                                   .microbatches = static_cast<int>(job.batch.microbatches()),
-                                   .determinism = job.determinism,
-                                   .generation = 1},
-                                  options.choice));
-  plan.measured_at = workers.front().measured_at;
-  for (const MeasuredWorker& worker : workers) {
-    plan.measured_at = std::min(plan.measured_at, worker.measured_at);
+                              ? MeasureRequest(options.save_profile_path, job, graph)
+                              : ReadRequest(options.profile_path, job, graph));
+  HEDDLE_ASSIGN_OR_RETURN(const planner::PlanRequest search, SearchFor(job, graph, request));
+  HEDDLE_ASSIGN_OR_RETURN(LocalPlan plan, PlanFor(search, options.choice));
+  plan.measured_at = std::numeric_limits<double>::infinity();
+  for (const Candidate& candidate : request.candidates) {
+    HEDDLE_ASSIGN_OR_RETURN(const WorkerMeasurement measurement,
+                            MeasurementFromJson(candidate.profile_json));
+    plan.measured_at = std::min(plan.measured_at, measurement.profile_measured_at);
   }
   return plan;
 }

@@ -1,6 +1,6 @@
 /// \file
-/// `heddle plan`: measures every worker of a job on this machine, one at a time, or takes what was
-/// measured before, and plans for them.
+/// `heddle plan`: takes the profiles that this machine keeps or measures them, one worker at a
+/// time, measures the links, and asks the planner what a run asks it; or asks with what a file has.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct LocalPlan {
   std::string json;
   std::string text;         ///< For people.
   std::string explanation;  ///< Longer: why. Of kUniform the same as `text`.
-  double measured_at = 0;   ///< Of the worker that was measured first; seconds since 1970.
+  double measured_at = 0;   ///< When the oldest profile was measured; seconds since 1970.
 };
 
 struct LocalPlanOptions {
@@ -31,7 +31,7 @@ struct LocalPlanOptions {
   std::vector<std::string> overrides = {};
   PlanChoice choice = PlanChoice::kBest;
   std::string profile_path = {};       ///< Of a profile file that is read instead of measuring.
-  std::string save_profile_path = {};  ///< Where what was measured is written.
+  std::string save_profile_path = {};  ///< Where what was measured is written; not with the other.
 };
 
 /// Errors: kInvalidArgument (the job file; the profile file; no worker or combination fits the

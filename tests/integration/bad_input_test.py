@@ -269,7 +269,9 @@ def fit_cases():
         Case("plan: a profile that is none", f"{PLAN} --profile prose.txt", [r"prose\.txt", "no profile file"]),
         Case("plan: a profile of nobody", f"{PLAN} --profile empty.json",
              [r"empty\.json", "worker a of the job is not in it"],
-             files={"empty.json": '{"profile_file": 1, "workers": []}'}),
+             files={"empty.json": '{"profile_file": 2, "workers": [], "links": {"places": [], "pairs": []}}'}),
+        Case("plan: measured, and not", f"{PLAN} --profile a.json --save-profile b.json",
+             ["--save-profile writes what is measured"]),
     ]
 
 

@@ -15,14 +15,6 @@ bool IsSound(const wire::LinksMeasured::Link& link) {
   return link.error().empty() && IsLinkSound(link.latency_seconds(), link.bytes_per_second());
 }
 
-// What a worker measured of one transport; null when it does not join the two.
-const wire::LinksMeasured::Link* Find(const wire::LinksMeasured& answer, const std::string& name) {
-  const auto found =
-      std::find_if(answer.links().begin(), answer.links().end(),
-                   [&](const auto& link) { return link.transport() == name && IsSound(link); });
-  return found == answer.links().end() ? nullptr : &*found;
-}
-
 // Why nothing joins a worker to the other, in its words, cut short: they come from outside.
 std::string Reason(const std::string& worker, const wire::LinksMeasured& answer) {
   std::string reason = answer.error();
@@ -93,20 +85,7 @@ void LinkSurvey::EndMeasurement(int64_t request,
   std::vector<wire::Links::Transport> joined;
   std::string reason = failure;
   if (failure.empty()) {
-    const wire::LinksMeasured& there = *measurement.answers[0];
-    const wire::LinksMeasured& back = *measurement.answers[1];
-    for (const std::string& name : policy.transports) {
-      const auto* to = Find(there, name);
-      const auto* from = Find(back, name);
-      if (to != nullptr && from != nullptr) {
-        wire::Links::Transport& transport = joined.emplace_back();
-        transport.set_name(name);
-        transport.set_latency_seconds(to->latency_seconds());
-        transport.set_bytes_per_second(to->bytes_per_second());
-        transport.set_back_latency_seconds(from->latency_seconds());
-        transport.set_back_bytes_per_second(from->bytes_per_second());
-      }
-    }
+    joined = JoinAnswers(*measurement.answers[0], *measurement.answers[1], policy.transports);
     reason = joined.empty() ? ReasonOf(measurement) : "";
   }
   if (failure.empty() || failure == "timeout") {

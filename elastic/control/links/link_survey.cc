@@ -313,22 +313,8 @@ wire::Links LinkSurvey::LinksOf(const std::vector<std::string>& names, const Ros
   for (const auto& [places_of_pair, transports] : measured_) {
     const auto a = numbers.find(places_of_pair.first);
     const auto b = numbers.find(places_of_pair.second);
-    if (a == numbers.end() || b == numbers.end() || transports.empty()) {
-      continue;
-    }
-    const bool turned = a->second > b->second;
-    wire::Links::Pair& pair = *links.add_pairs();
-    pair.set_a(turned ? b->second : a->second);
-    pair.set_b(turned ? a->second : b->second);
-    for (const wire::Links::Transport& transport : transports) {
-      wire::Links::Transport& entry = *pair.add_transports();
-      entry = transport;
-      if (turned) {
-        entry.set_latency_seconds(transport.back_latency_seconds());
-        entry.set_bytes_per_second(transport.back_bytes_per_second());
-        entry.set_back_latency_seconds(transport.latency_seconds());
-        entry.set_back_bytes_per_second(transport.bytes_per_second());
-      }
+    if (a != numbers.end() && b != numbers.end() && !transports.empty()) {
+      AddPair(a->second, b->second, transports, links);
     }
   }
   return links;

@@ -26,15 +26,16 @@ void FolderWriter::Append(std::shared_ptr<RunFolder> folder, LogEvent event) {
   });
 }
 
-void FolderWriter::WriteJobFile(std::shared_ptr<RunFolder> folder,
-                                RunAddresses addresses,
-                                std::vector<ListWorkers::Entry> workers) {
-  thread_.Post(
-      [folder = std::move(folder), addresses = std::move(addresses), workers = std::move(workers)] {
-        if (const Status written = folder->WriteJobFile(addresses, workers); !written.ok()) {
-          LogWarning("{}", written.message());
-        }
-      });
+void FolderWriter::Replace(std::shared_ptr<RunFolder> folder,
+                           std::string name,
+                           std::function<Result<std::string>()> text) {
+  thread_.Post([folder = std::move(folder), name = std::move(name), text = std::move(text)] {
+    const Result<std::string> made = text();
+    const Status written = made.ok() ? folder->Replace(name, *made) : made.status();
+    if (!written.ok()) {
+      LogWarning("{}: {}", name, written.message());
+    }
+  });
 }
 
 void FolderWriter::Finish() {

@@ -3,12 +3,12 @@
 /// events and lists workers goes on. A line waits in memory meanwhile, some hundred bytes an event.
 #pragma once
 
+#include <functional>
 #include <memory>
-#include <vector>
+#include <string>
 
 #include "base/status.h"
 #include "base/task_thread.h"
-#include "elastic/control/actions.h"
 #include "elastic/control/log_event.h"
 #include "elastic/service/folders/run_folder.h"
 
@@ -19,10 +19,11 @@ class FolderWriter {
  public:
   /// The event of this moment.
   void Append(std::shared_ptr<RunFolder> folder, LogEvent event);
-  /// What fails is told in the process's own log.
-  void WriteJobFile(std::shared_ptr<RunFolder> folder,
-                    RunAddresses addresses,
-                    std::vector<ListWorkers::Entry> workers);
+  /// Replaces a file of the folder by what `text` returns, on the writer's thread. What fails is
+  /// told in the process's own log.
+  void Replace(std::shared_ptr<RunFolder> folder,
+               std::string name,
+               std::function<Result<std::string>()> text);
   /// Waits, as long as storage takes, until what was asked for before has been tried.
   void Finish();
   /// Finish, then what was appended to the folder outlives the machine's end. Errors:

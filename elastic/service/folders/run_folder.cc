@@ -211,8 +211,8 @@ Result<std::unique_ptr<RunFolder>> RunFolder::Open(const std::string& path, Log 
   return folder;
 }
 
-Status RunFolder::WriteJobFile(const RunAddresses& addresses,
-                               const std::vector<ListWorkers::Entry>& workers) const {
+std::string JobFileJson(const RunAddresses& addresses,
+                        const std::vector<ListWorkers::Entry>& workers) {
   std::string text = "{\"coordinator\": " + QuoteJson(addresses.coordinator) +
                      ", \"metrics\": " + QuoteJson(addresses.metrics) +
                      (addresses.guarded ? ", \"certificates\": true" : "") + ", \"workers\": [";
@@ -223,7 +223,11 @@ Status RunFolder::WriteJobFile(const RunAddresses& addresses,
         "{\"name\": " + QuoteJson(worker.name) + ", \"pid\": " + std::to_string(worker.pid) + "}";
     first = false;
   }
-  return WriteFileAtomically(path_ + "/job.json", text + "]}\n");
+  return text + "]}\n";
+}
+
+Status RunFolder::Replace(const std::string& name, const std::string& text) const {
+  return WriteFileAtomically(path_ + "/" + name, text);
 }
 
 }  // namespace heddle::elastic

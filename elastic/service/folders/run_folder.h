@@ -1,7 +1,7 @@
 /// \file
 /// Whose an output folder is, and what a run leaves in it for people and scripts: events.jsonl,
-/// appended and flushed line by line, and job.json, replaced atomically whenever a worker comes or
-/// goes.
+/// appended and flushed line by line; job.json, replaced atomically whenever a worker comes or
+/// goes; and profile.json, what the last plan was looked for with.
 #pragma once
 
 #include <cstdint>
@@ -70,7 +70,12 @@ struct RunAddresses {
   bool guarded = false;  ///< The coordinator takes calls with a certificate only.
 };
 
-/// Thread: one caller of WriteJobFile at a time, else any.
+/// The text of job.json: {"coordinator", "metrics", "certificates": true (only where the
+/// coordinator is guarded), "workers": [{"name", "pid"}, …]}.
+std::string JobFileJson(const RunAddresses& addresses,
+                        const std::vector<ListWorkers::Entry>& workers);
+
+/// Thread: one caller of Replace at a time, else any.
 class RunFolder {
  public:
   /// kAnew: events.jsonl becomes another file of the same content, so that nothing reaches it from
@@ -82,10 +87,8 @@ class RunFolder {
 
   /// events.jsonl.
   EventLog& events() { return *events_; }
-  /// {"coordinator", "metrics", "certificates": true (only where the coordinator is guarded),
-  /// "workers": [{"name", "pid"}, …]}
-  Status WriteJobFile(const RunAddresses& addresses,
-                      const std::vector<ListWorkers::Entry>& workers) const;
+  /// Replaces a file of the folder atomically.
+  Status Replace(const std::string& name, const std::string& text) const;
 
   const std::string& path() const { return path_; }
 

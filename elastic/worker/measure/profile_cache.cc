@@ -47,7 +47,7 @@ std::string FileName(const ProfileKey& key) {
   return "profile-" + Hash128Hex(std::as_bytes(std::span(text))) + ".json";
 }
 
-Result<program::WorkerProfile> Load(const std::string& path, const graph::Graph& graph) {
+Result<KeptProfile> Load(const std::string& path, const graph::Graph& graph) {
   struct stat status = {};
   if (::stat(path.c_str(), &status) != 0 ||
       WallClockSeconds() - static_cast<double>(status.st_mtime) > kMaxAgeSeconds) {
@@ -60,7 +60,8 @@ Result<program::WorkerProfile> Load(const std::string& path, const graph::Graph&
       return DataLossError("{}: lacks {}", path, signature);
     }
   }
-  return profile;
+  return KeptProfile{.profile = std::move(profile),
+                     .measured_at = static_cast<double>(status.st_mtime)};
 }
 
 Status Keep(const std::string& folder, const std::string& path, const std::string& text) {
@@ -86,27 +87,30 @@ std::string CacheFolder() {
   return home.empty() ? "" : home + "/.cache/heddle";
 }
 
-Result<program::WorkerProfile> CachedProfile(
-    const std::string& folder,
-    const ProfileKey& key,
-    const std::function<Result<program::WorkerProfile>()>& measure) {
+Result<KeptProfile> CachedProfile(const std::string& folder,
+                                  const ProfileKey& key,
+                                  const std::function<Result<program::WorkerProfile>()>& measure) {
+  const auto measure_now = [&]() -> Result<KeptProfile> {
+    HEDDLE_ASSIGN_OR_RETURN(program::WorkerProfile profile, measure());
+    return KeptProfile{.profile = std::move(profile), .measured_at = WallClockSeconds()};
+  };
   if (folder.empty()) {
-    return measure();
+    return measure_now();
   }
   const std::string path = folder + "/" + FileName(key);
-  Result<program::WorkerProfile> kept = Load(path, *key.graph);
+  Result<KeptProfile> kept = Load(path, *key.graph);
   if (kept.ok()) {
     return kept;
   }
   if (kept.status().code() != StatusCode::kNotFound) {
     LogWarning("the kept profile is measured anew: {}", kept.status().message());
   }
-  HEDDLE_ASSIGN_OR_RETURN(program::WorkerProfile profile, measure());
-  const Status status = Keep(folder, path, program::ProfileToJson(profile));
+  HEDDLE_ASSIGN_OR_RETURN(KeptProfile measured, measure_now());
+  const Status status = Keep(folder, path, program::ProfileToJson(measured.profile));
   if (!status.ok()) {
     LogWarning("the profile is not kept: {}", status.message());
   }
-  return profile;
+  return measured;
 }
 
 }  // namespace heddle::elastic

@@ -18,6 +18,11 @@ struct ProfileKey {
   int64_t threads = 1;
 };
 
+struct KeptProfile {
+  program::WorkerProfile profile;
+  double measured_at = 0;  ///< Seconds of the wall clock since 1970.
+};
+
 /// The folder of the cache: $HEDDLE_CACHE, else $XDG_CACHE_HOME/heddle, else $HOME/.cache/heddle.
 /// Empty: there is no cache, as when HEDDLE_CACHE is set and empty.
 std::string CacheFolder();
@@ -27,9 +32,8 @@ std::string CacheFolder();
 /// `measure` returns, which is kept. `worker` and `memory_bytes` of a kept profile are another's:
 /// the caller sets them. A cache that cannot be read or written costs a warning, no more. Errors:
 /// measure's. Thread: any; processes may share a folder.
-Result<program::WorkerProfile> CachedProfile(
-    const std::string& folder,
-    const ProfileKey& key,
-    const std::function<Result<program::WorkerProfile>()>& measure);
+Result<KeptProfile> CachedProfile(const std::string& folder,
+                                  const ProfileKey& key,
+                                  const std::function<Result<program::WorkerProfile>()>& measure);
 
 }  // namespace heddle::elastic

@@ -25,14 +25,19 @@ Result<std::unique_ptr<Trainer>> Trainer::Create(TrainerOptions options) {
 
 Result<std::string> Trainer::MeasureProfile() {
   JobContext& context = *context_;
-  WorkerMeasurement measurement;
-  HEDDLE_ASSIGN_OR_RETURN(
-      measurement.profile,
-      CachedProfile(CacheFolder(),
-                    {.graph = &context.graph,
-                     .speed = context.clock.speed(),
-                     .threads = context.options.job.threads},
-                    [&] { return runtime::MeasureProfile(context.graph, context.clock, {}); }));
+  const ProfileKey key{.graph = &context.graph,
+                       .speed = context.clock.speed(),
+                       .threads = context.options.job.threads};
+  HEDDLE_ASSIGN_OR_RETURN(KeptProfile kept, CachedProfile(CacheFolder(), key, [&] {
+                            return runtime::MeasureProfile(context.graph, context.clock, {});
+                          }));
+  WorkerMeasurement measurement{
+      .profile = std::move(kept.profile),
+      .link = {},
+      .profile_measured_at = kept.measured_at,
+      .speed = key.speed,
+      .link_bytes_per_second = context.options.emulation.link_bytes_per_second,
+      .threads = key.threads};
   measurement.profile.worker = context.options.worker;
   measurement.profile.memory_bytes = context.memory_bytes.load();
   HEDDLE_ASSIGN_OR_RETURN(

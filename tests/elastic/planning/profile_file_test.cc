@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "elastic/protocol/link_figures.h"
 #include "engine/graph/operator.h"
 #include "tests/support/graph/random_graph.h"
 
@@ -18,7 +19,9 @@ class ProfileFileTest : public ::testing::Test {
  protected:
   void SetUp() override {
     for (const char* name : {"a", "b"}) {
-      MeasuredWorker worker{.worker = name, .measured_at = 1.5e9 + 0.125, .speed = 0.3};
+      MeasuredWorker worker{.worker = name, .host = "h"};
+      worker.measurement.profile_measured_at = 1.5e9 + 0.125;
+      worker.measurement.speed = 0.3;
       worker.measurement.profile.worker = name;
       worker.measurement.profile.flops_per_second = 1e9 / 3;
       worker.measurement.profile.bytes_per_second = 2e9 / 7;
@@ -27,7 +30,7 @@ class ProfileFileTest : public ::testing::Test {
       }
       worker.measurement.link = {
           .latency_seconds = 1e-5 / 3, .bytes_per_second = 1e9, .transport = "tcp"};
-      workers_.push_back(worker);
+      file_.workers.push_back(worker);
       job::WorkerSection section;
       section.name = name;
       section.emulation.speed = 0.3;
@@ -37,34 +40,98 @@ class ProfileFileTest : public ::testing::Test {
   }
 
   std::string Refusal() const {
-    const auto workers = WorkersOfJob(workers_, job_, graph_);
-    return workers.ok() ? "" : workers.status().message();
+    const auto request = PlanRequestOf(file_, job_, graph_);
+    return request.ok() ? "" : request.status().message();
+  }
+
+  struct PairOfPlaces {
+    int32_t a = 0;
+    int32_t b = 0;
+    double latency_seconds = 0;
+  };
+  /// One transport a pair; the way back takes ten times as long.
+  static wire::Links Links(const std::vector<int32_t>& places,
+                           const std::vector<PairOfPlaces>& pairs) {
+    wire::Links links;
+    links.mutable_places()->Add(places.begin(), places.end());
+    for (const PairOfPlaces& each : pairs) {
+      wire::Links::Transport transport;
+      transport.set_name("tcp");
+      transport.set_latency_seconds(each.latency_seconds);
+      transport.set_bytes_per_second(1e9);
+      transport.set_back_latency_seconds(10 * each.latency_seconds);
+      transport.set_back_bytes_per_second(2e9);
+      AddPair(each.a, each.b, {transport}, links);
+    }
+    return links;
   }
 
   const graph::Graph graph_ = testing::RandomGraph(1, DType::kF32);
-  std::vector<MeasuredWorker> workers_;
+  ProfileFile file_;
   job::JobConfig job_;
 };
 
 TEST_F(ProfileFileTest, WhatIsReadIsWhatWasWritten) {
-  const std::string text = ProfileFileToJson(workers_);
+  file_.workers[1].slowdown = 1.5;
+  file_.links = Links({0, 1}, {{0, 1, 1e-5}});
+  const std::string text = ProfileFileToJson(file_);
   const auto read = ProfileFileFromJson(text);
   ASSERT_TRUE(read.ok()) << read.status().ToString();
-  ASSERT_EQ(read->size(), 2U);
-  EXPECT_EQ(read->front().measured_at, 1.5e9 + 0.125);
-  EXPECT_EQ(read->front().measurement.profile.flops_per_second, 1e9 / 3);
-  EXPECT_EQ(read->front().measurement.link.latency_seconds, 1e-5 / 3);
+  ASSERT_EQ(read->workers.size(), 2U);
+  EXPECT_EQ(read->workers[0].measurement.profile_measured_at, 1.5e9 + 0.125);
+  EXPECT_EQ(read->workers[0].measurement.profile.flops_per_second, 1e9 / 3);
+  EXPECT_EQ(read->workers[0].measurement.link.latency_seconds, 1e-5 / 3);
+  EXPECT_EQ(read->workers[1].slowdown, 1.5);
+  EXPECT_EQ(read->links.pairs(0).transports(0).latency_seconds(), 1e-5);
   EXPECT_EQ(ProfileFileToJson(*read), text);
 }
 
-TEST_F(ProfileFileTest, TheJobsWorkersComeInItsOrderWithItsMemory) {
+TEST_F(ProfileFileTest, TheJobsWorkersComeSortedWithItsMemory) {
   std::swap(job_.workers[0], job_.workers[1]);
   job_.workers[0].emulation.memory_bytes = 77;
-  const auto workers = WorkersOfJob(workers_, job_, graph_);
-  ASSERT_TRUE(workers.ok()) << workers.status().ToString();
-  EXPECT_EQ(workers->at(0).worker, "b");
-  EXPECT_EQ(workers->at(0).measurement.profile.memory_bytes, 77);
-  EXPECT_EQ(workers->at(1).measurement.profile.memory_bytes, 0);
+  const auto request = PlanRequestOf(file_, job_, graph_);
+  ASSERT_TRUE(request.ok()) << request.status().ToString();
+  EXPECT_EQ(request->candidates[0].name, "a");
+  EXPECT_EQ(request->candidates[1].name, "b");
+  EXPECT_EQ(MeasurementFromJson(request->candidates[0].profile_json)->profile.memory_bytes, 0);
+  EXPECT_EQ(MeasurementFromJson(request->candidates[1].profile_json)->profile.memory_bytes, 77);
+}
+
+// What a run writes is what its planner was asked, so that the same question can be asked again.
+TEST_F(ProfileFileTest, WhatAPlannerWasAskedIsAskedAgain) {
+  job_.workers[1].emulation.memory_bytes = 77;
+  file_.workers[1].slowdown = 2;
+  file_.links = Links({0, 1}, {{0, 1, 1e-5}, {1, 1, 1e-6}});
+  const auto asked = PlanRequestOf(file_, job_, graph_);
+  ASSERT_TRUE(asked.ok()) << asked.status().ToString();
+  const auto text = ProfileFileJsonOf(*asked);
+  ASSERT_TRUE(text.ok()) << text.status().ToString();
+  const auto again = PlanRequestOf(*ProfileFileFromJson(*text), job_, graph_);
+  ASSERT_TRUE(again.ok()) << again.status().ToString();
+  EXPECT_EQ(*ProfileFileJsonOf(*again), *text);
+  ASSERT_EQ(again->candidates.size(), 2U);
+  EXPECT_EQ(again->candidates[1].profile_json, asked->candidates[1].profile_json);
+  EXPECT_EQ(again->candidates[1].host, "h");
+  EXPECT_EQ(again->candidates[1].slowdown, 2);
+  EXPECT_EQ(again->links.SerializeAsString(), asked->links.SerializeAsString());
+}
+
+// The file has three workers in another order, the job two of them.
+TEST_F(ProfileFileTest, LinksAreThoseBetweenTheJobsWorkers) {
+  MeasuredWorker third = file_.workers[0];
+  third.worker = "c";
+  file_.workers.insert(file_.workers.begin(), third);  // c, a, b
+  std::swap(file_.workers[1], file_.workers[2]);       // c, b, a
+  file_.links = Links({0, 1, 2}, {{0, 1, 1}, {0, 2, 2}, {1, 2, 3}});
+  const auto request = PlanRequestOf(file_, job_, graph_);
+  ASSERT_TRUE(request.ok()) << request.status().ToString();
+  ASSERT_EQ(request->links.places_size(), 2);
+  ASSERT_EQ(request->links.pairs_size(), 1);
+  const wire::Links::Pair& pair = request->links.pairs(0);
+  EXPECT_EQ(pair.a(), 0);
+  EXPECT_EQ(pair.b(), 1);
+  EXPECT_EQ(pair.transports(0).latency_seconds(), 30) << "from a to b: the way back of b to a";
+  EXPECT_EQ(pair.transports(0).back_latency_seconds(), 3);
 }
 
 TEST_F(ProfileFileTest, WhatWasMeasuredAsSomethingElseIsRefused) {
@@ -79,9 +146,10 @@ TEST_F(ProfileFileTest, WhatWasMeasuredAsSomethingElseIsRefused) {
   job_.threads = 2;
   EXPECT_THAT(Refusal(), HasSubstr("threads 1, the job has 2"));
   job_.threads = 1;
-  workers_[1].measurement.profile.seconds.erase(workers_[1].measurement.profile.seconds.begin());
+  auto& seconds = file_.workers[1].measurement.profile.seconds;
+  seconds.erase(seconds.begin());
   EXPECT_THAT(Refusal(), HasSubstr("worker b was measured with another model"));
-  workers_.pop_back();
+  file_.workers.pop_back();
   EXPECT_THAT(Refusal(), HasSubstr("worker b of the job is not in it"));
 }
 
@@ -92,12 +160,18 @@ TEST_F(ProfileFileTest, WhatIsNoSuchFileIsRefused) {
   };
   EXPECT_THAT(refusal(""), HasSubstr("no profile file"));
   EXPECT_THAT(refusal("{}"), HasSubstr("profile_file"));
-  EXPECT_THAT(refusal(R"({"profile_file": 2, "workers": []})"), HasSubstr("profile_file is 2"));
-  EXPECT_THAT(refusal(R"({"profile_file": 1, "workers": [{"worker": "a"}]})"),
-              HasSubstr("measured_at"));
-  EXPECT_THAT(refusal(R"({"profile_file": 1, "workers": )" + std::string(3'000'000, '[')),
+  EXPECT_THAT(refusal(R"({"profile_file": 1, "workers": []})"), HasSubstr("profile_file is 1"));
+  EXPECT_THAT(refusal(R"({"profile_file": 2, "workers": [{"worker": "a"}]})"), HasSubstr("host"));
+  EXPECT_THAT(refusal(R"({"profile_file": 2, "workers": []})"), HasSubstr("links"));
+  EXPECT_THAT(
+      refusal(R"({"profile_file": 2, "workers": [], "links": {"places": [0], "pairs": []}})"),
+      HasSubstr("1 places for 0 workers"));
+  EXPECT_THAT(refusal(R"({"profile_file": 2, "workers": )" + std::string(3'000'000, '[')),
               HasSubstr("no profile file"));
-  std::string text = ProfileFileToJson(workers_);
+  file_.workers[0].slowdown = 0;
+  EXPECT_THAT(refusal(ProfileFileToJson(file_)), HasSubstr("worker a: slowdown is 0"));
+  file_.workers[0].slowdown = 1;
+  std::string text = ProfileFileToJson(file_);
   const std::string rate = "\"flops_per_second\": ";
   text.insert(text.find(rate) + rate.size(), "-");
   EXPECT_THAT(refusal(text), HasSubstr("worker a"));

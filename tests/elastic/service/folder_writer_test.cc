@@ -50,7 +50,9 @@ TEST_F(FolderWriterTest, WhatWasAskedForIsThereWhenItIsFinished) {
   FolderWriter writer;
   const double begun = WallClockSeconds();
   AppendAll(writer, run);
-  writer.WriteJobFile(run, {.coordinator = "127.0.0.1:1", .metrics = "127.0.0.1:2"}, {});
+  writer.Replace(run, "job.json", [] {
+    return JobFileJson({.coordinator = "127.0.0.1:1", .metrics = "127.0.0.1:2"}, {});
+  });
   writer.Finish();
   ExpectAll();
   EXPECT_THAT(*ReadFile(folder_.path() + "/job.json", 1000), HasSubstr("127.0.0.1:1"));

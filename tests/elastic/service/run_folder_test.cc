@@ -30,11 +30,10 @@ TEST(RunFolderTest, JobFileNamesCoordinatorMetricsAndWorkers) {
   auto run = RunFolder::Open(folder.path());
   ASSERT_TRUE(run.ok());
   const RunAddresses addresses = {.coordinator = "127.0.0.1:1", .metrics = "127.0.0.1:2"};
-  ASSERT_TRUE((*run)->WriteJobFile(addresses, {{"a", 11, "", ""}, {"b", 12, "", ""}}).ok());
-  EXPECT_EQ(*ReadFile(folder.path() + "/job.json", 1000),
+  EXPECT_EQ(JobFileJson(addresses, {{"a", 11, "", ""}, {"b", 12, "", ""}}),
             "{\"coordinator\": \"127.0.0.1:1\", \"metrics\": \"127.0.0.1:2\", \"workers\": "
             "[{\"name\": \"a\", \"pid\": 11}, {\"name\": \"b\", \"pid\": 12}]}\n");
-  ASSERT_TRUE((*run)->WriteJobFile(addresses, {}).ok());
+  ASSERT_TRUE((*run)->Replace("job.json", JobFileJson(addresses, {})).ok());
   EXPECT_THAT(*ReadFile(folder.path() + "/job.json", 1000), HasSubstr("\"workers\": []"));
 }
 

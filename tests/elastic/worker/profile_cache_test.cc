@@ -1,6 +1,7 @@
 #include "elastic/worker/measure/profile_cache.h"
 
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -23,7 +24,7 @@ class ProfileCacheTest : public ::testing::Test {
     measured_.bytes_per_second = 1e9;
   }
 
-  Result<program::WorkerProfile> Ask(const ProfileKey& key) {
+  Result<KeptProfile> Ask(const ProfileKey& key) {
     return CachedProfile(folder_, key, [this]() -> Result<program::WorkerProfile> {
       ++measurements_;
       return measured_;
@@ -46,7 +47,8 @@ TEST_F(ProfileCacheTest, IsMeasuredOnce) {
   const auto second = Ask(key_);
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_EQ(measurements_, 1);
-  EXPECT_EQ(program::ProfileToJson(*first), program::ProfileToJson(*second));
+  EXPECT_EQ(program::ProfileToJson(first->profile), program::ProfileToJson(second->profile));
+  EXPECT_LE(std::abs(first->measured_at - second->measured_at), 2) << "the file's time is coarse";
 }
 
 TEST_F(ProfileCacheTest, AnotherSpeedOrNumberOfThreadsIsAnotherProfile) {
@@ -63,6 +65,19 @@ TEST_F(ProfileCacheTest, WhatCannotBeReadIsMeasuredAnew) {
   EXPECT_EQ(measurements_, 2);
   ASSERT_TRUE(Ask(key_).ok());
   EXPECT_EQ(measurements_, 2);
+}
+
+TEST_F(ProfileCacheTest, WhenItWasMeasuredIsKept) {
+  ASSERT_TRUE(Ask(key_).ok());
+  const auto now = std::chrono::system_clock::now();
+  std::filesystem::last_write_time(
+      OnlyFile(), std::filesystem::file_time_type::clock::now() - std::chrono::hours(3));
+  const auto kept = Ask(key_);
+  ASSERT_TRUE(kept.ok());
+  const double age =
+      std::chrono::duration<double>(now.time_since_epoch()).count() - kept->measured_at;
+  EXPECT_NEAR(age, 3 * 3600, 60);
+  EXPECT_EQ(measurements_, 1);
 }
 
 TEST_F(ProfileCacheTest, WhatIsOldIsMeasuredAnew) {

@@ -1,11 +1,12 @@
-"""`heddle plan --profile` gives the plan that was made from the measurement itself, the same bytes every time; with
-other memory another one, and never for workers that were measured as something else."""
+"""`heddle plan --profile` gives the plan that was made from the measurement itself, the same bytes every time, also for
+what a run wrote: the run's own plan. With other memory it is another one, and there is none for workers that were
+measured as something else."""
 import json
 import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import SMOKE, Scratch, heddle  # noqa: E402
+from harness import SMOKE, Run, Scratch, heddle  # noqa: E402
 
 AGAIN = 5
 
@@ -22,8 +23,14 @@ def main():
         first = plan("--save-profile", measured, "--json")
         for _ in range(AGAIN):
             assert plan("--profile", measured, "--json") == first
-        text, explained = plan("--profile", measured), plan("--profile", measured, "--explain")
-        assert "\nmeasured: 20" in text and "\nmeasured: 20" in explained, text
+        for text in plan("--profile", measured), plan("--profile", measured, "--explain"):
+            assert "\ninputs: profiles of 20" in text and f"links of {measured}\n" in text, text
+
+        run = Run(os.path.join(folder, "run"), overrides=["steps=6"])
+        run.start()
+        run.finish()
+        [taken] = [event["plan"] for event in run.events("plan")]
+        assert json.loads(plan("--profile", os.path.join(run.folder, "profile.json"), "--json")) == taken
 
         workers = json.loads(first)["workers"]
         peak = max(json.loads(first)["predicted_peak_bytes"])
