@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -63,10 +64,20 @@ struct QuarantinePolicy {
   Duration longest = std::chrono::minutes(5);  ///< … up to this.
 };
 
+/// Where the state of a job can be.
+enum class Source : uint8_t {
+  kInitial,     ///< A function of the seed.
+  kCheckpoint,  ///< On storage.
+  kReplicas,    ///< A snapshot in workers' memory.
+  kLive,        ///< The tensors of those that hold the generation before.
+};
+
 /// Where a recovery takes the state from is decided by predicted seconds: steps to be run again,
 /// and bytes to be moved at these rates, of all workers together, until a move of the job has shown
 /// what its own machines do.
 struct RecoveryPolicy {
+  /// Taken where it has the state, also when another one is quicker.
+  std::optional<Source> prefer = {};
   double live_bytes_per_second = 1e9;       ///< From survivors' tensors.
   double replica_bytes_per_second = 0.5e9;  ///< From snapshots in memory, which are unpacked first.
   double storage_bytes_per_second = 0.2e9;  ///< From a checkpoint.

@@ -37,7 +37,8 @@ const std::map<std::string, std::string, std::less<>>& Sentences() {
       {"state_moved", "{bytes} bytes of state from {sources}"},
       {"resumed", "training goes on after {seconds} s; {steps_repeated} steps are repeated"},
       {"recovered",
-       "the job is where it had been, after {seconds} s; {predicted_seconds} s were predicted"},
+       "the job is where it had been, after {seconds} s from {source}; {predicted_seconds} s were "
+       "predicted"},
       {"step", "step {step}: loss {loss}, {seconds} s, generation {generation}"},
       {"validation", "step {step}: validation loss {loss}"},
       {"checkpoint", "step {step}: {bytes} bytes in {seconds} s"},

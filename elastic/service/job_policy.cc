@@ -20,6 +20,20 @@ DriftAction ActionOf(job::DriftAction action) {
   return DriftAction::kAct;
 }
 
+std::optional<Source> SourceOf(job::RecoverFrom from) {
+  switch (from) {
+    case job::RecoverFrom::kLive:
+      return Source::kLive;
+    case job::RecoverFrom::kReplicas:
+      return Source::kReplicas;
+    case job::RecoverFrom::kCheckpoint:
+      return Source::kCheckpoint;
+    case job::RecoverFrom::kFastest:
+      break;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 JobPolicy PolicyOf(const job::JobConfig& job) {
@@ -37,6 +51,7 @@ JobPolicy PolicyOf(const job::JobConfig& job) {
   policy.stop_on_non_finite = job.on_non_finite == job::NonFinitePolicy::kStop;
   policy.drift.action = ActionOf(job.elastic.drift);
   policy.drift.threshold = job.elastic.drift_threshold;
+  policy.recovery.prefer = SourceOf(job.elastic.recover_from);
   policy.links.transports = job.comm.preference().list;
   SetLease(policy, job.elastic.lease);
   policy.digest_every = job.elastic.digest_every;

@@ -56,6 +56,20 @@ void ServiceMetrics::NoteStep(const LogEvent& event) {
       .Set(NumberOf(event, "tokens") / std::max(seconds, 1e-9));
 }
 
+void ServiceMetrics::NoteRecovery(const LogEvent& event) {
+  const metrics::Labels source = {{"source", TextOf(event, "source")}};
+  registry_
+      .GetGauge("heddle_predicted_recovery_seconds",
+                "Of the last recovery from this source, as predicted when it was chosen.", source)
+      .Set(NumberOf(event, "predicted_seconds"));
+  registry_
+      .GetGauge("heddle_last_recovery_seconds",
+                "Of the last recovery from this source, from its cause until the job was where it "
+                "had been.",
+                source)
+      .Set(NumberOf(event, "seconds"));
+}
+
 void ServiceMetrics::Note(const LogEvent& event) {
   if (event.kind == "step") {
     NoteStep(event);
@@ -70,14 +84,7 @@ void ServiceMetrics::Note(const LogEvent& event) {
                       "From the cause of a change of plan to the first new step.", kSecondsBounds)
         .Observe(NumberOf(event, "seconds"));
   } else if (event.kind == "recovered") {
-    registry_
-        .GetGauge("heddle_predicted_recovery_seconds",
-                  "Of the last recovery, as predicted when its source was chosen.")
-        .Set(NumberOf(event, "predicted_seconds"));
-    registry_
-        .GetGauge("heddle_last_recovery_seconds",
-                  "Of the last recovery, from its cause until the job was where it had been.")
-        .Set(NumberOf(event, "seconds"));
+    NoteRecovery(event);
   } else if (event.kind == "worker_lost") {
     registry_.GetCounter("heddle_workers_lost_total", "Workers lost so far.").Add();
   } else if (event.kind == "losses_held") {

@@ -24,6 +24,7 @@ class ServiceMetrics {
 
  private:
   void NoteStep(const LogEvent& event);
+  void NoteRecovery(const LogEvent& event);
 
   metrics::Registry& registry_;
 };

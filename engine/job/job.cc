@@ -175,6 +175,12 @@ ElasticSection ReadElastic(YamlReader elastic) {
                                                        {"act", DriftAction::kAct}});
   section.drift_threshold =
       elastic.Optional<double>("drift_threshold", 1.2, {.most = 100.0, .above = 1.0});
+  section.recover_from =
+      elastic.OptionalChoice<RecoverFrom>("recover_from", RecoverFrom::kFastest,
+                                          {{"fastest", RecoverFrom::kFastest},
+                                           {"live", RecoverFrom::kLive},
+                                           {"replicas", RecoverFrom::kReplicas},
+                                           {"checkpoint", RecoverFrom::kCheckpoint}});
   section.digest_every =
       elastic.Optional<int64_t>("digest_every", 100, {.least = 0, .most = kMost});
   section.notice = elastic.Optional<Duration>("notice", section.notice, {.least = FromSeconds(1)});

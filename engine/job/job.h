@@ -64,6 +64,9 @@ inline constexpr int kMoveLeases = 10;
 /// What is done about a lasting change of a worker's speed, or of a link.
 enum class DriftAction : uint8_t { kObserve, kAdvise, kAct };
 
+/// Where a recovery takes the state from, where it is there; kFastest: what is predicted to be it.
+enum class RecoverFrom : uint8_t { kFastest, kLive, kReplicas, kCheckpoint };
+
 struct ElasticSection {
   int64_t minimum_workers = 1;
   Duration lease = std::chrono::seconds(3);
@@ -71,7 +74,8 @@ struct ElasticSection {
   Duration operation_timeout = std::chrono::seconds(30);
   int64_t digest_every = 100;  ///< Steps between comparisons of replicas; 0: none.
   DriftAction drift = DriftAction::kAct;
-  double drift_threshold = 1.2;               ///< Lasting change of speed that is worth a look.
+  double drift_threshold = 1.2;  ///< Lasting change of speed that is worth a look.
+  RecoverFrom recover_from = RecoverFrom::kFastest;
   Duration notice = std::chrono::minutes(2);  ///< Between SIGTERM and the end of all processes.
 };
 

@@ -205,6 +205,10 @@ TEST(VerifyClassesTest, HeadersAndVotesAreCheckedOfEverybody) {
                 p[2].vote.norms.push_back({.parameter = 0, .gradient = 0});
               }).message(),
               HasSubstr("without owning it"));
+  EXPECT_THAT(VerifyByClass([](Programs& p) {
+                p[2].vote.norms.push_back({.parameter = 99, .gradient = 0});
+              }).message(),
+              HasSubstr("parameter 99, which nobody holds"));
 }
 
 }  // namespace

@@ -16,6 +16,8 @@ constexpr size_t kMostEvidence = 64;
 
 // Stopping, planning and connecting, until a recovery of the job has shown what they take.
 constexpr double kAssumedOverheadSeconds = 0.5;
+// Their median counts: one that a busy machine held up does not mislead the next.
+constexpr size_t kOverheadsKept = 5;
 
 // Of a change of plan: a loss during it is the cause of what follows.
 bool IsOfChange(Cause cause) {
@@ -150,8 +152,17 @@ void Decisions::Drop() {
   source_seconds_.reset();
 }
 
+double Decisions::Overhead() const {
+  if (overheads_.empty()) {
+    return kAssumedOverheadSeconds;
+  }
+  std::vector<double> sorted(overheads_.begin(), overheads_.end());
+  std::sort(sorted.begin(), sorted.end());
+  return sorted[sorted.size() / 2];
+}
+
 void Decisions::WeighSources(const std::vector<SourceOption>& options, const JobPolicy& policy) {
-  const double overhead = overhead_seconds_.value_or(kAssumedOverheadSeconds);
+  const double overhead = Overhead();
   alternatives_.clear();
   for (const SourceOption& option : options) {
     alternatives_.push_back(
@@ -161,9 +172,14 @@ void Decisions::WeighSources(const std::vector<SourceOption>& options, const Job
   choice_ = NameOf(chosen.source);
   source_seconds_ = chosen.seconds;
   predicted_seconds_ = overhead + chosen.seconds;
-  reason_ = options.size() == 1 ? "nothing else has the state"
-                                : fmt::format("the quickest of {}, by {:.3g} s", options.size(),
-                                              options[1].seconds - options[0].seconds);
+  if (options.size() == 1) {
+    reason_ = "nothing else has the state";
+  } else if (policy.recovery.prefer == chosen.source) {
+    reason_ = "elastic.recover_from names it";
+  } else {
+    reason_ = fmt::format("the quickest of {}, by {:.3g} s", options.size(),
+                          options[1].seconds - options[0].seconds);
+  }
   for (const Source source : {Source::kLive, Source::kReplicas, Source::kCheckpoint}) {
     if (std::ranges::find(options, source, &SourceOption::source) == options.end()) {
       alternatives_.push_back({.what = NameOf(source), .note = WhyNot(source, policy)});
@@ -226,6 +242,7 @@ void Decisions::LogDecision(const Outcome& outcome, Outbox& out) {
                          .since = *outcome.since,
                          .predicted_seconds = predicted_seconds_,
                          .source_seconds = source_seconds_,
+                         .source = choice_,
                          .has_waited = outcome.has_waited};
   }
   Drop();
@@ -238,9 +255,13 @@ void Decisions::NoteStep(int64_t step, Time now, Outbox& out) {
   const Recovery over = *std::exchange(recovery_, std::nullopt);
   const double seconds = Seconds(now - over.since);
   if (over.source_seconds && !over.has_waited) {
-    overhead_seconds_ = std::max(0.0, seconds - *over.source_seconds);
+    overheads_.push_back(std::max(0.0, seconds - *over.source_seconds));
+    if (overheads_.size() > kOverheadsKept) {
+      overheads_.pop_front();
+    }
   }
   out.Log("recovered", {{"generation", over.generation},
+                        {"source", over.source},
                         {"predicted_seconds", over.predicted_seconds.value_or(NAN)},
                         {"seconds", seconds}});
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -60,8 +61,8 @@ class Decisions {
   /// Nothing is under way any more, and no generation came of it.
   void Drop();
 
-  /// After a loss, or without a generation: where the state could come from, the quickest first,
-  /// which is the choice. At least one.
+  /// After a loss, or without a generation: where the state could come from, the choice first, then
+  /// the quickest. At least one.
   void WeighSources(const std::vector<SourceOption>& options, const JobPolicy& policy);
   /// While a generation trains: seconds are those of the rest of the job. `pause_seconds`: for
   /// which nobody trains, predicted.
@@ -91,6 +92,7 @@ class Decisions {
   RawJson EvidenceJson() const;
   RawJson AlternativesJson() const;
   std::string CauseName() const;
+  double Overhead() const;
 
   // Of what is under way.
   std::optional<Cause> cause_;
@@ -109,11 +111,13 @@ class Decisions {
     Time since;
     std::optional<double> predicted_seconds;
     std::optional<double> source_seconds;
+    std::string source;
     bool has_waited = false;
   };
   std::optional<Recovery> recovery_;
-  /// What the last recovery took beside what depends on its source; none: there was none yet.
-  std::optional<double> overhead_seconds_;
+  /// What the last recoveries took beside what depends on their source: stopping, planning,
+  /// connecting.
+  std::deque<double> overheads_;
 };
 
 }  // namespace heddle::elastic

@@ -245,6 +245,8 @@ std::vector<SourceOption> StateSources::Options(const Survey& halted,
   std::sort(options.begin(), options.end(), [](const SourceOption& a, const SourceOption& b) {
     return std::tuple(a.seconds, -a.step, b.source) < std::tuple(b.seconds, -b.step, a.source);
   });
+  std::stable_partition(options.begin(), options.end(),
+                        [&](const SourceOption& option) { return option.source == policy.prefer; });
   return options;
 }
 

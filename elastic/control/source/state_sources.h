@@ -18,13 +18,7 @@
 
 namespace heddle::elastic {
 
-enum class Source : uint8_t {
-  kInitial,     ///< A function of the seed.
-  kCheckpoint,  ///< On storage.
-  kReplicas,    ///< A snapshot in workers' memory.
-  kLive,        ///< The tensors of those that hold the generation before.
-};
-
+/// "initial", "checkpoint", "replicas" or "live".
 const char* NameOf(Source source);
 
 /// A state that a generation can go on from.

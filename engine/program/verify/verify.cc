@@ -178,6 +178,10 @@ Status VerifyMachine::Vote() {
 Status VerifyMachine::VoteOf(int rank, std::set<ParameterId>& norms, std::vector<bool>& losses) {
   const VoteShare& share = program(rank).vote;
   for (const VoteShare::Norm& norm : share.norms) {
+    if (norm.parameter < 0 || static_cast<size_t>(norm.parameter) >= holders_.size() ||
+        holders_[static_cast<size_t>(norm.parameter)].empty()) {
+      return InternalError("reports the norm of parameter {}, which nobody holds", norm.parameter);
+    }
     if (worker(rank).followed) {
       HEDDLE_ASSIGN_OR_RETURN(const SumValue* const sum, ReadSum(rank, norm.gradient));
       HEDDLE_RETURN_IF_ERROR(CheckComplete(*sum, norm.parameter));

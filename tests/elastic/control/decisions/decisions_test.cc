@@ -158,12 +158,13 @@ TEST_F(DecisionsTest, ARecoveryIsOverWhenTheJobIsWhereItHadBeen) {
   ASSERT_EQ(events.size(), 1u) << "once";
   EXPECT_EQ(events[0].kind, "recovered");
   EXPECT_EQ(std::get<int64_t>(*events[0].Find("generation")), 5);
+  EXPECT_EQ(Text(events[0], "source"), "checkpoint");
   EXPECT_EQ(Number(events[0], "predicted_seconds"), 2.5);
   EXPECT_EQ(Number(events[0], "seconds"), 4);
 }
 
-// What a recovery took beside its source is what the next one is predicted with.
-TEST_F(DecisionsTest, TheNextPredictionKnowsWhatTheLastOneTook) {
+// What recoveries took beside their source is what the next one is predicted with.
+TEST_F(DecisionsTest, TheNextPredictionKnowsWhatTheLastOnesTook) {
   const auto recover = [&](double seconds, bool has_waited) {
     decisions_.Begin(Cause::kLoss);
     decisions_.WeighSources({Option(Source::kLive, 10, 0.5)}, policy_);
@@ -177,7 +178,23 @@ TEST_F(DecisionsTest, TheNextPredictionKnowsWhatTheLastOneTook) {
   EXPECT_EQ(recover(2, false), 1);
   EXPECT_EQ(recover(1000, true), 2) << "0.5 s of the source, and the 1.5 s before it";
   EXPECT_EQ(recover(0.1, false), 2) << "a wait for workers is no measure";
-  EXPECT_EQ(recover(1, false), 0.5) << "quicker than its source: nothing beside it";
+  EXPECT_EQ(recover(100, false), 2) << "of two the longer: 0.1 s is quicker than its source";
+  EXPECT_EQ(recover(1, false), 2) << "of 0, 1.5 and 99.5 s, 1.5 s is the median";
+  for (int i = 0; i < 4; ++i) {
+    recover(1, false);
+  }
+  EXPECT_EQ(recover(1, false), 1) << "of the last five";
+}
+
+TEST_F(DecisionsTest, APreferredSourceIsTheChoiceAndTheReasonSaysSo) {
+  policy_.recovery.prefer = Source::kCheckpoint;
+  decisions_.Begin(Cause::kLoss);
+  decisions_.WeighSources({Option(Source::kCheckpoint, 10, 2), Option(Source::kLive, 12, 0.5)},
+                          policy_);
+  const LogEvent event = Decide({.generation = 5});
+  EXPECT_EQ(Text(event, "choice"), "checkpoint");
+  EXPECT_EQ(Text(event, "reason"), "elastic.recover_from names it");
+  EXPECT_EQ(Number(event, "predicted_seconds"), 2.5);
 }
 
 }  // namespace
