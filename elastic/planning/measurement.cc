@@ -34,6 +34,19 @@ Status Check(const WorkerMeasurement& measurement) {
                                   what.substr(0, 64), seconds, kMostSeconds);
     }
   }
+  if (!(measurement.speed > 0 && measurement.speed <= kMostPerSecond) ||
+      !(measurement.link_bytes_per_second >= 0 &&
+        measurement.link_bytes_per_second <= kMostPerSecond) ||
+      measurement.threads < 1 ||
+      !(measurement.profile_measured_at >= 0 &&
+        measurement.profile_measured_at <= kMostPerSecond)) {
+    return InvalidArgumentError(
+        "measurement: speed {}, link_bytes_per_second {}, threads {} and profile_measured_at {} "
+        "are "
+        "those of no worker",
+        measurement.speed, measurement.link_bytes_per_second, measurement.threads,
+        measurement.profile_measured_at);
+  }
   const comm::Link& link = measurement.link;
   if (!(link.latency_seconds >= 0 && link.latency_seconds <= kMostSeconds) ||
       !(link.bytes_per_second >= 1 && link.bytes_per_second <= kMostPerSecond)) {

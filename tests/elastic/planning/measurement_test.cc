@@ -61,6 +61,12 @@ TEST(MeasurementTest, FiguresThatNoMachineHasAreRefusedByName) {
     EXPECT_NE(why([&](Measured& m) { m.profile.instruction_seconds = seconds; }), "") << seconds;
     EXPECT_NE(why([&](Measured& m) { m.link.latency_seconds = seconds; }), "") << seconds;
   }
+  for (const double figure : {-1.0, 1e300, nan}) {
+    EXPECT_NE(why([&](Measured& m) { m.speed = figure; }), "") << figure;
+    EXPECT_NE(why([&](Measured& m) { m.link_bytes_per_second = figure; }), "") << figure;
+    EXPECT_NE(why([&](Measured& m) { m.profile_measured_at = figure; }), "") << figure;
+  }
+  EXPECT_NE(why([](Measured& m) { m.threads = 0; }), "");
   EXPECT_EQ(why([](Measured& m) { m.profile.flops_per_second = 0; }),
             "measurement: flops_per_second is 0, expected 1 to 1e+21");
   EXPECT_NE(std::string(MeasurementFromJson("[").status().message()), "");
