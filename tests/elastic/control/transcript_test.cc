@@ -196,7 +196,7 @@ store job yaml secret /out counter 3 step 3 life 0 next 1 checkpoints [2] a(A ho
 log "state_moved", "bytes": 201, "sources": {"checkpoint": 100, "memory": 101}}
 log "plan", "generation": 3, "predicted_step_seconds": 0.25, "plan": "plan 3"}
 log "resumed", "seconds": 0.25, "steps_repeated": 0}
-log "recovered", "generation": 3, "predicted_seconds": 0.5000004, "seconds": 0.25}
+log "recovered", "generation": 3, "source": "replicas", "predicted_seconds": 0.5000004, "seconds": 0.25}
 a < {"go":{"generation":"3"}})");
 }
 

@@ -52,10 +52,11 @@ TEST(EventLineTest, KnownEventsAreSentences) {
                    R"("reason": "killed by SIGKILL"})"),
             "2026-01-31T12:00:00.250Z  worker_lost         b is lost: killed by SIGKILL");
   EXPECT_THAT(
-      LineOf(R"({"time": 1, "event": "recovered", "predicted_seconds": 0.61, "seconds": 0.5834})"),
-      EndsWith("after 0.5834 s; 0.61 s were predicted"));
+      LineOf(
+          R"({"time": 1, "event": "recovered", "source": "live", "predicted_seconds": 0.61, "seconds": 0.5834})"),
+      EndsWith("after 0.5834 s from live; 0.61 s were predicted"));
   EXPECT_THAT(LineOf(R"({"time": 1, "event": "recovered", "generation": 3, "seconds": 2})"),
-              EndsWith("after 2 s; ? s were predicted"));
+              EndsWith("after 2 s from ?; ? s were predicted"));
 }
 
 TEST(EventLineTest, OthersShowTheirFields) {
