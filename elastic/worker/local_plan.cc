@@ -7,12 +7,10 @@
 #include "base/system/host.h"
 #include "elastic/planning/job_planner.h"
 #include "elastic/planning/profile_file.h"
-#include "elastic/worker/measure/link_probe.h"
 #include "elastic/worker/measure/local_links.h"
-#include "elastic/worker/measure/profile_cache.h"
+#include "elastic/worker/measure/measure_worker.h"
 #include "engine/job/job.h"
 #include "engine/runtime/device/blas.h"
-#include "engine/runtime/profiler.h"
 
 namespace heddle::elastic {
 namespace {
@@ -27,42 +25,36 @@ comm::EndpointConfig EndpointConfigOf(const job::JobConfig& job, const std::stri
           .tls = job.comm.tls};
 }
 
-Result<MeasuredWorker> MeasureWorker(const job::WorkerSection& worker,
-                                     const job::JobConfig& job,
-                                     const graph::Graph& graph) {
-  runtime::DeviceClock clock(worker.emulation.speed);
-  const ProfileKey key{.graph = &graph, .speed = worker.emulation.speed, .threads = job.threads};
-  HEDDLE_ASSIGN_OR_RETURN(KeptProfile kept, CachedProfile(CacheFolder(), key, [&] {
-                            return runtime::MeasureProfile(graph, clock, {});
-                          }));
-  MeasuredWorker measured{
-      .worker = worker.name,
-      .host = HostIdentity(),
-      .measurement = {.profile = std::move(kept.profile),
-                      .link = {},
-                      .profile_measured_at = kept.measured_at,
-                      .speed = worker.emulation.speed,
-                      .link_bytes_per_second = worker.emulation.link_bytes_per_second,
-                      .threads = job.threads}};
-  measured.measurement.profile.worker = worker.name;
+Result<MeasuredWorker> MeasureSection(const job::WorkerSection& worker,
+                                      const job::JobConfig& job,
+                                      const graph::Graph& graph,
+                                      MachineProfiles& profiles) {
   metrics::Registry unused;
   const comm::EndpointOptions options{
       .config = EndpointConfigOf(job, worker.name),
       .link_bytes_per_second = worker.emulation.link_bytes_per_second,
       .metrics = &unused};
   HEDDLE_ASSIGN_OR_RETURN(const auto endpoint, comm::Endpoint::Create(options));
-  HEDDLE_ASSIGN_OR_RETURN(measured.measurement.link, ProbeOwnLink(*endpoint, options));
-  return measured;
+  const MeasuredAs as{.worker = worker.name,
+                      .graph = &graph,
+                      .emulation = worker.emulation,
+                      .threads = job.threads};
+  Progress nobody_asks;
+  HEDDLE_ASSIGN_OR_RETURN(WorkerMeasurement measurement,
+                          MeasureWorker(as, profiles, *endpoint, options, nobody_asks));
+  return MeasuredWorker{
+      .worker = worker.name, .host = HostIdentity(), .measurement = std::move(measurement)};
 }
 
 Result<ProfileFile> MeasureAll(const job::JobConfig& job, const graph::Graph& graph) {
   runtime::WarnAboutBlas();
   runtime::KeepFreedMemory();
   runtime::SetThreads(static_cast<int>(job.threads));
+  MachineProfiles profiles(CacheFolder());
   ProfileFile file;
   std::vector<double> rates;
   for (const job::WorkerSection& worker : job.workers) {
-    HEDDLE_ASSIGN_OR_RETURN(MeasuredWorker measured, MeasureWorker(worker, job, graph));
+    HEDDLE_ASSIGN_OR_RETURN(MeasuredWorker measured, MeasureSection(worker, job, graph, profiles));
     file.workers.push_back(std::move(measured));
     rates.push_back(worker.emulation.link_bytes_per_second);
   }

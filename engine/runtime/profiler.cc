@@ -9,9 +9,11 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include "base/clock.h"
 #include "engine/graph/operator.h"
 #include "engine/runtime/adamw.h"
 #include "engine/runtime/device/device.h"
+#include "engine/runtime/device/device_clock.h"
 #include "engine/runtime/kernel.h"
 #include "engine/runtime/tensor.h"
 
@@ -19,8 +21,16 @@ namespace heddle::runtime {
 namespace {
 
 constexpr int kFewestRuns = 3;
-constexpr int kMostRuns = 15;
+constexpr int kMostRuns = 100;
 constexpr Duration kEnough = std::chrono::milliseconds(40);  // Of one node's runs, on average.
+constexpr Duration kBudget = std::chrono::seconds(5);        // Nothing is repeated after it.
+
+// The device as it is measured, until when, and who hears of it.
+struct Bench {
+  DeviceClock clock;
+  Deadline deadline;
+  Progress& progress;
+};
 
 double Median(std::vector<double> values) {
   std::ranges::sort(values);
@@ -30,22 +40,21 @@ double Median(std::vector<double> values) {
 /// Runs every piece of work once to warm up, then all of them in turn until they have run often
 /// enough: one that is repeated on its own would find its operands in the nearest cache, which in
 /// a step it does not. Returns the median duration of each on the device.
-std::vector<double> MedianSeconds(DeviceClock& clock,
-                                  Deadline deadline,
-                                  const std::vector<std::function<void()>>& pieces) {
+std::vector<double> MedianSeconds(Bench& bench, const std::vector<std::function<void()>>& pieces) {
   for (const auto& work : pieces) {
     work();
   }
   std::vector<std::vector<double>> seconds(pieces.size());
   const Duration enough = kEnough * static_cast<int>(pieces.size());
   Duration spent{};
-  clock.WaitFor(Now());
-  for (int run = 0; run < kFewestRuns || (run < kMostRuns && spent < enough && Now() < deadline);
-       ++run) {
+  bench.clock.WaitFor(Now());
+  for (int run = 0;
+       run < kFewestRuns || (run < kMostRuns && spent < enough && Now() < bench.deadline); ++run) {
     for (size_t i = 0; i < pieces.size(); ++i) {
-      clock.Begin();
+      bench.clock.Begin();
       pieces[i]();
-      const Duration duration = clock.End();
+      const Duration duration = bench.clock.End();
+      bench.progress.Note();
       spent += duration;
       seconds[i].push_back(Seconds(duration));
     }
@@ -67,7 +76,7 @@ at::Tensor SampleInput(const graph::TensorType& type) {
 }
 
 // Rates of folding, updating and copying at a size beyond the caches of one core.
-void MeasureByteRates(DeviceClock& clock, Deadline deadline, program::WorkerProfile& profile) {
+void MeasureByteRates(Bench& bench, program::WorkerProfile& profile) {
   const std::vector<int64_t> shape = {1 << 20};
   const double bytes = static_cast<double>(shape[0]) * 4;
   at::Tensor a = at::randn(shape);
@@ -82,9 +91,8 @@ void MeasureByteRates(DeviceClock& clock, Deadline deadline, program::WorkerProf
                        .epsilon = 1e-8,
                        .weight_decay = 0.1};
   const std::vector<double> seconds =
-      MedianSeconds(clock, deadline,
-                    {[&] { FoldInto(a, b); }, [&] { a.copy_(b); },
-                     [&] { AdamWUpdate(a, first, second, b, a, step); }});
+      MedianSeconds(bench, {[&] { FoldInto(a, b); }, [&] { a.copy_(b); },
+                            [&] { AdamWUpdate(a, first, second, b, a, step); }});
   profile.seconds["fold"] = seconds[0] / bytes;
   profile.seconds["copy"] = seconds[1] / bytes;
   profile.seconds["update"] = seconds[2] / bytes;
@@ -130,10 +138,7 @@ Result<std::vector<Sample>> DistinctNodes(const graph::Graph& graph) {
   return samples;
 }
 
-Status MeasureNodes(const graph::Graph& graph,
-                    DeviceClock& clock,
-                    Deadline deadline,
-                    program::WorkerProfile& profile) {
+Status MeasureNodes(const graph::Graph& graph, Bench& bench, program::WorkerProfile& profile) {
   HEDDLE_ASSIGN_OR_RETURN(std::vector<Sample> samples, DistinctNodes(graph));
   std::vector<std::function<void()>> pieces;
   for (Sample& sample : samples) {
@@ -142,7 +147,7 @@ Status MeasureNodes(const graph::Graph& graph,
           sample.kernel(*sample.node, sample.inputs, {.seed = 1, .step = 1, .first_sample = 0});
     });
   }
-  const std::vector<double> seconds = MedianSeconds(clock, deadline, pieces);
+  const std::vector<double> seconds = MedianSeconds(bench, pieces);
   for (size_t i = 0; i < samples.size(); ++i) {
     profile.seconds[samples[i].signature] = seconds[i];
     profile.flops_per_second = std::max(profile.flops_per_second, samples[i].flops / seconds[i]);
@@ -153,22 +158,19 @@ Status MeasureNodes(const graph::Graph& graph,
 }  // namespace
 
 Result<program::WorkerProfile> MeasureProfile(const graph::Graph& graph,
-                                              DeviceClock& clock,
-                                              const ProfilerOptions& options) {
+                                              double speed,
+                                              Progress& progress) {
   const c10::InferenceMode inference;
-  const Deadline deadline = After(options.budget);
+  Bench bench{.clock = DeviceClock(speed), .deadline = After(kBudget), .progress = progress};
   program::WorkerProfile profile;
-  profile.worker = options.worker;
-  profile.memory_bytes = options.memory_bytes;
   try {
-    HEDDLE_RETURN_IF_ERROR(MeasureNodes(graph, clock, deadline, profile));
-    MeasureByteRates(clock, deadline, profile);
+    HEDDLE_RETURN_IF_ERROR(MeasureNodes(graph, bench, profile));
+    MeasureByteRates(bench, profile);
     at::Tensor one = at::zeros({1});
-    profile.instruction_seconds = MedianSeconds(clock, deadline, {[&] { one.add_(1); }}).front();
+    profile.instruction_seconds = MedianSeconds(bench, {[&] { one.add_(1); }}).front();
   } catch (const std::exception& error) {  // libtorch's.
     return InternalError("profiling: {}", error.what());
   }
-  clock.TakeBusy();
   return profile;
 }
 

@@ -3,26 +3,20 @@
 /// copying bytes, on the device as it is (emulated speed included). Seconds of work.
 #pragma once
 
-#include <string>
-
-#include "base/clock.h"
+#include "base/progress.h"
 #include "base/status.h"
+#include "engine/graph/graph.h"
 #include "engine/program/profile.h"
-#include "engine/runtime/device/device_clock.h"
 
 namespace heddle::runtime {
 
-struct ProfilerOptions {
-  std::string worker;
-  int64_t memory_bytes = 0;                   ///< Cap that goes into the profile; 0: unlimited.
-  Duration budget = std::chrono::seconds(5);  ///< Measuring stops repeating when it is spent.
-};
-
-/// Every distinct NodeSignature is run once to warm up, then all of them in turn, 3 to 15 times, so
-/// that operands come from where a step would find them; the median counts. Needs the memory of the
-/// operands of one node of each kind. Errors: kInternal when a kernel fails.
+/// Measures the profile of a device that is emulated at `speed` (1: as it is), without a worker's
+/// name and memory. Every distinct NodeSignature is run once to warm up, then all of them in turn,
+/// 3 to 100 times within 5 seconds, so that operands come from where a step would find them; the
+/// median counts. `progress` hears of every run. Needs the memory of the operands of one node of
+/// each kind. Errors: kInternal when a kernel fails.
 Result<program::WorkerProfile> MeasureProfile(const graph::Graph& graph,
-                                              DeviceClock& clock,
-                                              const ProfilerOptions& options);
+                                              double speed,
+                                              Progress& progress);
 
 }  // namespace heddle::runtime

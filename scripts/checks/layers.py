@@ -96,7 +96,7 @@ LAYERS = {
                         "elastic/report", "elastic/store/etcd", "engine/job", "checkpoint/convert", "checkpoint/save",
                         "metrics/exposition", "metrics/dashboard"],
     "elastic/service/inspect": ["elastic/service"],
-    "elastic/worker/measure": ["elastic/protocol", "engine/program", "comm/endpoint"],
+    "elastic/worker/measure": ["elastic/planning", "engine/runtime", "comm/endpoint"],
     "elastic/worker/replicas": ["elastic/protocol", "comm", "checkpoint/save"],
     "elastic/worker/trainer": ["elastic/member", "elastic/planning", "elastic/worker/measure",
                                "elastic/worker/replicas", "engine/runtime"],

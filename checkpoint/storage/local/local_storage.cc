@@ -19,13 +19,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/mutex.h"
 #include "base/system/file.h"
+#include "base/system/file_lock.h"
 #include "base/system/unique_fd.h"
 #include "checkpoint/files/tensor_index.h"
 #include "checkpoint/format/layout.h"
@@ -49,21 +48,7 @@ Result<UniqueFd> LockRoot(const std::string& root) {
   if (!fd.valid()) {
     return ErrnoError(errno, "open " + path);
   }
-  const Deadline deadline = After(kLockTimeout);
-  Mutex mutex;
-  CondVar never;
-  const MutexLock lock(mutex);
-  while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) {
-      return ErrnoError(errno, "lock " + path);
-    }
-    if (Now() >= deadline) {
-      return UnavailableError("{} is locked by another process for more than {} s", root,
-                              Seconds(kLockTimeout));
-    }
-    // flock() has no timeout and no event to wait for: ask again.
-    never.WaitUntil(mutex, After(std::chrono::milliseconds(2)));
-  }
+  HEDDLE_RETURN_IF_ERROR(LockWithin(fd, root, kLockTimeout));
   return fd;
 }
 

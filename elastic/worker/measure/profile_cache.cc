@@ -1,8 +1,10 @@
 #include "elastic/worker/measure/profile_cache.h"
 
+#include <cerrno>
 #include <cstdlib>
 #include <set>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -10,12 +12,15 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/system/file.h"
+#include "base/system/file_lock.h"
 #include "base/system/host.h"
+#include "base/system/unique_fd.h"
 #include "engine/graph/operator.h"
 
 namespace heddle::elastic {
 namespace {
 
+constexpr Duration kLongestLock = std::chrono::seconds(20);
 constexpr int64_t kMaxFileBytes = int64_t{64} << 20;
 constexpr double kMaxAgeSeconds =
     24 * 3600;  // Other tenants and thermal limits of a machine change.
@@ -39,8 +44,8 @@ std::string ExecutableIdentity() {
 }
 
 std::string FileName(const ProfileKey& key) {
-  std::string text =
-      fmt::format("{}\n{}\n{}\n{}\n", HostIdentity(), ExecutableIdentity(), key.speed, key.threads);
+  std::string text = fmt::format("{}\n{}\n{}\n{}\n", HostIdentity(), ExecutableIdentity(),
+                                 key.emulated, key.threads);
   for (const std::string& signature : Signatures(*key.graph)) {
     text += signature + "\n";
   }
@@ -64,9 +69,20 @@ Result<KeptProfile> Load(const std::string& path, const graph::Graph& graph) {
                      .measured_at = static_cast<double>(status.st_mtime)};
 }
 
-Status Keep(const std::string& folder, const std::string& path, const std::string& text) {
+/// The lock of `folder`, held until the descriptor is closed.
+Result<UniqueFd> LockFolder(const std::string& folder) {
   HEDDLE_RETURN_IF_ERROR(MakeFolders(folder));
-  return WriteFileAtomically(path, text);
+  UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid()) {
+    return ErrnoError(errno, "open " + folder);
+  }
+  HEDDLE_RETURN_IF_ERROR(LockWithin(fd, folder, kLongestLock));
+  return fd;
+}
+
+Result<KeptProfile> MeasureNow(const MachineProfiles::Measure& measure) {
+  HEDDLE_ASSIGN_OR_RETURN(program::WorkerProfile profile, measure());
+  return KeptProfile{.profile = std::move(profile), .measured_at = WallClockSeconds()};
 }
 
 std::string Environment(const char* name) {
@@ -87,26 +103,34 @@ std::string CacheFolder() {
   return home.empty() ? "" : home + "/.cache/heddle";
 }
 
-Result<KeptProfile> CachedProfile(const std::string& folder,
-                                  const ProfileKey& key,
-                                  const std::function<Result<program::WorkerProfile>()>& measure) {
-  const auto measure_now = [&]() -> Result<KeptProfile> {
-    HEDDLE_ASSIGN_OR_RETURN(program::WorkerProfile profile, measure());
-    return KeptProfile{.profile = std::move(profile), .measured_at = WallClockSeconds()};
-  };
-  if (folder.empty()) {
-    return measure_now();
+Result<KeptProfile> MachineProfiles::Get(const ProfileKey& key, const Measure& measure) {
+  const std::string name = FileName(key);
+  if (const auto known = known_.find(name); known != known_.end()) {
+    return known->second;
   }
-  const std::string path = folder + "/" + FileName(key);
-  Result<KeptProfile> kept = Load(path, *key.graph);
+  HEDDLE_ASSIGN_OR_RETURN(KeptProfile profile, folder_.empty()
+                                                   ? MeasureNow(measure)
+                                                   : GetKept(name, *key.graph, measure));
+  return known_.emplace(name, std::move(profile)).first->second;
+}
+
+Result<KeptProfile> MachineProfiles::GetKept(const std::string& name,
+                                             const graph::Graph& graph,
+                                             const Measure& measure) {
+  const Result<UniqueFd> lock = LockFolder(folder_);
+  if (!lock.ok()) {
+    LogWarning("profiles: {}", lock.status().message());
+  }
+  const std::string path = folder_ + "/" + name;
+  Result<KeptProfile> kept = Load(path, graph);
   if (kept.ok()) {
     return kept;
   }
   if (kept.status().code() != StatusCode::kNotFound) {
     LogWarning("the kept profile is measured anew: {}", kept.status().message());
   }
-  HEDDLE_ASSIGN_OR_RETURN(KeptProfile measured, measure_now());
-  const Status status = Keep(folder, path, program::ProfileToJson(measured.profile));
+  HEDDLE_ASSIGN_OR_RETURN(KeptProfile measured, MeasureNow(measure));
+  const Status status = WriteFileAtomically(path, program::ProfileToJson(measured.profile));
   if (!status.ok()) {
     LogWarning("the profile is not kept: {}", status.message());
   }

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
+#include <utility>
 
 #include "base/status.h"
 #include "engine/graph/graph.h"
@@ -14,7 +16,8 @@ namespace heddle::elastic {
 
 struct ProfileKey {
   const graph::Graph* graph = nullptr;
-  double speed = 1;  ///< Emulated.
+  /// Emulated workers of one machine share a profile, whatever their speeds are.
+  bool emulated = false;
   int64_t threads = 1;
 };
 
@@ -27,13 +30,32 @@ struct KeptProfile {
 /// Empty: there is no cache, as when HEDDLE_CACHE is set and empty.
 std::string CacheFolder();
 
-/// The profile that is kept in `folder` for this key, this boot of this machine and this
-/// executable, when it is less than a day old and has every node of the graph; otherwise what
-/// `measure` returns, which is kept. `worker` and `memory_bytes` of a kept profile are another's:
-/// the caller sets them. A cache that cannot be read or written costs a warning, no more. Errors:
-/// measure's. Thread: any; processes may share a folder.
-Result<KeptProfile> CachedProfile(const std::string& folder,
-                                  const ProfileKey& key,
-                                  const std::function<Result<program::WorkerProfile>()>& measure);
+/// The profiles of one machine: each is measured once, for all workers that run on it, so that
+/// their plan follows from the speeds that they were given and not from a neighbour's load while
+/// one of them was measured. Thread: one; processes may share a folder.
+class MachineProfiles {
+ public:
+  using Measure = std::function<Result<program::WorkerProfile>()>;
+
+  /// `folder`: where profiles are kept, made when it is not there; empty: they are known to this
+  /// object alone.
+  explicit MachineProfiles(std::string folder) : folder_(std::move(folder)) {}
+
+  /// The profile that is kept for this key, this boot of this machine and this executable, when it
+  /// is less than a day old and has every node of the graph; otherwise what `measure` returns,
+  /// which is kept. Processes that share the folder measure one after the other; one that waited
+  /// for 20 s measures beside the others. `worker` and `memory_bytes` of a kept profile are
+  /// another's: the caller sets them. A folder that cannot be read, written or locked costs a
+  /// warning, no more. Errors: measure's.
+  Result<KeptProfile> Get(const ProfileKey& key, const Measure& measure);
+
+ private:
+  Result<KeptProfile> GetKept(const std::string& name,
+                              const graph::Graph& graph,
+                              const Measure& measure);
+
+  std::string folder_;
+  std::map<std::string, KeptProfile> known_;  ///< By the file's name.
+};
 
 }  // namespace heddle::elastic

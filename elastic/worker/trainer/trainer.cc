@@ -3,11 +3,9 @@
 #include <utility>
 
 #include "elastic/planning/measurement.h"
-#include "elastic/worker/measure/link_probe.h"
-#include "elastic/worker/measure/profile_cache.h"
+#include "elastic/worker/measure/measure_worker.h"
 #include "elastic/worker/trainer/certificate.h"
 #include "elastic/worker/trainer/saves.h"
-#include "engine/runtime/profiler.h"
 
 namespace heddle::elastic {
 
@@ -25,23 +23,18 @@ Result<std::unique_ptr<Trainer>> Trainer::Create(TrainerOptions options) {
 
 Result<std::string> Trainer::MeasureProfile() {
   JobContext& context = *context_;
-  const ProfileKey key{.graph = &context.graph,
-                       .speed = context.clock.speed(),
-                       .threads = context.options.job.threads};
-  HEDDLE_ASSIGN_OR_RETURN(KeptProfile kept, CachedProfile(CacheFolder(), key, [&] {
-                            return runtime::MeasureProfile(context.graph, context.clock, {});
-                          }));
-  WorkerMeasurement measurement{
-      .profile = std::move(kept.profile),
-      .link = {},
-      .profile_measured_at = kept.measured_at,
-      .speed = key.speed,
-      .link_bytes_per_second = context.options.emulation.link_bytes_per_second,
-      .threads = key.threads};
-  measurement.profile.worker = context.options.worker;
-  measurement.profile.memory_bytes = context.memory_bytes.load();
+  const TrainerOptions& options = context.options;
+  const MeasuredAs as{
+      .worker = options.worker,
+      .graph = &context.graph,
+      .emulation = {.speed = context.clock.speed(),
+                    .memory_bytes = context.memory_bytes.load(),
+                    .link_bytes_per_second = options.emulation.link_bytes_per_second},
+      .threads = options.job.threads};
+  MachineProfiles profiles(CacheFolder());
   HEDDLE_ASSIGN_OR_RETURN(
-      measurement.link, ProbeOwnLink(*context.options.endpoint, context.options.endpoint_options));
+      const WorkerMeasurement measurement,
+      MeasureWorker(as, profiles, *options.endpoint, options.endpoint_options, context.progress));
   plans_.SetProfile(measurement.profile);
   builder_.SetLink(measurement.link);
   return MeasurementToJson(measurement);

@@ -1,12 +1,18 @@
 #include "elastic/worker/measure/profile_cache.h"
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <latch>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
+#include "base/thread.h"
 #include "engine/graph/operator.h"
 #include "tests/support/graph/random_graph.h"
 
@@ -24,11 +30,17 @@ class ProfileCacheTest : public ::testing::Test {
     measured_.bytes_per_second = 1e9;
   }
 
+  // As a process that has just begun.
   Result<KeptProfile> Ask(const ProfileKey& key) {
-    return CachedProfile(folder_, key, [this]() -> Result<program::WorkerProfile> {
+    MachineProfiles profiles(folder_);
+    return profiles.Get(key, Measure());
+  }
+
+  MachineProfiles::Measure Measure() {
+    return [this]() -> Result<program::WorkerProfile> {
       ++measurements_;
       return measured_;
-    });
+    };
   }
 
   std::string OnlyFile() const {
@@ -36,10 +48,10 @@ class ProfileCacheTest : public ::testing::Test {
   }
 
   const graph::Graph graph_ = testing::RandomGraph(1, DType::kF32);
-  const ProfileKey key_{.graph = &graph_, .speed = 0.5, .threads = 1};
+  const ProfileKey key_{.graph = &graph_, .emulated = true, .threads = 1};
   const std::string folder_ = ::testing::TempDir() + "profile_cache_test";
   program::WorkerProfile measured_;
-  int measurements_ = 0;
+  std::atomic<int> measurements_ = 0;
 };
 
 TEST_F(ProfileCacheTest, IsMeasuredOnce) {
@@ -51,10 +63,10 @@ TEST_F(ProfileCacheTest, IsMeasuredOnce) {
   EXPECT_LE(std::abs(first->measured_at - second->measured_at), 2) << "the file's time is coarse";
 }
 
-TEST_F(ProfileCacheTest, AnotherSpeedOrNumberOfThreadsIsAnotherProfile) {
+TEST_F(ProfileCacheTest, EmulatedOrNotAndAnyNumberOfThreadsHasItsOwn) {
   ASSERT_TRUE(Ask(key_).ok());
-  ASSERT_TRUE(Ask({.graph = &graph_, .speed = 0.25, .threads = 1}).ok());
-  ASSERT_TRUE(Ask({.graph = &graph_, .speed = 0.5, .threads = 2}).ok());
+  ASSERT_TRUE(Ask({.graph = &graph_, .emulated = false, .threads = 1}).ok());
+  ASSERT_TRUE(Ask({.graph = &graph_, .emulated = true, .threads = 2}).ok());
   EXPECT_EQ(measurements_, 3);
 }
 
@@ -95,12 +107,28 @@ TEST_F(ProfileCacheTest, AFolderThatCannotBeMadeCostsNoMore) {
   EXPECT_EQ(measurements_, 2);
 }
 
-TEST_F(ProfileCacheTest, NoFolderNoCache) {
-  const auto profile = CachedProfile("", key_, [this]() -> Result<program::WorkerProfile> {
-    ++measurements_;
-    return measured_;
-  });
-  EXPECT_TRUE(profile.ok());
+TEST_F(ProfileCacheTest, ProcessesThatBeginTogetherMeasureOnce) {
+  std::latch all_ask(4);
+  std::vector<std::unique_ptr<Thread>> processes;
+  std::vector<std::string> seen(4);
+  for (std::string& profile : seen) {
+    processes.push_back(std::make_unique<Thread>("process", [this, &profile, &all_ask] {
+      all_ask.arrive_and_wait();
+      const auto kept = Ask(key_);
+      profile = kept.ok() ? program::ProfileToJson(kept->profile) : kept.status().ToString();
+    }));
+  }
+  for (const auto& process : processes) {
+    process->Join();
+  }
+  EXPECT_EQ(measurements_, 1);
+  EXPECT_EQ(seen, std::vector<std::string>(4, program::ProfileToJson(measured_)));
+}
+
+TEST_F(ProfileCacheTest, WithoutAFolderItIsKnownToTheProcess) {
+  MachineProfiles profiles("");
+  EXPECT_TRUE(profiles.Get(key_, Measure()).ok());
+  EXPECT_TRUE(profiles.Get(key_, Measure()).ok());
   EXPECT_EQ(measurements_, 1);
   EXPECT_FALSE(std::filesystem::exists(folder_));
 }

@@ -1,0 +1,46 @@
+#include "elastic/worker/measure/measure_worker.h"
+
+#include <utility>
+
+#include "elastic/worker/measure/link_probe.h"
+#include "engine/runtime/profiler.h"
+
+namespace heddle::elastic {
+namespace {
+
+// Emulated workers sleep between their instructions, and an instruction after a sleep finds colder
+// caches: all are measured at one speed, so that they find the same ones.
+constexpr double kEmulatedSpeed = 0.5;
+
+Result<KeptProfile> ProfileOf(const MeasuredAs& as, MachineProfiles& profiles, Progress& progress) {
+  const bool emulated = as.emulation.speed < 1;
+  const ProfileKey key{.graph = as.graph, .emulated = emulated, .threads = as.threads};
+  HEDDLE_ASSIGN_OR_RETURN(KeptProfile kept, profiles.Get(key, [&] {
+    return runtime::MeasureProfile(*as.graph, emulated ? kEmulatedSpeed : 1, progress);
+  }));
+  if (emulated) {
+    ScaleProfile(kept.profile, kEmulatedSpeed / as.emulation.speed);
+  }
+  kept.profile.worker = as.worker;
+  kept.profile.memory_bytes = as.emulation.memory_bytes;
+  return kept;
+}
+
+}  // namespace
+
+Result<WorkerMeasurement> MeasureWorker(const MeasuredAs& as,
+                                        MachineProfiles& profiles,
+                                        comm::Endpoint& endpoint,
+                                        const comm::EndpointOptions& endpoint_options,
+                                        Progress& progress) {
+  HEDDLE_ASSIGN_OR_RETURN(KeptProfile kept, ProfileOf(as, profiles, progress));
+  HEDDLE_ASSIGN_OR_RETURN(const comm::Link link, ProbeOwnLink(endpoint, endpoint_options));
+  return WorkerMeasurement{.profile = std::move(kept.profile),
+                           .link = link,
+                           .profile_measured_at = kept.measured_at,
+                           .speed = as.emulation.speed,
+                           .link_bytes_per_second = as.emulation.link_bytes_per_second,
+                           .threads = as.threads};
+}
+
+}  // namespace heddle::elastic

@@ -1,0 +1,36 @@
+/// \file
+/// What a worker measures of itself before it gets a plan: its device, its own end of its links.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/progress.h"
+#include "base/status.h"
+#include "comm/communicator.h"
+#include "elastic/planning/measurement.h"
+#include "elastic/worker/measure/profile_cache.h"
+#include "engine/graph/graph.h"
+#include "engine/job/job.h"
+
+namespace heddle::elastic {
+
+/// Who is measured, and under which conditions.
+struct MeasuredAs {
+  std::string worker;
+  const graph::Graph* graph = nullptr;
+  job::Emulation emulation;
+  int64_t threads = 1;
+};
+
+/// Measures a worker, or takes its machine's profile from `profiles`. An emulated worker's is what
+/// emulated workers of this machine measure, scaled by its speed. The endpoint is the worker's own
+/// (elastic/worker/measure/link_probe.h says what it asks of it). Takes seconds where nothing is
+/// kept, and `progress` hears of them. Errors: kInternal when a kernel fails; the endpoint's.
+Result<WorkerMeasurement> MeasureWorker(const MeasuredAs& as,
+                                        MachineProfiles& profiles,
+                                        comm::Endpoint& endpoint,
+                                        const comm::EndpointOptions& endpoint_options,
+                                        Progress& progress);
+
+}  // namespace heddle::elastic

@@ -1,0 +1,62 @@
+#include "elastic/worker/measure/measure_worker.h"
+
+#include <memory>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "metrics/registry.h"
+#include "tests/support/graph/random_graph.h"
+
+namespace heddle::elastic {
+namespace {
+
+class MeasureWorkerTest : public ::testing::Test {
+ protected:
+  Result<WorkerMeasurement> Measure(const std::string& worker, const job::Emulation& emulation) {
+    const comm::EndpointOptions options{
+        .config = {.worker = worker, .job = "measured", .secret = "secret", .transports = {"tcp"}},
+        .metrics = &registry_};
+    HEDDLE_ASSIGN_OR_RETURN(const auto endpoint, comm::Endpoint::Create(options));
+    const MeasuredAs as{.worker = worker, .graph = &graph_, .emulation = emulation, .threads = 1};
+    return MeasureWorker(as, profiles_, *endpoint, options, progress_);
+  }
+
+  const graph::Graph graph_ = testing::RandomGraph(1, DType::kF32);
+  metrics::Registry registry_;
+  MachineProfiles profiles_{""};
+  Progress progress_;
+};
+
+TEST_F(MeasureWorkerTest, EmulatedWorkersOfAMachineDifferBySpeedAlone) {
+  const auto fast = Measure("fast", {.speed = 0.8, .memory_bytes = 1 << 20});
+  const int64_t runs = progress_.count();
+  const auto slow = Measure("slow", {.speed = 0.2, .memory_bytes = 1 << 30});
+  ASSERT_TRUE(fast.ok()) << fast.status().ToString();
+  ASSERT_TRUE(slow.ok()) << slow.status().ToString();
+  EXPECT_GT(runs, 0);
+  EXPECT_EQ(progress_.count(), runs) << "the second one ran kernels again";
+  ASSERT_EQ(fast->profile.seconds.size(), slow->profile.seconds.size());
+  for (const auto& [what, seconds] : fast->profile.seconds) {
+    EXPECT_GT(seconds, 0) << what;
+    EXPECT_NEAR(slow->profile.seconds.at(what) / seconds, 4, 1e-9) << what;
+  }
+  EXPECT_NEAR(fast->profile.bytes_per_second / slow->profile.bytes_per_second, 4, 1e-9);
+  EXPECT_NEAR(slow->profile.instruction_seconds / fast->profile.instruction_seconds, 4, 1e-9);
+  EXPECT_EQ(fast->profile_measured_at, slow->profile_measured_at);
+  EXPECT_EQ(fast->profile.worker, "fast");
+  EXPECT_EQ(slow->profile.worker, "slow");
+  EXPECT_EQ(fast->profile.memory_bytes, 1 << 20);
+  EXPECT_EQ(slow->profile.memory_bytes, 1 << 30);
+  EXPECT_EQ(slow->speed, 0.2);
+}
+
+TEST_F(MeasureWorkerTest, AWorkerThatIsWhatItIsHasAProfileOfItsOwn) {
+  ASSERT_TRUE(Measure("emulated", {.speed = 0.5}).ok());
+  const int64_t runs = progress_.count();
+  ASSERT_TRUE(Measure("real", {.speed = 1}).ok());
+  EXPECT_GT(progress_.count(), runs);
+}
+
+}  // namespace
+}  // namespace heddle::elastic
