@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/command.h"
+#include "cli/output.h"
 
 namespace heddle::cli {
 namespace {
@@ -84,13 +85,13 @@ int Main(int argc, char** argv, Commands commands) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {
-      return app.exit(error);  // --help, --version
+      return EndOutput(app.exit(error));  // --help, --version
     }
     std::fprintf(stderr, "error: %s\nhint: %s --help lists what there is\n", error.what(),
                  "heddle");
     return kBadUsage;
   }
-  return chosen->Run();
+  return EndOutput(chosen->Run());
 }
 
 }  // namespace heddle::cli

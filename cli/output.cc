@@ -1,5 +1,6 @@
 #include "cli/output.h"
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -37,6 +38,18 @@ int ReportCall(const Status& status, const std::string& address) {
   std::fprintf(stderr, "error: coordinator %s does not answer: %s\n", address.c_str(),
                status.message().c_str());
   return kBadUsage;
+}
+
+int EndOutput(int code) {
+  errno = 0;
+  const bool flushed = std::fflush(stdout) == 0;
+  const int reason = errno;
+  if (flushed && std::ferror(stdout) == 0) {
+    return code;
+  }
+  std::fprintf(stderr, "error: standard output: %s; what was printed there is not complete\n",
+               reason == 0 ? "a write failed" : ErrnoError(reason, "write").message().c_str());
+  return code == kDone ? kFailed : code;
 }
 
 void PrintNote(const std::string& line) {

@@ -16,6 +16,10 @@ int Report(const Status& status);
 /// exit code 2.
 int ReportCall(const Status& status, const std::string& address);
 
+/// `code`, unless standard output did not take what was printed (a full disk, a closed descriptor):
+/// then says so, and returns 1 where `code` is 0. Called once, at the end.
+int EndOutput(int code);
+
 /// Prints "note: LINE" on standard error.
 void PrintNote(const std::string& line);
 

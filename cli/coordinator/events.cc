@@ -44,8 +44,9 @@ class Events : public Command {
     const auto show = [&](const elastic::RunEvent& event) {
       if (event.time >= since && (steps_ || event.event.kind != "step")) {
         std::printf("%s\n", json_ ? event.line.c_str() : elastic::EventLine(event).c_str());
-        std::fflush(stdout);
+        return std::fflush(stdout) == 0;
       }
+      return true;
     };
     return where_.End(*source, follow_ ? source->Follow(show) : source->ReadAll(show));
   }

@@ -38,8 +38,10 @@ class Explain : public Command {
       return where_.ReportError(source.status());
     }
     elastic::Explanations explanations;
-    const heddle::Status read =
-        source->ReadAll([&](const elastic::RunEvent& event) { explanations.Note(event); });
+    const heddle::Status read = source->ReadAll([&](const elastic::RunEvent& event) {
+      explanations.Note(event);
+      return true;
+    });
     if (const int code = where_.End(*source, read); code != kDone) {
       return code;
     }

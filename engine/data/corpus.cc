@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "engine/data/file_kind.h"
 
 namespace heddle::data {
 namespace {
@@ -71,6 +72,7 @@ Status Corpus::Add(const Source& source, std::vector<std::string>& skipped) {
   if (file.bytes == 0) {
     return source.named ? InvalidArgumentError("{}: empty", source.path) : Status::Ok();
   }
+  HEDDLE_RETURN_IF_ERROR(RefuseOtherKinds(file));
   if (file.bytes % token_bytes() != 0) {
     return InvalidArgumentError("{}: {} bytes are no whole number of {}-byte tokens", source.path,
                                 file.bytes, token_bytes());
@@ -98,6 +100,27 @@ Status Corpus::Add(const Source& source, std::vector<std::string>& skipped) {
   file.first = size_ + (joined ? 1 : 0);
   size_ = file.first + file.bytes / token_bytes();
   files_.push_back(std::move(file));
+  return Status::Ok();
+}
+
+Status Corpus::RefuseOtherKinds(const File& file) const {
+  if (format_ == Format::kText) {
+    return Status::Ok();  // A NUL byte tells.
+  }
+  Bytes head(static_cast<size_t>(std::min(kHeadBytes, file.bytes)));
+  HEDDLE_RETURN_IF_ERROR(ReadBytes(file, 0, head));
+  if (const auto kind = KindOfFile(head, file.bytes)) {
+    return InvalidArgumentError(
+        "{}: this is {}; data.tokens takes little-endian token ids and nothing else", file.path,
+        *kind);
+  }
+  const int64_t width = WidthOfIds(head, token_bytes());
+  if (width != token_bytes()) {
+    return InvalidArgumentError("{}: its ids have {} bytes each, and would be read as {}: {}",
+                                file.path, width, token_bytes(),
+                                width == 4 ? "set data.token_type to uint32"
+                                           : "write them with two or four bytes (data.token_type)");
+  }
   return Status::Ok();
 }
 

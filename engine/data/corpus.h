@@ -43,7 +43,7 @@ class Corpus {
   /// Errors: kInvalidArgument   NUL byte in a named text file, size no whole number of tokens, id
   /// too large
   ///                            (with file and position), not a regular file, named file empty, no
-  ///                            token at all
+  ///                            token at all, token file of another kind or of wider ids
   ///         the system's       a file cannot be read
   static Result<std::unique_ptr<Corpus>> Open(Format format,
                                               const std::vector<Source>& sources,
@@ -74,6 +74,7 @@ class Corpus {
 
   Corpus(Format format, int64_t vocabulary) : format_(format), vocabulary_(vocabulary) {}
   Status Add(const Source& source, std::vector<std::string>& skipped);
+  Status RefuseOtherKinds(const File& file) const;
   Status LookThrough(const File& file);
   Status ReadBytes(const File& file, int64_t offset, std::span<std::byte> out) const;
   Status Decode(const File& file,

@@ -3,6 +3,7 @@
 #include "engine/data/corpus.h"
 
 #include <filesystem>
+#include <numeric>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -46,6 +47,30 @@ TEST_F(CorpusTest, JoinsTextsByOneNewline) {
   ASSERT_TRUE(corpus.ok()) << corpus.status().message();
   EXPECT_THAT(ReadAll(**corpus), ElementsAre('a', 'b', '\n', 'c', '\n', '\n', 0xff));
   EXPECT_EQ((*corpus)->vocabulary_floor(), 256);
+}
+
+TEST_F(CorpusTest, ATokenFileOfAnotherKindIsRefusedByName) {
+  const std::string array = Make("ids.bin", "\x93NUMPY odd");
+  const auto corpus = Corpus::Open(Format::kUint16, {{array}}, 0);
+  EXPECT_EQ(
+      corpus.status().message(),
+      array +
+          ": this is a NumPy array; data.tokens takes little-endian token ids and nothing else");
+}
+
+TEST_F(CorpusTest, WiderIdsAreRefusedWithTheirWidth) {
+  std::vector<uint32_t> ids(100);
+  std::iota(ids.begin(), ids.end(), 0);
+  const std::string four = MakeTokens("four.bin", ids);
+  EXPECT_EQ(
+      Corpus::Open(Format::kUint16, {{four}}, 0).status().message(),
+      four + ": its ids have 4 bytes each, and would be read as 2: set data.token_type to uint32");
+  EXPECT_TRUE(Corpus::Open(Format::kUint32, {{four}}, 0).ok());
+  const std::string eight = MakeTokens("eight.bin", std::vector<int64_t>(ids.begin(), ids.end()));
+  for (const Format format : {Format::kUint16, Format::kUint32}) {
+    EXPECT_THAT(Corpus::Open(format, {{eight}}, 0).status().message(),
+                HasSubstr("its ids have 8 bytes each"));
+  }
 }
 
 TEST_F(CorpusTest, EveryRangeEqualsThePartOfTheWhole) {

@@ -92,26 +92,30 @@ Result<std::vector<RunEvent>> EventSource::Next() {
   return events;
 }
 
-Status EventSource::ReadAll(const std::function<void(const RunEvent&)>& show) {
+Status EventSource::ReadAll(const std::function<bool(const RunEvent&)>& show) {
   while (true) {
     HEDDLE_ASSIGN_OR_RETURN(const std::vector<RunEvent> events, Next());
     if (events.empty()) {
       return Status::Ok();
     }
     for (const RunEvent& event : events) {
-      show(event);
+      if (!show(event)) {
+        return Status::Ok();
+      }
     }
   }
 }
 
-Status EventSource::Follow(const std::function<void(const RunEvent&)>& show) {
+Status EventSource::Follow(const std::function<bool(const RunEvent&)>& show) {
   bool ended = false;
   Deadline quiet = After(kQuiet);
   bool alive = true;
   while (true) {
     HEDDLE_ASSIGN_OR_RETURN(const std::vector<RunEvent> events, Next());
     for (const RunEvent& event : events) {
-      show(event);
+      if (!show(event)) {
+        return Status::Ok();
+      }
       ended = EndsJob(event);
     }
     if (!events.empty()) {

@@ -32,11 +32,11 @@ class EventSource {
 
   /// Events that were not returned before; empty: there are none now. What is no event is left out.
   Result<std::vector<RunEvent>> Next();
-  /// Calls `show` for each event that is there. Errors: those of Next.
-  Status ReadAll(const std::function<void(const RunEvent&)>& show);
+  /// Calls `show` for each event that is there, until it returns false. Errors: those of Next.
+  Status ReadAll(const std::function<bool(const RunEvent&)>& show);
   /// The same, and those that are still to come, until the job has ended or nobody works on it any
   /// more.
-  Status Follow(const std::function<void(const RunEvent&)>& show);
+  Status Follow(const std::function<bool(const RunEvent&)>& show);
   /// How many lines were left out.
   int64_t left_out() const { return left_out_; }
 
