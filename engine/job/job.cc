@@ -323,6 +323,10 @@ void CrossCheck(YamlReader& root, const JobConfig& job) {
                   " is too small for the data: text has byte-level tokens 0 to 255",
               "set model.vocab_size to 256 or more");
   }
+  if (job.validation.every > 0 && job.data.validation_fraction <= 0) {
+    root.Fail("validation", "validation.every has no effect: data.validation_fraction is 0",
+              "set data.validation_fraction, or remove validation.every");
+  }
   if (job.checkpoint.keep_best &&
       (job.data.validation_fraction <= 0 || job.validation.every == 0)) {
     root.Fail("checkpoint", "keep.best needs validation losses",

@@ -222,6 +222,8 @@ def yaml_cases():
             [at("name: b") + r"workers\.1\.failure_domain", "'rack 7'"]),
         job("failure domain without end", "name: b", "name: b, failure_domain: " + "x" * 65,
             [at("name: b") + r"workers\.1\.failure_domain", "at most 64"]),
+        job("validation without data for it", "validation_fraction: 0.1", "validation_fraction: 0\nvalidation: {every: 2}",
+            [r"^job\.yaml:15:\d+: error: validation: validation\.every has no effect", "data.validation_fraction"]),
         job("best checkpoint without validation", "steps: 2", "steps: 2\ncheckpoint: {keep: {last: 2, best: loss}}",
             [r"^job\.yaml:3:\d+: error: checkpoint: keep\.best needs validation", "validation.every"]),
         job("best checkpoint by something else", "steps: 2", "steps: 2\ncheckpoint: {keep: {best: accuracy}}",
