@@ -139,19 +139,20 @@ Status Adopt(const Reader& reader, const std::string& root) {
 
 }  // namespace
 
-Status CheckImport(const std::string& path,
-                   const std::string& root,
-                   const std::vector<TensorInfo>& expected) {
+Result<int64_t> CheckImport(const std::string& path,
+                            const std::string& root,
+                            const std::vector<TensorInfo>& expected) {
   HEDDLE_ASSIGN_OR_RETURN(const auto own, List(root));
   if (!own.empty()) {
-    return Status::Ok();
+    return own.back().step;
   }
   const auto reader = Reader::Open(path);
   Status status = reader.ok() ? CheckState((*reader)->manifest(), expected) : reader.status();
   if (status.ok()) {
     status = (*reader)->CheckFileHashes();
   }
-  return status.ok() ? status : status.WithContext("checkpoint {}", path);
+  HEDDLE_RETURN_IF_ERROR(status.WithContext("checkpoint {}", path));
+  return (*reader)->manifest().step;
 }
 
 Result<int64_t> Import(const std::string& path,
@@ -161,7 +162,7 @@ Result<int64_t> Import(const std::string& path,
   if (!own.empty()) {
     return own.back().step;
   }
-  HEDDLE_RETURN_IF_ERROR(CheckImport(path, root, expected));
+  HEDDLE_RETURN_IF_ERROR(CheckImport(path, root, expected).status());
   HEDDLE_ASSIGN_OR_RETURN(const auto reader, Reader::Open(path));
   const Status status = IsUrl(root) ? Bring(*reader, root) : Adopt(*reader, root);
   HEDDLE_RETURN_IF_ERROR(status.WithContext("checkpoint {}", path));

@@ -24,9 +24,9 @@ Result<int64_t> Import(const std::string& path,
                        const std::string& root,
                        const std::vector<TensorInfo>& expected);
 
-/// Whether Import would succeed, as far as reading tells; writes nothing. Errors: as Import.
-Status CheckImport(const std::string& path,
-                   const std::string& root,
-                   const std::vector<TensorInfo>& expected);
+/// What Import would return, as far as reading tells; writes nothing. Errors: as Import.
+Result<int64_t> CheckImport(const std::string& path,
+                            const std::string& root,
+                            const std::vector<TensorInfo>& expected);
 
 }  // namespace heddle::checkpoint

@@ -22,12 +22,13 @@ std::string Moved(const elastic::wire::JobStatus::Worker& worker) {
 
 void PrintTable(const elastic::wire::JobStatus& status) {
   std::printf(
-      "%s%s%s  generation %lld  step %lld/%lld  loss %.6g  %.0f tokens/s  step %.3f s (predicted "
+      "%s%s%s  generation %lld  step %lld/%lld  loss %s  %.0f tokens/s  step %.3f s (predicted "
       "%.3f s)\n",
       status.phase().c_str(), status.reason().empty() ? "" : ": ", status.reason().c_str(),
       static_cast<long long>(status.generation()), static_cast<long long>(status.step()),
-      static_cast<long long>(status.total_steps()), status.loss(), status.tokens_per_second(),
-      status.step_seconds(), status.predicted_step_seconds());
+      static_cast<long long>(status.total_steps()),
+      status.has_loss() ? fmt::format("{:.6g}", status.loss()).c_str() : "unknown",
+      status.tokens_per_second(), status.step_seconds(), status.predicted_step_seconds());
   std::printf("%-16s %-12s %8s %10s %9s\n", "WORKER", "STANDING", "PID", "STEP", "SLOWDOWN");
   for (const auto& worker : status.workers()) {
     std::printf("%-16s %-12s %8lld %10lld %9.2f%s\n", worker.name().c_str(),

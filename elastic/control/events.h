@@ -30,6 +30,7 @@ struct ProcessExited {
   std::string worker;
   int64_t pid = 0;
   std::string reason;  ///< "killed by SIGKILL", "exit code 1".
+  bool last = false;   ///< None of those that were launched runs, or will be started again.
 };
 struct Planned {
   PlanOutcome outcome;

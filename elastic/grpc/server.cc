@@ -302,13 +302,9 @@ void CoordinatorServer::Suspend(const std::string& reason) {
   impl->Post([impl, reason] { impl->machine().Handle(SuspendRequested{reason}); });
 }
 
-void CoordinatorServer::ReportExit(const std::string& worker,
-                                   int64_t pid,
-                                   const std::string& reason) {
+void CoordinatorServer::ReportExit(const ProcessExited& exit) {
   Impl* impl = impl_.get();
-  impl->Post([impl, worker, pid, reason] {
-    impl->machine().Handle(ProcessExited{worker, pid, reason});
-  });
+  impl->Post([impl, exit] { impl->machine().Handle(exit); });
 }
 
 heddle::Status CoordinatorServer::Health() const {

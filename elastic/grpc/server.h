@@ -121,7 +121,7 @@ class CoordinatorServer {
   /// All workers leave, those that come later too, and the job is suspended.
   void Suspend(const std::string& reason);
   /// A launched process ended: faster than waiting for its stream to break.
-  void ReportExit(const std::string& worker, int64_t pid, const std::string& reason);
+  void ReportExit(const ProcessExited& exit);
 
   /// OK, or why nothing more will happen: another coordinator has written to the store.
   heddle::Status Health() const;

@@ -69,6 +69,16 @@ Result<checkpoint::CommitInfo> Commit(const Job& job,
   return info;
 }
 
+/// A run that would begin after its own last step has nothing to do, and no end that it could
+/// reach.
+Status CheckHasSteps(int64_t step, int64_t total_steps) {
+  return step <= total_steps
+             ? Status::Ok()
+             : InvalidArgumentError(
+                   "the job would go on after step {}, and its last one is {} (steps)", step,
+                   total_steps);
+}
+
 /// The checkpoint that the job names, if it does, is there from now on; and that of the weights
 /// that it begins from.
 Status ImportNamed(const Job& job) {
@@ -105,7 +115,8 @@ Status CheckNamedCheckpoint(const job::JobConfig& config, const std::string& out
                                        : Status::Ok();  // It goes on from these.
     return weights.ok() ? weights : InvalidArgumentError("init_from: {}", weights.message());
   }
-  const Status status = checkpoint::CheckImport(config.checkpoint.resume, root, WholeState(graph));
+  const auto step = checkpoint::CheckImport(config.checkpoint.resume, root, WholeState(graph));
+  const Status status = step.ok() ? CheckHasSteps(*step, config.steps) : step.status();
   return status.ok() ? status : InvalidArgumentError("checkpoint.resume: {}", status.message());
 }
 
@@ -159,6 +170,8 @@ Result<std::vector<int64_t>> SoundCheckpoints(
     }
     newest = sound->step;
   }
+  const Status has_steps = CheckHasSteps(newest, job.policy.total_steps);
+  HEDDLE_RETURN_IF_ERROR(has_steps.WithContext("checkpoints of {}", root));
   for (const checkpoint::Entry& entry : entries) {
     if (entry.step <= newest) {
       steps.push_back(entry.step);

@@ -39,8 +39,8 @@ enum class ReadNewest : uint8_t { kWhole, kNot };
 /// line. Removes what dead saves left: those of generations below `live_generation`, whose workers
 /// may be saving while their coordinator was away; all of them without one. None at all: the job is
 /// new. A checkpoint that the job names to resume from is brought in before.
-/// Errors: kInvalidArgument when there are checkpoints, but none is sound; when the named one
-/// cannot be resumed from.
+/// Errors: kInvalidArgument when there are checkpoints, but none is sound; when the newest sound
+/// one is of a step after the job's last; when the named one cannot be resumed from.
 Result<std::vector<int64_t>> SoundCheckpoints(
     const Job& job,
     std::optional<int64_t> live_generation,

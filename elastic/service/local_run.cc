@@ -86,6 +86,17 @@ Status CheckAddresses(const LocalRunOptions& options, const job::JobConfig& job)
   return CheckCanListen("metrics.port", fmt::format("127.0.0.1:{}", job.metrics.port));
 }
 
+// What a process that ended by itself said last; empty: nothing.
+std::string LastLine(const std::string& path) {
+  const Result<std::string> text = ReadFile(path, int64_t{1} << 20);
+  const size_t end = text.ok() ? text->find_last_not_of(" \n") : std::string::npos;
+  if (end == std::string::npos) {
+    return "";
+  }
+  const size_t begin = text->rfind('\n', end) + 1;  // npos + 1: the first line.
+  return text->substr(begin, end + 1 - begin);
+}
+
 // Starts the job's workers, and again those that are lost when the job says so.
 class Workers {
  public:
@@ -99,9 +110,13 @@ class Workers {
         launcher_,
         MakeLocalLauncher(
             {.die_with_parent = true, .on_exit = [this, &service](const ExitReport& exit) {
-               service.server().ReportExit(exit.name, exit.pid, exit.reason);
-               NoteExit(exit);
+               const bool last = NoteExit(exit);
+               service.server().ReportExit({exit.name, exit.pid, ReasonOf(exit), last});
              }}));
+    {
+      MutexLock lock(mutex_);
+      to_come_ = job_.workers.size();
+    }
     for (const job::WorkerSection& worker : job_.workers) {
       HEDDLE_RETURN_IF_ERROR(Launch(service, worker.name));
     }
@@ -160,7 +175,7 @@ class Workers {
     LaunchSpec spec{.name = name,
                     .argv = {options_.program, "worker", "--coordinator",
                              service.server().address(), "--name", name},
-                    .log_path = folder_ + "/logs/" + name + ".log",
+                    .log_path = LogPath(name),
                     .environment = {}};
     for (const char* variable : RankVariables()) {
       spec.environment.emplace_back(variable, "");
@@ -175,14 +190,24 @@ class Workers {
     return Status::Ok();
   }
 
-  // Thread: the launcher's.
-  void NoteExit(const ExitReport& exit) {
+  std::string LogPath(const std::string& name) const { return folder_ + "/logs/" + name + ".log"; }
+
+  // One that the coordinator knows has told it why; of one that never reached it this is all.
+  std::string ReasonOf(const ExitReport& exit) const {
+    const bool failed = exit.signal == 0 && exit.code != 0 && exit.code != kExitRequeue;
+    const std::string line = failed ? LastLine(LogPath(exit.name)) : "";
+    return line.empty() ? exit.reason : exit.reason + ", last line of its log: " + line;
+  }
+
+  // Whether it was the last one: none runs, and none is started again. Thread: the launcher's.
+  bool NoteExit(const ExitReport& exit) {
+    MutexLock lock(mutex_);
     // 2: the job does not fit this machine; it would leave again.
     if (!job_.elastic.restart || exit.code == 0 || exit.code == 2 || exit.code == kExitRequeue) {
-      return;
+      return --to_come_ == 0;
     }
-    MutexLock lock(mutex_);
     restarts_.Ended(exit.name, Now());
+    return false;
   }
 
   const LocalRunOptions& options_;
@@ -192,6 +217,7 @@ class Workers {
   Mutex mutex_;
   std::map<std::string, int64_t> pids_ HEDDLE_GUARDED_BY(mutex_);
   Restarts restarts_ HEDDLE_GUARDED_BY(mutex_);
+  size_t to_come_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< That run, or will be started again.
 };
 
 EndJob WaitForEnd(Service& service, Workers& workers, EndWatch& watch, Duration notice) {

@@ -142,8 +142,8 @@ def status_fields(root):
     for text in sources(root, ("elastic",), (".proto",)):
         start = text.find("message JobStatus {")
         if start >= 0:
-            fields.update(re.findall(r"^\s*(?:repeated )?\w+ (\w+) = \d+;", balanced(text, text.find("{", start)),
-                                     re.MULTILINE))
+            fields.update(re.findall(r"^\s*(?:repeated |optional )?\w+ (\w+) = \d+;",
+                                     balanced(text, text.find("{", start)), re.MULTILINE))
     return fields
 
 

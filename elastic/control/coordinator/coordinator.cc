@@ -126,7 +126,11 @@ void Coordinator::State::On(const Disconnected& event, Time now, Outbox& out) {
 }
 
 void Coordinator::State::On(const ProcessExited& event, Time now, Outbox& out) {
+  launched_are_gone_ = launched_are_gone_ || event.last;
   const Worker* worker = roster_.Find(event.worker);
+  if (worker == nullptr && !generations_.held()) {
+    recoveries_.NoteLoss(event.worker, event.reason);  // Before it came, if it was not told to go.
+  }
   if (worker == nullptr || (worker->pid != event.pid && worker->seen)) {
     return;
   }
@@ -205,11 +209,20 @@ void Coordinator::State::Advance(Time now, Outbox& out) {
   if (phase_ == Phase::kActive) {
     JudgeWaits(now, out);  // From then on at the earliest.
   }
+  EndIfNobodyIsLeft(out);
   if (IsRunning() && steps_.StoreIsDue(now)) {
     out.Persist();
   }
   if (auto list = roster_.TakeList(phase_ == Phase::kIdle)) {
     out.Add(*std::move(list));
+  }
+}
+
+// None will come. A suspension that was asked for ends the job by itself.
+void Coordinator::State::EndIfNobodyIsLeft(Outbox& out) {
+  if (launched_are_gone_ && roster_.workers().empty() && suspension_.asked().empty() &&
+      (phase_ == Phase::kActive || phase_ == Phase::kAdopting)) {
+    End({.reason = recoveries_.WithFirstLoss("no worker is left")}, out);
   }
 }
 

@@ -103,6 +103,7 @@ class Coordinator::State {
                 Time now,
                 Outbox& out);
   void FinishIfDone(Time now, Outbox& out);
+  void EndIfNobodyIsLeft(Outbox& out);
   void Consider(Time now, Outbox& out);
   void ConsiderSuspension(Time now, Outbox& out);
   /// Nobody is left to carry the job, and what holds its state, if anything does, can be stopped.
@@ -133,6 +134,7 @@ class Coordinator::State {
   Time started_;
   std::optional<Time> adopt_until_;
   std::optional<Time> promised_tick_;
+  bool launched_are_gone_ = false;  ///< All workers that were launched have ended, for good.
 
   Roster roster_;
   Quarantine quarantine_;

@@ -76,12 +76,17 @@ wire::JobStatus Coordinator::State::Describe(Time now) const {
   status.set_output_folder(job_.output_folder);
   status.set_step(steps_.known());
   status.set_total_steps(policy().total_steps);
-  status.set_loss(steps_.last_record().loss());
-  status.set_validation_loss(steps_.validation_loss());
+  const wire::StepRecord* const last = steps_.last_record();
+  if (last != nullptr) {
+    status.set_loss(last->loss());
+  }
+  if (const auto validation = steps_.validation_loss()) {
+    status.set_validation_loss(*validation);
+  }
   status.set_step_seconds(steps_.seconds());
   if (steps_.seconds() > 0) {
-    status.set_tokens_per_second(static_cast<double>(steps_.last_record().tokens()) /
-                                 steps_.seconds());
+    status.set_tokens_per_second(
+        last == nullptr ? 0 : static_cast<double>(last->tokens()) / steps_.seconds());
     status.set_seconds_left(static_cast<double>(policy().total_steps - steps_.known()) *
                             steps_.seconds());
   }

@@ -342,6 +342,7 @@ void Coordinator::State::Lose(const Loss& loss, Time now, Outbox& out) {
                                    {"seconds", Seconds(sentence->pause)},
                                    {"short_lives", sentence->short_lives}});
   }
+  recoveries_.NoteLoss(name, reason);
   blame_.ForgetCircle();
   saves_.Lose(name, out);
   const bool member = generations_.IsMember(name);

@@ -18,6 +18,14 @@ constexpr Duration kStoreEvery = std::chrono::seconds(1);
 
 }  // namespace
 
+const wire::StepRecord* Steps::last_record() const {
+  return known_ > 0 && last_record_.step() == known_ ? &last_record_ : nullptr;
+}
+
+std::optional<double> Steps::validation_loss() const {
+  return validated_.empty() ? std::nullopt : std::optional(validated_.rbegin()->second);
+}
+
 std::optional<double> Steps::ValidationOf(int64_t step) const {
   const auto found = validated_.find(step);
   return found == validated_.end() ? std::nullopt : std::optional<double>(found->second);
@@ -64,7 +72,6 @@ bool Steps::TakeValidation(const wire::Validation& message, Outbox& out) {
   if (!validated_.emplace(message.step(), message.loss()).second) {
     return false;
   }
-  validation_loss_ = message.loss();
   out.Log("validation", {{"step", message.step()}, {"loss", message.loss()}});
   return true;
 }
@@ -92,7 +99,11 @@ std::optional<EndJob> Steps::Close(
     finished_since_ = now;
   }
   if (known_ >= policy.total_steps && saved) {
-    out.Log("job_finished", {{"step", known_}, {"loss", last_record_.loss()}});
+    if (const wire::StepRecord* const last = last_record()) {
+      out.Log("job_finished", {{"step", known_}, {"loss", last->loss()}});
+    } else {
+      out.Log("job_finished", {{"step", known_}});
+    }
     return EndJob{true, false, "the job is done"};
   }
   if (!save_error.empty()) {

@@ -22,10 +22,12 @@ class Steps {
   /// The last step whose record is known, and all before it are.
   int64_t known() const { return known_; }
   int64_t durable() const { return durable_; }
-  const wire::StepRecord& last_record() const { return last_record_; }
+  /// That of known(); null: a coordinator that goes on from it has not heard it.
+  const wire::StepRecord* last_record() const;
   /// Of a step, smoothed over some; 0: none was measured.
   double seconds() const { return seconds_; }
-  double validation_loss() const { return validation_loss_; }
+  /// Of the history that counts, the newest; none: not known.
+  std::optional<double> validation_loss() const;
   /// The loss after a step of the history that counts; none: not known.
   std::optional<double> ValidationOf(int64_t step) const;
 
@@ -71,7 +73,6 @@ class Steps {
   wire::StepRecord last_record_;
   double seconds_ = 0;
   std::map<int64_t, double> validated_;  ///< Losses by step.
-  double validation_loss_ = 0;
   std::set<std::string> finished_;
   std::optional<Time> finished_since_;
 };

@@ -48,7 +48,18 @@ std::optional<EndJob> Recoveries::Begin(int most_without_step, Time now) {
 
 void Recoveries::StepDone() {
   without_step_ = 0;
+  first_loss_.clear();
   counted_on_.clear();
+}
+
+void Recoveries::NoteLoss(const std::string& worker, const std::string& reason) {
+  if (first_loss_.empty()) {
+    first_loss_ = worker + ": " + reason;
+  }
+}
+
+std::string Recoveries::WithFirstLoss(const std::string& reason) const {
+  return first_loss_.empty() ? reason : reason + "; the first that ended: " + first_loss_;
 }
 
 std::set<std::string> Recoveries::CountOn(const std::set<std::string>& able,

@@ -39,6 +39,10 @@ class Recoveries {
   /// leaves out who has come since the first, unless fewer than `least` would be left: a worker
   /// that comes and dies again and again must not keep the job from its next step.
   std::set<std::string> CountOn(const std::set<std::string>& able, const Roster& roster, int least);
+  /// A worker was given up, or ended before it came.
+  void NoteLoss(const std::string& worker, const std::string& reason);
+  /// The reason with that of the first loss since the last completed step, if there was one.
+  std::string WithFirstLoss(const std::string& reason) const;
   /// No plan was found with those: the next one may count on all.
   void CountOnAll() { counted_on_.clear(); }
   /// Since the coordinator's own restart.
@@ -49,6 +53,7 @@ class Recoveries {
  private:
   std::optional<Time> since_;
   int without_step_ = 0;
+  std::string first_loss_;            ///< Since the last completed step; empty: nobody was lost.
   std::set<std::string> counted_on_;  ///< Incarnations; empty: all may be.
 };
 

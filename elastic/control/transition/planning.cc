@@ -128,9 +128,9 @@ Consequence Transitions::Form(Scene& scene) {
   const auto count = static_cast<int>(CandidatesOf(scene.roster).size());
   switch (scene.formation.Look(count, policy, scene.now)) {
     case Formation::Verdict::kGiveUp:
-      return {.end =
-                  EndJob{false, false,
-                         fmt::format("{} of at least {} workers came", count, policy.min_workers)}};
+      return {.end = EndJob{false, false,
+                            scene.recoveries.WithFirstLoss(fmt::format(
+                                "{} of at least {} workers came", count, policy.min_workers))}};
     case Formation::Verdict::kWait:
       return {};
     case Formation::Verdict::kForm:

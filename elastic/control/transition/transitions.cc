@@ -249,7 +249,7 @@ Consequence Transitions::CheckDeadline(Scene& scene) {
     if (!others && policy.paused_timeout > Duration(0) &&
         scene.now - *planning->stuck_since >= policy.paused_timeout) {
       return {.end = EndJob{false, current_->kind == Transition::Kind::kForm,
-                            "no plan: " + current_->stuck}};
+                            scene.recoveries.WithFirstLoss("no plan: " + current_->stuck)}};
     }
     if (others) {
       planning->stuck_since.reset();

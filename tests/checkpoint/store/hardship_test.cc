@@ -300,7 +300,7 @@ TEST(HardshipTest, AStateOfOtherTypesOrTensorsIsNotImported) {
   EXPECT_TRUE(CheckImport(path, other, state.tensors).ok());
   std::vector<TensorInfo> expected = state.tensors;
   expected[1].dtype = DType::kF64;
-  Status status = CheckImport(path, other, expected);
+  const Status status = CheckImport(path, other, expected).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(status.message().find("'w' (exp_avg)"), std::string::npos) << status.message();
   expected = state.tensors;
@@ -323,7 +323,7 @@ TEST(HardshipTest, ADamagedCheckpointIsNotImportedAndASoundOneIsWhole) {
   std::string damaged = sound;
   damaged[damaged.size() / 2] = static_cast<char>(damaged[damaged.size() / 2] ^ 1);
   ASSERT_TRUE(WriteFileAtomically(file, damaged).ok());
-  EXPECT_EQ(CheckImport(path, other, state.tensors).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(CheckImport(path, other, state.tensors).status().code(), StatusCode::kDataLoss);
   EXPECT_EQ(Import(path, other, state.tensors).status().code(), StatusCode::kDataLoss);
   EXPECT_TRUE(List(other)->empty());
   ASSERT_TRUE(WriteFileAtomically(file, sound).ok());

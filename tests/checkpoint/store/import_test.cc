@@ -28,7 +28,8 @@ class ImportTest : public ::testing::Test {
 
   std::string Refusal() const {
     const auto imported = Import(source_, root_, state_.tensors);
-    EXPECT_EQ(imported.status().message(), CheckImport(source_, root_, state_.tensors).message());
+    EXPECT_EQ(imported.status().message(),
+              CheckImport(source_, root_, state_.tensors).status().message());
     EXPECT_FALSE(FileExists(root_ + "/" + StepFolderName(30)));
     return imported.ok() ? "accepted" : imported.status().message();
   }
@@ -41,7 +42,9 @@ class ImportTest : public ::testing::Test {
 };
 
 TEST_F(ImportTest, ItAppearsUnderItsStepAndSharesItsFiles) {
-  ASSERT_TRUE(CheckImport(source_, root_, state_.tensors).ok());
+  const auto checked = CheckImport(source_, root_, state_.tensors);
+  ASSERT_TRUE(checked.ok()) << checked.status().ToString();
+  EXPECT_EQ(*checked, 30);
   EXPECT_FALSE(FileExists(root_)) << "a check writes nothing";
   const auto step = Import(source_, root_, state_.tensors);
   ASSERT_TRUE(step.ok()) << step.status().ToString();
@@ -81,7 +84,9 @@ TEST_F(ImportTest, AJobGoesOnFromItsOwnNewestCheckpoint) {
   ASSERT_TRUE(step.ok()) << step.status().ToString();
   EXPECT_EQ(*step, 20);
   EXPECT_FALSE(FileExists(root_ + "/" + StepFolderName(30)));
-  EXPECT_TRUE(CheckImport("/nowhere", root_, {}).ok()) << "it will not be read";
+  const auto checked = CheckImport("/nowhere", root_, {});
+  ASSERT_TRUE(checked.ok()) << "it will not be read";
+  EXPECT_EQ(*checked, 20);
 }
 
 TEST_F(ImportTest, AnotherModelIsNamed) {
@@ -112,7 +117,7 @@ TEST_F(ImportTest, DamageAndWhatIsNoCheckpointAreNamed) {
   (*bytes)[bytes->size() / 2] = static_cast<char>((*bytes)[bytes->size() / 2] ^ 1);
   ASSERT_TRUE(WriteFileAtomically(file, *bytes).ok());
   EXPECT_THAT(Refusal(), HasSubstr(manifest->files[0].name));
-  EXPECT_EQ(CheckImport(source_, root_, state_.tensors).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(CheckImport(source_, root_, state_.tensors).status().code(), StatusCode::kDataLoss);
   source_ = folder_.path() + "/nothing";
   EXPECT_THAT(Refusal(), HasSubstr("checkpoint " + source_));
 }

@@ -23,6 +23,7 @@ class StepsTest : public testing::Test {
       wire::StepRecord& record = *records.Add();
       record.set_step(step);
       record.set_seconds(static_cast<double>(step));
+      record.set_loss(1.0 / static_cast<double>(step));
       record.set_not_finite(!finite);
     }
     return steps_.Take(records, policy_, out_);
@@ -198,10 +199,33 @@ TEST_F(StepsTest, EarlyRecordsOfStepsThatACheckpointHoldsAreDropped) {
 
 TEST_F(StepsTest, TheLastRecordAndTheNewestValidationAreShown) {
   Take({1, 2});
-  EXPECT_EQ(steps_.last_record().step(), 2);
+  ASSERT_NE(steps_.last_record(), nullptr);
+  EXPECT_EQ(steps_.last_record()->step(), 2);
   Validate(1, 0.5);
   Validate(2, 0.25);
   EXPECT_EQ(steps_.validation_loss(), 0.25);
+}
+
+TEST_F(StepsTest, WhatWasNotHeardHasNoFigure) {
+  EXPECT_EQ(steps_.last_record(), nullptr);
+  EXPECT_EQ(steps_.validation_loss(), std::nullopt);
+  Take({1, 2, 3});
+  Validate(1, 0.5);
+  Validate(3, 0.25);
+  steps_.RollBackTo(2);
+  EXPECT_EQ(steps_.last_record(), nullptr) << "that of step 3 is of a history that was given up";
+  EXPECT_EQ(steps_.validation_loss(), 0.5);
+}
+
+TEST_F(StepsTest, AJobThatMadeNoStepHereEndsWithoutALoss) {
+  steps_.GoOnAfter(5);
+  ASSERT_TRUE(steps_.Close(policy_, true, "", now_, out_).has_value());
+  std::vector<CoordinatorAction> actions = out_.Take();
+  ASSERT_EQ(actions.size(), 1U);
+  const LogEvent& event = std::get<WriteLog>(actions.front()).event;
+  EXPECT_EQ(event.kind, "job_finished");
+  EXPECT_EQ(std::get<int64_t>(*event.Find("step")), 5);
+  EXPECT_EQ(event.Find("loss"), nullptr);
 }
 
 TEST_F(StepsTest, WhatWasStoredIsKnownAfterARestart) {

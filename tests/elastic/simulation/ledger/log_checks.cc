@@ -150,17 +150,28 @@ void LogChecks::Take(const LogEvent& event) {
     cluster_.alterations.TakeDisagreement(event);
     cluster_.ledger.RefuseAfter(std::get<int64_t>(*event.Find("agreed_step")));
   } else if (event.kind == "job_finished") {
+    CheckLoss(event, "the job's last step");
     TakeFinish();
   }
 }
 
-void LogChecks::TakeStep(const LogEvent& event) {
+// Where it names one.
+void LogChecks::CheckLoss(const LogEvent& event, const char* what) {
   const Undisturbed& undisturbed = cluster_.undisturbed;
   const int64_t step = std::get<int64_t>(*event.Find("step"));
-  const double loss = std::get<double>(*event.Find("loss"));
-  if ((undisturbed.Refused(step) ? !std::isnan(loss) : loss != undisturbed.Loss(step)) ||
-      std::get<int64_t>(*event.Find("first_sample")) != (step - 1) * 8) {
-    cluster_.world.Fail(fmt::format("step {} was logged with another loss or samples", step));
+  if (const LogEvent::Value* const value = event.Find("loss")) {
+    const double loss = std::get<double>(*value);
+    if (undisturbed.Refused(step) ? !std::isnan(loss) : loss != undisturbed.Loss(step)) {
+      cluster_.world.Fail(fmt::format("{}, {}, was logged with another loss", what, step));
+    }
+  }
+}
+
+void LogChecks::TakeStep(const LogEvent& event) {
+  CheckLoss(event, "a step");
+  const int64_t step = std::get<int64_t>(*event.Find("step"));
+  if (std::get<int64_t>(*event.Find("first_sample")) != (step - 1) * 8) {
+    cluster_.world.Fail(fmt::format("step {} was logged with other samples", step));
   }
   const int64_t generation = std::get<int64_t>(*event.Find("generation"));
   if (!cluster_.ledger.Counts(generation, step)) {

@@ -55,6 +55,7 @@ class LogChecks {
   void ForgetMembership();
   void CheckFewMistaken(const SimWorker& lost, const std::string& reason);
   void TakeSuspended(const LogEvent& event);
+  void CheckLoss(const LogEvent& event, const char* what);
   void TakeFinish();
   int64_t GenerationOf(int64_t step) const;
   /// Whether all the world can see that the worker trains.
