@@ -48,8 +48,8 @@ void EndWatch::Run() {
     }
     if (Now() >= end_by_) {
       LogError(
-          "asked to end, and something does not: most likely storage that does not answer; "
-          "the process ends as it is, what is stored is whole");
+          "asked to end, and something does not in time, as a long step or storage that does not "
+          "answer: the process ends as it is, what is stored is whole");
       std::_Exit(exit_code_);
     }
     changed_.WaitUntil(mutex_, After(kLookAgain));

@@ -1,5 +1,5 @@
 /// \file
-/// An end that was asked for by a signal comes in time, whatever storage does.
+/// An end that was asked for by a signal comes in time, whatever the process is doing.
 #pragma once
 
 #include <functional>
@@ -11,10 +11,14 @@
 namespace heddle {
 
 /// Ends the process with a line in the log when it has not ended by itself so long after a signal,
-/// with exit code 1: a write to storage that hangs cannot be called off, and a thread that waits
-/// for it cannot be joined. What is durable is so at every moment, as after a kill. Thread: any.
+/// with exit code 1: a write to storage that hangs cannot be called off, nor can a step that
+/// computes, and a thread that is in one cannot be joined. What is durable is so at every moment,
+/// as after a kill. Thread: any.
 class EndWatch {
  public:
+  /// After a second signal: whoever sends one wants no more than the end.
+  static constexpr Duration kSecondSignal = std::chrono::milliseconds(500);
+
   /// `asked`: whether the signal has come; called from a thread of its own.
   EndWatch(std::function<bool()> asked, Duration bound);
   ~EndWatch();  ///< The process ends by itself.

@@ -20,6 +20,11 @@ namespace {
 constexpr Duration kLongestWait = std::chrono::seconds(1);
 constexpr Duration kNoteEvery = std::chrono::seconds(60);
 
+bool IsDenied(const Status& status) {
+  return status.code() == StatusCode::kUnauthenticated ||
+         status.code() == StatusCode::kPermissionDenied;
+}
+
 }  // namespace
 
 class CoordinatorSession::Impl {
@@ -116,6 +121,9 @@ class CoordinatorSession::Impl {
         BeginNext();
       }
       if (!posted) {
+        if (!came_up && !heard_) {
+          SayAway(UnavailableError("it does not answer"));
+        }
         if (!came_up && Now() >= connected_by) {
           stream_->Cancel();
         }
@@ -234,10 +242,16 @@ class CoordinatorSession::Impl {
     }
   }
 
-  // Once a minute, and at once where it was reached before. Each attempt looks its name up anew.
+  // Once a minute. Each attempt looks its name up anew.
   void SayAway(const Status& status) {
-    if (heard_ && Now() - said_away_ >= kNoteEvery) {
-      said_away_ = Now();
+    const bool ends = IsDenied(status) && !heard_;  // Which is said, too.
+    if (ends || Now() - said_away_ < kNoteEvery) {
+      return;
+    }
+    said_away_ = Now();
+    if (!heard_) {
+      LogWarning("waiting for the coordinator {}: {}", options_.coordinator, status.message());
+    } else {
       LogWarning(
           "the coordinator {} is not reached: {}; what trains goes on, and it is tried again at "
           "whatever its name leads to then",
@@ -252,9 +266,7 @@ class CoordinatorSession::Impl {
       up_ = false;
       inbox_->wake.NotifyAll();
     }
-    const bool denied = status.code() == StatusCode::kUnauthenticated ||
-                        status.code() == StatusCode::kPermissionDenied;
-    if (denied) {
+    if (IsDenied(status)) {
       wire::ToWorker refusal;
       refusal.mutable_refused()->set_reason(status.message());
       refusal.mutable_refused()->set_permanent(!heard_);

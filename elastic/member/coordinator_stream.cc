@@ -22,6 +22,7 @@ void CoordinatorStream::BeginJob(const wire::Welcome& welcome) {
     heartbeat_ = FromSeconds(welcome.heartbeat_seconds());
   }
   patience_ = FromSeconds(welcome.coordinator_wait_seconds());
+  notice_ = FromSeconds(welcome.notice_seconds());
 }
 
 void CoordinatorStream::Hear(Time now) {
@@ -64,6 +65,9 @@ std::optional<Time> CoordinatorStream::NextDeadline(bool running) const {
   if (!running) {
     const Time end = PatientUntil();
     next = next ? std::min(*next, end) : end;
+  }
+  if (leave_by_) {
+    next = next ? std::min(*next, AloneAt()) : AloneAt();
   }
   return next;
 }

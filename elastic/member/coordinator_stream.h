@@ -29,6 +29,12 @@ class CoordinatorStream {
   void BeginJob(const wire::Welcome& welcome);
   /// A word of the coordinator, which is no refusal.
   void Hear(Time now);
+  /// This worker is told to end: it is to be released within the job's notice.
+  void NoteLeaving(Time now) { leave_by_ = now + notice_; }
+  /// It stays.
+  void ForgetLeaving() { leave_by_.reset(); }
+  /// The notice is over, and no word of the coordinator is on its way.
+  bool IsLeftAlone(Time now) const { return leave_by_ && now >= AloneAt(); }
   /// Whether the reason is another one than before. `seconds`: for so long the coordinator holds
   /// this worker off, at most a day of which is believed; patience begins then.
   bool Refuse(const std::string& reason, double seconds, Time now);
@@ -42,6 +48,8 @@ class CoordinatorStream {
   std::optional<Time> NextDeadline(bool running) const;
 
  private:
+  /// Once it leaves. Each heartbeat is answered.
+  Time AloneAt() const { return std::max(*leave_by_, last_word_ + 10 * heartbeat_); }
   Time PatientUntil() const { return std::max(last_word_, held_off_until_) + patience_; }
 
   bool connected_ = false;
@@ -52,6 +60,8 @@ class CoordinatorStream {
   Time next_heartbeat_;
   Duration heartbeat_ = std::chrono::milliseconds(200);
   Duration patience_;
+  Duration notice_ = Duration::zero();
+  std::optional<Time> leave_by_;  ///< None: it stays.
 };
 
 }  // namespace heddle::elastic

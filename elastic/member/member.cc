@@ -47,7 +47,7 @@ struct Member::State {
   void OnGo(const wire::Go& message, MemberOutbox& out);
   void OnJobApplied(const Status& status, MemberOutbox& out);
   void OnStep(const StepApplied& event, MemberOutbox& out);
-  void OnTerminate(const std::string& reason, MemberOutbox& out);
+  void OnTerminate(const std::string& reason, Time now, MemberOutbox& out);
   void OnStay(const wire::Stay& message, MemberOutbox& out);
   void OnTick(const MemberTicked& event, Time now, MemberOutbox& out);
   /// What the coordinator may not have heard.
@@ -99,7 +99,7 @@ void Member::State::Handle(const MemberEvent& event, Time now, MemberOutbox& out
       [&](const Saved& e) { reports.AddSave(e.part, out); },
       [&](const SnapshotsHeld& e) { held.SetReplicas(e.replicas); },
       [&](const Validated& e) { reports.AddValidation(e, out); },
-      [&](const TerminateRequested& e) { OnTerminate(e.reason, out); },
+      [&](const TerminateRequested& e) { OnTerminate(e.reason, now, out); },
       [&](const MemberTicked& e) { OnTick(e, now, out); },
   };
   std::visit(handlers, event);
@@ -236,13 +236,14 @@ void Member::State::SayLeaving(MemberOutbox& out) const {
   out.Say(message);
 }
 
-void Member::State::OnTerminate(const std::string& reason, MemberOutbox& out) {
+void Member::State::OnTerminate(const std::string& reason, Time now, MemberOutbox& out) {
   if (!leaving.empty()) {
     return out.LeaveAtOnce(reason + ", twice", 1);
   }
   if (!job_id) {
-    return out.Exit(0, reason);
+    return out.Exit(kExitRequeue, reason + ", before a coordinator took this worker");
   }
+  stream.NoteLeaving(now);
   leaving = reason;
   ++notices;
   SayLeaving(out);
@@ -251,6 +252,7 @@ void Member::State::OnTerminate(const std::string& reason, MemberOutbox& out) {
 void Member::State::OnStay(const wire::Stay& message, MemberOutbox& out) {
   if (!leaving.empty() && message.notice() >= notices) {
     leaving.clear();
+    stream.ForgetLeaving();
     out.Add(ForgetSignals{});
   }
 }
@@ -271,6 +273,9 @@ void Member::State::OnTick(const MemberTicked& event, Time now, MemberOutbox& ou
     message.set_moved_bytes(event.moved_bytes);
     message.set_bytes_to_move(event.bytes_to_move);
     out.Add(std::move(action));
+  }
+  if (stream.IsLeftAlone(now)) {
+    return out.LeaveAtOnce(leaving + ", and no coordinator lets it go", kExitRequeue);
   }
   if (activity.IsTraining()) {
     return;

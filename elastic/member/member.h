@@ -213,7 +213,8 @@ struct NoteRefusal {
 };
 /// What it was told to end for is withdrawn: signals are counted anew.
 struct ForgetSignals {};
-/// The process ends: 0 released, 1 given up, 2 refused, kExitRequeue suspended.
+/// The process ends: 0 released, 1 given up, 2 refused, kExitRequeue suspended, or told to end and
+/// nobody is there to let it go.
 struct ExitWorker {
   int code = 0;
   std::string reason;

@@ -32,13 +32,16 @@ namespace {
 
 std::atomic<bool> interrupted{false};
 std::atomic<bool> noticed{false};
+std::atomic<int> signals{0};
 
 void NoteInterrupt(int /*signal*/) {
+  signals.fetch_add(1);
   interrupted.store(true);
 }
 
 // A second one asks for an end at once.
 void NoteTerminate(int /*signal*/) {
+  signals.fetch_add(1);
   if (noticed.exchange(true)) {
     interrupted.store(true);
   }
@@ -274,6 +277,7 @@ Result<RunEnd> RunLocally(const LocalRunOptions& options) {
 
   RaiseDescriptorLimit();
   EndWatch watch([] { return interrupted.load(); }, kInterruptedEndWithin);
+  const EndWatch second([] { return signals.load() > 1; }, EndWatch::kSecondSignal);
   Progress progress(job.steps, options.progress);
   Workers workers(options, job, folder);
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<StateStore> store,

@@ -32,9 +32,12 @@ constexpr Duration kTryAgain = std::chrono::seconds(1);
 constexpr const char* kListened = "HEDDLE_COORDINATOR_LISTENED";
 
 std::atomic<bool> asked_to_end{false};
+std::atomic<bool> asked_again{false};
 
 void NoteSignal(int /*signal*/) {
-  asked_to_end.store(true);
+  if (asked_to_end.exchange(true)) {
+    asked_again.store(true);
+  }
 }
 
 // The coordinator's own certificate: no other role's is one of a server.
@@ -154,6 +157,7 @@ Status Serve(const ServeOptions& options) {
   RaiseDescriptorLimit();
   QuietGrpc();
   EndWatch watch([] { return asked_to_end.load(); }, kEndWithin);
+  const EndWatch second([] { return asked_again.load(); }, EndWatch::kSecondSignal);
   HEDDLE_ASSIGN_OR_RETURN(const Credentials credentials, CoordinatorCredentials(options));
   HEDDLE_ASSIGN_OR_RETURN(const Issuer issuer, ReadIssuer(options, credentials));
   const char* const listened = std::getenv(kListened);  // NOLINT(concurrency-mt-unsafe): none sets

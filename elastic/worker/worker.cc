@@ -20,6 +20,7 @@
 #include "elastic/identity/credentials.h"
 #include "elastic/launcher/rank_name.h"
 #include "elastic/protocol/coordinator_route.h"
+#include "elastic/protocol/exit_code.h"
 #include "elastic/service/job_policy.h"
 #include "elastic/worker/begun.h"
 #include "elastic/worker/worker_host.h"
@@ -151,8 +152,9 @@ ExitWorker RunUntilExit(WorkerHost& host, MemberLoop& loop) {
   }
 }
 
-// All that is left then is to end threads, of which one may wait for storage that does not answer.
-constexpr Duration kEndWithin = std::chrono::seconds(30);
+// All that is left then is to end threads, of which one may be in a long step, or wait for storage
+// that does not answer.
+constexpr Duration kEndWithin = std::chrono::seconds(5);
 
 // How often this process has begun anew, and when it did last, over all its runs.
 constexpr const char* kBegun = "HEDDLE_WORKER_BEGUN";
@@ -166,7 +168,7 @@ int BeginWorkerAnew() {
   LogInfo("begins anew in {} s", begun.wait_seconds);
   for (const Time due = After(FromSeconds(begun.wait_seconds)); Now() < due;) {
     if (terminate_signals.load() > 0) {
-      return 0;
+      return kExitRequeue;  // The job would have taken it again.
     }
     // lint: allow sleep: only a signal is waited for, and no condition carries it.
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -182,6 +184,8 @@ int RunWorker(const WorkerOptions& asked) {
   std::signal(SIGTERM, NoteSignal);
   std::signal(SIGINT, NoteSignal);
   std::signal(SIGPIPE, SIG_IGN);
+  // A first signal hands the state over.
+  EndWatch watch([] { return terminate_signals.load() > 1; }, EndWatch::kSecondSignal);
   const Result<WorkerOptions> completed = Completed(asked);
   if (!completed.ok()) {
     LogError("{}", completed.status().message());
@@ -192,7 +196,6 @@ int RunWorker(const WorkerOptions& asked) {
   RaiseDescriptorLimit();
   runtime::WarnAboutBlas();
   runtime::KeepFreedMemory();
-  EndWatch watch([] { return false; }, kEndWithin);  // A signal hands the state over first.
 
   metrics::Registry registry;
   auto exposer = metrics::Exposer::Start(registry, {.host = options.bind_host, .port = 0});

@@ -32,8 +32,9 @@ struct WorkerOptions {
 
 /// Runs until the coordinator releases the worker, or SIGTERM has been answered by handing its
 /// state over. Returns the process' exit code: 0 released, 1 given up or failed, 2 refused or the
-/// job does not fit, 75 (kExitRequeue) released while the job waits for workers. Thread: the
-/// process' main thread; handles SIGTERM and SIGINT.
+/// job does not fit, 75 (kExitRequeue) released while the job waits for workers, or told to end
+/// where no coordinator answers. A second signal ends the process at once. Thread: the process'
+/// main thread; handles SIGTERM and SIGINT.
 int RunWorker(const WorkerOptions& options);
 
 }  // namespace heddle::elastic

@@ -23,11 +23,15 @@ void Coordinator::State::ConsiderSuspension(Time now, Outbox& out) {
       }
     }
   }
+  suspension_.NoteLeaving(AllLeave(roster_), policy().notice, now);
   if (suspension_.IsActive()) {
     if (const auto outcome = suspension_.Look(generations_, saves_, now)) {
       EndSuspension(outcome->failure, now, out);
     }
     return;
+  }
+  if (suspension_.IsLate(now)) {
+    return EndSuspension("the job did not come to rest in time", now, out);
   }
   const auto& transition = transitions_.current();
   const Planning* planning = transition ? transition->In<Planning>() : nullptr;

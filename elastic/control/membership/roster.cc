@@ -173,6 +173,7 @@ void Roster::Welcome(
   welcome.set_again(again);
   welcome.set_heartbeat_seconds(Seconds(job.policy.heartbeat));
   welcome.set_coordinator_wait_seconds(Seconds(job.policy.coordinator_wait));
+  welcome.set_notice_seconds(Seconds(job.policy.notice));
   out.Tell(worker.connection, welcome);
   if (!again) {
     out.Log("worker_joined", {{"worker", name}, {"host", worker.host}, {"pid", worker.pid}});

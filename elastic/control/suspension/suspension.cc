@@ -26,6 +26,14 @@ bool Suspension::IsStopping() const {
   return active_ && std::holds_alternative<Stopping>(active_->stage);
 }
 
+void Suspension::NoteLeaving(bool all, Duration notice, Time now) {
+  if (!all) {
+    leave_by_.reset();
+  } else if (!leave_by_) {
+    leave_by_ = now + notice;
+  }
+}
+
 void Suspension::Begin(
     const Roster& roster, const Generations& generations, Duration notice, Time now, Outbox& out) {
   Stopping stopping;
@@ -34,7 +42,7 @@ void Suspension::Begin(
     stopping.awaited.insert(name);
     out.Tell(roster.at(name).connection, stop);
   }
-  active_ = Active{.deadline = now + notice, .stage = std::move(stopping)};
+  active_ = Active{.deadline = leave_by_.value_or(now + notice), .stage = std::move(stopping)};
 }
 
 bool Suspension::TakeStopped(const std::string& worker,
@@ -101,6 +109,8 @@ std::optional<Time> Suspension::NextDeadline() const {
   std::optional<Time> next = gathered_at_;
   if (active_) {
     Earlier(next, active_->deadline);
+  } else if (leave_by_) {
+    Earlier(next, *leave_by_);
   }
   return next;
 }

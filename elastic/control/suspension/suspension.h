@@ -33,7 +33,13 @@ class Suspension {
   /// Steps are still made.
   bool IsStopping() const;
 
-  /// Tells the members of the generation in force to stop. All of it takes no longer than `notice`.
+  /// To be called at every step of the machine. `all`: nobody is left who stays.
+  void NoteLeaving(bool all, Duration notice, Time now);
+  /// All leave, and the notice that they were given is over.
+  bool IsLate(Time now) const { return leave_by_ && now >= *leave_by_; }
+
+  /// Tells the members of the generation in force to stop. All of it takes no longer than `notice`,
+  /// or than what is left of it where all leave already.
   void Begin(
       const Roster& roster, const Generations& generations, Duration notice, Time now, Outbox& out);
   /// Asks all of them to save once they have stopped. False: they stopped after unlike steps.
@@ -49,6 +55,7 @@ class Suspension {
   /// The job goes on after `step` when workers come.
   void End(int64_t step) {
     active_.reset();
+    leave_by_.reset();
     after_ = step;
   }
   /// Where the job goes on that was suspended last; none: none was.
@@ -86,6 +93,7 @@ class Suspension {
   std::string asked_;
   size_t leaving_ = 0;  ///< How many were asked to leave, at the last look.
   std::optional<Time> gathered_at_;
+  std::optional<Time> leave_by_;  ///< Since all leave.
 };
 
 }  // namespace heddle::elastic

@@ -55,8 +55,15 @@ RunEnded StepRunner::RunUntilEnd(Generation& generation, const RunSteps& run) {
   return ended;
 }
 
+Status StepRunner::CheckFence(const Generation& generation) const {
+  return generation.number < fence_.load()
+             ? AbortedError("generation {} is over", generation.number)
+             : Status::Ok();
+}
+
 // Runs one step; ended.how becomes kStopped when somebody was told to stop.
 Status StepRunner::RunStep(Generation& generation, int64_t step, RunEnded& ended) {
+  HEDDLE_RETURN_IF_ERROR(CheckFence(generation));
   const job::JobConfig& job = options_.job;
   const Time begun = Now();
   runtime::Executor& executor = *generation.trainer;
@@ -136,6 +143,7 @@ void StepRunner::DueAfterStep(Generation& generation, bool save, bool validate) 
 Status StepRunner::Validate(Generation& generation) {
   double loss = 0;
   for (int64_t batch = 0; batch < options_.job.validation.batches; ++batch) {
+    HEDDLE_RETURN_IF_ERROR(CheckFence(generation));
     // Step 0 of the evaluation program: nothing in it depends on the step.
     HEDDLE_RETURN_IF_ERROR(generation.evaluator->ComputeGradients(
         generation.applied_step, batch * options_.job.batch.global));

@@ -25,9 +25,13 @@ class StepRunner {
   RunEnded Run(Generation& generation, const RunSteps& run);
   /// Thread: any.
   void RequestStop(int64_t generation) { stop_generation_.store(generation); }
+  /// Run of a generation below ends with kAborted before its next step, also where no other worker
+  /// takes part that could abort it. Thread: any.
+  void Fence(int64_t generation) { fence_.store(generation); }
 
  private:
   RunEnded RunUntilEnd(Generation& generation, const RunSteps& run);
+  Status CheckFence(const Generation& generation) const;
   Status RunStep(Generation& generation, int64_t step, RunEnded& ended);
   void DueAfterStep(Generation& generation, bool save, bool validate);
   Status Validate(Generation& generation);
@@ -37,6 +41,7 @@ class StepRunner {
   const TrainerOptions& options_;
   Snapshots& snapshots_;
   std::atomic<int64_t> stop_generation_ = 0;
+  std::atomic<int64_t> fence_ = 0;
 };
 
 }  // namespace heddle::elastic

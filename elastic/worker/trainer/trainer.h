@@ -44,8 +44,12 @@ class Trainer {
   void Save(const SaveState& save);
   /// Thread: any.
   void RequestStop(int64_t generation) { runner_.RequestStop(generation); }
-  /// No save of a generation below keeps Run waiting. Thread: any.
-  void Fence(int64_t generation) { context_->writer->Fence(generation); }
+  /// Run of a generation below ends after the step that it is in, and no save keeps it waiting.
+  /// Thread: any.
+  void Fence(int64_t generation) {
+    runner_.Fence(generation);
+    context_->writer->Fence(generation);
+  }
   /// What was done here, counted: device instructions, bytes moved, phases of lowering. Thread:
   /// any.
   int64_t progress() const { return context_->clock.works() + context_->progress.count(); }

@@ -11,13 +11,13 @@ TEST_F(TranscriptTest, AJobForms) {
 store job yaml secret /out counter 0 step 0 life 0 next 1 checkpoints [] a(A host-a  )
 log "job_started", "job": "job", "steps": 4, "workers": 2}
 a < {"welcome":{"name":"a","jobId":"job","jobYaml":"yaml","secret":"secret","outputFolder":"/out",
-    "emulation":{},"heartbeatSeconds":0.2,"coordinatorWaitSeconds":600}}
+    "emulation":{},"heartbeatSeconds":0.2,"coordinatorWaitSeconds":600,"noticeSeconds":120}}
 log "worker_joined", "worker": "a", "host": "host-a", "pid": 97}
 a < {"profile":{}}
 list a(97 metrics-a host-a)
 store job yaml secret /out counter 0 step 0 life 0 next 1 checkpoints [] a(A host-a  ) b(B host-b  )
 b < {"welcome":{"name":"b","jobId":"job","jobYaml":"yaml","secret":"secret","outputFolder":"/out",
-    "emulation":{"speed":0.5},"heartbeatSeconds":0.2,"coordinatorWaitSeconds":600}}
+    "emulation":{"speed":0.5},"heartbeatSeconds":0.2,"coordinatorWaitSeconds":600,"noticeSeconds":120}}
 log "worker_joined", "worker": "b", "host": "host-b", "pid": 98}
 b < {"profile":{}}
 list a(97 metrics-a host-a) b(98 metrics-b host-b)
@@ -239,7 +239,7 @@ TEST_F(TranscriptTest, OneComesAndOneLeavesWhileTheyTrain) {
       R"(store job yaml secret /out counter 1 step 2 life 0 next 1 checkpoints [] a(A host-a "a" ) b(B host-b "b"
     rack-b) c(C host-c  ) held 1 "plan 1": a=A b=B
 c < {"welcome":{"name":"c","jobId":"job","jobYaml":"yaml","secret":"secret","outputFolder":"/out",
-    "emulation":{},"knownStep":"2","heartbeatSeconds":0.2,"coordinatorWaitSeconds":600}}
+    "emulation":{},"knownStep":"2","heartbeatSeconds":0.2,"coordinatorWaitSeconds":600,"noticeSeconds":120}}
 log "worker_joined", "worker": "c", "host": "host-c", "pid": 99}
 c < {"profile":{}}
 list a(97 metrics-a host-a) b(98 metrics-b host-b) c(99 metrics-c host-c)
@@ -306,10 +306,10 @@ list a(97 metrics-a host-a) b(98 metrics-b host-b)
 store job yaml secret /out counter 0 step 0 life 0 next 1 checkpoints [] a(A host-a  ) b(B host-b  )
 log "job_started", "job": "job", "steps": 4, "workers": 2}
 a < {"welcome":{"name":"a","jobId":"job","jobYaml":"yaml","secret":"secret","outputFolder":"/out",
-    "emulation":{},"heartbeatSeconds":0.2,"coordinatorWaitSeconds":600}}
+    "emulation":{},"heartbeatSeconds":0.2,"coordinatorWaitSeconds":600,"noticeSeconds":120}}
 log "worker_joined", "worker": "a", "host": "host-a", "pid": 97}
 b < {"welcome":{"name":"b","jobId":"job","jobYaml":"yaml","secret":"secret","outputFolder":"/out",
-    "emulation":{"speed":0.5},"heartbeatSeconds":0.2,"coordinatorWaitSeconds":600}}
+    "emulation":{"speed":0.5},"heartbeatSeconds":0.2,"coordinatorWaitSeconds":600,"noticeSeconds":120}}
 log "worker_joined", "worker": "b", "host": "host-b", "pid": 98}
 a < {"profile":{}}
 b < {"profile":{}}
@@ -404,11 +404,12 @@ TEST_F(TranscriptTest, ARestartTellsItsWorkersWhereTheyAre) {
   EXPECT_EQ(
       Said(),
       R"(a < {"welcome":{"name":"a","jobId":"job","jobYaml":"yaml","secret":"secret","outputFolder":"/out",
-    "emulation":{},"knownStep":"1","again":true,"heartbeatSeconds":0.2,"coordinatorWaitSeconds":600}}
+    "emulation":{},"knownStep":"1","again":true,"heartbeatSeconds":0.2,"coordinatorWaitSeconds":600,
+    "noticeSeconds":120}}
 list a(97 metrics-a host-a)
 b < {"welcome":{"name":"b","jobId":"job","jobYaml":"yaml","secret":"secret","outputFolder":"/out",
-    "emulation":{"speed":0.5},"knownStep":"1","again":true,"heartbeatSeconds":0.2,
-    "coordinatorWaitSeconds":600}}
+    "emulation":{"speed":0.5},"knownStep":"1","again":true,"heartbeatSeconds":0.2,"coordinatorWaitSeconds":600,
+    "noticeSeconds":120}}
 log "coordinator_restarted", "generation": 1}
 a < {"go":{"generation":"1"}}
 list a(97 metrics-a host-a) b(98 metrics-b host-b))");

@@ -68,6 +68,21 @@ TEST_F(TrainerTest, ASaveThatBeganWhileItRanIsNotBegunAgain) {
   EXPECT_EQ(saves[2].step(), 2);
 }
 
+// No other worker takes part in it, whose connections could break.
+TEST_F(TrainerTest, AloneItRunsNoStepOfAGenerationThatIsOver) {
+  Begin(1, 0);
+  trainer_->Fence(1);
+  trainer_->RequestStop(1);
+  ASSERT_EQ(trainer_->Run({.generation = 1}).how, RunEnded::How::kStopped);
+  trainer_->Fence(2);
+  const RunEnded ended = trainer_->Run({.generation = 1, .applied_step = 1});
+  EXPECT_EQ(ended.how, RunEnded::How::kFailed);
+  EXPECT_EQ(ended.status.code(), StatusCode::kAborted) << ended.status.ToString();
+  EXPECT_EQ(ended.applied_step, 1);
+  EXPECT_FALSE(ended.voted);
+  EXPECT_THAT(Steps(), ElementsAre(1));
+}
+
 // What its heartbeats tell.
 TEST_F(TrainerTest, WhatItDoesIsCounted) {
   int64_t before = trainer_->progress();

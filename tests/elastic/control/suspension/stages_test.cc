@@ -74,6 +74,34 @@ class SuspensionTest : public testing::Test {
   Suspension suspension_;
 };
 
+TEST_F(SuspensionTest, TheNoticeCountsFromTheMomentThatAllLeave) {
+  const Duration second = std::chrono::seconds(1);
+  const Time announced = now_;
+  suspension_.NoteLeaving(true, 10 * second, now_);
+  EXPECT_EQ(suspension_.NextDeadline(), announced + 10 * second);
+  now_ += 4 * second;
+  suspension_.NoteLeaving(true, 10 * second, now_);
+  Begin();
+  EXPECT_EQ(suspension_.NextDeadline(), announced + 10 * second);
+  now_ = announced + 10 * second - Duration(1);
+  EXPECT_EQ(Outcome(), "none");
+  EXPECT_FALSE(suspension_.IsLate(now_));
+  now_ = announced + 10 * second;
+  EXPECT_THAT(Outcome(), HasSubstr("in time"));
+  EXPECT_TRUE(suspension_.IsLate(now_));
+}
+
+TEST_F(SuspensionTest, WhereSomebodyStaysThereIsNoEnd) {
+  const Duration second = std::chrono::seconds(1);
+  suspension_.NoteLeaving(true, 10 * second, now_);
+  suspension_.NoteLeaving(false, 10 * second, now_);
+  EXPECT_EQ(suspension_.NextDeadline(), std::nullopt);
+  now_ += 20 * second;
+  EXPECT_FALSE(suspension_.IsLate(now_));
+  suspension_.NoteLeaving(true, 10 * second, now_);
+  EXPECT_FALSE(suspension_.IsLate(now_)) << "the next notice has its whole time";
+}
+
 TEST_F(SuspensionTest, AllStopThenAllSaveThenItIsOver) {
   EXPECT_FALSE(suspension_.IsActive());
   EXPECT_EQ(Outcome(), "none");

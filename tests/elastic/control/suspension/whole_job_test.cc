@@ -122,6 +122,40 @@ TEST_F(CoordinatorSuspendTest, WhoDoesNotStopInTimeIsNotWaitedFor) {
   EXPECT_EQ(Answer("a"), "requeue");
 }
 
+// They are killed when it is over, whatever the job is doing.
+TEST_F(CoordinatorSuspendTest, TheNoticeCountsFromTheMomentThatAllLeave) {
+  job_.policy.notice = std::chrono::seconds(5);
+  Tell(Submitted{job_});
+  Join("a");
+  Join("b");
+  AnswerPlan();
+  LeaveAll();
+  Wait(4.8, {"a", "b"});
+  EXPECT_EQ(Answer("a"), "none") << "the first generation is on its way";
+  Wait(0.3, {"a", "b"});
+  EXPECT_THAT(Reason(), HasSubstr("did not come to rest in time"));
+  EXPECT_EQ(Answer("a"), "requeue");
+  EXPECT_EQ(Answer("b"), "requeue");
+  EXPECT_EQ(coordinator_.StatusAt(now_).phase(), "suspended");
+}
+
+TEST_F(CoordinatorSuspendTest, ALossMeanwhileGivesNoMoreTime) {
+  job_.policy.notice = std::chrono::seconds(5);
+  Form();  // Each holds everything.
+  LeaveAll();
+  Wait(3, {"a", "b"});
+  Tell(ProcessExited{"b", 0, "killed by SIGKILL"});
+  Halted("a", 2, 1, 1, false);
+  Wait(0.2, {"a"});
+  AnswerPlan();
+  AnswerPrepared(3);
+  AnswerReady(members_, 3);
+  EXPECT_EQ(coordinator_.StatusAt(now_).phase(), "suspending");
+  Wait(2, {"a"});
+  EXPECT_THAT(Reason(), HasSubstr("in time"));
+  EXPECT_EQ(Answer("a"), "requeue");
+}
+
 TEST_F(CoordinatorSuspendTest, AChangeThatIsBeingPreparedIsDropped) {
   Form();
   Join("c");
