@@ -134,6 +134,27 @@ void YamlState::Note(const YamlPlace& place,
       {.place = place, .text = path.empty() ? message : path + ": " + message, .hint = hint});
 }
 
+YamlPlace PlaceOf(YamlNode& root, std::string_view path) {
+  YamlNode* node = &root;
+  YamlPlace place = node->place;
+  while (!path.empty()) {
+    const size_t dot = std::min(path.find('.'), path.size());
+    const std::string_view step = path.substr(0, dot);
+    path.remove_prefix(std::min(dot + 1, path.size()));
+    if (node->kind == Kind::kList) {
+      node = FindItem(*node, step);
+    } else {
+      YamlNode::Entry* entry = FindEntry(*node, step);
+      node = entry == nullptr ? nullptr : &entry->value;
+    }
+    if (node == nullptr) {
+      break;
+    }
+    place = node->place;
+  }
+  return place;
+}
+
 std::string FormatYamlProblem(const std::string& filename, const YamlProblem& problem) {
   const YamlPlace& place = problem.place;
   const std::string where = place.override_path.empty()
@@ -200,27 +221,10 @@ Status YamlDocument::Finish() {
 Status YamlDocument::ErrorAt(const std::string& path,
                              const std::string& message,
                              const std::string& hint) const {
-  YamlNode* node = &state_->root;
-  YamlPlace place = node->place;
-  std::string_view rest = path;
-  while (!rest.empty()) {
-    const size_t dot = std::min(rest.find('.'), rest.size());
-    const std::string_view step = rest.substr(0, dot);
-    rest.remove_prefix(std::min(dot + 1, rest.size()));
-    if (node->kind == Kind::kList) {
-      node = FindItem(*node, step);
-    } else {
-      YamlNode::Entry* entry = FindEntry(*node, step);
-      node = entry == nullptr ? nullptr : &entry->value;
-    }
-    if (node == nullptr) {
-      break;
-    }
-    place = node->place;
-  }
   return {StatusCode::kInvalidArgument,
-          FormatYamlProblem(state_->filename,
-                            {.place = place, .text = path + ": " + message, .hint = hint})};
+          FormatYamlProblem(
+              state_->filename,
+              {.place = PlaceOf(state_->root, path), .text = path + ": " + message, .hint = hint})};
 }
 
 }  // namespace heddle

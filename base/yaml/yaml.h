@@ -98,6 +98,11 @@ class YamlReader {
   /// Notes a problem of the caller's own (a cross check) at `key`, or at the mapping if it is
   /// empty.
   void Fail(std::string_view key, const std::string& message, const std::string& hint = "");
+  /// Notes values that do not go together, at the one of `keys` ("a.b": in a mapping below) that
+  /// an override set, else at the first. The message names the keys.
+  void FailAmong(const std::vector<std::string>& keys,
+                 const std::string& message,
+                 const std::string& hint = "");
 
   /// "workers.2": where this mapping stands; empty at the root.
   const std::string& path() const { return path_; }

@@ -366,4 +366,18 @@ void YamlReader::Fail(std::string_view key, const std::string& message, const st
   state_->Note(place, key.empty() ? path_ : PathOf(key), message, hint);
 }
 
+void YamlReader::FailAmong(const std::vector<std::string>& keys,
+                           const std::string& message,
+                           const std::string& hint) {
+  YamlNode& mapping = node_ == nullptr ? state_->root : *node_;
+  YamlPlace place = PlaceOf(mapping, keys.front());
+  for (const std::string& key : keys) {
+    if (const YamlPlace other = PlaceOf(mapping, key); !other.override_path.empty()) {
+      place = other;
+      break;
+    }
+  }
+  state_->Note(place, "", message, hint);
+}
+
 }  // namespace heddle

@@ -84,6 +84,9 @@ YamlNode::Entry* FindEntry(YamlNode& mapping, std::string_view key);
 /// The item of a list at the decimal `number`, or nullptr.
 YamlNode* FindItem(YamlNode& list, std::string_view number);
 
+/// The place of the node at "a.b.1", or of the nearest one above it that exists.
+YamlPlace PlaceOf(YamlNode& root, std::string_view path);
+
 /// "FILE:LINE:COL: error: text" or "--set PATH: error: text", and the hint on a line of its own.
 std::string FormatYamlProblem(const std::string& filename, const YamlProblem& problem);
 

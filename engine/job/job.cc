@@ -87,11 +87,11 @@ BatchSection ReadBatch(YamlReader batch) {
   section.global = batch.Required<int64_t>("global", positive);
   section.sequence = batch.Required<int64_t>("sequence", positive);
   if (section.microbatch > 0 && section.global % section.microbatch != 0) {
-    batch.Fail("global",
-               "batch.global " + std::to_string(section.global) +
-                   " cannot be split into microbatches of " + std::to_string(section.microbatch) +
-                   " samples",
-               "make batch.global a multiple of batch.microbatch");
+    batch.FailAmong({"global", "microbatch"},
+                    "batch.global " + std::to_string(section.global) +
+                        " cannot be split into microbatches of " +
+                        std::to_string(section.microbatch) + " samples (batch.microbatch)",
+                    "make batch.global a multiple of batch.microbatch");
     section.global = section.microbatch;
   }
   return section;
@@ -226,8 +226,9 @@ void ReadPlan(YamlReader& root, JobConfig& job) {
   if (!plan.ok()) {
     root.Fail("plan", path + ": " + plan.status().message());
   } else if (plan->microbatches() != job.batch.microbatches()) {
-    root.Fail("plan", path + ": the plan has " + std::to_string(plan->microbatches()) +
-                          " microbatches, the job " + std::to_string(job.batch.microbatches()));
+    root.FailAmong({"plan", "batch.global", "batch.microbatch"},
+                   "plan: " + path + ": the plan has " + std::to_string(plan->microbatches()) +
+                       " microbatches, the job " + std::to_string(job.batch.microbatches()));
   } else {
     job.plan = *std::move(plan);
   }
@@ -294,9 +295,9 @@ void ReadSections(YamlReader& root, JobConfig& job) {
   job.checkpoint.resume = checkpoint.OptionalPath("resume", "");
   job.checkpoint.store = checkpoint.OptionalPath("store", "");
   if (!job.checkpoint.resume.empty() && !job.init_from.empty()) {
-    checkpoint.Fail("resume",
-                    "a run begins from init_from or from checkpoint.resume, not from both",
-                    "remove one of them");
+    root.FailAmong({"checkpoint.resume", "init_from"},
+                   "a run begins from init_from or from checkpoint.resume, not from both",
+                   "remove one of them");
   }
   YamlReader validation = root.OptionalChild("validation");
   job.validation.every = validation.Optional<int64_t>("every", 0, {.least = 0, .most = kMost});
@@ -313,15 +314,16 @@ void ReadSections(YamlReader& root, JobConfig& job) {
 // Rules between sections.
 void CrossCheck(YamlReader& root, const JobConfig& job) {
   if (job.batch.sequence > job.model.max_position_embeddings) {
-    root.Fail("batch", "batch.sequence " + std::to_string(job.batch.sequence) +
-                           " exceeds model.max_position_embeddings " +
-                           std::to_string(job.model.max_position_embeddings));
+    root.FailAmong({"batch.sequence", "model.max_position_embeddings"},
+                   "batch.sequence " + std::to_string(job.batch.sequence) +
+                       " exceeds model.max_position_embeddings " +
+                       std::to_string(job.model.max_position_embeddings));
   }
   if (!job.data.text.empty() && job.model.vocab_size < 256) {
-    root.Fail("model",
-              "model.vocab_size " + std::to_string(job.model.vocab_size) +
-                  " is too small for the data: text has byte-level tokens 0 to 255",
-              "set model.vocab_size to 256 or more");
+    root.FailAmong({"model.vocab_size", "data.text"},
+                   "model.vocab_size " + std::to_string(job.model.vocab_size) +
+                       " is too small for data.text: text has byte-level tokens 0 to 255",
+                   "set model.vocab_size to 256 or more");
   }
   if (job.validation.every > 0 && job.data.validation_fraction <= 0) {
     root.Fail("validation", "validation.every has no effect: data.validation_fraction is 0",
@@ -329,17 +331,19 @@ void CrossCheck(YamlReader& root, const JobConfig& job) {
   }
   if (job.checkpoint.keep_best &&
       (job.data.validation_fraction <= 0 || job.validation.every == 0)) {
-    root.Fail("checkpoint", "keep.best needs validation losses",
-              "set data.validation_fraction and validation.every");
+    root.FailAmong({"checkpoint.keep.best", "data.validation_fraction", "validation.every"},
+                   "checkpoint.keep.best needs validation losses",
+                   "set data.validation_fraction and validation.every");
   }
   if (job.optimizer.warmup_steps > job.steps) {
-    root.Fail("optimizer", "optimizer.warmup_steps " + std::to_string(job.optimizer.warmup_steps) +
-                               " exceeds steps " + std::to_string(job.steps));
+    root.FailAmong({"optimizer.warmup_steps", "steps"},
+                   "optimizer.warmup_steps " + std::to_string(job.optimizer.warmup_steps) +
+                       " exceeds steps " + std::to_string(job.steps));
   }
   if (job.elastic.minimum_workers > static_cast<int64_t>(job.workers.size())) {
-    root.Fail("elastic", "elastic.minimum_workers " + std::to_string(job.elastic.minimum_workers) +
-                             " exceeds the number of workers " +
-                             std::to_string(job.workers.size()));
+    root.FailAmong({"elastic.minimum_workers", "workers"},
+                   "elastic.minimum_workers " + std::to_string(job.elastic.minimum_workers) +
+                       " exceeds the number of workers " + std::to_string(job.workers.size()));
   }
 }
 

@@ -257,6 +257,23 @@ TEST(YamlTest, CrossChecksStandWhereTheirValueStands) {
   EXPECT_EQ(document->ErrorAt("a.c", "absent").message(), "job.yaml:2:3: error: a.c: absent");
 }
 
+TEST(YamlTest, ValuesThatDoNotGoTogetherStandWhereAnOverrideSetOneOfThem) {
+  const auto among = [](const std::vector<std::string>& overrides) {
+    return Complaint(
+        "steps: 4\nrate:\n  warmup: 9\n",
+        [](YamlReader& root) {
+          ReadSteps(root);
+          root.OptionalChild("rate").Has("warmup");
+          root.FailAmong({"rate.warmup", "steps", "rate.absent"}, "9 exceeds 4", "a");
+        },
+        overrides);
+  };
+  EXPECT_EQ(among({}), "job.yaml:3:11: error: 9 exceeds 4\n  hint: a");
+  EXPECT_EQ(among({"steps=4"}), "--set steps: error: 9 exceeds 4\n  hint: a");
+  EXPECT_EQ(among({"steps=4", "rate.warmup=9"}),
+            "--set rate.warmup: error: 9 exceeds 4\n  hint: a");
+}
+
 TEST(YamlTest, AFileThatIsNotThereIsNamed) {
   const TemporaryFolder folder;
   const auto document = YamlDocument::Load(folder.path() + "/none.yaml");
