@@ -20,6 +20,10 @@ std::string Moved(const elastic::wire::JobStatus::Worker& worker) {
                            static_cast<double>(worker.bytes_to_move()) / 1e6);
 }
 
+std::string Measured(const elastic::wire::JobStatus::Worker& worker) {
+  return worker.has_measured_slowdown() ? fmt::format("{:.2f}", worker.measured_slowdown()) : "-";
+}
+
 void PrintTable(const elastic::wire::JobStatus& status) {
   std::printf(
       "%s%s%s  generation %lld  step %lld/%lld  loss %s  %.0f tokens/s  step %.3f s (predicted "
@@ -29,12 +33,13 @@ void PrintTable(const elastic::wire::JobStatus& status) {
       static_cast<long long>(status.total_steps()),
       status.has_loss() ? fmt::format("{:.6g}", status.loss()).c_str() : "unknown",
       status.tokens_per_second(), status.step_seconds(), status.predicted_step_seconds());
-  std::printf("%-16s %-12s %8s %10s %9s\n", "WORKER", "STANDING", "PID", "STEP", "SLOWDOWN");
+  std::printf("%-16s %-12s %8s %10s %9s %9s\n", "WORKER", "STANDING", "PID", "STEP", "SLOWDOWN",
+              "MEASURED");
   for (const auto& worker : status.workers()) {
-    std::printf("%-16s %-12s %8lld %10lld %9.2f%s\n", worker.name().c_str(),
+    std::printf("%-16s %-12s %8lld %10lld %9.2f %9s%s\n", worker.name().c_str(),
                 worker.standing().c_str(), static_cast<long long>(worker.pid()),
                 static_cast<long long>(worker.applied_step()), worker.slowdown(),
-                Moved(worker).c_str());
+                Measured(worker).c_str(), Moved(worker).c_str());
   }
 }
 

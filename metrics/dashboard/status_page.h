@@ -8,7 +8,8 @@
 ///     phase, reason, job_id          "training", "", "smoke"
 ///     generation, step, total_steps  numbers
 ///     loss, validation_loss, tokens_per_second, step_seconds, predicted_step_seconds, seconds_left
-///     workers                        [{name, host, standing, applied_step, slowdown}]
+///     workers                        [{name, host, standing, applied_step, slowdown,
+///                                    measured_slowdown}]
 ///     plan or plan_json              an object, or its text: {workers: [name], pipelines:
 ///                                    [{first_microbatch, microbatches,
 ///                                      stages: [{worker, first_segment, last_segment}]}]}

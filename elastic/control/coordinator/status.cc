@@ -106,6 +106,9 @@ wire::JobStatus Coordinator::State::Describe(Time now) const {
     entry.set_applied_step(worker.applied_step);
     entry.set_metrics_address(worker.metrics_address);
     entry.set_slowdown(drift_.SlowdownOf(name));
+    if (const auto measured = drift_.MeasuredOf(name)) {
+      entry.set_measured_slowdown(*measured);
+    }
     entry.set_failure_domain(worker.failure_domain);
     entry.set_moved_bytes(worker.move.moved);
     entry.set_bytes_to_move(worker.move.all);

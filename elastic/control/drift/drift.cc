@@ -1,17 +1,37 @@
 #include "elastic/control/drift/drift.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <vector>
 
 namespace heddle::elastic {
 namespace {
 
-// Of ascending values, at least one.
-double NoiseOf(const std::vector<double>& sorted) {
+// Fewer than are needed to notice a change (DriftPolicy::windows_over).
+constexpr size_t kNewest = 3;
+
+// The lowest of the newest. Of at least one.
+double EstimateOf(const std::vector<double>& ratios) {
+  const auto newest = static_cast<std::ptrdiff_t>(std::min(kNewest, ratios.size()));
+  return *std::min_element(ratios.end() - newest, ratios.end());
+}
+
+// Of at least one value.
+double NoiseOf(std::vector<double> sorted) {
   if (sorted.size() < 3) {
     return 0;
   }
+  std::sort(sorted.begin(), sorted.end());
   return (sorted[sorted.size() - 2] - sorted[1]) / 2 / sorted[sorted.size() / 2];
+}
+
+// Those that are beyond the threshold; empty where they are too few for a change.
+template <typename IsBeyond>
+std::vector<double> Changed(const std::vector<double>& ratios, int least, IsBeyond is_beyond) {
+  std::vector<double> beyond;
+  std::copy_if(ratios.begin(), ratios.end(), std::back_inserter(beyond), is_beyond);
+  return static_cast<int>(beyond.size()) < least ? std::vector<double>() : beyond;
 }
 
 }  // namespace
@@ -19,6 +39,13 @@ double NoiseOf(const std::vector<double>& sorted) {
 double Drift::SlowdownOf(const std::string& worker) const {
   const auto found = gauges_.find(worker);
   return found == gauges_.end() ? 1 : found->second.slowdown;
+}
+
+std::optional<double> Drift::MeasuredOf(const std::string& worker) const {
+  const auto found = gauges_.find(worker);
+  return found == gauges_.end() || found->second.ratios.empty()
+             ? std::nullopt
+             : std::optional(EstimateOf(found->second.ratios));
 }
 
 void Drift::Count(const std::string& worker,
@@ -39,8 +66,8 @@ void Drift::Count(const std::string& worker,
     return;
   }
   gauge.ratios.push_back(message.busy_seconds() / message.predicted_busy_seconds());
-  while (static_cast<int>(gauge.ratios.size()) > policy.windows) {
-    gauge.ratios.pop_front();
+  if (static_cast<int>(gauge.ratios.size()) > policy.windows) {
+    gauge.ratios.erase(gauge.ratios.begin());
   }
 }
 
@@ -54,21 +81,20 @@ bool Drift::Notice(const Generations& generations,
     return false;
   }
   for (auto& [name, gauge] : gauges_) {
-    if (!generations.IsMember(name) ||
-        static_cast<int>(gauge.ratios.size()) < policy.windows_over) {
+    if (!generations.IsMember(name)) {
       continue;
     }
-    int slower = 0;
-    int faster = 0;
-    for (const double ratio : gauge.ratios) {
-      slower += ratio > policy.threshold * gauge.planned_slowdown ? 1 : 0;
-      faster += ratio < gauge.planned_slowdown / policy.threshold ? 1 : 0;
+    const double planned = gauge.planned_slowdown;
+    std::vector<double> changed = Changed(gauge.ratios, policy.windows_over, [&](double ratio) {
+      return ratio > policy.threshold * planned;
+    });
+    if (changed.empty()) {
+      changed = Changed(gauge.ratios, policy.windows_over,
+                        [&](double ratio) { return ratio < planned / policy.threshold; });
     }
-    if (slower >= policy.windows_over || faster >= policy.windows_over) {
-      std::vector<double> sorted(gauge.ratios.begin(), gauge.ratios.end());
-      std::sort(sorted.begin(), sorted.end());
-      gauge.slowdown = sorted[sorted.size() / 2];
-      noise_ = std::max(noise_, NoiseOf(sorted));
+    if (!changed.empty()) {
+      gauge.slowdown = EstimateOf(changed);
+      noise_ = std::max(noise_, NoiseOf(gauge.ratios));
       gauge.ratios.clear();
       out.Log("drift", {{"worker", name}, {"slowdown", gauge.slowdown}});
       noticed_.insert(name);
@@ -80,7 +106,6 @@ bool Drift::Notice(const Generations& generations,
 void Drift::BeginGeneration() {
   for (auto& [name, gauge] : gauges_) {
     gauge.planned_slowdown = gauge.slowdown;
-    gauge.ratios.clear();
     gauge.window = 0;
   }
 }

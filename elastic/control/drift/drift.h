@@ -4,13 +4,19 @@
 /// last windows. A plan with the measured speeds is then looked for; whether it is put in force is
 /// economics: its gain has to be above the noise of the measurement, too. After either answer there
 /// is a pause that grows while drift goes on.
+///
+/// Windows outlive generations: busy time is compared with the worker's profile, whatever the plan.
+/// How slow a worker is said to be is the lowest of its three newest windows beyond the threshold.
+/// The window in which the change came is none of them, for more are needed to notice it. What else
+/// runs on a machine holds a worker up, and nothing speeds it up: the lowest is the nearest one.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "elastic/control/drift/pause.h"
@@ -25,6 +31,9 @@ class Drift {
  public:
   /// Measured against the worker's profile; 1: as profiled.
   double SlowdownOf(const std::string& worker) const;
+  /// As the newest windows say, whether or not a plan counts on it; none: no window was counted
+  /// since a change was noticed last.
+  std::optional<double> MeasuredOf(const std::string& worker) const;
 
   void Count(const std::string& worker,
              const wire::Heartbeat& message,
@@ -47,8 +56,8 @@ class Drift {
   struct Gauge {
     double slowdown = 1;
     double planned_slowdown = 1;  ///< What the current plan counts on.
-    int64_t window = 0;           ///< The last one that was counted.
-    std::deque<double> ratios;    ///< Of the last windows.
+    int64_t window = 0;           ///< The last one of its generation that was counted.
+    std::vector<double> ratios;   ///< Of the last windows, in whatever generations.
   };
 
   std::map<std::string, Gauge> gauges_;  ///< By worker; none: as profiled.

@@ -85,6 +85,14 @@ TEST_F(GrpcTest, AnswersTheCommandLine) {
   EXPECT_EQ(CoordinatorClient("127.0.0.1:1").Status().status().code(), StatusCode::kUnavailable);
 }
 
+TEST(StatusToJsonTest, WhatWasNotMeasuredIsAbsent) {
+  wire::JobStatus status;
+  wire::JobStatus::Worker& worker = *status.add_workers();
+  EXPECT_THAT(StatusToJson(status), Not(HasSubstr("measured_slowdown")));
+  worker.set_measured_slowdown(1.5);
+  EXPECT_THAT(StatusToJson(status), HasSubstr("\"measured_slowdown\": 1.5"));
+}
+
 TEST_F(GrpcTest, APortThatIsTakenIsAnError) {
   StartServer();
   CoordinatorServerOptions options;

@@ -56,6 +56,18 @@ TEST_F(DriftActionTest, WithoutAPlanThereIsAPauseAsAfterOne) {
   EXPECT_FALSE(request_.has_value());
 }
 
+TEST_F(DriftActionTest, TheStatusShowsWhatIsMeasuredAndWhatIsPlannedWith) {
+  FormOf({"a", "b"}, 1e9);
+  const auto worker = [&] { return coordinator_.StatusAt(now_).workers(1); };
+  EXPECT_FALSE(worker().has_measured_slowdown());
+  Slow("b", 3, 4);
+  EXPECT_EQ(worker().slowdown(), 1) << "three windows are too few";
+  EXPECT_EQ(worker().measured_slowdown(), 3);
+  Slow("b", 3, 1);
+  EXPECT_EQ(worker().slowdown(), 3);
+  EXPECT_FALSE(worker().has_measured_slowdown()) << "nothing was measured since";
+}
+
 TEST_F(DriftActionTest, ActedOnIsWhatPays) {
   FormOf({"a", "b"}, 1e9);
   Slow("b", 3);

@@ -86,9 +86,9 @@ class DriftFixture : public CoordinatorTest {
     }
   }
   void BeginWindows() { window_ = 0; }
-  // Six windows in which a worker takes longer than predicted, the first of which does not count.
-  void Slow(const std::string& name, double ratio) {
-    for (int i = 0; i < 6; ++i) {
+  // Windows in which a worker takes longer than predicted; the first of all does not count.
+  void Slow(const std::string& name, double ratio, int windows = 6) {
+    for (int i = 0; i < windows; ++i) {
       Window(name, ++window_, ratio, 1);
     }
   }

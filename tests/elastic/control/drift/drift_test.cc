@@ -1,8 +1,12 @@
 // A change of speed counts when it lasts, and is not acted on again and again.
 #include "elastic/control/drift/drift.h"
 
+#include <optional>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "base/random.h"
 
 namespace heddle::elastic {
 namespace {
@@ -16,7 +20,7 @@ class DriftTest : public testing::Test {
   }
   void Window(const std::string& worker, double ratio) {
     wire::Heartbeat message;
-    message.set_generation(1);
+    message.set_generation(message_generation_.value_or(generations_.held()->number));
     message.set_window(++window_);
     message.set_busy_seconds(ratio);
     message.set_predicted_busy_seconds(1);
@@ -28,11 +32,19 @@ class DriftTest : public testing::Test {
       Window(worker, ratio);
     }
   }
+  void BeginGeneration(int64_t number) {
+    DurableGeneration next = *generations_.held();
+    next.number = number;
+    generations_.Begin(next);
+    drift_.BeginGeneration();
+    window_ = 0;
+  }
   bool Notice() { return drift_.Notice(generations_, policy_, now_, out_); }
 
   DriftPolicy policy_;  // Four of five windows beyond 1.2, the first one left out.
   Time now_{std::chrono::seconds(100)};
   int64_t window_ = 0;
+  std::optional<int64_t> message_generation_;  ///< None: that in force.
   Generations generations_{1};
   Drift drift_;
   Outbox out_{[] { return DurableState(); }};
@@ -45,8 +57,61 @@ TEST_F(DriftTest, FourOfFiveWindowsBeyondTheThresholdAreDrift) {
   EXPECT_FALSE(Notice()) << "three of four: the first window does not count";
   Window("a", 2);
   EXPECT_TRUE(Notice());
-  EXPECT_EQ(drift_.SlowdownOf("a"), 3) << "their median";
+  EXPECT_EQ(drift_.SlowdownOf("a"), 2) << "the lowest of the newest three beyond it: 3, 3, 2";
   EXPECT_EQ(drift_.SlowdownOf("b"), 1);
+}
+
+// Some windows are longer, for the machine has other work, too; the change comes anywhere in one.
+TEST_F(DriftTest, AFallToAFifthIsTakenForNoMore) {
+  Random random(17);
+  int overshot = 0;
+  for (int run = 0; run < 1000; ++run) {
+    drift_ = Drift();
+    window_ = 0;
+    const auto noisy = [&](double ratio) {
+      return ratio * (1 + 0.1 * random.Uniform()) * (random.Below(5) == 0 ? 1.6 : 1);
+    };
+    Windows("a", {9, 1, 1, 1});
+    for (uint64_t quiet = random.Below(3); quiet > 0; --quiet) {
+      Window("a", 1.1);
+    }
+    Window("a", 1 + 4 * random.Uniform());
+    while (!Notice()) {
+      Window("a", noisy(5));
+    }
+    const double slowdown = drift_.SlowdownOf("a");
+    EXPECT_GE(slowdown, 5) << run;
+    overshot += slowdown > 1.15 * 5 ? 1 : 0;
+  }
+  EXPECT_LE(overshot, 20) << "all three of its windows were among the longer fifth";
+}
+
+TEST_F(DriftTest, WhatIsMeasuredIsKnownBeforeItIsNoticed) {
+  EXPECT_EQ(drift_.MeasuredOf("a"), std::nullopt);
+  Windows("a", {9, 1, 5, 5.5});
+  EXPECT_EQ(drift_.MeasuredOf("a"), 1);
+  Window("a", 6);
+  EXPECT_EQ(drift_.MeasuredOf("a"), 5) << "of the newest three";
+  EXPECT_EQ(drift_.SlowdownOf("a"), 1);
+  Window("a", 5);
+  ASSERT_TRUE(Notice());
+  EXPECT_EQ(drift_.SlowdownOf("a"), 5);
+  EXPECT_EQ(drift_.MeasuredOf("a"), std::nullopt)
+      << "there is none yet that the plan does not know of";
+}
+
+TEST_F(DriftTest, WhatWasMeasuredOutlivesAChangeOfPlan) {
+  Windows("a", {9, 1, 5, 5});
+  BeginGeneration(2);
+  EXPECT_EQ(drift_.MeasuredOf("a"), 1);
+  Windows("a", {9, 5});
+  EXPECT_FALSE(Notice()) << "the first window of a generation does not count";
+  Window("a", 5);
+  EXPECT_TRUE(Notice()) << "two of this generation, and two of the one before";
+  EXPECT_EQ(drift_.SlowdownOf("a"), 5);
+  BeginGeneration(3);
+  Windows("a", {9, 5, 5, 5, 5});
+  EXPECT_FALSE(Notice()) << "the plan counts on it";
 }
 
 TEST_F(DriftTest, OldWindowsFallOut) {
@@ -92,6 +157,7 @@ TEST_F(DriftTest, OnlyMembersOfTheGenerationCount) {
 TEST_F(DriftTest, WindowsOfAnotherGenerationDoNotCount) {
   DurableGeneration next{.number = 2, .plan = {}, .members = {{"a", "A"}}};
   generations_.Begin(next);
+  message_generation_ = 1;
   Windows("a", {1, 3, 3, 3, 3, 3, 3});
   EXPECT_FALSE(Notice());
 }
