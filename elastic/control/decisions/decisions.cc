@@ -150,6 +150,7 @@ void Decisions::Drop() {
   reason_.clear();
   predicted_seconds_.reset();
   source_seconds_.reset();
+  scale_.reset();
 }
 
 double Decisions::Overhead() const {
@@ -171,6 +172,7 @@ void Decisions::WeighSources(const std::vector<SourceOption>& options, const Job
   const SourceOption& chosen = options.front();
   choice_ = NameOf(chosen.source);
   source_seconds_ = chosen.seconds;
+  scale_.reset();
   predicted_seconds_ = overhead + chosen.seconds;
   if (options.size() == 1) {
     reason_ = "nothing else has the state";
@@ -190,9 +192,11 @@ void Decisions::WeighSources(const std::vector<SourceOption>& options, const Job
 void Decisions::WeighPlans(std::vector<Alternative> plans,
                            std::string choice,
                            std::string reason,
-                           double pause_seconds) {
+                           double pause_seconds,
+                           std::optional<double> scale) {
   alternatives_ = std::move(plans);
   predicted_seconds_ = pause_seconds;
+  scale_ = scale;
   choice_ = std::move(choice);
   reason_ = std::move(reason);
 }
@@ -221,7 +225,8 @@ void Decisions::LogKept(int64_t generation, Outbox& out) {
                         {"evidence", EvidenceJson()},
                         {"alternatives", AlternativesJson()},
                         {"choice", choice_},
-                        {"reason", reason_}});
+                        {"reason", reason_},
+                        {"scale", scale_.value_or(NAN)}});
   Drop();
 }
 
@@ -233,6 +238,7 @@ void Decisions::LogDecision(const Outcome& outcome, Outbox& out) {
                        {"alternatives", AlternativesJson()},
                        {"choice", choice_},
                        {"reason", reason_},
+                       {"scale", scale_.value_or(NAN)},
                        {"predicted_seconds", predicted_seconds_.value_or(NAN)},
                        {"seconds", outcome.pause ? Seconds(*outcome.pause) : NAN}});
   recovery_.reset();

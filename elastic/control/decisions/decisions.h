@@ -65,11 +65,13 @@ class Decisions {
   /// the quickest. At least one.
   void WeighSources(const std::vector<SourceOption>& options, const JobPolicy& policy);
   /// While a generation trains: seconds are those of the rest of the job. `pause_seconds`: for
-  /// which nobody trains, predicted.
+  /// which nobody trains, predicted. `scale`: what the planner's seconds were multiplied by; none:
+  /// nothing was measured that says so.
   void WeighPlans(std::vector<Alternative> plans,
                   std::string choice,
                   std::string reason,
-                  double pause_seconds);
+                  double pause_seconds,
+                  std::optional<double> scale = {});
 
   /// The plan in force stays, and that is all that comes of it.
   void LogKept(int64_t generation, Outbox& out);
@@ -103,6 +105,7 @@ class Decisions {
   std::string reason_;
   std::optional<double> predicted_seconds_;
   std::optional<double> source_seconds_;
+  std::optional<double> scale_;
 
   /// A recovery whose generation is in force, until the job is where it had been.
   struct Recovery {

@@ -58,6 +58,7 @@ void Steps::TakeNext(const wire::StepRecord& record, Outbox& out) {
   known_ = record.step();
   last_record_ = record;
   seconds_ = seconds_ == 0 ? record.seconds() : 0.8 * seconds_ + 0.2 * record.seconds();
+  times_.Count(record.generation(), record.seconds());
   out.Log("step", {{"step", record.step()},
                    {"generation", record.generation()},
                    {"loss", record.loss()},
@@ -89,6 +90,7 @@ void Steps::GoOnAfter(int64_t step) {
 }
 
 void Steps::BeginGeneration() {
+  times_.BeginGeneration();
   finished_.clear();
   finished_since_.reset();
 }

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "elastic/control/outbox.h"
 #include "elastic/control/policy.h"
+#include "elastic/control/steps/step_times.h"
 
 namespace heddle::elastic {
 
@@ -28,6 +29,8 @@ class Steps {
   double seconds() const { return seconds_; }
   /// Of the history that counts, the newest; none: not known.
   std::optional<double> validation_loss() const;
+  /// Of the generation in force.
+  const StepTimes& times() const { return times_; }
   /// The loss after a step of the history that counts; none: not known.
   std::optional<double> ValidationOf(int64_t step) const;
 
@@ -72,6 +75,7 @@ class Steps {
   std::map<int64_t, wire::StepRecord> early_;  ///< Records beyond known_ + 1.
   wire::StepRecord last_record_;
   double seconds_ = 0;
+  StepTimes times_;
   std::map<int64_t, double> validated_;  ///< Losses by step.
   std::set<std::string> finished_;
   std::optional<Time> finished_since_;

@@ -5,58 +5,10 @@
 #include <fmt/format.h>
 
 #include "elastic/control/transition/transitions.h"
+#include "elastic/control/transition/worth.h"
 
 namespace heddle::elastic {
 namespace {
-
-// What a change costs beside moving bytes: stopping, connecting, the first step's cold caches.
-constexpr double kFixedChangeSeconds = 0.1;
-// A gain below this is within the error of the prediction.
-constexpr double kLeastGain = 0.02;
-
-// What a plan is worth against the one that trains.
-struct Worth {
-  bool changes = false;
-  std::string reason;
-  std::vector<Alternative> plans;  ///< Seconds of the rest of the job.
-};
-
-Worth WorthOf(const PlanOutcome& outcome, const Transition& transition, const Scene& scene) {
-  const JobPolicy& policy = scene.job.policy;
-  const double current = outcome.current_step_seconds > 0
-                             ? outcome.current_step_seconds
-                             : scene.generations.held()->plan.predicted_step_seconds;
-  const auto horizon = static_cast<double>(policy.total_steps - scene.steps.known());
-  const double gain = (current - outcome.predicted_step_seconds) * horizon;
-  const double cost = outcome.move_seconds + kFixedChangeSeconds;
-  const double least =
-      transition.for_drift ? std::max(kLeastGain, scene.drift.noise()) : kLeastGain;
-  Worth worth;
-  worth.plans = {{.what = "keep", .seconds = current * horizon},
-                 {.what = "replan", .seconds = outcome.predicted_step_seconds * horizon + cost}};
-  if (transition.In<Planning>()->forced) {
-    worth.plans.front() = {.what = "keep", .note = "a member leaves"};
-    worth.changes = true;
-    worth.reason = "the generation cannot go on without who leaves";
-  } else if (outcome.predicted_step_seconds >= (1 - least) * current) {
-    worth.reason = fmt::format(
-        "a step would take {:.4g} s instead of {:.4g} s: less than the {:.2g} % that a prediction "
-        "may be wrong by",
-        outcome.predicted_step_seconds, current, 100 * least);
-  } else {
-    worth.changes = gain > policy.drift.gain_over_cost * cost;
-    worth.reason = fmt::format(
-        "{:.3g} s are saved in the {} steps that are left, {} than {:g} times the {:.3g} s that "
-        "the change costs",
-        gain, policy.total_steps - scene.steps.known(), worth.changes ? "more" : "not more",
-        policy.drift.gain_over_cost, cost);
-    if (worth.changes && transition.for_drift && policy.drift.action == DriftAction::kAdvise) {
-      worth.changes = false;
-      worth.reason += "; elastic.drift is advise: the plan stays";
-    }
-  }
-  return worth;
-}
 
 // What a plan counted on when it was looked for may be gone by the time that it is found.
 bool AreThere(const std::vector<std::string>& members, const Roster& roster) {
@@ -259,7 +211,7 @@ Consequence Transitions::OnPlanned(const PlanOutcome& outcome, Scene& scene) {
   if (current_->kind == Transition::Kind::kChange) {
     Worth worth = WorthOf(outcome, *current_, scene);
     scene.decisions.WeighPlans(std::move(worth.plans), worth.changes ? "replan" : "keep",
-                               std::move(worth.reason), outcome.move_seconds + kFixedChangeSeconds);
+                               std::move(worth.reason), worth.cost_seconds, worth.scale);
     if (!worth.changes) {
       return KeepPlan(scene);
     }

@@ -145,6 +145,18 @@ class CoordinatorTest : public testing::Test {
     AnswerReady(members_, 1);
     sent_.clear();
   }
+  // The steps from `first` on, of the generation in force, that take so long each.
+  void StepsOf(int64_t first, const std::vector<double>& seconds) {
+    for (const double each : seconds) {
+      From("a", [&](wire::FromWorker& message) {
+        wire::StepRecord& record = *message.mutable_step_done()->add_records();
+        record.set_step(first++);
+        record.set_generation(stored_.held->number);
+        record.set_loss(0.5);
+        record.set_seconds(each);
+      });
+    }
+  }
   // Of the generation in force, unless it says another.
   void Step(int64_t step,
             const std::string& from = "a",

@@ -36,7 +36,7 @@ log "decision", "generation": 1, "follows": 0, "cause": "form", "evidence": [{"w
     "alternatives": [{"what": "initial", "step": 0, "predicted_seconds": 0.5}, {"what": "live", "note": "the
     workers' tensors are not all there"}, {"what": "replicas", "note": "no snapshot in memory is whole"},
     {"what": "checkpoint", "note": "there is none"}], "choice": "initial", "reason": "nothing else has the
-    state", "predicted_seconds": 0.5, "seconds": null}
+    state", "scale": null, "predicted_seconds": 0.5, "seconds": null}
 store job yaml secret /out counter 1 step 0 life 0 next 1 checkpoints [] a(A host-a "a" ) b(B host-b "b"
     rack-b) held 1 "plan 1": a=A b=B snapshots 1 "plan 1" [0 1]
 log "plan", "generation": 1, "predicted_step_seconds": 0.25, "plan": "plan 1"}
@@ -190,7 +190,7 @@ log "decision", "generation": 3, "follows": 1, "cause": "loss", "evidence": [{"w
     by SIGKILL", "silent_seconds": 1}], "alternatives": [{"what": "replicas", "step": 3, "predicted_seconds":
     0.5000004}, {"what": "checkpoint", "step": 2, "predicted_seconds": 1.000001}, {"what": "live", "note":
     "the workers' tensors are not all there"}], "choice": "replicas", "reason": "the quickest of 2, by 0.5 s",
-    "predicted_seconds": 0.5000004, "seconds": 0.25}
+    "scale": null, "predicted_seconds": 0.5000004, "seconds": 0.25}
 store job yaml secret /out counter 3 step 3 life 0 next 1 checkpoints [2] a(A host-a "a" ) held 3 "plan 3":
     a=A snapshots 1 "plan 1" [0 1]<=3 snapshots 3 "plan 3" [0]
 log "state_moved", "bytes": 201, "sources": {"checkpoint": 100, "memory": 101}}
@@ -269,8 +269,8 @@ c < {"start":{"generation":"3","appliedStep":"2","held":{"generation":"1","planJ
 log "decision", "generation": 3, "follows": 1, "cause": "join", "evidence": [{"worker": "c", "what":
     "joined"}], "alternatives": [{"what": "keep", "predicted_seconds": 999998}, {"what": "replan",
     "predicted_seconds": 249999.6}], "choice": "replan", "reason": "7.5e+05 s are saved in the 999998 steps
-    that are left, more than 1.5 times the 0.1 s that the change costs", "predicted_seconds": 0.1, "seconds":
-    0}
+    that are left, more than 1.5 times the 0.1 s that the change costs; nothing is scaled: 0 steps were
+    measured, and 8 are needed", "scale": null, "predicted_seconds": 0.1, "seconds": 0}
 store job yaml secret /out counter 3 step 2 life 0 next 1 checkpoints [] a(A host-a "a" ) b(B host-b "b"
     rack-b) c(C host-c "c" ) held 3 "plan 3": a=A b=B c=C
 log "state_moved", "bytes": 63, "sources": {"checkpoint": 30, "memory": 33}}

@@ -23,6 +23,11 @@ class CoordinatorDecisionsTest : public CoordinatorTest {
   double Seconds(const std::string& field, const std::string& kind = "decision") const {
     return std::get<double>(*Logged(kind).Find(field));
   }
+  void SetUpAnew() {
+    coordinator_ = Coordinator();
+    log_.clear();
+    stored_ = {};
+  }
   void Accuse(const std::string& from, const std::string& peer, const std::string& reason) {
     From(from, [&](wire::FromWorker& message) {
       message.mutable_peer_lost()->set_generation(1);
@@ -194,6 +199,57 @@ TEST_F(CoordinatorDecisionsTest, AJoinIsWeighedAgainstThePlanInForce) {
   EXPECT_NEAR(alternatives[1]["predicted_seconds"].get<double>(), 99 / 3.0 + 0.1, 1e-6);
   EXPECT_NEAR(Seconds("seconds"), 0.4, 1e-9) << "from the stop";
   EXPECT_EQ(Count("recovered"), 0);
+}
+
+// The planner is as wrong for the other plan as for the one that trains.
+TEST_F(CoordinatorDecisionsTest, WhatIsMeasuredScalesWhatIsPredicted) {
+  Form();
+  StepsOf(1, std::vector<double>(13, 0.25));
+  Join("c");
+  ASSERT_TRUE(request_.has_value());
+  AnswerPlan();  // A third of a second instead of one.
+  AnswerPrepared(3);
+  for (const char* name : {"a", "b"}) {
+    From(name, [](wire::FromWorker& message) {
+      message.mutable_stopped()->set_generation(1);
+      message.mutable_stopped()->set_applied_step(13);
+    });
+  }
+  AnswerReady(members_, 3);
+  const Json alternatives = List("alternatives");
+  EXPECT_EQ(alternatives[0]["predicted_seconds"], 87 * 0.25) << "as measured";
+  EXPECT_NEAR(alternatives[1]["predicted_seconds"].get<double>(), 87 * 0.25 / 3 + 0.1, 1e-6);
+  EXPECT_EQ(Seconds("scale"), 0.25);
+  EXPECT_THAT(Text("reason"), HasSubstr("scaled by 0.25"));
+}
+
+// Of each second that is predicted of a step two thirds would be saved.
+TEST_F(CoordinatorDecisionsTest, AGainThatPaysByPredictionAloneIsNone) {
+  for (const double seconds : {0.5, 0.002}) {
+    SetUpAnew();
+    Form();
+    StepsOf(1, std::vector<double>(13, seconds));
+    Join("c");
+    ASSERT_TRUE(request_.has_value());
+    AnswerPlan();
+    EXPECT_EQ(Count("plan_kept"), seconds < 0.1 ? 1 : 0) << seconds;
+  }
+}
+
+TEST_F(CoordinatorDecisionsTest, WithTooFewStepsNothingIsScaledAndTheEventSaysSo) {
+  Form();
+  StepsOf(1, std::vector<double>(12, 0.002));
+  Join("c");
+  ASSERT_TRUE(request_.has_value());
+  PlanOutcome same;
+  same.request_id = request_->id;
+  same.members = {"a", "b", "c"};
+  same.predicted_step_seconds = same.current_step_seconds = 1;
+  TakePlan(same);
+  EXPECT_EQ(List("alternatives", "plan_kept")[0]["predicted_seconds"], 88);
+  EXPECT_TRUE(std::isnan(Seconds("scale", "plan_kept")));
+  EXPECT_THAT(Text("reason", "plan_kept"),
+              HasSubstr("nothing is scaled: 7 steps were measured, and 8 are needed"));
 }
 
 TEST_F(CoordinatorDecisionsTest, AJoinWithoutAPlanLeavesTheOneInForceAndSaysWhy) {
