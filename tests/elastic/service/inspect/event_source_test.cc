@@ -33,11 +33,10 @@ class EventSourceTest : public testing::Test {
     auto source = EventSource::OfFolder(run_, "", credentials);
     ASSERT_TRUE(source.ok()) << source.status().ToString();
     follower_ = Thread("follower", [this, source = *std::move(source)]() mutable {
-      status_ =
-          source.Follow([this](const RunEvent& event) {
-            kinds_.push_back(event.event.kind);
-            return true;
-          });
+      status_ = source.Follow([this](const RunEvent& event) {
+        kinds_.push_back(event.event.kind);
+        return true;
+      });
     });
   }
 

@@ -1,10 +1,11 @@
-"""Every subcommand that prints, into a device that is full and into a closed descriptor: one line that says so, and exit
-code 1. A command that found something wrong keeps its own code.
-"""
+"""Every subcommand that prints, into a device that is full: one line that says so, and exit code 1. A command that
+found something wrong keeps its own code."""
 import os
 import subprocess
+import sys
 
-from harness import HEDDLE, PATIENCE, SMOKE, Run, Scratch, heddle
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import HEDDLE, PATIENCE, SMOKE, Run, Scratch, heddle  # noqa: E402
 
 REASON = "error: standard output: "
 
@@ -38,7 +39,7 @@ def commands(run, folder):
     yield "checkpoint", "inspect", newer
     yield "checkpoint", "verify", newer
     yield "checkpoint", "diff", newer, newer
-    yield "checkpoint", "prune", checkpoints, "--keep", "1", "--dry-run"
+    yield "checkpoint", "prune", checkpoints, "--last", "1", "--dry-run"
 
 
 def main():
