@@ -56,8 +56,9 @@ def stop(mpirun, program):
     code, output = launch(mpirun, program, "stop")
     expect(code != 0, "mpirun reports success", output)
     survivors(output, "rank-1 was lost: no sign of life over MPI")
-    finishes = re.findall("finish: (UNAVAILABLE|DEADLINE_EXCEEDED)", output)
-    expect(len(finishes) == RANKS - 1, "Finish did not say that it could not", output)
+    # The stopped rank may wake, and say so too, before mpirun ends it.
+    finished = set(re.findall("^rank-([0-9]) finish: (?:UNAVAILABLE|DEADLINE_EXCEEDED)", output, re.MULTILINE))
+    expect(finished >= {"0", "2"}, "Finish did not say that it could not", output)
 
 
 def absent(mpirun, program):
