@@ -18,7 +18,7 @@ def into(output, *arguments):
 def commands(run, folder):
     """Subcommands that need no coordinator and write nothing else, for a run with two checkpoints."""
     checkpoints = os.path.join(run.folder, "checkpoints")
-    newer = os.path.join(checkpoints, "step-00000004")
+    newer = os.path.join(checkpoints, "step-00000006")
     text = os.path.join(folder, "text.txt")
     with open(text, "w", encoding="utf-8") as file:
         file.write("a few words of prose\n" * 50)
@@ -44,7 +44,7 @@ def commands(run, folder):
 
 def main():
     with Scratch() as folder:
-        run = Run(os.path.join(folder, "run"), overrides=("steps=4", "checkpoint.every=2")).start()
+        run = Run(os.path.join(folder, "run"), overrides=("steps=6", "checkpoint.every=3")).start()
         assert run.process.wait(PATIENCE) == 0
         for command in commands(run, folder):
             with open("/dev/full", "wb") as full:
