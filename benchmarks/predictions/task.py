@@ -79,7 +79,7 @@ def one(options, number, source):
     run = Train(os.path.join(options.folder, name), JOB, [*ENDLESS, f"elastic.recover_from={source}"]).start()
     try:
         wait_steps(run, WARM + chance.randrange(9))
-        time.sleep(chance.random() * 0.1)
+        time.sleep(chance.random() * 0.1)  # The kill's moment within a step, which may be any.
         return kill(run, chance)
     finally:
         run.stop()
