@@ -58,7 +58,7 @@ endfunction()
 # NAME is the folder's path with '_' for '/': engine/graph is engine_graph. DEPS are names of the same
 # kind, EXTERNAL are imported targets. An OBJECT library keeps every file in the link (registrations).
 # WITHOUT: files of the folder, as regular expressions, that this build leaves out. COLD: no loop of it costs time.
-# PRECOMPILED: other headers than those that all libraries share, or NONE.
+# PRECOMPILED: other headers than those that all libraries share, or NONE. A folder sets HEDDLE_COLD_HEADERS for its COLD ones.
 function(heddle_library name)
   cmake_parse_arguments(A "OBJECT;COLD" "PRECOMPILED" "DEPS;EXTERNAL;GENERATED;WITHOUT" ${ARGN})
   if(A_UNPARSED_ARGUMENTS)
@@ -81,7 +81,7 @@ function(heddle_library name)
       heddle_cold(heddle_${name})
     endif()
     if(A_COLD AND NOT A_PRECOMPILED)
-      set(A_PRECOMPILED heddle_cold_headers)
+      set(A_PRECOMPILED ${HEDDLE_COLD_HEADERS})
     elseif(NOT A_PRECOMPILED)
       set(A_PRECOMPILED heddle_headers)
     endif()
@@ -127,7 +127,7 @@ endfunction()
 # heddle_test(FILE TIER quick|check|full|NO_ENTRY [REAL] [SCALED] [LABEL unit] [TIMEOUT seconds] [PROCESSORS 1] [DEPS name…]
 #             [EXTERNAL target…] [ENVIRONMENT name=value…])
 # FILE_test.cc in the current folder becomes one executable and one ctest entry LABEL.FOLDER.FILE (heddle_entry); NO_ENTRY
-# instead of a tier: the executable alone.
+# instead of a tier: the executable alone. A folder sets HEDDLE_TEST_HEADERS, the headers that its tests precompile.
 function(heddle_test file)
   cmake_parse_arguments(A "NO_ENTRY;REAL;SCALED" "TIER;LABEL;TIMEOUT;PROCESSORS" "DEPS;EXTERNAL;ENVIRONMENT" ${ARGN})
   if(A_UNPARSED_ARGUMENTS)
@@ -141,7 +141,7 @@ function(heddle_test file)
   set(target test_${prefix}_${file})
   add_executable(${target} ${file}_test.cc)
   heddle_test_options(${target})
-  target_precompile_headers(${target} REUSE_FROM heddle_test_headers)
+  target_precompile_headers(${target} REUSE_FROM ${HEDDLE_TEST_HEADERS})
   list(TRANSFORM A_DEPS PREPEND heddle_ OUTPUT_VARIABLE deps)
   target_link_libraries(${target} PRIVATE ${deps} ${A_EXTERNAL} heddle_test_main)
   if(A_NO_ENTRY)
