@@ -1,9 +1,11 @@
 #include <cstdio>
 
+#include "base/log.h"
 #include "base/system/file.h"
 #include "cli/command.h"
 #include "cli/coordinator/coordinator_arguments.h"
 #include "cli/output.h"
+#include "engine/job/effects.h"
 #include "engine/job/job.h"
 
 namespace heddle::cli {
@@ -41,6 +43,9 @@ class Submit : public Command {
     const auto id = (*client)->Submit(job->text, path_);
     if (!id.ok()) {
       return ReportCall(id.status(), coordinator_.address());
+    }
+    for (const std::string& warning : job::SubmitWarnings(*job)) {
+      LogWarning("{}", warning);
     }
     std::printf("%s\n", id->c_str());
     return kDone;

@@ -1,5 +1,6 @@
 #include "elastic/service/service.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "elastic/service/pages.h"
 #include "elastic/service/service_metrics.h"
 #include "elastic/store/ordered_store.h"
+#include "engine/job/effects.h"
 #include "metrics/exposition/exposer.h"
 
 namespace heddle::elastic {
@@ -233,16 +235,7 @@ class Service::Impl {
       LogWarning("{}", message);
       Log({.kind = "warning", .fields = {{"message", message}}});
     };
-    if (config.checkpoint.moments != job::MomentStorage::kExact) {
-      warn(
-          "checkpoint.moments: bf16: checkpoints hold rounded moments; what goes on from one does "
-          "not repeat the undisturbed run bit for bit");
-    }
-    if (config.checkpoint.replicas.every > 0 && config.workers.size() < 2) {
-      warn(
-          "checkpoint.replicas: the job begins with one worker, which alone keeps its snapshots "
-          "until others join");
-    }
+    std::ranges::for_each(job::StartWarnings(config), warn);
     // Before the remains of dead saves are removed, which may be all that knows.
     const auto generation = checkpoint::HighestGeneration(job.checkpoint_root);
     const bool adopts = live && options_.workers_outlive;

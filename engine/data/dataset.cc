@@ -13,16 +13,24 @@ namespace {
 
 Result<std::vector<Corpus::Source>> FindSources(const DatasetOptions& options) {
   std::vector<Corpus::Source> sources;
+  bool folders = false;
   for (const std::string& path : options.paths) {
     std::error_code error;
     if (!std::filesystem::is_directory(path, error)) {
       sources.push_back({.path = path, .named = true});
       continue;
     }
+    folders = true;
     HEDDLE_ASSIGN_OR_RETURN(const auto files, ListFiles(path, options.include));
     for (const std::string& file : files) {
       sources.push_back({.path = file, .named = false});
     }
+  }
+  std::error_code error;
+  if (!options.include.empty() && !folders &&
+      std::filesystem::exists(options.paths.front(), error)) {
+    return InvalidArgumentError("data.include has no effect: {} is no folder, and is read whole",
+                                options.paths.front());
   }
   return sources;
 }

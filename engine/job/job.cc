@@ -6,6 +6,7 @@
 #include "base/system/file.h"
 #include "base/yaml/yaml.h"
 #include "comm/cost/transport_traits.h"
+#include "engine/job/effects.h"
 
 namespace heddle::job {
 namespace {
@@ -325,10 +326,6 @@ void CrossCheck(YamlReader& root, const JobConfig& job) {
                        " is too small for data.text: text has byte-level tokens 0 to 255",
                    "set model.vocab_size to 256 or more");
   }
-  if (job.validation.every > 0 && job.data.validation_fraction <= 0) {
-    root.Fail("validation", "validation.every has no effect: data.validation_fraction is 0",
-              "set data.validation_fraction, or remove validation.every");
-  }
   if (job.checkpoint.keep_best &&
       (job.data.validation_fraction <= 0 || job.validation.every == 0)) {
     root.FailAmong({"checkpoint.keep.best", "data.validation_fraction", "validation.every"},
@@ -352,6 +349,7 @@ Result<JobConfig> Read(YamlDocument document) {
   YamlReader root = document.Root();
   ReadSections(root, job);
   CrossCheck(root, job);
+  RefuseWithoutEffect(root, job);
   HEDDLE_RETURN_IF_ERROR(document.Finish());
   job.text = document.Emit({.absolute_paths = true});
   job.hash = document.Hash();

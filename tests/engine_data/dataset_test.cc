@@ -142,6 +142,15 @@ TEST_F(DatasetTest, TextNeedsItsVocabulary) {
               HasSubstr("at least 256, the model has 255"));
 }
 
+TEST_F(DatasetTest, GlobsNeedAFolder) {
+  auto options = Counting(100);
+  options.include = {"*.bin"};
+  EXPECT_THAT(Dataset::Open(options).status().message(), HasSubstr("data.include has no effect"));
+  options.paths = {folder_.path() + "/nothing.bin"};
+  EXPECT_THAT(Dataset::Open(options).status().message(), testing::Not(HasSubstr("data.include")))
+      << "a file that is not there is said to be no folder";
+}
+
 // Debian's package "fortunes" has a binary .dat and a symbolic link .u8 beside every text.
 TEST_F(DatasetTest, DebiansFortunesAreReadAsTheyLie) {
   const std::string folder = "/usr/share/games/fortunes";

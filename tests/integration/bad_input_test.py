@@ -45,6 +45,23 @@ workers:
   - {name: a}
   - {name: b, emulate: {speed: 0.5}}
 """
+# Key, after which line of the job, what is given there, and what rules it out.
+WITHOUT_EFFECT = [
+    ("data.token_type", "text: prose.txt", "\n  token_type: uint32", "tokens of data.text are bytes"),
+    *[(f"checkpoint.{key}", "steps: 2", f"\ncheckpoint: {{last: false, {given}}}",
+       "checkpoint.every is 0 and checkpoint.last is false")
+      for key, given in (("keep", "keep: 5"), ("keep", "keep: {last: 1}"), ("moments", "moments: bf16"),
+                         ("background", "background: false"))],
+    ("checkpoint.keep.every", "steps: 2", "\ncheckpoint: {keep: {last: 3, every: 10}}", "checkpoint.every is 0"),
+    ("checkpoint.when_busy", "steps: 2", "\ncheckpoint: {every: 1, background: false, when_busy: skip}",
+     "checkpoint.background is false"),
+    ("checkpoint.replicas.copies", "steps: 2", "\ncheckpoint: {replicas: {copies: 2}}",
+     "checkpoint.replicas.every is 0"),
+    ("checkpoint.replicas.compress", "steps: 2", "\ncheckpoint: {replicas: {compress: false}}",
+     "checkpoint.replicas.every is 0"),
+    ("elastic.recover_from", "steps: 2", "\nelastic: {recover_from: replicas}", "checkpoint.replicas.every is 0"),
+    ("elastic.recover_from", "steps: 2", "\nelastic: {recover_from: checkpoint}", "checkpoint.every is 0"),
+]
 PROSE = "It was the best of times, it was the worst of times. " * 60
 SECONDS_MAX = 120
 ERROR = re.compile(r"^(error: |[^:]+(:\d+:\d+)?: error: )")
@@ -224,7 +241,18 @@ def yaml_cases():
             [at("name: b") + r"workers\.1\.failure_domain", "at most 64"]),
         job("validation without data for it", "validation_fraction: 0.1",
             "validation_fraction: 0\nvalidation: {every: 2}",
-            [r"^job\.yaml:15:\d+: error: validation: validation\.every has no effect", "data.validation_fraction"]),
+            [r"^job\.yaml:15:\d+: error: validation\.every has no effect: data\.validation_fraction is 0"]),
+        job("validation batches without data for them", "validation_fraction: 0.1",
+            "validation_fraction: 0\nvalidation: {batches: 2}",
+            [r"^job\.yaml:15:\d+: error: validation\.batches has no effect: data\.validation_fraction is 0"]),
+        job("globs for a file of tokens", "text: prose.txt", 'tokens: prose.txt\n  include: "*.txt"',
+            [r"^job\.yaml:14:\d+: error: data\.include has no effect: data\.tokens is one file"]),
+        job("a schedule without its end", "learning_rate: 1e-3",
+            "learning_rate: 1e-3, schedule: constant, minimum_learning_rate: 1e-4",
+            [at("optimizer:") + r"optimizer\.minimum_learning_rate has no effect: optimizer\.schedule is constant"]),
+        *[job(f"{key} without effect: {more.strip()}", old, f"{old}{more}",
+              [rf"^job\.yaml:\d+:\d+: error: {re.escape(key)} has no effect: {re.escape(by)}", f"or remove {key}"])
+          for key, old, more, by in WITHOUT_EFFECT],
         job("best checkpoint without validation", "steps: 2", "steps: 2\ncheckpoint: {keep: {last: 2, best: loss}}",
             [r"^job\.yaml:3:\d+: error: checkpoint\.keep\.best needs validation", "validation.every"]),
         job("best checkpoint by something else", "steps: 2", "steps: 2\ncheckpoint: {keep: {best: accuracy}}",
@@ -272,7 +300,7 @@ def fit_cases():
         Case("plan: a profile that is none", f"{PLAN} --profile prose.txt", [r"prose\.txt", "no profile file"]),
         Case("plan: a profile of nobody", f"{PLAN} --profile empty.json",
              [r"empty\.json", "worker a of the job is not in it"],
-             files={"empty.json": '{"profile_file": 2, "workers": [], "links": {"places": [], "pairs": []}}'}),
+             files={"empty.json": '{"profile_file": 3, "workers": [], "links": {"places": [], "pairs": []}}'}),
         Case("plan: measured, and not", f"{PLAN} --profile a.json --save-profile b.json",
              ["--save-profile writes what is measured"]),
     ]

@@ -2,10 +2,30 @@
 
 #include <utility>
 
+#include "base/log.h"
+#include "base/thread.h"
 #include "elastic/worker/replicas/replicator.h"
 #include "engine/runtime/device/blas.h"
 
 namespace heddle::elastic {
+namespace {
+
+// What the job asks for, and this machine or its data have less of.
+void WarnOfTooLittle(const job::JobConfig& job, const data::Dataset& dataset) {
+  if (job.threads > Cores()) {
+    LogWarning("threads: {} on {} cores take turns", job.threads, Cores());
+  }
+  const int64_t samples = job.validation.batches * job.batch.global;
+  const int64_t windows = dataset.validation_windows();
+  if (windows > 0 && samples > windows) {
+    LogWarning(
+        "validation.batches: {} of {} samples are more than the {} that there are for "
+        "validation: some count more than once",
+        job.validation.batches, job.batch.global, windows);
+  }
+}
+
+}  // namespace
 
 JobContext::JobContext(TrainerOptions given)
     : options(std::move(given)),
@@ -22,6 +42,7 @@ Result<std::unique_ptr<JobContext>> JobContext::Create(TrainerOptions options) {
   HEDDLE_ASSIGN_OR_RETURN(context->evaluation_graph,
                           graph::BuildEvaluationGraph(job.model, job::GraphOptions(job)));
   HEDDLE_ASSIGN_OR_RETURN(context->dataset, data::Dataset::Open(job::DatasetOptions(job)));
+  WarnOfTooLittle(job, *context->dataset);
   HEDDLE_ASSIGN_OR_RETURN(context->writer, checkpoint::Writer::Create(
                                                {.root = job.checkpoint.RootIn(given.output_folder),
                                                 .name = given.worker},

@@ -1,0 +1,130 @@
+#include "engine/job/effects.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace heddle::job {
+namespace {
+
+/// A value that is given, and what rules it out.
+struct Rule {
+  std::string key;
+  bool given = false;
+  bool ruled_out = false;
+  std::string by;  ///< "data.tokens is given".
+  std::string mend;
+};
+
+std::vector<Rule> DataRules(const JobConfig& job) {
+  const DataSection& data = job.data;
+  const bool validates = data.validation_fraction > 0;
+  const std::string no_validation = "data.validation_fraction is 0";
+  const std::string mend = "set data.validation_fraction";
+  return {
+      {"data.include", !data.include.empty(), !data.tokens.empty(), "data.tokens is one file",
+       "name folders in data.text"},
+      {"data.token_type", data.token_type != DataSection().token_type, !data.text.empty(),
+       "tokens of data.text are bytes", "give data.tokens"},
+      {"validation.every", job.validation.every > 0, !validates, no_validation, mend},
+      {"validation.batches", job.validation.batches > 1, !validates, no_validation, mend},
+  };
+}
+
+std::vector<Rule> OptimizerRules(const JobConfig& job) {
+  const OptimizerSection& optimizer = job.optimizer;
+  return {
+      {"optimizer.minimum_learning_rate", optimizer.minimum_learning_rate > 0,
+       optimizer.schedule == LearningRateSchedule::kConstant, "optimizer.schedule is constant",
+       "choose the schedule cosine"},
+  };
+}
+
+std::vector<Rule> CheckpointRules(const JobConfig& job) {
+  const CheckpointSection& checkpoint = job.checkpoint;
+  const CheckpointSection usual;
+  const bool none = checkpoint.every == 0 && !checkpoint.last;
+  const std::string no_checkpoints = "checkpoint.every is 0 and checkpoint.last is false";
+  const std::string mend = "set checkpoint.every";
+  return {
+      {"checkpoint.keep", checkpoint.keep != usual.keep, none, no_checkpoints, mend},
+      {"checkpoint.keep.every", checkpoint.keep_every > 0, checkpoint.every == 0,
+       "checkpoint.every is 0", mend},
+      {"checkpoint.keep.best", checkpoint.keep_best, none, no_checkpoints, mend},
+      {"checkpoint.moments", checkpoint.moments != usual.moments, none, no_checkpoints, mend},
+      {"checkpoint.background", !checkpoint.background, none, no_checkpoints, mend},
+      {"checkpoint.when_busy", checkpoint.when_busy != usual.when_busy, !checkpoint.background,
+       "checkpoint.background is false, so no save is under way when the next one is due",
+       "remove one of them"},
+  };
+}
+
+std::vector<Rule> RecoveryRules(const JobConfig& job) {
+  const ReplicaSection& replicas = job.checkpoint.replicas;
+  const bool none = replicas.every == 0;
+  const std::string no_replicas = "checkpoint.replicas.every is 0";
+  const std::string mend = "set checkpoint.replicas.every";
+  const RecoverFrom from = job.elastic.recover_from;
+  return {
+      {"checkpoint.replicas.copies", replicas.copies > 1, none, no_replicas, mend},
+      {"checkpoint.replicas.compress", !replicas.compress, none, no_replicas, mend},
+      {"elastic.recover_from", from == RecoverFrom::kReplicas, none, no_replicas, mend},
+      {"elastic.recover_from", from == RecoverFrom::kCheckpoint, job.checkpoint.every == 0,
+       "checkpoint.every is 0", "set checkpoint.every"},
+  };
+}
+
+}  // namespace
+
+void RefuseWithoutEffect(YamlReader& root, const JobConfig& job) {
+  for (const auto& rules :
+       {DataRules(job), OptimizerRules(job), CheckpointRules(job), RecoveryRules(job)}) {
+    for (const Rule& rule : rules) {
+      if (rule.given && rule.ruled_out) {
+        root.FailAmong({rule.key}, fmt::format("{} has no effect: {}", rule.key, rule.by),
+                       fmt::format("{}, or remove {}", rule.mend, rule.key));
+      }
+    }
+  }
+}
+
+std::vector<std::string> StartWarnings(const JobConfig& job) {
+  std::vector<std::string> warnings;
+  if (job.checkpoint.moments != MomentStorage::kExact) {
+    warnings.emplace_back(
+        "checkpoint.moments: bf16: checkpoints hold rounded moments; what goes on from one does "
+        "not repeat the undisturbed run bit for bit");
+  }
+  if (job.checkpoint.replicas.every > 0 && job.workers.size() < 2) {
+    warnings.emplace_back(
+        "checkpoint.replicas: the job begins with one worker, which alone keeps its snapshots "
+        "until others join");
+  }
+  for (const std::string& name :
+       job.plan.has_value() ? job.plan->workers : std::vector<std::string>()) {
+    if (std::ranges::find(job.workers, name, &WorkerSection::name) == job.workers.end()) {
+      warnings.push_back(
+          fmt::format("plan: its worker {} is not one of `workers`: until it has joined, a plan is "
+                      "searched for",
+                      name));
+    }
+  }
+  return warnings;
+}
+
+std::vector<std::string> SubmitWarnings(const JobConfig& job) {
+  std::vector<std::string> warnings;
+  if (job.elastic.restart) {
+    warnings.emplace_back(
+        "elastic.restart has no effect for a job that is submitted: a worker is started again by "
+        "what started it");
+  }
+  if (job.metrics.port != 0) {
+    warnings.emplace_back(
+        "metrics.port has no effect for a job that is submitted: the coordinator's metrics are "
+        "where `heddle serve --metrics` puts them");
+  }
+  return warnings;
+}
+
+}  // namespace heddle::job
