@@ -19,6 +19,10 @@ constexpr double kPauseSeconds = 0.3;
 // Steps over which a moved byte must pay for itself.
 constexpr int64_t kHorizonSteps = 200;
 
+// What is predicted of one plan from measurements of a quiet machine differs by about so much from
+// one time to the next; and a message costs more than is measured of it.
+constexpr double kTie = 0.01;
+
 // The plan that the user gave, on the workers that are there; nothing when it names others.
 std::optional<program::Plan> GivenPlan(const job::JobConfig& job, const PlanRequest& request) {
   if (!job.plan) {
@@ -105,7 +109,8 @@ Result<planner::PlanRequest> SearchFor(const job::JobConfig& job,
                               .microbatches = static_cast<int>(job.batch.microbatches()),
                               .determinism = job.determinism,
                               .generation = request.generation,
-                              .horizon_steps = kHorizonSteps};
+                              .horizon_steps = kHorizonSteps,
+                              .tie = kTie};
   if (!request.current_plan_json.empty()) {
     HEDDLE_ASSIGN_OR_RETURN(search.previous, program::PlanFromJson(request.current_plan_json));
     if (!request.current_runs) {

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <optional>
 
+#include "planner/linear/linear_program.h"
 #include "planner/search/divisions.h"
-#include "planner/search/linear_program.h"
 
 namespace heddle::planner {
 namespace {

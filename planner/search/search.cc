@@ -12,6 +12,7 @@
 #include "planner/search/fleet.h"
 #include "planner/search/improve.h"
 #include "planner/search/problem.h"
+#include "planner/search/ties.h"
 #include "planner/search/uniform.h"
 #include "planner/search/warm_start.h"
 
@@ -55,6 +56,7 @@ class Searcher {
     if (simulated_) {
       SimulateFinalists(finalists);
     }
+    BreakTies(finalists);
     if (request_.stop.stop_requested()) {
       return Stopped();
     }
@@ -293,6 +295,18 @@ class Searcher {
       }
     }
     SortByTime(plans);
+  }
+
+  /// Moves the plan to take to the front.
+  void BreakTies(std::vector<ScoredPlan>& plans) const {
+    double bound = std::numeric_limits<double>::infinity();
+    for (const ScoredPlan& baseline : baselines_) {
+      bound = std::min(bound, baseline.seconds);
+    }
+    const Plan* const in_force = request_.previous.has_value() ? &*request_.previous : nullptr;
+    const auto taken = plans.begin() + static_cast<std::ptrdiff_t>(Preferred(
+                                           *problem_.graph, plans, request_.tie, bound, in_force));
+    std::rotate(plans.begin(), taken, taken + 1);
   }
 
   Status Predict(SearchOutcome& outcome) {

@@ -53,6 +53,10 @@ struct PlanRequest {
   /// With `previous`: the seconds that moving the state takes count 1 / horizon_steps to each step.
   /// 0: do not count.
   int64_t horizon_steps = 0;
+  /// Plans whose steps take at most this part longer than the fastest are as fast as it, for all
+  /// that the profiles say: the one with the fewest messages is taken, then `previous`, then the
+  /// first in a fixed order.
+  double tie = 0;
   SearchLimits limits = {};
   /// Once it is requested, nobody wants the plan any more: the search soon ends without one.
   std::stop_token stop = {};

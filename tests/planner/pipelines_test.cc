@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "planner/search/linear_program.h"
+#include "planner/linear/linear_program.h"
 #include "tests/support/seed.h"
 
 namespace heddle::planner {

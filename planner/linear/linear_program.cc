@@ -1,4 +1,4 @@
-#include "planner/search/linear_program.h"
+#include "planner/linear/linear_program.h"
 
 #include <cstddef>
 
