@@ -35,12 +35,18 @@ def wait_steps(run, more):
     heddle.wait_until(f"step {target}", lambda: run.check_running() or max(steps(run), default=0) >= target, PATIENCE)
 
 
+def working(run):
+    """Workers of the plan in force that compute: the loss of another one costs no recovery."""
+    plan = run.events("plan")[-1]["plan"]
+    return sorted({plan["workers"][stage["worker"]] for pipeline in plan["pipelines"] for stage in pipeline["stages"]})
+
+
 def kill(run, chance):
-    """Kills a worker, any, and returns the event of the recovery."""
+    """Kills a worker that computes, any, and returns the event of the recovery."""
     before = len(run.events("recovered"))
     with open(os.path.join(run.folder, "job.json"), encoding="utf-8") as file:
         workers = {worker["name"]: worker["pid"] for worker in json.load(file)["workers"]}
-    name = chance.choice(sorted(workers))
+    name = chance.choice(working(run))
     os.kill(workers[name], signal.SIGKILL)
     heddle.wait_until("the end of the recovery",
                       lambda: run.check_running() or len(run.events("recovered")) > before, PATIENCE)

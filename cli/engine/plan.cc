@@ -48,14 +48,25 @@ class Plan : public Command {
                         : explain_ ? planned->explanation.c_str()
                                    : planned->text.c_str());
     if (!json_) {
-      std::printf("inputs: profiles of %s, the oldest; links %s\n",
-                  elastic::FormatEventTime(planned->measured_at).c_str(),
-                  profile_.empty() ? "measured now" : ("of " + profile_).c_str());
+      PrintInputs(planned->inputs);
     }
     return kDone;
   }
 
  private:
+  void PrintInputs(const elastic::PlanInputs& inputs) const {
+    std::printf(
+        "inputs: profiles of %s, the oldest; own links of %s, ± %.0f %% in latency and "
+        "± %.0f %% in rate at most",
+        elastic::FormatEventTime(inputs.profiles_measured_at).c_str(),
+        elastic::FormatEventTime(inputs.links_measured_at).c_str(), 100 * inputs.latency_spread,
+        100 * inputs.rate_spread);
+    if (inputs.pairs > 0) {
+      std::printf("; and of %d %s of hosts", inputs.pairs, inputs.pairs == 1 ? "pair" : "pairs");
+    }
+    std::printf("\n");
+  }
+
   std::string path_;
   std::vector<std::string> overrides_;
   std::string profile_;

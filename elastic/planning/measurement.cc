@@ -15,6 +15,22 @@ constexpr double kMostPerSecond = 1e21;
 constexpr double kMostSeconds = 1e5;
 constexpr int kMostDepth = 8;  ///< A profile needs three; what is deep would end the stack.
 
+Status CheckLink(const MeasuredLink& measured) {
+  const comm::Link& link = measured.link;
+  const bool sound =
+      link.latency_seconds >= 0 && link.latency_seconds <= kMostSeconds &&
+      link.bytes_per_second >= 1 && link.bytes_per_second <= kMostPerSecond &&
+      measured.latency_spread_seconds >= 0 && measured.latency_spread_seconds <= kMostSeconds &&
+      measured.bytes_per_second_spread >= 0 && measured.bytes_per_second_spread <= kMostPerSecond &&
+      measured.measured_at >= 0 && measured.measured_at <= kMostPerSecond;
+  return sound ? Status::Ok()
+               : InvalidArgumentError(
+                     "measurement: link: latency {} ± {} s and {} ± {} bytes a second, measured at "
+                     "{}, are no link",
+                     link.latency_seconds, measured.latency_spread_seconds, link.bytes_per_second,
+                     measured.bytes_per_second_spread, measured.measured_at);
+}
+
 Status Check(const WorkerMeasurement& measurement) {
   const program::WorkerProfile& profile = measurement.profile;
   for (const auto& [name, rate] : {std::pair("flops_per_second", profile.flops_per_second),
@@ -47,24 +63,53 @@ Status Check(const WorkerMeasurement& measurement) {
         measurement.speed, measurement.link_bytes_per_second, measurement.threads,
         measurement.profile_measured_at);
   }
-  const comm::Link& link = measurement.link;
-  if (!(link.latency_seconds >= 0 && link.latency_seconds <= kMostSeconds) ||
-      !(link.bytes_per_second >= 1 && link.bytes_per_second <= kMostPerSecond)) {
-    return InvalidArgumentError("measurement: link: latency {} s and {} bytes a second are no link",
-                                link.latency_seconds, link.bytes_per_second);
-  }
-  return Status::Ok();
+  return CheckLink(measurement.link);
+}
+
+nlohmann::json JsonOf(const MeasuredLink& measured) {
+  return {{"latency_seconds", measured.link.latency_seconds},
+          {"bytes_per_second", measured.link.bytes_per_second},
+          {"transport", measured.link.transport},
+          {"latency_spread_seconds", measured.latency_spread_seconds},
+          {"bytes_per_second_spread", measured.bytes_per_second_spread},
+          {"measured_at", measured.measured_at}};
+}
+
+MeasuredLink LinkOf(const nlohmann::json& json) {
+  MeasuredLink measured;
+  measured.link.latency_seconds = json.at("latency_seconds").get<double>();
+  measured.link.bytes_per_second = json.at("bytes_per_second").get<double>();
+  measured.link.transport = json.at("transport").get<std::string>();
+  measured.latency_spread_seconds = json.at("latency_spread_seconds").get<double>();
+  measured.bytes_per_second_spread = json.at("bytes_per_second_spread").get<double>();
+  measured.measured_at = json.at("measured_at").get<double>();
+  return measured;
 }
 
 }  // namespace
 
+std::string LinkToJson(const MeasuredLink& link) {
+  return JsonOf(link).dump();
+}
+
+Result<MeasuredLink> LinkFromJson(std::string_view json) {
+  const Result<nlohmann::json> read = checkpoint::ParseStrictJson(json, kMostDepth);
+  if (!read.ok()) {
+    return InvalidArgumentError("measurement: link: {}", read.status().message());
+  }
+  try {
+    MeasuredLink link = LinkOf(*read);
+    HEDDLE_RETURN_IF_ERROR(CheckLink(link));
+    return link;
+  } catch (const nlohmann::json::exception& error) {
+    return InvalidArgumentError("measurement: link: {}", error.what());
+  }
+}
+
 std::string MeasurementToJson(const WorkerMeasurement& measurement) {
   const nlohmann::json json = {
       {"profile", nlohmann::json::parse(program::ProfileToJson(measurement.profile))},
-      {"link",
-       {{"latency_seconds", measurement.link.latency_seconds},
-        {"bytes_per_second", measurement.link.bytes_per_second},
-        {"transport", measurement.link.transport}}},
+      {"link", JsonOf(measurement.link)},
       {"profile_measured_at", measurement.profile_measured_at},
       {"speed", measurement.speed},
       {"link_bytes_per_second", measurement.link_bytes_per_second},
@@ -82,10 +127,7 @@ Result<WorkerMeasurement> MeasurementFromJson(std::string_view json) {
     const nlohmann::json& parsed = *read;
     HEDDLE_ASSIGN_OR_RETURN(measurement.profile,
                             program::ProfileFromJson(parsed.at("profile").dump()));
-    const nlohmann::json& link = parsed.at("link");
-    measurement.link.latency_seconds = link.at("latency_seconds").get<double>();
-    measurement.link.bytes_per_second = link.at("bytes_per_second").get<double>();
-    measurement.link.transport = link.at("transport").get<std::string>();
+    measurement.link = LinkOf(parsed.at("link"));
     measurement.profile_measured_at = parsed.at("profile_measured_at").get<double>();
     measurement.speed = parsed.at("speed").get<double>();
     measurement.link_bytes_per_second = parsed.at("link_bytes_per_second").get<double>();
@@ -150,7 +192,7 @@ Result<planner::ClusterProfile> ClusterOf(const std::vector<Candidate>& candidat
     measurement->profile.worker = candidate.name;
     ScaleProfile(measurement->profile, candidate.slowdown);
     cluster.workers.push_back(std::move(measurement->profile));
-    ends.push_back({.link = measurement->link, .host = candidate.host});
+    ends.push_back({.link = measurement->link.link, .host = candidate.host});
   }
   cluster.links = comm::LinksBetween(ends, measured, preference);
   return cluster;

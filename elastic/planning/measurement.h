@@ -16,9 +16,22 @@
 
 namespace heddle::elastic {
 
+/// A link as the rounds of one measurement found it.
+struct MeasuredLink {
+  comm::Link link = {};  ///< Medians of the rounds.
+  /// Half of what lies between the rounds' quartiles.
+  double latency_spread_seconds = 0;
+  double bytes_per_second_spread = 0;
+  double measured_at = 0;  ///< Seconds of the wall clock since 1970; a kept link may be a day old.
+};
+
+std::string LinkToJson(const MeasuredLink& link);
+/// Errors: kInvalidArgument naming the key.
+Result<MeasuredLink> LinkFromJson(std::string_view json);
+
 struct WorkerMeasurement {
   program::WorkerProfile profile;
-  comm::Link link;  ///< Of the worker's own end, measured through its own endpoint.
+  MeasuredLink link;  ///< The worker's own end, measured through its own endpoint.
   /// Seconds of the wall clock since 1970; a kept profile may be a day old.
   double profile_measured_at = 0;
   /// What the worker was emulated as, and the threads that it computed with.

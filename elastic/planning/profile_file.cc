@@ -6,55 +6,18 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/format/strict_json.h"
+#include "elastic/planning/links_json.h"
 #include "elastic/protocol/link_figures.h"
 #include "engine/graph/operator.h"
 
 namespace heddle::elastic {
 namespace {
 
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 constexpr int kMostDepth = 16;  ///< Twice what it needs; what is deep would end the stack.
 // Beyond these no worker trains.
 constexpr double kLeastSlowdown = 1e-6;
 constexpr double kMostSlowdown = 1e6;
-
-nlohmann::json LinksToJson(const wire::Links& links) {
-  nlohmann::json pairs = nlohmann::json::array();
-  for (const wire::Links::Pair& pair : links.pairs()) {
-    nlohmann::json transports = nlohmann::json::array();
-    for (const wire::Links::Transport& transport : pair.transports()) {
-      transports.push_back({{"name", transport.name()},
-                            {"latency_seconds", transport.latency_seconds()},
-                            {"bytes_per_second", transport.bytes_per_second()},
-                            {"back_latency_seconds", transport.back_latency_seconds()},
-                            {"back_bytes_per_second", transport.back_bytes_per_second()}});
-    }
-    pairs.push_back({{"a", pair.a()}, {"b", pair.b()}, {"transports", std::move(transports)}});
-  }
-  return {{"places", std::vector<int>(links.places().begin(), links.places().end())},
-          {"pairs", std::move(pairs)}};
-}
-
-wire::Links LinksFromJson(const nlohmann::json& json) {
-  wire::Links links;
-  for (const nlohmann::json& place : json.at("places")) {
-    links.add_places(place.get<int32_t>());
-  }
-  for (const nlohmann::json& entry : json.at("pairs")) {
-    wire::Links::Pair& pair = *links.add_pairs();
-    pair.set_a(entry.at("a").get<int32_t>());
-    pair.set_b(entry.at("b").get<int32_t>());
-    for (const nlohmann::json& each : entry.at("transports")) {
-      wire::Links::Transport& transport = *pair.add_transports();
-      transport.set_name(each.at("name").get<std::string>());
-      transport.set_latency_seconds(each.at("latency_seconds").get<double>());
-      transport.set_bytes_per_second(each.at("bytes_per_second").get<double>());
-      transport.set_back_latency_seconds(each.at("back_latency_seconds").get<double>());
-      transport.set_back_bytes_per_second(each.at("back_bytes_per_second").get<double>());
-    }
-  }
-  return links;
-}
 
 Status CheckMeasuredAs(const WorkerMeasurement& there,
                        const job::WorkerSection& wanted,
@@ -124,7 +87,7 @@ std::string ProfileFileToJson(const ProfileFile& file) {
   }
   const nlohmann::json json = {{"profile_file", kVersion},
                                {"workers", std::move(workers)},
-                               {"links", LinksToJson(file.links)}};
+                               {"links", nlohmann::json::parse(LinksToJson(file.links))}};
   return json.dump(1) + "\n";
 }
 
@@ -155,12 +118,11 @@ Result<ProfileFile> ProfileFileFromJson(std::string_view json) {
       }
       each.measurement = *std::move(measurement);
     }
-    file.links = LinksFromJson(read->at("links"));
+    HEDDLE_ASSIGN_OR_RETURN(
+        file.links, LinksFromJson(read->at("links").dump(), static_cast<int>(file.workers.size())));
   } catch (const nlohmann::json::exception& error) {
     return InvalidArgumentError("no profile file: {}", error.what());
   }
-  HEDDLE_RETURN_IF_ERROR(
-      MeasuredLinksFrom(file.links, static_cast<int>(file.workers.size())).status());
   return file;
 }
 

@@ -28,7 +28,7 @@ comm::EndpointConfig EndpointConfigOf(const job::JobConfig& job, const std::stri
 Result<MeasuredWorker> MeasureSection(const job::WorkerSection& worker,
                                       const job::JobConfig& job,
                                       const graph::Graph& graph,
-                                      MachineProfiles& profiles) {
+                                      KeptFiles& kept) {
   metrics::Registry unused;
   const comm::EndpointOptions options{
       .config = EndpointConfigOf(job, worker.name),
@@ -41,7 +41,7 @@ Result<MeasuredWorker> MeasureSection(const job::WorkerSection& worker,
                       .threads = job.threads};
   Progress nobody_asks;
   HEDDLE_ASSIGN_OR_RETURN(WorkerMeasurement measurement,
-                          MeasureWorker(as, profiles, *endpoint, options, nobody_asks));
+                          MeasureWorker(as, kept, *endpoint, options, nobody_asks));
   return MeasuredWorker{
       .worker = worker.name, .host = HostIdentity(), .measurement = std::move(measurement)};
 }
@@ -50,16 +50,16 @@ Result<ProfileFile> MeasureAll(const job::JobConfig& job, const graph::Graph& gr
   runtime::WarnAboutBlas();
   runtime::KeepFreedMemory();
   runtime::SetThreads(static_cast<int>(job.threads));
-  MachineProfiles profiles(CacheFolder());
+  KeptFiles kept(CacheFolder());
   ProfileFile file;
   std::vector<double> rates;
   for (const job::WorkerSection& worker : job.workers) {
-    HEDDLE_ASSIGN_OR_RETURN(MeasuredWorker measured, MeasureSection(worker, job, graph, profiles));
+    HEDDLE_ASSIGN_OR_RETURN(MeasuredWorker measured, MeasureSection(worker, job, graph, kept));
     file.workers.push_back(std::move(measured));
     rates.push_back(worker.emulation.link_bytes_per_second);
   }
-  HEDDLE_ASSIGN_OR_RETURN(file.links, MeasureLocalLinks(rates, job.comm.preference().list,
-                                                        EndpointConfigOf(job, "links")));
+  HEDDLE_ASSIGN_OR_RETURN(file.links, LocalLinks(kept, rates, job.comm.preference().list,
+                                                 EndpointConfigOf(job, "links")));
   return file;
 }
 
@@ -100,6 +100,27 @@ Result<LocalPlan> PlanFor(const planner::PlanRequest& request, PlanChoice choice
                    .explanation = planner::Explain(request, outcome)};
 }
 
+Result<PlanInputs> InputsOf(const PlanRequest& request) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  PlanInputs inputs{.profiles_measured_at = kNever,
+                    .links_measured_at = kNever,
+                    .pairs = request.links.pairs_size()};
+  for (const Candidate& candidate : request.candidates) {
+    HEDDLE_ASSIGN_OR_RETURN(const WorkerMeasurement measurement,
+                            MeasurementFromJson(candidate.profile_json));
+    const MeasuredLink& own = measurement.link;
+    inputs.profiles_measured_at =
+        std::min(inputs.profiles_measured_at, measurement.profile_measured_at);
+    inputs.links_measured_at = std::min(inputs.links_measured_at, own.measured_at);
+    inputs.latency_spread =
+        std::max(inputs.latency_spread,
+                 own.latency_spread_seconds / std::max(own.link.latency_seconds, 1e-9));
+    inputs.rate_spread =
+        std::max(inputs.rate_spread, own.bytes_per_second_spread / own.link.bytes_per_second);
+  }
+  return inputs;
+}
+
 }  // namespace
 
 Result<LocalPlan> PlanLocally(const LocalPlanOptions& options) {
@@ -117,12 +138,7 @@ Result<LocalPlan> PlanLocally(const LocalPlanOptions& options) {
                               : ReadRequest(options.profile_path, job, graph));
   HEDDLE_ASSIGN_OR_RETURN(const planner::PlanRequest search, SearchFor(job, graph, request));
   HEDDLE_ASSIGN_OR_RETURN(LocalPlan plan, PlanFor(search, options.choice));
-  plan.measured_at = std::numeric_limits<double>::infinity();
-  for (const Candidate& candidate : request.candidates) {
-    HEDDLE_ASSIGN_OR_RETURN(const WorkerMeasurement measurement,
-                            MeasurementFromJson(candidate.profile_json));
-    plan.measured_at = std::min(plan.measured_at, measurement.profile_measured_at);
-  }
+  HEDDLE_ASSIGN_OR_RETURN(plan.inputs, InputsOf(request));
   return plan;
 }
 

@@ -18,12 +18,23 @@ enum class PlanChoice : uint8_t {
              ///< with.
 };
 
+/// What a plan was made from, for people.
+struct PlanInputs {
+  /// When the oldest was measured, in seconds since 1970.
+  double profiles_measured_at = 0;
+  double links_measured_at = 0;
+  /// The largest spread of a worker's own link, as a part of its median.
+  double latency_spread = 0;
+  double rate_spread = 0;
+  int pairs = 0;  ///< Pairs of places whose link was measured.
+};
+
 struct LocalPlan {
   program::Plan plan;
   std::string json;
   std::string text;         ///< For people.
   std::string explanation;  ///< Longer: why. Of kUniform the same as `text`.
-  double measured_at = 0;   ///< When the oldest profile was measured; seconds since 1970.
+  PlanInputs inputs = {};
 };
 
 struct LocalPlanOptions {

@@ -1,7 +1,14 @@
 #include "elastic/worker/measure/link_probe.h"
 
 #include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/clock.h"
 #include "base/thread.h"
 
 namespace heddle::elastic {
@@ -9,27 +16,34 @@ namespace {
 
 constexpr Duration kBound = std::chrono::seconds(20);
 
-// The best of so many: contention on a busy host only ever makes a link look worse than it is.
-constexpr uint64_t kRounds = 4;
+constexpr uint64_t kRounds = 5;
 
 // Both ends call it, `other` is the other end's rank.
-Result<comm::Link> BestOfRounds(comm::Endpoint& endpoint, comm::Communicator& group, int other) {
-  Result<comm::Link> best = UnavailableError("not measured");
+Result<std::vector<comm::Link>> MeasureRounds(comm::Endpoint& endpoint,
+                                              comm::Communicator& group,
+                                              int other) {
+  std::vector<comm::Link> rounds;
   for (uint64_t round = 1; round <= kRounds; ++round) {
-    HEDDLE_ASSIGN_OR_RETURN(const comm::Link link,
+    HEDDLE_ASSIGN_OR_RETURN(comm::Link link,
                             endpoint.MeasureLink(group, other, round, After(kBound)));
-    if (!best.ok()) {
-      best = link;
-    }
-    best->latency_seconds = std::min(best->latency_seconds, link.latency_seconds);
-    best->bytes_per_second = std::max(best->bytes_per_second, link.bytes_per_second);
+    rounds.push_back(std::move(link));
   }
-  return best;
+  return rounds;
 }
 
-}  // namespace
+struct Middle {
+  double median = 0;
+  double spread = 0;  // Half of what lies between the quartiles.
+};
 
-Result<comm::Link> ProbeOwnLink(comm::Endpoint& endpoint, const comm::EndpointOptions& options) {
+Middle MiddleOf(std::vector<double> values) {
+  std::ranges::sort(values);
+  const size_t last = values.size() - 1;
+  return {.median = values[last / 2], .spread = (values[last - last / 4] - values[last / 4]) / 2};
+}
+
+Result<MeasuredLink> MeasureOwnLink(comm::Endpoint& endpoint,
+                                    const comm::EndpointOptions& options) {
   // Both ends speak for a job of their own, so that nobody else can join.
   metrics::Registry unused;
   const std::string job =
@@ -49,31 +63,70 @@ Result<comm::Link> ProbeOwnLink(comm::Endpoint& endpoint, const comm::EndpointOp
   const std::vector<comm::GroupMember> members = {
       {.name = options.config.worker, .address = endpoint.address()},
       {.name = "mirror", .address = mirror->address()}};
-  Result<comm::Link> other = UnavailableError("not measured");
+  Status other = UnavailableError("not measured");
   Thread thread("link-probe", [&] {
     auto group = mirror->Connect({.generation = 0, .rank = 1, .members = members, .peers = {0}},
                                  After(kBound));
-    if (group.ok()) {
-      other = BestOfRounds(*mirror, **group, 0);
-    }
+    other = group.ok() ? MeasureRounds(*mirror, **group, 0).status() : group.status();
   });
-  Result<comm::Link> link = UnavailableError("not measured");
   auto group = endpoint.Connect({.generation = 0, .rank = 0, .members = members, .peers = {1}},
                                 After(kBound));
-  if (group.ok()) {
-    link = BestOfRounds(endpoint, **group, 1);
-    if (link.ok()) {
-      link->transport = (*group)->transport(1);
-    }
-  } else {
-    link = group.status();
-  }
+  Result<std::vector<comm::Link>> rounds =
+      group.ok() ? MeasureRounds(endpoint, **group, 1) : group.status();
   thread.Join();
   if (group.ok()) {
     (*group)->Abort(CancelledError("the link is measured"));
   }
   HEDDLE_RETURN_IF_ERROR(endpoint.Configure(options.config));
+  HEDDLE_RETURN_IF_ERROR(rounds.status());
+  HEDDLE_RETURN_IF_ERROR(other);
+  MeasuredLink link = MedianOf(*rounds);
+  link.measured_at = WallClockSeconds();
   return link;
+}
+
+// What decides how fast an endpoint's messages go, and not whose it is.
+std::string KeyOf(const comm::EndpointOptions& options) {
+  std::string key = fmt::format("{} {} {} {} {}", options.bind_host, options.link_bytes_per_second,
+                                options.config.tls, fmt::join(options.config.transports, ","),
+                                fmt::join(options.open, ","));
+  for (const auto& [transport, values] : options.transport_options) {
+    for (const auto& [name, value] : values) {
+      key += fmt::format("\n{} {} {}", transport, name, value);
+    }
+  }
+  return key;
+}
+
+}  // namespace
+
+MeasuredLink MedianOf(const std::vector<comm::Link>& rounds) {
+  std::vector<double> latencies;
+  std::vector<double> rates;
+  for (const comm::Link& round : rounds) {
+    latencies.push_back(round.latency_seconds);
+    rates.push_back(round.bytes_per_second);
+  }
+  const Middle latency = MiddleOf(std::move(latencies));
+  const Middle rate = MiddleOf(std::move(rates));
+  MeasuredLink measured{.link = rounds.front(),
+                        .latency_spread_seconds = latency.spread,
+                        .bytes_per_second_spread = rate.spread};
+  measured.link.latency_seconds = latency.median;
+  measured.link.bytes_per_second = rate.median;
+  return measured;
+}
+
+Result<MeasuredLink> OwnLink(KeptFiles& files,
+                             comm::Endpoint& endpoint,
+                             const comm::EndpointOptions& options) {
+  const auto check = [](std::string_view json) { return LinkFromJson(json).status(); };
+  const auto measure = [&]() -> Result<std::string> {
+    HEDDLE_ASSIGN_OR_RETURN(const MeasuredLink link, MeasureOwnLink(endpoint, options));
+    return LinkToJson(link);
+  };
+  HEDDLE_ASSIGN_OR_RETURN(const KeptText kept, files.Get("link", KeyOf(options), check, measure));
+  return LinkFromJson(kept.text);
 }
 
 }  // namespace heddle::elastic

@@ -3,8 +3,13 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/thread.h"
+#include "elastic/planning/links_json.h"
 #include "elastic/protocol/link_figures.h"
 #include "elastic/worker/measure/pair_probe.h"
 
@@ -53,15 +58,10 @@ Result<std::vector<wire::Links::Transport>> MeasurePair(int64_t number,
   return JoinAnswers(there, back, transports);
 }
 
-}  // namespace
-
-Result<wire::Links> MeasureLocalLinks(const std::vector<double>& rates,
-                                      const std::vector<std::string>& transports,
-                                      const comm::EndpointConfig& config) {
+Result<wire::Links> MeasureNow(const std::vector<double>& rates,
+                               const std::vector<std::string>& transports,
+                               const comm::EndpointConfig& config) {
   wire::Links links;
-  if (transports.empty()) {
-    return links;
-  }
   std::map<double, int32_t> places;
   std::map<int32_t, double> rate_of;
   std::map<int32_t, int> workers;
@@ -87,6 +87,27 @@ Result<wire::Links> MeasureLocalLinks(const std::vector<double>& rates,
     }
   }
   return links;
+}
+
+}  // namespace
+
+Result<wire::Links> LocalLinks(KeptFiles& files,
+                               const std::vector<double>& rates,
+                               const std::vector<std::string>& transports,
+                               const comm::EndpointConfig& config) {
+  if (transports.empty()) {
+    return wire::Links();
+  }
+  const auto workers = static_cast<int>(rates.size());
+  const auto check = [&](std::string_view json) { return LinksFromJson(json, workers).status(); };
+  const auto measure = [&]() -> Result<std::string> {
+    HEDDLE_ASSIGN_OR_RETURN(const wire::Links links, MeasureNow(rates, transports, config));
+    return LinksToJson(links);
+  };
+  const std::string key =
+      fmt::format("{} {} {}", fmt::join(rates, ","), fmt::join(transports, ","), config.tls);
+  HEDDLE_ASSIGN_OR_RETURN(const KeptText kept, files.Get("links", key, check, measure));
+  return LinksFromJson(kept.text, workers);
 }
 
 }  // namespace heddle::elastic

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "elastic/worker/measure/kept_profile.h"
 #include "elastic/worker/measure/link_probe.h"
 #include "engine/runtime/profiler.h"
 
@@ -12,12 +13,13 @@ namespace {
 // caches: all are measured at one speed, so that they find the same ones.
 constexpr double kEmulatedSpeed = 0.5;
 
-Result<KeptProfile> ProfileOf(const MeasuredAs& as, MachineProfiles& profiles, Progress& progress) {
+Result<KeptProfile> ProfileOf(const MeasuredAs& as, KeptFiles& files, Progress& progress) {
   const bool emulated = as.emulation.speed < 1;
   const ProfileKey key{.graph = as.graph, .emulated = emulated, .threads = as.threads};
-  HEDDLE_ASSIGN_OR_RETURN(KeptProfile kept, profiles.Get(key, [&] {
-    return runtime::MeasureProfile(*as.graph, emulated ? kEmulatedSpeed : 1, progress);
-  }));
+  HEDDLE_ASSIGN_OR_RETURN(KeptProfile kept, GetProfile(files, key, [&] {
+                            return runtime::MeasureProfile(*as.graph, emulated ? kEmulatedSpeed : 1,
+                                                           progress);
+                          }));
   if (emulated) {
     ScaleProfile(kept.profile, kEmulatedSpeed / as.emulation.speed);
   }
@@ -29,15 +31,15 @@ Result<KeptProfile> ProfileOf(const MeasuredAs& as, MachineProfiles& profiles, P
 }  // namespace
 
 Result<WorkerMeasurement> MeasureWorker(const MeasuredAs& as,
-                                        MachineProfiles& profiles,
+                                        KeptFiles& kept,
                                         comm::Endpoint& endpoint,
                                         const comm::EndpointOptions& endpoint_options,
                                         Progress& progress) {
-  HEDDLE_ASSIGN_OR_RETURN(KeptProfile kept, ProfileOf(as, profiles, progress));
-  HEDDLE_ASSIGN_OR_RETURN(const comm::Link link, ProbeOwnLink(endpoint, endpoint_options));
-  return WorkerMeasurement{.profile = std::move(kept.profile),
+  HEDDLE_ASSIGN_OR_RETURN(KeptProfile profile, ProfileOf(as, kept, progress));
+  HEDDLE_ASSIGN_OR_RETURN(const MeasuredLink link, OwnLink(kept, endpoint, endpoint_options));
+  return WorkerMeasurement{.profile = std::move(profile.profile),
                            .link = link,
-                           .profile_measured_at = kept.measured_at,
+                           .profile_measured_at = profile.measured_at,
                            .speed = as.emulation.speed,
                            .link_bytes_per_second = as.emulation.link_bytes_per_second,
                            .threads = as.threads};

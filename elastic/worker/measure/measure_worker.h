@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "comm/communicator.h"
 #include "elastic/planning/measurement.h"
-#include "elastic/worker/measure/profile_cache.h"
+#include "elastic/worker/measure/kept_files.h"
 #include "engine/graph/graph.h"
 #include "engine/job/job.h"
 
@@ -23,12 +23,12 @@ struct MeasuredAs {
   int64_t threads = 1;
 };
 
-/// Measures a worker, or takes its machine's profile from `profiles`. An emulated worker's is what
-/// emulated workers of this machine measure, scaled by its speed. The endpoint is the worker's own
-/// (elastic/worker/measure/link_probe.h says what it asks of it). Takes seconds where nothing is
-/// kept, and `progress` hears of them. Errors: kInternal when a kernel fails; the endpoint's.
+/// Measures a worker, or takes what its machine keeps in `kept`. An emulated worker's profile is
+/// what emulated workers of this machine measure, scaled by its speed. The endpoint is the worker's
+/// own (elastic/worker/measure/link_probe.h says what it asks of it). Takes seconds where nothing
+/// is kept, and `progress` hears of them. Errors: kInternal when a kernel fails; the endpoint's.
 Result<WorkerMeasurement> MeasureWorker(const MeasuredAs& as,
-                                        MachineProfiles& profiles,
+                                        KeptFiles& kept,
                                         comm::Endpoint& endpoint,
                                         const comm::EndpointOptions& endpoint_options,
                                         Progress& progress);

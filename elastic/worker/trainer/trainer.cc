@@ -31,12 +31,12 @@ Result<std::string> Trainer::MeasureProfile() {
                     .memory_bytes = context.memory_bytes.load(),
                     .link_bytes_per_second = options.emulation.link_bytes_per_second},
       .threads = options.job.threads};
-  MachineProfiles profiles(CacheFolder());
+  KeptFiles kept(CacheFolder());
   HEDDLE_ASSIGN_OR_RETURN(
       const WorkerMeasurement measurement,
-      MeasureWorker(as, profiles, *options.endpoint, options.endpoint_options, context.progress));
+      MeasureWorker(as, kept, *options.endpoint, options.endpoint_options, context.progress));
   plans_.SetProfile(measurement.profile);
-  builder_.SetLink(measurement.link);
+  builder_.SetLink(measurement.link.link);
   return MeasurementToJson(measurement);
 }
 

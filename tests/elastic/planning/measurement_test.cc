@@ -32,7 +32,7 @@ std::vector<Candidate> TwoOfOneHost() {
     measurement.profile.worker = name;
     measurement.profile.flops_per_second = 1e9;
     measurement.profile.bytes_per_second = 1e9;
-    measurement.link = {.latency_seconds = 1e-6, .bytes_per_second = 5e9, .transport = "shm"};
+    measurement.link.link = {.latency_seconds = 1e-6, .bytes_per_second = 5e9, .transport = "shm"};
     candidates.push_back(
         {.name = name, .host = "host", .profile_json = MeasurementToJson(measurement)});
   }
@@ -44,7 +44,7 @@ TEST(MeasurementTest, FiguresThatNoMachineHasAreRefusedByName) {
     WorkerMeasurement measurement;
     measurement.profile.worker = "a";
     measurement.profile.flops_per_second = measurement.profile.bytes_per_second = 1e9;
-    measurement.link = {.latency_seconds = 1e-6, .bytes_per_second = 5e9, .transport = "shm"};
+    measurement.link.link = {.latency_seconds = 1e-6, .bytes_per_second = 5e9, .transport = "shm"};
     change(measurement);
     return std::string(MeasurementFromJson(MeasurementToJson(measurement)).status().message());
   };
@@ -54,12 +54,15 @@ TEST(MeasurementTest, FiguresThatNoMachineHasAreRefusedByName) {
   for (const double rate : {0.0, -1.0, 1e300, nan}) {
     EXPECT_NE(why([&](Measured& m) { m.profile.flops_per_second = rate; }), "") << rate;
     EXPECT_NE(why([&](Measured& m) { m.profile.bytes_per_second = rate; }), "") << rate;
-    EXPECT_NE(why([&](Measured& m) { m.link.bytes_per_second = rate; }), "") << rate;
+    EXPECT_NE(why([&](Measured& m) { m.link.link.bytes_per_second = rate; }), "") << rate;
   }
   for (const double seconds : {-1.0, 1e300, nan}) {
     EXPECT_NE(why([&](Measured& m) { m.profile.seconds["fold"] = seconds; }), "") << seconds;
     EXPECT_NE(why([&](Measured& m) { m.profile.instruction_seconds = seconds; }), "") << seconds;
-    EXPECT_NE(why([&](Measured& m) { m.link.latency_seconds = seconds; }), "") << seconds;
+    EXPECT_NE(why([&](Measured& m) { m.link.link.latency_seconds = seconds; }), "") << seconds;
+    EXPECT_NE(why([&](Measured& m) { m.link.latency_spread_seconds = seconds; }), "") << seconds;
+    EXPECT_NE(why([&](Measured& m) { m.link.bytes_per_second_spread = seconds; }), "") << seconds;
+    EXPECT_NE(why([&](Measured& m) { m.link.measured_at = seconds; }), "") << seconds;
   }
   for (const double figure : {-1.0, 1e300, nan}) {
     EXPECT_NE(why([&](Measured& m) { m.speed = figure; }), "") << figure;

@@ -28,7 +28,7 @@ class ProfileFileTest : public ::testing::Test {
       for (const graph::Node& node : graph_.nodes) {
         worker.measurement.profile.seconds[graph::NodeSignature(graph_, node)] = 0.1;
       }
-      worker.measurement.link = {
+      worker.measurement.link.link = {
           .latency_seconds = 1e-5 / 3, .bytes_per_second = 1e9, .transport = "tcp"};
       file_.workers.push_back(worker);
       job::WorkerSection section;
@@ -80,7 +80,7 @@ TEST_F(ProfileFileTest, WhatIsReadIsWhatWasWritten) {
   ASSERT_EQ(read->workers.size(), 2U);
   EXPECT_EQ(read->workers[0].measurement.profile_measured_at, 1.5e9 + 0.125);
   EXPECT_EQ(read->workers[0].measurement.profile.flops_per_second, 1e9 / 3);
-  EXPECT_EQ(read->workers[0].measurement.link.latency_seconds, 1e-5 / 3);
+  EXPECT_EQ(read->workers[0].measurement.link.link.latency_seconds, 1e-5 / 3);
   EXPECT_EQ(read->workers[1].slowdown, 1.5);
   EXPECT_EQ(read->links.pairs(0).transports(0).latency_seconds(), 1e-5);
   EXPECT_EQ(ProfileFileToJson(*read), text);
@@ -161,12 +161,12 @@ TEST_F(ProfileFileTest, WhatIsNoSuchFileIsRefused) {
   EXPECT_THAT(refusal(""), HasSubstr("no profile file"));
   EXPECT_THAT(refusal("{}"), HasSubstr("profile_file"));
   EXPECT_THAT(refusal(R"({"profile_file": 1, "workers": []})"), HasSubstr("profile_file is 1"));
-  EXPECT_THAT(refusal(R"({"profile_file": 2, "workers": [{"worker": "a"}]})"), HasSubstr("host"));
-  EXPECT_THAT(refusal(R"({"profile_file": 2, "workers": []})"), HasSubstr("links"));
+  EXPECT_THAT(refusal(R"({"profile_file": 3, "workers": [{"worker": "a"}]})"), HasSubstr("host"));
+  EXPECT_THAT(refusal(R"({"profile_file": 3, "workers": []})"), HasSubstr("links"));
   EXPECT_THAT(
-      refusal(R"({"profile_file": 2, "workers": [], "links": {"places": [0], "pairs": []}})"),
+      refusal(R"({"profile_file": 3, "workers": [], "links": {"places": [0], "pairs": []}})"),
       HasSubstr("1 places for 0 workers"));
-  EXPECT_THAT(refusal(R"({"profile_file": 2, "workers": )" + std::string(3'000'000, '[')),
+  EXPECT_THAT(refusal(R"({"profile_file": 3, "workers": )" + std::string(3'000'000, '[')),
               HasSubstr("no profile file"));
   file_.workers[0].slowdown = 0;
   EXPECT_THAT(refusal(ProfileFileToJson(file_)), HasSubstr("worker a: slowdown is 0"));

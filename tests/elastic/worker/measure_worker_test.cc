@@ -16,15 +16,16 @@ class MeasureWorkerTest : public ::testing::Test {
   Result<WorkerMeasurement> Measure(const std::string& worker, const job::Emulation& emulation) {
     const comm::EndpointOptions options{
         .config = {.worker = worker, .job = "measured", .secret = "secret", .transports = {"tcp"}},
+        .link_bytes_per_second = emulation.link_bytes_per_second,
         .metrics = &registry_};
     HEDDLE_ASSIGN_OR_RETURN(const auto endpoint, comm::Endpoint::Create(options));
     const MeasuredAs as{.worker = worker, .graph = &graph_, .emulation = emulation, .threads = 1};
-    return MeasureWorker(as, profiles_, *endpoint, options, progress_);
+    return MeasureWorker(as, kept_, *endpoint, options, progress_);
   }
 
   const graph::Graph graph_ = testing::RandomGraph(1, DType::kF32);
   metrics::Registry registry_;
-  MachineProfiles profiles_{""};
+  KeptFiles kept_{""};
   Progress progress_;
 };
 
@@ -49,6 +50,16 @@ TEST_F(MeasureWorkerTest, EmulatedWorkersOfAMachineDifferBySpeedAlone) {
   EXPECT_EQ(fast->profile.memory_bytes, 1 << 20);
   EXPECT_EQ(slow->profile.memory_bytes, 1 << 30);
   EXPECT_EQ(slow->speed, 0.2);
+  EXPECT_EQ(LinkToJson(slow->link), LinkToJson(fast->link)) << "alike, and measured once";
+  EXPECT_GT(fast->link.measured_at, 0);
+}
+
+TEST_F(MeasureWorkerTest, EveryRateOfALinkIsMeasured) {
+  const auto fast = Measure("fast", {.speed = 0.5, .link_bytes_per_second = 400e6});
+  const auto slow = Measure("slow", {.speed = 0.5, .link_bytes_per_second = 10e6});
+  ASSERT_TRUE(fast.ok()) << fast.status().ToString();
+  ASSERT_TRUE(slow.ok()) << slow.status().ToString();
+  EXPECT_LT(slow->link.link.bytes_per_second, fast->link.link.bytes_per_second);
 }
 
 TEST_F(MeasureWorkerTest, AWorkerThatIsWhatItIsHasAProfileOfItsOwn) {

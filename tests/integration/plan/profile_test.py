@@ -1,6 +1,6 @@
 """`heddle plan --profile` gives the plan that was made from the measurement itself, the same bytes every time, also for
-what a run wrote: the run's own plan. With other memory it is another one, and there is none for workers that were
-measured as something else."""
+what a run wrote: the run's own plan. So does `heddle plan` where the machine keeps what it measured. With other memory
+it is another plan, and there is none for workers that were measured as something else."""
 import json
 import os
 import sys
@@ -24,8 +24,11 @@ def main():
         for _ in range(AGAIN):
             assert plan("--profile", measured, "--json") == first
         for text in plan("--profile", measured), plan("--profile", measured, "--explain"):
-            assert "\ninputs: profiles of 20" in text and f"links of {measured}\n" in text, text
+            assert "\ninputs: profiles of 20" in text and "; own links of 20" in text, text
 
+        os.environ["HEDDLE_CACHE"] = os.path.join(folder, "cache")
+        kept = plan("--json")
+        assert plan("--json") == kept, "what is kept gave another plan"
         run = Run(os.path.join(folder, "run"), overrides=["steps=6"])
         run.start()
         run.finish()

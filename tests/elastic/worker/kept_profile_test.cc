@@ -1,10 +1,11 @@
-#include "elastic/worker/measure/profile_cache.h"
+#include "elastic/worker/measure/kept_profile.h"
 
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <latch>
 #include <memory>
 #include <string>
@@ -19,7 +20,7 @@
 namespace heddle::elastic {
 namespace {
 
-class ProfileCacheTest : public ::testing::Test {
+class KeptProfileTest : public ::testing::Test {
  protected:
   void SetUp() override {
     std::filesystem::remove_all(folder_);
@@ -32,11 +33,11 @@ class ProfileCacheTest : public ::testing::Test {
 
   // As a process that has just begun.
   Result<KeptProfile> Ask(const ProfileKey& key) {
-    MachineProfiles profiles(folder_);
-    return profiles.Get(key, Measure());
+    KeptFiles files(folder_);
+    return GetProfile(files, key, Measure());
   }
 
-  MachineProfiles::Measure Measure() {
+  std::function<Result<program::WorkerProfile>()> Measure() {
     return [this]() -> Result<program::WorkerProfile> {
       ++measurements_;
       return measured_;
@@ -49,12 +50,12 @@ class ProfileCacheTest : public ::testing::Test {
 
   const graph::Graph graph_ = testing::RandomGraph(1, DType::kF32);
   const ProfileKey key_{.graph = &graph_, .emulated = true, .threads = 1};
-  const std::string folder_ = ::testing::TempDir() + "profile_cache_test";
+  const std::string folder_ = ::testing::TempDir() + "kept_profile_test";
   program::WorkerProfile measured_;
   std::atomic<int> measurements_ = 0;
 };
 
-TEST_F(ProfileCacheTest, IsMeasuredOnce) {
+TEST_F(KeptProfileTest, IsMeasuredOnce) {
   const auto first = Ask(key_);
   const auto second = Ask(key_);
   ASSERT_TRUE(first.ok() && second.ok());
@@ -63,14 +64,14 @@ TEST_F(ProfileCacheTest, IsMeasuredOnce) {
   EXPECT_LE(std::abs(first->measured_at - second->measured_at), 2) << "the file's time is coarse";
 }
 
-TEST_F(ProfileCacheTest, EmulatedOrNotAndAnyNumberOfThreadsHasItsOwn) {
+TEST_F(KeptProfileTest, EmulatedOrNotAndAnyNumberOfThreadsHasItsOwn) {
   ASSERT_TRUE(Ask(key_).ok());
   ASSERT_TRUE(Ask({.graph = &graph_, .emulated = false, .threads = 1}).ok());
   ASSERT_TRUE(Ask({.graph = &graph_, .emulated = true, .threads = 2}).ok());
   EXPECT_EQ(measurements_, 3);
 }
 
-TEST_F(ProfileCacheTest, WhatCannotBeReadIsMeasuredAnew) {
+TEST_F(KeptProfileTest, WhatCannotBeReadIsMeasuredAnew) {
   ASSERT_TRUE(Ask(key_).ok());
   std::ofstream(OnlyFile()) << "{\"seconds\": ";
   ASSERT_TRUE(Ask(key_).ok());
@@ -79,7 +80,7 @@ TEST_F(ProfileCacheTest, WhatCannotBeReadIsMeasuredAnew) {
   EXPECT_EQ(measurements_, 2);
 }
 
-TEST_F(ProfileCacheTest, WhenItWasMeasuredIsKept) {
+TEST_F(KeptProfileTest, WhenItWasMeasuredIsKept) {
   ASSERT_TRUE(Ask(key_).ok());
   const auto now = std::chrono::system_clock::now();
   std::filesystem::last_write_time(
@@ -92,7 +93,7 @@ TEST_F(ProfileCacheTest, WhenItWasMeasuredIsKept) {
   EXPECT_EQ(measurements_, 1);
 }
 
-TEST_F(ProfileCacheTest, WhatIsOldIsMeasuredAnew) {
+TEST_F(KeptProfileTest, WhatIsOldIsMeasuredAnew) {
   ASSERT_TRUE(Ask(key_).ok());
   std::filesystem::last_write_time(
       OnlyFile(), std::filesystem::file_time_type::clock::now() - std::chrono::hours(25));
@@ -100,14 +101,14 @@ TEST_F(ProfileCacheTest, WhatIsOldIsMeasuredAnew) {
   EXPECT_EQ(measurements_, 2);
 }
 
-TEST_F(ProfileCacheTest, AFolderThatCannotBeMadeCostsNoMore) {
+TEST_F(KeptProfileTest, AFolderThatCannotBeMadeCostsNoMore) {
   std::ofstream(folder_) << "a file";
   ASSERT_TRUE(Ask(key_).ok());
   ASSERT_TRUE(Ask(key_).ok());
   EXPECT_EQ(measurements_, 2);
 }
 
-TEST_F(ProfileCacheTest, ProcessesThatBeginTogetherMeasureOnce) {
+TEST_F(KeptProfileTest, ProcessesThatBeginTogetherMeasureOnce) {
   std::latch all_ask(4);
   std::vector<std::unique_ptr<Thread>> processes;
   std::vector<std::string> seen(4);
@@ -125,10 +126,10 @@ TEST_F(ProfileCacheTest, ProcessesThatBeginTogetherMeasureOnce) {
   EXPECT_EQ(seen, std::vector<std::string>(4, program::ProfileToJson(measured_)));
 }
 
-TEST_F(ProfileCacheTest, WithoutAFolderItIsKnownToTheProcess) {
-  MachineProfiles profiles("");
-  EXPECT_TRUE(profiles.Get(key_, Measure()).ok());
-  EXPECT_TRUE(profiles.Get(key_, Measure()).ok());
+TEST_F(KeptProfileTest, WithoutAFolderItIsKnownToTheProcess) {
+  KeptFiles files("");
+  EXPECT_TRUE(GetProfile(files, key_, Measure()).ok());
+  EXPECT_TRUE(GetProfile(files, key_, Measure()).ok());
   EXPECT_EQ(measurements_, 1);
   EXPECT_FALSE(std::filesystem::exists(folder_));
 }
