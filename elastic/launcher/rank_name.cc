@@ -6,7 +6,8 @@ namespace heddle::elastic {
 
 Result<std::string> NameOfRank(const std::string& names, const std::optional<Launched>& launched) {
   if (names.empty()) {
-    return launched ? fmt::format("worker-{}", launched->rank) : std::string();
+    return launched && launched->size != 1 ? fmt::format("worker-{}", launched->rank)
+                                           : std::string();
   }
   std::vector<std::string> list(1);
   for (const char c : names) {

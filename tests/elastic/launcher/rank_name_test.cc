@@ -24,6 +24,14 @@ TEST(RankNameTest, OneNameIsThisWorkers) {
   EXPECT_EQ(*NameOfRank("a", Rank(3, 0)), "a");
 }
 
+// `srun --pty bash` is rank 0 of 1, and whatever is started in that shell has its variables.
+TEST(RankNameTest, TheOnlyRankNamesNobody) {
+  EXPECT_EQ(*NameOfRank("", Rank(0, 1)), "");
+  EXPECT_EQ(*NameOfRank("", Rank(0, 2)), "worker-0");
+  EXPECT_EQ(*NameOfRank("", Rank(0, 0)), "worker-0") << "a launcher that does not say how many";
+  EXPECT_EQ(*NameOfRank("a,b", Rank(0, 1)), "a");
+}
+
 TEST(RankNameTest, WithoutALauncherTheNameIsAsGiven) {
   EXPECT_EQ(*NameOfRank("", std::nullopt), "");
   EXPECT_EQ(*NameOfRank("a", std::nullopt), "a");
