@@ -21,14 +21,6 @@ Metric& FindOrMake(std::map<Labels, std::unique_ptr<Metric>>& metrics,
   return *slot;
 }
 
-template <typename Metric>
-void CollectValues(const std::map<Labels, std::unique_ptr<Metric>>& metrics,
-                   Registry::Family& family) {
-  for (const auto& [labels, metric] : metrics) {
-    family.samples.push_back({.labels = labels, .value = metric->Value(), .histogram = {}});
-  }
-}
-
 }  // namespace
 
 void Counter::Add(double amount) {
@@ -103,12 +95,20 @@ std::vector<Registry::Family> Registry::Collect() const {
   const MutexLock lock(mutex_);
   for (const auto& [name, entry] : families_) {
     Family family{.name = name, .help = entry.help, .kind = entry.kind, .samples = {}};
-    CollectValues(entry.counters, family);
-    CollectValues(entry.gauges, family);
+    for (const auto& [labels, counter] : entry.counters) {
+      family.samples.push_back({.labels = labels, .value = counter->Value(), .histogram = {}});
+    }
+    for (const auto& [labels, gauge] : entry.gauges) {
+      if (gauge->exists()) {
+        family.samples.push_back({.labels = labels, .value = gauge->Value(), .histogram = {}});
+      }
+    }
     for (const auto& [labels, histogram] : entry.histograms) {
       family.samples.push_back({.labels = labels, .value = 0, .histogram = histogram->Read()});
     }
-    families.push_back(std::move(family));
+    if (!family.samples.empty()) {
+      families.push_back(std::move(family));
+    }
   }
   return families;
 }

@@ -28,14 +28,23 @@ class Counter {
   std::atomic<double> value_ = 0;
 };
 
-/// Thread: any.
+/// A value that may not exist: nothing is exposed before the first Set, nor after Clear. Thread:
+/// any.
 class Gauge {
  public:
-  void Set(double value) { value_.store(value); }
+  void Set(double value) {
+    value_.store(value);
+    exists_.store(true);
+  }
+  /// What it told of is no more: of a generation that ended, of a job.
+  void Clear() { exists_.store(false); }
+  /// The last value set; 0 before any.
   double Value() const { return value_.load(); }
+  bool exists() const { return exists_.load(); }
 
  private:
   std::atomic<double> value_ = 0;
+  std::atomic<bool> exists_ = false;
 };
 
 /// Thread: any.
@@ -81,7 +90,7 @@ class Registry {
     Kind kind = Kind::kCounter;
     std::vector<Sample> samples;
   };
-  /// Everything, sorted by name.
+  /// Everything that has a value, sorted by name.
   std::vector<Family> Collect() const;
 
  private:

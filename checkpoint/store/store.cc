@@ -71,6 +71,16 @@ Result<Manifest> BuildManifest(const CommitRequest& request) {
 
 namespace {
 
+const metrics::Labels kScope = {{"scope", "checkpoint"}};
+
+metrics::Gauge& CommittedBytes(metrics::Registry& metrics) {
+  return metrics.GetGauge("heddle_checkpoint_bytes", "Stored bytes of the newest save.", kScope);
+}
+metrics::Gauge& CommittedAt(metrics::Registry& metrics) {
+  return metrics.GetGauge("heddle_checkpoint_last_success_timestamp_seconds",
+                          "When the newest checkpoint was committed.");
+}
+
 Result<CommitInfo> CommitParts(const CommitRequest& request) {
   HEDDLE_ASSIGN_OR_RETURN(Manifest manifest, BuildManifest(request));
   HEDDLE_ASSIGN_OR_RETURN(const auto storage, OpenStorage(request.root));
@@ -82,19 +92,23 @@ Result<CommitInfo> CommitParts(const CommitRequest& request) {
 
 }  // namespace
 
+metrics::Counter& CommitFailures(metrics::Registry& metrics) {
+  return metrics.GetCounter("heddle_checkpoint_failures_total", "Saves that failed.", kScope);
+}
+
+void ForgetCommits(metrics::Registry& metrics) {
+  CommittedBytes(metrics).Clear();
+  CommittedAt(metrics).Clear();
+}
+
 Result<CommitInfo> Commit(const CommitRequest& request, metrics::Registry& metrics) {
   auto info = CommitParts(request);
-  const metrics::Labels scope = {{"scope", "checkpoint"}};
   if (!info.ok()) {
-    metrics.GetCounter("heddle_checkpoint_failures_total", "Saves that failed.", scope).Add();
+    CommitFailures(metrics).Add();
     return info.status().WithContext("checkpoint of step {}", request.step);
   }
-  metrics.GetGauge("heddle_checkpoint_bytes", "Stored bytes of the newest save.", scope)
-      .Set(static_cast<double>(info->bytes));
-  metrics
-      .GetGauge("heddle_checkpoint_last_success_timestamp_seconds",
-                "When the newest checkpoint was committed.")
-      .Set(WallClockSeconds());
+  CommittedBytes(metrics).Set(static_cast<double>(info->bytes));
+  CommittedAt(metrics).Set(WallClockSeconds());
   return info;
 }
 

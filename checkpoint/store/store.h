@@ -59,6 +59,11 @@ Result<int64_t> HighestGeneration(const std::string& root);
 /// Removes what a save of this step and generation left; nothing there is fine.
 Status Abandon(const std::string& root, int64_t step, int64_t generation);
 
+/// How many commits failed; there from the first call on.
+metrics::Counter& CommitFailures(metrics::Registry& metrics);
+/// What the metrics show of the newest commit is of a job that is over.
+void ForgetCommits(metrics::Registry& metrics);
+
 /// Removes what saves of generations below `live_generation` (of all, without one) left, and
 /// trash. Call at start. Returns how many entries went. A root that does not exist is fine.
 Result<int> CleanOrphans(const std::string& root,

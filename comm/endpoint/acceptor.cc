@@ -20,6 +20,12 @@ constexpr size_t kHeldLimit = 4096;
 /// Without descriptors the queue of diallers is looked at as often.
 constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
 
+metrics::Counter& Refused(metrics::Registry& metrics, VerdictCode reason) {
+  return metrics.GetCounter("heddle_comm_refused_connections_total",
+                            "Connections refused in the handshake.",
+                            {{"reason", std::string(VerdictName(reason))}});
+}
+
 }  // namespace
 
 // The queue stays readable: to be called again at once would keep the loop busy with nothing.
@@ -43,6 +49,9 @@ Acceptor::Acceptor(EventLoop& loop,
       generations_(generations),
       channels_(channels),
       metrics_(metrics) {
+  for (const VerdictCode reason : kRefusals) {
+    Refused(metrics_, reason);
+  }
   for (const auto& transport : self_.transports()) {
     const std::vector<Listener> listeners = transport->listeners();
     for (size_t i = 0; i < listeners.size(); ++i) {
@@ -150,10 +159,7 @@ void Acceptor::Forget(const Session& session) {
 
 void Acceptor::OnRefused(const Session& session, VerdictCode reason) {
   Forget(session);
-  metrics_
-      .GetCounter("heddle_comm_refused_connections_total", "Connections refused in the handshake.",
-                  {{"reason", std::string(VerdictName(reason))}})
-      .Add();
+  Refused(metrics_, reason).Add();
 }
 
 void Acceptor::ReviewHeld() {

@@ -14,6 +14,28 @@ namespace {
 /// meanwhile, must not take that for a faster link.
 constexpr Duration kIncomingCredit = std::chrono::milliseconds(20);
 
+struct Traffic {
+  metrics::Counter& sent;
+  metrics::Counter& placed;
+  metrics::Counter& received;
+  metrics::Counter& lost;
+};
+
+// By transport, and not by peer: of a thousand workers each may meet each, and a million series
+// would tell little that the slowest pair's link does not.
+Traffic TrafficOf(metrics::Registry& metrics, const std::string& transport) {
+  const metrics::Labels labels{{"transport", transport}};
+  return {
+      .sent = metrics.GetCounter("heddle_comm_sent_bytes_total", "Bytes sent to other workers.",
+                                 labels),
+      .placed =
+          metrics.GetCounter("heddle_comm_placed_bytes_total",
+                             "Bytes sent from a shared buffer straight into a peer's.", labels),
+      .received = metrics.GetCounter("heddle_comm_received_bytes_total",
+                                     "Bytes received from other workers.", labels),
+      .lost = metrics.GetCounter("heddle_comm_peer_lost_total", "Peers whose connection broke.")};
+}
+
 }  // namespace
 
 ChannelFactory::ChannelFactory(metrics::Registry& metrics)
@@ -27,14 +49,30 @@ void ChannelFactory::SetLinkRate(double bytes_per_second) {
   incoming_->SetRate(bytes_per_second, Now());
 }
 
+void ChannelFactory::Begin(const Transport& transport) {
+  TrafficOf(metrics_, transport.name());
+  for (const Listener& listener : transport.listeners()) {
+    if (!listener.port.empty()) {
+      Connections(transport.traits(), listener.port);
+    }
+  }
+}
+
+metrics::Counter& ChannelFactory::Connections(const TransportTraits& traits,
+                                              const std::string& port) {
+  return metrics_.GetCounter(
+      "heddle_comm_rail_connections_total",
+      fmt::format("Connections, two a pair, over each of this machine's {} ports.", traits.title),
+      {{"port", port}});
+}
+
 void ChannelFactory::Attach(Group& group,
                             int peer,
                             TrafficClass traffic_class,
                             std::unique_ptr<Connection> connection) {
   const std::string& name = group.options().members[static_cast<size_t>(peer)].name;
   const ConnectionInfo info = connection->info();
-  const std::string& kind = info.transport;
-  const metrics::Labels labels{{"transport", kind}, {"peer", name}};
+  const Traffic traffic = TrafficOf(metrics_, info.transport);
   ChannelOptions options;
   options.peer = peer;
   options.traffic_class = traffic_class;
@@ -45,23 +83,13 @@ void ChannelFactory::Attach(Group& group,
   options.may_spin = group.segments().members_here() <= Cores() && Cores() > 1;
   options.outgoing = outgoing_;
   options.incoming = incoming_;
-  options.sent_bytes =
-      &metrics_.GetCounter("heddle_comm_sent_bytes_total", "Bytes sent to a peer.", labels);
-  options.placed_bytes = &metrics_.GetCounter(
-      "heddle_comm_placed_bytes_total", "Bytes sent from a shared buffer straight into a peer's.",
-      {{"transport", kind}});
-  options.received_bytes = &metrics_.GetCounter("heddle_comm_received_bytes_total",
-                                                "Bytes received from a peer.", labels);
-  options.lost =
-      &metrics_.GetCounter("heddle_comm_peer_lost_total", "Peers whose connection broke.");
+  options.sent_bytes = &traffic.sent;
+  options.placed_bytes = &traffic.placed;
+  options.received_bytes = &traffic.received;
+  options.lost = &traffic.lost;
   options.open = open_;
   if (!info.port.empty()) {
-    metrics_
-        .GetCounter("heddle_comm_rail_connections_total",
-                    fmt::format("Connections, two a pair, over each of this machine's {} ports.",
-                                FindTransport(kind)->title),
-                    {{"port", info.port}})
-        .Add();
+    Connections(*FindTransport(info.transport), info.port).Add();
   }
   group.Attach(std::move(connection), std::move(options));
 }

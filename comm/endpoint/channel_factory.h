@@ -23,12 +23,16 @@ class ChannelFactory {
               int peer,
               TrafficClass traffic_class,
               std::unique_ptr<Connection> connection);
+  /// A transport that may carry channels: what it carries is counted from 0 on.
+  void Begin(const Transport& transport);
   /// Endpoint's.
   void SetLinkRate(double bytes_per_second);
   /// Until no channel has a connection left.
   void WaitForNone(Deadline deadline) { open_->WaitForNone(deadline); }
 
  private:
+  metrics::Counter& Connections(const TransportTraits& traits, const std::string& port);
+
   metrics::Registry& metrics_;
   const std::shared_ptr<TokenBucket> outgoing_;
   const std::shared_ptr<TokenBucket> incoming_;

@@ -15,7 +15,37 @@ Dialer::Dialer(EventLoop& loop,
     : loop_(loop),
       self_(self),
       channels_(channels),
-      metrics_(metrics) {}
+      metrics_(metrics) {
+  for (const auto& transport : self_.transports()) {
+    for (const StatusCode reason : {StatusCode::kUnavailable, StatusCode::kDeadlineExceeded}) {
+      Fallbacks(*transport, {}, /*next_port=*/false, reason);
+      const std::vector<Listener> listeners = transport->listeners();
+      for (size_t i = 0; i < listeners.size(); ++i) {
+        if (!listeners[i].port.empty()) {
+          Fallbacks(*transport, {.listener = i}, /*next_port=*/true, reason);
+        }
+      }
+    }
+  }
+}
+
+metrics::Counter& Dialer::Fallbacks(const Transport& transport,
+                                    const Route& route,
+                                    bool next_port,
+                                    StatusCode reason) {
+  const std::string text(StatusCodeName(reason));
+  return next_port
+             ? metrics_.GetCounter(
+                   "heddle_comm_rail_fallbacks_total",
+                   fmt::format("Connections that could not use this {} port and tried another "
+                               "pair of ports.",
+                               transport.traits().title),
+                   {{"port", transport.listeners()[route.listener].port}, {"reason", text}})
+             : metrics_.GetCounter("heddle_comm_fallbacks_total",
+                                   "Connections, two a pair, that could not use their best "
+                                   "transport and took the next.",
+                                   {{"transport", transport.name()}, {"reason", text}});
+}
 
 void Dialer::DialPeers(const std::shared_ptr<Group>& group, Deadline deadline) {
   for (const int peer : group->options().peers) {
@@ -137,21 +167,7 @@ void Dialer::NoteFallback(const Group& group,
   const Route& route = attempts[0].route;
   transport.Avoid(route);
   const bool next_port = attempts[1].transport == &transport;
-  const std::string reason(StatusCodeName(status.code()));
-  metrics::Counter& counter =
-      next_port
-          ? metrics_.GetCounter(
-                "heddle_comm_rail_fallbacks_total",
-                fmt::format("Connections that could not use this {} port and tried another pair of "
-                            "ports.",
-                            transport.traits().title),
-                {{"port", transport.listeners()[route.listener].port}, {"reason", reason}})
-          : metrics_.GetCounter(
-                "heddle_comm_fallbacks_total",
-                "Connections, two a pair, that could not use their best transport and "
-                "took the next.",
-                {{"transport", transport.name()}, {"reason", reason}});
-  counter.Add();
+  Fallbacks(transport, route, next_port, status.code()).Add();
   // Every generation would say the same again.
   const std::string& name = group.options().members[static_cast<size_t>(peer)].name;
   const std::string what = next_port ? RouteName(transport, route.listener) : transport.name();

@@ -57,6 +57,12 @@ class Dialer {
             TrafficClass traffic_class,
             const Attempts& attempts,
             Deadline deadline);
+  /// How often `route` could not be used for `reason`, and another port (`next_port`) or another
+  /// transport was tried.
+  metrics::Counter& Fallbacks(const Transport& transport,
+                              const Route& route,
+                              bool next_port,
+                              StatusCode reason);
   /// Counts and, once a peer, logs why the second attempt follows the first.
   void NoteFallback(const Group& group, int peer, const Attempts& attempts, const Status& status);
   Hello HelloFor(const Group& group, int peer, TrafficClass traffic_class) const;

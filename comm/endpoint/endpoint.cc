@@ -66,6 +66,9 @@ class EndpointImpl final : public Endpoint {
         self_(std::move(transports), options.config),
         acceptor_(*loop_, self_, generations_, channels_, *options.metrics),
         dialer_(*loop_, self_, channels_, *options.metrics) {
+    for (const auto& transport : self_.transports()) {
+      channels_.Begin(*transport);
+    }
     SetLinkRate(options.link_bytes_per_second);
   }
   ~EndpointImpl() override;

@@ -113,7 +113,7 @@ ChannelOptions MpiWorldImpl::OptionsFor(const GroupOptions& group,
                                         int peer,
                                         TrafficClass traffic_class) const {
   const std::string& name = group.members[static_cast<size_t>(peer)].name;
-  const metrics::Labels labels{{"transport", "mpi"}, {"peer", name}};
+  const metrics::Labels labels{{"transport", "mpi"}};
   ChannelOptions options;
   options.peer = peer;
   options.traffic_class = traffic_class;
@@ -123,9 +123,9 @@ ChannelOptions MpiWorldImpl::OptionsFor(const GroupOptions& group,
   options.outgoing = unlimited_;
   options.incoming = unlimited_;
   options.sent_bytes = &options_.metrics->GetCounter("heddle_comm_sent_bytes_total",
-                                                     "Bytes sent to a peer.", labels);
-  options.received_bytes = &options_.metrics->GetCounter("heddle_comm_received_bytes_total",
-                                                         "Bytes received from a peer.", labels);
+                                                     "Bytes sent to other workers.", labels);
+  options.received_bytes = &options_.metrics->GetCounter(
+      "heddle_comm_received_bytes_total", "Bytes received from other workers.", labels);
   options.lost =
       &options_.metrics->GetCounter("heddle_comm_peer_lost_total", "Peers whose connection broke.");
   options.open = open_;

@@ -68,6 +68,10 @@ enum class VerdictCode : uint32_t {
   kMalformed = 8,
   kWrongTls = 9,  ///< One end uses TLS and the other does not.
 };
+inline constexpr std::array kRefusals = {
+    VerdictCode::kStaleGeneration, VerdictCode::kWrongVersion, VerdictCode::kWrongJob,
+    VerdictCode::kWrongSecret,     VerdictCode::kWrongPeer,    VerdictCode::kDuplicate,
+    VerdictCode::kOverload,        VerdictCode::kMalformed,    VerdictCode::kWrongTls};
 
 /// What a worker proves to others, and others to it.
 struct Identity {

@@ -101,6 +101,12 @@ void SharedRegion::EndUses() const {
   }
 }
 
+SharedRegions::SharedRegions(metrics::Registry* metrics) : metrics_(metrics) {
+  if (metrics_ != nullptr) {
+    Refused(StatusCode::kResourceExhausted);  // Of memory that may be locked, or of descriptors.
+  }
+}
+
 Result<SharedBuffer> SharedRegions::Allocate(size_t bytes) {
   if (bytes == 0) {
     return InvalidArgumentError("a shared buffer of 0 bytes");
@@ -149,14 +155,16 @@ std::shared_ptr<const SharedRegion> SharedRegions::Find(std::span<const std::byt
   return offset <= room && bytes.size() <= room - offset ? region : nullptr;
 }
 
+metrics::Counter& SharedRegions::Refused(StatusCode reason) {
+  return metrics_->GetCounter("heddle_comm_refused_buffers_total",
+                              "Shared buffers that could not be mapped, or registered for RDMA, "
+                              "and are copied instead.",
+                              {{"reason", std::string(StatusCodeName(reason))}});
+}
+
 void SharedRegions::CountRefused(StatusCode reason) {
   if (metrics_ != nullptr) {
-    metrics_
-        ->GetCounter("heddle_comm_refused_buffers_total",
-                     "Shared buffers that could not be mapped, or registered for RDMA, and are "
-                     "copied instead.",
-                     {{"reason", std::string(StatusCodeName(reason))}})
-        .Add();
+    Refused(reason).Add();
   }
 }
 

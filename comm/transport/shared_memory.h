@@ -79,7 +79,7 @@ struct SharedRegion {
 class SharedRegions : public std::enable_shared_from_this<SharedRegions> {
  public:
   /// `metrics`: null counts nothing; else outlives this.
-  explicit SharedRegions(metrics::Registry* metrics) : metrics_(metrics) {}
+  explicit SharedRegions(metrics::Registry* metrics);
 
   /// Errors: kInvalidArgument (0 bytes), kResourceExhausted.
   Result<SharedBuffer> Allocate(size_t bytes) HEDDLE_EXCLUDES(mutex_);
@@ -93,6 +93,7 @@ class SharedRegions : public std::enable_shared_from_this<SharedRegions> {
   void CountRefused(StatusCode reason);
 
  private:
+  metrics::Counter& Refused(StatusCode reason);
   void Forget(const std::byte* base) HEDDLE_EXCLUDES(mutex_);
 
   metrics::Registry* const metrics_;

@@ -2,6 +2,7 @@
 /// Whether a peer's certificate is one of the lab's, and what it says.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -23,6 +24,10 @@ enum class RefusalReason : uint8_t {
   kToken,             ///< Its join token is unknown, has ended or was used up, or is for others.
   kRevoked,           ///< Its certificate was revoked.
 };
+inline constexpr std::array kRefusalReasons = {
+    RefusalReason::kNoTls,   RefusalReason::kNoCertificate, RefusalReason::kForeignAuthority,
+    RefusalReason::kExpired, RefusalReason::kNoIdentity,    RefusalReason::kRole,
+    RefusalReason::kName,    RefusalReason::kToken,         RefusalReason::kRevoked};
 std::string_view RefusalReasonName(RefusalReason reason);
 
 struct PeerVerdict {

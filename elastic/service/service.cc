@@ -141,7 +141,7 @@ class Service::Impl {
         .refused = [this](std::string_view reason) { metrics_.CountRefusal(reason); },
         .issued = [this](std::string_view by) { metrics_.CountIssued(by); },
         .certificate = [this](double ends) { metrics_.SetCertificateEnd(ends); },
-        .ended = [](const EndJob&) {}};
+        .ended = [this](const EndJob& /*end*/) { metrics_.SetRunning(false); }};
   }
 
   // What a job's events and checkpoints need, while it is the coordinator's.
@@ -167,6 +167,8 @@ class Service::Impl {
     Result<Job> job = FindState(config, output, origin);
     if (!job.ok()) {
       LeaveRun();
+    } else if (origin == JobOrigin::kStored) {
+      metrics_.SetRunning(true);
     }
     return job;
   }

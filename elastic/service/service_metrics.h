@@ -9,12 +9,15 @@
 
 namespace heddle::elastic {
 
-/// Thread: any.
+/// Counters and histograms are there from its making on, at 0, with each value of a label that is
+/// known: what rises from nothing is no increase to Prometheus. Thread: any.
 class ServiceMetrics {
  public:
   explicit ServiceMetrics(metrics::Registry& registry);
   void Note(const LogEvent& event);
   void SetWorkers(int count);
+  /// Whether there is a job that has not ended.
+  void SetRunning(bool running);
   /// In seconds since the epoch.
   void SetCertificateEnd(double ends);
   /// A worker was given a certificate; `by`: "token" or "renewal".
@@ -25,6 +28,7 @@ class ServiceMetrics {
  private:
   void NoteStep(const LogEvent& event);
   void NoteRecovery(const LogEvent& event);
+  void NoteJob();
 
   metrics::Registry& registry_;
 };

@@ -30,18 +30,15 @@ Result<MeasuredWorker> MeasureSection(const job::WorkerSection& worker,
                                       const graph::Graph& graph,
                                       KeptFiles& kept) {
   metrics::Registry unused;
-  const comm::EndpointOptions options{
-      .config = EndpointConfigOf(job, worker.name),
-      .link_bytes_per_second = worker.emulation.link_bytes_per_second,
-      .metrics = &unused};
-  HEDDLE_ASSIGN_OR_RETURN(const auto endpoint, comm::Endpoint::Create(options));
+  const comm::EndpointOptions options{.config = EndpointConfigOf(job, worker.name),
+                                      .metrics = &unused};
   const MeasuredAs as{.worker = worker.name,
                       .graph = &graph,
                       .emulation = worker.emulation,
                       .threads = job.threads};
   Progress nobody_asks;
   HEDDLE_ASSIGN_OR_RETURN(WorkerMeasurement measurement,
-                          MeasureWorker(as, kept, *endpoint, options, nobody_asks));
+                          MeasureWorker(as, kept, options, nobody_asks));
   return MeasuredWorker{
       .worker = worker.name, .host = HostIdentity(), .measurement = std::move(measurement)};
 }

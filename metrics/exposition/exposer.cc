@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <system_error>
@@ -20,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "metrics/exposition/process_figures.h"
 
 namespace heddle::metrics {
 namespace {
@@ -240,8 +242,10 @@ HttpReply HttpExposer::Answer(const std::string& path) const {
 }  // namespace
 
 std::string ExpositionText(const Registry& registry) {
+  std::vector<Registry::Family> collected = registry.Collect();
+  std::ranges::move(ProcessFigures(), std::back_inserter(collected));
   std::vector<prometheus::MetricFamily> families;
-  for (const Registry::Family& family : registry.Collect()) {
+  for (const Registry::Family& family : collected) {
     prometheus::MetricFamily& out = families.emplace_back();
     out.name = family.name;
     out.help = family.help;

@@ -57,7 +57,7 @@ class Exposer {
   Exposer() = default;
 };
 
-/// The registry in Prometheus' text format, as /metrics serves it.
+/// The registry and the process' own figures in Prometheus' text format, as /metrics serves them.
 std::string ExpositionText(const Registry& registry);
 
 }  // namespace heddle::metrics

@@ -154,8 +154,8 @@ TEST(PrometheusTest, PromtoolFindsNothingToComplainAbout) {
   registry.GetGauge("heddle_step", "Last step applied.").Set(3);
   registry.GetHistogram("heddle_step_seconds", "Time of a step.", {0.1, 1}).Observe(0.5);
   registry
-      .GetCounter("heddle_comm_sent_bytes_total", "Bytes sent to a peer.",
-                  {{"transport", "tcp"}, {"peer", "w1"}})
+      .GetCounter("heddle_comm_sent_bytes_total", "Bytes sent to other workers.",
+                  {{"transport", "tcp"}})
       .Add(7);
   const TemporaryFolder folder;
   ASSERT_TRUE(WriteFileAtomically(folder.path() + "/metrics", ExpositionText(registry)).ok());

@@ -37,6 +37,22 @@ TEST(RegistryTest, CollectsByNameAndLabels) {
   EXPECT_EQ(families[1].samples[0].value, -1);
 }
 
+// A gauge of 0 says that what it tells of is 0; without a value it says nothing.
+TEST(RegistryTest, AGaugeWithoutAValueIsNotThere) {
+  Registry registry;
+  Gauge& gauge = registry.GetGauge("heddle_c", "C.", {{"source", "live"}});
+  registry.GetCounter("heddle_a_total", "A.");
+  ASSERT_EQ(registry.Collect().size(), 1U) << "and not its family either";
+  gauge.Set(0);
+  ASSERT_EQ(registry.Collect().size(), 2U);
+  EXPECT_EQ(registry.Collect()[1].samples[0].value, 0);
+  gauge.Clear();
+  EXPECT_EQ(registry.Collect().size(), 1U);
+  registry.GetGauge("heddle_c", "C.", {{"source", "initial"}}).Set(2);
+  ASSERT_EQ(registry.Collect().size(), 2U);
+  EXPECT_EQ(registry.Collect()[1].samples.size(), 1U);
+}
+
 TEST(RegistryTest, HistogramsCountUpToTheirBoundsInclusively) {
   Histogram histogram({1, 2});
   for (const double value : {0.5, 1.0, 1.5, 2.0, 2.5}) {

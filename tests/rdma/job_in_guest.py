@@ -66,8 +66,8 @@ class Lead:
         return bool(self.events("job_finished"))
 
     def bytes_sent(self):
-        """From every worker's metrics: {worker: {"transport peer": bytes}}, and {worker: bytes} of what devices carried
-        from tensor to tensor."""
+        """From every worker's metrics: {worker: {transport: bytes}}, and {worker: bytes} of what devices carried from
+        tensor to tensor."""
         metrics = json.loads((self.run / "job.json").read_text(encoding="utf-8"))["metrics"]
         groups = json.loads(fetch(metrics, "/sd"))
         found, placed = {}, dict.fromkeys(WORKERS, 0)
@@ -78,7 +78,7 @@ class Lead:
                 if line.startswith("heddle_comm_sent_bytes_total{"):
                     labels, value = line.split("{", 1)[1].rsplit("} ", 1)
                     label = dict(word.split("=", 1) for word in labels.replace('"', "").split(","))
-                    found[name][f"{label['transport']} {label['peer']}"] = float(value)
+                    found[name][label["transport"]] = float(value)
                 elif line.startswith("heddle_comm_placed_bytes_total{"):
                     placed[name] += float(line.rsplit(" ", 1)[1])
         return found, placed

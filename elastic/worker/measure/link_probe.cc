@@ -42,26 +42,20 @@ Middle MiddleOf(std::vector<double> values) {
   return {.median = values[last / 2], .spread = (values[last - last / 4] - values[last / 4]) / 2};
 }
 
-Result<MeasuredLink> MeasureOwnLink(comm::Endpoint& endpoint,
-                                    const comm::EndpointOptions& options) {
-  // Both ends speak for a job of their own, so that nobody else can join.
+Result<MeasuredLink> MeasureOwnLink(const comm::EndpointOptions& options) {
   metrics::Registry unused;
-  const std::string job =
+  comm::EndpointOptions probed = options;
+  probed.metrics = &unused;
+  // Both ends speak for a job of their own, so that nobody else can join.
+  probed.config.job = probed.config.secret =
       fmt::format("link-probe-{}-{}", options.config.worker, options.config.secret);
-  comm::EndpointConfig mirrored = options.config;
-  mirrored.worker = "mirror";
-  mirrored.job = mirrored.secret = job;
-  HEDDLE_ASSIGN_OR_RETURN(const auto mirror,
-                          comm::Endpoint::Create({.config = mirrored,
-                                                  .bind_host = options.bind_host,
-                                                  .open = options.open,
-                                                  .transport_options = options.transport_options,
-                                                  .metrics = &unused}));
-  comm::EndpointConfig probed = options.config;
-  probed.job = probed.secret = job;
-  HEDDLE_RETURN_IF_ERROR(endpoint.Configure(probed));
+  comm::EndpointOptions mirrored = probed;
+  mirrored.config.worker = "mirror";
+  mirrored.link_bytes_per_second = 0;
+  HEDDLE_ASSIGN_OR_RETURN(const auto endpoint, comm::Endpoint::Create(probed));
+  HEDDLE_ASSIGN_OR_RETURN(const auto mirror, comm::Endpoint::Create(mirrored));
   const std::vector<comm::GroupMember> members = {
-      {.name = options.config.worker, .address = endpoint.address()},
+      {.name = options.config.worker, .address = endpoint->address()},
       {.name = "mirror", .address = mirror->address()}};
   Status other = UnavailableError("not measured");
   Thread thread("link-probe", [&] {
@@ -69,15 +63,14 @@ Result<MeasuredLink> MeasureOwnLink(comm::Endpoint& endpoint,
                                  After(kBound));
     other = group.ok() ? MeasureRounds(*mirror, **group, 0).status() : group.status();
   });
-  auto group = endpoint.Connect({.generation = 0, .rank = 0, .members = members, .peers = {1}},
-                                After(kBound));
+  auto group = endpoint->Connect({.generation = 0, .rank = 0, .members = members, .peers = {1}},
+                                 After(kBound));
   Result<std::vector<comm::Link>> rounds =
-      group.ok() ? MeasureRounds(endpoint, **group, 1) : group.status();
+      group.ok() ? MeasureRounds(*endpoint, **group, 1) : group.status();
   thread.Join();
   if (group.ok()) {
     (*group)->Abort(CancelledError("the link is measured"));
   }
-  HEDDLE_RETURN_IF_ERROR(endpoint.Configure(options.config));
   HEDDLE_RETURN_IF_ERROR(rounds.status());
   HEDDLE_RETURN_IF_ERROR(other);
   MeasuredLink link = MedianOf(*rounds);
@@ -117,12 +110,10 @@ MeasuredLink MedianOf(const std::vector<comm::Link>& rounds) {
   return measured;
 }
 
-Result<MeasuredLink> OwnLink(KeptFiles& files,
-                             comm::Endpoint& endpoint,
-                             const comm::EndpointOptions& options) {
+Result<MeasuredLink> OwnLink(KeptFiles& files, const comm::EndpointOptions& options) {
   const auto check = [](std::string_view json) { return LinkFromJson(json).status(); };
   const auto measure = [&]() -> Result<std::string> {
-    HEDDLE_ASSIGN_OR_RETURN(const MeasuredLink link, MeasureOwnLink(endpoint, options));
+    HEDDLE_ASSIGN_OR_RETURN(const MeasuredLink link, MeasureOwnLink(options));
     return LinkToJson(link);
   };
   HEDDLE_ASSIGN_OR_RETURN(const KeptText kept, files.Get("link", KeyOf(options), check, measure));

@@ -1,7 +1,7 @@
 /// \file
-/// Measures a worker's own end of its links: latency and bandwidth through its endpoint (emulated
-/// rate included) to a second endpoint in the same process. The link of a pair is then the slower
-/// of both ends.
+/// Measures a worker's own end of its links: latency and bandwidth between two endpoints of this
+/// process, of which one is like the worker's (emulated rate included). The link of a pair is then
+/// the slower of both ends.
 #pragma once
 
 #include <vector>
@@ -13,13 +13,11 @@
 
 namespace heddle::elastic {
 
-/// The link that is kept for an endpoint of these options, whosever it is, or what is measured
-/// through this one, in about a third of a second. `options`: those the endpoint was made with, and
-/// the identity it has afterwards. Precondition: the endpoint is in no group, and has been in none
-/// of a job's generations.
-Result<MeasuredLink> OwnLink(KeptFiles& files,
-                             comm::Endpoint& endpoint,
-                             const comm::EndpointOptions& options);
+/// The link that is kept for an endpoint of these options, whosever it is, or what is measured now, in
+/// about a third of a second. `options`: those of the worker's endpoint, with the emulated rate. The
+/// two endpoints have metrics that nobody sees: what a measurement sends is not the job's traffic.
+/// Errors: those of comm::Endpoint.
+Result<MeasuredLink> OwnLink(KeptFiles& files, const comm::EndpointOptions& options);
 
 /// Medians of at least one round, with their spreads. Pure.
 MeasuredLink MedianOf(const std::vector<comm::Link>& rounds);

@@ -32,11 +32,11 @@ Result<KeptProfile> ProfileOf(const MeasuredAs& as, KeptFiles& files, Progress& 
 
 Result<WorkerMeasurement> MeasureWorker(const MeasuredAs& as,
                                         KeptFiles& kept,
-                                        comm::Endpoint& endpoint,
-                                        const comm::EndpointOptions& endpoint_options,
+                                        comm::EndpointOptions endpoint,
                                         Progress& progress) {
   HEDDLE_ASSIGN_OR_RETURN(KeptProfile profile, ProfileOf(as, kept, progress));
-  HEDDLE_ASSIGN_OR_RETURN(const MeasuredLink link, OwnLink(kept, endpoint, endpoint_options));
+  endpoint.link_bytes_per_second = as.emulation.link_bytes_per_second;
+  HEDDLE_ASSIGN_OR_RETURN(const MeasuredLink link, OwnLink(kept, endpoint));
   return WorkerMeasurement{.profile = std::move(profile.profile),
                            .link = link,
                            .profile_measured_at = profile.measured_at,

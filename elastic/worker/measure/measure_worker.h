@@ -24,13 +24,12 @@ struct MeasuredAs {
 };
 
 /// Measures a worker, or takes what its machine keeps in `kept`. An emulated worker's profile is
-/// what emulated workers of this machine measure, scaled by its speed. The endpoint is the worker's
-/// own (elastic/worker/measure/link_probe.h says what it asks of it). Takes seconds where nothing
-/// is kept, and `progress` hears of them. Errors: kInternal when a kernel fails; the endpoint's.
+/// what emulated workers of this machine measure, scaled by its speed. `endpoint`: what the worker's
+/// own was made with, and its identity. Takes seconds where nothing is kept, and `progress` hears of
+/// them. Errors: kInternal when a kernel fails; those of comm::Endpoint.
 Result<WorkerMeasurement> MeasureWorker(const MeasuredAs& as,
                                         KeptFiles& kept,
-                                        comm::Endpoint& endpoint,
-                                        const comm::EndpointOptions& endpoint_options,
+                                        comm::EndpointOptions endpoint,
                                         Progress& progress);
 
 }  // namespace heddle::elastic

@@ -23,6 +23,7 @@ struct Lowered {
   int rank = -1;  ///< -1: not in the plan.
   program::Program training;
   program::Program evaluation;
+  int64_t state_bytes = 0;            ///< As StateBytes has them.
   double predicted_busy_seconds = 0;  ///< Of a step, by the profile; 0: unknown.
 };
 

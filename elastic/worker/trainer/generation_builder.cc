@@ -7,7 +7,6 @@
 #include "elastic/planning/measurement.h"
 #include "elastic/worker/trainer/saves.h"
 #include "elastic/worker/trainer/state_move.h"
-#include "engine/program/memory.h"
 
 namespace heddle::elastic {
 namespace {
@@ -152,7 +151,7 @@ Result<std::unique_ptr<comm::Communicator>> GenerationBuilder::Connect(
 
 runtime::ExecutorOptions GenerationBuilder::ExecutorFor(Generation& generation, bool training) {
   const int64_t cap = context_.memory_bytes.load();
-  const int64_t state = program::StateBytes(context_.graph, generation.lowered->training);
+  const int64_t state = generation.lowered->state_bytes;
   const bool validates = !training && context_.dataset->validation_windows() > 0;
   return {.graph = training ? &context_.graph : &context_.evaluation_graph,
           .program = training ? &generation.lowered->training : &generation.lowered->evaluation,

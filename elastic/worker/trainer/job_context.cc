@@ -29,6 +29,7 @@ void WarnOfTooLittle(const job::JobConfig& job, const data::Dataset& dataset) {
 
 JobContext::JobContext(TrainerOptions given)
     : options(std::move(given)),
+      figures(*options.registry),
       clock(options.emulation.speed),
       memory_bytes(options.emulation.memory_bytes) {}
 

@@ -14,6 +14,7 @@
 #include "comm/communicator.h"
 #include "elastic/control/policy.h"
 #include "elastic/member/member.h"
+#include "elastic/worker/figures/figures.h"
 #include "elastic/worker/trainer/move_progress.h"
 #include "engine/data/dataset.h"
 #include "engine/job/job.h"
@@ -49,6 +50,7 @@ struct JobContext {
   void SetEmulation(const job::Emulation& emulation);
 
   const TrainerOptions options;
+  mutable TrainerFigures figures;
   graph::Graph graph;
   graph::Graph evaluation_graph;
   std::unique_ptr<data::Dataset> dataset;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/program/lowering/lower.h"
+#include "engine/program/memory.h"
 
 namespace heddle::elastic {
 namespace {
@@ -47,6 +48,7 @@ Result<uint64_t> LoweredPlans::Lower(int64_t generation, const std::string& plan
     HEDDLE_ASSIGN_OR_RETURN(lowered->evaluation, program::Lower(context_.evaluation_graph,
                                                                 lowered->plan, lowered->rank));
     context_.progress.Note();
+    lowered->state_bytes = program::StateBytes(context_.graph, lowered->training);
     hash = program::ProgramHash(lowered->training, context_.graph);
   }
   const MutexLock lock(mutex_);

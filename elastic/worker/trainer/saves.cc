@@ -57,10 +57,7 @@ bool SaveIsDue(const JobContext& context, const Generation& generation) {
       context.options.job.checkpoint.when_busy == job::BusyPolicy::kWait) {
     return due;
   }
-  context.options.registry
-      ->GetCounter("heddle_checkpoint_skipped_total",
-                   "Checkpoints left out because a worker still wrote the one before.")
-      .Add();
+  context.figures.skipped_checkpoints.Add();
   if (generation.lowered->rank == 0) {
     Saved skipped;
     skipped.part.set_step(step);

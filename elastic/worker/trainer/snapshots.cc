@@ -77,10 +77,7 @@ void Snapshots::TakeIfDue(Generation& generation) {
     return;
   }
   if (generation.flags.replicating) {
-    context_.options.registry
-        ->GetCounter("heddle_replica_skipped_total",
-                     "Snapshots in memory left out because a worker was still at the one before.")
-        .Add();
+    context_.figures.skipped_snapshots.Add();
     return;
   }
   generation.replicator->Take(step, !generation.flags.unreplicated,

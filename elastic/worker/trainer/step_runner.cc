@@ -1,6 +1,7 @@
 #include "elastic/worker/trainer/step_runner.h"
 
-#include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "base/log.h"
 #include "elastic/worker/trainer/certificate.h"
@@ -95,36 +96,27 @@ Status StepRunner::RunStep(Generation& generation, int64_t step, RunEnded& ended
 }
 
 void StepRunner::Report(const wire::StepRecord& record, const Generation& generation) {
-  metrics::Registry& registry = *options_.registry;
-  registry.GetGauge("heddle_step", "Last step applied.").Set(static_cast<double>(record.step()));
-  registry.GetGauge("heddle_generation", "Generation that trains.")
-      .Set(static_cast<double>(generation.number));
-  registry.GetGauge("heddle_loss", "Training loss of the last step.").Set(record.loss());
-  registry.GetGauge("heddle_gradient_norm", "Global gradient norm of the last step.")
-      .Set(record.gradient_norm());
-  registry
-      .GetHistogram("heddle_step_seconds", "Time of a step.",
-                    {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100})
-      .Observe(record.seconds());
-  registry.GetCounter("heddle_tokens_total", "Tokens trained on by the whole job.")
-      .Add(static_cast<double>(record.tokens()));
-  registry.GetGauge("heddle_tokens_per_second", "Throughput of the whole job.")
-      .Set(static_cast<double>(record.tokens()) / std::max(record.seconds(), 1e-9));
-  registry.GetGauge("heddle_predicted_step_seconds", "Step time that the plan predicts.")
-      .Set(generation.lowered->plan.predicted_step_seconds);
   const auto figures = generation.trainer->figures();
-  registry
-      .GetGauge("heddle_busy_seconds", "Compute of this worker in the last step, waits excluded.")
-      .Set(figures.busy_seconds);
-  registry.GetGauge("heddle_predicted_busy_seconds", "The same by this worker's profile.")
-      .Set(generation.lowered->predicted_busy_seconds);
-  registry
-      .GetGauge("heddle_waiting_seconds",
-                "Waits of this worker for messages and reductions in the last step.")
-      .Set(figures.waiting_seconds);
+  const Lowered& lowered = *generation.lowered;
+  const std::vector<int64_t>& predicted = lowered.plan.predicted_peak_bytes;
+  context_.figures.steps.Show(
+      {.step = record.step(),
+       .generation = generation.number,
+       .loss = record.loss(),
+       .gradient_norm = record.gradient_norm(),
+       .tokens = record.tokens(),
+       .seconds = record.seconds(),
+       .predicted_seconds = lowered.plan.predicted_step_seconds,
+       .busy_seconds = figures.busy_seconds,
+       .predicted_busy_seconds = lowered.predicted_busy_seconds,
+       .waiting_seconds = figures.waiting_seconds,
+       .memory_bytes = lowered.state_bytes + figures.peak_bytes,
+       .predicted_memory_bytes =
+           predicted.empty() ? std::nullopt
+                             : std::optional(predicted[static_cast<size_t>(lowered.rank)])});
   options_.post(StepApplied{.record = record,
                             .busy_seconds = figures.busy_seconds,
-                            .predicted_busy_seconds = generation.lowered->predicted_busy_seconds});
+                            .predicted_busy_seconds = lowered.predicted_busy_seconds});
 }
 
 void StepRunner::DueAfterStep(Generation& generation, bool save, bool validate) {

@@ -32,9 +32,8 @@ Result<std::string> Trainer::MeasureProfile() {
                     .link_bytes_per_second = options.emulation.link_bytes_per_second},
       .threads = options.job.threads};
   KeptFiles kept(CacheFolder());
-  HEDDLE_ASSIGN_OR_RETURN(
-      const WorkerMeasurement measurement,
-      MeasureWorker(as, kept, *options.endpoint, options.endpoint_options, context.progress));
+  HEDDLE_ASSIGN_OR_RETURN(const WorkerMeasurement measurement,
+                          MeasureWorker(as, kept, options.endpoint_options, context.progress));
   plans_.SetProfile(measurement.profile);
   builder_.SetLink(measurement.link.link);
   return MeasurementToJson(measurement);
@@ -89,6 +88,9 @@ void Trainer::Adopt(int64_t generation) {
     return;
   }
   held_ = std::move(moved_);
+  if (held_->lowered->rank < 0) {
+    context_->figures.steps.Clear();
+  }
   snapshots_.Adopt(*held_);
   plans_.ForgetBelow(generation);
 }

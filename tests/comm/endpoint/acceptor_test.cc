@@ -73,6 +73,22 @@ TEST(AcceptorTest, WithoutDescriptorsItPausesAndGoesOnAfterwards) {
   });
 }
 
+TEST(AcceptorTest, EachTransportsCountersBeginAtZero) {
+  Cluster cluster(1, Media::kShm);
+  std::map<std::string, std::map<std::string, double>> counted;
+  for (const auto& family : cluster.registry(0).Collect()) {
+    for (const auto& sample : family.samples) {
+      if (sample.labels.size() == 1 && sample.labels.contains("transport")) {
+        counted[family.name][sample.labels.at("transport")] = sample.value;
+      }
+    }
+  }
+  for (const char* const name : {"heddle_comm_sent_bytes_total", "heddle_comm_received_bytes_total",
+                                 "heddle_comm_placed_bytes_total"}) {
+    EXPECT_EQ(counted[name], (std::map<std::string, double>{{"shm", 0}, {"tcp", 0}})) << name;
+  }
+}
+
 TEST(AcceptorTest, AConnectionsCountersAreThereFromItsBeginning) {
   Cluster cluster(2, Media::kTcp);
   cluster.Run(1, [&](int rank, Communicator& communicator) {

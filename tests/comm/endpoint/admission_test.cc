@@ -2,6 +2,7 @@
 // wrongly, comes twice, too early or too late.
 #include <functional>
 #include <future>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,11 +24,12 @@ namespace {
 
 using testing::HasSubstr;
 
+/// Those that have happened; all begin at 0.
 std::vector<std::pair<std::string, double>> Refusals(metrics::Registry& registry) {
   std::vector<std::pair<std::string, double>> refusals;
   for (const auto& family : registry.Collect()) {
     for (const auto& sample : family.samples) {
-      if (family.name == "heddle_comm_refused_connections_total") {
+      if (family.name == "heddle_comm_refused_connections_total" && sample.value > 0) {
         refusals.emplace_back(sample.labels.at("reason"), sample.value);
       }
     }
@@ -110,6 +112,22 @@ class AdmissionTest : public testing::Test {
   Cluster cluster_{4, Media::kTcp};
   std::future<Status> connecting_;
 };
+
+TEST_F(AdmissionTest, EachReasonIsCountedFromZeroOn) {
+  std::map<std::string, double> counted;
+  for (const auto& family : cluster_.registry(3).Collect()) {
+    for (const auto& sample : family.samples) {
+      if (family.name == "heddle_comm_refused_connections_total") {
+        counted[sample.labels.at("reason")] = sample.value;
+      }
+    }
+  }
+  // All verdicts but the welcome, by their numbers.
+  for (uint32_t code = 1; VerdictName(VerdictCode{code}) != "unknown"; ++code) {
+    EXPECT_TRUE(counted.contains(std::string(VerdictName(VerdictCode{code})))) << code;
+  }
+  EXPECT_EQ(counted.size(), kRefusals.size());
+}
 
 TEST_F(AdmissionTest, EachClaimThatIsWrongIsRefused) {
   const std::vector<std::function<void(Hello&)>> wrong = {

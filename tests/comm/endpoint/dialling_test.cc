@@ -21,12 +21,14 @@ using testing::Not;
 
 using Counted = std::vector<std::pair<std::string, double>>;
 
-/// Samples of a family: two labels' values as text, and the value.
-Counted Samples(metrics::Registry& registry, const std::string& name) {
+/// Samples of a family, the transport's and reason's: as text, and the value. Counters that stand
+/// at 0 are left out, unless `all`.
+Counted Samples(metrics::Registry& registry, const std::string& name, bool all = false) {
   Counted samples;
   for (const auto& family : registry.Collect()) {
     for (const auto& sample : family.samples) {
-      if (family.name == name) {
+      const bool counts = all || family.kind != metrics::Registry::Kind::kCounter;
+      if (family.name == name && (counts || sample.value > 0)) {
         samples.emplace_back(sample.labels.at("transport") + " " + sample.labels.at("reason"),
                              sample.value);
       }
@@ -53,6 +55,18 @@ Status Connect(Cluster& cluster,
   }
   EXPECT_EQ(other.get().ok(), status.ok());
   return status;
+}
+
+TEST(DiallingTest, CountersBeginAtZero) {
+  Cluster cluster(2, Media::kShm);
+  Counted expected;
+  for (const char* const transport : {"shm", "tcp"}) {
+    for (const StatusCode reason : {StatusCode::kUnavailable, StatusCode::kDeadlineExceeded}) {
+      expected.emplace_back(fmt::format("{} {}", transport, StatusCodeName(reason)), 0);
+    }
+  }
+  std::ranges::sort(expected);
+  EXPECT_EQ(Samples(cluster.registry(0), "heddle_comm_fallbacks_total", /*all=*/true), expected);
 }
 
 void NobodyAtShm(GroupOptions& options) {

@@ -177,6 +177,7 @@ TEST_F(SharedRegionsTest, WhatIsMadePrivateKeepsItsBytesAndNobodyElseWritesIt) {
 }
 
 TEST_F(SharedRegionsTest, WhatIsRefusedIsCountedByItsReason) {
+  ASSERT_EQ(registry_.Collect().size(), 1U) << "from 0 on";
   regions_->CountRefused(StatusCode::kResourceExhausted);
   regions_->CountRefused(StatusCode::kResourceExhausted);
   SharedRegions(nullptr).CountRefused(StatusCode::kResourceExhausted);  // Counts nothing.
