@@ -97,6 +97,27 @@ Id TypeOf(DType dtype) {
   return {};
 }
 
+/// What the library shows for elements that it cannot find, as those of a worker's file that is not
+/// there: NaN, in the element's own bits. Integers have none, and stay zero.
+bool SetFillValue(hid_t creation, hid_t type, DType dtype) {
+  const auto set = [&](auto bits) { return H5Pset_fill_value(creation, type, &bits) >= 0; };
+  switch (dtype) {
+    case DType::kF32:
+      return set(uint32_t{0x7FC00000});
+    case DType::kF64:
+      return set(uint64_t{0x7FF8000000000000});
+    case DType::kBF16:
+      return set(uint16_t{0x7FC0});
+    case DType::kF16:
+      return set(uint16_t{0x7E00});
+    case DType::kI32:
+    case DType::kI64:
+    case DType::kU8:
+      return true;
+  }
+  return false;
+}
+
 bool PutShape(hid_t object, const char* name, const Shape& shape) {
   const auto length = static_cast<hsize_t>(shape.size());
   const Id space(shape.empty() ? H5Screate(H5S_NULL) : H5Screate_simple(1, &length, nullptr),
@@ -212,7 +233,8 @@ Status Hdf5File::CreateDataset(const std::string& dataset,
   const Id space(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr),
                  H5Sclose);
   const Id links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
-  if (!element.ok() || !space.ok() || H5Pset_create_intermediate_group(links.get(), 1) < 0 ||
+  if (!element.ok() || !space.ok() || !SetFillValue(creation, element.get(), type) ||
+      H5Pset_create_intermediate_group(links.get(), 1) < 0 ||
       H5Pset_char_encoding(links.get(), H5T_CSET_UTF8) < 0) {
     return Failure("dataset properties");
   }
@@ -245,7 +267,7 @@ Status Hdf5File::BeginDataset(const std::string& dataset,
   if (H5Pset_chunk(creation.get(), static_cast<int>(chunk_extent.size()), chunk_extent.data()) <
           0 ||
       H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_INCR) < 0 ||
-      H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER) < 0 ||
+      H5Pset_fill_time(creation.get(), H5D_FILL_TIME_IFSET) < 0 ||
       H5Pset_shuffle(creation.get()) < 0 ||
       H5Pset_filter(creation.get(), kZstdFilter, H5Z_FLAG_OPTIONAL, 1, &level) < 0) {
     return Failure("dataset properties");

@@ -44,6 +44,28 @@ def whole_tensors(path):
     return tensors
 
 
+def check_absent(folder, lost):
+    """Elements of a worker's file that is not there are NaN in tensors.h5, all others as before."""
+    before = whole_tensors(folder + "/tensors.h5")
+    os.rename(lost, lost + ".away")
+    absent = 0
+    with h5py.File(folder + "/tensors.h5", "r") as file:
+        for (role, name), bits in before.items():
+            dataset = next(d for d in file[role].values() if text(d.attrs["name"]) == name)
+            values = dataset[...].reshape(bits.shape)
+            if values.dtype.kind != "f":
+                continue
+            gone = numpy.isnan(values)
+            rest = bits_of(values[~gone], text(dataset.attrs["logical_dtype"]))
+            assert numpy.array_equal(rest, bits[~gone]), name
+            gone_files = [s for s in dataset.virtual_sources() if s.file_name == os.path.basename(lost)]
+            expected = sum(source.vspace.get_select_npoints() for source in gone_files)
+            assert gone.sum() == expected, (name, gone.sum(), expected)
+            absent += expected
+    assert absent > 0
+    os.rename(lost + ".away", lost)
+
+
 def is_derived(tensor):
     return any("derived" in box for box in tensor["boxes"])
 
@@ -90,6 +112,8 @@ def main(folder):
     # Where the folder lies does not matter, nor where the reader is.
     os.rename(step, folder + "/moved")
     shown = whole_tensors(folder + "/moved/tensors.h5")
+    for part in sorted(set(glob.glob(folder + "/moved/*.h5")) - {folder + "/moved/tensors.h5"}):
+        check_absent(folder + "/moved", part)
     checked = 0
     for number, tensor in enumerate(manifest["tensors"]):
         dtype = tensor["dtype"]
