@@ -13,8 +13,8 @@
 #include "checkpoint/convert/identity.h"
 #include "checkpoint/convert/model_view.h"
 #include "checkpoint/convert/target.h"
-#include "checkpoint/format/strict_json.h"
 #include "checkpoint/formats/format.h"
+#include "checkpoint/formats/shards.h"
 
 namespace heddle::checkpoint {
 
@@ -30,11 +30,10 @@ DType TypeOf(const FileTensor& tensor, const ConvertOptions& options) {
 
 /// config.json says the weights' type, under a name that changed with transformers 5.
 Result<std::string> ConfigWith(const std::string& config, DType dtype) {
-  constexpr int kDepth = 16;
-  HEDDLE_RETURN_IF_ERROR(ParseStrictJson(config, kDepth).status().WithContext("config.json"));
+  HEDDLE_RETURN_IF_ERROR(CheckConfig(config).WithContext("config.json"));
   auto json = nlohmann::ordered_json::parse(config);  // Keeps the order of the keys.
   for (const char* const key : {"torch_dtype", "dtype"}) {
-    if (json.is_object() && json.contains(key)) {
+    if (json.contains(key)) {
       json[key] = dtype == DType::kF32 ? "float32" : dtype == DType::kF16 ? "float16" : "bfloat16";
     }
   }

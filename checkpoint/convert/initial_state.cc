@@ -48,7 +48,9 @@ Result<Weights> OpenWeights(const std::string& path,
                             const graph::ModelConfig& model,
                             const std::vector<TensorInfo>& expected) {
   HEDDLE_ASSIGN_OR_RETURN(auto opened, OpenModel(path));
-  if (const auto config = graph::ParseModelConfig(opened->config()); config.ok()) {
+  if (const std::string text = opened->config(); !text.empty()) {
+    const auto config = graph::ParseModelConfig(text);
+    HEDDLE_RETURN_IF_ERROR(config.status().WithContext("{}: config.json", path));
     HEDDLE_RETURN_IF_ERROR(CheckSameModel(*config, model).WithContext("{}", path));
   }
   auto view = ViewAs(std::move(opened), Naming::kHeddle);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <optional>
@@ -13,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "base/bytes.h"
+#include "checkpoint/convert/piecewise_view.h"
 #include "checkpoint/format/layout.h"
 #include "engine/graph/models/names.h"
 
@@ -20,98 +20,23 @@ namespace heddle::checkpoint {
 
 namespace {
 
-/// A part of a tensor of the view and where it lies in the file.
-struct Piece {
-  size_t input = 0;
-  Box input_box;   ///< In the file's tensor.
-  Box output_box;  ///< In the view's tensor.
-  bool transpose = false;
-};
-
-struct ViewedTensor {
-  FileTensor tensor;
-  std::vector<Piece> pieces;  ///< They cover the tensor exactly once.
-};
-
-/// `box` of a piece, as offsets in the file: moved from the view's coordinates, and turned.
-Box InputBox(const Piece& piece, const Box& part) {
-  Box local = Shifted(part, piece.output_box.offset, -1);
-  if (piece.transpose) {
-    std::swap(local.offset[0], local.offset[1]);
-    std::swap(local.extent[0], local.extent[1]);
-  }
-  return Shifted(local, piece.input_box.offset, 1);
-}
-
-void Transpose(const Bytes& from, int64_t rows, int64_t columns, int64_t element, Bytes& to) {
-  constexpr int64_t kTile = 32;  // Both sides of a tile stay in the first cache.
-  to.resize(from.size());
-  for (int64_t r0 = 0; r0 < rows; r0 += kTile) {
-    for (int64_t c0 = 0; c0 < columns; c0 += kTile) {
-      for (int64_t r = r0; r < std::min(rows, r0 + kTile); ++r) {
-        for (int64_t c = c0; c < std::min(columns, c0 + kTile); ++c) {
-          std::memcpy(to.data() + (c * rows + r) * element,
-                      from.data() + (r * columns + c) * element, static_cast<size_t>(element));
-        }
+/// What torch.compile and DistributedDataParallel put before every name of the model that they
+/// wrap.
+std::string WrapperPrefix(const std::map<std::string, size_t>& weights) {
+  std::string prefix;
+  for (size_t length = std::string::npos; length != prefix.size();) {
+    length = prefix.size();
+    for (const std::string_view wrapper : {"module.", "_orig_mod."}) {
+      const std::string longer = prefix + std::string(wrapper);
+      if (!weights.empty() && std::all_of(weights.begin(), weights.end(), [&](const auto& weight) {
+            return weight.first.starts_with(longer);
+          })) {
+        prefix = longer;
       }
     }
   }
+  return prefix;
 }
-
-class View : public TensorSource {
- public:
-  View(std::unique_ptr<TensorSource> source, std::vector<ViewedTensor> viewed)
-      : source_(std::move(source)) {
-    for (ViewedTensor& tensor : viewed) {
-      tensors_.push_back(std::move(tensor.tensor));
-      pieces_.push_back(std::move(tensor.pieces));
-    }
-  }
-
-  std::string format() const override { return source_->format(); }
-  std::string config() const override { return source_->config(); }
-  int64_t step() const override { return source_->step(); }
-  const std::vector<FileTensor>& tensors() const override { return tensors_; }
-
-  Status Read(size_t tensor, const Box& box, std::span<std::byte> out) const override {
-    HEDDLE_RETURN_IF_ERROR(
-        CheckInside(tensors_[tensor].shape, box).WithContext("tensor '{}'", tensors_[tensor].name));
-    for (const Piece& piece : pieces_[tensor]) {
-      const auto common =
-          ElementCount(box.extent) > 0 ? Intersect(piece.output_box, box) : std::nullopt;
-      if (common) {
-        HEDDLE_RETURN_IF_ERROR(
-            ReadPiece(piece, *common, SizeOf(*tensors_[tensor].dtype), box, out));
-      }
-    }
-    return Status::Ok();
-  }
-
- private:
-  Status ReadPiece(const Piece& piece,
-                   const Box& part,
-                   int64_t element,
-                   const Box& box,
-                   std::span<std::byte> out) const {
-    const Box input = InputBox(piece, part);
-    if (!piece.transpose && part == box) {
-      return source_->Read(piece.input, input, out);
-    }
-    Bytes read(static_cast<size_t>(ElementCount(part.extent) * element));
-    HEDDLE_RETURN_IF_ERROR(source_->Read(piece.input, input, read));
-    if (piece.transpose) {
-      Bytes turned;
-      Transpose(read, input.extent[0], input.extent[1], element, turned);
-      read = std::move(turned);
-    }
-    CopyPart(read.data(), part, out.data(), box, part, element);
-    return Status::Ok();
-  }
-
-  std::unique_ptr<TensorSource> source_;
-  std::vector<FileTensor> tensors_;
-  std::vector<std::vector<Piece>> pieces_;
-};
 
 /// The weights of a file by name; in native ones the moments are not among them.
 std::map<std::string, size_t> Weights(const TensorSource& source) {
@@ -198,7 +123,26 @@ std::string Some(const std::vector<std::string>& names) {
 /// Builds a view tensor by tensor and keeps what was used.
 class ViewBuilder {
  public:
-  explicit ViewBuilder(const TensorSource& source) : source_(source), weights_(Weights(source)) {}
+  explicit ViewBuilder(const TensorSource& source) : source_(source), weights_(Weights(source)) {
+    if (const std::string prefix = WrapperPrefix(weights_); !prefix.empty()) {
+      std::map<std::string, size_t> bare;
+      for (const auto& [name, index] : weights_) {
+        bare.emplace(name.substr(prefix.size()), index);
+      }
+      weights_ = std::move(bare);
+      notes.push_back(fmt::format("names are read without their prefix '{}'", prefix));
+    }
+  }
+
+  /// `other` is the tensor of name `name` where the file lacks that: tied tensors are stored once.
+  void Tie(const std::string& name, const std::string& other) {
+    if (!Find(name)) {
+      if (auto tied = weights_.extract(other)) {
+        tied.key() = name;
+        weights_.insert(std::move(tied));
+      }
+    }
+  }
 
   /// The file's tensor `name`, if it has it, also without the prefix that bare models lack.
   std::optional<size_t> Find(const std::string& name) {
@@ -215,6 +159,8 @@ class ViewBuilder {
   Status Add(const std::string& name, const Shape& shape, Piece piece, const Shape& input_shape);
   /// Errors: kInvalidArgument naming tensors that no part of the model uses.
   Status CheckUnused(bool tied);
+  /// A tensor that no part of the model has used so far; empty: there is none.
+  std::string FirstUnused() const;
 
   std::vector<std::string> notes;
 
@@ -280,6 +226,13 @@ Status ViewBuilder::Add(const std::string& name,
   return Status::Ok();
 }
 
+std::string ViewBuilder::FirstUnused() const {
+  const auto found = std::find_if(weights_.begin(), weights_.end(), [&](const auto& weight) {
+    return !used_.contains(weight.second) && !IsDerived(weight.first);
+  });
+  return found == weights_.end() ? "" : found->first;
+}
+
 Status ViewBuilder::CheckUnused(bool tied) {
   std::vector<std::string> derived;
   std::vector<std::string> unexpected;
@@ -341,7 +294,7 @@ ModelView Unchanged(std::unique_ptr<TensorSource> source, std::string note) {
                       .pieces = {{.input = index, .input_box = whole, .output_box = whole}}});
   }
   view.notes.push_back(std::move(note));
-  view.source = std::make_unique<View>(std::move(source), std::move(viewed));
+  view.source = MakePiecewiseView(std::move(source), std::move(viewed));
   return view;
 }
 
@@ -358,6 +311,10 @@ Result<ModelView> ViewAs(std::unique_ptr<TensorSource> source, Naming naming) {
   }
   const auto mappings = graph::HuggingFaceNames(*config);
   ViewBuilder builder(*source);
+  if (config->tie_word_embeddings) {
+    builder.Tie(mappings.front().name, "head.weight");
+    builder.Tie(mappings.front().foreign_name, "lm_head.weight");
+  }
   // Which names the file has is seen in it: a native checkpoint may hold a foreign model unchanged.
   const bool from_ours = builder.Find(mappings.front().name).has_value();
   const auto input_name = [&](const graph::NameMapping& mapping) {
@@ -369,7 +326,10 @@ Result<ModelView> ViewAs(std::unique_ptr<TensorSource> source, Naming naming) {
     HEDDLE_RETURN_IF_ERROR(AddMapping(builder, mapping, naming, from_ours, missing));
   }
   if (!missing.empty()) {
-    return InvalidArgumentError("the model that config.json describes also has: {}", Some(missing));
+    const std::string unused = builder.FirstUnused();
+    return InvalidArgumentError(
+        "the model that config.json describes also has: {}{}", Some(missing),
+        unused.empty() ? "" : fmt::format("; the file has another name, {}", unused));
   }
   HEDDLE_RETURN_IF_ERROR(builder.CheckUnused(config->tie_word_embeddings));
   const auto head = builder.Find(from_ours ? "head.weight" : "lm_head.weight");
@@ -385,7 +345,7 @@ Result<ModelView> ViewAs(std::unique_ptr<TensorSource> source, Naming naming) {
   view.notes = std::move(builder.notes);
   view.renamed = true;
   auto viewed = builder.Take();
-  view.source = std::make_unique<View>(std::move(source), std::move(viewed));
+  view.source = MakePiecewiseView(std::move(source), std::move(viewed));
   return view;
 }
 

@@ -9,6 +9,7 @@
 #include "checkpoint/format/manifest.h"
 #include "checkpoint/formats/format.h"
 #include "checkpoint/formats/native_sink.h"
+#include "checkpoint/formats/shards.h"
 #include "checkpoint/read/reader.h"
 #include "checkpoint/storage/storage.h"
 
@@ -63,6 +64,10 @@ bool Recognise(const std::string& path) {
 
 Result<std::unique_ptr<TensorSource>> Open(const std::string& path) {
   HEDDLE_ASSIGN_OR_RETURN(auto reader, Reader::Open(path));
+  if (const std::string& model = reader->manifest().job.model; !model.empty()) {
+    HEDDLE_RETURN_IF_ERROR(
+        CheckConfig(model).WithContext("{}/{}: the model's config.json", path, kManifestName));
+  }
   return std::unique_ptr<TensorSource>(std::make_unique<NativeSource>(std::move(reader)));
 }
 

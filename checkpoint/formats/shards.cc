@@ -1,6 +1,7 @@
 #include "checkpoint/formats/shards.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -90,6 +91,18 @@ class FolderSource : public TensorSource {
   std::vector<Place> places_;  ///< Of each of tensors_.
   std::vector<FileTensor> tensors_;
 };
+
+/// Empty when there is none. A link into nowhere is one that cannot be read.
+Result<std::string> ReadConfig(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(path, error))) {
+    return std::string();
+  }
+  HEDDLE_RETURN_IF_ERROR(CheckNoPlaceholder(path));
+  HEDDLE_ASSIGN_OR_RETURN(std::string config, ReadFile(path, kMaximumConfigBytes));
+  HEDDLE_RETURN_IF_ERROR(CheckConfig(config).WithContext("{}", path));
+  return config;
+}
 
 std::set<std::string> NamesIn(const TensorSource& file) {
   std::set<std::string> names;
@@ -240,10 +253,7 @@ bool IsModelFolder(const FileFormat& format, const std::string& path) {
 
 Result<std::unique_ptr<TensorSource>> OpenModelFolder(const FileFormat& format,
                                                       const std::string& folder) {
-  std::string config;
-  if (const std::string path = folder + "/config.json"; FileExists(path)) {
-    HEDDLE_ASSIGN_OR_RETURN(config, ReadFile(path, kMaximumConfigBytes));
-  }
+  HEDDLE_ASSIGN_OR_RETURN(std::string config, ReadConfig(folder + "/config.json"));
   auto source = std::make_unique<FolderSource>(format.name, std::move(config));
   if (const std::string single = SinglePath(format, folder); FileExists(single)) {
     HEDDLE_RETURN_IF_ERROR(CheckNoPlaceholder(single));
@@ -283,7 +293,14 @@ Result<std::unique_ptr<TensorSink>> CreateModel(const FileFormat& format, SinkRe
   return std::unique_ptr<TensorSink>(std::move(sink));
 }
 
+Status CheckConfig(std::string_view text) {
+  constexpr int kDepth = 16;
+  HEDDLE_ASSIGN_OR_RETURN(const Json json, ParseStrictJson(text, kDepth));
+  return json.is_object() ? Status::Ok() : DataLossError("expected an object");
+}
+
 Result<std::map<std::string, std::string>> ReadShardIndex(const std::string& path) {
+  HEDDLE_RETURN_IF_ERROR(CheckNoPlaceholder(path));
   HEDDLE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaximumIndexBytes));
   const auto json = ParseStrictJson(text, kMaximumIndexDepth);
   HEDDLE_RETURN_IF_ERROR(json.status().WithContext("{}", path));

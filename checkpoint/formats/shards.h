@@ -49,7 +49,8 @@ bool IsModelFolder(const FileFormat& format, const std::string& path);
 /// and the index are there, the single file is the model, as for transformers.
 /// Errors: kDataLoss  a bad index, a missing shard, a tensor that its shard lacks or that two
 /// shards hold; kResourceExhausted  an index or config.json above its limit; those of opening
-/// files.
+/// files. A config.json that is there and cannot be read is an error, too: kDataLoss for what is no
+/// JSON object, kInvalidArgument for what CheckNoPlaceholder refuses.
 Result<std::unique_ptr<TensorSource>> OpenModelFolder(const FileFormat& format,
                                                       const std::string& folder);
 
@@ -57,8 +58,12 @@ Result<std::unique_ptr<TensorSource>> OpenModelFolder(const FileFormat& format,
 /// `max_shard_bytes`, under a temporary name until Finish. A single file has no place for config.
 Result<std::unique_ptr<TensorSink>> CreateModel(const FileFormat& format, SinkRequest request);
 
+/// Whether a config.json's text can be read at all, whatever model it describes. Errors: kDataLoss.
+Status CheckConfig(std::string_view text);
+
 /// The file of every tensor, as the index at `path` says: at least one, all plain file names.
-/// Errors: kDataLoss, kResourceExhausted (above kMaximumIndexBytes), those of reading.
+/// Errors: kDataLoss, kResourceExhausted (above kMaximumIndexBytes), kInvalidArgument for what
+/// CheckNoPlaceholder refuses, those of reading.
 Result<std::map<std::string, std::string>> ReadShardIndex(const std::string& path);
 
 /// The index's text. Errors: kInvalidArgument for names that are not UTF-8.

@@ -142,8 +142,9 @@ Result<Loss> EvaluateLoss(const checkpoint::TensorSource& weights, const LossReq
   if (weights.config().empty()) {
     return InvalidArgumentError("the model has no config.json: what it computes is not known");
   }
-  HEDDLE_ASSIGN_OR_RETURN(const graph::ModelConfig config,
-                          graph::ParseModelConfig(weights.config()));
+  const auto parsed = graph::ParseModelConfig(weights.config());
+  HEDDLE_RETURN_IF_ERROR(parsed.status().WithContext("config.json"));
+  const graph::ModelConfig& config = *parsed;
   const int64_t longest = config.max_position_embeddings;
   const int64_t context = request.context == 0 ? longest : request.context;
   if (context < 2 || context > longest) {

@@ -5,6 +5,7 @@
 
 #include "base/system/file.h"
 #include "base/yaml/yaml.h"
+#include "checkpoint/formats/format.h"
 #include "comm/cost/transport_traits.h"
 #include "engine/job/effects.h"
 
@@ -21,7 +22,8 @@ graph::ModelConfig ReadModel(YamlReader model) {
     if (path.empty()) {
       return config;
     }
-    const Result<std::string> text = ReadFile(path, 1 << 20);
+    const Status real = checkpoint::CheckNoPlaceholder(path);
+    const Result<std::string> text = real.ok() ? ReadFile(path, 1 << 20) : real;
     if (!text.ok()) {
       model.Fail("config", text.status().message());
       return config;

@@ -1,7 +1,13 @@
-// Hugging Face's config.json: read, refused by name, written and read again.
+// Hugging Face's config.json: read, refused by name, written and read again; each field and each
+// default against those of transformers (transformers_defaults.json: what the constructors of its
+// configuration classes have; integration.convert compares the table with the library).
+#include <set>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
+#include "base/system/file.h"
 #include "engine/graph/models/model.h"
 
 namespace heddle::graph {
@@ -63,6 +69,141 @@ std::string Minimal(std::string_view more) {
       more);
 }
 
+using Json = nlohmann::json;
+
+const std::vector<std::string> kFamilies = {"llama", "mistral", "qwen2", "gpt2"};
+
+Json Table() {
+  return Json::parse(*ReadFile(HEDDLE_TRANSFORMERS_DEFAULTS, 1 << 20));
+}
+
+/// Every field of the family's class and of its base, as the constructors set them.
+Json Defaults(const std::string& family) {
+  const Json table = Table();
+  Json config = table["PretrainedConfig"];
+  config.update(table[family]);
+  config["model_type"] = family;
+  return config;
+}
+
+/// Another value of the same kind.
+Json Changed(const std::string& field, const Json& value) {
+  if (field == "max_position_embeddings" || field == "sliding_window") {
+    return 1024;  // Below the other one of the two.
+  }
+  if (value.is_boolean()) {
+    return !value.get<bool>();
+  }
+  if (value.is_number_integer()) {
+    return value == 0 ? 1 : 2 * value.get<int64_t>();
+  }
+  if (value.is_number()) {
+    return value == 0.0 ? 0.5 : 2 * value.get<double>();
+  }
+  return value.is_string() ? Json("other") : value.is_null() ? Json(7) : Json{{"0", Json{1}}};
+}
+
+/// The model, or what is said of it.
+std::string Outcome(const Json& config) {
+  const auto read = ParseModelConfig(config.dump());
+  return read.ok() ? ModelConfigJson(*read) : std::string(read.status().message());
+}
+
+/// What leaves the model as it is, whatever its value. In the base class all fields but a few do.
+std::set<std::string> Irrelevant(const std::string& family) {
+  std::set<std::string> fields = {"use_cache", "bos_token_id", "eos_token_id", "pad_token_id"};
+  const Json base = Table()["PretrainedConfig"];
+  for (const auto& [field, value] : base.items()) {
+    if (field != "tie_word_embeddings" && field != "is_encoder_decoder" &&
+        field != "add_cross_attention" && field != "pruned_heads") {
+      fields.insert(field);
+    }
+  }
+  if (family == "llama") {
+    fields.insert("pretraining_tp");
+  } else if (family == "qwen2") {  // Of the windows that use_sliding_window switches on.
+    fields.insert({"sliding_window", "max_window_layers"});
+  } else if (family == "gpt2") {
+    fields.insert({"attn_pdrop", "reorder_and_upcast_attn", "summary_type", "summary_use_proj",
+                   "summary_activation", "summary_proj_to_labels", "summary_first_dropout"});
+  }
+  return fields;
+}
+
+TEST(ConfigJsonTest, EveryFieldOfEveryFamilyIsHonouredRefusedByNameOrKnownToBeIrrelevant) {
+  for (const std::string& family : kFamilies) {
+    const Json defaults = Defaults(family);
+    const std::string model = Outcome(defaults);
+    ASSERT_EQ(model.front(), '{') << model;
+    const std::set<std::string> irrelevant = Irrelevant(family);
+    for (const auto& [field, value] : defaults.items()) {
+      Json changed = defaults;
+      changed[field] = Changed(field, value);
+      const std::string outcome = Outcome(changed);
+      if (irrelevant.contains(field)) {
+        EXPECT_EQ(outcome, model) << family << ": " << field;
+      } else if (outcome.front() == '{') {
+        EXPECT_NE(outcome, model) << family << ": " << field << " is passed over";
+      } else {
+        EXPECT_THAT(outcome, HasSubstr(field)) << family;
+      }
+    }
+  }
+}
+
+// Beside the defaults, and beside any other field that is not as by default.
+TEST(ConfigJsonTest, EveryDefaultIsThatOfTransformers) {
+  for (const std::string& family : kFamilies) {
+    const Json defaults = Defaults(family);
+    const std::set<std::string> irrelevant = Irrelevant(family);
+    for (const auto& [other, value] : defaults.items()) {
+      if (irrelevant.contains(other)) {
+        continue;
+      }
+      Json given = defaults;
+      given[other] = Changed(other, value);
+      const std::string model = Outcome(given);
+      for (const auto& [field, unused] : defaults.items()) {
+        Json left_out = given;
+        left_out.erase(field);
+        const std::string outcome = Outcome(left_out);
+        if (field != other && outcome != field + ": missing") {
+          EXPECT_EQ(outcome, model)
+              << family << " without " << field << ", " << other << " changed";
+        }
+      }
+    }
+  }
+}
+
+TEST(ConfigJsonTest, AFieldThatIsNotKnownIsRefusedByName) {
+  for (const std::string& family : kFamilies) {
+    Json config = Defaults(family);
+    config["quantization_config"] = {{"bits", 4}};
+    EXPECT_EQ(Outcome(config), "quantization_config: is not known, and may change the model");
+    config["quantization_config"] = nullptr;
+    EXPECT_EQ(Outcome(config).front(), '{') << "null is none";
+    config[std::string(1000, 'x')] = 1;
+    EXPECT_EQ(Outcome(config), "a field with a long name: is not known, and may change the model");
+  }
+}
+
+TEST(ConfigJsonTest, Gpt2sFieldsHaveTheNamesOfOtherFamiliesToo) {
+  Json config = Defaults("gpt2");
+  const std::string model = Outcome(config);
+  for (const auto& [other, name] : {std::pair("hidden_size", "n_embd"),
+                                    {"max_position_embeddings", "n_positions"},
+                                    {"num_attention_heads", "n_head"},
+                                    {"num_hidden_layers", "n_layer"}}) {
+    config[other] = config[name];
+    EXPECT_EQ(Outcome(config), model) << other;
+    config.erase(name);
+    EXPECT_EQ(Outcome(config), model) << other << " alone";
+  }
+  config["n_layer"] = 3;
+  EXPECT_EQ(Outcome(config), "num_hidden_layers: 12 differs from n_layer 3");
+}
+
 TEST(ConfigJsonTest, LlamasDefaultsAreThoseOfTransformers) {
   const auto config = ParseModelConfig(Minimal(""));
   ASSERT_TRUE(config.ok()) << config.status().ToString();
@@ -107,6 +248,22 @@ TEST(ConfigJsonTest, ErrorsNameTheKey) {
       {Minimal(R"(, "head_dim": 8)"), "head_dim: 8 is not hidden_size 16 / num_attention_heads 4"},
       {Minimal(R"(, "num_key_value_heads": 3)"),
        "num_attention_heads: 4 is no multiple of num_key_value_heads 3"},
+      {Minimal(R"(, "max_position_embeddings": null)"),
+       "max_position_embeddings: expected an integer, got null"},
+      {Minimal(R"(, "rope_scaling": {"factor": 4.0})"), "rope_scaling: rope_type: missing"},
+      {Minimal(R"(, "rope_scaling": {})"), "rope_scaling: rope_type: missing"},
+      {Minimal(R"(, "rope_parameters": {"factor": 4.0})"),
+       "rope_parameters: factor: is not known, and may change the model"},
+      {Minimal(R"(, "rope_scaling": {"type": "linear", "factor": 4.0})"),
+       R"(rope_scaling: type: "linear" is not supported, only "default")"},
+      {Minimal(R"(, "rope_theta": 10000, "rope_parameters": {"rope_theta": 500000})"),
+       "rope_parameters: rope_theta: 500000 differs from 10000 beside it"},
+      {Minimal(R"(, "partial_rotary_factor": 0.5)"),
+       "partial_rotary_factor: 0.5 is not supported, only 1.0"},
+      {Minimal(R"(, "layer_types": ["full_attention", "sliding_attention"])"),
+       "layer_types: only \"full_attention\" is supported"},
+      {R"({"model_type": "gpt2", "vocab_size": 10, "n_embd": 8, "n_layer": 1, "n_head": 2, "resid_pdrop": 0.0})",
+       "embd_pdrop: 0.1 differs from resid_pdrop 0"},
       {Minimal(R"(, "rope_scaling": {"rope_type": "llama3", "factor": 8})"),
        R"(rope_scaling: rope_type: "llama3" is not supported, only "default")"},
       {R"({"model_type": "gpt2", "vocab_size": 10, "n_embd": 8, "n_layer": 1, "n_head": 2, "embd_pdrop": 0.0})",

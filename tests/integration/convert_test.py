@@ -2,13 +2,16 @@
 
 Usage: convert_test.py HEDDLE BUILD_FOLDER. Exit 77: skipped, no transformers (hugging_face.py).
 """
+import inspect
 import json
+import os
 import pathlib
 import subprocess
 import sys
 
-from harness import HEDDLE, Scratch, hugging_face
+from harness import HEDDLE, REPOSITORY, Scratch, hugging_face
 
+DEFAULTS = os.path.join(REPOSITORY, "tests", "engine_graph", "transformers_defaults.json")
 TOKENS = [[(row * 31 + column * 7) % 61 for column in range(12)] for row in range(2)]
 
 
@@ -70,6 +73,23 @@ def check_dtype_and_shards(converter, transformers, folder):
     converter.run("diff", target, back)
 
 
+def check_defaults(transformers):
+    """The table that unit tests compare Heddle's defaults with is the library's."""
+    with open(DEFAULTS, encoding="utf-8") as file:
+        table = json.load(file)
+    if table.pop("transformers") != transformers.__version__:
+        print(f"SKIPPED in part: the table of defaults is of another version than {transformers.__version__}", flush=True)
+        return
+    base = json.loads(json.dumps(transformers.PretrainedConfig().to_dict()))
+    for key in ("transformers_version", "model_type"):
+        base.pop(key, None)
+    assert table.pop("PretrainedConfig") == base
+    families = {"llama": transformers.LlamaConfig, "mistral": transformers.MistralConfig,
+                "qwen2": transformers.Qwen2Config, "gpt2": transformers.GPT2Config}
+    assert table == {name: {key: parameter.default for key, parameter in inspect.signature(kind.__init__).parameters.items()
+                            if parameter.default is not parameter.empty} for name, kind in families.items()}
+
+
 def check_refusals(converter, folder):
     """One line, the right exit code, and nothing is touched."""
     before = (folder / "llama-again" / "model.safetensors").read_bytes()
@@ -96,6 +116,12 @@ def check_refusals(converter, folder):
     (wrong / "config.json").write_text(json.dumps(config))
     line = converter.run("convert", wrong, folder / "none", "--to", "native", code=2).stderr
     assert "model.layers.2." in line and line.count("\n") == 1, line
+    for text, what in ((b"", "empty"), (b'{"model_type": "ll', "not JSON"),
+                       (b"version https://git-lfs.github.com/spec/v1\n", "a pointer of Git LFS")):
+        (wrong / "config.json").write_bytes(text)
+        for command in (["inspect", wrong], ["verify", wrong], ["convert", wrong, folder / "none", "--to", "native"]):
+            line = converter.run(*command, code=1 if what == "not JSON" else 2).stderr
+            assert str(wrong / "config.json") in line and what in line and line.count("\n") == 1, (command, line)
     left = [path.name for path in folder.iterdir() if path.name.startswith(".") or path.name == "none"]
     assert not left, left
 
@@ -111,6 +137,7 @@ def main():
         for family, model in hugging_face.tiny_models(transformers):
             check_round_trip(converter, transformers, family, model, folder)
             print(f"{family}: names, bits and logits equal", flush=True)
+        check_defaults(transformers)
         check_dtype_and_shards(converter, transformers, folder)
         check_refusals(converter, folder)
 

@@ -140,6 +140,28 @@ def index_cases():
     ]
 
 
+# ---- config.json
+
+
+def config_cases():
+    def case(name, says, config, code):
+        def make(folder):
+            spill(folder, "model/model.safetensors", safetensors({"a": tensor([2], 0, 8)}, bytes(8)))
+            spill(folder, "model/config.json", config)
+            return os.path.join(folder, "model")
+
+        return Case("config: " + name, make, "config.json: .*" + says, code)
+
+    return [
+        case("cut short", "not JSON", b'{"model_type": "llama", "vocab', DAMAGED),
+        case("no object", "expected an object", b"[1]", DAMAGED),
+        case("deep JSON", "not JSON|deep", b'{"a":' * 100_000, DAMAGED),
+        case("empty", "empty", b"", REFUSED),
+        case("pointer of Git LFS", "a pointer of Git LFS", b"version https://git-lfs.github.com/spec/v1\n", REFUSED),
+        case("web page", "a web page", b"<!DOCTYPE html>", REFUSED),
+    ]
+
+
 # ---- PyTorch
 
 
@@ -440,7 +462,7 @@ def check(case, folder):
 
 def main():
     failed, largest, chance = 0, 0, random.Random(seed())
-    cases = [*safetensors_cases(), *index_cases(), *pytorch_cases(), *hdf5_cases(), *native_cases(),
+    cases = [*safetensors_cases(), *index_cases(), *config_cases(), *pytorch_cases(), *hdf5_cases(), *native_cases(),
              *other_cases(chance)]
     cases = sample(cases, chance, 5, 15)
     at_rest = run(["inspect", "none"])[3]

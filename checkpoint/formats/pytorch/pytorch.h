@@ -2,9 +2,9 @@
 /// One file of torch.save as a source or a sink of tensors. Pickled code is never run.
 ///
 /// A file holds a state dict: a dict (of dicts, of lists …) of tensors, whose keys are joined by
-/// dots: "model.layers.0.weight". When the outermost dict has no tensor of its own but a dict under
-/// "state_dict", "model" or "module" (the first of them that is there), that one is the model; what
-/// lies beside it, such as an optimizer's state, is not part of it.
+/// dots: "model.layers.0.weight". When the outermost dict has no tensor of its own but scalars, and
+/// a dict under "state_dict", "model" or "module" (the first of them that is there), that one is
+/// the model; what lies beside it, such as an optimizer's state or a loss, is not part of it.
 #pragma once
 
 #include <memory>

@@ -131,7 +131,8 @@ Result<PickleId> FindStateDict(const PickleTree& tree) {
     return InvalidArgumentError("holds no dict of tensors: save model.state_dict()");
   }
   for (size_t i = 0; i < tree.Size(root); ++i) {
-    if (tree.kind(tree.Item(root, i)) == Kind::kTensor) {
+    const PickleId item = tree.Item(root, i);
+    if (tree.kind(item) == Kind::kTensor && !tree.ShapeOf(tree.Tensor(item).shape).empty()) {
       return root;
     }
   }

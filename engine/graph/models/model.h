@@ -27,6 +27,8 @@ struct ModelConfig {
   bool qkv_bias = false;  ///< Llama family: biases of query, key and value, as Qwen2 has them.
   double initializer_range = 0.02;
   double dropout = 0.0;  ///< GPT-2: embeddings, attention output and MLP output (resid_pdrop).
+
+  bool operator==(const ModelConfig&) const = default;
 };
 
 struct TrainingGraphOptions {
@@ -49,8 +51,9 @@ Result<Graph> BuildEvaluationGraph(const ModelConfig& config, const TrainingGrap
 
 /// Reads Hugging Face's config.json text (model_type llama, mistral, qwen2 or gpt2; gpt2's n_embd,
 /// n_layer, …). Mistral's sliding window becomes the longest sequence: within it the models are the
-/// same.
-/// Errors: kInvalidArgument naming the key.
+/// same. What the text leaves out is as in transformers' configuration classes, but for the sizes
+/// of a model, which it has to say.
+/// Errors: kInvalidArgument naming the key; of a field that is not known, too.
 Result<ModelConfig> ParseModelConfig(std::string_view json);
 
 /// The config.json that `from_pretrained` opens.

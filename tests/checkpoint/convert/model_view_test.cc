@@ -375,6 +375,50 @@ TEST(ModelViewTest, ATiedHeadMustBeTheEmbedding) {
             "not part of the model that config.json describes: head.weight");
 }
 
+TEST(ModelViewTest, ATiedModelMayHoldItsTableAsTheHead) {
+  for (const bool ours : {false, true}) {
+    const std::string head = ours ? "head.weight" : "lm_head.weight";
+    auto model = LlamaModel(true, ours);
+    model->Remove(ours ? "embedding.weight" : "model.embed_tokens.weight");
+    model->Add(head, {kVocabulary, kHidden}, First(77));
+    for (const Naming naming : {Naming::kHeddle, Naming::kHuggingFace}) {
+      auto copy = std::make_unique<MemoryModel>(*model);
+      const auto view = ViewAs(std::move(copy), naming);
+      ASSERT_TRUE(view.ok()) << view.status().ToString();
+      const std::string name =
+          naming == Naming::kHeddle ? "embedding.weight" : "model.embed_tokens.weight";
+      EXPECT_EQ(ReadFloats(*view->source, name, WholeBox({kVocabulary, kHidden}))[0], First(77));
+      EXPECT_EQ(view->source->tensors().size(), LlamaTensors().size());
+    }
+  }
+  auto model = LlamaModel(false);  // Not tied: the head is no table.
+  model->Remove("model.embed_tokens.weight");
+  EXPECT_EQ(Fails(std::move(model)).message(),
+            "the model that config.json describes also has: model.embed_tokens.weight");
+}
+
+TEST(ModelViewTest, NamesAreReadWithoutWhatWrapsTheModel) {
+  for (const std::string prefix :
+       {"module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module."}) {
+    const std::vector<Named> tensors = LlamaTensors();
+    auto model = std::make_unique<MemoryModel>(Llama(true));
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      model->Add(prefix + tensors[i].theirs, tensors[i].shape, First(i));
+    }
+    const auto view = ViewAs(std::move(model), Naming::kHeddle);
+    ASSERT_TRUE(view.ok()) << view.status().ToString();
+    EXPECT_THAT(view->notes, ElementsAre("names are read without their prefix '" + prefix + "'"));
+    EXPECT_EQ(ReadFloats(*view->source, "embedding.weight", WholeBox({kVocabulary, kHidden}))[0],
+              First(0));
+  }
+  auto model = LlamaModel(true);  // Some names alone: it wraps nothing.
+  model->Remove("model.norm.weight");
+  model->Add("module.model.norm.weight", {kHidden}, 1);
+  EXPECT_EQ(Fails(std::move(model)).message(),
+            "the model that config.json describes also has: model.norm.weight; the file has "
+            "another name, module.model.norm.weight");
+}
+
 TEST(ModelViewTest, WithoutAConfigNamesStay) {
   for (const auto& [config, note] : std::map<std::string, std::string>{
            {"", "there is no config.json: names stay as they are"},

@@ -104,12 +104,16 @@ TEST_F(OptionsTest, TheConfigSaysTheNewTypeUnderTheNamesThatItHas) {
   }
   EXPECT_EQ(config(R"({"z": 1})", DType::kF16), "{\n  \"z\": 1\n}\n");
   EXPECT_EQ(config(both, std::nullopt), both) << "as it is";
-  EXPECT_EQ(config("[1]", DType::kF16), "[\n  1\n]\n");
-  std::filesystem::remove_all(source_);
-  Write("safetensors", {{"a", "", DType::kF32, 4}}, "{");
-  EXPECT_THAT(ConvertTo("safetensors", DType::kF16).status().message(),
-              HasSubstr("config.json: not JSON"));
-  EXPECT_FALSE(FileExists(target_));
+  for (const auto& [text, what] : {std::pair("{", "not JSON"), {"[1]", "expected an object"}}) {
+    for (const std::optional<DType> dtype : {std::optional(DType::kF16), std::optional<DType>()}) {
+      std::filesystem::remove_all(source_);
+      std::filesystem::remove_all(target_);
+      Write("safetensors", {{"a", "", DType::kF32, 4}}, text);
+      EXPECT_THAT(ConvertTo("safetensors", dtype).status().message(),
+                  HasSubstr(fmt::format("{}/config.json: {}", source_, what)));
+      EXPECT_FALSE(FileExists(target_));
+    }
+  }
 }
 
 TEST_F(OptionsTest, FilesOfANativeModelAreAsLargeAsIsWished) {

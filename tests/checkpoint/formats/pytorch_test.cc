@@ -239,6 +239,11 @@ TEST_F(PytorchTest, NamesOfNestedDictsAndTiedStorages) {
               ElementsAre("w"));
   EXPECT_THAT(names(Dict({{Text("model"), model}, {Text("own"), tensor}})),
               ElementsAre("model.a.b", "model.z", "own"));
+  const std::string scalar = opcodes::Tensor(storage, 0, {}, {});
+  EXPECT_THAT(names(Dict({{Text("best_loss"), scalar}, {Text("model"), model}})),
+              ElementsAre("a.b", "z"));
+  EXPECT_THAT(names(Dict({{Text("scale"), scalar}, {Text("sub"), model}})),
+              ElementsAre("scale", "sub.a.b", "sub.z"));
   EXPECT_THAT(names(Dict({{"K\x03", "]" + tensor + "a"}, {Text("note"), "N"}})),
               ElementsAre("3.0"));
   EXPECT_THAT(names(Dict({{Text("t"), "(N" + tensor + "t"}})), ElementsAre("t.1"));

@@ -151,6 +151,37 @@ TEST_F(ShardsTest, AnIndexIsOneOfItsFolder) {
   EXPECT_THAT(Refusal(), HasSubstr(first + ": a pointer of Git LFS"));
 }
 
+TEST_F(ShardsTest, AConfigThatCannotBeReadIsNeverPassedOver) {
+  Write({{"a", 1}}, 1 << 20);
+  const std::string config = path_ + "/config.json";
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
+  for (const auto& [text, what] : {std::pair(std::string(), "the file is empty"),
+                                   {pointer, "a pointer of Git LFS"},
+                                   {R"({"model_type": "llama", "vocab)", "not JSON"},
+                                   {" ", "not JSON"},
+                                   {"[1]", "expected an object"},
+                                   {R"({"a": 1, "a": 2})", "key 'a' twice"},
+                                   {"<!DOCTYPE html>", "a web page"}}) {
+    ASSERT_TRUE(WriteFileAtomically(config, text).ok());
+    EXPECT_THAT(Refusal(), HasSubstr(config + ": " + what));
+  }
+  ASSERT_TRUE(WriteFileAtomically(config, "{}").ok());
+  EXPECT_EQ(Refusal(), "");
+  std::filesystem::remove(config);
+  EXPECT_EQ(Refusal(), "") << "a model may have none";
+  std::filesystem::create_symlink("../blobs/none", config);
+  EXPECT_THAT(Refusal(), HasSubstr(config)) << "the hub's cache without its blob";
+  std::filesystem::remove(config);
+  std::filesystem::create_directory(config);
+  EXPECT_THAT(Refusal(), HasSubstr(config));
+}
+
+TEST_F(ShardsTest, AnIndexThatIsAPointerIsNamedForWhatItIs) {
+  Write({{"a", 1}, {"b", 1}}, 4);
+  SetIndex("version https://git-lfs.github.com/spec/v1\n");
+  EXPECT_THAT(Refusal(), HasSubstr(index_ + ": a pointer of Git LFS"));
+}
+
 TEST_F(ShardsTest, ATensorInTwoFilesIsNamed) {
   Write({{"a", 1}, {"b", 1}}, 1 << 20);
   std::filesystem::copy_file(path_ + "/model.safetensors", path_ + "/1.safetensors");
