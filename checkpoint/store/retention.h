@@ -36,6 +36,13 @@ std::vector<int64_t> StepsToRemove(std::span<const RetentionCandidate> candidate
 /// The validation loss in a checkpoint's `extra`: {"validation_loss": 2.31}. None when it has none.
 std::optional<double> ValidationLoss(const JobState& job);
 
+/// The fingerprint of the data that the state was trained on, in `extra`: {"data":
+/// "00f1e2d3c4b5a697"}. 0 when it does not say.
+uint64_t DataFingerprint(const JobState& job);
+
+/// Puts it there, beside what `extra` holds; 0 is left out. Errors: as SetValidationLoss.
+Status SetDataFingerprint(JobState& job, uint64_t fingerprint);
+
 /// Puts it there, beside what `extra` holds. One that is not finite is left out. Errors:
 /// kInvalidArgument when `extra` is not a JSON object.
 Status SetValidationLoss(JobState& job, double loss);

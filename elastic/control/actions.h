@@ -35,13 +35,18 @@ struct Close {
 struct FindPlan {
   PlanRequest request;
 };
+/// What is said of a checkpoint beside its state.
+struct CheckpointFacts {
+  std::optional<double> validation_loss = {};  ///< After the step, when it is known already.
+  uint64_t data = 0;                           ///< As in Job.
+};
 /// Answered by CheckpointCommitted.
 struct CommitCheckpoint {
   int64_t step = 0;
   int64_t generation = 0;
   std::vector<std::string> parts;  ///< By writer's rank; opaque.
   std::string plan_json;
-  std::optional<double> validation_loss;  ///< After the step, when it is known already.
+  CheckpointFacts facts;
 };
 /// The loss after a step whose checkpoint was, or is being, committed without it.
 struct NoteValidation {

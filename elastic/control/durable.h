@@ -65,6 +65,7 @@ struct DurableState {
   std::string job_yaml;
   std::string secret;
   std::string output_folder;
+  uint64_t data = 0;               ///< As in Job.
   int64_t generation_counter = 0;  ///< Highest number ever given out.
   std::optional<DurableGeneration> held;
   std::map<int64_t, SnapshotSource> snapshots;  ///< By generation, the newest few.

@@ -155,6 +155,9 @@ struct Job {
   /// The highest generation that its checkpoints' place knows; those of this run are above it.
   int64_t used_generation = 0;
   std::vector<int64_t> checkpoints;  ///< Sound committed ones found on storage: steps, ascending.
+  /// Fingerprint of its data, as a checkpoint that it goes on from has it, or else the first worker
+  /// that has opened them; 0: neither has said so far.
+  uint64_t data = 0;
 };
 
 /// Whether a checkpoint of the state after `step` is due: a pure function, the same on every

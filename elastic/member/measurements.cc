@@ -27,6 +27,7 @@ void Measurements::TakeProfile(const ProfileMeasured& event, MemberOutbox& out) 
   }
   profile_.emplace();
   profile_->set_profile_json(event.profile_json);
+  profile_->set_data(event.data);
   out.Say(*profile_);
 }
 

@@ -40,6 +40,7 @@ struct JobApplied {
 struct ProfileMeasured {
   Status status;
   std::string profile_json;
+  uint64_t data = 0;  ///< Fingerprint of what the job's data are here.
 };
 struct PlanLowered {
   int64_t generation = 0;

@@ -2,7 +2,9 @@
 
 #include "base/log.h"
 #include "checkpoint/convert/initial_state.h"
+#include "checkpoint/format/layout.h"
 #include "checkpoint/format/manifest.h"
+#include "checkpoint/storage/manifest_file.h"
 #include "checkpoint/store/import.h"
 #include "checkpoint/store/store.h"
 #include "engine/job/job.h"
@@ -61,8 +63,10 @@ Result<checkpoint::CommitInfo> Commit(const Job& job,
     HEDDLE_ASSIGN_OR_RETURN(checkpoint::FilePart part, checkpoint::DecodePart(text));
     request.parts.push_back(std::move(part));
   }
-  if (commit.validation_loss) {
-    HEDDLE_RETURN_IF_ERROR(checkpoint::SetValidationLoss(request.job, *commit.validation_loss));
+  HEDDLE_RETURN_IF_ERROR(checkpoint::SetDataFingerprint(request.job, commit.facts.data));
+  if (commit.facts.validation_loss) {
+    HEDDLE_RETURN_IF_ERROR(
+        checkpoint::SetValidationLoss(request.job, *commit.facts.validation_loss));
   }
   HEDDLE_ASSIGN_OR_RETURN(checkpoint::CommitInfo info, checkpoint::Commit(request, registry));
   pruned = PruneBy(config.checkpoint, request.root, commit.step);
@@ -142,6 +146,28 @@ Result<std::vector<int64_t>> NoteLoss(const Job& job, const NoteValidation& note
   const std::string root = job.checkpoint_root;
   HEDDLE_RETURN_IF_ERROR(checkpoint::NoteValidationLoss(root, note.step, note.loss));
   return PruneBy(config.checkpoint, root, note.step);
+}
+
+uint64_t DataOf(const job::JobConfig& config, const std::string& root, int64_t step) {
+  const auto manifest = checkpoint::LoadManifest(root + "/" + checkpoint::StepFolderName(step));
+  const auto before = manifest.ok() ? job::ParseJob(manifest->job.job_yaml, "the checkpoint's job")
+                                    : Result<job::JobConfig>(manifest.status());
+  return before.ok() && job::DatasetOptions(*before) == job::DatasetOptions(config)
+             ? checkpoint::DataFingerprint(manifest->job)
+             : 0;
+}
+
+Status CheckTrainedOn(uint64_t fingerprint, const job::JobConfig& config, const std::string& root) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto entries, checkpoint::List(root));
+  const uint64_t before = entries.empty() ? 0 : DataOf(config, root, entries.back().step);
+  if (before == 0 || before == fingerprint) {
+    return Status::Ok();
+  }
+  return InvalidArgumentError(
+      "data: they have changed: their fingerprint is {:016x}, and that of the checkpoint of step "
+      "{} "
+      "in {} is {:016x}; begin another run, with init_from where it is to have these weights",
+      fingerprint, entries.back().step, root, before);
 }
 
 Result<std::vector<int64_t>> SoundCheckpoints(

@@ -35,6 +35,15 @@ Status CheckNamedCheckpoint(const job::JobConfig& config, const std::string& out
 /// and the next best source is taken.
 enum class ReadNewest : uint8_t { kWhole, kNot };
 
+/// The fingerprint of the data that the checkpoint of `step` was trained on, where its job names
+/// the same data as `config`, whose bytes have to be the same then; else, or where it does not say,
+/// 0.
+uint64_t DataOf(const job::JobConfig& config, const std::string& root, int64_t step);
+
+/// Whether the newest checkpoint in `root`, if there is one, was trained on the data with this
+/// fingerprint. Errors: kInvalidArgument with both; those of the storage.
+Status CheckTrainedOn(uint64_t fingerprint, const job::JobConfig& config, const std::string& root);
+
 /// Steps of sound checkpoints, ascending, as a run may resume from them. Each damaged one costs a
 /// line. Removes what dead saves left: those of generations below `live_generation`, whose workers
 /// may be saving while their coordinator was away; all of them without one. None at all: the job is

@@ -17,6 +17,7 @@
 #include "elastic/launcher/launcher.h"
 #include "elastic/protocol/exit_code.h"
 #include "elastic/service/checkpoints.h"
+#include "elastic/service/folders/data_apart.h"
 #include "elastic/service/folders/run_folder.h"
 #include "elastic/service/listen_check.h"
 #include "elastic/service/progress.h"
@@ -264,9 +265,12 @@ Result<RunEnd> RunLocally(const LocalRunOptions& options) {
     folder = job.output.empty() ? "runs/" + job.name : job.output;
   }
   HEDDLE_ASSIGN_OR_RETURN(folder, AbsolutePath(folder));
+  HEDDLE_RETURN_IF_ERROR(CheckDataApart(job, folder));
   HEDDLE_RETURN_IF_ERROR(CheckFits(job).WithContext("{}", options.job_path));
   HEDDLE_RETURN_IF_ERROR(CheckAddresses(options, job));
   HEDDLE_RETURN_IF_ERROR(CheckNamedCheckpoint(job, folder));
+  HEDDLE_RETURN_IF_ERROR(
+      CheckTrainedOn((*dataset)->fingerprint(), job, job.checkpoint.RootIn(folder)));
   HEDDLE_ASSIGN_OR_RETURN(
       const std::shared_ptr<FolderClaim> claim,
       FolderClaim::Take({.folder = folder, .job_hash = job.hash, .job_text = job.text}));

@@ -15,6 +15,7 @@
 #include "elastic/planning/profile_file.h"
 #include "elastic/report/run_events.h"
 #include "elastic/service/checkpoints.h"
+#include "elastic/service/folders/data_apart.h"
 #include "elastic/service/folders/folder_writer.h"
 #include "elastic/service/folders/run_folder.h"
 #include "elastic/service/job_policy.h"
@@ -162,6 +163,9 @@ class Service::Impl {
     if (options_.output_roots && origin == JobOrigin::kSubmitted) {
       HEDDLE_ASSIGN_OR_RETURN(output, options_.output_roots->Check(config, output));
     }
+    if (origin == JobOrigin::kSubmitted) {
+      HEDDLE_RETURN_IF_ERROR(CheckDataApart(config, output));
+    }
     HEDDLE_RETURN_IF_ERROR(CheckNamedCheckpoint(config, output));
     HEDDLE_RETURN_IF_ERROR(OpenRun(config, output, origin));
     Result<Job> job = FindState(config, output, origin);
@@ -249,6 +253,9 @@ class Service::Impl {
       return found;
     }
     job.used_generation = generation.ok() ? *generation : 0;
+    if (checkpoints.ok() && !checkpoints->empty()) {
+      job.data = DataOf(config, job.checkpoint_root, checkpoints->back());
+    }
     // Workers that still hold the state train on. Were they lost, a job that began from a model may
     // not begin from the seed: the checkpoint of step 0 is asked for, and found missing.
     const std::vector<int64_t> none =

@@ -63,6 +63,7 @@ std::string EncodeState(const DurableState& state) {
                {"job_yaml", state.job_yaml},
                {"secret", ToHex(state.secret)},
                {"output_folder", state.output_folder},
+               {"data", state.data},
                {"known_step", state.known_step},
                {"checkpoints", state.checkpoints},
                {"given_up_checkpoints", state.given_up_checkpoints},
@@ -128,6 +129,7 @@ Result<DurableState> DecodeState(const std::string& text, const std::string& whe
     state.job_yaml = json.at("job_yaml");
     state.secret = FromHex(json.at("secret"));
     state.output_folder = json.at("output_folder");
+    state.data = json.value("data", uint64_t{0});
     state.known_step = json.at("known_step");
     state.checkpoints = json.at("checkpoints").get<std::vector<int64_t>>();
     state.given_up_checkpoints = json.value("given_up_checkpoints", std::vector<int64_t>());

@@ -63,7 +63,9 @@ void WorkerHost::Perform(const MemberAction& action) {
         } else if constexpr (std::is_same_v<A, MeasureProfile>) {
           training_->Post([this] {
             const Result<std::string> json = owned_trainer_->MeasureProfile();
-            Post(ProfileMeasured{.status = json.status(), .profile_json = json.ok() ? *json : ""});
+            Post(ProfileMeasured{.status = json.status(),
+                                 .profile_json = json.ok() ? *json : "",
+                                 .data = owned_trainer_->data_fingerprint()});
           });
         } else if constexpr (std::is_same_v<A, ProbeLinks>) {
           probing_->Post([this, act] { Post(LinksProbed{.answer = Probe(act.request)}); });

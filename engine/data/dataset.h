@@ -33,6 +33,8 @@ struct DatasetOptions {
   double validation_fraction = 0.05;
   /// Of the order of samples.
   uint64_t seed = 0;
+
+  bool operator==(const DatasetOptions&) const = default;
 };
 
 /// Thread: any; reads go on side by side.

@@ -36,6 +36,7 @@ DurableState Coordinator::State::Facts(Time now) {
   durable.job_yaml = job_.yaml;
   durable.secret = job_.secret;
   durable.output_folder = job_.output_folder;
+  durable.data = job_.data;
   generations_.Store(durable);
   sources_.Store(durable);
   roster_.Store(durable);
@@ -224,6 +225,35 @@ void Coordinator::State::EndIfNobodyIsLeft(Outbox& out) {
       (phase_ == Phase::kActive || phase_ == Phase::kAdopting)) {
     End({.reason = recoveries_.WithFirstLoss("no worker is left")}, out);
   }
+}
+
+void Coordinator::State::End(const EndJob& end, Outbox& out) {
+  if (end_) {
+    return;
+  }
+  end_ = end;
+  phase_ = Phase::kDone;
+  transitions_.Drop(generations_);
+  suspension_.Drop();
+  blame_.Clear();
+  links_.Stop();
+  out.Persist();
+  if (!end.ok && !end.suspended) {
+    out.Log("job_failed", {{"reason", end.reason}});
+  }
+  for (const auto& [name, worker] : roster_.workers()) {
+    if (end.ok || end.suspended) {
+      wire::Release release;
+      release.set_reason(end.reason);
+      release.set_requeue(end.suspended);
+      out.Tell(worker.connection, release);
+    } else {
+      wire::Abandon abandon;
+      abandon.set_reason(end.reason);
+      out.Tell(worker.connection, abandon);
+    }
+  }
+  out.Add(end);
 }
 
 double Coordinator::State::StepSeconds() const {

@@ -10,6 +10,9 @@ Coordinator::State::State(const DurableState& restored, const Job& job, Time now
     : phase_(Phase::kAdopting),
       job_(job),
       started_(now) {
+  if (restored.data != 0) {
+    job_.data = restored.data;
+  }
   generations_.Restore(restored);
   generations_.Allot(job.used_generation);
   links_.Restore(restored);

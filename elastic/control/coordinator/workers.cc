@@ -162,7 +162,9 @@ void Coordinator::State::OnMessage(const Worker& worker,
     case wire::FromWorker::kCheckpointPart:
       if (phase_ != Phase::kDone) {
         const wire::CheckpointPart& part = message.checkpoint_part();
-        saves_.TakePart(name, part, generations_, steps_.ValidationOf(part.step()), out);
+        saves_.TakePart(name, part, generations_,
+                        {.validation_loss = steps_.ValidationOf(part.step()), .data = job_.data},
+                        out);
       }
       return;
     case wire::FromWorker::kValidation:
@@ -181,7 +183,8 @@ void Coordinator::State::OnMessage(const Worker& worker,
   }
 }
 
-// A profile that no plan can be made with would keep all others from theirs.
+// A profile that no plan can be made with would keep all others from theirs. Who reads other data
+// would train on them as if they were the job's.
 void Coordinator::State::OnProfiled(const Worker& worker,
                                     const wire::Profiled& message,
                                     Time now,
@@ -189,6 +192,17 @@ void Coordinator::State::OnProfiled(const Worker& worker,
   if (!message.error().empty() || message.profile_json().empty()) {
     const std::string why = message.error().empty() ? "it is empty" : message.error();
     return Lose({worker.name, "its profile is of no use: " + why, false}, now, out);
+  }
+  // Durable before a generation counts on it, as all facts are.
+  if (job_.data == 0) {
+    job_.data = message.data();
+  } else if (message.data() != job_.data) {
+    return Lose({worker.name,
+                 fmt::format("its data are not the job's: they have the fingerprint {:016x} there, "
+                             "and the job's {:016x}",
+                             message.data(), job_.data),
+                 false},
+                now, out);
   }
   roster_.TakeProfile(worker.name, message.profile_json());
   links_.PlacesChanged();
@@ -295,7 +309,7 @@ void Coordinator::State::OnFinished(const Worker& worker,
   Apply(transitions_.OnStopped(worker.name, message.generation(), message.step(), scene), now, out);
 }
 
-// ---- Losses, and the end ----
+// ---- Losses ----
 
 void Coordinator::State::Apply(const Consequence& consequence, Time now, Outbox& out) {
   for (const Loss& loss : consequence.losses) {
@@ -366,35 +380,6 @@ void Coordinator::State::Dismiss(const std::string& name,
   drift_.Forget(name);
   agreement_.Forget(name);
   transitions_.Forget(name);
-}
-
-void Coordinator::State::End(const EndJob& end, Outbox& out) {
-  if (end_) {
-    return;
-  }
-  end_ = end;
-  phase_ = Phase::kDone;
-  transitions_.Drop(generations_);
-  suspension_.Drop();
-  blame_.Clear();
-  links_.Stop();
-  out.Persist();
-  if (!end.ok && !end.suspended) {
-    out.Log("job_failed", {{"reason", end.reason}});
-  }
-  for (const auto& [name, worker] : roster_.workers()) {
-    if (end.ok || end.suspended) {
-      wire::Release release;
-      release.set_reason(end.reason);
-      release.set_requeue(end.suspended);
-      out.Tell(worker.connection, release);
-    } else {
-      wire::Abandon abandon;
-      abandon.set_reason(end.reason);
-      out.Tell(worker.connection, abandon);
-    }
-  }
-  out.Add(end);
 }
 
 }  // namespace heddle::elastic

@@ -78,7 +78,7 @@ Saves::Pending* Saves::FindOrBegin(const Key& key,
 void Saves::TakePart(const std::string& worker,
                      const wire::CheckpointPart& message,
                      const Generations& generations,
-                     std::optional<double> validation_loss,
+                     const CheckpointFacts& facts,
                      Outbox& out) {
   if (IsCommitted(message.step())) {
     return;
@@ -111,7 +111,7 @@ void Saves::TakePart(const std::string& worker,
   commit.step = message.step();
   commit.generation = message.generation();
   commit.plan_json = save->plan_json;
-  commit.validation_loss = validation_loss;
+  commit.facts = facts;
   for (const std::string& name : save->writers) {
     commit.parts.push_back(save->parts.at(name));
   }

@@ -33,11 +33,10 @@ class Saves {
   /// Why the last checkpoint that was left could not be read; empty: none was left.
   const std::string& unsound() const { return unsound_; }
 
-  /// `validation_loss`: after the step, where it is known.
   void TakePart(const std::string& worker,
                 const wire::CheckpointPart& message,
                 const Generations& generations,
-                std::optional<double> validation_loss,
+                const CheckpointFacts& facts,
                 Outbox& out);
   /// Whether a checkpoint is committed by this.
   bool TakeCommit(const CheckpointCommitted& event, Outbox& out);

@@ -27,6 +27,8 @@ class Trainer {
   /// Measures this worker's operators and its link; anew at every start. JSON of planning's
   /// WorkerMeasurement.
   Result<std::string> MeasureProfile();
+  /// data::Dataset::fingerprint() of the job's data here. Thread: any.
+  uint64_t data_fingerprint() const { return context_->dataset->fingerprint(); }
   /// Lowers the plan for this worker and keeps it for Move; returns the program's hash. Thread:
   /// any.
   Result<uint64_t> Lower(int64_t generation, const std::string& plan_json) {

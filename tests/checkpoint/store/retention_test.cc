@@ -126,5 +126,21 @@ TEST(RetentionTest, TheLossStandsInExtraBesideWhatElseIsThere) {
   }
 }
 
+TEST(RetentionTest, TheDatasFingerprintStandsInExtraToo) {
+  JobState job;
+  EXPECT_EQ(DataFingerprint(job), 0U);
+  ASSERT_TRUE(SetDataFingerprint(job, 0).ok());
+  EXPECT_EQ(job.extra, "") << "nothing is known";
+  ASSERT_TRUE(SetDataFingerprint(job, 0xF1E2D3C4B5A697U).ok());
+  EXPECT_EQ(job.extra, R"({"data":"00f1e2d3c4b5a697"})");
+  ASSERT_TRUE(SetValidationLoss(job, 0.5).ok());
+  EXPECT_EQ(DataFingerprint(job), 0xF1E2D3C4B5A697U);
+  EXPECT_EQ(ValidationLoss(job), 0.5);
+  for (const char* extra : {"{", "[1]", R"({"data": 7})", R"({"data": "7x"})", R"({"data": ""})"}) {
+    job.extra = extra;
+    EXPECT_EQ(DataFingerprint(job), 0U) << extra;
+  }
+}
+
 }  // namespace
 }  // namespace heddle::checkpoint

@@ -34,6 +34,67 @@ class CoordinatorRecordsTest : public CoordinatorTest {
   }
 };
 
+void Reads(wire::FromWorker& message, uint64_t data) {
+  message.mutable_profiled()->set_profile_json("{}");
+  message.mutable_profiled()->set_data(data);
+}
+
+TEST_F(CoordinatorRecordsTest, WhoReadsOtherDataThanTheJobIsGivenUpWithBothValues) {
+  Tell(Submitted{job_});
+  for (const auto& [name, data] : {std::pair("a", 0xA1U), {"b", 0xB2U}, {"c", 0xA1U}}) {
+    Hello(name);
+    From(name, [&](wire::FromWorker& message) { Reads(message, data); });
+  }
+  const std::string reason =
+      "its data are not the job's: they have the fingerprint 00000000000000b2 there, and the job's "
+      "00000000000000a1";
+  ASSERT_EQ(Count("worker_lost"), 1);
+  EXPECT_EQ(std::get<std::string>(*Logged("worker_lost").Find("worker")), "b");
+  EXPECT_EQ(std::get<std::string>(*Logged("worker_lost").Find("reason")), reason);
+  ASSERT_NE(Last("b", wire::ToWorker::kAbandon), nullptr) << "it ends with 1";
+  EXPECT_EQ(Last("b", wire::ToWorker::kAbandon)->abandon().reason(), reason);
+  AnswerPlan();
+  EXPECT_THAT(members_, ElementsAre("a", "c"));
+  EXPECT_EQ(stored_.data, 0xA1U) << "before anybody hears of a generation";
+}
+
+TEST_F(CoordinatorRecordsTest, AJobThatGoesOnFromACheckpointHasItsData) {
+  job_.data = 0xC3;
+  Tell(Submitted{job_});
+  Hello("a");
+  From("a", [](wire::FromWorker& message) { Reads(message, 0xA1); });
+  EXPECT_EQ(Count("worker_lost"), 1);
+  Hello("b");
+  From("b", [](wire::FromWorker& message) { Reads(message, 0xC3); });
+  EXPECT_EQ(Count("worker_lost"), 1);
+}
+
+TEST_F(CoordinatorRecordsTest, ARestartedCoordinatorKnowsTheDataAndACheckpointGetsThem) {
+  Tell(Submitted{job_});
+  for (const char* name : {"a", "b"}) {
+    Hello(name);
+    From(name, [](wire::FromWorker& message) { Reads(message, 0xA1); });
+  }
+  AnswerPlan();
+  AnswerPrepared(1);
+  AnswerReady(members_, 1);
+  Step(1);
+  Checkpoint(1);
+  ASSERT_EQ(commits_.size(), 1U);
+  EXPECT_EQ(commits_[0].facts.data, 0xA1U);
+  coordinator_ = Coordinator(stored_, job_, now_);
+  for (const char* name : {"a", "b"}) {
+    Hello(name, [](wire::Hello& hello) {
+      hello.set_generation(1);
+      hello.set_standing(wire::STANDING_TRAINING);
+      hello.set_standing_generation(1);
+    });
+  }
+  Hello("c");
+  From("c", [](wire::FromWorker& message) { Reads(message, 0xB2); });
+  EXPECT_EQ(std::get<std::string>(*Logged("worker_lost").Find("worker")), "c");
+}
+
 TEST_F(CoordinatorRecordsTest, RecordsOfAnotherGenerationAreNotTaken) {
   Form();
   Step(1, "a", 0);

@@ -308,12 +308,12 @@ TEST_F(CoordinatorTest, ACheckpointLearnsItsValidationLossWheneverThatComes) {
   validate(1, 3.5);
   save(1);
   ASSERT_EQ(commits_.size(), 1U);
-  EXPECT_EQ(commits_[0].validation_loss, 3.5);
+  EXPECT_EQ(commits_[0].facts.validation_loss, 3.5);
   committed(1);
   EXPECT_TRUE(notes_.empty()) << "it was known at the commit";
   save(2);
   ASSERT_EQ(commits_.size(), 2U);
-  EXPECT_EQ(commits_[1].validation_loss, std::nullopt);
+  EXPECT_EQ(commits_[1].facts.validation_loss, std::nullopt);
   validate(2, 2.5);
   ASSERT_EQ(notes_.size(), 1U) << "while it is being committed";
   EXPECT_EQ(notes_[0].step, 2);

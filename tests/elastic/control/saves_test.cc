@@ -25,7 +25,7 @@ class SavesTest : public testing::Test {
     part.set_generation(3);
     part.set_part(worker + std::to_string(step));
     part.set_error(error);
-    saves_.TakePart(worker, part, generations_, std::nullopt, out_);
+    saves_.TakePart(worker, part, generations_, {}, out_);
     EXPECT_TRUE(saves_.Check(false).ok());
   }
   bool Committed(int64_t step, const Status& status = Status::Ok()) {

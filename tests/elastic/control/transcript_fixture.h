@@ -106,7 +106,7 @@ class TranscriptTest : public testing::Test {
     } else if (const auto* commit = std::get_if<CommitCheckpoint>(&action)) {
       Line(fmt::format("commit {} of {} [{}] {} {}", commit->step, commit->generation,
                        fmt::join(commit->parts, " "), commit->plan_json,
-                       commit->validation_loss.value_or(-1)));
+                       commit->facts.validation_loss.value_or(-1)));
     } else if (const auto* note = std::get_if<NoteValidation>(&action)) {
       Line(fmt::format("note {} {}", note->step, note->loss));
     } else if (const auto* abandon = std::get_if<AbandonCheckpoint>(&action)) {

@@ -44,9 +44,10 @@ TEST_F(MeasurementsTest, AProfileIsMeasuredOnceAndSaidAsOftenAsItIsAskedFor) {
   measurements_.AskForProfile(taken_.out());
   measurements_.AskForProfile(taken_.out());
   EXPECT_THAT(taken_.Words(), ElementsAre("act"));
-  measurements_.TakeProfile({Status::Ok(), "{}"}, taken_.out());
+  measurements_.TakeProfile({Status::Ok(), "{}", 77}, taken_.out());
   EXPECT_THAT(taken_.Words(), ElementsAre("profiled"));
   EXPECT_EQ(taken_.Message().profiled().profile_json(), "{}");
+  EXPECT_EQ(taken_.Message().profiled().data(), 77U);
   measurements_.AskForProfile(taken_.out());
   EXPECT_THAT(taken_.Words(), ElementsAre("profiled"));
 }

@@ -17,6 +17,7 @@ inline DurableState SomeState() {
   state.job_yaml = "steps: 3\nname: \"quoted\"\n";
   state.secret = std::string("\0\x01\xff", 3);
   state.output_folder = "/tmp/x";
+  state.data = UINT64_MAX - 5;
   state.generation_counter = 7;
   state.held.emplace();
   state.held->number = 6;
@@ -58,6 +59,7 @@ inline void ExpectSame(const DurableState& again, const DurableState& state) {
   EXPECT_TRUE(again.job_yaml == state.job_yaml) << "may be long";
   EXPECT_EQ(again.secret, state.secret);
   EXPECT_EQ(again.output_folder, state.output_folder);
+  EXPECT_EQ(again.data, state.data);
   EXPECT_EQ(again.generation_counter, state.generation_counter);
   EXPECT_EQ(again.life, state.life);
   ASSERT_EQ(again.held.has_value(), state.held.has_value());

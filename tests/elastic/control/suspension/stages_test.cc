@@ -38,7 +38,7 @@ class SuspensionTest : public testing::Test {
     part.set_step(step);
     part.set_generation(3);
     part.set_error(error);
-    saves_.TakePart(worker, part, generations_, std::nullopt, out_);
+    saves_.TakePart(worker, part, generations_, {}, out_);
   }
   void Committed(int64_t step, const Status& status = Status::Ok()) {
     CheckpointCommitted event;

@@ -47,7 +47,7 @@ struct ActionText {
   std::string operator()(const CommitCheckpoint& action) const {
     return fmt::format("commit {} {} {} {} {}", action.step, action.generation,
                        fmt::join(action.parts, "|"), action.plan_json,
-                       action.validation_loss.value_or(-1));
+                       action.facts.validation_loss.value_or(-1));
   }
   std::string operator()(const NoteValidation& action) const {
     return fmt::format("validation {} {}", action.step, action.loss);

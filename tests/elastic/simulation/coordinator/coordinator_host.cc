@@ -49,6 +49,7 @@ void CoordinatorHost::Start() {
   Job job = job_;
   job.checkpoints = cluster_.storage.Find();
   job.used_generation = cluster_.storage.HighestGeneration();
+  job.data = cluster_.storage.empty() ? 0 : kJobData;
   job.secret = SecretOf(cluster_.fleet.era());
   if (restored) {
     leader_ = &Add(Coordinator(*restored, job, clock.At(world.now())), clock);

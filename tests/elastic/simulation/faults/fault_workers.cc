@@ -117,6 +117,16 @@ std::string JoinAbsurd(Cluster& cluster, const Fault& /*fault*/, Random& /*rando
   return key;
 }
 
+// The job's data are known by then, whatever becomes of the coordinator.
+std::string JoinUnlike(Cluster& cluster, const Fault& /*fault*/, Random& /*random*/) {
+  if (cluster.storage.empty()) {
+    return "";
+  }
+  const std::string key = cluster.members.Spawn("");
+  cluster.fleet.at(key).data = kOtherData;
+  return key;
+}
+
 std::string JoinAndDie(Cluster& cluster, const Fault& /*fault*/, Random& /*random*/) {
   JoinAndDieAgain(cluster);
   return "one after another";

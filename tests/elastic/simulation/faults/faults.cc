@@ -25,6 +25,7 @@ constexpr std::array<Kind, kFaultKinds> kKinds = {
     faults::Join,
     faults::JoinAndDie,
     faults::JoinAbsurd,
+    faults::JoinUnlike,
     faults::Drain,
     faults::CancelDrain,
     faults::Notice,

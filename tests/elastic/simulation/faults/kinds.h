@@ -23,6 +23,7 @@ std::string Slow(Cluster& cluster, const Fault& fault, Random& random);
 std::string Join(Cluster& cluster, const Fault& fault, Random& random);
 std::string JoinAndDie(Cluster& cluster, const Fault& fault, Random& random);
 std::string JoinAbsurd(Cluster& cluster, const Fault& fault, Random& random);
+std::string JoinUnlike(Cluster& cluster, const Fault& fault, Random& random);
 std::string Drain(Cluster& cluster, const Fault& fault, Random& random);
 std::string CancelDrain(Cluster& cluster, const Fault& fault, Random& random);
 std::string Notice(Cluster& cluster, const Fault& fault, Random& random);

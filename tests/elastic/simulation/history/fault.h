@@ -18,6 +18,7 @@ enum class FaultKind : uint8_t {
   kJoin,
   kJoinAndDie,  ///< Again and again, until the job ends.
   kJoinAbsurd,  ///< With a profile that no plan can be made with.
+  kJoinUnlike,  ///< It reads other data than the job's.
   kDrain,
   kCancelDrain,  ///< One is drained, or told to end, and moments later it is to stay.
   kNotice,       ///< All are told to end, within moments, as by a machine's shutdown; at once, or

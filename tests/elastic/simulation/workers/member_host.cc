@@ -126,7 +126,7 @@ void MemberHost::Perform(SimWorker& worker, const MemberAction& action) {
   } else if (std::holds_alternative<MeasureProfile>(action)) {
     WorkFor(key, 10, 60, [this](SimWorker& w) {
       Tell(w, ProfileMeasured{w.trainer.fails ? OwnFault() : Status::Ok(),
-                              w.absurd ? kAbsurdProfile : "{}"});
+                              w.absurd ? kAbsurdProfile : "{}", w.data});
     });
   } else if (const auto* probe = std::get_if<ProbeLinks>(&action)) {
     cluster_.moves.BeginProbe(worker, probe->request);

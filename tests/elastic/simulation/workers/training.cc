@@ -33,6 +33,9 @@ void Training::Begin(SimWorker& worker, const RunSteps& run) {
     world.Fail(fmt::format("{} runs generation {} with the state of {}", worker.key, run.generation,
                            worker.trainer.held_generation));
   }
+  if (worker.data != kJobData) {
+    world.Fail(worker.key + " trains on other data than the job's");
+  }
   SimRun next;
   next.generation = run.generation;
   next.step = run.applied_step;

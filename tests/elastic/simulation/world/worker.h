@@ -21,6 +21,10 @@
 
 namespace heddle::elastic {
 
+/// Fingerprints of the job's data, and of what a worker reads that sees others at their place.
+inline constexpr uint64_t kJobData = 7;
+inline constexpr uint64_t kOtherData = 8;
+
 /// One parameter's state: after how many steps, and the hash of all of them.
 struct SimParameter {
   int64_t step = 0;
@@ -159,10 +163,11 @@ struct SimWorker {
   int64_t pid = 0;
   bool alive = true;
   bool exited = false;
-  bool noticed = false;    ///< It was told to end.
-  int64_t notices = 0;     ///< How often, one by one.
-  bool dies_soon = false;  ///< Its own doing.
-  bool absurd = false;     ///< No plan can be made with its profile.
+  bool noticed = false;      ///< It was told to end.
+  int64_t notices = 0;       ///< How often, one by one.
+  bool dies_soon = false;    ///< Its own doing.
+  bool absurd = false;       ///< No plan can be made with its profile.
+  uint64_t data = kJobData;  ///< Fingerprint of what it reads.
   Strange strange = Strange::kNot;
   std::optional<Time> stopped_until;           ///< SIGSTOP, or a pause of its machine.
   std::deque<std::function<void()>> deferred;  ///< What it would have done meanwhile.
