@@ -87,4 +87,21 @@ Result<FileRecord> DescribeFile(const std::string& folder, const std::string& na
   return FileRecord{.name = name, .bytes = file->bytes(), .hash = std::move(hash)};
 }
 
+Status CheckNoPlaceholder(const std::string& path) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto file, OpenRegularFile(path));
+  if (file->bytes() == 0) {
+    return InvalidArgumentError("{}: the file is empty", path);
+  }
+  std::string head(static_cast<size_t>(std::min<int64_t>(file->bytes(), 64)), '\0');
+  HEDDLE_RETURN_IF_ERROR(file->ReadAt(0, std::as_writable_bytes(std::span(head))));
+  if (head.starts_with("version https://git-lfs")) {
+    return InvalidArgumentError(
+        "{}: a pointer of Git LFS, not the model: fetch the file itself (git lfs pull)", path);
+  }
+  if (head.starts_with("<!DOCTYPE") || head.starts_with("<!doctype") || head.starts_with("<html")) {
+    return InvalidArgumentError("{}: a web page, not a model: the download failed", path);
+  }
+  return Status::Ok();
+}
+
 }  // namespace heddle::checkpoint

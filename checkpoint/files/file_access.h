@@ -45,6 +45,10 @@ class SourceFile {
 /// kDataLoss when it is not a regular file.
 Result<std::unique_ptr<SourceFile>> OpenRegularFile(const std::string& path);
 
+/// Errors: kInvalidArgument when the file at `path` is what people find in the place of a model: a
+/// pointer of Git LFS, a web page, nothing at all.
+Status CheckNoPlaceholder(const std::string& path);
+
 /// A file is hashed by blocks of so many bytes, the last one shorter, so that who writes it need
 /// not read it again, in whatever order it is written.
 inline constexpr int64_t kHashBlockBytes = int64_t{4} << 20;

@@ -121,10 +121,6 @@ const std::vector<Format>& Formats();
 /// Errors: kInvalidArgument naming the formats that exist.
 Result<const Format*> FindFormat(const std::string& name);
 
-/// Errors: kInvalidArgument when the file at `path` is what people find in the place of a model: a
-/// pointer of Git LFS, a web page, nothing at all.
-Status CheckNoPlaceholder(const std::string& path);
-
 /// Opens `path` as what it is; a URL is a native checkpoint's. Errors: kInvalidArgument when it is
 /// nothing that is known (a pointer of Git LFS, a web page, an empty file … are named for what they
 /// are), kNotFound, kDataLoss.

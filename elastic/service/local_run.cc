@@ -250,6 +250,13 @@ EndJob WaitForEnd(Service& service, Workers& workers, EndWatch& watch, Duration 
   }
 }
 
+std::string OutputOf(const LocalRunOptions& options, const job::JobConfig& job) {
+  if (!options.output.empty()) {
+    return options.output;
+  }
+  return job.output.empty() ? "runs/" + job.name : job.output;
+}
+
 }  // namespace
 
 Result<RunEnd> RunLocally(const LocalRunOptions& options) {
@@ -260,11 +267,7 @@ Result<RunEnd> RunLocally(const LocalRunOptions& options) {
   if (!dataset.ok()) {
     return InvalidArgumentError("{}: data: {}", options.job_path, dataset.status().message());
   }
-  std::string folder = options.output;
-  if (folder.empty()) {
-    folder = job.output.empty() ? "runs/" + job.name : job.output;
-  }
-  HEDDLE_ASSIGN_OR_RETURN(folder, AbsolutePath(folder));
+  HEDDLE_ASSIGN_OR_RETURN(const std::string folder, AbsolutePath(OutputOf(options, job)));
   HEDDLE_RETURN_IF_ERROR(CheckDataApart(job, folder));
   HEDDLE_RETURN_IF_ERROR(CheckFits(job).WithContext("{}", options.job_path));
   HEDDLE_RETURN_IF_ERROR(CheckAddresses(options, job));

@@ -56,6 +56,20 @@ PlanOutcome DecodePlan(const Json& json) {
   return plan;
 }
 
+Json EncodeWorker(const DurableWorker& worker) {
+  Json json = {{"incarnation", ToHex(worker.incarnation)},
+               {"host", worker.host},
+               {"profile", worker.profile_json},
+               {"failure_domain", worker.failure_domain}};
+  if (!worker.leaves.empty()) {
+    json.update({{"leaves", worker.leaves}, {"noticed", worker.noticed}});
+  }
+  if (worker.notice > 0) {
+    json.update({{"notice", worker.notice}, {"withdrawn", worker.withdrawn}});
+  }
+  return json;
+}
+
 }  // namespace
 
 std::string EncodeState(const DurableState& state) {
@@ -74,16 +88,7 @@ std::string EncodeState(const DurableState& state) {
                {"failed", state.failed},
                {"workers", Json::object()}};
   for (const auto& [name, worker] : state.workers) {
-    json["workers"][name] = {{"incarnation", ToHex(worker.incarnation)},
-                             {"host", worker.host},
-                             {"profile", worker.profile_json},
-                             {"failure_domain", worker.failure_domain}};
-    if (!worker.leaves.empty()) {
-      json["workers"][name].update({{"leaves", worker.leaves}, {"noticed", worker.noticed}});
-    }
-    if (worker.notice > 0) {
-      json["workers"][name].update({{"notice", worker.notice}, {"withdrawn", worker.withdrawn}});
-    }
+    json["workers"][name] = EncodeWorker(worker);
   }
   for (const DurableRelease& release : state.releases) {
     json["releases"].push_back({{"incarnation", ToHex(release.incarnation)},

@@ -5,7 +5,7 @@
 
 #include "base/system/file.h"
 #include "base/yaml/yaml.h"
-#include "checkpoint/formats/format.h"
+#include "checkpoint/files/file_access.h"
 #include "comm/cost/transport_traits.h"
 #include "engine/job/effects.h"
 

@@ -78,7 +78,7 @@ def check_defaults(transformers):
     with open(DEFAULTS, encoding="utf-8") as file:
         table = json.load(file)
     if table.pop("transformers") != transformers.__version__:
-        print(f"SKIPPED in part: the table of defaults is of another version than {transformers.__version__}", flush=True)
+        print(f"SKIPPED in part: the table of defaults is not of version {transformers.__version__}", flush=True)
         return
     base = json.loads(json.dumps(transformers.PretrainedConfig().to_dict()))
     for key in ("transformers_version", "model_type"):
@@ -86,7 +86,8 @@ def check_defaults(transformers):
     assert table.pop("PretrainedConfig") == base
     families = {"llama": transformers.LlamaConfig, "mistral": transformers.MistralConfig,
                 "qwen2": transformers.Qwen2Config, "gpt2": transformers.GPT2Config}
-    assert table == {name: {key: parameter.default for key, parameter in inspect.signature(kind.__init__).parameters.items()
+    assert table == {name: {key: parameter.default
+                            for key, parameter in inspect.signature(kind.__init__).parameters.items()
                             if parameter.default is not parameter.empty} for name, kind in families.items()}
 
 

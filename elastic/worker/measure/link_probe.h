@@ -13,10 +13,10 @@
 
 namespace heddle::elastic {
 
-/// The link that is kept for an endpoint of these options, whosever it is, or what is measured now, in
-/// about a third of a second. `options`: those of the worker's endpoint, with the emulated rate. The
-/// two endpoints have metrics that nobody sees: what a measurement sends is not the job's traffic.
-/// Errors: those of comm::Endpoint.
+/// The link that is kept for an endpoint of these options, whosever it is, or what is measured now,
+/// in about a third of a second. `options`: those of the worker's endpoint, with the emulated rate.
+/// The two endpoints have metrics that nobody sees: what a measurement sends is not the job's
+/// traffic. Errors: those of comm::Endpoint.
 Result<MeasuredLink> OwnLink(KeptFiles& files, const comm::EndpointOptions& options);
 
 /// Medians of at least one round, with their spreads. Pure.

@@ -24,9 +24,9 @@ struct MeasuredAs {
 };
 
 /// Measures a worker, or takes what its machine keeps in `kept`. An emulated worker's profile is
-/// what emulated workers of this machine measure, scaled by its speed. `endpoint`: what the worker's
-/// own was made with, and its identity. Takes seconds where nothing is kept, and `progress` hears of
-/// them. Errors: kInternal when a kernel fails; those of comm::Endpoint.
+/// what emulated workers of this machine measure, scaled by its speed. `endpoint`: what the
+/// worker's own was made with, and its identity. Takes seconds where nothing is kept, and
+/// `progress` hears of them. Errors: kInternal when a kernel fails; those of comm::Endpoint.
 Result<WorkerMeasurement> MeasureWorker(const MeasuredAs& as,
                                         KeptFiles& kept,
                                         comm::EndpointOptions endpoint,

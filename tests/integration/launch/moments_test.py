@@ -1,6 +1,6 @@
-"""SIGTERM for all processes of a run at any moment, for one, two and four workers and without checkpoints on the way: what
-was trained is saved, every process ends with exit code 75, and the same command goes on there. A second signal ends every
-process, whatever the first one has begun.
+"""SIGTERM for all processes of a run at any moment, for one, two and four workers and without checkpoints on the way:
+what was trained is saved, every process ends with exit code 75, and the same command goes on there. A second one ends
+every process, whatever the first one has begun.
 
 Usage: moments_test.py HEDDLE [MOMENTS]
 """
@@ -26,7 +26,8 @@ GONE = 60
 
 def begin(folder, job, name, count):
     workers = ", ".join(f"{{name: {letter}}}" for letter in "abcd"[:count])
-    return Run(os.path.join(folder, name), job, [f"steps={STEPS}", "checkpoint.every=0", f"workers=[{workers}]"]).start()
+    changes = [f"steps={STEPS}", "checkpoint.every=0", f"workers=[{workers}]"]
+    return Run(os.path.join(folder, name), job, changes).start()
 
 
 def living(run):
@@ -64,8 +65,8 @@ def check_gone(run):
     wait_for("the end of every process", lambda: not living(run), GONE)
 
 
-def told(folder, job, count, number, chance):
-    run = begin(folder, job, f"told-{count}-{number}", count)
+def signalled(folder, job, count, number, chance):
+    run = begin(folder, job, f"once-{count}-{number}", count)
     wait_moment(run, count, chance)
     before = run.step()
     signal_all(run, chance)
@@ -77,7 +78,7 @@ def told(folder, job, count, number, chance):
     return run
 
 
-def told_twice(folder, job, count, number, chance):
+def signalled_twice(folder, job, count, number, chance):
     run = begin(folder, job, f"twice-{count}-{number}", count)
     wait_moment(run, count, chance)
     signal_all(run, chance)
@@ -106,12 +107,12 @@ def main():
         job = write_job(folder, prose(folder), STEPS)
         for count in COUNTS:
             for number in range(MOMENTS):
-                once = told(folder, job, count, number, chance)
-                twice = told_twice(folder, job, count, number, chance)
+                once = signalled(folder, job, count, number, chance)
+                twice = signalled_twice(folder, job, count, number, chance)
                 if number == 0:
                     goes_on(once)
                     goes_on(twice)
-            print(f"{count} workers: told at {MOMENTS} moments, and twice at as many", flush=True)
+            print(f"{count} workers: signalled at {MOMENTS} moments, and twice at as many", flush=True)
 
 
 main()
