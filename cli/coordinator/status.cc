@@ -20,26 +20,33 @@ std::string Moved(const elastic::wire::JobStatus::Worker& worker) {
                            static_cast<double>(worker.bytes_to_move()) / 1e6);
 }
 
-std::string Measured(const elastic::wire::JobStatus::Worker& worker) {
-  return worker.has_measured_slowdown() ? fmt::format("{:.2f}", worker.measured_slowdown()) : "-";
+// What does not exist is a dash.
+template <typename Value>
+std::string Shown(bool exists, const char* format, Value value) {
+  return exists ? fmt::format(fmt::runtime(format), value) : "-";
 }
 
 void PrintTable(const elastic::wire::JobStatus& status) {
   std::printf(
-      "%s%s%s  generation %lld  step %lld/%lld  loss %s  %.0f tokens/s  step %.3f s (predicted "
-      "%.3f s)\n",
+      "%s%s%s  generation %s  step %s/%s  loss %s  %s tokens/s  step %s s (predicted %s s)\n",
       status.phase().c_str(), status.reason().empty() ? "" : ": ", status.reason().c_str(),
-      static_cast<long long>(status.generation()), static_cast<long long>(status.step()),
-      static_cast<long long>(status.total_steps()),
-      status.has_loss() ? fmt::format("{:.6g}", status.loss()).c_str() : "unknown",
-      status.tokens_per_second(), status.step_seconds(), status.predicted_step_seconds());
+      Shown(status.has_generation(), "{}", status.generation()).c_str(),
+      Shown(status.has_step(), "{}", status.step()).c_str(),
+      Shown(status.has_total_steps(), "{}", status.total_steps()).c_str(),
+      Shown(status.has_loss(), "{:.6g}", status.loss()).c_str(),
+      Shown(status.has_tokens_per_second(), "{:.0f}", status.tokens_per_second()).c_str(),
+      Shown(status.has_step_seconds(), "{:.3f}", status.step_seconds()).c_str(),
+      Shown(status.has_predicted_step_seconds(), "{:.3f}", status.predicted_step_seconds())
+          .c_str());
   std::printf("%-16s %-12s %8s %10s %9s %9s\n", "WORKER", "STANDING", "PID", "STEP", "SLOWDOWN",
               "MEASURED");
   for (const auto& worker : status.workers()) {
-    std::printf("%-16s %-12s %8lld %10lld %9.2f %9s%s\n", worker.name().c_str(),
+    std::printf("%-16s %-12s %8lld %10lld %9s %9s%s\n", worker.name().c_str(),
                 worker.standing().c_str(), static_cast<long long>(worker.pid()),
-                static_cast<long long>(worker.applied_step()), worker.slowdown(),
-                Measured(worker).c_str(), Moved(worker).c_str());
+                static_cast<long long>(worker.applied_step()),
+                Shown(worker.has_slowdown(), "{:.2f}", worker.slowdown()).c_str(),
+                Shown(worker.has_measured_slowdown(), "{:.2f}", worker.measured_slowdown()).c_str(),
+                Moved(worker).c_str());
   }
 }
 

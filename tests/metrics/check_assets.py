@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The shipped dashboard and alerts are well-formed, and ask for metrics that some source file exports.
+"""The shipped dashboard and alerts are well-formed, and ask for metrics that some source file exports. The status page
+reads fields that the status has, and shows each figure through what makes a dash of one that is absent.
 
 Usage: check_assets.py SOURCE_FOLDER
 """
@@ -23,6 +24,23 @@ def exported(root):
         for path in (root / folder).rglob("*.cc"):
             names.update(re.findall(r'"(heddle_[a-z_]+)"', path.read_text(encoding="utf-8")))
     return names
+
+
+def page_problems(root):
+    page = (root / "metrics/dashboard/status.html").read_text(encoding="utf-8")
+    document = (root / "docs/reference/status.md").read_text(encoding="utf-8")
+    fields = set(re.findall(r"`(\w+)`", "\n".join(line.split("|")[1] for line in document.splitlines()
+                                                 if line.startswith("| `"))))
+    read = set(re.findall(r"\b(?:status|worker)\.(\w+)", page)) - {"name"}
+    if len(read) < 15:
+        yield f"status.html: this check is blind: {sorted(read)}"
+    for field in sorted(read - fields):
+        yield f"status.html: the status has no field {field}"
+    texts = {"phase", "reason", "job_id", "plan_json", "host", "standing", "workers", "checkpoint_steps"}
+    for figure in sorted(read - texts):
+        for use in re.findall(rf".{{0,20}}\b(?:status|worker)\.{figure}\b", page):
+            if not re.search(r"(?:show|number|duration)\((?:status|worker)\.\w+$", use):
+                yield f"status.html: {figure} is shown though it may be absent: {use.strip()}"
 
 
 def asked(text):
@@ -78,6 +96,7 @@ def main():
         if checked.returncode != 0:
             problems.append(checked.stdout + checked.stderr)
 
+    problems += page_problems(root)
     for problem in problems:
         print(f"metrics: error: {problem}")
     return 1 if problems else 0

@@ -37,6 +37,7 @@ class Coordinator::State {
 
  private:
   void DescribePhase(Time now, wire::JobStatus& status) const;
+  void DescribeWorkers(wire::JobStatus& status) const;
   const JobPolicy& policy() const { return job_.policy; }
   /// A generation is in force.
   bool IsRunning() const { return phase_ == Phase::kActive && generations_.held().has_value(); }

@@ -68,36 +68,7 @@ void Coordinator::State::DescribePhase(Time now, wire::JobStatus& status) const 
   }
 }
 
-wire::JobStatus Coordinator::State::Describe(Time now) const {
-  wire::JobStatus status;
-  const auto& held = generations_.held();
-  DescribePhase(now, status);
-  status.set_job_id(job_.id);
-  status.set_output_folder(job_.output_folder);
-  status.set_step(steps_.known());
-  status.set_total_steps(policy().total_steps);
-  const wire::StepRecord* const last = steps_.last_record();
-  if (last != nullptr) {
-    status.set_loss(last->loss());
-  }
-  if (const auto validation = steps_.validation_loss()) {
-    status.set_validation_loss(*validation);
-  }
-  status.set_step_seconds(steps_.seconds());
-  if (steps_.seconds() > 0) {
-    status.set_tokens_per_second(
-        last == nullptr ? 0 : static_cast<double>(last->tokens()) / steps_.seconds());
-    status.set_seconds_left(static_cast<double>(policy().total_steps - steps_.known()) *
-                            steps_.seconds());
-  }
-  if (held) {
-    status.set_generation(held->number);
-    status.set_predicted_step_seconds(held->plan.predicted_step_seconds);
-    status.set_plan_json(held->plan.plan_json);
-  }
-  for (const int64_t step : saves_.committed()) {
-    status.add_checkpoint_steps(step);
-  }
+void Coordinator::State::DescribeWorkers(wire::JobStatus& status) const {
   for (const auto& [name, worker] : roster_.workers()) {
     wire::JobStatus::Worker& entry = *status.add_workers();
     entry.set_name(name);
@@ -105,13 +76,17 @@ wire::JobStatus Coordinator::State::Describe(Time now) const {
     entry.set_pid(worker.pid);
     entry.set_applied_step(worker.applied_step);
     entry.set_metrics_address(worker.metrics_address);
-    entry.set_slowdown(drift_.SlowdownOf(name));
+    if (!worker.profile_json.empty()) {
+      entry.set_slowdown(drift_.SlowdownOf(name));
+    }
     if (const auto measured = drift_.MeasuredOf(name)) {
       entry.set_measured_slowdown(*measured);
     }
     entry.set_failure_domain(worker.failure_domain);
-    entry.set_moved_bytes(worker.move.moved);
-    entry.set_bytes_to_move(worker.move.all);
+    if (worker.move.all > 0) {
+      entry.set_moved_bytes(worker.move.moved);
+      entry.set_bytes_to_move(worker.move.all);
+    }
     entry.set_may_stay(worker.draining && suspension_.asked().empty());
     if (!worker.seen || worker.absent) {
       entry.set_standing("absent");
@@ -121,6 +96,44 @@ wire::JobStatus Coordinator::State::Describe(Time now) const {
       entry.set_standing(worker.draining ? "draining" : StandingName(worker.standing));
     }
   }
+}
+
+wire::JobStatus Coordinator::State::Describe(Time now) const {
+  wire::JobStatus status;
+  const auto& held = generations_.held();
+  DescribePhase(now, status);
+  status.set_job_id(job_.id);
+  status.set_output_folder(job_.output_folder);
+  if (phase_ != Phase::kIdle) {
+    status.set_step(steps_.known());
+    status.set_total_steps(policy().total_steps);
+  }
+  const wire::StepRecord* const last = steps_.last_record();
+  if (last != nullptr) {
+    status.set_loss(last->loss());
+  }
+  if (const auto validation = steps_.validation_loss()) {
+    status.set_validation_loss(*validation);
+  }
+  if (steps_.seconds() > 0) {
+    status.set_step_seconds(steps_.seconds());
+    if (last != nullptr) {
+      status.set_tokens_per_second(static_cast<double>(last->tokens()) / steps_.seconds());
+    }
+    status.set_seconds_left(static_cast<double>(policy().total_steps - steps_.known()) *
+                            steps_.seconds());
+  }
+  if (held) {
+    status.set_generation(held->number);
+    if (held->plan.predicted_step_seconds > 0) {
+      status.set_predicted_step_seconds(held->plan.predicted_step_seconds);
+    }
+    status.set_plan_json(held->plan.plan_json);
+  }
+  for (const int64_t step : saves_.committed()) {
+    status.add_checkpoint_steps(step);
+  }
+  DescribeWorkers(status);
   return status;
 }
 
