@@ -1,11 +1,15 @@
 #include "base/system/socket_address.h"
 
+#include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstdint>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
+
+#include "base/system/unique_fd.h"
 
 namespace heddle {
 
@@ -51,6 +55,35 @@ bool IsLoopback(const SocketAddress& address) {
   }
   const in6_addr& host = reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr;
   return IN6_IS_ADDR_LOOPBACK(&host) || (IN6_IS_ADDR_V4MAPPED(&host) && host.s6_addr[12] == 127);
+}
+
+// A datagram socket that is connected only asks the routes.
+Result<SocketAddress> OwnAddressTowards(const SocketAddress& there) {
+  const UniqueFd socket(::socket(there.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) {
+    return UnavailableError("{}", ErrnoError(errno, "socket").message());
+  }
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&there.storage), there.length) !=
+      0) {
+    return UnavailableError("{}", ErrnoError(errno, "no route").message());
+  }
+  SocketAddress own{.storage = {}, .length = sizeof(own.storage)};
+  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own.storage), &own.length) != 0) {
+    return ErrnoError(errno, "getsockname");
+  }
+  return own;
+}
+
+std::string HostOf(const SocketAddress& address) {
+  const bool six = address.storage.ss_family == AF_INET6;
+  const auto* v4 = reinterpret_cast<const sockaddr_in*>(&address.storage);
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&address.storage);
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  ::inet_ntop(
+      address.storage.ss_family,
+      six ? static_cast<const void*>(&v6->sin6_addr) : static_cast<const void*>(&v4->sin_addr),
+      text.data(), text.size());
+  return text.data();
 }
 
 void RaiseDescriptorLimit() {

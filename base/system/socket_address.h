@@ -24,6 +24,13 @@ int PortOf(const SocketAddress& address);
 /// Whether only this machine reaches it.
 bool IsLoopback(const SocketAddress& address);
 
+/// Where the kernel's route to `there` begins on this machine, with any port; sends nothing.
+/// Errors: kUnavailable (no route).
+Result<SocketAddress> OwnAddressTowards(const SocketAddress& there);
+
+/// The numeric host, an IPv6 one without brackets.
+std::string HostOf(const SocketAddress& address);
+
 /// Raises how many descriptors this process may have to the most that it is allowed: every
 /// connection takes one, and the usual first bound is of a time with few of them.
 void RaiseDescriptorLimit();

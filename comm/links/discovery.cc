@@ -21,7 +21,7 @@
 #include <sys/socket.h>
 
 #include "base/system/file.h"
-#include "base/system/unique_fd.h"
+#include "base/system/socket_address.h"
 #include "comm/links/sysfs.h"
 
 namespace heddle::comm {
@@ -196,27 +196,16 @@ Result<Addresses> ResolveHost(const std::string& host_port) {
   return Addresses(list);
 }
 
-/// The address from which the kernel would send to `target`. Nothing is sent: a datagram socket
-/// that is connected only asks the routes.
+/// The address from which the kernel would send to `target`.
 Result<std::string> RouteTo(const addrinfo& target) {
-  sockaddr_storage to{};
-  std::memcpy(&to, target.ai_addr, target.ai_addrlen);
-  auto* v4 = reinterpret_cast<sockaddr_in*>(&to);
-  auto* v6 = reinterpret_cast<sockaddr_in6*>(&to);
+  SocketAddress to;
+  std::memcpy(&to.storage, target.ai_addr, target.ai_addrlen);
+  to.length = target.ai_addrlen;
+  auto* v4 = reinterpret_cast<sockaddr_in*>(&to.storage);
+  auto* v6 = reinterpret_cast<sockaddr_in6*>(&to.storage);
   (target.ai_family == AF_INET ? v4->sin_port : v6->sin6_port) = htons(9);  // Any will do.
-  const UniqueFd socket(::socket(target.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) {
-    return UnavailableError("{}", ErrnoError(errno, "socket").message());
-  }
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), target.ai_addrlen) != 0) {
-    return UnavailableError("{}", ErrnoError(errno, "no route").message());
-  }
-  sockaddr_storage own{};
-  socklen_t size = sizeof(own);
-  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0) {
-    return ErrnoError(errno, "getsockname");
-  }
-  const std::string text = NumericAddress(reinterpret_cast<const sockaddr*>(&own));
+  HEDDLE_ASSIGN_OR_RETURN(const SocketAddress own, OwnAddressTowards(to));
+  const std::string text = NumericAddress(reinterpret_cast<const sockaddr*>(&own.storage));
   if (text.empty()) {
     return UnavailableError("the route begins at a link-local address: name one with --bind");
   }
@@ -370,6 +359,12 @@ Result<std::string> FindBindAddress(const std::string& wanted, const std::string
       }
       return interface.ips.front();
     }
+  }
+  if (wanted == "0.0.0.0" || wanted == "::") {
+    return InvalidArgumentError(
+        "'{}' is every address of this machine, and none at which others reach it: name one, or an "
+        "interface",
+        wanted);
   }
   if (!ResolveHost(fmt::format("[{}]:0", wanted)).ok()) {
     return InvalidArgumentError("'{}' is neither an address nor an interface of this machine",

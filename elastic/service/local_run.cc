@@ -21,6 +21,7 @@
 #include "elastic/service/folders/run_folder.h"
 #include "elastic/service/listen_check.h"
 #include "elastic/service/progress.h"
+#include "elastic/service/reachable.h"
 #include "elastic/service/restarts.h"
 #include "elastic/service/service.h"
 #include "elastic/store/store.h"
@@ -178,7 +179,7 @@ class Workers {
   Status Launch(Service& service, const std::string& name) {
     LaunchSpec spec{.name = name,
                     .argv = {options_.program, "worker", "--coordinator",
-                             service.server().address(), "--name", name},
+                             ReachableAddress(service.server().address()), "--name", name},
                     .log_path = LogPath(name),
                     .environment = {}};
     for (const char* variable : RankVariables()) {
@@ -303,8 +304,8 @@ Result<RunEnd> RunLocally(const LocalRunOptions& options) {
   if (!service->server().resumed()) {
     HEDDLE_RETURN_IF_ERROR(service->server().Submit(job.text, options.job_path));
   }
-  progress.Say("coordinator " + service->server().address() + ", metrics and status page http://" +
-               service->metrics_address() + "/, output " + folder);
+  progress.Say(AddressLine(service->server().address(), service->metrics_address()) + ", output " +
+               folder);
   Status started = workers.Start(*service);
   const EndJob end = started.ok() ? WaitForEnd(*service, workers, watch, job.elastic.notice)
                                   : EndJob{.ok = false, .reason = started.message()};

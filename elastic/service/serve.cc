@@ -18,6 +18,7 @@
 #include "elastic/service/lead.h"
 #include "elastic/service/listen_check.h"
 #include "elastic/service/progress.h"
+#include "elastic/service/reachable.h"
 #include "elastic/service/service.h"
 #include "elastic/store/etcd/etcd_address.h"
 #include "elastic/store/store.h"
@@ -99,8 +100,9 @@ Result<OutputRoots> RootsOf(const ServeOptions& options) {
 // Of a store that is a folder: there scripts find the coordinator.
 Status WriteStoreJobFile(const std::string& folder, Service& service) {
   return WriteFileAtomically(folder + "/job.json",
-                             "{\"coordinator\": \"" + service.server().address() +
-                                 "\", \"metrics\": \"" + service.metrics_address() +
+                             "{\"coordinator\": \"" + ReachableAddress(service.server().address()) +
+                                 "\", \"metrics\": \"" +
+                                 ReachableAddress(service.metrics_address()) +
                                  "\", \"workers\": []}\n");
 }
 
@@ -198,8 +200,7 @@ Status Serve(const ServeOptions& options) {
   if (!shared) {
     HEDDLE_RETURN_IF_ERROR(WriteStoreJobFile(folder, **service));
   }
-  progress.Say("coordinator " + server.address() + ", metrics and status page http://" +
-               (*service)->metrics_address() + "/" +
+  progress.Say(AddressLine(server.address(), (*service)->metrics_address()) +
                (server.resumed() ? ", going on with job " + server.resumed_job_id() : ""));
   Status status = RunService(**service, watch, progress);
   if (shared && status.code() == StatusCode::kAborted) {

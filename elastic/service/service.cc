@@ -10,7 +10,6 @@
 #include "base/mutex.h"
 #include "base/system/file.h"
 #include "checkpoint/store/store.h"
-#include "elastic/grpc/client.h"
 #include "elastic/planning/job_planner.h"
 #include "elastic/planning/profile_file.h"
 #include "elastic/report/run_events.h"
@@ -20,6 +19,7 @@
 #include "elastic/service/folders/run_folder.h"
 #include "elastic/service/job_policy.h"
 #include "elastic/service/pages.h"
+#include "elastic/service/reachable.h"
 #include "elastic/service/service_metrics.h"
 #include "elastic/store/ordered_store.h"
 #include "engine/job/effects.h"
@@ -43,10 +43,11 @@ class Service::Impl {
     HEDDLE_ASSIGN_OR_RETURN(
         exposer_, metrics::Exposer::Start(
                       registry_, {.host = options_.metrics_host, .port = options_.metrics_port},
-                      {{"/", [](const std::string&) { return PageReply(); }},
-                       {"/status", [this](const std::string&) { return StatusJson(); }},
-                       {"/sd", [this](const std::string&) { return Targets(); }}}));
-    metrics_address_ = options_.metrics_host + ":" + std::to_string(exposer_->port());
+                      CoordinatorPages(Sources())));
+    {
+      MutexLock lock(mutex_);
+      metrics_address_ = options_.metrics_host + ":" + std::to_string(exposer_->port());
+    }
     HEDDLE_ASSIGN_OR_RETURN(auto server,
                             CoordinatorServer::Start({.listen = options_.listen,
                                                       .credentials = options_.credentials,
@@ -325,28 +326,29 @@ class Service::Impl {
   }
 
   void WriteJobFile() HEDDLE_REQUIRES(mutex_) {
-    const RunAddresses addresses{
-        .coordinator = server_->address(), .metrics = metrics_address_, .guarded = guarded()};
+    const RunAddresses addresses{.coordinator = ReachableAddress(server_->address()),
+                                 .metrics = ReachableAddress(metrics_address_),
+                                 .guarded = guarded()};
     Replace("job.json", [text = JobFileJson(addresses, workers_)] { return text; });
   }
 
-  metrics::HttpReply StatusJson() {
-    CoordinatorServer* server = nullptr;
-    {
-      MutexLock lock(mutex_);
-      server = server_.get();
-    }
-    if (server == nullptr) {
-      return {.status = 503, .body = "starting\n"};
-    }
-    return {.status = 200,
-            .content_type = "application/json",
-            .body = StatusToJson(server->StatusNow())};
-  }
-
-  metrics::HttpReply Targets() {
-    MutexLock lock(mutex_);
-    return TargetsReply(metrics_address_, workers_);
+  PageSources Sources() {
+    return {.server =
+                [this] {
+                  MutexLock lock(mutex_);
+                  return server_.get();
+                },
+            .owned = [this] { return store_.Owned(); },
+            .workers =
+                [this] {
+                  MutexLock lock(mutex_);
+                  return workers_;
+                },
+            .metrics_address =
+                [this] {
+                  MutexLock lock(mutex_);
+                  return metrics_address_;
+                }};
   }
 
   ServiceOptions options_;

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -153,6 +155,29 @@ class BoundedServer : public httplib::Server {
   std::atomic<int>* const waiting_;
 };
 
+// The target may be a whole URL, whose authority then counts instead of the Host field (RFC 9112,
+// 3.2.2).
+PageRequest RequestOf(const httplib::Request& request) {
+  constexpr std::string_view kScheme = "http://";
+  PageRequest out{.path = request.path, .reached = request.get_header_value("Host")};
+  if (out.path.starts_with(kScheme)) {
+    const size_t slash = std::min(out.path.find('/', kScheme.size()), out.path.size());
+    out.reached = out.path.substr(kScheme.size(), slash - kScheme.size());
+    out.path = slash == out.path.size() ? "/" : out.path.substr(slash);
+  }
+  const auto belongs = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view(".-_:[]").find(c) != std::string_view::npos;
+  };
+  if (!std::ranges::all_of(out.reached, belongs)) {
+    out.reached.clear();
+  } else if (!out.reached.empty() &&
+             out.reached.find(':', out.reached.rfind(']') + 1) == std::string::npos) {
+    out.reached += ":80";
+  }
+  return out;
+}
+
 /// cpp-httplib's part of the Exposer.
 class HttpExposer : public Exposer {
  public:
@@ -168,7 +193,7 @@ class HttpExposer : public Exposer {
   Status Listen(const ExposerOptions& options);
 
  private:
-  HttpReply Answer(const std::string& path) const;
+  HttpReply Answer(const PageRequest& request) const;
 
   const Registry& registry_;
   const std::map<std::string, HttpHandler> handlers_;
@@ -193,7 +218,7 @@ Status HttpExposer::Listen(const ExposerOptions& options) {
     ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   });
   server_.Get(".*", [this](const httplib::Request& request, httplib::Response& response) {
-    const HttpReply reply = Answer(request.path);
+    const HttpReply reply = Answer(RequestOf(request));
     response.status = reply.status;
     response.set_header("Cache-Control", "no-store");
     response.set_header("X-Content-Type-Options", "nosniff");
@@ -225,15 +250,15 @@ Status HttpExposer::Listen(const ExposerOptions& options) {
   return server_.is_running() ? Status::Ok() : InternalError("the HTTP server did not start");
 }
 
-HttpReply HttpExposer::Answer(const std::string& path) const {
+HttpReply HttpExposer::Answer(const PageRequest& request) const {
   try {
-    if (path == "/metrics") {
+    if (request.path == "/metrics") {
       return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
               .body = ExpositionText(registry_)};
     }
-    const auto handler = handlers_.find(path);
+    const auto handler = handlers_.find(request.path);
     return handler == handlers_.end() ? HttpReply{.status = 404, .body = "nothing here\n"}
-                                      : handler->second(path);
+                                      : handler->second(request);
   } catch (const std::exception& error) {  // prometheus-cpp's.
     return {.status = 500, .body = fmt::format("{}\n", error.what())};
   }

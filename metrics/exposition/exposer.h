@@ -20,9 +20,16 @@ struct HttpReply {
   std::string body = {};
 };
 
-/// Answers a GET of `path`. Called from several threads at once; must not block for long: a page
-/// that waits keeps one of the server's few threads.
-using HttpHandler = std::function<HttpReply(const std::string& path)>;
+struct PageRequest {
+  std::string path;
+  /// HOST:PORT by which the asker has reached this server, as it says (RFC 9112); empty: it does
+  /// not say, or nonsense.
+  std::string reached;
+};
+
+/// Answers a GET. Called from several threads at once; must not block for long: a page that waits
+/// keeps one of the server's few threads.
+using HttpHandler = std::function<HttpReply(const PageRequest& request)>;
 
 struct ExposerOptions {
   /// A numeric IPv4 or IPv6 address to listen on; empty: all of them.

@@ -53,11 +53,11 @@ TEST(ExposerTest, ServesTheRegistryAsText) {
 TEST(ExposerTest, ServesHandlersAtTheirPathsOnly) {
   const Registry registry;
   const auto exposer = Serve(registry, {{"/status",
-                                         [](const std::string& path) {
+                                         [](const PageRequest& request) {
                                            return HttpReply{.content_type = "application/json",
-                                                            .body = "[\"" + path + "\"]"};
+                                                            .body = "[\"" + request.path + "\"]"};
                                          }},
-                                        {"/broken", [](const std::string&) -> HttpReply {
+                                        {"/broken", [](const PageRequest&) -> HttpReply {
                                            throw std::runtime_error("no answer today");
                                          }}});
   const HttpAnswer answer = HttpRequest(exposer->port(), "/status?x=1");
@@ -69,6 +69,29 @@ TEST(ExposerTest, ServesHandlersAtTheirPathsOnly) {
   EXPECT_EQ(HttpRequest(exposer->port(), "/other").status, 404);
   EXPECT_EQ(HttpRequest(exposer->port(), "/../etc/passwd").status, 404);
   EXPECT_EQ(HttpRequest(exposer->port(), "/broken").status, 500);
+}
+
+// RFC 9112: the target may be a whole URL, and its authority is then what was reached.
+TEST(ExposerTest, AWholeUrlIsATargetToo) {
+  const Registry registry;
+  const auto exposer = Serve(
+      registry,
+      {{"/",
+        [](const PageRequest& request) { return HttpReply{.body = "root " + request.reached}; }},
+       {"/sd", [](const PageRequest& request) { return HttpReply{.body = request.reached}; }}});
+  const auto body = [&](const std::string& target) {
+    return HttpRequest(exposer->port(), target).body;
+  };
+  EXPECT_EQ(body("/sd"), "localhost:80") << "as the Host field says";
+  EXPECT_EQ(body("http://there.example:9400/sd"), "there.example:9400");
+  EXPECT_EQ(body("http://10.0.0.1/sd?x=1"), "10.0.0.1:80");
+  EXPECT_EQ(body("http://[fd00::7]/sd"), "[fd00::7]:80");
+  EXPECT_EQ(body("http://[fd00::7]:9400/sd"), "[fd00::7]:9400");
+  EXPECT_EQ(body("http://there.example:1"), "root there.example:1");
+  EXPECT_EQ(body("http://a<b>c/sd"), "") << "no address";
+  EXPECT_EQ(HttpRequest(exposer->port(), "http://x/metrics").status, 200);
+  EXPECT_EQ(HttpRequest(exposer->port(), "http://x/other").status, 404);
+  EXPECT_EQ(HttpRequest(exposer->port(), "ftp://x/metrics").status, 404);
 }
 
 TEST(ExposerTest, SaysWhyItCannotListen) {

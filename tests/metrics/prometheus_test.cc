@@ -114,7 +114,7 @@ TEST(PrometheusTest, FollowsWorkersThroughServiceDiscovery) {
   set_targets({target_of(first, "w0")});
   const Registry registry;
   const auto coordinator =
-      *Exposer::Start(registry, {}, {{"/sd", [&](const std::string&) {
+      *Exposer::Start(registry, {}, {{"/sd", [&](const PageRequest&) {
                                         const MutexLock lock(mutex);
                                         return HttpReply{.content_type = "application/json",
                                                          .body = ServiceDiscoveryJson(targets)};

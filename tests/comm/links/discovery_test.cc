@@ -256,6 +256,8 @@ TEST(DiscoveryTest, WhatIsNoAddressIsSaidInItsOwnWords) {
   EXPECT_NE(message("", "nowhere").find("'nowhere' is not HOST:PORT"), std::string::npos);
   EXPECT_EQ(message("not an address", ""),
             "'not an address' is neither an address nor an interface of this machine");
+  EXPECT_EQ(message("0.0.0.0", "127.0.0.1:4600").find("'0.0.0.0' is every address"), 0U);
+  EXPECT_EQ(message("::", "127.0.0.1:4600").find("'::' is every address"), 0U);
   EXPECT_EQ(*FindBindAddress("", "[127.0.0.1]:4600"), "127.0.0.1") << "in brackets, too";
   EXPECT_EQ(*FindBindAddress("", "127.0.0.9:1"), "127.0.0.1") << "where the route begins";
 }
