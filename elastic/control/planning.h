@@ -28,6 +28,7 @@ struct PlanRequest {
   wire::Links links;                  ///< What was measured, by candidate.
   std::string
       current_plan_json;  ///< Empty: none. Warm start, and what moving costs is counted from it.
+  std::string former_plan_json;  ///< This plan, and no other, is wanted; empty: the best one.
   /// The current plan still runs: price it under today's candidates (current_step_seconds).
   /// Otherwise it cannot go on, everybody waits, and the first good plan is welcome.
   bool current_runs = false;

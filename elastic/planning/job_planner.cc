@@ -1,6 +1,7 @@
 #include "elastic/planning/job_planner.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/units.h"
 #include "elastic/planning/measurement.h"
@@ -23,15 +24,21 @@ constexpr int64_t kHorizonSteps = 200;
 // one time to the next; and a message costs more than is measured of it.
 constexpr double kTie = 0.01;
 
-// The plan that the user gave, on the workers that are there; nothing when it names others.
-std::optional<program::Plan> GivenPlan(const job::JobConfig& job, const PlanRequest& request) {
+// The plan that is wanted, or that the user gave, on the workers that are there; nothing when it
+// names others.
+Result<std::optional<program::Plan>> GivenPlan(const job::JobConfig& job,
+                                               const PlanRequest& request) {
+  if (!request.former_plan_json.empty()) {
+    HEDDLE_ASSIGN_OR_RETURN(program::Plan plan, program::PlanFromJson(request.former_plan_json));
+    return std::optional<program::Plan>(std::move(plan));
+  }
   if (!job.plan) {
-    return std::nullopt;
+    return std::optional<program::Plan>();
   }
   for (const std::string& worker : job.plan->workers) {
     if (std::ranges::find(request.candidates, worker, &Candidate::name) ==
         request.candidates.end()) {
-      return std::nullopt;
+      return std::optional<program::Plan>();
     }
   }
   return job.plan;
@@ -55,7 +62,7 @@ Status CheckMemory(const program::Plan& plan, const planner::ClusterProfile& clu
 Result<program::Plan> ChoosePlan(const job::JobConfig& config,
                                  const PlanRequest& request,
                                  const planner::PlanRequest& search) {
-  const auto given = GivenPlan(config, request);
+  HEDDLE_ASSIGN_OR_RETURN(const auto given, GivenPlan(config, request));
   if (!given) {
     Result<program::Plan> found = planner::FindPlan(search);
     return found.ok() || found.status().code() == StatusCode::kCancelled

@@ -34,6 +34,9 @@ const std::map<std::string, std::string, std::less<>>& Sentences() {
       {"plan", "generation {generation} is in force: {predicted_step_seconds} s a step predicted"},
       {"decision", "generation {generation} follows {follows} ({cause}): {choice}, {reason}"},
       {"plan_kept", "generation {generation} stays ({cause}): {reason}"},
+      {"plan_outcome",
+       "a step of generation {generation} takes {realised_seconds} s: {promised_seconds} s "
+       "promised, {before_seconds} s before ({verdict})"},
       {"state_moved", "{bytes} bytes of state from {sources}"},
       {"resumed", "training goes on after {seconds} s; {steps_repeated} steps are repeated"},
       {"recovered",

@@ -30,6 +30,7 @@ constexpr CauseWords kCauses[] = {
     {"leave", "a member was to leave"},
     {"drift", "the speed of a member, or a link, had changed for good"},
     {"improve", "a recovery had taken the first good plan, and a better one was looked for"},
+    {"take_back", "a change of plan had made steps slower"},
     {"loss", "a worker was lost"},
     {"failure", "members failed, and nobody was to blame"},
     {"unreadable", "what the state was to come from could not be read"},

@@ -50,6 +50,11 @@ Counter& LinksMeasured(Registry& registry, const std::string& result) {
   return registry.GetCounter("heddle_links_measured_total",
                              "Pairs of workers whose links were measured.", {{"result", result}});
 }
+Counter& PlanOutcomes(Registry& registry, const std::string& verdict) {
+  return registry.GetCounter("heddle_plan_outcomes_total",
+                             "Changes of plan whose steps were compared with those before.",
+                             {{"verdict", verdict}});
+}
 Counter& Tokens(Registry& registry) {
   return registry.GetCounter("heddle_tokens_total", "Tokens trained on by the whole job.");
 }
@@ -83,6 +88,16 @@ Gauge& GenerationNumber(Registry& registry) {
 Gauge& PredictedStepSeconds(Registry& registry) {
   return registry.GetGauge("heddle_predicted_step_seconds", "Step time that the plan predicts.");
 }
+Gauge& PromisedStepSeconds(Registry& registry) {
+  return registry.GetGauge(
+      "heddle_promised_step_seconds",
+      "Of the last change of plan whose steps were compared: step time promised.");
+}
+Gauge& RealisedStepSeconds(Registry& registry) {
+  return registry.GetGauge(
+      "heddle_realised_step_seconds",
+      "Of the last change of plan whose steps were compared: step time measured.");
+}
 Gauge& PredictedRecovery(Registry& registry, const std::string& source) {
   return registry.GetGauge(
       "heddle_predicted_recovery_seconds",
@@ -115,6 +130,9 @@ ServiceMetrics::ServiceMetrics(Registry& registry) : registry_(registry) {
   }
   for (const bool saved : {true, false}) {
     Suspensions(registry_, saved);
+  }
+  for (const char* const verdict : {"kept", "taken_back"}) {
+    PlanOutcomes(registry_, verdict);
   }
   for (const char* const result : {"ok", "failed", "timeout", "lost"}) {
     LinksMeasured(registry_, result);
@@ -172,7 +190,8 @@ void ServiceMetrics::NoteRecovery(const LogEvent& event) {
 void ServiceMetrics::NoteJob() {
   SetRunning(true);
   for (const auto figure :
-       {Step, Loss, ValidationLoss, TokensPerSecond, GenerationNumber, PredictedStepSeconds}) {
+       {Step, Loss, ValidationLoss, TokensPerSecond, GenerationNumber, PredictedStepSeconds,
+        PromisedStepSeconds, RealisedStepSeconds}) {
     figure(registry_).Clear();
   }
   for (const char* const source : {"live", "replicas", "checkpoint", "initial"}) {
@@ -180,6 +199,12 @@ void ServiceMetrics::NoteJob() {
     LastRecovery(registry_, source).Clear();
   }
   checkpoint::ForgetCommits(registry_);
+}
+
+void ServiceMetrics::NoteOutcome(const LogEvent& event) {
+  PromisedStepSeconds(registry_).Set(NumberOf(event, "promised_seconds"));
+  RealisedStepSeconds(registry_).Set(NumberOf(event, "realised_seconds"));
+  PlanOutcomes(registry_, TextOf(event, "verdict")).Add();
 }
 
 void ServiceMetrics::Note(const LogEvent& event) {
@@ -194,6 +219,8 @@ void ServiceMetrics::Note(const LogEvent& event) {
     RecoverySeconds(registry_).Observe(NumberOf(event, "seconds"));
   } else if (event.kind == "recovered") {
     NoteRecovery(event);
+  } else if (event.kind == "plan_outcome") {
+    NoteOutcome(event);
   } else if (event.kind == "suspended") {
     Suspensions(registry_, TextOf(event, "reason").empty()).Add();
   } else if (event.kind == "links_measured") {

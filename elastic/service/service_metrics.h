@@ -29,6 +29,7 @@ class ServiceMetrics {
   void NoteStep(const LogEvent& event);
   void NoteRecovery(const LogEvent& event);
   void NoteJob();
+  void NoteOutcome(const LogEvent& event);
 
   metrics::Registry& registry_;
 };

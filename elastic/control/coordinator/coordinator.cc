@@ -64,6 +64,7 @@ Scene Coordinator::State::MakeScene(Time now, Outbox& out) {
           .formation = formation_,
           .recoveries = recoveries_,
           .decisions = decisions_,
+          .outcomes = outcomes_,
           .now = now,
           .out = out};
 }

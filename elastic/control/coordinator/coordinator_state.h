@@ -153,6 +153,7 @@ class Coordinator::State {
   Formation formation_;
   Recoveries recoveries_;
   Decisions decisions_;
+  Outcomes outcomes_;
   Transitions transitions_;
   Suspension suspension_;
 };

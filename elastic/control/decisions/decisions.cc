@@ -22,7 +22,7 @@ constexpr size_t kOverheadsKept = 5;
 // Of a change of plan: a loss during it is the cause of what follows.
 bool IsOfChange(Cause cause) {
   return cause == Cause::kForm || cause == Cause::kJoin || cause == Cause::kLeave ||
-         cause == Cause::kDrift || cause == Cause::kImprove;
+         cause == Cause::kDrift || cause == Cause::kImprove || cause == Cause::kTakeBack;
 }
 
 class JsonObject {
@@ -105,6 +105,8 @@ const char* NameOf(Cause cause) {
       return "drift";
     case Cause::kImprove:
       return "improve";
+    case Cause::kTakeBack:
+      return "take_back";
     case Cause::kLoss:
       return "loss";
     case Cause::kFailure:

@@ -23,6 +23,7 @@ enum class Cause : uint8_t {
   kLeave,         ///< A member is drained.
   kDrift,         ///< A member's speed, or a link, has changed.
   kImprove,       ///< A recovery took the first good plan; there may be a better one.
+  kTakeBack,      ///< A change made steps slower: the plan before it comes again.
   kLoss,          ///< A member, or one who took part in a change, was lost.
   kFailure,       ///< Members failed, or disagree, and nobody is to blame.
   kUnreadable,    ///< What the state was to come from could not be read.

@@ -103,6 +103,17 @@ bool Drift::Notice(const Generations& generations,
   return !noticed_.empty();
 }
 
+bool Drift::AreSteady(const Generations& generations, const DriftPolicy& policy) const {
+  return std::ranges::all_of(gauges_, [&](const auto& gauge) {
+    const auto& [name, measured] = gauge;
+    if (!generations.IsMember(name) || measured.ratios.empty()) {
+      return true;
+    }
+    const double ratio = measured.ratios.back() / measured.planned_slowdown;
+    return ratio <= policy.threshold && ratio >= 1 / policy.threshold;
+  });
+}
+
 void Drift::BeginGeneration() {
   for (auto& [name, gauge] : gauges_) {
     gauge.planned_slowdown = gauge.slowdown;

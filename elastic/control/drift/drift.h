@@ -43,6 +43,8 @@ class Drift {
   bool Notice(const Generations& generations, const DriftPolicy& policy, Time now, Outbox& out);
   /// Whether it was one of those that drifted when that was noticed last.
   bool WasNoticed(const std::string& worker) const { return noticed_.count(worker) > 0; }
+  /// Whether the newest window of each member is as the plan counts on.
+  bool AreSteady(const Generations& generations, const DriftPolicy& policy) const;
   /// How uncertain the slowdowns are that were noticed last: half the range of a worker's windows
   /// without its lowest and highest one, over their median; of the least certain worker.
   double noise() const { return noise_; }

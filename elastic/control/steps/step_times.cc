@@ -6,6 +6,18 @@
 #include <vector>
 
 namespace heddle::elastic {
+namespace {
+
+// Of a normal distribution: its quartiles are so many standard deviations apart, and the standard
+// error of a median is so many times that of the mean.
+constexpr double kQuartiles = 1.349;
+constexpr double kMedianError = 1.2533;
+
+}  // namespace
+
+double StepLevel::Uncertainty() const {
+  return steps == 0 ? 0 : 2 * kMedianError * noise / std::sqrt(static_cast<double>(steps));
+}
 
 void StepTimes::BeginGeneration() {
   excluded_ = 0;
@@ -24,19 +36,24 @@ void StepTimes::Count(int64_t generation, double seconds) {
     return;
   }
   seconds_.push_back(seconds);
-  if (counted() > kNewest) {
+  if (counted() > kMost) {
     seconds_.pop_front();
   }
 }
 
-std::optional<double> StepTimes::Median() const {
-  if (counted() < kLeast) {
+std::optional<StepLevel> StepTimes::Newest(int most) const {
+  const int count = std::min(most, counted());
+  if (count < kLeast) {
     return std::nullopt;
   }
-  std::vector<double> values(seconds_.begin(), seconds_.end());
-  const auto middle = values.begin() + (std::ssize(values) - 1) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  std::vector<double> sorted(seconds_.end() - count, seconds_.end());
+  std::sort(sorted.begin(), sorted.end());
+  const auto at = [&](int quarter) {
+    return sorted[static_cast<size_t>(quarter * (count - 1) / 4)];
+  };
+  const double median = at(2);
+  return StepLevel{
+      .seconds = median, .noise = (at(3) - at(1)) / kQuartiles / median, .steps = count};
 }
 
 }  // namespace heddle::elastic

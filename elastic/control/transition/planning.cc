@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/hash.h"
 #include "elastic/control/transition/transitions.h"
 #include "elastic/control/transition/worth.h"
 
@@ -42,10 +43,52 @@ void NoteChange(const Transition& change,
                              "were planned with",
                              link->to, link->measured / 1e6, link->planned / 1e6)});
   }
+  if (cause == Cause::kTakeBack) {
+    scene.decisions.Note({.worker = "", .what = "steps take longer than before the last change"});
+  }
   if (cause == Cause::kImprove) {
     scene.decisions.Note({.worker = "", .what = "the plan in force was found in a hurry"});
   }
   scene.decisions.Begin(cause);
+}
+
+// The plan before the one in force, where that one made steps slower.
+std::optional<FormerPlan> TakeBack(Scene& scene) {
+  const auto& promise = scene.outcomes.promise();
+  const JobPolicy& policy = scene.job.policy;
+  const auto& workers = scene.roster.workers();
+  const auto leaves = [](const auto& worker) { return worker.second.draining; };
+  const auto is_there = [&](const std::string& name) {
+    const Worker* worker = scene.roster.Find(name);
+    return worker != nullptr && worker->IsCandidate();
+  };
+  return scene.outcomes.Judge(
+      scene.steps.times(),
+      {.steady = scene.drift.AreSteady(scene.generations, policy.drift),
+       .possible = promise && std::ranges::none_of(workers, leaves) &&
+                   std::ranges::all_of(promise->change.members, is_there),
+       .steps_left = static_cast<double>(policy.total_steps - scene.steps.known()),
+       .gain_over_cost = policy.drift.gain_over_cost},
+      scene.out);
+}
+
+// What a plan is looked for with.
+Change ChangeOf(const std::set<std::string>& candidates, const Scene& scene) {
+  Change change{.members = scene.generations.held()->plan.members, .candidates = {}};
+  for (const std::string& name : candidates) {
+    change.candidates[name] = {.profile = Hash64(scene.roster.at(name).profile_json),
+                               .slowdown = scene.drift.SlowdownOf(name)};
+  }
+  return change;
+}
+
+// Whether the change that has just begun was tried before. Links are not compared: what they carry
+// now is something else.
+bool WasTakenBack(const Scene& scene) {
+  const JobPolicy& policy = scene.job.policy;
+  const auto able = AbleFor(Transition::Kind::kChange, scene.roster, policy.min_workers);
+  return !scene.link_drift.noticed() &&
+         scene.outcomes.WasTakenBack(ChangeOf(able, scene), policy.drift.threshold);
 }
 
 // Whether a change is looked for because of it.
@@ -60,6 +103,7 @@ bool NoticeDrift(bool measured, bool comes, Scene& scene) {
                                scene.links, scene.out)) {
     return false;
   }
+  scene.outcomes.Drop();
   if (policy.action == DriftAction::kObserve) {
     AnswerDrift(scene);
     return false;
@@ -132,18 +176,21 @@ Consequence Transitions::Consider(Scene& scene) {
   const bool measured =
       !waits && scene.links.Settled(scene.roster, policy.links, scene.now, scene.out);
   const bool come = joins && measured;
-  const bool drifts = !leaves && NoticeDrift(measured, joins || waits, scene);
+  const std::optional<FormerPlan> former = TakeBack(scene);
+  const bool drifts = !leaves && !former && NoticeDrift(measured, joins || waits, scene);
   const bool improves = improve_at_ && scene.now >= *improve_at_;
-  if (!leaves && !drifts && !come && !improves) {
+  if (!leaves && !former && !drifts && !come && !improves) {
     return {};
   }
   improve_at_.reset();
   current_ = Transition{.kind = Transition::Kind::kChange,
                         .fence = scene.generations.counter() + 1,
                         .generation = scene.generations.counter() + 2,
-                        .for_drift = drifts};
+                        .for_drift = drifts,
+                        .former = former};
   NoteChange(*current_,
              leaves   ? Cause::kLeave
+             : former ? Cause::kTakeBack
              : drifts ? Cause::kDrift
              : come   ? Cause::kJoin
                       : Cause::kImprove,
@@ -152,7 +199,16 @@ Consequence Transitions::Consider(Scene& scene) {
   for (const auto& [name, incarnation] : scene.generations.held()->members) {
     planning.origin.holders.push_back(name);
   }
-  return AskForPlan(std::move(planning), scene);
+  return !leaves && !former && WasTakenBack(scene) ? KeepTried(scene)
+                                                   : AskForPlan(std::move(planning), scene);
+}
+
+Consequence Transitions::KeepTried(Scene& scene) {
+  considered_.merge(AbleFor(current_->kind, scene.roster, scene.job.policy.min_workers));
+  const std::string tried = "the same change was tried before, and steps took longer";
+  scene.decisions.WeighPlans({{.what = "keep"}, {.what = "replan", .note = tried}}, "keep", tried,
+                             0);
+  return KeepPlan(scene);
 }
 
 // ---- Plan ----
@@ -163,6 +219,10 @@ Consequence Transitions::AskForPlan(Planning planning, Scene& scene) {
   planning.asked = current_->kind == Transition::Kind::kChange
                        ? able
                        : scene.recoveries.CountOn(able, scene.roster, policy.min_workers);
+  if (const auto& former = current_->former) {
+    const std::vector<std::string>& members = former->members;
+    planning.asked = {members.begin(), members.end()};
+  }
   planning.request = next_request_++;
   planning.deadline = scene.now + policy.plan_timeout;
   planning.retry_at.reset();
@@ -174,7 +234,11 @@ Consequence Transitions::AskForPlan(Planning planning, Scene& scene) {
                                              asking.asked.size(), policy.min_workers),
                       scene);
   }
+  if (current_->former && !std::ranges::includes(able, asking.asked)) {
+    return RefusePlan(UnavailableError("not all of its members are there"), scene);
+  }
   PlanRequest request;
+  request.former_plan_json = current_->former ? current_->former->plan_json : "";
   request.id = asking.request;
   request.generation = current_->generation;
   for (const std::string& name : asking.asked) {
@@ -214,6 +278,13 @@ Consequence Transitions::OnPlanned(const PlanOutcome& outcome, Scene& scene) {
                                std::move(worth.reason), worth.cost_seconds, worth.scale);
     if (!worth.changes) {
       return KeepPlan(scene);
+    }
+    if (!planning->forced && !current_->former) {
+      current_->promise = Promise{.change = ChangeOf(planning->asked, scene),
+                                  .plan_json = scene.generations.held()->plan.plan_json,
+                                  .before = scene.steps.times().Newest(),
+                                  .step_seconds = worth.step_seconds,
+                                  .cost_seconds = worth.cost_seconds};
     }
   }
   for (const std::string& name : outcome.members) {

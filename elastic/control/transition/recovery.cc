@@ -184,6 +184,7 @@ void Transitions::Go(Scene& scene) {
        .reached_step = next.origin.step + over.steps_repeated,
        .has_waited = !over.stuck.empty()},
       scene.out);
+  scene.outcomes.Begin(begun.number, over.promise, over.former.has_value(), scene.out);
   scene.generations.Begin(begun);
   scene.steps.BeginGeneration();
   scene.blame.Clear();

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "elastic/control/outcome/outcomes.h"
 #include "elastic/control/planning.h"
 #include "elastic/control/source/state_sources.h"
 
@@ -86,6 +87,8 @@ struct Transition {
   int64_t fence = 0;
   int64_t generation = 0;  ///< Of the plan to come.
   bool for_drift = false;
+  std::optional<FormerPlan> former = {};  ///< Change: a plan that was in force is to be it again.
+  std::optional<Promise> promise = {};    ///< Change: what its steps are to be compared with.
   int64_t steps_repeated = 0;
   std::string stuck = {};     ///< Why no plan was found, the last time.
   Duration retry_after = {};  ///< Between the last refusal of a plan and the next question.

@@ -38,6 +38,7 @@ struct Scene {
   Formation& formation;
   Recoveries& recoveries;
   Decisions& decisions;
+  Outcomes& outcomes;
   Time now;
   Outbox& out;
 };
@@ -67,7 +68,8 @@ class Transitions {
   /// There is no generation: the first one, once its workers have come.
   Consequence Form(Scene& scene);
   /// A generation is in force: another one where workers have come, leave, or have drifted, or a
-  /// lease after a recovery, whose plan was found in a hurry. None while a member is absent.
+  /// lease after a recovery, whose plan was found in a hurry, or the one before where a change made
+  /// steps slower. None while a member is absent.
   Consequence Consider(Scene& scene);
   /// The generation in force is over: fences it, and hears what the survivors hold.
   Consequence Recover(Cause cause, Scene& scene);
@@ -102,6 +104,8 @@ class Transitions {
 
  private:
   Consequence AskForPlan(Planning planning, Scene& scene);
+  /// The change under way was tried before, and taken back: the plan in force stays.
+  Consequence KeepTried(Scene& scene);
   /// The change under way has been weighed: it ends, and the plan in force stays.
   Consequence KeepPlan(Scene& scene);
   /// `asks_again`: on a timer; otherwise the planner still is at it, and its answer will do.

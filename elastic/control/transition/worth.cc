@@ -29,8 +29,8 @@ Worth WorthOf(const PlanOutcome& outcome, const Transition& transition, const Sc
                                ? outcome.current_step_seconds
                                : scene.generations.held()->plan.predicted_step_seconds;
   Worth worth;
-  if (const auto measured = times.Median(); measured && predicted > 0) {
-    worth.scale = *measured / predicted;
+  if (const auto measured = times.Newest(); measured && predicted > 0) {
+    worth.scale = measured->seconds / predicted;
   }
   const double current = predicted * worth.scale.value_or(1);
   worth.step_seconds = outcome.predicted_step_seconds * worth.scale.value_or(1);
@@ -42,6 +42,14 @@ Worth WorthOf(const PlanOutcome& outcome, const Transition& transition, const Sc
       transition.for_drift ? std::max(kLeastGain, scene.drift.noise()) : kLeastGain;
   worth.plans = {{.what = "keep", .seconds = current * horizon},
                  {.what = "replan", .seconds = worth.step_seconds * horizon + cost}};
+  if (const auto& former = transition.former) {
+    worth.plans.back().seconds = former->step_seconds * horizon + cost;
+    worth.changes = true;
+    worth.reason = fmt::format(
+        "a step takes {:.4g} s, and took {:.4g} s with the plan before, which comes in force again",
+        current, former->step_seconds);
+    return worth;
+  }
   if (transition.In<Planning>()->forced) {
     worth.plans.front() = {.what = "keep", .note = "a member leaves"};
     worth.changes = true;

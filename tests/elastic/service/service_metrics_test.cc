@@ -31,6 +31,10 @@ class ServiceMetricsTest : public testing::Test {
     }
     return values;
   }
+  static LogEvent Outcome(const std::string& verdict) {
+    return {"plan_outcome",
+            {{"promised_seconds", 0.25}, {"realised_seconds", 0.75}, {"verdict", verdict}}};
+  }
   Values Counters() const { return Shown(metrics::Registry::Kind::kCounter); }
   Values Gauges() const { return Shown(metrics::Registry::Kind::kGauge); }
 
@@ -58,6 +62,8 @@ TEST_F(ServiceMetricsTest, EveryCounterBeginsAtZero) {
                                  "heddle_links_measured_total ok",
                                  "heddle_links_measured_total timeout",
                                  "heddle_losses_held_total",
+                                 "heddle_plan_outcomes_total kept",
+                                 "heddle_plan_outcomes_total taken_back",
                                  "heddle_state_disagreements_total",
                                  "heddle_state_refused_total",
                                  "heddle_suspensions_total false",
@@ -89,6 +95,8 @@ TEST_F(ServiceMetricsTest, EachEventRaisesItsOwnCounter) {
       {"heddle_suspensions_total false", {"suspended", {{"reason", std::string("full")}}}},
       {"heddle_links_measured_total ok", {"links_measured", {{"result", std::string("ok")}}}},
       {"heddle_links_measured_total lost", {"links_measured", {{"result", std::string("lost")}}}},
+      {"heddle_plan_outcomes_total kept", Outcome("kept")},
+      {"heddle_plan_outcomes_total taken_back", Outcome("taken_back")},
       {"heddle_tokens_total", {"step", {{"tokens", int64_t{1}}}}}};
   Values expected = Counters();
   for (const auto& [counter, event] : events) {
@@ -113,6 +121,7 @@ TEST_F(ServiceMetricsTest, FiguresOfAJobAreNotTheNextOnes) {
   metrics_.Note({"validation", {{"loss", 4.5}}});
   metrics_.Note({"recovered",
                  {{"source", std::string("live")}, {"predicted_seconds", 1.5}, {"seconds", 2.5}}});
+  metrics_.Note(Outcome("kept"));
   const Values shown = {{"heddle_build_info 0.1.0", 1},
                         {"heddle_generation", 2},
                         {"heddle_job_running", 1},
@@ -120,6 +129,8 @@ TEST_F(ServiceMetricsTest, FiguresOfAJobAreNotTheNextOnes) {
                         {"heddle_loss", 3.5},
                         {"heddle_predicted_recovery_seconds live", 1.5},
                         {"heddle_predicted_step_seconds", 0.5},
+                        {"heddle_promised_step_seconds", 0.25},
+                        {"heddle_realised_step_seconds", 0.75},
                         {"heddle_step", 7},
                         {"heddle_tokens_per_second", 32},
                         {"heddle_validation_loss", 4.5},

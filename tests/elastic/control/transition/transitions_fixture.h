@@ -38,7 +38,7 @@ class TransitionsTest : public testing::Test {
   Scene MakeScene() {
     return {job_,        roster_,    generations_, blame_, links_,      steps_,
             saves_,      sources_,   agreement_,   drift_, link_drift_, formation_,
-            recoveries_, decisions_, now_,         out_};
+            recoveries_, decisions_, outcomes_,    now_,   out_};
   }
   // Calls one of the methods with the scene, checks the invariants, and forgets what was decided.
   template <typename... Args, typename... Given>
@@ -127,6 +127,7 @@ class TransitionsTest : public testing::Test {
   Formation formation_;
   Recoveries recoveries_;
   Decisions decisions_;
+  Outcomes outcomes_;
   Transitions transitions_;
   Outbox out_{[] { return DurableState(); }};
 };

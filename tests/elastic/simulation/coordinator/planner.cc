@@ -119,7 +119,8 @@ PlanOutcome SimPlanner::PlanFor(const PlanRequest& request) {
     std::swap(names[i - 1], names[world.random().Below(i)]);
   }
   LeaveSomeOut(names);
-  const SimPlan plan = Pipelines(names, world.random());
+  const SimPlan plan = request.former_plan_json.empty() ? Pipelines(names, world.random())
+                                                        : DecodeSimPlan(request.former_plan_json);
   outcome.plan_json = EncodeSimPlan(request.generation, plan);
   outcome.parameter_count = kSimParameters;
   for (const auto& [name, parameters] : plan) {
