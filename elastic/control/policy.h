@@ -35,6 +35,9 @@ struct DriftPolicy {
   double link_factor = 2;  ///< Measured over planned rate of a link, or its inverse, that counts.
   int windows = 5;         ///< Of the last `windows` …
   int windows_over = 4;    ///< … so many beyond the threshold, to one side.
+  /// A worker's change that is not beyond the square of the threshold lasts for so many, too, none
+  /// of which is within its square root.
+  int windows_lasting = 9;
   int windows_excluded =
       1;  ///< The first ones of a generation do not count: caches and clocks settle.
   double gain_over_cost = 1.5;  ///< Predicted seconds saved over those spent by the change.

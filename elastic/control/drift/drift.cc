@@ -1,8 +1,8 @@
 #include "elastic/control/drift/drift.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
-#include <iterator>
 #include <vector>
 
 namespace heddle::elastic {
@@ -26,12 +26,31 @@ double NoiseOf(std::vector<double> sorted) {
   return (sorted[sorted.size() - 2] - sorted[1]) / 2 / sorted[sorted.size() / 2];
 }
 
-// Those that are beyond the threshold; empty where they are too few for a change.
-template <typename IsBeyond>
-std::vector<double> Changed(const std::vector<double>& ratios, int least, IsBeyond is_beyond) {
-  std::vector<double> beyond;
-  std::copy_if(ratios.begin(), ratios.end(), std::back_inserter(beyond), is_beyond);
-  return static_cast<int>(beyond.size()) < least ? std::vector<double>() : beyond;
+// Of the last windows.
+std::vector<double> LastOf(const std::vector<double>& ratios, int count) {
+  const auto last = std::min<std::ptrdiff_t>(count, std::ssize(ratios));
+  return {ratios.end() - last, ratios.end()};
+}
+
+// Those of the last windows that are beyond the threshold; empty where they are no lasting change.
+// `excess_of`: how many times beyond what the plan counts on a window is, to one side.
+template <typename Excess>
+std::vector<double> Changed(const std::vector<double>& ratios,
+                            const DriftPolicy& policy,
+                            Excess excess_of) {
+  const auto count = [&](const std::vector<double>& among, double limit) {
+    return std::ranges::count_if(among, [&](double ratio) { return excess_of(ratio) > limit; });
+  };
+  std::vector<double> last = LastOf(ratios, policy.windows);
+  const double limit = policy.threshold;
+  const bool is_large = count(last, limit * limit) >= policy.windows_over;
+  const bool lasts = count(last, limit) >= policy.windows_over &&
+                     count(ratios, std::sqrt(limit)) >= policy.windows_lasting;
+  if (!is_large && !lasts) {
+    return {};
+  }
+  std::erase_if(last, [&](double ratio) { return excess_of(ratio) <= limit; });
+  return last;
 }
 
 }  // namespace
@@ -66,7 +85,7 @@ void Drift::Count(const std::string& worker,
     return;
   }
   gauge.ratios.push_back(message.busy_seconds() / message.predicted_busy_seconds());
-  if (static_cast<int>(gauge.ratios.size()) > policy.windows) {
+  if (static_cast<int>(gauge.ratios.size()) > policy.windows_lasting) {
     gauge.ratios.erase(gauge.ratios.begin());
   }
 }
@@ -85,16 +104,14 @@ bool Drift::Notice(const Generations& generations,
       continue;
     }
     const double planned = gauge.planned_slowdown;
-    std::vector<double> changed = Changed(gauge.ratios, policy.windows_over, [&](double ratio) {
-      return ratio > policy.threshold * planned;
-    });
+    std::vector<double> changed =
+        Changed(gauge.ratios, policy, [&](double ratio) { return ratio / planned; });
     if (changed.empty()) {
-      changed = Changed(gauge.ratios, policy.windows_over,
-                        [&](double ratio) { return ratio < planned / policy.threshold; });
+      changed = Changed(gauge.ratios, policy, [&](double ratio) { return planned / ratio; });
     }
     if (!changed.empty()) {
       gauge.slowdown = EstimateOf(changed);
-      noise_ = std::max(noise_, NoiseOf(gauge.ratios));
+      noise_ = std::max(noise_, NoiseOf(LastOf(gauge.ratios, policy.windows)));
       gauge.ratios.clear();
       out.Log("drift", {{"worker", name}, {"slowdown", gauge.slowdown}});
       noticed_.insert(name);

@@ -1,9 +1,11 @@
 /// \file
 /// A lasting change of speed. A worker drifts when its measured busy time, over what its profile
 /// and the current plan's correction predict, was beyond the threshold to one side in most of the
-/// last windows. A plan with the measured speeds is then looked for; whether it is put in force is
-/// economics: its gain has to be above the noise of the measurement, too. After either answer there
-/// is a pause that grows while drift goes on.
+/// last windows. What else runs on a machine slows a worker for some seconds: a change that is not
+/// beyond the threshold's square has to last longer, and none of its windows may be within the
+/// threshold's square root. A plan with the measured speeds is then looked for; whether it is put
+/// in force is economics: its gain has to be above the noise of the measurement, too. After either
+/// answer there is a pause that grows while drift goes on.
 ///
 /// Windows outlive generations: busy time is compared with the worker's profile, whatever the plan.
 /// How slow a worker is said to be is the lowest of its three newest windows beyond the threshold.

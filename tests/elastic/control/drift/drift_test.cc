@@ -41,7 +41,7 @@ class DriftTest : public testing::Test {
   }
   bool Notice() { return drift_.Notice(generations_, policy_, now_, out_); }
 
-  DriftPolicy policy_;  // Four of five windows beyond 1.2, the first one left out.
+  DriftPolicy policy_;  // Four of five windows beyond 1.44, the first one left out.
   Time now_{std::chrono::seconds(100)};
   int64_t window_ = 0;
   std::optional<int64_t> message_generation_;  ///< None: that in force.
@@ -125,9 +125,32 @@ TEST_F(DriftTest, ToBothSidesIsNoDrift) {
 }
 
 TEST_F(DriftTest, AWorkerThatBecameQuickerDrifts) {
-  Windows("a", {1, 0.8, 0.8, 0.8, 0.8});
+  Windows("a", {1, 0.6, 0.6, 0.6, 0.6});
   EXPECT_TRUE(Notice());
-  EXPECT_EQ(drift_.SlowdownOf("a"), 0.8);
+  EXPECT_EQ(drift_.SlowdownOf("a"), 0.6);
+}
+
+// Beyond 1.2, and not beyond its square.
+TEST_F(DriftTest, ASmallChangeHasToLast) {
+  for (const double small : {1.3, 1 / 1.3}) {
+    drift_ = Drift();
+    window_ = 0;
+    Windows("a", {9, 1, small, small, small, small, small, small, small, small});
+    EXPECT_FALSE(Notice()) << "eight";
+    Window("a", small);
+    EXPECT_TRUE(Notice());
+    EXPECT_EQ(drift_.SlowdownOf("a"), small);
+  }
+}
+
+TEST_F(DriftTest, ASmallChangeThatComesAndGoesIsNoDrift) {
+  Window("a", 9);
+  for (int turn = 0; turn < 10; ++turn) {
+    Windows("a", {1.35, 1.35, 1.35, 1.35, 1.35, 1.35, 1.35, 1.35, 1.05});
+    EXPECT_FALSE(Notice()) << turn;
+  }
+  Windows("a", {1.35, 1.35, 1.35, 1.35, 1.15, 1.35, 1.35, 1.35, 1.35, 1.35});
+  EXPECT_TRUE(Notice()) << "one of them is less, and not as profiled";
 }
 
 TEST_F(DriftTest, WithinTheThresholdIsNoDrift) {
