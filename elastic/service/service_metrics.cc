@@ -189,9 +189,8 @@ void ServiceMetrics::NoteRecovery(const LogEvent& event) {
 // What was shown of the job before is not this one's.
 void ServiceMetrics::NoteJob() {
   SetRunning(true);
-  for (const auto figure :
-       {Step, Loss, ValidationLoss, TokensPerSecond, GenerationNumber, PredictedStepSeconds,
-        PromisedStepSeconds, RealisedStepSeconds}) {
+  for (const auto figure : {Step, Loss, ValidationLoss, TokensPerSecond, GenerationNumber,
+                            PredictedStepSeconds, PromisedStepSeconds, RealisedStepSeconds}) {
     figure(registry_).Clear();
   }
   for (const char* const source : {"live", "replicas", "checkpoint", "initial"}) {
