@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <limits>
+#include <map>
 #include <random>
 #include <thread>
 #include <utility>
@@ -22,7 +23,9 @@
 #include "elastic/protocol/coordinator_route.h"
 #include "elastic/protocol/exit_code.h"
 #include "elastic/service/job_policy.h"
+#include "elastic/service/pages.h"
 #include "elastic/worker/begun.h"
+#include "elastic/worker/figures/figures.h"
 #include "elastic/worker/worker_host.h"
 #include "engine/runtime/device/blas.h"
 #include "metrics/exposition/exposer.h"
@@ -128,6 +131,16 @@ std::unique_ptr<Renewal> StartRenewal(const WorkerOptions& options,
   return *std::move(renewal);
 }
 
+// For probes: this process answers; it takes part in training.
+std::map<std::string, metrics::HttpHandler> ProbePages(metrics::Registry& registry) {
+  return {{"/healthz", [](const metrics::PageRequest&) { return HealthReply({}); }},
+          {"/readyz", [&registry](const metrics::PageRequest&) {
+             return HealthReply(ShowsSteps(registry)
+                                    ? Status::Ok()
+                                    : UnavailableError("no step of a generation yet"));
+           }}};
+}
+
 // Workers that are told to end together say so within it, and the coordinator sees that it is all.
 constexpr Duration kSignalLook = std::chrono::milliseconds(20);
 
@@ -198,7 +211,8 @@ int RunWorker(const WorkerOptions& asked) {
   runtime::KeepFreedMemory();
 
   metrics::Registry registry;
-  auto exposer = metrics::Exposer::Start(registry, {.host = options.bind_host, .port = 0});
+  auto exposer = metrics::Exposer::Start(registry, {.host = options.bind_host, .port = 0},
+                                         ProbePages(registry));
   if (!exposer.ok()) {
     LogError("metrics: {}", exposer.status().message());
     return 1;

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+import urllib.error
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import REPOSITORY, Scratch, get, heddle, wait_for  # noqa: E402
@@ -137,6 +138,7 @@ def without_a_job(cluster, coordinator):
     status = cluster.status()
     assert status == json.loads(get(coordinator, "/status")), status
     check_status(status, {}, "without a job")
+    assert get(coordinator, "/healthz") == "ok\n" and get(coordinator, "/readyz") == "ok\n"
 
 
 def before_a_step(cluster, coordinator):
@@ -156,6 +158,11 @@ def before_a_step(cluster, coordinator):
     shown = heddle("status", "--coordinator", cluster.listen).stdout
     none_yet = r"forming  generation -  step 0/100000  loss -  - tokens/s  step - s \(predicted - s\)\n"
     assert re.match(none_yet, shown), shown
+    assert get(address, "/healthz") == "ok\n"
+    try:
+        raise AssertionError(f"ready before a step: {get(address, '/readyz')}")
+    except urllib.error.HTTPError as error:
+        assert (error.code, error.read()) == (503, b"no step of a generation yet\n")
 
 
 def expressions():
@@ -219,6 +226,7 @@ def while_it_trains(cluster, coordinator):
             [actual], [predicted], [resident] = [metrics.values(figure) for figure in (
                 "heddle_memory_bytes", "heddle_predicted_memory_bytes", "process_resident_memory_bytes")]
             assert 0.5 * predicted < actual <= predicted < resident, (name, actual, predicted, resident)
+            assert get(addresses[name], "/readyz") == "ok\n"
     check_expressions(processes.values())
 
 
