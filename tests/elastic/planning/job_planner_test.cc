@@ -47,7 +47,8 @@ class JobPlannerTest : public testing::Test {
       WorkerMeasurement measurement;
       measurement.profile.worker = name;
       measurement.profile.flops_per_second = measurement.profile.bytes_per_second = 1e7;
-      measurement.link = {.latency_seconds = 1e-6, .bytes_per_second = 5e9, .transport = "shm"};
+      measurement.link.link = {
+          .latency_seconds = 1e-6, .bytes_per_second = 5e9, .transport = "shm"};
       request.candidates.push_back(
           {.name = name, .host = "host", .profile_json = MeasurementToJson(measurement)});
     }
