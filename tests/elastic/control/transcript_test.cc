@@ -44,7 +44,7 @@ a < {"go":{"generation":"1"}}
 b < {"go":{"generation":"1"}})");
   EXPECT_EQ(
       Shown(),
-      R"({"phase":"training","jobId":"job","generation":"1","totalSteps":"4","predictedStepSeconds":0.25,
+      R"({"phase":"training","jobId":"job","generation":"1","step":"0","totalSteps":"4","predictedStepSeconds":0.25,
     "workers":[{"name":"a","host":"host-a","pid":"97","standing":"training","metricsAddress":"metrics-a",
     "slowdown":1},{"name":"b","host":"host-b","pid":"98","standing":"training","metricsAddress":"metrics-b",
     "slowdown":1,"failureDomain":"rack-b"}],"planJson":"\"plan 1\"","outputFolder":"/out"})");
@@ -118,7 +118,7 @@ end true false the job is done)");
     "host":"host-a","pid":"97","standing":"finished","metricsAddress":"metrics-a","slowdown":1},{"name":"b",
     "host":"host-b","pid":"98","standing":"finished","appliedStep":"2","metricsAddress":"metrics-b",
     "slowdown":1,"failureDomain":"rack-b"}],"planJson":"\"plan 1\"","checkpointSteps":["2","4"],
-    "validationLoss":3.5,"outputFolder":"/out"})");
+    "validationLoss":3.5,"secondsLeft":0,"outputFolder":"/out"})");
   // Nothing that is said afterwards changes anything.
   Step("a", 5);
   Saved("a", 6, 0);
