@@ -60,7 +60,7 @@ std::optional<FormerPlan> Outcomes::Judge(const StepTimes& times,
     Log(*outcome, "kept", out);
   }
   const auto level = promise_ ? times.Newest(StepTimes::kMost) : std::nullopt;
-  if (!level || !IsKnown(*level) || (!now.steady && level->steps < StepTimes::kMost)) {
+  if (!level || !IsKnown(*level) || (!now.steady && times.counted() < StepTimes::kKept)) {
     return std::nullopt;
   }
   Promise promise = *std::exchange(promise_, std::nullopt);

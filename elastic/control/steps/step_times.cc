@@ -36,7 +36,7 @@ void StepTimes::Count(int64_t generation, double seconds) {
     return;
   }
   seconds_.push_back(seconds);
-  if (counted() > kMost) {
+  if (counted() > kKept) {
     seconds_.pop_front();
   }
 }

@@ -29,8 +29,10 @@ class StepTimes {
   /// So many of the newest ones are all after a change of speed, once that is noticed: the windows
   /// of three heartbeats have more.
   static constexpr int kNewest = 15;
-  /// So many are kept.
+  /// More say no more.
   static constexpr int kMost = 50;
+  /// So many are kept.
+  static constexpr int kKept = 100;
 
   void BeginGeneration();
   /// Steps come in their order. Late ones of an older generation are forgotten when the first one

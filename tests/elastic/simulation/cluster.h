@@ -11,6 +11,7 @@
 #include "tests/elastic/simulation/coordinator/planner.h"
 #include "tests/elastic/simulation/coordinator/sim_plan.h"
 #include "tests/elastic/simulation/coordinator/sim_store.h"
+#include "tests/elastic/simulation/coordinator/step_prices.h"
 #include "tests/elastic/simulation/coordinator/storage.h"
 #include "tests/elastic/simulation/faults/faults.h"
 #include "tests/elastic/simulation/history/history.h"
@@ -20,6 +21,7 @@
 #include "tests/elastic/simulation/ledger/leave_checks.h"
 #include "tests/elastic/simulation/ledger/ledger.h"
 #include "tests/elastic/simulation/ledger/log_checks.h"
+#include "tests/elastic/simulation/ledger/outcome_checks.h"
 #include "tests/elastic/simulation/ledger/refused_copies.h"
 #include "tests/elastic/simulation/workers/member_host.h"
 #include "tests/elastic/simulation/workers/moves.h"
@@ -47,6 +49,7 @@ class Cluster {
   Streams streams;
   SimStore store;
   CoordinatorHost coordinator;
+  StepPrices prices;
   SimPlanner planner;
   SimStorage storage;
   Ledger ledger;
@@ -55,6 +58,7 @@ class Cluster {
   LogChecks log;
   LeaveChecks leaves;
   DecisionChecks decisions;
+  OutcomeChecks outcomes;
   MemberHost members;
   Moves moves;
   Training training;

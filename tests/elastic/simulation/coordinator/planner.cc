@@ -115,7 +115,7 @@ PlanOutcome SimPlanner::PlanFor(const PlanRequest& request) {
   for (const Candidate& candidate : request.candidates) {
     names.push_back(candidate.name);
   }
-  for (size_t i = names.size(); i > 1; --i) {
+  for (size_t i = world.options().priced() ? 0 : names.size(); i > 1; --i) {
     std::swap(names[i - 1], names[world.random().Below(i)]);
   }
   LeaveSomeOut(names);
@@ -130,6 +130,9 @@ PlanOutcome SimPlanner::PlanFor(const PlanRequest& request) {
   }
   outcome.predicted_step_seconds = 0.03 / static_cast<double>(plan.size());
   outcome.current_step_seconds = request.current_runs ? 0.05 : 0;
+  if (world.options().priced()) {
+    cluster_.prices.Price(request, outcome);
+  }
   return outcome;
 }
 

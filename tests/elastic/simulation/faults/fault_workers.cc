@@ -103,8 +103,12 @@ std::string Slow(Cluster& cluster, const Fault& /*fault*/, Random& random) {
   if (worker == nullptr) {
     return "";
   }
-  worker->slowdown = 3;
-  return worker->key;
+  if (!cluster.world.options().priced()) {
+    worker->slowdown = 3;
+    return worker->key;
+  }
+  worker->slowdown = worker->slowdown > 1 ? 1 : std::array{2.0, 5.0}[random.Below(2)];
+  return fmt::format("{} takes {} times as long", worker->key, worker->slowdown);
 }
 
 std::string Join(Cluster& cluster, const Fault& /*fault*/, Random& /*random*/) {

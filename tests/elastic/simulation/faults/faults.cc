@@ -76,6 +76,9 @@ void FaultInjector::Schedule() {
     LastUntil(at + FromSeconds(fault.seconds));
     world.At(at, [this, fault] { Inject(fault); });
   }
+  if (options.priced()) {
+    LastUntil(world.now() + std::chrono::hours(1));  // Steps take long where all are slow.
+  }
   if (!options.calm()) {  // What ends by itself needs no healing.
     world.At(end_, [this] { HealAll(); });
   }
@@ -92,6 +95,7 @@ void FaultInjector::Inject(const Fault& fault) {
   Random random(StreamKey(fault.draw, "fault"));
   const std::string what = kKinds[static_cast<size_t>(fault.kind)](cluster_, fault, random);
   if (!what.empty()) {
+    cluster_.outcomes.NoteFault(fault.kind);
     world.Count(std::string("fault ") + NameOf(fault.kind));
     world.Note(fmt::format("FAULT {}: {}", NameOf(fault.kind), what));
   }

@@ -14,7 +14,8 @@ enum class FaultKind : uint8_t {
   kKillHost,
   kKillHalf,  ///< Of the workers, by chance.
   kStop,      ///< SIGSTOP for a time.
-  kSlow,      ///< A third of the speed, until all is mended.
+  kSlow,      ///< A third of the speed, until all is mended; where steps are priced another part of
+              ///< it, or, of a slow one, as its profile says.
   kJoin,
   kJoinAndDie,  ///< Again and again, until the job ends.
   kJoinAbsurd,  ///< With a profile that no plan can be made with.

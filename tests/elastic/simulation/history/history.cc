@@ -173,4 +173,41 @@ SimOptions DrawNoticeHistory(uint64_t seed) {
   return history;
 }
 
+SimOptions DrawPricedHistory(uint64_t seed) {
+  constexpr std::array kFirst = {FaultKind::kSlow, FaultKind::kJoin, FaultKind::kKill,
+                                 FaultKind::kDrain};
+  Random random(StreamKey(seed, "priced history"));
+  SimOptions history;
+  history.seed = seed;
+  history.luck = false;
+  history.workers = static_cast<int>(2 + random.Below(4));
+  history.steps = 800;  // Long enough to come to rest after the last fault.
+  history.step_ms = 200;
+  history.predicted_percent = std::array{60, 100, 170}[random.Below(3)];
+  history.misjudged_percent = std::array{0, 80, 200}[random.Below(3)];
+  history.unlike_percent = std::array{0, 0, 50, 200}[random.Below(4)];
+  history.noise_percent = std::array{0, 0, 20}[random.Below(3)];
+  const uint64_t draw = random.Below(10'000);
+  std::vector<FaultKind> kinds(random.Below(6));
+  for (FaultKind& kind : kinds) {
+    kind = &kind == kinds.data()  ? kFirst[random.Below(kFirst.size())]
+           : random.Below(2) == 0 ? FaultKind::kSlow
+                                  : FaultKind::kJoin;
+  }
+  double at = 10;
+  double pause = 0;
+  if (random.Below(3) == 0) {  // What was tried, and taken back, is proposed again.
+    kinds = {FaultKind::kJoin, FaultKind::kSlow, FaultKind::kSlow};
+    history.misjudged_percent = 200;
+    history.unlike_percent = 0;
+    pause = 40;
+  }
+  for (const FaultKind kind : kinds) {
+    history.faults.push_back(DrawFault(kind, at, random));
+    history.faults.back().draw = draw;  // The same worker becomes slow and quick again.
+    at += pause + 40 * random.Uniform();
+  }
+  return history;
+}
+
 }  // namespace heddle::elastic

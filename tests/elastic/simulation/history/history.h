@@ -65,12 +65,23 @@ struct SimOptions {
   /// Others say who comes and goes, and nothing else fails: step_ms is with so many members,
   /// evenly, and fewer take longer in proportion; each worker has a host of its own. 0: as above.
   int replayed = 0;
+  /// Steps take what the plan in force makes of the workers' real speeds, and nothing else fails
+  /// (coordinator/step_prices.h). The planner says so many percent of what it can know. 0: as
+  /// above.
+  int predicted_percent = 0;
+  int misjudged_percent = 0;  ///< Steps of a third of all sets of workers take so much longer: no
+                              ///< one knows.
+  int unlike_percent = 0;     ///< Every other worker takes so much longer than by its profile.
+  int noise_percent = 0;      ///< Each part of a step takes so much more or less, at most.
+  int shared_percent = 0;  ///< Others use the machines: by turns of some seconds each worker takes
+                           ///< so much longer.
   Planted planted = Planted::kNothing;
   bool trace = false;   ///< Prints all messages.
   bool record = false;  ///< SimResult::moments and digest.
 
   /// No worker and no vote fails by itself.
-  bool calm() const { return control_faults_only || notices_only || replayed > 0; }
+  bool calm() const { return control_faults_only || notices_only || replayed > 0 || priced(); }
+  bool priced() const { return predicted_percent > 0; }
   friend bool operator==(const SimOptions&, const SimOptions&) = default;
 };
 
@@ -85,8 +96,11 @@ SimOptions DrawControlHistory(uint64_t seed);
 /// Likewise, with SimOptions::notices_only.
 SimOptions DrawNoticeHistory(uint64_t seed);
 
+/// Likewise, with SimOptions::priced: workers come, become slower and quicker, and one may go.
+SimOptions DrawPricedHistory(uint64_t seed);
+
 /// A history in one line, without spaces: "seed=7,workers=3,steps=30,kill=1.250/0/12,…". Only what
-/// differs from the defaults is said. What comes after patient_calls is not.
+/// differs from the defaults is said; neither replayed and planted, nor trace and record.
 std::string TextOf(const SimOptions& history);
 /// Errors: kInvalidArgument.
 Result<SimOptions> HistoryFromText(const std::string& text);
@@ -105,6 +119,7 @@ struct SimResult {
   double longest_wait = 0;            ///< For the first step after the last fault.
   std::map<std::string, int> probes;  ///< How often the interesting things happened.
   uint64_t digest = 0;                ///< Of all that the coordinator decided, in order.
+  int64_t planned_step = 0;           ///< Priced: the last one before the newest plan.
 };
 
 }  // namespace heddle::elastic

@@ -84,6 +84,11 @@ void ForEachNumber(Options& options, Visit visit) {
   visit("local", options.local);
   visit("product_patience", options.product_patience);
   visit("patient_calls", options.patient_calls);
+  visit("predicted_percent", options.predicted_percent);
+  visit("misjudged_percent", options.misjudged_percent);
+  visit("unlike_percent", options.unlike_percent);
+  visit("noise_percent", options.noise_percent);
+  visit("shared_percent", options.shared_percent);
 }
 
 template <typename T>

@@ -73,6 +73,10 @@ class Shrinker {
     Try([&](SimOptions& history) { history.hosts = plain.hosts; });
     Try([&](SimOptions& history) { history.product_patience = plain.product_patience; });
     Try([&](SimOptions& history) { history.patient_calls = plain.patient_calls; });
+    Try([&](SimOptions& history) { history.misjudged_percent = plain.misjudged_percent; });
+    Try([&](SimOptions& history) { history.unlike_percent = plain.unlike_percent; });
+    Try([&](SimOptions& history) { history.noise_percent = plain.noise_percent; });
+    Try([&](SimOptions& history) { history.shared_percent = plain.shared_percent; });
   }
 
   void MakeSmall() {

@@ -121,6 +121,7 @@ void LogChecks::Take(const LogEvent& event) {
   }
   world.Count(event.kind);
   TakeMembership(event);
+  cluster_.outcomes.Take(event);
   if (event.kind == "step") {
     TakeStep(event);
   } else if (event.kind == "validation") {

@@ -80,6 +80,9 @@ void Training::Advance(SimWorker& worker) {
   double most = 3 * least;
   if (options.replayed > 0) {
     most = least = least * options.replayed / static_cast<double>(run.members.size());
+  } else if (options.priced()) {
+    run.noise = cluster_.prices.DrawNoise(worker);
+    most = least = 1000 * cluster_.prices.SecondsOf(worker, run.generation) * run.noise;
   }
   cluster_.fleet.After(worker.key, least, most, [this, number = run.number](SimWorker& w) {
     if (w.trainer.run && w.trainer.run->number == number && !Hangs(w)) {
@@ -114,7 +117,7 @@ void Training::Apply(SimWorker& worker) {
   record.set_seconds(Seconds(world.now() - std::max(run.began, worker.trainer.last_applied)));
   last_applied_ = worker.trainer.last_applied = world.now();
   ++worker.trainer.progress;
-  cluster_.members.Tell(worker, StepApplied{record, 0.2 * worker.slowdown, 0.2});
+  cluster_.members.Tell(worker, StepApplied{record, 0.2 * worker.slowdown * run.noise, 0.2});
   if (!worker.trainer.run || worker.trainer.run->number != number) {
     return;
   }

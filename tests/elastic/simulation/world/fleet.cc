@@ -12,6 +12,7 @@ SimWorker& Fleet::Add(const std::string& name) {
   const std::string key = fmt::format("p{:02}", next_key_++);
   auto worker = std::make_unique<SimWorker>(key, SimClock(options.seed, key, world_.now()));
   worker->era = era_;
+  worker->slowdown = next_key_ % 2 == 0 ? 1 + options.unlike_percent / 100.0 : 1;
   worker->incarnation = fmt::format("{:0>16}", key);
   MemberIdentity identity;
   identity.name = name;
@@ -27,8 +28,10 @@ SimWorker& Fleet::Add(const std::string& name) {
   worker->host = identity.host;
   worker->pid = identity.pid;
   MemberOptions member_options;
-  member_options.window_steps = 3;
-  member_options.window_time = std::chrono::milliseconds(100);
+  if (!options.priced()) {  // Steps are shorter than real ones.
+    member_options.window_steps = 3;
+    member_options.window_time = std::chrono::milliseconds(100);
+  }
   worker->member = std::make_unique<Member>(identity, member_options, TimeOf(*worker));
   return *(workers_[key] = std::move(worker));
 }

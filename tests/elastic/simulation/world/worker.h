@@ -79,6 +79,7 @@ struct SimRun {
   bool learned = false;
   bool stop = false;        ///< Asked for.
   bool group_stop = false;  ///< Decided by the vote that was learned.
+  double noise = 1;         ///< Of the step in flight: by so much more its part takes.
   int64_t number = 0;
   Time began;
   std::vector<std::string> members;  ///< Keys, by rank.
@@ -173,6 +174,8 @@ struct SimWorker {
   std::deque<std::function<void()>> deferred;  ///< What it would have done meanwhile.
   double slowdown = 1;                         ///< Of its work,
   double link_slowdown = 1;                    ///< and of what its links carry.
+  bool held_up = false;                        ///< Others use its machine now,
+  Time turn_ends;                              ///< and until then that stays as it is.
   std::optional<Time> tick_at;                 ///< The next one, as its clock shows it.
   std::optional<Time> cut_until;               ///< Neither control nor data gets through.
   SimControl control;

@@ -1,0 +1,96 @@
+// Jobs whose steps take what their plans make of workers that are not as profiled, with a planner
+// that is wrong: changes of plan follow from what is measured, and come to rest.
+#include <gtest/gtest.h>
+
+#include "tests/elastic/simulation/cluster.h"
+#include "tests/elastic/simulation/history/shrink.h"
+#include "tests/support/tier.h"
+
+namespace heddle::elastic {
+namespace {
+
+std::string ErrorOf(const SimOptions& history) {
+  return Cluster(history).Run().error;
+}
+
+// Of a good planner.
+SimOptions Undisturbed(uint64_t seed) {
+  SimOptions history;
+  history.seed = seed;
+  history.luck = false;
+  history.steps = 300;
+  history.step_ms = 200;
+  history.predicted_percent = 100;
+  return history;
+}
+
+TEST(OutcomesTest, ChangesOfPlanFollowFromWhatStepsTake) {
+  std::map<std::string, int> probes;
+  const int histories = testing::Scaled(100, 300, 3000);
+  for (int seed = 1; seed <= histories; ++seed) {
+    const SimOptions history = DrawPricedHistory(static_cast<uint64_t>(seed));
+    const SimResult result = Cluster(history).Run();
+    ASSERT_EQ(result.error, "") << "HEDDLE_SIMULATION_HISTORY='"
+                                << TextOf(Shrink(history,
+                                                 [](const SimOptions& candidate) {
+                                                   return !ErrorOf(candidate).empty();
+                                                 }))
+                                << "'";
+    for (const auto& [name, count] : result.probes) {
+      probes[name] += count;
+    }
+  }
+  for (const char* name :
+       {"decided for join", "decided for drift", "decided for take_back", "judged kept",
+        "judged taken_back", "judged beside a disturbance", "tried before", "scaled", "drift"}) {
+    EXPECT_GT(probes[name], 0) << name << " never happened";
+  }
+}
+
+TEST(OutcomesTest, WithoutADisturbanceThePlanStays) {
+  for (const int predicted : {40, 100, 250}) {
+    SimOptions history = Undisturbed(1);
+    history.predicted_percent = predicted;
+    history.misjudged_percent = 50;
+    SimResult result = Cluster(history).Run();
+    EXPECT_EQ(result.error, "");
+    EXPECT_EQ(result.probes["decision"], 1) << TextOf(history);
+    EXPECT_EQ(result.probes["plan_kept"], 0) << TextOf(history);
+  }
+}
+
+// Noise is no disturbance: each part of a step takes up to a fifth more or less, and on a machine
+// that others use a third more for some seconds.
+TEST(OutcomesTest, NoiseChangesNoPlan) {
+  for (const int shared : {0, 35}) {
+    for (uint64_t seed = 1; seed <= 10; ++seed) {
+      SimOptions history = Undisturbed(seed);
+      history.step_ms = 100;
+      history.noise_percent = 20;
+      history.shared_percent = shared;
+      SimResult result = Cluster(history).Run();
+      EXPECT_EQ(result.error, "");
+      EXPECT_EQ(result.probes["decision"], 1) << TextOf(history);
+    }
+  }
+}
+
+// One worker is slower, or faster, by 30 % than its profile says.
+TEST(OutcomesTest, AWrongProfileIsCorrectedOnce) {
+  for (const int unlike : {30, -30}) {
+    for (uint64_t seed = 1; seed <= 10; ++seed) {
+      SimOptions history = Undisturbed(seed);
+      history.workers = 3;  // One of them is unlike.
+      history.unlike_percent = unlike;
+      history.noise_percent = 20;
+      SimResult result = Cluster(history).Run();
+      EXPECT_EQ(result.error, "");
+      EXPECT_EQ(result.probes["decided for drift"], 1) << TextOf(history);
+      EXPECT_EQ(result.probes["decision"], 2) << TextOf(history);
+      EXPECT_LE(result.planned_step, 60) << TextOf(history);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle::elastic
