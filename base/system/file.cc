@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
@@ -33,6 +34,24 @@ Status WriteAndSync(const std::string& path, std::string_view content) {
     return ErrnoError(errno, "close " + path);
   }
   return Status::Ok();
+}
+
+/// Without what the file system passes over: ".", and "x/.." where x is a folder and no link.
+std::string Shortened(const std::filesystem::path& path) {
+  std::filesystem::path made;
+  for (const std::filesystem::path& name : path) {
+    std::error_code error;
+    if (name == "." || (name == ".." && made == "/")) {
+      continue;
+    }
+    if (name == ".." && made.filename() != ".." &&
+        std::filesystem::is_directory(std::filesystem::symlink_status(made, error))) {
+      made = made.parent_path();
+      continue;
+    }
+    made /= name;
+  }
+  return made.empty() ? "." : made.string();
 }
 
 }  // namespace
@@ -90,6 +109,14 @@ Status WriteFileAtomically(const std::string& path, std::string_view content) {
 }
 
 Status MakeFolders(const std::string& path) {
+  for (const std::filesystem::path& name : std::filesystem::path(path)) {
+    if (name.native().size() > NAME_MAX) {
+      return ErrnoError(ENAMETOOLONG, "create folder " + path);
+    }
+  }
+  if (path.size() >= PATH_MAX) {
+    return ErrnoError(ENAMETOOLONG, "create folder " + path);
+  }
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) {
@@ -131,7 +158,7 @@ std::string ResolvePath(const std::string& folder, const std::string& path) {
   if (path.starts_with('/') || folder.empty() || folder == ".") {
     return path;
   }
-  return (std::filesystem::path(folder) / path).lexically_normal().string();
+  return Shortened(std::filesystem::path(folder) / path);
 }
 
 Result<std::string> AbsolutePath(const std::string& path) {
@@ -140,7 +167,7 @@ Result<std::string> AbsolutePath(const std::string& path) {
   if (error) {
     return ErrnoError(error.value(), "working folder");
   }
-  return absolute.lexically_normal().string();
+  return Shortened(absolute);
 }
 
 TemporaryFolder::TemporaryFolder() {

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/system/file.h"
+#include "base/yaml/utf8.h"
 #include "base/yaml/yaml.h"
 #include "base/yaml/yaml_tree.h"
 
@@ -49,6 +50,8 @@ std::string_view HintOf(std::string_view text) {
   } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
     return text.starts_with('0') && text.size() > 1 ? "integers are decimal, without leading zeros"
                                                     : "";
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return IsUtf8(text) ? "" : "it is not UTF-8, which other processes need";
   } else {
     return "";
   }
@@ -97,7 +100,7 @@ std::optional<T> ParseScalar(const std::string& text) {
     const std::optional<double> value = ParseNumber<double>(text);
     return value && std::isfinite(*value) ? value : std::nullopt;
   } else if constexpr (std::is_same_v<T, std::string>) {
-    return text.empty() ? std::nullopt : std::optional(text);
+    return text.empty() || !IsUtf8(text) ? std::nullopt : std::optional(text);
   } else if constexpr (std::is_same_v<T, ByteSize>) {
     return FromResult(ParseByteSize(text));
   } else if constexpr (std::is_same_v<T, ByteRate>) {
@@ -262,6 +265,9 @@ std::string YamlReader::ReadPath(YamlNode& node, const std::string& path) {
       from_file ? ResolvePath(FolderOf(state_->filename), *written) : *written;
   if (const Result<std::string> absolute = AbsolutePath(resolved); absolute.ok()) {
     node.absolute_path = *absolute;
+    if (const Status text = CheckUtf8("the path to it", *absolute); !text.ok()) {
+      state_->Note(node.place, path, std::string(text.message()), "");
+    }
   }
   return resolved;
 }

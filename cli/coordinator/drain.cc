@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include "base/yaml/utf8.h"
 #include "cli/command.h"
 #include "cli/coordinator/coordinator_arguments.h"
 #include "cli/output.h"
@@ -23,6 +24,9 @@ class Drain : public Command {
     coordinator_.Declare(arguments, kRunOfNewest);
   }
   int Run() override {
+    if (const heddle::Status named = CheckUtf8("NODE", worker_); !named.ok()) {
+      return Report(named);
+    }
     const auto client = coordinator_.Connect();
     if (!client.ok()) {
       return Report(client.status());

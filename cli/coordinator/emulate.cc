@@ -1,3 +1,4 @@
+#include "base/yaml/utf8.h"
 #include "cli/command.h"
 #include "cli/coordinator/coordinator_arguments.h"
 #include "cli/emulation_words.h"
@@ -23,6 +24,9 @@ class Emulate : public Command {
     coordinator_.Declare(arguments, kRunOfNewest);
   }
   int Run() override {
+    if (const heddle::Status named = CheckUtf8("WORKER", worker_); !named.ok()) {
+      return Report(named);
+    }
     const auto words = ParseEmulation(words_);
     if (!words.ok()) {
       return Report(words.status());

@@ -14,6 +14,7 @@
 #include "base/system/file.h"
 #include "base/system/launched.h"
 #include "base/system/socket_address.h"
+#include "base/yaml/utf8.h"
 #include "elastic/launcher/launcher.h"
 #include "elastic/protocol/exit_code.h"
 #include "elastic/service/checkpoints.h"
@@ -55,6 +56,8 @@ constexpr Duration kInterruptedEndWithin = std::chrono::seconds(8);
 // Nobody can be told of the end.
 constexpr Duration kEndWithin = std::chrono::seconds(1);
 
+constexpr const char* kStoreFile = "/coordinator.sqlite";
+
 // Workers of `train` come at once, by a restart, or by hand from another terminal.
 constexpr Duration kPausedTimeout = std::chrono::seconds(20);
 
@@ -81,6 +84,19 @@ Status CheckFits(const job::JobConfig& job) {
     request.cluster.workers.push_back(std::move(profile));
   }
   return planner::FindPlan(request).status();
+}
+
+// Whether a run can write to the folder, and its coordinator keep its store there.
+Status CheckFolder(const job::JobConfig& job, const std::string& folder) {
+  HEDDLE_RETURN_IF_ERROR(CheckUtf8("output folder", folder));
+  HEDDLE_RETURN_IF_ERROR(CheckSqlitePath(folder + kStoreFile));
+  return CheckDataApart(job, folder);
+}
+
+// Whether the job can go on from what is there, and was trained on these data.
+Status CheckState(const job::JobConfig& job, const std::string& folder, uint64_t data) {
+  HEDDLE_RETURN_IF_ERROR(CheckNamedCheckpoint(job, folder));
+  return CheckTrainedOn(data, job, job.checkpoint.RootIn(folder));
 }
 
 Status CheckAddresses(const LocalRunOptions& options, const job::JobConfig& job) {
@@ -269,12 +285,10 @@ Result<RunEnd> RunLocally(const LocalRunOptions& options) {
     return InvalidArgumentError("{}: data: {}", options.job_path, dataset.status().message());
   }
   HEDDLE_ASSIGN_OR_RETURN(const std::string folder, AbsolutePath(OutputOf(options, job)));
-  HEDDLE_RETURN_IF_ERROR(CheckDataApart(job, folder));
+  HEDDLE_RETURN_IF_ERROR(CheckFolder(job, folder));
   HEDDLE_RETURN_IF_ERROR(CheckFits(job).WithContext("{}", options.job_path));
   HEDDLE_RETURN_IF_ERROR(CheckAddresses(options, job));
-  HEDDLE_RETURN_IF_ERROR(CheckNamedCheckpoint(job, folder));
-  HEDDLE_RETURN_IF_ERROR(
-      CheckTrainedOn((*dataset)->fingerprint(), job, job.checkpoint.RootIn(folder)));
+  HEDDLE_RETURN_IF_ERROR(CheckState(job, folder, (*dataset)->fingerprint()));
   HEDDLE_ASSIGN_OR_RETURN(
       const std::shared_ptr<FolderClaim> claim,
       FolderClaim::Take({.folder = folder, .job_hash = job.hash, .job_text = job.text}));
@@ -288,8 +302,7 @@ Result<RunEnd> RunLocally(const LocalRunOptions& options) {
   const EndWatch second([] { return signals.load() > 1; }, EndWatch::kSecondSignal);
   Progress progress(job.steps, options.progress);
   Workers workers(options, job, folder);
-  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<StateStore> store,
-                          OpenSqliteStore(folder + "/coordinator.sqlite"));
+  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<StateStore> store, OpenSqliteStore(folder + kStoreFile));
   HEDDLE_ASSIGN_OR_RETURN(
       const auto service,
       Service::Start({.listen = options.listen,

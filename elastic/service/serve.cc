@@ -11,6 +11,7 @@
 #include "base/system/end_watch.h"
 #include "base/system/file.h"
 #include "base/system/socket_address.h"
+#include "base/yaml/utf8.h"
 #include "elastic/grpc/connection/channel.h"
 #include "elastic/grpc/server.h"
 #include "elastic/identity/credentials.h"
@@ -26,6 +27,7 @@
 namespace heddle::elastic {
 namespace {
 
+constexpr const char* kStoreFile = "/coordinator.sqlite";
 constexpr Duration kEndWithin = std::chrono::milliseconds(1700);
 constexpr Duration kLookAgain = std::chrono::milliseconds(200);
 constexpr Duration kTryAgain = std::chrono::seconds(1);
@@ -165,10 +167,15 @@ Status Serve(const ServeOptions& options) {
   const char* const listened = std::getenv(kListened);  // NOLINT(concurrency-mt-unsafe): none sets
   std::string listen = listened == nullptr ? options.listen : listened;
   HEDDLE_RETURN_IF_ERROR(CheckAddresses(options, listen, credentials));
-  HEDDLE_ASSIGN_OR_RETURN(const OutputRoots roots, RootsOf(options));
-  Progress progress(0, true);
   const bool shared = IsEtcdAddress(options.store);
   std::string folder;
+  if (!shared) {
+    HEDDLE_ASSIGN_OR_RETURN(folder, AbsolutePath(options.store));
+    HEDDLE_RETURN_IF_ERROR(CheckUtf8("--store", folder));
+    HEDDLE_RETURN_IF_ERROR(CheckSqlitePath(folder + kStoreFile).WithContext("--store"));
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const OutputRoots roots, RootsOf(options));
+  Progress progress(0, true);
   std::unique_ptr<StateStore> store;
   if (shared) {
     HEDDLE_ASSIGN_OR_RETURN(store, WaitToLead(options.store, credentials, listen, progress,
@@ -177,9 +184,7 @@ Status Serve(const ServeOptions& options) {
       return Status::Ok();
     }
   } else {
-    HEDDLE_ASSIGN_OR_RETURN(folder, AbsolutePath(options.store));
-    HEDDLE_RETURN_IF_ERROR(MakeFolders(folder));
-    HEDDLE_ASSIGN_OR_RETURN(store, OpenSqliteStore(folder + "/coordinator.sqlite"));
+    HEDDLE_ASSIGN_OR_RETURN(store, OpenSqliteStore(folder + kStoreFile));
   }
   auto service =
       Service::Start({.listen = listen,

@@ -150,7 +150,18 @@ class SqliteStore : public StateStore {
 
 }  // namespace
 
+Status CheckSqlitePath(const std::string& path) {
+  constexpr size_t kJournalBytes = 8;  // "-journal", which it puts behind.
+  const size_t most = static_cast<size_t>(sqlite3_vfs_find(nullptr)->mxPathname) - kJournalBytes;
+  HEDDLE_ASSIGN_OR_RETURN(const std::string absolute, AbsolutePath(path));
+  return absolute.size() <= most
+             ? Status::Ok()
+             : InvalidArgumentError("{}: the path has {} bytes, and SQLite takes {}", absolute,
+                                    absolute.size(), most);
+}
+
 Result<std::unique_ptr<StateStore>> OpenSqliteStore(const std::string& path) {
+  HEDDLE_RETURN_IF_ERROR(CheckSqlitePath(path));
   HEDDLE_RETURN_IF_ERROR(MakeFolders(FolderOf(path)));
   const std::string lock_path = path + ".lock";
   UniqueFd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));

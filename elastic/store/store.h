@@ -38,9 +38,12 @@ class StateStore {
   virtual StoreTerm term() const { return {}; }
 };
 
+/// Whether SQLite takes a file of this name. Errors: kInvalidArgument, with how long it may be.
+Status CheckSqlitePath(const std::string& path);
+
 /// A SQLite file with synchronous=FULL, locked by this process for the store's life.
-/// Errors: kFailedPrecondition (another coordinator has it open), kDataLoss (not our file, or a
-/// newer version), kPermissionDenied.
+/// Errors: as CheckSqlitePath, before anything is made; kFailedPrecondition (another coordinator
+/// has it open), kDataLoss (not our file, or a newer version), kPermissionDenied.
 Result<std::unique_ptr<StateStore>> OpenSqliteStore(const std::string& path);
 
 }  // namespace heddle::elastic

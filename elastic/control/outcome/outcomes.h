@@ -4,8 +4,8 @@
 /// them slower is taken back, once, and the same one is not tried again.
 ///
 /// Well enough: two standard errors of their median are 2 % of it or less. So how many steps that
-/// takes follows from their noise; they are 8 at least and 50 at most. While a worker's speed seems to
-/// change the newest of up to 100 are waited for.
+/// takes follows from their noise; they are 8 at least and 50 at most. While a worker's speed seems
+/// to change the newest of up to 100 are waited for.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/system/file.h"
+#include "base/yaml/utf8.h"
 #include "checkpoint/storage/storage.h"
 #include "elastic/service/folders/run_folder.h"
 
@@ -61,8 +62,9 @@ Result<OutputRoots> OutputRoots::Make(const std::vector<std::string>& roots) {
       made.urls_.push_back(url);
       continue;
     }
-    HEDDLE_RETURN_IF_ERROR(MakeFolders(root));
     HEDDLE_ASSIGN_OR_RETURN(const std::string absolute, AbsolutePath(root));
+    HEDDLE_RETURN_IF_ERROR(CheckUtf8("--output-root", absolute));
+    HEDDLE_RETURN_IF_ERROR(MakeFolders(absolute));
     HEDDLE_ASSIGN_OR_RETURN(std::string folder, Resolved(absolute));
     made.folders_.push_back(std::move(folder));
   }

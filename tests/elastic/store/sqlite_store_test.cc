@@ -1,4 +1,5 @@
 // What is SQLite's alone; conformance_test.cc has what every store does.
+#include <filesystem>
 #include <fstream>
 
 #include <gmock/gmock.h>
@@ -30,6 +31,22 @@ TEST_F(SqliteStoreTest, BelongsToOneCoordinator) {
   const auto second = OpenSqliteStore(path_);
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.status().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(SqliteStoreTest, ANameThatIsTooLongHasItsReasonAndLeavesNoFolders) {
+  const std::string name = "/state.sqlite";
+  std::string path = folder_.path();
+  const size_t most = 512 - 8;  // MAX_PATHNAME of its unix VFS, for the name of the journal.
+  while (path.size() < most - name.size()) {
+    path += path.size() % 100 == 99 ? '/' : 'd';
+  }
+  const auto refused = OpenSqliteStore(path + "d" + name);
+  EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.status().message(),
+              HasSubstr("the path has 505 bytes, and SQLite takes 504"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+  const auto longest = OpenSqliteStore(path + name);
+  EXPECT_TRUE(longest.ok()) << longest.status().ToString();
 }
 
 TEST_F(SqliteStoreTest, RefusesFilesOfOthers) {

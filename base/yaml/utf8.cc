@@ -1,0 +1,58 @@
+#include "base/yaml/utf8.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include <fmt/format.h>
+
+namespace heddle {
+namespace {
+
+/// Bytes of the character that `text` begins with; 0: it is none.
+size_t CharacterSize(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  if (byte(0) < 0x80) {
+    return 1;
+  }
+  const size_t size = byte(0) >= 0xF0 ? 4 : byte(0) >= 0xE0 ? 3 : 2;
+  if (byte(0) < 0xC2 || byte(0) > 0xF4 || text.size() < size) {
+    return 0;
+  }
+  uint32_t code = byte(0) & (0x7FU >> size);
+  for (size_t i = 1; i < size; ++i) {
+    if ((byte(i) & 0xC0U) != 0x80) {
+      return 0;
+    }
+    code = code << 6U | (byte(i) & 0x3FU);
+  }
+  const uint32_t least = size == 4 ? 0x10000 : size == 3 ? 0x800 : 0x80;
+  return code < least || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000) ? 0 : size;
+}
+
+}  // namespace
+
+bool IsUtf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t size = CharacterSize(text);
+    if (size == 0) {
+      return false;
+    }
+    text.remove_prefix(size);
+  }
+  return true;
+}
+
+Status CheckUtf8(std::string_view what, std::string_view text) {
+  if (IsUtf8(text)) {
+    return Status::Ok();
+  }
+  std::string shown;
+  for (const char c : text) {
+    shown += static_cast<uint8_t>(c) < 0x80 ? std::string(1, c)
+                                            : fmt::format("\\x{:02x}", static_cast<uint8_t>(c));
+  }
+  return InvalidArgumentError("{}: not UTF-8, which other processes need: {}", what, shown);
+}
+
+}  // namespace heddle
