@@ -35,8 +35,7 @@ std::string FolderOf(const std::string& path);
 
 /// `path` as it is meant in a file that lies in `folder`: unchanged when absolute, else
 /// folder/path, without "." and without "x/.." where x is a folder. Where x is a symbolic link, or
-/// is not there,
-/// ".." stays: it is for the file system to say what is above.
+/// is not there, ".." stays: it is for the file system to say what is above.
 std::string ResolvePath(const std::string& folder, const std::string& path);
 
 /// `path` seen from the root of the file system, shorter as ResolvePath makes it; symbolic links

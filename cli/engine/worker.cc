@@ -1,5 +1,8 @@
 #include "elastic/worker/worker.h"
 
+#include <utility>
+
+#include "base/yaml/utf8.h"
 #include "cli/emulation_words.h"
 #include "cli/engine/engine.h"
 #include "cli/engine_commands.h"
@@ -56,6 +59,12 @@ class Worker : public Command {
                          "speed=0.5,memory=1GiB,link=1Gbit: act as a lesser device");
   }
   int Run() override {
+    for (const auto& [option, text] :
+         {std::pair("--name", options_.name), {"--failure-domain", options_.failure_domain}}) {
+      if (const heddle::Status named = CheckUtf8(option, text); !named.ok()) {
+        return Report(named);
+      }
+    }
     if (!emulate_.empty()) {
       const auto words = ParseEmulation(emulate_);
       if (!words.ok()) {

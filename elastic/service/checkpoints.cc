@@ -165,8 +165,7 @@ Status CheckTrainedOn(uint64_t fingerprint, const job::JobConfig& config, const 
   }
   return InvalidArgumentError(
       "data: they have changed: their fingerprint is {:016x}, and that of the checkpoint of step "
-      "{} "
-      "in {} is {:016x}; begin another run, with init_from where it is to have these weights",
+      "{} in {} is {:016x}; begin another run, with init_from where it is to have these weights",
       fingerprint, entries.back().step, root, before);
 }
 

@@ -56,8 +56,6 @@ constexpr Duration kInterruptedEndWithin = std::chrono::seconds(8);
 // Nobody can be told of the end.
 constexpr Duration kEndWithin = std::chrono::seconds(1);
 
-constexpr const char* kStoreFile = "/coordinator.sqlite";
-
 // Workers of `train` come at once, by a restart, or by hand from another terminal.
 constexpr Duration kPausedTimeout = std::chrono::seconds(20);
 
@@ -89,7 +87,7 @@ Status CheckFits(const job::JobConfig& job) {
 // Whether a run can write to the folder, and its coordinator keep its store there.
 Status CheckFolder(const job::JobConfig& job, const std::string& folder) {
   HEDDLE_RETURN_IF_ERROR(CheckUtf8("output folder", folder));
-  HEDDLE_RETURN_IF_ERROR(CheckSqlitePath(folder + kStoreFile));
+  HEDDLE_RETURN_IF_ERROR(CheckSqlitePath(folder + "/" + kStoreFile));
   return CheckDataApart(job, folder);
 }
 
@@ -302,7 +300,8 @@ Result<RunEnd> RunLocally(const LocalRunOptions& options) {
   const EndWatch second([] { return signals.load() > 1; }, EndWatch::kSecondSignal);
   Progress progress(job.steps, options.progress);
   Workers workers(options, job, folder);
-  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<StateStore> store, OpenSqliteStore(folder + kStoreFile));
+  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<StateStore> store,
+                          OpenSqliteStore(folder + "/" + kStoreFile));
   HEDDLE_ASSIGN_OR_RETURN(
       const auto service,
       Service::Start({.listen = options.listen,

@@ -27,7 +27,6 @@
 namespace heddle::elastic {
 namespace {
 
-constexpr const char* kStoreFile = "/coordinator.sqlite";
 constexpr Duration kEndWithin = std::chrono::milliseconds(1700);
 constexpr Duration kLookAgain = std::chrono::milliseconds(200);
 constexpr Duration kTryAgain = std::chrono::seconds(1);
@@ -172,7 +171,7 @@ Status Serve(const ServeOptions& options) {
   if (!shared) {
     HEDDLE_ASSIGN_OR_RETURN(folder, AbsolutePath(options.store));
     HEDDLE_RETURN_IF_ERROR(CheckUtf8("--store", folder));
-    HEDDLE_RETURN_IF_ERROR(CheckSqlitePath(folder + kStoreFile).WithContext("--store"));
+    HEDDLE_RETURN_IF_ERROR(CheckSqlitePath(folder + "/" + kStoreFile).WithContext("--store"));
   }
   HEDDLE_ASSIGN_OR_RETURN(const OutputRoots roots, RootsOf(options));
   Progress progress(0, true);
@@ -184,7 +183,7 @@ Status Serve(const ServeOptions& options) {
       return Status::Ok();
     }
   } else {
-    HEDDLE_ASSIGN_OR_RETURN(store, OpenSqliteStore(folder + kStoreFile));
+    HEDDLE_ASSIGN_OR_RETURN(store, OpenSqliteStore(folder + "/" + kStoreFile));
   }
   auto service =
       Service::Start({.listen = listen,

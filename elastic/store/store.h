@@ -38,6 +38,9 @@ class StateStore {
   virtual StoreTerm term() const { return {}; }
 };
 
+/// The name of a coordinator's SQLite file in its folder.
+inline constexpr const char* kStoreFile = "coordinator.sqlite";
+
 /// Whether SQLite takes a file of this name. Errors: kInvalidArgument, with how long it may be.
 Status CheckSqlitePath(const std::string& path);
 

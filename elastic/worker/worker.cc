@@ -16,7 +16,6 @@
 #include "base/system/end_watch.h"
 #include "base/system/host.h"
 #include "base/system/socket_address.h"
-#include "base/yaml/utf8.h"
 #include "comm/links/discovery.h"
 #include "elastic/grpc/enrolment.h"
 #include "elastic/identity/credentials.h"
@@ -87,8 +86,6 @@ Status FindCertificate(WorkerOptions& options) {
 
 // What the launcher and the machine add to what was asked for.
 Result<WorkerOptions> Completed(WorkerOptions options) {
-  HEDDLE_RETURN_IF_ERROR(CheckUtf8("--name", options.name));
-  HEDDLE_RETURN_IF_ERROR(CheckUtf8("--failure-domain", options.failure_domain));
   const std::optional<Launched> launched = FindLauncher();
   HEDDLE_ASSIGN_OR_RETURN(options.name, NameOfRank(options.name, launched));
   HEDDLE_RETURN_IF_ERROR(FindCertificate(options));

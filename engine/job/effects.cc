@@ -40,45 +40,30 @@ std::vector<Rule> OptimizerRules(const JobConfig& job) {
   };
 }
 
+// A job without checkpoints of its own still saves what it holds when all of its workers are told
+// to end: how checkpoints are written and kept counts then, too.
 std::vector<Rule> CheckpointRules(const JobConfig& job) {
   const CheckpointSection& checkpoint = job.checkpoint;
-  const CheckpointSection usual;
-  const bool none = checkpoint.every == 0 && !checkpoint.last;
-  const std::string no_checkpoints = "checkpoint.every is 0 and checkpoint.last is false";
-  const std::string mend = "set checkpoint.every";
-  return {
-      {"checkpoint.keep", checkpoint.keep != usual.keep, none, no_checkpoints, mend},
-      {"checkpoint.keep.every", checkpoint.keep_every > 0, checkpoint.every == 0,
-       "checkpoint.every is 0", mend},
-      {"checkpoint.keep.best", checkpoint.keep_best, none, no_checkpoints, mend},
-      {"checkpoint.moments", checkpoint.moments != usual.moments, none, no_checkpoints, mend},
-      {"checkpoint.background", !checkpoint.background, none, no_checkpoints, mend},
-      {"checkpoint.when_busy", checkpoint.when_busy != usual.when_busy, !checkpoint.background,
-       "checkpoint.background is false, so no save is under way when the next one is due",
-       "remove one of them"},
-  };
-}
-
-std::vector<Rule> RecoveryRules(const JobConfig& job) {
-  const ReplicaSection& replicas = job.checkpoint.replicas;
+  const ReplicaSection& replicas = checkpoint.replicas;
   const bool none = replicas.every == 0;
   const std::string no_replicas = "checkpoint.replicas.every is 0";
   const std::string mend = "set checkpoint.replicas.every";
-  const RecoverFrom from = job.elastic.recover_from;
   return {
+      {"checkpoint.when_busy", checkpoint.when_busy != CheckpointSection().when_busy,
+       !checkpoint.background,
+       "checkpoint.background is false, so no save is under way when the next one is due",
+       "remove one of them"},
       {"checkpoint.replicas.copies", replicas.copies > 1, none, no_replicas, mend},
       {"checkpoint.replicas.compress", !replicas.compress, none, no_replicas, mend},
-      {"elastic.recover_from", from == RecoverFrom::kReplicas, none, no_replicas, mend},
-      {"elastic.recover_from", from == RecoverFrom::kCheckpoint, job.checkpoint.every == 0,
-       "checkpoint.every is 0", "set checkpoint.every"},
+      {"elastic.recover_from", job.elastic.recover_from == RecoverFrom::kReplicas, none,
+       no_replicas, mend},
   };
 }
 
 }  // namespace
 
 void RefuseWithoutEffect(YamlReader& root, const JobConfig& job) {
-  for (const auto& rules :
-       {DataRules(job), OptimizerRules(job), CheckpointRules(job), RecoveryRules(job)}) {
+  for (const auto& rules : {DataRules(job), OptimizerRules(job), CheckpointRules(job)}) {
     for (const Rule& rule : rules) {
       if (rule.given && rule.ruled_out) {
         root.FailAmong({rule.key}, fmt::format("{} has no effect: {}", rule.key, rule.by),

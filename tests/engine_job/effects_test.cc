@@ -44,6 +44,13 @@ TEST(EffectsTest, WhatIsRoundedOrKeptByOneIsSaid) {
               ElementsAre(HasSubstr("moments")));
 }
 
+// All workers may be told to end: then a checkpoint is written all the same.
+TEST(EffectsTest, HowCheckpointsAreWrittenCountsWhereOnlyASignalMakesThem) {
+  JobWith(
+      "checkpoint: {last: false, background: false, moments: bf16, keep: {last: 1, every: 10}}");
+  JobWith("elastic: {recover_from: checkpoint}");
+}
+
 TEST(EffectsTest, WorkersOfAPlanThatTheJobDoesNotNameAreSaid) {
   JobConfig job = JobWith("workers: [{name: a}, {name: b}]");
   job.plan = program::SingleWorkerPlan("a", 3, 2);

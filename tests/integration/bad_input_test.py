@@ -48,11 +48,6 @@ workers:
 # Key, after which line of the job, what is given there, and what rules it out.
 WITHOUT_EFFECT = [
     ("data.token_type", "text: prose.txt", "\n  token_type: uint32", "tokens of data.text are bytes"),
-    *[(f"checkpoint.{key}", "steps: 2", f"\ncheckpoint: {{last: false, {given}}}",
-       "checkpoint.every is 0 and checkpoint.last is false")
-      for key, given in (("keep", "keep: 5"), ("keep", "keep: {last: 1}"), ("moments", "moments: bf16"),
-                         ("background", "background: false"))],
-    ("checkpoint.keep.every", "steps: 2", "\ncheckpoint: {keep: {last: 3, every: 10}}", "checkpoint.every is 0"),
     ("checkpoint.when_busy", "steps: 2", "\ncheckpoint: {every: 1, background: false, when_busy: skip}",
      "checkpoint.background is false"),
     ("checkpoint.replicas.copies", "steps: 2", "\ncheckpoint: {replicas: {copies: 2}}",
@@ -60,7 +55,6 @@ WITHOUT_EFFECT = [
     ("checkpoint.replicas.compress", "steps: 2", "\ncheckpoint: {replicas: {compress: false}}",
      "checkpoint.replicas.every is 0"),
     ("elastic.recover_from", "steps: 2", "\nelastic: {recover_from: replicas}", "checkpoint.replicas.every is 0"),
-    ("elastic.recover_from", "steps: 2", "\nelastic: {recover_from: checkpoint}", "checkpoint.every is 0"),
 ]
 PROSE = "It was the best of times, it was the worst of times. " * 60
 SECONDS_MAX = 120

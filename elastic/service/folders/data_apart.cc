@@ -36,8 +36,7 @@ Status CheckDataApart(const job::JobConfig& job, const std::string& output) {
       if (!error && fs::is_directory(folder, error) && LiesIn(folder, place)) {
         return InvalidArgumentError(
             "{} {} lies in the data folder {}, and the run would read what it writes: choose "
-            "another "
-            "one",
+            "another one",
             what, written, data);
       }
     }

@@ -4,7 +4,6 @@
 #include "checkpoint/files/hdf5_file.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include <gmock/gmock.h>
@@ -12,7 +11,7 @@
 
 #include "checkpoint/codec/codec.h"
 #include "checkpoint/files/tensor_index.h"
-#include "tests/checkpoint/support.h"
+#include "tests/checkpoint/files/hdf5_fixture.h"
 
 namespace heddle::checkpoint {
 namespace {
@@ -60,28 +59,7 @@ std::vector<hsize_t> ExtentOf(hid_t dataset) {
   return extent;
 }
 
-class Hdf5FileTest : public ::testing::Test {
- protected:
-  std::unique_ptr<Hdf5File> Create(const std::string& name) {
-    auto file = Hdf5File::Create(folder_.path() + "/" + name, 4, 4);
-    EXPECT_TRUE(file.ok()) << file.status().ToString();
-    return *std::move(file);
-  }
-  hid_t Open(const std::string& name) const {
-    const hid_t file = H5Fopen((folder_.path() + "/" + name).c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
-    EXPECT_GE(file, 0);
-    return file;
-  }
-  static StoredBox Stored(const std::string& name, DType dtype, Shape whole, Box box) {
-    return {.name = name,
-            .role = "master",
-            .dtype = dtype,
-            .global_shape = std::move(whole),
-            .box = std::move(box)};
-  }
-
-  const TemporaryFolder folder_;
-};
+using Hdf5FileTest = Hdf5Fixture;
 
 TEST_F(Hdf5FileTest, ADatasetSaysWhatItHolds) {
   auto file = Create("a.h5");
@@ -215,44 +193,6 @@ TEST_F(Hdf5FileTest, ElementsHaveTheTypeOfTheirBits) {
   EXPECT_EQ(TextOf(dataset, "logical_dtype"), "fp32");
   H5Tclose(type);
   H5Dclose(dataset);
-  H5Fclose(opened);
-}
-
-TEST_F(Hdf5FileTest, ElementsThatAreNotThereAreNoNumbers) {
-  struct Case {
-    DType dtype;
-    bool has_nan;
-  };
-  const std::vector<Case> cases = {{DType::kF32, true}, {DType::kF64, true},  {DType::kBF16, true},
-                                   {DType::kF16, true}, {DType::kI32, false}, {DType::kI64, false},
-                                   {DType::kU8, false}};
-  auto file = Create("absent.h5");
-  for (const Case& one : cases) {
-    const std::string name(DTypeName(one.dtype));
-    const StoredBox stored = Stored(name, one.dtype, {3}, {{0}, {3}});
-    ASSERT_TRUE(file->BeginDataset("/chunked/" + name, stored, {2}).ok());
-    ASSERT_TRUE(file->EndDataset().ok());
-    const std::vector<VirtualSource> sources = {
-        {.box = {{0}, {3}}, .file = "gone.h5", .dataset = "/master/" + name}};
-    ASSERT_TRUE(
-        file->WriteVirtualDataset("/virtual/" + name, {name, "master", one.dtype, {3}}, sources)
-            .ok());
-  }
-  ASSERT_TRUE(file->Close().ok());
-  const hid_t opened = Open("absent.h5");
-  for (const Case& one : cases) {
-    for (const char* const group : {"chunked", "virtual"}) {
-      const std::string name = fmt::format("/{}/{}", group, DTypeName(one.dtype));
-      SCOPED_TRACE(name);
-      const hid_t dataset = H5Dopen2(opened, name.c_str(), H5P_DEFAULT);
-      std::vector<double> read(3, 7.0);
-      ASSERT_GE(H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, read.data()), 0);
-      for (const double value : read) {
-        EXPECT_TRUE(one.has_nan ? std::isnan(value) : value == 0) << value;
-      }
-      H5Dclose(dataset);
-    }
-  }
   H5Fclose(opened);
 }
 
