@@ -36,7 +36,8 @@ struct DriftPolicy {
   int windows = 5;         ///< Of the last `windows` …
   int windows_over = 4;    ///< … so many beyond the threshold, to one side.
   /// A worker's change that is not beyond the square of the threshold lasts for so many, too, none
-  /// of which is within its square root.
+  /// of which is within its square root. One beyond the fourth power is noticed in quick windows,
+  /// `windows_over` of the last `windows` of them; one less if the worker became quicker.
   int windows_lasting = 9;
   int windows_excluded =
       1;  ///< The first ones of a generation do not count: caches and clocks settle.

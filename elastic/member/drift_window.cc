@@ -5,7 +5,7 @@
 namespace heddle::elastic {
 
 void DriftWindow::BeginGeneration() {
-  complete_windows_ = 0;
+  last_.number = 0;
   open_ = {};
 }
 
@@ -15,17 +15,9 @@ void DriftWindow::Count(const StepApplied& event) {
   open_.busy += event.busy_seconds;
   open_.predicted += event.predicted_busy_seconds;
   if (open_.steps >= steps_ && open_.seconds >= Seconds(time_)) {
-    ++complete_windows_;
-    complete_ = std::exchange(open_, {});
+    open_.number = last_.number + 1;
+    last_ = std::exchange(open_, {});
   }
-}
-
-void DriftWindow::Describe(wire::Heartbeat& message) const {
-  message.set_window(complete_windows_);
-  message.set_busy_seconds(complete_.busy);
-  message.set_predicted_busy_seconds(complete_.predicted);
-  message.set_window_steps(complete_.steps);
-  message.set_window_seconds(complete_.seconds);
 }
 
 }  // namespace heddle::elastic

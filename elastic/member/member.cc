@@ -23,6 +23,19 @@ bool IsEmpty(const wire::Emulation& emulation) {
          emulation.link_bytes_per_second() == 0;
 }
 
+void Describe(const DriftWindow::Sums& window,
+              const DriftWindow::Sums& quick,
+              wire::Heartbeat& message) {
+  message.set_window(window.number);
+  message.set_busy_seconds(window.busy);
+  message.set_predicted_busy_seconds(window.predicted);
+  message.set_window_steps(window.steps);
+  message.set_window_seconds(window.seconds);
+  message.set_quick_window(quick.number);
+  message.set_quick_busy_seconds(quick.busy);
+  message.set_quick_predicted_busy_seconds(quick.predicted);
+}
+
 template <typename... Handlers>
 struct Overloaded : Handlers... {
   using Handlers::operator()...;
@@ -68,6 +81,7 @@ struct Member::State {
   HeldState held;
   Reports reports;
   DriftWindow window;
+  DriftWindow quick_window;
   Activity activity;
 };
 
@@ -75,7 +89,8 @@ Member::State::State(MemberIdentity own, const MemberOptions& options, Time now)
     : identity(std::move(own)),
       stream(options.welcome_timeout, now),
       reports(options.max_records),
-      window(options.window_steps, options.window_time) {}
+      window(options.window_steps, options.window_time),
+      quick_window(1, options.quick_window_time) {}
 
 void Member::State::Handle(const MemberEvent& event, Time now, MemberOutbox& out) {
   const Overloaded handlers = {
@@ -263,7 +278,7 @@ void Member::State::OnTick(const MemberTicked& event, Time now, MemberOutbox& ou
     wire::Heartbeat& message = *action.message.mutable_heartbeat();
     held.Describe(message);
     message.set_standing(activity.standing());
-    window.Describe(message);
+    Describe(window.last(), quick_window.last(), message);
     message.set_progress(event.progress);
     message.set_waits(event.waits);
     const size_t count = std::min(event.waits_for.size(), kMostAwaited);
@@ -316,6 +331,7 @@ void Member::State::OnGo(const wire::Go& message, MemberOutbox& out) {
     return activity.Rest();
   }
   window.BeginGeneration();
+  quick_window.BeginGeneration();
   activity.Train(rank, out);
 }
 
@@ -325,6 +341,7 @@ void Member::State::OnStep(const StepApplied& event, MemberOutbox& out) {
   held.Apply(event.record);
   reports.AddStep(event.record);
   window.Count(event);
+  quick_window.Count(event);
   if (activity.Leads()) {
     wire::StepDone message;
     *message.add_records() = event.record;

@@ -264,9 +264,12 @@ struct MemberOptions {
   Duration welcome_timeout = kWelcomeTimeout;
   /// Records kept for a coordinator that is away; the oldest go first.
   size_t max_records = 1 << 16;
-  /// A drift window is complete after so many steps and so much time.
+  /// Least steps and least time of a drift window.
   int64_t window_steps = 5;
   Duration window_time = std::chrono::milliseconds(500);
+  /// Least time of a quick drift window, which may have one step: above the time between
+  /// heartbeats, so that each window is reported.
+  Duration quick_window_time = std::chrono::milliseconds(400);
 };
 
 /// Thread: one caller at a time. A copy is an independent machine.

@@ -104,11 +104,15 @@ Status Corpus::Add(const Source& source, std::vector<std::string>& skipped) {
 }
 
 Status Corpus::RefuseOtherKinds(const File& file) const {
+  Bytes head(static_cast<size_t>(std::min(kHeadBytes, file.bytes)));
+  HEDDLE_RETURN_IF_ERROR(ReadBytes(file, 0, head));
+  if (IsLfsPointer(head, file.bytes)) {
+    return InvalidArgumentError(
+        "{}: a pointer of Git LFS, not the data: fetch the file itself (git lfs pull)", file.path);
+  }
   if (format_ == Format::kText) {
     return Status::Ok();  // A NUL byte tells.
   }
-  Bytes head(static_cast<size_t>(std::min(kHeadBytes, file.bytes)));
-  HEDDLE_RETURN_IF_ERROR(ReadBytes(file, 0, head));
   if (const auto kind = KindOfFile(head, file.bytes)) {
     return InvalidArgumentError(
         "{}: this is {}; data.tokens takes little-endian token ids and nothing else", file.path,

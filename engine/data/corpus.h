@@ -43,7 +43,7 @@ class Corpus {
   /// Errors: kInvalidArgument   NUL byte in a named text file, size no whole number of tokens, id
   /// too large
   ///                            (with file and position), not a regular file, named file empty, no
-  ///                            token at all, token file of another kind or of wider ids
+  ///                            token at all, token file of another kind or of wider ids, a pointer of Git LFS
   ///         the system's       a file cannot be read
   static Result<std::unique_ptr<Corpus>> Open(Format format,
                                               const std::vector<Source>& sources,

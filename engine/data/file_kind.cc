@@ -83,6 +83,11 @@ std::optional<std::string_view> KindOfFile(std::span<const std::byte> head, int6
   return IsSafetensors(text, bytes) ? std::optional("a safetensors file"sv) : std::nullopt;
 }
 
+bool IsLfsPointer(std::span<const std::byte> head, int64_t bytes) {
+  constexpr int64_t kMostBytes = 1023;  // By the specification of Git LFS.
+  return bytes <= kMostBytes && Text(head).starts_with("version https://git-lfs.github.com/spec/");
+}
+
 int64_t WidthOfIds(std::span<const std::byte> head, int64_t token_bytes) {
   int64_t width = token_bytes;
   for (int64_t wider = 2 * token_bytes; wider <= 8; wider *= 2) {

@@ -1,5 +1,5 @@
 /// \file
-/// What a file is, by its first bytes, where it was to hold nothing but token ids.
+/// What a file is, by its first bytes, where it was to hold text or nothing but token ids.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +17,10 @@ inline constexpr int64_t kHeadBytes = 4096;
 /// it begins as no file that this function knows. Bare ids begin so by chance in less than one file
 /// of 10^8.
 std::optional<std::string_view> KindOfFile(std::span<const std::byte> head, int64_t bytes);
+
+/// True if a file of `bytes` bytes that begins with `head` is a pointer of Git LFS: the few lines
+/// that stand for a file whose content has not been fetched.
+bool IsLfsPointer(std::span<const std::byte> head, int64_t bytes);
 
 /// The bytes of each id of a file that begins with `head`, as far as they show: 4 or 8 where the
 /// upper halves of all ids are zero and the file is read as narrower ones; else `token_bytes`. At

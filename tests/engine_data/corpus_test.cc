@@ -58,6 +58,23 @@ TEST_F(CorpusTest, ATokenFileOfAnotherKindIsRefusedByName) {
           ": this is a NumPy array; data.tokens takes little-endian token ids and nothing else");
 }
 
+TEST_F(CorpusTest, APointerOfGitLfsIsNoData) {
+  const std::string pointer =
+      "version https://git-lfs.github.com/spec/v1\noid sha256:" + std::string(64, '0') +
+      "\nsize 9\n";
+  const std::string path = Make("pointer", pointer);
+  for (const Format format : {Format::kText, Format::kUint16}) {
+    for (const bool named : {true, false}) {
+      EXPECT_EQ(
+          Corpus::Open(format, {{path, named}}, 1 << 15).status().message(),
+          path + ": a pointer of Git LFS, not the data: fetch the file itself (git lfs pull)");
+    }
+  }
+  EXPECT_TRUE(
+      Corpus::Open(Format::kText, {{Make("prose", pointer + std::string(1000, 'x'))}}, 256).ok())
+      << "a longer text may begin so";
+}
+
 TEST_F(CorpusTest, WiderIdsAreRefusedWithTheirWidth) {
   std::vector<uint32_t> ids(100);
   std::iota(ids.begin(), ids.end(), 0);

@@ -32,28 +32,30 @@ std::vector<double> LastOf(const std::vector<double>& ratios, int count) {
   return {ratios.end() - last, ratios.end()};
 }
 
-// Those of the last windows that are beyond the threshold; empty where they are no lasting change.
-// `excess_of`: how many times beyond what the plan counts on a window is, to one side.
-template <typename Excess>
-std::vector<double> Changed(const std::vector<double>& ratios,
-                            const DriftPolicy& policy,
-                            Excess excess_of) {
-  const auto count = [&](const std::vector<double>& among, double limit) {
-    return std::ranges::count_if(among, [&](double ratio) { return excess_of(ratio) > limit; });
-  };
-  std::vector<double> last = LastOf(ratios, policy.windows);
-  const double limit = policy.threshold;
-  const bool is_large = count(last, limit * limit) >= policy.windows_over;
-  const bool lasts = count(last, limit) >= policy.windows_over &&
-                     count(ratios, std::sqrt(limit)) >= policy.windows_lasting;
-  if (!is_large && !lasts) {
-    return {};
-  }
-  std::erase_if(last, [&](double ratio) { return excess_of(ratio) <= limit; });
-  return last;
-}
-
 }  // namespace
+
+template <typename Excess>
+std::optional<Drift::Change> Drift::FindChange(const Gauge& gauge,
+                                               const DriftPolicy& policy,
+                                               int quick_over,
+                                               Excess excess_of) {
+  const auto beyond = [&](std::vector<double> among, double limit) {
+    std::erase_if(among, [&](double ratio) { return excess_of(ratio) <= limit; });
+    return among;
+  };
+  const double limit = policy.threshold;
+  const std::vector<double>& ratios = gauge.windows.ratios;
+  const std::vector<double> newest = LastOf(ratios, policy.windows);
+  const bool lasts = std::ssize(beyond(ratios, std::sqrt(limit))) >= policy.windows_lasting;
+  if (std::ssize(beyond(newest, lasts ? limit : limit * limit)) >= policy.windows_over) {
+    return Change{.newest = newest, .beyond = beyond(newest, limit)};
+  }
+  const std::vector<double> great = beyond(gauge.quick.ratios, std::pow(limit, 4));
+  if (std::ssize(great) >= quick_over) {
+    return Change{.newest = gauge.quick.ratios, .beyond = great};
+  }
+  return std::nullopt;
+}
 
 double Drift::SlowdownOf(const std::string& worker) const {
   const auto found = gauges_.find(worker);
@@ -62,9 +64,12 @@ double Drift::SlowdownOf(const std::string& worker) const {
 
 std::optional<double> Drift::MeasuredOf(const std::string& worker) const {
   const auto found = gauges_.find(worker);
-  return found == gauges_.end() || found->second.ratios.empty()
-             ? std::nullopt
-             : std::optional(EstimateOf(found->second.ratios));
+  if (found == gauges_.end()) {
+    return std::nullopt;
+  }
+  const std::vector<double>& quick = found->second.quick.ratios;
+  const std::vector<double>& ratios = quick.empty() ? found->second.windows.ratios : quick;
+  return ratios.empty() ? std::nullopt : std::optional(EstimateOf(ratios));
 }
 
 void Drift::Count(const std::string& worker,
@@ -76,17 +81,28 @@ void Drift::Count(const std::string& worker,
     return;
   }
   Gauge& gauge = gauges_[worker];
-  if (message.window() <= gauge.window) {
+  Count({.number = message.window(),
+         .busy_seconds = message.busy_seconds(),
+         .predicted_busy_seconds = message.predicted_busy_seconds()},
+        policy.windows_lasting, policy, gauge.windows);
+  Count({.number = message.quick_window(),
+         .busy_seconds = message.quick_busy_seconds(),
+         .predicted_busy_seconds = message.quick_predicted_busy_seconds()},
+        policy.windows, policy, gauge.quick);
+}
+
+void Drift::Count(const Window& window, int kept, const DriftPolicy& policy, Series& series) {
+  if (window.number <= series.window) {
     return;
   }
-  gauge.window = message.window();
-  if (message.window() <= policy.windows_excluded || message.predicted_busy_seconds() <= 0 ||
-      message.busy_seconds() <= 0) {
+  series.window = window.number;
+  if (window.number <= policy.windows_excluded || !(window.predicted_busy_seconds > 0) ||
+      !(window.busy_seconds > 0)) {
     return;
   }
-  gauge.ratios.push_back(message.busy_seconds() / message.predicted_busy_seconds());
-  if (static_cast<int>(gauge.ratios.size()) > policy.windows_lasting) {
-    gauge.ratios.erase(gauge.ratios.begin());
+  series.ratios.push_back(window.busy_seconds / window.predicted_busy_seconds);
+  if (std::ssize(series.ratios) > kept) {
+    series.ratios.erase(series.ratios.begin());
   }
 }
 
@@ -104,15 +120,17 @@ bool Drift::Notice(const Generations& generations,
       continue;
     }
     const double planned = gauge.planned_slowdown;
-    std::vector<double> changed =
-        Changed(gauge.ratios, policy, [&](double ratio) { return ratio / planned; });
-    if (changed.empty()) {
-      changed = Changed(gauge.ratios, policy, [&](double ratio) { return planned / ratio; });
+    std::optional<Change> change = FindChange(gauge, policy, policy.windows_over,
+                                              [&](double ratio) { return ratio / planned; });
+    if (!change) {
+      change = FindChange(gauge, policy, policy.windows_over - 1,
+                          [&](double ratio) { return planned / ratio; });
     }
-    if (!changed.empty()) {
-      gauge.slowdown = EstimateOf(changed);
-      noise_ = std::max(noise_, NoiseOf(LastOf(gauge.ratios, policy.windows)));
-      gauge.ratios.clear();
+    if (change) {
+      gauge.slowdown = EstimateOf(change->beyond);
+      noise_ = std::max(noise_, NoiseOf(change->newest));
+      gauge.windows.ratios.clear();
+      gauge.quick.ratios.clear();
       out.Log("drift", {{"worker", name}, {"slowdown", gauge.slowdown}});
       noticed_.insert(name);
     }
@@ -123,10 +141,10 @@ bool Drift::Notice(const Generations& generations,
 bool Drift::AreSteady(const Generations& generations, const DriftPolicy& policy) const {
   return std::ranges::all_of(gauges_, [&](const auto& gauge) {
     const auto& [name, measured] = gauge;
-    if (!generations.IsMember(name) || measured.ratios.empty()) {
+    if (!generations.IsMember(name) || measured.windows.ratios.empty()) {
       return true;
     }
-    const double ratio = measured.ratios.back() / measured.planned_slowdown;
+    const double ratio = measured.windows.ratios.back() / measured.planned_slowdown;
     return ratio <= policy.threshold && ratio >= 1 / policy.threshold;
   });
 }
@@ -134,7 +152,8 @@ bool Drift::AreSteady(const Generations& generations, const DriftPolicy& policy)
 void Drift::BeginGeneration() {
   for (auto& [name, gauge] : gauges_) {
     gauge.planned_slowdown = gauge.slowdown;
-    gauge.window = 0;
+    gauge.windows.window = 0;
+    gauge.quick.window = 0;
   }
 }
 

@@ -3,9 +3,11 @@
 /// and the current plan's correction predict, was beyond the threshold to one side in most of the
 /// last windows. What else runs on a machine slows a worker for some seconds: a change that is not
 /// beyond the threshold's square has to last longer, and none of its windows may be within the
-/// threshold's square root. A plan with the measured speeds is then looked for; whether it is put
-/// in force is economics: its gain has to be above the noise of the measurement, too. After either
-/// answer there is a pause that grows while drift goes on.
+/// threshold's square root. A change beyond the threshold's fourth power is too great to be
+/// noise, and is noticed in quick windows, which have a step at least; one window less shows that a
+/// worker became quicker, for no other work does that. A plan with the measured speeds is then
+/// looked for; whether it is put in force is economics: its gain has to be above the noise of the
+/// measurement, too. After either answer there is a pause that grows while drift goes on.
 ///
 /// Windows outlive generations: busy time is compared with the worker's profile, whatever the plan.
 /// How slow a worker is said to be is the lowest of its three newest windows beyond the threshold.
@@ -57,12 +59,38 @@ class Drift {
   void Forget(const std::string& worker) { gauges_.erase(worker); }
 
  private:
+  /// Windows of one length, of one worker.
+  struct Series {
+    int64_t window = 0;  ///< Number of the newest counted window within its generation.
+    /// Measured over predicted busy time of the newest windows, across generations.
+    std::vector<double> ratios;
+  };
   struct Gauge {
     double slowdown = 1;
     double planned_slowdown = 1;  ///< What the current plan counts on.
-    int64_t window = 0;           ///< The last one of its generation that was counted.
-    std::vector<double> ratios;   ///< Of the last windows, in whatever generations.
+    Series windows;
+    Series quick;
   };
+  struct Window {
+    int64_t number = 0;
+    double busy_seconds = 0;
+    double predicted_busy_seconds = 0;
+  };
+  /// The newest ratios when they are a lasting change, and those among them that are beyond the
+  /// limit.
+  struct Change {
+    std::vector<double> newest;
+    std::vector<double> beyond;
+  };
+
+  static void Count(const Window& window, int kept, const DriftPolicy& policy, Series& series);
+  /// A lasting change to one side; nullopt: none. `quick_over`: quick windows that a great change
+  /// takes. `excess_of`: how many times beyond what the plan counts on a ratio is, to that side.
+  template <typename Excess>
+  static std::optional<Change> FindChange(const Gauge& gauge,
+                                          const DriftPolicy& policy,
+                                          int quick_over,
+                                          Excess excess_of);
 
   std::map<std::string, Gauge> gauges_;  ///< By worker; none: as profiled.
   std::set<std::string> noticed_;

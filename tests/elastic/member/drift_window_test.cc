@@ -16,13 +16,11 @@ class DriftWindowTest : public testing::Test {
     window_.Count(event);
   }
   void ExpectWindow(int64_t number, double busy, double predicted, int64_t steps, double seconds) {
-    wire::Heartbeat message;
-    window_.Describe(message);
-    EXPECT_EQ(message.window(), number);
-    EXPECT_EQ(message.busy_seconds(), busy);
-    EXPECT_EQ(message.predicted_busy_seconds(), predicted);
-    EXPECT_EQ(message.window_steps(), steps);
-    EXPECT_EQ(message.window_seconds(), seconds);
+    EXPECT_EQ(window_.last().number, number);
+    EXPECT_EQ(window_.last().busy, busy);
+    EXPECT_EQ(window_.last().predicted, predicted);
+    EXPECT_EQ(window_.last().steps, steps);
+    EXPECT_EQ(window_.last().seconds, seconds);
   }
 
   DriftWindow window_{2, std::chrono::seconds(4)};
@@ -46,9 +44,7 @@ TEST_F(DriftWindowTest, AGenerationCountsFromTheBeginning) {
   Count(4, 1, 1);
   Count(4, 64, 64);
   window_.BeginGeneration();
-  wire::Heartbeat message;
-  window_.Describe(message);
-  EXPECT_EQ(message.window(), 0);
+  EXPECT_EQ(window_.last().number, 0);
   Count(4, 1, 2);
   Count(4, 1, 2);
   ExpectWindow(1, 2, 4, 2, 8);

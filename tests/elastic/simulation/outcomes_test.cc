@@ -92,5 +92,22 @@ TEST(OutcomesTest, AWrongProfileIsCorrectedOnce) {
   }
 }
 
+TEST(OutcomesTest, AFallToAFifthAndItsReturnAreNoticedWithinTenSteps) {
+  int noticed = 0;
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    SimOptions history = Undisturbed(seed);
+    history.workers = 3;
+    history.noise_percent = 20;
+    history.faults = {{.kind = FaultKind::kSlow, .at = 20, .seconds = 0, .draw = seed},
+                      {.kind = FaultKind::kSlow, .at = 60, .seconds = 0, .draw = seed}};
+    SimResult result = Cluster(history).Run();
+    EXPECT_EQ(result.error, "");
+    EXPECT_EQ(result.probes["decided for drift"], 2) << TextOf(history);
+    EXPECT_LE(result.noticed_steps, 10) << TextOf(history);
+    noticed += result.noticed_steps > 0 ? 1 : 0;
+  }
+  EXPECT_GE(noticed, 3) << "other workers take twice as long";
+}
+
 }  // namespace
 }  // namespace heddle::elastic

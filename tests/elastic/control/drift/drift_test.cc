@@ -1,6 +1,7 @@
 // A change of speed counts when it lasts, and is not acted on again and again.
 #include "elastic/control/drift/drift.h"
 
+#include <cmath>
 #include <optional>
 
 #include <gmock/gmock.h>
@@ -27,6 +28,17 @@ class DriftTest : public testing::Test {
     drift_.Count(worker, message, generations_, policy_);
     drift_.Count(worker, message, generations_, policy_);  // It is said until the next is complete.
   }
+  void QuickWindows(const std::string& worker, std::initializer_list<double> ratios) {
+    for (const double ratio : ratios) {
+      wire::Heartbeat message;
+      message.set_generation(generations_.held()->number);
+      message.set_quick_window(++quick_window_);
+      message.set_quick_busy_seconds(ratio);
+      message.set_quick_predicted_busy_seconds(1);
+      drift_.Count(worker, message, generations_, policy_);
+      drift_.Count(worker, message, generations_, policy_);
+    }
+  }
   void Windows(const std::string& worker, std::initializer_list<double> ratios) {
     for (const double ratio : ratios) {
       Window(worker, ratio);
@@ -38,12 +50,14 @@ class DriftTest : public testing::Test {
     generations_.Begin(next);
     drift_.BeginGeneration();
     window_ = 0;
+    quick_window_ = 0;
   }
   bool Notice() { return drift_.Notice(generations_, policy_, now_, out_); }
 
   DriftPolicy policy_;  // Four of five windows beyond 1.44, the first one left out.
   Time now_{std::chrono::seconds(100)};
   int64_t window_ = 0;
+  int64_t quick_window_ = 0;
   std::optional<int64_t> message_generation_;  ///< None: that in force.
   Generations generations_{1};
   Drift drift_;
@@ -86,12 +100,52 @@ TEST_F(DriftTest, AFallToAFifthIsTakenForNoMore) {
   EXPECT_LE(overshot, 20) << "all three of its windows were among the longer fifth";
 }
 
+TEST_F(DriftTest, AGreatChangeShowsInQuickWindows) {
+  const double great = 1.001 * std::pow(policy_.threshold, 4);
+  for (const double ratio : {great, 1 / great}) {
+    drift_ = Drift();
+    quick_window_ = 0;
+    QuickWindows("a", {9, 1, ratio, ratio});
+    EXPECT_FALSE(Notice()) << "two";
+    QuickWindows("a", {ratio});
+    EXPECT_EQ(Notice(), ratio < 1) << "three";
+    if (ratio > 1) {
+      QuickWindows("a", {ratio});
+      EXPECT_TRUE(Notice()) << "four";
+    }
+    EXPECT_EQ(drift_.SlowdownOf("a"), ratio);
+    BeginGeneration(generations_.held()->number + 1);
+    QuickWindows("a", {9, ratio, ratio, ratio, ratio, ratio});
+    EXPECT_FALSE(Notice()) << "the plan counts on it";
+  }
+}
+
+TEST_F(DriftTest, OtherChangesDoNotCountInQuickWindows) {
+  const double small = 0.999 * std::pow(policy_.threshold, 4);
+  QuickWindows("a", {9, small, small, small, small, small, small});
+  EXPECT_FALSE(Notice());
+  QuickWindows("a", {5, 5, small, 5, small, 5, 5, small, small});
+  EXPECT_FALSE(Notice());
+  Windows("a", {9, small, small, small, small});
+  EXPECT_TRUE(Notice()) << "they do in the others";
+}
+
+TEST_F(DriftTest, WindowsOfEitherLengthAreForgottenOnceNoticed) {
+  Windows("a", {9, 5, 5, 5});
+  QuickWindows("a", {9, 5, 5, 5, 5});
+  ASSERT_TRUE(Notice());
+  Window("a", 5);
+  EXPECT_FALSE(Notice());
+}
+
 TEST_F(DriftTest, WhatIsMeasuredIsKnownBeforeItIsNoticed) {
   EXPECT_EQ(drift_.MeasuredOf("a"), std::nullopt);
   Windows("a", {9, 1, 5, 5.5});
   EXPECT_EQ(drift_.MeasuredOf("a"), 1);
   Window("a", 6);
   EXPECT_EQ(drift_.MeasuredOf("a"), 5) << "of the newest three";
+  QuickWindows("a", {9, 5, 4, 5});
+  EXPECT_EQ(drift_.MeasuredOf("a"), 4) << "quick ones are newer";
   EXPECT_EQ(drift_.SlowdownOf("a"), 1);
   Window("a", 5);
   ASSERT_TRUE(Notice());

@@ -120,6 +120,9 @@ struct SimResult {
   std::map<std::string, int> probes;  ///< How often the interesting things happened.
   uint64_t digest = 0;                ///< Of all that the coordinator decided, in order.
   int64_t planned_step = 0;           ///< Priced: the last one before the newest plan.
+  /// Priced: most steps from a fault until a worker was noticed that became several times as slow,
+  /// or as quick; 0: none was.
+  int64_t noticed_steps = 0;
 };
 
 }  // namespace heddle::elastic

@@ -206,7 +206,13 @@ void OutcomeChecks::CheckDrift(const LogEvent& event) {
   const std::string name = TextOf(event, "worker");
   const double slowdown = SecondsOf(event, "slowdown");
   const SimWorker* worker = cluster_.fleet.Named(name);
-  const bool measured = IsMeasured(cluster_.ledger.newest_go(), world.now());
+  const int64_t generation = cluster_.ledger.newest_go();
+  const bool measured = IsMeasured(generation, world.now());
+  constexpr double kSeveralTimes = 4;
+  if (!AreAlike(slowdown, cluster_.prices.at(generation).slowdowns.at(name), kSeveralTimes)) {
+    int64_t& most = world.result().noticed_steps;
+    most = std::max(most, step_ - last_fault_step_);
+  }
   const double tolerance = 1.15 * (1 + world.options().noise_percent / 200.0);
   if (measured && worker != nullptr && !AreAlike(slowdown, worker->slowdown, tolerance)) {
     world.Fail(fmt::format("{} takes {:.3g} times as long, and {:.3g} is taken for it", name,

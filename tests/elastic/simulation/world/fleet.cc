@@ -31,6 +31,7 @@ SimWorker& Fleet::Add(const std::string& name) {
   if (!options.priced()) {  // Steps are shorter than real ones.
     member_options.window_steps = 3;
     member_options.window_time = std::chrono::milliseconds(100);
+    member_options.quick_window_time = std::chrono::milliseconds(100);
   }
   worker->member = std::make_unique<Member>(identity, member_options, TimeOf(*worker));
   return *(workers_[key] = std::move(worker));
