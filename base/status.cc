@@ -2,10 +2,16 @@
 
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 #include "base/check.h"
+#include "base/utf8.h"
 
 namespace heddle {
+
+Status::Status(StatusCode code, std::string message)
+    : code_(code),
+      message_(IsUtf8(message) ? std::move(message) : ToUtf8(message)) {}
 
 std::string_view StatusCodeName(StatusCode code) {
   switch (code) {

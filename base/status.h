@@ -39,7 +39,9 @@ std::string_view StatusCodeName(StatusCode code);
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
+  /// Bytes of `message` that are no UTF-8, as those of a file's name may be, become "\xNN":
+  /// messages go to other processes and into JSON.
+  Status(StatusCode code, std::string message);
 
   static Status Ok() { return {}; }
   bool ok() const { return code_ == StatusCode::kOk; }

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "base/system/file.h"
-#include "base/yaml/utf8.h"
+#include "base/utf8.h"
 #include "base/yaml/yaml.h"
 #include "base/yaml/yaml_tree.h"
 

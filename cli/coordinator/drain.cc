@@ -1,6 +1,6 @@
 #include <cstdio>
 
-#include "base/yaml/utf8.h"
+#include "base/utf8.h"
 #include "cli/command.h"
 #include "cli/coordinator/coordinator_arguments.h"
 #include "cli/output.h"

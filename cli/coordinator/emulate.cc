@@ -1,4 +1,4 @@
-#include "base/yaml/utf8.h"
+#include "base/utf8.h"
 #include "cli/command.h"
 #include "cli/coordinator/coordinator_arguments.h"
 #include "cli/emulation_words.h"

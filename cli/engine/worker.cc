@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "base/yaml/utf8.h"
+#include "base/utf8.h"
 #include "cli/emulation_words.h"
 #include "cli/engine/engine.h"
 #include "cli/engine_commands.h"

@@ -14,7 +14,7 @@
 #include "base/system/file.h"
 #include "base/system/launched.h"
 #include "base/system/socket_address.h"
-#include "base/yaml/utf8.h"
+#include "base/utf8.h"
 #include "elastic/launcher/launcher.h"
 #include "elastic/protocol/exit_code.h"
 #include "elastic/service/checkpoints.h"

@@ -11,7 +11,7 @@
 #include "base/system/end_watch.h"
 #include "base/system/file.h"
 #include "base/system/socket_address.h"
-#include "base/yaml/utf8.h"
+#include "base/utf8.h"
 #include "elastic/grpc/connection/channel.h"
 #include "elastic/grpc/server.h"
 #include "elastic/identity/credentials.h"

@@ -1,5 +1,5 @@
 // UTF-8 against the table of the Unicode standard (3-7, well-formed byte sequences).
-#include "base/yaml/utf8.h"
+#include "base/utf8.h"
 
 #include <string>
 
@@ -28,6 +28,18 @@ TEST(Utf8Test, WhatIsNotIsShownByItsBytes) {
   }
   EXPECT_EQ(CheckUtf8("--name", "caf\xE9").message(),
             "--name: not UTF-8, which other processes need: caf\\xe9");
+}
+
+TEST(Utf8Test, OnlyOddBytesAreReplaced) {
+  EXPECT_EQ(ToUtf8(""), "");
+  EXPECT_EQ(ToUtf8("caf\xC3\xA9"), "caf\xC3\xA9");
+  EXPECT_EQ(ToUtf8("\xFF/caf\xC3\xA9/\xE2\x82(\xC3"), "\\xff/caf\xC3\xA9/\\xe2\\x82(\\xc3");
+}
+
+TEST(Utf8Test, AnErrorsMessageIs) {
+  const Status status = NotFoundError("/data/{}: gone", "caf\xE9");
+  EXPECT_EQ(status.message(), "/data/caf\\xe9: gone");
+  EXPECT_EQ(status.WithContext("{}", "caf\xE9").message(), "caf\\xe9: /data/caf\\xe9: gone");
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "base/system/file.h"
-#include "base/yaml/utf8.h"
+#include "base/utf8.h"
 #include "checkpoint/storage/storage.h"
 #include "elastic/service/folders/run_folder.h"
 

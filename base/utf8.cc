@@ -1,8 +1,8 @@
-#include "base/yaml/utf8.h"
+#include "base/utf8.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include <fmt/format.h>
 
@@ -43,16 +43,23 @@ bool IsUtf8(std::string_view text) {
   return true;
 }
 
-Status CheckUtf8(std::string_view what, std::string_view text) {
-  if (IsUtf8(text)) {
-    return Status::Ok();
-  }
+std::string ToUtf8(std::string_view text) {
   std::string shown;
-  for (const char c : text) {
-    shown += static_cast<uint8_t>(c) < 0x80 ? std::string(1, c)
-                                            : fmt::format("\\x{:02x}", static_cast<uint8_t>(c));
+  while (!text.empty()) {
+    const size_t size = CharacterSize(text);
+    if (size == 0) {
+      shown += fmt::format("\\x{:02x}", static_cast<uint8_t>(text.front()));
+    }
+    shown += text.substr(0, size);
+    text.remove_prefix(std::max<size_t>(size, 1));
   }
-  return InvalidArgumentError("{}: not UTF-8, which other processes need: {}", what, shown);
+  return shown;
+}
+
+Status CheckUtf8(std::string_view what, std::string_view text) {
+  return IsUtf8(text)
+             ? Status::Ok()
+             : InvalidArgumentError("{}: not UTF-8, which other processes need: {}", what, text);
 }
 
 }  // namespace heddle
