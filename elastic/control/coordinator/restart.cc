@@ -59,6 +59,9 @@ void Coordinator::State::FinishAdopting(Time now, Outbox& out) {
     decisions_.Note({.worker = "", .what = "the coordinator was started again"});
     return Recover(Cause::kRestart, now, out);
   }
+  if (sources_.refusals().Disagreed(held->number)) {  // It ended before they were halted.
+    return Recover(Cause::kDisagreement, now, out);
+  }
   recoveries_.End();
   out.Log("coordinator_restarted", {{"generation", held->number}});
   for (const auto& [name, incarnation] : held->members) {

@@ -176,6 +176,32 @@ TEST_F(DigestsTest, OfTwoNobodyIsBelievedAndWhatWasKeptSinceTheyAgreedIsVoid) {
   EXPECT_EQ(Started("a").checkpoint_step(), 10) << "12 is of a state that nobody has compared";
 }
 
+// What was found is stored, and nobody has been halted for it.
+TEST_F(DigestsTest, ARestartedCoordinatorGoesOnWithWhatItFound) {
+  FormThree(/*split=*/false);
+  StepTo(1, 10);
+  CommitAt(10);
+  Agree(10);
+  StepTo(11, 13);
+  Digests("a", 13, 100);
+  Digests("b", 13, 77);
+  Digests("c", 13, 66);
+  coordinator_ = Coordinator(stored_, job_, now_);
+  sent_.clear();
+  for (const char* name : {"a", "b", "c"}) {
+    Hello(name, [](wire::Hello& hello) {
+      hello.set_generation(1);
+      hello.set_applied_step(13);
+      hello.set_standing(wire::STANDING_FINISHED);
+      hello.set_standing_generation(1);
+    });
+  }
+  const wire::ToWorker* halt = Last("a", wire::ToWorker::kHalt);
+  ASSERT_NE(halt, nullptr);
+  Halt(halt->halt().generation(), {"a", "b", "c"});
+  EXPECT_EQ(Chosen(), "checkpoint");
+}
+
 TEST_F(DigestsTest, ASnapshotOfTheStepThatAllAgreedOnIsGoneOnFrom) {
   FormThree(/*split=*/false);
   StepTo(1, 13);
