@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "elastic/service/job_policy.h"
+#include "elastic/worker/measure/local_links.h"
 
 namespace heddle::elastic {
 namespace {
@@ -131,6 +132,10 @@ MemberTicked WorkerHost::Tick() const {
 }
 
 wire::LinksMeasured WorkerHost::Probe(const wire::MeasureLinks& request) {
+  if (request.machine_rates_size() == 2) {
+    KeptFiles kept(CacheFolder());
+    return AnswerFromKept(kept, request, options_.endpoint_options.config);
+  }
   if (options_.probe != nullptr) {
     return options_.probe->Measure(request);
   }

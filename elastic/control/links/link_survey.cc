@@ -224,13 +224,21 @@ wire::MeasureLinks LinkSurvey::MakeRequest(int64_t request,
   message.set_rank(rank);
   // The answers are to be here before they are no longer waited for.
   message.set_seconds(0.8 * Seconds(policy.timeout));
-  for (const std::string& name : measuring_.at(request).workers) {
+  const Measurement& measurement = measuring_.at(request);
+  for (const std::string& name : measurement.workers) {
     wire::Member& member = *message.add_members();
     member.set_name(name);
     member.set_address(roster.at(name).probe_address);
   }
   for (const std::string& transport : policy.transports) {
     message.add_transports(transport);
+  }
+  const Worker& first = roster.at(measurement.workers[0]);
+  const Worker& second = roster.at(measurement.workers[1]);
+  if (first.host == second.host && first.network == second.network &&
+      doubtful_.count(measurement.places) == 0) {
+    message.add_machine_rates(first.emulation.link_bytes_per_second());
+    message.add_machine_rates(second.emulation.link_bytes_per_second());
   }
   return message;
 }

@@ -1,6 +1,7 @@
 #include "elastic/worker/measure/local_links.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <string_view>
@@ -25,12 +26,11 @@ Result<std::unique_ptr<PairProbe>> ProbeOf(double rate, const comm::EndpointConf
   return probe;
 }
 
-wire::MeasureLinks RequestFor(int64_t number,
-                              int rank,
+wire::MeasureLinks RequestFor(int rank,
                               const std::vector<std::string>& addresses,
                               const std::vector<std::string>& transports) {
   wire::MeasureLinks request;
-  request.set_request(number);
+  request.set_request(1);  // Of two endpoints that measure nothing else.
   request.set_rank(rank);
   request.set_seconds(kSeconds);
   for (const std::string& address : addresses) {
@@ -42,8 +42,7 @@ wire::MeasureLinks RequestFor(int64_t number,
   return request;
 }
 
-Result<std::vector<wire::Links::Transport>> MeasurePair(int64_t number,
-                                                        double first_rate,
+Result<std::vector<wire::Links::Transport>> MeasurePair(double first_rate,
                                                         double second_rate,
                                                         const std::vector<std::string>& transports,
                                                         const comm::EndpointConfig& config) {
@@ -52,16 +51,65 @@ Result<std::vector<wire::Links::Transport>> MeasurePair(int64_t number,
   const std::vector<std::string> addresses = {first->address(), second->address()};
   wire::LinksMeasured back;
   Thread other("link-measure",
-               [&] { back = second->Measure(RequestFor(number, 1, addresses, transports)); });
-  const wire::LinksMeasured there = first->Measure(RequestFor(number, 0, addresses, transports));
+               [&] { back = second->Measure(RequestFor(1, addresses, transports)); });
+  const wire::LinksMeasured there = first->Measure(RequestFor(0, addresses, transports));
   other.Join();
   return JoinAnswers(there, back, transports);
 }
 
-Result<wire::Links> MeasureNow(const std::vector<double>& rates,
+// Of the pair of workers with these rates, whichever of them is asked first.
+Result<wire::Links> KeptPair(KeptFiles& files,
+                             double lower_rate,
+                             double higher_rate,
+                             const std::vector<std::string>& transports,
+                             const comm::EndpointConfig& config) {
+  const auto measure = [&]() -> Result<std::string> {
+    HEDDLE_ASSIGN_OR_RETURN(const auto joined,
+                            MeasurePair(lower_rate, higher_rate, transports, config));
+    wire::Links links;
+    links.add_places(0);
+    links.add_places(1);
+    AddPair(0, 1, joined, links);
+    return LinksToJson(links);
+  };
+  const auto check = [](std::string_view json) {
+    const Result<wire::Links> links = LinksFromJson(json, 2);
+    return links.ok() && links->pairs_size() != 1 ? InvalidArgumentError("not one pair")
+                                                  : links.status();
+  };
+  const std::string key =
+      fmt::format("{} {} {} {}", lower_rate, higher_rate, fmt::join(transports, ","), config.tls);
+  HEDDLE_ASSIGN_OR_RETURN(const KeptText kept, files.Get("pair", key, check, measure));
+  return LinksFromJson(kept.text, 2);
+}
+
+// From the worker with the first rate, and back.
+Result<std::vector<wire::Links::Transport>> LocalPair(KeptFiles& files,
+                                                      double first_rate,
+                                                      double second_rate,
+                                                      const std::vector<std::string>& transports,
+                                                      const comm::EndpointConfig& config) {
+  const auto [lower, higher] = std::minmax(first_rate, second_rate);
+  HEDDLE_ASSIGN_OR_RETURN(const wire::Links kept,
+                          KeptPair(files, lower, higher, transports, config));
+  wire::Links turned;
+  const auto& pair = kept.pairs(0).transports();
+  AddPair(first_rate > second_rate ? 1 : 0, first_rate > second_rate ? 0 : 1,
+          {pair.begin(), pair.end()}, turned);
+  const auto& transports_of = turned.pairs(0).transports();
+  return std::vector(transports_of.begin(), transports_of.end());
+}
+
+}  // namespace
+
+Result<wire::Links> LocalLinks(KeptFiles& files,
+                               const std::vector<double>& rates,
                                const std::vector<std::string>& transports,
                                const comm::EndpointConfig& config) {
   wire::Links links;
+  if (transports.empty()) {
+    return links;
+  }
   std::map<double, int32_t> places;
   std::map<int32_t, double> rate_of;
   std::map<int32_t, int> workers;
@@ -72,42 +120,46 @@ Result<wire::Links> MeasureNow(const std::vector<double>& rates,
     rate_of[place] = rate;
     ++workers[place];
   }
-  int64_t number = 1;
   for (const auto& [a, a_rate] : rate_of) {
     for (const auto& [b, b_rate] : rate_of) {
       if (a > b || (a == b && workers[a] < 2)) {
         continue;
       }
-      HEDDLE_ASSIGN_OR_RETURN(const auto joined,
-                              MeasurePair(number, a_rate, b_rate, transports, config));
-      number += kMostMeasuredTransports;
-      if (!joined.empty()) {
-        AddPair(a, b, joined, links);
+      HEDDLE_ASSIGN_OR_RETURN(const auto pair,
+                              LocalPair(files, a_rate, b_rate, transports, config));
+      if (!pair.empty()) {
+        AddPair(a, b, pair, links);
       }
     }
   }
   return links;
 }
 
-}  // namespace
-
-Result<wire::Links> LocalLinks(KeptFiles& files,
-                               const std::vector<double>& rates,
-                               const std::vector<std::string>& transports,
-                               const comm::EndpointConfig& config) {
-  if (transports.empty()) {
-    return wire::Links();
+wire::LinksMeasured AnswerFromKept(KeptFiles& files,
+                                   const wire::MeasureLinks& request,
+                                   const comm::EndpointConfig& config) {
+  wire::LinksMeasured answer;
+  answer.set_request(request.request());
+  const auto is_rate = [](double rate) { return std::isfinite(rate) && rate >= 0; };
+  if (!std::ranges::all_of(request.machine_rates(), is_rate)) {
+    answer.set_error("no rates of links");
+    return answer;
   }
-  const auto workers = static_cast<int>(rates.size());
-  const auto check = [&](std::string_view json) { return LinksFromJson(json, workers).status(); };
-  const auto measure = [&]() -> Result<std::string> {
-    HEDDLE_ASSIGN_OR_RETURN(const wire::Links links, MeasureNow(rates, transports, config));
-    return LinksToJson(links);
-  };
-  const std::string key =
-      fmt::format("{} {} {}", fmt::join(rates, ","), fmt::join(transports, ","), config.tls);
-  HEDDLE_ASSIGN_OR_RETURN(const KeptText kept, files.Get("links", key, check, measure));
-  return LinksFromJson(kept.text, workers);
+  const bool is_first = request.rank() == 0;
+  const auto pair = LocalPair(files, request.machine_rates(is_first ? 0 : 1),
+                              request.machine_rates(is_first ? 1 : 0),
+                              {request.transports().begin(), request.transports().end()}, config);
+  if (!pair.ok()) {
+    answer.set_error(pair.status().message());
+    return answer;
+  }
+  for (const wire::Links::Transport& transport : *pair) {
+    wire::LinksMeasured::Link& link = *answer.add_links();
+    link.set_transport(transport.name());
+    link.set_latency_seconds(transport.latency_seconds());
+    link.set_bytes_per_second(transport.bytes_per_second());
+  }
+  return answer;
 }
 
 }  // namespace heddle::elastic

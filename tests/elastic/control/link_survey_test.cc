@@ -1,6 +1,10 @@
 // Who is measured with whom, one host at a time, and what is kept of it.
 #include "elastic/control/links/link_survey.h"
 
+#include <map>
+#include <string>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,12 +19,17 @@ class LinkSurveyTest : public testing::Test {
  protected:
   LinkSurveyTest() { policy_.transports = {"tcp"}; }
 
-  // A worker alone on its host.
-  void Add(const std::string& name) {
+  // A worker alone on its host, where none is named.
+  void Add(const std::string& name,
+           const std::string& host = "",
+           const std::string& network = "",
+           double link_rate = 0) {
     wire::Hello hello;
     hello.set_name(name);
     hello.set_incarnation(std::string(16, name.back()));
-    hello.set_host("host-" + name);
+    hello.set_host(host.empty() ? "host-" + name : host);
+    hello.set_network(network);
+    hello.mutable_emulation()->set_link_bytes_per_second(link_rate);
     hello.set_probe_address("probe of " + name);
     connections_[next_] = name;
     roster_.Join(next_++, hello, now_);
@@ -43,6 +52,8 @@ class LinkSurveyTest : public testing::Test {
           EXPECT_EQ(connections_.at(send->connection), request.members(0).name());
           requests_.push_back(request.request());
           announced.push_back(request.members(0).name() + "-" + request.members(1).name());
+          rates_[announced.back()] = {request.machine_rates().begin(),
+                                      request.machine_rates().end()};
         }
       } else if (const auto* log = std::get_if<WriteLog>(&action)) {
         const auto* result = log->event.Find("result");
@@ -67,6 +78,7 @@ class LinkSurveyTest : public testing::Test {
   ConnectionId next_ = 1;
   std::map<ConnectionId, std::string> connections_;
   std::vector<int64_t> requests_;
+  std::map<std::string, std::vector<double>> rates_;  ///< MeasureLinks::machine_rates, by pair.
   Roster roster_;
   LinkSurvey survey_;
   Outbox out_{[this] {
@@ -107,6 +119,35 @@ TEST_F(LinkSurveyTest, RequestsOfALaterLifeAreAboveAllOfTheOneBefore) {
   Settled();
   Notified();
   EXPECT_EQ(requests_.at(0) >> 32, 3);
+}
+
+TEST_F(LinkSurveyTest, WhatAMachineKeepsIsAskedForUntilItIsDoubted) {
+  Add("a", "one", "x");
+  Add("b", "one", "x");
+  Add("c", "one", "y");
+  Add("d", "two", "x");
+  Add("e", "one", "x", 512);
+  const auto measure_all = [&] {
+    rates_.clear();
+    for (size_t answered = requests_.size(); !Settled(); answered = requests_.size()) {
+      Notified();
+      ASSERT_LT(answered, requests_.size());
+      for (; answered < requests_.size(); ++answered) {
+        for (const char* name : {"a", "b", "c", "d", "e"}) {
+          Answer(name, requests_[answered]);
+        }
+      }
+    }
+  };
+  measure_all();
+  EXPECT_THAT(rates_.at("a-b"), ElementsAre(0, 0));
+  EXPECT_THAT(rates_.at("a-e"), ElementsAre(0, 512));
+  EXPECT_THAT(rates_.at("a-c"), IsEmpty()) << "another network may be another container";
+  EXPECT_THAT(rates_.at("a-d"), IsEmpty());
+  survey_.MeasureAgain({"a", "b", "e"}, roster_);
+  measure_all();
+  EXPECT_THAT(rates_.at("a-b"), IsEmpty());
+  EXPECT_THAT(rates_.at("a-e"), IsEmpty());
 }
 
 TEST_F(LinkSurveyTest, AnAnswerOfOneEndIsNotEnough) {

@@ -27,7 +27,9 @@ void Moves::BeginProbe(SimWorker& worker, const wire::MeasureLinks& request) {
       link.set_transport(transport);
       if (joined) {
         link.set_latency_seconds(1e-5);
-        link.set_bytes_per_second(1e9 / std::max(w.link_slowdown, peer->link_slowdown));
+        const bool kept = request.machine_rates_size() > 0;  // From before it became slow.
+        link.set_bytes_per_second(1e9 /
+                                  (kept ? 1 : std::max(w.link_slowdown, peer->link_slowdown)));
       } else {
         link.set_error("deadline passed");
       }
