@@ -21,6 +21,7 @@ struct JoinGrant {
   friend bool operator==(const JoinGrant&, const JoinGrant&) = default;
 };
 
+/// The join tokens that are known, and the workers whose certificates are revoked.
 struct Admission {
   std::map<std::string, JoinGrant> grants;  ///< By the hash of the token.
   /// By worker: its certificates made up to this time, in seconds since the epoch, are revoked.

@@ -14,6 +14,7 @@
 
 namespace heddle::elastic {
 
+/// What a restarted coordinator knows of a worker.
 struct DurableWorker {
   std::string incarnation;
   std::string host;
@@ -61,6 +62,7 @@ struct RefusedState {
   friend bool operator==(const RefusedState&, const RefusedState&) = default;
 };
 
+/// All of the coordinator's durable state.
 struct DurableState {
   std::string job_id;
   std::string job_yaml;

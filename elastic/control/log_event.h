@@ -16,6 +16,7 @@ struct RawJson {
   friend bool operator==(const RawJson&, const RawJson&) = default;
 };
 
+/// One entry of the log.
 struct LogEvent {
   using Value = std::variant<int64_t, double, std::string, RawJson>;
   std::string kind;  ///< "step", "plan", …

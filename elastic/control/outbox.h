@@ -11,7 +11,7 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time.
+/// Collects actions. Thread: one caller at a time.
 class Outbox {
  public:
   /// `facts` returns the state to store; each Persist() calls it once.

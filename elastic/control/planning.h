@@ -21,6 +21,7 @@ struct Candidate {
   bool holds_state = false;  ///< It holds the current plan's state, which the new plan starts from.
 };
 
+/// A request for a plan.
 struct PlanRequest {
   int64_t id = 0;                     ///< Returned with the outcome.
   int64_t generation = 0;             ///< Plan::generation of the plan to find.

@@ -91,6 +91,7 @@ struct RecoveryPolicy {
   double storage_bytes_per_second = 0.2e9;  ///< From a checkpoint.
 };
 
+/// The settings of a job that the control plane obeys.
 struct JobPolicy {
   int initial_workers = 1;  ///< Workers that formation waits for.
   int min_workers = 1;      ///< Workers that are enough after formation_timeout, and to recover.
@@ -125,7 +126,7 @@ struct JobPolicy {
   Duration reconnect_grace = std::chrono::milliseconds(300);
   /// How long further losses or notices are waited for after one.
   Duration coalesce = std::chrono::milliseconds(150);
-  /// How long after an accusation the accused worker may still be heard.
+  /// How long after an accusation it is judged; the accused worker may still be heard until then.
   Duration probe = std::chrono::milliseconds(500);
 
   // Reply deadlines: how long a worker may make no progress. Progress in its heartbeats extends

@@ -25,7 +25,7 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// The coordinator's state machine. Thread: one caller at a time. A copy is an independent machine.
 class Coordinator {
  public:
   /// Constructs a coordinator without a job, which waits for Submitted. Generations are numbered

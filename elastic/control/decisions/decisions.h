@@ -50,7 +50,8 @@ struct Alternative {
   std::string note = {};               ///< Why it is impossible, or not chosen.
 };
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// The decision in progress, and the recovery that is not over. Thread: one caller at a time. A
+/// copy is an independent machine.
 class Decisions {
  public:
   /// Records evidence that may lead to another generation. Repeated evidence is ignored, and of
@@ -63,7 +64,7 @@ class Decisions {
   void Drop();
 
   /// Records the possible sources of the state, after a loss or without a generation. `options`: at
-  /// least one, the chosen one first, the quickest second.
+  /// least one, the chosen one first, the others by their predicted time.
   void WeighSources(const std::vector<SourceOption>& options, const JobPolicy& policy);
   /// Records the possible plans while a generation trains; their seconds are those of the rest of
   /// the job. `pause_seconds`: predicted seconds without training. `scale`: the factor by which the

@@ -29,7 +29,8 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// Detects workers whose speed has changed. Thread: one caller at a time. A copy is an independent
+/// machine.
 class Drift {
  public:
   /// The slowdown that the next plan counts on, as of the last noticed drift; 1: as profiled.

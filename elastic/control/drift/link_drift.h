@@ -24,7 +24,8 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// Detects links whose rate has changed. Thread: one caller at a time. A copy is an independent
+/// machine.
 class LinkDrift {
  public:
   /// A generation comes into force whose plan counts on `links`: those of the members by rank, then

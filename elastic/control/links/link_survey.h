@@ -28,7 +28,8 @@ using PlacePair = std::pair<Place, Place>;
 
 Place PlaceOf(const Worker& worker);
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// Measures links and keeps the figures. Thread: one caller at a time. A copy is an independent
+/// machine.
 class LinkSurvey {
  public:
   /// Starts the measurements that can run now. True if a plan need not wait for any measurement, or

@@ -26,7 +26,8 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// Collects accusations and judges them. Thread: one caller at a time. A copy is an independent
+/// machine.
 class Blame {
  public:
   struct Verdict {

@@ -13,7 +13,8 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// The counter of generations, and the held generation. Thread: one caller at a time. A copy is an
+/// independent machine.
 class Generations {
  public:
   /// Numbers are given out above `counter`.

@@ -20,7 +20,8 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// The workers of a job, by name and by connection. Thread: one caller at a time. A copy is an
+/// independent machine.
 class Roster {
  public:
   /// How a Hello is answered.

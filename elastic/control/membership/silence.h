@@ -24,7 +24,7 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// Judges silent workers. Thread: one caller at a time. A copy is an independent machine.
 class Silence {
  public:
   /// The inputs of a judgement.

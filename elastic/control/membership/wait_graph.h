@@ -30,7 +30,7 @@ struct WaitNode {
   Time quiet_since = {};
 };
 
-/// Immutable. Thread: any.
+/// An immutable wait-for graph. Thread: any.
 class WaitGraph {
  public:
   /// `nodes`: by rank, with unique names.

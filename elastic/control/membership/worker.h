@@ -46,6 +46,7 @@ struct WorkerMove {
   int64_t all = 0;    ///< Bytes to receive; 0: no state is being moved.
 };
 
+/// A worker as its messages have described it.
 struct Worker : WorkerIdentity {
   std::string name;
   std::string incarnation;

@@ -53,7 +53,8 @@ struct Outcome {
   std::optional<double> before_seconds;  ///< nullopt: too few steps were measured.
 };
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// Compares the steps after a change with those before it. Thread: one caller at a time. A copy is
+/// an independent machine.
 class Outcomes {
  public:
   /// A generation comes into force, and the promise of the one before is dropped. `promise`

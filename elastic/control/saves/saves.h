@@ -20,7 +20,8 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// The saves in progress, and the sound checkpoints. Thread: one caller at a time. A copy is an
+/// independent machine.
 class Saves {
  public:
   /// Steps of sound checkpoints of the history that counts, ascending.

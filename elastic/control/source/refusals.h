@@ -15,7 +15,7 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// The refused copies of the state. Thread: one caller at a time. A copy is an independent machine.
 class Refusals {
  public:
   void Add(const RefusedState& refused);

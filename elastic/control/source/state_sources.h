@@ -38,7 +38,8 @@ struct SourceOption {
 /// The survivors' Halted messages, by worker name.
 using Survey = std::map<std::string, wire::Halted>;
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// The sources that a generation can take its state from. Thread: one caller at a time. A copy is
+/// an independent machine.
 class StateSources {
  public:
   /// The possible sources: RecoveryPolicy::prefer first, then the quickest. Empty if no checkpoint

@@ -19,7 +19,7 @@ struct StepLevel {
   double Uncertainty() const;
 };
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// The times of the newest steps. Thread: one caller at a time. A copy is an independent machine.
 class StepTimes {
  public:
   /// The first steps of a generation, which do not count: caches and clocks settle.

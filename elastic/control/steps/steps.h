@@ -18,7 +18,8 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// The job's step records and validation losses. Thread: one caller at a time. A copy is an
+/// independent machine.
 class Steps {
  public:
   /// The last step whose record is known; so are the records of all steps before it.

@@ -22,7 +22,8 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// The suspension in progress, if there is one. Thread: one caller at a time. A copy is an
+/// independent machine.
 class Suspension {
  public:
   struct Outcome {

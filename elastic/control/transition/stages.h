@@ -83,6 +83,7 @@ struct Moving {
 
 using Stage = std::variant<Halting, Planning, Preparing, Stopping, Moving>;
 
+/// A transition in progress.
 struct Transition {
   enum class Kind : uint8_t { kForm, kChange, kRecover };
   Kind kind = Kind::kForm;

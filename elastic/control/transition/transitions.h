@@ -57,7 +57,8 @@ struct Consequence {
   std::optional<std::string> suspend = {};
 };
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// The transition in progress, if there is one. Thread: one caller at a time. A copy is an
+/// independent machine.
 class Transitions {
  public:
   /// The transition in progress; nullopt if there is none.

@@ -12,6 +12,7 @@
 
 namespace heddle::elastic {
 
+/// The result of weighing a plan.
 struct Worth {
   bool changes = false;            ///< The new plan is to be put in force.
   std::string reason;              ///< Why, or why not, in words.
