@@ -103,7 +103,7 @@ class Coordinator::State {
   void TakeVerdict(const Blame::Verdict& verdict, Time now, Outbox& out);
   /// Checks the reply deadlines of the transition in progress.
   void JudgeAnswers(Time now, Outbox& out);
-  /// Declares lost those of `suspected` that the loss limit admits.
+  /// Gives up those of `suspected` that the loss limit admits.
   void GiveUp(const std::vector<Loss>& suspected, Time now, Outbox& out);
   /// Logs that the loss limit began to hold losses, or ended doing so, since it was `before`.
   /// `why_over`: the reason for the end.

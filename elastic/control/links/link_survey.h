@@ -42,7 +42,7 @@ class LinkSurvey {
   void PlacesChanged() { places_changed_ = true; }
   /// Measures the links between these workers once more; the known figures count until then.
   void MeasureAgain(const std::vector<std::string>& names, const Roster& roster);
-  /// Takes a worker's answer; the second one of a measurement ends it.
+  /// Takes a worker's reply; the second one of a measurement ends it.
   void TakeAnswer(const Worker& worker,
                   const wire::LinksMeasured& message,
                   const Roster& roster,

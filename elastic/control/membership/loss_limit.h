@@ -21,8 +21,8 @@
 
 namespace heddle::elastic {
 
-/// Not durable: a restarted coordinator starts counting again. Thread: one caller at a time. A copy
-/// is an independent machine.
+/// Counts suspects and holds losses. The counts are not durable: a restarted coordinator starts
+/// again. Thread: one caller at a time. A copy is an independent machine.
 class LossLimit {
  public:
   /// While it lasts, no worker is given up for silence alone.

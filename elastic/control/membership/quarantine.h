@@ -14,9 +14,9 @@
 
 namespace heddle::elastic {
 
-/// Workers are known by name: one without a name of its own gets another each time and is not
-/// recognized. Not durable: a restarted coordinator starts without it. Thread: one caller at a
-/// time. A copy is an independent machine.
+/// The short lives of workers, by name. A worker without a name of its own gets another one each
+/// time and is not recognized. They are not durable: a restarted coordinator starts without them.
+/// Thread: one caller at a time. A copy is an independent machine.
 class Quarantine {
  public:
   struct Sentence {

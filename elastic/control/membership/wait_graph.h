@@ -6,7 +6,7 @@
 ///
 ///     a ──▶ b ──▶ c        c does nothing: it is the only culprit
 ///     a ──▶ b ──▶ a        no culprit: both wait, and neither can go on
-///     a     b              no known culprit: neither waits or does anything
+///     a     b              no known culprit: neither waits, and neither does anything
 #pragma once
 
 #include <optional>

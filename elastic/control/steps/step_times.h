@@ -26,8 +26,8 @@ class StepTimes {
   static constexpr int kExcluded = 5;
   /// The least number of steps that are evaluated.
   static constexpr int kLeast = 8;
-  /// So few newest steps all come after a change of speed once that is noticed: the windows of
-  /// three heartbeats have more.
+  /// How many of the newest steps tell the current speed. Once a change of speed is noticed, they
+  /// all come after it, because the windows of three heartbeats have more steps.
   static constexpr int kNewest = 15;
   /// The most steps that are evaluated to judge a change.
   static constexpr int kMost = 50;

@@ -74,7 +74,8 @@ class Suspension {
 
   /// True while further drains are waited for: a notice for all workers reaches them one after the
   /// other, so no worker is released and no change begins until none has been asked to leave for
-  /// `patience`. Called whenever the state machine advances, or NextDeadline() stays in the past.
+  /// `patience`. Must be called whenever the state machine advances; otherwise NextDeadline() stays
+  /// in the past.
   bool Gathers(const Roster& roster, Duration patience, Time now);
 
  private:

@@ -26,8 +26,8 @@ std::optional<Disagreement> FindDisagreement(const Moving& moving);
 /// Records and logs members that disagree about the state after origin.step: their copies of it are
 /// not offered again, and neither is what was saved since the last agreed step. `origin`: where
 /// they have the state from, or the tensors that they train on. Returns the workers to be given up:
-/// each differs from a majority, and differed before it got a new copy of the state or has it from
-/// holders that agree.
+/// each differs from a majority, and either has had a new copy of the state since it differed
+/// before, or has its state from holders that are not wrong.
 std::vector<Loss> RefuseDisagreeing(const Disagreement& found,
                                     const SourceOption& origin,
                                     int64_t generation,
