@@ -21,7 +21,7 @@ struct MeasuredLink {
   comm::Link link = {};  ///< Medians of the rounds.
   /// Half the interquartile range of the rounds' latencies, in seconds.
   double latency_spread_seconds = 0;
-  /// Half the interquartile range of the rounds' rates.
+  /// Half the interquartile range of the rounds' rates, in bytes per second.
   double bytes_per_second_spread = 0;
   double measured_at = 0;  ///< Seconds of the wall clock since 1970; a kept link may be a day old.
 };
