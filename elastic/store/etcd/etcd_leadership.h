@@ -17,8 +17,7 @@ namespace heddle::elastic {
 
 /// Renews the lease of the key `leader` in a thread, and checks each time that the key is still
 /// there: a renewal alone proves nothing (etcd 3.4 has confirmed renewals of leases that had
-/// ended).
-/// Thread: any.
+/// ended). Thread: any.
 class EtcdLeadership {
  public:
   struct Options {
