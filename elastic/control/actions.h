@@ -1,5 +1,5 @@
 /// \file
-/// What the coordinator has its shell do. Actions are carried out in order.
+/// The actions that the coordinator's shell carries out, in order.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@
 
 namespace heddle::elastic {
 
-/// Durable before the next action is carried out, and before the machine hears of another event:
-/// meanwhile its time stands still, and the workers train on. Where known_step, or the generation
-/// in force, is a later one than the last time, all that was logged is durable first: workers
+/// Makes `state` durable before the next action is carried out and before the state machine handles
+/// another event: its time stands still meanwhile, and the workers train on. If known_step or the
+/// generation in force is later than the last time, all log entries are made durable first: workers
 /// forget the records of steps that are known, and each generation has its decision in the log.
 struct Persist {
   DurableState state;
@@ -27,33 +27,34 @@ struct Send {
   ConnectionId connection = 0;
   wire::ToWorker message;
 };
-/// Close the stream after what was sent before.
+/// Closes the connection once all earlier messages are sent.
 struct Close {
   ConnectionId connection = 0;
 };
-/// Answered by Planned. A newer request makes older ones moot.
+/// Asks the planner for a plan, which answers with Planned. A newer request supersedes older ones.
 struct FindPlan {
   PlanRequest request;
 };
-/// What is said of a checkpoint beside its state.
+/// What a checkpoint records beside the state.
 struct CheckpointFacts {
-  std::optional<double> validation_loss = {};  ///< After the step, when it is known already.
-  uint64_t data = 0;                           ///< As in Job.
+  std::optional<double> validation_loss = {};  ///< The loss after the step, if known already.
+  uint64_t data = 0;                           ///< Fingerprint of the data, as in Job.
 };
-/// Answered by CheckpointCommitted.
+/// Commits a checkpoint whose parts are complete. Answered by CheckpointCommitted.
 struct CommitCheckpoint {
   int64_t step = 0;
   int64_t generation = 0;
-  std::vector<std::string> parts;  ///< By writer's rank; opaque.
+  std::vector<std::string> parts;  ///< CheckpointPart.part of each writer, by rank; opaque.
   std::string plan_json;
   CheckpointFacts facts;
 };
-/// The loss after a step whose checkpoint was, or is being, committed without it.
+/// Records the validation loss after a step whose checkpoint was, or is being, committed without
+/// it.
 struct NoteValidation {
   int64_t step = 0;
   double loss = 0;
 };
-/// The save will not be completed: what was written of it may be removed.
+/// A save that will not be completed: what was written of it may be removed.
 struct AbandonCheckpoint {
   int64_t step = 0;
   int64_t generation = 0;
@@ -61,7 +62,7 @@ struct AbandonCheckpoint {
 struct WriteLog {
   LogEvent event;
 };
-/// The list of job.json changed.
+/// The worker list of job.json changed.
 struct ListWorkers {
   struct Entry {
     std::string name;
@@ -71,8 +72,8 @@ struct ListWorkers {
   };
   std::vector<Entry> workers;
 };
-/// A worker was lost, not released: a launcher with `restart: true` starts it again, and ends its
-/// process before that where it still runs (cut off, hung).
+/// A worker was lost, not released. A launcher with `restart: true` starts it again; it first ends
+/// a process that still runs (cut off or hung).
 struct WorkerGone {
   std::string worker;
   int64_t pid = 0;
@@ -80,10 +81,10 @@ struct WorkerGone {
 /// The job ended; every worker has been told.
 struct EndJob {
   bool ok = false;
-  bool bad_input =
-      false;  ///< Not ok: the input is at fault (no checkpoint is sound, no worker fits).
+  /// Not ok: the input is at fault (no checkpoint is sound, no worker fits).
+  bool bad_input = false;
   std::string reason;
-  bool suspended = false;  ///< Not ok: it goes on when it is started again.
+  bool suspended = false;  ///< Not ok: the job continues when it is started again.
 };
 
 using CoordinatorAction = std::variant<Persist,

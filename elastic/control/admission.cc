@@ -51,7 +51,8 @@ Status AddGrant(
   if (admission.grants.contains(hash)) {
     return AlreadyExistsError("this token is known already");
   }
-  // Those of the last day are known for what they were, as long as there is room.
+  // Grants that expired in the last day are kept as long as there is room, so that an expired token
+  // is told from an unknown one.
   const double remembered = admission.grants.size() < kMostGrants ? now - kRememberedSeconds : now;
   std::erase_if(admission.grants,
                 [&](const auto& entry) { return entry.second.ends <= remembered; });

@@ -1,6 +1,7 @@
 /// \file
-/// Who may get a certificate by a token, and whose certificates no longer count: facts of the
-/// coordinator that outlive its jobs. Pure: time is an argument, in seconds since the epoch.
+/// Which workers may get a certificate with a join token, and which workers' certificates are
+/// revoked. This state of the coordinator outlives its jobs. Pure: time is an argument, in seconds
+/// since the epoch.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +13,18 @@
 
 namespace heddle::elastic {
 
-/// Of a token that admits workers. The token itself is known to whoever has it alone.
+/// What a join token permits. The coordinator stores the token's hash only.
 struct JoinGrant {
-  std::string names;  ///< A worker's name, in which '*' stands for any characters, '?' for one.
-  double ends = 0;
-  int64_t uses_left = 0;
+  std::string names;  ///< A pattern of worker names: '*' matches any characters, '?' matches one.
+  double ends = 0;    ///< When it expires, in seconds since the epoch.
+  int64_t uses_left = 0;  ///< How many more workers it admits.
   friend bool operator==(const JoinGrant&, const JoinGrant&) = default;
 };
 
+/// The join tokens that are known, and the workers whose certificates are revoked.
 struct Admission {
-  std::map<std::string, JoinGrant> grants;  ///< By the hash of their token.
-  /// Workers, and until when: certificates that were made by then count no more.
+  std::map<std::string, JoinGrant> grants;  ///< By the hash of the token.
+  /// By worker: its certificates made up to this time, in seconds since the epoch, are revoked.
   std::map<std::string, double> revoked;
   friend bool operator==(const Admission&, const Admission&) = default;
 };
@@ -32,27 +34,30 @@ inline constexpr size_t kMostRevoked = 10'000;
 inline constexpr int64_t kMostUses = 100'000;
 inline constexpr double kMostGrantSeconds = 30.0 * 86'400;
 
-/// Whether a worker's name is one of `names`.
+/// True if a worker's name matches the pattern `names`.
 bool IsNameOf(std::string_view name, const std::string& names);
 
-/// Adds a grant that ends after `seconds`; those that ended a day ago go, and where they are many
-/// all that have ended. Errors: kInvalidArgument (a
-/// hash, names, a time or a number of uses that cannot be), kAlreadyExists (the token is known),
-/// kResourceExhausted (too many).
+/// Adds a grant that expires after `seconds`. Grants that expired a day ago are removed, or all
+/// expired ones if kMostGrants are stored. Errors: kInvalidArgument (hash, names, time or uses are
+/// malformed or out of range), kAlreadyExists (the token is known), kResourceExhausted (kMostGrants
+/// are valid).
 Status AddGrant(
     Admission& admission, const std::string& hash, JoinGrant grant, double seconds, double now);
 
-/// Whether the token of this hash still admits anybody. Errors: kUnauthenticated with one line.
+/// Ok if the token of this hash still admits workers. Errors: kUnauthenticated (it is unknown, has
+/// expired, or has no uses left).
 Status CheckGrant(const Admission& admission, const std::string& hash, double now);
 
-/// Takes one use for the worker `name`. Errors: as CheckGrant; kPermissionDenied (another name);
-/// nothing changes then.
+/// Takes one use of the token for the worker `name`. Errors: those of CheckGrant; kPermissionDenied
+/// (the name does not match). After an error nothing has changed.
 Status UseGrant(Admission& admission, const std::string& hash, const std::string& name, double now);
 
-/// Certificates of the worker that were made by now count no more. Errors: kResourceExhausted.
+/// Revokes the worker's certificates that were made up to `now`. Errors: kResourceExhausted
+/// (kMostRevoked workers are revoked).
 Status Revoke(Admission& admission, const std::string& worker, double now);
 
-/// Whether a certificate of the worker that was made at `made` counts. Errors: kPermissionDenied.
+/// Ok unless the worker's certificate that was made at `made` is revoked. Errors:
+/// kPermissionDenied.
 Status CheckNotRevoked(const Admission& admission, const std::string& worker, double made);
 
 }  // namespace heddle::elastic

@@ -1,12 +1,12 @@
 /// \file
-/// How the coordinator names the stream of a worker.
+/// The coordinator's identifier of a worker's connection.
 #pragma once
 
 #include <cstdint>
 
 namespace heddle::elastic {
 
-/// A worker's stream, numbered by the shell; never reused.
+/// A worker's connection, numbered by the shell; numbers are never reused, and 0 is none.
 using ConnectionId = int64_t;
 
 }  // namespace heddle::elastic

@@ -1,5 +1,5 @@
 /// \file
-/// The earlier of what is waited for.
+/// The earlier of two optional deadlines.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace heddle::elastic {
 
-/// `next` becomes `candidate` where that comes first; none never comes.
+/// Sets `next` to `candidate` if that is earlier. nullopt means never.
 inline void Earlier(std::optional<Time>& next, std::optional<Time> candidate) {
   if (candidate && (!next || *candidate < *next)) {
     next = candidate;

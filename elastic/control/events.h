@@ -1,5 +1,5 @@
 /// \file
-/// What the coordinator is told.
+/// The events that the coordinator handles.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,12 @@ struct Received {
 struct Disconnected {
   ConnectionId connection = 0;
 };
-/// The launcher saw the process end: certain at once, no grace.
+/// The launcher saw the process end. The worker is lost at once, without a grace period.
 struct ProcessExited {
   std::string worker;
   int64_t pid = 0;
   std::string reason;  ///< "killed by SIGKILL", "exit code 1".
-  bool last = false;   ///< None of those that were launched runs, or will be started again.
+  bool last = false;   ///< No launched process runs any more, and none will be restarted.
 };
 struct Planned {
   PlanOutcome outcome;
@@ -42,16 +42,17 @@ struct CheckpointCommitted {
   int64_t bytes = 0;
   int64_t raw_bytes = 0;
   double seconds = 0;
-  std::vector<int64_t> pruned = {};  ///< Steps of older ones that were removed after it.
+  std::vector<int64_t> pruned = {};  ///< Steps of older checkpoints that were removed after it.
 };
-/// Checkpoints of these steps were removed, after no commit.
+/// Checkpoints of these steps were removed independently of a commit.
 struct CheckpointsPruned {
   std::vector<int64_t> steps;
 };
 struct DrainRequested {
   std::string worker;  ///< Name or host.
 };
-/// It stays, if it has not left: its drains, and notices that it told of, are taken back.
+/// The worker stays if it has not left: drain requests, and termination notices that it reported,
+/// are withdrawn.
 struct DrainCancelled {
   std::string worker;  ///< Name or host.
 };
@@ -62,17 +63,17 @@ struct EmulateRequested {
   bool set_memory = false;
   bool set_link = false;
 };
-/// The user stops the job (SIGINT of `train`): it fails with the reason; it can be resumed.
+/// The user stops the job (SIGINT of `train`). It fails with the reason and can be resumed.
 struct CancelRequested {
   std::string reason;
 };
-/// The machine that all workers run on is to be given up (SIGTERM of `train`): they leave, and
-/// those that come do.
+/// The machine of all workers is about to be taken away (SIGTERM of `train`). All workers leave,
+/// also those that join later.
 struct SuspendRequested {
   std::string reason;
 };
-/// Time passed; sent no later than NextDeadline(). All that had come by its time was handled before
-/// it: only then does silence mean something.
+/// Time passed. It is sent no later than NextDeadline(), and after every event that had arrived by
+/// then: a worker counts as silent only if nothing from it is still in a queue.
 struct Ticked {};
 
 using CoordinatorEvent = std::variant<Submitted,

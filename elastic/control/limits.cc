@@ -15,15 +15,15 @@ constexpr Duration kNone{0};
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// One that is `times` / `over` leases long. What work takes does not shrink with the lease: those
-// that wait for work have a least value.
+// A limit of `times` / `over` leases. It has a least value, because work does not get quicker with
+// a shorter lease.
 struct Derived {
   const char* name;
   Duration& (*field)(JobPolicy&);
   int64_t times;
   int64_t over;
   Duration at_least;
-  Duration at_most;  // 0: none.
+  Duration at_most;  // 0: no upper bound.
   const char* meaning;
 };
 

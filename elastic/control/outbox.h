@@ -1,5 +1,5 @@
 /// \file
-/// The actions of the event that is being handled, in the order in which the rooms decide on them.
+/// The actions of the event that is being handled, in the order in which the components add them.
 #pragma once
 
 #include <functional>
@@ -11,18 +11,19 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time.
+/// Collects actions. Thread: one caller at a time.
 class Outbox {
  public:
-  /// `facts` says what is durable after Persist(); it is called by that, once each time.
+  /// `facts` returns the state to store; each Persist() calls it once.
   explicit Outbox(std::function<DurableState()> facts) : facts_(std::move(facts)) {}
 
   void Add(CoordinatorAction action) { actions_.push_back(std::move(action)); }
   void Log(std::string kind, std::vector<std::pair<std::string, LogEvent::Value>> fields);
-  /// What the rooms know now is durable before what is added after this is carried out.
+  /// Adds a Persist action with the current state: it is durable before any later action is carried
+  /// out.
   void Persist();
 
-  /// `to`: 0 is nobody, who hears nothing.
+  /// Adds a Send action. `to` 0 means that the worker is not connected: nothing is sent.
   template <typename Message>
   void Tell(ConnectionId to, const Message& message) {
     if (to != 0) {
@@ -33,6 +34,7 @@ class Outbox {
     }
   }
 
+  /// Returns the actions and empties the outbox.
   std::vector<CoordinatorAction> Take() { return std::exchange(actions_, {}); }
 
  private:

@@ -1,6 +1,6 @@
 /// \file
-/// Answers plan requests, the coordinator's and those of `heddle plan`: the job's graph, the
-/// candidates' measurements, the planner.
+/// Answers the plan requests of the coordinator and of `heddle plan`: builds the job's graph, reads
+/// the candidates' measurements, and asks the planner.
 #pragma once
 
 #include <memory>
@@ -16,21 +16,22 @@
 
 namespace heddle::elastic {
 
-/// The planner's question that `request` is for a job. `graph` is the job's, and outlives it.
-/// Errors: kInvalidArgument naming the worker or the link whose figures are none.
+/// Converts a job's plan request into a request to the planner, which refers to `graph`, the job's
+/// graph. Errors: kInvalidArgument naming the worker or the link whose figures are malformed.
 Result<planner::PlanRequest> SearchFor(const job::JobConfig& job,
                                        const graph::Graph& graph,
                                        const PlanRequest& request);
 
-/// Thread: any.
+/// Answers plan requests; keeps the graph of the last job. Thread: any.
 class JobPlanner {
  public:
-  /// Never fails: a request without an answer has the reason in its status. kResourceExhausted: no
-  /// combination of these workers has the memory for the model (more workers may).
-  /// `stop`: once requested, the answer soon comes without a plan, kCancelled.
+  /// Finds a plan. If there is none, the outcome's status has the reason; kResourceExhausted: no
+  /// combination of these workers has the memory for the model (more workers may). `stop`: once
+  /// requested, the search ends soon, with kCancelled.
   PlanOutcome Plan(const Job& job, const PlanRequest& request, const std::stop_token& stop = {});
 
  private:
+  /// A job file and its graph.
   struct Parsed {
     std::string id;
     job::JobConfig config;

@@ -1,5 +1,5 @@
 /// \file
-/// Links between workers as text, in profile files and among what a machine keeps.
+/// Measured links as JSON, for profile files and a machine's kept measurements.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ namespace heddle::elastic {
 
 std::string LinksToJson(const wire::Links& links);
 
-/// The links that LinksToJson wrote, between so many workers. Errors: kInvalidArgument naming the
-/// key, the place or the figure.
+/// Reads what LinksToJson wrote, for `workers` workers. Errors: kInvalidArgument naming the
+/// malformed key, place or figure.
 Result<wire::Links> LinksFromJson(std::string_view json, int workers);
 
 }  // namespace heddle::elastic

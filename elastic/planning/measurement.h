@@ -1,6 +1,6 @@
 /// \file
-/// What a worker measures of itself when it joins, as it travels in elastic::wire::Profiled, and
-/// the cluster that the planner sees made of such measurements.
+/// What a worker measures of itself when it joins (sent as JSON in elastic::wire::Profiled), and
+/// the planner's view of a cluster, made of these measurements.
 #pragma once
 
 #include <string>
@@ -16,45 +16,45 @@
 
 namespace heddle::elastic {
 
-/// A link as the rounds of one measurement found it.
+/// A link, measured in several rounds.
 struct MeasuredLink {
   comm::Link link = {};  ///< Medians of the rounds.
-  /// Half of what lies between the rounds' quartiles.
+  /// Half the interquartile range of the rounds' latencies, in seconds.
   double latency_spread_seconds = 0;
+  /// Half the interquartile range of the rounds' rates, in bytes per second.
   double bytes_per_second_spread = 0;
   double measured_at = 0;  ///< Seconds of the wall clock since 1970; a kept link may be a day old.
 };
 
 std::string LinkToJson(const MeasuredLink& link);
-/// Errors: kInvalidArgument naming the key.
+/// Reads what LinkToJson wrote. Errors: kInvalidArgument naming the malformed key.
 Result<MeasuredLink> LinkFromJson(std::string_view json);
 
+/// What a worker measures of itself.
 struct WorkerMeasurement {
   program::WorkerProfile profile;
-  MeasuredLink link;  ///< The worker's own end, measured through its own endpoint.
+  MeasuredLink link;  ///< The worker's end of its links, measured between two endpoints of its own.
   /// Seconds of the wall clock since 1970; a kept profile may be a day old.
   double profile_measured_at = 0;
-  /// What the worker was emulated as, and the threads that it computed with.
-  double speed = 1;
-  double link_bytes_per_second = 0;
-  int64_t threads = 1;
+  double speed = 1;                  ///< The emulated speed that was in effect.
+  double link_bytes_per_second = 0;  ///< The emulated rate of links that was in effect; 0: none.
+  int64_t threads = 1;               ///< Threads that the worker computed with.
 };
 
 std::string MeasurementToJson(const WorkerMeasurement& measurement);
-/// Errors: kInvalidArgument naming the key.
+/// Reads what MeasurementToJson wrote. Errors: kInvalidArgument naming the malformed key.
 Result<WorkerMeasurement> MeasurementFromJson(std::string_view json);
 
-/// Scales the compute seconds of a profile: the worker has been measured to take `slowdown` times
-/// as long.
+/// Multiplies the compute seconds of a profile by `slowdown`, and divides its rates by it.
 void ScaleProfile(program::WorkerProfile& profile, double slowdown);
 
-/// What the coordinator tells of measured links, about `workers` workers. Errors: kInvalidArgument
-/// (places or figures that are none).
+/// Converts the measured links of `workers` workers. Errors: kInvalidArgument (places or figures
+/// are malformed).
 Result<comm::MeasuredLinks> MeasuredLinksFrom(const wire::Links& links, int workers);
 
-/// The candidates' cluster, in their order. The link of a pair is what was measured of the
-/// transport that it would choose; where nothing was, the slower of both ends. Errors:
-/// kInvalidArgument naming the worker.
+/// The cluster of the candidates, in their order. The link of a pair has the measured figures of
+/// the transport that the pair would choose; if it was not measured, those of the slower of the two
+/// workers' own links. Errors: kInvalidArgument naming the worker whose measurement is malformed.
 Result<planner::ClusterProfile> ClusterOf(const std::vector<Candidate>& candidates,
                                           const comm::MeasuredLinks& measured = {},
                                           const comm::TransportPreference& preference = {});

@@ -1,5 +1,5 @@
 /// \file
-/// The programs of a plan, checked before anybody is asked to run them.
+/// Checks the programs of a plan before workers are asked to run them.
 #pragma once
 
 #include <vector>
@@ -10,9 +10,9 @@
 
 namespace heddle::elastic {
 
-/// Fills in what the coordinator needs to know of a plan's programs: their hashes and parameters,
-/// by rank. Programs of more than 64 workers are checked by class (program::VerifyScope). Errors:
-/// kInternal: the programs do not fit each other, and nobody may run them.
+/// Fills in program_hashes and parameters of `outcome`, by rank, and verifies the programs.
+/// Programs of more than 64 workers are verified by class (program::VerifyScope). Errors:
+/// kInternal: the programs do not fit each other and must not be run.
 Status TakePrograms(const graph::Graph& graph,
                     const program::Plan& plan,
                     const std::vector<program::Program>& programs,

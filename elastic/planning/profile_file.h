@@ -1,6 +1,6 @@
 /// \file
-/// What a plan was made from: the workers' measurements and the links between them. `heddle plan
-/// --save-profile` and every run write it, and `heddle plan --profile` makes the same plan again,
+/// A profile file: the workers' measurements and the links that a plan was made from. `heddle plan
+/// --save-profile` and every run write one, and `heddle plan --profile` makes the same plan again,
 /// byte for byte, on any machine.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace heddle::elastic {
 
-/// A worker as it was measured, and where.
+/// A worker's measurement, and the host of the worker.
 struct MeasuredWorker {
   std::string worker;
   std::string host;
@@ -26,21 +26,21 @@ struct MeasuredWorker {
 
 struct ProfileFile {
   std::vector<MeasuredWorker> workers = {};
-  wire::Links links = {};  ///< Between the workers, in their order; empty: nothing was measured.
+  wire::Links links = {};  ///< Measured links of the workers, in their order; empty: none was.
 };
 
 std::string ProfileFileToJson(const ProfileFile& file);
 
-/// Errors: kInvalidArgument naming the worker or the key.
+/// Reads what ProfileFileToJson wrote. Errors: kInvalidArgument naming the worker or the key.
 Result<ProfileFile> ProfileFileFromJson(std::string_view json);
 
-/// The text of a file of what the planner was asked with. Errors: kInvalidArgument naming the
-/// worker whose measurement is none.
+/// The profile file of a plan request, as JSON. Errors: kInvalidArgument naming the worker whose
+/// measurement is malformed.
 Result<std::string> ProfileFileJsonOf(const PlanRequest& request);
 
-/// What the planner is asked with: the job's workers, sorted by name, as the file has them; memory
-/// caps are the job's. Errors: kInvalidArgument saying which worker is not there, or was measured
-/// as something else than the job says: another speed, link, number of threads, or model.
+/// The plan request for the job's workers, sorted by name, with the file's measurements and the
+/// job's memory limits. Errors: kInvalidArgument naming a worker that the file does not have, or
+/// that was measured with another speed, link rate, number of threads or model than the job's.
 Result<PlanRequest> PlanRequestOf(const ProfileFile& file,
                                   const job::JobConfig& job,
                                   const graph::Graph& graph);

@@ -1,13 +1,13 @@
 /// \file
-/// How many a heartbeat names of those whom a worker waits for.
+/// How many of the workers that a worker waits for its heartbeat names.
 #pragma once
 
 #include <cstddef>
 
 namespace heddle::elastic {
 
-/// A worker tells so many at most, and of more the coordinator takes no notice. A wait for a larger
-/// group goes through a few of its members, or one after another.
+/// A worker names at most this many, and the coordinator ignores more. That is enough, because a
+/// worker waits for a larger group through a few of its members, or for one after another.
 inline constexpr size_t kMostAwaited = 16;
 
 }  // namespace heddle::elastic

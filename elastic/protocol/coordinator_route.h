@@ -1,6 +1,6 @@
 /// \file
-/// Which of several coordinators is asked next: they take turns in leading, and one that stands by
-/// says who leads.
+/// Which of several coordinators is asked next: one of them leads at a time, and a standby names
+/// the leader.
 #pragma once
 
 #include <cstddef>
@@ -9,24 +9,24 @@
 
 namespace heddle::elastic {
 
-/// What a coordinator that stands by adds to its answers, as metadata at their end: HOST:PORT of
-/// the one that leads; empty when nobody is known to.
+/// Key of the trailing metadata that a standby coordinator adds to its answers: HOST:PORT of the
+/// leader; empty if it knows none.
 inline constexpr const char* kLeaderKey = "heddle-leader";
 
-/// The list in its order, over and over; after one that names the leader, the leader. Never ends.
-/// Thread: one caller at a time.
+/// Goes through the listed coordinators in order, again and again. After one that names the leader
+/// it goes to the leader. Thread: one caller at a time.
 class CoordinatorRoute {
  public:
-  /// HOST:PORT, or several with commas between.
+  /// `coordinators`: one HOST:PORT, or several separated by commas.
   explicit CoordinatorRoute(const std::string& coordinators);
 
   const std::vector<std::string>& listed() const { return listed_; }
-  /// Whom to ask.
+  /// HOST:PORT of the coordinator to ask.
   const std::string& current() const { return named_.empty() ? listed_[next_] : named_; }
-  /// Whether the one asked before has named this one.
+  /// True if the coordinator asked before has named the current one as the leader.
   bool is_named() const { return !named_.empty(); }
-  /// The current one was asked, and is not the leader, or no longer. `leader`: whom it named;
-  /// empty: nobody.
+  /// The current coordinator was asked and does not lead: moves to the next one. `leader`: the one
+  /// that it named; empty: none.
   void MoveOn(const std::string& leader);
 
  private:

@@ -1,10 +1,10 @@
 /// \file
-/// What a worker's exit code says to whoever started it.
+/// Exit codes of a worker that its launcher or scheduler acts on.
 #pragma once
 
 namespace heddle::elastic {
 
-/// The job still needs this worker, or another in its place: EX_TEMPFAIL of sysexits.h, which
+/// The job still needs this worker, or another in its place. It is EX_TEMPFAIL of sysexits.h, which
 /// schedulers take for "start it again".
 inline constexpr int kExitRequeue = 75;
 

@@ -1,5 +1,5 @@
 /// \file
-/// What workers and coordinator agree on about measured links, whoever says it.
+/// Figures of measured links, as workers and the coordinator both read them.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,25 @@
 
 namespace heddle::elastic {
 
-/// One measurement is of no more transports: each of them takes a generation's number of the two
-/// workers' groups, and the requests of a coordinator are so many numbers apart.
+/// The most transports of one measurement. Each takes one generation number for the group of the
+/// two workers, and the numbers of a coordinator's requests are this far apart.
 inline constexpr int kMostMeasuredTransports = 8;
 
-/// Whether these can be a link's figures, so that sums and quotients of them mean something: at
-/// most an hour of latency, and between one byte and 1e15 bytes a second. Pure.
+/// True if these can be the figures of a link, so that sums and quotients of them are meaningful: a
+/// latency of more than 0 and at most an hour, and 1 to 1e15 bytes per second. Pure.
 constexpr bool IsLinkSound(double latency_seconds, double bytes_per_second) {
   return latency_seconds > 0 && latency_seconds <= 3600 && bytes_per_second >= 1 &&
          bytes_per_second <= 1e15;
 }
 
-/// What two workers found of the links between them: the transports, of those named, whose both
-/// directions have sound figures. `there` is the answer of the first of the pair.
+/// Joins the replies of two workers: those of `transports` that have sound figures in both
+/// directions. `there` is the reply of the first worker of the pair.
 std::vector<wire::Links::Transport> JoinAnswers(const wire::LinksMeasured& there,
                                                 const wire::LinksMeasured& back,
                                                 const std::vector<std::string>& transports);
 
-/// Adds what joins the places `a` and `b`, told from a to b, in whichever order Links has them.
+/// Adds the pair of places `a` and `b` to `links`. `transports` are as seen from a to b; they are
+/// turned if b < a.
 void AddPair(int32_t a,
              int32_t b,
              const std::vector<wire::Links::Transport>& transports,

@@ -1,6 +1,6 @@
 /// \file
-/// Limits of connections and processes, where no job is known yet whose lease could say them: each
-/// a multiple of the lease that a job has by default.
+/// Time limits of connections and processes that hold before a job and its lease are known. Each is
+/// a multiple of a job's default lease.
 #pragma once
 
 #include <array>
@@ -11,32 +11,33 @@ namespace heddle::elastic {
 
 inline constexpr Duration kDefaultLease = std::chrono::seconds(3);
 
-/// A worker's attempt to reach a coordinator.
+/// A worker's attempt to reach a coordinator takes at most this long.
 inline constexpr Duration kConnectTimeout = kDefaultLease;
-/// A connection to the coordinator says its first byte.
+/// A connection to the coordinator must send its first byte within this time.
 inline constexpr Duration kSpeakWithin = kDefaultLease;
-/// A call of a connection that has spoken is let in.
+/// A connection that has sent a byte must make a call that is let in within this time.
 inline constexpr Duration kNamedWithin = kDefaultLease * 5 / 3;
-/// A stream says its Hello.
+/// A worker's stream must send Hello within this time.
 inline constexpr Duration kHelloWithin = kDefaultLease * 5 / 3;
-/// A call of the command line is answered.
+/// A call of the command line must be answered within this time.
 inline constexpr Duration kCallTimeout = kDefaultLease * 10 / 3;
-/// A submitted job is stored: below the command line's own bound.
+/// A submitted job must be stored within this time, which is below kCallTimeout.
 inline constexpr Duration kStoredWithin = kDefaultLease * 5 / 3;
-/// The workers' streams close when a job has ended.
+/// The workers' streams must close within this time after the job has ended.
 inline constexpr Duration kStreamsCloseWithin = kDefaultLease;
-/// A silent peer is pinged after so long, and given up when the ping is not answered in as long
+/// A silent peer is pinged after this time, and given up if it has not answered after as long
 /// again.
 inline constexpr Duration kKeepalive = kDefaultLease * 2 / 3;
-/// A new worker hears a word of the coordinator.
+/// A new worker waits this long for a first answer of the coordinator.
 inline constexpr Duration kWelcomeTimeout = kDefaultLease * 20;
-/// A member of etcd answers a call, or the next one is asked.
+/// A member of etcd must answer a call within this time; then the next member is asked.
 inline constexpr Duration kEtcdAnswerWithin = kDefaultLease / 3;
-/// One of etcd's members answers a call.
+/// A call of etcd must be answered by one of its members within this time.
 inline constexpr Duration kEtcdCallWithin = kDefaultLease;
-/// A leader that ends gives its lease back.
+/// A leader that ends gives its lease back within this time.
 inline constexpr Duration kEtcdGiveBackWithin = kDefaultLease / 6;
 
+/// One limit, for people.
 struct ServiceLimit {
   const char* name;
   Duration value;

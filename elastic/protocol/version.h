@@ -1,13 +1,13 @@
 /// \file
-/// Which control protocol this build speaks.
+/// The version of the control protocol that this build speaks.
 #pragma once
 
 #include <cstdint>
 
 namespace heddle::elastic {
 
-/// A worker and a coordinator of unlike versions refuse each other. Raised with every change of
-/// protocol.proto that an older end would misread.
+/// A worker and a coordinator of different versions refuse each other. The version is raised with
+/// every change of protocol.proto that an older end would misread.
 inline constexpr int32_t kProtocolVersion = 10;
 
 }  // namespace heddle::elastic

@@ -1,5 +1,5 @@
 /// \file
-/// Reading a LogEvent's fields.
+/// Typed access to the fields of a LogEvent.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace heddle::elastic {
 
-/// The field as a number; 0 when it is absent or no number.
+/// The field as a number; 0 if it is absent or not a number.
 double NumberOf(const LogEvent& event, const std::string& field);
-/// The field as text; empty when it is absent or no text.
+/// The field as text; empty if it is absent or not text.
 std::string TextOf(const LogEvent& event, const std::string& field);
 
 }  // namespace heddle::elastic

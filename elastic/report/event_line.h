@@ -1,5 +1,5 @@
 /// \file
-/// An event of a run's log as a line for people.
+/// Formats events of a run's log for people.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace heddle::elastic {
 
-/// "2026-01-31T12:00:00.250Z": UTC, milliseconds. Thread-safe.
+/// The time as "2026-01-31T12:00:00.250Z": UTC, to the millisecond. Thread-safe.
 std::string FormatEventTime(double seconds_since_epoch);
 
-/// When, which event, and what it says: one line without its end. An event that is not known here
-/// is shown with its fields as they are; control characters are shown as '?'. Thread-safe.
+/// One line without its end: the time, the event's kind, and a sentence. An event of an unknown
+/// kind is shown with its fields as they are; control characters are shown as '?'. Thread-safe.
 std::string EventLine(const RunEvent& event);
 
 }  // namespace heddle::elastic

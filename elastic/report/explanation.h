@@ -1,6 +1,6 @@
 /// \file
-/// The decision of one generation in plain words: what happened, what was known, what else could
-/// have been done and what it would have cost, what was chosen, and what it took.
+/// Explains the decision for a generation in plain words: what happened, what was known, which
+/// alternatives there were and what each would cost, what was chosen, and how long it took.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@
 
 namespace heddle::elastic {
 
-/// Gathers what a log says of generations. Thread: one caller at a time.
+/// Collects the log's events about generations. Thread: one caller at a time.
 class Explanations {
  public:
-  /// In the log's order.
+  /// Takes an event; events come in the log's order.
   void Note(const RunEvent& event);
 
-  /// The newest generation with a decision; none: no generation has one.
+  /// The newest generation with a decision; nullopt if none has one.
   std::optional<int64_t> newest() const;
-  /// Errors: kNotFound (no decision of that generation, with those that there are),
-  /// kInvalidArgument (its entry cannot be read).
+  /// The explanation of a generation's decision. Errors: kNotFound (the generation has no decision;
+  /// the message names some that do), kInvalidArgument (the log entry is malformed).
   Result<std::string> Explain(int64_t generation) const;
-  /// Its entry of the log, as it stands there. Errors: kNotFound.
+  /// The log entry of a generation's decision, unchanged. Errors: kNotFound, as Explain.
   Result<std::string> EntryOf(int64_t generation) const;
 
  private:
@@ -32,9 +32,9 @@ class Explanations {
     std::optional<RunEvent> decision;
     std::optional<double> predicted_step_seconds;
     std::optional<RunEvent> recovered;
-    std::vector<RunEvent> kept;  ///< Changes that were not made while it was in force.
-    int kept_before = 0;         ///< So many more, before those.
-    int64_t followed_by = 0;     ///< 0: none yet.
+    std::vector<RunEvent> kept;  ///< The newest plan_kept events while it was in force.
+    int kept_before = 0;         ///< How many plan_kept events came before those.
+    int64_t followed_by = 0;     ///< The next generation; 0: none yet.
   };
   Result<const Generation*> Find(int64_t generation) const;
   static std::string Outcome(const Generation& generation, bool is_change);

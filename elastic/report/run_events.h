@@ -1,5 +1,5 @@
 /// \file
-/// The log of a run, events.jsonl, read: while it grows, and whoever has it.
+/// Reads the log of a run, events.jsonl, while it grows, from a run folder or any other source.
 #pragma once
 
 #include <cstdint>
@@ -14,37 +14,40 @@
 
 namespace heddle::elastic {
 
-/// A line of the log.
+/// One line of the log.
 struct RunEvent {
   double time = 0;   ///< Seconds since the epoch.
-  LogEvent event;    ///< Without fields that are null; lists and objects as RawJson.
-  std::string line;  ///< As it stands in the log, without its end.
+  LogEvent event;    ///< The event without null fields; lists and objects are RawJson.
+  std::string line;  ///< The line in the log, without its end.
 };
 
-/// Errors: kInvalidArgument, the line is no event. Thread-safe.
+/// Parses a line of the log. Errors: kInvalidArgument (it is no event). Thread-safe.
 Result<RunEvent> ParseEvent(std::string_view line);
 
-/// Whether nothing follows this one, unless the job is started again.
+/// True if no event follows this one unless the job is started again.
 bool EndsJob(const RunEvent& event);
 
-/// From when on events are shown, in seconds since the epoch: a plain number is that itself, a
-/// duration ("10m") is so long before `now`. Errors: kInvalidArgument.
+/// Parses the value of --since: the time from which on events are shown, in seconds since the
+/// epoch.
+/// A plain number is that time; a duration ("10m") is subtracted from `now`. Errors:
+/// kInvalidArgument.
 Result<double> ParseSince(const std::string& text, double now);
 
-/// At most kMostEventBytes of a run folder's log, from a byte on; empty: that is its end, or there
-/// is none yet. Errors: kInvalidArgument (a negative offset), kUnavailable (it cannot be read).
+/// Reads at most kMostEventBytes of a run folder's log from `offset` on; empty at its end, or if
+/// there is no log yet. Errors: kInvalidArgument (a negative offset); those of opening and reading
+/// the file (base/status.h, ErrnoError).
 Result<std::string> ReadEventBytes(const std::string& run_folder, int64_t offset);
 inline constexpr size_t kMostEventBytes = 1 << 20;
 
-/// Thread: one caller at a time.
+/// Reads the complete lines of a log that grows. Thread: one caller at a time.
 class EventReader {
  public:
-  /// Bytes of the log from an offset on, as ReadEventBytes has them.
+  /// Returns bytes of the log from an offset on, as ReadEventBytes does.
   using ReadBytes = std::function<Result<std::string>(int64_t offset)>;
   explicit EventReader(ReadBytes read) : read_(std::move(read)) {}
 
-  /// Some of the lines that are complete and were not returned before; empty: there are none now.
-  /// Errors: those of `read`; kInvalidArgument, a line of more than 64 MiB.
+  /// Some complete lines that were not returned before; empty if there are none now. Errors: those
+  /// of `read`; kInvalidArgument (a line of more than 64 MiB).
   Result<std::vector<std::string>> Next();
 
  private:

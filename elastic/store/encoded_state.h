@@ -1,5 +1,5 @@
 /// \file
-/// The durable facts as text, the same in every store.
+/// The coordinator's durable state as text, the same in every store.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace heddle::elastic {
 
-/// Version of the text and of how stores keep it; another one is refused by its store.
+/// The version of the text and of how stores keep it. A store refuses to read another version.
 inline constexpr int kStateVersion = 1;
 
-/// All but generation_counter, which stores keep beside it, as JSON in UTF-8.
+/// Encodes all but generation_counter, which stores keep beside the text, as JSON in UTF-8.
 std::string EncodeState(const DurableState& state);
-/// The reverse; what builds before the newest fields wrote is read, too. `where` names the text in
-/// the message. Errors: kDataLoss.
+/// Decodes the text of EncodeState, also that of older builds without the newest fields. `where`
+/// names the source in error messages. Errors: kDataLoss.
 Result<DurableState> DecodeState(const std::string& text, const std::string& where);
 
 }  // namespace heddle::elastic

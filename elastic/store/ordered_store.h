@@ -1,5 +1,5 @@
 /// \file
-/// The coordinator's facts and the run's log, in the order in which they become durable.
+/// Orders the durability of the coordinator's state and of the run's log.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,20 @@
 
 namespace heddle::elastic {
 
-/// A store beside the log of a run. Thread: one caller at a time.
+/// A store that makes the log of a run durable first where that matters. Thread: one caller at a
+/// time.
 class OrderedStore : public StateStore {
  public:
-  /// `sync_log` makes durable what was logged before.
+  /// `sync_log` makes all log entries before the call durable.
   OrderedStore(std::unique_ptr<StateStore> store, std::function<Status()> sync_log)
       : store_(std::move(store)),
         sync_log_(std::move(sync_log)) {}
 
-  /// What a predecessor has stored it had logged before.
+  /// Loads the state. The predecessor's log was durable up to it.
   Result<std::optional<DurableState>> Load() override;
-  /// Where the facts say that further steps are known, or that another generation is in force, the
-  /// log is durable before they are: workers forget the records of these steps then, and each
-  /// generation has its decision in the log. Errors: kUnavailable when the log cannot be; those of
+  /// Saves the state. If a later step is known, or a later generation in force, than the last time,
+  /// the log is made durable first: workers forget the records of known steps, and each generation
+  /// has its decision in the log. Errors: kUnavailable (the log cannot be made durable); those of
   /// the store.
   Status Save(const DurableState& state) override;
   Status Owned() const override { return store_->Owned(); }
@@ -38,7 +39,7 @@ class OrderedStore : public StateStore {
   const std::function<Status()> sync_log_;
 
   int64_t known_step_ = 0;
-  int64_t generation_ = 0;  ///< In force; 0: none.
+  int64_t generation_ = 0;  ///< The generation in force as last saved or loaded; 0: none.
 };
 
 }  // namespace heddle::elastic

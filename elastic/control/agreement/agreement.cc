@@ -8,10 +8,10 @@
 namespace heddle::elastic {
 namespace {
 
-// Members run at most a step apart from each other.
+// Steps whose certificates are kept; members are at most one step apart.
 constexpr size_t kMostSteps = 4;
 
-// Who says what, of one thing.
+// Workers by the value that they report of one thing.
 using Opinions = std::map<uint64_t, std::vector<std::string>>;
 
 class Finder {
@@ -20,7 +20,7 @@ class Finder {
     found_.workers.insert(worker);
     Note(what);
   }
-  // The majority; none: all are of one opinion.
+  // The workers of the majority, empty if there is none; nullopt if all report the same value.
   std::optional<std::set<std::string>> Weigh(const Opinions& opinions, const std::string& subject) {
     if (opinions.size() < 2) {
       return std::nullopt;

@@ -1,6 +1,6 @@
 /// \file
-/// Whether the members of a generation hold the state that its plan says, and whoever holds the
-/// same part of it holds the same bits.
+/// Whether the members of a generation hold the parameters that its plan gives them, and all
+/// replicas of a parameter are bitwise equal.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,24 @@
 
 namespace heddle::elastic {
 
-/// By member.
+/// State certificates by member name.
 using Certificates = std::map<std::string, wire::Certificate>;
 
-/// Who is not to be gone on from.
+/// Members whose state no generation may continue from.
 struct Disagreement {
   std::set<std::string> workers;
-  /// Each of them differs from what most of those say who should have the same. Otherwise there is
-  /// no majority, and the workers are all of them.
+  /// True if each of them differs from a majority of the members that should hold the same. False
+  /// if there is no majority somewhere; `workers` then has all members that differ there.
   bool decided = true;
-  /// Those whose replicas differ, and who is of the majority; nobody: there is none.
+  /// By parameter whose replicas differ: the members of the majority; empty if there is none.
   std::map<int32_t, std::set<std::string>> parameters = {};
-  std::string what;  ///< The first difference, for people.
+  std::string what;  ///< The first difference, in words.
 };
 
-/// None: every member of the plan is of `step`, in all that is the same for all like the others,
-/// holds exactly the parameters that the plan gives it, so that each is held as planned, and all
-/// holders of a parameter have one digest of it. One who says nothing differs. Thread: pure.
+/// Compares the certificates of a plan's members. nullopt: every member is at `step`, has the same
+/// identity (Certificate.identity), and holds exactly the parameters that the plan gives it, and
+/// all holders of a parameter have the same digest of it. A member without a certificate differs.
+/// Pure.
 std::optional<Disagreement> FindDisagreement(const PlanOutcome& plan,
                                              int64_t step,
                                              const Certificates& said);
@@ -39,16 +40,17 @@ std::optional<Disagreement> FindDisagreement(const PlanOutcome& plan,
 /// Comparisons while steps run. Thread: one caller at a time. A copy is an independent machine.
 class Agreement {
  public:
-  /// All replicas of the state after this step were compared and are the same. 0: none were.
+  /// The last step after which all replicas of the state were compared and are equal; 0: none were.
   int64_t step() const { return step_; }
-  /// A member of the generation in force tells its digests. The comparison is made when the last
-  /// one has; a step of which one is lost is not compared.
+  /// Takes the certificate of a member of the generation in force. The last member's triggers the
+  /// comparison, and the result is returned. A step of which a certificate is lost is not compared.
   std::optional<Disagreement> Take(const std::string& worker,
                                    const wire::Certificate& certificate,
                                    const DurableGeneration& held);
-  /// Whether the worker was in the wrong before, and its state was given to it anew.
+  /// Marks the worker as suspect. True if it was before: it differs again with a new copy of the
+  /// state.
   bool Suspect(const std::string& worker) { return !suspects_.insert(worker).second; }
-  /// Of the state after `step`, which was compared.
+  /// A generation begins from the state after `step`, which was compared.
   void BeginGeneration(int64_t step);
   void Forget(const std::string& worker) { suspects_.erase(worker); }
 
@@ -57,7 +59,7 @@ class Agreement {
 
  private:
   int64_t step_ = 0;
-  std::map<int64_t, Certificates> said_;  ///< By step, the newest few.
+  std::map<int64_t, Certificates> said_;  ///< Certificates by step, the newest few steps.
   std::set<std::string> suspects_;
 };
 

@@ -12,8 +12,8 @@ namespace heddle::elastic {
 
 std::vector<CoordinatorAction> Coordinator::State::Handle(const CoordinatorEvent& event, Time now) {
   Outbox out([this, now] { return Facts(now); });
-  // A coordinator that was itself stopped must not take everyone for dead: what they said meanwhile
-  // is still on its way to it.
+  // A coordinator that was itself stopped must not take all workers for dead: the messages that
+  // they sent meanwhile are still on their way.
   if (promised_tick_ && now - *promised_tick_ > policy().lease / 4) {
     silence_.Excuse(now + policy().lease / 2);
   }
@@ -21,7 +21,7 @@ std::vector<CoordinatorAction> Coordinator::State::Handle(const CoordinatorEvent
   std::visit([&](const auto& e) { On(e, now, out); }, event);
   Advance(now, out);
   if (transitions_.current() && transitions_.current()->fence != fence) {
-    silence_.Reconsider();  // Who was spared because steps ran may not be spared now.
+    silence_.Reconsider();  // Workers that were spared because steps ran may be lost now.
   }
   if (IsRunning() && !transitions_.current()) {
     decisions_.Drop();
@@ -118,7 +118,7 @@ void Coordinator::State::On(const Disconnected& event, Time now, Outbox& out) {
   if (phase_ == Phase::kDone || phase_ == Phase::kIdle) {
     return Dismiss(name, "", false, out);
   }
-  // An accusation that names nobody fits whoever breaks away.
+  // An accusation without a name fits any member that disconnects.
   if (blame_.Fits(name, generations_.IsMember(name))) {
     Lose({.worker = name,
           .reason = "its connections broke",
@@ -131,7 +131,7 @@ void Coordinator::State::On(const ProcessExited& event, Time now, Outbox& out) {
   launched_are_gone_ = launched_are_gone_ || event.last;
   const Worker* worker = roster_.Find(event.worker);
   if (worker == nullptr && !generations_.held()) {
-    recoveries_.NoteLoss(event.worker, event.reason);  // Before it came, if it was not told to go.
+    recoveries_.NoteLoss(event.worker, event.reason);  // It ended before it joined.
   }
   if (worker == nullptr || (worker->pid != event.pid && worker->seen)) {
     return;
@@ -206,10 +206,10 @@ void Coordinator::State::Advance(Time now, Outbox& out) {
     }
   }
   if (IsRunning()) {
-    silence_.NoteStep(generations_.held()->number, 0, now);  // Once: it has just begun.
+    silence_.NoteStep(generations_.held()->number, 0, now);  // Takes effect once per generation.
   }
   if (phase_ == Phase::kActive) {
-    JudgeWaits(now, out);  // From then on at the earliest.
+    JudgeWaits(now, out);  // After NoteStep: waits count from the begin of the generation.
   }
   EndIfNobodyIsLeft(out);
   if (IsRunning() && steps_.StoreIsDue(now)) {
@@ -220,7 +220,7 @@ void Coordinator::State::Advance(Time now, Outbox& out) {
   }
 }
 
-// None will come. A suspension that was asked for ends the job by itself.
+// Ends the job if no worker is left and none will join. A requested suspension ends it by itself.
 void Coordinator::State::EndIfNobodyIsLeft(Outbox& out) {
   if (launched_are_gone_ && roster_.workers().empty() && suspension_.asked().empty() &&
       (phase_ == Phase::kActive || phase_ == Phase::kAdopting)) {

@@ -1,16 +1,15 @@
 /// \file
-/// The coordinator as a pure state machine: (state, event, now) → (state, actions). No clock,
-/// socket, file, thread or randomness inside; the same inputs give the same actions, so that any
-/// history replays. elastic/grpc/server.h is its shell. How a change of membership goes, in order:
+/// The coordinator as a pure state machine: (state, event, now) → (state, actions). It has no
+/// clock, socket, file, thread or randomness; the same inputs give the same actions, so that any
+/// history can be replayed. elastic/grpc/server.h is its shell. A change of membership goes so:
 ///
-///     loss    fence (generation + 1, durable) → Halt → Halted → settle the step → plan → Prepare →
-///     Prepared
-///             → Start → Ready → Go
-///     planned plan → Prepare → Prepared, all while training goes on → Stop → Stopped → Start →
-///     Ready → Go
+///     loss     fence (generation + 1, durable) → Halt → Halted → settle the step → plan
+///              → Prepare → Prepared → Start → Ready → Go
+///     planned  plan → Prepare → Prepared (training goes on meanwhile) → Stop → Stopped
+///              → Start → Ready → Go
 ///
-/// A loss during either starts again from the fence with those that are left. Before workers that
-/// have come are planned with, their links are measured (elastic/control/links/link_survey.h).
+/// A loss during either restarts at the fence with the remaining workers. The links of joining
+/// workers are measured before a plan uses them (elastic/control/links/link_survey.h).
 #pragma once
 
 #include <cstdint>
@@ -26,14 +25,15 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// The coordinator's state machine. Thread: one caller at a time. A copy is an independent machine.
 class Coordinator {
  public:
-  /// Waits for Submitted. Generations are numbered above `generation_counter`.
+  /// Constructs a coordinator without a job, which waits for Submitted. Generations are numbered
+  /// above `generation_counter`.
   explicit Coordinator(int64_t generation_counter = 0);
-  /// Goes on with `job` from what its predecessor stored: adopts the workers that say Hello. The
-  /// checkpoints are job.checkpoints, not those that were stored: one of these may have been
-  /// damaged meanwhile.
+  /// Continues `job` from the durable state of its predecessor and adopts the workers that send
+  /// Hello. The sound checkpoints are job.checkpoints; those in `restored` may have been damaged
+  /// meanwhile.
   Coordinator(const DurableState& restored, const Job& job, Time now);
   Coordinator(const Coordinator& other);
   Coordinator& operator=(const Coordinator& other);
@@ -41,15 +41,17 @@ class Coordinator {
   Coordinator& operator=(Coordinator&& other) noexcept;
   ~Coordinator();
 
+  /// Handles one event and returns the actions to carry out, in order.
   std::vector<CoordinatorAction> Handle(const CoordinatorEvent& event, Time now);
 
-  /// When Ticked must come at the latest; none: only events change anything.
+  /// The time by which Ticked must be delivered; nullopt if only another event changes anything.
   std::optional<Time> NextDeadline() const;
 
-  /// For people and scripts.
+  /// The job's status at `now`, for people and scripts.
   wire::JobStatus StatusAt(Time now) const;
 
-  /// What must hold between any two events; an error says what does not. For tests.
+  /// Checks what must hold between any two events. Errors: kInternal with the violated invariant.
+  /// For tests.
   Status CheckInvariants() const;
 
  private:

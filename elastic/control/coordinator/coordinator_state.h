@@ -1,6 +1,7 @@
 /// \file
-/// The coordinator's rooms put together: which of them an event passes through, and in what order.
-/// Each room keeps its own fields; here is only what concerns the job's life as a whole.
+/// The composition of the coordinator's components: which of them handle an event, and in what
+/// order. Each component keeps its own state; Coordinator::State adds only what concerns the job as
+/// a whole.
 #pragma once
 
 #include <optional>
@@ -17,14 +18,15 @@
 namespace heddle::elastic {
 
 enum class Phase : uint8_t {
-  kIdle,      ///< No job.
-  kAdopting,  ///< Restarted: waits for the workers of the generation that its predecessor left.
-  kActive,    ///< Forms its first generation, or has one in force; a change may be under way.
-  kDone,      ///< Ended; workers have been told.
+  kIdle,      ///< No job was submitted.
+  kAdopting,  ///< The coordinator restarted and waits for the workers of its predecessor.
+  kActive,    ///< The job forms a generation, or has one in force; a transition may be in progress.
+  kDone,      ///< The job has ended, and the workers have been told.
 };
 
-// It has a method for each event and for each thing that several rooms do together, more than a
-// class should have otherwise: who reads how an event passes finds all of it here.
+// It has one method for each event and one for each operation that spans several components. These
+// are more methods than a class should otherwise have, so that the path of an event is found in one
+// place.
 class Coordinator::State {
  public:
   explicit State(int64_t generation_counter) : generations_(generation_counter) {}
@@ -39,11 +41,12 @@ class Coordinator::State {
   void DescribePhase(Time now, wire::JobStatus& status) const;
   void DescribeWorkers(wire::JobStatus& status) const;
   const JobPolicy& policy() const { return job_.policy; }
-  /// A generation is in force.
+  /// True if a generation is in force.
   bool IsRunning() const { return phase_ == Phase::kActive && generations_.held().has_value(); }
-  /// Its members run steps, and nobody accuses anybody.
+  /// True if the members of the generation in force run steps and no accusation is pending.
   bool StepsRun() const;
-  /// Of a step of the generation in force.
+  /// Seconds of a step of the generation in force: the longer of predicted and measured; 0 without
+  /// a generation.
   double StepSeconds() const;
   DurableState Facts(Time now);
   Scene MakeScene(Time now, Outbox& out);
@@ -73,32 +76,37 @@ class Coordinator::State {
                       Time now,
                       Outbox& out);
   void OnLeaving(const Worker& worker, const wire::Leaving& message, Time now, Outbox& out);
-  /// What members saved while they were at odds may have been committed since.
+  /// After a restart: if the members of the held generation disagreed about their state, voids
+  /// snapshots and saves of steps after the last agreed one.
   void RestoreDisagreement(Time now);
   void OnFinished(const Worker& worker, const wire::Finished& message, Time now, Outbox& out);
   void OnValidation(const std::string& name, const wire::Validation& message, Outbox& out);
-  /// Why a worker of another job is not taken; none: it is of this one, or of no job yet.
+  /// The refusal of a worker that belongs to another job; nullopt if it belongs to this one or to
+  /// none.
   std::optional<wire::Refused> OtherJob(const wire::Hello& hello) const;
   void WelcomeWorker(const std::string& name, bool again, Outbox& out);
-  /// How long a worker that comes is held off; none: it may come, or is needed.
+  /// How long quarantine holds off a worker that wants to join; nullopt if it may join, or is
+  /// needed.
   std::optional<Quarantine::Sentence> HoldOff(const std::string& name, Time now) const;
+  /// Resends Go to a member that is ready and has not received it.
   void SendGoAgain(const Worker& worker, Outbox& out);
 
-  /// Everything that waits for a time or a condition rather than for one message.
+  /// Advances everything that waits for a time or a condition rather than for one message.
   void Advance(Time now, Outbox& out);
   void FinishAdopting(Time now, Outbox& out);
   void BeginForming(Time now);
-  /// Before a worker's word is counted.
+  /// Ends the silence of all workers, if there is one. Called before the roster counts a message.
   void EndSilence(Time now, Outbox& out);
   void JudgeSilence(Time now, Outbox& out);
   void JudgeAccusations(Time now, Outbox& out);
   void JudgeWaits(Time now, Outbox& out);
   void TakeVerdict(const Blame::Verdict& verdict, Time now, Outbox& out);
-  /// What the transition in progress does about answers that are owed.
+  /// Checks the reply deadlines of the transition in progress.
   void JudgeAnswers(Time now, Outbox& out);
-  /// Gives up those that nothing speaks for, but not most workers at once.
+  /// Gives up those of `suspected` that the loss limit admits.
   void GiveUp(const std::vector<Loss>& suspected, Time now, Outbox& out);
-  /// What the limit decided since it was `before`; if it holds no longer, why.
+  /// Logs that the loss limit began to hold losses, or ended doing so, since it was `before`.
+  /// `why_over`: the reason for the end.
   void TellHold(const std::optional<LossLimit::Hold>& before,
                 const char* why_over,
                 Time now,
@@ -107,18 +115,21 @@ class Coordinator::State {
   void EndIfNobodyIsLeft(Outbox& out);
   void Consider(Time now, Outbox& out);
   void ConsiderSuspension(Time now, Outbox& out);
-  /// Nobody is left to carry the job, and what holds its state, if anything does, can be stopped.
+  /// True if all workers leave and the generation in force can be stopped after a step.
   bool CanSuspend() const;
   void BeginSuspension(Time now, Outbox& out);
   void GiveUpRecovery(const Transition& transition, Source source, Time now, Outbox& out);
-  /// `failure`: why the state was not saved; empty: it was, or nothing was to be.
+  /// Ends the suspension; the job forms again when workers join. `failure`: why the state was not
+  /// saved; empty if it was, or if nothing had to be.
   void EndSuspension(const std::string& failure, Time now, Outbox& out);
-  /// Who leaves and is needed by nobody may go.
+  /// Releases the leaving workers that are not members of a generation. `requeue`: the job waits
+  /// for other workers.
   void ReleaseLeaving(bool requeue, Time now, Outbox& out);
 
-  /// Whether what the worker says of a step of `generation` is of the history that counts.
+  /// True if the worker is a member of the generation in force and its report is of that
+  /// generation.
   bool Counts(const std::string& worker, int64_t generation) const;
-  /// Whether the job goes on.
+  /// Takes the records that count. False if the job has ended, or ends because of them.
   bool TakeRecords(const std::string& worker,
                    const google::protobuf::RepeatedPtrField<wire::StepRecord>& records,
                    Time now,
@@ -135,7 +146,7 @@ class Coordinator::State {
   Time started_;
   std::optional<Time> adopt_until_;
   std::optional<Time> promised_tick_;
-  bool launched_are_gone_ = false;  ///< All workers that were launched have ended, for good.
+  bool launched_are_gone_ = false;  ///< All launched processes have ended; none will be restarted.
 
   Roster roster_;
   Quarantine quarantine_;

@@ -1,11 +1,11 @@
-// What members tell of the state that they train on.
+// Digests that members report of the state that they train on.
 #include "elastic/control/coordinator/coordinator_state.h"
 #include "elastic/control/transition/certificate.h"
 
 namespace heddle::elastic {
 
-// The steps go on from those that agree; or, where nobody can say who is right, from what was kept
-// when all did.
+// The job continues from the members that agree; without a majority, from what was saved when all
+// agreed.
 void Coordinator::State::OnStateDigests(const std::string& name,
                                         const wire::StateDigests& message,
                                         Time now,
@@ -32,7 +32,7 @@ void Coordinator::State::OnStateDigests(const std::string& name,
 void Coordinator::State::RestoreDisagreement(Time now) {
   const auto& held = generations_.held();
   if (held && sources_.refusals().Disagreed(held->number)) {
-    Outbox nobody([this, now] { return Facts(now); });  // There is nothing to be told yet.
+    Outbox nobody([this, now] { return Facts(now); });  // Its actions are dropped.
     sources_.VoidAfter(agreement_.step());
     saves_.VoidAfter(agreement_.step(), held->number, nobody);
   }

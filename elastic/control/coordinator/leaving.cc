@@ -21,7 +21,7 @@ void Coordinator::State::On(const DrainRequested& event, Time /*now*/, Outbox& o
       roster_.Drain(name, "drained");
     }
   }
-  out.Persist();  // Who asked for it is told that it will happen.
+  out.Persist();  // Durable before the requester is told that it will happen.
 }
 
 void Coordinator::State::On(const DrainCancelled& event, Time /*now*/, Outbox& out) {
@@ -35,15 +35,15 @@ void Coordinator::State::On(const DrainCancelled& event, Time /*now*/, Outbox& o
       out.Log("drain_cancelled", {{"worker", name}});
     }
   }
-  out.Persist();  // Who asked for it is told that it will happen; so is the worker.
+  out.Persist();  // Durable before the requester and the worker are told.
   const auto& transition = transitions_.current();
   if (!stay.empty() && transition && transition->kind == Transition::Kind::kChange &&
       (transition->In<Planning>() != nullptr || transition->In<Preparing>() != nullptr)) {
-    transitions_.Drop(generations_);  // Nobody has begun anything: the next look is at all of them.
+    transitions_.Drop(generations_);  // No worker has begun anything: all are considered again.
   }
   for (const std::string& name : stay) {
     if (transition || !generations_.IsMember(name)) {
-      transitions_.Forget(name);  // What has gone further is followed by a plan with it.
+      transitions_.Forget(name);  // A plan with it is looked for after the transition.
     }
     const Worker& worker = roster_.at(name);
     if (worker.notices.withdrawn > 0) {
@@ -52,7 +52,7 @@ void Coordinator::State::On(const DrainCancelled& event, Time /*now*/, Outbox& o
   }
 }
 
-// It repeats what it said before it heard that it stays.
+// A withdrawn notice may come again from a worker that has not yet heard that it stays.
 void Coordinator::State::OnLeaving(const Worker& worker,
                                    const wire::Leaving& message,
                                    Time now,

@@ -1,5 +1,5 @@
-// Who is given up because nothing shows that it lives, who because others accuse it, and who
-// because they wait for it.
+// Gives up workers: those that nothing shows to live, those that others accuse, and those that
+// others wait for in vain.
 #include <algorithm>
 #include <utility>
 
@@ -8,7 +8,7 @@
 namespace heddle::elastic {
 namespace {
 
-// What a step does at once (one operator, one save) takes no longer than so many steps.
+// One operation in a step, such as an operator or a save, takes no longer than this many steps.
 constexpr double kStepsToDoNothing = 10;
 
 }  // namespace
@@ -40,7 +40,8 @@ void Coordinator::State::JudgeSilence(Time now, Outbox& out) {
     out.Log("cut_off", {{"workers", static_cast<int64_t>(roster_.workers().size())}});
   }
   std::set<std::string> absent = verdict.absent;
-  for (const Loss& loss : verdict.lost) {  // Also whoever is held, unless it is slow alone.
+  // A lost worker is absent, too, as the loss limit may hold its loss; not one that is only slow.
+  for (const Loss& loss : verdict.lost) {
     const Worker& worker = roster_.at(loss.worker);
     if (worker.broken_at || now - worker.last_word >= policy().lease) {
       absent.insert(loss.worker);
@@ -61,7 +62,7 @@ void Coordinator::State::JudgeAnswers(Time now, Outbox& out) {
     loss_limit_.Look(late, roster_, policy(), now);
     if (!loss_limit_.hold()) {
       TellHold(before, "most are heard", now, out);
-      // The others may be on their way, and nobody could answer meanwhile.
+      // Messages of the other suspects may be on their way, and no worker could reply meanwhile.
       silence_.Excuse(now + policy().lease / 2);
       transitions_.Excuse(now - before->since);
       late.clear();
@@ -90,7 +91,7 @@ void Coordinator::State::TellHold(const std::optional<LossLimit::Hold>& before,
   } else if (before && !hold) {
     out.Log("losses_released",
             {{"seconds", Seconds(now - before->since)}, {"reason", std::string(why_over)}});
-    silence_.Reconsider();  // Of the others.
+    silence_.Reconsider();  // The held losses are judged again.
   }
 }
 
@@ -113,7 +114,7 @@ void Coordinator::State::JudgeAccusations(Time now, Outbox& out) {
 void Coordinator::State::TakeVerdict(const Blame::Verdict& verdict, Time now, Outbox& out) {
   Apply({.losses = verdict.losses}, now, out);
   if (verdict.unknown && (IsRunning() || transitions_.current())) {
-    // Nobody is known to be at fault: try once more with everybody.
+    // No worker is known to be at fault: try once more with all of them.
     for (const auto& [name, reason] : verdict.reports) {
       decisions_.Note({.worker = name, .what = reason});
     }
@@ -121,7 +122,7 @@ void Coordinator::State::TakeVerdict(const Blame::Verdict& verdict, Time now, Ou
   }
 }
 
-// Who hangs in a step, with heartbeats that go on.
+// Finds members that hang in a step although their heartbeats go on.
 void Coordinator::State::JudgeWaits(Time now, Outbox& out) {
   const auto limit =
       std::max(policy().hang_timeout, FromSeconds(kStepsToDoNothing * StepSeconds()));
@@ -131,7 +132,7 @@ void Coordinator::State::JudgeWaits(Time now, Outbox& out) {
   }
   const DurableGeneration& held = *generations_.held();
   std::vector<std::string> running = held.plan.members;
-  std::erase_if(running, [&](const auto& name) {  // Who has stopped as asked may do nothing.
+  std::erase_if(running, [&](const auto& name) {  // A member that stopped as asked may do nothing.
     const Worker* worker = roster_.Find(name);
     return steps_.finished().count(name) > 0 ||
            (worker != nullptr && worker->standing == wire::STANDING_STOPPED);
@@ -139,7 +140,7 @@ void Coordinator::State::JudgeWaits(Time now, Outbox& out) {
   const WaitGraph waits =
       WaitsAmong(running, {held.number}, roster_, silence_.stepped_at(), policy().lease / 2, now);
   const Duration patience =
-      std::max(limit, policy().stop_timeout);  // A save at rest takes that long.
+      std::max(limit, policy().stop_timeout);  // A save between steps may take that long.
   TakeVerdict(blame_.JudgeWaits(waits, limit, patience, now), now, out);
 }
 

@@ -1,4 +1,4 @@
-// The coordinator's own restart: it goes on from its durable facts, and adopts the workers that
+// The coordinator's own restart: it continues from its durable state and adopts the workers that
 // train.
 #include <algorithm>
 

@@ -1,5 +1,5 @@
-// All workers leave: what they hold is saved before they may go, and the job forms anew when others
-// come.
+// All workers leave: the state that they hold is saved before they are released, and the job forms
+// again when others join.
 #include <algorithm>
 #include <utility>
 
@@ -49,7 +49,8 @@ void Coordinator::State::ConsiderSuspension(Time now, Outbox& out) {
   }
 }
 
-// What those that leave hold together is no whole state, or they cannot put it together any more.
+// Gives up if the leaving workers together do not hold the whole state, or can no longer form a
+// generation that has it.
 void Coordinator::State::GiveUpRecovery(const Transition& transition,
                                         Source source,
                                         Time now,
@@ -75,7 +76,7 @@ void Coordinator::State::OnStopped(const Worker& worker,
                       transition->In<Stopping>() == nullptr && transition->In<Moving>() == nullptr);
   if (IsRunning() && trains && !suspension_.IsActive() &&
       Counts(worker.name, message.generation())) {
-    // As its coordinator's predecessor asked it to; so do all others.
+    // The coordinator's predecessor asked it, and all other members, to stop.
     return Recover(Cause::kRestart, now, out);
   }
   if (!suspension_.TakeStopped(worker.name, message.generation(), message.applied_step(), roster_,
@@ -137,7 +138,7 @@ void Coordinator::State::ReleaseLeaving(bool requeue, Time now, Outbox& out) {
       continue;
     }
     roster_.KeepRelease(name, requeue);
-    out.Persist();  // A restarted coordinator says the same.
+    out.Persist();  // A restarted coordinator must resend the release.
     wire::Release release;
     release.set_reason(reason);
     release.set_requeue(requeue);

@@ -1,4 +1,4 @@
-// What workers say, and what it means for all rooms when one comes or goes.
+// Handles the messages of workers, and their joining and loss in all components.
 #include <algorithm>
 #include <utility>
 
@@ -27,7 +27,7 @@ void Coordinator::State::OnHello(ConnectionId connection,
     return Refuse(connection, *other, out);
   }
   Roster::Answer answer = roster_.Judge(hello, phase_ == Phase::kDone, now, policy().lease);
-  // A new worker, not one of the job that has ended: it asks again until there is the next job.
+  // A new worker, not one of the job that has ended, asks again until there is a next job.
   if (phase_ == Phase::kDone &&
       roster_.Judge(hello, false, now, policy().lease).kind == Kind::kJoin) {
     answer = {Kind::kRefuse, "the job has ended, the next one is waited for", false};
@@ -53,10 +53,10 @@ void Coordinator::State::OnHello(ConnectionId connection,
         out.Tell(connection, wire::Profile());
       }
       links_.Repeat(worker, roster_, policy().links, out);
-      SendGoAgain(worker, out);  // A Stop counts only after it.
+      SendGoAgain(worker, out);  // Before any Stop, which counts only after Go.
       Scene scene = MakeScene(now, out);
       transitions_.Repeat(worker, scene);
-      suspension_.Repeat(worker, generations_, out);  // Likewise.
+      suspension_.Repeat(worker, generations_, out);
     }
     return;
   }
@@ -74,13 +74,14 @@ void Coordinator::State::OnHello(ConnectionId connection,
   const std::string name = roster_.Join(connection, hello, now);
   quarantine_.Join(name, now);
   if (phase_ != Phase::kIdle) {
-    out.Persist();  // A restarted coordinator must know whose the name is.
+    out.Persist();  // A restarted coordinator must know which worker has the name.
     WelcomeWorker(name, false, out);
   }
 }
 
-// Its coordinator's name may lead here by mistake, and rightly again soon: what it holds and trains
-// is not this job's to end, and its name may be that of one of this job's workers.
+// The address of the worker's coordinator may lead here by mistake, and soon lead to the right one
+// again: this job must not end what the worker trains, and its name may also be that of one of this
+// job's workers.
 std::optional<wire::Refused> Coordinator::State::OtherJob(const wire::Hello& hello) const {
   if (hello.job_id().empty() || hello.job_id() == job_.id) {
     return std::nullopt;
@@ -111,8 +112,8 @@ void Coordinator::State::WelcomeWorker(const std::string& name, bool again, Outb
   }
 }
 
-// A member that is ready has not heard that its generation is in force, as it also is while another
-// one is prepared.
+// A member that is ready has not received Go. Its generation also stays in force while the next one
+// is prepared.
 void Coordinator::State::SendGoAgain(const Worker& worker, Outbox& out) {
   const auto& transition = transitions_.current();
   if (!IsRunning() || (transition && (transition->kind != Transition::Kind::kChange ||
@@ -134,7 +135,7 @@ void Coordinator::State::OnMessage(const Worker& worker,
                                    const wire::FromWorker& message,
                                    Time now,
                                    Outbox& out) {
-  // Of its own, for the worker may be forgotten while its message is handled.
+  // A copy, because the worker may be forgotten while its message is handled.
   const std::string name = worker.name;
   Scene scene = MakeScene(now, out);
   switch (message.kind_case()) {
@@ -183,7 +184,7 @@ void Coordinator::State::OnMessage(const Worker& worker,
   }
 }
 
-// A profile that no plan can be made with would keep all others from theirs. Who reads other data
+// A profile that no plan can use would keep all workers from a plan. A worker that reads other data
 // would train on them as if they were the job's.
 void Coordinator::State::OnProfiled(const Worker& worker,
                                     const wire::Profiled& message,
@@ -193,7 +194,7 @@ void Coordinator::State::OnProfiled(const Worker& worker,
     const std::string why = message.error().empty() ? "it is empty" : message.error();
     return Lose({worker.name, "its profile is of no use: " + why, false}, now, out);
   }
-  // Durable before a generation counts on it, as all facts are.
+  // Durable before a generation counts on it, as the whole state is.
   if (job_.data == 0) {
     job_.data = message.data();
   } else if (message.data() != job_.data) {
@@ -208,9 +209,9 @@ void Coordinator::State::OnProfiled(const Worker& worker,
   links_.PlacesChanged();
 }
 
-// A generation begins when the record of each step before it is known, and that is durable with it:
-// what is said of steps of earlier ones is either known or of a history that was given up. Who is
-// no member may have trained in that one, and repeat it.
+// A generation begins once the record of each step before it is known, which is durable with it. So
+// reports of earlier generations' steps are either known or of a history that was given up; a
+// worker that is no member may have trained in that history and repeat its reports.
 bool Coordinator::State::Counts(const std::string& worker, int64_t generation) const {
   return generations_.IsMember(worker) && generation == generations_.held()->number;
 }
@@ -287,7 +288,7 @@ void Coordinator::State::OnPeerLost(const Worker& worker,
       loss_limit_.NoteAccused(*accused, now);
     }
     if (loss_limit_.hold()) {
-      silence_.Reconsider();  // Whoever was held may not be now.
+      silence_.Reconsider();  // A held loss may be admitted now.
     }
     Apply({.losses = blame_.Accuse(worker.name, message.peer() == worker.name ? "" : message.peer(),
                                    message.reason(), roster_, generations_, now)},
@@ -338,11 +339,11 @@ void Coordinator::State::Lose(const Loss& loss, Time now, Outbox& out) {
     out.Log("worker_lost", {{"worker", name}, {"reason", reason}});
     out.Add(WorkerGone{name, worker->pid});
   }
-  if (worker->draining) {  // It has gone: its process need not begin anew.
+  if (worker->draining) {  // It has left: its process need not join again.
     roster_.KeepRelease(name, /*requeue=*/false);
     out.Persist();
   }
-  if (!rejoins) {  // Else it comes again by itself, and learns then what becomes of it.
+  if (!rejoins) {  // Otherwise it comes back by itself, and is then told to join as a new worker.
     wire::Abandon abandon;
     abandon.set_reason(reason);
     out.Tell(worker->connection, abandon);

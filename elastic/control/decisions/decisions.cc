@@ -11,15 +11,18 @@
 namespace heddle::elastic {
 namespace {
 
-// A worker that comes and dies again and again must not fill the log.
+// The most evidence that is kept: a worker that joins and dies again and again must not fill the
+// log.
 constexpr size_t kMostEvidence = 64;
 
-// Stopping, planning and connecting, until a recovery of the job has shown what they take.
+// Assumed seconds of stopping, planning and connecting, until a recovery of the job has measured
+// them.
 constexpr double kAssumedOverheadSeconds = 0.5;
-// Their median counts: one that a busy machine held up does not mislead the next.
+// How many overheads are kept. Their median counts, so that one slow recovery does not mislead the
+// next.
 constexpr size_t kOverheadsKept = 5;
 
-// Of a change of plan: a loss during it is the cause of what follows.
+// True for causes of a formation or change: a loss during that is the cause of what follows.
 bool IsOfChange(Cause cause) {
   return cause == Cause::kForm || cause == Cause::kJoin || cause == Cause::kLeave ||
          cause == Cause::kDrift || cause == Cause::kImprove || cause == Cause::kTakeBack;

@@ -8,16 +8,18 @@
 namespace heddle::elastic {
 namespace {
 
-// Fewer than are needed to notice a change (DriftPolicy::windows_over).
+// How many of the newest windows give the estimate: fewer than are needed to notice a change
+// (DriftPolicy::windows_over).
 constexpr size_t kNewest = 3;
 
-// The lowest of the newest. Of at least one.
+// The estimated slowdown: the lowest of the newest ratios. There is at least one.
 double EstimateOf(const std::vector<double>& ratios) {
   const auto newest = static_cast<std::ptrdiff_t>(std::min(kNewest, ratios.size()));
   return *std::min_element(ratios.end() - newest, ratios.end());
 }
 
-// Of at least one value.
+// Half the range without the lowest and the highest value, over the median; 0 for fewer than three
+// values.
 double NoiseOf(std::vector<double> sorted) {
   if (sorted.size() < 3) {
     return 0;
@@ -26,7 +28,7 @@ double NoiseOf(std::vector<double> sorted) {
   return (sorted[sorted.size() - 2] - sorted[1]) / 2 / sorted[sorted.size() / 2];
 }
 
-// Of the last windows.
+// The last `count` ratios, or all if there are fewer.
 std::vector<double> LastOf(const std::vector<double>& ratios, int count) {
   const auto last = std::min<std::ptrdiff_t>(count, std::ssize(ratios));
   return {ratios.end() - last, ratios.end()};

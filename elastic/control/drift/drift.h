@@ -1,18 +1,19 @@
 /// \file
-/// A lasting change of speed. A worker drifts when its measured busy time, over what its profile
-/// and the current plan's correction predict, was beyond the threshold to one side in most of the
-/// last windows. What else runs on a machine slows a worker for some seconds: a change that is not
-/// beyond the threshold's square has to last longer, and none of its windows may be within the
-/// threshold's square root. A change beyond the threshold's fourth power is too great to be
-/// noise, and is noticed in quick windows, which have a step at least; one window less shows that a
-/// worker became quicker, for no other work does that. A plan with the measured speeds is then
-/// looked for; whether it is put in force is economics: its gain has to be above the noise of the
-/// measurement, too. After either answer there is a pause that grows while drift goes on.
+/// Lasting changes of workers' speeds. A worker's slowdown is its measured busy time over the busy
+/// time that its profile predicts. The worker drifts if its slowdown, over the one that the plan in
+/// force counts on, is beyond the threshold on the same side in most of the newest windows. Other
+/// load on a machine slows a worker for some seconds: a change within the square of the threshold
+/// must last longer, with all windows beyond the square root of the threshold. A change beyond the
+/// fourth power of the threshold is too great to be noise: quick windows, which may have a single
+/// step, are enough to notice it, and one fewer if the worker became quicker, since other load
+/// never makes it so. A plan with the measured slowdowns is then looked for. It is put in force if
+/// it pays, and if its gain is above the noise of the measurement. After either answer there is a
+/// pause, which grows while drift goes on.
 ///
-/// Windows outlive generations: busy time is compared with the worker's profile, whatever the plan.
-/// How slow a worker is said to be is the lowest of its three newest windows beyond the threshold.
-/// The window in which the change came is none of them, for more are needed to notice it. What else
-/// runs on a machine holds a worker up, and nothing speeds it up: the lowest is the nearest one.
+/// Windows are kept across generations, because they are compared with the profile, whatever the
+/// plan. A worker's slowdown is estimated by the lowest of its three newest windows beyond the
+/// threshold. The window in which the change came is none of these, for more are needed to notice
+/// it. Other load only slows a worker down, so the lowest value is the closest.
 #pragma once
 
 #include <cstdint>
@@ -30,31 +31,33 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// Detects workers whose speed has changed. Thread: one caller at a time. A copy is an independent
+/// machine.
 class Drift {
  public:
-  /// Measured against the worker's profile; 1: as profiled.
+  /// The slowdown that the next plan counts on, as of the last noticed drift; 1: as profiled.
   double SlowdownOf(const std::string& worker) const;
-  /// As the newest windows say, whether or not a plan counts on it; none: no window was counted
-  /// since a change was noticed last.
+  /// The slowdown in the newest windows, whether or not a plan counts on it; nullopt: no window was
+  /// counted since drift of the worker was last noticed.
   std::optional<double> MeasuredOf(const std::string& worker) const;
 
+  /// Counts the window that a member's heartbeat reports, once.
   void Count(const std::string& worker,
              const wire::Heartbeat& message,
              const Generations& generations,
              const DriftPolicy& policy);
-  /// Whether a plan is to be looked for; slowdowns are as measured then.
+  /// True if members have drifted and a plan is to be looked for; SlowdownOf is then as measured.
   bool Notice(const Generations& generations, const DriftPolicy& policy, Time now, Outbox& out);
-  /// Whether it was one of those that drifted when that was noticed last.
+  /// True if the last Notice found that this worker has drifted.
   bool WasNoticed(const std::string& worker) const { return noticed_.count(worker) > 0; }
-  /// Whether the newest window of each member is as the plan counts on.
+  /// True if the newest window of each member is within the threshold of what the plan counts on.
   bool AreSteady(const Generations& generations, const DriftPolicy& policy) const;
-  /// How uncertain the slowdowns are that were noticed last: half the range of a worker's windows
-  /// without its lowest and highest one, over their median; of the least certain worker.
+  /// Uncertainty of the slowdowns that the last Notice found: half the range of a worker's windows,
+  /// without the lowest and the highest, over their median; the largest of all workers.
   double noise() const { return noise_; }
-  /// A plan for drift is in force, or was found not to pay.
+  /// Begins the pause: a plan for drift is in force, or was found not to pay.
   void Answered(const DriftPolicy& policy, Time now) { pause_.Begin(policy, now); }
-  /// Its plan counts on the slowdowns of now.
+  /// A generation comes into force whose plan counts on the current slowdowns.
   void BeginGeneration();
   void Forget(const std::string& worker) { gauges_.erase(worker); }
 
@@ -67,7 +70,7 @@ class Drift {
   };
   struct Gauge {
     double slowdown = 1;
-    double planned_slowdown = 1;  ///< What the current plan counts on.
+    double planned_slowdown = 1;  ///< The slowdown that the plan in force counts on.
     Series windows;
     Series quick;
   };
@@ -92,7 +95,7 @@ class Drift {
                                           int quick_over,
                                           Excess excess_of);
 
-  std::map<std::string, Gauge> gauges_;  ///< By worker; none: as profiled.
+  std::map<std::string, Gauge> gauges_;  ///< By worker; without one it is as profiled.
   std::set<std::string> noticed_;
   double noise_ = 0;
   DriftPause pause_;

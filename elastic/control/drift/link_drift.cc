@@ -10,7 +10,7 @@
 namespace heddle::elastic {
 namespace {
 
-using Rates = std::array<double, 2>;  // There and back, of the fastest transport.
+using Rates = std::array<double, 2>;  // Rates from a to b and back, of the fastest transport.
 
 Rates RatesOf(const wire::Links::Pair& pair) {
   Rates rates{};
@@ -21,7 +21,7 @@ Rates RatesOf(const wire::Links::Pair& pair) {
   return rates;
 }
 
-// The first member of a place, but for `other`.
+// The first member of a place other than `other`.
 std::optional<int> MemberOf(const wire::Links& links, int members, int place, int other) {
   for (int i = 0; i < members; ++i) {
     if (i != other && links.places(i) == place) {
@@ -107,7 +107,7 @@ bool LinkDrift::Notice(bool measured,
     if (FindChange(links.LinksOf(members_, roster), policy.link_factor, out)) {
       return true;
     }
-    Answered(policy, now);  // Something else takes its time.
+    Answered(policy, now);  // The links have not changed: steps are slow for another reason.
   } else if (pause_.IsOver(now) && IsSuspicious(policy)) {
     measuring_ = true;
     out.Log("links_suspected", {{"usual_seconds", MedianOf(usual_)},
@@ -117,7 +117,8 @@ bool LinkDrift::Notice(bool measured,
   return false;
 }
 
-// Places may be others now: an emulated rate makes one of its own.
+// Finds links that have changed. The places may be others than before, because an emulated rate
+// makes a place of its own; so pairs are matched by their members.
 bool LinkDrift::FindChange(const wire::Links& now, double factor, Outbox& out) {
   std::map<std::pair<int, int>, Rates> planned;
   for (const wire::Links::Pair& pair : planned_.pairs()) {

@@ -10,13 +10,14 @@
 
 namespace heddle::elastic {
 
-/// Grows while answers follow each other. Thread: one caller at a time. A copy is an independent
-/// machine.
+/// A pause in noticing drift that grows while answers follow each other. Thread: one caller at a
+/// time. A copy is an independent machine.
 class DriftPause {
  public:
   bool IsOver(Time now) const { return !until_ || now >= *until_; }
 
-  /// Twice as long as the last one, unless ten times that have passed since it began.
+  /// Begins a pause: twice as long as the last one, or DriftPolicy::cooldown if more than ten times
+  /// the last one has passed since it began.
   void Begin(const DriftPolicy& policy, Time now) {
     constexpr int kCalm = 10;
     const bool calm = !began_ || now - *began_ > kCalm * length_;

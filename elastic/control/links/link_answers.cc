@@ -1,4 +1,4 @@
-// What the two ends of a measurement answer, and what is made of it.
+// The replies of the two ends of a measurement, and its result.
 #include <algorithm>
 #include <utility>
 
@@ -15,7 +15,8 @@ bool IsSound(const wire::LinksMeasured::Link& link) {
   return link.error().empty() && IsLinkSound(link.latency_seconds(), link.bytes_per_second());
 }
 
-// Why nothing joins a worker to the other, in its words, cut short: they come from outside.
+// Why no transport joins a worker to the other, in the worker's words; cut short, because they come
+// from outside.
 std::string Reason(const std::string& worker, const wire::LinksMeasured& answer) {
   std::string reason = answer.error();
   for (const auto& link : answer.links()) {
@@ -45,7 +46,7 @@ std::string ToJson(const std::vector<wire::Links::Transport>& transports) {
 
 }  // namespace
 
-// Each end may have its own.
+// Each of the two ends may have a reason of its own.
 std::string LinkSurvey::ReasonOf(const Measurement& measurement) {
   const std::string there = Reason(measurement.workers[0], *measurement.answers[0]);
   const std::string back = Reason(measurement.workers[1], *measurement.answers[1]);
@@ -72,7 +73,7 @@ void LinkSurvey::TakeAnswer(const Worker& worker,
   }
 }
 
-// Both have answered, or `failure` says what happened instead.
+// Ends a measurement whose ends have both replied; otherwise `failure` says what happened instead.
 void LinkSurvey::EndMeasurement(int64_t request,
                                 const std::string& failure,
                                 const Roster& roster,
@@ -89,7 +90,7 @@ void LinkSurvey::EndMeasurement(int64_t request,
     reason = joined.empty() ? ReasonOf(measurement) : "";
   }
   if (failure.empty() || failure == "timeout") {
-    // What joins two members whose measurement fails was measured once, and is used.
+    // If a repeated measurement fails, the former figures stay in use.
     const bool again = doubtful_.erase(measurement.places) > 0;
     if (!joined.empty() || !again) {
       measured_[measurement.places] = joined;
@@ -125,7 +126,7 @@ void LinkSurvey::CheckDeadlines(const Roster& roster,
                         [&](const Place& partner) { return entry.first <= partner; }));
     }
     if (left == 0) {
-      return;  // All was measured since a plan last asked.
+      return;  // All pairs were measured since a plan last asked.
     }
     late_ = true;
     out.Log("warning",

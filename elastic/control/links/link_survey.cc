@@ -10,7 +10,7 @@
 namespace heddle::elastic {
 namespace {
 
-// A request is followed by the next of its coordinator after the generations of its groups.
+// The next request of a coordinator is numbered after the generations of this one's groups.
 constexpr int64_t kGroupsOfRequest = kMostMeasuredTransports;
 constexpr int kLifeShift = 32;
 constexpr size_t kMostKept = 4096;
@@ -71,8 +71,8 @@ bool LinkSurvey::Settled(const Roster& roster, const LinkPolicy& policy, Time no
   return late_;
 }
 
-// Places come and go (a network at every start of a container): what was measured of one is kept
-// for its return, but not without bound.
+// Places come and go (a container has a new network at every start). Figures of a place that is
+// gone are kept for its return, but not without bound.
 void LinkSurvey::ForgetOldPlaces(const Roster& roster) {
   if (measured_.size() <= kMostKept) {
     return;
@@ -131,7 +131,8 @@ void LinkSurvey::FindUnmeasured(const Roster& roster, int most_partners) {
     bool wanted = false;
     for (size_t i = 0; i < order.size(); ++i) {
       const size_t j = (i + distance) % order.size();
-      const bool again = 2 * distance == order.size() && i >= distance;  // From the other side.
+      // The pair was looked at from the other side.
+      const bool again = 2 * distance == order.size() && i >= distance;
       wanted = wanted || in_want(i);
       if (again || (!in_want(i) && !in_want(j)) ||
           known.count(std::minmax(order[i], order[j])) > 0) {
@@ -148,8 +149,9 @@ void LinkSurvey::FindUnmeasured(const Roster& roster, int most_partners) {
   }
 }
 
-// Starts every measurement of the freed hosts that would disturb none, those inside a host first.
-// Only theirs: a look at all that is left, whenever one ends, would cost the square of the cluster.
+// Starts every measurement of the freed hosts that disturbs no other, those inside a host first. It
+// looks at the freed hosts only: a look at all pairs that are left, whenever one ends, would cost
+// the square of the cluster's size.
 void LinkSurvey::StartMeasuring(const Roster& roster,
                                 const LinkPolicy& policy,
                                 Time now,
@@ -181,7 +183,7 @@ void LinkSurvey::StartMeasuring(const Roster& roster,
   }
 }
 
-// The first worker of a place that can be told, but for `other`.
+// The first connected worker of a place other than `other`; null if there is none.
 const Worker* LinkSurvey::MeasurerOf(const Place& place,
                                      const Worker* other,
                                      const Roster& roster) const {
@@ -222,7 +224,7 @@ wire::MeasureLinks LinkSurvey::MakeRequest(int64_t request,
   wire::MeasureLinks message;
   message.set_request(request);
   message.set_rank(rank);
-  // The answers are to be here before they are no longer waited for.
+  // The replies must arrive before the measurement's deadline.
   message.set_seconds(0.8 * Seconds(policy.timeout));
   const Measurement& measurement = measuring_.at(request);
   for (const std::string& name : measurement.workers) {
@@ -243,7 +245,7 @@ wire::MeasureLinks LinkSurvey::MakeRequest(int64_t request,
   return message;
 }
 
-// Another worker of its place may take its part.
+// Another worker of the place may repeat the measurement.
 void LinkSurvey::Forget(const std::string& worker,
                         const Roster& roster,
                         const LinkPolicy& policy,

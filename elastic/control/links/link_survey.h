@@ -1,6 +1,7 @@
 /// \file
-/// Links by pair: who is measured with whom (LinkPolicy says how much), and what is known of them.
-/// Nothing here stops a job: what fails or is late is planned with by its workers' own ends.
+/// The survey of links by pair of places: which workers measure when (LinkPolicy says how much),
+/// and the results. A measurement never stops a job: for a pair whose measurement fails or is late,
+/// plans count on the figures in the two workers' own profiles.
 #pragma once
 
 #include <array>
@@ -20,57 +21,62 @@
 
 namespace heddle::elastic {
 
-/// Workers that others reach alike, as text that orders them.
+/// The key of a place (LinkPolicy), by which places are also ordered.
 using Place = std::string;
-/// In this order.
+/// Two places, the lesser first; both may be the same.
 using PlacePair = std::pair<Place, Place>;
 
 Place PlaceOf(const Worker& worker);
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// Measures links and keeps the figures. Thread: one caller at a time. A copy is an independent
+/// machine.
 class LinkSurvey {
  public:
-  /// Sees to what is to be measured; whether a plan need not wait for it (any longer).
+  /// Starts the measurements that can run now. True if a plan need not wait for any measurement, or
+  /// no longer.
   bool Settled(const Roster& roster, const LinkPolicy& policy, Time now, Outbox& out);
 
-  /// What failed with a worker of its place may go well with this new one.
+  /// Forgets failed measurements of the new worker's place: they may succeed with it.
   void WorkerJoined(const Worker& worker);
-  /// Something that decides who is measured with whom has changed: workers, profiles, rates.
+  /// Records that workers, profiles or emulated rates have changed, which decide what is measured.
   void PlacesChanged() { places_changed_ = true; }
-  /// What is known of the links between these workers is measured once more, and counts until then.
+  /// Measures the links between these workers once more; the known figures count until then.
   void MeasureAgain(const std::vector<std::string>& names, const Roster& roster);
+  /// Takes a worker's reply; the second one of a measurement ends it.
   void TakeAnswer(const Worker& worker,
                   const wire::LinksMeasured& message,
                   const Roster& roster,
                   const LinkPolicy& policy,
                   Outbox& out);
-  /// Says again what a worker that came back may not have heard.
+  /// Resends the request to a worker that came back and may not have received it.
   void Repeat(const Worker& worker,
               const Roster& roster,
               const LinkPolicy& policy,
               Outbox& out) const;
-  /// The worker goes: another one of its place may take its part.
+  /// Ends the measurements of a worker that is about to be removed; another one of its place may
+  /// repeat them.
   void Forget(const std::string& worker,
               const Roster& roster,
               const LinkPolicy& policy,
               Outbox& out);
+  /// Ends measurements that are overdue, and the wait of a plan for all of them.
   void CheckDeadlines(const Roster& roster, const LinkPolicy& policy, Time now, Outbox& out);
   std::optional<Time> NextDeadline() const;
-  /// The job has ended: nothing is waited for.
+  /// Drops all measurements in progress, because the job has ended.
   void Stop() { measuring_.clear(); }
 
-  /// Of these workers, in this order.
+  /// The measured links between these workers, in this order.
   wire::Links LinksOf(const std::vector<std::string>& names, const Roster& roster) const;
   /// Hosts that take part in a measurement.
   std::set<std::string> BusyHosts(const Roster& roster) const;
 
   void Restore(const DurableState& durable) { life_ = durable.life + 1; }
-  /// What is stored is durable before any request of this life is sent.
+  /// Stores the number of this life, which is durable before any request of this life is sent.
   void Store(DurableState& durable);
   Status Check(const Roster& roster) const;
 
  private:
-  /// A measurement under way between two workers, the first of the pair's first place.
+  /// A measurement in progress between two workers, the first one of the pair's first place.
   struct Measurement {
     PlacePair places;
     std::array<std::string, 2> workers;
@@ -95,21 +101,23 @@ class LinkSurvey {
                       Outbox& out);
 
   int64_t life_ = 0;           ///< Coordinators of this job before this one.
-  bool life_durable_ = false;  ///< No request is sent before.
+  bool life_durable_ = false;  ///< life_ is stored; no request is sent before.
   int64_t next_measurement_ = 1;
-  /// By pair of places; empty: it failed, and is not tried again until a worker joins there.
+  /// By pair of places: the transports that join them. Empty: the measurement failed, and is not
+  /// repeated until a worker joins there.
   std::map<PlacePair, std::vector<wire::Links::Transport>> measured_;
-  std::set<PlacePair> doubtful_;                      ///< Of these: to be measured again.
-  std::map<int64_t, Measurement> measuring_;          ///< By request.
-  std::map<Place, std::vector<std::string>> places_;  ///< Candidates, as of the last look.
+  std::set<PlacePair> doubtful_;              ///< Pairs of measured_ that are to be measured again.
+  std::map<int64_t, Measurement> measuring_;  ///< Measurements in progress, by request.
+  /// By place: the names of its candidates, as of the last FindUnmeasured.
+  std::map<Place, std::vector<std::string>> places_;
   std::map<std::string, std::vector<Place>> places_of_host_;
-  /// What is still to be measured of them: each place's partners, itself among them; both sides of
-  /// a pair have it.
+  /// By place: the partners that it is still to be measured with, which may include itself. A pair
+  /// is under both of its places.
   std::map<Place, std::vector<Place>> unmeasured_;
   bool places_changed_ = true;         ///< The three above are out of date.
-  std::set<std::string> freed_hosts_;  ///< Whose `unmeasured_` may begin that could not before.
-  std::optional<Time> until_;          ///< A plan waits for links no longer than this.
-  bool late_ = false;                  ///< It has; until nothing is left to be measured.
+  std::set<std::string> freed_hosts_;  ///< Hosts whose unmeasured_ pairs may be able to start now.
+  std::optional<Time> until_;          ///< A plan waits for measurements no longer than this.
+  bool late_ = false;                  ///< until_ has passed; false once all are measured.
 };
 
 }  // namespace heddle::elastic

@@ -10,7 +10,7 @@
 namespace heddle::elastic {
 namespace {
 
-// Of the time that somebody may do nothing, a look takes place in each such part.
+// Waits are judged this many times within the time that a worker may do nothing.
 constexpr int kLooks = 16;
 
 }  // namespace
@@ -22,7 +22,7 @@ std::vector<Loss> Blame::Accuse(const std::string& accuser,
                                 const Generations& generations,
                                 Time now) {
   if (!accused.empty() && roster.Find(accused) == nullptr) {
-    return {};  // Lost already.
+    return {};  // It was given up already.
   }
   const bool repeated =
       std::any_of(accusations_.begin(), accusations_.end(), [&](const Accusation& accusation) {
@@ -114,8 +114,8 @@ Loss Blame::MostAccused(const std::vector<Accusation>& accusations,
       worst = it;
     }
   }
-  // Both ends of one broken link accuse each other: the accuser of the worst may be the only
-  // accused else.
+  // Both ends of a broken link accuse each other: the accuser of the worst one may be the only
+  // other accused worker.
   const auto report = std::find_if(
       accusations.begin(), accusations.end(),
       [&](const Accusation& accusation) { return accusation.accused == worst->first; });

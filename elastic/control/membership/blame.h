@@ -1,15 +1,17 @@
 /// \file
-/// Who is at fault is not who reported: accusations are collected for one probe window. An accused
-/// worker that fell silent is lost. When all of them still answer, a link between two live workers
-/// is broken: the one that most others accuse goes, ties go to the higher rank, so that both sides
-/// of the link never take turns.
+/// Which worker is at fault when workers report that they lost a peer or wait for each other.
 ///
-/// Whoever hangs may be accused by nobody, or the wrong one: waits say who it is (wait_graph.h).
-/// Of those who wait in a circle nobody can be told from the others, so the first time nobody is
-/// given up: the fence that begins a recovery ends their waits, and who does not answer that one
-/// hangs. When it comes again, without a step or a loss between, the one of the highest rank in the
-/// circle is given up, as of a link whose both ends are accused. Where all do nothing and there is
-/// no circle, everybody recovers each time: who hangs does not answer the fence.
+/// Accusations are collected for one probe window, because the reporter may itself be at fault. An
+/// accused worker that fell silent is lost. If all accused workers are still heard, a link between
+/// two live workers is broken: the worker with the most accusers is lost, and ties go to the higher
+/// rank, so that the two ends of a link never alternate.
+///
+/// A worker that hangs may have no accuser, or another worker may be accused; the wait-for graph
+/// finds it (wait_graph.h). In a circle of waits the culprit cannot be told from the others, so the
+/// first circle costs no worker: the fence that begins a recovery ends the waits, and a worker that
+/// hangs does not reply to it. If a circle comes again, without a step or a loss between, its
+/// worker of the highest rank is lost. If no worker does anything and there is no circle, each such
+/// standstill leads to a recovery: again, a worker that hangs does not reply to the fence.
 #pragma once
 
 #include <map>
@@ -24,41 +26,43 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// Collects accusations and judges them. Thread: one caller at a time. A copy is an independent
+/// machine.
 class Blame {
  public:
   struct Verdict {
     std::vector<Loss> losses;
-    bool unknown = false;  ///< Somebody failed without knowing why, and nobody is to blame.
-    std::map<std::string, std::string> reports = {};  ///< Unknown: who failed, and what it said.
+    bool unknown = false;  ///< Something failed, and no worker is known to be at fault.
+    /// If `unknown`: what each worker reported, by name; "" is the name for the wait-for graph.
+    std::map<std::string, std::string> reports = {};
   };
 
-  /// `accused` empty: the accuser cannot say who. Those that have broken away already and fit the
-  /// accusation are lost: no grace is needed.
+  /// Records an accusation. `accused` empty: the accuser cannot name the peer, and any member fits.
+  /// Returns the workers that fit and are disconnected already: they are lost without a grace
+  /// period.
   std::vector<Loss> Accuse(const std::string& accuser,
                            const std::string& accused,
                            const std::string& reason,
                            const Roster& roster,
                            const Generations& generations,
                            Time now);
-  /// Whether a worker is accused, as a member also by an accusation that names nobody.
+  /// True if the worker is accused; a member also fits an accusation without a name.
   bool Fits(const std::string& worker, bool is_member) const;
-  /// Who accuses it, or a member by an accusation that names nobody.
+  /// The workers that accuse it; for a member also those that name no worker.
   std::vector<std::string> AccusersOf(const std::string& worker, bool is_member) const;
-  /// Once the probe window of an accusation is over; before, an empty verdict. `ranks`: those that
-  /// are connected to each other, by rank.
+  /// Judges and clears all accusations once the probe window of one is over; an empty verdict
+  /// before. `ranks`: the workers that are connected to each other, by rank.
   Verdict Judge(const Roster& roster,
                 const std::vector<std::string>& ranks,
                 Duration probe,
                 Time now);
 
-  /// Whether waits are to be judged again; not at each of many words.
+  /// True if waits are due to be judged; then not again before a sixteenth of `limit` has passed.
   bool WaitsAreDue(Duration limit, Time now);
-  /// Who hangs, of those who run something together. Unknown: nobody goes on, and nobody is known
-  /// to be at fault.
+  /// Finds the workers that hang among those that run something together. `unknown`: none of them
+  /// goes on, and none is known to be at fault. `limit` and `patience`: as WaitGraph::Judge.
   Verdict JudgeWaits(const WaitGraph& waits, Duration limit, Duration patience, Time now);
-  /// A step was completed, or somebody was given up: whoever waits in a circle then does so for
-  /// another reason.
+  /// A step was completed or a worker was lost: the next circle of waits counts as the first.
   void ForgetCircle() { had_circle_ = false; }
 
   bool empty() const { return accusations_.empty(); }

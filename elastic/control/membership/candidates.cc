@@ -1,4 +1,4 @@
-// Whom a plan may count on.
+// The workers that a plan may count on.
 #include <algorithm>
 
 #include "elastic/control/membership/roster.h"

@@ -13,7 +13,8 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// The counter of generations, and the held generation. Thread: one caller at a time. A copy is an
+/// independent machine.
 class Generations {
  public:
   /// Numbers are given out above `counter`.
@@ -21,15 +22,16 @@ class Generations {
 
   /// The highest number ever given out. No worker learns one above it before it is durable.
   int64_t counter() const { return counter_; }
+  /// Marks `number`, and all below it, as given out.
   void Allot(int64_t number) { counter_ = std::max(counter_, number); }
 
-  /// None: nobody holds any state that counts.
+  /// The generation whose state the workers hold; nullopt if they hold none that counts.
   const std::optional<DurableGeneration>& held() const { return held_; }
   void Begin(DurableGeneration generation) { held_ = std::move(generation); }
   void Drop() { held_.reset(); }
 
   bool IsMember(const std::string& name) const { return held_ && held_->members.count(name) > 0; }
-  /// Of the plan, whether or not it still is a member.
+  /// True if the held generation's plan names the worker, even if it is no longer a member.
   bool WasPlanned(const std::string& name) const {
     return held_ && std::find(held_->plan.members.begin(), held_->plan.members.end(), name) !=
                         held_->plan.members.end();

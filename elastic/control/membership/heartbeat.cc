@@ -1,4 +1,4 @@
-// What a heartbeat says of a worker.
+// Records the heartbeats of workers.
 #include <algorithm>
 
 #include "elastic/control/membership/roster.h"

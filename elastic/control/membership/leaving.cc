@@ -1,4 +1,4 @@
-// Who was asked to leave, and who stays after all.
+// Workers that were asked to leave, and workers that stay after all.
 #include <algorithm>
 #include <utility>
 
@@ -7,7 +7,8 @@
 namespace heddle::elastic {
 namespace {
 
-// One that comes back does so within its patience; a few hundred leave within that at most.
+// How many releases are kept. A released worker comes back while it still waits for a coordinator,
+// and at most a few hundred leave within that time.
 constexpr size_t kMostReleases = 256;
 
 }  // namespace

@@ -8,13 +8,14 @@
 namespace heddle::elastic {
 namespace {
 
-// Half of a lease is several heartbeats: who says nothing for longer may be about to be lost,
-// though others' leases end a little sooner.
+// True if the worker is silent for half a lease, which is several heartbeats: it may be about to be
+// lost, although the leases of others end a little sooner.
 bool IsUnheard(const Worker& worker, const JobPolicy& policy, Time now) {
   return worker.seen && now - worker.last_word >= policy.lease / 2;
 }
 
-// By the process that ended, or its kernel. Of one that was silent before, only keepalives tell.
+// True if the worker's process or its kernel closed the connection. If the worker was silent
+// before, only the keepalive timeout has closed it.
 bool WasClosed(const Worker& worker, const JobPolicy& policy) {
   return worker.broken_at && *worker.broken_at - worker.last_word < policy.lease / 2;
 }
@@ -92,7 +93,7 @@ std::vector<Loss> LossLimit::Admit(const std::vector<Loss>& suspected,
       given_up_[loss.worker] = now;
     }
   }
-  if (is_over) {  // So it is: what follows is counted by itself.
+  if (is_over) {  // The losses are real: later ones are counted without them.
     given_up_.clear();
     hold_.reset();
   } else if (admitted.size() < suspected.size() && !hold_) {

@@ -45,7 +45,7 @@ int Quarantine::CountAt(Time now) const {
   }));
 }
 
-// Who stays away for longer than it was held off, and for a life that is not short, begins anew.
+// Forgets workers that stay away for longer than their pause plus the length of a short life.
 void Quarantine::Prune(const QuarantinePolicy& policy, Time now) {
   std::erase_if(lives_, [&](const auto& entry) {
     const Life& life = entry.second;

@@ -1,8 +1,8 @@
 /// \file
-/// Workers that come and are lost again and again. Each coming and each loss costs everybody a
-/// change of plan, so whoever was lost shortly after it came is held off: from the second short
-/// life in a row on, for twice as long each time. The first one is an accident like any other.
-/// Source of the rule: Horovod's blacklist with cooldown, docs.horovod.ai "Elastic Horovod".
+/// Holds off workers that join and are lost again and again. Each join and each loss costs all
+/// workers a change of plan, so from its second short life in a row on a worker is held off, for
+/// twice as long each time. Source of the rule: Horovod's blacklist with cooldown, docs.horovod.ai
+/// "Elastic Horovod".
 #pragma once
 
 #include <map>
@@ -14,36 +14,37 @@
 
 namespace heddle::elastic {
 
-/// By name: a worker without one gets another each time and is not known again. What it knows is
-/// not durable: a restarted coordinator learns it anew. Thread: one caller at a time. A copy is an
-/// independent machine.
+/// The short lives of workers, by name. A worker without a name of its own gets another one each
+/// time and is not recognized. They are not durable: a restarted coordinator starts without them.
+/// Thread: one caller at a time. A copy is an independent machine.
 class Quarantine {
  public:
   struct Sentence {
-    Duration pause{0};
-    int short_lives = 0;  ///< In a row.
+    Duration pause{0};    ///< How long the worker is held off.
+    int short_lives = 0;  ///< Its short lives in a row.
   };
 
   void Join(const std::string& name, Time now) { lives_[name].joined = now; }
-  /// It left as it was asked to: all is forgotten.
+  /// The worker left as it was asked to: its history is forgotten.
   void Leave(const std::string& name) { lives_.erase(name); }
-  /// None: it may come back at once. Also where it never joined.
+  /// The worker was lost: how long it is held off; nullopt if it may join again at once, or had not
+  /// joined.
   std::optional<Sentence> Lose(const std::string& name, const QuarantinePolicy& policy, Time now);
-  /// None: it may come. Else for how long it is held off from `now` on; more than 0.
+  /// How long the worker is held off from `now` on, more than 0; nullopt if it may join.
   std::optional<Sentence> Find(const std::string& name, Time now) const;
-  /// Those that are held off.
+  /// The number of workers that are held off at `now`.
   int CountAt(Time now) const;
 
  private:
   struct Life {
-    std::optional<Time> joined = {};  ///< None: it is not here.
+    std::optional<Time> joined = {};  ///< nullopt: it is lost.
     Time lost = {};
     int short_lives = 0;
     Duration pause{0};
   };
   void Prune(const QuarantinePolicy& policy, Time now);
 
-  std::map<std::string, Life> lives_;  ///< Of those that are here, and of those lost lately.
+  std::map<std::string, Life> lives_;  ///< Joined workers and those lost lately, by name.
 };
 
 }  // namespace heddle::elastic

@@ -1,4 +1,4 @@
-// Workers come, say that they live, and go.
+// Workers join, are heard, and are removed.
 #include "elastic/control/membership/roster.h"
 
 #include <algorithm>
@@ -16,10 +16,10 @@ bool IsEmpty(const wire::Emulation& emulation) {
          emulation.link_bytes_per_second() == 0;
 }
 
-// Of a host and of a network; what is measured is kept by them.
+// The longest name of a host or network; measurements are kept by these names.
 constexpr size_t kMostNameBytes = 255;
 
-// Names go into file names, labels and lines of text.
+// True if the name can be part of file names, labels and lines of text.
 bool IsNameSound(const std::string& name) {
   return name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -27,7 +27,7 @@ bool IsNameSound(const std::string& name) {
          });
 }
 
-// Why its words cannot be taken as they are; empty: they can.
+// Why the Hello cannot be accepted; empty if it can.
 std::string Fault(const wire::Hello& hello) {
   if (hello.protocol_version() != kProtocolVersion) {
     return fmt::format("it speaks version {} of the protocol, the coordinator version {}",
@@ -57,7 +57,7 @@ WorkerIdentity IdentityOf(const wire::Hello& hello) {
           .emulation = hello.emulation()};
 }
 
-// The worker is heard after its last word.
+// Records that the worker is heard; a gap before does not count against a running profile.
 void EndGap(Worker& worker, Time now) {
   if (worker.profiling_until && now - worker.last_word > kGap) {
     *worker.profiling_until += now - worker.last_word;
@@ -108,7 +108,7 @@ Roster::Answer Roster::Judge(const wire::Hello& hello, bool ended, Time now, Dur
   if (known == nullptr) {
     return {Kind::kJoin};
   }
-  // A process that starts again under its name proves the one before dead, unless that one is
+  // A process that starts under a known name proves the former one dead, unless that one is still
   // heard.
   if (known->seen && known->connection != 0 && now - known->last_word < lease) {
     return {Kind::kRefuse, "a worker named " + hello.name() + " is connected", false};
@@ -280,7 +280,7 @@ std::optional<wire::Emulation> Roster::Emulate(const std::string& name,
 void Roster::SetAbsent(const std::set<std::string>& names) {
   for (auto& [name, worker] : workers_) {
     worker.absent = names.count(name) > 0;
-    if (worker.absent) {  // Others of its host need not wait: it is asked again when it is heard.
+    if (worker.absent) {  // Others of its host need not wait; it is asked again once it is heard.
       worker.profiling_until.reset();
     }
   }

@@ -9,18 +9,18 @@
 namespace heddle::elastic {
 namespace {
 
-// A step may take so many times its usual time before it counts as not completed: saves,
+// A step may take this many times its usual time before it counts as not completed, because saves,
 // validation and other work of the machine come between.
 constexpr double kSlowestStep = 3;
 
-// No step for so long: the generation stands still.
+// Without a completed step for this long, the generation stands still.
 Duration StandsStill(const JobPolicy& policy, double step_seconds) {
   return std::max(policy.lease, FromSeconds(kSlowestStep * step_seconds));
 }
 
-// Of several that fall silent at once each has said its last word a little earlier or later. None
-// of them is heard when the first one's lease ends, for that is longer than this by several
-// heartbeats.
+// A worker counts as heard for this long after a message. Workers that fall silent together sent
+// their last messages at slightly different times: none of them counts as heard when the first
+// lease ends, because a lease is longer than this by several heartbeats.
 Duration Fresh(const JobPolicy& policy) {
   return policy.lease / 2;
 }
@@ -29,7 +29,7 @@ bool IsHeard(const Worker& worker, const JobPolicy& policy, Time now) {
   return worker.seen && worker.connection != 0 && now - worker.last_word < Fresh(policy);
 }
 
-// The newest word of anybody; none: nobody has come.
+// When any worker was last heard; nullopt if none has joined.
 std::optional<Time> NewestWord(const Roster& roster) {
   std::optional<Time> newest;
   for (const auto& [name, worker] : roster.workers()) {
@@ -75,7 +75,7 @@ Silence::Verdict Silence::Judge(const Scene& scene) {
   Verdict verdict;
   if (cut_off || scene.now < excused_until_) {
     for (const auto& [name, worker] : scene.roster.workers()) {
-      if (worker.absent) {  // As before: it is not heard yet.
+      if (worker.absent) {  // It stays absent until it is heard.
         verdict.absent.insert(name);
       }
     }
@@ -95,7 +95,7 @@ void Silence::JudgeOne(const Worker& worker,
   const bool broken = worker.broken_at && scene.now - *worker.broken_at >= policy.reconnect_grace;
   const bool silent = scene.now - worker.last_word >= policy.lease;
   if (!worker.seen) {
-    return;  // Its time ends with the adoption's.
+    return;  // The end of the adoption decides about it.
   }
   if (!broken && !silent) {
     if (worker.profiling_until && scene.now >= *worker.profiling_until) {
@@ -108,7 +108,7 @@ void Silence::JudgeOne(const Worker& worker,
         (!silent ||
          (a_member_is_heard && scene.now - stepped_at_ < StandsStill(policy, scene.step_seconds)));
     const bool stands_by = !member && scene.involved.count(worker.name) == 0;
-    // What a member has to say of saves and speed is missed, too: not for ever.
+    // Not for ever, because reports of its saves and its speed are missed, too.
     if ((trains || stands_by) && scene.now - worker.last_word < policy.cut_off_timeout) {
       verdict.absent.insert(worker.name);
       return;

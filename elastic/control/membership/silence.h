@@ -1,14 +1,14 @@
 /// \file
-/// Whether a worker that says nothing is lost. Silence alone does not tell a dead worker from one
-/// whose way to the coordinator is cut, and whoever trains on must not be given up:
+/// Whether a silent worker is lost. Silence alone does not tell a dead worker from one that is cut
+/// off from the coordinator, and a worker that trains on must not be given up:
 ///
-/// - Steps that are completed prove all members of the generation alive, for each of them votes.
-///   A silent member is lost once its lease is over *and* no step was completed for as long.
-/// - When nobody at all is heard, it is the coordinator that is cut off. It waits, and gives
-///   everybody time to come back once the first one is heard again.
-/// - While no steps run, nobody speaks for a member, and others wait for whoever takes part in a
-///   change: its lease decides, or the grace of a broken stream.
-/// - Nobody waits for a worker that stands by. It is absent, so that no plan counts on it.
+/// - A completed step proves all members of the generation alive, for each of them votes. A silent
+///   member is lost once its lease is over *and* no step was completed for as long.
+/// - When no worker at all is heard, the coordinator is cut off. It waits, and once a worker is
+///   heard again it gives all of them time to come back.
+/// - While no steps run, nothing proves a silent member alive, and others wait for the workers that
+///   take part in a transition: the lease decides, or the grace period of a broken connection.
+/// - No worker waits for a standby worker. A silent one becomes absent: no plan counts on it.
 #pragma once
 
 #include <algorithm>
@@ -24,24 +24,24 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// Judges silent workers. Thread: one caller at a time. A copy is an independent machine.
 class Silence {
  public:
-  /// What silence is judged by.
+  /// The inputs of a judgement.
   struct Scene {
     const Roster& roster;
     const Generations& generations;
-    const std::set<std::string>& involved;  ///< In the change that is under way.
-    bool steps_run = false;   ///< The generation in force trains, and nobody accuses anybody.
-    double step_seconds = 0;  ///< Of a step of it, measured or predicted.
+    const std::set<std::string>& involved;  ///< Workers in the transition in progress.
+    bool steps_run = false;   ///< The generation in force trains, and no accusation is pending.
+    double step_seconds = 0;  ///< Seconds of one of its steps, measured or predicted.
     const JobPolicy& policy;
     Time now;
   };
 
-  /// Somebody is heard at `now`; before the roster counts it. True: the first one after nobody was
-  /// heard for half a lease.
+  /// A worker is heard at `now`; called before the roster records that. Returns true for the first
+  /// worker after none was heard for half a lease.
   bool Hear(const Roster& roster, const JobPolicy& policy, Time now);
-  /// Nobody is lost before `until`: the silence was the coordinator's own.
+  /// No worker is lost before `until`, because the silence was the coordinator's own.
   void Excuse(Time until) { excused_until_ = std::max(excused_until_, until); }
   /// A member of `generation` has applied `step`.
   void NoteStep(int64_t generation, int64_t step, Time now);
@@ -50,17 +50,18 @@ class Silence {
     std::vector<Loss> lost = {};
     std::set<std::string> absent = {};
   };
-  /// What had come by `now` was handled before.
+  /// Judges all workers. Every event that had arrived by `scene.now` has been handled before.
   Verdict Judge(const Scene& scene);
-  /// When a step was completed last, or the generation in force began.
+  /// When a step was last completed, or the generation in force began.
   Time stepped_at() const { return stepped_at_; }
-  /// Since when nobody is heard, as of the last Judge; none: somebody is.
+  /// Start of the silence of all workers, once it lasts a lease, as of the last Judge; else
+  /// nullopt.
   std::optional<Time> cut_off_since() const { return cut_off_since_; }
-  /// What somebody owes is not due before.
+  /// No reply deadline expires before this time.
   Time excused_until() const { return excused_until_; }
-  /// What Judge went by has changed: it is to be asked again at once.
+  /// Makes NextDeadline due at once, because the inputs of the last Judge have changed.
   void Reconsider() { judged_at_ = Time(); }
-  /// When Judge may say something else than it did, if nothing happens before.
+  /// The earliest time at which Judge may decide otherwise without another event.
   std::optional<Time> NextDeadline(const Roster& roster,
                                    double step_seconds,
                                    const JobPolicy& policy) const;
@@ -74,9 +75,9 @@ class Silence {
   Time judged_at_;
   Time excused_until_;
   std::optional<Time> cut_off_since_;
-  int64_t generation_ = 0;  ///< Of the newest step.
-  int64_t step_ = -1;
-  Time stepped_at_;  ///< When it became known here.
+  int64_t generation_ = 0;  ///< Generation of step_.
+  int64_t step_ = -1;       ///< The newest step that a member has applied.
+  Time stepped_at_;         ///< When step_ became known.
 };
 
 }  // namespace heddle::elastic

@@ -10,7 +10,8 @@
 namespace heddle::elastic {
 namespace {
 
-// Of a chain in words; what is between its ends is only counted beyond that.
+// The most workers of a chain that are named in words; those in the middle of a longer one are
+// counted.
 constexpr size_t kMostNamed = 8;
 
 }  // namespace
@@ -24,7 +25,7 @@ WaitGraph::WaitGraph(std::vector<WaitNode> nodes) : nodes_(std::move(nodes)) {
   waiters_.resize(nodes_.size());
   for (Index i = 0; i < nodes_.size(); ++i) {
     if (!nodes_[i].is_heard || !nodes_[i].waits) {
-      continue;  // What its connections wait for does not keep it from anything.
+      continue;  // What its connections wait for does not hold it up.
     }
     std::set<Index> awaited;
     for (const std::string& name : nodes_[i].waits_for) {
@@ -39,7 +40,7 @@ WaitGraph::WaitGraph(std::vector<WaitNode> nodes) : nodes_(std::move(nodes)) {
   }
 }
 
-// Backwards from the culprit, to the farthest one; of several the first by rank.
+// The chain from the farthest waiter to the culprit; of several waiters the first by rank.
 std::vector<WaitGraph::Index> WaitGraph::ChainOf(Index culprit) const {
   std::vector<std::optional<Index>> next(nodes_.size());
   std::vector<Index> level = {culprit};
@@ -115,8 +116,8 @@ WaitGraph::Verdict WaitGraph::Judge(Duration limit, Duration patience, Time now)
   return verdict;
 }
 
-// Those who wait, and whom nobody that they wait for, near or far, can free: it would have to do
-// something, to wait for what is no member, or to be heard of.
+// By node: true if it waits, and no node that it waits for, directly or not, can free it. A node
+// can free others if it does something, waits for something that is no node, or is not heard.
 std::vector<bool> WaitGraph::StuckAmong(Duration limit, Time now) const {
   std::vector<bool> stuck(nodes_.size());
   std::vector<Index> freed;
@@ -147,7 +148,7 @@ void WaitGraph::FindCircle(Duration limit, Time now, Verdict& verdict) const {
   }
   std::vector<Index> path = {static_cast<Index>(first - stuck.begin())};
   while (true) {
-    const Index next = awaited_[path.back()].front();  // Stuck, too, or the one before were free.
+    const Index next = awaited_[path.back()].front();  // It is stuck, or the last one were free.
     const auto seen = std::find(path.begin(), path.end(), next);
     if (seen != path.end()) {
       path.erase(path.begin(), seen);
@@ -166,8 +167,8 @@ void WaitGraph::FindCircle(Duration limit, Time now, Verdict& verdict) const {
   verdict.last = nodes_[*std::max_element(path.begin(), path.end())].name;
 }
 
-// All hang, or the only one does: nobody is left to wait for them. Or those who are left wait for
-// what is no member.
+// Finds that all workers hang, so that none waits for another, or that those which wait do so for
+// something that is no node.
 void WaitGraph::FindStandstill(Duration limit,
                                Duration patience,
                                Time now,

@@ -1,11 +1,12 @@
 /// \file
-/// Who waits for whom. Who complains is not who is at fault, and alive is not progressing: the
-/// culprit is where the chains of waits end, a worker that waits for nobody and does nothing.
-/// Source of the idea: the wait-for analyser of FT-HSDP (Meta).
+/// The wait-for graph of workers that run something together. The worker that complains is rarely
+/// the one at fault, and a live worker may make no progress: the culprit is where the chains of
+/// waits end, a worker that waits for no other and does nothing. Source of the idea: the wait-for
+/// analyser of FT-HSDP (Meta).
 ///
-///     a ──▶ b ──▶ c        c does nothing: it is the culprit, and nobody else is
-///     a ──▶ b ──▶ a        nobody is: all wait, and none can go on
-///     a     b              nobody is known to be: neither does anything
+///     a ──▶ b ──▶ c        c does nothing: it is the only culprit
+///     a ──▶ b ──▶ a        no culprit: both wait, and neither can go on
+///     a     b              no known culprit: neither waits, and neither does anything
 #pragma once
 
 #include <optional>
@@ -17,43 +18,45 @@
 
 namespace heddle::elastic {
 
-/// A worker, as its last word has it.
+/// A worker, as of its last message.
 struct WaitNode {
   std::string name;
-  bool is_heard = true;  ///< That word is of now. Of others nothing is concluded.
+  bool is_heard = true;  ///< The message is recent. Nothing is concluded from an older one.
   bool waits = false;
-  /// Names that are no node's count as none. Of one that waits and names nobody nothing is
-  /// concluded either: it waits for storage, say.
+  /// The nodes that it waits for; names of no node are ignored. Without any, a worker that waits
+  /// does so for something else, such as storage.
   std::vector<std::string> waits_for = {};
-  /// It has done nothing since, nor begun or ended to wait.
+  /// Since then it has done nothing, and neither begun nor ended to wait.
   Time quiet_since = {};
 };
 
-/// Immutable. Thread: any.
+/// An immutable wait-for graph. Thread: any.
 class WaitGraph {
  public:
-  /// `nodes` by rank, no name twice.
+  /// `nodes`: by rank, with unique names.
   explicit WaitGraph(std::vector<WaitNode> nodes);
 
   struct Culprit {
     std::string worker;
-    std::vector<std::string> waiters;  ///< Who waits for it itself, by rank.
+    std::vector<std::string> waiters;  ///< Workers that wait for it directly, by rank.
     std::string reason;  ///< "a waits for b waits for c, which did nothing for 4.0 s".
   };
   struct Verdict {
     std::vector<Culprit> culprits = {};  ///< By rank.
-    /// Without culprits: of those whose chains have no end, the ones that wait in a circle. It is
-    /// found from the first such by rank along the first waits.
+    /// Without culprits: a circle of waits, if there is one. It is found from the first stuck
+    /// worker by rank, along the first wait of each.
     std::vector<std::string> circle = {};
-    std::string last = {};  ///< Of the circle, by rank.
-    /// Without culprits: why nobody goes on, in words. That is a circle, or all do nothing, and
-    /// whom they wait for, if they do, is no member. Empty: somebody may go on.
+    std::string last = {};  ///< The worker of the circle with the highest rank.
+    /// Without culprits: why no worker goes on, in words. Either there is a circle, or no worker
+    /// does anything and those that wait do so for something that is no node. Empty: a worker may
+    /// go on.
     std::string reason = {};
   };
-  /// `limit`: how long who does nothing may do so. `patience`: how long all may do nothing of whom
-  /// some wait for what is no member, storage, say.
+  /// Finds the culprits, or why no worker goes on. `limit`: how long a worker may do nothing.
+  /// `patience`: how long all may do nothing while some wait for something that is no node, such as
+  /// storage.
   Verdict Judge(Duration limit, Duration patience, Time now) const;
-  /// The longest chain that ends at the worker, in words; empty: nobody waits for it.
+  /// The chain of waits from the farthest waiter to the worker, in words; empty if there is none.
   std::string ChainTo(const std::string& worker) const;
 
  private:
@@ -68,13 +71,13 @@ class WaitGraph {
   void FindStandstill(Duration limit, Duration patience, Time now, Verdict& verdict) const;
 
   std::vector<WaitNode> nodes_;
-  std::vector<std::vector<Index>> awaited_;  ///< By node: whom it waits for, by rank.
-  std::vector<std::vector<Index>> waiters_;  ///< The same, backwards.
+  std::vector<std::vector<Index>> awaited_;  ///< By node: the nodes that it waits for, by rank.
+  std::vector<std::vector<Index>> waiters_;  ///< By node: the nodes that wait for it, by rank.
 };
 
-/// Of workers that run something together, by rank; those that are gone are left out. Only waits in
-/// the groups of `generations` count. `since`: nobody owes anything done before. `fresh`: a word
-/// that is older is not of now.
+/// The wait-for graph of the workers `ranks`, which run something together, by rank; lost workers
+/// are left out. Only waits in the groups of `generations` count. `since`: no worker counts as
+/// having done nothing from before this time. `fresh`: older messages are not recent.
 WaitGraph WaitsAmong(const std::vector<std::string>& ranks,
                      const std::vector<int64_t>& generations,
                      const Roster& roster,

@@ -13,7 +13,7 @@
 
 namespace heddle::elastic {
 
-/// What a process says of itself at every connection.
+/// What a process reports of itself in the Hello of every connection.
 struct WorkerIdentity {
   std::string host;
   std::string failure_domain;
@@ -25,37 +25,38 @@ struct WorkerIdentity {
   wire::Emulation emulation;
 };
 
-/// That its process is to end, numbered by it from 1 on.
+/// Termination notices of a worker's process, which numbers them from 1 on.
 struct Notices {
-  bool count = false;     ///< It leaves, and its process ends whatever is decided.
-  int64_t newest = 0;     ///< That it told of.
-  int64_t withdrawn = 0;  ///< Up to this one they do not count.
+  bool count = false;     ///< The worker leaves, and its process ends whatever is decided.
+  int64_t newest = 0;     ///< The newest notice that the worker reported.
+  int64_t withdrawn = 0;  ///< Notices up to this one no longer count.
 };
 
-/// What a worker says of its waits, for others or for storage.
+/// What a worker reports of its waits, for other workers or for storage.
 struct WorkerWaits {
   bool any = false;
-  std::vector<std::string> names = {};  ///< Whom its connections wait for,
-  int64_t generation = 0;               ///< in this one's group.
-  Time changed_at = {};                 ///< When it was last heard to wait, or not, anew.
+  std::vector<std::string> names = {};  ///< The workers that its connections wait for.
+  int64_t generation = 0;               ///< The generation whose group those connections are of.
+  Time changed_at = {};                 ///< When `any` last changed.
 };
 
-/// Of the state that a worker is to get for the next generation, in bytes.
+/// Progress of receiving the state for the next generation, in bytes.
 struct WorkerMove {
-  int64_t moved = 0;  ///< What has come, …
-  int64_t all = 0;    ///< … of so much; zero: none is on its way.
+  int64_t moved = 0;  ///< Bytes received so far.
+  int64_t all = 0;    ///< Bytes to receive; 0: no state is being moved.
 };
 
+/// A worker as its messages have described it.
 struct Worker : WorkerIdentity {
   std::string name;
   std::string incarnation;
 
-  ConnectionId connection = 0;  ///< 0: none.
+  ConnectionId connection = 0;  ///< 0: not connected.
   bool welcomed = false;
-  bool seen = true;     ///< False: known from the predecessor only.
-  bool absent = false;  ///< Not heard, and not lost: no plan counts on it before it is heard.
+  bool seen = true;     ///< False: known from the predecessor's durable state only.
+  bool absent = false;  ///< Silent, but not lost: no plan counts on it before it is heard.
   Time last_word;
-  std::optional<Time> broken_at;  ///< Its stream broke and has not come back.
+  std::optional<Time> broken_at;  ///< When its connection broke, until it is back.
 
   std::string profile_json;
   std::optional<Time> profiling_until;
@@ -66,25 +67,27 @@ struct Worker : WorkerIdentity {
   wire::Standing standing = wire::STANDING_IDLE;
   int64_t standing_generation = 0;
   int64_t applied_step = 0;
-  int64_t progress = 0;               ///< As it counts.
-  std::optional<Time> progressed_at;  ///< When that was last heard to be more.
+  int64_t progress = 0;               ///< Heartbeat.progress, as the worker counts it.
+  std::optional<Time> progressed_at;  ///< When a heartbeat last reported more progress.
   WorkerMove move;
   WorkerWaits waits;
 
+  /// Records all of a heartbeat but waits.names.
   void Take(const wire::Heartbeat& message, Duration profile_timeout, Time now);
-  /// It is there, and measured.
+  /// True if it is present and has a profile.
   bool IsAble() const { return welcomed && seen && !absent && !profile_json.empty(); }
-  /// A plan may count on it.
+  /// True if a plan may count on it.
   bool IsCandidate() const { return IsAble() && !draining; }
 };
 
-/// A worker that is to be given up, and why.
+/// A worker that is to be given up, and the reason.
 struct Loss {
   std::string worker;
   std::string reason;
-  /// Its process may begin anew and join. Not where it would fail again, or fight for its name.
+  /// True if its process may join as a new worker. False where it would fail again, or compete with
+  /// another process for its name.
   bool rejoins = true;
-  std::vector<std::string> accusers = {};  ///< Who reported it.
+  std::vector<std::string> accusers = {};  ///< The workers that reported it.
 };
 
 }  // namespace heddle::elastic

@@ -7,14 +7,14 @@
 namespace heddle::elastic {
 namespace {
 
-// What is known better makes no difference: a gain below it counts for nothing.
+// The uncertainty from which on steps are known well enough; a gain below it counts for nothing.
 constexpr double kWellKnown = 0.02;
 
 bool IsKnown(const StepLevel& level) {
   return level.Uncertainty() <= kWellKnown || level.steps >= StepTimes::kMost;
 }
 
-// Beyond the noise of both.
+// True if steps are slower than before by more than the noise of both.
 bool IsSlower(const StepLevel& now, const StepLevel& before) {
   const double noise = std::max(kWellKnown, std::hypot(now.Uncertainty(), before.Uncertainty()));
   return now.seconds > (1 + noise) * before.seconds;

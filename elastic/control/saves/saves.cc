@@ -28,7 +28,8 @@ void Saves::Fail(const Key& key, const std::string& reason, Outbox& out) {
   out.Log("checkpoint_failed", {{"step", key.first}, {"reason", reason}});
 }
 
-// Told once each; what is written of them may be removed.
+// Abandons those of `which` that are not being committed. Each is told once, so that what was
+// written of it may be removed.
 template <typename Which>
 void Saves::AbandonWhere(Which which, Outbox& out) {
   for (auto it = pending_.begin(); it != pending_.end();) {
@@ -49,7 +50,7 @@ Saves::Pending* Saves::FindOrBegin(const Key& key,
   if (const auto found = pending_.find(key); found != pending_.end()) {
     return &found->second;
   }
-  // Its parts may come again, after a newer one was committed and it was pruned.
+  // Parts of an older save may come again, after a newer one was committed and the older pruned.
   if (!committed_.empty() && key.first <= committed_.back()) {
     return nullptr;
   }
@@ -63,7 +64,7 @@ Saves::Pending* Saves::FindOrBegin(const Key& key,
   }
   Pending save;
   save.plan_json = held->plan.plan_json;
-  // Which of its holders writes a parameter is the workers' affair; each of them reports.
+  // The workers choose which holder of a parameter writes it; each holder reports.
   for (size_t rank = 0; rank < held->plan.parameters.size(); ++rank) {
     if (!held->plan.parameters[rank].empty()) {
       save.writers.push_back(held->plan.members[rank]);
@@ -115,8 +116,8 @@ void Saves::TakePart(const std::string& worker,
   for (const std::string& name : save->writers) {
     commit.parts.push_back(save->parts.at(name));
   }
-  // Were all lost now, the job would go on behind this step, and nobody could tell its record
-  // again.
+  // If all workers were lost now, the job would continue after this step, and none could report its
+  // record again.
   out.Persist();
   out.Add(std::move(commit));
 }

@@ -1,7 +1,8 @@
 /// \file
-/// Whose copies of a state are not to be gone on from: they did not fit their hashes when another
-/// worker received them, or differ from what others hold. Who finds that of two holders in one
-/// recovery is itself at fault: its memory, or its way to the others.
+/// Copies of the state that no generation may continue from: they did not match their hashes when
+/// another worker received them, or they differ from the replicas of other workers. A receiver that
+/// refuses the copies of two holders in one recovery is itself at fault, by its memory or its
+/// network.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +15,21 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// The refused copies of the state. Thread: one caller at a time. A copy is an independent machine.
 class Refusals {
  public:
   void Add(const RefusedState& refused);
-  /// `step`: of the snapshot, or RefusedState::kTensors.
+  /// True if the holder's copy was refused. `step`: the snapshot's, or RefusedState::kTensors.
   bool Has(const std::string& holder, int64_t generation, int64_t step) const;
-  /// Members of the generation were at odds over what they train on.
+  /// True if members of the generation disagreed about the tensors that they train on.
   bool Disagreed(int64_t generation) const;
-  /// Other workers whose copies it has refused in this recovery.
+  /// The other workers whose copies `receiver` has refused in this recovery.
   std::set<std::string> HoldersRefusedBy(const std::string& receiver) const;
-  /// What it found is void.
+  /// Withdraws the refusals that `receiver` made of other workers' copies.
   void Forgive(const std::string& receiver);
 
-  /// Another generation is in force: it has its own tensors, and a receiver is counted anew.
-  /// `snapshots`: what may still be offered.
+  /// A new generation is in force: drops refusals of tensors and of snapshots that are not in
+  /// `snapshots`, and forgets who made the others.
   void BeginGeneration(const std::map<int64_t, SnapshotSource>& snapshots);
   void Restore(const DurableState& durable) { refused_ = durable.refused; }
   void Store(DurableState& durable) const { durable.refused = refused_; }

@@ -1,7 +1,8 @@
-// Each copy begins as a rotation of a ring in which those that are lost together stand together, by
-// as many places as the largest such group has: unless that group is more than half of the ring,
-// nobody keeps for one of his own. Then two or three parts exchange their holders where that helps,
-// and with few members and one copy so do any number of them.
+// Each copy begins as a rotation of a ring of the members, in which members that may be lost
+// together are neighbours. It is rotated by the size of the largest such group: unless that group
+// is more than half of the ring, no member holds a replica for one of its own group. Then two or
+// three replicas exchange their holders where that helps; with few members and one copy, any number
+// of them do.
 #include "elastic/control/source/replica_placement.h"
 
 #include <algorithm>
@@ -13,19 +14,19 @@
 namespace heddle::elastic {
 namespace {
 
-// What a holder costs; no sum of lesser ones in an exchange outweighs a greater.
-constexpr int64_t kTwoInADomain = 1;  // Two holders of one part.
+// The costs of a holder. No sum of lesser costs in an exchange outweighs a greater one.
+constexpr int64_t kTwoInADomain = 1;  // Two holders of one shard.
 constexpr int64_t kNotAnotherDomain = 1 << 8;
 constexpr int64_t kTwoOnAHost = 1 << 16;
 constexpr int64_t kSameHost = 1 << 24;
 constexpr int64_t kBeyondItsShare = int64_t{1} << 32;
 constexpr int64_t kImpossible = int64_t{1} << 48;  // The owner itself, or one holder twice.
 
-// A part that could be kept better tries so many exchanges with others all over the ring.
+// How many exchanges, spread over the ring, are tried for a replica that could be placed better.
 constexpr size_t kMostPairs = 64;
 constexpr size_t kMostTriplesSide = 8;
 constexpr int kMostRounds = 4;
-// So many members at most are given the best holders there are.
+// Up to this many members get an optimal placement.
 constexpr size_t kMostExact = 64;
 
 // A member, in the order of the ring.
@@ -51,7 +52,7 @@ Ring RingOf(const std::vector<ReplicaMember>& members) {
   }
   Ring ring;
   ring.by_domain = in_domain.size() - in_domain.count("") > 1;
-  // The largest first.
+  // The largest groups come first.
   std::vector<std::tuple<size_t, std::string, size_t, std::string, std::string, size_t>> keys;
   for (size_t rank = 0; rank < members.size(); ++rank) {
     const ReplicaMember& member = members[rank];
@@ -77,7 +78,8 @@ Ring RingOf(const std::vector<ReplicaMember>& members) {
   return ring;
 }
 
-// Who keeps what: one holder a slot, a member's slots side by side, all numbers those of the ring.
+// Which member holds which replica: one holder a slot, the slots of a member side by side. All
+// numbers are places in the ring.
 class Placement {
  public:
   Placement(Ring ring, size_t copies) : ring_(std::move(ring)), copies_(copies) {
@@ -136,7 +138,7 @@ class Placement {
   int64_t CostOfPair(size_t owner, size_t holder) const {
     const Place& place = ring_.places[owner];
     if (!place.owns) {
-      return 0;  // Whom it is given does not matter.
+      return 0;  // Without a shard it does not matter who its holder is.
     }
     const Place& other = ring_.places[holder];
     return (holder == owner ? kImpossible : 0) + (other.host == place.host ? kSameHost : 0) +
@@ -165,7 +167,7 @@ class Placement {
     return kBeyondItsShare * std::max<int64_t>(0, load_[holder] - share_);
   }
 
-  // A slot of each of several owners; their holders are others of the same set afterwards.
+  // The cost of one slot of each of several owners, among which an exchange permutes the holders.
   int64_t CostOf(std::initializer_list<size_t> slots) const {
     int64_t cost = 0;
     for (const size_t slot : slots) {
@@ -174,7 +176,7 @@ class Placement {
     return cost;
   }
 
-  // The first slot gets the second's holder and so on, the last the first's.
+  // Gives each slot the holder of the next one, and the last slot that of the first.
   void Rotate(std::initializer_list<size_t> slots) {
     const auto count = [&](int64_t by) {
       for (const size_t slot : slots) {
@@ -224,9 +226,9 @@ class Placement {
     return changed;
   }
 
-  // With one copy the holders are a permutation of the members, which is as cheap as can be when no
-  // cycle of members, each of whom takes the next one's holder, saves anything. Finds one that does
-  // by the method of Bellman and Ford. False: there is none.
+  // With one copy the holders are a permutation of the members. It is optimal if no cycle of
+  // members, each of which takes the holder of the next, lowers the cost. Finds a cycle that does
+  // by the method of Bellman and Ford, and rotates its holders. Returns false if there is none.
   bool RotateCheapCycle() {
     const size_t count = holder_.size();
     std::vector<int64_t> saved(count, 0);
@@ -252,7 +254,7 @@ class Placement {
     for (size_t i = 0; i < count; ++i) {
       on_cycle = before[on_cycle];
     }
-    // Backwards: each hands its holder to the one before.
+    // Backwards along the cycle, each member hands its holder to the one before.
     size_t at = on_cycle;
     size_t handed = holder_[at];
     do {
@@ -268,8 +270,8 @@ class Placement {
   const Ring ring_;
   const size_t copies_;
   std::vector<size_t> holder_;
-  std::vector<int64_t> load_;  ///< Parts that each keeps.
-  int64_t share_ = 0;          ///< So many at most.
+  std::vector<int64_t> load_;  ///< Replicas that each member holds.
+  int64_t share_ = 0;          ///< The most replicas that a member should hold.
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 /// \file
-/// Who holds a replica of whose shard of each snapshot in memory. Pure.
+/// Which members hold replicas of which shards of a snapshot in memory. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -8,22 +8,24 @@
 
 namespace heddle::elastic {
 
-/// A member of a plan, as far as it matters here.
+/// What the placement needs to know of a member of a plan.
 struct ReplicaMember {
   std::string name;
   std::string host;
-  std::string failure_domain;  ///< Of those that are lost together; empty: unknown.
-  bool owns = true;            ///< It has a part to be kept. Without one it may keep others'.
+  std::string failure_domain;  ///< Members of one domain may be lost together; empty: unknown.
+  bool owns = true;            ///< It has a shard. A member without one may hold others' replicas.
 };
 
-/// By rank: the other ranks that keep its part; none for a member that owns no part. Every owner
-/// has min(copies, members - 1) holders, and no holder more than its share, ceil(parts kept /
-/// members). Within that, as few holders as can be are on their owner's host, then as few as can be
-/// in a failure domain that is not known to differ from its; those of one owner are on unlike hosts
-/// and in unlike domains where they can be. Exact for one copy and up to 64 members, near to it
-/// otherwise: for each part that could be kept better 128 exchanges at most are tried. A function
-/// of its arguments. Time O(members × (log(members) + copies³)) and those exchanges; 2,000 members:
-/// tens of milliseconds.
+/// Returns, by rank, the other ranks that hold replicas of the member's shard; none for a member
+/// that owns no shard. Every owner has min(copies, members - 1) holders, and no member holds more
+/// than its share, ceil(replicas / members).
+///
+/// Within that it avoids, the worst first: a holder on the owner's host, two holders of one shard
+/// on one host, a holder whose failure domain is not known to differ from the owner's, and two
+/// holders of one shard in one domain. The result is optimal for one copy and up to 64 members, and
+/// close to optimal otherwise: up to four rounds try at most 128 exchanges for each replica that
+/// could be placed better. It depends on the arguments only. Time O(members × (log(members) +
+/// copies³)) plus the exchanges; 2,000 members take tens of milliseconds.
 std::vector<std::vector<int32_t>> PlaceReplicas(const std::vector<ReplicaMember>& members,
                                                 int copies);
 

@@ -11,14 +11,15 @@
 namespace heddle::elastic {
 namespace {
 
-// Generations whose plans are kept for their snapshots. With more, the job would have changed its
-// plan so often since that it took none meanwhile.
+// How many generations are remembered for their snapshots. For an older snapshot to be the newest,
+// the plan would have changed this often without another one.
 constexpr size_t kMostSnapshotSources = 4;
 
-// A move of a smaller part of the state says more of its fixed costs than of a rate.
+// The least share of the state whose move is taken as a measurement of the rate; the time of a
+// smaller move is mostly fixed costs.
 constexpr double kLeastShareMeasured = 0.1;
 
-// What a survivor says of the generation whose state counts.
+// A survivor's report about the generation whose state counts.
 struct Survivor {
   int64_t applied_step = 0;
   int64_t norm_step = 0;
@@ -29,7 +30,7 @@ struct Survivor {
 
 std::optional<Survivor> SurvivorOf(const wire::Halted& halted, int64_t generation) {
   if (halted.staged_generation() == generation) {
-    // Its Go was lost; nobody can have stepped since.
+    // Its Go was lost, so no member can have completed a step since.
     return Survivor{.applied_step = halted.staged_step(), .norm_step = halted.staged_step()};
   }
   if (halted.held_generation() == generation) {
@@ -55,10 +56,10 @@ const char* NameOf(Source source) {
   return "";
 }
 
-// Settles the step. Let T be the last step whose norm some survivor knows: all had voted on T, so
-// each holds T applied, or T-1 with complete gradients, and T is applied everywhere; or, refused by
-// the vote, it counts everywhere without its update. If together they hold every parameter, that is
-// a state to go on from.
+// Settles the step. Let T be the last step whose norm a survivor knows. All members voted on T, so
+// each survivor has T applied, or T-1 with complete gradients, and T can be applied everywhere (or
+// counts everywhere without its update, if the vote refused it). If the survivors together hold
+// every parameter, this is a state to continue from.
 std::optional<SourceOption> StateSources::Live(const Survey& halted,
                                                const Generations& generations) const {
   const auto& held = generations.held();
@@ -106,14 +107,14 @@ std::optional<SourceOption> StateSources::Live(const Survey& halted,
     option.settle->set_norm(norm);
     option.settle->set_skip(skip);
   }
-  // What the lost ones held is copied to those that take over; the rest stays where it is, mostly.
+  // The share of the lost members is copied to others; most of the rest stays where it is.
   const auto members = static_cast<double>(held->plan.members.size());
   option.bytes = state_bytes_ * (1 - static_cast<double>(held->members.size()) / members);
   return option;
 }
 
-// The newest snapshot of which every part is held by somebody. Its record must be known: the job
-// goes on behind it, and nobody would log that step again.
+// The newest snapshot of which every shard has a holder. The record of its step must be known: the
+// job continues after that step, and no worker would report it again.
 std::optional<SourceOption> StateSources::InMemory(const Survey& halted, int64_t known_step) const {
   struct Found {
     std::vector<std::string> holders;
@@ -150,7 +151,7 @@ std::optional<SourceOption> StateSources::InMemory(const Survey& halted, int64_t
                           .snapshot_generation = generation,
                           .holders = snapshot.holders,
                           .replicas = ReplicasOf(halted, generation, step, snapshot.holders),
-                          // Parts are held several times; in the mean one is of this size.
+                          // Shards are held several times: the mean size is multiplied.
                           .bytes = state_bytes_ > 0 ? state_bytes_
                                                     : snapshot.bytes / snapshot.parts *
                                                           static_cast<double>(owners.size())};

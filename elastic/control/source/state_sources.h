@@ -1,6 +1,6 @@
 /// \file
-/// Where a new generation takes its state from: survivors' tensors, a snapshot in workers' memory,
-/// a checkpoint, or the seed; whichever has the job where it was in the fewest seconds.
+/// Where a new generation takes its state from: the survivors' tensors, a snapshot in the workers'
+/// memory, a checkpoint, or the seed. The source with the shortest predicted recovery is chosen.
 #pragma once
 
 #include <cstdint>
@@ -21,49 +21,52 @@ namespace heddle::elastic {
 /// "initial", "checkpoint", "replicas" or "live".
 const char* NameOf(Source source);
 
-/// A state that a generation can go on from.
+/// A state that a generation can continue from.
 struct SourceOption {
   Source source = Source::kInitial;
   int64_t step = 0;
-  int64_t snapshot_generation = 0;        ///< kReplicas: that it was taken in.
-  std::vector<std::string> holders = {};  ///< kReplicas, kLive: whose memory it is in, sorted.
-  std::optional<wire::Start::Settle> settle = {};  ///< kLive: what some of them are to apply first.
-  /// kReplicas: every holder with all that it has of the snapshot: who gives what is the workers'
-  /// affair.
+  int64_t snapshot_generation = 0;        ///< kReplicas: the generation that took the snapshot.
+  std::vector<std::string> holders = {};  ///< kReplicas, kLive: names of its holders, sorted.
+  /// kLive: the step that holders which are one step behind apply first.
+  std::optional<wire::Start::Settle> settle = {};
+  /// kReplicas: every holder with all shards that it holds. The workers choose who sends which.
   wire::Start::Replicas replicas = {};
-  double bytes = 0;    ///< About so many are to be moved.
-  double seconds = 0;  ///< Predicted, until the job is where it was.
+  double bytes = 0;    ///< Estimated bytes to be moved.
+  double seconds = 0;  ///< Predicted seconds until the job is back at its newest step.
 };
 
-/// What survivors said, by name.
+/// The survivors' Halted messages, by worker name.
 using Survey = std::map<std::string, wire::Halted>;
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// The sources that a generation can take its state from. Thread: one caller at a time. A copy is
+/// an independent machine.
 class StateSources {
  public:
-  /// After a loss: the quickest first; empty: no checkpoint is sound, and nothing is in memory.
+  /// The possible sources: RecoveryPolicy::prefer first, then the quickest. Empty if no checkpoint
+  /// is sound and the workers do not hold the state.
   std::vector<SourceOption> Options(const Survey& halted,
                                     const Generations& generations,
                                     const Steps& steps,
                                     const Saves& saves,
                                     const RecoveryPolicy& policy);
-  /// The newest checkpoint, or the seed; none: no checkpoint is sound, and to begin anew would lose
-  /// the run without a word.
+  /// The newest checkpoint, or the seed if there never was one. nullopt if no checkpoint is sound:
+  /// starting from the seed would silently lose the run.
   std::optional<SourceOption> Stored(const Saves& saves) const;
 
-  /// A snapshot could not be read. It is not offered again.
+  /// Excludes a snapshot that could not be read, and later ones of its generation.
   void RefuseSnapshot(int64_t generation, int64_t step);
-  /// No snapshot of a later step is offered.
+  /// Excludes all snapshots of later steps.
   void VoidAfter(int64_t step);
-  /// Single holders' copies of a state. They are not offered again.
+  /// The refused copies of single holders, which are not offered again.
   Refusals& refusals() { return refusals_; }
-  /// So many bytes are the elements of the whole state.
+  /// Sets the bytes of the whole state's elements; 0 or less is ignored.
   void NoteStateBytes(int64_t bytes);
-  /// A move is complete: how quick its source was.
+  /// Records the rate of a completed move from `source`, unless it moved too little of the state.
   void NoteMove(Source source, const std::map<std::string, wire::Ready>& ready);
-  /// The generation goes on after `step`: snapshots of later steps are void, and its own may be
-  /// kept from now on.
+  /// `held` is in force and continues after `step`: excludes snapshots of later steps, and expects
+  /// snapshots of `held` from now on.
   void BeginGeneration(const DurableGeneration& held, int64_t step, const JobPolicy& policy);
+  /// Forgets all snapshots and refusals.
   void Clear() {
     snapshots_.clear();
     refusals_ = {};
@@ -77,7 +80,7 @@ class StateSources {
     durable.snapshots = snapshots_;
     refusals_.Store(durable);
   }
-  /// Of a source that is being moved from: every part is held by somebody.
+  /// Checks that every shard of a chosen snapshot has a holder. Errors: kInternal.
   Status Check(const SourceOption& chosen) const;
 
  private:
@@ -92,13 +95,14 @@ class StateSources {
                           double step_seconds,
                           const RecoveryPolicy& policy) const;
 
-  std::map<int64_t, SnapshotSource> snapshots_;  ///< By generation; parts may be in memory.
+  std::map<int64_t, SnapshotSource> snapshots_;  ///< By generation; workers may hold their shards.
   Refusals refusals_;
-  double state_bytes_ = 0;                   ///< Of the whole state's elements; 0: unknown.
-  std::map<Source, double> measured_rates_;  ///< Bytes a second of the last move by source.
+  double state_bytes_ = 0;                   ///< Bytes of the whole state's elements; 0: unknown.
+  std::map<Source, double> measured_rates_;  ///< Bytes per second of the last move, by source.
 };
 
-/// By rank: who keeps the member's replicas; empty: no snapshots are kept.
+/// By rank of the plan: the ranks that hold replicas of the member's shard. Empty if no snapshots
+/// are kept.
 std::vector<std::vector<int32_t>> HoldersOf(const PlanOutcome& plan,
                                             const Roster& roster,
                                             const JobPolicy& policy);

@@ -8,8 +8,8 @@
 namespace heddle::elastic {
 namespace {
 
-// Of a normal distribution: its quartiles are so many standard deviations apart, and the standard
-// error of a median is so many times that of the mean.
+// Constants of the normal distribution: its quartiles are this many standard deviations apart, and
+// the standard error of a median is this many times that of the mean.
 constexpr double kQuartiles = 1.349;
 constexpr double kMedianError = 1.2533;
 

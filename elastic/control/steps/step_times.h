@@ -1,6 +1,6 @@
 /// \file
-/// How long the steps of the generation in force take, so that a plan is judged by what it does and
-/// not by what was predicted of it alone.
+/// How long the steps of the generation in force take, so that a plan is judged by its measured
+/// steps and not by its prediction alone.
 #pragma once
 
 #include <cstdint>
@@ -9,42 +9,42 @@
 
 namespace heddle::elastic {
 
-/// Steps of one generation, measured.
+/// The measured steps of one generation.
 struct StepLevel {
-  double seconds = 0;  ///< Their median: single steps with a save or a validation change nothing.
-  double noise = 0;    ///< Their standard deviation by their quartiles, over the median.
-  int steps = 0;
+  double seconds = 0;  ///< Median; single steps with a save or a validation do not matter.
+  double noise = 0;    ///< Standard deviation, estimated from the quartiles, over the median.
+  int steps = 0;       ///< How many steps were measured.
 
-  /// Two standard errors of the median, over it.
+  /// Two standard errors of the median, over the median.
   double Uncertainty() const;
 };
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// The times of the newest steps. Thread: one caller at a time. A copy is an independent machine.
 class StepTimes {
  public:
-  /// The first steps of a generation do not count: caches and clocks settle.
+  /// The first steps of a generation, which do not count: caches and clocks settle.
   static constexpr int kExcluded = 5;
-  /// Fewer say nothing.
+  /// The least number of steps that are evaluated.
   static constexpr int kLeast = 8;
-  /// So many of the newest ones are all after a change of speed, once that is noticed: the windows
-  /// of three heartbeats have more.
+  /// How many of the newest steps tell the current speed. Once a change of speed is noticed, they
+  /// all come after it, because the windows of three heartbeats have more steps.
   static constexpr int kNewest = 15;
-  /// More say no more.
+  /// The most steps that are evaluated to judge a change.
   static constexpr int kMost = 50;
-  /// So many are kept.
+  /// The most steps that are kept.
   static constexpr int kKept = 100;
 
   void BeginGeneration();
-  /// Steps come in their order. Late ones of an older generation are forgotten when the first one
-  /// of the next comes. What takes no time was not measured.
+  /// Counts a step. Steps come in order, and the first one of another generation drops those before
+  /// it. Steps without a positive, finite time are ignored.
   void Count(int64_t generation, double seconds);
-  /// Of the newest ones, `most` at most. None: they are fewer than kLeast.
+  /// The newest steps, at most `most`; nullopt if they are fewer than kLeast.
   std::optional<StepLevel> Newest(int most = kNewest) const;
-  /// So many count.
+  /// The number of steps that are kept.
   int counted() const { return static_cast<int>(seconds_.size()); }
 
  private:
-  int64_t generation_ = 0;  ///< Of the last one.
+  int64_t generation_ = 0;  ///< The generation of the last step.
   int excluded_ = 0;
   std::deque<double> seconds_;
 };

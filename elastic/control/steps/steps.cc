@@ -9,11 +9,10 @@
 namespace heddle::elastic {
 namespace {
 
-// Records beyond a gap that are kept until it is filled.
+// How many records beyond a gap are kept until it is filled.
 constexpr size_t kMaxEarly = 4096;
 
-// The record of steps is made durable at least so often; what is lost by a crash is told again by
-// workers.
+// The known step is made durable at least this often; workers report again what a crash loses.
 constexpr Duration kStoreEvery = std::chrono::seconds(1);
 
 }  // namespace
@@ -34,7 +33,7 @@ std::optional<double> Steps::ValidationOf(int64_t step) const {
 std::string Steps::Take(const google::protobuf::RepeatedPtrField<wire::StepRecord>& records,
                         const JobPolicy& policy,
                         Outbox& out) {
-  // One by one: a worker may have as many to say as it keeps, far more than fit beyond a gap.
+  // One by one, because a worker may report all records that it keeps, many more than kMaxEarly.
   for (const wire::StepRecord& record : records) {
     if (record.step() > known_) {
       early_.emplace(record.step(), record);

@@ -1,5 +1,6 @@
 /// \file
-/// The record of the job's steps, of its validation losses, and of who has run the last step.
+/// The records of the job's steps, its validation losses, and the members that have run its last
+/// step.
 #pragma once
 
 #include <cstdint>
@@ -17,50 +18,54 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// The job's step records and validation losses. Thread: one caller at a time. A copy is an
+/// independent machine.
 class Steps {
  public:
-  /// The last step whose record is known, and all before it are.
+  /// The last step whose record is known; so are the records of all steps before it.
   int64_t known() const { return known_; }
+  /// known() as it was last stored.
   int64_t durable() const { return durable_; }
-  /// That of known(); null: a coordinator that goes on from it has not heard it.
+  /// The record of step known(); null if this coordinator has not received it.
   const wire::StepRecord* last_record() const;
-  /// Of a step, smoothed over some; 0: none was measured.
+  /// Seconds of a step, smoothed over the last ones; 0: none was measured.
   double seconds() const { return seconds_; }
-  /// Of the history that counts, the newest; none: not known.
+  /// The newest validation loss of the history that counts; nullopt: none is known.
   std::optional<double> validation_loss() const;
-  /// Of the generation in force.
+  /// The times of the steps of the generation in force.
   const StepTimes& times() const { return times_; }
-  /// The loss after a step of the history that counts; none: not known.
+  /// The validation loss after `step` of the history that counts; nullopt: not known.
   std::optional<double> ValidationOf(int64_t step) const;
 
-  /// In any order, and more than once; each is logged once and in the order of steps. Those far
-  /// beyond a gap are not kept. Why the job fails; empty: it goes on.
+  /// Takes records, which may come in any order and more than once; each is logged once, in the
+  /// order of steps. Records far beyond a gap are dropped. Returns why the job fails; empty if it
+  /// continues.
   std::string Take(const google::protobuf::RepeatedPtrField<wire::StepRecord>& records,
                    const JobPolicy& policy,
                    Outbox& out);
-  /// Whether it was not known.
+  /// Takes a validation loss. True if it was not known.
   bool TakeValidation(const wire::Validation& message, Outbox& out);
-  /// What later records said is void.
+  /// Drops records and validation losses of later steps.
   void RollBackTo(int64_t step);
-  /// The same, and the next record is that of step + 1.
+  /// Rolls back to `step`, and expects the record of step + 1 next.
   void GoOnAfter(int64_t step);
 
-  /// Members that ran the last step of the generation in force.
+  /// Members of the generation in force that have run the job's last step.
   const std::set<std::string>& finished() const { return finished_; }
   void Finish(const std::string& worker) { finished_.insert(worker); }
   void Forget(const std::string& worker) { finished_.erase(worker); }
   void BeginGeneration();
-  /// All members have finished: how the job ends; none: the last records or the checkpoint are
-  /// still to come. `save_error`: why the checkpoint failed; empty: it has not.
+  /// Called when all members have finished. Returns how the job ends; nullopt while the last
+  /// records or the checkpoint are awaited. `saved`: no checkpoint is awaited. `save_error`: why
+  /// the checkpoint failed; empty if it has not.
   std::optional<EndJob> Close(
       const JobPolicy& policy, bool saved, const std::string& save_error, Time now, Outbox& out);
 
-  /// What is missing for the end could not be heard until now: its time begins anew.
+  /// Restarts the time limit of Close, because workers could not be heard until `now`.
   void PutOffEnd(Time now) { finished_since_ = now; }
   void Restore(const DurableState& durable, Time now);
   void Store(DurableState& durable, Time now);
-  /// Whether what is known is to be made durable: not for every step.
+  /// True if known() is to be made durable now, which is not done for every step.
   bool StoreIsDue(Time now) const;
   /// `running`: a generation is in force.
   std::optional<Time> NextDeadline(const JobPolicy& policy, bool running) const;

@@ -53,8 +53,8 @@ void LogDisagreement(const Disagreement& found,
   }
 }
 
-// Whose tensors may be what differs: those who say so, and those who have given it to them. Who
-// kept its own and is of the majority has not.
+// The holders whose tensors may be wrong: members that differ in something else than parameters,
+// and holders of a parameter in which members differ, unless they are of its majority.
 std::set<std::string> AmissIn(const Disagreement& found,
                               const SourceOption& origin,
                               const Scene& scene) {
@@ -149,7 +149,7 @@ std::vector<Loss> RefuseDisagreeing(const Disagreement& found,
   }
   std::vector<Loss> losses;
   for (const std::string& name : found.workers) {
-    // Where all that it may have its state from agree with the majority, it is to blame itself.
+    // If no holder that it may have its state from is wrong, the worker itself is at fault.
     if (found.decided &&
         (refused.empty() || (refused.count(name) > 0 && scene.agreement.Suspect(name)))) {
       losses.push_back({.worker = name,
@@ -158,7 +158,7 @@ std::vector<Loss> RefuseDisagreeing(const Disagreement& found,
     }
   }
   if (origin.source == Source::kLive) {
-    // A worker that differed may have written what was kept since.
+    // A worker that differed may have written what was saved since the last agreed step.
     scene.sources.VoidAfter(scene.agreement.step());
     scene.saves.VoidAfter(scene.agreement.step(), scene.generations.held()->number, scene.out);
   } else if (!found.decided) {

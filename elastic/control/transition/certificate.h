@@ -1,6 +1,6 @@
 /// \file
-/// What is proved of a state that was moved before anybody goes on from it, and what becomes of a
-/// source that was found to be amiss.
+/// Checks the state that was moved before a generation continues from it, and refuses sources and
+/// copies that were found to be wrong.
 #pragma once
 
 #include <optional>
@@ -11,27 +11,30 @@
 
 namespace heddle::elastic {
 
-/// Whether the answer names copies of the state that the move was to take.
+/// True if the reply refuses copies of the state, and all are of holders in `origin`.
 bool RefusesHolders(const wire::Ready& message, const SourceOption& origin);
-/// Takes note of them, and says so: they are not offered again.
+/// Records and logs the copies that the reply refuses: they are not offered again.
 void RefuseHolders(const std::string& worker,
                    const wire::Ready& message,
                    const SourceOption& origin,
                    Scene& scene);
-/// The source cannot be read, or what was read from it cannot be trusted: it is not offered again.
+/// Logs and excludes a snapshot or checkpoint that cannot be read or trusted: it is not offered
+/// again.
 void RefuseSource(const SourceOption& origin, const std::string& reason, Scene& scene);
-/// What the plan's members have of the state that was moved; none: it is as it should be.
+/// Compares the certificates of the plan's members after the move; nullopt if the state is correct.
 std::optional<Disagreement> FindDisagreement(const Moving& moving);
-/// Takes note of members that are at odds, and says so: the state after `step` is not gone on from
-/// where they hold it, nor is what was kept of it since all agreed. `origin`: where they have it
-/// from, or the tensors that they train on. Who is to be given up: it had its state anew before, or
-/// has it from those that agree.
+/// Records and logs members that disagree about the state after origin.step: their copies of it are
+/// not offered again, and neither is what was saved since the last agreed step. `origin`: where
+/// they have the state from, or the tensors that they train on. Returns the workers to be given up:
+/// each differs from a majority, and either has had a new copy of the state since it differed
+/// before, or has its state from holders that are not wrong.
 std::vector<Loss> RefuseDisagreeing(const Disagreement& found,
                                     const SourceOption& origin,
                                     int64_t generation,
                                     Scene& scene);
-/// Whether a worker that has just found `origin` amiss is at fault itself, because it has found all
-/// others so, too: what it has refused is void then, and it is to be given up.
+/// The loss of a worker that has just refused `origin`, if it has now refused the state of two
+/// sources in one recovery: the worker itself is at fault then, and its refusals are withdrawn.
+/// nullopt otherwise.
 std::optional<Loss> FaultOf(const std::string& worker, const SourceOption& origin, Scene& scene);
 
 }  // namespace heddle::elastic

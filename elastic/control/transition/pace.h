@@ -1,5 +1,5 @@
 /// \file
-/// When a job may begin, and how often it may begin again.
+/// When a job without a generation forms one, and how often it may recover without a step between.
 #pragma once
 
 #include <optional>
@@ -13,48 +13,52 @@
 
 namespace heddle::elastic {
 
-/// Waits for the workers of the first generation. Thread: one caller at a time.
+/// Decides when a job without a generation forms one. Thread: one caller at a time.
 class Formation {
  public:
   enum class Verdict : uint8_t { kWait, kForm, kGiveUp };
 
   void Begin(Time now);
-  /// With so many workers that a plan may count on.
+  /// Decides with this number of workers that a plan may count on.
   Verdict Look(int candidates, const JobPolicy& policy, Time now);
-  /// None: only workers that come change anything.
+  /// When Look may decide otherwise; nullopt if only joining workers change anything.
   std::optional<Time> NextDeadline(const JobPolicy& policy) const;
 
  private:
   Time since_;
-  bool late_ = false;  ///< formation_timeout has passed: the least number will do.
+  bool late_ = false;  ///< formation_timeout has passed: min_workers are enough.
 };
 
-/// How often recoveries follow each other, and how long one takes. Thread: one caller at a time.
+/// Counts recoveries without a completed step between them, and keeps when the current one began.
+/// Thread: one caller at a time.
 class Recoveries {
  public:
-  /// How the job ends, when it has gone back too often without a step; none: it goes on.
+  /// Begins a recovery. Returns the job's end if `most_without_step` recoveries before it were
+  /// without a completed step; nullopt if the job continues.
   std::optional<EndJob> Begin(int most_without_step, Time now);
+  /// Records that a step was completed.
   void StepDone();
-  /// Those of `able` that the plan of a recovery counts on. A further one without a step between
-  /// leaves out who has come since the first, unless fewer than `least` would be left: a worker
-  /// that comes and dies again and again must not keep the job from its next step.
+  /// The workers of `able` that the plan of a recovery counts on. A further recovery without a
+  /// completed step leaves out workers that joined since the first, unless fewer than `least` would
+  /// be left: a worker that joins and dies again and again must not keep the job from its next
+  /// step.
   std::set<std::string> CountOn(const std::set<std::string>& able, const Roster& roster, int least);
-  /// A worker was given up, or ended before it came.
+  /// Records that a worker was given up, or that its process ended before it joined.
   void NoteLoss(const std::string& worker, const std::string& reason);
-  /// The reason with that of the first loss since the last completed step, if there was one.
+  /// `reason`, with that of the first loss since the last completed step if there was one.
   std::string WithFirstLoss(const std::string& reason) const;
-  /// No plan was found with those: the next one may count on all.
+  /// Lets the next plan count on all workers.
   void CountOnAll() { counted_on_.clear(); }
-  /// Since the coordinator's own restart.
+  /// Counts the time since `since`, the coordinator's restart, as that of a recovery.
   void BeginAt(Time since) { since_ = since; }
-  /// When the recovery began that is over now; none: there was none.
+  /// Ends the recovery and returns when it began; nullopt if there was none.
   std::optional<Time> End();
 
  private:
   std::optional<Time> since_;
   int without_step_ = 0;
-  std::string first_loss_;            ///< Since the last completed step; empty: nobody was lost.
-  std::set<std::string> counted_on_;  ///< Incarnations; empty: all may be.
+  std::string first_loss_;            ///< First loss since the last completed step; empty: none.
+  std::set<std::string> counted_on_;  ///< Incarnations that plans count on; empty: all.
 };
 
 }  // namespace heddle::elastic

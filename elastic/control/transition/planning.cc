@@ -1,4 +1,4 @@
-// When another generation is worth looking for, and with which plan.
+// Decides when another generation is looked for, and with which plan.
 #include <algorithm>
 #include <utility>
 
@@ -11,7 +11,7 @@
 namespace heddle::elastic {
 namespace {
 
-// What a plan counted on when it was looked for may be gone by the time that it is found.
+// True if all members are there. A worker that a plan counts on may be gone when the plan is found.
 bool AreThere(const std::vector<std::string>& members, const Roster& roster) {
   return std::all_of(members.begin(), members.end(), [&](const std::string& name) {
     const Worker* worker = roster.Find(name);
@@ -19,12 +19,12 @@ bool AreThere(const std::vector<std::string>& members, const Roster& roster) {
   });
 }
 
-// Why a change is looked for: who leaves, else who has drifted and who has come.
+// Notes why a change is looked for: workers that leave, have joined or have drifted, among others.
 void NoteChange(const Transition& change,
                 Cause cause,
                 const std::set<std::string>& considered,
                 Scene& scene) {
-  scene.decisions.Drop();  // Of a change that was given up just before.
+  scene.decisions.Drop();  // Evidence for a change that was given up just before.
   for (const auto& [name, worker] : scene.roster.workers()) {
     if (worker.draining && scene.generations.IsMember(name)) {
       scene.decisions.Note({.worker = name, .what = "leaves: " + worker.leave_reason});
@@ -52,7 +52,7 @@ void NoteChange(const Transition& change,
   scene.decisions.Begin(cause);
 }
 
-// The plan before the one in force, where that one made steps slower.
+// The plan before the one in force, if that one made steps slower.
 std::optional<FormerPlan> TakeBack(Scene& scene) {
   const auto& promise = scene.outcomes.promise();
   const JobPolicy& policy = scene.job.policy;
@@ -72,7 +72,7 @@ std::optional<FormerPlan> TakeBack(Scene& scene) {
       scene.out);
 }
 
-// What a plan is looked for with.
+// The change for which a plan is looked for.
 Change ChangeOf(const std::set<std::string>& candidates, const Scene& scene) {
   Change change{.members = scene.generations.held()->plan.members, .candidates = {}};
   for (const std::string& name : candidates) {
@@ -82,8 +82,8 @@ Change ChangeOf(const std::set<std::string>& candidates, const Scene& scene) {
   return change;
 }
 
-// Whether the change that has just begun was tried before. Links are not compared: what they carry
-// now is something else.
+// True if the change that has just begun was taken back before. Not if links have changed, because
+// then it is another change.
 bool WasTakenBack(const Scene& scene) {
   const JobPolicy& policy = scene.job.policy;
   const auto able = AbleFor(Transition::Kind::kChange, scene.roster, policy.min_workers);
@@ -91,12 +91,12 @@ bool WasTakenBack(const Scene& scene) {
          scene.outcomes.WasTakenBack(ChangeOf(able, scene), policy.drift.threshold);
 }
 
-// Whether a change is looked for because of it.
+// Notices drift of workers and links. True if a change is looked for because of it.
 bool NoticeDrift(bool measured, bool comes, Scene& scene) {
   const DriftPolicy& policy = scene.job.policy.drift;
   scene.link_drift.Drop();
   if (policy.action == DriftAction::kAdvise && comes) {
-    return false;  // A plan that is not put in force would leave out who comes.
+    return false;  // A plan that is not put in force would leave out joining workers.
   }
   if (!scene.drift.Notice(scene.generations, policy, scene.now, scene.out) &&
       !scene.link_drift.Notice(measured, scene.generations, scene.roster, policy, scene.now,
@@ -160,7 +160,7 @@ Consequence Transitions::Consider(Scene& scene) {
   bool waits = false;
   for (const auto& [name, worker] : scene.roster.workers()) {
     if (worker.absent && scene.generations.IsMember(name)) {
-      return {};  // It trains on; a change would wait for its answers, and count it as lost.
+      return {};  // It trains on; a change would wait for its reply, and count it as lost.
     }
     if (worker.draining) {
       leaves = leaves || scene.generations.IsMember(name);
@@ -265,7 +265,7 @@ Consequence Transitions::AskForPlan(Planning planning, Scene& scene) {
 
 Consequence Transitions::OnPlanned(const PlanOutcome& outcome, Scene& scene) {
   Planning* planning = current_ ? current_->In<Planning>() : nullptr;
-  // One that comes late is as good as one in time: nobody has asked for another since.
+  // A plan that comes late is as good as one in time, unless another has been requested since.
   if (planning == nullptr || outcome.request_id != planning->request || planning->retry_at) {
     return {};
   }

@@ -1,5 +1,5 @@
-// After a loss: fence, hear what the survivors hold, and choose where the state comes from. And
-// what a new generation in force changes for everybody.
+// Recovers after a loss: fences, asks the survivors what they hold, and chooses where the state
+// comes from. Puts a new generation in force.
 #include <algorithm>
 #include <utility>
 
@@ -27,7 +27,7 @@ void TellSources(const std::map<std::string, wire::Ready>& ready, Outbox& out) {
   out.Log("state_moved", {{"bytes", bytes}, {"sources", RawJson{text + "}"}}});
 }
 
-// What the plan counts on has not changed yet.
+// Starts to watch for drift from what the new plan counts on.
 void BeginDrift(const std::vector<std::string>& members,
                 const wire::Links& links,
                 bool for_drift,
@@ -135,7 +135,7 @@ Consequence Transitions::OnLost(const std::string& worker, Scene& scene) {
     return took_part ? Recover(Cause::kLoss, scene) : Consequence();
   }
   if (current_->kind == Transition::Kind::kForm) {
-    // As long as enough are left the plan is waited for: it may not name the lost one.
+    // The plan is waited for as long as enough workers are left: it may not name the lost one.
     const auto left = static_cast<int>(CandidatesOf(scene.roster).size());
     if (planning->stuck_since ||
         scene.formation.Look(left, policy, scene.now) != Formation::Verdict::kForm) {
@@ -143,14 +143,14 @@ Consequence Transitions::OnLost(const std::string& worker, Scene& scene) {
     }
     return {};
   }
-  // Who holds nothing that the state could come from changes only who may take part.
+  // The loss of a worker that holds none of the state only changes which workers may take part.
   if (planning->halted.erase(worker) == 0) {
     const auto left = static_cast<int>(CarriersOf(scene.roster, policy.min_workers).size());
     return planning->stuck_since || left >= std::max(1, policy.min_workers)
                ? Consequence()
                : AskForPlan(std::move(*planning), scene);
   }
-  // Nobody has begun anything: the fence stands.
+  // No worker has begun anything, so the fence stands.
   current_->stage = Halting{.awaited = {},
                             .deadline = scene.now + policy.reply_timeout,
                             .coalesce_until = scene.now + policy.coalesce,
@@ -189,7 +189,7 @@ void Transitions::Go(Scene& scene) {
   scene.steps.BeginGeneration();
   scene.blame.Clear();
   if (next.origin.source == Source::kLive) {
-    // Records of later steps that its holders applied are still to come.
+    // Records of steps that the holders have applied may still come.
     scene.steps.RollBackTo(next.origin.step);
   } else {
     scene.steps.GoOnAfter(next.origin.step);

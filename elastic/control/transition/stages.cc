@@ -34,7 +34,7 @@ std::optional<Time> Transition::OthersProgress(const Roster& roster) const {
   const auto* stopping = In<Stopping>();
   const std::vector<std::string>* others = nullptr;
   if (stopping != nullptr) {
-    others = &stopping->members;  // They run a step together: each waits for the slowest.
+    others = &stopping->members;  // Members run a step together, so each waits for the slowest.
   } else if (In<Moving>() != nullptr) {
     others = &next()->participants;
   }
@@ -69,7 +69,7 @@ std::optional<Time> Transition::DeadlineOf(const Worker& worker,
 std::optional<Time> Transition::Deadline(const Roster& roster, const JobPolicy& policy) const {
   if (awaited().empty()) {
     if (In<Halting>() != nullptr) {
-      return std::nullopt;  // All have answered, or are lost: only further losses are waited for.
+      return std::nullopt;  // All have replied, or are lost; only further losses are waited for.
     }
     return std::visit([](const auto& s) { return s.deadline; }, stage);
   }

@@ -1,6 +1,6 @@
 /// \file
-/// A change of generation under way, as the stage that it is in: each has what it needs and no
-/// more.
+/// A transition to the next generation, as the stage that it is in. Each stage has only the data
+/// that it needs.
 ///
 ///     recover  Halting → Planning → Preparing → Moving
 ///     form     Planning → Preparing → Moving
@@ -22,7 +22,7 @@
 
 namespace heddle::elastic {
 
-/// After a loss: the survivors stop and say what they hold.
+/// After a loss: the survivors halt and report what they hold.
 struct Halting {
   std::set<std::string> awaited;
   std::optional<Time> deadline;
@@ -32,41 +32,44 @@ struct Halting {
 
 /// A plan is looked for.
 struct Planning {
-  SourceOption origin;  ///< Where the state comes from. What the job has reached counts until Go.
-  Survey halted = {};   ///< Recovery: for the case that one more is lost.
-  bool forced = false;  ///< Change: a worker leaves; the gain does not matter.
+  SourceOption origin;  ///< Where the state comes from. Later steps are rolled back at Go only.
+  Survey halted = {};   ///< Recovery: kept in case another survivor is lost.
+  bool forced = false;  ///< Change: a worker leaves, so the plan need not pay.
   int64_t request = 0;
   std::set<std::string> asked = {};  ///< Candidates of the request.
   std::optional<Time> deadline = {};
-  std::optional<Time> stuck_since = {};  ///< There is none: it waits for workers …
-  std::optional<Time> retry_at = {};  ///< … and asks again then. None: the answer is still to come.
+  /// No plan was found, and the job has waited for workers since then.
+  std::optional<Time> stuck_since = {};
+  /// When the plan is requested again; nullopt: the planner's answer is awaited.
+  std::optional<Time> retry_at = {};
 };
 
-/// What is known once there is a plan. The same in every Prepare of the generation.
+/// The next generation, known once there is a plan. The same in every Prepare of the generation.
 struct NextGeneration {
   SourceOption origin;
   PlanOutcome plan;
-  std::vector<std::string>
-      participants;   ///< The plan's members by rank, then those that only give.
-  wire::Links links;  ///< Of the participants.
-  std::vector<std::vector<int32_t>> holders;  ///< By rank; empty: no snapshots are kept.
+  /// The plan's members by rank, then workers that only send state.
+  std::vector<std::string> participants;
+  wire::Links links;  ///< Measured links between the participants.
+  /// By rank: the ranks that hold replicas of its shard; empty: no snapshots are kept.
+  std::vector<std::vector<int32_t>> holders;
 };
 
-/// The participants lower the plan, all while training goes on where it still does.
+/// The participants lower the plan; training goes on meanwhile if a generation is in force.
 struct Preparing {
   NextGeneration next;
-  std::set<std::string> asked;  ///< As when the plan was looked for.
+  std::set<std::string> asked;  ///< Candidates of the plan request.
   std::set<std::string> awaited;
   std::optional<Time> deadline;
 };
 
-/// The members of the generation in force stop after a step, the same for all.
+/// The members of the generation in force stop, all after the same step.
 struct Stopping {
   NextGeneration next;
   std::set<std::string> awaited;
   std::optional<Time> deadline;
-  std::optional<int64_t> applied_step = {};  ///< As those have it that have stopped.
-  std::vector<std::string> members = {};     ///< Who was asked to stop.
+  std::optional<int64_t> applied_step = {};  ///< The step after which members stopped, if any has.
+  std::vector<std::string> members = {};     ///< The members that were asked to stop.
 };
 
 /// The participants connect and move state.
@@ -74,27 +77,29 @@ struct Moving {
   NextGeneration next;
   std::set<std::string> awaited;
   std::optional<Time> deadline;
-  Time since = {};  ///< Nobody trains.
-  std::map<std::string, wire::Ready> ready = {};
+  Time since = {};                                ///< Start of the pause in training.
+  std::map<std::string, wire::Ready> ready = {};  ///< Replies by worker name.
 };
 
 using Stage = std::variant<Halting, Planning, Preparing, Stopping, Moving>;
 
+/// A transition in progress.
 struct Transition {
   enum class Kind : uint8_t { kForm, kChange, kRecover };
   Kind kind = Kind::kForm;
-  /// kRecover: everything below is over. Also the move's group when some leave.
+  /// kRecover: all generations below it are over. It also numbers the group of the move if workers
+  /// leave.
   int64_t fence = 0;
-  int64_t generation = 0;  ///< Of the plan to come.
-  bool for_drift = false;
-  std::optional<FormerPlan> former = {};  ///< Change: a plan that was in force is to be it again.
-  std::optional<Promise> promise = {};    ///< Change: what its steps are to be compared with.
-  int64_t steps_repeated = 0;
-  std::string stuck = {};     ///< Why no plan was found, the last time.
-  Duration retry_after = {};  ///< Between the last refusal of a plan and the next question.
+  int64_t generation = 0;                 ///< The number of the next generation.
+  bool for_drift = false;                 ///< Change: a worker or a link has drifted.
+  std::optional<FormerPlan> former = {};  ///< Change: the former plan that is to be in force again.
+  std::optional<Promise> promise = {};    ///< Change: what its steps will be compared with.
+  int64_t steps_repeated = 0;             ///< Steps that the job has to run again.
+  std::string stuck = {};                 ///< Why the last plan request failed; empty: none did.
+  Duration retry_after = {};              ///< From the last failed plan request to the next one.
   Stage stage = Planning();
 
-  /// Null: it is in another stage.
+  /// The data of stage T; null if the transition is in another stage.
   template <typename T>
   T* In() {
     return std::get_if<T>(&stage);
@@ -103,28 +108,32 @@ struct Transition {
   const T* In() const {
     return std::get_if<T>(&stage);
   }
-  /// Null: nobody has a plan yet.
+  /// The next generation; null before there is a plan.
   const NextGeneration* next() const;
-  /// Workers whose answer to the stage's command is owed.
+  /// Workers whose reply to the stage's command is awaited.
   const std::set<std::string>& awaited() const;
-  /// When any of those that wait for each other in this stage last did something.
+  /// When a worker last reported progress, of those that wait for each other in this stage; nullopt
+  /// if there are none, or none did.
   std::optional<Time> OthersProgress(const Roster& roster) const;
-  /// Of a worker whose answer is owed: the stage's, or a later one where it has done something
-  /// since, or waits for others that have. None: it is waited for without one.
+  /// The reply deadline of an awaited worker: the stage's, or later if the worker reported progress
+  /// since, or waits for others that did. nullopt if the stage has no deadline.
   std::optional<Time> DeadlineOf(const Worker& worker,
                                  std::optional<Time> others_progress,
                                  const JobPolicy& policy) const;
-  /// The first of those of all whose answers are owed.
+  /// The earliest reply deadline. If no reply is awaited: nullopt in Halting, else the stage's
+  /// deadline.
   std::optional<Time> Deadline(const Roster& roster, const JobPolicy& policy) const;
+  /// True if the worker is a participant of the next generation.
   bool TakesPart(const std::string& worker) const;
-  /// Likewise, or its answer is awaited, or the plan that is looked for may count on it.
+  /// True if the worker takes part, its reply is awaited, or it is a candidate of the plan request.
   bool Involves(const std::string& worker) const;
-  /// It waits for workers, because no plan was found.
+  /// True if no plan was found and the job waits for workers.
   bool IsStuck() const { return In<Planning>() != nullptr && In<Planning>()->stuck_since; }
 };
 
-/// Whom a plan may count on. A recovery that would have too few counts on those that leave, too:
-/// what the survivors hold is saved as soon as its generation is in force.
+/// The workers that the plan of a transition may count on. A recovery with fewer than `least` also
+/// counts on leaving workers, so that the state of the survivors can be saved once its generation
+/// is in force.
 std::set<std::string> AbleFor(Transition::Kind kind, const Roster& roster, int least);
 
 wire::Halt MakeHalt(const Transition& transition, int64_t known_step);

@@ -18,7 +18,8 @@ void TellAll(const std::vector<std::string>& names, const Message& message, Scen
   }
 }
 
-// Of those whose answers are owed, by rank: who has answered keeps nobody waiting.
+// The wait-for graph of the workers whose replies are awaited, by rank. A worker that has replied
+// keeps no other waiting.
 WaitGraph WaitsIn(const Transition& transition, const Scene& scene) {
   std::vector<std::string> owing;
   if (const NextGeneration* next = transition.next()) {
@@ -29,7 +30,8 @@ WaitGraph WaitsIn(const Transition& transition, const Scene& scene) {
                     scene.job.policy.lease / 2, scene.now);
 }
 
-// Whose answer is due, but for those who move state and wait for others: they are not at fault.
+// The workers whose reply is overdue, without those that move state and wait for others: they are
+// not at fault.
 std::vector<Loss> LateIn(const Transition& transition, const WaitGraph& waits, const Scene& scene) {
   const bool moves = transition.In<Moving>() != nullptr;
   const std::optional<Time> others_progress = transition.OthersProgress(scene.roster);
@@ -151,7 +153,7 @@ Consequence Transitions::OnStopped(const std::string& worker,
 
 // ---- Start ----
 
-// A save that was on its way when the source was chosen may have been committed since, and the
+// A save that was in progress when the source was chosen may have been committed since, and the
 // chosen checkpoint pruned.
 void Transitions::TakeNewestCheckpoint(SourceOption& origin, Scene& scene) {
   const std::vector<int64_t>& committed = scene.saves.committed();
@@ -269,7 +271,7 @@ Consequence Transitions::CheckDeadline(Scene& scene) {
   if (!late.empty()) {
     return {.losses = std::move(late)};
   }
-  // All who move state wait for each other.
+  // All workers that move state wait for each other.
   Blame::Verdict verdict = scene.blame.JudgeWaits(waits, Duration(0), Duration(0), scene.now);
   if (!verdict.losses.empty()) {
     return {.losses = std::move(verdict.losses)};

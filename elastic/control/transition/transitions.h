@@ -1,6 +1,6 @@
 /// \file
-/// How one generation follows another: begins transitions, takes them from stage to stage, and puts
-/// the new generation in force.
+/// Transitions from one generation to the next: begins them, takes them from stage to stage, and
+/// puts the new generation in force.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace heddle::elastic {
 
-/// What a transition sees and changes of the other rooms while it handles an event.
+/// The other components, which a transition reads and changes while it handles an event.
 struct Scene {
   const Job& job;
   Roster& roster;
@@ -43,35 +43,36 @@ struct Scene {
   Outbox& out;
 };
 
-/// A plan for drift is in force, or none is to be: for a time none is looked for.
+/// Begins the pause after drift: a plan for it is in force, or none will be.
 inline void AnswerDrift(Scene& scene) {
   scene.drift.Answered(scene.job.policy.drift, scene.now);
   scene.link_drift.Answered(scene.job.policy.drift, scene.now);
 }
 
-/// What the transition cannot do by itself.
+/// What the caller has to do as a result.
 struct Consequence {
   std::vector<Loss> losses = {};
   std::optional<EndJob> end = {};
-  /// Those that stay cannot carry the job, and those that leave have no choice: why not.
+  /// The job is to be suspended: why no plan was found without the workers that must leave.
   std::optional<std::string> suspend = {};
 };
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// The transition in progress, if there is one. Thread: one caller at a time. A copy is an
+/// independent machine.
 class Transitions {
  public:
-  /// None: nothing is under way.
+  /// The transition in progress; nullopt if there is none.
   const std::optional<Transition>& current() const { return current_; }
-  /// Whoever wanted to join is looked at again.
+  /// Drops the transition in progress. Workers that are no members are considered again.
   void Drop(const Generations& generations);
 
-  /// There is no generation: the first one, once its workers have come.
+  /// Without a generation: begins to form one, once enough workers have joined.
   Consequence Form(Scene& scene);
-  /// A generation is in force: another one where workers have come, leave, or have drifted, or a
-  /// lease after a recovery, whose plan was found in a hurry, or the one before where a change made
-  /// steps slower. None while a member is absent.
+  /// With a generation in force: begins a change if workers have joined, leave or have drifted, if
+  /// the last change made steps slower, or once a lease has passed since a recovery, whose plan was
+  /// found in a hurry. Does nothing while a member is absent.
   Consequence Consider(Scene& scene);
-  /// The generation in force is over: fences it, and hears what the survivors hold.
+  /// Ends the generation in force: fences it and asks the survivors what they hold.
   Consequence Recover(Cause cause, Scene& scene);
 
   Consequence OnPlanned(const PlanOutcome& outcome, Scene& scene);
@@ -80,23 +81,25 @@ class Transitions {
                         int64_t generation,
                         int64_t applied_step,
                         Scene& scene);
-  /// Whether this answers the Halt; TakeHalted then.
+  /// True if a Halted of the worker for this fence is awaited; TakeHalted is called then.
   bool AwaitsHalted(const std::string& worker, int64_t fence) const;
   void TakeHalted(const std::string& worker, const wire::Halted& message);
   Consequence OnReady(const std::string& worker, const wire::Ready& message, Scene& scene);
-  /// A worker that was lost during the transition.
+  /// Handles the loss of a worker during the transition.
   Consequence OnLost(const std::string& worker, Scene& scene);
-  /// Stages that wait for a time.
+  /// Handles overdue replies, and repeats plan requests that are due.
   Consequence CheckDeadline(Scene& scene);
+  /// Leaves Halting, if all survivors have replied and further losses need not be waited for.
   Consequence LeaveHalt(Scene& scene);
-  /// The coordinator heard nobody for so long, or its machine stood still: nobody was late.
+  /// Extends the stage's deadline by `absence`, in which no worker could be heard.
   void Excuse(Duration absence);
   std::optional<Time> NextDeadline(const JobPolicy& policy, const Roster& roster) const;
 
-  /// Says again what a worker that came back may not have heard, or has not answered.
+  /// Resends the stage's command to a worker that came back and has not answered it.
   void Repeat(const Worker& worker, Scene& scene) const;
+  /// Lets a plan with this worker be looked for again.
   void Forget(const std::string& worker) { considered_.erase(worker); }
-  /// All workers of a predecessor: a plan with them is in force.
+  /// Marks the predecessor's workers as considered: a plan with them is in force.
   void Restore(const Roster& roster);
   Status Check(const Roster& roster,
                const Generations& generations,
@@ -104,11 +107,12 @@ class Transitions {
 
  private:
   Consequence AskForPlan(Planning planning, Scene& scene);
-  /// The change under way was tried before, and taken back: the plan in force stays.
+  /// Ends a change that was tried before and taken back; the plan in force stays.
   Consequence KeepTried(Scene& scene);
-  /// The change under way has been weighed: it ends, and the plan in force stays.
+  /// Ends a change whose plan was weighed; the plan in force stays.
   Consequence KeepPlan(Scene& scene);
-  /// `asks_again`: on a timer; otherwise the planner still is at it, and its answer will do.
+  /// Handles a plan request that failed. `asks_again`: it is repeated later; false: the planner
+  /// still works on it, and its answer will be taken.
   Consequence RefusePlan(const Status& status, Scene& scene, bool asks_again = true);
   Consequence SendPrepare(const PlanOutcome& plan, Scene& scene);
   void SendStop(Scene& scene);
@@ -118,10 +122,10 @@ class Transitions {
 
   std::optional<Transition> current_;
   int64_t next_request_ = 1;
-  /// A plan with them has been looked for since they came.
+  /// Workers with which a plan has been looked for since they joined.
   std::set<std::string> considered_;
-  /// The plan in force was found in a hurry: when a better one is looked for. No deadline: members
-  /// that train speak all the time.
+  /// When a better plan is looked for than the one in force, which was found in a hurry. It needs
+  /// no deadline, because members that train send messages all the time.
   std::optional<Time> improve_at_;
 };
 

@@ -1,5 +1,5 @@
 /// \file
-/// Where in which etcd cluster a coordinator's state is: what `heddle serve --store` says.
+/// The address of a coordinator's state in an etcd cluster, as `heddle serve --store` takes it.
 #pragma once
 
 #include <string>
@@ -12,21 +12,22 @@ namespace heddle::elastic {
 
 struct EtcdAddress {
   std::vector<std::string> endpoints;  ///< HOST:PORT of the cluster's members, or of some.
-  std::string prefix;                  ///< Of all keys: "/heddle/main".
-  std::string ca_file;                 ///< PEM; any of the three files set: TLS.
-  std::string certificate_file;
-  std::string key_file;
-  /// How long a leader that is not heard stays one.
+  std::string prefix;                  ///< Prefix of all keys, for example "/heddle/main".
+  std::string ca_file;                 ///< PEM file of the authority. Any of the files set: TLS.
+  std::string certificate_file;        ///< PEM file of the client's certificate.
+  std::string key_file;                ///< PEM file of the client's key.
+  /// How long a leader that does not renew its lease still leads.
   Duration lease = std::chrono::seconds(3);
 
+  /// True if connections use TLS.
   bool tls() const { return !ca_file.empty() || !certificate_file.empty(); }
 };
 
-/// Whether a store is one in etcd, and not a folder.
+/// True if `text` is the address of a store in etcd, not the path of a folder.
 bool IsEtcdAddress(const std::string& text);
 
-/// etcd://HOST:PORT[,HOST:PORT…]/PREFIX[?ca=FILE&cert=FILE&key=FILE&lease=SECONDS]. `cert` and
-/// `key` go together; `lease` is from 2 to 60. Errors: kInvalidArgument.
+/// Parses etcd://HOST:PORT[,HOST:PORT…]/PREFIX[?ca=FILE&cert=FILE&key=FILE&lease=SECONDS]. `cert`
+/// and `key` go together; `lease` is from 2 to 60. Errors: kInvalidArgument.
 Result<EtcdAddress> ParseEtcdAddress(const std::string& text);
 
 }  // namespace heddle::elastic

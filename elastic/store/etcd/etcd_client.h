@@ -1,5 +1,5 @@
 /// \file
-/// Calls of an etcd cluster, to whichever of its members answers.
+/// A client of an etcd cluster that calls any member that answers.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,31 @@
 
 namespace heddle::elastic {
 
-/// A member is given a second to answer; then the next one is asked, and the one that answers is
-/// asked first from then on. A call ends when each has been asked once, or at its deadline.
+/// Each call asks a member, and the next one if it has not answered within kEtcdAnswerWithin; the
+/// member that answered is asked first from then on. A call ends when each member has been asked
+/// once, or at its deadline.
 ///
-/// Errors: kUnavailable (no member answered, or a majority of them is missing: the request may have
-/// been carried out all the same), kNotFound (a lease that has ended), kResourceExhausted (etcd's
-/// own space), kInvalidArgument (a request that is too large, for one), kUnauthenticated,
-/// kPermissionDenied. Thread: any.
+/// Errors of every call: kUnavailable (no member answered, or the cluster has no quorum; the
+/// request may have been carried out all the same), kNotFound (the lease has ended),
+/// kResourceExhausted (etcd has no space left), kInvalidArgument (for example, the request is too
+/// large), kUnauthenticated, kPermissionDenied. Thread: any.
 class EtcdClient {
  public:
-  /// Reads the files of TLS. Errors: those of reading.
+  /// Reads the TLS files, and connects to no member yet. Errors: those of reading the files.
   static Result<std::unique_ptr<EtcdClient>> Open(const EtcdAddress& address);
   ~EtcdClient();
 
+  /// Carries out a transaction.
   Result<etcdserverpb::TxnResponse> Txn(const etcdserverpb::TxnRequest& request, Deadline deadline);
   struct Lease {
     int64_t id = 0;
-    Duration length = {};  ///< At least what was asked for.
+    Duration length = {};  ///< At least the length that was asked for.
   };
+  /// Creates a lease.
   Result<Lease> Grant(Duration length, Deadline deadline);
-  /// What is left of the lease, which is all of it again.
+  /// Renews a lease to its full length, and returns what etcd says is left of it.
   Result<Duration> KeepAlive(int64_t lease, Deadline deadline);
+  /// Ends a lease, and removes its keys.
   Status Revoke(int64_t lease, Deadline deadline);
 
  private:

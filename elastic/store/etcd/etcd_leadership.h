@@ -1,6 +1,6 @@
 /// \file
-/// What a leader does to stay one, and how it knows that it may have ceased to be.
-/// Included by etcd_store.cc and etcd_election.cc only.
+/// Keeps the leadership of a coordinator, and knows when it may have ended. Included by
+/// etcd_store.h and etcd_*.cc only.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,28 @@
 
 namespace heddle::elastic {
 
-/// Renews the lease of the key `leader`, and looks each time whether the key is still there: a
-/// lease's renewal alone proves nothing (etcd 3.4 has confirmed those of leases that were gone).
-/// Thread: any.
+/// Renews the lease of the key `leader` in a thread, and checks each time that the key is still
+/// there: a renewal alone proves nothing (etcd 3.4 has confirmed renewals of leases that had
+/// ended). Thread: any.
 class EtcdLeadership {
  public:
   struct Options {
     std::shared_ptr<EtcdClient> client;
     std::string leader_key;
-    int64_t revision = 0;  ///< In which the key came to be.
+    int64_t revision = 0;  ///< The key's create revision.
     EtcdClient::Lease lease;
-    Time granted = {};  ///< Before the lease was asked for.
+    Time granted = {};  ///< A time before the lease was requested.
   };
   explicit EtcdLeadership(Options options);
-  /// Gives the lease back when it is still ours.
+  /// Revokes the lease if the leadership is still held.
   ~EtcdLeadership();
   EtcdLeadership(const EtcdLeadership&) = delete;
   EtcdLeadership& operator=(const EtcdLeadership&) = delete;
 
-  /// OK while no other coordinator can lead. Errors: kAborted, for good.
+  /// Ok while no other coordinator can lead. Errors: kAborted, for good.
   Status Held() const HEDDLE_EXCLUDES(mutex_);
-  /// It was seen that another one leads.
+  /// Ends the leadership, because another coordinator was seen to lead. `reason`: the message of
+  /// later errors.
   void Lose(const std::string& reason) HEDDLE_EXCLUDES(mutex_);
 
   const std::string& leader_key() const { return options_.leader_key; }
@@ -49,15 +50,15 @@ class EtcdLeadership {
   Status HeldUnder() const HEDDLE_REQUIRES(mutex_);
 
   const Options options_;
-  const Duration margin_;  ///< Before the lease's end: what was begun ends within it.
+  const Duration margin_;  ///< Held() ends this long before the lease, so that begun work can end.
 
   mutable Mutex mutex_;
   CondVar wake_;
   bool stopping_ HEDDLE_GUARDED_BY(mutex_) = false;
   Time held_until_ HEDDLE_GUARDED_BY(mutex_);
-  std::string lost_ HEDDLE_GUARDED_BY(mutex_);     ///< Why; empty: it is not.
-  std::string trouble_ HEDDLE_GUARDED_BY(mutex_);  ///< Of the last renewal that failed.
-  Thread thread_;                                  // Last: it uses what stands above.
+  std::string lost_ HEDDLE_GUARDED_BY(mutex_);     ///< Why it is lost; empty: it is not.
+  std::string trouble_ HEDDLE_GUARDED_BY(mutex_);  ///< Why the last renewal failed; empty: none.
+  Thread thread_;                                  // Last, because it uses the fields above.
 };
 
 }  // namespace heddle::elastic

@@ -1,5 +1,5 @@
 /// \file
-/// The facts of the coordinator that leads, in etcd. Included by etcd_election.cc only.
+/// The store of the leading coordinator's state in etcd. Included by etcd_election.cc only.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,8 @@
 
 namespace heddle::elastic {
 
-/// `term` is what the store says of itself.
+/// Makes the store below `prefix`, which the leadership owns. `term`: what StateStore::term
+/// returns.
 std::unique_ptr<StateStore> MakeEtcdStore(const std::string& prefix,
                                           StoreTerm term,
                                           std::unique_ptr<EtcdLeadership> leadership);
