@@ -39,8 +39,8 @@ struct DriftPolicy {
   int windows_over = 4;    ///< How many of these must be beyond the threshold, on the same side.
   /// A worker's change that is within the square of the threshold must also last for this many
   /// windows, each beyond the square root of the threshold. A change beyond the fourth power is
-  /// noticed in quick windows, by `windows_over` of the newest `windows`; one fewer if the worker
-  /// became quicker.
+  /// noticed in quick windows: all of the newest `windows`, or `windows_over` - 1 of them if the
+  /// worker became quicker.
   int windows_lasting = 9;
   /// The first windows of a generation, which do not count: caches and clocks settle.
   int windows_excluded = 1;

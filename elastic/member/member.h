@@ -269,7 +269,7 @@ struct MemberOptions {
   Duration window_time = std::chrono::milliseconds(500);
   /// Least time of a quick drift window, which may have one step: above the time between
   /// heartbeats, so that each window is reported.
-  Duration quick_window_time = std::chrono::milliseconds(400);
+  Duration quick_window_time = std::chrono::milliseconds(250);
 };
 
 /// Thread: one caller at a time. A copy is an independent machine.

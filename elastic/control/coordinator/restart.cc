@@ -60,6 +60,8 @@ void Coordinator::State::FinishAdopting(Time now, Outbox& out) {
     return Recover(Cause::kRestart, now, out);
   }
   if (sources_.refusals().Disagreed(held->number)) {  // It ended before they were halted.
+    decisions_.Note(
+        {.worker = "", .what = "replicas differed before the coordinator was started again"});
     return Recover(Cause::kDisagreement, now, out);
   }
   recoveries_.End();

@@ -18,6 +18,13 @@ double EstimateOf(const std::vector<double>& ratios) {
   return *std::min_element(ratios.end() - newest, ratios.end());
 }
 
+// The second lowest without the oldest, in which the change may have come: windows of a step or two
+// vary more, and the lowest of them is too low. There is at least one.
+double RoughEstimateOf(std::vector<double> ratios) {
+  std::sort(ratios.begin() + 1, ratios.end());
+  return ratios[std::min<size_t>(2, ratios.size() - 1)];
+}
+
 // Half the range without the lowest and the highest value, over the median; 0 for fewer than three
 // values.
 double NoiseOf(std::vector<double> sorted) {
@@ -36,25 +43,37 @@ std::vector<double> LastOf(const std::vector<double>& ratios, int count) {
 
 }  // namespace
 
-template <typename Excess>
+bool Drift::HasMost(const Series& windows, const DriftPolicy& policy) {
+  return std::ssize(windows.ratios) >= policy.windows_lasting;
+}
+
 std::optional<Drift::Change> Drift::FindChange(const Gauge& gauge,
                                                const DriftPolicy& policy,
-                                               int quick_over,
-                                               Excess excess_of) {
-  const auto beyond = [&](std::vector<double> among, double limit) {
-    std::erase_if(among, [&](double ratio) { return excess_of(ratio) <= limit; });
+                                               bool slower) {
+  const auto beyond = [&](std::vector<double> among, double limit, double expected) {
+    std::erase_if(among, [&](double ratio) {
+      return (slower ? ratio / expected : expected / ratio) <= limit;
+    });
     return among;
   };
   const double limit = policy.threshold;
+  const double fine = std::sqrt(limit);
+  const double planned = gauge.planned_slowdown;
   const std::vector<double>& ratios = gauge.windows.ratios;
   const std::vector<double> newest = LastOf(ratios, policy.windows);
-  const bool lasts = std::ssize(beyond(ratios, std::sqrt(limit))) >= policy.windows_lasting;
-  if (std::ssize(beyond(newest, lasts ? limit : limit * limit)) >= policy.windows_over) {
-    return Change{.newest = newest, .beyond = beyond(newest, limit)};
+  const auto lasting = std::ssize(beyond(ratios, fine, planned));
+  const bool lasts = lasting >= policy.windows_lasting;
+  if (gauge.rough && HasMost(gauge.windows, policy) && lasting > policy.windows_lasting / 2) {
+    return Change{.newest = newest, .beyond = beyond(newest, fine, planned), .great = false};
   }
-  const std::vector<double> great = beyond(gauge.quick.ratios, std::pow(limit, 4));
-  if (std::ssize(great) >= quick_over) {
-    return Change{.newest = gauge.quick.ratios, .beyond = great};
+  if (std::ssize(beyond(newest, lasts ? limit : limit * limit, planned)) >= policy.windows_over) {
+    return Change{.newest = newest, .beyond = beyond(newest, limit, planned), .great = false};
+  }
+  // Against the estimate and not the plan: a few steps are enough to notice it, and not to refine
+  // it.
+  const std::vector<double> great = beyond(gauge.quick.ratios, std::pow(limit, 4), gauge.slowdown);
+  if (std::ssize(great) >= (slower ? policy.windows : policy.windows_over - 1)) {
+    return Change{.newest = great, .beyond = great, .great = true};
   }
   return std::nullopt;
 }
@@ -114,6 +133,7 @@ bool Drift::Notice(const Generations& generations,
                    Outbox& out) {
   noticed_.clear();
   noise_ = 0;
+  great_ = false;
   if (!pause_.IsOver(now)) {
     return false;
   }
@@ -121,20 +141,21 @@ bool Drift::Notice(const Generations& generations,
     if (!generations.IsMember(name)) {
       continue;
     }
-    const double planned = gauge.planned_slowdown;
-    std::optional<Change> change = FindChange(gauge, policy, policy.windows_over,
-                                              [&](double ratio) { return ratio / planned; });
+    std::optional<Change> change = FindChange(gauge, policy, /*slower=*/true);
     if (!change) {
-      change = FindChange(gauge, policy, policy.windows_over - 1,
-                          [&](double ratio) { return planned / ratio; });
+      change = FindChange(gauge, policy, /*slower=*/false);
     }
     if (change) {
-      gauge.slowdown = EstimateOf(change->beyond);
+      great_ = great_ || change->great;
+      gauge.rough = change->great;
+      gauge.slowdown = change->great ? RoughEstimateOf(change->beyond) : EstimateOf(change->beyond);
       noise_ = std::max(noise_, NoiseOf(change->newest));
       gauge.windows.ratios.clear();
       gauge.quick.ratios.clear();
       out.Log("drift", {{"worker", name}, {"slowdown", gauge.slowdown}});
       noticed_.insert(name);
+    } else if (HasMost(gauge.windows, policy)) {
+      gauge.rough = false;
     }
   }
   return !noticed_.empty();

@@ -4,11 +4,12 @@
 /// force counts on, is beyond the threshold on the same side in most of the newest windows. Other
 /// load on a machine slows a worker for some seconds: a change within the square of the threshold
 /// must last longer, with all windows beyond the square root of the threshold. A change beyond the
-/// fourth power of the threshold is too great to be noise: quick windows, which may have a single
-/// step, are enough to notice it, and one fewer if the worker became quicker, since other load
-/// never makes it so. A plan with the measured slowdowns is then looked for. It is put in force if
-/// it pays, and if its gain is above the noise of the measurement. After either answer there is a
-/// pause, which grows while drift goes on.
+/// fourth power of the threshold, against the last estimate, is noticed in quick windows, which may
+/// have a single step: in all of the newest, or in most of them if the worker became quicker, since
+/// other load never makes it so. Such an estimate is rough: it is refined once, if most of the
+/// next windows are beyond the square root of the threshold. A plan with the measured slowdowns is
+/// then looked for. It is put in force if it pays, and if its gain is above the noise of the
+/// measurement. After either answer there is a pause, which grows while drift goes on.
 ///
 /// Windows are kept across generations, because they are compared with the profile, whatever the
 /// plan. A worker's slowdown is estimated by the lowest of its three newest windows beyond the
@@ -55,6 +56,8 @@ class Drift {
   /// Uncertainty of the slowdowns that the last Notice found: half the range of a worker's windows,
   /// without the lowest and the highest, over their median; the largest of all workers.
   double noise() const { return noise_; }
+  /// True if the last Notice found a great change, after which only a few steps may have been run.
+  bool great() const { return great_; }
   /// Begins the pause: a plan for drift is in force, or was found not to pay.
   void Answered(const DriftPolicy& policy, Time now) { pause_.Begin(policy, now); }
   /// A generation comes into force whose plan counts on the current slowdowns.
@@ -71,6 +74,7 @@ class Drift {
   struct Gauge {
     double slowdown = 1;
     double planned_slowdown = 1;  ///< The slowdown that the plan in force counts on.
+    bool rough = false;           ///< The slowdown is an estimate from quick windows.
     Series windows;
     Series quick;
   };
@@ -79,25 +83,24 @@ class Drift {
     double busy_seconds = 0;
     double predicted_busy_seconds = 0;
   };
-  /// The newest ratios when they are a lasting change, and those among them that are beyond the
-  /// limit.
   struct Change {
-    std::vector<double> newest;
-    std::vector<double> beyond;
+    std::vector<double> newest;  ///< The ratios that tell the noise.
+    std::vector<double> beyond;  ///< Those that are beyond the limit.
+    bool great = false;          ///< The ratios are those of quick windows.
   };
 
   static void Count(const Window& window, int kept, const DriftPolicy& policy, Series& series);
-  /// A lasting change to one side; nullopt: none. `quick_over`: quick windows that a great change
-  /// takes. `excess_of`: how many times beyond what the plan counts on a ratio is, to that side.
-  template <typename Excess>
+  /// True if there are as many windows as a small change has to last.
+  static bool HasMost(const Series& windows, const DriftPolicy& policy);
+  /// A lasting change to one side; nullopt: there is none.
   static std::optional<Change> FindChange(const Gauge& gauge,
                                           const DriftPolicy& policy,
-                                          int quick_over,
-                                          Excess excess_of);
+                                          bool slower);
 
   std::map<std::string, Gauge> gauges_;  ///< By worker; without one it is as profiled.
   std::set<std::string> noticed_;
   double noise_ = 0;
+  bool great_ = false;
   DriftPause pause_;
 };
 

@@ -26,8 +26,8 @@ class StepTimes {
   static constexpr int kExcluded = 5;
   /// The least number of steps that are evaluated.
   static constexpr int kLeast = 8;
-  /// How many of the newest steps tell the current speed. Once a change of speed is noticed, they
-  /// all come after it, because the windows of three heartbeats have more steps.
+  /// How many of the newest steps tell the current speed. Once a change of speed is noticed that is
+  /// not a great one, they all come after it, because three windows have as many.
   static constexpr int kNewest = 15;
   /// The most steps that are evaluated to judge a change.
   static constexpr int kMost = 50;
@@ -35,6 +35,8 @@ class StepTimes {
   static constexpr int kKept = 100;
 
   void BeginGeneration();
+  /// Drops the steps that are kept: the speed has changed since.
+  void Clear() { seconds_.clear(); }
   /// Counts a step. Steps come in order, and the first one of another generation drops those before
   /// it. Steps without a positive, finite time are ignored.
   void Count(int64_t generation, double seconds);

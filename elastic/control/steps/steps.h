@@ -34,6 +34,8 @@ class Steps {
   std::optional<double> validation_loss() const;
   /// The times of the steps of the generation in force.
   const StepTimes& times() const { return times_; }
+  /// Drops these times, because the speed of a worker has just changed.
+  void ForgetTimes() { times_.Clear(); }
   /// The validation loss after `step` of the history that counts; nullopt: not known.
   std::optional<double> ValidationOf(int64_t step) const;
 

@@ -104,6 +104,9 @@ bool NoticeDrift(bool measured, bool comes, Scene& scene) {
     return false;
   }
   scene.outcomes.Drop();
+  if (scene.drift.great()) {
+    scene.steps.ForgetTimes();
+  }
   if (policy.action == DriftAction::kObserve) {
     AnswerDrift(scene);
     return false;

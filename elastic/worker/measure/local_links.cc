@@ -66,6 +66,9 @@ Result<wire::Links> KeptPair(KeptFiles& files,
   const auto measure = [&]() -> Result<std::string> {
     HEDDLE_ASSIGN_OR_RETURN(const auto joined,
                             MeasurePair(lower_rate, higher_rate, transports, config));
+    if (joined.empty()) {
+      return UnavailableError("no transport joins two workers of this machine");
+    }
     wire::Links links;
     links.add_places(0);
     links.add_places(1);
@@ -125,10 +128,11 @@ Result<wire::Links> LocalLinks(KeptFiles& files,
       if (a > b || (a == b && workers[a] < 2)) {
         continue;
       }
-      HEDDLE_ASSIGN_OR_RETURN(const auto pair,
-                              LocalPair(files, a_rate, b_rate, transports, config));
-      if (!pair.empty()) {
-        AddPair(a, b, pair, links);
+      const auto pair = LocalPair(files, a_rate, b_rate, transports, config);
+      if (pair.ok()) {
+        AddPair(a, b, *pair, links);
+      } else if (pair.status().code() != StatusCode::kUnavailable) {
+        return pair.status();
       }
     }
   }

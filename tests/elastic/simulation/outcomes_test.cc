@@ -102,7 +102,8 @@ TEST(OutcomesTest, AFallToAFifthAndItsReturnAreNoticedWithinTenSteps) {
                       {.kind = FaultKind::kSlow, .at = 60, .seconds = 0, .draw = seed}};
     SimResult result = Cluster(history).Run();
     EXPECT_EQ(result.error, "");
-    EXPECT_EQ(result.probes["decided for drift"], 2) << TextOf(history);
+    EXPECT_GE(result.probes["decided for drift"], 2) << TextOf(history);
+    EXPECT_LE(result.probes["decided for drift"], 4) << "and each refined: " << TextOf(history);
     EXPECT_LE(result.noticed_steps, 10) << TextOf(history);
     noticed += result.noticed_steps > 0 ? 1 : 0;
   }

@@ -37,7 +37,8 @@ class LocalLinksTest : public testing::Test {
   }
   std::string Planned(const std::vector<double>& rates) {
     KeptFiles files(folder_.path());
-    const auto links = LocalLinks(files, rates, transports_, {.worker = "links", .job = "plan"});
+    const auto links = LocalLinks(files, rates, transports_,
+                                  {.worker = "links", .job = "plan", .secret = "secret"});
     EXPECT_TRUE(links.ok()) << links.status().ToString();
     return LinksToJson(*links);
   }
@@ -60,7 +61,8 @@ TEST_F(LocalLinksTest, APlanIsMadeWithWhatWorkersHaveTold) {
 
 TEST_F(LocalLinksTest, PairsOfEqualRatesAreOne) {
   KeptFiles files(folder_.path());
-  const auto links = LocalLinks(files, {0, 0, 1 << 24, 0}, transports_, {.worker = "links"});
+  const auto links =
+      LocalLinks(files, {0, 0, 1 << 24, 0}, transports_, {.worker = "links", .secret = "secret"});
   ASSERT_TRUE(links.ok());
   EXPECT_THAT(links->places(), ElementsAre(0, 0, 1, 0));
   EXPECT_EQ(links->pairs_size(), 2) << "in the first place, and between both";

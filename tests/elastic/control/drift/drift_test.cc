@@ -111,8 +111,11 @@ TEST_F(DriftTest, AGreatChangeShowsInQuickWindows) {
     EXPECT_EQ(Notice(), ratio < 1) << "three";
     if (ratio > 1) {
       QuickWindows("a", {ratio});
-      EXPECT_TRUE(Notice()) << "four";
+      EXPECT_FALSE(Notice()) << "four";
+      QuickWindows("a", {ratio});
+      EXPECT_TRUE(Notice()) << "all five";
     }
+    EXPECT_TRUE(drift_.great());
     EXPECT_EQ(drift_.SlowdownOf("a"), ratio);
     BeginGeneration(generations_.held()->number + 1);
     QuickWindows("a", {9, ratio, ratio, ratio, ratio, ratio});
@@ -130,9 +133,50 @@ TEST_F(DriftTest, OtherChangesDoNotCountInQuickWindows) {
   EXPECT_TRUE(Notice()) << "they do in the others";
 }
 
+TEST_F(DriftTest, AGreatChangeIsTheSecondLowestWithoutTheOldest) {
+  QuickWindows("a", {9, 3, 5.2, 4.4, 5, 4.8});
+  ASSERT_TRUE(Notice());
+  EXPECT_EQ(drift_.SlowdownOf("a"), 4.8);
+}
+
+TEST_F(DriftTest, ARoughEstimateIsRefinedByWindowsThatLast) {
+  QuickWindows("a", {9, 5, 5, 5, 5, 5});
+  ASSERT_TRUE(Notice());
+  BeginGeneration(generations_.held()->number + 1);
+  Windows("a", {9, 5, 5.6, 5.6, 5.6, 5, 5, 5.6, 5.6});
+  EXPECT_FALSE(Notice()) << "eight";
+  Window("a", 5.6);
+  ASSERT_TRUE(Notice()) << "six of nine";
+  EXPECT_EQ(drift_.SlowdownOf("a"), 5.6);
+  BeginGeneration(generations_.held()->number + 1);
+  Windows("a", {9, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5});
+  EXPECT_FALSE(Notice()) << "it is rough no more, and within the threshold";
+}
+
+TEST_F(DriftTest, ARoughEstimateIsRefinedAtOnceOrNever) {
+  QuickWindows("a", {9, 5, 5, 5, 5, 5});
+  ASSERT_TRUE(Notice());
+  BeginGeneration(generations_.held()->number + 1);
+  Windows("a", {9, 5, 5, 5, 5, 5, 5.6, 5.6, 5.6, 5.6});
+  EXPECT_FALSE(Notice()) << "four of nine";
+  Windows("a", {5.6, 5.6, 5.6, 5.6, 5.6, 5.6});
+  EXPECT_FALSE(Notice());
+}
+
+TEST_F(DriftTest, QuickWindowsDoNotRefineAnEstimate) {
+  QuickWindows("a", {9, 5, 5, 5, 5, 5});
+  ASSERT_TRUE(Notice());
+  QuickWindows("a", {5.5, 5.5, 5.5, 5.5, 5.5});
+  EXPECT_FALSE(Notice()) << "though the plan counts on 1";
+  Windows("a", {9, 5.5, 5.5, 5.5, 5.5});
+  EXPECT_TRUE(Notice());
+  EXPECT_FALSE(drift_.great());
+  EXPECT_EQ(drift_.SlowdownOf("a"), 5.5);
+}
+
 TEST_F(DriftTest, WindowsOfEitherLengthAreForgottenOnceNoticed) {
   Windows("a", {9, 5, 5, 5});
-  QuickWindows("a", {9, 5, 5, 5, 5});
+  QuickWindows("a", {9, 5, 5, 5, 5, 5});
   ASSERT_TRUE(Notice());
   Window("a", 5);
   EXPECT_FALSE(Notice());

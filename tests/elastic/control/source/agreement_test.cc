@@ -186,6 +186,7 @@ TEST_F(DigestsTest, ARestartedCoordinatorGoesOnWithWhatItFound) {
   Digests("a", 13, 100);
   Digests("b", 13, 77);
   Digests("c", 13, 66);
+  job_.checkpoints = {10};
   coordinator_ = Coordinator(stored_, job_, now_);
   sent_.clear();
   for (const char* name : {"a", "b", "c"}) {

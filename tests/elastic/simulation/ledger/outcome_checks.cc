@@ -112,7 +112,9 @@ void OutcomeChecks::CheckTakenBack(int64_t generation, int64_t judged) {
 
 bool OutcomeChecks::AreSame(int64_t generation, int64_t other) const {
   const StepPrices& prices = cluster_.prices;
-  const double threshold = cluster_.coordinator.job().policy.drift.threshold;
+  // A plan may be refined, but not one that was taken back.
+  const double limit = cluster_.coordinator.job().policy.drift.threshold;
+  const double threshold = changes_.at(other).taken_back ? limit : std::sqrt(limit);
   const auto same = [&](const Candidate& a, const Candidate& b) {
     return a.name == b.name && AreAlike(a.slowdown, b.slowdown, threshold);
   };
