@@ -1,5 +1,6 @@
 /// \file
-/// Text that goes to other processes is UTF-8: protobuf and JSON carry nothing else.
+/// Checks that text is UTF-8. Text for other processes must be, because protobuf and JSON allow
+/// nothing else.
 #pragma once
 
 #include <string_view>
@@ -8,11 +9,11 @@
 
 namespace heddle {
 
-/// Whether `text` is UTF-8, as RFC 3629 has it: no longer forms than needed, no surrogates.
-/// Thread-safe.
+/// Whether `text` is UTF-8 by RFC 3629: no overlong forms, no surrogates. Thread: any.
 bool IsUtf8(std::string_view text);
 
-/// Whether it is. Errors: kInvalidArgument naming `what`, with the text's odd bytes as \xNN.
+/// Checks that `text` is UTF-8. Errors: kInvalidArgument, which names `what` and has the text with
+/// its invalid bytes as \xNN.
 Status CheckUtf8(std::string_view what, std::string_view text);
 
 }  // namespace heddle
