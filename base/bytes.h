@@ -1,6 +1,6 @@
 /// \file
-/// Little-endian encoding into a growing buffer, and decoding that checks every length against what
-/// is there before it allocates: what comes from a file or a network is untrusted.
+/// Little-endian encoding into a growing buffer, and decoding that checks every length against the
+/// bytes left before it allocates, because bytes from a file or a network are untrusted.
 #pragma once
 
 #include <bit>
@@ -25,7 +25,7 @@ inline std::span<const std::byte> AsBytes(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-/// Thread: one caller at a time.
+/// Encodes values into a buffer. Thread: one caller at a time.
 class ByteWriter {
  public:
   template <typename T>
@@ -34,7 +34,7 @@ class ByteWriter {
     const auto bytes = std::as_bytes(std::span(&value, 1));
     out_.insert(out_.end(), bytes.begin(), bytes.end());
   }
-  /// A 32-bit length and the bytes.
+  /// Appends a 32-bit length and the bytes.
   void PutString(std::string_view text) {
     Put(static_cast<uint32_t>(text.size()));
     PutRaw(AsBytes(text));
@@ -49,7 +49,7 @@ class ByteWriter {
   Bytes out_;
 };
 
-/// Reads what ByteWriter wrote. Errors: kDataLoss when fewer bytes are left than asked for.
+/// Decodes values that ByteWriter encoded. Errors: kDataLoss (fewer bytes are left than requested).
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> bytes) : bytes_(bytes) {}

@@ -1,6 +1,6 @@
 /// \file
-/// HEDDLE_CHECK aborts, in every build, when an invariant of ours is broken. Bytes from disk,
-/// network, YAML or the environment never reach one unvalidated: those get a Status.
+/// HEDDLE_CHECK aborts, in every build, when an invariant of the program is violated. Bytes from
+/// disk, network, YAML or the environment are validated first; invalid ones give an error Status.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 /// \file
-/// Time is injected: pure code takes `Time` values, shells ask a Clock. A Deadline is absolute and
-/// goes down the call chain.
+/// Time is passed in: pure code takes `Time` values, and the code around it calls Now(). A Deadline
+/// is absolute and is passed down the call chain.
 #pragma once
 
 #include <chrono>
@@ -26,12 +26,12 @@ inline Duration FromSeconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-/// Wall-clock seconds since the epoch: for labels in events and files, and for what one run of a
-/// program tells the next; never for other decisions.
+/// Wall-clock seconds since the epoch. For labels in events and files, and for values that one run
+/// of a program stores for the next; never for other decisions.
 double WallClockSeconds();
 
-/// CPU time consumed by the calling thread, for differences. Where the kernel counts it by whole
-/// ticks only (User-Mode Linux) it is the time of Now() instead.
+/// CPU time consumed by the calling thread, for differences. If the kernel counts it in whole ticks
+/// only (User-Mode Linux), the time of Now() instead.
 Duration ThreadCpuTime();
 
 }  // namespace heddle

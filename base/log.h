@@ -1,6 +1,7 @@
 /// \file
-/// Structured logging: one line "TIME LEVEL COMPONENT message key=value …" on standard error. Log
-/// once, where an error is handled; code that passes an error on adds context and stays silent.
+/// Structured logging: one line "TIME LEVEL COMPONENT message key=value …" on standard error. An
+/// error is logged once, where it is handled; code that returns an error adds context and does not
+/// log.
 #pragma once
 
 #include <string>

@@ -41,10 +41,10 @@ class HEDDLE_ATTRIBUTE(scoped_lockable) MutexLock {
   Mutex& mutex_;
 };
 
-/// Waits may wake spuriously: callers loop on their condition.
+/// A condition variable. Waits may wake spuriously, so callers loop on their condition.
 class CondVar {
  public:
-  /// Waits until notified or `deadline`; false when the deadline passed.
+  /// Waits until notified or `deadline`; false: the deadline passed.
   bool WaitUntil(Mutex& mutex, std::chrono::steady_clock::time_point deadline)
       HEDDLE_REQUIRES(mutex) {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);

@@ -1,5 +1,5 @@
 /// \file
-/// What a thread has done, counted, for others that watch whether it still does something.
+/// A counter of a thread's progress, by which others detect whether it still works.
 #pragma once
 
 #include <atomic>
@@ -7,15 +7,15 @@
 
 namespace heddle {
 
-/// Thread: any.
+/// A counter of a thread's progress. Thread: any.
 class Progress {
  public:
   void Note(int64_t amount = 1) { count_.fetch_add(amount, std::memory_order_relaxed); }
   int64_t count() const { return count_.load(std::memory_order_relaxed); }
-  /// Somebody who notes here waits for another process, or for storage.
+  /// Whether a thread that reports here is waiting for another process or for storage.
   bool waits() const { return waiting_.load(std::memory_order_relaxed) > 0; }
 
-  /// Such a wait, as long as it lives.
+  /// Marks a wait for another process or for storage while it lives.
   class Wait {
    public:
     explicit Wait(Progress& progress) : progress_(progress) {

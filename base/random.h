@@ -1,6 +1,6 @@
 /// \file
-/// Randomness is a function of logical coordinates: Philox4x32-10 (Salmon et al., SC'11) keyed by a
-/// seed and a name. Nothing here has state that a change of plan could lose.
+/// Random numbers as a function of logical coordinates: Philox4x32-10 (Salmon et al., SC'11) keyed
+/// by a seed and a name, without state that a change of plan could lose.
 #pragma once
 
 #include <array>
@@ -9,10 +9,10 @@
 
 namespace heddle {
 
-/// One block of four 32-bit words for (key, counter). Thread: pure.
+/// The block of four 32-bit words for (key, counter). Thread: pure.
 std::array<uint32_t, 4> Philox(uint64_t key, uint64_t counter_high, uint64_t counter_low);
 
-/// A key for a named stream of `seed`, for example ("layers.0.attention.wq").
+/// The key of a named stream of `seed`, for example "layers.0.attention.wq".
 uint64_t StreamKey(uint64_t seed, std::string_view name);
 
 /// A stateful sequence for tests, sampling of faults and jitter: the blocks of one key in order.
@@ -20,13 +20,13 @@ class Random {
  public:
   explicit Random(uint64_t seed) : key_(seed) {}
   uint64_t Next();
-  /// Uniform in [0, bound), bound > 0.
+  /// A uniform number in [0, bound); bound > 0.
   uint64_t Below(uint64_t bound) { return Next() % bound; }
-  /// Uniform in [low, high].
+  /// A uniform number in [low, high].
   int64_t Between(int64_t low, int64_t high) {
     return low + static_cast<int64_t>(Below(static_cast<uint64_t>(high - low) + 1));
   }
-  /// Uniform in [0, 1).
+  /// A uniform number in [0, 1).
   double Uniform() { return static_cast<double>(Next() >> 11) * 0x1.0p-53; }
 
  private:

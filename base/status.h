@@ -48,7 +48,7 @@ class [[nodiscard]] Status {
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
 
-  /// "DATA_LOSS: message", or "OK".
+  /// The status as text: "DATA_LOSS: message", or "OK".
   std::string ToString() const;
 
   /// The same error with "context: " before its message; success stays success.

@@ -1,5 +1,5 @@
 /// \file
-/// A thread that does what is posted to it, in order: work beside a loop that must not wait.
+/// A thread that runs posted tasks in order, for work of a loop that must not block.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,22 @@
 
 namespace heddle {
 
-/// Thread: any.
+/// A thread with a queue of tasks. Thread: any.
 class TaskThread {
  public:
-  /// What to do at the end with tasks that have not begun.
+  /// Whether tasks that have not begun when it closes are dropped or run.
   enum class AtEnd : uint8_t { kDrop, kFinish };
 
-  /// `name` as in base/thread.h.
+  /// `name`: the thread's name (base/thread.h).
   explicit TaskThread(const std::string& name, AtEnd at_end = AtEnd::kDrop);
-  /// Waits for the task that runs.
+  /// Closes and waits for the thread: for the running task and, with kFinish, all posted tasks.
   ~TaskThread();
   TaskThread(const TaskThread&) = delete;
   TaskThread& operator=(const TaskThread&) = delete;
 
   void Post(std::function<void()> task);
-  /// The end begins: with kDrop no further task does. Waits for nothing; the destructor does it,
-  /// too.
+  /// Begins the end of the thread; with kDrop no further task begins. Does not wait. The destructor
+  /// calls it, too.
   void Close();
 
  private:
@@ -38,7 +38,7 @@ class TaskThread {
   CondVar changed_;
   std::deque<std::function<void()>> tasks_ HEDDLE_GUARDED_BY(mutex_);
   bool closing_ HEDDLE_GUARDED_BY(mutex_) = false;
-  Thread thread_;  // Last: it uses what stands above.
+  Thread thread_;  // Declared last, because it uses the other members.
 };
 
 }  // namespace heddle

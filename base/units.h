@@ -1,7 +1,7 @@
 /// \file
-/// Quantities with their units, as users write them in job files and on the command line: sizes
-/// ("64MiB", "500MB"), rates ("1Gbit", "10MB/s") and durations ("500ms", "2s", "5m"). A bare number
-/// is refused where a unit is needed, because "timeout: 500" has been read both ways.
+/// Quantities with units, as users write them in job files and on the command line: sizes ("64MiB",
+/// "500MB"), rates ("1Gbit", "10MB/s") and durations ("500ms", "2s", "5m"). A bare number is
+/// refused if a unit is needed, because "timeout: 500" is ambiguous.
 #pragma once
 
 #include <cstdint>
@@ -25,31 +25,32 @@ struct ByteRate {
   friend auto operator<=>(const ByteRate&, const ByteRate&) = default;
 };
 
-/// What each kind accepts, for error messages ("write a number and a unit: …").
+/// Hints for error messages: what each kind of quantity accepts.
 inline constexpr std::string_view kByteSizeHint = "write a number and a unit: 64MiB, 1GiB, 500MB";
 inline constexpr std::string_view kByteRateHint =
     "write a number and a unit: 100Mbit, 1Gbit, 10MB/s";
 inline constexpr std::string_view kDurationHint = "write a number and a unit: 500ms, 2s, 5m";
 
-/// Units: B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (powers of 1024). The number is
-/// decimal, not negative, and may have a fraction when the product is a whole number of bytes.
-/// Errors: kInvalidArgument with the hint above.
+/// Parses a size. Units: B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (powers of 1024).
+/// The number is decimal, not negative, and may have a fraction if the product is a whole number of
+/// bytes. Errors: kInvalidArgument with kByteSizeHint.
 Result<ByteSize> ParseByteSize(std::string_view text);
 
-/// Units: bit, kbit, Mbit, Gbit, Tbit (powers of 1000, per second, with or without "/s"); B/s,
-/// kB/s, MB/s, GB/s, KiB/s, MiB/s, GiB/s. Greater than zero. Errors: kInvalidArgument with the hint
-/// above.
+/// Parses a rate, which is greater than zero. Units: bit, kbit, Mbit, Gbit, Tbit (powers of 1000,
+/// per second, with or without "/s"); B/s, kB/s, MB/s, GB/s, KiB/s, MiB/s, GiB/s. Errors:
+/// kInvalidArgument with kByteRateHint.
 Result<ByteRate> ParseByteRate(std::string_view text);
 
-/// Units: ns, us, ms, s, m (minutes), h, d. Rounded to nanoseconds; at most 100 years.
-/// Errors: kInvalidArgument with the hint above.
+/// Parses a duration. Units: ns, us, ms, s, m (minutes), h, d. Rounded to nanoseconds; at most 100
+/// years. Errors: kInvalidArgument with kDurationHint.
 Result<Duration> ParseDuration(std::string_view text);
 
-/// The shortest text without a fraction that the parser above reads as the same value: "64MiB",
-/// "1Gbit", "1500ms". A rate that is not a whole number of bits a second is printed in bit with all
-/// its digits.
+/// The shortest text without a fraction that ParseByteSize reads as `size`: "64MiB".
 std::string FormatByteSize(ByteSize size);
+/// The shortest text without a fraction that ParseByteRate reads as `rate`: "1Gbit". A rate that is
+/// not a whole number of bits per second is printed in bit with all its digits.
 std::string FormatByteRate(ByteRate rate);
+/// The shortest text without a fraction that ParseDuration reads as `duration`: "1500ms".
 std::string FormatDuration(Duration duration);
 
 }  // namespace heddle

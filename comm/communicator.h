@@ -1,9 +1,9 @@
 /// \file
-/// The one communicator of Heddle: a generation's group of workers, whatever medium joins each
-/// pair. An Endpoint lives as long as its worker process; each generation it opens a Communicator
-/// over the pairs that the plan uses. Every wait has a deadline and ends at Abort; the generation
-/// and the job's secret are part of every connection's handshake, so that a worker of an old
-/// generation, or a stranger, changes nothing.
+/// Communication among the workers of a generation, over any mix of transports. An Endpoint lives
+/// as long as its worker process; each generation it opens a Communicator over the pairs that the
+/// plan uses. Every wait has a deadline and ends at Abort. The generation and the job's secret are
+/// part of every connection's handshake, so that a worker of an old generation, or a stranger,
+/// changes nothing.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,8 @@
 
 namespace heddle::comm {
 
-/// Who a worker is and how it meets others: all of it comes with the job, so it is set as a whole.
+/// A worker's identity and the transports and encryption that its job uses. All of it comes with
+/// the job, so Endpoint::Configure replaces it as a whole.
 struct EndpointConfig {
   std::string worker = {};  ///< This worker's name.
   std::string job = {};     ///< Job identity; part of the handshake.
@@ -36,35 +37,35 @@ struct EndpointConfig {
   std::string secret = {};
   /// Transports that may join pairs, best first (comm/cost/transport_traits.h); empty: all.
   std::vector<std::string> transports = {};
-  /// Encrypt what leaves the machine: TLS 1.3 whose keys come from `secret`; transports that cannot
-  /// (TransportTraits::encrypts) are not used. All members of a group have the same; one that
-  /// differs is refused.
+  /// Encrypt everything that leaves the machine, by TLS 1.3 with keys derived from `secret`.
+  /// Transports that cannot encrypt (TransportTraits::encrypts) are not used. All members of a
+  /// group set the same value; a member that differs is refused.
   bool tls = false;
 };
 
-/// Values by the transport's name and the option's (TransportTraits::options).
+/// Option values by transport name, then by option name (TransportTraits::options).
 using TransportOptions = std::map<std::string, std::map<std::string, std::string>>;
 
 struct EndpointOptions {
-  EndpointConfig config = {};           ///< Until Configure.
-  std::string bind_host = "127.0.0.1";  ///< Address to listen on, by which others reach this one.
-  std::vector<std::string> open = {};   ///< Transports to open; empty: all that there are.
+  EndpointConfig config = {};           ///< In force until Configure replaces it.
+  std::string bind_host = "127.0.0.1";  ///< Address to listen on, by which peers reach this worker.
+  std::vector<std::string> open = {};   ///< Transports to open; empty: all that are linked in.
   TransportOptions transport_options = {};  ///< An empty value counts as none.
-  double link_bytes_per_second = 0;      ///< Emulated link: token bucket a direction; 0: unlimited.
-  metrics::Registry* metrics = nullptr;  ///< Required; outlives the endpoint.
+  double link_bytes_per_second = 0;         ///< Emulated link rate per direction; 0: unlimited.
+  metrics::Registry* metrics = nullptr;     ///< Required; outlives the endpoint.
 };
 
 struct GroupMember {
   std::string name;
   std::string address;  ///< Endpoint::address() of that worker.
-  /// What this pair measured: the cheapest of these joins it (comm/cost/transport_choice.h). Empty:
-  /// the first transport that leads there does.
+  /// Measurements of the transports between this worker and the member. The pair uses the cheapest
+  /// of them (comm/cost/transport_choice.h); empty: the first transport that reaches the member.
   std::vector<MeasuredTransport> transports = {};
 };
 
 struct GroupOptions {
   int64_t generation = 0;
-  int rank = 0;  ///< Own index in `members`.
+  int rank = 0;  ///< This worker's index in `members`.
   std::vector<GroupMember> members;
   /// Ranks that this worker exchanges messages with (symmetric over the group: the caller
   /// guarantees that a lists b exactly when b lists a). Only these pairs are connected.
@@ -72,97 +73,99 @@ struct GroupOptions {
   /// neighbours are added by Connect.
   std::vector<int> peers;
   Duration operation_timeout =
-      std::chrono::seconds(30);  ///< Bound of every wait without its own deadline.
-  /// Links among `members`, the same at every member: collectives choose their algorithms by it.
-  /// Null: all links are taken to be alike, until Communicator::ShareLinks.
+      std::chrono::seconds(30);  ///< Timeout of every wait without a deadline of its own.
+  /// Links among `members`, the same at every member; collectives choose their algorithms by them.
+  /// Null: all links are assumed to be equal until Communicator::ShareLinks.
   std::shared_ptr<const LinkTable> links = nullptr;
   /// Transports that may join this group's pairs, best first; empty: the endpoint's.
   std::vector<std::string> transports = {};
-  /// Where connecting over a route to a peer (a transport, or a pair of its network ports), or
-  /// another step of its handshake, takes longer than this, the next route is tried, if there is
-  /// one.
+  /// Timeout of connecting over one route to a peer (a transport, or a pair of its network ports)
+  /// and of each step of its handshake. After it the next route is tried, if there is one.
   Duration route_timeout = std::chrono::seconds(2);
-  /// Members whose collectives disagree find out and name the difference. False: they wait for each
-  /// other until their deadlines; for tests of what that costs.
+  /// True: members whose collectives disagree detect it and report the difference. False: they wait
+  /// for each other until their deadlines; for tests that measure the cost of the detection.
   bool diagnose_calls = true;
 };
 
 enum class ReduceOp : uint8_t { kSum, kMax, kMin };
 
-/// What a wait does with its core while nothing arrives.
+/// Whether a wait spins before it sleeps.
 enum class Patience : uint8_t {
-  kSpin,   ///< Keeps it for a while: the caller's work hangs on the message.
-  kSleep,  ///< Leaves it to others at once: the message is beside the process's work.
+  kSpin,   ///< The wait keeps its core for a while: the caller cannot go on without the message.
+  kSleep,  ///< The wait gives up its core at once: the message is not on the critical path.
 };
 
-/// An operation in flight. The buffer belongs to the operation until Wait or Done says it ended.
-/// Dropping a Work does not cancel it. Thread: one caller at a time.
+/// An operation in flight. The operation owns its buffer until Wait returns or Done returns true.
+/// Dropping a Work does not cancel the operation. Thread: one caller at a time.
 class Work {
  public:
   class State;
   Work() = default;
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
-  /// Whether it ended, well or not. An empty Work is done.
+  /// Whether the operation has ended, successfully or not. An empty Work is done.
   bool Done() const;
-  /// Blocks until it ended. Errors: those of the operation; kDeadlineExceeded names the peer waited
-  /// for. A deadline that passes ends the operation: its buffer is the caller's again, and what
-  /// arrives for it later is dropped. Where a device was at work on it (AllocateShared) the peer
-  /// may be lost to the group. To look without ending it, use Done.
+  /// Blocks until the operation has ended. Errors: those of the operation; kDeadlineExceeded names
+  /// the peer that the operation waits for. Reaching the deadline ends the operation: the caller
+  /// owns the buffer again, and data that arrives for it later is dropped. If a device was reading
+  /// or writing the buffer (Endpoint::AllocateShared), the group may lose the peer. Done polls
+  /// without ending the operation.
   Status Wait(Deadline deadline, Patience patience = Patience::kSpin) const;
-  Status Wait() const;  ///< Bounded by the group's operation_timeout.
-  /// When it ended (steady clock). Precondition: Done().
+  Status Wait() const;  ///< Waits with the group's operation_timeout.
+  /// Time at which the operation ended (steady clock). Precondition: Done().
   Time finished_at() const;
 
  private:
   std::shared_ptr<State> state_;
 };
 
-/// Who takes part in a collective, and which call of the step it is. Every member passes the same
-/// group (ascending ranks, own rank among them) and the same tag; tags of operations in flight
-/// differ.
+/// The members, tag and deadline of a collective. Every member passes the same group (ascending
+/// ranks that include its own) and the same tag; operations in flight have different tags.
 struct CollectiveOptions {
   std::span<const int> group;  ///< Empty: the whole generation.
   uint64_t tag = 0;
   std::optional<Deadline> deadline;  ///< Default: the group's operation_timeout from the call.
 };
 
-/// What each member contributes to a ReduceTree; known to all from the plan.
+/// The contributions of all members to a ReduceTree; every member knows them from the plan.
 struct TreeContributions {
-  /// By position in the group: the tree nodes it holds, ascending.
+  /// The tree nodes that each member holds, ascending; by position in the group.
   std::vector<std::vector<TreeNode>> nodes;
 };
 
-/// Memory that workers of one host can reach directly (Endpoint::AllocateShared). A collective
-/// whose members all pass such memory folds it where it lies, without copies; between workers that
-/// `places` names, devices carry large messages from such memory to such memory. Freed when the
-/// last copy of the object goes; by then no operation on it may be in flight. It may outlive its
-/// endpoint. Otherwise it is ordinary memory; what is written before it was ever passed to a
-/// collective stays within the process.
+/// Memory that workers of one host can access directly (Endpoint::AllocateShared). A collective
+/// whose members all pass shared buffers reduces them in place, without copies. Between workers for
+/// which Communicator::places is true, RDMA devices write large messages from one shared buffer
+/// into the other. The memory is freed with the last copy of the object; no operation on it may be
+/// in flight then. It may outlive its endpoint. In all else it is ordinary memory. No other
+/// process has access to it before the buffer is first passed to a communicator.
 class SharedBuffer {
  public:
   SharedBuffer() = default;
   SharedBuffer(std::shared_ptr<const void> owner, std::span<std::byte> bytes)
       : owner_(std::move(owner)),
         bytes_(bytes) {}
-  std::span<std::byte> bytes() const { return bytes_; }  ///< Aligned to a page; zeros at first.
+  std::span<std::byte> bytes() const { return bytes_; }  ///< Page-aligned; initially zero.
 
  private:
   std::shared_ptr<const void> owner_;
   std::span<std::byte> bytes_;
 };
 
-/// Errors of every operation: kUnavailable (a peer was lost; its name is in the message),
-/// kDeadlineExceeded (the message names the peer waited for), kAborted (Abort was called; its
-/// status' message), kInvalidArgument, kFailedPrecondition (not connected to a peer). Members whose
-/// calls of a tag disagree (another collective, element type, operation, root or counts) notice it
-/// within half a second of waiting for each other: every member's call then ends as
-/// kInvalidArgument with a message that names two of them and the field, and all other operations
-/// of the group are aborted. A member whose call needs no answer (a small broadcast's root) may
-/// have ended well by then. After an error the outputs are unspecified, inputs of out-of-place
-/// calls are unchanged, and the communicator must be replaced. A peer's Abort ends the operations
-/// with that peer as kAborted with its reason; a peer that destroyed its communicator ends them as
-/// kUnavailable, save what it had sent before. Neither is a loss. Thread: any; operations may run
-/// from several threads at once, each with its own tag.
+/// Point-to-point operations and collectives among the workers of one generation.
+///
+/// Errors of every operation: kUnavailable (a peer was lost; the message names it),
+/// kDeadlineExceeded (the message names the peer that was waited for), kAborted (Abort was called;
+/// the message is that of its reason), kInvalidArgument, kFailedPrecondition (not connected to a
+/// peer). Members whose calls with one tag disagree (another collective, element type, operation,
+/// root or counts) detect it within half a second of waiting for each other. Every member's call
+/// then fails with kInvalidArgument and a message that names two members and the field that
+/// differs, and all other operations of the group are aborted. A member whose call needs no reply
+/// (the root of a small broadcast) may have succeeded by then. After an error the outputs are
+/// unspecified, inputs of out-of-place calls are unchanged, and the communicator must be replaced.
+/// When a peer calls Abort, operations with that peer fail with kAborted and the peer's reason.
+/// When a peer destroys its communicator, they fail with kUnavailable, except for messages that it
+/// sent before. Neither counts as a loss. Thread: any; operations may run from several threads at
+/// once, each with its own tag.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -174,157 +177,166 @@ class Communicator {
   virtual int size() const = 0;
   virtual int64_t generation() const = 0;
   virtual const std::string& member_name(int rank) const = 0;
-  /// Name of the transport that joins this worker to `peer`; "self" for itself.
+  /// Name of the transport that joins this worker to `peer`; "self" for this worker's own rank.
   virtual std::string transport(int peer) const = 0;
-  /// This worker's network ports that join it to `peer` and nobody else's: "mlx5_0/1", or
-  /// "mlx5_0/1, mlx5_1/1" where urgent messages have a port of their own. Empty: the kernel's
-  /// routes choose.
+  /// This worker's network ports that its connections to `peer` are bound to: "mlx5_0/1", or
+  /// "mlx5_0/1, mlx5_1/1" where urgent messages use another port. Empty: the kernel's routing
+  /// table chooses.
   virtual std::string ports(int /*peer*/) const { return {}; }
-  /// Whether devices carry large messages between shared buffers (SharedBuffer) of this worker and
-  /// of `peer`; elsewhere they are copied, as all memory is.
+  /// Whether RDMA devices write large messages directly between shared buffers (SharedBuffer) of
+  /// this worker and of `peer`. If not, messages between shared buffers are copied like any other.
   virtual bool places(int /*peer*/) const { return false; }
 
-  /// Point to point, matched by (peer, tag); sizes must agree. Zero bytes are allowed. A message
-  /// that arrives before its Recv waits at the sender or in a bounded buffer (1 MiB a peer;
-  /// messages above 64 KiB always wait at the sender). Urgent messages go by themselves, past all
-  /// bulk; both ends say alike whether a message is urgent, and an urgent Send never meets a Recv
-  /// that is not. Messages of one tag and one urgency are matched in the order in which they were
-  /// sent.
+  /// Sends `data` to `peer`. A Send and a Recv match by (peer, tag, urgency); sizes must agree.
+  /// Zero bytes are allowed. A message that arrives before its Recv waits at the sender or in a
+  /// bounded buffer (1 MiB a peer; messages above 64 KiB always wait at the sender). Urgent
+  /// messages have a connection of their own, so that they pass all bulk; both ends must agree
+  /// whether a message is urgent. Messages of one tag and one urgency match in the order in which
+  /// they were sent.
   virtual Work Send(int peer, uint64_t tag, std::span<const std::byte> data, bool urgent) = 0;
+  /// Receives the matching message of `peer` into `data`; see Send.
   virtual Work Recv(int peer, uint64_t tag, std::span<std::byte> data, bool urgent) = 0;
 
-  /// In place. Every member gets the same bits (of a NaN: a NaN); the order of additions depends on
-  /// the group, the size and the links that the members share. All types; 16-bit floats are folded
-  /// in fp32 and rounded once (twice or more across islands), integers wrap, a NaN among the
-  /// operands gives a NaN in max and min, too. At most 64 GiB.
+  /// Reduces `buffer` over all members, in place. Every member gets the same bits (a NaN may have
+  /// another payload); the order of additions depends on the group, the size and the links that the
+  /// members share. All types are supported. 16-bit floats are summed in fp32 and rounded once
+  /// (twice or more across islands), integers wrap, and a NaN among the operands gives a NaN for
+  /// max and min, too. At most 64 GiB.
   virtual Status AllReduce(std::span<std::byte> buffer,
                            DType dtype,
                            ReduceOp op,
                            const CollectiveOptions& options) = 0;
-  /// Member i's share is counts[i] elements (zero allowed, known to all); `input` is the whole of
-  /// sum(counts) elements. No byte travels for padding.
+  /// Reduces `input` over all members and leaves member i's share of counts[i] elements in its
+  /// `output`. `counts` is the same at all members; zeros are allowed. `input` has sum(counts)
+  /// elements. Shares are not padded.
   virtual Status ReduceScatter(std::span<const std::byte> input,
                                std::span<std::byte> output,
                                std::span<const int64_t> counts,
                                DType dtype,
                                ReduceOp op,
                                const CollectiveOptions& options) = 0;
-  /// `input` is counts[own position] elements; `output` is the whole.
+  /// Gathers the members' shares into every member's `output`. `input` is this member's share, of
+  /// counts[own position] elements; `output` has sum(counts) elements, by position.
   virtual Status AllGather(std::span<const std::byte> input,
                            std::span<std::byte> output,
                            std::span<const int64_t> counts,
                            DType dtype,
                            const CollectiveOptions& options) = 0;
-  /// From each member to each. `input` holds what goes to the member at position 0, 1 …, of
-  /// send_counts[i] elements; `output` what comes from it, of receive_counts[i] elements: the
-  /// other's send_counts for this member. Zeros allowed; the buffers must not overlap.
+  /// Sends a block from each member to each. `input` holds the blocks for the members at positions
+  /// 0, 1 …, of send_counts[i] elements each; `output` receives the blocks from those members, of
+  /// receive_counts[i] elements each, which must equal that member's send count for this one. Zeros
+  /// are allowed; the buffers must not overlap.
   virtual Status AllToAll(std::span<const std::byte> input,
                           std::span<const int64_t> send_counts,
                           std::span<std::byte> output,
                           std::span<const int64_t> receive_counts,
                           DType dtype,
                           const CollectiveOptions& options) = 0;
-  /// From the member at position `root` of the group to all.
+  /// Copies `buffer` from the member at position `root` of the group to all members.
   virtual Status Broadcast(std::span<std::byte> buffer,
                            int root,
                            const CollectiveOptions& options) = 0;
+  /// Returns after all members have called it.
   virtual Status Barrier(const CollectiveOptions& options) = 0;
-  /// Every worker's record (any size up to 64 MiB in sum) to every worker, in rank order, over the
-  /// tree.
+  /// Gathers every worker's record at every worker, in rank order, over the binary tree. Records
+  /// may differ in size, up to 64 MiB together.
   virtual Result<std::vector<Bytes>> AllGatherBytes(std::span<const std::byte> mine,
                                                     const CollectiveOptions& options) = 0;
 
-  /// The reproducible reduction (sum of fp32 or fp64): folds all members' contributions in the
-  /// order of base/tensor/reduction_tree.h, whatever the grouping; every member gets the result in
-  /// `output`. `mine[i]` is the value of contributions.nodes[own position][i]; `output` may be
-  /// exactly one of them. Memory: a few pieces of 256 KiB a contribution, whatever the size.
+  /// The reproducible reduction (sum of fp32 or fp64): adds all members' contributions in the order
+  /// of base/tensor/reduction_tree.h, however they are distributed over members. Every member gets
+  /// the result in `output`. `mine[i]` is the value of contributions.nodes[own position][i];
+  /// `output` may be exactly one of them. Memory: a few pieces of 256 KiB per contribution,
+  /// independent of the tensor's size.
   virtual Status ReduceTree(const TreeContributions& contributions,
                             std::span<const std::span<const std::byte>> mine,
                             std::span<std::byte> output,
                             DType dtype,
                             const CollectiveOptions& options) = 0;
 
-  /// Runs `call`, which makes one collective of this communicator, on progress threads of its own,
-  /// so that several are in flight; returns at once. Calls begin in the order in which they
-  /// were started, up to four at a time; members start them in the same order. What `call` uses
-  /// lives until the Work ends. A Work whose wait meets its deadline aborts the group: a collective
-  /// that one member gave up cannot end well at the others. Urgent messages pass the bulk of
-  /// collectives.
+  /// Runs `call`, which makes one collective of this communicator, on a progress thread of the
+  /// communicator, and returns at once. Calls begin in the order in which they were started, up to
+  /// four at a time; members start them in the same order. Everything that `call` refers to must
+  /// live until the Work ends. A Work whose wait reaches its deadline aborts the group, because a
+  /// collective that one member gave up cannot succeed at the others. Urgent messages pass the bulk
+  /// of collectives.
   virtual Work Start(std::function<Status()> call) = 0;
 
-  /// Ends every wait of this process in this group with `reason`, tells the connected peers, closes
-  /// the connections. Idempotent, never blocks. The news travel for a moment (at most a second): a
-  /// process that exits at once without destroying its endpoint may be taken for lost instead.
+  /// Ends every wait of this process in this group with `reason`, notifies the connected peers and
+  /// closes the connections. Idempotent; never blocks. Delivery of the notification takes at most a
+  /// second: peers may count a process that exits earlier without destroying its endpoint as lost.
   /// Thread: any.
   virtual void Abort(const Status& reason) = 0;
-  /// Called once a lost peer, from a progress thread, as soon as the loss is seen (before any wait
-  /// on that peer ends); losses before the registration are delivered then. `reason` is
-  /// kUnavailable. Not called for peers that aborted or left, nor once the communicator is being
-  /// destroyed. The handler may call Abort; it must not destroy the communicator.
+  /// Registers the handler of peer losses. It is called once for each lost peer, from a progress
+  /// thread, as soon as the loss is detected and before any wait for that peer ends; losses before
+  /// the registration are delivered after it. `reason` is kUnavailable. The handler is not called
+  /// for peers that aborted or left, nor once the communicator is being destroyed. It may call
+  /// Abort; it must not destroy the communicator.
   virtual void OnPeerLost(std::function<void(int peer, const Status& reason)> handler) = 0;
 
-  /// Tells all members each one's links, `own[r]` being this worker's link to rank r, over the
-  /// tree; from then on collectives choose by them. All members of the generation call it, and none
-  /// has a collective in flight. Errors: kInvalidArgument (other than size() links, no positive
-  /// rate).
+  /// Exchanges all members' links over the binary tree; from then on collectives choose their
+  /// algorithms by them. `own[r]` is this worker's link to rank r. All members of the generation
+  /// call it, and none has a collective in flight. Errors: kInvalidArgument (other than size()
+  /// links, no positive rate).
   virtual Status ShareLinks(std::span<const Link> own, const CollectiveOptions& options) = 0;
-  /// The same for a worker that knows its own end, and what some pairs measured: the table is that
-  /// of LinksBetween (comm/cost/measured_links.h). All members pass the same `measured` and
-  /// `preference`.
+  /// Exchanges all members' link ends, like ShareLinks, for workers that know their own end and the
+  /// measurements of some pairs. The table is that of LinksBetween (comm/cost/measured_links.h).
+  /// All members pass the same `measured` and `preference`.
   virtual Status ShareLinkEnd(const LinkEnd& own,
                               const MeasuredLinks& measured,
                               const TransportPreference& preference,
                               const CollectiveOptions& options) = 0;
-  /// The links that collectives choose by; null: none are known.
+  /// The links by which collectives choose their algorithms; null: none are known.
   virtual std::shared_ptr<const LinkTable> links() const = 0;
 
   /// Bytes sent to each rank so far. Thread: any.
   virtual std::vector<int64_t> BytesSent() const = 0;
 };
 
-/// Members whose messages or connections are waited for, for longer than a few dozen milliseconds.
+/// Members for which a worker has been waiting for more than a few dozen milliseconds, for a
+/// message or a connection.
 struct AwaitedMembers {
   int64_t generation = 0;
-  std::vector<std::string> names = {};  ///< By rank.
+  std::vector<std::string> names = {};  ///< In rank order.
 };
 
-/// A worker's end: listens, and forms communicators.
+/// A worker's endpoint: listens for connections and forms communicators.
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
-  /// Errors: kInvalidArgument, kResourceExhausted (the port is taken).
+  /// Opens the transports and starts listening. Errors: kInvalidArgument, kResourceExhausted (the
+  /// port is taken).
   static Result<std::unique_ptr<Endpoint>> Create(const EndpointOptions& options);
 
-  /// Replaces EndpointOptions' config, all of it at once, for the connects that come: a worker
-  /// listens before the coordinator tells it the job. Not while connected. Errors: kInvalidArgument
-  /// (an unknown transport, or one twice; everything stays as it was).
+  /// Replaces the whole config of EndpointOptions for later calls of Connect: a worker listens
+  /// before the coordinator assigns it a job. Must not be called while connected. Errors:
+  /// kInvalidArgument (an unknown or repeated transport; the config is then unchanged).
   virtual Status Configure(const EndpointConfig& config) = 0;
 
-  /// Opaque text that others pass in GroupMember::address; valid for the endpoint's life.
+  /// Opaque text that other workers pass in GroupMember::address; valid for the endpoint's life.
   virtual std::string address() const = 0;
-  /// Connects to `peers` of the generation, both sides at once; returns when every pair is up.
-  /// Refuses generations below the newest seen (kAborted). Errors: kUnavailable or
-  /// kDeadlineExceeded name the peer; kUnauthenticated (another secret or job, TLS at one end only,
-  /// a TLS handshake that failed). May be cancelled from another thread by
-  /// Fence.
+  /// Connects to `options.peers`; all members call it at once. Returns when every pair of this
+  /// worker is connected. Errors: kAborted (the generation is older than the newest seen);
+  /// kUnavailable or kDeadlineExceeded, which name the peer; kUnauthenticated (another secret or
+  /// job, TLS at one end only, a failed TLS handshake). Fence cancels it from another thread.
   virtual Result<std::unique_ptr<Communicator>> Connect(const GroupOptions& options,
                                                         Deadline deadline) = 0;
-  /// Refuses everything below `generation` from now on, and aborts communicators and connects of
-  /// it.
+  /// Refuses all generations below `generation` from now on, and aborts their communicators and
+  /// calls of Connect.
   virtual void Fence(int64_t generation) = 0;
-  /// Whom this process waits for at this moment, in the newest generation in which it does. Thread:
-  /// any.
+  /// The members that this process is waiting for, in the newest generation in which it waits.
+  /// Thread: any.
   virtual AwaitedMembers Awaited() const = 0;
   /// Changes the emulated link rate; 0: unlimited.
   virtual void SetLinkRate(double bytes_per_second) = 0;
-  /// Memory for tensors that take part in collectives among workers of one host. Any part of it may
-  /// be passed to AllReduce, ReduceScatter, AllGather and Broadcast. Where Communicator::places,
-  /// devices carry Send's and Recv's messages of 32 KiB and more from buffer to buffer; elsewhere
-  /// it works like any other memory. When a collective on it fails while a peer might still write
-  /// to it (a stopped process), that part of it is replaced in place by private memory with the
-  /// same content, so that nothing that comes late can land there; no other thread may write to the
-  /// buffer while such a collective runs. Errors: kInvalidArgument (0 bytes), kResourceExhausted.
-  /// Thread: any.
+  /// Allocates memory for tensors that take part in collectives among workers of one host. Any part
+  /// of it may be passed to AllReduce, ReduceScatter, AllGather and Broadcast. Where
+  /// Communicator::places is true, RDMA devices write messages of Send and Recv of 32 KiB and more
+  /// from buffer to buffer; elsewhere it works like any other memory. When a collective on it fails
+  /// while a peer might still write to it (a stopped process), that part is replaced in place by
+  /// private memory with the same content, so that late writes cannot land there; no other thread
+  /// may write to the buffer while such a collective runs. Errors: kInvalidArgument (0 bytes),
+  /// kResourceExhausted. Thread: any.
   virtual Result<SharedBuffer> AllocateShared(size_t bytes) = 0;
   /// Measures latency and bandwidth to `peer` of a connected group (both sides call it, lower rank
   /// first).

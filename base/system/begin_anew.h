@@ -1,5 +1,5 @@
 /// \file
-/// A process that begins anew: the same program and arguments, and nothing of what it held.
+/// Re-executes the process: the same program and arguments, without its memory and descriptors.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace heddle {
 
-/// The words that this process was started with; the first one is its program's name. Errors: of
-/// /proc.
+/// The arguments of this process; the first is its program's name. Errors: those of reading /proc.
 Result<std::vector<std::string>> OwnArguments();
 
-/// Replaces this process by a new run of its program with the same arguments and environment, and
-/// the variable `name` set to `value`. Descriptors other than the standard ones are closed, threads
-/// end where they are; process id, process group and parent stay. Returns only with an error.
+/// Replaces this process by a new run of its program (execv) with the same arguments and
+/// environment, and the variable `name` set to `value`. Descriptors other than the standard ones
+/// are closed and other threads end; process ID, process group and parent stay the same. Returns
+/// only on an error.
 Status BeginAnew(const std::string& name, const std::string& value);
 
 }  // namespace heddle

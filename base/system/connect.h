@@ -1,5 +1,5 @@
 /// \file
-/// A TCP connection within a bound.
+/// Connects over TCP within a deadline.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace heddle {
 
-/// Connects to HOST:PORT; the host is an address, in brackets where it is one of IPv6, or a name,
-/// whose look-up is bounded by the system's resolver alone. The socket does not block. Errors:
-/// kInvalidArgument (not HOST:PORT), kUnavailable (no such host, or nobody listens there),
+/// Connects to HOST:PORT and returns the non-blocking socket. The host is an address, in brackets
+/// for IPv6, or a name, whose look-up is bounded only by the system's resolver. Errors:
+/// kInvalidArgument (not HOST:PORT), kUnavailable (no such host, or no process listens there),
 /// kDeadlineExceeded.
 Result<UniqueFd> ConnectTo(const std::string& address, Deadline deadline);
 

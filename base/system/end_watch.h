@@ -1,5 +1,5 @@
 /// \file
-/// An end that was asked for by a signal comes in time, whatever the process is doing.
+/// Ends a process in time after a signal, whatever it is doing.
 #pragma once
 
 #include <functional>
@@ -10,22 +10,24 @@
 
 namespace heddle {
 
-/// Ends the process with a line in the log when it has not ended by itself so long after a signal,
-/// with exit code 1: a write to storage that hangs cannot be called off, nor can a step that
-/// computes, and a thread that is in one cannot be joined. What is durable is so at every moment,
-/// as after a kill. Thread: any.
+/// Ends the process with exit code 1 and a line in the log if it has not ended by itself within a
+/// bound after a signal. A write to storage that hangs cannot be cancelled, nor can the computation
+/// of a step, and their threads cannot be joined. Durable state is consistent at every moment, as
+/// after a kill. Thread: any.
 class EndWatch {
  public:
-  /// After a second signal: whoever sends one wants no more than the end.
+  /// Bound after a second signal.
   static constexpr Duration kSecondSignal = std::chrono::milliseconds(500);
 
-  /// `asked`: whether the signal has come; called from a thread of its own.
+  /// `asked` returns whether the signal has come; it is called from a thread of the watch. `bound`:
+  /// time after the signal.
   EndWatch(std::function<bool()> asked, Duration bound);
-  ~EndWatch();  ///< The process ends by itself.
+  ~EndWatch();  ///< Stops watching, because the process is ending by itself.
   EndWatch(const EndWatch&) = delete;
   EndWatch& operator=(const EndWatch&) = delete;
 
-  /// No more than so long from now on, signal or not; of several calls the earliest end counts.
+  /// Ends the process after `bound` from now on, with or without a signal. Of several bounds the
+  /// earliest end applies.
   void EndWithin(Duration bound, int exit_code = 1) HEDDLE_EXCLUDES(mutex_);
 
  private:

@@ -1,6 +1,6 @@
 /// \file
-/// The lock of a file or folder, between processes and threads; the kernel frees it with the
-/// process.
+/// Locks of files and folders, between processes and threads. The kernel releases a lock when its
+/// process ends.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@
 
 namespace heddle {
 
-/// Takes the exclusive lock (flock) of an open file or folder; it is held until the descriptor and
-/// its copies are closed. `name` is what errors call it. Errors: kUnavailable when another one
-/// has held it for `longest`; the kernel's, where the file system knows no locks. Thread-safe.
+/// Takes the exclusive lock (flock) of an open file or folder, which is held until the descriptor
+/// and its copies are closed. `name` is its name in errors. Errors: kUnavailable (another holder
+/// has kept it for `longest`); those of flock, if the file system has no locks. Thread: any.
 Status LockWithin(const UniqueFd& fd, const std::string& name, Duration longest);
 
 }  // namespace heddle

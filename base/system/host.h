@@ -1,12 +1,13 @@
 /// \file
-/// Which machine this is.
+/// The identity of this machine.
 #pragma once
 
 #include <string>
 
 namespace heddle {
 
-/// Equal for processes of one booted kernel, different otherwise: not a name, which clones share.
+/// A text that is equal for processes of one booted kernel and different otherwise. It is not the
+/// host name, which clones share.
 std::string HostIdentity();
 
 }  // namespace heddle

@@ -1,6 +1,6 @@
 /// \file
-/// Which of several processes this one is, as its launcher says in the environment. No launcher's
-/// library is linked: mpirun, srun and their kin set these variables for any program.
+/// The rank of this process among those that a launcher started together, from the environment. No
+/// launcher's library is linked: mpirun, srun and similar ones set these variables for any program.
 #pragma once
 
 #include <functional>
@@ -11,21 +11,22 @@
 namespace heddle {
 
 struct Launched {
-  std::string launcher;  ///< "mpirun", "pmix", "pmi", "srun".
-  int rank = 0;          ///< Among the processes that were started together.
-  int size = 0;          ///< How many they are; 0: the launcher does not say.
+  std::string launcher;  ///< "mpirun", "pmix", "pmi" or "srun".
+  int rank = 0;          ///< Rank among the processes that were started together.
+  int size = 0;          ///< Number of those processes; 0: the launcher does not set it.
 };
 
 using EnvironmentLookup = std::function<const char*(const char* name)>;
 
-/// Nothing when no launcher set its variables, or what they hold is no rank. The innermost launcher
-/// counts: Open MPI's variables before Slurm's, in whose allocation mpirun may run. Slurm's count
-/// only inside a step (`srun`): a batch script has a SLURM_PROCID, too.
+/// The launcher found by `lookup`; nullopt: no launcher set its variables, or they hold no rank.
+/// The innermost launcher is used: Open MPI's variables come before Slurm's, in whose allocation
+/// mpirun may run. Slurm's are used only inside a step (`srun`), because a batch script has a
+/// SLURM_PROCID, too.
 std::optional<Launched> FindLauncher(const EnvironmentLookup& lookup);
-/// The same of this process' environment.
+/// The launcher found in this process' environment; nullopt: none.
 std::optional<Launched> FindLauncher();
-/// The variables that hold ranks: a process that starts others by itself empties them, so that its
-/// children do not take its rank for theirs.
+/// The names of the variables that hold ranks. A process that starts others itself unsets them, so
+/// that its children do not use its rank.
 std::span<const char* const> RankVariables();
 
 }  // namespace heddle

@@ -1,5 +1,5 @@
 /// \file
-/// Numeric addresses of sockets.
+/// Numeric socket addresses.
 #pragma once
 
 #include <string>
@@ -15,24 +15,24 @@ struct SocketAddress {
   socklen_t length = 0;
 };
 
-/// HOST:PORT with a numeric host of IPv4 or IPv6, the latter also in brackets. Errors:
+/// Parses HOST:PORT with a numeric host of IPv4 or IPv6; the latter may be in brackets. Errors:
 /// kInvalidArgument.
 Result<SocketAddress> ParseSocketAddress(const std::string& address);
 
 int PortOf(const SocketAddress& address);
 
-/// Whether only this machine reaches it.
+/// Whether the address is reachable only from this machine.
 bool IsLoopback(const SocketAddress& address);
 
-/// Where the kernel's route to `there` begins on this machine, with any port; sends nothing.
-/// Errors: kUnavailable (no route).
+/// The local address from which the kernel's route reaches `there`; its port has no meaning. Sends
+/// nothing. Errors: kUnavailable (no route).
 Result<SocketAddress> OwnAddressTowards(const SocketAddress& there);
 
-/// The numeric host, an IPv6 one without brackets.
+/// The numeric host of the address; IPv6 without brackets.
 std::string HostOf(const SocketAddress& address);
 
-/// Raises how many descriptors this process may have to the most that it is allowed: every
-/// connection takes one, and the usual first bound is of a time with few of them.
+/// Raises this process' limit of open descriptors to the hard limit. Every connection takes
+/// descriptors, and the usual soft limit is low.
 void RaiseDescriptorLimit();
 
 }  // namespace heddle

@@ -1,5 +1,5 @@
 /// \file
-/// Writing to a descriptor until nothing is left.
+/// Writes a whole text to a descriptor.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace heddle {
 
-/// Writes all of `content` to a descriptor that blocks, whatever the kernel takes at a time. `path`
-/// names it in messages. Errors: those of write; part of it may be written then.
+/// Writes all of `content` to a blocking descriptor, with as many calls of write as needed. `path`
+/// names it in messages. Errors: those of write; a part may have been written then.
 Status WriteAll(int fd, std::string_view content, const std::string& path);
 
 }  // namespace heddle

@@ -1,5 +1,5 @@
 /// \file
-/// Whether a wait may give its core away, or had better sleep at once.
+/// Decides whether a wait may yield its core or should sleep at once.
 #pragma once
 
 #include <algorithm>
@@ -10,24 +10,24 @@
 
 namespace heddle {
 
-/// Whoever gives its core away for long gives it to others than members, and gets it back only at
-/// the end of their time slice; a sleeper gets it when it is woken. So a long yield closes the gate
-/// for a while: waits sleep at once. What one long yield costs is known only afterwards, so the
-/// gate is tried again; it stays closed for twice as long where the next long yield follows soon,
-/// and for half as long where it does not. So a machine that others keep busy is tried ever more
-/// rarely, and a single disturbance of an idle one is soon forgotten.
+/// A yield that takes long has given the core to a process other than a member, and got it back
+/// only at the end of that process' time slice; a sleeping thread gets a core when it is woken. So
+/// a long yield closes the gate for a while, in which waits sleep at once. The cost of a yield is
+/// known only afterwards, so the gate opens again. It closes for twice as long if the next long
+/// yield follows soon, and for half as long if not. So a machine that other processes keep busy is
+/// tried ever more rarely, and a single disturbance of an idle machine is soon forgotten.
 ///
-/// Thread-safe: two threads at once may make one change of the two.
+/// Thread: any; of two concurrent changes one may be lost.
 class YieldGate {
  public:
   static constexpr Duration kShortest = std::chrono::milliseconds(5);
   static constexpr Duration kLongest = std::chrono::milliseconds(200);
-  /// A yield that took this long.
+  /// The longest yield that is not a long one.
   static constexpr Duration kLongYield = std::chrono::milliseconds(1);
 
   bool IsOpen(Time now) const { return now >= closed_until_.load(std::memory_order_relaxed); }
 
-  /// A yield took from `before` to `now`.
+  /// Records a yield that took from `before` to `now`.
   void Yielded(Time before, Time now) {
     if (now - before <= kLongYield) {
       return;

@@ -11,7 +11,7 @@ namespace heddle {
 
 enum class DType : uint8_t { kF32 = 0, kBF16 = 1, kF16 = 2, kF64 = 3, kI32 = 4, kI64 = 5, kU8 = 6 };
 
-/// Bytes of one element.
+/// Bytes of an element.
 constexpr int64_t SizeOf(DType dtype) {
   switch (dtype) {
     case DType::kF32:
@@ -29,10 +29,10 @@ constexpr int64_t SizeOf(DType dtype) {
   return 0;
 }
 
-/// "fp32", "bf16", "fp16", "fp64", "int32", "int64", "uint8".
+/// The type's name: "fp32", "bf16", "fp16", "fp64", "int32", "int64" or "uint8".
 std::string_view DTypeName(DType dtype);
 
-/// Errors: kInvalidArgument for a name that is none of the above.
+/// The type of a name of DTypeName. Errors: kInvalidArgument (another name).
 Result<DType> ParseDType(std::string_view name);
 
 }  // namespace heddle

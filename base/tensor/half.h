@@ -1,8 +1,9 @@
 /// \file
-/// Between fp32 and the 16-bit floats: bf16 (8 bits of exponent, 7 of fraction) and IEEE 754's fp16
-/// (5 and 10). Widening is exact. Rounding is to nearest, ties to even; what is too large becomes
-/// infinity; a NaN stays one, quiet, with the upper bits of its payload, as processors do it. All
-/// are pure and have no branches, so that compilers make vectors of loops over them.
+/// Conversions between fp32 and the 16-bit floats: bf16 (8 bits of exponent, 7 of fraction) and
+/// IEEE 754's fp16 (5 and 10). Widening is exact. Rounding is to nearest, ties to even; values that
+/// are too large become infinity; a NaN becomes a quiet NaN with the upper bits of its payload, as
+/// in processors. All functions are pure and have no branches, so that compilers vectorise loops
+/// over them.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace heddle {
 
 inline constexpr uint32_t kInfinityBits = 0x7F800000;
 
-/// `wanted ? a : b` without a branch: both were computed.
+/// `wanted ? a : b` without a branch; both are computed.
 constexpr uint32_t SelectBits(bool wanted, uint32_t a, uint32_t b) {
   const uint32_t mask = 0U - static_cast<uint32_t>(wanted);
   return (a & mask) | (b & ~mask);
@@ -61,9 +62,11 @@ inline uint16_t ToF16(float value) {
   return static_cast<uint16_t>(sign | SelectBits(magnitude > kInfinityBits, nan, number));
 }
 
-/// All elements of `in`, unaligned if need be, into `out`, which has room for them: `narrow` is
-/// bf16 or fp16.
+/// Widens all elements of `in`, of type `narrow` (bf16 or fp16), into `out`, which has room for
+/// them. The buffers may be unaligned.
 void WidenToF32(std::span<const std::byte> in, DType narrow, std::span<std::byte> out);
+/// Rounds all fp32 elements of `in` to `narrow` (bf16 or fp16) into `out`, which has room for them.
+/// The buffers may be unaligned.
 void RoundFromF32(std::span<const std::byte> in, std::span<std::byte> out, DType narrow);
 
 }  // namespace heddle

@@ -1,10 +1,10 @@
 /// \file
-/// The one order in which numbered contributions are added, whoever computed them. Contributions
-/// are the leaves of a binary tree over their numbers; node (level, index) covers the numbers
-/// [index << level, (index + 1) << level). A node's value is left + right, or its only non-empty
-/// child. So a sum's bits depend on the contributions and their numbers only, never on which worker
-/// held which: the invariant behind bit-equal losses under any plan, and behind comm's reproducible
-/// reduction.
+/// The fixed order in which numbered contributions are added, whichever workers computed them.
+/// Contributions are the leaves of a binary tree over their numbers; node (level, index) covers the
+/// numbers [index << level, (index + 1) << level). A node's value is left + right, or that of its
+/// only non-empty child. So a sum's bits depend only on the contributions and their numbers, never
+/// on which worker held which. This is the invariant behind bit-equal losses under any plan, and
+/// behind comm's reproducible reduction.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct TreeNode {
   friend bool operator==(const TreeNode&, const TreeNode&) = default;
 };
 
-/// The fewest tree nodes that cover exactly the numbers [first, last), in ascending order.
+/// The smallest set of tree nodes that covers exactly the numbers [first, last), ascending.
 std::vector<TreeNode> CoverRange(int64_t first, int64_t last);
 
 /// One addition: values[left] += values[right]; `right` is not used afterwards; left < right.

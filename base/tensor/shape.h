@@ -10,13 +10,13 @@
 
 namespace heddle {
 
-/// Extents by dimension, outermost first, row-major. Empty: a scalar (one element).
+/// The extents of a tensor by dimension, outermost first, row-major. Empty: a scalar (one element).
 using Shape = std::vector<int64_t>;
 
 /// Product of the extents; 1 for a scalar.
 int64_t ElementCount(const Shape& shape);
 
-/// "[2, 3]".
+/// The shape as text: "[2, 3]".
 std::string ToString(const Shape& shape);
 
 /// The part [offset, offset + extent) of a tensor; both have the tensor's rank.
@@ -31,13 +31,13 @@ struct Box {
 /// The box that covers a whole tensor.
 Box WholeBox(const Shape& shape);
 
-/// The common part of two boxes of one rank; nothing when they share no element.
+/// The intersection of two boxes of one rank; nullopt: they share no element.
 std::optional<Box> Intersect(const Box& a, const Box& b);
 
 /// Whether `outer` contains every element of `inner`.
 bool Contains(const Box& outer, const Box& inner);
 
-/// "[0:2, 3:6]".
+/// The box as text: "[0:2, 3:6]".
 std::string ToString(const Box& box);
 
 }  // namespace heddle

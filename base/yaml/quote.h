@@ -1,5 +1,5 @@
 /// \file
-/// Text as a JSON string.
+/// Quotes text as a JSON string.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace heddle {
 
-/// `text` between quotation marks, with escapes that JSON and YAML read alike. Bytes from 0x80 on
-/// stay as they are: UTF-8 is expected. Thread-safe.
+/// `text` in quotation marks, with escapes that JSON and YAML read alike. Bytes from 0x80 on are
+/// unchanged, as UTF-8 is expected. Thread: any.
 std::string QuoteJson(std::string_view text);
 
 }  // namespace heddle

@@ -1,6 +1,6 @@
 /// \file
-/// The tree behind base/yaml/yaml.h: what the parser makes, the reader marks and the emitter
-/// prints. Only the yaml*.cc files of this folder include it.
+/// The tree of base/yaml/yaml.h, which the parser builds, the reader marks and the emitter prints.
+/// Only the yaml*.cc files of this folder include it.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@
 
 namespace heddle {
 
-/// A place in the file, counted from 1; or an override, whose line is 0 and which stands in `text`.
+/// A position in the file, counted from 1; or an override, whose line is 0 and whose path is
+/// `override_path`.
 struct YamlPlace {
   int line = 0;
   int column = 0;
@@ -30,15 +31,16 @@ struct YamlNode {
   YamlPlace place;
   std::string scalar;
   bool quoted = false;
-  /// Set when the scalar was read as a path: the path seen from the root of the file system.
+  /// The absolute path of a scalar that was read as a path; else empty.
   std::string absolute_path;
   std::vector<YamlNode> items;
   struct Entry;
   std::vector<Entry> entries;
-  /// Mapping: a reader looked at it, and asked for these keys.
+  /// Mapping: whether a reader opened it.
   bool opened = false;
+  /// Mapping: the keys that readers asked for.
   std::set<std::string, std::less<>> asked;
-  /// Mapping: required keys that were not there, with what was expected.
+  /// Mapping: required keys that are missing, with what was expected.
   std::vector<std::pair<std::string, std::string>> missing;
 };
 
@@ -71,32 +73,33 @@ struct YamlState {
             const std::string& hint = "");
 };
 
-/// Builds the tree; problems that leave a tree (duplicates, anchors, nulls as keys) are noted in
-/// `state`. Errors: kInvalidArgument for text without a tree, with its position.
+/// Builds the tree. Problems that still leave a tree (duplicates, anchors, nulls as keys) are
+/// recorded in `state`. Errors: kInvalidArgument (text that cannot be parsed), with the position.
 Status ParseYamlText(std::string_view text, YamlState& state, YamlNode& root);
 
-/// Applies one "key.path=value".
+/// Applies an override "key.path=value".
 Status ApplyYamlOverride(std::string_view override_text, YamlState& state);
 
-/// The entry of a mapping, or nullptr.
+/// The entry of a mapping; null: it is missing.
 YamlNode::Entry* FindEntry(YamlNode& mapping, std::string_view key);
 
-/// The item of a list at the decimal `number`, or nullptr.
+/// The item of a list at the decimal index `number`; null: it is missing.
 YamlNode* FindItem(YamlNode& list, std::string_view number);
 
-/// The place of the node at "a.b.1", or of the nearest one above it that exists.
+/// The position of the node at `path` ("a.b.1"), or of the nearest one above it that exists.
 YamlPlace PlaceOf(YamlNode& root, std::string_view path);
 
-/// "FILE:LINE:COL: error: text" or "--set PATH: error: text", and the hint on a line of its own.
+/// The text of a problem: "FILE:LINE:COL: error: text" or "--set PATH: error: text", with the hint
+/// on a line of its own.
 std::string FormatYamlProblem(const std::string& filename, const YamlProblem& problem);
 
-/// What the node is in messages: "'500'", "a list", "a mapping", "nothing".
+/// The description of a node in messages: "'500'", "a list", "a mapping", "nothing".
 std::string DescribeYamlNode(const YamlNode& node);
 
-/// The nearest of `candidates` by edit distance; empty when none is near enough to be meant.
+/// The nearest of `candidates` by edit distance; empty: none is near enough.
 std::string NearestName(std::string_view word, const std::vector<std::string_view>& candidates);
 
-/// "outer.key", or the key alone at the root.
+/// The path "outer.key"; the key alone if `outer` is empty.
 std::string JoinYamlPath(const std::string& outer, std::string_view key);
 
 }  // namespace heddle

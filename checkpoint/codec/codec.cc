@@ -74,7 +74,7 @@ int64_t EncodedBound(int64_t raw_bytes) {
 struct ChunkEncoder::State {
   ZSTD_CCtx* context = ZSTD_createCCtx();
   std::vector<std::byte> planes;
-  std::vector<std::byte> frame;  ///< Of one plane.
+  std::vector<std::byte> frame;  ///< The frame of one plane.
 
   void SetParameters(bool search);
   Status AddCompressed(std::span<const std::byte> plane, ZstdFrameBuilder& builder);
@@ -155,7 +155,7 @@ Result<int64_t> ChunkEncoder::Encode(std::span<const std::byte> raw,
 struct ChunkDecoder::State {
   ZSTD_DCtx* context = ZSTD_createDCtx();
   std::vector<std::byte> planes;
-  std::vector<std::byte> frame;  ///< Of one plane.
+  std::vector<std::byte> frame;  ///< The frame of one plane.
 
   bool DecodeParts(std::span<const std::byte> stored,
                    int64_t element_size,

@@ -1,11 +1,11 @@
 /// \file
-/// One chunk's codec: byte planes (HDF5's shuffle filter), then one zstd frame that codes by
-/// entropy alone: matches are rare in weights, so zstd's levels only cost time and ratio there.
-/// They are searched only where a sample of the chunk shows stretches of zeros. A frame's blocks
-/// end where a plane ends, because planes have unlike statistics. The frame has its content size
-/// and no dictionary, as the registered HDF5 filter 32015 expects, and no checksum: whoever stores
-/// a chunk hashes the stored bytes. A plane whose bytes are as good as random, by a sample, is
-/// stored without asking zstd.
+/// The codec of a chunk: byte planes (HDF5's shuffle filter), then one zstd frame with entropy
+/// coding only. Matches are rare in weights, so that zstd's levels would only cost time and ratio;
+/// matches are searched only if a sample of the chunk shows runs of zeros. A frame's blocks end
+/// where a plane ends, because planes have different statistics. The frame has its content size and
+/// no dictionary, as the registered HDF5 filter 32015 expects, and no checksum, because the writer
+/// of a chunk hashes the stored bytes. A plane whose bytes look random in a sample is stored
+/// without calling zstd.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +18,13 @@
 
 namespace heddle::checkpoint {
 
-/// The filters as HDF5 numbers them.
+/// HDF5's number of the zstd filter.
 inline constexpr int kZstdFilter = 32015;
 
-/// Bytes that Encode may need for a chunk of `raw_bytes`.
+/// The most bytes that Encode needs for a chunk of `raw_bytes`.
 int64_t EncodedBound(int64_t raw_bytes);
 
-/// Thread: one caller at a time; keeps its working memory between chunks.
+/// Encodes chunks. Thread: one caller at a time; keeps its working memory between chunks.
 class ChunkEncoder {
  public:
   ChunkEncoder();
@@ -39,7 +39,7 @@ class ChunkEncoder {
   std::unique_ptr<State> state_;
 };
 
-/// Thread: one caller at a time.
+/// Decodes chunks. Thread: one caller at a time.
 class ChunkDecoder {
  public:
   ChunkDecoder();

@@ -1,6 +1,6 @@
 /// \file
-/// zstd frames (RFC 8878) put together from blocks, and taken apart: bytes that do not compress
-/// become raw blocks without asking zstd, and come back from them without a copy.
+/// Builds zstd frames (RFC 8878) from blocks and splits them into blocks. Bytes that do not
+/// compress become raw blocks without calling zstd, and are read from them without a copy.
 #pragma once
 
 #include <cstddef>
@@ -12,31 +12,31 @@
 
 namespace heddle::checkpoint {
 
-/// What goes before each block.
+/// Bytes of a block's header.
 inline constexpr size_t kZstdBlockHeaderBytes = 3;
 
 /// The most content of a block.
 inline constexpr size_t kZstdBlockBytes = size_t{128} << 10;
 
-/// Bytes of a frame beside the blocks: magic number and header.
+/// Bytes of a frame before its blocks: magic number and header.
 inline constexpr size_t kZstdFrameBytes = 4 + 1 + 8;
 
-/// One frame with content size. The caller gives the whole content in order.
+/// Builds one frame with content size. The caller adds the whole content in order.
 class ZstdFrameBuilder {
  public:
-  /// `out` has room for all that is added: kZstdFrameBytes, and 3 bytes a block beside its bytes.
+  /// `out` has room for the frame: kZstdFrameBytes and, for each block, kZstdBlockHeaderBytes
+  /// beside its bytes.
   ZstdFrameBuilder(std::span<std::byte> out, size_t content_bytes);
   void AddRaw(std::span<const std::byte> content);
-  /// The same of content that the caller writes himself before Finish: byte i goes to the returned
-  /// pointer plus i + kZstdBlockHeaderBytes * (i / kZstdBlockBytes). Cost: one header a block.
+  /// Adds raw blocks whose content the caller writes before Finish: byte i goes to the returned
+  /// pointer plus i + kZstdBlockHeaderBytes * (i / kZstdBlockBytes). Cost: one header per block.
   std::byte* AddRawBlocks(size_t content_bytes);
-  /// Whole blocks that zstd made, without any that go before them. Errors: kInternal when they are
-  /// not whole.
+  /// Adds blocks made by zstd. Errors: kInternal (the last block is cut off).
   Status AddBlocks(std::span<const std::byte> blocks);
-  /// Those of another frame, one without content size, checksum and dictionary. Errors: kInternal
-  /// for other frames.
+  /// Adds the blocks of a frame of zstd without content size, checksum and dictionary. Errors:
+  /// kInternal (another kind of frame).
   Status AddBlocksOf(std::span<const std::byte> frame);
-  /// Returns the frame's bytes.
+  /// Ends the frame and returns its size in bytes.
   size_t Finish();
 
  private:
@@ -49,22 +49,23 @@ class ZstdFrameBuilder {
   size_t last_block_ = 0;
 };
 
-/// A part of a frame's content that has blocks of its own, all but its last one of kZstdBlockBytes.
+/// A part of a frame's content that begins and ends at block boundaries. All of its blocks but the
+/// last have kZstdBlockBytes of content.
 struct ZstdPart {
-  /// All of them are raw: content byte i is blocks[i + kZstdBlockHeaderBytes * (1 + i /
+  /// Whether all blocks are raw. Content byte i is then blocks[i + kZstdBlockHeaderBytes * (1 + i /
   /// kZstdBlockBytes)].
   bool raw = false;
   std::span<const std::byte> blocks;
 };
 
-/// Passes over a frame made of such parts.
+/// Iterates over the parts of a frame.
 class ZstdFrameParts {
  public:
-  /// Nothing when the header is of another form than the builder's.
+  /// Opens a frame; nullopt: its header differs from that of ZstdFrameBuilder.
   static std::optional<ZstdFrameParts> Open(std::span<const std::byte> frame);
-  /// The next `content_bytes`; nothing when the blocks cannot be so many bytes.
+  /// The part of the next `content_bytes`; nullopt: no block ends there.
   std::optional<ZstdPart> Next(size_t content_bytes);
-  /// Whether the frame ends with the part before.
+  /// Whether the frame ends after the last part.
   bool AtEnd() const { return ended_ && rest_.empty(); }
 
  private:

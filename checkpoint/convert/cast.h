@@ -1,6 +1,6 @@
 /// \file
-/// Changing the element type of weights: fp64, fp32, bf16 and fp16, to the nearest value, ties to
-/// even.
+/// Converts the element type of weights among fp64, fp32, bf16 and fp16, rounding to the nearest
+/// value, ties to even.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@
 
 namespace heddle::checkpoint {
 
-/// Whether Cast knows both types.
+/// Whether Cast supports both types.
 bool CanCast(DType from, DType to);
 
 /// Casts `in`, whole elements of `from`, into `out`, as many elements of `to`. NaN stays NaN.
-/// Errors: kOutOfRange for a finite value that `to` cannot hold (fp16 ends at 65504), with its
-/// number; `out` is unspecified then. Thread: pure.
+/// Errors: kOutOfRange for a finite value that `to` cannot hold (the largest of fp16 is 65504),
+/// with the element's number; `out` is unspecified then. Thread: pure.
 Status Cast(std::span<const std::byte> in, DType from, std::span<std::byte> out, DType to);
 
 }  // namespace heddle::checkpoint

@@ -130,7 +130,7 @@ Result<ConvertSummary> Convert(const std::string& source,
     HEDDLE_RETURN_IF_ERROR(CopyTensor(*view.source, i, tensors[i].dtype, *sink,
                                       [&](int64_t bytes) { progress.Add(bytes); }));
   }
-  // Long after the first look: somebody may have put something there.
+  // Long after the first check, another process may have put something there.
   if (options.overwrite) {
     HEDDLE_RETURN_IF_ERROR(CheckTarget(source, target, options.overwrite));
   }

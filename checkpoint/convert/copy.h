@@ -1,5 +1,5 @@
 /// \file
-/// Passing one tensor from a source to a sink, in bounded memory.
+/// Copies one tensor from a source to a sink, in bounded memory.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 /// \file
-/// Which low-precision copies of a model need not be stored, because they are their fp32 master
-/// rounded.
+/// Finds the low-precision copies of a model that need not be stored, because they are the rounded
+/// fp32 masters.
 #pragma once
 
 #include <vector>
@@ -11,10 +11,9 @@
 namespace heddle::checkpoint {
 
 /// Marks (OutputTensor::derived_from) every output of role "weight" in bf16 or fp16 whose elements
-/// all are those of the output of the same name and role "master", in fp32, rounded to nearest
-/// even: reads both and compares every bit, in bounded memory. `outputs[i]` is tensor i of
-/// `source`; one that changes its element type on the way is never marked. Errors: those of
-/// reading.
+/// all equal the fp32 elements of the output of the same name and role "master", rounded to nearest
+/// even. Reads both and compares every bit, in bounded memory. `outputs[i]` is tensor i of
+/// `source`; a tensor whose element type is converted is never marked. Errors: those of reading.
 Status MarkDerived(const TensorSource& source, std::vector<OutputTensor>& outputs);
 
 }  // namespace heddle::checkpoint

@@ -40,7 +40,7 @@ Result<std::string> FileFacts(const std::string& path) {
     if (::stat(file.c_str(), &found) != 0) {
       return ErrnoError(errno, "stat " + file);
     }
-    // The time of change is the kernel's own: nobody sets it back.
+    // The time of change is set by the kernel; no program can set it back.
     facts += fmt::format("{} {} {} {}.{} {}.{}\n", file, found.st_size, found.st_ino,
                          found.st_mtim.tv_sec, found.st_mtim.tv_nsec, found.st_ctim.tv_sec,
                          found.st_ctim.tv_nsec);

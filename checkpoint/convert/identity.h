@@ -1,5 +1,5 @@
 /// \file
-/// Telling whether a source is what it was, without reading it.
+/// Detects whether a source has changed, without reading it.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace heddle::checkpoint {
 
-/// Name, size, inode and times of change of the file at `path`, or of every file in the folder: the
-/// text of a source that was written to, replaced or copied is another one. Errors: those of the
-/// file system.
+/// A text with the path, size, inode, mtime and ctime of the file at `path`, or of every file in
+/// the folder; for a URL, the name and hash of the checkpoint's manifest. The text changes when a
+/// source is written to, replaced or copied. Errors: those of the file system or store.
 Result<std::string> FileFacts(const std::string& path);
 
 }  // namespace heddle::checkpoint

@@ -1,7 +1,7 @@
 /// \file
-/// A model under other names and layouts: the same tensors as Heddle names them, or as Hugging
-/// Face's files do. A view reads through to the file, box by box, so that nothing is ever converted
-/// as a whole in memory.
+/// Views of a model with other names and layouts of its tensors: those of Heddle, or those of
+/// Hugging Face's files. A view reads from the file box by box, so that no tensor is converted as a
+/// whole in memory.
 #pragma once
 
 #include <memory>
@@ -13,26 +13,25 @@
 
 namespace heddle::checkpoint {
 
-/// Whose names a model's tensors have.
+/// The naming scheme of a model's tensors.
 enum class Naming {
-  kHeddle,       ///< "layers.0.attention.query.weight": of the graph (engine/graph/models).
-  kHuggingFace,  ///< "model.layers.0.self_attn.q_proj.weight": of config.json's model_type.
+  kHeddle,       ///< Names of the graph (engine/graph/models): "layers.0.attention.query.weight".
+  kHuggingFace,  ///< Names of config.json's model_type: "model.layers.0.self_attn.q_proj.weight".
 };
 
 struct ModelView {
   std::unique_ptr<TensorSource> source;
-  /// What the user should know: tensors that are left out, names that stay as they are. One line
-  /// each.
+  /// Lines for the user: tensors that are left out, names that are unchanged.
   std::vector<std::string> notes;
-  /// Whether the names are now those that were asked for. False: config.json is missing or
-  /// describes no model that Heddle knows, and the names are the file's own.
+  /// Whether the tensors have the requested names. False: config.json is missing or describes no
+  /// model that Heddle knows, and the names are those of the file.
   bool renamed = false;
 };
 
-/// The weights of `source` under `naming`; moments are left out. A tensor that one side joins and
-/// the other keeps apart, or keeps transposed, is read through. Rows that pad a vocabulary are cut
-/// off, when they are zeros. Errors: kInvalidArgument when the tensors are not those of the model
-/// that config.json describes: missing, unexpected, or of another shape, by name.
+/// A view of the weights of `source` with the names of `naming`; moments are left out. Tensors that
+/// one scheme joins and the other splits or transposes are mapped to each other. Rows that pad a
+/// vocabulary are cut off if they are zeros. Errors: kInvalidArgument, which names a tensor that is
+/// missing, unexpected or of another shape in the model that config.json describes.
 Result<ModelView> ViewAs(std::unique_ptr<TensorSource> source, Naming naming);
 
 /// The role of weights in native checkpoints.

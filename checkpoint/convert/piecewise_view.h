@@ -1,5 +1,5 @@
 /// \file
-/// Tensors that are put together from parts of a file's tensors, read through box by box.
+/// Views of tensors that are composed of parts of a file's tensors and read box by box.
 #pragma once
 
 #include <cstddef>
@@ -10,20 +10,21 @@
 
 namespace heddle::checkpoint {
 
-/// A part of a tensor of the view and where it lies in the file.
+/// A part of a tensor of the view and its place in the file.
 struct Piece {
-  size_t input = 0;
-  Box input_box;   ///< In the file's tensor.
-  Box output_box;  ///< In the view's tensor.
+  size_t input = 0;  ///< Index of the file's tensor.
+  Box input_box;     ///< Box of the file's tensor.
+  Box output_box;    ///< Box of the view's tensor.
   bool transpose = false;
 };
 
 struct ViewedTensor {
   FileTensor tensor;
-  std::vector<Piece> pieces;  ///< They cover the tensor exactly once.
+  std::vector<Piece> pieces;  ///< Pieces that cover the tensor exactly once.
 };
 
-/// A source of the viewed tensors; format, config and step are those of `source`, which it keeps.
+/// A source of the viewed tensors. Its format, config and step are those of `source`, which it
+/// owns.
 std::unique_ptr<TensorSource> MakePiecewiseView(std::unique_ptr<TensorSource> source,
                                                 std::vector<ViewedTensor> viewed);
 

@@ -1,5 +1,5 @@
 /// \file
-/// Where a converted model may be written.
+/// Checks where a converted model may be written.
 #pragma once
 
 #include <string>
@@ -8,10 +8,11 @@
 
 namespace heddle::checkpoint {
 
-/// `target` is free; or, with `overwrite`, holds a model and nothing else: a file that opens as
-/// one, or a folder of none but the files that the formats write. Whatever else a folder holds (a
-/// tokenizer, notes) would be lost, so it is refused by name. Neither of `source` and `target` lies
-/// inside the other. Errors: kAlreadyExists, kInvalidArgument.
+/// Checks that nothing is at `target` or, with `overwrite`, that it is a model and nothing else: a
+/// file that opens as a model, or a folder with only files that the formats write. A folder with
+/// other files (a tokenizer, notes), which would be lost, is refused; the error names one. Also
+/// checks that neither of `source` and `target` is inside the other. Errors: kAlreadyExists,
+/// kInvalidArgument.
 Status CheckTarget(const std::string& source, const std::string& target, bool overwrite);
 
 }  // namespace heddle::checkpoint

@@ -1,5 +1,5 @@
 /// \file
-/// Reads, checks and decodes single chunks; shared by reading and verifying.
+/// Reads, checks and decodes single chunks; used for reading and verifying.
 #pragma once
 
 #include <cstddef>
@@ -14,18 +14,18 @@
 
 namespace heddle::checkpoint {
 
-/// Thread: one caller at a time; keeps its buffers between chunks.
+/// A reader of single chunks. Thread: one caller at a time; keeps its buffers between chunks.
 class ChunkReader {
  public:
-  /// The decoded chunk `index` of `box` in the tensor's element type, padding included but of a raw
-  /// box, valid until the next call. The records come from a validated manifest. Errors: kDataLoss
-  /// naming file, tensor and chunk; those of reading.
+  /// Reads chunk `index` of `box` and returns its elements in the tensor's type, valid until the
+  /// next call. Padding is included, except for a raw box, which has none. The records come from a
+  /// validated manifest. Errors: kDataLoss naming file, tensor and chunk; those of reading.
   Result<std::span<const std::byte>> Read(const SourceFile& file,
                                           const TensorRecord& tensor,
                                           const BoxRecord& box,
                                           int64_t index);
 
-  /// Only compares the stored bytes with the chunk's hash. Errors: as Read.
+  /// Compares the stored bytes with the chunk's hash, without decoding them. Errors: those of Read.
   Status CheckHash(const SourceFile& file,
                    const TensorRecord& tensor,
                    const BoxRecord& box,

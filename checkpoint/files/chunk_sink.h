@@ -1,5 +1,5 @@
 /// \file
-/// Where the chunks of a save go: a file (checkpoint/files/hdf5_file.h) or memory
+/// The destination of the chunks of a save: a file (checkpoint/files/hdf5_file.h) or memory
 /// (checkpoint/save/memory_part.h).
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace heddle::checkpoint {
 
-/// Thread: one caller at a time.
+/// A destination of chunks. Thread: one caller at a time.
 class ChunkSink {
  public:
   ChunkSink() = default;
@@ -21,11 +21,11 @@ class ChunkSink {
   ChunkSink(const ChunkSink&) = delete;
   ChunkSink& operator=(const ChunkSink&) = delete;
 
-  /// Begins the chunks of a box, which has elements; one is begun at a time.
+  /// Begins the dataset of a box, which has elements. At most one dataset is open at a time.
   virtual Status BeginDataset(const std::string& dataset,
                               const StoredBox& stored,
                               const Shape& chunk) = 0;
-  /// Takes the encoded bytes of the chunk that starts at `offset` (in the box's coordinates);
+  /// Stores the encoded bytes of the chunk that starts at `offset` (in the box's coordinates) and
   /// returns their address.
   virtual Result<int64_t> WriteChunk(const Shape& offset, std::span<const std::byte> bytes) = 0;
   virtual Status EndDataset() = 0;

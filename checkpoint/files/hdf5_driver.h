@@ -1,7 +1,7 @@
 /// \file
-/// The file driver that libhdf5 writes through, into a BlockFile. That swallows writes after the
-/// first failure, so that the library can always close a file that it could not finish. The driver
-/// also tells where a chunk went.
+/// The file driver through which libhdf5 writes into a BlockFile. The BlockFile ignores writes
+/// after the first failure, so that the library can always close a file that it could not finish.
+/// The driver also reports the address of a chunk.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,20 @@
 
 namespace heddle::checkpoint {
 
-/// Serialises libhdf5 in this process, whatever its build.
+/// The mutex that serialises calls of libhdf5 in this process, however the library was built.
 Mutex& LibraryMutex();
 
-/// What the driver and the owner of a file share.
+/// State that the driver and the owner of a file share.
 struct DriverBacking {
   std::unique_ptr<BlockFile> file;
-  // The newest write of raw data: where the library put a chunk. Asking it walks all chunks each
-  // time.
+  // The last write of raw data, which is the last chunk. Querying the library for its address would
+  // walk over all chunks each time.
   haddr_t raw_address = HADDR_UNDEF;
   size_t raw_bytes = 0;
 };
 
-/// The driver's identifier, for H5Pset_driver with a pointer to a DriverBacking*; starts the
-/// library the first time.
+/// The driver's identifier, for H5Pset_driver with a pointer to a DriverBacking*. The first call
+/// initialises the library.
 hid_t Driver() HEDDLE_REQUIRES(LibraryMutex());
 
 }  // namespace heddle::checkpoint

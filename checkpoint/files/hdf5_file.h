@@ -1,9 +1,8 @@
 /// \file
-/// Writing a file of chunked datasets whose chunks are already compressed, or of virtual datasets
-/// that show what others hold. With its driver
-/// (checkpoint/files/hdf5_driver.h), the one place that calls libhdf5. The library is serial
-/// (Debian's build has one global lock), so calls are serialised here and everything slow happens
-/// outside.
+/// Writes a file of chunked datasets whose chunks are already compressed, or of virtual datasets
+/// over those of other files. Only this file and its driver (checkpoint/files/hdf5_driver.h) call
+/// libhdf5. The library is serial (Debian's build has one global lock), so its calls are serialised
+/// here and all slow work is done outside of them.
 #pragma once
 
 #include <cstdint>
@@ -18,41 +17,42 @@
 
 namespace heddle::checkpoint {
 
-/// Where the elements of a box of a virtual dataset lie.
+/// The source of the elements of a box of a virtual dataset.
 struct VirtualSource {
-  Box box;           ///< It has elements.
-  std::string file;  ///< In the same folder.
+  Box box;           ///< Not empty.
+  std::string file;  ///< Name of a file in the same folder.
   std::string dataset;
 };
 
-/// Thread: one caller at a time; different files from different threads are fine.
+/// An HDF5 file that is being written. Thread: one caller at a time; different files may be written
+/// by different threads.
 class Hdf5File : public ChunkSink {
  public:
-  /// Creates or truncates `path`. About so many datasets and chunks are to come. Errors: those of
-  /// open(2).
+  /// Creates or truncates `path`. `datasets` and `chunks` are estimates of their numbers. Errors:
+  /// those of open(2).
   static Result<std::unique_ptr<Hdf5File>> Create(const std::string& path,
                                                   int64_t datasets,
                                                   int64_t chunks);
-  /// Closes without a promise that anything is on storage.
+  /// Closes the file; its content need not be on storage.
   ~Hdf5File() override;
 
-  /// A chunk's address is that in the file.
+  // ChunkSink; the address of a chunk is its offset in the file.
   Status BeginDataset(const std::string& dataset,
                       const StoredBox& stored,
                       const Shape& chunk) override;
   Result<int64_t> WriteChunk(const Shape& offset, std::span<const std::byte> bytes) override;
   Status EndDataset() override;
-  /// Adds a dataset of the whole tensor, which has elements, made of the boxes of other files. They
-  /// are not opened. None may be open here.
+  /// Adds a virtual dataset of a whole tensor, which has elements, from boxes in other files, which
+  /// are not opened. No dataset may be open.
   Status WriteVirtualDataset(const std::string& dataset,
                              const TensorInfo& tensor,
                              std::span<const VirtualSource> sources);
 
-  /// Closes the file: its bytes are final, and on their way to storage. Errors: the first failed
-  /// write: kResourceExhausted (disk full, quota, file size limit), kUnavailable or others by
-  /// errno.
+  /// Closes the file, whose content is then final but need not be on storage. Errors: that of the
+  /// first failed write: kResourceExhausted (disk full, quota, file size limit), kUnavailable, or
+  /// others by errno.
   Result<FileRecord> Close();
-  /// After Close: waits until the file is on storage. Errors: as Close, of fsync.
+  /// Waits until the file is on storage. Precondition: Close succeeded. Errors: those of fsync.
   Status Sync();
 
  private:

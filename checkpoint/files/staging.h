@@ -1,6 +1,7 @@
 /// \file
-/// Memory for snapshots, and for blocks of files, that is kept and touched beforehand: copying into
-/// fresh pages is many times slower than into pages that the process already has.
+/// Memory for snapshots and for blocks of files that is kept between uses and touched beforehand,
+/// because copying into fresh pages is many times slower than into pages that the process already
+/// has.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,7 @@
 
 namespace heddle::checkpoint {
 
-/// Thread: one caller at a time.
+/// A growable buffer of touched pages. Thread: one caller at a time.
 class StagingBuffer {
  public:
   StagingBuffer() = default;
@@ -18,9 +19,10 @@ class StagingBuffer {
   StagingBuffer(const StagingBuffer&) = delete;
   StagingBuffer& operator=(const StagingBuffer&) = delete;
 
-  /// Makes room for `bytes`; content is lost when it grows. Errors: kResourceExhausted.
+  /// Makes room for `bytes`; the content is lost if the buffer grows. Errors: kResourceExhausted.
   Status Reserve(int64_t bytes);
-  /// The same, content kept: grows by half at least. Where it lies may change.
+  /// Makes room for `bytes` and keeps the content. Grows by at least half; data() may change.
+  /// Errors: kResourceExhausted.
   Status Extend(int64_t bytes);
   std::byte* data() { return data_; }
   const std::byte* data() const { return data_; }

@@ -1,9 +1,9 @@
 /// \file
 /// A content digest of a logical tensor that does not depend on how the tensor is split, stored or
-/// compressed: the sum, modulo 2^64 in each of two lanes, of mix(global index, bits) over the
-/// elements (docs/reference/checkpoint-format.md). Two saves of one state under different plans
-/// have equal digests, which proves a reshard exact without a second copy. It guards against
-/// accidents, not against forgers.
+/// compressed: the sum, modulo 2^64 in each of two halves, of mix(global index, bits) over the
+/// elements (docs/reference/checkpoint-format.md). Saves of one state under different plans have
+/// equal digests, which proves a reshard exact without a second copy. It protects against
+/// accidents, not against forgery.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,8 @@ Digest DigestBox(std::span<const std::byte> bytes,
                  const Shape& global_shape,
                  const Box& box);
 
-/// The digest of the part `part` (in the tensor's coordinates) of a buffer that holds `held`.
+/// The digest of box `part` of a row-major buffer that holds box `held`; both boxes are in the
+/// tensor's coordinates.
 Digest DigestPart(std::span<const std::byte> bytes,
                   int64_t element_size,
                   const Shape& global_shape,

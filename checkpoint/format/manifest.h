@@ -1,7 +1,7 @@
 /// \file
-/// The manifest: the one file whose presence makes a checkpoint exist. JSON text of one object
-/// whose first three fields are the format's name, its version and a checksum of all of the text
-/// (its own 32 digits counted as zeros), so that no byte of the file can change unseen.
+/// The manifest, the file whose presence makes a checkpoint exist. It is the JSON text of an object
+/// whose first three fields are the format's name, its version and a checksum of the whole text
+/// (with the checksum's 32 digits taken as zeros), so that a change of any byte is detected.
 #pragma once
 
 #include <cstddef>
@@ -15,45 +15,46 @@
 
 namespace heddle::checkpoint {
 
-/// No manifest is longer; a million chunks take about 50 MB.
+/// The most bytes of a manifest; a million chunks take about 50 MB.
 inline constexpr int64_t kManifestLimit = int64_t{512} << 20;
-/// No chunk is larger when decoded.
+/// The most bytes of a decoded chunk.
 inline constexpr int64_t kChunkLimit = int64_t{256} << 20;
 
-/// The head of a manifest's text: what its checksum's place follows from.
+/// The head of a manifest's text, which determines the position of its checksum.
 inline constexpr std::string_view kManifestHead = R"({"format":"heddle-checkpoint","version":)";
 inline constexpr std::string_view kChecksumField = R"(,"checksum":")";
-/// The one rounding by which derived boxes follow from their source.
+/// The name of the only rounding by which derived boxes are computed from their source.
 inline constexpr const char* kNearestEven = "nearest-even";
 /// Hexadecimal digits of a 128-bit hash.
 inline constexpr size_t kHexDigits = 32;
 
-/// The file's text. Thread: pure.
+/// The text of a manifest's file. Thread: pure.
 std::string EncodeManifest(const Manifest& manifest);
 
-/// Reads and validates a manifest: whoever holds the result may allocate by its numbers and join
-/// its names to the folder. Errors: kDataLoss for a checksum, syntax, type, range or coverage
-/// violation, with the field; kUnimplemented for another version.
+/// Parses and validates a manifest. A caller may allocate by the result's numbers and join its
+/// names to the folder. Errors: kDataLoss (a violation of checksum, syntax, type, range or
+/// coverage, with the field), kUnimplemented (another version).
 Result<Manifest> ParseManifest(std::string_view text);
 
-/// The same without the checksum: for tests and fuzzing of what the checksum would hide.
+/// Parses and validates a manifest without comparing its checksum; for tests and fuzzing.
 Result<Manifest> ParseManifestBody(std::string_view text);
 
 /// A writer's report as JSON text, for the control channel.
 std::string EncodePart(const FilePart& part);
-/// Errors: kInvalidArgument.
+/// Parses a text of EncodePart. Errors: kInvalidArgument.
 Result<FilePart> DecodePart(std::string_view text);
 
-/// Everything that must hold of a manifest beyond its syntax: plain and unique file names, boxes
-/// that cover every tensor exactly once, chunks that tile their boxes and lie in their files, box
-/// digests that add up, derived boxes whose source is there, a version that knows them. Errors:
-/// kDataLoss naming the tensor or the file.
+/// Checks a manifest beyond its syntax: plain and unique file names, boxes that cover every tensor
+/// exactly once, chunks that tile their boxes and lie in their files, box digests whose sum is the
+/// tensor's, derived boxes whose source exists, and a version that supports them. Errors: kDataLoss
+/// naming the tensor or the file.
 Status ValidateManifest(const Manifest& manifest);
 
-/// The same of a part in memory: its boxes, whose elements are all stored. Errors: kDataLoss.
+/// Checks the boxes and chunks of a part in memory, whose elements must all be stored. Errors:
+/// kDataLoss.
 Status ValidateMemoryPart(const FilePart& part);
 
-/// 32 lower-case hexadecimal digits.
+/// The digest as 32 lower-case hexadecimal digits.
 std::string ToHex(const Digest& digest);
 
 }  // namespace heddle::checkpoint

@@ -1,5 +1,5 @@
 /// \file
-/// How far a long operation over many bytes is.
+/// Progress reports of a long operation over many bytes.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,12 @@
 
 namespace heddle::checkpoint {
 
-/// Called on the caller's thread with the bytes that are done and all there are: once at the start,
-/// with what was done before (else 0), then at most once a tile or chunk. May be empty.
+/// Called on the caller's thread with the number of bytes done and of all bytes: once at the start,
+/// with the bytes done by an earlier attempt or 0, then at most once per tile or chunk. May be
+/// empty.
 using Progress = std::function<void(int64_t done, int64_t all)>;
 
-/// Counts for one operation. Thread: one caller at a time.
+/// Counts the bytes done of one operation and reports them. Thread: one caller at a time.
 class ProgressCount {
  public:
   ProgressCount(const Progress& progress, int64_t all, int64_t done = 0)

@@ -1,5 +1,5 @@
 /// \file
-/// JSON from untrusted files: nesting is bounded, and no key may stand twice in an object.
+/// Parses JSON from untrusted files: nesting is bounded, and keys are unique within an object.
 #pragma once
 
 #include <string_view>
@@ -11,7 +11,7 @@
 namespace heddle::checkpoint {
 
 /// Parses `text`, whose size the caller has bounded; the top-level value has depth 0.
-/// Errors: kDataLoss for what is not JSON, is nested deeper than `maximum_depth` or repeats a key.
+/// Errors: kDataLoss (not JSON, nested deeper than `maximum_depth`, or a repeated key).
 Result<nlohmann::json> ParseStrictJson(std::string_view text, int maximum_depth);
 
 }  // namespace heddle::checkpoint

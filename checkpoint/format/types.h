@@ -1,7 +1,7 @@
 /// \file
-/// The plain data of a checkpoint: what writers report, what the manifest holds, what readers ask
-/// for. Nothing here knows a plan: a checkpoint is a set of logical tensors, each covered exactly
-/// once by boxes, each box cut into compressed chunks. docs/reference/checkpoint-format.md
+/// The data types of a checkpoint: writers' reports, the manifest's records, and readers' keys.
+/// They are independent of plans: a checkpoint is a set of logical tensors, each covered exactly
+/// once by boxes, each box divided into compressed chunks. docs/reference/checkpoint-format.md
 /// describes the bytes.
 #pragma once
 
@@ -22,13 +22,12 @@ namespace heddle::checkpoint {
 inline constexpr int64_t kFormatVersion = 3;
 inline constexpr const char* kManifestName = "MANIFEST.json";
 
-/// The weights that the optimizer changes.
+/// Role of the weights that the optimizer updates.
 inline constexpr const char* kMasterRole = "master";
-/// Their copy in the type of the forward pass, where a state has one.
+/// Role of the weights' copy in the element type of the forward pass, if a state has one.
 inline constexpr const char* kCopyRole = "weight";
 
-/// A logical tensor of the training state. `role` says which copy: "master", "weight", "exp_avg",
-/// "exp_avg_sq".
+/// A logical tensor of the training state. `role` is "master", "weight", "exp_avg" or "exp_avg_sq".
 struct TensorKey {
   std::string name;
   std::string role;
@@ -45,14 +44,14 @@ struct TensorInfo {
   friend bool operator==(const TensorInfo&, const TensorInfo&) = default;
 };
 
-/// One box of a logical tensor: what one worker holds of it.
+/// One box of a logical tensor, for example the part that one worker holds.
 struct StoredBox {
   std::string name;
   std::string role;
   DType dtype = DType::kF32;
   Shape global_shape;
   Box box;
-  /// Elements of dtype fp32 are stored rounded to this type, bf16, which loses digits. None:
+  /// The type, bf16, to which fp32 elements are rounded when they are stored. None: they are stored
   /// exactly.
   std::optional<DType> stored_as = std::nullopt;
   TensorInfo tensor() const { return {name, role, dtype, global_shape}; }
@@ -64,7 +63,7 @@ struct BoxView {
   std::span<const std::byte> bytes;
 };
 
-/// A digest of elements with their global indices: adding the digests of disjoint boxes gives the
+/// A digest of elements with their global indices. The sum of the digests of disjoint boxes is the
 /// digest of their union, so it does not depend on how a tensor is split
 /// (checkpoint/format/digest.h).
 struct Digest {
@@ -78,7 +77,8 @@ struct Digest {
   friend bool operator==(const Digest&, const Digest&) = default;
 };
 
-/// Where the compressed bytes of one chunk lie in their file, and the XXH3-64 of those bytes.
+/// The address and size of a chunk's compressed bytes in their file, and the XXH3-64 of those
+/// bytes.
 struct ChunkRecord {
   int64_t address = 0;
   int64_t bytes = 0;
@@ -87,40 +87,42 @@ struct ChunkRecord {
 };
 
 /// A stored box. Its chunks tile it in row-major order; chunks at the end of a dimension are padded
-/// with zeros to the full chunk shape. A box without elements has no chunks and no dataset, nor has
-/// a derived one.
+/// with zeros to the full chunk shape. A box that is derived or has no elements has no chunks and
+/// no dataset.
 struct BoxRecord {
   Box box;
   Shape chunk;
   int64_t file = 0;  ///< Index into Manifest::files; 0 in a FilePart.
   std::string dataset;
-  Digest digest;  ///< Of the elements as a reader gets them.
+  Digest digest;  ///< Digest of the elements as a reader gets them.
   std::vector<ChunkRecord> chunks;
-  /// As in StoredBox: the chunks hold this type, a reader gets the tensor's.
+  /// Element type in the chunks if it differs from the tensor's (StoredBox::stored_as). A reader
+  /// gets the tensor's type.
   std::optional<DType> stored_as = std::nullopt;
-  /// Not empty: the elements, bf16 or fp16, are those of the fp32 tensor of the same name and this
-  /// role, rounded to nearest, ties to even; whoever wrote the box compared all their bits.
+  /// If not empty, the elements, bf16 or fp16, equal those of the fp32 tensor of the same name and
+  /// this role, rounded to nearest, ties to even. The writer of the box has compared all their
+  /// bits.
   std::string derived_from = {};
-  /// The chunks hold their elements as they are, row-major, without padding: in memory only.
+  /// The chunks hold their elements uncompressed, row-major, without padding; in memory only.
   bool raw = false;
   friend bool operator==(const BoxRecord&, const BoxRecord&) = default;
 };
 
 struct FileRecord {
-  std::string name;  ///< Inside the checkpoint's folder; never a path.
+  std::string name;  ///< File name inside the checkpoint's folder; never a path.
   int64_t bytes = 0;
   std::string
-      hash;  ///< Of the stored bytes, by blocks: HashFile's (checkpoint/files/file_access.h).
+      hash;  ///< Hash of the stored bytes, computed by HashFile (checkpoint/files/file_access.h).
   friend bool operator==(const FileRecord&, const FileRecord&) = default;
 };
 
-/// What one writer reports once its file is on storage. Encode with EncodePart to send it.
+/// A writer's report once its file is on storage. EncodePart encodes it for sending.
 struct FilePart {
   int64_t step = 0;
   int64_t generation = 0;
-  FileRecord file;        ///< In memory: without a hash.
-  int64_t raw_bytes = 0;  ///< Of the elements.
-  double seconds = 0;     ///< From the snapshot to the fsync.
+  FileRecord file;        ///< A part in memory has no hash.
+  int64_t raw_bytes = 0;  ///< Bytes of the elements.
+  double seconds = 0;     ///< Time from the snapshot to the end of fsync.
   struct PartBox {
     TensorInfo tensor;
     BoxRecord record;
@@ -131,19 +133,19 @@ struct FilePart {
 
 struct TensorRecord {
   TensorInfo info;
-  Digest digest;  ///< Of the whole logical tensor: the sum of its boxes'.
+  Digest digest;  ///< Digest of the whole logical tensor, the sum of the boxes' digests.
   std::vector<BoxRecord> boxes;
   friend bool operator==(const TensorRecord&, const TensorRecord&) = default;
 };
 
-/// What a checkpoint keeps beside tensors. The texts are opaque here.
+/// The state that a checkpoint keeps beside tensors. The texts are opaque here.
 struct JobState {
   std::string job_hash;
   std::string job_yaml;          ///< The effective job file.
-  std::string model;             ///< The model's config.json; empty when it is not known.
+  std::string model;             ///< The model's config.json; empty: unknown.
   std::string plan;              ///< JSON of the plan that wrote it; never needed to load.
   std::string extra;             ///< JSON for the caller; may be empty.
-  int64_t samples_consumed = 0;  ///< The data position.
+  int64_t samples_consumed = 0;  ///< Position in the data.
   friend bool operator==(const JobState&, const JobState&) = default;
 };
 
@@ -156,7 +158,7 @@ struct Manifest {
   std::vector<FileRecord> files;
   std::vector<TensorRecord> tensors;  ///< Sorted by (role, name).
 
-  /// Null when there is none.
+  /// The record of a tensor; null: there is none.
   const TensorRecord* Find(const TensorKey& key) const;
   int64_t StoredBytes() const;  ///< Sum of the files' sizes.
   int64_t RawBytes() const;     ///< Sum of the tensors' sizes.

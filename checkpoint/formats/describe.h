@@ -1,5 +1,5 @@
 /// \file
-/// What a model file holds, for people and for scripts. Reads no elements.
+/// Describes a model file for users and for scripts. Reads no elements.
 #pragma once
 
 #include <string>
@@ -8,11 +8,12 @@
 
 namespace heddle::checkpoint {
 
-/// Several lines: format, sizes, then a line a tensor. Ends with a newline.
+/// A description of several lines: format, sizes, then one line per tensor. Ends with a newline.
 std::string DescribeText(const TensorSource& source);
 
-/// {"format", "step", "bytes", "tensors": [{"name", "dtype", "shape", "bytes", "stored_bytes"}]},
-/// on one line. A type that Heddle does not know is named as the file names it.
+/// A description as JSON on one line: {"format", "step", "bytes", "tensors": [{"name", "dtype",
+/// "shape", "bytes", "stored_bytes"}]}. A type that Heddle does not know has the file's name for
+/// it.
 std::string DescribeJson(const TensorSource& source);
 
 }  // namespace heddle::checkpoint

@@ -1,10 +1,10 @@
 /// \file
-/// Model files of any format behind one interface: what tensors there are, their elements by box,
-/// and writing them as one stream. A format is one file of this folder, which registers itself;
-/// what a file is, is told by its content, never by its name.
+/// The interface of model files of any format: listing tensors, reading their elements by box, and
+/// writing them as one stream. A format is one file of this folder, which registers itself. The
+/// format of a file is recognised by its content, never by its name.
 ///
-/// Everything that is read is untrusted: a source checks every length, offset and name of its file
-/// when it is opened, so that whoever holds it may allocate by its numbers.
+/// Files are untrusted: a source checks every length, offset and name of its file when it is
+/// opened, so that its callers may allocate by its numbers.
 #pragma once
 
 #include <cstddef>
@@ -22,94 +22,95 @@
 
 namespace heddle::checkpoint {
 
-/// No model has more tensors: it bounds what a hostile file can make its reader hold.
+/// The most tensors of a model; it bounds the memory that a hostile file can make its reader use.
 inline constexpr size_t kMaximumTensors = 150'000;
 
 /// A tensor as its file describes it.
 struct FileTensor {
   std::string name;
-  std::string role;  ///< Of the native format ("master", "exp_avg", …); else empty.
-  std::string type;  ///< The file's own word for the element type, for messages: "F8_E4M3".
-  std::optional<DType> dtype;  ///< None: a type that Heddle does not know. It is listed, not read.
+  std::string role;            ///< Role in the native format ("master", "exp_avg", …); else empty.
+  std::string type;            ///< The file's name of the element type, for messages: "F8_E4M3".
+  std::optional<DType> dtype;  ///< None: Heddle does not know the type; the tensor is only listed.
   Shape shape;
-  int64_t bytes = 0;         ///< Of the elements.
-  int64_t stored_bytes = 0;  ///< In the file; less when compressed.
+  int64_t bytes = 0;         ///< Bytes of the elements.
+  int64_t stored_bytes = 0;  ///< Bytes in the file, which may be compressed.
 };
 
-/// An opened model. Thread: any; reads may run at the same time.
+/// An opened model. Thread: any; reads may run concurrently.
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
   /// The format's name: "native", "safetensors", "pytorch".
   virtual std::string format() const = 0;
-  /// In an order of the format's own; names are unique within a role.
+  /// The tensors, in an order that the format chooses; names are unique within a role.
   virtual const std::vector<FileTensor>& tensors() const = 0;
   /// Reads box `box` of `tensors()[tensor]`, which has a dtype, row-major into `out`:
   /// ElementCount(box.extent) * SizeOf(dtype) bytes. Errors: kInvalidArgument for a box outside the
   /// tensor; kDataLoss for damage, naming file and tensor; those of reading.
   virtual Status Read(size_t tensor, const Box& box, std::span<std::byte> out) const = 0;
-  /// The text of the model's config.json; empty when there is none.
+  /// The text of the model's config.json; empty: there is none.
   virtual std::string config() const { return {}; }
-  /// The training step; 0 where the format has none.
+  /// The training step; 0 if the format has none.
   virtual int64_t step() const { return 0; }
 };
 
 /// A tensor to be written.
 struct OutputTensor {
   std::string name;
-  std::string role;  ///< For the native format alone.
+  std::string role;  ///< Used by the native format only.
   DType dtype = DType::kF32;
   Shape shape;
-  /// For the native format alone: the elements are those of the fp32 tensor of the same name and
-  /// this role, rounded to nearest even. Whoever says so has compared them; they come all the same,
-  /// for their digest, and are not stored.
+  /// Used by the native format only. If not empty, the elements equal those of the fp32 tensor of
+  /// the same name and this role, rounded to nearest even; the caller has compared them. They must
+  /// still be appended, for their digest, and are not stored.
   std::string derived_from = {};
   int64_t bytes() const { return ElementCount(shape) * SizeOf(dtype); }
 };
 
 struct SinkRequest {
   std::string path;
-  bool replace = false;  ///< What lies there is replaced in one rename; else it stays: an error.
-  /// In the order in which their elements will come.
+  bool replace = false;  ///< Replace what is at `path`, in one rename; else that is an error.
+  /// The tensors in the order in which their elements will be appended.
   std::vector<OutputTensor> tensors;
   std::string config;  ///< Text of config.json; empty: none is written.
   int64_t max_shard_bytes = int64_t{5} * 1000 * 1000 * 1000;
   int64_t step = 0;
-  int threads = 1;  ///< That may compress, where the format does.
-  /// A hash of all that decides the elements. With one, the files that a killed process finished
-  /// are kept by the next request of the same identity; empty: none are.
+  int threads = 1;  ///< Threads for compression, if the format compresses.
+  /// A hash of everything that determines the elements. A request keeps the files that a killed
+  /// process with a request of the same identity has finished; empty: it keeps none.
   std::string identity = {};
 };
 
-/// A model being written. It appears at its path, whole and on storage, when Finish succeeds; the
-/// destructor of one that was not finished removes what it wrote. Thread: one caller at a time.
+/// A model being written. It appears at its path, complete and on storage, when Finish succeeds.
+/// The destructor removes the files of a model that was not finished. Thread: one caller at a time.
 class TensorSink {
  public:
   virtual ~TensorSink() = default;
-  /// How many of the request's first tensors an earlier process has finished: the elements to come
-  /// begin with the tensor after them.
+  /// Number of the request's first tensors that an earlier process has finished. The first appended
+  /// elements are those of the tensor after them.
   virtual size_t finished() const { return 0; }
-  /// What became of an earlier attempt, as one line for the user; empty when there was none.
+  /// A line for the user on whether an earlier attempt is resumed; empty: there was none.
   virtual std::string history() const { return {}; }
-  /// The next elements, row-major, of the request's tensors one after the other. One call's bytes
-  /// are whole elements of one tensor. Errors: those of writing (kResourceExhausted: disk full).
+  /// Appends the next elements, row-major, of the request's tensors in their order. The bytes of a
+  /// call are whole elements of one tensor. Errors: those of writing (kResourceExhausted: disk
+  /// full).
   virtual Status Append(std::span<const std::byte> bytes) = 0;
-  /// Every element has come. Errors: as Append; kFailedPrecondition when some are missing.
+  /// Completes the model after all elements were appended. Errors: those of Append;
+  /// kFailedPrecondition (elements are missing).
   virtual Status Finish() = 0;
 };
 
 struct Format {
-  std::string name;  ///< As in `--to NAME`.
-  /// A folder with files of several formats is of the one with the lowest rank.
+  std::string name;  ///< Name for `--to NAME`.
+  /// A folder with files of several formats has the format with the lowest rank.
   int rank = 0;
-  /// Whether `path` (a file or a folder, which exists) is of this format. Looks at content,
-  /// cheaply.
+  /// Whether `path` (an existing file or folder) has this format. Reads a little of its content.
   std::function<bool(const std::string& path)> recognise;
   std::function<Result<std::unique_ptr<TensorSource>>(const std::string& path)> open;
   std::function<Result<std::unique_ptr<TensorSink>>(SinkRequest request)> create;
 };
 
-/// Adds a format for the life of the process; one a file, at namespace scope.
+/// Registers a format for the life of the process; defined once per format, at namespace scope.
 class FormatRegistration {
  public:
   explicit FormatRegistration(Format format);
@@ -118,12 +119,12 @@ class FormatRegistration {
 /// All formats, by rank.
 const std::vector<Format>& Formats();
 
-/// Errors: kInvalidArgument naming the formats that exist.
+/// The format `name`. Errors: kInvalidArgument, which names the existing formats.
 Result<const Format*> FindFormat(const std::string& name);
 
-/// Opens `path` as what it is; a URL is a native checkpoint's. Errors: kInvalidArgument when it is
-/// nothing that is known (a pointer of Git LFS, a web page, an empty file … are named for what they
-/// are), kNotFound, kDataLoss.
+/// Opens `path` in the format that it has; a URL is that of a native checkpoint. Errors:
+/// kInvalidArgument (no known format; a pointer of Git LFS, a web page, an empty file … is reported
+/// as such), kNotFound, kDataLoss.
 Result<std::unique_ptr<TensorSource>> OpenModel(const std::string& path);
 
 }  // namespace heddle::checkpoint

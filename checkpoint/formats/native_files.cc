@@ -107,12 +107,12 @@ class NativeFiles::Implementation {
   StagedOutput output_;
   std::vector<std::unique_ptr<ChunkEncoder>> encoders_;
   size_t finished_ = 0;
-  std::vector<FilePart> parts_;  ///< Of the files that are finished.
+  std::vector<FilePart> parts_;  ///< Reports of the finished files.
 
-  std::unique_ptr<Hdf5File> file_;   ///< The file after them.
-  FilePart part_;                    ///< Its report so far.
-  size_t next_ = 0;                  ///< The box of its plan whose elements come now.
-  std::unique_ptr<ChunkGrid> grid_;  ///< Of that box, once it has begun.
+  std::unique_ptr<Hdf5File> file_;   ///< The file that is being written.
+  FilePart part_;                    ///< Report of that file so far.
+  size_t next_ = 0;                  ///< Index of the box whose elements come now.
+  std::unique_ptr<ChunkGrid> grid_;  ///< Grid of that box, once it has begun.
   BoxRecord record_;
   int64_t chunk_ = 0;  ///< The chunk of the grid that is being filled.
   std::vector<Slot> slots_;

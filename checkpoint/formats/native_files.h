@@ -1,7 +1,7 @@
 /// \file
-/// Writing a native checkpoint as one stream of elements: file after file, box after box, in memory
-/// that does not depend on the model's size. A training job saves through checkpoint/save/writer.h
-/// instead, from memory that holds the whole state.
+/// Writes a native checkpoint from one stream of elements, file after file and box after box, with
+/// memory that does not depend on the model's size. A training job, whose memory holds the whole
+/// state, saves through checkpoint/save/writer.h instead.
 #pragma once
 
 #include <cstddef>
@@ -22,15 +22,15 @@ namespace heddle::checkpoint {
 struct PlacedBox {
   size_t tensor = 0;
   Box box;
-  /// As in BoxRecord; whoever says so has compared the elements. They come all the same, for their
-  /// digest.
+  /// BoxRecord::derived_from; the caller has compared the elements. They must still be appended,
+  /// for their digest.
   std::string derived_from = {};
-  /// As in StoredBox; the elements that come are those that a reader gets, rounded and widened.
+  /// StoredBox::stored_as; the appended elements are those that a reader gets, rounded and widened.
   std::optional<DType> stored_as = std::nullopt;
   friend bool operator==(const PlacedBox&, const PlacedBox&) = default;
 };
 
-/// One file and what it holds, in the order in which the elements will come.
+/// A file and its boxes, in the order in which their elements will be appended.
 struct FilePlan {
   std::string name;
   std::vector<PlacedBox> boxes;
@@ -39,38 +39,39 @@ struct FilePlan {
 
 struct NativeRequest {
   std::string path;
-  bool replace = false;  ///< As SinkRequest::replace.
-  std::string identity;  ///< As SinkRequest::identity; of the files' plan, too.
+  bool replace = false;  ///< See SinkRequest::replace.
+  std::string identity;  ///< See SinkRequest::identity; must also cover `files`.
   int64_t step = 0;
   int64_t generation = 0;
   JobState job;
   std::vector<TensorInfo> tensors;
   std::vector<FilePlan> files;  ///< At least one; their boxes cover every tensor exactly once.
-  int threads = 1;              ///< That compress.
+  int threads = 1;              ///< Threads for compression.
 };
 
-/// Chunks are contiguous pieces of about 1 MiB of their box, compressed by `threads` threads in
-/// batches. What was not finished is removed at the end of its life. Thread: one caller at a time.
+/// A native checkpoint being written. Chunks are contiguous pieces of about 1 MiB of their box,
+/// compressed in batches by NativeRequest::threads threads. The destructor removes the files of a
+/// checkpoint that was not finished. Thread: one caller at a time.
 class NativeFiles {
  public:
-  /// Errors: kInvalidArgument for tensors that cannot be stored, those of StagedOutput and of
-  /// creating files.
+  /// Begins the checkpoint. Errors: kInvalidArgument (tensors that cannot be stored), those of
+  /// StagedOutput and of creating files.
   static Result<std::unique_ptr<NativeFiles>> Create(NativeRequest request);
   ~NativeFiles();
 
-  /// How many of the first files an earlier process has finished: the elements to come begin with
-  /// those of the file after them.
+  /// Number of the first files that an earlier process has finished. The first appended elements
+  /// are those of the file after them.
   size_t finished() const;
-  /// As StagedOutput::history.
+  /// See StagedOutput::history.
   const std::string& history() const;
 
-  /// The next elements, each box row-major. One call's bytes are whole elements of one box.
-  /// Errors: those of writing; kFailedPrecondition for more elements than there are.
+  /// Appends the next elements, each box row-major. The bytes of a call are whole elements of one
+  /// box. Errors: those of writing; kFailedPrecondition (more elements than the request has).
   Status Append(std::span<const std::byte> bytes);
-  /// Every element has come: the checkpoint appears at its path, on storage. `last_look`, when
-  /// given, sees the manifest before, may change it, and refuses by an error. Errors: as Append;
-  /// kFailedPrecondition when elements are missing; kInvalidArgument when the boxes do not cover
-  /// the tensors.
+  /// Completes the checkpoint after all elements were appended: it appears at its path, on storage.
+  /// `last_look`, if given, is called with the manifest before that; it may change the manifest, or
+  /// return an error to stop. Errors: those of Append; kFailedPrecondition (elements are missing);
+  /// kInvalidArgument (the boxes do not cover the tensors).
   Status Finish(const std::function<Status(Manifest&)>& last_look = {});
 
  private:

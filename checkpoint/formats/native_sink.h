@@ -1,5 +1,5 @@
 /// \file
-/// A native checkpoint as a sink of tensors.
+/// A TensorSink that writes a native checkpoint.
 #pragma once
 
 #include <memory>
@@ -9,9 +9,9 @@
 
 namespace heddle::checkpoint {
 
-/// Writes whole tensors, in files of at most `request.max_shard_bytes` of elements (a tensor is
-/// never cut), and the manifest. Errors: kAlreadyExists, kInvalidArgument for tensors that cannot
-/// be stored, those of writing.
+/// Creates a sink that writes whole tensors, in files of at most `request.max_shard_bytes` of
+/// elements (a tensor is never split), and the manifest. Errors: kAlreadyExists, kInvalidArgument
+/// (tensors that cannot be stored), those of writing.
 Result<std::unique_ptr<TensorSink>> CreateNativeSink(SinkRequest request);
 
 }  // namespace heddle::checkpoint

@@ -27,7 +27,8 @@ struct ElementType {
   int64_t bits;
   std::optional<DType> dtype;
 };
-/// Of the format's library, by width: the order is that of the elements in a file it writes.
+/// The element types of the format's library, in its order, by width, which is also the order of
+/// the elements in a file that it writes.
 constexpr std::array<ElementType, 22> kTypes = {{
     {"BOOL", 8, std::nullopt},
     {"F4", 4, std::nullopt},
@@ -193,7 +194,7 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
 
   int depth_ = 0;
   bool metadata_ = false;
-  unsigned seen_ = 0;  ///< Of a tensor's fields: 1 dtype, 2 shape, 4 data_offsets.
+  unsigned seen_ = 0;  ///< Fields of a tensor seen so far: 1 dtype, 2 shape, 4 data_offsets.
   std::string name_;
   std::string field_;
 };

@@ -88,7 +88,7 @@ class FolderSource : public TensorSource {
   std::string format_;
   std::string config_;
   std::vector<std::unique_ptr<TensorSource>> files_;
-  std::vector<Place> places_;  ///< Of each of tensors_.
+  std::vector<Place> places_;  ///< The place of each of tensors_.
   std::vector<FileTensor> tensors_;
 };
 
@@ -240,8 +240,8 @@ class ShardedSink : public TensorSink {
   const bool is_folder_;
   const std::vector<size_t> begins_;
   const size_t kept_;    ///< Shards that an earlier process finished.
-  size_t shard_;         ///< The one that is being written.
-  int64_t missing_ = 0;  ///< Bytes of it.
+  size_t shard_;         ///< The shard that is being written.
+  int64_t missing_ = 0;  ///< Bytes of that shard still to come.
   std::unique_ptr<TensorSink> file_;
 };
 

@@ -81,7 +81,7 @@ Status RemoveOthers(const std::string& folder,
   return error ? ErrnoError(error.value(), "clear " + folder) : Status::Ok();
 }
 
-/// The lock of a folder that this made or found; invalid when somebody removed it meanwhile.
+/// Locks a folder, which is created if needed; invalid: another process removed it meanwhile.
 Result<UniqueFd> TryLock(const std::string& folder, const std::string& path) {
   if (::mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) {
     return ErrnoError(errno, "create folder " + folder);

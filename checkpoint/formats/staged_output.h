@@ -1,12 +1,12 @@
 /// \file
-/// Output that is all or nothing, and that survives being cut: a file or a folder is written beside
-/// its place, brought to storage and renamed.
+/// Output that appears completely or not at all, and that can be resumed: a file or a folder is
+/// written beside its final path, synced and renamed.
 ///
 ///     .NAME.tmp/output            the file, or the folder with files
-///     .NAME.tmp/finished-N.json   what attempt it is, and the size and hash of its N-th file
+///     .NAME.tmp/finished-N.json   the attempt's identity, and the size and hash of its N-th file
 ///
-/// The folder .NAME.tmp is locked while its process lives. What a dead process left in it is gone
-/// on with when the next one makes the same attempt, and removed by it else.
+/// The folder .NAME.tmp is locked while its process lives. The next process resumes from the files
+/// that a dead process left there if it makes the same attempt, and removes them otherwise.
 #pragma once
 
 #include <cstddef>
@@ -21,29 +21,31 @@
 
 namespace heddle::checkpoint {
 
-/// What is being written, so that a later process can tell whether it does the same.
+/// The identity of an attempt to write a folder, by which a later process recognises it.
 struct Attempt {
-  /// A hash of everything that decides the bytes. Empty: nothing is kept for a later process.
+  /// A hash of everything that determines the bytes. Empty: nothing is kept for a later process.
   std::string identity;
-  /// The files of the folder that can be finished apart, in the order in which they will be.
+  /// The files of the folder that are finished one by one, in that order.
   std::vector<std::string> files;
 };
 
-/// A file of an attempt that is whole and on storage.
+/// A file of an attempt that is complete and on storage.
 struct FinishedFile {
   FileRecord file;
-  std::string detail;  ///< The writer's own, as given to Record.
+  std::string detail;  ///< Text of the writer, as passed to Record.
 };
 
-/// A file or folder on its way to `path`. What was not committed is removed at the end of its life;
-/// a process that is killed leaves it. Thread: one caller at a time.
+/// A file or folder that is being written and renamed to its path by Commit. The destructor removes
+/// output that was not committed; a killed process leaves it. Thread: one caller at a time.
 class StagedOutput {
  public:
-  /// Locks and clears `.NAME.tmp`; for a folder, makes `output` in it, or keeps the files of it
-  /// that an attempt of the same identity finished and whose bytes still have their hashes. The
-  /// parent of `path` exists. Errors: kInvalidArgument for a path without a name; kUnavailable when
-  /// another process is writing to `path`; those of the file system.
+  /// Begins a file: locks and clears `.NAME.tmp`. The parent of `path` exists. Errors:
+  /// kInvalidArgument (a path without a name), kUnavailable (another process is writing to `path`),
+  /// those of the file system.
   static Result<StagedOutput> File(const std::string& path);
+  /// Begins a folder: locks `.NAME.tmp` and makes `output` in it. Keeps the files there that an
+  /// attempt of the same identity finished and whose hashes still match, and removes all others.
+  /// Errors: those of File.
   static Result<StagedOutput> Folder(const std::string& path, Attempt attempt);
 
   StagedOutput(StagedOutput&& other) noexcept = default;
@@ -53,20 +55,20 @@ class StagedOutput {
   /// The temporary name: the file to create, or the folder to fill with files.
   const std::string& temporary() const { return temporary_; }
 
-  /// Files that need not be written again: the first of the attempt's.
+  /// The first files of the attempt that are finished and need not be written again.
   const std::vector<FinishedFile>& finished() const { return finished_; }
-  /// Only the first `count` of them are good after all: removes the others.
+  /// Keeps only the first `count` finished files and removes the others.
   Status Keep(size_t count);
-  /// What became of an earlier attempt, as one line for the user; empty when there was none.
+  /// A line for the user on whether an earlier attempt is resumed; empty: there was none.
   const std::string& history() const { return history_; }
 
-  /// The next of the attempt's files is complete and closed: remembers it, with both on storage. Of
-  /// an attempt without identity nothing is kept.
+  /// Records that the attempt's next file is complete and closed; syncs the file and the record. No
+  /// effect for an attempt without identity.
   Status Record(FileRecord file, std::string detail);
 
-  /// Every file is written and closed: syncs it all, renames it to its path and syncs the parent.
-  /// What lies there is exchanged in the same rename and then removed with `replace`; without it,
-  /// it stays, and the error is kAlreadyExists.
+  /// Syncs all files, which are closed, renames the output to its path and syncs the parent. With
+  /// `replace`, existing output is exchanged in the same rename and then removed; without it, it
+  /// stays and the error is kAlreadyExists.
   Status Commit(bool replace);
 
  private:
@@ -78,26 +80,26 @@ class StagedOutput {
   std::string path_;
   std::string holder_;  ///< .NAME.tmp
   std::string temporary_;
-  UniqueFd lock_;  ///< Of the holder; invalid when moved from.
+  UniqueFd lock_;  ///< Lock of the folder holder_; invalid after a move.
   Attempt attempt_;
   std::vector<FinishedFile> finished_;
   std::string history_;
 };
 
-/// A file being written from its beginning to its end, and patched behind it.
+/// A file that is written from its beginning to its end; bytes written before may be overwritten.
 /// Thread: one caller at a time.
 class OutputFile {
  public:
-  /// Creates `path`, which does not exist.
+  /// Creates `path`, which must not exist.
   static Result<OutputFile> Create(const std::string& path);
 
-  /// Errors: those of writing (kResourceExhausted: disk full); they name the file.
+  /// Appends bytes. Errors: those of writing (kResourceExhausted: disk full), which name the file.
   Status Append(std::span<const std::byte> bytes);
-  /// Writes over bytes that were appended.
+  /// Overwrites bytes that were appended before. Errors: those of Append.
   Status WriteAt(int64_t offset, std::span<const std::byte> bytes);
-  /// How much was appended.
+  /// Number of bytes appended so far.
   int64_t bytes() const { return bytes_; }
-  /// Nothing may follow. A network file system may report a failed write here.
+  /// Closes the file; no call may follow. A network file system may report a failed write here.
   Status Close();
 
  private:

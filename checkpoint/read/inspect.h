@@ -1,6 +1,5 @@
 /// \file
-/// What a checkpoint holds, for people and for scripts. Reads the manifest alone, never tensor
-/// data.
+/// Describes a checkpoint for users and for scripts, by its manifest alone.
 #pragma once
 
 #include <string>
@@ -9,18 +8,19 @@
 
 namespace heddle::checkpoint {
 
-/// Several lines: step, generation, sizes and ratio, files, then a line a tensor. Ends with a
-/// newline.
+/// A description of several lines: step, generation, sizes and ratio, files, then one line per
+/// tensor. Ends with a newline.
 std::string InspectText(const Manifest& manifest);
 
-/// One line that names the roles whose elements were rounded when they were saved; empty when every
-/// element is exact.
+/// A line that names the roles whose elements were rounded when they were saved; empty: all
+/// elements are exact.
 std::string LossyNote(const Manifest& manifest);
 
-/// {"format": "heddle-checkpoint", "version", "step", "generation", "created", "samples_consumed",
-/// "job_hash", "bytes", "stored_bytes", "plan", "files": [{"name", "bytes"}], "tensors": [{"name",
-/// "role", "dtype", "shape", "bytes", "stored_bytes", "boxes", "digest", "lossy"}]}, on one line.
-/// A tensor of which boxes are derived also has "derived_from", a role.
+/// A description as JSON on one line: {"format": "heddle-checkpoint", "version", "step",
+/// "generation", "created", "samples_consumed", "job_hash", "bytes", "stored_bytes", "plan",
+/// "files": [{"name", "bytes"}], "tensors": [{"name", "role", "dtype", "shape", "bytes",
+/// "stored_bytes", "boxes", "digest", "lossy"}]}. A tensor with derived boxes also has
+/// "derived_from", a role.
 std::string InspectJson(const Manifest& manifest);
 
 }  // namespace heddle::checkpoint

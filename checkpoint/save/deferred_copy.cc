@@ -56,7 +56,7 @@ std::vector<size_t> DeferredCopy::Overlapping(std::span<const std::byte> memory)
   const MutexLock lock(mutex_);
   const Entry* const entries = entries_.data();
   std::vector<size_t> found;
-  // Those that begin before the memory's end, from the last one back to where none reaches it.
+  // The entries that begin before the memory's end, from the last back to where none reaches it.
   auto at = static_cast<size_t>(
       std::partition_point(
           by_address_.begin(), by_address_.end(),

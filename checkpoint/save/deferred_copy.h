@@ -1,8 +1,8 @@
 /// \file
-/// A copy of memory whose owner goes on working: threads copy it in the background, and whoever is
-/// about to change a part of it first makes sure that this part is in the copy (copy on write).
-/// So the copy holds what the memory held when it began, and the owner waits only where it is
-/// faster than the copying.
+/// A copy of memory whose owner goes on working: threads copy it in the background, and a thread
+/// that is about to change a part of it first makes sure that this part is in the copy (copy on
+/// write). So the copy holds what the memory held when it began, and the owner waits only where it
+/// is faster than the copying.
 #pragma once
 
 #include <atomic>
@@ -17,12 +17,12 @@
 
 namespace heddle::checkpoint {
 
-/// Thread: any; Begin with nobody in another call.
+/// A copy on write in the background. Thread: any; no other call may run during Begin.
 class DeferredCopy {
  public:
   struct Piece {
     std::span<const std::byte> from;
-    std::byte* to = nullptr;  ///< As long as `from`, apart from all else.
+    std::byte* to = nullptr;  ///< Memory of the same size that overlaps no other.
   };
 
   /// `in_block` is called for each block before it is read, by the thread that reads it: for tests.
@@ -30,16 +30,16 @@ class DeferredCopy {
   DeferredCopy(const DeferredCopy&) = delete;
   DeferredCopy& operator=(const DeferredCopy&) = delete;
 
-  /// Nothing is copied yet. From now on `from` of the pieces stays as it is until Secure has
-  /// returned for it, or active() is false. Precondition: not active.
+  /// Begins a copy; no piece is copied yet. From now on `from` of the pieces must not change until
+  /// Secure has returned for it, or active() is false. Precondition: not active.
   void Begin(const std::vector<Piece>& pieces);
   /// Copies, beside other threads, until every piece is copied or the copy is cancelled: pieces in
   /// their order, by blocks.
   void Finish();
-  /// Returns once nobody reads `memory` any more: copies what no thread has begun, and waits for
-  /// the one block that each of the others may be at.
+  /// Returns once no thread reads `memory` any more: copies the blocks that no thread has begun,
+  /// and waits for the one block that each other thread may be copying.
   void Secure(std::span<const std::byte> memory);
-  /// Leaves the rest uncopied. Returns once nobody reads the pieces any more.
+  /// Leaves the rest uncopied. Returns once no thread reads the pieces any more.
   void Cancel();
   /// Whether pieces are still to be read. Cost: one load.
   bool active() const { return active_.load(std::memory_order_acquire); }
@@ -50,7 +50,7 @@ class DeferredCopy {
     size_t taken = 0;   ///< Bytes of blocks that were given out.
     size_t copied = 0;  ///< Bytes of blocks that were copied.
   };
-  /// What one thread copies at a time.
+  /// A block, which one thread copies at a time.
   struct Block {
     size_t entry = 0;
     size_t at = 0;
@@ -59,7 +59,7 @@ class DeferredCopy {
   };
 
   std::vector<size_t> Overlapping(std::span<const std::byte> memory) const HEDDLE_EXCLUDES(mutex_);
-  /// False: none is left in the entry.
+  /// Takes the next block of an entry; false: none is left.
   bool Take(size_t entry, Block& block) HEDDLE_EXCLUDES(mutex_);
   void Copy(const Block& block) HEDDLE_EXCLUDES(mutex_);
   void CopyAll(const std::vector<size_t>& entries) HEDDLE_EXCLUDES(mutex_);

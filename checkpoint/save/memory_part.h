@@ -1,7 +1,7 @@
 /// \file
-/// A save whose chunks lie in memory and not in a file: one worker's shard of a snapshot, as it
-/// holds it itself or keeps it for another. What comes from another worker is checked here before
-/// anything is allocated or read by it.
+/// A save whose chunks lie in memory and not in a file: one worker's shard of a snapshot, in that
+/// worker's memory or in that of another worker that holds a replica. Data from another worker is
+/// validated here before anything is allocated or read by it.
 #pragma once
 
 #include <cstddef>
@@ -19,16 +19,16 @@
 
 namespace heddle::checkpoint {
 
-/// Written by one thread; then constant, and read by any.
+/// A shard in memory. Thread: written by one thread, then constant and read by any.
 struct MemoryPart {
-  FilePart part;         ///< Addresses are offsets into the memory; file.bytes of it are used.
-  StagingBuffer memory;  ///< Kept between snapshots: fresh pages are slow.
+  FilePart part;         ///< Addresses are offsets into `memory`; file.bytes bytes are used.
+  StagingBuffer memory;  ///< Kept between snapshots, because fresh pages are slow.
   std::span<const std::byte> bytes() const {
     return {memory.data(), static_cast<size_t>(part.file.bytes)};
   }
 };
 
-/// Puts chunks one after another into `memory`, which grows.
+/// A sink that appends chunks to `memory`, which grows.
 class AppendingSink : public ChunkSink {
  public:
   explicit AppendingSink(StagingBuffer& memory) : memory_(memory) {}
@@ -44,7 +44,7 @@ class AppendingSink : public ChunkSink {
   int64_t used_ = 0;
 };
 
-/// For chunks that lie in `memory` already: tells where.
+/// A sink for chunks that are in `memory` already; it returns their offsets.
 class InPlaceSink : public ChunkSink {
  public:
   explicit InPlaceSink(const StagingBuffer& memory) : memory_(memory) {}
@@ -58,29 +58,32 @@ class InPlaceSink : public ChunkSink {
   const StagingBuffer& memory_;
 };
 
-/// What a part of `boxes` can need at most, made with chunks of 16 KiB or more: bounds of what a
+/// Upper bounds of the sizes of a part, with chunks of 16 KiB or more; they bound the memory that a
 /// receiver allocates.
 struct PartLimits {
-  int64_t raw_bytes = 0;    ///< Exactly.
-  int64_t bytes = 0;        ///< Of its chunks.
-  int64_t description = 0;  ///< Of EncodeMemoryPart.
+  int64_t raw_bytes = 0;    ///< Exact bytes of the elements.
+  int64_t bytes = 0;        ///< The most bytes of the chunks.
+  int64_t description = 0;  ///< The most bytes of EncodeMemoryPart's result.
 };
+/// The limits of a part of `boxes`.
 PartLimits LimitsOf(std::span<const StoredBox> boxes);
 
-/// What a holder has to know of a shard: all but what only files have. A snapshot may be taken at
-/// every step, so this is not the text of EncodePart (checkpoint/format/manifest.h).
+/// Encodes the description of a shard for its holder, without the fields that only files have. It
+/// is binary, not the text of EncodePart (checkpoint/format/manifest.h), because a snapshot may be
+/// taken at every step.
 Bytes EncodeMemoryPart(const FilePart& part);
 
-/// Reads it again, to be judged by CheckMemoryPart. Errors: kDataLoss.
+/// Decodes a description of EncodeMemoryPart, to be validated by CheckMemoryPart. Errors:
+/// kDataLoss.
 Result<FilePart> DecodeMemoryPart(std::span<const std::byte> description);
 
-/// Whether the part has exactly `boxes`, in any order, with all their elements stored exactly, and
-/// its chunks lie within its bytes. The bytes are not looked at: every chunk has a hash that a
-/// reader checks. Errors: kDataLoss.
+/// Checks that the part has exactly `boxes`, in any order, with all their elements stored exactly,
+/// and that its chunks lie within its bytes. The bytes are not read; a reader compares every chunk
+/// with its hash. Errors: kDataLoss.
 Status CheckMemoryPart(const FilePart& part, std::span<const StoredBox> boxes);
 
-/// Reads any boxes out of parts of one snapshot, whose boxes are disjoint; they need not cover the
-/// state. Precondition: this process made them, or they passed CheckMemoryPart.
+/// Makes a reader of any boxes of the parts of one snapshot. The parts' boxes are disjoint and need
+/// not cover the state. Precondition: this process made the parts, or they passed CheckMemoryPart.
 Result<std::unique_ptr<Reader>> ReaderOver(
     const std::vector<std::shared_ptr<const MemoryPart>>& parts);
 

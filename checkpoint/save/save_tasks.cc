@@ -241,7 +241,7 @@ void EncodeChunk(
     raw = memory.tile;
     encoded = memory.narrow;
   }
-  if (save.request.memory == nullptr) {  // Nobody compares snapshots in memory.
+  if (save.request.memory == nullptr) {  // Snapshots in memory are not compared.
     out.digest = DigestPart(raw, element, stored.global_shape, Shifted(full, stored.box.offset, 1),
                             Shifted(local, stored.box.offset, 1));
   }

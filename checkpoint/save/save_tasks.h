@@ -1,6 +1,6 @@
 /// \file
-/// A save as data: the boxes of one snapshot and the chunks they fall into, and the encoding of one
-/// chunk. The writer (checkpoint/save/writer.h) gives these to its threads.
+/// The data of a save: the boxes of one snapshot, their chunks, and the encoding of one chunk. The
+/// writer (checkpoint/save/writer.h) passes these to its threads.
 #pragma once
 
 #include <cstddef>
@@ -21,14 +21,14 @@
 
 namespace heddle::checkpoint {
 
-/// A low-precision copy beside its fp32 master. Whether every element is its master's, rounded to
-/// nearest even, is found out by the first thread that encodes a chunk of it: not while training
+/// A low-precision copy and its fp32 master. The first thread that encodes a chunk of the copy
+/// compares all elements with those of the master, rounded to nearest even: not while training
 /// waits, and before anything of the box is written.
 struct Derivation {
   const std::byte* master = nullptr;
   Box master_box;  ///< Contains the copy's box.
   std::once_flag compared;
-  bool holds = false;  ///< Constant once compared.
+  bool holds = false;  ///< Whether all elements are equal; constant once compared.
 };
 
 /// A box with elements.
@@ -38,22 +38,22 @@ struct SaveItem {
   ChunkGrid grid;
   Shape chunk;
   std::string dataset;
-  int64_t first_task = 0;                            ///< Its chunks are tasks from here on.
-  std::shared_ptr<Derivation> derivation = nullptr;  ///< Null: it is stored in any case.
+  int64_t first_task = 0;                            ///< Number of the task of the first chunk.
+  std::shared_ptr<Derivation> derivation = nullptr;  ///< Null: the box is stored in any case.
 };
 
-/// One save: constant once threads see it.
+/// One save; constant once the threads have it.
 struct Save {
   SaveRequest request;
   std::vector<SaveItem> items;
   std::vector<StoredBox> empty;     ///< Boxes without elements.
   std::vector<int64_t> task_items;  ///< The item of each task.
-  bool staged = false;              ///< Items lie in staging memory, not where the caller has them.
-  /// Staged, one an item: to be made before a task of the item is encoded.
+  bool staged = false;              ///< Items lie in staging memory, not in the caller's memory.
+  /// If staged, one copy per item, which is made before a task of the item is encoded.
   std::vector<DeferredCopy::Piece> copies;
-  bool raw = false;  ///< Chunks stay as they are, where they are: the staging memory is the part.
+  bool raw = false;  ///< Chunks are not encoded or moved: the staging memory is the part.
   int64_t raw_bytes = 0;
-  int64_t staged_bytes = 0;  ///< Of staging memory that is used.
+  int64_t staged_bytes = 0;  ///< Bytes used of the staging memory.
   Time started;
   Writer::Done done;
   std::string folder;
@@ -62,37 +62,37 @@ struct Save {
   int64_t tasks() const { return static_cast<int64_t>(task_items.size()); }
 };
 
-/// Working memory of a thread that encodes.
+/// Working memory of an encoding thread.
 struct EncodeMemory {
   std::vector<std::byte> tile;
   std::vector<std::byte> narrow;
 };
 
-/// One chunk, ready to be stored. `memory` keeps its capacity from chunk to chunk.
+/// An encoded chunk. `memory` keeps its capacity from chunk to chunk.
 struct Encoded {
-  bool derived = false;  ///< As all chunks of its box: there is nothing to write but the digest.
+  bool derived = false;  ///< All chunks of the box are derived; only the digest is recorded.
   std::vector<std::byte> memory;
-  std::span<const std::byte> bytes;  ///< In `memory` or, of a raw save, where the item lies.
+  std::span<const std::byte> bytes;  ///< Bytes in `memory` or, for a raw save, of the item.
   uint64_t hash = 0;
   Digest digest;
   Status status;
 };
 
-/// Bytes of staging memory that `boxes` need. Errors: kInvalidArgument for a box that cannot be
-/// stored.
+/// Bytes of staging memory that `boxes` need. Errors: kInvalidArgument (a box that cannot be
+/// stored).
 Result<int64_t> StagingBytes(std::span<const BoxView> boxes);
 
-/// Lists the tasks of a save. With `staging`, StagingBytes long, the items lie there, and `copies`
-/// tells what has to get there. Errors: kInvalidArgument for a box given twice, or one to be
-/// rounded in memory.
+/// Makes the save with its tasks. If `staging`, of StagingBytes bytes, is not null, the items lie
+/// there, and Save::copies lists the copies to make. Errors: kInvalidArgument (a repeated box, or a
+/// box in memory that is to be rounded).
 Result<std::shared_ptr<Save>> PrepareSave(const WriterOptions& options,
                                           const SaveRequest& request,
                                           std::span<const BoxView> boxes,
                                           std::byte* staging);
 
-/// Encodes chunk `task` of the save into `out`, whose status tells of a failure: kResourceExhausted
-/// without memory. `memory` is the calling thread's. A copy's chunks also read its master's
-/// elements.
+/// Encodes chunk `task` of the save into `out`. Errors are in `out.status`: kResourceExhausted (no
+/// memory). `memory` belongs to the calling thread. Chunks of a low-precision copy also read the
+/// master's elements.
 void EncodeTask(
     const Save& save, int64_t task, ChunkEncoder& encoder, EncodeMemory& memory, Encoded& out);
 

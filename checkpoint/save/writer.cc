@@ -102,7 +102,7 @@ Result<SnapshotInfo> Writer::Implementation::Snapshot(const SaveRequest& request
   }
   const bool direct = request.memory == nullptr &&
                       (!request.background || staging_bytes > options_.staging_limit_bytes);
-  // What stays as it is is copied to where it stays.
+  // Elements that stay uncompressed are copied to their final place.
   StagingBuffer& staging =
       request.memory != nullptr && !request.compress ? request.memory->memory : staging_;
   const auto prepare = [&]() -> Result<std::shared_ptr<Save>> {
@@ -146,7 +146,7 @@ Result<SnapshotInfo> Writer::Implementation::Snapshot(const SaveRequest& request
   return info;
 }
 
-// Whether the copy stops the caller, who then belongs to the save until LeaveCopy.
+// Whether the copy stops the caller, which then belongs to the save until LeaveCopy.
 bool Writer::Implementation::EnterCopy() {
   if (!copy_.active()) {
     return false;
@@ -181,7 +181,7 @@ void Writer::Implementation::FinishCopy() {
   }
 }
 
-// Until the caller's memory is not needed any more, or, `ended`, the save neither.
+// Waits until the caller's memory is not needed any more or, if `ended`, until the save has ended.
 Status Writer::Implementation::WaitUntilRead(bool ended) {
   const Deadline deadline = After(kDirectTimeout);
   const MutexLock lock(mutex_);

@@ -1,5 +1,6 @@
 /// \file
-/// What a writer is inside: for writer.cc (its calls) and writer_threads.cc (its threads) only.
+/// The implementation of a writer, for writer.cc (its calls) and writer_threads.cc (its threads)
+/// only.
 #pragma once
 
 #include <array>
@@ -21,10 +22,10 @@
 
 namespace heddle::checkpoint {
 
-/// One save at a time: whoever sets `claim_` has the staging memory, and hands it with `save_` to
-/// the threads. Codec threads take the save's tasks in order, once all is copied (what stays as it
-/// is: once its box is); the writing thread puts what they encode into the file, in the same order,
-/// and ends the save.
+/// Handles one save at a time: the caller that sets `claim_` owns the staging memory and passes it
+/// with `save_` to the threads. Codec threads take the save's tasks in order, once all boxes are
+/// copied (for a raw save: once the task's box is). The writing thread writes the encoded chunks to
+/// the file in the same order and ends the save.
 class Writer::Implementation {
  public:
   Implementation(WriterOptions options,
@@ -46,8 +47,8 @@ class Writer::Implementation {
  private:
   enum class Claim : uint8_t {
     kNone,
-    kGrow,  ///< To make room.
-    kSave,  ///< From Snapshot's begin to the save's end.
+    kGrow,  ///< Claimed while the staging memory grows.
+    kSave,  ///< Claimed from the beginning of Snapshot to the end of the save.
   };
 
   Status AwaitClaim(const SaveRequest& request) HEDDLE_EXCLUDES(mutex_);
@@ -65,7 +66,7 @@ class Writer::Implementation {
   Status WriteItem(const Save& save, const SaveItem& item, ChunkSink& sink, BoxRecord& record)
       HEDDLE_EXCLUDES(mutex_);
 
-  /// Every wait has a bound; loops check again.
+  /// Bound of every wait; loops then check again.
   static constexpr Duration kPoll = std::chrono::seconds(1);
 
   // Constant after construction.
@@ -73,7 +74,7 @@ class Writer::Implementation {
   const std::unique_ptr<Storage> storage_;  ///< Null: all saves go into memory.
   const WriterFigures figures_;
 
-  // Owned by whoever holds the claim: Snapshot, then the threads until the save ends.
+  // Owned by the holder of the claim: Snapshot, then the threads until the save ends.
   StagingBuffer staging_;
   DeferredCopy copy_;
 
@@ -82,19 +83,19 @@ class Writer::Implementation {
   bool stop_ HEDDLE_GUARDED_BY(mutex_) = false;
   Claim claim_ HEDDLE_GUARDED_BY(mutex_) = Claim::kNone;
   bool cancelled_ HEDDLE_GUARDED_BY(mutex_) = false;
-  int64_t fence_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Nobody waits for saves of generations below.
+  int64_t fence_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Snapshot does not wait for generations below.
   std::shared_ptr<Save> save_
       HEDDLE_GUARDED_BY(mutex_);  ///< Shared with the threads that work on it.
   std::optional<Result<FilePart>> outcome_ HEDDLE_GUARDED_BY(mutex_);
-  EncodeWindow window_ HEDDLE_GUARDED_BY(mutex_);  ///< Of save_'s tasks.
+  EncodeWindow window_ HEDDLE_GUARDED_BY(mutex_);  ///< Progress of save_'s tasks.
   /// A slot belongs to the thread that took its task until it is ready, then to the writing thread.
   std::array<Encoded, EncodeWindow::kSlots> slots_;
-  int64_t callers_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Callers that the copy stops.
-  Duration stall_ HEDDLE_GUARDED_BY(mutex_) = {};  ///< Of callers, for this save.
+  int64_t callers_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Number of callers stopped by the copy.
+  Duration stall_ HEDDLE_GUARDED_BY(mutex_) = {};  ///< Time for which this save stopped callers.
   int64_t reserve_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Bytes of staging memory wanted.
-  int64_t staged_ HEDDLE_GUARDED_BY(mutex_) = 0;   ///< Of those, already asked for.
+  int64_t staged_ HEDDLE_GUARDED_BY(mutex_) = 0;   ///< Bytes of staging memory already requested.
 
-  std::vector<Thread> threads_;  ///< Last: they use all of the above.
+  std::vector<Thread> threads_;  ///< Declared last, because they use all other members.
 };
 
 }  // namespace heddle::checkpoint

@@ -127,7 +127,7 @@ void Writer::Implementation::Run(const Save& save) {
     }
     cancelled_ = true;
   }
-  copy_.Cancel();  // What has failed keeps nobody waiting.
+  copy_.Cancel();  // No caller waits for a failed save.
   SnapshotInfo info{.raw_bytes = save.raw_bytes};
   {
     const MutexLock lock(mutex_);

@@ -29,7 +29,7 @@ Result<Manifest> LoadManifest(const std::string& path) {
   }
   auto manifest = ParseManifest(*text);
   HEDDLE_RETURN_IF_ERROR(manifest.status().WithContext("{}", file));
-  // Who goes on from a checkpoint finds it by its folder's name.
+  // A run that resumes from a checkpoint finds it by its folder's name.
   if (const auto step = StepOfFolder(path); step && *step != manifest->step) {
     return DataLossError("{}: it is of step {}: it does not belong into this folder", file,
                          manifest->step);

@@ -1,5 +1,5 @@
 /// \file
-/// The manifest of a checkpoint where it lies.
+/// Loads the manifest of a checkpoint from its storage.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace heddle::checkpoint {
 
-/// Reads and checks the manifest of the checkpoint at `path`, a folder or a URL, alone.
+/// Reads and validates only the manifest of the checkpoint at `path`, a folder or a URL.
 /// Errors: kInvalidArgument  not a checkpoint (no folder, or one without a manifest)
 ///         kDataLoss         damaged, or of another step than its folder's name says
 ///         kUnimplemented    written by a newer version

@@ -1,12 +1,13 @@
 /// \file
-/// Where checkpoints lie: one interface, a room for each kind of place. What a checkpoint's life is
-/// (committing, choosing what to resume from, retention) is written once above it (store.h).
+/// The storage of checkpoints: one interface, and a folder for each kind of storage. The operations
+/// on checkpoints (committing, choosing one to resume from, retention) are implemented once above
+/// it (store.h).
 ///
 ///   local/  a folder of a local or shared file system: any path
 ///   s3/     an object store with the interface of Amazon S3: "s3://BUCKET/PREFIX"
 ///
-/// A further kind is a room that defines a Storage and a SourceFile and registers them: being
-/// linked is being registered.
+/// A further kind is a folder that defines a Storage and a SourceFile and registers them, so that
+/// linking it registers it.
 #pragma once
 
 #include <cstdint>
@@ -23,89 +24,91 @@
 
 namespace heddle::checkpoint {
 
-/// The generation of what is brought in from elsewhere: below every one that saves; no fence keeps
-/// it out.
+/// The generation of imported checkpoints. It is below every generation that saves; no fence
+/// refuses it.
 inline constexpr int64_t kImportGeneration = 0;
 
-/// The place of one job's checkpoints, its root. A writer puts its file into SaveFolder and calls
-/// Keep; the coordinator, once all have, calls Commit. Whatever fails or dies on the way, the
-/// committed checkpoints stay as they were. Thread: any.
+/// The storage of one job's checkpoints, at its root. A writer writes its file into SaveFolder and
+/// calls Keep; when all writers have, the coordinator calls Commit. Failures at any point leave the
+/// committed checkpoints unchanged. Thread: any.
 class Storage {
  public:
   using Cancelled = std::function<bool()>;
 
   virtual ~Storage() = default;
 
-  /// Called once before the others that write: the root and what else saving needs are made.
+  /// Creates the root and everything else that saving needs. Called once before the other functions
+  /// that write.
   virtual Status Prepare() = 0;
   /// The folder of a local file system in which the files of a save are written; it may not exist.
   virtual std::string SaveFolder(int64_t step, int64_t generation) const = 0;
-  /// `file`, which is finished in the save's folder and synced there, will be found by Commit
-  /// whatever crashes. It is given up when `cancelled`. Errors: kCancelled; kDataLoss when what
-  /// arrived is not what was sent; kUnavailable, kDeadlineExceeded.
+  /// Makes `file`, which is complete and synced in the save's folder, durable, so that Commit finds
+  /// it after any crash. Errors: kCancelled (`cancelled` returned true); kDataLoss (the stored
+  /// bytes differ from those sent); kUnavailable, kDeadlineExceeded.
   virtual Status Keep(int64_t step,
                       int64_t generation,
                       const FileRecord& file,
                       const Cancelled& cancelled) const = 0;
-  /// Makes the checkpoint of the manifest's step exist, whose files were kept; one that is there is
-  /// replaced at once. Returns its stored bytes, the manifest included. Errors: kAborted when a
-  /// newer generation is known; kDataLoss when a file is missing or has another size.
+  /// Commits the checkpoint of the manifest's step, whose files were kept; an existing one is
+  /// replaced atomically. Returns its stored bytes, including the manifest. Errors: kAborted (a
+  /// newer generation is known); kDataLoss (a file is missing or has another size).
   virtual Result<int64_t> Commit(Manifest manifest) const = 0;
-  /// As checkpoint::Fence.
+  /// Implements checkpoint::Fence.
   virtual Status Fence(int64_t generation) const = 0;
 
-  /// The highest generation that anything here is of: the fence, checkpoints, what saves left; -1
-  /// without any.
+  /// The highest generation of the fence, of checkpoints and of remains of saves; -1: there are
+  /// none.
   virtual Result<int64_t> HighestGeneration() const = 0;
-  /// The committed steps, ascending, without a look into them. None when there is no root.
+  /// The committed steps, ascending, without reading the checkpoints. Empty if there is no root.
   virtual Result<std::vector<int64_t>> Steps() const = 0;
-  /// Replaces the manifest of a committed step, at once, by what `change` makes of it. Errors:
+  /// Changes the manifest of a committed step by `change` and replaces it atomically. Errors:
   /// kNotFound, kDataLoss, those of `change`.
   virtual Status ChangeManifest(int64_t step,
                                 const std::function<Status(Manifest&)>& change) const = 0;
-  /// Removes a committed checkpoint so that nobody ever sees half of it.
+  /// Removes a committed checkpoint so that a partly removed one is never visible.
   virtual Status Remove(int64_t step) const = 0;
-  /// As checkpoint::Abandon.
+  /// Implements checkpoint::Abandon.
   virtual Status Abandon(int64_t step, int64_t generation) const = 0;
-  /// As checkpoint::CleanOrphans.
+  /// Implements checkpoint::CleanOrphans.
   virtual Result<int> CleanOrphans(std::optional<int64_t> live_generation) const = 0;
 };
 
-/// A kind of place.
+/// A kind of storage.
 struct StorageKind {
-  /// Of its URLs, "s3://"; empty: its places are paths of the file system.
+  /// Scheme of the URLs, "s3://"; empty: locations are paths of the file system.
   std::string scheme;
-  /// How its places are written, for messages: "at s3://BUCKET/PREFIX".
+  /// The form of a location, for messages: "at s3://BUCKET/PREFIX".
   std::string place;
   std::function<Result<std::unique_ptr<Storage>>(const std::string& root)> open_storage;
   std::function<Result<std::unique_ptr<SourceFile>>(const std::string& path)> open_file;
 };
 
-/// Adds a kind for the life of the process; one a room, at namespace scope. A scheme that is there
-/// already aborts.
+/// Registers a kind for the life of the process; defined once per kind, at namespace scope. Aborts
+/// if the scheme is registered already.
 class StorageRegistration {
  public:
   explicit StorageRegistration(StorageKind kind);
 };
 
-/// The storage at `root`; nothing is made or asked yet. Errors: kInvalidArgument for a URL of no
-/// known scheme, or when what the scheme needs is not set.
+/// The storage at `root`, which is not accessed yet. Errors: kInvalidArgument (a URL of an unknown
+/// scheme, or settings of the scheme are missing).
 Result<std::unique_ptr<Storage>> OpenStorage(const std::string& root);
 
-/// A file in any kind of place, by its path or URL. Errors: kNotFound, kDataLoss when it is no
-/// file, and those of reaching it.
+/// Opens a file in any kind of storage, by its path or URL. Errors: kNotFound, kDataLoss (not a
+/// file), and those of reaching it.
 Result<std::unique_ptr<SourceFile>> OpenFile(const std::string& path);
 
-/// The whole of it as text. Errors: as OpenFile; kResourceExhausted above `most_bytes`.
+/// Reads a whole file as text. Errors: those of OpenFile and of reading; kResourceExhausted (longer
+/// than `most_bytes`).
 Result<std::string> ReadText(const std::string& path, int64_t most_bytes);
 
 /// Whether `path` is a URL, not a path of the file system.
 bool IsUrl(std::string_view path);
 
-/// "FOLDER/NAME", for a path or a URL that may end in slashes.
+/// The path or URL "FOLDER/NAME"; `folder` may end in slashes.
 std::string JoinPath(const std::string& folder, std::string_view name);
 
-/// Whether the error says nothing about the bytes: the store did not give them.
+/// Whether the error means that the store was not reached, so that it says nothing about the bytes.
 bool IsUnreachable(const Status& status);
 
 }  // namespace heddle::checkpoint

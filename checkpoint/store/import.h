@@ -1,5 +1,5 @@
 /// \file
-/// Brings a checkpoint of another run into a job's folder, to go on from it there.
+/// Imports a checkpoint of another run into a job's folder, so that the job resumes from it.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,20 @@
 namespace heddle::checkpoint {
 
 /// Makes the checkpoint at `path` the first of `root` and returns its step. Its files are linked,
-/// or copied to another file system, and it appears in one rename, as a commit. A root that has
-/// checkpoints keeps them as they are: a job that was interrupted goes on from its own newest one;
-/// the result is its step.
+/// or copied if they are on another file system, and it appears in one rename, like a commit. A
+/// root that has checkpoints is left unchanged, because an interrupted job resumes from its own
+/// newest checkpoint; the result is then the step of that one.
 ///
-/// Errors: kInvalidArgument  not a checkpoint; another state than `expected`; one of root's own
-/// that is not the newest
+/// Errors: kInvalidArgument  not a checkpoint; another state than `expected`; one in `root` that is
+///                           not the newest there
 ///         kDataLoss         damaged; the message names the file
 ///         and those of the file system.
 Result<int64_t> Import(const std::string& path,
                        const std::string& root,
                        const std::vector<TensorInfo>& expected);
 
-/// What Import would return, as far as reading tells; writes nothing. Errors: as Import.
+/// Returns what Import would return, as far as that can be determined without writing. Errors:
+/// those of Import.
 Result<int64_t> CheckImport(const std::string& path,
                             const std::string& root,
                             const std::vector<TensorInfo>& expected);

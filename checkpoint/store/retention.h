@@ -1,5 +1,6 @@
 /// \file
-/// Which checkpoints of a folder stay. Pure; checkpoint/store/store.h removes the others.
+/// Chooses the checkpoints of a folder that are kept. Pure; checkpoint/store/store.h removes the
+/// others.
 #pragma once
 
 #include <cstdint>
@@ -13,38 +14,39 @@
 
 namespace heddle::checkpoint {
 
-/// A checkpoint stays when any of these says so.
+/// The retention rules. A checkpoint is kept if any rule keeps it.
 struct RetentionOptions {
-  int64_t keep_last = 3;                      ///< The newest ones; at least 1.
-  int64_t keep_every = 0;                     ///< Those whose step it divides; 0: none.
-  bool keep_best = false;                     ///< The one with the least validation loss.
-  std::vector<int64_t> protected_steps = {};  ///< For example the one a run resumed from.
-  /// A step known to be sound (just committed); -1 asks the files, which reads them.
+  int64_t keep_last = 3;                      ///< Number of newest ones to keep; at least 1.
+  int64_t keep_every = 0;                     ///< Keep steps that are multiples of it; 0: none.
+  bool keep_best = false;                     ///< Keep the one with the least validation loss.
+  std::vector<int64_t> protected_steps = {};  ///< Keep these, such as the one resumed from.
+  /// A step that is known to be sound (just committed); -1: the files are read to find one.
   int64_t sound_step = -1;
 };
 
 struct RetentionCandidate {
   int64_t step = 0;
-  std::optional<double> loss = {};  ///< Of the validation after the step, when there was one.
+  std::optional<double> loss = {};  ///< Loss of the validation after the step, if there was one.
 };
 
-/// The steps that go by the rules, ascending; `sound_step` is not one of the rules. Of equal losses
-/// the newer is the best. `candidates` ascend by step.
+/// The steps that no rule keeps, ascending; `sound_step` is not one of the rules. Of equal losses
+/// the newer checkpoint is the best. `candidates` ascend by step.
 std::vector<int64_t> StepsToRemove(std::span<const RetentionCandidate> candidates,
                                    const RetentionOptions& options);
 
-/// The validation loss in a checkpoint's `extra`: {"validation_loss": 2.31}. None when it has none.
+/// The validation loss in a checkpoint's `extra`: {"validation_loss": 2.31}. None: it has none.
 std::optional<double> ValidationLoss(const JobState& job);
 
 /// The fingerprint of the data that the state was trained on, in `extra`: {"data":
-/// "00f1e2d3c4b5a697"}. 0 when it does not say.
+/// "00f1e2d3c4b5a697"}. 0: it has none.
 uint64_t DataFingerprint(const JobState& job);
 
-/// Puts it there, beside what `extra` holds; 0 is left out. Errors: as SetValidationLoss.
+/// Stores the data fingerprint in `extra`, whose other entries are kept; 0 is not stored. Errors:
+/// those of SetValidationLoss.
 Status SetDataFingerprint(JobState& job, uint64_t fingerprint);
 
-/// Puts it there, beside what `extra` holds. One that is not finite is left out. Errors:
-/// kInvalidArgument when `extra` is not a JSON object.
+/// Stores the validation loss in `extra`, whose other entries are kept. A loss that is not finite
+/// is not stored. Errors: kInvalidArgument (`extra` is not a JSON object), kDataLoss (not JSON).
 Status SetValidationLoss(JobState& job, double loss);
 
 }  // namespace heddle::checkpoint

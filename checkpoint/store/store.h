@@ -1,6 +1,7 @@
 /// \file
-/// A job's checkpoints as a whole: committing, fencing, listing, cleaning, keeping. Where they lie,
-/// a root's path or URL, and how a commit is made there, is checkpoint/storage/storage.h's.
+/// Operations on a job's checkpoints: committing, fencing, listing, cleaning and retention. A root
+/// is a path or URL; checkpoint/storage/storage.h implements the operations of each kind of
+/// storage.
 #pragma once
 
 #include <cstdint>
@@ -22,25 +23,25 @@ struct CommitRequest {
   int64_t step = 0;
   int64_t generation = 0;
   JobState job;
-  /// The whole state: every tensor here is covered exactly once by the parts, and there is no
-  /// other.
+  /// All tensors of the state. The parts cover each of them exactly once, and no other tensor.
   std::vector<TensorInfo> expected;
   std::vector<FilePart> parts;
 };
 
 struct CommitInfo {
   std::string path;
-  int64_t bytes = 0;      ///< Stored, the manifest included.
-  int64_t raw_bytes = 0;  ///< Of the tensors.
+  int64_t bytes = 0;      ///< Stored bytes, including the manifest.
+  int64_t raw_bytes = 0;  ///< Bytes of the tensors.
 };
 
-/// The manifest of a save. Pure. Errors: kInvalidArgument when the parts do not fit together or do
-/// not cover the expected tensors exactly once.
+/// The manifest of a save. Pure. Errors: kInvalidArgument (the parts do not fit together or do not
+/// cover the expected tensors exactly once).
 Result<Manifest> BuildManifest(const CommitRequest& request);
 
-/// Makes the checkpoint exist. A committed checkpoint of the same step is replaced at once.
-/// After an error the checkpoints before are as they were. Records heddle_checkpoint_* of the
-/// whole. Errors: kInvalidArgument  as BuildManifest
+/// Commits the checkpoint; a committed checkpoint of the same step is replaced atomically. After an
+/// error the earlier checkpoints are unchanged. Records the metrics heddle_checkpoint_* of the
+/// whole checkpoint.
+/// Errors: kInvalidArgument  see BuildManifest
 ///         kAborted          a newer generation is known here
 ///         kDataLoss         a reported file is missing or has another size
 ///         kUnavailable      another process holds the lock of the folder; no answer of the store
@@ -48,24 +49,25 @@ Result<Manifest> BuildManifest(const CommitRequest& request);
 /// Thread: any.
 Result<CommitInfo> Commit(const CommitRequest& request, metrics::Registry& metrics);
 
-/// From now on no generation below `generation` can commit here. Errors: kAborted when a newer one
-/// is known.
+/// Refuses commits of generations below `generation` from now on. Errors: kAborted (a newer
+/// generation is known).
 Status Fence(const std::string& root, int64_t generation);
 
-/// The highest generation that anything here is of: the fence, checkpoints, what saves left. One
-/// that is to commit here is above it. -1: a root without any, or that does not exist.
+/// The highest generation of the fence, of checkpoints and of remains of saves. A generation that
+/// is to commit here must be above it. -1: the root has none or does not exist.
 Result<int64_t> HighestGeneration(const std::string& root);
 
-/// Removes what a save of this step and generation left; nothing there is fine.
+/// Removes the remains of a save of this step and generation; it is no error if there are none.
 Status Abandon(const std::string& root, int64_t step, int64_t generation);
 
-/// How many commits failed; there from the first call on.
+/// The counter of failed commits; it is exported from the first call on.
 metrics::Counter& CommitFailures(metrics::Registry& metrics);
-/// What the metrics show of the newest commit is of a job that is over.
+/// Resets the metrics of the newest commit when its job is over.
 void ForgetCommits(metrics::Registry& metrics);
 
-/// Removes what saves of generations below `live_generation` (of all, without one) left, and
-/// trash. Call at start. Returns how many entries went. A root that does not exist is fine.
+/// Removes the remains of saves of generations below `live_generation` (without one: of all saves),
+/// and trash. Called at start. Returns the number of entries removed. It is no error if the root
+/// does not exist.
 Result<int> CleanOrphans(const std::string& root,
                          std::optional<int64_t> live_generation = std::nullopt);
 
@@ -73,27 +75,27 @@ struct Entry {
   int64_t step = 0;
   std::string path;
 };
-/// The committed checkpoints, oldest first, by their names alone. A root that does not exist has
-/// none.
+/// The committed checkpoints, oldest first, by their names, without reading them. A root that does
+/// not exist has none.
 Result<std::vector<Entry>> List(const std::string& root);
 
-/// The newest checkpoint whose manifest is sound and whose files have their sizes and hashes,
-/// whole. Each one that is skipped is given to `skipped` as one line naming the file. Errors:
-/// kNotFound when there is none; those of a store that cannot be reached.
+/// The newest checkpoint whose manifest is sound and whose files have the sizes and hashes in it.
+/// For each checkpoint that is skipped, `skipped` is called with a line naming the file. Errors:
+/// kNotFound (there is none); those of a store that cannot be reached.
 Result<Entry> FindNewestSound(const std::string& root,
                               const std::function<void(const std::string&)>& skipped);
 
-/// The steps that Prune would remove. Errors: as Prune.
+/// The steps that Prune would remove. Errors: those of Prune.
 Result<std::vector<int64_t>> ChoosePruned(const std::string& root, const RetentionOptions& options);
 
-/// Removes the checkpoints that nothing in `options` keeps, but never the newest sound one. Returns
-/// the steps that went. Errors: kInvalidArgument, kNotFound when no checkpoint is sound (nothing is
+/// Removes the checkpoints that no rule of `options` keeps, but never the newest sound one. Returns
+/// the removed steps. Errors: kInvalidArgument, kNotFound (no checkpoint is sound; nothing is
 /// removed).
 Result<std::vector<int64_t>> Prune(const std::string& root, const RetentionOptions& options);
 
-/// Adds the loss of the validation after `step` to that committed checkpoint, for a validation that
-/// ended after the commit: its manifest is replaced at once. Errors: kNotFound, kDataLoss,
-/// kUnavailable when another process holds the lock, those of the storage.
+/// Stores the loss of the validation after `step` in that committed checkpoint, for a validation
+/// that ended after the commit; the manifest is replaced atomically. Errors: kNotFound, kDataLoss,
+/// kUnavailable (another process holds the lock), those of the storage.
 Status NoteValidationLoss(const std::string& root, int64_t step, double loss);
 
 }  // namespace heddle::checkpoint

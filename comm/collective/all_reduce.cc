@@ -69,7 +69,7 @@ Status HierarchicalAllReduce(Collective& call,
   const auto& members = hierarchy.islands[island];
   const int64_t element = SizeOf(dtype);
   const Segments slices = Segments::Even(static_cast<int64_t>(buffer.size()) / element, crossings);
-  Segments shares = slices;  // Those who are no carriers own nothing.
+  Segments shares = slices;  // Members that carry no slice own nothing.
   shares.first.resize(members.size() + 1, slices.total());
   const auto mine = Slice(buffer, shares.begin(place) * element, shares.count(place) * element);
 

@@ -8,7 +8,7 @@
 namespace heddle::comm {
 
 namespace {
-constexpr int kRounds = 4;  ///< Under way at once.
+constexpr int kRounds = 4;  ///< Rounds in flight at once.
 }  // namespace
 
 Status PairwiseAllToAll(Collective& call,

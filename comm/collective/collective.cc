@@ -11,8 +11,8 @@
 namespace heddle::comm {
 
 namespace {
-// What a step waits for in both directions must not stand behind someone's bulk. The rest of a
-// large gather is bulk itself.
+// Messages that a step waits for in both directions must not be behind bulk. The rest of a large
+// gather is bulk itself.
 bool IsUrgent(Phase phase) {
   return phase == Phase::kBarrierUp || phase == Phase::kBarrierDown || phase == Phase::kGatherUp ||
          phase == Phase::kGatherDown;

@@ -1,6 +1,6 @@
 /// \file
-/// What every collective is made of: members by position, messages in a tag space of its own, one
-/// deadline, and operations that never outlive the call's buffers.
+/// The common parts of all collectives: members by position, a key space of messages for each call,
+/// one deadline, and operations that never outlive the call's buffers; and the algorithms.
 #pragma once
 
 #include <algorithm>
@@ -23,11 +23,12 @@ namespace heddle::comm {
 
 struct FoldPlan;
 
-/// Bulk travels in pieces of this size, so that folding one overlaps the next one's journey.
+/// Bulk is sent in pieces of this size, so that reducing one piece overlaps the transfer of the
+/// next.
 inline constexpr int64_t kPieceBytes = int64_t{256} << 10;
 
-/// Phases of collectives: what tells the messages of one call between two members apart, with two
-/// numbers. Part of the message key (call_signature.h); at most 62.
+/// Phases of collectives. A phase and two numbers identify a message of a call between two members.
+/// The phase is part of the message key (call_signature.h); at most 62.
 enum class Phase : uint8_t {
   kBarrierUp = 1,
   kBarrierDown,
@@ -48,13 +49,14 @@ enum class Phase : uint8_t {
   kTreeResult,
 };
 
-/// One call of a collective on this worker. Its end cancels what is still in flight, so that
-/// buffers may go. Thread: one caller at a time.
+/// One call of a collective on this worker. The destructor cancels the operations still in flight,
+/// so that their buffers may be freed. Thread: one caller at a time.
 class Collective {
  public:
   using Pending = std::shared_ptr<Work::State>;
 
-  /// Errors: kInvalidArgument (the group is not ascending, or lacks this worker).
+  /// Begins the call `number`. Errors: kInvalidArgument (the ranks of the group are not ascending,
+  /// or do not include this worker).
   static Result<std::unique_ptr<Collective>> Begin(Group& group,
                                                    const CollectiveOptions& options,
                                                    const CallNumber& number);
@@ -62,29 +64,30 @@ class Collective {
   Collective(const Collective&) = delete;
   Collective& operator=(const Collective&) = delete;
 
-  /// The same call among some of its members (positions in this one, own among them), who take the
-  /// places 0, 1 … in the order given. Two such calls, and this one, may use a phase at once only
-  /// where they have no pair of members in common.
+  /// A part of this call among some of its members, given by position; they include this worker and
+  /// have positions 0, 1 … there, in the order given. Two parts, or a part and this call, may use a
+  /// phase at the same time only if they have no pair of members in common.
   std::unique_ptr<Collective> Among(const std::vector<int>& positions) const;
 
   int size() const { return static_cast<int>(ranks_.size()); }
   int position() const { return position_; }
   uint64_t tag() const { return number_.tag; }
 
-  /// To and from the member at a position. (phase, major, minor) tells the messages of a pair
-  /// apart; major and minor < 2^18.
+  /// Starts sending `data` to the member at position `to`. (phase, major, minor) identifies the
+  /// message within the pair; major and minor are less than 2^18.
   Pending Send(int to, Phase phase, int64_t major, int64_t minor, std::span<const std::byte> data);
+  /// Starts receiving the matching message of the member at position `from`.
   Pending Recv(int from, Phase phase, int64_t major, int64_t minor, std::span<std::byte> data);
-  /// A wait that lasts looks for members that are in another call of this tag. When there is one,
-  /// or sizes disagree, the whole group is told and everyone's call ends as kInvalidArgument
-  /// (call_diagnosis.h).
+  /// Waits for `pending`. A wait that lasts checks whether a member is in another call of this tag.
+  /// If so, or if sizes disagree, the whole group is notified and every member's call fails with
+  /// kInvalidArgument (call_diagnosis.h).
   Status Wait(const Pending& pending);
-  /// Waits for everything started so far; the first error.
+  /// Waits for all operations started so far. Returns the first error.
   Status WaitAll();
-  /// Takes every buffer back from what is in flight: called on an error before buffers go that are
-  /// not the call's own scratch.
+  /// Cancels all operations in flight. Called on an error before buffers are freed that are not the
+  /// call's own scratch.
   void CancelAll();
-  /// `bytes` bytes of unspecified content, until the call ends; nothing in flight outlives them.
+  /// `bytes` bytes of unspecified content, valid until the call ends.
   std::span<std::byte> Scratch(int64_t bytes);
 
  private:
@@ -111,18 +114,19 @@ class Collective {
   size_t prune_at_ = 256;
 };
 
-/// First of part `i` when `total` things are split into `parts` parts as even as possible, larger
-/// ones first.
+/// Index of the first element of part `i` when `total` elements are split into `parts` parts as
+/// evenly as possible, larger parts first.
 inline int64_t EvenBegin(int64_t total, int64_t parts, int64_t i) {
   return total / parts * i + std::min(total % parts, i);
 }
 
-/// Segments of a vector of elements, one a member.
+/// A division of a vector of elements into one segment per member.
 struct Segments {
-  std::vector<int64_t> first;  ///< n + 1 element offsets.
+  std::vector<int64_t> first;  ///< Element offsets of the n segments, then the total.
 
   static Segments Even(int64_t elements, int members);
-  /// Errors: kInvalidArgument (negative, or other than `members`, or the sum overflows).
+  /// Segments of counts[i] elements for member i. Errors: kInvalidArgument (a negative count, not
+  /// `members` counts, or the sum overflows).
   static Result<Segments> FromCounts(std::span<const int64_t> counts, int members);
   int64_t begin(int i) const { return first[static_cast<size_t>(i)]; }
   int64_t count(int i) const {
@@ -140,10 +144,12 @@ inline std::span<const std::byte> Slice(std::span<const std::byte> bytes,
   return bytes.subspan(static_cast<size_t>(offset), static_cast<size_t>(size));
 }
 
-/// Shares in bytes, as their cost depends on them.
+/// The sizes in bytes by which the cost of exchanging `segments` is predicted. `element`: bytes of
+/// an element.
 ShareSizes SizesOf(const Segments& segments, int64_t element);
 
-/// Fails unless the buffer's pieces can be numbered (64 GiB).
+/// Checks a buffer's size. Errors: kInvalidArgument (more than 64 GiB, so that the pieces cannot be
+/// numbered).
 Status CheckSize(size_t bytes);
 
 // The algorithms; arguments are checked by the communicator. Contracts: communicator.h.
@@ -155,7 +161,7 @@ Status ReduceByTree(Collective& call,
                     std::span<const std::span<const std::byte>> mine,
                     std::span<std::byte> output,
                     DType dtype);
-/// By the algorithm that `topology` chooses.
+/// All-reduce by the algorithm that `topology` chooses.
 Status AllReduceAmong(Collective& call,
                       const Topology& topology,
                       std::span<std::byte> buffer,
@@ -168,13 +174,14 @@ Status ReduceScatterAmong(Collective& call,
                           const Segments& segments,
                           DType dtype,
                           ReduceOp op);
-/// Own segment of `output` is filled already.
+/// All-gather by the algorithm that `links` chooses. The caller has filled this member's segment of
+/// `output`.
 Status AllGatherAmong(Collective& call,
                       const FlatLinks& links,
                       std::span<std::byte> output,
                       const Segments& segments,
                       int64_t element);
-/// Own blocks are copied by the caller.
+/// All-to-all, one pair of members at a time. The caller copies this member's block for itself.
 Status PairwiseAllToAll(Collective& call,
                         std::span<const std::byte> input,
                         const Segments& sent,
@@ -184,7 +191,7 @@ Status PairwiseAllToAll(Collective& call,
 
 Status DirectAllReduce(Collective& call, std::span<std::byte> buffer, DType dtype, ReduceOp op);
 Status DoublingAllReduce(Collective& call, std::span<std::byte> buffer, DType dtype, ReduceOp op);
-/// `output` may be the own segment of `input`.
+/// `output` may be this member's segment of `input`.
 Status DirectReduceScatter(Collective& call,
                            std::span<const std::byte> input,
                            std::span<std::byte> output,
@@ -195,7 +202,7 @@ Status DirectAllGather(Collective& call,
                        std::span<std::byte> output,
                        const Segments& segments,
                        int64_t element);
-/// `output` may be the own segment of `input`.
+/// `output` may be this member's segment of `input`.
 Status RingReduceScatter(Collective& call,
                          std::span<const std::byte> input,
                          std::span<std::byte> output,

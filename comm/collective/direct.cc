@@ -1,6 +1,6 @@
-// Collectives in one round: everyone sends each member what it needs. Fewest messages in a row; for
-// large buffers the rings (ring.cc) use neighbours' links alone. Folds run in the order of
-// positions. 16-bit floats travel as they are and are folded in fp32.
+// Collectives in one round: each member sends each other member what it needs. It has the fewest
+// consecutive messages; for large buffers the rings (ring.cc) use only neighbours' links.
+// Reductions run in the order of positions. 16-bit floats are sent unchanged and added in fp32.
 #include <algorithm>
 #include <cstring>
 
@@ -11,7 +11,7 @@ namespace heddle::comm {
 
 namespace {
 
-/// What arrives for one piece of a share, all members' together, is at most this large.
+/// The most bytes that arrive for one piece of a share, from all members together.
 constexpr int64_t kArrivalBytes = int64_t{8} << 20;
 constexpr int64_t kLeastPiece = int64_t{16} << 10;
 /// Pieces in flight.
@@ -35,8 +35,8 @@ void FoldInOrder(std::span<const std::span<std::byte>> arrived,
   FoldAll(inputs, std::span(&target, 1), output.size(), dtype, op);
 }
 
-// A share's contributions piece by piece: a few pieces are awaited at once, so that folding one
-// overlaps the others' journeys and memory stays bounded.
+// Receives a share's contributions piece by piece: a few pieces are awaited at once, so that
+// reducing one overlaps the transfer of the others and memory stays bounded.
 class DirectReduction {
  public:
   DirectReduction(Collective& call,
@@ -87,8 +87,8 @@ class DirectReduction {
 
  private:
   struct Slot {
-    std::vector<std::span<std::byte>> room;     ///< By position; own: none.
-    std::vector<std::span<std::byte>> arrived;  ///< As much of it as the piece has.
+    std::vector<std::span<std::byte>> room;     ///< By position; empty for this member.
+    std::vector<std::span<std::byte>> arrived;  ///< The part of `room` that the piece fills.
     std::vector<Collective::Pending> arriving;
   };
 
@@ -126,7 +126,7 @@ class DirectReduction {
       most = std::max(most, i == call_.position() ? 0 : Pieces(i));
     }
     for (int64_t piece = 0; piece < most; ++piece) {
-      // Each starts with another, so that nobody is flooded.
+      // Each member starts with another peer, so that no member is flooded.
       for (int step = 1; step < call_.size(); ++step) {
         const int to = (call_.position() + step) % call_.size();
         if (piece < Pieces(to)) {

@@ -1,5 +1,5 @@
 /// \file
-/// Folding several buffers at once, in one pass over memory.
+/// Reducing several buffers element by element in one pass over memory.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,10 @@
 
 namespace heddle::comm {
 
-/// Folds `inputs` in their order, as by FoldInto and Convert of reduce.h (bit for bit), and writes
-/// the result to every output. All are of `bytes`, whole elements of `dtype`, and may be unaligned.
-/// An input may be exactly an output; otherwise they do not overlap. At least one input.
+/// Reduces `inputs` in their order, bit for bit as FoldInto and Convert of reduce.h do, and writes
+/// the result to every output. All buffers have `bytes` bytes, whole elements of `dtype`, and may
+/// be unaligned. An input may be exactly an output; otherwise they do not overlap. There is at
+/// least one input.
 void FoldAll(std::span<const std::byte* const> inputs,
              std::span<std::byte* const> outputs,
              size_t bytes,

@@ -1,8 +1,7 @@
 /// \file
-/// Element-wise folding of byte buffers. bf16 and fp16 sums are folded in fp32 and rounded once;
-/// integers wrap. A NaN among the operands makes the result a NaN, also of max and min; whose
-/// payload it has is not specified. Max and min of equal operands, also of -0 and +0, is the left
-/// one.
+/// Element-wise reduction of byte buffers. bf16 and fp16 sums are added in fp32 and rounded once;
+/// integers wrap. A NaN among the operands makes the result a NaN with an unspecified payload, for
+/// max and min, too. Max and min of equal operands, including -0 and +0, return the left one.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +13,15 @@
 
 namespace heddle::comm {
 
-/// The type that partial results of `op` over `dtype` have: fp32 for bf16 and fp16 sums, else
-/// `dtype`.
+/// The type of partial results of `op` over `dtype`: fp32 for bf16 and fp16 sums, else `dtype`.
 DType PartialType(DType dtype, ReduceOp op);
-/// Size of a partial result over that of an element.
+/// Ratio of the size of a partial result to the size of an element.
 inline int Widening(DType dtype, ReduceOp op) {
   return static_cast<int>(SizeOf(PartialType(dtype, op)) / SizeOf(dtype));
 }
 
-/// partial[i] = partial[i] op value[i], all of `dtype`; the left operand is the partial. Buffers
-/// may be unaligned; equal sizes.
+/// Computes partial[i] = partial[i] op value[i] on elements of `dtype`. The buffers have equal
+/// sizes and may be unaligned.
 void FoldInto(std::span<std::byte> partial,
               std::span<const std::byte> value,
               DType dtype,

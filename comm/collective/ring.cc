@@ -19,7 +19,7 @@ int Around(int position, int size) {
   return ((position % size) + size) % size;
 }
 
-/// Pieces of the last step that may be under way at once.
+/// Pieces of the last step that may be in flight at once.
 constexpr int64_t kLastPieces = 4;
 
 int64_t PieceCount(int64_t bytes) {

@@ -1,8 +1,9 @@
 // Three ways, by size and by where the buffers lie:
 //
-//   small       everyone announces its data with the call and folds everyone's: one step.
-//   registered  all buffers lie in shared memory: everyone folds its slice out of all inputs where
-//               they lie and writes the result into all outputs. Two steps; each byte is read and
+//   small       each member announces its data with the call and reduces all members' data: one
+//               step.
+//   registered  all buffers lie in shared memory: each member reduces its slice of all inputs in
+//               place and writes the result into all outputs. Two steps; each byte is read and
 //               written once.
 //   staged      private buffers: a block at a time goes through shared stages (segment_staged.h).
 //
@@ -25,7 +26,8 @@ namespace heddle::comm {
 
 namespace {
 
-/// Below it everyone folding everything costs less than another step; by what a member reads.
+/// The most bytes that a member reads if every member reduces everything. Up to it, that costs less
+/// than another step.
 constexpr size_t kSmallReadBytes = size_t{256} << 10;
 
 bool IsSmall(const SegmentCall& call, size_t bytes) {
@@ -81,7 +83,7 @@ class AllReducing {
   Status Staged() { return StagedSums(call_, buffer_, dtype_, op_).Run(); }
 
  private:
-  /// Of everyone's buffers, in the order of the members.
+  /// The sums of all members' buffers, in the order of the members.
   class StagedSums : public StagedReduction {
    public:
     StagedSums(SegmentCall& call, std::span<std::byte> buffer, DType dtype, ReduceOp op)

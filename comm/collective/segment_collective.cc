@@ -1,5 +1,5 @@
-// Small, registered and staged: what the ways are is told in segment_all_reduce.cc. Here they carry
-// scatter, gather, broadcast and the barrier.
+// Reduce-scatter, all-gather, broadcast and barrier by the three algorithms that
+// segment_all_reduce.cc describes: small, registered and staged.
 #include "comm/collective/segment_collective.h"
 
 #include <algorithm>
@@ -18,8 +18,8 @@ namespace heddle::comm {
 
 namespace {
 
-/// Shares of any size, cut into the same number of pieces each, so that all members have something
-/// to do in every turn.
+/// Shares of any size, each divided into the same number of pieces, so that all members have work
+/// in every turn.
 class Shares {
  public:
   /// `room`: bytes that all pieces of a turn together (or, `alone`, the largest) may have.
@@ -47,7 +47,7 @@ class Shares {
     return begin * element_;
   }
   int64_t share_bytes(int member) const { return counts_[static_cast<size_t>(member)] * element_; }
-  /// From the share's begin.
+  /// Offset of a piece from the share's beginning.
   int64_t begin(int member, int64_t turn) const {
     return EvenBegin(counts_[static_cast<size_t>(member)], turns_, turn) * element_;
   }
@@ -70,8 +70,8 @@ Status StagedReduceScatter(SegmentCall& call,
   const Shares shares(counts, SizeOf(dtype), static_cast<int64_t>(call.layout().bulk_bytes), false);
   const int own = call.position();
   for (int64_t turn = 0; turn < shares.turns(); ++turn) {
-    // Everyone's stage has the same layout: the pieces of this turn, one after the other. It was
-    // last read two turns ago, before its readers arrived in the turn before this one.
+    // Every member's stage has the same layout: the pieces of this turn, one after the other. It
+    // was last read two turns ago, before its readers arrived in the turn before this one.
     std::byte* const stage = call.Stage(own, turn);
     int64_t offset = 0;
     int64_t own_offset = 0;

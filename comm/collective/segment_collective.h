@@ -1,11 +1,11 @@
 /// \file
-/// Collectives of members that share memory. Each is tried first: false means that the group has
-/// no segment (or that it is full of other calls), agreed by all its members, and that messages
-/// have to do it. Arguments and errors are those of Communicator, which has checked the sizes;
-/// disagreements are for CallWaits::Conclude. `number` is the call's, and that of the messages that
-/// may have to carry it.
-/// Other sums than the reproducible ones are folded in the order of the members, whatever the size
-/// and wherever the buffers lie.
+/// Collectives of members that share memory. The communicator tries each of them first. All members
+/// get the same answer: false means that the group has no shared segment, or that its slots are in
+/// use by other calls, so that the collective must be done by messages. Arguments and errors are
+/// those of Communicator, which has checked the sizes; CallWaits::Conclude handles disagreements.
+/// `number` identifies the call, also if messages carry it.
+/// Sums other than the reproducible reduction are added in the order of the members, whatever the
+/// size and wherever the buffers lie.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ Result<bool> SegmentAllReduce(Group& group,
                               ReduceOp op,
                               const CollectiveOptions& options,
                               const CallNumber& number);
-/// `counts` has one entry a member, and their sums match the buffers.
+/// `counts` has one entry per member, and its sum matches the buffers.
 Result<bool> SegmentReduceScatter(Group& group,
                                   std::span<const std::byte> input,
                                   std::span<std::byte> output,
@@ -36,7 +36,7 @@ Result<bool> SegmentReduceScatter(Group& group,
                                   ReduceOp op,
                                   const CollectiveOptions& options,
                                   const CallNumber& number);
-/// The own share lies in its place in `output` already.
+/// The caller has filled this member's share of `output`.
 Result<bool> SegmentAllGather(Group& group,
                               std::span<std::byte> output,
                               std::span<const int64_t> counts,
@@ -48,7 +48,8 @@ Result<bool> SegmentBroadcast(Group& group,
                               int root,
                               const CollectiveOptions& options,
                               const CallNumber& number);
-/// Of large results alone. `counts`: a hash of the contributions, which all must agree on.
+/// Handles large results only; false for small ones. `counts`: a hash of the contributions, on
+/// which all members must agree.
 Result<bool> SegmentReduceTree(Group& group,
                                const FoldPlan& plan,
                                std::span<const std::span<const std::byte>> mine,
@@ -57,7 +58,7 @@ Result<bool> SegmentReduceTree(Group& group,
                                uint64_t counts,
                                const CollectiveOptions& options,
                                const CallNumber& number);
-/// A call of nothing: all enter it before anyone leaves it.
+/// Returns after all members have entered the call.
 Result<bool> SegmentBarrier(Group& group,
                             const CollectiveOptions& options,
                             const CallNumber& number);

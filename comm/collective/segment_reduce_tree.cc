@@ -21,16 +21,16 @@ namespace heddle::comm {
 
 namespace {
 
-/// Smaller results travel by messages: a few hops cost less than the steps of a block.
+/// Smaller results are reduced by messages: a few hops cost less than the steps of a block.
 constexpr size_t kLeastBytes = size_t{64} << 10;
-/// A member's area of a block is no smaller: else the steps cost more than the copies.
+/// The least bytes of a member's area of a block; with less the steps cost more than the copies.
 constexpr int64_t kLeastAreaBytes = int64_t{16} << 10;
 
-/// The values that leave their members.
+/// The values that members share with others.
 struct TravellingValues {
-  std::vector<int> area;   ///< By leaf: in which area of its member's stage; -1: it stays.
-  std::vector<int> count;  ///< By member.
-  int areas = 1;           ///< As many as the member with the most of them needs.
+  std::vector<int> area;   ///< By leaf: its area in its member's stage; -1: it is not shared.
+  std::vector<int> count;  ///< Number of shared values by member.
+  int areas = 1;           ///< The largest number of shared values of a member.
 };
 
 TravellingValues TravellingOf(const FoldPlan& plan, int members) {
@@ -96,7 +96,7 @@ class SegmentTreeReduction : public StagedReduction {
     return values_.front();
   }
 
-  /// The own values of a tile, after the additions of which no other member knows.
+  /// This member's values of a tile, after the additions that only this member makes.
   void AddOwn(int64_t offset, size_t bytes) {
     for (size_t leaf = 0; leaf < values_.size(); ++leaf) {
       if (IsMine(leaf)) {
@@ -122,9 +122,9 @@ class SegmentTreeReduction : public StagedReduction {
   const std::span<const std::span<const std::byte>> mine_;
   const DType dtype_;
   const std::vector<int>& area_;
-  const std::span<std::byte> scratch_;    ///< A tile a leaf.
-  std::vector<const std::byte*> values_;  ///< Of the tile that is worked on, by leaf.
-  std::vector<Fold> own_folds_;           ///< Of values that this member holds alone.
+  const std::span<std::byte> scratch_;    ///< One tile per leaf.
+  std::vector<const std::byte*> values_;  ///< Values of the current tile, by leaf.
+  std::vector<Fold> own_folds_;           ///< Folds of values that only this member holds.
 };
 
 }  // namespace

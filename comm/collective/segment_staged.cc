@@ -21,7 +21,7 @@ namespace heddle::comm {
 
 namespace {
 
-/// Blocks whose values are brought before they are added up.
+/// Number of blocks by which values are copied in before they are added up.
 constexpr int64_t kAhead = 2;
 
 }  // namespace
@@ -88,7 +88,8 @@ void StagedReduction::CopyIn(int64_t block) {
   }
 }
 
-// The sum's place in the own stage is that of the own slice, which nobody else adds up.
+// The sum is stored in this member's stage at the place of its own slice, which no other member
+// adds up.
 void StagedReduction::AddUp(int64_t block) {
   const Slices slices = SlicesOf(block);
   const int own = call_.position();

@@ -1,11 +1,11 @@
 /// \file
-/// Reductions of private buffers through the members' stages, a block at a time.
+/// Reductions of private buffers through the members' stages in shared memory, a block at a time.
 ///
-/// Everyone copies what the others are to add into its own stage, adds up its slice of the block
-/// out of all stages, leaves the sum in its buffer and in its stage, and copies out what the others
-/// added up. Which stores write a stage (comm/transport/streaming_copy.h) is most of a reduction's
-/// speed. Members bring a block's values two blocks ahead and copy its sums out one block later, so
-/// that nobody waits for another who is less than a block behind.
+/// Each member copies its values of a block into its stage, adds up its slice of the block from all
+/// stages, stores the sum in its buffer and in its stage, and copies the other members' sums from
+/// their stages. The kind of stores that write a stage (comm/transport/streaming_copy.h) determines
+/// most of a reduction's speed. Members copy a block's values in two blocks ahead and copy its sums
+/// out one block later, so that no member waits for one that is less than a block behind.
 #pragma once
 
 #include <cstddef>
@@ -18,28 +18,28 @@
 
 namespace heddle::comm {
 
-/// One such reduction; what is added, and how, is the derived class's. Thread: one.
+/// One staged reduction; the derived class provides the values and the addition. Thread: one.
 class StagedReduction {
  public:
-  /// A member brings at most `areas` values (at least 1) of the size of `output`, which all members
-  /// have in common.
+  /// `areas`: the most values, at least 1, that a member contributes. Each value has the size of
+  /// `output`, which is the same at all members.
   StagedReduction(SegmentCall& call, std::span<std::byte> output, int64_t areas);
   virtual ~StagedReduction() = default;
   StagedReduction(const StagedReduction&) = delete;
   StagedReduction& operator=(const StagedReduction&) = delete;
 
-  /// Bytes of one value in a block, at most; whole lines for each member.
+  /// The most bytes of one value in a block; a whole number of cache lines for each member.
   static int64_t AreaBytes(const SegmentLayout& layout, int members, int64_t areas);
 
-  /// Errors: the call's.
+  /// Runs the reduction. Errors: those of the call.
   Status Run();
 
  protected:
-  /// Writes the own values of `bytes` bytes from `offset` on, at most kTileBytes, to `stage`; value
-  /// i lies at stage + i * area_bytes().
+  /// Copies `bytes` bytes, at most kTileBytes, from `offset` on of each of this member's values to
+  /// `stage`; value i goes to stage + i * area_bytes().
   virtual void Bring(int64_t offset, size_t bytes, std::byte* stage) = 0;
-  /// The sum of as many, in the output or in memory of its own. stages[i]: what member i brought;
-  /// null for this one.
+  /// Returns the sum of `bytes` bytes from `offset` on, stored in the output or in memory of the
+  /// derived class. stages[i]: the values of member i; null for this member.
   virtual const std::byte* Sum(int64_t offset,
                                size_t bytes,
                                std::span<const std::byte* const> stages) = 0;
@@ -58,7 +58,7 @@ class StagedReduction {
   const int64_t area_bytes_;
   int64_t blocks_ = 0;
   int64_t block_bytes_ = 0;
-  int64_t chunk_bytes_ = 0;  ///< Of a member's slice in an area.
+  int64_t chunk_bytes_ = 0;  ///< Bytes of a member's slice in an area.
 };
 
 }  // namespace heddle::comm

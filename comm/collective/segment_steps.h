@@ -1,5 +1,5 @@
 /// \file
-/// What the collectives in a group's segment have in common.
+/// Constants and helpers that the collectives in a group's shared segment have in common.
 #pragma once
 
 #include <algorithm>
@@ -13,13 +13,14 @@
 
 namespace heddle::comm {
 
-/// Between two looks at whether the group has ended.
+/// Bytes processed between two checks whether the group has ended.
 inline constexpr int64_t kSegmentWorkBytes = int64_t{1} << 20;
 
-/// Of a slice, at a time: what is folded is still in the core's cache when it is copied.
+/// Bytes of a slice processed at a time, so that a sum is still in the core's cache when it is
+/// copied.
 inline constexpr int64_t kTileBytes = int64_t{16} << 10;
 
-/// What must be equal at all members.
+/// A hash of a call's kind, type, detail and sizes, which must be equal at all members.
 inline uint64_t SegmentShapeOf(CallKind kind,
                                DType dtype,
                                uint64_t detail,
@@ -33,7 +34,7 @@ inline uint64_t SegmentShapeOf(CallKind kind,
   return shape;
 }
 
-/// Slices begin at cache lines.
+/// Bytes of a cache line; slices begin at cache lines.
 inline constexpr int64_t kLine = 64;
 
 /// Even slices of elements, beginning at cache lines.

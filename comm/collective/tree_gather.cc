@@ -10,13 +10,13 @@ namespace heddle::comm {
 namespace {
 
 constexpr int64_t kGatherLimit = int64_t{64} << 20;
-/// What a record adds to its bytes: position and size.
+/// Bytes that a record adds to its content: position and size.
 constexpr int64_t kRecordOverhead = 8;
 /// A gather's first message has a fixed size, so that small records need one message: the total,
 /// then as much of the content as fits.
 constexpr int64_t kHeadBytes = 1024;
 constexpr int64_t kHeadContent = kHeadBytes - 8;
-/// The total that says: too much, everyone gives up.
+/// A total with the meaning that there are too many bytes, so that all members give up.
 constexpr uint64_t kTooMuch = ~uint64_t{0};
 
 std::vector<int> Children(const Collective& call) {
@@ -51,19 +51,18 @@ Blob Pack(std::span<const std::byte> whole, bool too_much) {
   return blob;
 }
 
-/// What messages of a gather are sent from and received into: all of it outlives the call's
-/// operations, however the call ends.
+/// The buffers of a gather's messages, which outlive the call's operations, however the call ends.
 struct GatherBuffers {
   std::vector<Bytes> heads;     ///< By child.
   std::vector<Bytes> contents;  ///< By child.
   Bytes parent_head;
   Bytes whole;
-  Bytes everything;  ///< From the parent.
+  Bytes everything;  ///< All records, received from the parent.
   Blob up;
   Blob down;
 };
 
-/// Receives what follows a head into `content`; false when the sender says that it is too much.
+/// Receives the content after a head into `content`; false: the sender reports too many bytes.
 Result<bool> Unpack(
     Collective& call, int from, Phase rest_phase, std::span<const std::byte> head, Bytes& content) {
   ByteReader reader(head);

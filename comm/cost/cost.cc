@@ -68,8 +68,8 @@ double ReduceTreeSeconds(const LinkTable& links,
     }
     worst = std::max({worst, sending, receiving});
   }
-  // Contributions and results overlap piece by piece, in opposite directions of each link; a slice
-  // of one piece has nothing to overlap with, which one more piece stands for.
+  // Contributions and results overlap piece by piece, in opposite directions of each link. A slice
+  // of one piece has nothing to overlap with; the time of one more piece accounts for that.
   return 2 * WorstLatency(links, group) + worst + piece;
 }
 

@@ -14,7 +14,7 @@ constexpr double kGap = 2;
 struct Pair {
   int a = 0;
   int b = 0;
-  double bytes_per_second = 0;  ///< Of the slower direction.
+  double bytes_per_second = 0;  ///< Rate of the slower direction.
 };
 
 /// Union-find with path halving.

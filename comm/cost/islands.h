@@ -1,5 +1,5 @@
 /// \file
-/// Which workers form islands: joined by one kind of fast link. Pure.
+/// Finds islands: sets of workers joined by one kind of fast link. Pure.
 #pragma once
 
 #include <vector>
@@ -9,15 +9,14 @@
 namespace heddle::comm {
 
 /// The islands of a table of measured links, each with its members ascending, ordered by their
-/// first members; a worker without a fast link is one of its own.
+/// first members; a worker without a fast link is an island of its own.
 ///
-/// Single linkage, kind by kind: the kinds of transport are taken in the order of their fastest
-/// link. Within a kind the bandwidths of its pairs (the slower direction counts) are sorted, and
-/// where two that follow each other differ at least by a factor of two, the widest such gap divides
-/// fast links from slow ones. Fast links join their ends into one island; a slower kind joins only
-/// workers that no faster kind has joined, because links of two kinds never make one island. A pair
-/// without bandwidth is no link.
-/// Takes time in proportion to the pairs.
+/// The method is single linkage, for one kind of transport after the other, in the order of their
+/// fastest links. The bandwidths of a kind's pairs (of the slower direction) are sorted; the widest
+/// gap of at least a factor of two between consecutive values divides fast links from slow ones.
+/// Fast links join their ends into one island. A slower kind joins only workers that no faster kind
+/// has joined, because links of two kinds never form one island. A pair without bandwidth is no
+/// link. Takes time proportional to the number of pairs.
 std::vector<std::vector<int>> FindIslands(const LinkTable& links);
 
 }  // namespace heddle::comm

@@ -1,5 +1,5 @@
 /// \file
-/// The links of a set of workers, as measured or assumed.
+/// The links among a set of workers, as measured or assumed.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@
 
 namespace heddle::comm {
 
-/// One direction between two workers.
+/// One direction of the link between two workers.
 struct Link {
   double latency_seconds = 50e-6;
   double bytes_per_second = 1e9;
-  std::string transport = UniversalTransport();  ///< That comm reports for the pair.
+  std::string transport = UniversalTransport();  ///< Transport that joins the pair.
   double crowding =
-      1;  ///< Workers for each core of the sender's host, at least 1: they take turns.
+      1;  ///< Workers per core of the sender's host, at least 1; they share the cores.
 
   double Seconds(int64_t bytes) const {
     return latency_seconds + static_cast<double>(bytes) / bytes_per_second;
@@ -44,14 +44,14 @@ class LinkTable {
   std::vector<Link> links_;
 };
 
-/// What one worker knows of its links: what it measured at its own end.
+/// A link as measured at a worker's own end, and the worker's host.
 struct LinkEnd {
   Link link;
   std::string host;
 };
 
-/// The link of a pair is the slower of its two ends; the transport is the first end's where both
-/// are on one host, else the universal one.
+/// The table of links that the ends give. The link of a pair is the slower of its two ends. Its
+/// transport is that of the first end if both are on one host, else the universal one.
 LinkTable LinksBetween(std::span<const LinkEnd> ends);
 
 }  // namespace heddle::comm

@@ -1,7 +1,7 @@
 /// \file
-/// Links as they were measured between places, and the table of a group's links that they give.
-/// Pure. A place is a set of workers that others reach alike (a host at one address): one pair of
-/// workers is measured for all pairs of two places.
+/// Links as measured between places, and the table of a group's links that they give. Pure. A place
+/// is a set of workers that are reached in the same way (a host at one address), so that one pair
+/// of workers is measured for all pairs of two places.
 #pragma once
 
 #include <map>
@@ -15,17 +15,18 @@
 namespace heddle::comm {
 
 struct MeasuredLinks {
-  std::vector<int> place;  ///< By worker.
-  /// By places a <= b: each transport that joined them, `there` from a to b.
+  std::vector<int> place;  ///< The place of each worker.
+  /// Measurements of the transports that joined two places a <= b; `there` is from a to b.
   std::map<std::pair<int, int>, std::vector<MeasuredTransport>> pairs;
 
-  /// What joined two workers, `there` from the first to the second; empty: they are not measured.
-  /// Workers without a place are not.
+  /// Measurements of the transports that joined two workers; `there` is from the first to the
+  /// second. Empty: not measured, or a worker has no place.
   std::vector<MeasuredTransport> Between(int from, int to) const;
 };
 
-/// The table of LinksBetween(ends), and where a pair is measured what was measured of the transport
-/// that it chooses. Crowding is the ends'. Errors of `measured` are the caller's to find.
+/// The table of LinksBetween(ends), in which the link of a measured pair is the measurement of the
+/// transport that the pair chooses; its crowding is that of the ends. The caller has validated
+/// `measured`.
 LinkTable LinksBetween(std::span<const LinkEnd> ends,
                        const MeasuredLinks& measured,
                        const TransportPreference& preference);

@@ -22,7 +22,7 @@ constexpr int64_t kProbeBytes = int64_t{1} << 20;
 constexpr double kIslandGap = 2;
 constexpr size_t kMostHierarchies = 3;
 
-// Of a pair, whichever direction is worse.
+// The time of a probe message between a pair, in the worse direction.
 double PairSeconds(const LinkTable& links, int a, int b) {
   return std::max(links.At(a, b).Seconds(kProbeBytes), links.At(b, a).Seconds(kProbeBytes));
 }
@@ -111,7 +111,7 @@ std::vector<int> RanksOf(std::span<const int> group, const std::vector<int>& pos
   return ranks;
 }
 
-// Those with the best links to the outside first; equal ones in order of positions.
+// Members with the best links to other islands first; equal ones in order of positions.
 void SortCarriers(const LinkTable& links, std::span<const int> group, std::vector<int>& island) {
   std::vector<double> outside(group.size(), 0.0);
   for (const int own : island) {
@@ -209,8 +209,8 @@ double FlatLinks::Direct(double bytes) const {
          bytes * any_.seconds_per_byte * (members_ > 2 ? kCrowding : 1);
 }
 
-// Each is sent and taken. With a core for each member that is part of the way of a message; with
-// fewer, nothing waits for a way.
+// Each message is sent and received. With a core for each member, that time is part of the latency,
+// and this returns 0; with fewer cores, the members take turns.
 double FlatLinks::Turns(int messages) const {
   return crowding_ > 1 ? 2 * messages * kMessageSeconds * crowding_ : 0;
 }
@@ -219,8 +219,8 @@ ShareChoice FlatLinks::ReduceScatter(const ShareSizes& sizes, int widening) cons
   if (members_ < 2 || sizes.total == 0) {
     return {};
   }
-  // Everyone sends (or receives) all but its own share, and the largest share meets all members at
-  // one of them.
+  // Each member sends (or receives) all but its own share, and the owner of the largest share
+  // exchanges it with all others.
   const auto others = static_cast<double>(sizes.total - sizes.smallest);
   const double direct = Direct(
       std::max(others, static_cast<double>(members_ - 1) * static_cast<double>(sizes.largest)));

@@ -73,7 +73,7 @@ TransportChoice ChooseTransport(const TransportPreference& preference,
     choice.why = WhyCheapest(*best, known);
   }
   choice.transport = best->transport;
-  // What did not join them when it was measured is still tried, in its turn.
+  // Transports that did not join the pair when it was measured are still tried, in their order.
   const auto place = std::ranges::find(choice.order, choice.transport);
   std::rotate(choice.order.begin(), place, place + 1);
   return choice;

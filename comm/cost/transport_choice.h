@@ -1,8 +1,8 @@
 /// \file
-/// Which transport joins a pair of workers: the one that was measured to be cheapest. Pure, and
-/// both ends that hold the same figures choose alike. Model: a message of b bytes takes latency +
-/// b / bytes_per_second; what counts is the sum over one message of an activation's size and one of
-/// a vote's, each way.
+/// Chooses the transport that joins a pair of workers: the one that was measured to be cheapest.
+/// Pure; both ends with the same measurements make the same choice. Model: a message of b bytes
+/// takes latency + b / bytes_per_second; the cost is the sum over one message of an activation's
+/// size and one of a vote's size, averaged over both directions.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,18 @@
 
 namespace heddle::comm {
 
-/// The mix of messages that a transport is judged by.
+/// Sizes of the two messages by which a transport is judged.
 inline constexpr int64_t kActivationBytes = int64_t{256} << 10;
 inline constexpr int64_t kVoteBytes = 8;
-/// Shared memory gives way to a transport that the list has after it only where it costs more than
-/// so many times as much: on a machine with more workers than cores, what it was measured to cost
-/// is mostly the scheduler's. One that the list has before it need only be no dearer.
+/// A transport that is after shared memory in the list is chosen instead only if shared memory
+/// costs more than this many times as much, because on a machine with more workers than cores its
+/// measured cost is mostly that of the scheduler. A transport before it in the list need only cost
+/// no more.
 inline constexpr double kClearlyOfShared = 2;
 
 enum class TransportRule : uint8_t {
-  kCheapest,  ///< The cheapest of those that joined the pair when it was measured.
-  kFirst,     ///< The first of the list that joins the pair.
+  kCheapest,  ///< The cheapest transport that joined the pair when it was measured.
+  kFirst,     ///< The first transport of the list that joins the pair.
 };
 
 /// The transports that may join pairs, best first, and how a pair chooses among them.
@@ -34,25 +35,26 @@ struct TransportPreference {
   TransportRule rule = TransportRule::kCheapest;
 };
 
-/// What one transport was measured to give two workers, from the one to the other and back.
+/// The measured links of one transport between two workers.
 struct MeasuredTransport {
   std::string transport;
-  Link there;
-  Link back;
+  Link there;  ///< From the first worker to the second.
+  Link back;   ///< From the second worker to the first.
 };
 
-/// Mean seconds of the mix over both ways.
+/// The cost in seconds of a message of kActivationBytes and one of kVoteBytes, averaged over both
+/// directions.
 double MixSeconds(const MeasuredTransport& measured);
 
 struct TransportChoice {
-  std::string transport;           ///< Empty: of an empty list.
+  std::string transport;           ///< The chosen transport; empty: the list is empty.
   bool cheapest = false;           ///< Chosen by its cost; else by its place in the list.
-  std::vector<std::string> order;  ///< `transport`, then what to fall back on: the list's others.
-  std::string why;                 ///< For people.
+  std::vector<std::string> order;  ///< `transport`, then the list's others, as fallbacks.
+  std::string why;                 ///< The reason, as text for users.
 };
 
-/// Of `measured` those count that are in the list; a tie goes to the earlier in the list, and where
-/// none is measured the choice is its first.
+/// Chooses the transport of a pair. Only transports of `measured` that are in the list count; a tie
+/// goes to the earlier one in the list. If none is measured, the choice is the first of the list.
 TransportChoice ChooseTransport(const TransportPreference& preference,
                                 std::span<const MeasuredTransport> measured);
 

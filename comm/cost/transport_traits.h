@@ -1,9 +1,9 @@
 /// \file
-/// What transports there are, as data. Each declares itself in comm/transport/NAME/declaration.cc,
-/// and to be linked is to be declared: every program that links comm/cost has them all, whether it
-/// can open them (comm/transport/registry.h) or only reads job files and link tables. Nothing
-/// outside a transport's folder knows its name; what matters to others is a property here.
-/// Thread: any, once main runs.
+/// The declared transports and their properties. Each transport declares itself in
+/// comm/transport/NAME/declaration.cc. Every program that links comm/cost contains these
+/// declarations, whether it can open the transport (comm/transport/registry.h) or only reads job
+/// files and link tables. Code outside a transport's folder does not use its name, but the
+/// properties here. Thread: any, once main runs.
 #pragma once
 
 #include <span>
@@ -15,49 +15,50 @@
 
 namespace heddle::comm {
 
-/// What a transport takes from whoever makes an endpoint.
+/// An option of a transport, set when an endpoint is created.
 struct TransportOption {
   std::string name;
-  std::string flag = {};  ///< Of the worker's command line; empty: programs alone set it.
-  std::string help = {};  ///< Of the flag.
+  std::string flag = {};  ///< Flag of the worker's command line; empty: set by programs only.
+  std::string help = {};  ///< Help text of the flag.
 };
 
 struct TransportTraits {
-  std::string name;   ///< In job files, addresses, link tables and metrics.
-  std::string title;  ///< For people.
-  /// Where it stands by preference: the lowest is tried first. No two have the same.
+  std::string name;   ///< Name in job files, addresses, link tables and metrics.
+  std::string title;  ///< Name in texts for users.
+  /// Order of preference: the lowest is tried first. Ranks are unique.
   int rank = 0;
-  /// Joins workers of one host only, through the host's memory.
+  /// The transport joins only workers of one host, through the host's memory.
   bool within_host = false;
-  /// Joins any two workers: every worker has it, and it is what is assumed where nothing is known.
+  /// The transport joins any two workers: every worker has it, and it is assumed where nothing is
+  /// known.
   bool universal = false;
-  /// Machines without it are usual, and an endpoint is made there all the same.
+  /// Many machines do not have the transport; an endpoint can be created without it.
   bool optional = false;
-  /// Nobody on the network can read it where a job asks for TLS: it encrypts then, or never leaves
-  /// the machine. Others are not used by such a job.
+  /// Traffic cannot be read on the network if a job asks for TLS: the transport encrypts it, or it
+  /// never leaves the machine. Such a job uses no other transports.
   bool encrypts = false;
-  /// Its connections pass descriptors (DescriptorPassing), so that members of a group can share
-  /// memory.
+  /// Connections pass descriptors (DescriptorPassing), so that members of a group can share memory.
   bool passes_descriptors = false;
   std::vector<TransportOption> options = {};
 };
 
-/// A declaration: a constant of this type at namespace scope.
+/// Declares a transport; a constant of this type is defined at namespace scope.
 class DeclaredTransport {
  public:
   explicit DeclaredTransport(TransportTraits traits);
 };
 
-/// All that join pairs of workers, best first, whether this build and machine have them or not.
-/// (MPI joins static groups only: comm/mpi/world.h.)
+/// All declared transports, best first, whether or not this build and machine have them. (MPI joins
+/// static groups only: comm/mpi/world.h.)
 std::span<const TransportTraits> DeclaredTransports();
+/// Names of all declared transports, best first.
 std::vector<std::string> TransportNames();
-/// Null: there is none of this name. Valid for the program's life.
+/// The transport of this name; null: there is none. Valid for the program's life.
 const TransportTraits* FindTransport(std::string_view name);
-/// The best of the universal ones; empty: a program without transports.
+/// Name of the best universal transport; empty: the program has no transports.
 std::string UniversalTransport();
 
-/// Errors: kInvalidArgument names what is no transport, or stands there twice.
+/// Checks transport names. Errors: kInvalidArgument, which names an unknown or repeated transport.
 Status CheckTransportNames(std::span<const std::string> names);
 
 }  // namespace heddle::comm

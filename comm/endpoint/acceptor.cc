@@ -28,7 +28,8 @@ metrics::Counter& Refused(metrics::Registry& metrics, VerdictCode reason) {
 
 }  // namespace
 
-// The queue stays readable: to be called again at once would keep the loop busy with nothing.
+// Pauses accepting, because the queue stays readable, and the loop would call AcceptAll again and
+// again without effect.
 void Acceptor::PauseAccepting(const Listening& listening, int error) {
   if (!std::exchange(descriptors_missed_, true)) {
     LogWarning("no connection can be accepted: {}; raise `ulimit -n` or free memory",
@@ -97,7 +98,7 @@ void Acceptor::OnAuthentic(const Session& session) {
   } else if (const auto group = generations_.Find(generation); group != nullptr) {
     Admit(session, *group);
   } else if (held_.size() < kHeldLimit) {
-    held_.insert(session);  // Its worker is a little ahead of us.
+    held_.insert(session);  // The dialling worker is a little ahead of this one.
   } else {
     session->Refuse(VerdictCode::kOverload);
   }

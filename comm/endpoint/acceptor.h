@@ -1,6 +1,6 @@
 /// \file
-/// An endpoint's side of the connections that others make: listening, handshakes, and the groups
-/// that they lead to.
+/// The accepting side of an endpoint: listening, handshakes, and attaching the connections to their
+/// groups.
 #pragma once
 
 #include <list>
@@ -18,26 +18,28 @@
 
 namespace heddle::comm {
 
-/// Thread: loop only, but for the constructor. All that it is given outlives it.
+/// Accepts the connections of an endpoint. Thread: loop only, except for the constructor. The
+/// constructor's arguments outlive it.
 class Acceptor final : public AcceptSession::Owner {
  public:
-  /// Listens at once.
+  /// Starts listening.
   Acceptor(EventLoop& loop,
            LocalEnd& self,
            Generations& generations,
            ChannelFactory& channels,
            metrics::Registry& metrics);
 
-  /// Looks again at the diallers who were early: a generation has begun, or is over.
+  /// Admits or refuses the diallers that were held because they were early. Called when a
+  /// generation has begun or ended.
   void ReviewHeld();
 
  private:
   using Session = std::shared_ptr<AcceptSession>;
   struct Listening {
     const Transport& transport;
-    const size_t number;  ///< Among the transport's listeners.
+    const size_t number;  ///< Index among the transport's listeners.
     const int socket;
-    uint64_t watch = 0;  ///< The loop's.
+    uint64_t watch = 0;  ///< Number of the loop's watch.
   };
 
   Identity identity() const override { return self_.identity(); }
@@ -57,10 +59,10 @@ class Acceptor final : public AcceptSession::Owner {
   ChannelFactory& channels_;
   metrics::Registry& metrics_;
   std::vector<std::unique_ptr<Listening>> listening_;
-  bool descriptors_missed_ = false;  ///< Has been logged.
+  bool descriptors_missed_ = false;  ///< The lack of descriptors has been logged.
   std::list<Session> half_open_;
   std::set<Session> held_;
-  std::set<std::pair<std::string, std::string>> failures_logged_;  ///< Peers and routes.
+  std::set<std::pair<std::string, std::string>> failures_logged_;  ///< Pairs of peer and route.
 };
 
 }  // namespace heddle::comm

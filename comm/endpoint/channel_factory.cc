@@ -21,8 +21,8 @@ struct Traffic {
   metrics::Counter& lost;
 };
 
-// By transport, and not by peer: of a thousand workers each may meet each, and a million series
-// would tell little that the slowest pair's link does not.
+// Traffic is counted by transport, and not by peer: among a thousand workers each may connect to
+// each, and a million series would show little that the slowest pair's link does not.
 Traffic TrafficOf(metrics::Registry& metrics, const std::string& transport) {
   const metrics::Labels labels{{"transport", transport}};
   return {
@@ -79,7 +79,7 @@ void ChannelFactory::Attach(Group& group,
   options.peer_name = name;
   options.generation = group.options().generation;
   options.operation_timeout = group.options().operation_timeout;
-  // On a machine of one core the network stands still while somebody looks for its messages.
+  // On a machine with one core the network makes no progress while a thread polls for messages.
   options.may_spin = group.segments().members_here() <= Cores() && Cores() > 1;
   options.outgoing = outgoing_;
   options.incoming = incoming_;

@@ -1,5 +1,6 @@
 /// \file
-/// What all channels of an endpoint share: its emulated link, its counters, its count of open ones.
+/// Makes the channels of an endpoint, which share its emulated link, its counters and its count of
+/// open channels.
 #pragma once
 
 #include <memory>
@@ -13,21 +14,22 @@
 
 namespace heddle::comm {
 
-/// Thread: any.
+/// Makes the channels of an endpoint. Thread: any.
 class ChannelFactory {
  public:
   explicit ChannelFactory(metrics::Registry& metrics);
 
-  /// Attaches `connection` with `peer` to `group` as a channel, unless it has one or has ended.
+  /// Attaches `connection` with `peer` to `group` as a channel, unless the group has that channel
+  /// already or has ended.
   void Attach(Group& group,
               int peer,
               TrafficClass traffic_class,
               std::unique_ptr<Connection> connection);
-  /// A transport that may carry channels: what it carries is counted from 0 on.
+  /// Creates the counters of a transport that may carry channels, so that they are exported as 0.
   void Begin(const Transport& transport);
-  /// Endpoint's.
+  /// Implements Endpoint::SetLinkRate.
   void SetLinkRate(double bytes_per_second);
-  /// Until no channel has a connection left.
+  /// Waits until no channel has a connection left, at most until `deadline`.
   void WaitForNone(Deadline deadline) { open_->WaitForNone(deadline); }
 
  private:

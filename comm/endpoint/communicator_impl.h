@@ -1,5 +1,6 @@
 /// \file
-/// The Communicator that an Endpoint hands out: point-to-point by the group, collectives on top.
+/// The Communicator that Endpoint::Connect returns: point-to-point operations by the group,
+/// collectives on top.
 #pragma once
 
 #include <memory>
@@ -9,7 +10,7 @@
 
 namespace heddle::comm {
 
-/// `group` has formed.
+/// Makes the communicator of a group that has been formed.
 std::unique_ptr<Communicator> MakeCommunicator(std::shared_ptr<Group> group);
 
 }  // namespace heddle::comm

@@ -117,8 +117,8 @@ Result<Dialer::Attempts> Dialer::AttemptsTo(const Group& group,
   if (attempts.empty()) {
     return UnavailableError("no transport leads there: {}", fmt::join(objections, ", "));
   }
-  // What has joined them before gets what is left of the time when nothing else does now: the
-  // others may be routes that never lead there, and the first attempt may not take so long.
+  // The transport that has joined the pair before gets the rest of the time if no other does now:
+  // the others may never reach the peer, and the timeout of the first attempt is shorter.
   const Attempt first = attempts.front();
   if (choice.cheapest && first.transport->name() == choice.transport &&
       attempts.back().transport != first.transport) {
@@ -152,7 +152,7 @@ void Dialer::Dial(const std::shared_ptr<Group>& group,
           alive->FailForming(result.status().WithContext("connecting to {}", name));
         }
       });
-  // A port that nobody answers for must leave time for the next route; a busy process' port
+  // A port that does not answer must leave time for the next route; a busy process' port
   // answers.
   const bool last = attempts.size() == 1;
   const Duration patience = group->options().route_timeout;

@@ -1,6 +1,6 @@
 /// \file
-/// An endpoint's side of the connections that it makes: which transports, in which order, and what
-/// was tried instead of what.
+/// The dialling side of an endpoint: the transports and routes that it tries for each peer, their
+/// order, and the fallbacks.
 #pragma once
 
 #include <map>
@@ -24,15 +24,16 @@
 
 namespace heddle::comm {
 
-/// All that it is given outlives it.
+/// The constructor's arguments outlive it.
 class Dialer {
  public:
   Dialer(EventLoop& loop, LocalEnd& self, ChannelFactory& channels, metrics::Registry& metrics);
 
-  /// Makes the connections that are this worker's to make; those of each pair are the lower rank's.
-  /// What fails for good fails the group's forming. Thread: loop.
+  /// Makes the connections that this worker has to make; the lower rank of each pair makes the
+  /// pair's. When all attempts for a connection have failed, forming the group fails. Thread: loop.
   void DialPeers(const std::shared_ptr<Group>& group, Deadline deadline);
-  /// Exports what joins the pairs of a group that has formed, and why. Thread: any.
+  /// Exports the metric of the transports that join the pairs of a formed group, and why. Thread:
+  /// any.
   void ExportPairs(const Group& group) HEDDLE_EXCLUDES(mutex_);
 
  private:
@@ -40,13 +41,13 @@ class Dialer {
     const Transport* transport = nullptr;
     Route route;
   };
-  /// Over transports that may join a peer and reach it, best first; never none.
+  /// Attempts over the transports that may join a peer and reach it, best first; never empty.
   using Attempts = std::vector<Attempt>;
 
-  /// Which transports the pair of this worker and `peer` prefers.
+  /// The order of transports for the pair of this worker and `peer`.
   TransportChoice ChoiceFor(const Group& group, int peer) const;
-  /// By `choice`, that of the pair. Errors: kInvalidArgument (an address that is none),
-  /// kUnavailable (no transport reaches it).
+  /// The attempts to connect to `peer`, in the order of the pair's `choice`. Errors:
+  /// kInvalidArgument (an invalid address), kUnavailable (no transport reaches the peer).
   Result<Attempts> AttemptsTo(const Group& group,
                               int peer,
                               TrafficClass traffic_class,
@@ -57,13 +58,14 @@ class Dialer {
             TrafficClass traffic_class,
             const Attempts& attempts,
             Deadline deadline);
-  /// How often `route` could not be used for `reason`, and another port (`next_port`) or another
-  /// transport was tried.
+  /// The counter of fallbacks from `route` for `reason` to another port (`next_port`) or another
+  /// transport.
   metrics::Counter& Fallbacks(const Transport& transport,
                               const Route& route,
                               bool next_port,
                               StatusCode reason);
-  /// Counts and, once a peer, logs why the second attempt follows the first.
+  /// Counts the fallback from the first attempt to the second, and logs it once for each peer and
+  /// route.
   void NoteFallback(const Group& group, int peer, const Attempts& attempts, const Status& status);
   Hello HelloFor(const Group& group, int peer, TrafficClass traffic_class) const;
 
@@ -71,11 +73,11 @@ class Dialer {
   LocalEnd& self_;
   ChannelFactory& channels_;
   metrics::Registry& metrics_;
-  /// Peers and transports or routes. Loop thread only.
+  /// Pairs of peer and transport or route whose fallback has been logged. Loop thread only.
   std::set<std::pair<std::string, std::string>> fallbacks_logged_;
 
   Mutex mutex_;
-  /// Pairs of the newest group, by transport and reason.
+  /// Number of pairs of the newest group, by transport and reason.
   std::map<std::pair<std::string, std::string>, int> pairs_ HEDDLE_GUARDED_BY(mutex_);
 };
 

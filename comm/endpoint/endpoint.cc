@@ -1,4 +1,4 @@
-// The endpoint: made, forms groups, fences generations.
+// The endpoint: its creation, the forming of groups and the fencing of generations.
 #include <set>
 #include <utility>
 

@@ -1,5 +1,5 @@
 /// \file
-/// The groups of an endpoint by their generation. Generations only go forward.
+/// The groups of an endpoint by generation. The oldest generation that is accepted only increases.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,24 @@
 
 namespace heddle::comm {
 
-/// Thread: any. It keeps no group alive.
+/// The groups of an endpoint by generation. Thread: any. It holds weak references to groups.
 class Generations {
  public:
-  /// From here on `group`'s generation is the oldest that is served. Errors: kAborted (a newer one
-  /// has begun), kFailedPrecondition (connected already).
+  /// Adds `group` and makes its generation the oldest that is accepted. Errors: kAborted (a newer
+  /// generation has begun), kFailedPrecondition (the generation is connected already).
   Status Begin(const std::shared_ptr<Group>& group) HEDDLE_EXCLUDES(mutex_);
-  /// Null: none, or it is gone or has ended.
+  /// The group of a generation; null: there is none, or it has ended.
   std::shared_ptr<Group> Find(int64_t generation) const HEDDLE_EXCLUDES(mutex_);
-  /// Those that live and have not ended, the newest generation first.
+  /// The groups that have not ended, newest generation first.
   std::vector<std::shared_ptr<Group>> Newest() const HEDDLE_EXCLUDES(mutex_);
   bool IsStale(int64_t generation) const HEDDLE_EXCLUDES(mutex_);
-  /// Generations below are refused from now on. Returns their groups, for the caller to end.
+  /// Refuses generations below `generation` from now on. Returns their groups, which the caller
+  /// must end.
   std::vector<std::shared_ptr<Group>> FenceBelow(int64_t generation) HEDDLE_EXCLUDES(mutex_);
 
  private:
   mutable Mutex mutex_;
-  int64_t oldest_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Generations below are refused.
+  int64_t oldest_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Oldest generation that is accepted.
   std::map<int64_t, std::weak_ptr<Group>> groups_ HEDDLE_GUARDED_BY(mutex_);
 };
 

@@ -37,7 +37,7 @@ Result<End> MeasureEnd(Endpoint& endpoint,
           {.generation = generation, .rank = rank, .members = members, .peers = {1 - rank}},
           deadline));
   HEDDLE_ASSIGN_OR_RETURN(const Link link, endpoint.MeasureLink(*group, 1 - rank, 1, deadline));
-  // Together: whoever left at once would end the other's last messages.
+  // Both ends leave together: an end that left at once would end the other's last messages.
   HEDDLE_RETURN_IF_ERROR(group->Barrier({.group = {}, .tag = 2, .deadline = deadline}));
   return End{.link = link, .ports = group->ports(1 - rank)};
 }

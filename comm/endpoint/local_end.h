@@ -1,5 +1,5 @@
 /// \file
-/// What a worker's endpoint is, whoever asks: its transports, its address, who it is.
+/// The properties of a worker's endpoint: its transports, its address and its identity.
 #pragma once
 
 #include <map>
@@ -16,31 +16,33 @@
 
 namespace heddle::comm {
 
-/// "TRANSPORT over PORT", or the transport alone. `listener`: of the transport.
+/// A route's name for messages: "TRANSPORT over PORT", or the transport's name if its listener
+/// `listener` has no port.
 std::string RouteName(const Transport& transport, size_t listener);
 
-/// Thread: any.
+/// The transports, address and identity of an endpoint. Thread: any.
 class LocalEnd {
  public:
-  /// The names in `config` have been checked.
+  /// The transport names in `config` have been checked.
   LocalEnd(Transports transports, const EndpointConfig& config);
 
-  /// Endpoint's. Errors: kInvalidArgument (no such transport), and nothing is changed.
+  /// Implements Endpoint::Configure. Errors: kInvalidArgument (unknown or repeated transports);
+  /// nothing is changed then.
   Status Configure(const EndpointConfig& config) HEDDLE_EXCLUDES(mutex_);
   Identity identity() const HEDDLE_EXCLUDES(mutex_);
-  /// Names of the transports that may be used, best first; not all of them are here.
+  /// Names of the transports that the job allows, best first; not all of them need be open.
   std::vector<std::string> Allowed() const HEDDLE_EXCLUDES(mutex_);
 
   const std::vector<std::unique_ptr<Transport>>& transports() const { return transports_; }
-  /// Null: not here.
+  /// The open transport `name`; null: it is not open.
   const Transport* Find(const std::string& name) const;
-  /// Why a transport that Find lacks is not here.
+  /// Why a transport that Find does not return is not open.
   const std::string& WhyAbsent(const std::string& name) const { return absent_.at(name); }
   const AddressParts& address() const { return address_; }
 
  private:
   const std::vector<std::unique_ptr<Transport>> transports_;
-  const std::map<std::string, std::string> absent_;  ///< Names and reasons.
+  const std::map<std::string, std::string> absent_;  ///< Reasons by transport name.
   const AddressParts address_;
 
   mutable Mutex mutex_;

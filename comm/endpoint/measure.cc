@@ -28,8 +28,8 @@ class Pair {
         deadline_(deadline),
         budget_(budget) {}
 
-  // Whoever waits in a pipeline mostly sleeps when a message comes. Two ends that do nothing else
-  // would look for it, or sleep, as chance has it, and the figure would be one of two.
+  // A thread that waits in a pipeline mostly sleeps when a message comes. Two ends that only
+  // measure would spin or sleep by chance, and the result would be one of two values.
   Status Send(std::span<const std::byte> data) {
     return group_.Send(peer_, tag_, data, true).Wait(deadline_, Patience::kSleep);
   }
@@ -76,7 +76,7 @@ class Pair {
       int64_t announced = bytes;
       HEDDLE_RETURN_IF_ERROR(Send(Raw(announced)));
       int64_t answer = 0;
-      HEDDLE_RETURN_IF_ERROR(Recv(Raw(answer)));  // Its receive is posted.
+      HEDDLE_RETURN_IF_ERROR(Recv(Raw(answer)));  // The peer has posted its Recv.
       const Time start = Now();
       HEDDLE_RETURN_IF_ERROR(group_.Send(peer_, tag_, data, false).Wait(deadline_));
       HEDDLE_RETURN_IF_ERROR(Recv(Raw(answer)));

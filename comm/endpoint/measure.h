@@ -1,5 +1,5 @@
 /// \file
-/// Measuring a link by its own messages.
+/// Measures the latency and bandwidth of a link by messages.
 #pragma once
 
 #include <cstdint>
@@ -10,34 +10,36 @@
 
 namespace heddle::comm {
 
-/// What a measurement may cost, each way.
+/// The limits of a measurement, for each direction.
 struct MeasureBudget {
-  int round_trips = 33;                              ///< At most, and …
-  Duration latency = std::chrono::milliseconds(15);  ///< … none begun after so long.
-  /// Messages grow until one takes so long beyond the link's latency, or has so many bytes …
+  int round_trips = 33;                              ///< The most round trips for the latency.
+  Duration latency = std::chrono::milliseconds(15);  ///< No round trip begins after this time.
+  /// The measurement of bandwidth ends with the first message that takes this long beyond the
+  /// link's latency.
   Duration long_enough = std::chrono::milliseconds(25);
-  int64_t most_bytes = int64_t{32} << 20;
-  /// … and none is begun after so long: a far link's rate is then only known to be no lower.
+  int64_t most_bytes = int64_t{32} << 20;  ///< Size of the largest message.
+  /// No message begins after this time. The rate of a link with a long latency is then only a lower
+  /// bound.
   Duration bandwidth = std::chrono::milliseconds(250);
 };
 
-/// A message that was sent and answered.
+/// A message that was sent and acknowledged.
 struct TimedMessage {
   int64_t bytes = 0;
   Duration took = Duration(0);
-  double latency_seconds = 0;  ///< Of the link, one way.
+  double latency_seconds = 0;  ///< One-way latency of the link.
 };
 
-/// Bytes a second without the link's latency, of which no more is believed than leaves the message
-/// half its time: it was measured at another time. Pure.
+/// Bytes per second after subtracting the link's latency for both ways. At most half of the
+/// message's time is subtracted, because the latency was measured at another time. Pure.
 double RateOf(const TimedMessage& message);
-/// The size of the message to follow this one; 0: this one tells the rate. `spent`: since the first
-/// one was begun. Four times as large, or sixteen times while nearly all of the time is latency.
-/// Pure.
+/// The size of the next message of a measurement; 0: `message` is the last. The next is four times
+/// as large, or sixteen times while nearly all of the time is latency. `spent`: time since the
+/// first message began. Pure.
 int64_t NextMeasureBytes(const TimedMessage& message, Duration spent, const MeasureBudget& budget);
 
-/// Contract: Endpoint::MeasureLink. Both ends of the pair call it, with the same budget. Takes
-/// about 100 ms by default.
+/// Implements Endpoint::MeasureLink. Both ends of the pair call it, with the same budget. Takes
+/// about 100 ms with the default budget.
 Result<Link> MeasurePair(Communicator& group,
                          int peer,
                          uint64_t tag,

@@ -1,5 +1,5 @@
 /// \file
-/// Collectives in flight: threads of a communicator that run what was started, a few at a time.
+/// The progress threads of a communicator, which run started collectives, up to four at a time.
 #pragma once
 
 #include <deque>
@@ -15,20 +15,22 @@
 
 namespace heddle::comm {
 
-/// Thread: any.
+/// The progress threads of a communicator. Thread: any.
 class Progress {
  public:
   explicit Progress(std::shared_ptr<Group> group) : group_(std::move(group)) {}
-  /// What has not begun ends as kCancelled. Waits for what has: the group has ended before.
+  /// Cancels the calls that have not begun (kCancelled) and waits for those that have. The group
+  /// must have ended before.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
+  /// Queues `run` for a progress thread; see Communicator::Start.
   std::shared_ptr<Work::State> Start(std::function<Status()> run) HEDDLE_EXCLUDES(mutex_);
 
  private:
-  /// A started call. Its end at a deadline ends the group: a collective that one member gave up
-  /// cannot go on among the others.
+  /// A started call. Cancelling it, as a wait does at its deadline, aborts the group, because a
+  /// collective that one member gave up cannot succeed at the others.
   class Call : public Work::State {
    public:
     Call(std::shared_ptr<Group> group, std::function<Status()> run)

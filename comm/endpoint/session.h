@@ -1,7 +1,7 @@
 /// \file
-/// Handshakes in flight: an AcceptSession for each socket that someone opened to us, a DialSession
-/// for each peer that we open one to. Both live on the event loop, hold no more memory than the
-/// messages' fixed sizes and end by themselves.
+/// Handshakes in progress: an AcceptSession for each accepted socket, a DialSession for each
+/// dialled one. Both run on the event loop, hold no more memory than the messages' fixed sizes, and
+/// have timeouts.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,10 @@
 
 namespace heddle::comm {
 
-/// Bound of every step of a handshake that depends on the other side's answer alone.
+/// Timeout of every step of a handshake that depends only on the peer's reply.
 inline constexpr Duration kHandshakeTimeout = std::chrono::seconds(2);
 
-/// A socket with fixed-size messages on the loop. Thread: loop only.
+/// A socket on the loop that carries fixed-size messages. Thread: loop only.
 class HandshakeSocket {
  public:
   HandshakeSocket(EventLoop& loop, UniqueFd socket) : loop_(loop), socket_(std::move(socket)) {}
@@ -34,9 +34,10 @@ class HandshakeSocket {
   void Watch(uint32_t events, EventLoop::Handler handler);
   void SetEvents(uint32_t events);
   void Unwatch();
-  /// Fills `message` over several calls; true when it is whole. Errors: kUnavailable (closed).
+  /// Reads a part of `message`; several calls may be needed. Returns whether it is complete.
+  /// Errors: kUnavailable (the peer closed the connection, or the socket failed).
   Result<bool> Read(std::span<std::byte> message);
-  /// The messages are smaller than any socket's buffer, so they go whole or not at all.
+  /// Writes a whole message; messages are smaller than any socket's buffer. Errors: kUnavailable.
   Status Write(std::span<const std::byte> message);
   int fd() const { return socket_.get(); }
   UniqueFd Take();
@@ -48,7 +49,7 @@ class HandshakeSocket {
   size_t have_ = 0;
 };
 
-/// A connection setup on the loop. Thread: loop only.
+/// A ConnectionSetup on the loop. Thread: loop only.
 class SetupWatch {
  public:
   explicit SetupWatch(EventLoop& loop) : loop_(loop) {}
@@ -57,7 +58,8 @@ class SetupWatch {
   SetupWatch& operator=(const SetupWatch&) = delete;
 
   void Begin(std::unique_ptr<ConnectionSetup> setup) { setup_ = std::move(setup); }
-  /// Null: not yet; `handler` is called when it should be tried again.
+  /// Advances the setup. Null: not ready yet; `handler` is called when Advance should be called
+  /// again. Errors: those of ConnectionSetup::Advance.
   Result<std::unique_ptr<Connection>> Advance(EventLoop::Handler handler);
   void Drop();
 
@@ -69,26 +71,28 @@ class SetupWatch {
   uint64_t watch_ = 0;
 };
 
-/// The accepting side. The owner drops it when `on_end` is called. Thread: loop only.
+/// The accepting side of a handshake. The owner drops it after OnConnection, OnRefused or OnGone.
+/// Thread: loop only.
 class AcceptSession : public std::enable_shared_from_this<AcceptSession> {
  public:
   struct Owner {
     virtual ~Owner() = default;
-    /// What this worker proves and asks for. An empty secret refuses everyone.
+    /// The identity against which diallers are checked. With an empty secret all are refused.
     virtual Identity identity() const = 0;
-    /// The dialler is authentic. The owner calls Welcome or Refuse, now or later; Welcome only for
-    /// a traffic class that there is.
+    /// Called when the dialler is authenticated. The owner calls Welcome or Refuse, now or later;
+    /// Welcome only if the traffic class is valid.
     virtual void OnAuthentic(const std::shared_ptr<AcceptSession>& session) = 0;
     virtual void OnConnection(const std::shared_ptr<AcceptSession>& session,
                               std::unique_ptr<Connection>) = 0;
-    /// It ended without a connection.
+    /// Called when the session ends because the dialler is refused.
     virtual void OnRefused(const std::shared_ptr<AcceptSession>& session, VerdictCode reason) = 0;
-    /// The same for a dialler that is authentic. `reason`: kCancelled when it took itself back
-    /// before it was welcome, else why the connection came to nothing.
+    /// Called when the session with an authenticated dialler ends without a connection and without
+    /// a refusal. `reason`: kCancelled if the dialler left before Welcome, else why the setup of
+    /// the connection failed.
     virtual void OnGone(const std::shared_ptr<AcceptSession>& session, const Status& reason) = 0;
   };
 
-  /// `listener`: of `transport`, at which the socket was accepted.
+  /// `listener`: index of the listener of `transport` that accepted the socket.
   AcceptSession(
       EventLoop& loop, Owner& owner, const Transport& transport, size_t listener, UniqueFd socket);
   void Start();
@@ -97,12 +101,12 @@ class AcceptSession : public std::enable_shared_from_this<AcceptSession> {
   const Hello& hello() const { return hello_; }
   const Transport& transport() const { return transport_; }
   size_t listener() const { return listener_; }
-  /// As this worker was when the handshake began.
+  /// This worker's identity when the handshake began.
   const Identity& identity() const { return identity_; }
-  /// Whether an authentic dialler uses TLS.
+  /// Whether the dialler uses TLS. Precondition: the dialler is authenticated.
   bool peer_uses_tls() const { return proof_.tls != 0; }
   bool authentic() const { return step_ >= Step::kHeld; }
-  /// Ends it silently.
+  /// Ends the session without a call to its owner.
   void Drop();
 
  private:
@@ -126,7 +130,7 @@ class AcceptSession : public std::enable_shared_from_this<AcceptSession> {
   Identity identity_;
 };
 
-/// The dialling side. Thread: loop only.
+/// The dialling side of a handshake. Thread: loop only.
 class DialSession : public std::enable_shared_from_this<DialSession> {
  public:
   using Done = std::function<void(Result<std::unique_ptr<Connection>>)>;
@@ -138,11 +142,11 @@ class DialSession : public std::enable_shared_from_this<DialSession> {
               const Hello& hello,
               Deadline deadline,
               Done done);
-  /// `connect_by`: until when the peer's port must have answered; there may be another route.
-  /// `step`: how long at most one of the handshake's steps may take, but for the wait for a peer
-  /// that has not joined the generation yet.
+  /// Dials the peer. `connect_by`: deadline of the connect, before that of the session, so that
+  /// another route can be tried. `step`: timeout of each later step, except for the wait for a
+  /// peer that has not joined the generation yet.
   void Start(Deadline connect_by, Duration step = kHandshakeTimeout);
-  /// Ends it without calling `done`.
+  /// Ends the session without calling `done`.
   void Drop();
 
  private:

@@ -1,6 +1,6 @@
 /// \file
-/// Each group's Topology, made once: collectives of one group recur for as long as its generation
-/// lives.
+/// A cache of each group's Topology, because collectives of one group recur as long as its
+/// generation lives.
 #pragma once
 
 #include <map>
@@ -14,13 +14,13 @@
 
 namespace heddle::comm {
 
-/// Thread: any.
+/// A cache of topologies by group. Thread: any.
 class TopologyCache {
  public:
   explicit TopologyCache(std::shared_ptr<const LinkTable> links) : links_(std::move(links)) {}
 
-  /// Of `group` (ascending ranks below `size`, the size of the generation; empty: all of it).
-  /// Precondition: the links are of so many workers.
+  /// The topology of `group` (ascending ranks; empty: all members of the generation). `size`: the
+  /// number of the generation's members. Precondition: the links, if known, are of `size` workers.
   std::shared_ptr<const Topology> Of(std::span<const int> group, int size) HEDDLE_EXCLUDES(mutex_) {
     std::vector<int> ranks(group.begin(), group.end());
     const MutexLock lock(mutex_);
@@ -53,7 +53,7 @@ class TopologyCache {
   }
 
  private:
-  static constexpr size_t kMost = 1024;  ///< Groups kept.
+  static constexpr size_t kMost = 1024;  ///< The most groups kept.
 
   mutable Mutex mutex_;
   std::shared_ptr<const LinkTable> links_ HEDDLE_GUARDED_BY(mutex_);

@@ -11,7 +11,7 @@ namespace heddle::comm {
 
 namespace {
 
-/// In a group's reason to abort. What follows is for the callers.
+/// Marks a disagreement in a group's abort reason; the text after it is for the callers.
 constexpr std::string_view kDisagreement = "the members' calls disagree: ";
 
 KeyPredicate Of(const CallNumber& call) {
@@ -90,8 +90,7 @@ std::optional<uint32_t> CallDiagnosis::Ask(int peer, const CallNumber& call) {
   if (!urgent.ok() || !bulk.ok()) {
     return std::nullopt;
   }
-  // In this order: what is still waited for after a traffic class's frames were counted, they did
-  // not bring.
+  // The frames are counted first: a message that is still awaited afterwards is not among them.
   const FrameCounts& frames = *(*urgent)->options().frames;
   std::array<uint16_t, kTrafficClasses> received{};
   for (const TrafficClass traffic_class : kEachTrafficClass) {
@@ -132,7 +131,7 @@ bool CallDiagnosis::WaitsFor(int peer, const CallNumber& call) const {
 Status CallDiagnosis::Look(std::span<const int> ranks, const CallNumber& call) {
   const int own = group_.options().rank;
   std::optional<Conflict> conflict = group_.segments().FindConflict(call);
-  // All are asked even so: it tells them of this wait.
+  // All peers are asked even so, because that reports this wait to them.
   for (const int rank : ranks) {
     const auto signature = rank == own ? std::nullopt : Ask(rank, call);
     if (signature.has_value() && !conflict.has_value()) {
@@ -143,12 +142,12 @@ Status CallDiagnosis::Look(std::span<const int> ranks, const CallNumber& call) {
                               : Status::Ok();
 }
 
-// Who holds up a wait: a member that is waited for and does not wait itself, or whom one that
-// waits blames; of several the nearest. What a member blames was right one look ago, so that along
-// a chain of waits the end is known after as many looks as it has members; news brings the next
-// look forward. Members that wait for each other could believe each other for ever; but then the
-// distance grows with every look, so that the truth is nearer in the end (as in a distance-vector
-// routing protocol, RFC 1058).
+// The member that delays a wait: a member that is waited for and does not wait itself, or the
+// member blamed by one that waits; of several the nearest. A member's report was right one look
+// ago, so that along a chain of waits the end is known after as many looks as it has members; a new
+// report brings the next look forward. Members that wait for each other could believe each other
+// for ever, but then the distance grows with every look, so that the true culprit is nearer in the
+// end (as in a distance-vector routing protocol, RFC 1058).
 CallDiagnosis::Culprit CallDiagnosis::CulpritOf(std::span<const int> ranks,
                                                 const CallNumber& call) const {
   const int own = group_.options().rank;
@@ -198,7 +197,7 @@ Status CallDiagnosis::Wait(std::span<const int> ranks,
   }
   const Status status = pending.Wait(deadline);
   if (status.code() == StatusCode::kDeadlineExceeded) {
-    // Those whose deadlines come later hear no more of this wait, and this member holds up nobody.
+    // Members with later deadlines get no further report of this wait: it delays no member.
     wait.given_up = true;
     HEDDLE_RETURN_IF_ERROR(Look(ranks, wait));
   }

@@ -1,22 +1,21 @@
 /// \file
-/// How the collectives of a group wait, and how a wait that lasts finds out why: members that call
-/// unlike things where they should call the same, and who holds up the others.
+/// How the collectives of a group wait, and how a wait that lasts is diagnosed: it detects members
+/// that make different calls where all should make the same, and the member that delays the others.
 ///
-/// What a call is travels with it, whoever looks: a call through messages has its signature in
-/// their keys, one in shared memory leaves its signature in the segment. Channels and segments know
-/// no more of calls. CallDiagnosis reads both, so that it does not matter who is in what, and lets
-/// members that wait tell each other (peer_reports.h). Nothing of it costs anything until a wait
-/// has lasted for a while.
+/// A call's signature travels with its data: in the keys of its messages, or in the shared segment.
+/// Channels and segments know nothing else about calls. CallDiagnosis reads both, so that it does
+/// not matter which of them a member uses, and lets waiting members report their waits to each
+/// other (peer_reports.h). The diagnosis costs nothing until a wait has lasted for a while.
 ///
-/// Two proofs that a wait for a peer may never end, because it is in another call:
+/// There are two proofs that a peer is in another call, so that a wait for it may never end:
 ///
-/// - A message of the peer for another call of this tag lies here unexpected, while something that
-///   the peer was to answer in this call is unanswered, although all that the peer sent before that
-///   message is here. So the peer has not made this call before, and it will not make it in place
-///   of the other. On one traffic class messages come in order; between traffic classes their
-///   counts tell (traffic_class.h).
-/// - The peer said that it waits, too, in the call of the same number of this tag and this group,
-///   and its signature is another.
+/// - An unexpected message of the peer for another call of this tag has arrived, while the peer
+///   still owes a message of this call, although everything that it sent before the unexpected
+///   message has arrived. So the peer has not made this call before the other, and will not make it
+///   in place of the other. Messages of one traffic class arrive in order; frame counts establish
+///   the order between traffic classes (traffic_class.h).
+/// - The peer reported that it waits in the call of the same tag, group and number, with another
+///   signature.
 #pragma once
 
 #include <cstdint>
@@ -37,49 +36,50 @@ namespace heddle::comm {
 
 class Group;
 
-/// A wait that lasts longer looks for its reason, again and again.
+/// A wait is diagnosed after this time, and again each time it has passed.
 inline constexpr Duration kLookAfter = std::chrono::milliseconds(100);
-/// The next look comes as soon when a peer has said something new meanwhile: along a chain of waits
-/// the news of who holds it up takes as long for each member.
+/// Minimum time between two diagnoses of a wait when a peer has sent a new report meanwhile. Along
+/// a chain of waits, a report of the delaying member takes this long per member.
 inline constexpr Duration kLookAgainAfter = std::chrono::milliseconds(5);
 
-/// How the calls of a group wait: as they are, without asking why. Thread: any.
+/// How the calls of a group wait. This base class waits without a diagnosis. Thread: any.
 class CallWaits {
  public:
   virtual ~CallWaits() = default;
 
-  /// Until `pending`, a wait in `call` among `ranks`, has ended. Errors: those of `pending` and of
-  /// Look.
+  /// Waits until `pending`, an operation of `call` among `ranks`, has ended. Errors: those of
+  /// `pending` and of Look.
   virtual Status Wait(std::span<const int> ranks,
                       const CallNumber& call,
                       Work::State& pending,
                       Deadline deadline);
-  /// Asked from time to time (kLookAfter) by who waits in another way: whether one of `ranks` is in
-  /// another call where this worker is in `call`. Errors: kAborted, with a text that Conclude
-  /// knows.
+  /// Checks whether one of `ranks` is in another call while this worker is in `call`. Waits that do
+  /// not use Wait call it every kLookAfter. Errors: kAborted, with a text that Conclude recognises.
   virtual Status Look(std::span<const int> ranks, const CallNumber& call);
-  /// What a call returns for `status`.
+  /// The status that a call returns when it ends with `status`.
   virtual Status Conclude(const Status& status);
-  /// Takes what `peer` says of its waits; null: nobody does.
+  /// The receiver of `peer`'s reports of its waits; null: they are dropped.
   virtual std::shared_ptr<WaitReports> ReportsOf(int peer);
 };
 
-/// The same, with an answer to why a wait lasts. Thread: any.
+/// Waits with a diagnosis of why a wait lasts. Thread: any.
 class CallDiagnosis final : public CallWaits {
  public:
   /// `group` outlives it.
   explicit CallDiagnosis(Group& group);
 
-  /// Looks meanwhile; a deadline that passes names who holds up the call.
+  /// Waits and calls Look every kLookAfter. kDeadlineExceeded names the member that delays the call
+  /// if it is known.
   Status Wait(std::span<const int> ranks,
               const CallNumber& call,
               Work::State& pending,
               Deadline deadline) override;
-  /// A member that is merely late is in no other call.
+  /// Fails only on a proof that a member is in another call; a late member is no error. Reports
+  /// this wait to the peers that it waits for.
   Status Look(std::span<const int> ranks, const CallNumber& call) override;
-  /// A disagreement, found here (also by a message's size: kInvalidArgument) or said by a peer that
-  /// aborted, becomes kInvalidArgument, and the whole group is notified: whoever waits for this
-  /// member learns it from this member.
+  /// Turns a disagreement into kInvalidArgument and aborts the group with it, so that all members
+  /// learn of it. A disagreement is one that Look found, one that an aborting peer reported, or any
+  /// kInvalidArgument (a message of another size).
   Status Conclude(const Status& status) override;
   std::shared_ptr<WaitReports> ReportsOf(int peer) override;
 
@@ -91,10 +91,10 @@ class CallDiagnosis final : public CallWaits {
 
   Culprit CulpritOf(std::span<const int> ranks, const CallNumber& call) const;
   Status NameCulprit(int culprit, const Status& status) const;
-  /// Whether something of the call is to come from `peer`, or to be taken by it.
+  /// Whether an operation of `call` with `peer` is in flight.
   bool WaitsFor(int peer, const CallNumber& call) const;
-  /// The signature of the call that `peer` is in where `call` is wanted. Reports this wait to the
-  /// peer otherwise.
+  /// The signature of the other call that `peer` is proved to be in. Without such a proof it
+  /// returns nullopt and reports this wait to the peer.
   std::optional<uint32_t> Ask(int peer, const CallNumber& call);
   PeerReports& reports(int peer) const { return *reports_[static_cast<size_t>(peer)]; }
 
@@ -103,19 +103,20 @@ class CallDiagnosis final : public CallWaits {
   std::vector<std::shared_ptr<PeerReports>> reports_;  ///< By rank.
 };
 
-/// The signature of a message that `standing`, a traffic class's, has unexpected and that proves
-/// the peer to be in another call: this traffic class waits for the peer, or the other one does
-/// (`other_waits`) after its first `other_received` frames, before which the message was not begun.
-/// Pure.
+/// The signature of an unexpected message of one traffic class (`standing`) that proves the peer to
+/// be in another call; nullopt: there is none. It is a proof if this traffic class waits for the
+/// peer, or if the other one does (`other_waits`) although all frames that the peer had sent on it
+/// before the message are among its `other_received` frames. Pure.
 std::optional<uint32_t> FindOtherCall(const Channel::Standing& standing,
                                       bool other_waits,
                                       uint16_t other_received);
-/// Whether a message belongs to `call`, or forms its group, which it waits for first. Pure.
+/// Whether a message with `key` belongs to `call`, or to the forming of the call's group in shared
+/// memory, for which the call waits first. Pure.
 bool OfCall(const MessageKey& key, const CallNumber& call);
-/// Whether it belongs to another call of the same tag. Pure.
+/// Whether a message with `key` belongs to another call of the same tag. Pure.
 bool OfOtherCall(const MessageKey& key, const CallNumber& call);
 
-/// That the members at two ranks call unlike things, as Look's error.
+/// Look's error for a disagreement between the calls of the members at `rank` and `other.rank`.
 Status DisagreementOf(const Group& group, int rank, uint32_t signature, const Conflict& other);
 
 }  // namespace heddle::comm

@@ -1,5 +1,5 @@
 /// \file
-/// The numbers of a group's collectives.
+/// Assigns numbers to a group's collectives.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,15 @@
 
 namespace heddle::comm {
 
-/// Thread: any.
+/// The counters of a group's collectives. Thread: any.
 class CallNumbers {
  public:
-  /// Of a group of `members`.
+  /// `members`: how many members the group has.
   explicit CallNumbers(int members);
 
-  /// The number of a collective that begins here: the calls of each tag and group of members count
-  /// from 1 (0 once there are too many to count). Every call takes one, whatever carries it.
+  /// The number of a collective that begins on this worker. The calls of each pair of tag and
+  /// member ranks are counted from 1; the ordinal is 0 for a new pair once 65,536 are counted.
+  /// Every collective takes a number, whether messages or shared memory carry it.
   CallNumber Next(const CollectiveOptions& options, const CallSignature& signature)
       HEDDLE_EXCLUDES(mutex_);
 

@@ -1,8 +1,8 @@
 /// \file
-/// A generation's group as its members' channels, one for each traffic class of each pair: forming,
-/// point-to-point, losses and the end. A pair's traffic classes fail together: when the peer is
-/// lost on one, the other's operations end, too. A peer that leaves or aborts says so on each, so
-/// that what it sent before still arrives; a traffic class that breaks afterwards is no loss.
+/// A generation's group: one channel per pair of members and traffic class, and the group's life
+/// from forming to its end. A pair's traffic classes fail together: when the peer is lost on one,
+/// operations on the other fail, too. A peer that leaves or aborts says so on each, so that
+/// messages that it sent before still arrive; a traffic class that breaks afterwards is no loss.
 #pragma once
 
 #include <array>
@@ -26,10 +26,11 @@
 
 namespace heddle::comm {
 
-/// Thread: any. Outlived by nothing but its channels; callbacks hold it weakly.
+/// The group of a generation on one worker. Thread: any. Only channels may outlive it; callbacks
+/// hold it weakly.
 class Group : public std::enable_shared_from_this<Group> {
  public:
-  /// `options.peers` are complete (tree neighbours included), ascending and without repetition.
+  /// `options.peers` include the neighbours in the binary tree and are ascending and unique.
   Group(std::shared_ptr<EventLoop> loop,
         GroupOptions options,
         std::shared_ptr<SharedRegions> regions);
@@ -47,8 +48,8 @@ class Group : public std::enable_shared_from_this<Group> {
       HEDDLE_EXCLUDES(mutex_);
   bool IsAttached(int peer, TrafficClass traffic_class) const HEDDLE_EXCLUDES(mutex_);
   void FailForming(const Status& status) HEDDLE_EXCLUDES(mutex_);
-  /// Until every traffic class of every peer is attached. Errors: the first failure;
-  /// kDeadlineExceeded names who is missing.
+  /// Waits until every traffic class of every peer is attached. Errors: the first failure;
+  /// kDeadlineExceeded names the missing peers.
   Status WaitFormed(Deadline deadline) HEDDLE_EXCLUDES(mutex_);
 
   // Once formed.
@@ -61,42 +62,45 @@ class Group : public std::enable_shared_from_this<Group> {
                                     std::span<std::byte> data,
                                     bool urgent);
   CallNumbers& calls() { return calls_; }
-  /// Of bulk.
+  /// Name of the transport that carries bulk to `peer`; "self" for this worker's own rank, "none"
+  /// for a peer without a connection.
   std::string transport(int peer) const;
-  /// How its collectives wait.
+  /// The wait policy of the group's collectives.
   CallWaits& waits() { return *waits_; }
-  /// The channel to `peer`, or why there is none.
+  /// The channel to `peer`. Errors: kInvalidArgument (no such rank), kFailedPrecondition (not
+  /// connected).
   Result<std::shared_ptr<Channel>> ChannelOf(int peer, TrafficClass traffic_class) const
       HEDDLE_EXCLUDES(mutex_);
-  /// Groups of members on this host.
+  /// The shared segments of groups of members on this host.
   GroupSegments& segments() { return segments_; }
   ScratchPool& scratch() { return scratch_; }
   Driver& driver(TrafficClass traffic_class) { return *drivers_[IndexOf(traffic_class)]; }
   std::vector<int64_t> BytesSent() const;
 
   PeerLosses& losses() { return *losses_; }
-  /// Whom a wait here is for; while the group forms, who is not connected yet.
+  /// The peers that waits of this worker are for; while the group forms, the peers that are not
+  /// connected yet.
   AwaitedPeers& awaited() const { return *awaited_; }
 
   void Abort(const Status& reason) HEDDLE_EXCLUDES(mutex_) {
     End(AbortedError("{}", reason.message()), true);
   }
-  /// In good order; but peers are told of an abort that ended the group here, which they may not
-  /// have heard of yet.
+  /// Leaves the group in good order. If a peer has aborted it, the other peers are notified of that
+  /// abort instead, because they may not know of it yet.
   void Leave() HEDDLE_EXCLUDES(mutex_);
   bool ended() const HEDDLE_EXCLUDES(mutex_);
 
  private:
   void End(const Status& reason, bool aborted) HEDDLE_EXCLUDES(mutex_);
-  /// What the channel's operations end with.
+  /// Handles the end of a channel. Returns the status that its operations end with.
   Status OnChannelEnd(int peer, TrafficClass traffic_class, const Status& status, bool lost)
       HEDDLE_EXCLUDES(mutex_);
 
   const std::shared_ptr<EventLoop> loop_;
   const GroupOptions options_;
   std::vector<bool> is_peer_;
-  /// By traffic class: whoever waits for an urgent message is not kept from it by one who drives
-  /// bulk.
+  /// One driver per traffic class, so that a thread that drives bulk does not delay a wait for an
+  /// urgent message.
   const std::array<std::shared_ptr<Driver>, kTrafficClasses> drivers_{std::make_shared<Driver>(),
                                                                       std::make_shared<Driver>()};
   const std::shared_ptr<SharedRegions> regions_;
@@ -113,14 +117,14 @@ class Group : public std::enable_shared_from_this<Group> {
     std::array<std::shared_ptr<Channel>, kTrafficClasses>
         traffic_classes;  ///< Null: not yet, or no peer.
     std::shared_ptr<FrameCounts> frames;
-    Status last_words;  ///< The peer has said on one of them that it aborted or leaves.
+    Status last_words;  ///< The peer's notification that it aborted or leaves; ok: none came.
   };
   std::vector<Pair> pairs_ HEDDLE_GUARDED_BY(mutex_);  ///< By rank.
-  size_t missing_ HEDDLE_GUARDED_BY(mutex_) = 0;       ///< Traffic classes.
+  size_t missing_ HEDDLE_GUARDED_BY(mutex_) = 0;       ///< Channels that are not attached yet.
   Status forming_failure_ HEDDLE_GUARDED_BY(mutex_);
   bool ended_ HEDDLE_GUARDED_BY(mutex_) = false;
   Status end_reason_ HEDDLE_GUARDED_BY(mutex_);
-  Status peer_abort_ HEDDLE_GUARDED_BY(mutex_);  ///< The first one.
+  Status peer_abort_ HEDDLE_GUARDED_BY(mutex_);  ///< The first abort of a peer; ok: none.
   bool formed_ HEDDLE_GUARDED_BY(mutex_) = false;
 };
 

@@ -43,7 +43,7 @@ Result<std::shared_ptr<GroupSegment>> GroupSegments::Get(const CollectiveOptions
       return entry->group;
     }
   }
-  // What follows happens once for each group.
+  // The rest is done once for each group.
   std::vector<int> ranks(options.group.begin(), options.group.end());
   if (ranks.empty()) {
     ranks.resize(hosts_.size());

@@ -1,5 +1,5 @@
 /// \file
-/// Which groups of a communicator have a segment, and how those come to be.
+/// Which groups of a communicator have a shared segment, and how the segments are formed.
 #pragma once
 
 #include <atomic>
@@ -27,12 +27,12 @@ class GroupSegments {
  public:
   GroupSegments(Group& group, std::shared_ptr<SharedRegions> regions);
 
-  /// The group that `options` names, formed by all its members at their first call, here the one
-  /// of `number`. Null: its members do not all share memory. Errors: those of CallWaits::Look
-  /// and of Communicator.
+  /// The segment of the group that `options` names. The group's first call, on this worker that of
+  /// `number`, forms it among all members. Null: the members do not all share memory. Errors: those
+  /// of CallWaits::Look and of Communicator.
   Result<std::shared_ptr<GroupSegment>> Get(const CollectiveOptions& options,
                                             const CallNumber& number) HEDDLE_EXCLUDES(mutex_);
-  /// GroupSegment's, of the group of the call; none when it is not formed.
+  /// GroupSegment::FindConflict for the group of the call; nullopt also while it is not formed.
   std::optional<Conflict> FindConflict(const CallNumber& number) HEDDLE_EXCLUDES(mutex_);
 
   void MemberEnded(int rank, const Status& status, bool left) HEDDLE_EXCLUDES(mutex_);
@@ -45,11 +45,11 @@ class GroupSegments {
     std::vector<int> ranks;
     uint64_t hash = 0;  ///< CallNumber::group.
     bool forming = true;
-    std::shared_ptr<GroupSegment> group;  ///< Null once formed: they do not share memory.
+    std::shared_ptr<GroupSegment> group;  ///< Null after forming: members share no memory.
   };
   bool Matches(const Entry& entry, std::span<const int> ranks) const;
   class Forming;
-  /// Lets go of the lock meanwhile.
+  /// Forms the segment of `entry`. Releases the lock while it communicates.
   Result<std::shared_ptr<GroupSegment>> FormEntry(Entry& entry,
                                                   const CallNumber& number,
                                                   Deadline deadline) HEDDLE_REQUIRES(mutex_);
@@ -64,7 +64,7 @@ class GroupSegments {
 
   Group& group_;
   const std::shared_ptr<SharedRegions> regions_;
-  std::vector<std::string> hosts_;  ///< By rank: of those that offer shared memory; else empty.
+  std::vector<std::string> hosts_;  ///< By rank: host identity; empty: it cannot share memory.
   int members_here_ = 0;
   std::atomic<uint64_t> next_segment_ = 1;
 

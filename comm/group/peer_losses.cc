@@ -27,7 +27,7 @@ void PeerLosses::SetHandler(Handler handler) {
     const MutexLock lock(handler_mutex_);
     handler_ = std::move(handler);
   }
-  // What was lost before somebody listened.
+  // Delivers the losses before the handler was set.
   loop_->Post([weak = weak_from_this()] {
     if (const auto self = weak.lock()) {
       self->Deliver();

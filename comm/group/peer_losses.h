@@ -1,5 +1,5 @@
 /// \file
-/// Peers that a group lost, on their way to the one who listens.
+/// A queue of peer losses between the group that detects them and the registered handler.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace heddle::comm {
 
-/// Thread: any.
+/// The queue of a group's peer losses. Thread: any.
 class PeerLosses : public std::enable_shared_from_this<PeerLosses> {
  public:
   using Handler = std::function<void(int peer, const Status& reason)>;
@@ -21,12 +21,12 @@ class PeerLosses : public std::enable_shared_from_this<PeerLosses> {
   explicit PeerLosses(std::shared_ptr<EventLoop> loop) : loop_(std::move(loop)) {}
 
   void Add(int peer, const Status& reason) HEDDLE_EXCLUDES(mutex_);
-  /// Calls the handler, if there is one, with what it has not heard of.
+  /// Calls the handler, if there is one, for each loss not delivered yet.
   void Deliver() HEDDLE_EXCLUDES(mutex_, handler_mutex_);
 
-  /// It is called by the loop or by who finds a loss, also for what was lost before.
+  /// Sets the handler. The event loop calls it for earlier losses; Deliver calls it for later ones.
   void SetHandler(Handler handler) HEDDLE_EXCLUDES(mutex_, handler_mutex_);
-  /// Waits for a handler that runs at this moment; none is called afterwards.
+  /// Removes the handler. Waits for a call of it that is running; none begins afterwards.
   void DropHandler() HEDDLE_EXCLUDES(mutex_, handler_mutex_);
 
  private:

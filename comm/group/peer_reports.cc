@@ -8,9 +8,10 @@ namespace heddle::comm {
 
 namespace {
 
-/// A few looks of a wait (kLookAfter in call_diagnosis.h); longer than a timeout of a queue pair.
+/// An unchanged report is sent again after this time: a few looks of a wait (kLookAfter in
+/// call_diagnosis.h); longer than a timeout of a queue pair.
 constexpr Duration kTellAgainAfter = std::chrono::milliseconds(290);
-/// What a peer said of its wait holds for as long.
+/// A peer's report of its wait is valid for this time.
 constexpr Duration kForgetAfter = std::chrono::milliseconds(700);
 constexpr uint64_t kBlamedMask = (uint64_t{1} << kMinorBits) - 1;
 constexpr uint64_t kDistanceMask = (uint64_t{1} << (kMajorBits - 1)) - 1;
@@ -21,7 +22,7 @@ bool OfGroup(const CallNumber& one, const CallNumber& other) {
   return one.tag == other.tag && one.group == other.group;
 }
 
-/// Of two waits among one group.
+/// Whether two waits of one group and tag have the same report.
 bool SaysTheSame(const CallNumber& one, const CallNumber& other) {
   return one.ordinal == other.ordinal && SignatureOf(one.space) == SignatureOf(other.space) &&
          one.blamed == other.blamed && one.distance == other.distance &&
@@ -62,8 +63,8 @@ const PeerReports::Said* PeerReports::HeardOf(const CallNumber& call) const {
 PeerReports::Wait PeerReports::WaitIn(const CallNumber& call, Time now) const {
   const MutexLock lock(mutex_);
   const Said* const peer = HeardOf(call);
-  // A wait is told again with every look, save the last word of one that was given up; a peer that
-  // is ahead owes nothing.
+  // A wait is reported again with every look, except the last report of one that was given up; a
+  // peer that is ahead owes nothing.
   const bool waits = peer != nullptr && peer->call.ordinal <= call.ordinal &&
                      (peer->call.given_up || now - peer->at < kForgetAfter);
   return {.waits = waits,
@@ -79,8 +80,8 @@ std::optional<uint32_t> PeerReports::FindOtherCall(const CallNumber& call) const
   return other ? std::optional(SignatureOf(peer->call.space)) : std::nullopt;
 }
 
-// At once when there is news, otherwise now and then. More often would keep rxe, the kernel's RDMA
-// in software, from ever giving up a silent peer: each send winds up its timer.
+// A changed report is sent at once, an unchanged one now and then. More often would keep rxe, the
+// kernel's RDMA in software, from ever giving up a silent peer: each send restarts its timer.
 std::optional<FrameHeader> PeerReports::NextReport(const CallNumber& call,
                                                    bool for_peer,
                                                    Time now) {

@@ -1,6 +1,6 @@
 /// \file
-/// Memory that collectives work in, kept from call to call: to get it from the system and to have
-/// it zeroed and mapped anew for each would take longer than the sums of a call.
+/// A pool of scratch memory for collectives, kept from call to call. To allocate, map and zero it
+/// for each call would take longer than the call's arithmetic.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace heddle::comm {
 
-/// Thread: any.
+/// A pool of scratch memory. Thread: any.
 class ScratchPool {
  public:
   struct Piece {
@@ -21,7 +21,7 @@ class ScratchPool {
     size_t room = 0;
   };
 
-  /// At least `bytes` bytes of unspecified content.
+  /// Returns a piece of at least `bytes` bytes of unspecified content.
   Piece Take(size_t bytes) HEDDLE_EXCLUDES(mutex_) {
     {
       const MutexLock lock(mutex_);

@@ -15,10 +15,10 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr size_t kSmallBytes = size_t{64} << 10;
-/// Of all members' bulk stages of one turn: fewer members have larger ones. A large block spares
-/// waits, but an urgent message on the same core waits for it.
+/// Bytes of all members' bulk stages of one turn together, so that fewer members have larger
+/// stages. A large block saves waits, but an urgent message on the same core waits for it.
 constexpr size_t kBulkBytes = size_t{1} << 20;
-/// Up to this many members small stages have their full size; beyond it the segment stays as large.
+/// The most members with small stages of full size; with more members the segment does not grow.
 constexpr size_t kFullMembers = 8;
 
 size_t Pages(size_t bytes) {
@@ -93,8 +93,8 @@ void GroupSegment::Break() {
   }
 }
 
-// The member waited for may itself wait; all wait in the end for whoever has completed the fewest
-// phases of the slot.
+// The member that is waited for may itself wait; in the end all wait for the member that has
+// completed the fewest phases of the slot.
 std::string GroupSegment::HeldUpBy(int slot, int member) const {
   const auto phase = [&](int other) { return Block(slot, other).phase.load(); };
   int last = member;

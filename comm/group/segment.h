@@ -1,15 +1,15 @@
 /// \file
-/// Members of a group on one host, joined by one segment of shared memory: how it comes to be, and
-/// how a collective's members find each other in it, wait for each other and give up.
+/// A group's segment of shared memory, which joins members on one host: its layout, and the state
+/// by which the members of a collective find each other, wait for each other and give up.
 ///
 /// The segment holds slots; a collective in flight occupies one. In a slot every member has a block
-/// that only it writes: two lines that announce what it brings (by the parity of the call, so that
-/// a slow member still reads the last call while a fast one announces the next) and a counter of
-/// the phases that it has completed. The first member chooses the slot of a call; the others
-/// announce themselves in the slot they expect and move when they find their tag in another, so
-/// that a lone small call costs one cache line a member and direction, and concurrent calls may
-/// come in any order. What peers write is never trusted with more than its value: counters are
-/// compared with own copies, places are checked against own mappings.
+/// that only it writes: two lines that announce the call and its data (by the parity of the call,
+/// so that a slow member still reads the last call while a fast one announces the next) and a
+/// counter of the phases that it has completed. The first member chooses the slot of a call. The
+/// others announce themselves in the slot that they expect and move when they find their tag in
+/// another, so that a single small call costs one cache line per member and direction, and
+/// concurrent calls may come in any order. Values that peers write are validated: counters are
+/// compared with private copies, and places are checked against the local mappings.
 #pragma once
 
 #include <array>
@@ -32,17 +32,17 @@
 
 namespace heddle::comm {
 
-/// Larger groups on one host exchange messages instead.
+/// The most members of a group with a segment; larger groups on one host exchange messages instead.
 inline constexpr int kMostSharing = 64;
 /// Collectives of one group that may be in its segment at once; further ones exchange messages.
 inline constexpr int kSegmentSlots = 4;
 
-/// Spaces of the messages that form groups and tell of calls that went elsewhere
-/// (call_signature.h).
+/// Key spaces (call_signature.h) of the messages that form a segment, and of those that notify
+/// members that a call is done by messages instead of the segment.
 inline constexpr uint64_t kSegmentSpace = kFormingSpace;
 inline constexpr uint64_t kSegmentElsewhere = kSegmentSpace | (uint64_t{1} << 57);
 
-/// A call's signature and, below it, what there is room for of its ordinal.
+/// A call word holds the call's signature in its high bits and the low bits of the call's ordinal.
 inline constexpr int kSegmentOrdinalBits = 64 - kSignatureBits;
 inline constexpr uint64_t kSegmentOrdinalMask = (uint64_t{1} << kSegmentOrdinalBits) - 1;
 inline uint64_t SegmentCallWord(const CallNumber& number) {
@@ -50,7 +50,8 @@ inline uint64_t SegmentCallWord(const CallNumber& number) {
          (number.ordinal & kSegmentOrdinalMask);
 }
 
-/// The word of a slot's call number `call` with `tag`; never 0, which is no call's.
+/// The word that announces call number `call` of a slot with `tag`. Never 0, which stands for no
+/// call.
 inline uint64_t SegmentWord(uint64_t call, uint64_t tag) {
   uint64_t mixed = (tag ^ (tag >> 32)) * 0xD6E8FEB86659FD93U;
   mixed = (mixed ^ (mixed >> 32)) * 0xD6E8FEB86659FD93U;
@@ -58,11 +59,11 @@ inline uint64_t SegmentWord(uint64_t call, uint64_t tag) {
   return word == 0 ? 1 : word;
 }
 
-/// What a member brings to a call, in its own cache line.
+/// A member's announcement of a call, in a cache line of its own.
 struct alignas(64) SegmentLine {
-  std::atomic<uint64_t> word;   ///< SegmentWord(call, tag): the line is that call's.
-  std::atomic<uint64_t> shape;  ///< Kind, type and sizes: equal for all, or the call is refused.
-  std::atomic<uint64_t> call;   ///< SegmentCallWord: what to tell when shapes differ.
+  std::atomic<uint64_t> word;   ///< SegmentWord of the call that the line announces.
+  std::atomic<uint64_t> shape;  ///< Hash of kind, type and sizes; must be equal at all members.
+  std::atomic<uint64_t> call;   ///< SegmentCallWord, for the error when shapes differ.
   std::array<std::byte, 40> data;
 };
 static_assert(sizeof(SegmentLine) == 64);
@@ -71,31 +72,31 @@ static_assert(sizeof(SegmentLine) == 64);
 struct alignas(128) SegmentBlock {
   std::array<SegmentLine, 2> lines;  ///< By the call's parity.
   alignas(128) std::atomic<uint64_t> phase;
-  std::atomic<uint32_t> refused;              ///< A region of this call could not be mapped.
-  alignas(64) std::atomic<uint32_t> writing;  ///< It may be writing to others' memory.
+  std::atomic<uint32_t> refused;              ///< 1: this member could not map a region.
+  alignas(64) std::atomic<uint32_t> writing;  ///< 1: this member may write to others' memory.
 };
 static_assert(sizeof(SegmentBlock) == 256);
 
 struct alignas(128) SegmentSlotHeader {
-  std::atomic<uint32_t> notification;  ///< Futex; raised when someone sleeps.
-  std::atomic<uint32_t> sleepers;
-  alignas(64) std::atomic<uint32_t> closed;  ///< A member gave up: its position + 1.
+  std::atomic<uint32_t> notification;        ///< Futex word, incremented to wake sleepers.
+  std::atomic<uint32_t> sleepers;            ///< Number of members that sleep, or are about to.
+  alignas(64) std::atomic<uint32_t> closed;  ///< 1 + position of a member that gave up; 0: none.
 };
 
-/// Ends the sleep of all who wait in a slot.
+/// Wakes all members that sleep in a slot.
 void WakeSleepers(SegmentSlotHeader& header);
 
-/// Where everything lies in the segment of `members`.
+/// The sizes of the areas in the segment of a group of `members`.
 struct SegmentLayout {
   explicit SegmentLayout(int members);
-  size_t small_bytes = 0;  ///< Of one of a member's two small stages in a slot.
-  size_t bulk_bytes = 0;   ///< Of one of its two bulk stages.
+  size_t small_bytes = 0;  ///< Size of each of a member's two small stages in a slot.
+  size_t bulk_bytes = 0;   ///< Size of each of a member's two bulk stages in a slot.
   size_t control_bytes = 0;
   size_t slot_bytes = 0;
   size_t total_bytes = 0;
 };
 
-/// One such group. Thread: any.
+/// A group with a segment, on one of its members. Thread: any.
 class GroupSegment {
  public:
   GroupSegment(std::vector<int> ranks,
@@ -110,26 +111,28 @@ class GroupSegment {
   const std::vector<int>& ranks() const { return ranks_; }
   const SegmentLayout& layout() const { return layout_; }
 
-  /// A member ended (`left`: in good order), or the whole group did: waits end.
+  /// Ends waits for the member of `rank` with `status`; unless it left in good order (`left`), all
+  /// waits end.
   void MemberEnded(int rank, const Status& status, bool left) HEDDLE_EXCLUDES(mutex_);
+  /// Ends all waits with `status`, because the whole group has ended.
   void End(const Status& status) HEDDLE_EXCLUDES(mutex_);
 
-  /// A member that has announced a call of the same tag and ordinal and with another signature: the
-  /// proof that it will not make this one.
+  /// A member that has announced a call with the same tag and ordinal and another signature, which
+  /// proves that it will not make this call; nullopt: none.
   std::optional<Conflict> FindConflict(const CallNumber& number) const;
 
  private:
   friend class SegmentSlot;
   friend class SegmentEntry;
   friend class SegmentCall;
-  /// What this process knows of a slot.
+  /// This process's private state of a slot.
   struct Slot {
-    std::atomic<bool> busy = false;   ///< A call of this process holds it; for ever once it failed.
-    std::atomic<uint64_t> calls = 0;  ///< Completed.
-    std::array<std::atomic<uint64_t>, 2> chosen{};  ///< The first member's words, as last used.
-    // The holder's:
-    uint64_t phase = 0;     ///< Own counter.
-    int64_t uncounted = 0;  ///< Bytes of small calls, not yet in the metrics.
+    std::atomic<bool> busy = false;   ///< A call of this process holds it; stays true on failure.
+    std::atomic<uint64_t> calls = 0;  ///< Number of completed calls.
+    std::array<std::atomic<uint64_t>, 2> chosen{};  ///< Words of the last calls, by parity.
+    // Fields of the call that holds the slot:
+    uint64_t phase = 0;     ///< This member's count of completed phases.
+    int64_t uncounted = 0;  ///< Bytes of small calls that are not in the metrics yet.
   };
   SegmentSlotHeader& Header(int slot) const;
   SegmentBlock& Block(int slot, int member) const;
@@ -144,11 +147,12 @@ class GroupSegment {
            static_cast<size_t>(turn % 2) * layout_.bulk_bytes;
   }
   std::byte* Stages(int slot, int member) const;
-  /// Ends the sleep of the members in a slot who wait for what was just announced there.
+  /// Wakes the members that sleep in a slot, after an announcement there.
   void Notify(int slot) const;
-  /// What an error adds about a wait for `member`: "; worker-2 holds it up", or nothing.
+  /// The suffix of an error of a wait for `member` that names another member that delays it:
+  /// "; worker-2 holds it up", or empty.
   std::string HeldUpBy(int slot, int member) const;
-  /// Ends the sleep of all: somebody ended.
+  /// Wakes the sleepers of all slots, because a member or the group has ended.
   void Break();
 
   const std::vector<int> ranks_;
@@ -164,13 +168,13 @@ class GroupSegment {
   std::atomic<int> expected_slot_ = 0;
   YieldGate yield_gate_;
 
-  /// Somebody ended: look under the lock who and why.
+  /// A member or the group has ended; the fields under the lock say which and why.
   std::atomic<bool> broken_ = false;
 
   mutable Mutex mutex_;
   Status end_ HEDDLE_GUARDED_BY(mutex_);
   std::vector<Status> member_end_ HEDDLE_GUARDED_BY(mutex_);  ///< By position; ok: still there.
-  Status loss_ HEDDLE_GUARDED_BY(mutex_);  ///< First member that did not leave in good order.
+  Status loss_ HEDDLE_GUARDED_BY(mutex_);  ///< First member lost or aborted; ok: none.
 };
 
 }  // namespace heddle::comm

@@ -65,7 +65,7 @@ SegmentPlace SegmentCall::PlaceOf(std::span<const std::byte> bulk) {
   return place;
 }
 
-// Who does not get the own region's descriptor refuses it, and then nobody uses it.
+// A member that does not get the region's descriptor refuses it, and then no member uses it.
 void SegmentCall::HandOver() {
   for (const auto& channel : group_.channels_) {
     if (channel == nullptr) {
@@ -139,7 +139,7 @@ bool SegmentCall::AnyRefused() const {
   return false;
 }
 
-// Maps what was offered in this call; if one member cannot, nobody uses it.
+// Maps the regions offered in this call; if one member cannot, no member uses them.
 Status SegmentCall::MapNew(std::span<const SegmentPlace> places, std::span<const size_t> sizes) {
   bool refused = false;
   for (size_t i = 0; i < places.size(); ++i) {
@@ -154,7 +154,8 @@ Status SegmentCall::MapNew(std::span<const SegmentPlace> places, std::span<const
   Arrive();
   HEDDLE_RETURN_IF_ERROR(WaitAll());
   refused = refused || AnyRefused();
-  // Everyone has read the answers before anyone writes its next one: a call between has phases.
+  // All members have read the answers before any writes its next one, because a call between has
+  // phases.
   Arrive();
   HEDDLE_RETURN_IF_ERROR(WaitAll());
   group_.member_regions_.Settle(position(), places, !refused);
@@ -189,7 +190,7 @@ void SegmentCall::CountSmall(int64_t bytes) {
 
 Status SegmentCall::Pace(int64_t sent, int64_t received) {
   const ChannelOptions& link =
-      group_.channels_[position() == 0 ? 1 : 0]->options();  // Of this worker, whoever the peer.
+      group_.channels_[position() == 0 ? 1 : 0]->options();  // The link is the same for all peers.
   if (!link.outgoing->limited()) {
     return Status::Ok();
   }

@@ -1,6 +1,6 @@
 /// \file
-/// A collective in a group's segment: what its member brings, where the others' lies, and what was
-/// moved.
+/// A collective in a group's segment: its member's data, the places of the other members' data, and
+/// the count of bytes moved.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace heddle::comm {
 
-/// By member.
+/// The address of each member's data in this process, and its size.
 using SegmentPlaces = std::array<std::byte*, kMostSharing>;
 using SegmentSizes = std::array<size_t, kMostSharing>;
 
@@ -24,30 +24,32 @@ class SegmentCall : public SegmentSlot {
  public:
   using SegmentSlot::SegmentSlot;
 
-  /// Announces this call with `data` (at most small_bytes), or with where `bulk` lies, and waits
-  /// until all members have announced it. False: the segment is full of other calls, and all
-  /// members exchange messages for this one. Errors: those of CallWaits::Look when the members
-  /// disagree in `shape`, or one is in another call; those of Communicator.
+  /// Announces this call with `data` (at most small_bytes) and waits until all members have
+  /// announced it. Returns false at all members if the slots are in use by other calls; the call is
+  /// then done by messages. Errors: those of CallWaits::Look if the members disagree in `shape` or
+  /// one is in another call; those of Communicator.
   Result<bool> EnterSmall(uint64_t shape, std::span<const std::byte> data);
-  /// places[i]: where the bulk of member i, who brings sizes[i] bytes, lies here; null for private
-  /// memory. All members come to the same answer. Further errors: kDataLoss (a place outside of its
-  /// region).
+  /// Announces this call with the place of `bulk`, like EnterSmall. Sets places[i] to the address
+  /// in this process of the sizes[i] bytes of member i; null for private memory. A place is null at
+  /// all members or at none. Further errors: kDataLoss (a place outside of its region).
   Result<bool> EnterBulk(uint64_t shape,
                          std::span<const std::byte> bulk,
                          std::span<const size_t> sizes,
                          std::span<std::byte*> places);
 
-  /// What a member announced with EnterSmall. Valid until this call ends.
+  /// The data that a member announced with EnterSmall. Valid until this call ends.
   const std::byte* SmallData(int member) const;
-  /// One of a member's two bulk stages.
+  /// One of a member's two bulk stages, by the parity of `turn`.
   std::byte* Stage(int member, int64_t turn) const {
     return group_.BulkStage(index_, member, turn);
   }
 
-  /// Counts what `member` read of this one and this one of it.
+  /// Counts in the metrics the bytes that `member` read from this member (`sent`) and that this
+  /// member read from it (`received`).
   void Count(int member, int64_t sent, int64_t received);
+  /// Counts `bytes` bytes to and from each member, in batches.
   void CountSmall(int64_t bytes);
-  /// Waits until the emulated link would have carried as much.
+  /// Waits until the emulated link could have carried `sent` and `received` bytes.
   Status Pace(int64_t sent, int64_t received);
 
  private:
@@ -60,8 +62,8 @@ class SegmentCall : public SegmentSlot {
 
   std::span<const std::byte> data_;
   SegmentPlace place_;
-  std::shared_ptr<const SharedRegion> region_;  ///< Of the own bulk.
-  bool handed_over_ = true;                     ///< All were given its descriptor.
+  std::shared_ptr<const SharedRegion> region_;  ///< The region of this member's bulk.
+  bool handed_over_ = true;                     ///< All peers were sent the region's descriptor.
 };
 
 }  // namespace heddle::comm

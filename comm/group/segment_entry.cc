@@ -9,10 +9,11 @@ namespace heddle::comm {
 
 namespace {
 
-/// A sleep's slices while the slot is not known.
+/// Longest sleep of a wait while the slot is not known.
 constexpr Duration kEntrySlice = std::chrono::milliseconds(5);
 
-// News of one call must not meet another's of the same tag, which may already have begun.
+// A notice of one call must not match the Recv of another call of the same tag, which may already
+// have begun.
 uint64_t ElsewhereOf(const CallNumber& number) {
   return kSegmentElsewhere | (number.ordinal & kSegmentOrdinalMask);
 }
@@ -38,8 +39,8 @@ bool SegmentEntry::Hold(int slot) {
   return true;
 }
 
-// The line of this call is free: whoever enters call c has completed call c - 1, which everyone had
-// entered, and so had completed call c - 2, whose line this was.
+// The line of this call is free: a member that enters call c has completed call c - 1. All members
+// had entered that call, and so had completed call c - 2, which used the line before.
 void SegmentEntry::Publish() {
   const std::span<const std::byte> data = announcement_.data;
   SegmentLine& line = slot_.LineOf(slot_.position());
@@ -58,10 +59,10 @@ void SegmentEntry::Publish() {
   group_.Notify(slot_.index_);
 }
 
-// Takes back an announcement in a slot that the first member has not chosen for this call: nobody
-// has read what was announced, and nobody will, because the next call with this tag begins after
-// this one, by when the word is gone. If the first member chose the slot at the very moment when
-// this member gives up, then others may be reading: the slot is not used again.
+// Retracts an announcement in a slot that the first member has not chosen for this call. No member
+// has read it, and none will, because the next call with this tag begins after this one, when the
+// word is gone. If the first member chose the slot at the very moment at which this member gives
+// up, others may be reading, so the slot is not used again.
 void SegmentEntry::Retract() {
   slot_.LineOf(slot_.position()).word.store(0);
   if (slot_.LineOf(0).word.load() == slot_.Word()) {
@@ -101,7 +102,7 @@ Result<bool> SegmentEntry::Enter() {
   return true;
 }
 
-// Everyone names the same two: the first member, and the first whose call is unlike its call.
+// All members name the same two: the first member, and the first whose call differs from its call.
 Status SegmentEntry::ShapesDiffer(int member) const {
   const uint64_t shape = slot_.LineOf(0).shape.load();
   for (int other = group_.size() - 1; other > 0; --other) {
@@ -228,7 +229,7 @@ Status SegmentEntry::LostSlot() const {
     }
     const uint64_t next = known.calls.load() + 2;  // Behind the one that failed.
     const SegmentLine& line = group_.Line(slot, 0, next);
-    // Its tag's calls before this one may have ended there in the same way.
+    // Earlier calls of this tag may have ended there in the same way.
     if (line.word.load() == SegmentWord(next, slot_.options_.tag) &&
         ((line.call.load() ^ slot_.number_.ordinal) & kSegmentOrdinalMask) == 0) {
       return AbortedError(

@@ -1,5 +1,5 @@
 /// \file
-/// How the members of a group find each other in its segment (segment.h): one call's way into a
+/// How the members of a group find each other in its segment (segment.h): a call's entry into a
 /// slot.
 #pragma once
 
@@ -14,29 +14,29 @@
 
 namespace heddle::comm {
 
-/// What a member brings to a call.
+/// A member's announcement of a call.
 struct SegmentAnnouncement {
   uint64_t shape = 0;                    ///< SegmentLine::shape.
   std::span<const std::byte> data = {};  ///< At most SegmentLayout::small_bytes.
-  SegmentPlace place = {};               ///< Instead of data.
+  SegmentPlace place = {};               ///< Place of the data, used if `data` is empty.
 };
 
-/// One entry. Thread: one.
+/// One call's entry into a slot. Thread: one.
 class SegmentEntry {
  public:
-  /// Both outlive it.
+  /// Both arguments outlive it.
   SegmentEntry(SegmentSlot& slot, const SegmentAnnouncement& announcement)
       : slot_(slot),
         group_(slot.group_),
         announcement_(announcement) {}
-  /// Takes back what nobody has read.
+  /// Retracts an announcement in a slot that was not chosen for the call.
   ~SegmentEntry();
   SegmentEntry(const SegmentEntry&) = delete;
   SegmentEntry& operator=(const SegmentEntry&) = delete;
 
-  /// Announces the call and waits until all members have announced it. False: the segment is full
-  /// of other calls, and all members exchange messages for this one. Errors: those of
-  /// CallWaits::Look when the members disagree in `shape`, or one is in another call; those of
+  /// Announces the call and waits until all members have announced it. Returns false at all members
+  /// if the slots are in use by other calls; the call is then done by messages. Errors: those of
+  /// CallWaits::Look if the members disagree in `shape` or one is in another call; those of
   /// Communicator.
   Result<bool> Enter();
 
@@ -54,7 +54,7 @@ class SegmentEntry {
   SegmentSlot& slot_;
   GroupSegment& group_;
   const SegmentAnnouncement& announcement_;
-  std::shared_ptr<Work::State> elsewhere_;  ///< News that the call went elsewhere.
+  std::shared_ptr<Work::State> elsewhere_;  ///< Recv of the notice that messages do the call.
 };
 
 }  // namespace heddle::comm

@@ -21,18 +21,18 @@ enum class FormingStep : uint64_t { kJoin = 1, kVerdict, kReady, kGo };
 
 }  // namespace
 
-/// What forms a group: its members by position, messages that meet whichever calls come first, and
-/// one deadline. The messages' buffers are its own, because a wait may end before they do; its end
-/// takes them back from what is still in flight.
+/// The forming of a group's segment: members by position, messages that match whichever calls come
+/// first, and one deadline. It owns the messages' buffers, because a wait may end before the
+/// messages do; the destructor cancels those that are in flight.
 class GroupSegments::Forming {
  public:
   using Pending = std::shared_ptr<Work::State>;
-  /// What the steps carry, at the first member and at another one.
+  /// The content of the steps' messages.
   struct News {
-    uint32_t share = 0;   ///< kJoin.
-    uint64_t number = 0;  ///< kVerdict: of the segment's descriptor; 0: they do not share memory.
-    uint32_t ready = 0;   ///< kReady.
-    uint32_t go = 0;      ///< kGo.
+    uint32_t share = 0;   ///< kJoin: 1: the member shares memory with all others.
+    uint64_t number = 0;  ///< kVerdict: number of the segment's descriptor; 0: no shared memory.
+    uint32_t ready = 0;   ///< kReady: 1: the member has mapped the segment.
+    uint32_t go = 0;      ///< kGo: 1: all members are ready.
   };
 
   Forming(Group& group, const std::vector<int>& ranks, const CallNumber& number, Deadline deadline)
@@ -68,8 +68,8 @@ class GroupSegments::Forming {
     return group_.waits().Wait(ranks_, number_, *pending, deadline_);
   }
 
-  /// Whether all others answer the first member with 1. A member that is not connected to it has
-  /// its own way to know.
+  /// Whether all other members send the first member a 1 in `step`. A member without a connection
+  /// to the first one finds out in another way.
   bool Gather(FormingStep step) {
     std::vector<Pending> pending(ranks_.size());
     for (size_t i = 1; i < ranks_.size(); ++i) {
@@ -88,7 +88,7 @@ class GroupSegments::Forming {
       Fail(Wait(Send(i, step, news)));
     }
   }
-  /// The first that ends the forming.
+  /// Records the first error that ends the forming.
   void Fail(const Status& status) {
     if (status.code() != StatusCode::kFailedPrecondition && failure_.ok()) {
       failure_ = status;

@@ -1,6 +1,6 @@
 /// \file
-/// The members' buffers in shared memory (Endpoint::AllocateShared) as one group of a host knows
-/// them: which of its own the others have mapped, and where theirs lie here.
+/// The state of members' shared buffers (Endpoint::AllocateShared) in one group of a host: which of
+/// this member's regions the others have mapped, and where their regions are mapped here.
 #pragma once
 
 #include <cstddef>
@@ -15,39 +15,41 @@
 
 namespace heddle::comm {
 
-/// Where a member's data lies when it brings shared memory of its own; travels in
-/// SegmentLine::data.
+/// The place of a member's data in one of its own shared regions; sent in SegmentLine::data.
 struct SegmentPlace {
   uint64_t region = 0;  ///< 0: private memory.
   uint64_t offset = 0;
-  uint64_t fresh = 0;  ///< 1: the region's descriptor was sent just now.
+  uint64_t fresh = 0;  ///< 1: the other members are to map the region during this call.
 };
 
-/// Thread: any.
+/// The shared regions of a group's members. Thread: any.
 class MemberRegions {
  public:
   explicit MemberRegions(int members);
 
-  /// What the next call is to say of an own region.
+  /// The state of one of this member's regions when a call wants to use it.
   enum class Offer : uint8_t {
-    kNew,         ///< Its descriptor goes to the others with the call.
-    kHandedOver,  ///< They have its descriptor; the call that was to map it went elsewhere.
-    kUsable,
-    kRefused,  ///< It is copied through the segment; also while another call offers it.
+    kNew,         ///< The others get its descriptor with the call.
+    kHandedOver,  ///< The others have its descriptor and have not mapped it.
+    kUsable,      ///< The others have mapped it.
+    kRefused,     ///< It is copied through the segment. Also while another call offers it.
   };
-  /// kNew and kHandedOver: the caller's call offers it, and ends with Settle or Withdraw.
+  /// Returns the state of a region of this member. After kNew and kHandedOver the caller's call
+  /// offers the region to the others, and ends the offer with Settle or Withdraw.
   Offer OfferOwn(uint64_t region) HEDDLE_EXCLUDES(mutex_);
-  /// The call went elsewhere, and nobody has mapped what it offered.
+  /// Ends an offer that no member has mapped, because the call did not use the segment.
+  /// `handed_over`: all members have the region's descriptor.
   void Withdraw(uint64_t region, bool handed_over) HEDDLE_EXCLUDES(mutex_);
 
-  /// What `member` offers, mapped here; none: it cannot be.
+  /// Adds the mapping of a region that `member` offers; nullopt: it could not be mapped.
   void Add(int member, uint64_t region, std::optional<Mapping> mapping) HEDDLE_EXCLUDES(mutex_);
-  /// Whether all members have mapped what the call offered: places[i] is member i's.
+  /// Ends a call's offers. `usable`: all members have mapped all offered regions. places[i] is the
+  /// place of member i; `own` is this member's position.
   void Settle(int own, std::span<const SegmentPlace> places, bool usable) HEDDLE_EXCLUDES(mutex_);
 
   bool IsUsable(uint64_t own_region) const HEDDLE_EXCLUDES(mutex_);
-  /// Of another member; null: nobody uses it. Errors: kDataLoss (memory that was never offered, or
-  /// a place outside of it).
+  /// The address in this process of `bytes` bytes at `place` of another member; null: the region is
+  /// not usable. Errors: kDataLoss (a region that was never offered, or bytes outside of it).
   Result<std::byte*> Find(int member, const SegmentPlace& place, size_t bytes) const
       HEDDLE_EXCLUDES(mutex_);
 
@@ -59,7 +61,7 @@ class MemberRegions {
   };
 
   mutable Mutex mutex_;
-  /// Own regions; kNew: a call in flight offers it.
+  /// This member's regions; kNew: a call in flight offers it.
   std::map<uint64_t, Offer> own_ HEDDLE_GUARDED_BY(mutex_);
   std::vector<std::map<uint64_t, Foreign>> foreign_ HEDDLE_GUARDED_BY(mutex_);  ///< By position.
 };

@@ -23,11 +23,12 @@ namespace {
 /// further behind is not about to answer.
 constexpr Duration kSpin = std::chrono::microseconds(40);
 constexpr Duration kYield = std::chrono::microseconds(400);
-/// Whoever sees another give up waits as long for the reason, which comes over the connections.
+/// How long a member that sees another give up waits for the reason, which comes over the
+/// connections.
 constexpr Duration kGrace = std::chrono::milliseconds(50);
 /// How long a member that gives up waits for the others' writes to its memory to end.
 constexpr Duration kWriteFence = std::chrono::milliseconds(50);
-/// No member is this many phases ahead: its counter has been overwritten.
+/// A member that seems to be this many phases ahead has overwritten its counter.
 constexpr uint64_t kPhaseLimit = uint64_t{1} << 32;
 
 void Pause() {
@@ -77,7 +78,7 @@ SegmentSlot::~SegmentSlot() {
   }
 }
 
-// Without giving up the core for long: whether it holds now.
+// Waits by spinning and yielding. Returns whether the condition holds now.
 bool SegmentSlot::WaitAwake(const SegmentCondition& ready) const {
   if (group_.may_spin_) {
     const Time until = After(kSpin);
@@ -145,7 +146,7 @@ Status SegmentSlot::WaitLong(int member, const SegmentCondition& ready, Duration
   }
 }
 
-// Why not to wait for `member` (-1: for nobody) any longer.
+// The reason not to wait for `member` (-1: for no particular one) any longer; ok: there is none.
 Status SegmentSlot::Failure(int member) {
   if (group_.broken_.load()) {
     const MutexLock lock(group_.mutex_);
@@ -197,11 +198,11 @@ Status SegmentSlot::Fail(const Status& status) {
   return status;
 }
 
-// A member writes to others' memory only between `writing` = 1 and 0, and looks at `closed` after
-// the first; here `closed` was set before `writing` is read. So whoever is not seen writing will
-// not write, and a process that has ended has no memory any more. That its connection is lost says
-// less: a living process may have lost it to damage. One that is stopped in the middle may go on at
-// any time: its mapping then ends in pages that are no longer ours.
+// A member writes to others' memory only between `writing` = 1 and 0, and reads `closed` after it
+// has set 1; here `closed` was set before `writing` is read. So a member that is not seen writing
+// will not write, and a process that has ended cannot. A lost connection is no proof of the end: a
+// living process may have lost it. A process that is stopped while it writes may go on at any time;
+// its mapping then leads to pages that this process no longer uses.
 void SegmentSlot::FenceLateWrites() {
   const auto region = exposed_.empty() ? nullptr : group_.regions_->Find(exposed_);
   if (region == nullptr) {
@@ -235,7 +236,7 @@ Status SegmentSlot::BeginWriting() {
   return ReasonOfClose(closed);
 }
 
-// Whoever closed the slot is about to tell why.
+// The member that closed the slot is about to report why.
 Status SegmentSlot::ReasonOfClose(uint32_t closed) {
   return Wait(
       static_cast<int>(std::min<uint32_t>(closed, static_cast<uint32_t>(size()))) - 1,

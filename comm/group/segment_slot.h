@@ -2,9 +2,9 @@
 /// A collective's use of a slot of a group's segment: how its member waits there for the others,
 /// and how it gives up.
 ///
-/// A wait spins for a moment (only if there is a core a member), yields for a while (only if that
-/// is quick), and then sleeps on a futex in slices. Each look checks that the group has not ended
-/// and that no member was lost.
+/// A wait spins for a moment (only if there is a core for each member), yields for a while (only if
+/// that is quick), and then sleeps on a futex in slices. Between slices it checks that the group
+/// has not ended and that no member was lost.
 #pragma once
 
 #include <cstdint>
@@ -22,24 +22,24 @@ namespace heddle::comm {
 
 class Group;
 
-/// A sleep's slices: each looks whether to go on.
+/// Longest sleep of a wait before it checks for failures again.
 inline constexpr Duration kSegmentSlice = std::chrono::milliseconds(20);
 
-/// What a wait is for; refers to the caller's.
+/// The condition that a wait waits for; refers to the caller's object.
 struct SegmentCondition {
   const void* object = nullptr;
   bool (*call)(const void* object) = nullptr;
   bool operator()() const { return call(object); }
 };
 
-/// Of one call. Thread: one.
+/// One call's use of a slot. Thread: one.
 class SegmentSlot {
  public:
   SegmentSlot(Group& owner,
               GroupSegment& group,
               const CollectiveOptions& options,
               const CallNumber& number);
-  /// Leaves the slot to the next call; after an error nobody uses it again.
+  /// Frees the slot for the next call. After an error the slot is never used again.
   ~SegmentSlot();
   SegmentSlot(const SegmentSlot&) = delete;
   SegmentSlot& operator=(const SegmentSlot&) = delete;
@@ -48,32 +48,34 @@ class SegmentSlot {
   int position() const { return group_.position(); }
   const SegmentLayout& layout() const { return group_.layout(); }
 
-  /// Tells the others that this member completed a phase.
+  /// Counts a completed phase of this member and notifies the others.
   void Arrive();
-  /// Until everyone (or one member) has completed as many phases as this member has, less `behind`.
+  /// Waits until every member has completed as many phases as this member, less `behind`.
   Status WaitAll(int64_t behind = 0);
+  /// Waits until `member` has completed as many phases as this member, less `behind`.
   Status WaitFor(int member, int64_t behind);
 
-  /// From now on, and until the call has ended well, others may write to `own`: an error takes it
-  /// away from them. To be called before the call is entered.
+  /// Lets other members write to `own` until the call has succeeded. If the call fails, late writes
+  /// are kept away from it. Must be called before the call is entered.
   void Expose(std::span<std::byte> own) { exposed_ = own; }
-  /// Around writes to the memory of others. BeginWriting fails once someone gave up.
+  /// Must be called before writes to other members' memory. Fails once a member has given up.
   Status BeginWriting();
+  /// Must be called after writes to other members' memory.
   void EndWriting();
-  /// To be looked at between pieces of long work: why to stop.
+  /// Returns why the call is to stop, or ok. Called between pieces of long work.
   Status Interrupted();
-  /// After reads from the memory of others: fails if someone gave up before they ended, because
-  /// whoever gives up uses its memory again.
+  /// Must be called after reads from other members' memory. Fails if a member gave up before they
+  /// ended, because that member reuses its memory.
   Status ConfirmReads();
 
  protected:
-  /// Until ready() holds. `member`: who is waited for.
+  /// Waits until ready() is true. `member`: the position that errors name.
   template <typename Ready>
   Status Wait(int member, const Ready& ready, Duration slice) {
     const auto call = [](const void* object) { return (*static_cast<const Ready*>(object))(); };
     return ready() ? Status::Ok() : WaitLong(member, {.object = &ready, .call = call}, slice);
   }
-  /// Ends this call here and, for those who are in it, everywhere.
+  /// Ends this call with `status` at this member and, through the slot, at all members in it.
   Status Fail(const Status& status);
   SegmentLine& LineOf(int member) const { return group_.Line(index_, member, call_); }
   SegmentBlock& BlockOf(int member) const { return group_.Block(index_, member); }
@@ -83,8 +85,8 @@ class SegmentSlot {
   GroupSegment& group_;
   const CollectiveOptions options_;
   const CallNumber number_;
-  int index_ = 0;      ///< Of the slot.
-  uint64_t call_ = 0;  ///< The slot's calls before this one, and 1.
+  int index_ = 0;      ///< Index of the slot.
+  uint64_t call_ = 0;  ///< Number of this call in the slot, from 1.
 
  private:
   friend class SegmentEntry;
@@ -98,10 +100,10 @@ class SegmentSlot {
   void FenceLateWrites();
   std::string_view Name() const { return CallName(SignatureOf(number_.space)); }
 
-  std::optional<Deadline> deadline_;  ///< Known once a wait takes long enough to look.
+  std::optional<Deadline> deadline_;  ///< Set by the first wait that has to sleep.
   std::optional<Time> closed_since_;  ///< When this member saw that another gave up.
   State state_ = State::kOutside;
-  bool all_inside_ = false;  ///< Everyone is in the same call.
+  bool all_inside_ = false;  ///< All members have entered this call.
   std::span<std::byte> exposed_;
 };
 

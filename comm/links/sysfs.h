@@ -1,5 +1,5 @@
 /// \file
-/// Small files of the kernel's, each with one line that may be missing, refused or nonsense.
+/// Reads sysfs: small files of one line, which may be missing, unreadable or invalid.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace heddle::comm {
 
-/// The first line of a file; empty: not there, or its driver refuses to say.
+/// The first line of a file; empty: the file is missing or cannot be read.
 std::string SysfsLine(const std::filesystem::path& path);
-/// The decimal number that a file holds; `otherwise` when it holds none.
+/// The decimal number in a file; `otherwise` if it contains none.
 int64_t SysfsNumber(const std::filesystem::path& path, int64_t otherwise);
-/// Whether there is such an entry, a dangling link included.
+/// Whether the entry exists; a dangling symbolic link counts.
 bool SysfsExists(const std::filesystem::path& path);
-/// Names in a folder, in order; none where there is no folder.
+/// The sorted names of a folder's entries; empty if the folder does not exist.
 std::vector<std::string> SysfsEntries(const std::filesystem::path& folder);
-/// The last part of where a symbolic link leads; empty: it is none.
+/// The last component of a symbolic link's target; empty: not a symbolic link.
 std::string SysfsLinkTarget(const std::filesystem::path& link);
 
-/// "25 Gbit/s"; "speed unknown" for 0.
+/// The rate as text, "25 Gbit/s"; "speed unknown" for 0.
 std::string SpeedText(double bytes_per_second);
 
 }  // namespace heddle::comm

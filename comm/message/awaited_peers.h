@@ -1,5 +1,5 @@
 /// \file
-/// Whom the waits of a group are for at this moment, for others that ask why nothing happens.
+/// The peers that a group's waits are for, so that other parts of the process can report them.
 #pragma once
 
 #include <atomic>
@@ -8,16 +8,16 @@
 
 namespace heddle::comm {
 
-/// Waits of less than a few dozen milliseconds need not be told: only those that sleep are. Thread:
-/// any.
+/// Counts the waits for each peer. Waits of less than a few dozen milliseconds need not be counted;
+/// only waits that sleep are. Thread: any.
 class AwaitedPeers {
  public:
   explicit AwaitedPeers(size_t members) : waits_(members) {}
 
-  /// A wait for the member of `rank` sleeps.
+  /// Counts `waits` more waits for the member of `rank`.
   void Begin(int rank, int waits = 1) { At(rank).fetch_add(waits, std::memory_order_relaxed); }
   void End(int rank) { At(rank).fetch_sub(1, std::memory_order_relaxed); }
-  /// Ascending.
+  /// Ranks of the members that are waited for, ascending.
   std::vector<int> Ranks() const {
     std::vector<int> ranks;
     for (size_t rank = 0; rank < waits_.size(); ++rank) {
@@ -28,7 +28,7 @@ class AwaitedPeers {
     return ranks;
   }
 
-  /// A wait, as long as it lives.
+  /// Counts one wait for the member of `rank` while it lives.
   class Wait {
    public:
     Wait(AwaitedPeers& peers, int rank) : peers_(peers), rank_(rank) { peers_.Begin(rank_); }
@@ -44,7 +44,7 @@ class AwaitedPeers {
  private:
   std::atomic<int>& At(int rank) { return waits_[static_cast<size_t>(rank)]; }
 
-  std::vector<std::atomic<int>> waits_;  ///< By rank: how many.
+  std::vector<std::atomic<int>> waits_;  ///< Number of waits, by rank.
 };
 
 }  // namespace heddle::comm

@@ -1,10 +1,10 @@
 /// \file
-/// What a member of a group calls, short enough to be part of every message's key. Members that
-/// disagree then never match each other's messages, at no cost; and the key of a message that
-/// nobody takes tells how they disagree (comm/group/call_diagnosis.h).
+/// Call signatures: a collective's kind and arguments in 22 bits, which are part of the key of each
+/// of its messages. So members that disagree never match each other's messages, at no cost, and the
+/// key of an unexpected message shows how they disagree (comm/group/call_diagnosis.h).
 ///
-/// A collective's MessageKey::space, from the top: phase (6 bits, 1 to 62), signature (22), major
-/// (18), minor (18).
+/// A collective's MessageKey::space has, from the most significant bit: phase (6 bits, 1 to 62),
+/// signature (22), major (18), minor (18).
 #pragma once
 
 #include <cstdint>
@@ -32,9 +32,10 @@ struct CallSignature {
   CallKind kind = CallKind::kBarrier;
   DType dtype = DType::kF32;
   ReduceOp op = ReduceOp::kSum;
-  /// Of a broadcast; 9 bits travel, so that roots that differ by a multiple of 512 look alike.
+  /// Root position of a broadcast. 9 bits are encoded, so that roots that differ by a multiple of
+  /// 512 are not told apart.
   uint32_t root = 0;
-  /// A hash of the sizes that all must agree on; 13 bits travel, 4 of a broadcast.
+  /// A hash of the sizes on which all members must agree. 13 bits are encoded, 4 for a broadcast.
   uint64_t counts = 0;
 };
 
@@ -42,37 +43,39 @@ inline constexpr int kSignatureBits = 22;
 inline constexpr int kMajorBits = 18;
 inline constexpr int kMinorBits = 18;
 
-/// The 22 bits that travel.
+/// The signature in kSignatureBits bits.
 uint32_t EncodeSignature(const CallSignature& signature);
 inline uint32_t SignatureOf(uint64_t space) {
   return static_cast<uint32_t>(space >> (kMajorBits + kMinorBits)) & ((1U << kSignatureBits) - 1);
 }
-/// A space with the signature alone.
+/// A key space with this signature whose phase, major and minor are 0.
 inline uint64_t SpaceOf(uint32_t signature) {
   return static_cast<uint64_t>(signature) << (kMajorBits + kMinorBits);
 }
-/// Of messages that collectives exchange beside their own; they have no signature.
+/// Phase of control messages, which collectives exchange beside their own messages and which have
+/// no signature.
 inline constexpr uint64_t kControlPhase = 63;
-/// Of those that form a group in shared memory. Their tag is the group's number, not a call's.
+/// First of the 16 key spaces of the control messages that form a group in shared memory. Their tag
+/// is CallNumber::group, not a call's tag.
 inline constexpr uint64_t kFormingSpace = kControlPhase
                                           << (kSignatureBits + kMajorBits + kMinorBits);
 inline bool IsForming(uint64_t space) {
   return space >= kFormingSpace && space < kFormingSpace + 16;
 }
-/// Whether a message has a signature: neither the user's nor one of those.
+/// Whether a message has a signature, which the user's messages and control messages do not.
 inline bool IsCollective(uint64_t space) {
   const uint64_t phase = space >> (kSignatureBits + kMajorBits + kMinorBits);
   return phase != 0 && phase != kControlPhase;
 }
-/// "all-reduce": what a signature's call is named in errors.
+/// Name of a signature's kind of call in errors: "all-reduce".
 std::string_view CallName(uint32_t signature);
 /// A member that is in another call.
 struct Conflict {
   int rank = 0;
-  uint32_t signature = 0;  ///< As it travelled: anything.
+  uint32_t signature = 0;  ///< As received; not validated.
 };
-/// "worker-0 calls all-reduce with op sum, worker-1 with op max": the first field in which the two
-/// signatures differ. What they hold may come from the network.
+/// A description of the first field in which two signatures differ: "worker-0 calls all-reduce with
+/// op sum, worker-1 with op max". The signatures need not be valid.
 std::string DescribeConflict(const std::string& name,
                              uint32_t signature,
                              const std::string& other_name,

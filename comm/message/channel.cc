@@ -10,13 +10,13 @@ namespace heddle::comm {
 
 namespace {
 
-/// How long a closed channel waits for its peer to read the news.
+/// How long a closed channel waits for its peer to read the notification.
 constexpr Duration kLinger = std::chrono::seconds(1);
-/// A peer that ends its group in the middle of a placement takes its memory back, which breaks this
-/// traffic class; why it did, the other traffic class tells a moment later.
+/// A peer that ends its group in the middle of a placement revokes access to its memory, which
+/// breaks this traffic class; the other traffic class reports the reason within this time.
 constexpr Duration kOtherClassTells = std::chrono::milliseconds(50);
 
-/// The peer said why it ended, and was not lost.
+/// Whether the peer reported its end, so that it was not lost.
 bool IsLastWord(const Status& status) {
   return status.code() == StatusCode::kAborted || status.code() == StatusCode::kCancelled;
 }
@@ -101,7 +101,7 @@ std::shared_ptr<Operation> Channel::Recv(MessageKey key, std::span<std::byte> da
   operation->target = data.data();
   operation->size = data.size();
   const MutexLock lock(mutex_);
-  // What a peer sent before it left is still there for us.
+  // Messages that a peer sent before it left can still be received.
   if (phase_ != Phase::kOpen && !receiver_.HasWhole(key)) {
     operation->Complete(failure_);
     return operation;

@@ -1,8 +1,8 @@
 /// \file
-/// The eager window: how many bytes of small messages may lie unmatched at a receiver. The sender
-/// spends it, the receiver frees it as messages are matched and tells of it in a few large credits.
-/// Each end keeps its own account, and an account that does not add up is noticed at once: what the
-/// peer claims too much breaks the connection, what this end frees too much is a broken invariant.
+/// The eager window: the bytes of small messages that may lie unmatched at a receiver. The sender
+/// spends the window; the receiver frees it as messages are matched, and returns it in a few large
+/// credits. Each end keeps its own account, so that an error is detected at once: if the peer
+/// claims too much, the connection breaks; if this end frees too much, an invariant is broken.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@
 
 namespace heddle::comm {
 
-/// The sender's account. Thread: its channel's lock.
+/// The sender's account. Thread: guarded by its channel's lock.
 class EagerCredit {
  public:
-  /// Takes `cost` out of the window; false: it has not that much room now.
+  /// Takes `cost` bytes out of the window. False: the window has less room now.
   bool Spend(size_t cost) {
     if (!CanSpend(cost)) {
       return false;
@@ -25,7 +25,7 @@ class EagerCredit {
     return true;
   }
   bool CanSpend(size_t cost) const { return cost <= left_; }
-  /// The receiver has freed `bytes`. Errors: kDataLoss (more than was spent).
+  /// Adds a credit of `bytes` from the receiver. Errors: kDataLoss (more than was spent).
   Status Return(uint64_t bytes) {
     if (bytes > kEagerWindow - left_) {
       return DataLossError("credit of {} bytes that were never used", bytes);
@@ -39,10 +39,11 @@ class EagerCredit {
   size_t left_ = kEagerWindow;
 };
 
-/// The receiver's account. Thread: its channel's lock.
+/// The receiver's account. Thread: guarded by its channel's lock.
 class EagerWindow {
  public:
-  /// A message of `cost` begins. Errors: kDataLoss (the sender has not that much window).
+  /// Takes `cost` bytes for a message that begins to arrive. Errors: kDataLoss (the sender exceeds
+  /// its window).
   Status Take(size_t cost) {
     if (cost > kEagerWindow - taken_) {
       return DataLossError("more eager bytes than the window has");
@@ -50,8 +51,8 @@ class EagerWindow {
     taken_ += cost;
     return Status::Ok();
   }
-  /// A message of `cost` has been matched, or dropped. Returns the credit that the sender is to be
-  /// told of now; 0: later.
+  /// Frees the `cost` bytes of a message that has been matched or dropped. Returns the credit to
+  /// send to the sender now; 0: none yet.
   [[nodiscard]] size_t Free(size_t cost) {
     HEDDLE_CHECK(cost <= held(), "{} bytes freed of {} held", cost, held());
     freed_ += cost;
@@ -63,12 +64,12 @@ class EagerWindow {
     freed_ = 0;
     return credit;
   }
-  /// Cost of the messages that lie here unmatched, or are arriving.
+  /// Cost of the messages that are arriving or lie here unmatched.
   size_t held() const { return taken_ - freed_; }
 
  private:
-  size_t taken_ = 0;  ///< Window that the sender has used and not got back.
-  size_t freed_ = 0;  ///< Of it, free but not yet told.
+  size_t taken_ = 0;  ///< Bytes that the sender has spent and not got back.
+  size_t freed_ = 0;  ///< Bytes of `taken_` that are free but not returned yet.
 };
 
 }  // namespace heddle::comm

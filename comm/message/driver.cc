@@ -12,14 +12,14 @@ namespace heddle::comm {
 
 namespace {
 
-/// Looking at more connections in turn costs more than a hop between threads.
+/// The most channels of a driver; to poll more in turn costs more than a hop between threads.
 constexpr size_t kMostDriven = 16;
 /// How long a wait keeps its core after the last byte: about what a message on a fast link takes.
 constexpr Duration kSpin = std::chrono::microseconds(50);
-/// Where the members here have not a core each, it lets others run instead, and for longer: one of
-/// them may have the message under way, and to be woken costs more than to look again.
+/// How long a wait yields instead if there is not a core for each member here: one of them may be
+/// sending the message, and to be woken costs more than to poll again.
 constexpr Duration kYield = std::chrono::microseconds(200);
-/// A sleep on the sockets is looked up from as often; it bounds how late an abort is seen.
+/// Longest sleep on the sockets; it bounds the delay until an abort is seen.
 constexpr Duration kSlice = std::chrono::milliseconds(1);
 /// A wait that is this long without a byte goes back to the loop: slices cost something, too.
 constexpr Duration kIdle = std::chrono::milliseconds(20);
@@ -93,7 +93,7 @@ void Driver::Drive(const Work::State& operation, Patience patience, Deadline dea
       now = Now();
     }
   }
-  // Whoever sleeps is not to wait for the end of the lease.
+  // A wait that sleeps must not have to wait for the end of the lease.
   const bool keep = operation.Done() && asleep_.load() == 0;
   for (size_t i = 0; i < count; ++i) {
     channels[i]->EndDrive(keep);

@@ -1,6 +1,6 @@
 /// \file
-/// Which message goes into which Recv: those of one key meet in the order in which they were sent
-/// and posted, whichever comes first.
+/// Matches messages with Recvs. Messages and Recvs of one key match in the order in which they were
+/// sent and posted, whichever comes first.
 #pragma once
 
 #include <cstddef>
@@ -15,34 +15,35 @@
 
 namespace heddle::comm {
 
-/// A message that came before its Recv.
+/// A message that arrived, or was announced, before its Recv.
 struct EarlyMessage {
   uint64_t request = 0;      ///< Rendezvous number; 0: eager, its bytes are here or arriving.
-  uint16_t other_class = 0;  ///< As in its first frame.
+  uint16_t other_class = 0;  ///< FrameHeader::other_class of its first frame.
   size_t size = 0;
   Bytes data;
   bool whole = false;
-  std::shared_ptr<Operation> taken_by;  ///< A Recv that found it half arrived.
-  /// Such a Recv did not fit or was given up: the rest is dropped as it arrives.
+  std::shared_ptr<Operation> taken_by;  ///< The Recv that took it before it was whole.
+  /// The Recv that took it before it was whole did not fit or was given up; the rest is dropped.
   bool dropped = false;
 };
 
-/// A message that nobody has asked for yet.
+/// A message without a Recv yet.
 struct UnexpectedMessage {
   MessageKey key;
   uint16_t other_class =
-      0;  ///< Frames that the peer had begun on the pair's other traffic class before.
+      0;  ///< Frames that the peer had begun on the pair's other traffic class before it.
 };
 
-/// Thread: its channel's lock.
+/// The tables of posted Recvs and early messages. Thread: guarded by its channel's lock.
 class Matching {
  public:
-  /// A message with `key` begins: the Recv that takes it; null: there is none yet.
+  /// Removes and returns the Recv for a message with `key` that begins; null: there is none yet.
   std::shared_ptr<Operation> TakePosted(const MessageKey& key);
   void Keep(const MessageKey& key, std::shared_ptr<EarlyMessage> early);
 
-  /// A Recv with `key` begins: the message that it takes; null: there is none yet. Front stays.
+  /// The message for a Recv with `key`; null: there is none yet.
   std::shared_ptr<EarlyMessage> FrontEarly(const MessageKey& key) const;
+  /// Removes and returns the message for a Recv with `key`; null: there is none yet.
   std::shared_ptr<EarlyMessage> TakeEarly(const MessageKey& key);
   void Post(std::shared_ptr<Operation> operation);
 
@@ -52,7 +53,7 @@ class Matching {
 
   bool has_posted() const { return !posted_.empty(); }
   bool HasPosted(const KeyPredicate& fits) const;
-  /// The first of each key that fits.
+  /// The first message without a Recv of each key that fits.
   std::vector<UnexpectedMessage> Unexpected(const KeyPredicate& fits) const;
 
  private:

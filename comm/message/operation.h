@@ -18,10 +18,11 @@ namespace heddle::comm {
 
 class Channel;
 
-/// Fields belong to its channel's lock.
+/// The channel's lock guards the fields.
 class Operation : public Work::State {
  public:
-  /// `channel`: cancels and drives it. Null in tests of a channel's parts, where nobody waits.
+  /// `channel` cancels and drives the operation. Null in tests of a channel's parts that do not
+  /// wait.
   Operation(Duration timeout, std::shared_ptr<Channel> channel)
       : State(timeout),
         channel_(std::move(channel)) {}
@@ -36,12 +37,12 @@ class Operation : public Work::State {
   const std::byte* source = nullptr;
   std::byte* target = nullptr;
   size_t size = 0;
-  size_t offset = 0;  ///< Bytes handed over so far.
+  size_t offset = 0;  ///< Bytes sent or received so far.
   uint64_t id = 0;    ///< Rendezvous number.
   // Placement (placement.h).
   bool exposed = false;  ///< A Recv whose buffer the peer's device may write into.
-  std::shared_ptr<const SharedRegion> region;  ///< Of a Send that is placed: where its bytes lie,
-  RemoteMemory remote;                         ///< and where they go.
+  std::shared_ptr<const SharedRegion> region;  ///< Source region of a Send that is placed.
+  RemoteMemory remote;                         ///< Target memory of a Send that is placed.
 
  private:
   const std::shared_ptr<Channel> channel_;
@@ -49,10 +50,10 @@ class Operation : public Work::State {
 
 using Operations = std::vector<std::shared_ptr<Operation>>;
 
-/// Which messages are meant. Pure.
+/// Selects messages by key. Pure.
 using KeyPredicate = std::function<bool(const MessageKey&)>;
 
-/// Whether `operation` is there and meant.
+/// Whether `operation` is not null and its key is selected.
 inline bool Fits(const KeyPredicate& fits, const std::shared_ptr<Operation>& operation) {
   return operation != nullptr && fits(operation->key);
 }

@@ -1,12 +1,13 @@
 /// \file
-/// Messages that devices carry from buffer to buffer (DirectPlacement in transport.h): those of
-/// more than a frame whose buffers are shared buffers at both ends. The receiver's grant names its
-/// buffer; the sender's device writes there, and a frame behind the last byte says that all is
-/// there.
+/// Direct placement of messages: an RDMA device writes the message from buffer to buffer
+/// (DirectPlacement in transport.h). It is used for messages of kPlacedBytes and more whose buffers
+/// are shared buffers at both ends. The receiver's grant names its buffer, the sender's device
+/// writes into it, and a frame after the last byte reports that all bytes are there.
 ///
-/// A buffer goes back to its owner before the message has come only when a wait was given up or the
-/// group ends. The connection's registrations go first, so that nothing that comes late can land in
-/// it. The peer then finds its connection broken; why, the other traffic class tells.
+/// A buffer is returned to its owner before the message is complete only when a wait is given up or
+/// the group ends. The connection's registrations are revoked first, so that late writes cannot
+/// land in the buffer. The peer then finds its connection broken; the other traffic class reports
+/// the reason.
 #pragma once
 
 #include <cstddef>
@@ -23,10 +24,10 @@
 
 namespace heddle::comm {
 
-/// Thread: its channel's lock.
+/// The placed messages of a channel. Thread: guarded by its channel's lock.
 class Placement {
  public:
-  /// `regions` and `placed_bytes` may be null over a connection that places nothing.
+  /// `regions` and `placed_bytes` may be null if the connection does not support placement.
   Placement(MeteredStream& stream,
             std::shared_ptr<SharedRegions> regions,
             metrics::Counter* placed_bytes)
@@ -36,29 +37,30 @@ class Placement {
         placed_bytes_(placed_bytes) {}
 
   // Receiving.
-  /// Lets the peer place a message that it is granted, if it can be; `grant` then says where.
+  /// Exposes the buffer of a Recv to the peer's device if the message can be placed, and stores the
+  /// address in `grant`.
   void Expose(Operation& operation, FrameHeader& grant);
 
   // Sending.
-  /// Whether a Send's end may be placed; its receiver's is not known yet.
+  /// Whether a Send can be placed as far as this end knows; the receiver's buffer is not known yet.
   bool MayPlace(const Operation& operation) const;
-  /// A granted message will be placed, if it can be: its `region` is set then.
+  /// Sets `operation.region` and `operation.remote` if the granted message can be placed.
   void Prepare(Operation& operation, const FrameHeader& grant);
-  /// Gives the device at most `room` of the operation's next bytes; how many it took. Errors:
-  /// DirectPlacement::Place.
+  /// Gives the device at most `room` of the operation's next bytes and returns how many it took.
+  /// Errors: those of DirectPlacement::Place.
   Result<size_t> Place(Operation& operation, size_t room);
-  /// The device has all of the operation's bytes.
+  /// Adds a Send that ends when the device has written all bytes given to it so far.
   void AllGiven(std::shared_ptr<Operation> operation);
   /// Ends the Sends whose bytes have arrived.
   void EndArrived();
 
-  /// Takes everything back that the device was given, or was let write into.
+  /// Revokes the devices' access to all buffers (DirectPlacement::Withdraw).
   void Withdraw();
-  /// Whether a device may be about to read or write what an operation was given.
+  /// Whether a device may still read or write an operation's buffer.
   static bool IsInDevice(const Operation& operation) {
     return operation.exposed || (operation.region != nullptr && operation.offset > 0);
   }
-  /// Sends all of whose bytes the device has.
+  /// Whether no Send waits for the device to write its last bytes.
   bool empty() const { return in_device_.empty(); }
   void Forget(const Operation& operation);
   void TakeAll(Operations& into);
@@ -67,7 +69,7 @@ class Placement {
  private:
   /// A Send whose bytes have all been given to the device.
   struct Given {
-    uint64_t position = 0;  ///< What DirectPlacement::placed must reach.
+    uint64_t position = 0;  ///< Value that DirectPlacement::placed must reach.
     std::shared_ptr<Operation> operation;
   };
 

@@ -7,7 +7,7 @@
 namespace heddle::comm {
 
 namespace {
-/// Looks before others get their turn: 2 MiB of what is read straight into its buffer.
+/// Steps per turn of a channel: 2 MiB of payload that is read directly into its buffer.
 constexpr size_t kStepBudget = 512;
 }  // namespace
 
@@ -141,7 +141,7 @@ void Receiver::Grant(uint64_t id, std::shared_ptr<Operation> operation) {
 Status Receiver::BeginData(const FrameHeader& frame) {
   const std::shared_ptr<Operation> operation = grants_.Find(frame.id);
   if (operation == nullptr) {
-    return Status::Ok();  // Its receive was given up: the bytes are dropped.
+    return Status::Ok();  // The Recv was given up: the bytes are dropped.
   }
   if (frame.length > operation->size - operation->offset ||
       (frame.length == 0 && operation->size > 0)) {
@@ -156,7 +156,7 @@ Status Receiver::BeginData(const FrameHeader& frame) {
 Status Receiver::OnPlaced(const FrameHeader& frame) {
   const std::shared_ptr<Operation> operation = grants_.Find(frame.id);
   if (operation == nullptr) {
-    return Status::Ok();  // Its receive was given up.
+    return Status::Ok();  // The Recv was given up.
   }
   if (!operation->exposed || operation->offset > 0) {
     return DataLossError("message {} placed where it was not to be", frame.id);
@@ -287,8 +287,8 @@ bool Receiver::InFlight() const {
   return matching_.has_posted() || !grants_.empty() || operation_ != nullptr || early_ != nullptr;
 }
 
-// What has begun to arrive is in no table any more: a peer may fall silent in the middle of a
-// frame.
+// A message that has begun to arrive is in no table any more; it counts, because a peer may fall
+// silent in the middle of a frame.
 bool Receiver::Has(const KeyPredicate& fits) const {
   return matching_.HasPosted(fits) || grants_.Has(fits) || Fits(fits, operation_) ||
          (early_ != nullptr && Fits(fits, early_->taken_by));

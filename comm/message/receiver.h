@@ -1,7 +1,7 @@
 /// \file
-/// The receiving half of a channel: what each frame of the peer means. It matches messages with
-/// Recvs, grants and rejects those that ask, and gives the window back as it is freed. A frame that
-/// a peer of good will does not send ends the connection.
+/// The receiving half of a channel. It handles the peer's frames: it matches messages with Recvs,
+/// grants or rejects rendezvous requests, and returns the eager window as it is freed. A frame that
+/// violates the protocol ends the connection.
 #pragma once
 
 #include <cstddef>
@@ -24,18 +24,18 @@
 
 namespace heddle::comm {
 
-/// Takes what a peer says of its waits (frames of kind kWaiting, frame.h). It is called with a
-/// channel's lock held and must not call the channel back.
+/// Receives a peer's reports of its waits (frames of kind kWaiting, frame.h). It is called with the
+/// channel's lock held and must not call the channel.
 class WaitReports {
  public:
   virtual ~WaitReports() = default;
   virtual void OnReport(const FrameHeader& report) = 0;
 };
 
-/// Thread: its channel's lock.
+/// The receiving half of a channel. Thread: guarded by its channel's lock.
 class Receiver {
  public:
-  /// `reports`: null when nobody wants any.
+  /// `reports`: null drops the peer's reports.
   Receiver(uint32_t generation,
            MeteredStream& stream,
            Sender& sender,
@@ -44,31 +44,32 @@ class Receiver {
            std::string peer_name,
            std::shared_ptr<WaitReports> reports);
 
-  /// What is there, until `awaited` (null: nothing) is done: its caller uses what came while it is
-  /// in the cache. Errors: the connection's; kDataLoss (the peer broke the protocol); kAborted and
-  /// kCancelled (it aborted, or left; with its words).
+  /// Handles the frames that have arrived, up to a budget. Returns early when `awaited` (may be
+  /// null) is done, so that its caller uses the data while it is in the cache. Errors: those of the
+  /// connection; kDataLoss (the peer violated the protocol); kAborted (the peer aborted, with its
+  /// reason); kCancelled (the peer left).
   Status Receive(const Work::State* awaited);
 
-  /// Gives a Recv the message that came early, or posts it.
+  /// Gives a Recv the message that arrived before it, or posts the Recv.
   void Take(std::shared_ptr<Operation> operation);
-  /// Whether the next message for `key` lies here in whole.
+  /// Whether the next message for `key` has arrived in whole.
   bool HasWhole(const MessageKey& key) const;
 
-  /// Forgets a Recv, so that nothing touches its buffer any more.
+  /// Removes a Recv, so that its buffer is not accessed any more.
   void Forget(const Operation& operation);
   void TakeAll(Operations& into);
   void DropEarly() { matching_.DropEarly(); }
 
-  /// Whether a Recv is in flight, or something is arriving.
+  /// Whether a Recv is in flight, or a message is arriving.
   bool InFlight() const;
   bool Has(const KeyPredicate& fits) const;
   std::vector<UnexpectedMessage> Unexpected(const KeyPredicate& fits) const {
     return matching_.Unexpected(fits);
   }
   bool IsExposed() const { return grants_.HasExposed(); }
-  /// Bytes were read that belong to frames behind the last one.
+  /// Whether bytes of later frames have been read already.
   bool HasStaged() const { return reader_.HasStaged(); }
-  /// Window that messages hold which lie here unmatched, or are arriving.
+  /// Bytes of the eager window taken by messages that are arriving or lie here unmatched.
   size_t window_held() const { return window_.held(); }
 
  private:
@@ -99,7 +100,7 @@ class Receiver {
   Matching matching_;
   Grants grants_;
   EagerWindow window_;
-  // Of the frame that is arriving.
+  // State of the frame that is arriving.
   std::shared_ptr<Operation> operation_;
   std::shared_ptr<EarlyMessage> early_;
   Bytes text_;

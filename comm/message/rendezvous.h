@@ -1,7 +1,7 @@
 /// \file
-/// Messages that ask before they come: the sender announces each under a number, from 1 upwards,
-/// and the receiver answers each number once, with a grant or a reject. Only so many may wait for
-/// their answer.
+/// The rendezvous protocol: the sender announces a message by a request with a number, from 1
+/// upwards, and the receiver replies to each request once, with a grant or a reject. At most
+/// kRequestLimit requests may wait for a reply.
 #pragma once
 
 #include <cstddef>
@@ -15,20 +15,20 @@
 
 namespace heddle::comm {
 
-/// The sender's end. Thread: its channel's lock.
+/// The sender's end. Thread: guarded by its channel's lock.
 class Requests {
  public:
-  /// No further message may be announced before one is answered.
+  /// Whether no further message may be announced before a reply arrives.
   bool full() const { return unanswered_ >= kRequestLimit; }
   bool empty() const { return waiting_.empty(); }
-  /// Gives `operation` its number. Not when full.
+  /// Assigns `operation` the next number. Must not be called when full.
   void Announce(const std::shared_ptr<Operation>& operation);
-  /// The receiver has answered `id`: the Send that waited; null when it was given up meanwhile.
-  /// Errors: kDataLoss (no message of this number waits for an answer).
+  /// Removes and returns the Send that request `id` announced, when its reply arrives; null: the
+  /// Send was given up. Errors: kDataLoss (no request of this number waits for a reply).
   Result<std::shared_ptr<Operation>> Answer(uint64_t id);
-  /// Nobody waits for `operation` any more; its answer is still to come.
+  /// Gives up a Send whose reply is still to come.
   void GiveUp(const Operation& operation);
-  /// All of them.
+  /// Gives up all Sends and moves them to `into`.
   void GiveUpAll(Operations& into);
   bool Has(const KeyPredicate& fits) const;
 
@@ -39,26 +39,27 @@ class Requests {
   std::unordered_set<uint64_t> given_up_;
 };
 
-/// The receiver's end. Thread: its channel's lock.
+/// The receiver's end. Thread: guarded by its channel's lock.
 class Grants {
  public:
-  /// A request has come. Errors: kDataLoss (its number is not above those before).
+  /// Checks the number of a request that arrives. Errors: kDataLoss (it is not greater than those
+  /// before).
   Status Announced(uint64_t id);
-  /// It finds no Recv and waits for one. Errors: kDataLoss (more wait than may).
+  /// Counts a request that waits for its Recv. Errors: kDataLoss (more than kRequestLimit wait).
   Status Hold();
-  /// One that waited has its Recv.
+  /// Counts a waiting request whose Recv has been posted.
   void Release();
-  /// `operation` is granted to message `id`, whose bytes are to come.
+  /// Records that `operation` was granted to message `id`, whose bytes are to arrive.
   void Expect(uint64_t id, std::shared_ptr<Operation> operation);
-  /// What message `id` was granted; null: nothing, or its Recv was given up.
+  /// The Recv granted to message `id`; null: none, or it was given up.
   std::shared_ptr<Operation> Find(uint64_t id) const;
-  /// Message `id` has come.
+  /// Forgets message `id`, which has arrived in whole.
   void End(uint64_t id) { expected_.erase(id); }
   void Forget(const Operation& operation);
   void TakeAll(Operations& into);
   bool empty() const { return expected_.empty(); }
   bool Has(const KeyPredicate& fits) const;
-  /// Whether the buffer of one is exposed to the peer's device.
+  /// Whether the buffer of a granted Recv is exposed to the peer's device.
   bool HasExposed() const;
   size_t held() const { return held_; }
 

@@ -6,7 +6,7 @@
 namespace heddle::comm {
 
 namespace {
-constexpr size_t kPumpBudget = size_t{2} << 20;  ///< Bytes before others get their turn.
+constexpr size_t kPumpBudget = size_t{2} << 20;  ///< Bytes per turn of a channel.
 }  // namespace
 
 void Sender::QueueControl(const FrameHeader& header, std::string_view text) {

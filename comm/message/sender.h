@@ -1,7 +1,7 @@
 /// \file
-/// The sending half of a channel: which frame goes next, and handing it to the stream. Frames are
-/// taken in this order: control, messages that begin, the next chunk of the large one that was
-/// granted first.
+/// The sending half of a channel: it chooses the next frame and writes it to the stream. The order
+/// is: control frames, the first frames of messages, then the next chunk of the large message that
+/// was granted first.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@
 
 namespace heddle::comm {
 
-/// Thread: its channel's lock.
+/// The sending half of a channel. Thread: guarded by its channel's lock.
 class Sender {
  public:
   Sender(uint32_t generation,
@@ -36,29 +36,31 @@ class Sender {
         frames_(std::move(frames)) {}
 
   void Queue(std::shared_ptr<Operation> message) { messages_.push_back(std::move(message)); }
-  /// A control frame; its generation is filled in here. At most kAbortTextBytes of `text` travel.
+  /// Queues a control frame with `text`, truncated to kAbortTextBytes, as its payload. The
+  /// header's generation and length are filled in here.
   void QueueControl(const FrameHeader& header, std::string_view text = {});
   void QueueControl(FrameKind kind, uint64_t id, uint64_t total);
-  /// Drops what has not begun; the peer is to hear nothing but what is queued from now on.
+  /// Drops the queued control frames, before the last notification to the peer is queued.
   void ClearControl() { control_.clear(); }
 
-  /// Hands over what fits now. False: there is nothing left to hand over. Errors: Connection::Write
-  /// and Place.
+  /// Writes as much as the connection and the emulated link take now. False: nothing is left to
+  /// write. Errors: those of Connection::Write and Placement::Place.
   Result<bool> Pump();
   bool HasOutput() const;
-  /// A frame has begun and waits for room in the connection, or for the link.
+  /// Whether a frame or a placed piece has begun and waits for room in the connection or the link.
   bool sending() const { return writer_.active() || to_place_ > 0; }
 
-  /// Answers of the peer. Errors: kDataLoss (to nothing that was asked or spent).
+  /// Handles the peer's grant or reject. Errors: kDataLoss (no such request waits for a reply).
   Status OnAnswer(const FrameHeader& answer, std::string_view peer_name);
+  /// Handles the peer's credit. Errors: kDataLoss (more than was spent).
   Status OnCredit(const FrameHeader& credit) { return credit_.Return(credit.total); }
 
-  /// Forgets a Send, so that nothing touches its buffer any more. A frame that is half written is
-  /// finished from a copy: the stream must stay whole for the messages behind it.
+  /// Removes a Send, so that its buffer is not accessed any more. A frame that is partly written is
+  /// finished from a copy, because the stream must stay intact for later messages.
   void Forget(const Operation& operation);
   void TakeAll(Operations& into);
   bool Has(const KeyPredicate& fits) const;
-  /// Whether something is asked for that the peer has not answered.
+  /// Whether a request waits for the peer's reply.
   bool asks() const { return !requests_.empty(); }
   /// Whether a Send is being placed.
   bool IsPlacing() const;
@@ -68,10 +70,11 @@ class Sender {
   bool StartMessage();
   bool StartChunk();
   void Begin(FrameHeader header, std::shared_ptr<Operation> operation);
-  /// Counts it: to be called before a frame's first byte.
+  /// Counts the frame in FrameCounts. Must be called before its first byte is written.
   void Count(FrameHeader& header);
-  /// Bytes of the frame, or of the piece that is placed, that the connection took.
+  /// Writes a part of the current frame and returns how many bytes the connection took.
   Result<size_t> WriteSome();
+  /// Places a part of the current piece and returns how many bytes the device took.
   Result<size_t> PlaceSome();
   void EndFrame();
   void EndPiece();
@@ -87,13 +90,13 @@ class Sender {
   const std::shared_ptr<FrameCounts> frames_;
 
   std::deque<Control> control_;
-  std::deque<std::shared_ptr<Operation>> messages_;  ///< Not begun.
-  std::deque<std::shared_ptr<Operation>> granted_;   ///< In front: the one that has begun.
+  std::deque<std::shared_ptr<Operation>> messages_;  ///< Messages without a first frame yet.
+  std::deque<std::shared_ptr<Operation>> granted_;   ///< Granted messages; front: has begun.
   Requests requests_;
   EagerCredit credit_;
   FrameWriter writer_;
-  std::shared_ptr<Operation> operation_;  ///< Whose frame or piece is under way.
-  size_t to_place_ = 0;                   ///< Of a piece of it that is placed: what is left.
+  std::shared_ptr<Operation> operation_;  ///< The message of the current frame or placed piece.
+  size_t to_place_ = 0;                   ///< Bytes left of the current placed piece.
 };
 
 }  // namespace heddle::comm

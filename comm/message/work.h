@@ -1,5 +1,5 @@
 /// \file
-/// What a Work refers to: an operation that ends exactly once.
+/// The shared state of a Work: an operation that ends exactly once.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace heddle::comm {
 
-/// Thread: any.
+/// The shared state of an operation. Thread: any.
 class Work::State {
  public:
   explicit State(Duration timeout) : timeout_(timeout) {}
@@ -23,33 +23,33 @@ class Work::State {
   bool Done() const { return done_.load(std::memory_order_acquire); }
   Duration timeout() const { return timeout_; }
 
-  /// Ends the operation; the first call wins.
+  /// Ends the operation with `status`. Calls after the first have no effect.
   void Complete(const Status& status) HEDDLE_EXCLUDES(mutex_);
-  /// Blocks until it ended; at the deadline ends it itself by Cancel.
+  /// Blocks until the operation has ended and returns its status; cancels it at the deadline.
   Status Wait(Deadline deadline, Patience patience = Patience::kSpin) HEDDLE_EXCLUDES(mutex_);
-  /// Blocks until it ended or `time` has come, and changes nothing; whether it ended.
+  /// Blocks until the operation has ended or `time` has come. Returns whether it has ended.
   bool WaitUntil(Time time) HEDDLE_EXCLUDES(mutex_);
-  /// The same for a wait that has lasted: it does no work itself any more, and a nudge ends it
-  /// earlier, but not before `nudged_from`.
+  /// Blocks like WaitUntil, but does not call Drive, and returns at `nudged_from` already if Nudge
+  /// was called.
   bool WaitNudged(Time time, Time nudged_from) HEDDLE_EXCLUDES(mutex_);
-  /// There is news for whoever waits: ends a WaitNudged of this moment, or else the next.
+  /// Shortens the current WaitNudged, or else the next one.
   void Nudge() HEDDLE_EXCLUDES(mutex_);
   Time finished_at() const HEDDLE_EXCLUDES(mutex_);
 
-  /// Takes the operation away from whoever works on it and ends it with `status`; afterwards nobody
-  /// touches its buffer. No effect once done.
+  /// Stops the operation and ends it with `status`; its buffer is not accessed afterwards. No
+  /// effect once done.
   virtual void Cancel(const Status& status) { Complete(status); }
-  /// Called by a wait before it sleeps: whoever waits may do the work itself for a while.
+  /// Called by a wait before it sleeps, so that the waiting thread can drive the operation itself.
   virtual void Drive(Deadline /*deadline*/, Patience /*patience*/) {}
-  /// A wait that Drive did not end sleeps until someone else ends it; or does so no longer.
+  /// Called by a wait before (true) and after (false) it sleeps until another thread ends it.
   virtual void SetAsleep(bool /*asleep*/) {}
-  /// "receiving 4096 bytes from worker-2, tag 7".
+  /// A description for errors: "receiving 4096 bytes from worker-2, tag 7".
   virtual std::string Describe() const { return "operation"; }
 
  private:
-  /// Until it is done, or `time`.
+  /// Drives, then sleeps, until the operation is done or `time`.
   void DriveAndSleep(Time time, Patience patience) HEDDLE_EXCLUDES(mutex_);
-  /// The same, or nudged and `nudged_from`.
+  /// Sleeps until the operation is done or `time`, or until `nudged_from` if it is nudged.
   void Sleep(Time time, Time nudged_from) HEDDLE_EXCLUDES(mutex_);
 
   const Duration timeout_;

@@ -19,7 +19,7 @@ constexpr Duration kFirstRest = std::chrono::microseconds(20);
 constexpr Duration kLongestRest = std::chrono::milliseconds(1);
 /// While a message is on its way: large ones take several turns of both sides.
 constexpr Duration kLongestRestInFlight = std::chrono::microseconds(50);
-/// MPI_Finalize comes after a barrier, so it has nobody to wait for.
+/// Timeout of MPI_Finalize, which has no rank to wait for, because it comes after a barrier.
 constexpr Duration kFinalizeTime = std::chrono::seconds(5);
 
 Status Checked(int code, const char* call) {
@@ -307,7 +307,7 @@ Result<MpiEngine::Opened> MpiEngine::Open(const Bytes& record, Deadline deadline
   if (!status.ok()) {
     // This rank's next calls would not match those of the others.
     Poison(status);
-    // At the deadline the MPI thread may be about to begin the traffic class: nobody will use it.
+    // At the deadline the MPI thread may be about to begin the traffic class, which is not used.
     traffic_class->Close();
     KeepForever(forming);
     return status;

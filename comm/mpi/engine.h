@@ -1,6 +1,6 @@
 /// \file
-/// The thread that makes all MPI calls, and what it serves: two traffic classes of pipes for each
-/// group, the urgent one first.
+/// The thread that makes all MPI calls. It serves the pipes of both traffic classes of each group,
+/// the urgent class first.
 #pragma once
 
 #include <functional>
@@ -20,40 +20,42 @@ namespace heddle::comm {
 
 class MpiEngine;
 
-/// The pipes of one traffic class (comm/transport/traffic_class.h) of a group, by rank; none for
-/// the own rank. Thread: any.
+/// The pipes of one traffic class (comm/transport/traffic_class.h) of a group, one for each other
+/// rank. Thread: any.
 class MpiPipes {
  public:
   virtual ~MpiPipes() = default;
   virtual MpiPipe& pipe(int peer) = 0;
-  /// Something was written, read or closed on that pipe: the MPI thread looks at it.
+  /// Makes the MPI thread handle the pipe to `peer`, after it was written, read or closed.
   virtual void Notify(int peer) = 0;
 };
 
-/// Thread: any.
+/// The MPI thread and its interface. Thread: any.
 class MpiEngine : public std::enable_shared_from_this<MpiEngine> {
  public:
   struct Opened {
     std::shared_ptr<MpiPipes> traffic_class;
-    std::vector<Bytes> records;  ///< Every rank's, in rank order.
+    std::vector<Bytes> records;  ///< The records of all ranks, in rank order.
   };
 
-  /// Contract: MpiWorld::Start.
+  /// Starts MPI and its thread; see MpiWorld::Start. Further errors: kInvalidArgument (a silence
+  /// timeout below 100 ms).
   static Result<std::shared_ptr<MpiEngine>> Start(Duration silence_timeout, Deadline deadline);
   ~MpiEngine();
 
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// A traffic class with an MPI communicator of its own, and an exchange of `record` (the same
-  /// size everywhere). Every rank calls it. Errors: contract of MpiWorld::Connect.
+  /// Opens a traffic class with an MPI communicator of its own, and exchanges `record`, which has
+  /// the same size at all ranks. Every rank calls it. Errors: those of MpiWorld::Connect.
   Result<Opened> Open(const Bytes& record, Deadline deadline);
-  /// Contract: MpiWorld::Finish. Idempotent.
+  /// Ends MPI; see MpiWorld::Finish. Idempotent.
   Status Finish(Deadline deadline);
 
  private:
   class Pipes;
-  /// Called by the MPI thread until it returns true; what it refers to it owns.
+  /// A function that the MPI thread calls until it returns true or an error. It owns everything
+  /// that it refers to.
   using Poll = std::function<Result<bool>()>;
   struct Task {
     Poll poll;
@@ -62,7 +64,9 @@ class MpiEngine : public std::enable_shared_from_this<MpiEngine> {
   };
 
   explicit MpiEngine(Duration silence_timeout) : silence_timeout_(silence_timeout) {}
-  /// Has the MPI thread do `poll` to its end. At the deadline it is left there: kDeadlineExceeded.
+  /// Has the MPI thread call `poll` until it ends, and returns its status. Errors also:
+  /// kDeadlineExceeded, which names `what`; `poll` is then given up and no group can be formed any
+  /// more.
   Status Do(Poll poll, const std::string& what, Deadline deadline) HEDDLE_EXCLUDES(mutex_);
   Result<std::shared_ptr<Pipes>> MakePipes();
   Status EndTogether(Deadline deadline);

@@ -1,7 +1,7 @@
 /// \file
-/// The stream between a channel and one MPI rank, seen from both sides: the channel writes and
-/// reads bytes, the MPI thread takes and delivers pieces. A sender has at most kWindow pieces that
-/// the other channel has not read, so the memory of both sides is bounded whatever MPI buffers.
+/// The stream between a channel and one MPI rank: the channel writes and reads bytes, the MPI
+/// thread takes and delivers pieces. A sender has at most kMpiWindow pieces that the other channel
+/// has not read, so that the memory of both sides is bounded however much MPI buffers.
 #pragma once
 
 #include <array>
@@ -25,43 +25,48 @@ inline constexpr uint32_t kMpiWindow = 8;
 /// The payload of one MPI message.
 struct MpiPiece {
   size_t size = 0;
-  size_t read = 0;  ///< Of it, by the channel.
+  size_t read = 0;  ///< Bytes that the channel has read.
   std::array<std::byte, kMpiPieceBytes> data;
 };
 
 enum class MpiClose : uint8_t {
-  kWrite,  ///< No more writes; what was written is still sent.
-  kBoth,   ///< Nor will anything be read.
-  kReset,  ///< And what was not sent is dropped.
+  kWrite,  ///< No more writes; bytes written before are still sent.
+  kBoth,   ///< No more writes and no more reads; bytes written before are still sent.
+  kReset,  ///< No more writes and no more reads; bytes not sent yet are dropped.
 };
 
-/// Thread: any.
+/// A stream between a channel and an MPI rank. Thread: any.
 class MpiPipe {
  public:
-  /// `notification`: an eventfd, written when what the channel waits for has come.
+  /// `notification`: an eventfd that is written when the condition of Arm becomes true.
   explicit MpiPipe(UniqueFd notification) : notification_(std::move(notification)) {}
 
   // The channel's side.
   int notification() const { return notification_.get(); }
-  /// Takes what there is room for. Errors: kUnavailable once the stream has failed or ended.
+  /// Writes as many bytes as there is room for and returns how many. Errors: kUnavailable once the
+  /// stream has failed or ended.
   Result<size_t> Write(std::span<const iovec> parts) HEDDLE_EXCLUDES(mutex_);
-  /// Gives what is there, 0 when nothing. Errors: kUnavailable after the stream's last byte.
+  /// Reads the available bytes and returns how many; 0: none yet. Errors: kUnavailable after the
+  /// stream's last byte.
   Result<size_t> Read(std::span<std::byte> buffer) HEDDLE_EXCLUDES(mutex_);
-  /// Asks for a notification; false when what is wanted is there already.
+  /// Requests a notification when there are bytes to read or room to write, as wanted. False: there
+  /// are already.
   bool Arm(bool want_read, bool want_write) HEDDLE_EXCLUDES(mutex_);
   void Close(MpiClose how) HEDDLE_EXCLUDES(mutex_);
 
   // The MPI thread's side.
-  /// The next piece to send, if the window allows one.
+  /// Takes the next piece to send; null: there is none, or the window is used up.
   std::unique_ptr<MpiPiece> TakeOutgoing() HEDDLE_EXCLUDES(mutex_);
-  /// True once: everything written has been taken and there is nothing more to come.
+  /// Returns true once, when the writing side is closed and all pieces have been taken.
   bool TakeEnd() HEDDLE_EXCLUDES(mutex_);
-  /// Pieces read since the last call: the peer gets as many credits.
+  /// Number of pieces read since the last call; the peer gets as many credits.
   uint32_t TakeCredits() HEDDLE_EXCLUDES(mutex_);
-  /// Errors: kDataLoss (the peer overran its window); so for AddCredits.
+  /// Delivers a piece from the peer. Errors: kDataLoss (the peer exceeds its window).
   Status Deliver(std::unique_ptr<MpiPiece> piece) HEDDLE_EXCLUDES(mutex_);
+  /// Adds credits from the peer. Errors: kDataLoss (more than the window).
   Status AddCredits(uint32_t count) HEDDLE_EXCLUDES(mutex_);
-  /// The stream ends with `reason`, after what was delivered. The first call counts.
+  /// Ends the stream with `reason`, after the pieces delivered before. Calls after the first have
+  /// no effect.
   void Fail(const Status& reason) HEDDLE_EXCLUDES(mutex_);
 
  private:

@@ -1,6 +1,7 @@
 /// \file
-/// One group's messages over MPI: receives that stand ready for every peer, sends in flight, signs
-/// of life. For the MPI thread alone, but for what MpiPipes promises.
+/// The MPI requests of one traffic class of a group: posted receives for every peer, sends in
+/// flight, and heartbeats. Thread: the MPI thread only, except for the functions of MpiPipes and
+/// Close.
 #pragma once
 
 #include <functional>
@@ -13,17 +14,18 @@
 
 namespace heddle::comm {
 
-/// "MPI_Isend: …", with MPI's own words.
+/// The status of a failed MPI call, with MPI's error text: "MPI_Isend: …".
 Status MpiError(int code, const char* call);
 
-/// For memory that MPI may still touch: it cannot be told to stop.
+/// Keeps memory alive until the process ends, because MPI may still access it and cannot be
+/// stopped.
 void KeepForever(std::shared_ptr<void> memory);
 
 class MpiEngine::Pipes final : public MpiPipes {
  public:
   struct Options {
     int rank = 0;
-    std::vector<std::unique_ptr<MpiPipe>> pipes;  ///< By rank; null for the own one.
+    std::vector<std::unique_ptr<MpiPipe>> pipes;  ///< By rank; null for this process's rank.
     Duration silence_timeout{};
     std::function<void()> wake;
     std::function<void(const Status&)> poison;
@@ -34,25 +36,28 @@ class MpiEngine::Pipes final : public MpiPipes {
   MpiPipe& pipe(int peer) override { return *options_.pipes[static_cast<size_t>(peer)]; }
   void Notify(int peer) override HEDDLE_EXCLUDES(mutex_);
 
-  /// Posts the receives in `communicator`, the traffic class's own. Before the first Turn.
+  /// Posts the receives in `communicator`, which only this traffic class uses. Must be called
+  /// before the first Turn.
   void Begin(MPI_Comm communicator);
-  /// Closes every pipe for a group that will not be: the traffic class ends by itself, also one
-  /// that has not begun. Thread: any.
+  /// Closes every pipe of a group that could not be formed, so that the traffic class ends; it need
+  /// not have begun. Thread: any.
   void Close() HEDDLE_EXCLUDES(mutex_);
-  /// Moves what can be moved; whether anything did.
+  /// Moves the messages that can be moved. Returns whether any did.
   bool Turn(Time now);
-  /// Whether messages wait for a peer's or this side's turns: MPI moves nothing by itself.
+  /// Whether sends other than heartbeats are in flight. They need turns of both sides, because MPI
+  /// makes no progress by itself.
   bool InFlight() const { return in_flight_ > 0; }
-  /// Whether nothing is left to be done: every peer has ended or failed, and so has this side.
+  /// Whether the traffic class is done: this side and every peer have ended or failed.
   bool Over(Time now) const;
-  /// Gives up what MPI still holds; the traffic class makes no MPI calls afterwards.
+  /// Cancels the receives, never frees the memory that MPI may still use, and fails the pipes.
+  /// Frees the communicator if the class ended on both sides. No MPI calls are made afterwards.
   void Release();
-  /// Ends every pipe with `reason`; a reason for the whole group.
+  /// Ends every pipe with `reason`, which concerns the whole group.
   void Fail(const Status& reason);
 
  private:
   enum Tag : int { kData = 1, kCredit, kEnd, kBeat };
-  static constexpr size_t kReceives = 2;  ///< Ready for each peer.
+  static constexpr size_t kReceives = 2;  ///< Receives posted for each peer.
 
   struct Sending {
     int peer = 0;
@@ -83,7 +88,7 @@ class MpiEngine::Pipes final : public MpiPipes {
   void Handle(int rank, Receiving& receiving);
   void Beat(Time now);
   void FailPeer(int rank, const Status& reason);
-  /// Over in good order.
+  /// Whether all peers and this side have ended without a failure.
   bool Ended() const;
   bool IsPeer(int rank) const { return rank != options_.rank; }
 
@@ -92,15 +97,15 @@ class MpiEngine::Pipes final : public MpiPipes {
   MPI_Comm communicator_ = MPI_COMM_NULL;
   Time next_beat_;
   Time last_turn_;
-  Time closed_at_ = Time::max();  ///< When this side had sent its last end.
-  size_t open_ = 0;               ///< Peers to which no end was sent.
+  Time closed_at_ = Time::max();  ///< Time at which this side sent its last end.
+  size_t open_ = 0;               ///< Number of peers to which no end was sent yet.
   std::vector<Peer> peers_;
   std::vector<std::unique_ptr<Sending>> sendings_;
-  size_t in_flight_ = 0;  ///< Of them, those that are no beats.
+  size_t in_flight_ = 0;  ///< Number of sendings_ that are not heartbeats.
   std::vector<MPI_Request> send_requests_;
   std::vector<Receiving> receivings_;  ///< kReceives for each rank.
   std::vector<MPI_Request> receive_requests_;
-  std::vector<int> indices_;  ///< Scratch of MPI_Testsome.
+  std::vector<int> indices_;  ///< Output of MPI_Testsome.
   std::vector<MPI_Status> statuses_;
 
   Mutex mutex_;

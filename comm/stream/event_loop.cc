@@ -14,7 +14,7 @@
 namespace heddle::comm {
 
 namespace {
-/// In the numbers of watches that come first.
+/// Bit that is set in the numbers of watches that are called back first.
 constexpr uint64_t kFirstBit = uint64_t{1} << 63;
 }  // namespace
 

@@ -1,6 +1,6 @@
 /// \file
-/// One epoll thread a worker: it accepts, shakes hands, moves messages and watches peers.
-/// Everything that is called back runs on its thread.
+/// The epoll thread of an endpoint: it accepts connections, performs handshakes, moves messages and
+/// watches peers. All callbacks run on its thread.
 #pragma once
 
 #include <atomic>
@@ -20,28 +20,30 @@
 
 namespace heddle::comm {
 
-/// Thread: any, but Stop must not be called from a callback.
+/// An epoll loop with its thread. Thread: any, but Stop must not be called from a callback.
 class EventLoop {
  public:
   using Handler = std::function<void(uint32_t events)>;
 
-  /// Errors: kResourceExhausted (no descriptors left).
+  /// Creates a loop and starts its thread. Errors: kResourceExhausted (no descriptors left).
   static Result<std::shared_ptr<EventLoop>> Create();
   ~EventLoop();
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  /// Watches `fd` (level triggered) until Remove; `events` are epoll's. `first`: of what is ready
-  /// at one time, this is called back before what is not first. Returns the watch's number, never
-  /// 0.
+  /// Watches `fd` (level triggered) for the epoll `events` until Remove. Of the descriptors that
+  /// are ready at one time, those that are `first` are called back first. Returns the number of the
+  /// watch, never 0.
   uint64_t Add(int fd, uint32_t events, Handler handler, bool first = false)
       HEDDLE_EXCLUDES(mutex_);
   void Modify(uint64_t watch, int fd, uint32_t events);
-  /// To be called before `fd` is closed. A callback that runs at this moment may still finish.
+  /// Ends a watch. Must be called before `fd` is closed. A callback that is running may still
+  /// finish.
   void Remove(uint64_t watch, int fd) HEDDLE_EXCLUDES(mutex_);
 
-  /// Runs `function` on the loop thread soon, or at `time`; dropped when the loop stops first.
+  /// Runs `function` on the loop thread soon; drops it if the loop stops first.
   void Post(std::function<void()> function) HEDDLE_EXCLUDES(mutex_);
+  /// Runs `function` on the loop thread at `time`; drops it if the loop stops first.
   void RunAt(Time time, std::function<void()> function) HEDDLE_EXCLUDES(mutex_);
 
   bool OnLoopThread() const { return std::this_thread::get_id() == thread_id_.load(); }
@@ -53,7 +55,7 @@ class EventLoop {
   EventLoop(UniqueFd epoll, UniqueFd wake) : epoll_(std::move(epoll)), wake_(std::move(wake)) {}
   void Run();
   void Call(uint64_t watch, uint32_t events) HEDDLE_EXCLUDES(mutex_);
-  /// Runs what is due; returns when the next timer is.
+  /// Runs posted functions and timers that are due. Returns the time of the next timer.
   Time RunDue();
   void Wake();
 

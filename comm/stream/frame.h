@@ -1,7 +1,7 @@
 /// \file
-/// The unit of a connection's byte stream: a fixed header and up to `length` bytes of payload.
-/// Little endian. A receiver trusts nothing in it: generation, kind and every length are checked
-/// against what was posted or granted here.
+/// The frame, the unit of a connection's byte stream: a fixed header and `length` bytes of payload,
+/// little endian. A receiver trusts nothing in it: generation, kind and every length are checked
+/// against the posted or granted operations.
 #pragma once
 
 #include <cstddef>
@@ -11,26 +11,27 @@
 
 namespace heddle::comm {
 
-/// What matches a message with its Recv. Space 0 is the user's Send and Recv; collectives have
-/// spaces of their own (collective.h), so that their tags never meet.
+/// The key by which a message matches a Recv. Space 0 is for the user's Send and Recv; collectives
+/// have spaces of their own (call_signature.h), so that equal tags do not conflict.
 struct MessageKey {
   uint64_t tag = 0;
   uint64_t space = 0;
   friend bool operator==(const MessageKey&, const MessageKey&) = default;
 };
 
-/// Which call of a collective: the same numbers at all members that agree.
+/// The identity of a collective call, which is equal at all members that agree; for a report of a
+/// wait also the state of the wait.
 struct CallNumber {
   uint64_t tag = 0;
-  uint64_t space = 0;  ///< That of any of its messages: the signature counts.
-  /// Calls of this tag among this group before; 0: not known.
+  uint64_t space = 0;  ///< Key space of any of its messages; only the signature matters.
+  /// Number of the call among those with this tag and group, from 1; 0: not counted.
   uint64_t ordinal = 0;
   uint64_t group = 0;  ///< A hash of the members' ranks.
-  /// Of a wait: the rank that holds it up, as far as its member knows; -1: nobody known.
+  /// Rank that delays the wait, as far as the waiting member knows; -1: none is known.
   int blamed = -1;
-  /// How many waits lead there; 1: its member waits for it itself.
+  /// Number of waits from the waiting member to `blamed`; 1: it waits for `blamed` itself.
   int distance = 0;
-  bool given_up = false;  ///< The wait met its deadline: this is its last word.
+  bool given_up = false;  ///< The wait reached its deadline; this is its last report.
 };
 
 struct MessageKeyHash {
@@ -42,20 +43,19 @@ struct MessageKeyHash {
 enum class FrameKind : uint8_t {
   kEager = 1,    ///< A whole message: payload of `total` bytes.
   kRequest = 2,  ///< A message of `total` bytes waits at the sender as number `id`.
-  /// Message `id` may come: its Recv is posted. `space`: 0, or one more than the key of the memory
-  /// at address `tag`, into which the sender may write the message itself.
+  /// Message `id` may be sent: its Recv is posted. `space`: 0, or one more than the key of the
+  /// memory at address `tag`, into which the sender's device may write the message directly.
   kGrant = 3,
-  kReject = 4,   ///< Message `id` has another size than its Recv.
+  kReject = 4,   ///< Message `id` differs in size from its Recv, of `total` bytes.
   kData = 5,     ///< The next `length` bytes of message `id`.
   kCredit = 6,   ///< `total` bytes of eager window are free again.
-  kAbort = 7,    ///< The peer aborted its group; payload: why, in text.
+  kAbort = 7,    ///< The peer aborted its group; payload: its reason, as text.
   kGoodbye = 8,  ///< The peer left in good order and sends nothing more.
-  /// The peer has waited for long in a collective `tag` with the signature in `space`
-  /// (call_signature.h): call number `id` of that tag among the members whose ranks hash to
-  /// `total`. The lowest bits of `space`: one more than the rank that holds up the peer, as far as
-  /// it knows, above it how many waits lead there, and above that whether the peer has given up.
+  /// The peer reports a long wait in the collective with tag `tag`, the signature in `space`
+  /// (call_signature.h), ordinal `id` and group `total` (CallNumber). The bits of `space` below the
+  /// signature hold, from the lowest: blamed + 1, distance, given_up.
   kWaiting = 9,
-  kPlaced = 10,  ///< Message `id` has been written where its grant said.
+  kPlaced = 10,  ///< Message `id` has been written to the memory that its grant named.
 };
 
 struct FrameHeader {
@@ -63,7 +63,7 @@ struct FrameHeader {
   FrameKind kind = FrameKind::kEager;
   uint8_t zero = 0;
   uint16_t other_class =
-      0;  ///< Frames that the sender began on the pair's other traffic class before.
+      0;  ///< Frames that the sender began on the pair's other traffic class before this one.
   uint32_t generation = 0;  ///< Low 32 bits.
   uint32_t length = 0;
   uint64_t tag = 0;
@@ -75,24 +75,25 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 48);
 
-/// Messages up to this travel at once, without asking, within the window below.
+/// Largest message that is sent eagerly, without a request, within kEagerWindow.
 inline constexpr size_t kEagerBytes = size_t{64} << 10;
-/// Those from this size on ask even so if a device may carry them from buffer to buffer.
+/// Smallest message that a device may place; such a message is announced by a request.
 inline constexpr size_t kPlacedBytes = size_t{32} << 10;
-/// Eager bytes that may lie unmatched at a receiver, by peer. Each message counts its bytes and a
-/// header.
+/// Eager bytes that may lie unmatched at a receiver, per peer. A message counts as EagerCost.
 inline constexpr size_t kEagerWindow = size_t{1} << 20;
 /// Largest payload of a kData frame.
 inline constexpr size_t kChunkBytes = size_t{256} << 10;
-/// Messages that may wait for a grant at once, by peer; further ones wait unannounced.
+/// Requests that may wait for a reply at once, per peer; further messages wait unannounced.
 inline constexpr size_t kRequestLimit = 1024;
+/// Largest payload of a kAbort frame.
 inline constexpr size_t kAbortTextBytes = 512;
 
+/// Bytes of the eager window that a message of `bytes` takes.
 inline size_t EagerCost(size_t bytes) {
   return bytes + sizeof(FrameHeader);
 }
 
-/// Errors: kDataLoss for a header that no peer of this generation sends.
+/// Checks a received header. Errors: kDataLoss (a header that no peer of this generation sends).
 inline Status CheckFrame(const FrameHeader& header, uint32_t generation) {
   if (header.magic != FrameHeader::kMagic) {
     return DataLossError("frame with magic {:#x}", header.magic);

@@ -1,6 +1,6 @@
 /// \file
-/// Frames out of a byte stream. Headers and small payloads go through a stage, so that one read
-/// serves several frames; the bulk of a payload is read straight into its buffer.
+/// Reads frames from a byte stream. Headers and small payloads go through a staging buffer, so that
+/// one read serves several frames; the bulk of a payload is read directly into its buffer.
 #pragma once
 
 #include <cstddef>
@@ -13,33 +13,33 @@
 
 namespace heddle::comm {
 
-/// Where the bytes come from.
+/// The byte stream that a FrameReader reads.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  /// Gives as many bytes as are there and returns how many; 0: none yet.
+  /// Reads available bytes, up to the buffer's size, and returns how many; 0: none yet.
   virtual Result<size_t> Read(std::span<std::byte> buffer) = 0;
 };
 
-/// Thread: its channel's lock.
+/// Reads frames. Thread: guarded by its channel's lock.
 class FrameReader {
  public:
   enum class Step : uint8_t {
-    kStarved,  ///< The source has no more at this moment.
-    kMoved,
-    kBegan,  ///< header() has come, and SetTarget is to say where its payload goes.
-    kEnded,  ///< Its payload has come in whole.
+    kStarved,  ///< The source has no more bytes now.
+    kMoved,    ///< Bytes were read; no frame began or ended.
+    kBegan,    ///< A frame began: header() is valid, and SetTarget sets its payload's buffer.
+    kEnded,    ///< The frame's payload is complete.
   };
 
   explicit FrameReader(uint32_t generation);
 
-  /// Goes one step on. Errors: the source's; kDataLoss (CheckFrame).
+  /// Makes one step. Errors: those of the source; kDataLoss (CheckFrame).
   Result<Step> Advance(ByteSource& source);
-  /// Of the frame that began last.
+  /// Header of the frame that began last.
   const FrameHeader& header() const { return header_; }
-  /// Where the rest of this frame's payload goes; null (as it begins): it is dropped.
+  /// Sets the buffer for the rest of the frame's payload. Null, the initial value, drops it.
   void SetTarget(std::byte* target) { target_ = target; }
-  /// Whether bytes were read that no step has used yet.
+  /// Whether staged bytes are left for later steps.
   bool HasStaged() const { return stage_begin_ < stage_end_; }
 
  private:
@@ -52,7 +52,7 @@ class FrameReader {
   size_t stage_end_ = 0;
   FrameHeader header_;
   bool in_frame_ = false;
-  size_t left_ = 0;  ///< Of the payload.
+  size_t left_ = 0;  ///< Bytes left of the payload.
   std::byte* target_ = nullptr;
 };
 

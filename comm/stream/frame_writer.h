@@ -1,5 +1,5 @@
 /// \file
-/// One frame on its way into a byte stream, which may take it in any number of pieces.
+/// Writes one frame at a time to a byte stream, which may take it in any number of pieces.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +15,11 @@
 
 namespace heddle::comm {
 
-/// Thread: its channel's lock.
+/// Writes frames. Thread: guarded by its channel's lock.
 class FrameWriter {
  public:
-  /// `payload`, of header.length bytes, stays the caller's until the frame is done, or Own.
+  /// Begins a frame. The caller keeps `payload`, of header.length bytes, alive until the frame is
+  /// done or Own is called.
   void Begin(const FrameHeader& header, const std::byte* payload) {
     header_ = header;
     payload_ = payload;
@@ -29,11 +30,11 @@ class FrameWriter {
     owned_ = std::move(payload);
     Begin(header, owned_.data());
   }
-  /// A frame has begun and is not done.
+  /// Whether a frame has begun and is not done.
   bool active() const { return active_; }
   const FrameHeader& header() const { return header_; }
 
-  /// What is to be written next, of the payload at most `room` bytes. Valid until the next call.
+  /// The bytes to write next, at most `room` of the payload. Valid until the next call.
   std::span<const iovec> Parts(size_t room) {
     size_t count = 0;
     if (done_ < sizeof(FrameHeader)) {
@@ -47,14 +48,14 @@ class FrameWriter {
     }
     return std::span<const iovec>(parts_).first(count);
   }
-  /// The stream took so many bytes of them. Whether the frame is done.
+  /// Records that the stream took `bytes` bytes of Parts. Returns whether the frame is done.
   bool Wrote(size_t bytes) {
     done_ += bytes;
     active_ = done_ < sizeof(FrameHeader) + header_.length;
     return !active_;
   }
-  /// The payload goes back to the caller: what is left is written from a copy, because the stream
-  /// must stay whole for the frames behind.
+  /// Copies the payload, so that the caller may free it. The rest is written from the copy, because
+  /// the stream must stay intact for later frames.
   void Own() {
     if (active_ && payload_ != owned_.data()) {
       owned_.assign(payload_, payload_ + header_.length);
@@ -66,7 +67,7 @@ class FrameWriter {
   FrameHeader header_;
   const std::byte* payload_ = nullptr;
   Bytes owned_;
-  size_t done_ = 0;  ///< Of header and payload together.
+  size_t done_ = 0;  ///< Bytes written of header and payload together.
   bool active_ = false;
   std::array<iovec, 2> parts_{};
 };

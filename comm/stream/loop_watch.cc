@@ -5,8 +5,9 @@
 namespace heddle::comm {
 
 namespace {
-/// After a caller drove, the loop leaves the channel alone for a moment, because the next operation
-/// often follows at once. Twice this bounds how long a message lies unseen that nobody waits for.
+/// Duration of a lease. After a caller drove, the loop leaves the channel alone for a moment,
+/// because the next operation often follows at once. Twice this bounds how long a message lies
+/// unseen for which no thread waits.
 constexpr Duration kLease = std::chrono::microseconds(500);
 }  // namespace
 

@@ -1,6 +1,7 @@
 /// \file
-/// Who moves a channel's bytes: the event loop, which watches its connection and has a timer for
-/// it, or a caller's thread that waits for a message (driver.h), meanwhile and for a moment after.
+/// Decides which thread drives a channel: the event loop, which watches its connection and has a
+/// timer for it, or a caller's thread that waits for a message (driver.h). After a caller's thread
+/// has driven the channel, it holds a lease on it for a moment.
 #pragma once
 
 #include <array>
@@ -13,7 +14,7 @@
 
 namespace heddle::comm {
 
-/// Whom the loop calls. On its thread, no lock held.
+/// Callbacks of the loop, on its thread, with no lock held.
 class Watched {
  public:
   virtual ~Watched() = default;
@@ -21,34 +22,36 @@ class Watched {
   virtual void HandleTimer(Time time) = 0;
 };
 
-/// Thread: its channel's lock.
+/// The watches, timer and lease of a channel. Thread: guarded by its channel's lock.
 class LoopWatch {
  public:
-  /// `first`: EventLoop::Add's.
+  /// `first`: the argument of EventLoop::Add.
   LoopWatch(std::shared_ptr<EventLoop> loop, bool first) : loop_(std::move(loop)), first_(first) {}
 
-  /// From now on `watched` is called, as long as it lives.
+  /// Starts calling `watched`, as long as it lives.
   void Start(std::weak_ptr<Watched> watched);
   bool started() const { return started_; }
   EventLoop& loop() { return *loop_; }
 
-  /// HandleTimer is called at `time`, or earlier if an earlier time was asked for.
+  /// Has HandleTimer called at `time`, unless an earlier timer is armed.
   void RunAt(Time time);
-  /// Whether the timer of `time` is the one that was asked for last; others have nothing to do.
+  /// Whether the timer of `time` is the armed one, which is then disarmed. Other timers are
+  /// outdated.
   bool TakeTimer(Time time);
 
-  /// Brings what epoll watches in line with what can be used now. Not before Start.
+  /// Watches for what is wanted now, and for nothing else. Must not be called before Start.
   void Rearm(Connection& connection, bool want_read, bool want_write);
-  /// Before a descriptor is closed: its number may be another's at once.
+  /// Ends the watches. Must be called before a descriptor is closed, because its number may be
+  /// reused at once.
   void Unwatch();
 
-  /// A caller's thread moves the channel from now on. Whether the loop moved it before.
+  /// A caller's thread begins to drive the channel. Returns whether the loop drove it before.
   bool BeginDrive();
-  /// It goes. `lease`: it is expected back at once, and the loop leaves the channel alone until
-  /// then.
+  /// The caller's thread stops driving. With a `lease` it is expected back at once, and the loop
+  /// leaves the channel alone until the lease ends.
   void EndDrive(bool lease);
   bool driven() const { return driven_; }
-  /// Whether a caller's thread has the channel, or will be back at once.
+  /// Whether a caller's thread drives the channel or holds a lease on it.
   bool HeldByCaller() const { return driven_ || leased_until_ != Time(); }
   /// Ends a lease that has run out.
   void EndLeaseIfOver();
@@ -67,9 +70,9 @@ class LoopWatch {
   std::weak_ptr<Watched> watched_;
   bool started_ = false;
   std::array<Registered, 2> watches_;
-  Time run_at_ = Time::max();  ///< Earliest timer armed.
-  bool driven_ = false;        ///< A caller's thread moves the messages,
-  Time leased_until_;          ///< or has just done so; Time(): no.
+  Time run_at_ = Time::max();  ///< Time of the armed timer.
+  bool driven_ = false;        ///< A caller's thread drives the channel.
+  Time leased_until_;          ///< End of a caller's lease; Time(): no lease.
 };
 
 }  // namespace heddle::comm

@@ -1,10 +1,11 @@
 /// \file
 /// The emulated link: a token bucket for one direction of a worker's traffic. A sender that finds
 /// the bucket out of debt may send a piece and is charged afterwards, so the bucket can go into
-/// debt; the next piece waits until the debt is paid. A link does not pause when the process that
-/// feeds it is late: while someone has traffic waiting, time is credited in full, so the rate stays
-/// exact on a machine whose cores are busy. An idle link saves up next to nothing. While urgent
-/// traffic waits, bulk holds back by one piece, so that urgent traffic goes first.
+/// debt; the next piece waits until the debt is paid. A real link does not pause when the process
+/// that feeds it is late. So, while traffic waits, elapsed time is credited in full (up to 0.2 s),
+/// and the rate stays exact on a machine whose cores are busy. An idle link accumulates next to
+/// nothing. While urgent traffic waits, bulk must leave room for one more piece, so that urgent
+/// traffic goes first.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +19,14 @@
 
 namespace heddle::comm {
 
-/// Thread: any.
+/// A token bucket for one direction. Thread: any.
 class TokenBucket {
  public:
-  /// `idle_credit`: time that an idle link may save up.
+  /// `idle_credit`: the most time for which an idle link accumulates tokens.
   explicit TokenBucket(Duration idle_credit = std::chrono::microseconds(500))
       : idle_credit_(Seconds(idle_credit)) {}
 
-  /// Changes the rate; 0: unlimited. What was earned or owed so far is forgotten.
+  /// Changes the rate; 0: unlimited. Clears tokens and debt.
   void SetRate(double bytes_per_second, Time now) HEDDLE_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     rate_ = bytes_per_second;
@@ -35,12 +36,11 @@ class TokenBucket {
   }
 
   bool limited() const { return limited_.load(std::memory_order_relaxed); }
-  /// The clock, if the bucket needs it: to read it for each piece of a message costs more than the
-  /// piece where there is no vDSO.
+  /// The current time if the rate is limited, else Time(). Without a vDSO, reading the clock for
+  /// each piece costs more than the piece.
   Time NowIfLimited() const { return limited() ? Now() : Time(); }
 
-  /// The earliest time at which a piece of this traffic class may be sent; `now` or before: at
-  /// once.
+  /// The earliest time at which a piece of this traffic class may be sent; `now`: at once.
   Time ReadyAt(TrafficClass traffic_class, Time now) HEDDLE_EXCLUDES(mutex_) {
     if (!limited()) {
       return now;
@@ -56,8 +56,8 @@ class TokenBucket {
     return missing <= 0 ? now : now + FromSeconds(missing / rate_);
   }
 
-  /// Largest piece to send in one go, so that an urgent message never waits long behind a piece of
-  /// bulk.
+  /// Largest piece to send at once, at most `unlimited`, so that an urgent message never waits long
+  /// behind a piece of bulk.
   size_t PieceBytes(size_t unlimited) HEDDLE_EXCLUDES(mutex_) {
     if (!limited()) {
       return unlimited;
@@ -70,14 +70,14 @@ class TokenBucket {
     return static_cast<size_t>(piece);
   }
 
-  /// Someone has traffic of this traffic class that waits for the bucket (+1), or no longer (-1).
+  /// Counts a stream whose traffic of this class begins (+1) or stops (-1) to wait for the bucket.
   void AddWaiting(TrafficClass traffic_class, int change, Time now) HEDDLE_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     Fill(now);
     waiting_[IndexOf(traffic_class)] += change;
   }
 
-  /// Takes what a sent piece cost.
+  /// Charges a piece that was sent.
   void Charge(size_t bytes, Time now) HEDDLE_EXCLUDES(mutex_) {
     if (!limited()) {
       return;
@@ -90,7 +90,7 @@ class TokenBucket {
   }
 
  private:
-  /// The longest that a sender with traffic may be late without losing rate.
+  /// The longest time that a sender with waiting traffic may be late without losing rate.
   static constexpr double kLateSeconds = 0.2;
   static constexpr double kPieceSeconds = 0.5e-3;
 

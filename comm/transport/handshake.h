@@ -1,14 +1,15 @@
 /// \file
-/// Who is there? Four fixed-size messages before a connection carries anything:
+/// The handshake that authenticates both ends by four fixed-size messages, before a connection
+/// carries anything else:
 ///
 ///     dialler → acceptor   Hello      version, job, generation, ranks, name hashes, class, nonce
 ///     acceptor → dialler   Challenge  nonce
 ///     dialler → acceptor   Proof      TLS or not, HMAC-SHA256(secret, "dial" Hello Challenge TLS)
 ///     acceptor → dialler   Verdict    code, HMAC-SHA256(secret, "accept" Hello Challenge code)
 ///
-/// Each side proves the secret over both nonces and everything that was claimed, so a recording of
-/// an earlier generation, a reflection or another pair's handshake proves nothing. Pure; session.h
-/// moves the messages.
+/// Each side proves that it knows the secret by a MAC over both nonces and all claims, so a replay
+/// of an earlier generation, a reflection or another pair's handshake proves nothing. Pure;
+/// session.h sends and receives the messages.
 #pragma once
 
 #include <array>
@@ -34,7 +35,7 @@ struct Hello {
   uint32_t traffic_class = 0;  ///< Which of the pair's connections (traffic_class.h).
   int64_t generation = 0;
   int32_t source = 0;  ///< The dialler's rank.
-  int32_t target = 0;  ///< The acceptor's.
+  int32_t target = 0;  ///< The acceptor's rank.
   Digest job{};
   Digest source_name{};
   Digest target_name{};
@@ -51,7 +52,7 @@ struct Challenge {
 static_assert(sizeof(Challenge) == 48);
 
 struct Proof {
-  uint32_t tls = 0;  ///< 1: what follows the verdict is encrypted (Identity::tls).
+  uint32_t tls = 0;  ///< 1: the dialler uses TLS after the verdict (Identity::tls).
   Digest mac{};
 };
 static_assert(sizeof(Proof) == 36);
@@ -73,14 +74,14 @@ inline constexpr std::array kRefusals = {
     VerdictCode::kWrongSecret,     VerdictCode::kWrongPeer,    VerdictCode::kDuplicate,
     VerdictCode::kOverload,        VerdictCode::kMalformed,    VerdictCode::kWrongTls};
 
-/// What a worker proves to others, and others to it.
+/// The job, secret and TLS setting that a worker and its peers must have in common.
 struct Identity {
   Digest job{};
   std::string secret;
   bool tls = false;  ///< Nothing but the handshake crosses the network unencrypted.
 };
 
-/// The value of the metric label `reason`.
+/// The verdict's value of the metric label `reason`.
 std::string_view VerdictName(VerdictCode code);
 
 struct Verdict {
@@ -100,21 +101,21 @@ Digest ProveAccept(std::string_view secret,
                    const Challenge& challenge,
                    VerdictCode code);
 
-/// The key of this handshake's connection (TLS's, or that of further sockets' proofs): HKDF-SHA256
-/// (RFC 5869) of the secret, salted with all that was claimed and both nonces.
+/// Derives the key of this handshake's connection, for TLS or for the proofs of further sockets, by
+/// HKDF-SHA256 (RFC 5869) from the secret, with all claims and both nonces as the salt.
 Digest DeriveConnectionKey(std::string_view secret, const Hello& hello, const Challenge& challenge);
 
 /// HMAC-SHA256.
 Digest Hmac(std::string_view key, std::span<const std::byte> message);
 
-/// What an end with or without TLS (`own`) says of one that differs, and what to do about it.
+/// The error text of an end with or without TLS (`own`) for a peer that differs, with the remedy.
 std::string TlsMismatch(bool own);
 
 /// Compares in time that does not depend on the contents.
 bool SameDigest(const Digest& a, const Digest& b);
 
-/// What a dialler makes of a verdict: kAborted (stale generation), kUnauthenticated (secret, job or
-/// TLS), kUnavailable. Success is kWelcome with a valid mac.
+/// Checks a verdict at the dialler: ok for kWelcome with a valid MAC. Errors: kAborted (stale
+/// generation), kUnauthenticated (another secret, job or TLS setting), kUnavailable (all others).
 Status CheckVerdict(const Identity& own,
                     const Hello& hello,
                     const Challenge& challenge,

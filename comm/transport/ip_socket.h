@@ -1,6 +1,6 @@
 /// \file
-/// What transports that shake hands over TCP share: listening on an address of this machine and
-/// dialling from it. Thread: any.
+/// TCP sockets for the transports whose handshakes run over TCP: listening on an address of this
+/// machine and dialling from it. Thread: any.
 #pragma once
 
 #include <string>
@@ -15,34 +15,33 @@ namespace heddle::comm {
 
 struct TcpListener {
   UniqueFd socket;      ///< Non-blocking.
-  std::string address;  ///< "host:port", numeric.
+  std::string address;  ///< Numeric "host:port" on which it listens.
 };
 
 /// Listens on a free port of `host`. Errors: kInvalidArgument (not an address of this machine),
 /// kResourceExhausted.
 Result<TcpListener> ListenTcp(const std::string& host);
 
-/// Starts a connect to `to` ("host:port", numeric) from the host of `from` ("host:port"): on a
-/// machine with several networks the route might choose another address than the one that this
-/// worker was told to use. Returns the non-blocking socket. Errors: kInvalidArgument, kUnavailable,
-/// kResourceExhausted.
+/// Starts a connect to `to` ("host:port", numeric) and returns the non-blocking socket. The socket
+/// is bound to the host of `from` ("host:port"), because on a machine with several networks the
+/// kernel might choose another address than the one that this worker is configured to use. Errors:
+/// kInvalidArgument, kUnavailable, kResourceExhausted.
 Result<UniqueFd> DialTcp(const std::string& from, const std::string& to);
 
-/// Puts into `own`, an address of this machine, a port that is free there at this moment. Errors:
+/// Sets the port of `own`, an address of this machine, to one that is currently free there. Errors:
 /// kUnavailable, kResourceExhausted.
 Status ChooseTcpPort(sockaddr_storage& own);
 
-/// No delays for small messages, cubic congestion control, and keepalive such that a host that
-/// vanishes without a word is noticed within five seconds; deadlines bound every wait besides. The
-/// urgent traffic class's packets pass those of bulk that wait for this machine's network
-/// interface.
+/// Sets socket options: no delay of small messages, cubic congestion control, and keepalive that
+/// detects a vanished host within five seconds (deadlines bound every wait anyway). Packets of the
+/// urgent traffic class get priority over bulk in the queue of this machine's network interface.
 void TuneTcp(int fd, TrafficClass traffic_class);
 
-/// For a socket whose bytes may stay unread for a while, because others' come first: so long a full
-/// one is not taken for a vanished host.
+/// Raises the time that sent bytes may stay unacknowledged to 30 s, for a socket whose reader may
+/// pause because it reads other sockets first; else a full socket counts as a vanished host.
 void WaitForReader(int fd);
 
-/// Makes the close that follows a reset: the peer learns of it at once, nothing lingers.
+/// Closes the socket by a TCP reset: the peer is notified at once and nothing lingers.
 void CloseByReset(UniqueFd& socket);
 
 }  // namespace heddle::comm

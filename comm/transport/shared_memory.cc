@@ -103,7 +103,7 @@ void SharedRegion::EndUses() const {
 
 SharedRegions::SharedRegions(metrics::Registry* metrics) : metrics_(metrics) {
   if (metrics_ != nullptr) {
-    Refused(StatusCode::kResourceExhausted);  // Of memory that may be locked, or of descriptors.
+    Refused(StatusCode::kResourceExhausted);  // Lockable memory or descriptors are used up.
   }
 }
 

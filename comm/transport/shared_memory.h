@@ -1,7 +1,7 @@
 /// \file
-/// Anonymous memory that processes of one host share: made here, handed over as a descriptor,
-/// without a name, so that nothing is left behind by a killed process; and the registry of the
-/// buffers that Endpoint::AllocateShared gave out.
+/// Anonymous memory that processes of one host share, and the registry of the buffers of
+/// Endpoint::AllocateShared. Memory is handed over as a descriptor and has no name, so that a
+/// killed process leaves nothing behind.
 #pragma once
 
 #include <cstddef>
@@ -20,20 +20,21 @@
 
 namespace heddle::comm {
 
-/// A memory file of `bytes`, allocated and sealed against a change of its size, so that neither a
-/// full machine nor a peer turns an access into a signal later. Errors: kResourceExhausted with the
-/// size that was asked for.
+/// Creates a memory file of `bytes`. Its pages are allocated and its size is sealed, so that later
+/// accesses cannot raise a signal because the machine is out of memory or a peer truncates it.
+/// Errors: kResourceExhausted, with the requested size.
 Result<UniqueFd> MakeSharedMemory(size_t bytes);
 
-/// Bytes of a memory file that a peer handed over. Errors: kDataLoss when it is no memory file, not
-/// sealed or smaller than `least`.
+/// Size in bytes of a memory file that a peer handed over. Errors: kDataLoss (no memory file, not
+/// sealed, or smaller than `least`).
 Result<size_t> CheckSharedMemory(int fd, size_t least);
 
 /// A shared mapping of a whole memory file. Movable.
 class Mapping {
  public:
   Mapping() = default;
-  /// `touch`: maps every page now, so that the first pass over it has no page faults.
+  /// Maps `bytes` bytes of `fd`. `touch`: also maps every page now, so that the first pass over it
+  /// has no page faults.
   static Result<Mapping> Of(int fd, size_t bytes, bool touch);
   Mapping(Mapping&& other) noexcept
       : base_(std::exchange(other.base_, nullptr)),
@@ -50,25 +51,26 @@ class Mapping {
   size_t bytes_ = 0;
 };
 
-/// What refers to a region beside its mapping: an RDMA registration. Thread: any.
+/// A reference to a region beside its mapping, such as an RDMA registration. Thread: any.
 class RegionUse {
  public:
   virtual ~RegionUse() = default;
   RegionUse() = default;
   RegionUse(const RegionUse&) = delete;
   RegionUse& operator=(const RegionUse&) = delete;
-  /// The region's memory goes. Idempotent.
+  /// Ends the use, because the region's memory is about to be freed. Idempotent.
   virtual void End() = 0;
 };
 
 /// A buffer that peers on this host may map.
 struct SharedRegion {
-  uint64_t id = 0;  ///< Unique in this process; never 0 and never used again.
+  uint64_t id = 0;  ///< Unique within the endpoint; never 0 and never reused.
   UniqueFd memory;
   Mapping mapping;
 
-  /// `use` is ended before the memory goes back to the machine. Thread: any.
+  /// Registers `use`, which is ended before the memory is freed. Thread: any.
   void AddUse(std::weak_ptr<RegionUse> use) const HEDDLE_EXCLUDES(mutex);
+  /// Ends and removes all uses. Thread: any.
   void EndUses() const HEDDLE_EXCLUDES(mutex);
 
   mutable Mutex mutex;
@@ -78,18 +80,19 @@ struct SharedRegion {
 /// The shared buffers of an endpoint, by address. Thread: any.
 class SharedRegions : public std::enable_shared_from_this<SharedRegions> {
  public:
-  /// `metrics`: null counts nothing; else outlives this.
+  /// `metrics` outlives this; null: nothing is counted.
   explicit SharedRegions(metrics::Registry* metrics);
 
-  /// Errors: kInvalidArgument (0 bytes), kResourceExhausted.
+  /// Allocates a shared buffer. Errors: kInvalidArgument (0 bytes), kResourceExhausted.
   Result<SharedBuffer> Allocate(size_t bytes) HEDDLE_EXCLUDES(mutex_);
-  /// The region that holds all of `bytes`, or null.
+  /// The region that contains all of `bytes`; null: none.
   std::shared_ptr<const SharedRegion> Find(std::span<const std::byte> bytes) const
       HEDDLE_EXCLUDES(mutex_);
-  /// Takes the pages around `bytes` of `region` away from whoever else has mapped them: a private
-  /// copy takes their place at the same address. The region counts as ordinary memory from then on.
+  /// Replaces the pages of `bytes` of `region` by a private copy at the same address, which other
+  /// processes that have mapped the region cannot access. From then on Find does not return the
+  /// region. Errors: those of the system calls.
   Status Privatise(const SharedRegion& region, std::span<std::byte> bytes) HEDDLE_EXCLUDES(mutex_);
-  /// Counts a peer's region that cannot be used here.
+  /// Counts a region that could not be mapped or registered and whose data is copied instead.
   void CountRefused(StatusCode reason);
 
  private:

@@ -12,7 +12,7 @@ namespace heddle::comm {
 
 namespace {
 
-/// Of the process: where its cores and those of its peers lie.
+/// The process's choice, which depends on where its cores and those of its peers lie.
 StoreChoice& Choice() {
   static StoreChoice choice;
   return choice;

@@ -1,12 +1,13 @@
 /// \file
-/// A pair of members has two connections, one for each traffic class. What is urgent (activations,
-/// barriers, news of an abort) has one for itself, because no order of sending helps a message that
-/// stands behind bulk already handed to a socket, a ring or a queue pair. A message's class is
-/// chosen by its sender and known to its receiver beforehand: both ends say whether it is urgent.
+/// Traffic classes. A pair of members has two connections, one for each class. Urgent messages
+/// (activations, barriers, abort notifications) have their own connection, because no order of
+/// sending helps a message that is behind bulk in a socket, a ring or a queue pair. Sender and
+/// receiver must agree beforehand whether a message is urgent.
 ///
-/// Each class is a Channel over a Connection of its own, and what waits for a class's messages
-/// drives that class alone (driver.h). The two fail together: a group is formed when both of all
-/// pairs are up, and ends a pair's operations when one of them breaks (group.h).
+/// Each class is a Channel over a Connection of its own, and a thread that waits for a message
+/// drives only the message's class (driver.h). The two classes fail together: a group is formed
+/// when both connections of all pairs are up, and ends a pair's operations when one of the two
+/// breaks (group.h).
 ///
 /// Descriptors that a worker holds for each peer, both classes together: 2 over TCP (with n streams
 /// n + 2), 6 over shared memory, 2 over MPI, 8 over RDMA (10 over iWARP). Pairs are connected only
@@ -36,15 +37,15 @@ constexpr size_t IndexOf(TrafficClass traffic_class) {
   return static_cast<size_t>(traffic_class);
 }
 
-/// Frames of one pair so far, by traffic class, modulo 2^16: what tells whether all that the peer
-/// sent before a message of one traffic class has come on the other, too. Far fewer than 2^15
-/// frames can be under way: the window of small messages holds the fewest bytes a frame, and not
-/// 22,000 of them.
+/// Counts of one pair's frames so far, by traffic class, modulo 2^16. They show whether all frames
+/// that the peer sent on one traffic class before a message of the other have arrived. Far fewer
+/// than 2^15 frames can be in flight: the smallest are those in the eager window, which holds fewer
+/// than 22,000.
 struct FrameCounts {
-  std::array<std::atomic<uint16_t>, kTrafficClasses> sent{};      ///< Begun.
-  std::array<std::atomic<uint16_t>, kTrafficClasses> received{};  ///< Come in whole.
+  std::array<std::atomic<uint16_t>, kTrafficClasses> sent{};      ///< Frames begun.
+  std::array<std::atomic<uint16_t>, kTrafficClasses> received{};  ///< Frames received in whole.
 };
-/// Whether the first `sent` frames are among the first `received`.
+/// Whether the first `sent` frames are among the first `received` frames.
 constexpr bool HasCome(uint16_t sent, uint16_t received) {
   return static_cast<int16_t>(static_cast<uint16_t>(received - sent)) >= 0;
 }

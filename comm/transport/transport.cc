@@ -82,7 +82,7 @@ std::string HostIdentity() {
   const auto boot = ReadFile("/proc/sys/kernel/random/boot_id", 64);
   struct stat network {};
   if (!boot.ok() || ::stat("/proc/self/ns/net", &network) != 0) {
-    return "";  // Unknown: nobody is taken for a neighbour.
+    return "";  // Unknown: no peer counts as on this host.
   }
   return fmt::format("{}.{}", boot->substr(0, boot->find('\n')), network.st_ino);
 }

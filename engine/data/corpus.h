@@ -1,5 +1,5 @@
 /// \file
-/// Files as one long sequence of tokens.
+/// A sequence of tokens from files.
 #pragma once
 
 #include <cstdint>
@@ -15,35 +15,34 @@
 namespace heddle::data {
 
 enum class Format : uint8_t {
-  kText,    ///< Bytes are tokens: a vocabulary of 256.
-  kUint16,  ///< Token ids, two bytes little-endian, no header: what nanoGPT writes.
-  kUint32,  ///< The same with four bytes.
+  kText,    ///< Bytes are tokens; the vocabulary is 256.
+  kUint16,  ///< Token ids of two bytes, little-endian, without a header, as nanoGPT writes them.
+  kUint32,  ///< Token ids of four bytes, little-endian, without a header.
 };
 
-/// Small files are held in memory, large ones are read as they are needed; nothing is mapped,
-/// because a mapped file that shrinks kills its reader.
+/// The tokens of a list of files. Small files are held in memory, large ones are read on demand;
+/// files are not mapped, because a mapped file that shrinks kills its reader.
 ///
-/// Text files are joined by one newline each; token files are joined without anything between. Up
-/// to kScanBytes are looked through when the corpus is opened: text for NUL bytes, tokens for ids
-/// that are too large. Of what lies beyond, each file's first MiB and last KiB are; ids are checked
-/// again as they are read. Thread: any, once open.
+/// Text files are joined by a newline, token files without a separator. Files of up to kScanBytes
+/// in sum are scanned when the corpus is opened: text for NUL bytes, tokens for ids that are too
+/// large. Of further files only the first MiB and the last KiB are scanned; ids are checked again
+/// when they are read. Thread: any, once open.
 class Corpus {
  public:
   static constexpr int64_t kScanBytes = int64_t{1} << 30;
   static constexpr int64_t kInMemoryBytes = int64_t{16} << 20;
 
-  /// A file, and whether the user named it himself: then it is refused where one found in a folder
-  /// would be skipped.
+  /// A file of the corpus.
   struct Source {
     std::string path;
-    bool named = true;
+    bool named = true;  ///< The user named the file, so that it is refused instead of skipped.
   };
 
-  /// `vocabulary`: ids must be smaller; 0 for no limit but that of int32.
+  /// Opens the files. `vocabulary`: all ids must be smaller; 0: no limit but that of int32.
   /// Errors: kInvalidArgument   NUL byte in a named text file, size no whole number of tokens, id
-  /// too large
-  ///                            (with file and position), not a regular file, named file empty, no
-  ///                            token at all, token file of another kind or of wider ids, a pointer of Git LFS
+  ///                            too large (with file and position), not a regular file, named file
+  ///                            empty, no token at all, token file of another kind or of wider ids, a
+  ///                            pointer of Git LFS
   ///         the system's       a file cannot be read
   static Result<std::unique_ptr<Corpus>> Open(Format format,
                                               const std::vector<Source>& sources,
@@ -53,12 +52,12 @@ class Corpus {
   int64_t size() const { return size_; }
   /// The largest id seen so far plus one; 256 for text.
   int64_t vocabulary_floor() const { return vocabulary_floor_; }
-  /// Depends on every file's size and on every byte that was looked through, not on names.
+  /// A hash of every file's size and of every byte that was scanned; independent of names.
   uint64_t fingerprint() const { return fingerprint_; }
-  /// Files in use, in order.
+  /// The paths of the files in use, in order.
   std::vector<std::string> files() const;
 
-  /// Tokens [first, first + out.size()), which must exist.
+  /// Reads tokens [first, first + out.size()), which must exist.
   /// Errors: kInvalidArgument   id too large, with file and position
   ///         kDataLoss          a file shrank since it was opened
   Status Read(int64_t first, std::span<int32_t> out) const;
@@ -66,9 +65,9 @@ class Corpus {
  private:
   struct File {
     std::string path;
-    int64_t first = 0;  ///< Number of its first token.
+    int64_t first = 0;  ///< Number of the file's first token.
     int64_t bytes = 0;
-    Bytes content;  ///< Whole, or empty when `fd` is open.
+    Bytes content;  ///< The whole content; empty if `fd` is open.
     UniqueFd fd;
   };
 

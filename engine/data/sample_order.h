@@ -1,22 +1,21 @@
 /// \file
-/// The order of samples: a pure function of (seed, sample number), so that the state of the loader
-/// is the step number and no plan, worker or restart can change which sample comes next.
+/// The order of samples: a pure function of (seed, sample number). So the state of the loader is
+/// the step number, and no plan, worker or restart can change which sample comes next.
 #pragma once
 
 #include <cstdint>
 
 namespace heddle::data {
 
-/// Sample n is window Window(n) of the training data. Every epoch (`windows` samples in a row)
-/// visits each window exactly once, in an order of its own.
+/// The mapping of samples to windows: sample n is window Window(n) of the training data. Every
+/// epoch (`windows` consecutive samples) visits each window exactly once, in an order of its own.
 ///
 /// Cost:   O(1) memory and time: a Feistel network permutes [0, 4^k), the smallest such range that
-/// holds
-///         the windows, and is walked until it lands among them (fewer than four walks on average).
+///         contains the windows, and is applied until the result is one of them (fewer than four
+///         times on average).
 /// Thread: pure.
 /// Source: Black & Rogaway 2002, "Ciphers with arbitrary finite domains" (cycle walking), with
-/// Philox
-///         as the round function.
+///         Philox as the round function.
 class SampleOrder {
  public:
   /// `windows` > 0.

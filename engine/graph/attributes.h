@@ -1,5 +1,5 @@
 /// \file
-/// A node's constants by name, ordered, printable, comparable.
+/// A node's constants by name; they are ordered, printable and comparable.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,16 @@ class Attributes {
   Attributes() = default;
   Attributes(std::initializer_list<std::pair<const std::string, Value>> values) : values_(values) {}
 
-  /// The value of `name`; it must exist with that type (a broken invariant otherwise).
+  /// The integer `name`, which must exist with that type; otherwise an invariant is broken.
   int64_t Int(std::string_view name) const;
+  /// The number `name`, which must exist with that type; otherwise an invariant is broken.
   double Float(std::string_view name) const;
   void Set(std::string name, Value value) { values_.insert_or_assign(std::move(name), value); }
 
-  /// The same without the named ones; those that do not exist are no error.
+  /// These attributes without those of `names`, which need not exist.
   Attributes Without(std::initializer_list<std::string_view> names) const;
 
-  /// "{epsilon=1e-05, heads=4}", empty text for no attributes.
+  /// The attributes as text, "{epsilon=1e-05, heads=4}"; empty if there are none.
   std::string ToString() const;
   friend bool operator==(const Attributes&, const Attributes&) = default;
 

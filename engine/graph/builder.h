@@ -1,5 +1,5 @@
 /// \file
-/// Builds forward graphs: used by the models and by tests' random graphs.
+/// Builds forward graphs; used by the models and by tests' random graphs.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace heddle::graph {
 
-/// Thread: one caller at a time.
+/// A builder of forward graphs. Thread: one caller at a time.
 class GraphBuilder {
  public:
   /// `compute`: element type of activations and of parameters of rank >= 2; parameters of lower
@@ -21,20 +21,19 @@ class GraphBuilder {
   TensorId tokens() const { return graph_.tokens; }
   TensorId targets() const { return graph_.targets; }
 
-  /// Everything applied from now on belongs to a new segment.
+  /// Begins a new segment, to which all nodes added from now on belong.
   void BeginSegment(std::string name, int layer);
 
-  /// A parameter of this name, read by any number of nodes; the name must be new.
+  /// Adds a parameter, which any number of nodes may read; the name must be new.
   TensorId AddParameter(std::string name, Shape shape, Initializer initializer, bool decay);
 
-  /// Adds a forward node; returns its outputs. `name` names its first output; the rest are
-  /// `name`.1, `name`.2, … Errors: kInvalidArgument when there is no such operator or it refuses
-  /// the shapes.
+  /// Adds a forward node and returns its outputs. The first output has the name `name`, the others
+  /// `name`.1, `name`.2, … Errors: kInvalidArgument (no such operator, or it refuses the shapes).
   Result<std::vector<TensorId>> Apply(std::string_view op,
                                       std::string name,
                                       std::vector<TensorId> inputs,
                                       Attributes attributes = {});
-  /// The same for operators of one interesting output.
+  /// Adds a forward node and returns its first output; see Apply.
   Result<TensorId> Apply1(std::string_view op,
                           std::string name,
                           std::vector<TensorId> inputs,
@@ -53,12 +52,12 @@ class GraphBuilder {
 };
 
 /// Adds backward and weight nodes for the loss (reverse mode over the node list). Every parameter
-/// gets gradients by use (Parameter::gradients), in forward order of the uses; they are not summed
-/// here. Gradients of an activation with several consumers are summed by `add` nodes, last consumer
-/// first; a sum belongs to the segment of the consumer that completes it, so that one gradient
-/// crosses a cut point where one activation does. Order: nodes of the last segment first, each
-/// segment's nodes contiguous. Errors: kInvalidArgument when a node has no gradient, or a parameter
-/// does not influence the loss; `graph` is then unspecified.
+/// gets one gradient per use (Parameter::gradients), in forward order of the uses; they are not
+/// summed here. Gradients of an activation with several consumers are summed by `add` nodes, last
+/// consumer first. A sum belongs to the segment of the consumer that completes it, so that one
+/// gradient crosses a cut point where one activation does. Nodes of the last segment come first,
+/// and each segment's nodes are contiguous. Errors: kInvalidArgument (a node has no gradient, or a
+/// parameter does not influence the loss); `graph` is then unspecified.
 Status Differentiate(Graph& graph);
 
 }  // namespace heddle::graph

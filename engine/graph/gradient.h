@@ -1,5 +1,5 @@
 /// \file
-/// What an operator's Gradient() works with.
+/// The interface that an operator's Gradient() uses.
 #pragma once
 
 #include <optional>
@@ -20,19 +20,19 @@ class GradientBuilder {
   TensorId output(int i) const { return node().outputs[static_cast<size_t>(i)]; }
   virtual const TensorType& type(TensorId tensor) const = 0;
 
-  /// Gradient of output i; nothing when it does not influence the loss. For the loss tensor itself
-  /// there is no gradient tensor (it is 1): cross_entropy ignores it.
+  /// The gradient of output i; nullopt: it does not influence the loss. The loss tensor itself has
+  /// no gradient tensor (its gradient is 1); cross_entropy ignores it.
   virtual std::optional<TensorId> OutputGradient(int i) const = 0;
-  /// Whether anybody wants input i's gradient (tokens' and targets' is never wanted).
+  /// Whether the gradient of input i is needed; that of tokens and targets never is.
   virtual bool Wanted(int i) const = 0;
-  /// Adds a node with the forward node's segment, and the phase that fits what it computes (weight
-  /// gradients are Phase::kWeight); returns its outputs.
+  /// Adds a node in the forward node's segment and returns its outputs. `phase` is that of what the
+  /// node computes (Phase::kWeight for weight gradients).
   virtual Result<std::vector<TensorId>> Apply(std::string_view op,
                                               std::vector<TensorId> inputs,
                                               Attributes attributes,
                                               Phase phase) = 0;
-  /// Contributes `gradient` to input i's gradient; contributions of several consumers are added by
-  /// `add` nodes in descending order of the consumers, so in one fixed order.
+  /// Contributes `gradient` to input i's gradient. Contributions of several consumers are added by
+  /// `add` nodes in descending order of the consumers, which is a fixed order.
   virtual Status Contribute(int i, TensorId gradient) = 0;
 };
 

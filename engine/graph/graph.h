@@ -1,7 +1,8 @@
 /// \file
-/// The single-device training program of one microbatch as a list of operators on logical tensors:
-/// forward and backward explicit as nodes, no tape; the optimizer as its settings. Built by
-/// engine/graph/models, extended by Differentiate (builder.h), cut over workers by engine/program.
+/// The single-device training program of one microbatch as a list of operators on logical tensors.
+/// Forward and backward are explicit nodes, without a tape; the optimizer is given by its settings.
+/// A graph is built by engine/graph/models, extended by Differentiate (builder.h) and divided over
+/// workers by engine/program.
 ///
 /// Shape legend used in every operator: B microbatch size, T sequence length, D hidden size,
 /// V vocabulary, H heads, N and K a weight's output and input features.
@@ -19,19 +20,19 @@ namespace heddle::graph {
 
 class Operator;
 
-using heddle::ToString;  // Of shapes and boxes, which the overloads below would hide.
+using heddle::ToString;  // The overloads below would hide those for shapes and boxes.
 
 using TensorId = int32_t;
 using NodeId = int32_t;
 using ParameterId = int32_t;
 
 enum class TensorKind : uint8_t {
-  kTokens,      ///< Input: token ids of the microbatch, int32 [B, T]. Loaded wherever it is used.
-  kTargets,     ///< Input: next-token ids, int32 [B, T].
-  kParameter,   ///< A parameter in its compute element type.
-  kActivation,  ///< Output of a forward node.
-  kGradient,    ///< Gradient of an activation.
-  kWeightGradient,  ///< One use's contribution to a parameter's gradient, of one microbatch.
+  kTokens,          ///< Input: token ids, int32 [B, T]; loaded by every stage that reads them.
+  kTargets,         ///< Input: next-token ids, int32 [B, T].
+  kParameter,       ///< A parameter in its compute element type.
+  kActivation,      ///< Output of a forward node.
+  kGradient,        ///< Gradient of an activation.
+  kWeightGradient,  ///< Contribution of one use to a parameter's gradient for one microbatch.
   kLoss,            ///< fp64 scalar: sum of token losses times the loss scale.
 };
 
@@ -43,11 +44,11 @@ struct TensorType {
   int64_t bytes() const { return ElementCount(shape) * SizeOf(dtype); }
 };
 
-/// "fp32[4, 64, 128]".
+/// The type as text: "fp32[4, 64, 128]".
 std::string ToString(const TensorType& type);
 
-/// Element type of masters, moments, weight gradients and norms' statistics beside `compute`: fp64
-/// for fp64, otherwise fp32.
+/// Element type of masters, moments, weight gradients and norms' statistics for the compute type
+/// `compute`: fp64 for fp64, otherwise fp32.
 constexpr DType MasterType(DType compute) {
   return compute == DType::kF64 ? DType::kF64 : DType::kF32;
 }
@@ -59,13 +60,13 @@ struct Tensor {
   TensorKind kind = TensorKind::kActivation;
   NodeId producer = -1;        ///< -1 for inputs and parameters.
   ParameterId parameter = -1;  ///< For kParameter and kWeightGradient.
-  int use = 0;                 ///< For kWeightGradient: which use of the parameter, 0, 1, …
+  int use = 0;                 ///< For kWeightGradient: number of the parameter's use, from 0.
 };
 
 enum class Phase : uint8_t {
   kForward,
   kBackward,  ///< Gradients of activations.
-  kWeight,    ///< Gradients of parameters: apart, so that a schedule may delay them.
+  kWeight,    ///< Gradients of parameters; a separate phase, so that a schedule may delay them.
 };
 
 struct Node {
@@ -77,32 +78,32 @@ struct Node {
   Phase phase = Phase::kForward;
 };
 
-/// How a parameter's initial value is drawn; element e of parameter p is a function of (seed, p's
-/// name, e).
+/// The distribution of a parameter's initial values. Element e of parameter p is a function of
+/// (seed, p's name, e).
 struct Initializer {
   enum class Kind : uint8_t { kNormal, kOnes, kZeros } kind = Kind::kNormal;
   double standard_deviation = 0.02;
 };
 
-/// A logical parameter. Its truth is the fp32 master (fp64 in an fp64 graph) with two Adam moments.
+/// A logical parameter. Its state is the fp32 master (fp64 in an fp64 graph) and two Adam moments.
 struct Parameter {
-  std::string name;  ///< Heddle's own name; models/names.h maps to other formats.
+  std::string name;  ///< Heddle's name; models/names.h maps it to other formats.
   Shape shape;
   Initializer initializer;
   bool decay =
-      true;  ///< Takes part in decoupled weight decay (matrices do; biases and norms do not).
+      true;  ///< Whether decoupled weight decay applies (to matrices; not to biases and norms).
   TensorId compute = -1;            ///< The tensor that nodes read.
-  std::vector<TensorId> gradients;  ///< By use; filled by Differentiate.
+  std::vector<TensorId> gradients;  ///< Weight gradients by use; set by Differentiate.
 };
 
-/// A piece between two cut points: a stage holds whole, contiguous segments.
+/// The part of a graph between two cut points. A stage holds whole, contiguous segments.
 struct Segment {
-  std::string name;  ///< "embedding", "layers.0.attention", "layers.0.mlp", …, "head".
-  int layer = -1;    ///< Transformer layer, or -1.
+  std::string name;  ///< Name: "embedding", "layers.0.attention", "layers.0.mlp", …, "head".
+  int layer = -1;    ///< Number of the transformer layer; -1: none.
 };
 
-/// AdamW with decoupled decay (Loshchilov & Hutter 2019). The learning rate and the clipping factor
-/// are given each step.
+/// The settings of AdamW with decoupled decay (Loshchilov & Hutter 2019). The learning rate and the
+/// clipping factor are given at each step.
 struct AdamW {
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -111,8 +112,8 @@ struct AdamW {
   double max_gradient_norm = 1.0;  ///< Global-norm clipping; 0: none.
 };
 
-/// Nodes are in an order that respects their inputs: forward by segment, then backward and weight
-/// nodes from the last segment to the first.
+/// A graph. Its nodes are in topological order: forward by segment, then backward and weight nodes
+/// from the last segment to the first.
 struct Graph {
   std::vector<Tensor> tensors;
   std::vector<Node> nodes;
@@ -121,7 +122,7 @@ struct Graph {
   TensorId tokens = -1;
   TensorId targets = -1;
   TensorId loss = -1;
-  DType compute = DType::kF32;  ///< Element type of activations and of matrices in compute.
+  DType compute = DType::kF32;  ///< Element type of activations and of matrices that nodes read.
   AdamW optimizer;
 
   const Tensor& tensor(TensorId id) const { return tensors[static_cast<size_t>(id)]; }
@@ -131,12 +132,12 @@ struct Graph {
   DType master_dtype() const { return MasterType(compute); }
 };
 
-/// What decides a node's cost and kernel: "linear(fp32[4, 64, 128], fp32[256, 128]){…}". Two nodes
-/// with equal signatures take the same time on the same worker, so the attributes that only change
-/// values (`site`, `scale`, `p`, …) are left out.
+/// The properties that determine a node's cost and kernel, as text: "linear(fp32[4, 64, 128],
+/// fp32[256, 128]){…}". Nodes with equal signatures take the same time on the same worker, so
+/// attributes that only change values (`site`, `scale`, `p`, …) are left out.
 std::string NodeSignature(const Graph& graph, const Node& node);
 
-/// One line a node, for tests and people.
+/// The graph as text with one line per node, for tests and users.
 std::string ToString(const Graph& graph);
 
 }  // namespace heddle::graph

@@ -1,6 +1,6 @@
 /// \file
-/// Initial weights as a function of logical coordinates: (seed, parameter name, element). Any
-/// worker draws any box and gets the same bits.
+/// Initial weights as a function of logical coordinates: (seed, parameter name, element), so that
+/// every worker computes the same bits for a box.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace heddle::graph {
 
-/// Writes the initial value of `parameter`'s `box` into `out` (row-major, box's element count).
-/// Normal values are drawn by Box-Muller from Philox blocks.
+/// Writes the initial values of `box` of `parameter` into `out`, row-major; `out` has the box's
+/// size. Normal values are drawn by Box-Muller from Philox blocks.
 void InitializeParameter(const Parameter& parameter,
                          uint64_t seed,
                          const Box& box,

@@ -1,9 +1,9 @@
 /// \file
-/// What an operator means. Every operator knows its output types, its cost, its gradient (as
-/// nodes), its sharding rules; its kernel has the same name under engine/runtime/kernels. Adding an
-/// operator is adding one file in engine/graph/ops, which registers itself, and one for its kernel;
-/// its gradient's operator, where there is none that fits, is two more. What the tests need:
-/// docs/internals/testing.md, "A new operator".
+/// The interface of operators. Every operator defines its output types, its cost, its gradient (as
+/// nodes) and its sharding rules; its kernel has the same name under engine/runtime/kernels. To add
+/// an operator, add one file in engine/graph/ops, which registers itself, and one for its kernel;
+/// if no existing operator computes its gradient, that takes two more. docs/internals/testing.md,
+/// "A new operator", lists what the tests need.
 #pragma once
 
 #include <memory>
@@ -19,18 +19,18 @@ namespace heddle::graph {
 
 class GradientBuilder;
 
-/// Work of one execution: arithmetic, and bytes read and written once.
+/// The work of one execution of an operator.
 struct Cost {
   double flops = 0;
-  double bytes = 0;
+  double bytes = 0;  ///< Bytes of memory read and written, each counted once.
 };
 
-/// How a tensor lies on an axis of workers, in the words of GSPMD and DTensor.
+/// The placement of a tensor on an axis of workers, in the terms of GSPMD and DTensor.
 struct Placement {
   enum class Kind : uint8_t { kReplicate, kShard, kPartial } kind = Kind::kReplicate;
-  int dim = 0;  ///< For kShard: the dimension that is cut (shares may be uneven).
-  /// For kShard: elements of `dim` that stay together (a head); shares are multiples of it. All
-  /// sharded tensors of one rule have the same number of units and are cut at the same ones.
+  int dim = 0;  ///< For kShard: the dimension that is sharded (shards may be uneven).
+  /// For kShard: elements of `dim` that stay together (a head); shards are multiples of it. All
+  /// sharded tensors of a rule have the same number of units and are divided at the same units.
   int64_t unit = 1;
 
   static Placement Replicate() { return {}; }
@@ -39,16 +39,17 @@ struct Placement {
   }
   static Placement Partial() {
     return {.kind = Kind::kPartial};
-  }  ///< Values whose sum is the tensor.
+  }  ///< The workers' values add up to the tensor.
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
-/// Inputs placed so give outputs placed so, with no communication.
+/// A combination of input placements and the output placements that they give without
+/// communication.
 struct ShardingRule {
   std::vector<Placement> inputs;
   std::vector<Placement> outputs;
-  /// Integer attributes that a share sees in proportion to its units: attention over 2 of 8 units
-  /// runs with a quarter of the heads.
+  /// Integer attributes that are scaled by a shard's fraction of the units: attention over 2 of 8
+  /// units runs with a quarter of the heads.
   std::vector<std::string> scaled = {};
 };
 
@@ -56,10 +57,11 @@ class Operator {
  public:
   virtual ~Operator() = default;
 
-  /// Unique, lower case with underscores; the kernel's and the file's name.
+  /// The unique name, lower case with underscores; it is also that of the kernel and the file.
   virtual std::string_view name() const = 0;
 
-  /// Output types for these inputs. Errors: kInvalidArgument, naming the shapes that do not fit.
+  /// The output types for these inputs. Errors: kInvalidArgument, naming the shapes that do not
+  /// fit.
   virtual Result<std::vector<TensorType>> Infer(std::span<const TensorType> inputs,
                                                 const Attributes& attributes) const = 0;
 
@@ -72,19 +74,20 @@ class Operator {
   /// kInvalidArgument.
   virtual Status Gradient(GradientBuilder& builder) const;
 
-  /// All placements that need no communication. The first is everything replicated.
+  /// All rules of placements that need no communication. In the first everything is replicated.
   virtual std::vector<ShardingRule> ShardingRules(std::span<const TensorType> inputs,
                                                   std::span<const TensorType> outputs,
                                                   const Attributes& attributes) const = 0;
 };
 
-/// The registered operator, or nullptr.
+/// The registered operator `name`; null: there is none.
 const Operator* FindOperator(std::string_view name);
 
-/// Every registered operator, by name.
+/// All registered operators, sorted by name.
 std::vector<const Operator*> AllOperators();
 
-/// Registers T for the life of the process; one a file, at namespace scope.
+/// Registers an operator for the life of the process; defined once per operator, at namespace
+/// scope.
 struct OperatorRegistration {
   explicit OperatorRegistration(std::unique_ptr<Operator> op);
 };

@@ -1,5 +1,5 @@
 /// \file
-/// Values of a job file that cannot have their effect, or not the one that their words suggest.
+/// Finds values of a job file that have no effect, or another effect than their names suggest.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace heddle::job {
 
-/// Notes as problems the values that other keys of the file rule out.
+/// Records as problems the values that have no effect because of other keys of the file.
 void RefuseWithoutEffect(YamlReader& root, const JobConfig& job);
 
-/// What a run says when it starts, a line each: values that are honoured and yet may surprise.
+/// Warnings that a run prints when it starts, one line each: values whose effect may surprise.
 std::vector<std::string> StartWarnings(const JobConfig& job);
 
-/// The job's values that only `heddle train` honours, a line each, for who submits it.
+/// Warnings for a user who submits the job, one line for each value that only `heddle train` uses.
 std::vector<std::string> SubmitWarnings(const JobConfig& job);
 
 }  // namespace heddle::job

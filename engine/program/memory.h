@@ -1,5 +1,5 @@
 /// \file
-/// Exact memory of a Program: state plus live values over its instructions.
+/// Computes the exact memory of a Program: state plus live values over its instructions.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,14 @@
 
 namespace heddle::program {
 
-/// Bytes of what stays: master, two moments and the compute copy of each held parameter. A
-/// parameter that is computed in the master's element type has no copy.
+/// Bytes of the state: master, two moments and the compute copy of each held parameter. A parameter
+/// whose compute type is the master's has no copy.
 int64_t StateBytes(const graph::Graph& graph, const Program& program);
 
-/// Largest sum of live slots' bytes over the step. Receives count from their instruction on, sends
-/// until their kFree. What a reduction reads counts until kVote, because only there it is sure to
-/// have ended: an upper bound, reached when the links are slower than the computation.
+/// The largest sum of live slots' bytes during the step. Receives count from their instruction on,
+/// sends until their kFree. Inputs of a reduction count until kVote, because only then it has
+/// certainly ended. This is an upper bound, which is reached if links are slower than the
+/// computation.
 int64_t PeakSlotBytes(const Program& program);
 
 }  // namespace heddle::program

@@ -18,7 +18,7 @@ namespace heddle::program {
 struct Stage {
   int worker = 0;  ///< Index into Plan::workers.
   int first_segment = 0;
-  int last_segment = 0;  ///< One past the last.
+  int last_segment = 0;  ///< One past the last segment.
   bool recompute =
       false;  ///< Run a segment's forward again before its backward, keeping only its inputs.
   /// Forwards computed earlier than 1F1B needs (eager 1F1B; Zhuang et al., "On Optimizing the
@@ -33,8 +33,8 @@ struct Pipeline {
   std::vector<Stage> stages = {};
   int first_microbatch = 0;
   int microbatches = 0;
-  /// Forwards that the stage computes before its first pair of one forward and one backward: as
-  /// many as there are later stages, and those ahead.
+  /// Number of forwards that the stage computes before its first pair of one forward and one
+  /// backward: the number of later stages plus Stage::ahead.
   int WarmUp(size_t stage) const;
   friend bool operator==(const Pipeline&, const Pipeline&) = default;
 };
@@ -46,16 +46,16 @@ enum class Determinism : uint8_t {
 
 struct Plan {
   int64_t generation = 0;
-  /// Members of the generation by rank; some may hold no stage.
+  /// Names of the generation's members by rank; some may hold no stage.
   std::vector<std::string> workers = {};
   std::vector<Pipeline> pipelines = {};
   Determinism determinism = Determinism::kExact;
   double predicted_step_seconds = 0;
   std::vector<int64_t> predicted_peak_bytes = {};  ///< By worker.
-  /// transports[a][b]: the transport that comm reported for the pair; empty when unknown.
+  /// transports[a][b]: the transport that comm reported for the pair; empty: unknown.
   std::vector<std::vector<std::string>> transports = {};
 
-  int microbatches() const;  ///< Of the global batch.
+  int microbatches() const;  ///< Number of microbatches of the global batch.
   /// Ranks without a stage.
   std::vector<int> IdleWorkers() const;
 };
@@ -64,20 +64,20 @@ struct Plan {
 /// order of pipelines) are contiguous and disjoint from 0 and at most 2^24 in sum, no worker holds
 /// two stages, no stage waits for a forward that the one before computes only after its own first
 /// backward, worker names are unique, and lists by worker have one entry each. Errors:
-/// kInvalidArgument saying which.
+/// kInvalidArgument naming the violation.
 Status ValidatePlan(const Plan& plan, int segments);
 
-/// Every worker alone in one pipeline: tests, profiling, single device.
+/// A plan with one worker that holds all segments; for tests, profiling and a single device.
 Plan SingleWorkerPlan(const std::string& worker, int segments, int microbatches);
 
 std::string PlanToJson(const Plan& plan);
-/// Errors: kInvalidArgument naming the key.
+/// Parses a text of PlanToJson. Errors: kInvalidArgument naming the key.
 Result<Plan> PlanFromJson(std::string_view text);
 
-/// For people: one line a pipeline, with segment names, shares and workers.
+/// A description for users: one line per pipeline, with segment names, shares and workers.
 std::string Describe(const Plan& plan, const graph::Graph& graph);
 
-/// holders[p]: ranks that hold parameter p, ascending. The first of them computes its norm.
+/// The ranks that hold each parameter, ascending. The first of them computes the parameter's norm.
 std::vector<std::vector<int>> ParameterHolders(const graph::Graph& graph, const Plan& plan);
 
 }  // namespace heddle::program

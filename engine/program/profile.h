@@ -1,5 +1,5 @@
 /// \file
-/// What was measured of each worker: seconds by node signature, memory, and links by pair.
+/// The measured performance of a worker: seconds by node signature, rates and memory.
 #pragma once
 
 #include <map>
@@ -15,15 +15,15 @@ namespace heddle::program {
 struct WorkerProfile {
   std::string worker;
   std::map<std::string, double>
-      seconds;  ///< By graph::NodeSignature; "fold", "update", "copy": seconds a byte.
-  double flops_per_second = 0;     ///< Best measured; prices what was not measured.
-  double bytes_per_second = 0;     ///< Of element-wise work; likewise.
-  double instruction_seconds = 0;  ///< Fixed cost of one instruction.
-  int64_t memory_bytes = 0;        ///< Cap for state and values; 0: unknown, unlimited.
+      seconds;  ///< By graph::NodeSignature; "fold", "update", "copy": seconds per byte.
+  double flops_per_second = 0;     ///< Best rate measured; prices nodes not measured.
+  double bytes_per_second = 0;     ///< Rate of element-wise work; prices nodes not measured.
+  double instruction_seconds = 0;  ///< Fixed cost of an instruction.
+  int64_t memory_bytes = 0;        ///< Limit for state and values; 0: unknown, unlimited.
 
-  /// Seconds of one execution of `node`: measured, or priced by its cost.
+  /// Seconds of one execution of `node`, measured or predicted by its cost.
   double Seconds(const graph::Graph& graph, const graph::Node& node) const;
-  /// Seconds to fold, update or copy `bytes` ("fold", "update", "copy").
+  /// Seconds to fold, update or copy `bytes` bytes; `what` is "fold", "update" or "copy".
   double ByteSeconds(std::string_view what, int64_t bytes) const;
 };
 

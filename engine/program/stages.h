@@ -1,5 +1,5 @@
 /// \file
-/// Questions about stages and segments that lowering, verification and state layout share.
+/// Queries on stages and segments for lowering, verification and state layout.
 #pragma once
 
 #include <vector>
@@ -8,15 +8,15 @@
 
 namespace heddle::program {
 
-/// Position of the stage that holds `segment`, or -1. Cost: logarithmic.
+/// The index of the stage that holds `segment`; -1: none. Cost: logarithmic.
 int StageOf(const Pipeline& pipeline, int segment);
 
-/// segments[p]: the segments in which a node reads parameter p or computes a gradient of it,
-/// ascending. Whoever holds one of them holds the parameter. A parameter that no node uses has
-/// none.
+/// For each parameter, the segments in which a node reads it or computes a gradient of it,
+/// ascending. A worker that holds one of them holds the parameter. A parameter that no node uses
+/// has none.
 std::vector<std::vector<int>> ParameterSegments(const graph::Graph& graph);
 
-/// Where a worker stands in a plan; pipeline is -1 for an idle one.
+/// The position of a worker in a plan; `pipeline` is -1 for an idle worker.
 struct Position {
   int pipeline = -1;
   int stage = -1;

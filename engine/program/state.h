@@ -1,7 +1,7 @@
 /// \file
-/// Where state lives: boxes by worker, derived from the Plan; and what must move when the Plan
-/// changes. Resharding, checkpoints, migration and recovery are one operation: intersect two sets
-/// of boxes and move what differs.
+/// The layout of the state, as boxes by worker derived from the Plan, and the transfers for a
+/// change of the Plan. Resharding, checkpoints, migration and recovery are one operation: intersect
+/// two sets of boxes and move what differs.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ namespace heddle::program {
 enum class StateRole : uint8_t { kMaster, kExpAvg, kExpAvgSq };
 inline constexpr std::array<StateRole, 3> kStateRoles = {StateRole::kMaster, StateRole::kExpAvg,
                                                          StateRole::kExpAvgSq};
-std::string_view StateRoleName(StateRole role);  ///< "master", "exp_avg", "exp_avg_sq"
+std::string_view StateRoleName(StateRole role);  ///< "master", "exp_avg" or "exp_avg_sq".
 
 struct StateBox {
   graph::ParameterId parameter = -1;
@@ -27,19 +27,19 @@ struct StateBox {
   friend bool operator==(const StateBox&, const StateBox&) = default;
 };
 
-/// layout[rank]: the boxes that worker holds. Replicas appear with every holder.
+/// The boxes that each worker holds, by rank. Replicas appear with every holder.
 using StateLayout = std::vector<std::vector<StateBox>>;
 
 StateLayout LayoutOf(const graph::Graph& graph, const Plan& plan);
 
-/// layout[rank] reduced to one owner of every box: who writes what in a checkpoint. A plan gives
-/// each worker compute by its speed, so the holders of a box share what they write in proportion to
-/// the compute that the plan gives them (largest first, to the one that would end first): a save
-/// takes about the same part of everyone's time. Integers only: every worker gets the same owners.
+/// The layout with one owner for every box, which writes it in a checkpoint. A plan assigns compute
+/// to workers by their speed, so boxes are assigned to their holders in proportion to that compute
+/// (largest box first, to the holder that would end first), and a save takes about the same part of
+/// each worker's time. Only integers are used, so that every worker computes the same owners.
 StateLayout OwnedLayout(const graph::Graph& graph, const Plan& plan);
 
-/// One piece to move: `box` of (parameter, role) from worker `source` to `target` (names; source
-/// empty: from the checkpoint).
+/// A transfer of `box` of (parameter, role) from worker `source` to worker `target`, by name. An
+/// empty source means the checkpoint.
 struct Transfer {
   graph::ParameterId parameter = -1;
   StateRole role = StateRole::kMaster;
@@ -48,19 +48,20 @@ struct Transfer {
   std::string target = {};
 };
 
-/// What must move so that every worker holds its boxes of the new plan. `held` says which workers
-/// hold valid boxes now (by name; survivors of one common step). Sources are chosen so that the
-/// most loaded sender sends the least (greedy over bytes). Missing everywhere: source is empty.
+/// The valid boxes that a worker, given by name, holds now.
 struct HeldState {
   std::string worker = {};
   std::vector<StateBox> boxes = {};
 };
+/// The transfers after which every worker holds its boxes of the plan `next`. `held` lists the
+/// boxes of the survivors, all of one common step. Sources are chosen to minimise the load of the
+/// most loaded sender (greedily by bytes). A box that no survivor holds has an empty source.
 std::vector<Transfer> PlanTransfers(const graph::Graph& graph,
                                     const std::vector<HeldState>& held,
                                     const Plan& next);
 
-/// Whether `given`, the boxes that a worker has and those that come to it, are `wanted`: every
-/// element of it exactly once, and no other. Errors: kInternal.
+/// Checks that `given`, the boxes that a worker holds and those sent to it, cover every element of
+/// `wanted` exactly once, and no other. Errors: kInternal.
 Status CheckCoverage(const graph::Graph& graph,
                      const std::vector<StateBox>& wanted,
                      const std::vector<StateBox>& given);

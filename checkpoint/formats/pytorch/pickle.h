@@ -1,8 +1,8 @@
 /// \file
-/// The pickles of torch.save as plain values. Nothing is ever called: the few globals that state
-/// dicts need have a fixed meaning here, and every other one is refused by its name.
+/// Reads the pickles of torch.save as plain values. Nothing is ever called: the few globals that
+/// state dicts need have a fixed meaning here, and every other one is refused by its name.
 ///
-/// What is understood: protocols 1 to 5 as torch.save writes them; collections.OrderedDict and
+/// Supported are protocols 1 to 5 as torch.save writes them; collections.OrderedDict and
 /// argparse.Namespace (dicts; their further attributes are left out), torch.Size (a tuple),
 /// torch.device, torch's element types, storages and functions that rebuild tensors and parameters.
 #pragma once
@@ -21,33 +21,33 @@
 
 namespace heddle::checkpoint {
 
-/// With these, any input is read in less than 160 MB of memory.
+/// Limits of a pickle. With them, any input is read in less than 160 MB of memory.
 inline constexpr int64_t kMaximumPickleBytes = int64_t{32} << 20;
 inline constexpr size_t kMaximumPickleValues = 2'000'000;
 inline constexpr size_t kMaximumPickleContainers = 500'000;  ///< Lists and dicts.
-inline constexpr size_t kMaximumPickleItems = 4'000'000;     ///< Of all containers.
+inline constexpr size_t kMaximumPickleItems = 4'000'000;     ///< Items of all containers.
 inline constexpr size_t kMaximumPickleStack = 1'000'000;
-inline constexpr size_t kMaximumPickleTensors = 150'000;  ///< And as many storages.
-inline constexpr size_t kMaximumPickleDepth = 1000;       ///< Of marks, that is of open containers.
+inline constexpr size_t kMaximumPickleTensors = 150'000;  ///< Tensors; also the most storages.
+inline constexpr size_t kMaximumPickleDepth = 1000;       ///< Open marks, that is open containers.
 
-/// A value of a tree, by number. Values may share others, and a list or dict may hold itself: who
-/// walks a tree must bound the way.
+/// The number of a value in a tree. Values may be shared, and a list or dict may contain itself, so
+/// that a traversal must bound its depth.
 using PickleId = uint32_t;
 
-/// A storage: the bytes of entry data/KEY.
+/// A storage, whose bytes are the archive's entry data/KEY.
 struct PickledStorage {
-  std::string_view type;  ///< "FloatStorage": a name of pytorch_types.h.
+  std::string_view type;  ///< Storage class, a name of pytorch_types.h: "FloatStorage".
   std::string_view key;
-  int64_t elements = 0;  ///< As the pickle says; not yet compared with the entry.
+  int64_t elements = 0;  ///< Number in the pickle; not compared with the entry yet.
 };
 
-/// A tensor's view of a storage, unchecked but for its form.
+/// A tensor's view of a storage. Only its syntax is checked.
 struct PickledTensor {
   uint32_t storage = 0;  ///< Number of the storage.
-  PickleId shape = 0;    ///< For PickleTree::ShapeOf.
-  PickleId stride = 0;
+  PickleId shape = 0;    ///< Argument for PickleTree::ShapeOf.
+  PickleId stride = 0;   ///< Argument for PickleTree::ShapeOf.
   int64_t offset = 0;
-  std::string_view type;  ///< "float8_e4m3fn", where the storage is untyped; else empty.
+  std::string_view type;  ///< Element type of an untyped storage, "float8_e4m3fn"; else empty.
 };
 
 /// The values of one pickle. Thread: reads from any thread.
@@ -65,8 +65,8 @@ class PickleTree {
     kDict,
     kStorage,
     kTensor,
-    kGlobal,  ///< One of the globals above, for example a torch.dtype.
-    kOther,   ///< Something without a meaning here: an integer above 64 bits, a torch.device.
+    kGlobal,  ///< A supported global, for example a torch.dtype.
+    kOther,   ///< A value without a meaning here: an integer above 64 bits, a torch.device.
   };
 
   PickleTree(PickleTree&&) = default;
@@ -74,16 +74,16 @@ class PickleTree {
 
   PickleId root() const { return root_; }
   Kind kind(PickleId id) const { return values_[id].kind; }
-  /// Of kInt and kBool.
+  /// The value of a kInt or kBool.
   int64_t Integer(PickleId id) const { return values_[id].number; }
   double Float(PickleId id) const { return std::bit_cast<double>(values_[id].number); }
-  /// Of kText and kBytes, and a kGlobal's last name.
+  /// The content of a kText or kBytes, or the last component of a kGlobal's name.
   std::string_view Text(PickleId id) const;
-  /// How many items a kTuple, kList or kDict has.
+  /// The number of items of a kTuple, kList or kDict.
   size_t Size(PickleId id) const;
-  /// Item `i`; of a dict, the value.
+  /// Item `i` of a kTuple or kList, or value `i` of a kDict.
   PickleId Item(PickleId id, size_t i) const;
-  /// Of a dict.
+  /// Key `i` of a kDict.
   PickleId Key(PickleId id, size_t i) const;
   const PickledTensor& Tensor(PickleId id) const;
   const PickledStorage& Storage(size_t number) const { return storages_[number]; }
@@ -92,12 +92,13 @@ class PickleTree {
 
  private:
   friend class PickleMachine;
-  /// `number` is a number, or where the rest of the value is: a text's offset in text_, a tuple's
-  /// first item in tuple_items_, or the index among containers_, storages_ and tensors_.
+  /// `number` is the value of a number, or the position of the rest of the value: a text's offset
+  /// in text_, a tuple's first item in tuple_items_, or an index into containers_, storages_ or
+  /// tensors_.
   struct Value {
     Kind kind = Kind::kNone;
     uint8_t global = 0;
-    uint32_t size = 0;  ///< Of a text or a tuple.
+    uint32_t size = 0;  ///< Size of a text or a tuple.
     int64_t number = 0;
   };
 
@@ -106,14 +107,14 @@ class PickleTree {
   std::unique_ptr<const std::string> text_;
   std::deque<Value> values_;
   std::deque<PickleId> tuple_items_;
-  std::deque<std::vector<PickleId>> containers_;  ///< A dict's are key, value, key, value …
+  std::deque<std::vector<PickleId>> containers_;  ///< Items; of a dict: key, value, key, value …
   std::deque<PickledStorage> storages_;
   std::deque<PickledTensor> tensors_;
   PickleId root_ = 0;
 };
 
-/// Reads a whole pickle. Errors: kInvalidArgument for a global that is not known, and for more than
-/// the limits above; kDataLoss for what is no pickle of torch.save.
+/// Reads a whole pickle. Errors: kInvalidArgument (an unknown global, or a limit is exceeded),
+/// kDataLoss (not a pickle of torch.save).
 Result<PickleTree> ReadPickle(std::string text);
 
 }  // namespace heddle::checkpoint

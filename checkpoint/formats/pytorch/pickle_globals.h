@@ -1,5 +1,5 @@
 /// \file
-/// The globals that a pickle may name.
+/// The globals that a pickle may use.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ enum class PickleGlobal : uint8_t {
   kRebuildParameterWithState,
 };
 
-/// What `module.name` means; nothing for every other global.
+/// The supported global `module.name`; nullopt: any other.
 std::optional<PickleGlobal> FindPickleGlobal(std::string_view module, std::string_view name);
 
 }  // namespace heddle::checkpoint

@@ -1,5 +1,5 @@
 /// \file
-/// The machine behind ReadPickle.
+/// The implementation of ReadPickle.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@
 
 namespace heddle::checkpoint {
 
-/// The stack machine of Python's pickletools, without its power to call. An opcode belongs to one
-/// of five groups; each group's function says nothing when an opcode is not its own.
+/// The stack machine of Python's pickletools, which cannot call functions. An opcode belongs to one
+/// of five groups; each group's function returns nullopt for opcodes of other groups.
 class PickleMachine {
  public:
   explicit PickleMachine(std::string text) {
@@ -56,7 +56,7 @@ class PickleMachine {
     return number;
   }
 
-  /// Without its end.
+  /// Reads a line; returns it without its newline.
   Result<std::string_view> Line() {
     const size_t end = text_.find('\n', position_);
     if (end == std::string_view::npos) {
@@ -94,7 +94,7 @@ class PickleMachine {
     return InvalidArgumentError("more than {} {} are not read", limit, what);
   }
 
-  /// Values above the last mark.
+  /// The number of values above the last mark.
   size_t Above() const { return stack_.size() - (marks_.empty() ? 0 : marks_.back()); }
 
   Result<PickleId> Pop() {
@@ -114,7 +114,7 @@ class PickleMachine {
     return id;
   }
 
-  /// Takes the values above the last mark away, and the mark.
+  /// Pops the values above the last mark, and the mark.
   Result<std::vector<PickleId>> PopToMark() {
     if (marks_.empty()) {
       return DataLossError("a mark is missing");
@@ -210,7 +210,7 @@ class PickleMachine {
   size_t position_ = 0;
   bool stopped_ = false;
   std::vector<PickleId> stack_;
-  std::vector<size_t> marks_;  ///< Heights of the stack.
+  std::vector<size_t> marks_;  ///< Heights of the stack at the open marks.
   std::vector<PickleId> memo_;
   size_t items_ = 0;
 };

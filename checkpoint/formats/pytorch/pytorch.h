@@ -1,10 +1,10 @@
 /// \file
-/// One file of torch.save as a source or a sink of tensors. Pickled code is never run.
+/// A file of torch.save as a source or a sink of tensors. Pickled code is never run.
 ///
 /// A file holds a state dict: a dict (of dicts, of lists …) of tensors, whose keys are joined by
-/// dots: "model.layers.0.weight". When the outermost dict has no tensor of its own but scalars, and
-/// a dict under "state_dict", "model" or "module" (the first of them that is there), that one is
-/// the model; what lies beside it, such as an optimizer's state or a loss, is not part of it.
+/// dots: "model.layers.0.weight". If the outermost dict has scalars but no tensor of its own, and a
+/// dict under "state_dict", "model" or "module" (the first of them that exists), that dict is the
+/// model; other entries, such as an optimizer's state or a loss, are ignored.
 #pragma once
 
 #include <memory>
@@ -16,25 +16,26 @@
 
 namespace heddle::checkpoint {
 
-inline constexpr size_t kMaximumTensorName = 1024;  ///< Bytes; of a storage's key, too.
+inline constexpr size_t kMaximumTensorName = 1024;  ///< Bytes of a tensor's name or storage's key.
 inline constexpr size_t kMaximumTensorNames = size_t{32} << 20;  ///< Bytes of all names.
-inline constexpr size_t kMaximumStateDepth = 32;                 ///< Of dicts in dicts.
+inline constexpr size_t kMaximumStateDepth = 32;                 ///< Depth of nested dicts.
 
-/// Whether `path` is a file that torch.save may have written, in whatever version; OpenPytorchFile
-/// says why it does not read one.
+/// Whether `path` is a file that any version of torch.save may have written. OpenPytorchFile
+/// returns why it cannot read one.
 bool IsPytorchFile(const std::string& path);
 
-/// Tensors may share storages, and be strided views of them; elements of other types than ours are
-/// listed without a dtype. All tensors together have at most 64 times the file's bytes and 1 GiB
-/// more: a view with stride 0 may claim any size.
+/// Opens a file of torch.save. Tensors may share storages and be strided views of them; tensors of
+/// types that Heddle does not know are listed without a dtype. All tensors together may have at
+/// most 64 times the file's bytes plus 1 GiB, because a view with stride 0 may claim any size.
 ///
-/// Errors: kInvalidArgument for a pickle with other globals than a state dict needs, a file of the
-/// time before zip archives, TorchScript, tar, and what pickle.h and zip.h bound; kDataLoss for
-/// damage, a tensor outside its storage or a storage that is too short, by file and tensor.
+/// Errors: kInvalidArgument (a pickle with other globals than a state dict needs, a format older
+/// than zip archives, TorchScript, tar, a limit of pickle.h or zip.h is exceeded); kDataLoss
+/// (damage, a tensor outside its storage, a storage that is too short), naming file and tensor.
 Result<std::unique_ptr<TensorSource>> OpenPytorchFile(const std::string& path);
 
-/// A sink that creates `path`: an OrderedDict of contiguous tensors that torch.load reads, with and
-/// without weights_only. Finish leaves it complete, neither synced nor renamed.
+/// Creates `path` and returns a sink that writes it: an OrderedDict of contiguous tensors that
+/// torch.load reads with and without weights_only. Finish leaves the file complete, but neither
+/// synced nor renamed.
 Result<std::unique_ptr<TensorSink>> CreatePytorchFile(const std::string& path,
                                                       std::vector<OutputTensor> tensors);
 

@@ -29,7 +29,7 @@ constexpr std::string_view kOldMagic("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x
 constexpr std::string_view kTarMagic = "ustar";
 constexpr size_t kTarMagicAt = 257;
 constexpr std::string_view kPickleName = "/data.pkl";
-constexpr std::string_view kConstantsName = "/constants.pkl";  ///< Of a TorchScript program.
+constexpr std::string_view kConstantsName = "/constants.pkl";  ///< Entry of TorchScript programs.
 constexpr int64_t kHeadBytes = 4096;
 constexpr int64_t kTailBytes = 65536;
 constexpr size_t kMaximumSteps = kMaximumPickleValues;
@@ -120,7 +120,7 @@ class Flattener {
 
   const PickleTree& tree_;
   size_t steps_ = 0;
-  size_t name_bytes_ = 0;  ///< Of all of found_: dicts that share a tensor repeat its name.
+  size_t name_bytes_ = 0;  ///< Bytes of all names in found_; dicts that share a tensor repeat it.
   std::vector<Named> found_;
 };
 
@@ -158,7 +158,7 @@ class PytorchSource : public TensorSource {
   Status Open() {
     const auto directory = ReadZipDirectory(*file_);
     if (!directory.ok() && Tail(*file_).find(kConstantsName) != std::string::npos) {
-      return IsTorchScript();  // Its source files are compressed.
+      return IsTorchScript();  // TorchScript's source files are compressed.
     }
     HEDDLE_ASSIGN_OR_RETURN(const Entries entries, directory);
     HEDDLE_ASSIGN_OR_RETURN(const std::string prefix, FindPrefix(entries));
@@ -203,7 +203,7 @@ class PytorchSource : public TensorSource {
 
  private:
   struct Place {
-    int64_t begin = 0;  ///< Of the storage, in the file.
+    int64_t begin = 0;  ///< Offset of the storage in the file.
     StridedView view;
   };
 
@@ -299,7 +299,7 @@ class PytorchSource : public TensorSource {
   const std::unique_ptr<SourceFile> file_;
   const std::string path_;
   std::vector<FileTensor> tensors_;
-  std::vector<Place> places_;  ///< Of each of tensors_.
+  std::vector<Place> places_;  ///< The place of each of tensors_.
   int64_t total_ = 0;          ///< Bytes of all tensors.
 };
 

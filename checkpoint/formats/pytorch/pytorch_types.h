@@ -1,5 +1,5 @@
 /// \file
-/// PyTorch's element types and the names that they have in its files.
+/// PyTorch's element types and their names in its files.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@ namespace heddle::checkpoint {
 
 struct PytorchType {
   std::string_view storage;    ///< The class torch.STORAGE; empty for types newer than those.
-  std::string_view name;       ///< torch.NAME, or empty.
-  int64_t bytes = 0;           ///< Of one element.
-  std::optional<DType> dtype;  ///< Ours.
+  std::string_view name;       ///< The NAME of torch.NAME, or empty.
+  int64_t bytes = 0;           ///< Bytes of an element.
+  std::optional<DType> dtype;  ///< Heddle's type; none: not supported.
 };
 
-/// The type of torch.STORAGE or torch.storage.STORAGE, or null.
+/// The type of the storage class torch.STORAGE or torch.storage.STORAGE; null: unknown.
 const PytorchType* FindPytorchStorage(std::string_view storage);
-/// The type torch.NAME, or null.
+/// The type torch.NAME; null: unknown.
 const PytorchType* FindPytorchType(std::string_view name);
-/// The storage class for one of our types.
+/// The storage class for a type of Heddle.
 std::string_view PytorchStorageOf(DType dtype);
 
 }  // namespace heddle::checkpoint

@@ -1,5 +1,5 @@
 /// \file
-/// Boxes of strided tensors (transposed, sliced, expanded) that lie in a file.
+/// Reads boxes of strided tensors (transposed, sliced, expanded) from a file.
 #pragma once
 
 #include <cstddef>
@@ -12,23 +12,23 @@
 
 namespace heddle::checkpoint {
 
-/// A view of a storage, as PyTorch means it: element (i, j, …) is the storage's element number
+/// A view of a storage, as in PyTorch: element (i, j, …) is the storage's element number
 /// offset + i * stride[0] + j * stride[1] + …
 struct StridedView {
   int64_t offset = 0;
   Shape shape;
-  Shape stride;  ///< As many as extents; 0: the same elements again.
+  Shape stride;  ///< One stride per extent; 0 repeats the same elements.
   int64_t element_bytes = 0;
 };
 
-/// Whether every element lies among the storage's `elements`. Errors: kDataLoss for another number
-/// of strides than of extents, more than kMaximumRank of them, negative numbers, a shape of more
-/// than 2^62 elements, an element outside the storage.
+/// Checks that every element lies in a storage of `elements` elements. Errors: kDataLoss (not as
+/// many strides as extents, more than kMaximumRank of them, negative numbers, a shape of more than
+/// 2^62 elements, an element outside the storage).
 Status CheckView(const StridedView& view, int64_t elements);
 
 /// Reads box `box` of a checked view row-major into `out`. The storage begins at byte `begin` of
-/// `file`. Reads at most eight times the bytes that the box needs, and holds 4 MiB beside `out`.
-/// The box lies in the shape, and `out` has its size. Errors: those of reading. Thread: any.
+/// `file`. The box lies in the shape, and `out` has its size. Reads at most eight times the bytes
+/// of the box, and needs 4 MiB of memory beside `out`. Errors: those of reading. Thread: any.
 Status ReadView(const StridedView& view,
                 const Box& box,
                 const SourceFile& file,

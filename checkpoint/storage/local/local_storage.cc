@@ -125,7 +125,7 @@ Status CheckFiles(const Manifest& manifest, const std::string& folder) {
                       : opened.status().message());
     }
   }
-  // What a dead writer of this generation left is no part of the checkpoint.
+  // Files that a dead writer of this generation left are no part of the checkpoint.
   HEDDLE_ASSIGN_OR_RETURN(const auto names, Names(folder));
   for (const std::string& name : names) {
     if (!listed.contains(name)) {

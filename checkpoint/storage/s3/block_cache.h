@@ -1,6 +1,6 @@
 /// \file
-/// Small reads of objects, joined: a request to a store takes as long as some MiB, so blocks are
-/// read and kept for those who read what is near.
+/// A cache that joins small reads of objects. A request to a store takes as long as the transfer of
+/// some MiB, so whole blocks are read and kept for reads nearby.
 #pragma once
 
 #include <array>
@@ -15,15 +15,16 @@
 
 namespace heddle::s3 {
 
-/// Memory: at most kSlots blocks. Thread: any; who wants a block that is being read waits for it.
+/// Keeps at most kSlots blocks. Thread: any; a read of a block that another thread is fetching
+/// waits for it.
 class BlockCache {
  public:
   static constexpr int64_t kBlockBytes = int64_t{4} << 20;
   /// Reads a range of the object from the store.
   using Fetch = std::function<Status(int64_t offset, std::span<std::byte> out)>;
 
-  /// Fills `out` from `offset` of object number `object`, which never changes and has `bytes`; the
-  /// range lies in it. Errors: those of `fetch`.
+  /// Reads bytes from `offset` on of object number `object`, which never changes and has `bytes`
+  /// bytes, into `out`. The range lies in the object. Errors: those of `fetch`.
   Status Read(
       uint64_t object, int64_t bytes, int64_t offset, std::span<std::byte> out, const Fetch& fetch);
 

@@ -1,7 +1,7 @@
 /// \file
-/// The operations of S3 that checkpoints need, on one bucket: each is tried again while the store
-/// says "later" or cannot be reached, within the settings' bounds. Every error is one line with the
-/// operation, the URL, the HTTP status, the store's own words, and what to do.
+/// The operations of S3 that checkpoints need, on one bucket. Each is retried after transient
+/// errors and while the store cannot be reached, within the settings' limits. Every error is one
+/// line with the operation, the URL, the HTTP status, the store's own message, and the remedy.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,8 @@
 
 namespace heddle::s3 {
 
-/// When a write counts: always; only when nothing is there; only when what is there has this tag.
+/// The condition of a write: none, only if the object does not exist (`absent`), or only if its
+/// ETag is `etag`.
 struct Condition {
   bool absent = false;
   std::string etag = {};
@@ -37,12 +38,12 @@ struct Object {
   std::string etag;
 };
 
-/// Thread: any. Errors of every operation, beside its own:
-///   kUnavailable, kDeadlineExceeded  the store cannot be reached, or says "later", for too long
-///   kUnauthenticated   it refuses the credentials, or they may not do this
-///   kInvalidArgument   no such bucket, another region, another request than it understands
-///   kDataLoss          its answer is not what S3 answers
-///   kCancelled         `cancelled`, where it is given, has become true
+/// A client of one bucket. Thread: any. Errors of every operation, beside its own:
+///   kUnavailable, kDeadlineExceeded  unreachable, or transient errors for too long
+///   kUnauthenticated   the store refuses the credentials or their permissions
+///   kInvalidArgument   no such bucket, another region, a request that the store does not support
+///   kDataLoss          a response that is not one of S3
+///   kCancelled         `cancelled`, if given, has returned true
 class Client {
  public:
   using Cancelled = std::function<bool()>;
@@ -50,54 +51,55 @@ class Client {
   Client(Settings settings, std::string bucket);
 
   const Settings& settings() const { return settings_; }
-  /// "s3://BUCKET/KEY".
+  /// The URL of an object: "s3://BUCKET/KEY".
   std::string UrlOf(std::string_view key) const;
 
-  /// Errors: kNotFound.
+  /// Size and ETag of an object. Errors: kNotFound.
   Result<ObjectFacts> Head(const std::string& key) const;
-  /// Fills `out` from `offset` of the object, as long as it has this tag. Errors: kNotFound;
-  /// kDataLoss when the object is another by now or ends before.
+  /// Reads bytes from `offset` on of the object with ETag `etag` into `out`. Errors: kNotFound;
+  /// kDataLoss (the object was replaced or ends before).
   Status Read(const std::string& key,
               const std::string& etag,
               int64_t offset,
               std::span<std::byte> out,
               const Cancelled& cancelled = {}) const;
-  /// The whole object. Errors: kNotFound, kDataLoss when it is longer than `most_bytes`.
+  /// Reads a whole object. Errors: kNotFound, kDataLoss (longer than `most_bytes`).
   Result<Object> Get(const std::string& key, int64_t most_bytes) const;
-  /// Writes an object; its tag. Errors: kFailedPrecondition when the condition does not hold, which
-  /// a second attempt also gets when the first one's answer was lost.
+  /// Writes an object and returns its ETag. Errors: kFailedPrecondition (the condition does not
+  /// hold; also possible if a first attempt succeeded and its response was lost).
   Result<std::string> Put(const std::string& key,
                           const Payload& payload,
                           const Condition& condition = {},
                           const Cancelled& cancelled = {}) const;
-  /// Nothing there is fine.
+  /// Deletes an object; it is no error if there is none.
   Status Delete(const std::string& key) const;
-  /// All keys below `prefix`, sorted; with `folders`, those up to the next slash once, and no keys
-  /// below them. Errors: kResourceExhausted above a million.
+  /// Lists all keys below `prefix`, sorted. With `folders`, keys with a further slash are replaced
+  /// by their common prefixes up to it. Errors: kResourceExhausted (more than a million keys).
   Result<Listing> List(const std::string& prefix, bool folders) const;
 
+  /// Begins a multipart upload and returns its ID.
   Result<std::string> BeginUpload(const std::string& key) const;
-  /// The part's tag.
+  /// Uploads a part and returns its ETag.
   Result<std::string> UploadPart(const std::string& key,
                                  const std::string& id,
                                  int64_t number,
                                  const Payload& payload,
                                  const Cancelled& cancelled) const;
-  /// The object exists then. Errors: kNotFound when there is no such upload, which a second attempt
-  /// also gets when the first one's answer was lost.
+  /// Completes an upload, which creates the object. Errors: kNotFound (no such upload; also
+  /// possible if a first attempt succeeded and its response was lost).
   Status CompleteUpload(const std::string& key,
                         const std::string& id,
                         const std::vector<std::string>& etags) const;
-  /// Nothing there is fine.
+  /// Aborts an upload; it is no error if there is none.
   Status AbortUpload(const std::string& key, const std::string& id) const;
-  /// Uploads that were begun and not ended, of keys that begin with `prefix`: a thousand at most.
+  /// Up to a thousand unfinished uploads of keys that begin with `prefix`.
   Result<std::vector<Upload>> Uploads(const std::string& prefix) const;
 
  private:
   using Query = std::vector<std::pair<std::string, std::string>>;
 
-  /// Sends `request` to `key` until it succeeds (2xx, and `accepts` the body, where given) or is
-  /// given up.
+  /// Sends `request` to `key`, with retries, until it succeeds (status 2xx, and `accepts`, if
+  /// given, returns true for the body) or fails.
   Result<HttpAnswer> Send(HttpRequest request,
                           const std::string& key,
                           const Query& query = {},

@@ -34,15 +34,15 @@ void Add(Headers& headers, const std::string& line) {
   headers.reset(curl_slist_append(headers.release(), line.c_str()));
 }
 
-/// What the callbacks of one exchange share.
+/// The state that the callbacks of one exchange share.
 struct Transfer {
   CURL* curl = nullptr;
   const HttpRequest* request = nullptr;
   HttpAnswer answer;
-  size_t filled = 0;  ///< Of request->into.
-  int64_t sent = 0;   ///< Of the payload.
+  size_t filled = 0;  ///< Bytes written to request->into.
+  int64_t sent = 0;   ///< Bytes of the payload sent.
   bool is_too_long = false;
-  Status read_error;  ///< Of the file that is sent.
+  Status read_error;  ///< Error of reading the file that is sent.
 };
 
 size_t OnBody(char* data, size_t /*one*/, size_t size, void* user) {

@@ -1,6 +1,6 @@
 /// \file
-/// One HTTP exchange over libcurl, signed for S3 (AWS Signature Version 4), with bounds on time and
-/// on what is taken from the other side. No retries here (client.h).
+/// HTTP exchanges over libcurl, signed for S3 (AWS Signature Version 4), with limits on their time
+/// and on the size of responses. Retries are done by client.h.
 #pragma once
 
 #include <cstddef>
@@ -20,12 +20,12 @@
 
 namespace heddle::s3 {
 
-/// Bytes to be sent: text, or a range of an open file, which is read as it is sent.
+/// The bytes of a request: a text, or a range of an open file, which is read while it is sent.
 struct Payload {
   std::string_view text = {};
-  int fd = -1;  ///< Not negative: the bytes lie in this file.
+  int fd = -1;  ///< The file with the bytes; negative: `text` has them.
   int64_t offset = 0;
-  int64_t bytes = 0;  ///< Of the file's range.
+  int64_t bytes = 0;  ///< Size of the file's range.
 
   int64_t size() const { return fd < 0 ? static_cast<int64_t>(text.size()) : bytes; }
 };
@@ -33,26 +33,26 @@ struct Payload {
 struct HttpRequest {
   enum class Method : uint8_t { kGet, kHead, kPut, kPost, kDelete };
   Method method = Method::kGet;
-  std::string url = {};  ///< Encoded; its query sorted, each parameter with a '='.
+  std::string url = {};  ///< Encoded, with a sorted query and a '=' in each parameter.
   std::vector<std::pair<std::string, std::string>> headers = {};
   Payload payload = {};
-  std::string payload_sha256 = {};  ///< Hexadecimal: the signature covers it.
-  int64_t most_bytes = 0;           ///< Of the answer's body.
-  /// Where the body goes when the status is 206; then it is just as long as this.
+  std::string payload_sha256 = {};  ///< Hexadecimal; covered by the signature.
+  int64_t most_bytes = 0;           ///< The most bytes of the response's body.
+  /// Destination of the body if the status is 206; the body must have exactly this size.
   std::span<std::byte> into = {};
   Duration timeout = {};
-  std::function<bool()> cancelled = {};  ///< Asked about once a second.
+  std::function<bool()> cancelled = {};  ///< Called about once a second; true cancels.
 };
 
 struct HttpAnswer {
   int status = 0;
-  std::string body;     ///< Unless it went to `into`.
-  int64_t length = -1;  ///< Content-Length, of a HEAD too; -1: not said.
+  std::string body;     ///< Empty if the body went to HttpRequest::into.
+  int64_t length = -1;  ///< Content-Length, for HEAD, too; -1: missing.
   std::string etag;
   std::string content_range;
 };
 
-/// Thread: any; keeps connections open between exchanges.
+/// An HTTP client, which keeps connections open between exchanges. Thread: any.
 class Http {
  public:
   explicit Http(Settings settings);
@@ -60,11 +60,11 @@ class Http {
   Http(const Http&) = delete;
   Http& operator=(const Http&) = delete;
 
-  /// An answer, whatever its status. Errors: kUnavailable       no connection, it broke, or less
-  /// than `into` came
-  ///         kDeadlineExceeded  it took longer than `timeout`, or nothing moved for a third of it
-  ///         kUnauthenticated   the other side's certificate is not trusted
-  ///         kDataLoss          the body is longer than it may be
+  /// Sends a request and returns the response, whatever its status.
+  /// Errors: kUnavailable       no connection, it broke, or the body is shorter than `into`
+  ///         kDeadlineExceeded  `timeout` passed, or no byte was transferred for a third of it
+  ///         kUnauthenticated   the server's certificate is not trusted
+  ///         kDataLoss          the body exceeds its limit
   ///         kCancelled
   Result<HttpAnswer> Exchange(const HttpRequest& request) const;
 
@@ -74,7 +74,7 @@ class Http {
   void Return(std::unique_ptr<Handle> handle) const HEDDLE_EXCLUDES(mutex_);
 
   const Settings settings_;
-  const std::string user_;  ///< "ACCESS:SECRET", for libcurl's signature.
+  const std::string user_;  ///< Credentials "ACCESS:SECRET", for libcurl's signature.
   const std::string signature_;
   mutable Mutex mutex_;
   mutable std::vector<std::unique_ptr<Handle>> idle_ HEDDLE_GUARDED_BY(mutex_);

@@ -12,7 +12,7 @@ namespace heddle::checkpoint {
 
 namespace {
 
-/// Of all objects that this process reads.
+/// The cache of all objects that this process reads.
 s3::BlockCache& Blocks() {
   static s3::BlockCache blocks;
   return blocks;

@@ -1,5 +1,5 @@
 /// \file
-/// Objects of an S3 store as files that are read.
+/// Objects of an S3 store as files for reading.
 #pragma once
 
 #include <memory>
@@ -12,18 +12,18 @@ namespace heddle::checkpoint {
 
 using S3Client = std::shared_ptr<const s3::Client>;
 
-/// The bucket's client, as the environment says when the process first asks; all of the process
-/// share its connections. Thread: any. Errors: kInvalidArgument for a bad environment.
+/// The process's client of a bucket, with the settings that the environment had at the first call;
+/// its connections are shared. Thread: any. Errors: kInvalidArgument (an invalid environment).
 Result<S3Client> S3ClientOf(const std::string& bucket);
 
-/// An object. Its size and tag are those of now: it is kDataLoss when it is replaced while it is
-/// read. Small reads share blocks (checkpoint/storage/s3/block_cache.h). Errors: kNotFound, those
+/// Opens an object with its current size and ETag; reads fail with kDataLoss if it is replaced
+/// later. Small reads share blocks (checkpoint/storage/s3/block_cache.h). Errors: kNotFound, those
 /// of the client.
 Result<std::unique_ptr<SourceFile>> OpenS3Object(const S3Client& client,
                                                  const std::string& key,
                                                  s3::Client::Cancelled cancelled = {});
 
-/// The same by its URL.
+/// Opens an object by its URL. Errors: those of ParseUrl, S3ClientOf and OpenS3Object.
 Result<std::unique_ptr<SourceFile>> OpenS3File(const std::string& url);
 
 }  // namespace heddle::checkpoint

@@ -1,6 +1,6 @@
 /// \file
-/// Checkpoints in an object store with the interface of Amazon S3, at s3://BUCKET/PREFIX; whose, by
-/// which right, is said by the environment (settings.h).
+/// Checkpoints in an object store with the interface of Amazon S3, at s3://BUCKET/PREFIX. The
+/// environment has the endpoint and the credentials (settings.h).
 ///
 /// PREFIX/step-00000040/MANIFEST.json     its presence is the commit
 /// PREFIX/step-00000040/NAME.g3.h5        a writer's file of generation 3, committed or not
@@ -88,7 +88,7 @@ class S3Storage : public Storage {
   Status DeleteAll(const std::vector<std::string>& keys) const;
 
   const S3Client client_;
-  const std::string prefix_;  ///< Of all keys; empty, or with a slash at its end.
+  const std::string prefix_;  ///< Prefix of all keys; empty, or with a slash at its end.
   std::unique_ptr<SpoolFolder> spool_;
 };
 
@@ -179,7 +179,7 @@ Status S3Storage::Fence(int64_t generation) const {
     } else if (!Is(object.status(), StatusCode::kNotFound)) {
       return object.status();
     }
-    // Whoever was quicker, or an answer that was lost: the next look tells.
+    // Another process was quicker, or the response was lost: the next read shows which.
     const Status status = client_->Put(key, {.text = content}, condition).status();
     if (!status.ok() && !Is(status, StatusCode::kFailedPrecondition)) {
       return status;
@@ -210,8 +210,8 @@ Result<int64_t> S3Storage::Commit(Manifest manifest) const {
   const int64_t bytes = manifest.StoredBytes() + static_cast<int64_t>(text.size());
   const std::string key = ManifestKey(manifest.step);
   for (int i = 0; i < kConflicts; ++i) {
-    // What is there is looked at before the fence: a newer generation that commits after this look
-    // changes it, and the condition fails.
+    // The manifest is read before the fence: a newer generation that commits after this read
+    // changes the manifest, and the condition fails.
     auto old = client_->Get(key, kManifestLimit);
     if (!old.ok() && !Is(old.status(), StatusCode::kNotFound)) {
       return old.status();
@@ -339,7 +339,7 @@ Result<int> S3Storage::CleanOrphans(std::optional<int64_t> live_generation) cons
     if (committed.contains(step)) {
       const auto found = FindManifest(step);
       if (Is(found.status(), StatusCode::kDataLoss)) {
-        continue;  // Who looks for a sound checkpoint says so.
+        continue;  // FindNewestSound reports it.
       }
       HEDDLE_RETURN_IF_ERROR(found.status());
       std::set<std::string> listed;

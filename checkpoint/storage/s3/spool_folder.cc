@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 constexpr const char* kPrefix = "heddle-spool-";
 constexpr int kAttempts = 10;
 
-/// Invalid when the folder is gone or somebody holds it.
+/// Locks a folder; invalid: the folder is gone or another process holds its lock.
 UniqueFd TryLock(const std::string& path) {
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat facts {};

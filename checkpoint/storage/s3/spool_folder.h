@@ -1,6 +1,6 @@
 /// \file
-/// A folder for files on their way to an object store. It goes with its process, however that ends:
-/// the next one to make such a folder removes those whose process is gone.
+/// A temporary folder for files that are being uploaded to an object store. If its process dies,
+/// the next process that creates such a folder removes it.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,11 @@
 
 namespace heddle::checkpoint {
 
-/// Thread: any.
+/// A temporary folder with a lock. Thread: any.
 class SpoolFolder {
  public:
-  /// Makes it in $TMPDIR, or /tmp. Errors: those of the file system.
+  /// Creates a folder in $TMPDIR, or /tmp, and removes those of dead processes. Errors: those of
+  /// the file system.
   static Result<std::unique_ptr<SpoolFolder>> Create();
   ~SpoolFolder();
   SpoolFolder(const SpoolFolder&) = delete;
@@ -26,7 +27,7 @@ class SpoolFolder {
   SpoolFolder(std::string path, UniqueFd lock);
 
   const std::string path_;
-  const UniqueFd lock_;  ///< Of the folder, held by the living.
+  const UniqueFd lock_;  ///< Lock of the folder, held while its process lives.
 };
 
 }  // namespace heddle::checkpoint

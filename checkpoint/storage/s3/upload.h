@@ -1,5 +1,5 @@
 /// \file
-/// A local file becomes an object: in one request, or in parts that several threads send.
+/// Uploads a local file as an object, in one request or in parts by several threads.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace heddle::s3 {
 
-/// Bytes of a part of a file of `bytes`: at least `least`, a whole number of MiB, and such that
-/// there are no more than 10,000. Thread: pure. Errors: kInvalidArgument above S3's 5 TiB.
+/// Size of a part of a file of `bytes`: at least `least`, a whole number of MiB, and so large that
+/// there are at most 10,000 parts. Thread: pure. Errors: kInvalidArgument (more than S3's 5 TiB).
 Result<int64_t> PartBytes(int64_t bytes, int64_t least);
 
-/// Uploads the `bytes` of `fd` as `key`; what was begun and fails is taken back. Every request's
-/// signature covers the SHA-256 of what it sends, so that the store refuses what arrives otherwise;
-/// whoever wants to be sure reads the object back. Memory: 64 KiB a thread, and libcurl's. Errors:
-/// those of Client and of reading.
+/// Uploads the first `bytes` bytes of `fd` as `key`; an upload that fails is aborted. Every
+/// request's signature covers the SHA-256 of its payload, so that the store refuses corrupted data;
+/// to verify what is stored, read the object back. Memory: 64 KiB per thread, and libcurl's.
+/// Errors: those of Client and of reading.
 Status UploadFile(const Client& client,
                   const std::string& key,
                   int fd,

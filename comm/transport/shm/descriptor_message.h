@@ -10,19 +10,20 @@
 
 namespace heddle::comm {
 
-/// Of one message.
+/// The most descriptors of one message.
 inline constexpr size_t kMostDescriptors = 3;
 
-/// Sends `bytes`, at least one, with `descriptors`, whole or not at all; never blocks. The caller
-/// keeps the descriptors. Errors: kResourceExhausted (too many are on their way; says what to
-/// raise), those of the socket.
+/// Sends `bytes`, at least one, with `descriptors`, as a whole or not at all; never blocks. The
+/// caller keeps the descriptors. Errors: kResourceExhausted (too many descriptors are in flight;
+/// the message names the limit to raise), those of the socket.
 Status SendDescriptors(int socket,
                        std::span<const std::byte> bytes,
                        std::span<const int> descriptors);
 
-/// The counterpart; false when nothing has come yet. The message must have just this form: what
-/// else came with it is closed. Errors: kUnavailable (the peer has closed the socket), kDataLoss
-/// (another form), kResourceExhausted (no descriptors are left here), those of the socket.
+/// Receives a message of SendDescriptors; false: none has arrived yet. The message must have
+/// exactly as many bytes and descriptors; otherwise its descriptors are closed. Errors:
+/// kUnavailable (the peer has closed the socket), kDataLoss (another number of bytes or
+/// descriptors), kResourceExhausted (no descriptors left in this process), those of the socket.
 Result<bool> ReceiveDescriptors(int socket,
                                 std::span<std::byte> bytes,
                                 std::span<UniqueFd> descriptors);

@@ -44,8 +44,8 @@ constexpr size_t kWaitingDescriptors = 256;
 
 /// Shared control words of one direction. Positions only grow; a position's place is its remainder.
 struct RingControl {
-  alignas(64) std::atomic<uint64_t> head;  ///< Bytes written so far; the writer's.
-  alignas(64) std::atomic<uint64_t> tail;  ///< Bytes read so far; the reader's.
+  alignas(64) std::atomic<uint64_t> head;  ///< Bytes written so far; written by the writer.
+  alignas(64) std::atomic<uint64_t> tail;  ///< Bytes read so far; written by the reader.
   alignas(64) std::atomic<uint32_t> reader_sleeps;
   alignas(64) std::atomic<uint32_t> writer_sleeps;
 };
@@ -190,7 +190,7 @@ class ShmConnection final : public Connection, public DescriptorPassing {
 
   const UniqueFd socket_;
   const Segment segment_;
-  const size_t ring_bytes_;  ///< Of each direction.
+  const size_t ring_bytes_;  ///< Bytes of the ring of each direction.
   std::byte* const outgoing_;
   std::byte* const incoming_;
   uint64_t written_ = 0;  ///< Own positions: what the peer may scribble is never read back.
@@ -199,7 +199,7 @@ class ShmConnection final : public Connection, public DescriptorPassing {
   std::deque<std::pair<uint64_t, UniqueFd>> descriptors_;  ///< Come and not yet taken.
 };
 
-/// Of a segment.
+/// Descriptors that are sent with a segment.
 constexpr size_t kDescriptors = 3;
 static_assert(kDescriptors <= kMostDescriptors);
 
@@ -214,7 +214,7 @@ Result<Segment> SendSegment(int socket, TrafficClass traffic_class) {
   if (!segment.own_notification.valid() || !segment.peer_notification.valid()) {
     return ErrnoError(errno, "eventfd");
   }
-  // What notifies the receiver is our peer's.
+  // The receiver's own notification is this end's peer notification.
   const int descriptors[kDescriptors] = {memory.get(), segment.peer_notification.get(),
                                          segment.own_notification.get()};
   const std::byte byte{1};
@@ -222,7 +222,7 @@ Result<Segment> SendSegment(int socket, TrafficClass traffic_class) {
   return segment;
 }
 
-/// A segment, or nothing when it has not come yet.
+/// Receives a segment; nullopt: it has not come yet.
 Result<Segment> ReceiveSegment(int socket, TrafficClass traffic_class, bool& pending) {
   std::byte byte{};
   std::array<UniqueFd, kDescriptors> descriptors;
@@ -250,8 +250,8 @@ Status ShmConnection::Send(uint64_t id, int fd) {
   return SendDescriptors(socket_.get(), std::as_bytes(std::span(&id, 1)), descriptors);
 }
 
-// The same memory comes once for each group that it is offered in. A call that went
-// without leaves its descriptor behind: the oldest of them are dropped.
+// A region's descriptor arrives once for each group that it is offered in. A call that does not use
+// the segment leaves its descriptor behind; the oldest of those are dropped.
 Result<UniqueFd> ShmConnection::Take(uint64_t id) {
   const auto found = std::find_if(descriptors_.begin(), descriptors_.end(),
                                   [id](const auto& waiting) { return waiting.first == id; });

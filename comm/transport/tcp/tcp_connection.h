@@ -9,7 +9,7 @@
 
 namespace heddle::comm {
 
-/// `socket` is connected and non-blocking.
+/// Makes a connection over `socket`, which is connected and non-blocking.
 std::unique_ptr<Connection> MakeTcpConnection(UniqueFd socket, TrafficClass traffic_class);
 
 }  // namespace heddle::comm

@@ -1,13 +1,16 @@
 /// \file
-/// From an authenticated socket to a connection over it, or over several:
+/// The setup of a connection over an authenticated TCP socket and possibly further sockets:
 ///
-///     dialler →   TcpHello: how many sockets it would use
-///     ← acceptor  TcpHello: the smaller of that and its own, a listener's port, a nonce
-///     dialler     opens the others at the listener; each proves the connection's key, over the
-///     nonce dialler →   one byte: how many it has opened. 1 when the listener cannot be reached in
-///     time ← acceptor  one byte: how many both use. 1 when they have not all come in time
+///     dialler → acceptor   TcpHello: number of sockets that it would use
+///     acceptor → dialler   TcpHello: the smaller of that and its own number, the port of a
+///                          listener, a nonce
+///     dialler → listener   connects the further sockets; each proves the connection's key over
+///                          the nonce
+///     dialler → acceptor   one byte: number of sockets; 1 if the listener was not reached in time
+///     acceptor → dialler   one byte: number of sockets that both use; 1 if not all arrived in time
 ///
-/// With one socket the two TcpHellos are all. Not for the urgent traffic class, nor with TLS.
+/// If one socket is used, the setup ends after the two TcpHellos. Not used for the urgent traffic
+/// class, nor with TLS.
 #pragma once
 
 #include <memory>
@@ -18,14 +21,14 @@
 
 namespace heddle::comm {
 
-/// Sockets for one connection over the network interface of address `host`: one for each 10 Gbit/s
-/// of a physical port (about what a core moves), else 1.
+/// Number of sockets for one connection over the network interface with address `host`: one for
+/// each 10 Gbit/s of a physical port, about what one core can move; else 1.
 int TcpStreamsFor(const std::string& host);
 
 struct TcpSetupOptions {
-  int streams = 1;  ///< At this end, 1 to kMostStripes.
-  std::string own;  ///< "host:port" where it listens: all sockets are of that host.
-  Digest key{};     ///< Of the connection; the same at both ends.
+  int streams = 1;  ///< Number of sockets that this end would use, 1 to kMostStripes.
+  std::string own;  ///< "host:port" at which this end listens; all sockets use that host.
+  Digest key{};     ///< The connection's key, the same at both ends.
 };
 
 std::unique_ptr<ConnectionSetup> MakeTcpSetup(UniqueFd socket,

@@ -1,6 +1,6 @@
 /// \file
-/// What both ends of a connection's setup over TCP do (tcp_setup.h has the messages): say, hear,
-/// wait for a time. Included by tcp_setup.cc only.
+/// The common base of both ends of a connection's setup over TCP (tcp_setup.h has the messages): it
+/// sends, receives and waits with a timeout. Included by tcp_setup.cc only.
 #pragma once
 
 #include <array>
@@ -31,15 +31,15 @@ struct TcpHello {
   static constexpr uint32_t kMagic = 0x31435448;  // "HTC1"
   uint32_t magic = kMagic;
   uint16_t streams = 1;
-  uint16_t port = 0;  ///< Of the acceptor's listener.
-  Digest nonce{};     ///< The acceptor's.
+  uint16_t port = 0;  ///< Port of the acceptor's listener.
+  Digest nonce{};     ///< Nonce of the acceptor.
 };
 static_assert(sizeof(TcpHello) == 40);
 
 /// The first bytes of each further socket.
 struct StripeHello {
   Digest proof{};
-  uint32_t number = 0;  ///< From 1.
+  uint32_t number = 0;  ///< Number of the socket, from 1.
 };
 static_assert(sizeof(StripeHello) == 36);
 
@@ -51,7 +51,7 @@ inline Digest ProveStripe(const Digest& key, const Digest& nonce, uint32_t numbe
               message.bytes());
 }
 
-/// "host", numeric, of a socket's peer; empty: it is not known.
+/// The numeric host of a socket's peer; empty: unknown.
 inline std::string PeerHost(int socket) {
   sockaddr_storage address{};
   socklen_t size = sizeof(address);
@@ -64,7 +64,7 @@ inline std::string PeerHost(int socket) {
   return host.data();
 }
 
-/// What both ends do.
+/// The common base of both ends of the setup.
 class TcpSetup : public ConnectionSetup {
  public:
   TcpSetup(UniqueFd socket, const TcpSetupOptions& options)
@@ -75,11 +75,11 @@ class TcpSetup : public ConnectionSetup {
   int fd() const override { return epoll_.get(); }
 
  protected:
-  /// A further socket that is not the connection's yet.
+  /// A further socket that does not belong to the connection yet.
   struct Coming {
     UniqueFd socket;
     StripeHello hello;
-    size_t have = 0;  ///< Bytes of the hello.
+    size_t have = 0;  ///< Bytes of `hello` sent or received so far.
   };
 
   int socket() const { return socket_.get(); }
@@ -116,7 +116,8 @@ class TcpSetup : public ConnectionSetup {
     return late_;
   }
 
-  /// Whether the message is whole.
+  /// Receives a part of `message`. Returns whether it is complete. Errors: kUnavailable (the peer
+  /// closed the socket).
   Result<bool> Hear(std::span<std::byte> message) {
     const auto rest = message.subspan(have_);
     const ssize_t got = ::recv(socket_.get(), rest.data(), rest.size(), MSG_DONTWAIT);
@@ -138,7 +139,7 @@ class TcpSetup : public ConnectionSetup {
     }
     return whole;
   }
-  /// That the peer is still there, where it has nothing to say.
+  /// Checks that the peer is still connected and has sent nothing out of turn.
   Status HearNothing() const {
     std::byte word{};
     const ssize_t got = ::recv(socket_.get(), &word, 1, MSG_DONTWAIT | MSG_PEEK);
@@ -158,7 +159,7 @@ class TcpSetup : public ConnectionSetup {
                                    : UnavailableError("{}", ErrnoError(errno, "write").message());
   }
 
-  /// `further`: those of the connection beside the first; none: it stays alone.
+  /// Makes the connection from the first socket and the `further` ones, which may be none.
   Result<std::unique_ptr<Connection>> Finish(std::vector<UniqueFd> further) {
     Unwatch(socket_);
     if (further.empty()) {
@@ -177,7 +178,7 @@ class TcpSetup : public ConnectionSetup {
   const UniqueFd epoll_;
   UniqueFd timer_;
   bool late_ = false;
-  size_t have_ = 0;  ///< Bytes of the message that is being heard.
+  size_t have_ = 0;  ///< Bytes received so far of the current message.
 };
 
 }  // namespace heddle::comm

@@ -18,29 +18,29 @@ namespace heddle::comm {
 
 namespace {
 
-/// Before each segment. Little endian.
+/// The header of each segment, little endian.
 struct SegmentHeader {
   static constexpr uint32_t kMagic = 0x31535448;  // "HTS1"
   uint32_t magic = kMagic;
   uint32_t bytes = 0;
-  uint64_t position = 0;  ///< Of its first byte in the stream.
+  uint64_t position = 0;  ///< Position of the segment's first byte in the stream.
 };
 static_assert(sizeof(SegmentHeader) == 16);
 
-/// Of a segment: half of a channel's frame. A socket that takes a part of one keeps the rest here,
-/// so not more.
+/// The most bytes of a segment: half of a channel's frame. It is not larger because the rest of a
+/// segment that a socket took in part is kept in memory.
 constexpr size_t kSegmentBytes = (size_t{128} << 10) + 64;
-/// Whatever is smaller stays with the socket of the one before: no need to look at all of them.
+/// Smaller segments are given to the socket of the previous one, without trying all sockets.
 constexpr size_t kSmallBytes = size_t{16} << 10;
 constexpr size_t kStageBytes = size_t{4} << 10;
 constexpr uint32_t kUnwatched = std::numeric_limits<uint32_t>::max();
 
 struct Stripe {
   UniqueFd socket;
-  uint32_t interest = kUnwatched;  ///< As epoll has it.
+  uint32_t interest = kUnwatched;  ///< Events that epoll watches for.
 
   // Sending.
-  Bytes rest;  ///< Of a segment that the socket took in part,
+  Bytes rest;  ///< A segment that the socket took in part.
   size_t rest_done = 0;
   bool rest_watched = false;
   bool shut = false;
@@ -49,10 +49,10 @@ struct Stripe {
   std::array<std::byte, kStageBytes> stage;
   size_t stage_begin = 0;
   size_t stage_end = 0;
-  uint64_t position = 0;  ///< Of the next byte of the segment that arrives,
-  size_t left = 0;        ///< of which there are as many to come. 0: none.
-  uint64_t after = 0;     ///< Segments of this socket begin here or later.
-  bool ended = false;     ///< Nothing more comes: its end, or its error, was read.
+  uint64_t position = 0;  ///< Position of the next byte of the segment that is arriving.
+  size_t left = 0;        ///< Bytes left of the segment that is arriving; 0: none is.
+  uint64_t after = 0;     ///< The next segment of this socket begins here or later.
+  bool ended = false;     ///< The socket's end, or its error, was read.
 
   size_t staged() const { return stage_end - stage_begin; }
 };
@@ -92,40 +92,40 @@ class TcpStripes final : public Connection {
   void Close(Ending how) override;
 
  private:
-  /// Looks after sockets that nobody reads or writes: one that breaks.
+  /// Handles events of sockets that are neither read nor written, such as one that breaks.
   void TakeEvents();
   void TakeRests();
   void WatchRest(Stripe& stripe, bool watch);
   Status Flush(Stripe& stripe);
-  /// Tells epoll what is wanted of each socket.
+  /// Has epoll watch each socket for what is wanted of it.
   void Arm(bool want_read, bool want_write);
-  /// Until somebody waits for it again: what it says stays true.
+  /// Ends the watch of a socket until it is waited for again, because its event stays ready.
   void Unwatch(Stripe& stripe);
   void Break(const Status& status) { broken_ = broken_.ok() ? status : broken_; }
   /// Gives a socket a segment; false: it has no room.
   Result<bool> Give(Stripe& stripe, std::span<const iovec> parts, size_t bytes);
   /// The socket from which the segment that is due arrives; null: none, as far as is known.
   Stripe* Arriving();
-  /// The same after a look at the sockets.
+  /// The result of Arriving after a look at the sockets.
   Result<Stripe*> Due();
   /// Reads a segment's header, if it is here.
   Status ReadHeader(Stripe& stripe);
-  /// What came, 0: nothing yet. Marks an end, and remembers a loss.
+  /// Receives bytes and returns how many; 0: none yet. Marks an end, and records a loss.
   size_t Receive(Stripe& stripe, std::span<std::byte> buffer);
   size_t ReadSegment(Stripe& stripe, std::span<std::byte> buffer);
   void Lose(const Status& status);
   void CloseWriting();
   void Reset();
 
-  const UniqueFd epoll_;  ///< What is wanted of the sockets.
-  const UniqueFd rests_;  ///< Those with a rest, which is to go out whatever is wanted.
+  const UniqueFd epoll_;  ///< Epoll of the sockets with what is wanted of them.
+  const UniqueFd rests_;  ///< Epoll of the sockets with a rest to write, whatever is wanted.
   std::vector<Stripe> stripes_;
   size_t current_ = 0;      ///< The socket that got the last segment.
   uint64_t written_ = 0;    ///< Bytes of the stream given to sockets.
   uint64_t delivered_ = 0;  ///< Bytes of the stream read.
   bool closing_ = false;
-  Status lost_;    ///< A socket broke: what still comes in order is read before that is said.
-  Status broken_;  ///< Said.
+  Status lost_;    ///< A socket broke; reported after the bytes that still arrive in order.
+  Status broken_;  ///< The error that calls return.
 };
 
 // The parts from `offset` on, `bytes` of them.
@@ -325,12 +325,12 @@ Result<size_t> TcpStripes::Read(std::span<std::byte> buffer) {
     }
     total += got;
   }
-  // What came before the end is the caller's first.
+  // Bytes that came before the end are returned first.
   return total > 0 || broken_.ok() ? Result<size_t>(total) : broken_;
 }
 
-// While the segment that is due arrives, nothing of the others matters: they would wake whoever
-// cannot use what they have.
+// While the segment that is due arrives, the other sockets are not watched: their bytes cannot be
+// used yet, and would wake the caller in vain.
 void TcpStripes::Arm(bool want_read, bool want_write) {
   const Stripe* const due = Arriving();
   for (size_t i = 0; i < stripes_.size(); ++i) {

@@ -1,9 +1,9 @@
 /// \file
-/// One byte stream over several TCP sockets: on a fast network, or one that loses packets, a single
-/// socket's window or core is the limit. The stream is cut into segments; each goes to the first
-/// socket that has room for it, so that a slow one gets less. The receiver takes the segment that
-/// is due straight from its socket into the caller's buffer and leaves those that are early in
-/// theirs: nothing is put in order in memory.
+/// One byte stream over several TCP sockets, for a fast network or one that loses packets, where a
+/// single socket's window or core is the limit. The stream is cut into segments; each is written to
+/// the first socket that has room for it, so that a slow socket gets fewer. The receiver reads the
+/// next segment from its socket directly into the caller's buffer and leaves later segments in
+/// their sockets, so that no reordering buffer is needed.
 #pragma once
 
 #include <memory>
@@ -14,11 +14,11 @@
 
 namespace heddle::comm {
 
-/// Sockets of one connection, at most.
+/// The most sockets of one connection.
 inline constexpr int kMostStripes = 8;
 
-/// Over connected, non-blocking sockets whose other ends are one peer's, in the same order; two or
-/// more. Errors: kResourceExhausted (descriptors).
+/// Makes a connection over two or more connected, non-blocking sockets to one peer, in the same
+/// order at both ends. Errors: kResourceExhausted (descriptors).
 Result<std::unique_ptr<Connection>> MakeTcpStripes(std::vector<UniqueFd> sockets);
 
 }  // namespace heddle::comm

@@ -79,19 +79,19 @@ class TlsConnection final : public Connection {
   const uint64_t records_per_key_;
   SSL* ssl_ = nullptr;
   Digest key_;
-  int socket_error_ = 0;  ///< errno of a read of the socket that failed,
-  bool ended_ = false;    ///< or that it has come to its end.
-  Status read_failure_;   ///< Of a read that gave bytes first.
+  int socket_error_ = 0;  ///< errno of a failed read of the socket; 0: none failed.
+  bool ended_ = false;    ///< The socket has come to its end.
+  Status read_failure_;   ///< Failure of a read that returned bytes first.
   bool drained_ = false;  ///< Neither OpenSSL nor the socket had a whole record, when last asked.
 
   std::vector<std::byte>
       sealed_;  ///< Ciphertext on its way to the socket; `sent_` bytes are there.
   size_t sent_ = 0;
-  /// Plain bytes at the head of what the caller offers next that are in records already: they do
-  /// not count as written before their last record is in the socket. So nothing ever waits here
-  /// that the caller takes for written, and whoever has bytes to write sees to the rest.
+  /// Plain bytes at the beginning of the caller's next write that are in records already. They do
+  /// not count as written before their last record is in the socket, so that no bytes wait here
+  /// that the caller counts as written; a caller with bytes to write sends the rest.
   size_t ahead_ = 0;
-  uint64_t records_ = 0;              ///< Under the key of this direction.
+  uint64_t records_ = 0;              ///< Records under the current key of this direction.
   std::vector<std::byte> scattered_;  ///< A record's bytes that lie in several parts.
 };
 
@@ -217,7 +217,7 @@ Status TlsConnection::Begin(bool client) {
   SSL_set_bio(ssl_, bio, bio);
   SSL_set_app_data(ssl_, this);
   if (client) {
-    // A server that shows a certificate instead would have to be trusted by someone: by nobody.
+    // A server that presents a certificate instead is refused, because no authority is trusted.
     SSL_set_verify(ssl_, SSL_VERIFY_PEER, nullptr);
     SSL_set_connect_state(ssl_);
   } else {

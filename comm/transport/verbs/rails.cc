@@ -19,7 +19,7 @@ constexpr size_t kMostNameBytes = 80;  // An address of IPv6 with its port has 4
 struct Candidate {
   RailPair pair;
   double bytes_per_second = 0;
-  int near = 0;  ///< Ends that are.
+  int near = 0;  ///< Number of ends that are near their processors.
 
   auto rank() const { return std::pair(-bytes_per_second, -near); }
 };
@@ -87,7 +87,7 @@ std::vector<Candidate> Joined(std::span<const Rail> own, std::span<const Rail> p
   return neighbours.empty() ? all : neighbours;
 }
 
-/// Of the best, the one of `number`: the own rail first, then the peer's.
+/// The candidate that `number` chooses among the best: first the own rail, then the peer's.
 RailPair First(const std::vector<Candidate>& candidates, size_t number) {
   const auto best =
       std::min_element(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {

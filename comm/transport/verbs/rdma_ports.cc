@@ -166,7 +166,7 @@ void JudgeHere(RdmaPort& port) {
   }
 }
 
-/// Those that this process may run on.
+/// The processors that this process may run on.
 std::vector<int> OwnProcessors() {
   std::vector<int> processors;
   cpu_set_t set;

@@ -1,7 +1,7 @@
 /// \file
 /// A connection over an RDMA queue pair: its streams, direct placement beside them, and the
-/// handshake's socket, which stays open: an idle queue pair learns nothing of its peer's death, and
-/// a peer that is stopped still takes writes.
+/// handshake's socket. The socket stays open because an idle queue pair does not detect its peer's
+/// death, and the device of a stopped peer still accepts writes.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ namespace heddle::comm {
 
 class VerbsConnection final : public Connection {
  public:
-  /// `stream` is set up and watches `socket`, the handshake's.
+  /// `stream` has been set up and watches `socket`, the handshake's socket.
   VerbsConnection(std::unique_ptr<VerbsStream> stream, UniqueFd socket)
       : socket_(std::move(socket)),
         placement_(*stream),
@@ -38,7 +38,7 @@ class VerbsConnection final : public Connection {
  private:
   UniqueFd socket_;
   VerbsPlacement placement_;
-  const std::unique_ptr<VerbsStream> stream_;  ///< Ends before what its peer may write into.
+  const std::unique_ptr<VerbsStream> stream_;  ///< Destroyed before placement_'s registrations.
 };
 
 }  // namespace heddle::comm

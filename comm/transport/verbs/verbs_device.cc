@@ -138,7 +138,7 @@ int VerbsDevice::event_fd() const {
 
 void VerbsDevice::Add(uint32_t queue_pair, const ibv_cq* completions, int news) {
   const MutexLock lock(mutex_);
-  TakeEvents();  // Those that came before do not concern it.
+  TakeEvents();  // Events that came before do not concern the new queue pair.
   queue_pairs_[queue_pair] = {.completions = completions, .news = news, .failure = {}};
 }
 

@@ -1,6 +1,6 @@
 /// \file
-/// An opened RDMA device with the one port that a worker uses: its protection domain, its limits,
-/// and what it says about itself out of turn.
+/// An opened RDMA device with one port that a worker uses: its protection domain, its limits and
+/// its asynchronous events.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,15 @@
 
 namespace heddle::comm {
 
-/// What an allocation of the verbs library failed with; names the limit on locked memory where that
+/// The status of a failed allocation of the verbs library; names the limit on locked memory if that
 /// is the reason.
 Status VerbsResourceError(int error, std::string_view what);
-/// What posting a request failed with. The calls return an errno, but some providers -1 and leave
-/// it in errno.
+/// The status of a failed call that posts a request. The calls return an errno value, but some
+/// providers return -1 and set errno.
 Status VerbsPostError(int error, std::string_view what);
 
-/// Objects of libibverbs and librdmacm that somebody owns. Order matters: what uses another one
-/// goes first.
+/// Deleter for objects of libibverbs and librdmacm. An object must be destroyed before the objects
+/// that it uses.
 struct VerbsRelease {
   void operator()(ibv_comp_channel* channel) const { ::ibv_destroy_comp_channel(channel); }
   void operator()(ibv_cq* completions) const { ::ibv_destroy_cq(completions); }
@@ -37,10 +37,10 @@ struct VerbsRelease {
 template <typename Object>
 using VerbsHandle = std::unique_ptr<Object, VerbsRelease>;
 
-/// Shared by the connections over it. Thread: any.
+/// A device shared by the connections over it. Thread: any.
 class VerbsDevice {
  public:
-  /// Errors: kUnavailable, with the device's name.
+  /// Opens the device of `port`. Errors: kUnavailable, with the device's name.
   static Result<std::shared_ptr<VerbsDevice>> Open(const RdmaPort& port);
   ~VerbsDevice();
   VerbsDevice(const VerbsDevice&) = delete;
@@ -49,24 +49,27 @@ class VerbsDevice {
   const RdmaPort& port() const { return port_; }
   ibv_context* context() const { return context_; }
   ibv_pd* domain() const { return domain_.get(); }
-  /// RDMA WRITE WITH IMMEDIATE: iWARP's RDMAP (RFC 5040) has none, and there is no query for it.
+  /// Whether the device supports RDMA WRITE WITH IMMEDIATE. iWARP's RDMAP (RFC 5040) has none, and
+  /// the device cannot be queried for it.
   bool writes_with_immediate() const { return port_.kind != RdmaKind::kIwarp; }
   uint32_t max_message_bytes() const { return max_message_bytes_; }
-  /// Of the port when it was opened: its largest packet, in the encoding of ibv_mtu, and its
-  /// address in an InfiniBand subnet.
+  /// The port's active MTU when it was opened, in the encoding of ibv_mtu.
   uint8_t active_mtu() const { return active_mtu_; }
+  /// The port's address in an InfiniBand subnet when it was opened.
   uint16_t lid() const { return lid_; }
 
-  /// Whether the port is there at this moment. Errors: kUnavailable, with its state.
+  /// Checks that the port is active now. Errors: kUnavailable, with its state.
   Status CheckPort() const;
 
-  /// Ready to read when an asynchronous event has come: whoever sees it first calls Failure, which
-  /// writes to `news` (an eventfd, the caller's until Remove) of every queue pair that it concerns.
+  /// Descriptor that is ready to read when an asynchronous event is pending. The first connection
+  /// that sees it calls Failure, which notifies every queue pair that the event concerns.
   int event_fd() const;
+  /// Adds a queue pair, which is notified of its failure by a write to the eventfd `news`. The
+  /// eventfd must stay open until Remove.
   void Add(uint32_t queue_pair, const ibv_cq* completions, int news) HEDDLE_EXCLUDES(mutex_);
   void Remove(uint32_t queue_pair) HEDDLE_EXCLUDES(mutex_);
-  /// Takes in the events that have come; then what they mean for a queue pair that was added.
-  /// Errors: kUnavailable: port down, device gone, queue pair or completion queue in error.
+  /// Reads the pending events, then returns the failure of a queue pair that was added, or ok.
+  /// Errors: kUnavailable (port down, device gone, queue pair or completion queue in error).
   Status Failure(uint32_t queue_pair) HEDDLE_EXCLUDES(mutex_);
 
  private:
@@ -85,8 +88,8 @@ class VerbsDevice {
   uint32_t max_message_bytes_ = 0;
   uint8_t active_mtu_ = 0;
   uint16_t lid_ = 0;
-  /// iWARP: connections are made through librdmacm, which has a context of its own for a device;
-  /// this identifier holds it open.
+  /// An identifier that keeps librdmacm's own context of the device open; used for iWARP, whose
+  /// connections are made through librdmacm.
   VerbsHandle<rdma_event_channel> anchor_channel_;
   VerbsHandle<rdma_cm_id> anchor_;
   ibv_context* context_ = nullptr;

@@ -1,5 +1,5 @@
 /// \file
-/// iWARP: from what both ends have told each other to joined queue pairs, through librdmacm.
+/// iWARP: connects the queue pairs through librdmacm after both ends have exchanged VerbsHellos.
 #pragma once
 
 #include <functional>
@@ -11,33 +11,35 @@
 
 namespace heddle::comm {
 
-/// One end. The acceptor listens at a port of its own, where the dialler shows the acceptor's
-/// token.
+/// One end of an iWARP connection setup. The acceptor listens at a port of its own, where the
+/// dialler presents the acceptor's token.
 class IwarpConnector {
  public:
-  /// Both stay as long as it does; `peer` has been checked.
+  /// `stream` and `peer` outlive it; `peer` has been validated.
   IwarpConnector(VerbsStream& stream, const VerbsHello& peer, bool dialled)
       : stream_(stream),
         peer_(peer),
         dialled_(dialled),
         token_(dialled ? peer.token : MakeNonce()) {}
 
-  /// The acceptor's beginning: listens at the address of `socket`, and says in `hello` where and
-  /// for whom.
+  /// Starts the acceptor: listens at the address of `socket` and stores the port and the token in
+  /// `hello`.
   Status Listen(int socket, VerbsHello& hello);
-  /// The dialler's: on its way to the address of the peer of `socket`.
+  /// Starts the dialler: connects to the host of the peer of `socket`.
   Status Connect(int socket);
-  /// Ready to read when Advance should be called. Precondition: one of the above went well.
+  /// Descriptor that is ready to read when Advance should be called. Precondition: Listen or
+  /// Connect succeeded.
   int fd() const { return events_->fd; }
-  /// Takes one event; false: there is none. Errors: kUnavailable.
+  /// Handles one event; false: there is none. Errors: kUnavailable.
   Result<bool> Advance();
-  /// The queue pairs are joined.
+  /// Whether the queue pairs are connected.
   bool established() const { return established_; }
 
  private:
   Status Open();
   Status MakeIdentifier();
-  /// Makes `call`, which binds the identifier to `own`, with a port that TCP has free.
+  /// Makes `call`, which binds the identifier to `own`, after setting its port to one that is free
+  /// for TCP.
   Status WithFreePort(std::string_view what,
                       sockaddr_storage& own,
                       const std::function<int()>& call);
@@ -47,9 +49,9 @@ class IwarpConnector {
   const VerbsHello& peer_;
   const bool dialled_;
   const Digest token_;
-  VerbsHandle<rdma_event_channel> channel_;  ///< Until the queue pair has it, and the dialler's
-  VerbsHandle<rdma_cm_id> id_;               ///< identifier. The acceptor's listens, and stays.
-  rdma_event_channel* events_ = nullptr;     ///< The same channel, whoever has it.
+  VerbsHandle<rdma_event_channel> channel_;  ///< Null once the queue pair owns it.
+  VerbsHandle<rdma_cm_id> id_;               ///< At the dialler null once the queue pair owns it.
+  rdma_event_channel* events_ = nullptr;     ///< The event channel, whichever object owns it.
   bool established_ = false;
 };
 

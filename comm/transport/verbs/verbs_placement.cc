@@ -90,8 +90,8 @@ Result<size_t> VerbsPlacement::Put(const Registration& registration,
     const std::byte* from = bytes.data() + done;
     const uint64_t to = target.address + done;
     done += count;
-    // What reports its completion siw copies before it sends; else it would go on reading the
-    // memory after a later request's completion has given it back.
+    // siw copies the data of requests that report their completion before it sends. It would read
+    // the memory of others even after a later request's completion has returned it to the caller.
     const bool report = !queue_pair.device()->writes_with_immediate() || done == bytes.size();
     ibv_send_wr& request =
         chain.Add(from, count, registration.local_key, {.placed = count}, report);
@@ -122,8 +122,9 @@ Result<size_t> VerbsPlacement::Place(const std::shared_ptr<const SharedRegion>& 
   return second;
 }
 
-// What the device still reads it may send from memory that has been deregistered since (siw looks
-// at a request's key once): nothing of it may be followed by the frame that tells of it.
+// The device may still send from memory that has been deregistered meanwhile (siw checks a
+// request's key only once). So the queue pair is stopped: the frame that reports such a message
+// must not follow.
 void VerbsPlacement::Withdraw() {
   if (stream_.requests().given().placed != stream_.requests().done().placed) {
     stream_.queue_pair().Stop(UnavailableError("a placement was given up"));

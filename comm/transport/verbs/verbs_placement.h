@@ -1,6 +1,6 @@
 /// \file
-/// Direct placement over RDMA (transport.h): shared buffers, registered by region when they are
-/// first used, are written by one end's device into the other's memory.
+/// Direct placement over RDMA (DirectPlacement in transport.h): one end's device writes from its
+/// shared buffers into the other's. Regions are registered when they are first used.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace heddle::comm {
 
-/// Beside a stream, which it outlives. Thread: the stream's.
+/// Direct placement beside a stream, which it outlives. Thread: that of the stream.
 class VerbsPlacement final : public DirectPlacement {
  public:
   explicit VerbsPlacement(VerbsStream& stream) : stream_(stream) {}
@@ -31,14 +31,14 @@ class VerbsPlacement final : public DirectPlacement {
   uint64_t placed() override { return reported_ = stream_.requests().done().placed; }
   void Withdraw() override;
 
-  /// Whether `placed` has grown since the channel has asked.
+  /// Whether the value of `placed` has grown since its last call.
   bool has_news() const { return reported_ != stream_.requests().done().placed; }
-  /// What found no room last is to be placed, not written into the stream.
+  /// Whether the last Place found no room, so that the channel waits to place, not to write.
   bool waits() const { return waits_; }
   void StopWaiting() { waits_ = false; }
 
  private:
-  /// A shared region as the device knows it.
+  /// The registration of a shared region with the device.
   class Registration;
 
   Result<std::shared_ptr<Registration>> Register(const std::shared_ptr<const SharedRegion>& region);
@@ -48,10 +48,10 @@ class VerbsPlacement final : public DirectPlacement {
   void EndRegistrations();
 
   VerbsStream& stream_;
-  /// By the region's number. Each connection's own, so that what one peer is refused, another still
-  /// has.
+  /// Registrations by region ID. Each connection has its own, so that revoking one peer's access
+  /// leaves that of others.
   std::map<uint64_t, std::shared_ptr<Registration>> registrations_;
-  uint64_t reported_ = 0;  ///< Bytes placed, as the channel knows it.
+  uint64_t reported_ = 0;  ///< Value of the last call of `placed`.
   bool waits_ = false;
 };
 

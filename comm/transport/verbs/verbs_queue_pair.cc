@@ -177,7 +177,7 @@ Status VerbsQueuePair::Fail(const Status& status) {
 void VerbsQueuePair::Stop(const Status& why) {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_ERR;
-  // What fails here ends with the queue pair's destruction a moment later.
+  // If it fails, the queue pair is destroyed a moment later anyway.
   ::ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE);
   Fail(why).IgnoreError("it is kept");
 }
@@ -249,7 +249,7 @@ Result<std::span<const ibv_wc>> VerbsQueuePair::Poll(std::array<ibv_wc, kBatch>&
 }
 
 Status VerbsQueuePair::CompletionError(const ibv_wc& completion) const {
-  // Of a completion in error only the number, the status and the vendor's code mean anything.
+  // Only the number, the status and the vendor's code of a failed completion are valid.
   std::string what;
   switch (completion.status) {
     case IBV_WC_RETRY_EXC_ERR:
@@ -276,7 +276,7 @@ Status VerbsQueuePair::CompletionError(const ibv_wc& completion) const {
 
 Status VerbsQueuePair::Watch(int socket) {
   watched_.Reset(::epoll_create1(EPOLL_CLOEXEC));
-  // Edges: an event that nobody can act on yet must not keep the loop awake.
+  // Edge triggered, because an event that cannot be handled yet must not keep the loop awake.
   const auto watch = [&](int fd, uint32_t events, uint64_t what) {
     epoll_event event{};
     event.events = events | static_cast<uint32_t>(EPOLLET);

@@ -1,16 +1,16 @@
 /// \file
-/// From an authenticated socket to a connection over a queue pair:
+/// The setup of a connection over a queue pair from an authenticated socket:
 ///
 ///     dialler → acceptor   VerbsHello over the socket
-///     acceptor → dialler   VerbsHello, or why not
-///                          InfiniBand and RoCE: each end brings its queue pair up by hand;
+///     acceptor → dialler   VerbsHello, or the reason of a refusal
+///                          InfiniBand and RoCE: each end changes its queue pair's state itself;
 ///                          iWARP: the dialler connects through librdmacm with the acceptor's token
-///     dialler → acceptor   a probe over the queue pair; iWARP: repeated until it is answered
+///     dialler → acceptor   a probe over the queue pair; iWARP: repeated until the reply
 ///     acceptor → dialler   a probe back
-///     dialler → acceptor   one byte over the socket: both directions work, it begins
+///     dialler → acceptor   one byte over the socket: both directions work
 ///
-/// What fails, fails before either end has a connection, so that the pair can fall back to another
-/// transport: a network that lets TCP through and drops RDMA is noticed here.
+/// A failure occurs before either end has a connection, so that the pair can fall back to another
+/// transport. A network that passes TCP and drops RDMA is detected here.
 #pragma once
 
 #include <memory>

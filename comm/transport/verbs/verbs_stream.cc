@@ -68,7 +68,7 @@ Status VerbsStream::Join(const VerbsHello& peer) {
 }
 
 Result<bool> VerbsStream::Probed() {
-  // What the peer wrote behind its probe waits in the ring.
+  // Bytes that the peer wrote after its probe wait in the ring.
   HEDDLE_RETURN_IF_ERROR(Await());
   return probed_;
 }
@@ -187,7 +187,7 @@ bool VerbsStream::writable() const {
 Result<size_t> VerbsStream::Put(std::span<const iovec> parts) {
   VerbsChain chain(requests_);
   size_t total = 0;
-  size_t left = 0;  // Of all parts.
+  size_t left = 0;  // Bytes left of all parts.
   for (const iovec& part : parts) {
     left += part.iov_len;
   }

@@ -1,7 +1,7 @@
 /// \file
-/// The streams of a connection over RDMA: a ring of registered memory at each end that the other
-/// end writes into (one-sided), announced by immediates or, where there are none, by small
-/// messages; the reader returns what it has consumed as credit (credit.h).
+/// The streams of a connection over RDMA. Each end has a ring of registered memory that the other
+/// end writes into (one-sided). Writes are announced by immediates or, on devices without them, by
+/// small messages; the reader returns the bytes that it has consumed as credit (credit.h).
 #pragma once
 
 #include <cstddef>
@@ -30,20 +30,21 @@ class VerbsBuffers {
   VerbsBuffers(const VerbsBuffers&) = delete;
   VerbsBuffers& operator=(const VerbsBuffers&) = delete;
 
-  /// Errors: kResourceExhausted names the limit that is too low and how to raise it.
+  /// Allocates and registers the memory. Errors: kResourceExhausted, which names the limit that is
+  /// too low and how to raise it.
   Status Allocate(ibv_pd* domain);
 
   size_t ring_bytes() const { return ring_bytes_; }
-  /// The peer writes here, with `ring_key`.
+  /// The ring into which the peer writes, with the remote key ring_key().
   std::byte* ring() const { return memory_; }
   uint32_t ring_key() const { return ring_region_->rkey; }
-  /// What the peer's ring gets, at the same places. It and what follows are registered as
-  /// `own_key`.
+  /// Data to write into the peer's ring, at the same offsets. This memory and the control messages
+  /// are registered with the local key own_key().
   std::byte* staging() const { return memory_ + ring_bytes_; }
   uint32_t own_key() const { return own_region_->lkey; }
-  /// Control messages: one a receive,
+  /// The received control messages, one for each posted receive.
   std::byte* received() const { return staging() + ring_bytes_; }
-  /// and one a send request.
+  /// The control message of a send request.
   std::byte* sent(uint64_t request) const {
     return received() +
            (StreamCredit::kReceives + request % SendRequests::kDepth) * sizeof(ControlMessage);
@@ -51,13 +52,13 @@ class VerbsBuffers {
 
  private:
   const size_t ring_bytes_;
-  const size_t bytes_;  ///< Of all.
+  const size_t bytes_;  ///< Size of the whole memory.
   std::byte* memory_ = nullptr;
   VerbsHandle<ibv_mr> ring_region_;
   VerbsHandle<ibv_mr> own_region_;
 };
 
-/// Thread: one caller at a time.
+/// The streams of a connection over RDMA. Thread: one caller at a time.
 class VerbsStream {
  public:
   VerbsStream(std::shared_ptr<VerbsDevice> device, TrafficClass traffic_class)
@@ -66,44 +67,45 @@ class VerbsStream {
         credit_(buffers_.ring_bytes()),
         requests_(buffers_.ring_bytes()) {}
 
-  // Setting up; in this order.
-  /// Registers memory and makes what a queue pair needs. Errors: kResourceExhausted names the limit
-  /// that is too low and how to raise it; kUnavailable.
+  // Setup; the functions are called in this order.
+  /// Registers memory and creates the objects that a queue pair needs. Errors: kResourceExhausted,
+  /// which names the limit that is too low and how to raise it; kUnavailable.
   Status Allocate();
-  /// Makes the queue pair; arguments for iWARP alone: VerbsQueuePair::Make.
+  /// Creates the queue pair (VerbsQueuePair::Make); the arguments are for iWARP only.
   Status MakeQueuePair(VerbsHandle<rdma_event_channel> manager = {},
                        VerbsHandle<rdma_cm_id> id = {});
   VerbsHello Hello() const;
-  /// Takes over the peer's ring and limits and, but for iWARP, joins the queue pairs. `peer` has
-  /// been checked.
+  /// Stores the peer's ring and limits and, except for iWARP, connects the queue pairs. `peer` has
+  /// been validated.
   Status Join(const VerbsHello& peer);
-  /// Sends a message with `flags` of ControlMessage; a probe only shows that the network lets it
-  /// through.
+  /// Sends a control message with `flags` (ControlMessage). A probe has no effect but to show that
+  /// the network passes RDMA.
   Status SendControl(uint32_t flags);
-  /// Whether the peer's probe has come. Errors: what befell the queue pair.
+  /// Whether the peer's probe has arrived. Errors: failures of the queue pair.
   Result<bool> Probed();
 
   VerbsQueuePair& queue_pair() { return queue_pair_; }
   SendRequests& requests() { return requests_; }
 
-  /// As those of Connection.
+  /// Implements Connection::Write.
   Result<size_t> Write(std::span<const iovec> parts);
+  /// Implements Connection::Read.
   Result<size_t> Read(std::span<std::byte> buffer);
-  /// Whether there are bytes to read, and whether any may be written.
+  /// Whether there are bytes to read (readable), and whether bytes can be written (writable).
   bool readable() const { return credit_.readable() > 0; }
   bool writable() const;
-  /// Tells the peer that nothing more is written.
+  /// Ends the outgoing stream and notifies the peer.
   void End();
-  /// Takes in what has completed, and returns credit that is due.
+  /// Handles the completions, and returns credit that is due.
   Status Poll();
-  /// As Poll, and the next completion makes an event: nothing is missed between the two.
+  /// Requests an event for the next completion, then polls, so that no completion is missed.
   Status Await();
 
-  /// The peer has gone; what it wrote before is still read.
+  /// Records that the peer is gone. Bytes that it wrote before can still be read.
   void HangUp() { hung_up_ = true; }
-  /// Errors: kUnavailable: nothing can be sent any more.
+  /// Checks that bytes can still be sent. Errors: kUnavailable.
   Status CheckSending() const;
-  /// Whether nothing more will come, or go.
+  /// Whether the peer has ended its stream or is gone, or the queue pair has failed.
   bool over() const { return ended_ || hung_up_ || !queue_pair_.failure().ok(); }
 
  private:
@@ -114,7 +116,7 @@ class VerbsStream {
   Status Received(const ibv_wc& completion);
 
   VerbsBuffers buffers_;
-  VerbsQueuePair queue_pair_;  ///< Ends before its memory does.
+  VerbsQueuePair queue_pair_;  ///< Declared after buffers_: destroyed before its memory.
   StreamCredit credit_;
   SendRequests requests_;
   uint64_t peer_ring_ = 0;

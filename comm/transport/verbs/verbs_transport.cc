@@ -23,7 +23,7 @@ namespace heddle::comm {
 namespace {
 
 constexpr const char* kName = "verbs";
-/// How long a pair of rails that came to nothing is left to others.
+/// How long a pair of rails over which no connection came about is avoided.
 constexpr Duration kAvoided = std::chrono::seconds(60);
 
 /// What rails of one network have in common: InfiniBand, the subnet's part of the GIDs.
@@ -121,10 +121,10 @@ class VerbsTransport final : public Transport {
     return pairs;
   }
 
-  std::vector<Rail> rails_;  ///< Constant once all are added, like...
-  std::vector<End> ends_;    ///< ...their devices and listeners, at the same places.
+  std::vector<Rail> rails_;  ///< Constant once all are added.
+  std::vector<End> ends_;    ///< Devices and listeners of rails_; constant once all are added.
   mutable Mutex mutex_;
-  /// Until when, by the own rail and the peer's listener.
+  /// Times until which pairs are avoided, by the own rail and the peer's listener.
   mutable std::map<std::pair<size_t, std::string>, Time> avoided_ HEDDLE_GUARDED_BY(mutex_);
 };
 

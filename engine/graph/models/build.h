@@ -1,5 +1,5 @@
 /// \file
-/// What the families' forward graphs share: naming of parameters and nodes, and the head.
+/// The common parts of the families' forward graphs: naming of parameters and nodes, and the head.
 #pragma once
 
 #include <optional>
@@ -11,9 +11,9 @@
 
 namespace heddle::graph {
 
-/// GraphBuilder in the words of models: a layer named "layers.0.mlp.up" reads
-/// "layers.0.mlp.up.weight" (and ".bias"). The first error stays and every later call returns at
-/// once, so that a model reads as a list.
+/// A GraphBuilder with the layers of models: a layer named "layers.0.mlp.up" reads
+/// "layers.0.mlp.up.weight" (and ".bias"). The first error is kept and every later call returns at
+/// once, so that a model's code is a plain list of layers; Finish returns the error.
 class ModelBuilder {
  public:
   ModelBuilder(const ModelConfig& config, const TrainingGraphOptions& options);
@@ -23,11 +23,11 @@ class ModelBuilder {
 
   void BeginSegment(std::string name, int layer) { builder_.BeginSegment(std::move(name), layer); }
 
-  /// Normally distributed matrix; 0 for `standard_deviation`: the configuration's
+  /// Adds a normally distributed matrix. `standard_deviation` 0: the configuration's
   /// initializer_range.
   TensorId Matrix(std::string name, Shape shape, double standard_deviation = 0);
 
-  /// First output of an operator named `name`.
+  /// Adds a node of the operator `op` and returns its first output, named `name`.
   TensorId Apply(std::string_view op,
                  std::string name,
                  std::vector<TensorId> inputs,
@@ -40,10 +40,11 @@ class ModelBuilder {
                   double standard_deviation = 0);
   TensorId RmsNorm(const std::string& name, TensorId x);
   TensorId LayerNorm(const std::string& name, TensorId x);
-  /// Nothing when the configuration has no dropout. Sites are numbered in order of the calls.
+  /// Adds dropout; returns `x` if the configuration has none. Sites are numbered in the order of
+  /// the calls.
   TensorId Dropout(const std::string& name, TensorId x);
 
-  /// Logits by `weight` [V, D] and the loss: ends the graph.
+  /// Adds the logits by `weight` [V, D] and the loss, and returns the graph, or the first error.
   Result<Graph> Finish(TensorId x, TensorId weight);
 
  private:

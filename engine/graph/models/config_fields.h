@@ -1,14 +1,14 @@
 /// \file
-/// The fields of Hugging Face's config.json that say nothing of what a model computes.
+/// The fields of Hugging Face's config.json that do not affect what a model computes.
 #pragma once
 
 #include <string_view>
 
 namespace heddle::graph {
 
-/// Whether a field of a causal model's config.json is known to leave every logit and gradient as
-/// they are, whatever its value: where the file comes from, the type of the elements, tokens with a
-/// meaning, heads for other tasks, and how text is generated.
+/// Whether a field of a causal model's config.json is known not to affect any logit or gradient,
+/// whatever its value: the file's origin, the element type, special tokens, heads for other tasks,
+/// and settings of text generation.
 bool IsIrrelevantField(std::string_view name);
 
 }  // namespace heddle::graph

@@ -1,6 +1,6 @@
 /// \file
-/// What operators share: checks of input types with one wording, default cost, and the making of
-/// sharding rules.
+/// Helpers of operators: checks of input types with uniform messages, default costs, and the
+/// construction of sharding rules.
 #pragma once
 
 #include <initializer_list>
@@ -13,22 +13,24 @@
 
 namespace heddle::graph {
 
-/// Errors: kInvalidArgument unless `inputs` has between `least` and `most` entries.
+/// Checks that `inputs` has between `least` and `most` entries. Errors: kInvalidArgument.
 Status CheckCount(std::string_view op,
                   std::span<const TensorType> inputs,
                   size_t least,
                   size_t most);
 
-/// Errors: kInvalidArgument unless `type` is floating point with at least `least_rank` dimensions.
+/// Checks that `type` is floating point with at least `least_rank` dimensions. Errors:
+/// kInvalidArgument.
 Status CheckFloating(std::string_view op,
                      std::string_view what,
                      const TensorType& type,
                      size_t least_rank);
 
-/// Errors: kInvalidArgument unless `type` is floating point with exactly `rank` dimensions.
+/// Checks that `type` is floating point with exactly `rank` dimensions. Errors: kInvalidArgument.
 Status CheckRank(std::string_view op, std::string_view what, const TensorType& type, size_t rank);
 
-/// Errors: kInvalidArgument unless `type` is `expected`, which `reference` (another input) demands.
+/// Checks that `type` is `expected`, which follows from `reference`, another input. Errors:
+/// kInvalidArgument.
 Status CheckType(std::string_view op,
                  std::string_view what,
                  const TensorType& type,
@@ -36,25 +38,28 @@ Status CheckType(std::string_view op,
                  std::string_view reference_name,
                  const TensorType& reference);
 
-/// The type without its last dimension, in the master type: a norm's statistics.
+/// The type of a norm's statistics: `x` without its last dimension, in the master type.
 TensorType StatisticsType(const TensorType& x);
 
-/// The last dimension alone, in the master type: norms' weights, biases and their gradients.
+/// The type of norms' weights, biases and their gradients: the last dimension of `x`, in the master
+/// type.
 TensorType FeatureType(const TensorType& x);
 
-/// Bytes of all inputs and outputs once, and `flops_per_element` of the first output.
+/// The cost of an element-wise operator: the bytes of all inputs and outputs, and
+/// `flops_per_element` for each element of the first output.
 Cost ElementwiseCost(std::span<const TensorType> inputs,
                      std::span<const TensorType> outputs,
                      double flops_per_element);
 
-/// (query, key) pairs that causal attention computes for one head over `length` positions: blocks
-/// of 32 query rows, as the kernels take them, each with all keys up to its last row. About half of
-/// length².
+/// Number of (query, key) pairs that causal attention computes for one head over `length`
+/// positions: blocks of 32 query rows, as in the kernels, each with all keys up to its last row.
+/// About half of length².
 double AttendedPairs(int64_t length);
 
 double TotalBytes(std::span<const TensorType> types);
 
-/// Adds one backward node with a single output and contributes it to input i, if that is wanted.
+/// Adds a backward node with a single output and contributes it to the gradient of input i, if that
+/// is needed.
 Status ContributeNode(GradientBuilder& builder,
                       int i,
                       std::string_view op,
@@ -62,7 +67,7 @@ Status ContributeNode(GradientBuilder& builder,
                       Attributes attributes,
                       Phase phase);
 
-/// Collects rules; the first is everything replicated.
+/// Collects sharding rules; in the first everything is replicated.
 class RuleList {
  public:
   RuleList(size_t inputs, size_t outputs);
@@ -76,7 +81,7 @@ class RuleList {
   std::vector<ShardingRule> rules_;
 };
 
-/// For rules' brevity.
+/// Short names for placements in rules: Whole, Cut and Sum.
 inline Placement Whole() {
   return Placement::Replicate();
 }
@@ -87,7 +92,7 @@ inline Placement Sum() {
   return Placement::Partial();
 }
 
-/// Index of the last dimension.
+/// The index of the last dimension.
 inline int LastDim(const TensorType& type) {
   return static_cast<int>(type.shape.size()) - 1;
 }

@@ -1,7 +1,8 @@
 /// \file
-/// What must be summed over microbatches and workers, derived from the operators' sharding rules:
-/// tokens and targets lie Shard(0) on the microbatch axis, parameters Replicate; each node takes
-/// the rule that matches its inputs. What comes out Partial is summed; nothing else is.
+/// Determines from the operators' sharding rules which tensors are summed over microbatches and
+/// workers. On the microbatch axis, tokens and targets are Shard(0) and parameters Replicate; each
+/// node uses the rule that matches its inputs. Exactly the tensors that are then Partial are
+/// summed.
 #pragma once
 
 #include <vector>
@@ -11,30 +12,30 @@
 
 namespace heddle::program {
 
-/// Placement of every tensor on the microbatch axis.
-/// Errors: kInvalidArgument when no rule of a node matches its inputs, or a rule has the wrong
-/// arity.
+/// The placement of every tensor on the microbatch axis.
+/// Errors: kInvalidArgument (no rule of a node matches its inputs, or a rule has the wrong arity).
 Result<std::vector<graph::Placement>> PropagateBatchAxis(const graph::Graph& graph);
 
-/// One use of a parameter: its weight gradient, of one microbatch, and where it arises.
+/// One use of a parameter: its weight gradient for one microbatch, and the segment that computes
+/// it.
 struct GradientUse {
   int use = 0;
   graph::TensorId tensor = -1;
   int segment = 0;
 };
 
-/// A graph with the questions that lowering asks answered once.
+/// The properties of a graph that lowering needs, computed once.
 struct GraphAnalysis {
   std::vector<std::vector<graph::NodeId>> readers = {};                  ///< By tensor, ascending.
   std::vector<std::vector<graph::NodeId>> segment_nodes = {};            ///< By segment, ascending.
   std::vector<std::vector<graph::ParameterId>> segment_parameters = {};  ///< By segment, ascending.
   std::vector<std::vector<int>> parameter_segments = {};  ///< By parameter, ascending.
-  std::vector<std::vector<GradientUse>> uses = {};  ///< By parameter, by use; what is to be summed.
-  bool differentiated = false;                      ///< Whether the graph has gradients at all.
+  std::vector<std::vector<GradientUse>> uses = {};  ///< By parameter, by use; they are summed.
+  bool differentiated = false;                      ///< Whether the graph has gradients.
 };
 
-/// Errors: kInvalidArgument when the graph is malformed, a weight gradient or the loss does not
-/// come out Partial, or some parameters have gradients and others have none.
+/// Analyses a graph. Errors: kInvalidArgument (the graph is malformed, a weight gradient or the
+/// loss is not Partial, or only some parameters have gradients).
 Result<GraphAnalysis> Analyze(const graph::Graph& graph);
 
 }  // namespace heddle::program

@@ -1,6 +1,6 @@
 /// \file
-/// How much memory a stage's Program needs, without lowering it: all microbatches of a stage repeat
-/// one template, so that its peak follows from a few of its passes.
+/// Computes the memory of a stage's Program without lowering it. All microbatches of a stage repeat
+/// one template, so that the peak follows from a few of its passes.
 #pragma once
 
 #include <cstdint>
@@ -13,66 +13,67 @@
 
 namespace heddle::program {
 
-/// What decides a stage's memory.
+/// The properties of a stage that determine its memory.
 struct FootprintStage {
   int first_segment = 0;
-  int last_segment = 0;
+  int last_segment = 0;  ///< One past the last segment.
   bool recompute = false;
-  int warm_up = 0;  ///< Pipeline::WarmUp.
-  int first_microbatch = 0;
-  int microbatches = 0;  ///< Of its pipeline.
-  bool shared = false;   ///< There are other pipelines, so gradients are reduced.
+  int warm_up = 0;           ///< Pipeline::WarmUp.
+  int first_microbatch = 0;  ///< First microbatch of the pipeline.
+  int microbatches = 0;      ///< Number of microbatches of the pipeline.
+  bool shared = false;       ///< There are other pipelines, so gradients are reduced.
 };
 
-/// Where the first microbatch of a pipeline is not known yet: no other leaves more partial sums
-/// after any number of microbatches.
+/// The first microbatch to assume if that of a pipeline is not known yet: no other leaves more
+/// partial sums after any number of microbatches.
 constexpr int kWorstFirstMicrobatch = 1;
 
-/// Peak bytes of stages. Refers to the graph. Thread: one caller at a time, for answers are kept.
+/// Computes the peak bytes of stages of a graph, which must outlive it. Thread: one caller at a
+/// time, because intermediate results are cached.
 class Footprint {
  public:
-  /// Errors: kInvalidArgument (see Analyze).
+  /// Analyses `graph`. Errors: those of Analyze.
   static Result<Footprint> Create(const graph::Graph& graph, Determinism determinism);
 
-  /// StateBytes and PeakSlotBytes of the Program of whoever runs the stage, in sum and to the byte.
-  /// Cost: the stage's nodes, the first time; then a pass over them for each situation in which a
-  /// backward finds the memory, about twice the logarithm of the microbatches; and the
+  /// The exact sum of StateBytes and PeakSlotBytes of the Program of a worker that runs the stage.
+  /// Cost: the stage's nodes at the first call; then a pass over them for each distinct state of
+  /// the memory before a backward, about twice the logarithm of the microbatches; and the
   /// microbatches.
   int64_t PeakBytes(const FootprintStage& stage);
 
  private:
-  /// A step of a template. Its contributions to gradients are those from `contributions` on, up to
-  /// the next step's.
+  /// A step of a template. Its contributions to gradients are those of Trace::contributions from
+  /// index `contributions` up to that of the next step.
   struct Step {
     int64_t allocated = 0;
     int64_t freed = 0;
     size_t contributions = 0;
   };
-  /// A parameter that the stage holds, and what becomes of its gradient.
+  /// The gradient of a parameter that the stage holds.
   struct Gradient {
     graph::ParameterId parameter = -1;
-    int uses = 0;  ///< In this stage.
+    int uses = 0;  ///< Number of the parameter's uses in this stage.
     int64_t contribution_bytes = 0;
     int64_t sum_bytes = 0;
     bool tied = false;  ///< Other stages of the pipeline hold the parameter, too.
   };
-  /// What is the same however often a stage runs.
+  /// The memory properties of a stage that are the same for all its microbatches.
   struct Trace {
-    int64_t state = 0;
-    int64_t forward_peak = 0;  ///< Of one forward, from where it begins.
-    int64_t kept = 0;          ///< From a forward until its backward.
-    int64_t loss = 0;          ///< From a forward until the vote.
+    int64_t state = 0;         ///< Bytes of the state.
+    int64_t forward_peak = 0;  ///< Peak bytes of one forward above those at its beginning.
+    int64_t kept = 0;          ///< Bytes kept from a forward until its backward.
+    int64_t loss = 0;          ///< Bytes kept from a forward until the vote.
     std::vector<Step> backward = {};
     std::vector<size_t> contributions = {};  ///< Indices of gradients, by step.
     std::vector<Gradient> gradients = {};
     std::vector<size_t> queue = {};  ///< Gradients in the order in which reductions are issued.
   };
-  /// What a backward finds and leaves.
+  /// The state of the memory around a backward.
   struct Situation {
-    int64_t live = 0;  ///< Bytes before its first step, without what reductions have issued.
-    int before = 0;    ///< Partial sums of each use.
-    int after = 0;
-    bool last = false;
+    int64_t live = 0;   ///< Bytes before the first step, without inputs of issued reductions.
+    int before = 0;     ///< Partial sums of each use before the backward.
+    int after = 0;      ///< Partial sums of each use after the backward.
+    bool last = false;  ///< The backward is that of the last microbatch.
   };
   class Walk;
 
@@ -80,7 +81,7 @@ class Footprint {
   const Trace& TraceOf(const FootprintStage& stage);
   Trace MakeTrace(const FootprintStage& stage) const;
   void AddGradients(const FootprintStage& stage, Trace& trace) const;
-  /// Partial sums of a use after so many microbatches.
+  /// Number of partial sums of a use after `microbatches` microbatches.
   int Sums(const FootprintStage& stage, int microbatches) const;
 
   const graph::Graph* graph_;

@@ -1,12 +1,12 @@
 /// \file
-/// Adds up weight gradients on one worker while its schedule runs, and issues the reductions over
-/// the holders of each parameter.
+/// Adds up weight gradients on one worker during its schedule, and issues the reductions over the
+/// holders of each parameter.
 ///
-/// Exact: the contribution of microbatch m to use u is leaf u * P + m of the reduction tree, where
-/// P is the number of microbatches of the global batch rounded up to a power of two. Each use keeps
-/// a binary counter: a new leaf is added to the partial sum on its left as long as that is its
-/// sibling, so that at most log2(P) + 1 partial sums are live and exactly the nodes of CoverRange
-/// remain. Relaxed: one partial sum, in order of arrival.
+/// In an exact plan, the contribution of microbatch m to use u is leaf u * P + m of the reduction
+/// tree, where P is the number of microbatches of the global batch rounded up to a power of two.
+/// Each use keeps a binary counter: a new leaf is added to the partial sum on its left as long as
+/// that is its sibling, so that at most log2(P) + 1 partial sums are live and exactly the nodes of
+/// CoverRange remain. In a relaxed plan there is one partial sum, in order of arrival.
 #pragma once
 
 #include <deque>
@@ -18,20 +18,21 @@
 
 namespace heddle::program {
 
-/// Thread: one caller.
+/// The gradient sums of one worker. Thread: one caller.
 class GradientSums {
  public:
-  /// Errors: kInvalidArgument when a relaxed plan has a holder without a contribution.
+  /// `rank`: the worker's. Errors: kInvalidArgument (a relaxed plan has a holder without a
+  /// contribution).
   static Result<GradientSums> Create(const graph::Graph& graph,
                                      const GraphAnalysis& analysis,
                                      const Plan& plan,
                                      int rank);
 
-  /// Takes over `slot`, the contribution of `microbatch` to `use` of `parameter`; emits the
-  /// additions and the reductions that are complete now.
+  /// Takes ownership of `slot`, the contribution of `microbatch` to `use` of `parameter`, and emits
+  /// the additions and reductions whose operands are complete now.
   void Add(graph::ParameterId parameter, int use, int microbatch, SlotId slot, ProgramBuilder& out);
 
-  /// Every contribution was added: the summed gradients by parameter.
+  /// Returns the summed gradients by parameter, after every contribution was added.
   std::map<graph::ParameterId, SlotId> Finish(ProgramBuilder& out);
 
   /// Whether this worker is the parameter's owner, the lowest of its holders.
@@ -45,10 +46,10 @@ class GradientSums {
     SlotId slot = -1;
   };
   struct Sum {
-    std::vector<int> group = {};  ///< Holders, ascending.
+    std::vector<int> group = {};  ///< Ranks of the holders, ascending.
     std::vector<std::vector<TreeNode>> contributions = {};
-    std::map<int, std::vector<Partial>> partials = {};  ///< By use; relaxed: all under 0.
-    int64_t missing = 0;  ///< Contributions of this worker still to come.
+    std::map<int, std::vector<Partial>> partials = {};  ///< By use; relaxed: all under key 0.
+    int64_t missing = 0;  ///< Number of this worker's contributions that are still to come.
     SlotId gradient = -1;
   };
 
@@ -61,9 +62,9 @@ class GradientSums {
   const graph::Graph* graph_;
   int rank_;
   bool exact_;
-  int64_t leaves_;  ///< P.
+  int64_t leaves_;  ///< Leaves per use, P.
   std::map<graph::ParameterId, Sum> sums_ = {};
-  std::deque<graph::ParameterId> queue_;  ///< Reductions to issue, in the one global order.
+  std::deque<graph::ParameterId> queue_;  ///< Reductions to issue, in the same order everywhere.
 };
 
 }  // namespace heddle::program

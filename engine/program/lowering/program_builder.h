@@ -8,7 +8,7 @@
 
 namespace heddle::program {
 
-/// Thread: one caller.
+/// A builder of one Program. Thread: one caller.
 class ProgramBuilder {
  public:
   explicit ProgramBuilder(Program program) : program_(std::move(program)) {}
@@ -18,7 +18,7 @@ class ProgramBuilder {
     return static_cast<SlotId>(program_.slots.size()) - 1;
   }
   void Emit(Instruction instruction) { program_.instructions.push_back(std::move(instruction)); }
-  /// `left` += `right`; `right` is not used again.
+  /// Emits `left` += `right` and frees `right`.
   void Fold(SlotId left, SlotId right) {
     Emit({.code = Code::kFold, .inputs = {left, right}});
     Free(right);

@@ -12,16 +12,17 @@
 
 namespace heddle::program {
 
-/// Whose instructions are followed.
+/// The workers whose instructions are followed.
 enum class VerifyScope : uint8_t {
   kEveryWorker,
-  /// One pipeline's of those that are alike: what it adds to a reduction is taken for what the
-  /// others add. Headers and votes are checked of every worker.
+  /// Only the workers of one pipeline of each class of equivalent pipelines (verify_classes.h).
+  /// What it adds to a reduction stands for what the others add. Headers and votes are checked for
+  /// every worker.
   kEveryClass,
 };
 
-/// Cost: linear in the instructions that are followed. Errors: kInternal naming worker and
-/// instruction.
+/// Verifies `programs`, the programs of all workers by rank. Cost: linear in the instructions that
+/// are followed. Errors: kInternal naming worker and instruction.
 Status Verify(const graph::Graph& graph,
               const Plan& plan,
               const std::vector<Program>& programs,

@@ -1,5 +1,5 @@
 /// \file
-/// Pipelines that are alike: their programs differ only in ranks and in the numbers of
+/// Classes of equivalent pipelines, whose programs differ only in ranks and in the numbers of
 /// microbatches, so that one of them can stand for all.
 #pragma once
 
@@ -11,21 +11,22 @@
 
 namespace heddle::program {
 
-/// A worker whose instructions are those of another one.
+/// A worker whose instructions are equivalent to those of a followed worker.
 struct Twin {
   int rank = -1;
-  int64_t shift = 0;  ///< Its microbatches' numbers, less the other one's.
+  int64_t shift = 0;  ///< First microbatch of the twin's pipeline minus that of the followed one's.
 };
 
-/// Whose instructions are followed, and for whom they stand.
+/// The workers whose instructions are followed, and the workers for which they stand.
 struct Followed {
-  std::vector<int> ranks = {};                ///< Ascending.
-  std::vector<std::vector<Twin>> twins = {};  ///< By rank.
+  std::vector<int> ranks = {};                ///< Ranks of the followed workers, ascending.
+  std::vector<std::vector<Twin>> twins = {};  ///< Twins of each worker, by rank.
 };
 
-/// Everybody's without twins, or those of the first pipeline of each class and of idle workers.
-/// Alike are pipelines of equal cuts, recomputation and forwards ahead, with equally many
-/// microbatches, and in an exact plan with the same place of these within the reduction tree.
+/// The workers to follow for a scope: all workers, without twins; or those of the first pipeline of
+/// each class, and idle workers. Pipelines are equivalent if they have equal cuts, recomputation
+/// and forwards ahead, equally many microbatches and, in an exact plan, the same position of these
+/// within the reduction tree.
 Followed FollowedOf(const Plan& plan, VerifyScope scope);
 
 }  // namespace heddle::program

@@ -1,5 +1,5 @@
 /// \file
-/// Runs a set of Programs on symbolic values: every worker in turn as far as it gets, with
+/// Runs a set of Programs on symbolic values: every worker in turn until it blocks, with
 /// asynchronous sends and blocking receives, until all have ended or none can go on.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace heddle::program {
 
-/// Thread: one caller.
+/// A machine that runs Programs symbolically. Thread: one caller.
 class VerifyMachine {
  public:
   VerifyMachine(const graph::Graph& graph,
@@ -23,7 +23,7 @@ class VerifyMachine {
                 const std::vector<Program>& programs,
                 Followed followed);
 
-  /// Errors: kInternal naming worker and instruction.
+  /// Runs the programs and checks them. Errors: kInternal naming worker and instruction.
   Status Run();
 
  private:
@@ -32,8 +32,8 @@ class VerifyMachine {
     SymbolicValue value = TensorValue{};
   };
   struct Worker {
-    bool followed = false;  ///< All below is of those only.
-    size_t next = 0;        ///< Instruction.
+    bool followed = false;  ///< Whether it is followed; if not, the other fields are unused.
+    size_t next = 0;        ///< Index of the next instruction.
     std::vector<SlotState> slots = {};
     std::set<graph::ParameterId> reduced = {};
     std::set<graph::ParameterId> updated = {};
@@ -45,9 +45,9 @@ class VerifyMachine {
     bool received = false;
   };
   struct Reduction {
-    const Instruction* first = nullptr;  ///< As its first member issued it.
+    const Instruction* first = nullptr;  ///< The instruction of the first member to issue it.
     std::set<int> arrived = {};
-    SumValue sum = {};  ///< In no order until all have arrived.
+    SumValue sum = {};  ///< The leaves are unordered until all members have arrived.
   };
   using MessageKey = std::tuple<int, int, uint64_t>;  ///< Source, target, tag.
 
@@ -57,9 +57,9 @@ class VerifyMachine {
   const Stage* StageOfRank(int rank) const;
   LeafNumbering NumberingOf(graph::ParameterId parameter) const;
 
-  /// Runs until the worker blocks, votes or ends; true when it got anywhere.
+  /// Runs until the worker blocks, votes or ends. Returns whether it ran any instruction.
   Result<bool> Advance(int rank);
-  /// False when the instruction has to wait.
+  /// Runs an instruction; false: it has to wait.
   Result<bool> Step(int rank, const Instruction& instruction);
   Status StepLoad(int rank, const Instruction& instruction);
   Status StepRun(int rank, const Instruction& instruction);
@@ -99,7 +99,7 @@ class VerifyMachine {
   const bool exact_;
   std::vector<std::vector<int>> holders_;  ///< By parameter.
   std::vector<Position> positions_;        ///< By rank.
-  const std::vector<int> ranks_;           ///< That are followed.
+  const std::vector<int> ranks_;           ///< Ranks of the followed workers.
   const std::vector<std::vector<Twin>> twins_;
   std::vector<Worker> workers_;
   std::map<MessageKey, Message> messages_;

@@ -1,5 +1,5 @@
 /// \file
-/// Symbolic values for Verify: what a slot would hold, instead of its numbers.
+/// Symbolic values for Verify, which stand for the content of slots.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,26 @@
 
 namespace heddle::program {
 
-/// The leaves that one parameter's gradient has: microbatches [0, M) of each use, numbered use * P
-/// + m.
+/// The leaves of a parameter's gradient: microbatches m in [0, M) of each use, numbered
+/// use * P + m.
 struct LeafNumbering {
-  int64_t microbatches = 0;  ///< M.
-  int64_t stride = 1;        ///< P, a power of two >= M.
+  int64_t microbatches = 0;  ///< Number of microbatches, M.
+  int64_t stride = 1;        ///< Leaves per use, P: a power of two >= M.
   int64_t uses = 0;
 
   int64_t total() const { return microbatches * uses; }
-  /// How many leaves exist in [first, last).
+  /// Number of leaves with numbers in [first, last).
   int64_t Count(int64_t first, int64_t last) const;
 };
 
-/// Leaf numbers [first, last).
+/// A range of leaf numbers, [first, last).
 struct LeafRange {
   int64_t first = 0;
   int64_t last = 0;
   friend bool operator==(const LeafRange&, const LeafRange&) = default;
 };
 
-/// The ranges in ascending order, those that touch as one. Errors: kInternal: a leaf is in two.
+/// Sorts the ranges and joins adjacent ones. Errors: kInternal (a leaf is in two ranges).
 Result<std::vector<LeafRange>> JoinRanges(std::vector<LeafRange> ranges,
                                           graph::ParameterId parameter);
 
@@ -46,22 +46,23 @@ struct TensorValue {
 /// A partial sum of a parameter's gradient.
 struct SumValue {
   graph::ParameterId parameter = -1;
-  std::vector<LeafRange> leaves = {};  ///< Ascending, disjoint, not touching.
-  TreeNode node = {};                  ///< Exact: the lowest tree node that covers the leaves.
+  std::vector<LeafRange> leaves = {};  ///< Ascending, disjoint and not adjacent.
+  TreeNode node = {};                  ///< Exact plan: lowest tree node that covers the leaves.
 
   int64_t count() const;
 };
 
 using SymbolicValue = std::variant<TensorValue, SumValue>;
 
-/// left + right. With `exact`, both must be complete halves of one tree node, left before right.
-/// Errors: kInternal: other parameters, a leaf twice, or not the order of the reduction tree.
+/// The sum left + right. With `exact`, both must be complete halves of one tree node, left before
+/// right. Errors: kInternal (other parameters, a repeated leaf, or not the order of the reduction
+/// tree).
 Result<SumValue> AddSums(const SumValue& left,
                          const SumValue& right,
                          const LeafNumbering& numbering,
                          bool exact);
 
-/// Whether `sum`, moved by `shift` leaves, has every leaf under `node` and no other.
+/// Whether `sum`, with its leaves shifted by `shift`, has every leaf under `node` and no other.
 bool IsWhole(const SumValue& sum, TreeNode node, const LeafNumbering& numbering, int64_t shift = 0);
 
 }  // namespace heddle::program
