@@ -109,15 +109,15 @@ class DurableMachine {
 
   const Options options_;
   Coordinator machine_;
-  DurableState stored_;  ///< What the store holds.
-  Admission admission_;  ///< The admission that every stored state gets.
+  DurableState stored_;                        ///< What the store holds.
+  Admission admission_;                        ///< The admission that every stored state gets.
   std::deque<CoordinatorAction> actions_;      ///< Actions to be performed.
   std::deque<std::function<void()>> waiting_;  ///< Events and changes to be handled.
   std::optional<Write> write_;
   bool draining_ = false;
   bool lost_ = false;
-  Duration behind_{};  ///< By how much the machine's time is behind the clock.
-  std::string stall_;  ///< What stall() returns.
+  Duration behind_{};                   ///< By how much the machine's time is behind the clock.
+  std::string stall_;                   ///< What stall() returns.
   std::unique_ptr<TaskThread> writer_;  // Last: it uses the store only.
 };
 

@@ -1,6 +1,6 @@
 /// \file
-/// Busy time of this worker, measured against predicted, and the time of all, in windows of some
-/// steps and some time.
+/// Measured and predicted busy time of this worker, and the time of steps, summed over windows of
+/// steps.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,17 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// The windows of a generation. Thread: one caller at a time. A copy is an independent machine.
 class DriftWindow {
  public:
-  /// A window is complete after so many steps and so much time.
+  /// A window is complete once it has at least `steps` steps that took at least `time`.
   DriftWindow(int64_t steps, Duration time) : steps_(steps), time_(time) {}
 
+  /// Begins the first window of a generation.
   void BeginGeneration();
+  /// Adds a step to the open window.
   void Count(const StepApplied& event);
-  /// The last window of the generation that is complete.
+  /// Writes the number of complete windows of the generation, and the sums of the last one.
   void Describe(wire::Heartbeat& message) const;
 
  private:
@@ -30,9 +32,9 @@ class DriftWindow {
 
   int64_t steps_;
   Duration time_;
-  int64_t complete_windows_ = 0;  ///< Of this generation.
-  Sums complete_;                 ///< Of an earlier generation, if none is complete in this one.
-  Sums open_;
+  int64_t complete_windows_ = 0;  ///< Number of complete windows of this generation.
+  Sums complete_;  ///< The last complete window, of an earlier generation if this one has none.
+  Sums open_;      ///< The window that is not complete.
 };
 
 }  // namespace heddle::elastic
