@@ -29,8 +29,7 @@ namespace heddle::elastic {
 namespace {
 
 constexpr Duration kLongestWait = std::chrono::seconds(1);
-// A process that does not start within it (an executable on a dead network file system) is an
-// error.
+// Bound of a start; an executable on a dead network file system may exceed it.
 constexpr Duration kLaunchTimeout = std::chrono::seconds(30);
 
 std::vector<char*> Pointers(const std::vector<std::string>& texts) {
