@@ -27,7 +27,7 @@
 
 namespace heddle::elastic {
 
-/// Thread: any.
+/// The coordinator's listener. Thread: any.
 class ControlListener {
  public:
   /// Takes over a connection with readable data, which begins with `first_byte`. Thread: the
