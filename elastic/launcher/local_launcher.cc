@@ -219,7 +219,7 @@ class LocalLauncher : public Launcher {
     if (pid == 0) {
       Exec(argv, envp, log.get(), null.get(), writer.get(), parent);
     }
-    ::setpgid(pid, pid);  // Both sides do it: whoever is first.
+    ::setpgid(pid, pid);  // Both processes call it, as either may run first.
     writer.Reset();
     int error = 0;
     ssize_t got = 0;

@@ -268,9 +268,9 @@ struct MemberIdentity {
 };
 
 struct MemberOptions {
-  /// Before the job is known, the worker gives up (exit code 1) after so long without a message
-  /// from the coordinator, where refusals do not count. Afterwards it is the job's
-  /// coordinator_wait, and only while no steps run here.
+  /// The time without a message from the coordinator, refusals aside, after which a worker that
+  /// does not know its job gives up (exit code 1). Once it knows the job, the job's
+  /// coordinator_wait applies instead, and only while no steps run here.
   Duration welcome_timeout = kWelcomeTimeout;
   /// Most step records kept for a coordinator that is away; the oldest are dropped first.
   size_t max_records = 1 << 16;

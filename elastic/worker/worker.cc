@@ -177,7 +177,7 @@ constexpr const char* kBegun = "HEDDLE_WORKER_BEGUN";
 // still run parts of the old generation, so that only a new run of the program is sure to hold no
 // state. Waits longer each time (NextBegin).
 int BeginWorkerAnew() {
-  const char* const text = std::getenv(kBegun);  // NOLINT(concurrency-mt-unsafe): nobody sets any
+  const char* const text = std::getenv(kBegun);  // NOLINT(concurrency-mt-unsafe): no thread sets it
   const Begun begun = NextBegin(text == nullptr ? "" : text, Seconds(Now().time_since_epoch()));
   LogInfo("begins anew in {} s", begun.wait_seconds);
   for (const Time due = After(FromSeconds(begun.wait_seconds)); Now() < due;) {

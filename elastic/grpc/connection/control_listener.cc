@@ -270,7 +270,8 @@ void ControlListener::CloseSilent() {
 }
 
 void ControlListener::AcceptAll() {
-  // At most so many at a time: the rest is accepted after the next poll of the silent ones.
+  // Accepts at most kMostSilent at a time: the rest is accepted after the next poll of the silent
+  // ones.
   for (size_t i = 0; i < kMostSilent; ++i) {
     UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     const int error = errno;

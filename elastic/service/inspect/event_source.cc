@@ -15,7 +15,7 @@ namespace heddle::elastic {
 namespace {
 
 constexpr Duration kLookAgain = std::chrono::milliseconds(200);
-// After so long without an event the coordinator is asked whether it runs.
+// The time without an event after which the coordinator is asked whether it runs.
 constexpr Duration kQuiet = std::chrono::seconds(2);
 
 Status CheckJob(const std::string& job_id, const std::string& job, const std::string& where) {

@@ -70,14 +70,14 @@ Result<KeptText> MeasureNow(const KeptFiles::Measure& measure) {
 }
 
 std::string Environment(const char* name) {
-  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): no thread sets it
   return value == nullptr ? "" : value;
 }
 
 }  // namespace
 
 std::string CacheFolder() {
-  if (std::getenv("HEDDLE_CACHE") != nullptr) {  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  if (std::getenv("HEDDLE_CACHE") != nullptr) {  // NOLINT(concurrency-mt-unsafe): no thread sets it
     return Environment("HEDDLE_CACHE");
   }
   if (const std::string cache = Environment("XDG_CACHE_HOME"); !cache.empty()) {

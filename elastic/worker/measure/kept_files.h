@@ -13,7 +13,7 @@
 namespace heddle::elastic {
 
 /// The folder of the cache: $HEDDLE_CACHE, else $XDG_CACHE_HOME/heddle, else $HOME/.cache/heddle.
-/// Empty if there is no cache, also when HEDDLE_CACHE is set and empty.
+/// The result is empty if there is no cache, also when HEDDLE_CACHE is set and empty.
 std::string CacheFolder();
 
 /// A measurement as text.

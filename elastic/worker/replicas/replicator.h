@@ -1,7 +1,7 @@
 /// \file
 /// Makes snapshots of a generation's state in workers' memory, beside training: each worker keeps
-/// its own shard and sends it to its holders. All workers take the same snapshots. None begins one
-/// before the last one has ended on all workers, which the vote of each step tells
+/// its own shard and sends it to its holders. All workers take the same snapshots. No snapshot
+/// begins before the last one has ended on all workers, which the vote of each step shows
 /// (engine/runtime/vote.h).
 #pragma once
 

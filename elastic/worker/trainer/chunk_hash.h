@@ -2,7 +2,7 @@
 /// Hashes of the pieces in which state moves between workers. The sender computes them, and the
 /// receiver compares them before it uses a piece. A hash covers the piece's tensor, box, generation
 /// and step as well as its bytes, so that a piece of another place or step does not match either.
-/// They guard against accidents, not against forgery.
+/// The hashes guard against accidents, not against forgery.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace heddle::elastic {
 /// Largest message in bytes; small enough that a worker on a slow link shows progress.
 inline constexpr int64_t kPieceBytes = int64_t{16} << 20;
 
-/// The number of pieces of so many bytes; at least one.
+/// The number of pieces in which a transfer of `bytes` moves; at least one.
 int64_t PiecesOf(int64_t bytes);
 
 /// The state that a transfer moves a box of. Thread: pure.
