@@ -141,7 +141,7 @@ class WiredGroup {
     options.generation = 1;
     options.operation_timeout = timeout;
     for (int rank = 0; rank < size; ++rank) {
-      // Those that pass descriptors are of one host.
+      // Members that pass descriptors are on one host.
       const bool together = fate_of(0, 1)->descriptors != nullptr;
       options.members.push_back(
           {.name = Name(rank), .address = together ? "heddle1;host=h;shm=s" : ""});

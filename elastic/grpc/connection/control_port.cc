@@ -21,7 +21,7 @@ constexpr int kIdleMilliseconds = 30000;
 // A worker and a command line use one stream each.
 constexpr int kStreamsOfAConnection = 16;
 constexpr Duration kNoteEvery = std::chrono::seconds(60);
-constexpr Duration kLookAgain = std::chrono::seconds(1);  // Between reads of the certificate.
+constexpr Duration kLookAgain = std::chrono::seconds(1);  // Time between reads of the certificate.
 // Most memory of all connections and their half-received messages; above it gRPC ends calls, and
 // workers connect again.
 constexpr size_t kMostBufferedBytes = size_t{192} << 20;

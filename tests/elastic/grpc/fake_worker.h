@@ -134,7 +134,7 @@ class FakeWorker : public MemberHost {
     } else if (const auto* abort = std::get_if<AbortBelow>(&action)) {
       fabric_.Fence(name_, abort->generation);
     } else if (const auto* lower = std::get_if<LowerPlan>(&action)) {
-      loop_->Post(PlanLowered{lower->generation, Status::Ok(), 42});  // Beside training.
+      loop_->Post(PlanLowered{lower->generation, Status::Ok(), 42});  // Lowers beside training.
     } else if (const auto* stop = std::get_if<RequestStop>(&action)) {
       const MutexLock lock(mutex_);
       stop_generation_ = stop->generation;
@@ -183,7 +183,7 @@ class FakeWorker : public MemberHost {
 
   void Train() {
     Work();
-    if (WaitStarted(); HasExited()) {  // As the shipped worker does before its process ends.
+    if (WaitStarted(); HasExited()) {  // Like the shipped worker before its end.
       Close(After(std::chrono::seconds(2)));
     }
   }
@@ -218,7 +218,7 @@ class FakeWorker : public MemberHost {
         members_ = static_cast<size_t>(move->prepared.members_size());
         StateMoved moved;
         moved.certificate.set_step(move->start.applied_step());
-        for (const int32_t parameter : {0, 1}) {  // As server_fixture.h plans.
+        for (const int32_t parameter : {0, 1}) {  // The parameters of server_fixture.h's plans.
           moved.certificate.add_parameters(parameter);
           moved.certificate.add_digests(1);
         }
