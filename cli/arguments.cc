@@ -45,7 +45,7 @@ class ParserArguments : public Arguments {
   CLI::App& app_;
 };
 
-// Adds `command` below `parent`; `chosen` is set when it was named.
+// Adds `command` and its children below `parent`; `chosen` becomes the one that is named.
 void Add(CLI::App& parent,
          Command& command,
          std::vector<std::unique_ptr<Command>>& owned,
@@ -69,8 +69,8 @@ void Add(CLI::App& parent,
 }  // namespace
 
 int Main(int argc, char** argv, Commands commands) {
-  // What gRPC has to say comes back as a Status, which is printed once. Nobody reads the
-  // environment yet: there is one thread.
+  // gRPC's errors are returned as a Status, which is printed once. No other thread runs yet that
+  // could read the environment.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   CLI::App app("Heddle: elastic training on clusters whose machines are not alike", "heddle");
   app.set_version_flag("--version", "heddle 0.1.0");

@@ -1,5 +1,5 @@
 /// \file
-/// "speed=0.5,memory=1GiB,link=1Gbit" as words of the command line.
+/// Parses "speed=0.5,memory=1GiB,link=1Gbit" on the command line.
 #pragma once
 
 #include <string>
@@ -10,14 +10,16 @@
 
 namespace heddle::cli {
 
+/// The parsed emulation.
 struct EmulationWords {
   job::Emulation emulation;
-  bool speed = false;  ///< Which were given.
-  bool memory = false;
-  bool link = false;
+  bool speed = false;   ///< A speed was given.
+  bool memory = false;  ///< A memory was given.
+  bool link = false;    ///< A link was given.
 };
 
-/// Errors: kInvalidArgument naming the word.
+/// Parses words, each of which may be a list separated by commas. Errors: kInvalidArgument naming
+/// the word.
 Result<EmulationWords> ParseEmulation(const std::vector<std::string>& words);
 
 }  // namespace heddle::cli

@@ -1,7 +1,8 @@
 /// \file
-/// The subcommands that compute with libtorch. They are a program of their own, heddle-engine,
-/// which lies beside `heddle` and which `heddle` becomes when one of them is named: every other
-/// subcommand starts in a tenth of the time and takes a fifth of the memory without that library.
+/// The subcommands that compute with libtorch. They are in a program of their own, heddle-engine,
+/// which is installed beside `heddle` and which `heddle` executes when one of them is named.
+/// Without libtorch all other subcommands start in a tenth of the time and take a fifth of the
+/// memory.
 #pragma once
 
 #include <memory>
@@ -26,10 +27,10 @@ inline constexpr EngineCommand kPlanCommand = {
 inline constexpr EngineCommand kEvaluateCommand = {
     "evaluate", "Measure a model's loss on a file of text or tokens"};
 
-/// Where heddle-engine is: in the folder of the running program. Errors: kNotFound.
+/// The path of heddle-engine, in the folder of the running program. Errors: kNotFound.
 Result<std::string> EnginePath();
 
-/// The subcommand of `heddle` that becomes heddle-engine with the same `argv`.
+/// Makes the subcommand of `heddle` that executes heddle-engine with the same `argv`.
 std::unique_ptr<Command> MakeForwarded(const EngineCommand& command, char** argv);
 
 }  // namespace heddle::cli

@@ -24,7 +24,7 @@ std::string NumaText(int node) {
   return node < 0 ? std::string(1, '-') : std::to_string(node);
 }
 
-/// What a worker that is reached at the chosen interface would use.
+/// The ports that a worker at the chosen interface's address would use, by transport.
 std::vector<std::pair<const comm::TransportTraits*, std::vector<comm::NetworkPort>>> PortsBeside(
     const std::vector<comm::InterfaceVerdict>& interfaces) {
   std::string address;
@@ -128,7 +128,7 @@ nlohmann::json MachineJson(const std::vector<comm::InterfaceVerdict>& interfaces
   return json;
 }
 
-/// For transports that leave the machine.
+/// What comm.tls means for the transports that leave the machine.
 std::string WhatTlsMeans() {
   std::string encrypted;
   std::string unused;

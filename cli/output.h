@@ -1,5 +1,5 @@
 /// \file
-/// How subcommands speak: data on standard output, everything else on standard error.
+/// The output of subcommands: data on standard output, everything else on standard error.
 #pragma once
 
 #include <string>
@@ -12,23 +12,24 @@ namespace heddle::cli {
 /// returns the exit code: 2 for bad usage or input, 1 otherwise.
 int Report(const Status& status);
 
-/// Report() for a call to the coordinator at `address`: one that nobody answers is a wrong address,
-/// exit code 2.
+/// Reports the outcome of a call to the coordinator at `address`, as Report does. If no coordinator
+/// answers, the address counts as wrong, with exit code 2.
 int ReportCall(const Status& status, const std::string& address);
 
-/// `code`, unless standard output did not take what was printed (a full disk, a closed descriptor):
-/// then says so, and returns 1 where `code` is 0. Called once, at the end.
+/// Flushes standard output and returns `code`. If the output could not be written (a full disk, a
+/// closed descriptor), prints an error, and returns 1 instead of 0. Called once, at the end.
 int EndOutput(int code);
 
 /// Prints "note: LINE" on standard error.
 void PrintNote(const std::string& line);
 
-/// The folder of a run: `given`, or the newest run under ./runs. Errors: kInvalidArgument (there is
-/// none).
+/// Returns the folder of a run: `given`, or the newest run under ./runs. Errors: kInvalidArgument
+/// (there is no run).
 Result<std::string> FindRun(const std::string& given);
 
-/// The coordinator's address: `given`, or that of the run folder `run` (its job.json), or of the
-/// newest run under ./runs. Errors: kInvalidArgument.
+/// Returns the coordinator's address: `given`, or the one in job.json of the run's folder `run` or,
+/// if that is empty, of the newest run under ./runs. Errors: kInvalidArgument (no run, or no
+/// address in job.json), those of reading it.
 Result<std::string> FindCoordinator(const std::string& given, const std::string& run);
 
 }  // namespace heddle::cli

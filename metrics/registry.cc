@@ -9,7 +9,7 @@
 namespace heddle::metrics {
 namespace {
 
-/// `metrics` holds one object a set of labels; makes it at the first call.
+/// Returns the metric with these labels, and makes it at the first call.
 template <typename Metric, typename... A>
 Metric& FindOrMake(std::map<Labels, std::unique_ptr<Metric>>& metrics,
                    const Labels& labels,

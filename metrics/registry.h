@@ -1,8 +1,8 @@
 /// \file
-/// Counters, gauges and histograms of one process, free of any exporter.
+/// The counters, gauges and histograms of one process, independent of any exporter.
 /// metrics/exposition/exposer.h serves them to Prometheus. Names follow Prometheus:
-/// heddle_<module>_<thing>_<unit>, base units, `_total` for counters; labels of low cardinality
-/// (never a step or a path).
+/// heddle_<module>_<thing>_<unit>, base units, `_total` for counters. Labels have low cardinality:
+/// never a step or a path.
 #pragma once
 
 #include <atomic>
@@ -18,27 +18,26 @@ namespace heddle::metrics {
 
 using Labels = std::map<std::string, std::string>;
 
-/// Thread: any.
+/// A sum that only rises. Thread: any.
 class Counter {
  public:
-  void Add(double amount = 1);  ///< amount >= 0.
+  void Add(double amount = 1);  ///< Precondition: amount >= 0.
   double Value() const { return value_.load(); }
 
  private:
   std::atomic<double> value_ = 0;
 };
 
-/// A value that may not exist: nothing is exposed before the first Set, nor after Clear. Thread:
-/// any.
+/// A value that may be absent: it is not exposed before the first Set and after Clear. Thread: any.
 class Gauge {
  public:
   void Set(double value) {
     value_.store(value);
     exists_.store(true);
   }
-  /// What it told of is no more: of a generation that ended, of a job.
+  /// Makes the value absent, for example when the job that it belongs to has ended.
   void Clear() { exists_.store(false); }
-  /// The last value set; 0 before any.
+  /// The last value set; 0 before the first Set.
   double Value() const { return value_.load(); }
   bool exists() const { return exists_.load(); }
 
@@ -47,14 +46,15 @@ class Gauge {
   std::atomic<bool> exists_ = false;
 };
 
-/// Thread: any.
+/// Counts of observed values by bucket. Thread: any.
 class Histogram {
  public:
+  /// `bounds`: upper bounds of the buckets, strictly ascending, without +Inf.
   explicit Histogram(std::vector<double> bounds);
   void Observe(double value);
   struct Snapshot {
     std::vector<double> bounds;        ///< Ascending upper bounds, without +Inf.
-    std::vector<uint64_t> cumulative;  ///< One a bound, then the total.
+    std::vector<uint64_t> cumulative;  ///< By bound: count of values up to it; then the total.
     double sum = 0;
   };
   Snapshot Read() const;
@@ -66,9 +66,9 @@ class Histogram {
   double sum_ HEDDLE_GUARDED_BY(mutex_) = 0;
 };
 
-/// Owns a process' metrics. A metric asked for twice is the same object and lives as long as the
-/// registry. A name keeps its first kind and help; asking for it as another kind is a broken
-/// invariant. Thread: any.
+/// Owns the metrics of a process. The same name and labels always give the same object, which lives
+/// as long as the registry. A name keeps its first kind and help; asking for it as another kind is
+/// a broken invariant. Thread: any.
 class Registry {
  public:
   Counter& GetCounter(const std::string& name, const std::string& help, const Labels& labels = {});
@@ -81,8 +81,8 @@ class Registry {
   enum class Kind : uint8_t { kCounter, kGauge, kHistogram };
   struct Sample {
     Labels labels;
-    double value = 0;               ///< Counter or gauge.
-    Histogram::Snapshot histogram;  ///< Histogram.
+    double value = 0;               ///< Value of a counter or gauge.
+    Histogram::Snapshot histogram;  ///< Value of a histogram.
   };
   struct Family {
     std::string name;
@@ -90,7 +90,7 @@ class Registry {
     Kind kind = Kind::kCounter;
     std::vector<Sample> samples;
   };
-  /// Everything that has a value, sorted by name.
+  /// Returns all metrics that have a value, sorted by name.
   std::vector<Family> Collect() const;
 
  private:

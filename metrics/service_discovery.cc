@@ -12,7 +12,7 @@ std::string ServiceDiscoveryJson(std::span<const ScrapeTarget> targets) {
       groups.back()["labels"][name] = value;
     }
   }
-  // A host name may hold any byte; JSON may not.
+  // A host name may have any bytes, and JSON only UTF-8.
   return groups.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 

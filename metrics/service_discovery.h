@@ -1,7 +1,7 @@
 /// \file
-/// The answer to Prometheus' http_sd: where this job's metrics are now. Prometheus asks again every
-/// refresh_interval, so workers that join and leave are followed without a change of its
-/// configuration. Source: https://prometheus.io/docs/prometheus/latest/http_sd/.
+/// The answer to Prometheus's HTTP service discovery: where this job's metrics are now. Prometheus
+/// asks again every refresh_interval, so that it follows workers that join and leave without a
+/// change of its configuration. Source: https://prometheus.io/docs/prometheus/latest/http_sd/.
 #pragma once
 
 #include <span>
@@ -11,12 +11,14 @@
 
 namespace heddle::metrics {
 
+/// A process whose metrics Prometheus reads.
 struct ScrapeTarget {
-  std::string address;  ///< "HOST:PORT" as Prometheus reaches it.
-  Labels labels = {};   ///< Put on every sample of the target: for example {"worker": "w0"}.
+  std::string address;  ///< "HOST:PORT" at which Prometheus reaches it.
+  Labels labels = {};   ///< Labels of all its samples, for example {"worker": "w0"}.
 };
 
-/// A JSON list with one group a target, in the given order. Content type: application/json.
+/// Formats the targets as a JSON list with one group each, in the given order. Content type:
+/// application/json.
 std::string ServiceDiscoveryJson(std::span<const ScrapeTarget> targets);
 
 }  // namespace heddle::metrics

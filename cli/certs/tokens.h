@@ -1,5 +1,5 @@
 /// \file
-/// The subcommands of `heddle certs` that ask a coordinator.
+/// The subcommands of `heddle certs` that call a coordinator.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 /// \file
-/// The subcommands of `heddle checkpoint`, a file each.
+/// The subcommands of `heddle checkpoint`; each is in a file of its own.
 #pragma once
 
 #include <memory>

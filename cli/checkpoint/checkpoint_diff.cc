@@ -34,7 +34,7 @@ class Diff : public Command {
     }
     if (!difference.ok()) {
       Report(difference.status());
-      return kBadUsage;  // 1 says that they differ.
+      return kBadUsage;  // Code 1 means that they differ.
     }
     if (json_) {
       PrintJson(*difference);

@@ -56,7 +56,8 @@ class Verify : public Command {
     return damages->empty() ? kDone : kFailed;
   }
 
-  /// The other formats have no checksums: what can be checked is checked when they are opened.
+  /// Verifies a model of another format, which has no checksums: opening it checks what can be
+  /// checked.
   int VerifyForeign() const {
     const auto source = checkpoint::OpenModel(path_);
     if (!source.ok()) {

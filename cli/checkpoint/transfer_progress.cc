@@ -16,7 +16,7 @@ constexpr Duration kElsewhere = std::chrono::seconds(5);
 constexpr size_t kBarWidth = 40;
 constexpr double kMega = 1e6;
 
-/// Progress that cannot be shown stops nothing.
+/// Writes progress; an error is ignored, since it must not stop the operation.
 void Write(int fd, const std::string& text) {
   [[maybe_unused]] const ssize_t written = ::write(fd, text.data(), text.size());
 }
@@ -56,7 +56,7 @@ void TransferProgress::Update(int64_t done_bytes, int64_t all_bytes) {
   const double rate = (done - static_cast<double>(*before_)) / Seconds(now - started_);
   const std::string left =
       rate > 0 ? fmt::format("{:.0f} s left", std::max(all - done, 0.0) / rate) : "";
-  // A line that grows shorter leaves the end of the one before: cleared by the terminal's own code.
+  // The escape code clears the rest of a longer line before.
   Write(fd_, fmt::format("{}{:5.1f} %  {:.0f} of {:.0f} MB  {:.0f} MB/s  {}{}",
                          terminal_ ? Bar(share) : std::string(), 100 * share, done / kMega,
                          all / kMega, rate / kMega, left, terminal_ ? "\x1b[K" : "\n"));

@@ -1,5 +1,5 @@
 /// \file
-/// How far a long operation over many bytes is: share, rate and time left, on standard error.
+/// The progress of a long operation over many bytes: share, rate and time left, on standard error.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,24 @@
 
 namespace heddle::cli {
 
-/// Shows nothing in the first two seconds; then, on a terminal, a bar that is written over:
+/// Shows the progress of one operation. It shows nothing in the first two seconds; then, on a
+/// terminal, a line that is updated in place:
 ///
-///     [#########################                       ]  52.1 %  16684 of 32000 MB  431 MB/s  36
-///     s left
+///     [####################                    ]  52.1 %  16684 of 32000 MB  431 MB/s  36 s left
 ///
-/// and elsewhere the same without the bar, as a new line at most every five seconds.
-/// Thread: one caller at a time.
+/// Elsewhere it prints a line without the bar, at most every five seconds. Thread: one caller at a
+/// time.
 class TransferProgress {
  public:
-  /// Writes to `fd`, which it does not own; nothing ever when `silent`.
+  /// Writes to `fd`, which it does not own; writes nothing if `silent`.
   explicit TransferProgress(bool silent, int fd = STDERR_FILENO, std::function<Time()> now = Now);
-  /// Ends the bar's line, when one was shown.
+  /// Ends the line on the terminal, if one was shown.
   ~TransferProgress();
   TransferProgress(const TransferProgress&) = delete;
   TransferProgress& operator=(const TransferProgress&) = delete;
 
-  /// The first call says what was done before: the rate is that of what comes after it.
+  /// Updates the progress. The rate counts only bytes after the first call, whose `done_bytes` may
+  /// have been done earlier.
   void Update(int64_t done_bytes, int64_t all_bytes);
 
  private:
@@ -37,7 +38,7 @@ class TransferProgress {
   const std::function<Time()> now_;
   const bool terminal_;
   const Time started_;
-  std::optional<int64_t> before_;  ///< Done at the first call.
+  std::optional<int64_t> before_;  ///< `done_bytes` of the first call.
   Time next_;
   bool shown_ = false;
 };

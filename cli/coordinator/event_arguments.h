@@ -1,5 +1,5 @@
 /// \file
-/// The options that say whose events are read, of the subcommands that read them.
+/// The options of subcommands that read events: whose events, and from where.
 #pragma once
 
 #include <string>
@@ -9,14 +9,17 @@
 
 namespace heddle::cli {
 
-/// Thread: one caller at a time.
+/// The options of one subcommand. Thread: one caller at a time.
 class EventArguments {
  public:
+  /// Declares --coordinator, --run, --certs and --job.
   void Declare(Arguments& arguments);
+  /// Opens the events that the options name. Errors: those of EventSource, of FindRun and of
+  /// reading the certificate.
   Result<elastic::EventSource> Open() const;
   /// Prints the error and returns the exit code.
   int ReportError(const Status& status) const;
-  /// After all was read: says what was left out, and the error; returns the exit code.
+  /// After reading, prints how many lines were left out, and the error; returns the exit code.
   int End(const elastic::EventSource& source, const Status& status) const;
 
  private:

@@ -10,7 +10,7 @@
 namespace heddle::cli {
 namespace {
 
-// How much of its state has come, while it comes.
+// How much of a worker's state has arrived; empty unless state is being moved to it.
 std::string Moved(const elastic::wire::JobStatus::Worker& worker) {
   return worker.bytes_to_move() == 0
              ? ""
@@ -20,7 +20,7 @@ std::string Moved(const elastic::wire::JobStatus::Worker& worker) {
                            static_cast<double>(worker.bytes_to_move()) / 1e6);
 }
 
-// What does not exist is a dash.
+// Formats a value; a dash if it does not exist.
 template <typename Value>
 std::string Shown(bool exists, const char* format, Value value) {
   return exists ? fmt::format(fmt::runtime(format), value) : "-";

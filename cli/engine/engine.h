@@ -1,5 +1,5 @@
 /// \file
-/// The subcommands of heddle-engine: those that need libtorch (cli/engine_commands.h).
+/// The subcommands of heddle-engine, which need libtorch (cli/engine_commands.h).
 #pragma once
 
 #include <memory>

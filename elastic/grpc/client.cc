@@ -15,7 +15,7 @@
 namespace heddle::elastic {
 namespace {
 
-// Whether the other end can be reached; one that refuses is not waited for.
+// Whether the other end is reached by this time. Returns as soon as it refuses the connection.
 bool Connects(grpc::Channel& channel, std::chrono::system_clock::time_point by) {
   for (auto state = channel.GetState(true); state != GRPC_CHANNEL_READY;
        state = channel.GetState(true)) {
@@ -35,7 +35,7 @@ class CoordinatorClient::Impl {
         credentials_(std::move(credentials)),
         timeout_(timeout) {}
 
-  // `call` asks one coordinator; each of the list, and whom it names, until one leads.
+  // Makes `call` to each coordinator of the list, and to those that they name, until one leads.
   template <typename Call>
   heddle::Status Ask(const Call& call) const {
     CoordinatorRoute route(coordinators_);
@@ -44,7 +44,8 @@ class CoordinatorClient::Impl {
     for (size_t listed = 0; listed < route.listed().size() || route.is_named();) {
       listed += route.is_named() ? 0 : 1;
       const std::shared_ptr<grpc::Channel> channel = MakeChannel(route.current(), credentials_);
-      // A change that was begun is not asked of another one, which might make it twice.
+      // Connects first: a call that has begun is not repeated elsewhere, or a change could be made
+      // twice.
       if (several && !Connects(*channel, WallTime(std::min(timeout_, kConnectTimeout)))) {
         status = UnavailableError("{}: no coordinator answers", route.current());
         route.MoveOn("");

@@ -1,5 +1,5 @@
 /// \file
-/// The command line's way to the coordinator.
+/// The command line's client of the coordinator.
 #pragma once
 
 #include <cstdint>
@@ -16,50 +16,58 @@
 
 namespace heddle::elastic {
 
-/// The calls of the command line; each is bounded by `timeout` for every coordinator that it asks.
-/// `coordinator` is HOST:PORT, or several with commas between: the first that is there is asked,
-/// and one that stands by names the leader, who is asked next. Thread: any. Errors: kUnavailable
-/// (no coordinator there, or none that leads), kDeadlineExceeded, kUnauthenticated and
-/// kPermissionDenied (certificates and roles), and the coordinator's own.
+/// The calls of the command line. A call takes at most `timeout` for each coordinator that it asks.
+/// `coordinator` is HOST:PORT, or a list of them separated by commas: a call asks the first one
+/// that it reaches, and a standby names the leader, which is asked next. Thread: any.
+/// Errors of every call: kUnavailable (no coordinator is reached, or none leads),
+/// kDeadlineExceeded, kUnauthenticated and kPermissionDenied (certificates and roles), and those
+/// of the coordinator.
 class CoordinatorClient {
  public:
-  /// With credentials the connection is TLS.
+  /// Connects with TLS when `credentials` are given.
   explicit CoordinatorClient(const std::string& coordinator,
                              const Credentials& credentials = {},
                              Duration timeout = kCallTimeout);
   ~CoordinatorClient();
 
-  /// Returns the job's id.
+  /// Submits the job file's text `yaml`, read from `path`. Returns the job's id.
   Result<std::string> Submit(const std::string& yaml, const std::string& path);
-  /// Of several coordinators the leader's, or that of one which stands by when nobody leads; of a
-  /// single one its own.
+  /// Returns the leader's status, or a standby's when no listed coordinator leads. A client with a
+  /// single address returns the status of that coordinator, standby or not.
   Result<wire::JobStatus> Status();
-  /// `worker`: a name, or a host for all its workers. Returns the names.
+  /// Drains a worker. `worker`: a worker's name, or a host for all its workers. Returns the names
+  /// of the workers that leave. Errors: kNotFound (no such worker or host).
   Result<std::vector<std::string>> Drain(const std::string& worker);
-  /// Likewise; those that have not left stay. Errors: kFailedPrecondition: none of them leaves.
+  /// Takes back a drain: the workers that have not left yet stay. `worker` as for Drain. Returns
+  /// the names of the workers that stay. Errors: kNotFound (no such worker or host),
+  /// kFailedPrecondition (there is no drain that can be taken back).
   Result<std::vector<std::string>> CancelDrain(const std::string& worker);
-  /// Of the log of the coordinator's job, from a byte on.
+  /// Reads the log of the coordinator's job from byte `offset` on, at most a MiB.
   Result<EventBytes> Events(int64_t offset);
+  /// A change of what a worker emulates; fields of `emulation` without their flag stay as they are.
   struct EmulationChange {
     bool set_speed = false;
     bool set_memory = false;
     bool set_link = false;
     wire::Emulation emulation;
   };
-  /// A token that the caller has made admits `uses` workers whose names are of `names`, for
-  /// `seconds`. `hash`: HashOfSecret.
+  /// Registers a join token that the caller has made. For `seconds` it admits at most `uses`
+  /// workers whose names match the pattern `names`. `hash`: HashOfSecret of the token's secret.
   heddle::Status AddToken(const std::string& hash,
                           const std::string& names,
                           double seconds,
                           int64_t uses);
-  /// The certificates that a worker has now count no more.
+  /// Revokes the certificates that the worker has now, and ends its connections.
   heddle::Status Revoke(const std::string& worker);
-  /// Certificates in PEM for the key of a request: for who has a token's secret and the credentials
-  /// of an authority alone, and for a worker with a certificate of its own.
+  /// Returns a certificate in PEM for the key of the certificate request, admitted by the secret of
+  /// a join token. The client needs the authority's certificate and no certificate of its own.
   Result<std::string> Join(const std::string& secret,
                            const std::string& name,
                            const std::string& request_pem);
+  /// Returns a certificate in PEM for the key of the certificate request and the worker whose
+  /// certificate the client has.
   Result<std::string> Renew(const std::string& request_pem);
+  /// Changes what a worker emulates. Errors: kNotFound (no worker has this name).
   heddle::Status Emulate(const std::string& worker, const EmulationChange& change);
 
  private:

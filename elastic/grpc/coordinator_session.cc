@@ -100,8 +100,8 @@ class CoordinatorSession::Impl {
     return inbox_->closed;
   }
 
-  // One stream from its beginning to its end, or several where one takes over from the one before;
-  // whether the last came up.
+  // Runs one stream from its beginning to its end, and those that take over from it. Returns true
+  // if a stream came up and its coordinator was not a standby.
   bool RunStream() {
     const Result<Credentials> credentials = ReadCredentials(options_.certificates);
     if (!credentials.ok()) {
@@ -132,7 +132,7 @@ class CoordinatorSession::Impl {
           number = next_number_;
         }
       } else if (posted->from != number) {
-        continue;  // Of one in whose place another is.
+        continue;  // From a stream that was replaced.
       } else if (std::holds_alternative<StreamIsUp>(posted->event)) {
         came_up = true;
         SetUp();
@@ -174,7 +174,7 @@ class CoordinatorSession::Impl {
     const MutexLock lock(inbox_->mutex);
     stream_ = std::move(stream);
     up_ = false;
-    refresh_ = false;  // It was begun with what is in the folder now.
+    refresh_ = false;  // This stream was begun with what is in the folder now.
     if (inbox_->closed) {
       stream_->Cancel();
     }
@@ -192,8 +192,8 @@ class CoordinatorSession::Impl {
     }
   }
 
-  // With another certificate, beside the stream that is up: the coordinator hears of this worker
-  // all the time.
+  // After Refresh, begins a stream with the new certificate beside the one that is up, so that the
+  // coordinator hears this worker without a gap.
   void BeginNext() {
     if (next_ != nullptr && Now() >= next_by_) {
       next_->Cancel();
@@ -216,7 +216,7 @@ class CoordinatorSession::Impl {
   // Whether the next stream has taken the place of the one that is up.
   bool TakeOver(const StreamEvent& event) {
     if (std::holds_alternative<StreamEnded>(event)) {
-      next_.reset();  // The one that is up stays, and so does its certificate.
+      next_.reset();  // The stream that is up stays, with its certificate.
     }
     if (!std::holds_alternative<StreamIsUp>(event)) {
       return false;
@@ -225,7 +225,7 @@ class CoordinatorSession::Impl {
     {
       const MutexLock lock(inbox_->mutex);
       if (inbox_->closed) {
-        return false;  // Close ends the one that it has found.
+        return false;  // Close ends the stream that it has found.
       }
       before_ = std::exchange(stream_, std::exchange(next_, nullptr));
     }
@@ -234,7 +234,7 @@ class CoordinatorSession::Impl {
     return true;
   }
 
-  // Whoever renews certificates reads it; once, for they are read again every few seconds.
+  // Logs an error of the certificate's folder once, although the folder is read every few seconds.
   void SayTrouble(const std::string& trouble) {
     if (trouble_ != trouble) {
       trouble_ = trouble;
@@ -242,9 +242,9 @@ class CoordinatorSession::Impl {
     }
   }
 
-  // Once a minute. Each attempt looks its name up anew.
+  // Logs once a minute that the coordinator is not reached. Each attempt resolves its name again.
   void SayAway(const Status& status) {
-    const bool ends = IsDenied(status) && !heard_;  // Which is said, too.
+    const bool ends = IsDenied(status) && !heard_;  // EndStream reports this.
     if (ends || Now() - said_away_ < kNoteEvery) {
       return;
     }
@@ -277,23 +277,24 @@ class CoordinatorSession::Impl {
   }
 
   const SessionOptions options_;
-  CoordinatorRoute route_;  // Session thread only.
-  Random random_;           // Likewise.
-  bool heard_ = false;      // Likewise: the coordinator has ever sent a message,
-  bool refused_ = false;    // and: it has not, and will not.
-  Time said_away_;          // Likewise: when it was said that the coordinator is away.
-  std::string trouble_;     // Why its own certificate is of no use, as it was said.
-  int64_t streams_ = 0;     // Begun so far. The session thread's, too, and so are …
-  std::shared_ptr<SessionStream>
-      before_;  // … the stream that has given way, until another is known,
-  std::shared_ptr<SessionStream> next_;  // the one that is to take the place of that which is up,
-  int64_t next_number_ = 0;              // its number
-  Time next_by_;                         // and when it is given up.
+  // Session thread only, down to next_by_.
+  CoordinatorRoute route_;
+  Random random_;
+  bool heard_ = false;    // A coordinator has sent a message.
+  bool refused_ = false;  // Refused for good before any message.
+  Time said_away_;        // When it was last logged that the coordinator is not reached.
+  std::string trouble_;   // The last logged error of the certificate's folder.
+  int64_t streams_ = 0;   // Number of streams begun.
+  // The replaced stream, kept until the coordinator has sent a message on the new one.
+  std::shared_ptr<SessionStream> before_;
+  std::shared_ptr<SessionStream> next_;  // The stream that is to replace stream_.
+  int64_t next_number_ = 0;              // Number of next_.
+  Time next_by_;                         // When next_ is given up.
   const std::shared_ptr<SessionInbox> inbox_;
   // Guarded by inbox_->mutex; set by the session thread alone.
   std::shared_ptr<SessionStream> stream_;
   bool up_ = false;
-  bool refresh_ = false;  // Asked for from outside.
+  bool refresh_ = false;  // Refresh was called.
   Thread thread_;
 };
 

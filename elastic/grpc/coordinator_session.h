@@ -1,6 +1,6 @@
 /// \file
-/// A worker's way to the coordinator: a stream that reconnects by itself, and finds the one of
-/// several coordinators that leads.
+/// A worker's session with the coordinator: a stream that reconnects by itself and finds the leader
+/// among several coordinators.
 #pragma once
 
 #include <functional>
@@ -13,39 +13,45 @@
 namespace heddle::elastic {
 
 struct SessionOptions {
-  /// HOST:PORT, or several with commas between: they are tried in turn, and one that stands by
-  /// names the leader, who is tried next.
+  /// HOST:PORT, or a list of them separated by commas. They are tried in turn; a standby names the
+  /// leader, which is tried next.
   std::string coordinator;
-  /// Folder of this worker's certificate (ReadCredentials), read anew for every attempt, so that a
-  /// renewed one counts from the next on; empty: no TLS.
+  /// Folder of this worker's certificate (ReadCredentials), read again for every attempt, so that
+  /// the next attempt uses a renewed certificate; empty: no TLS.
   std::string certificates;
-  Duration backoff = std::chrono::milliseconds(50);  ///< Before the first new attempt; doubles …
-  Duration max_backoff = std::chrono::milliseconds(1000);  ///< … up to this; jittered by a half.
-  uint64_t seed = 0;                                       ///< Of the jitter.
-  /// Called in order from one thread; must not block. A message belongs to the last `up`.
+  /// The wait before the first new attempt; it doubles with each failed one up to max_backoff. Each
+  /// wait is shortened by a random factor between 0.5 and 1.
+  Duration backoff = std::chrono::milliseconds(50);
+  Duration max_backoff = std::chrono::milliseconds(1000);
+  uint64_t seed = 0;  ///< Seed of the random waits.
+  /// Called when a stream is up. `up`, `down` and `received` are called in order from one thread
+  /// and must not block. A message of `received` belongs to the last `up`.
   std::function<void()> up;
-  std::function<void(const std::string& reason)> down;  ///< Also after a failed first attempt.
-  /// Also, before `down`, what certificates do not allow, as a Refused: for good, and then no
-  /// attempt follows, but not for a worker that the coordinator has spoken to: it may be given a
-  /// new certificate.
+  /// Called when a stream has ended, and for an attempt that failed.
+  std::function<void(const std::string& reason)> down;
+  /// Called for each message. A stream that ends with kUnauthenticated or kPermissionDenied is
+  /// reported as a Refused before `down`. The Refused is permanent, and no attempt follows, if no
+  /// coordinator has sent this session a message before; otherwise attempts go on, since the worker
+  /// may be given a new certificate.
   std::function<void(const wire::ToWorker& message)> received;
 };
 
-/// A worker's stream. Thread: any.
+/// A worker's session. Thread: any.
 class CoordinatorSession {
  public:
   explicit CoordinatorSession(SessionOptions options);
-  ~CoordinatorSession();  ///< Close(): no callback comes afterwards.
+  ~CoordinatorSession();  ///< Closes without waiting; no callback is called afterwards.
   CoordinatorSession(const CoordinatorSession&) = delete;
   CoordinatorSession& operator=(const CoordinatorSession&) = delete;
 
-  /// Queues a message for the stream that is up; dropped when none is: the protocol says again what
-  /// matters after a reconnect. Never blocks.
+  /// Queues a message for the stream that is up, and drops it when none is: after a reconnect the
+  /// protocol sends again what matters. Never blocks.
   void Send(const wire::FromWorker& message);
-  /// Another certificate is in the folder: a stream with it is begun beside the one that is up, and
-  /// takes its place when it is up, too. Never blocks.
+  /// Reconnects with the certificate that is in the folder now: the stream that is up stays until
+  /// the new one is up and takes its place. Never blocks.
   void Refresh();
-  /// Sends what is queued (bounded by `deadline`), then ends; idempotent. Not from a callback.
+  /// Sends what is queued, until `deadline` at most, then ends the session; idempotent. Not to be
+  /// called from a callback.
   void Close(Deadline deadline);
 
  private:

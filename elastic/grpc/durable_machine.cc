@@ -8,11 +8,11 @@ namespace {
 
 constexpr Duration kFirstBackoff = std::chrono::milliseconds(200);
 constexpr Duration kLongestBackoff = std::chrono::seconds(2);
-// A write that takes longer is told of; shorter ones are a disk's everyday life and count as the
-// coordinator's own time, so that what it measures of recoveries is what passes.
+// A write that takes longer is reported as a stall and stops the machine's time. Shorter ones are
+// normal for a disk and count as time of the machine, so that measured recoveries include them.
 constexpr Duration kSlowWrite = std::chrono::seconds(1);
 
-// Errors that no later attempt can mend.
+// True for errors that no retry can mend.
 bool IsFinal(const Status& status) {
   return status.code() == StatusCode::kAborted || status.code() == StatusCode::kDataLoss;
 }
@@ -51,7 +51,7 @@ void DurableMachine::WhenMoving(std::function<void()> call) {
 
 void DurableMachine::Drain() {
   if (draining_) {
-    return;  // An action's own call: it has its turn below.
+    return;  // Called from an action; the loop below takes its turn.
   }
   draining_ = true;
   while (!write_ && !lost_) {
@@ -185,7 +185,7 @@ void DurableMachine::NoteStall(const std::string& reason) {
   }
 }
 
-// ---- Who may come in ----
+// ---- Admission ----
 
 void DurableMachine::ChangeAdmission(std::function<Status(Admission&)> change,
                                      std::shared_ptr<const bool> given_up,
@@ -206,8 +206,8 @@ void DurableMachine::TakeAdmission(const std::function<Status(Admission&)>& chan
     return answer(status);
   }
   const Admission changed = state.admission;
-  // A write that failed may have arrived. The next one mends it; until then a use may be lost,
-  // which admits nobody.
+  // A write that failed may have reached the store. The next write corrects it; until then a use of
+  // a token may be lost, which admits no worker.
   Begin(std::move(state), [this, changed, answer](const Status& status) {
     if (status.ok()) {
       admission_ = changed;
@@ -235,7 +235,7 @@ void DurableMachine::TakeSubmission(const std::shared_ptr<const Job>& job,
                                     const std::shared_ptr<const bool>& given_up,
                                     const Answer& answer) {
   const bool idle = machine_.StatusAt(MachineTime(Now())).phase() == "idle";
-  // The job before has ended.
+  // Unless the machine is idle, its job has ended and a new machine takes the next one.
   const auto trial =
       std::make_shared<Coordinator>(idle ? machine_ : Coordinator(stored_.generation_counter));
   Submitted submitted{*job};
@@ -261,8 +261,8 @@ void DurableMachine::TakeSubmission(const std::shared_ptr<const Job>& job,
             }
             return answer(status);
           }
-          // A write that failed may have arrived, and one that nobody waits for any more has: what
-          // was there before is what the store is to hold, but for its counter, which never falls.
+          // A write that failed may have reached the store, and a submission that was given up has.
+          // The store is to hold the earlier state again, but for its counter, which never falls.
           actions_.push_back(Persist{undone});
           answer(status.ok() ? UnavailableError("the submission was given up") : status);
         });

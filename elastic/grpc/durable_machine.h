@@ -1,11 +1,12 @@
 /// \file
-/// The coordinator's state machine beside its store: the actions of an event are carried out in
-/// order, and what follows a Persist only once that is stored. Included by the server only.
+/// The coordinator's state machine with its store: the actions of an event are performed in order,
+/// and those after a Persist only once its state is stored. Included by the server only.
 ///
-/// While a state is being written, or cannot be, the machine stands still: events wait, and so does
-/// its time where that takes long, so that nobody is late with an answer to what was never asked.
-/// The loop that calls this goes on and answers status, signals and refusals. Workers train on
-/// meanwhile: their streams stay open, and a step needs no coordinator.
+/// While a state is being written, or cannot be written, the machine is stopped and events wait.
+/// A write of a second or more also stops the machine's clock, so that no reply deadline expires
+/// for a message that was not sent yet. The loop that calls this goes on and answers status,
+/// signals and refusals. Workers go on training: their streams stay open, and a step needs no
+/// coordinator.
 #pragma once
 
 #include <deque>
@@ -22,67 +23,74 @@
 
 namespace heddle::elastic {
 
-/// Thread: the loop's alone, but for the store's thread of its own, which posts to the loop.
+/// The state machine with its store. Thread: the loop's alone; writes of the store run on a thread
+/// of their own, which posts their outcome to the loop.
 class DurableMachine {
  public:
   struct Options {
     StateStore* store = nullptr;  ///< Null: nothing is stored, and no action waits.
-    /// Runs a call on the loop's thread, soon.
+    /// Queues a call for the loop's thread.
     std::function<void(std::function<void()>)> post;
-    /// Any action but Persist.
+    /// Performs an action other than Persist.
     std::function<void(const CoordinatorAction&)> perform;
-    /// The store has begun to fail or to hang, with the reason; or works again after so long.
+    /// Called when the store begins to fail, or a write takes longer than a second.
     std::function<void(const std::string& reason)> stalled;
+    /// Called when the store works again after `stalled`, with the duration of the write.
     std::function<void(Duration stalled_for)> works_again;
-    /// Another coordinator owns the store, or it cannot be made sense of: nothing more will happen.
+    /// Called when another coordinator owns the store, or its content is corrupt. The machine
+    /// handles nothing afterwards.
     std::function<void(const Status&)> lost;
-    /// Who may come in is another than before, and stored. May be empty.
+    /// Called when a changed admission is stored. May be empty.
     std::function<void(const Admission& admission)> admission_changed = {};
   };
-  /// The answer to a submission: once, on the loop's thread.
+  /// Receives the outcome of a change, once, on the loop's thread.
   using Answer = std::function<void(const Status&)>;
 
-  /// Begins with `machine`, whose facts are `stored`.
+  /// Begins with `machine`, whose durable state is `stored`.
   DurableMachine(Options options, Coordinator machine, DurableState stored);
 
-  /// `handled` is called when the machine has seen the event.
+  /// Queues an event. `handled` is called once the machine has handled it, before its actions are
+  /// performed.
   void Handle(CoordinatorEvent event, std::function<void()> handled = {});
-  /// Once all that it was told before is handled and stored; never, where its store is lost.
+  /// Calls `call` once every earlier event is handled and its state stored; never if the store is
+  /// lost.
   void WhenStored(std::function<void()> call) { WhenMoving(std::move(call)); }
-  /// What time asks for; everything that had come by `taken` was handled before.
+  /// Retries a write and expires the machine's deadlines. Every event received by `taken` must have
+  /// been passed to Handle before.
   void Tick(Time taken);
-  /// When Tick must come at the latest.
+  /// When Tick must be called at the latest; nullopt: only after further events.
   std::optional<Time> NextDeadline() const;
 
-  /// Tries the job on a copy of the machine: it is the machine's only once it is stored, and a
-  /// failure leaves everything as it was. `answer` gets the outcome before anything is done for the
-  /// job; unless it is `*given_up` by then, when the submission never was.
+  /// Submits a job. It is tried on a copy of the machine, which replaces the machine once the job
+  /// is stored; a failure leaves everything as it was. `answer` gets the outcome before any action
+  /// for the job is performed. A submission with `*given_up` set before it is stored is undone.
   void Submit(std::shared_ptr<const Job> job,
               std::shared_ptr<const bool> given_up,
               const Answer& answer);
 
-  /// Changes who may come in: `change` has its turn when the machine's events do, unless
-  /// `*given_up` by then. `answer` gets its error, or the store's, and nothing has changed then; OK
-  /// once the change is stored, and not before.
+  /// Changes the admission. `change` is queued behind the machine's events, and dropped if
+  /// `*given_up` is set by the time of its turn. `answer` gets OK once the change is stored;
+  /// otherwise the error of `change` or of the store, and nothing has changed.
   void ChangeAdmission(std::function<Status(Admission&)> change,
                        std::shared_ptr<const bool> given_up,
                        Answer answer);
+  /// The stored admission.
   const Admission& admission() const { return admission_; }
 
-  /// The machine's state, and beside it that nothing can be stored.
+  /// The machine's status; during a stall its reason says so.
   wire::JobStatus Describe() const;
-  /// Why nothing has been stored for a while; empty: it can be.
+  /// Why the store is stalled; empty while it works.
   const std::string& stall() const { return stall_; }
 
  private:
-  /// What is being written, or waits to be written again.
+  /// A state that is being written, or waits for a retry.
   struct Write {
     DurableState state;
     bool running = false;
-    Time since = {};     ///< That it is tried.
-    Time again_at = {};  ///< Not running: when it is tried next.
+    Time since = {};     ///< When the first try began.
+    Time again_at = {};  ///< When it is tried again, unless it is running.
     Duration backoff = {};
-    std::function<void(const Status&)> done;  ///< Empty: it is tried until it succeeds.
+    std::function<void(const Status&)> done;  ///< Empty: the write is retried until it succeeds.
   };
 
   void WhenMoving(std::function<void()> call);
@@ -96,20 +104,20 @@ class DurableMachine {
   void TakeAdmission(const std::function<Status(Admission&)>& change, const Answer& answer);
   void NoteStall(const std::string& reason);
   void EndWrite(bool stored);
-  /// The machine's time at a time of the clock.
+  /// Converts a time of the clock to the machine's time.
   Time MachineTime(Time now) const { return now - behind_; }
 
   const Options options_;
   Coordinator machine_;
-  DurableState stored_;  ///< What the store holds.
-  Admission admission_;  ///< Of every state that is stored.
-  std::deque<CoordinatorAction> actions_;
-  std::deque<std::function<void()>> waiting_;  ///< What the machine is told next.
+  DurableState stored_;                        ///< What the store holds.
+  Admission admission_;                        ///< The admission that every stored state gets.
+  std::deque<CoordinatorAction> actions_;      ///< Actions to be performed.
+  std::deque<std::function<void()>> waiting_;  ///< Events and changes to be handled.
   std::optional<Write> write_;
   bool draining_ = false;
   bool lost_ = false;
-  Duration behind_{};  ///< The clock's time less the machine's.
-  std::string stall_;
+  Duration behind_{};                   ///< By how much the machine's time is behind the clock.
+  std::string stall_;                   ///< What stall() returns.
   std::unique_ptr<TaskThread> writer_;  // Last: it uses the store only.
 };
 

@@ -20,13 +20,13 @@ namespace {
 constexpr Duration kTryAgain = std::chrono::milliseconds(500);
 constexpr Duration kLookAgain = std::chrono::milliseconds(200);
 
-// What a later attempt, or another coordinator, may answer otherwise.
+// True for errors that a later attempt, or another coordinator, may not return.
 bool MayPass(const Status& status) {
   return status.code() == StatusCode::kUnavailable ||
          status.code() == StatusCode::kDeadlineExceeded;
 }
 
-// Asks one coordinator; the folder is there after it.
+// Joins at one coordinator and writes the folder.
 Status JoinAt(const std::string& address, const JoinToken& token, const JoinOptions& options) {
   HEDDLE_ASSIGN_OR_RETURN(const std::string root,
                           FetchAuthority(address, token.fingerprint, After(kConnectTimeout)));
@@ -115,7 +115,7 @@ void Renewal::Run() {
 }
 
 void Renewal::Look() {
-  // Somebody else may have renewed it.
+  // The certificate may have been replaced from outside.
   if (const Result<bool> another = own_->Look(); another.ok() && *another) {
     again_at_ = 0;
     NoteEnd();
@@ -136,7 +136,7 @@ void Renewal::Look() {
     }
     return;
   }
-  // A twentieth of its life later, so that some attempts are left.
+  // Tries again after a twentieth of the certificate's life, so that some attempts are left.
   again_at_ = now + std::clamp((life.ends - life.begins) / 20, Seconds(kLookAgain), 3600.0);
   const bool near = now >= life.WarnedFrom() && warned_ != own_->version();
   if (near || trouble_ != status.message()) {

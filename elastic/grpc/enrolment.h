@@ -1,5 +1,5 @@
 /// \file
-/// How a worker gets its certificate, and another one before it ends.
+/// How a worker gets its certificate, and how it renews it in time.
 #pragma once
 
 #include <functional>
@@ -15,33 +15,35 @@
 namespace heddle::elastic {
 
 struct JoinOptions {
-  std::string coordinator;                  ///< As SessionOptions::coordinator.
-  std::string token_file;                   ///< Its owner alone may read it.
-  std::string name;                         ///< The worker's.
-  std::string folder;                       ///< Where its certificate is to be.
-  std::function<bool()> asked_to_end = {};  ///< May be empty.
+  std::string coordinator;  ///< HOST:PORT or a list, as SessionOptions::coordinator.
+  std::string token_file;   ///< File with the join token; only its owner may have access to it.
+  std::string name;         ///< The worker's name.
+  std::string folder;       ///< Where the certificate is written.
+  std::function<bool()> asked_to_end = {};  ///< True ends the retries. May be empty.
 };
 
-/// Makes the folder of a worker that has a token, unless it has a certificate there that is valid:
-/// draws a key, knows the coordinator by the token's fingerprint, and only then shows the token. A
-/// coordinator that does not answer is asked again for as long as a new worker waits for one.
-/// Errors: kInvalidArgument (file, name), kUnauthenticated and kPermissionDenied (the token, or
-/// what answers), kFailedPrecondition (the coordinator makes no certificates), kUnavailable.
+/// Gets a certificate by a join token and writes it, with its key, to the worker's folder; does
+/// nothing if valid credentials are there already. The token is sent only to a coordinator whose
+/// authority has the token's fingerprint. A coordinator that does not answer is asked again for up
+/// to kWelcomeTimeout. Errors: kInvalidArgument (file, name), kUnauthenticated and
+/// kPermissionDenied (the token is refused, or the coordinator is not the token's),
+/// kFailedPrecondition (the coordinator makes no certificates), kUnavailable.
 Status JoinByToken(const JoinOptions& options);
 
-/// Renews the worker's certificate in its folder, from half of its life on, for as long as it
-/// exists. Thread: any.
+/// Renews the worker's certificate in its folder for as long as this object exists, each
+/// certificate from half of its life on. Thread: any.
 class Renewal {
  public:
   struct Options {
-    std::string coordinator;
-    std::string folder;  ///< Of ReadCredentials.
-    /// Another certificate is in the folder. Thread: the renewal's. May be empty.
+    std::string coordinator;  ///< HOST:PORT or a list, as SessionOptions::coordinator.
+    std::string folder;       ///< The worker's folder, as ReadCredentials takes it.
+    /// Called when a renewed certificate is in the folder. Thread: the renewal's. May be empty.
     std::function<void()> renewed = {};
-    /// When the certificate ends, in seconds since the epoch: of the first, and of each later one.
+    /// Called with the end of the certificate, in seconds since the epoch: of the first, and of
+    /// each later one. Thread: the renewal's. May be empty.
     std::function<void(double ends)> ends = {};
   };
-  /// Errors: those of ReadCredentials.
+  /// Starts the renewal's thread. Errors: those of ReadCredentials and OwnCertificate::Make.
   static Result<std::unique_ptr<Renewal>> Start(Options options);
   ~Renewal();
   Renewal(const Renewal&) = delete;
@@ -50,17 +52,17 @@ class Renewal {
  private:
   Renewal(Options options, std::unique_ptr<OwnCertificate> own);
   void Run();
-  /// Whether the renewal was refused for good, for this certificate.
+  /// Reads the folder, and renews the certificate if it is time.
   void Look();
   void NoteEnd();
   Status Renew();
 
   const Options options_;
   const std::unique_ptr<OwnCertificate> own_;
-  // The thread's alone.
-  double again_at_ = 0;  ///< After a failure.
-  std::string trouble_;  ///< Of the last attempt, as it was said.
-  int64_t warned_ = 0;   ///< The version whose end was said to be near.
+  // Used by thread_ alone.
+  double again_at_ = 0;  ///< When to try again after a failure, in seconds since the epoch.
+  std::string trouble_;  ///< The last logged error; empty after a renewal.
+  int64_t warned_ = 0;   ///< The last version whose end was logged as near.
 
   Mutex mutex_;
   CondVar wake_;

@@ -7,8 +7,8 @@
 namespace heddle::elastic {
 
 struct EventBytes {
-  std::string text;    ///< At most a MiB; empty: there is no more yet.
-  std::string job_id;  ///< Whose log it is.
+  std::string text;    ///< Bytes of the log, at most a MiB; empty: there is no more yet.
+  std::string job_id;  ///< The job whose log this is.
 };
 
 }  // namespace heddle::elastic

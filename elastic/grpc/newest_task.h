@@ -1,5 +1,5 @@
 /// \file
-/// A thread for work that takes long and whose older orders are moot once a newer one is there.
+/// A thread for long work of which only the newest task matters.
 #pragma once
 
 #include <functional>
@@ -12,15 +12,16 @@
 
 namespace heddle::elastic {
 
-/// Thread: any; the end of its life comes after all calls.
+/// Runs tasks one at a time; a newer task cancels those before it. Thread: any; destroyed after all
+/// calls have returned.
 class NewestTask {
  public:
-  /// What ends early when the stop of its token is requested.
+  /// A task; it returns early when a stop is requested by its token.
   using Task = std::function<void(const std::stop_token&)>;
 
-  /// `name` as in base/thread.h.
+  /// Starts the thread; `name` as in base/thread.h.
   explicit NewestTask(const std::string& name) : thread_(name) {}
-  /// Requests the stop of what runs and waits for it; what has not begun is left out.
+  /// Requests the stop of the running task and waits for it; a task that has not begun is dropped.
   ~NewestTask() {
     const MutexLock lock(mutex_);
     newest_.request_stop();
@@ -28,8 +29,8 @@ class NewestTask {
   NewestTask(const NewestTask&) = delete;
   NewestTask& operator=(const NewestTask&) = delete;
 
-  /// Requests the stop of what runs. Begun when the thread is free, unless another one has been
-  /// posted by then.
+  /// Requests the stop of the running task and queues `task`, which is dropped if another one is
+  /// posted before it begins. Does not wait.
   void Post(Task task) {
     const MutexLock lock(mutex_);
     newest_.request_stop();

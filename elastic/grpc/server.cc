@@ -81,7 +81,7 @@ heddle::Status CoordinatorServer::Impl::Start() {
                                 .certificate = options_.hooks.certificate}));
   port_->SetAdmission(std::make_shared<const Admission>(machine_->admission()));
   planner_ = std::make_unique<NewestTask>("planner");
-  // A job that is done may have left a validation loss to note.
+  // Finishes its queue: an ended job may have left a validation loss to be noted.
   committer_ = std::make_unique<TaskThread>("commit", TaskThread::AtEnd::kFinish);
   loop_ = Thread("coordinator", [this] { Run(); });
   return port_->Serve(*this);
@@ -157,7 +157,7 @@ bool CoordinatorServer::Impl::CallAndWait(const std::function<void()>& call) {
 void CoordinatorServer::Impl::Run() {
   while (true) {
     std::deque<std::function<void()>> calls;
-    Time taken;  // What had come by then is in `calls`.
+    Time taken;  // Every call posted by then is in `calls`.
     {
       const MutexLock lock(mutex_);
       const Time limit = Now() + kLongestWait;

@@ -1,4 +1,4 @@
-// Certificates that the coordinator makes: by a token, and in the place of one that ends.
+// Certificates that the coordinator issues, by a join token and as renewals.
 #include <utility>
 
 #include <grpcpp/grpcpp.h>
@@ -42,8 +42,8 @@ heddle::Status CoordinatorServer::Impl::CheckIssues() const {
              : heddle::Status::Ok();
 }
 
-// The certificate is made first, so that a request of no use takes no use; it leaves this process
-// only once the use is stored.
+// The certificate is made first, so that an invalid request does not count as a use of the token;
+// it is sent only once the use is stored.
 heddle::Status CoordinatorServer::Impl::Admit(const grpc::CallbackServerContext& context,
                                               const wire::JoinRequest& request,
                                               std::string* certificate) {
@@ -73,7 +73,7 @@ heddle::Status CoordinatorServer::Impl::RenewFor(const std::string& worker,
   return heddle::Status::Ok();
 }
 
-// At once, though others that train with it may speak for it.
+// Removes the worker at once, although the workers that train with it may still hear it.
 void CoordinatorServer::Impl::Evict(const std::string& worker, const std::string& reason) {
   const wire::JobStatus status = machine_->Describe();
   for (const wire::JobStatus::Worker& entry : status.workers()) {
@@ -105,7 +105,7 @@ grpc::ServerUnaryReactor* CoordinatorServer::Impl::Revoke(grpc::CallbackServerCo
   grpc::ServerUnaryReactor* const reactor = LetIn(context);
   heddle::Status status = ParseIdentity("worker/" + request->worker()).status();
   if (status.ok()) {
-    // Also what is renewed until this is stored.
+    // Covers certificates that are renewed before this is stored.
     const double until = WallClockSeconds() + Seconds(kStoredWithin);
     status = ChangeAdmission([worker = request->worker(), until](Admission& admission) {
       return elastic::Revoke(admission, worker, until);

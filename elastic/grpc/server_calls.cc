@@ -1,4 +1,4 @@
-// What workers and command lines ask of the coordinator.
+// The coordinator's calls, of workers and of command lines.
 #include <random>
 #include <utility>
 
@@ -12,9 +12,9 @@
 namespace heddle::elastic {
 namespace {
 
-constexpr Duration kLookAgain = std::chrono::milliseconds(100);  // For an end of the server.
+constexpr Duration kLookAgain = std::chrono::milliseconds(100);  // Polls for the server's end.
 
-// 256 bits as text: protobuf strings must be UTF-8.
+// Returns 256 random bits in hexadecimal, since protobuf strings must be UTF-8.
 std::string RandomSecret() {
   std::random_device device;
   std::string secret;
@@ -29,7 +29,8 @@ heddle::Status NotStored() {
                           Seconds(kStoredWithin));
 }
 
-// What no plan can be made with goes on as an error: its worker is given up, and nobody else.
+// Turns a profile that no plan can be made with into the worker's error, so that only this worker
+// is given up.
 void CheckProfile(const CoordinatorHooks& hooks, wire::FromWorker& message) {
   if (!message.has_profiled() || !hooks.check_profile) {
     return;
@@ -80,8 +81,8 @@ grpc::ServerUnaryReactor* CoordinatorServer::Impl::LetIn(grpc::CallbackServerCon
   return context->DefaultReactor();
 }
 
-// Until submitting_ is false again nobody else can submit: reading a job opens its folder, which a
-// refused one must not.
+// Reserves the server for one submission, until submitting_ is false again: reading a job opens its
+// folder, which a refused submission must not do.
 heddle::Status CoordinatorServer::Impl::ReserveJob() {
   const auto refused =
       std::make_shared<heddle::Status>(UnavailableError("the coordinator is going away"));
@@ -112,10 +113,10 @@ heddle::Status CoordinatorServer::Impl::AwaitStored(
                              const DurableMachine::Answer& answer)>& begin,
     const std::function<void()>& taken) {
   const auto waiting = std::make_shared<StoredAnswer>();
-  const auto given_up = std::make_shared<bool>(false);  // The loop's.
+  const auto given_up = std::make_shared<bool>(false);  // Used on the loop only.
   const auto answer = [waiting, given_up, taken](const heddle::Status& status) {
     if (*given_up) {
-      return;  // Another may be submitting by now.
+      return;  // Another submission may have begun by now.
     }
     if (status.ok()) {
       taken();
@@ -127,11 +128,11 @@ heddle::Status CoordinatorServer::Impl::AwaitStored(
     return *stored;
   }
   CallAndWait([given_up] { *given_up = true; });
-  // It may have come at the last moment.
+  // The answer may have arrived before given_up was set.
   return waiting->Wait(Now()).value_or(NotStored());
 }
 
-// A job that cannot be stored in time was never there: what the caller is told is what counts.
+// A job that is not stored in time is undone, so that the error that the caller gets is true.
 heddle::Status CoordinatorServer::Impl::StoreJob(const std::shared_ptr<const Job>& job) {
   return AwaitStored(
       [this, job](std::shared_ptr<const bool> given_up, const DurableMachine::Answer& answer) {
@@ -169,7 +170,7 @@ heddle::Status CoordinatorServer::Impl::SubmitJob(const std::string& yaml,
   if (const auto& notify = stored.ok() ? options_.hooks.taken : options_.hooks.not_taken) {
     notify(*shared);
   }
-  CallAndWait([this] { submitting_ = false; });  // Only now may another open its folder.
+  CallAndWait([this] { submitting_ = false; });  // Only now may another job open its folder.
   HEDDLE_RETURN_IF_ERROR(stored);
   if (job_id != nullptr) {
     *job_id = shared->id;
@@ -177,12 +178,13 @@ heddle::Status CoordinatorServer::Impl::SubmitJob(const std::string& yaml,
   return heddle::Status::Ok();
 }
 
-// Who is told that a worker leaves, or stays, may rely on it, also when the coordinator is started
-// again.
+// Returns only once the change is stored: the answer, that a worker leaves or stays, has to hold
+// after a restart of the coordinator.
 heddle::Status CoordinatorServer::Impl::DrainWorkers(const wire::DrainRequest& request,
                                                      std::vector<std::string>* names) {
   const auto waiting = std::make_shared<StoredAnswer>();
-  const auto drained = std::make_shared<std::vector<std::string>>();  // The loop's till the answer.
+  // Used on the loop only, until the answer is given.
+  const auto drained = std::make_shared<std::vector<std::string>>();
   Post([this, request, waiting, drained] {
     const heddle::Status status = DrainOnLoop(request, drained.get());
     if (!status.ok()) {
@@ -204,7 +206,7 @@ heddle::Status CoordinatorServer::Impl::DrainOnLoop(const wire::DrainRequest& re
   const std::string& worker = request.worker();
   const wire::JobStatus status = machine_->Describe();
   bool any = false;
-  bool all_leave = false;  // With the run.
+  bool all_leave = false;  // The whole run ends, and its workers leave with it.
   for (const wire::JobStatus::Worker& entry : status.workers()) {
     if (entry.name() == worker || entry.host() == worker) {
       any = true;

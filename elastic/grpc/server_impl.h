@@ -1,6 +1,6 @@
 /// \file
-/// The shell of the coordinator: one loop thread that runs the state machine, gRPC's threads that
-/// post to it, and task threads for what takes long.
+/// The coordinator's server: one loop thread that runs the state machine, gRPC's threads that post
+/// to it, and task threads for long work.
 #pragma once
 
 #include <deque>
@@ -31,15 +31,16 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
   void Stop();
 
   heddle::Status SubmitJob(const std::string& yaml, const std::string& path, std::string* job_id);
-  /// Runs `call` on the loop's thread and waits; false when the loop has ended.
+  /// Runs `call` on the loop's thread and waits; false if the loop ended before it did.
   bool CallAndWait(const std::function<void()>& call);
+  /// Queues `call` for the loop's thread.
   void Post(std::function<void()> call);
-  /// On the loop.
+  /// The machine. Loop thread only.
   DurableMachine& machine() { return *machine_; }
   heddle::Status Health() HEDDLE_EXCLUDES(mutex_);
   std::optional<EndJob> WaitForEnd(Deadline deadline);
 
-  // gRPC's.
+  // Called by gRPC.
   grpc::ServerBidiReactor<wire::FromWorker, wire::ToWorker>* Session(
       grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,
@@ -74,37 +75,40 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
   const std::string& resumed_job_id() const { return resumed_job_id_; }
 
  private:
+  /// Makes the machine from what the store has.
   heddle::Status Restore();
-  /// Of a call that is answered.
+  /// Records that the call was authorised, and returns the reactor to answer it with.
   grpc::ServerUnaryReactor* LetIn(grpc::CallbackServerContext* context);
   heddle::Status ReserveJob();
-  /// Not OK: changes wait for the store.
+  /// OK, or kUnavailable while changes wait for the store.
   heddle::Status Stalled() const;
   heddle::Status StoreJob(const std::shared_ptr<const Job>& job);
   heddle::Status DrainWorkers(const wire::DrainRequest& request, std::vector<std::string>* names);
   heddle::Status DrainOnLoop(const wire::DrainRequest& request, std::vector<std::string>* names);
-  /// None: not within kStoredWithin, or the coordinator ends.
+  /// Waits for the answer. Nullopt: there was none within kStoredWithin, or the coordinator ends.
   std::optional<heddle::Status> WaitFor(StoredAnswer& answer);
-  /// Waits, but not for ever, until what `begin` has begun on the loop is stored; `taken` is called
-  /// there when it is, before the caller hears of it. An error: it does not count.
+  /// Calls `begin` on the loop and waits, for kStoredWithin at most, until its change is stored.
+  /// `taken` is called on the loop once it is, before this returns. After an error the change does
+  /// not count.
   heddle::Status AwaitStored(const std::function<void(std::shared_ptr<const bool> given_up,
                                                       const DurableMachine::Answer& answer)>& begin,
                              const std::function<void()>& taken);
-  /// OK once the change is stored.
+  /// Changes the admission and returns once that is stored.
   heddle::Status ChangeAdmission(const std::function<heddle::Status(Admission&)>& change);
-  /// Certificates can be made here. Errors: kFailedPrecondition.
+  /// OK if this coordinator issues certificates. Errors: kFailedPrecondition.
   heddle::Status CheckIssues() const;
+  /// Makes the certificate of a worker that joins with a token.
   heddle::Status Admit(const grpc::CallbackServerContext& context,
                        const wire::JoinRequest& request,
                        std::string* certificate);
-  /// On the loop: the job goes on without a worker.
+  /// Lets the job go on without the worker. Loop thread only.
   void Evict(const std::string& worker, const std::string& reason);
   heddle::Status RenewFor(const std::string& worker,
                           const std::string& request_pem,
                           std::string* certificate);
   void MakeMachine(Coordinator coordinator, DurableState stored);
   void Run();
-  /// Neither stopped nor without its store.
+  /// False once the server has stopped or lost its store.
   bool IsServing() HEDDLE_EXCLUDES(mutex_);
   bool IsStopping() HEDDLE_EXCLUDES(mutex_);
   void Perform(const CoordinatorAction& action);
@@ -118,20 +122,21 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
 
   // Loop thread only (and Start, before it runs).
   std::shared_ptr<const Job> job_;
-  bool submitting_ = false;  ///< A job is being read.
+  bool submitting_ = false;  ///< A job is being read or stored.
 
   Mutex mutex_;
   CondVar wake_;
   CondVar changed_;
   std::deque<std::function<void()>> queue_ HEDDLE_GUARDED_BY(mutex_);
-  bool stopping_ HEDDLE_GUARDED_BY(mutex_) = false;  ///< The loop still runs: calls end first.
-  bool stopped_ HEDDLE_GUARDED_BY(mutex_) = false;
-  heddle::Status health_ HEDDLE_GUARDED_BY(mutex_);  ///< Not OK: nothing more will happen.
+  /// Stop was called: calls end, and the loop runs until they have.
+  bool stopping_ HEDDLE_GUARDED_BY(mutex_) = false;
+  bool stopped_ HEDDLE_GUARDED_BY(mutex_) = false;   ///< The loop ends.
+  heddle::Status health_ HEDDLE_GUARDED_BY(mutex_);  ///< What Health() returns.
   std::optional<EndJob> ended_ HEDDLE_GUARDED_BY(mutex_);
 
   ServerSessions sessions_;
 
-  // After what they use, so that they end first.
+  // Declared after what they use, so that they end first.
   std::unique_ptr<DurableMachine> machine_;  ///< Loop thread only (and Start, before it runs).
   std::unique_ptr<NewestTask> planner_;
   std::unique_ptr<TaskThread> committer_;

@@ -13,12 +13,13 @@
 namespace heddle::elastic {
 namespace {
 
-// Of a stream's first message: names and addresses.
+// Largest Hello in bytes; it has names and addresses only.
 constexpr size_t kMostHelloBytes = 64 << 10;
 constexpr size_t kMostUnnamed = 1024;  // All workers of a large job may come at once.
 
-// One worker's stream. Reading goes on only once the loop has handled what was read: a flood waits
-// in the kernel, not here. Owned by the map of sessions and by itself until gRPC is done with it.
+// One worker's stream. The next message is read only once the loop has handled the one before, so
+// that a flood of messages is held back by flow control. Owned by the map of sessions, and by
+// itself until gRPC calls OnDone.
 class Stream : public ServerSession,
                public grpc::ServerBidiReactor<wire::FromWorker, wire::ToWorker> {
  public:
@@ -69,7 +70,6 @@ class Stream : public ServerSession,
     EndReads();
   }
 
-  // Ends the stream after what was sent before.
   void Close() override {
     const MutexLock lock(mutex_);
     closing_ = true;
@@ -86,7 +86,7 @@ class Stream : public ServerSession,
     EndReads();
   }
 
-  // Nothing is read while the loop has not handled what was: then only this tells.
+  // The only sign of the stream's end while no read is pending.
   void OnCancel() override { EndReads(); }
 
   void OnWriteDone(bool ok) override {

@@ -1,5 +1,5 @@
 /// \file
-/// The coordinator's ends of workers' streams. Included by the server only.
+/// The server side of workers' streams. Included by the server only.
 #pragma once
 
 #include <functional>
@@ -21,49 +21,51 @@ class ServerBidiReactor;
 
 namespace heddle::elastic {
 
-/// One stream. Thread: any.
+/// One worker's stream. Thread: any.
 class ServerSession {
  public:
   virtual ~ServerSession() = default;
-  /// The next message is read after this only.
+  /// Reads the next message; without this call only the first one is read.
   virtual void ReadMore() = 0;
+  /// Queues a message. Never blocks; a stream with kMaxQueuedMessages waiting is cancelled.
   virtual void Send(const wire::ToWorker& message) = 0;
-  /// Ends the stream after what was sent before.
+  /// Ends the stream once every queued message is sent.
   virtual void Close() = 0;
-  /// Ends it now.
+  /// Ends the stream now.
   virtual void Cancel() = 0;
-  /// Ends it now, and says why; for a stream of which a message is being handled.
+  /// Ends the stream now with an error that the worker gets. Only while a message of the stream is
+  /// being handled.
   virtual void Refuse(const Status& status) = 0;
 };
 
-/// The streams that are open. Thread: any.
+/// All open streams. Thread: any.
 class ServerSessions {
  public:
   using Reactor = grpc::ServerBidiReactor<wire::FromWorker, wire::ToWorker>;
-  /// Called from gRPC's threads.
+  /// Called for each message, from gRPC's threads.
   using OnMessage = std::function<void(ConnectionId, wire::FromWorker)>;
-  /// The last call: the stream has ended, and Find does not find it.
+  /// Called last, when the stream has ended and Find no longer finds it.
   using OnClosed = std::function<void(ConnectionId)>;
 
-  /// Begins a stream. It calls back until it has ended, which this outlives. A stream is given up
-  /// whose first message is no Hello, or comes after seconds only; too many that have not said it
-  /// yet, too.
-  /// `worker`: whose certificate it shows; empty: none's.
+  /// Begins a stream, which calls back until it has ended; this object outlives it. The stream is
+  /// cancelled if its first message is not a Hello or does not arrive within kHelloWithin, or if
+  /// too many streams are without a Hello. `worker`: the name in the client's certificate; empty
+  /// without one.
   Reactor* Open(grpc::CallbackServerContext* context,
                 const std::string& worker,
                 OnMessage on_message,
                 OnClosed on_closed) HEDDLE_EXCLUDES(mutex_);
-  /// Ends the streams of a worker's certificates.
+  /// Cancels all streams that were opened with the worker's certificates.
   void CancelOf(const std::string& worker) HEDDLE_EXCLUDES(mutex_);
-  /// Gives up the streams that are late with their Hello.
+  /// Cancels the streams whose Hello is overdue at `now`.
   void CancelUnnamed(Time now) HEDDLE_EXCLUDES(mutex_);
-  /// Null: it has ended.
+  /// The stream, or null if it has ended.
   std::shared_ptr<ServerSession> Find(ConnectionId id) const HEDDLE_EXCLUDES(mutex_);
-  /// Whether all have ended by then.
+  /// Waits until no stream is open; false if some are at `deadline`.
   bool WaitUntilNone(Deadline deadline) HEDDLE_EXCLUDES(mutex_);
 
  private:
-  /// Whether the stream has said Hello, by this message at the latest, and none that is too long.
+  /// True if `message` is a Hello of allowed size or follows one; otherwise cancels the stream.
   bool IsNamed(ConnectionId id, const wire::FromWorker& message) HEDDLE_EXCLUDES(mutex_);
   void Erase(ConnectionId id) HEDDLE_EXCLUDES(mutex_);
   static void CancelAll(const std::vector<std::shared_ptr<ServerSession>>& sessions);
@@ -72,8 +74,9 @@ class ServerSessions {
   CondVar changed_;
   ConnectionId next_ HEDDLE_GUARDED_BY(mutex_) = 1;
   std::map<ConnectionId, std::shared_ptr<ServerSession>> sessions_ HEDDLE_GUARDED_BY(mutex_);
+  /// The names in the certificates.
   std::map<ConnectionId, std::string> workers_ HEDDLE_GUARDED_BY(mutex_);
-  /// Without a Hello yet: how long that is waited for.
+  /// The streams without a Hello, and by when it has to arrive.
   std::map<ConnectionId, Deadline> unnamed_ HEDDLE_GUARDED_BY(mutex_);
 };
 

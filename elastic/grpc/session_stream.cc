@@ -11,9 +11,9 @@
 namespace heddle::elastic {
 namespace {
 
-// For streams. The first one lives as long as the process: with the last channel gRPC (1.51) ends
-// the threads that call our reactors, and a stream's channel goes when OnDone returns, on one of
-// these very threads, which aborts.
+// Makes a stream's channel. The first one is kept for the life of the process: with its last
+// channel gRPC (1.51) joins the threads that call our reactors, and a stream's channel is destroyed
+// after OnDone, on one of these threads, which would abort.
 std::shared_ptr<grpc::Channel> MakeStreamChannel(const std::string& coordinator,
                                                  const Credentials& credentials) {
   std::shared_ptr<grpc::Channel> channel = MakeChannel(coordinator, credentials);
@@ -21,7 +21,7 @@ std::shared_ptr<grpc::Channel> MakeStreamChannel(const std::string& coordinator,
   return channel;
 }
 
-// One attempt. Kept alive by itself until gRPC is done with it.
+// One stream. It holds itself until gRPC calls OnDone.
 class Stream : public SessionStream,
                public grpc::ClientBidiReactor<wire::FromWorker, wire::ToWorker> {
  public:
@@ -36,7 +36,7 @@ class Stream : public SessionStream,
   void Begin(std::shared_ptr<Stream> self) {
     self_ = std::move(self);
     stub_->async()->Session(&context_, this);
-    // Held while the owner may write: without it the call could end before an operation is started.
+    // A hold while the owner may write: without it the call could end before a write is started.
     AddHold();
     StartRead(&in_);
     StartCall();
@@ -95,7 +95,7 @@ class Stream : public SessionStream,
     writing_ = false;
     out_.pop_front();
     if (!ok) {
-      // What has come is read all the same: before that gRPC does not tell the call's end.
+      // Reads go on: gRPC does not report the call's end before all messages are read.
       broken_ = true;
       out_.clear();
     }
@@ -150,8 +150,8 @@ class Stream : public SessionStream,
   bool writing_ HEDDLE_GUARDED_BY(mutex_) = false;
   bool closing_ HEDDLE_GUARDED_BY(mutex_) = false;
   bool half_closed_ HEDDLE_GUARDED_BY(mutex_) = false;
-  bool broken_ HEDDLE_GUARDED_BY(mutex_) = false;  // Nothing more can be sent,
-  bool ended_ HEDDLE_GUARDED_BY(mutex_) = false;   // nor comes.
+  bool broken_ HEDDLE_GUARDED_BY(mutex_) = false;  // A write failed.
+  bool ended_ HEDDLE_GUARDED_BY(mutex_) = false;   // A read failed: no message comes any more.
   bool released_ HEDDLE_GUARDED_BY(mutex_) = false;
 };
 

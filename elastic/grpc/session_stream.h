@@ -1,6 +1,6 @@
 /// \file
-/// One stream of a worker to its coordinator, of those that its session makes one after the other.
-/// Included by coordinator_session.cc only.
+/// One stream of a worker to its coordinator; a session makes them one after the other. Included by
+/// coordinator_session.cc only.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,23 @@
 
 namespace heddle::elastic {
 
+/// The coordinator has accepted the stream.
 struct StreamIsUp {};
+/// The stream has ended.
 struct StreamEnded {
-  Status status;
-  bool stands_by = false;   ///< Its coordinator takes no workers.
-  std::string leader = {};  ///< Whom it names; empty: nobody.
+  Status status;            ///< Why it ended; never OK.
+  bool stands_by = false;   ///< The coordinator is a standby and takes no workers.
+  std::string leader = {};  ///< HOST:PORT of the leader that a standby names; empty: unknown.
 };
+/// A change of the stream, or a message from the coordinator.
 using StreamEvent = std::variant<StreamIsUp, StreamEnded, wire::ToWorker>;
+/// An event with the stream that it is from.
 struct PostedEvent {
   int64_t from = 0;  ///< The stream's number.
   StreamEvent event;
 };
 
-/// What the streams of a session post and its thread takes. Thread: any.
+/// The events that the streams of a session post for the session's thread. Thread: any.
 struct SessionInbox {
   Mutex mutex;
   CondVar wake;
@@ -42,20 +46,22 @@ struct SessionInbox {
   }
 };
 
-/// One attempt; its last event is StreamEnded. Thread: any.
+/// One stream; its last event is StreamEnded. Thread: any.
 class SessionStream {
  public:
   virtual ~SessionStream() = default;
+  /// Queues a message. Never blocks; a stream with kMaxQueuedMessages waiting is cancelled.
   virtual void Send(const wire::FromWorker& message) = 0;
-  /// The next message is read after this only.
+  /// Reads the next message; without this call only the first one is read.
   virtual void ReadMore() = 0;
-  /// Ends the stream once what is queued is written.
+  /// Ends the stream once every queued message is written.
   virtual void EndWrites() = 0;
-  /// Ends it now.
+  /// Ends the stream now.
   virtual void Cancel() = 0;
 };
 
-/// Begins one of this number to HOST:PORT; it lives until it has ended, whoever else holds it.
+/// Begins a stream to `coordinator` (HOST:PORT) whose events have `number`. The stream holds itself
+/// until it has ended, also after the returned pointer is gone.
 std::shared_ptr<SessionStream> BeginStream(int64_t number,
                                            const std::string& coordinator,
                                            const Credentials& credentials,

@@ -1,5 +1,5 @@
 /// \file
-/// What a coordinator answers while another one leads: who that is.
+/// The server of a standby: a coordinator while another one leads.
 #pragma once
 
 #include <memory>
@@ -10,21 +10,22 @@
 
 namespace heddle::elastic {
 
-/// Refuses workers and changes with the leader's address, and says in its status that it stands by.
-/// Who may not make a call of the coordinator that leads is told so here, and nothing else.
-/// Thread: any.
+/// Refuses workers and all calls but Status with the leader's address; its status is "standby".
+/// Calls are authorised as the leader does it, so that only clients that may call the leader get
+/// its address. Thread: any.
 class StandbyServer {
  public:
-  /// Listens on HOST:PORT; port 0: any free one. `credentials`: as CoordinatorServerOptions has
-  /// them. Errors: those of listening that CoordinatorServer::Start has.
+  /// Listens on HOST:PORT; port 0: any free one. `credentials`: as in CoordinatorServerOptions.
+  /// Errors: those of ControlPort::Open and ControlPort::Serve.
   static Result<std::unique_ptr<StandbyServer>> Start(const std::string& listen,
                                                       const Credentials& credentials = {});
-  /// Ends its connections: whoever had one comes again.
+  /// Ends all connections; their clients connect again.
   ~StandbyServer();
 
+  /// HOST:PORT to connect to.
   const std::string& address() const;
-  /// `leader`: HOST:PORT; empty: unknown. `reason`: what it stands by for, a phrase that follows
-  /// "this coordinator stands by: ".
+  /// Sets what is answered from now on. `leader`: HOST:PORT of the leader; empty: unknown.
+  /// `reason`: why this coordinator does not lead, to follow "this coordinator stands by: ".
   void Set(const std::string& leader, const std::string& reason);
 
  private:

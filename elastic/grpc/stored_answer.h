@@ -1,5 +1,6 @@
 /// \file
-/// What a call waits for that the coordinator's loop gives once the change is stored.
+/// The outcome of a change: the coordinator's loop gives it once the change is stored, and a call
+/// waits for it.
 #pragma once
 
 #include <optional>
@@ -10,15 +11,16 @@
 
 namespace heddle::elastic {
 
-/// Thread-safe.
+/// An outcome to wait for. Thread: any.
 class StoredAnswer {
  public:
+  /// Sets the outcome and wakes the waiting calls.
   void Give(const Status& status) {
     const MutexLock lock(mutex_);
     answer_ = status;
     changed_.NotifyAll();
   }
-  /// None: there is none by then.
+  /// Waits for the outcome; nullopt if there is none by `until`.
   std::optional<Status> Wait(Deadline until) {
     const MutexLock lock(mutex_);
     while (!answer_ && Now() < until) {

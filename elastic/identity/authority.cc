@@ -30,9 +30,9 @@ Status AddExtension(X509* certificate, X509* issuer, int nid, const std::string&
                : OpenSslError(StatusCode::kInternal, "a certificate's extension " + value);
 }
 
-// Subject, times, number and key; what is common to all certificates.
+// Makes the part that is common to all certificates: subject, times, number and key.
 Result<CertificatePtr> Draft(const std::string& name, EVP_PKEY* key, std::chrono::seconds life) {
-  // X.509 allows no longer one. People read it; what counts is the name in the URI.
+  // X.509 allows no longer subject. It is for people; the name in the URI counts.
   const std::string subject = name.substr(0, 64);
   const auto seconds = static_cast<long>(life.count());
   const long ahead = std::min(kClockSkewSeconds, seconds);
@@ -73,12 +73,12 @@ Result<std::chrono::seconds> LifeOfDays(int days) {
   return std::chrono::seconds(int64_t{days} * 86'400);
 }
 
-// A party's certificate for `key`.
+// Makes a party's certificate for `key`.
 Result<std::string> Certify(const KeyAndCertificate& authority,
                             const Identity& identity,
                             EVP_PKEY* key,
                             std::chrono::seconds life) {
-  // Whatever the caller has checked: the text below goes into a certificate.
+  // Checked again, since the text below goes into a certificate.
   HEDDLE_RETURN_IF_ERROR(ParseIdentity(IdentityText(identity)).status());
   HEDDLE_ASSIGN_OR_RETURN(const CertificatePtr root, ReadCertificate(authority.certificate));
   HEDDLE_ASSIGN_OR_RETURN(const KeyPtr root_key, ReadKey(authority.key));

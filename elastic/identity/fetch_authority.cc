@@ -18,7 +18,7 @@ namespace {
 using ContextPtr = std::unique_ptr<SSL_CTX, OpenSslFree<&SSL_CTX_free>>;
 using SslPtr = std::unique_ptr<SSL, OpenSslFree<&SSL_free>>;
 
-// gRPC's, as a list of ALPN has it.
+// The list of ALPN protocols with HTTP/2, which gRPC requires.
 constexpr std::array<unsigned char, 3> kHttp2 = {2, 'h', '2'};
 
 Status WaitFor(int fd, short events, const std::string& address, Deadline deadline) {
@@ -68,10 +68,10 @@ Result<std::string> FetchAuthority(const std::string& address,
       SSL_set_fd(ssl.get(), fd.get()) != 1) {
     return OpenSslError(StatusCode::kInternal, "TLS");
   }
-  // Nobody is believed for the chain: the fingerprint decides.
+  // The chain is not verified: the fingerprint decides.
   SSL_set_verify(ssl.get(), SSL_VERIFY_NONE, nullptr);
   HEDDLE_RETURN_IF_ERROR(Handshake(ssl.get(), fd.get(), address, deadline));
-  STACK_OF(X509)* const chain = SSL_get_peer_cert_chain(ssl.get());  // The connection's.
+  STACK_OF(X509)* const chain = SSL_get_peer_cert_chain(ssl.get());  // Owned by ssl.
   for (int i = 0; i < sk_X509_num(chain); ++i) {
     HEDDLE_ASSIGN_OR_RETURN(std::string pem, CertificatePem(sk_X509_value(chain, i)));
     HEDDLE_ASSIGN_OR_RETURN(const std::string found, FingerprintOf(pem));

@@ -1,5 +1,6 @@
 /// \file
-/// The certificate of a lab's authority, from a coordinator that nobody has a certificate of yet.
+/// Fetches the certificate of a lab's authority from its coordinator, for a client that has only
+/// the certificate's fingerprint.
 #pragma once
 
 #include <string>
@@ -9,12 +10,12 @@
 
 namespace heddle::elastic {
 
-/// Asks what listens at HOST:PORT for its certificates by a TLS handshake, and returns the one (in
-/// PEM) whose FingerprintOf is `fingerprint`. Nothing else is believed, and nothing is said: the
-/// connection ends then. Whether the coordinator has the key of a certificate that this authority
-/// has signed is for the connection to find out that takes it for its root. Errors:
-/// kUnauthenticated (none has this fingerprint, or what answers does not speak TLS), kUnavailable
-/// and kDeadlineExceeded (nobody answers).
+/// Gets the certificates of the server at HOST:PORT by a TLS handshake, and returns the one, in
+/// PEM, whose FingerprintOf is `fingerprint`. Verifies nothing else, sends nothing else and closes
+/// the connection: a later connection with this certificate as its root has to verify that the
+/// server has the key of a certificate that the authority signed. Errors: kUnauthenticated (no
+/// certificate has this fingerprint, or the server does not use TLS), kUnavailable and
+/// kDeadlineExceeded (no server answers).
 Result<std::string> FetchAuthority(const std::string& address,
                                    const std::string& fingerprint,
                                    Deadline deadline);

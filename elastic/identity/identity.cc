@@ -10,7 +10,8 @@ constexpr std::array kRoles = {Role::kCoordinator, Role::kOperator, Role::kViewe
 constexpr std::string_view kScheme = "heddle:";
 constexpr size_t kMostNameBytes = 64;
 
-// The names that the coordinator takes, but for those that would hide in a folder or leave it.
+// True for the names that the coordinator accepts, but for those that begin with a dot, which would
+// make a hidden folder or lead out of one.
 bool IsWorkerName(std::string_view name) {
   return !name.empty() && name.size() <= kMostNameBytes && name.front() != '.' &&
          std::all_of(name.begin(), name.end(), [](char c) {

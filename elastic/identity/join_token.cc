@@ -14,7 +14,7 @@ constexpr std::string_view kPrefix = "heddle-join.";
 constexpr size_t kBytes = 32;
 constexpr std::string_view kDigits = "0123456789abcdef";
 constexpr std::string_view kWhiteSpace = " \t\r\n";
-// A hash of something else is none of a token.
+// Prefix of hashed text, so that no hash of something else equals that of a token.
 constexpr const char* kHashOf = "heddle join token ";
 
 std::string Hex(std::span<const unsigned char> bytes) {

@@ -1,7 +1,7 @@
 /// \file
-/// A token that a worker without a certificate joins with: "heddle-join.SECRET.FINGERPRINT". The
-/// secret proves that somebody has admitted its holder; the fingerprint is that of the lab's
-/// authority, so that the holder knows the coordinator before it says anything to it.
+/// Join tokens, with which a worker without a certificate joins: "heddle-join.SECRET.FINGERPRINT".
+/// The secret proves that an operator has admitted the holder. The fingerprint is that of the lab's
+/// authority, by which the holder verifies the coordinator before it sends the secret.
 #pragma once
 
 #include <string>
@@ -14,25 +14,28 @@ namespace heddle::elastic {
 inline constexpr const char* kJoinSecretKey = "heddle-join-secret";
 inline constexpr int64_t kMostTokenBytes = 1 << 10;
 
-/// Both of 256 bits, as 64 digits of base 16.
+/// A token; both parts are 256 bits as 64 hexadecimal digits.
 struct JoinToken {
   std::string secret;
   std::string fingerprint;
   friend bool operator==(const JoinToken&, const JoinToken&) = default;
 };
 
-/// SHA-256 of a certificate (DER). Errors: kInvalidArgument (no certificate in PEM).
+/// The SHA-256 of a certificate's DER form, as 64 hexadecimal digits. Errors: kInvalidArgument (no
+/// certificate in PEM).
 Result<std::string> FingerprintOf(const std::string& certificate_pem);
 
-/// A new one, for the lab of this authority. Errors: as FingerprintOf.
+/// Draws a token for the lab of this authority. Errors: those of FingerprintOf.
 Result<JoinToken> DrawJoinToken(const std::string& authority_pem);
 
+/// The token as text.
 std::string JoinTokenText(const JoinToken& token);
-/// The reverse; white space around it is left out. Errors: kInvalidArgument, which does not repeat
-/// the text.
+/// Reads JoinTokenText, with white space around it. Errors: kInvalidArgument, whose message does
+/// not repeat the text.
 Result<JoinToken> ParseJoinToken(const std::string& text);
 
-/// What a coordinator keeps of a token: 64 digits, from which nobody finds the secret.
+/// The hash of a token's secret that a coordinator stores: 64 hexadecimal digits, from which the
+/// secret cannot be found.
 std::string HashOfSecret(const std::string& secret);
 
 }  // namespace heddle::elastic

@@ -6,7 +6,7 @@
 namespace heddle::elastic {
 namespace {
 
-// A key with a passphrase is not for a service; asking on the terminal would hang one.
+// Refuses keys with a passphrase: OpenSSL would ask on the terminal, and a service would hang.
 int NoPassphrase(char* /*buffer*/, int /*size*/, int /*writing*/, void* /*context*/) {
   return -1;
 }

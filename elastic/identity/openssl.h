@@ -1,5 +1,5 @@
 /// \file
-/// OpenSSL's objects with owners. Included by this room only.
+/// OpenSSL's objects in owning pointers, and helpers for PEM. Included by this folder only.
 #pragma once
 
 #include <memory>
@@ -27,20 +27,23 @@ using StorePtr = std::unique_ptr<X509_STORE, OpenSslFree<&X509_STORE_free>>;
 using StoreContextPtr = std::unique_ptr<X509_STORE_CTX, OpenSslFree<&X509_STORE_CTX_free>>;
 using BioPtr = std::unique_ptr<BIO, OpenSslFree<&BIO_free_all>>;
 
-/// "WHAT: " and what OpenSSL says of this thread's last failure, which is taken from its queue.
+/// An error with the message "WHAT: REASON", where the reason is that of this thread's last OpenSSL
+/// failure. Clears the thread's error queue.
 Status OpenSslError(StatusCode code, const std::string& what);
 
-/// Reads from `text`, which outlives it.
+/// A BIO that reads from `text`, which outlives it.
 BioPtr BioOf(const std::string& text);
-/// What was written to a BIO in memory.
+/// The text written to a BIO in memory.
 std::string TextOf(BIO* bio);
 
-/// Errors: kInvalidArgument (no certificate in PEM).
+/// Reads a certificate. Errors: kInvalidArgument (no certificate in PEM).
 Result<CertificatePtr> ReadCertificate(const std::string& pem);
-/// Errors: kInvalidArgument (no private key in PEM, or one with a passphrase: nobody is asked).
+/// Reads a private key. Errors: kInvalidArgument (no private key in PEM, or one with a passphrase,
+/// which is not asked for).
 Result<KeyPtr> ReadKey(const std::string& pem);
-/// A new one of the curve P-256.
+/// Makes a key of the curve P-256.
 Result<KeyPtr> MakeKey();
+/// Formats as PEM. The key is not encrypted. Errors: kInternal.
 Result<std::string> CertificatePem(X509* certificate);
 Result<std::string> KeyPem(EVP_PKEY* key);
 

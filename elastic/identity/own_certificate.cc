@@ -19,7 +19,7 @@ Result<double> SecondsOf(const ASN1_TIME* time) {
   return static_cast<double>(::timegm(&parts));
 }
 
-// What tells whether the files are others than before, without reading them.
+// Text that changes when one of the files is replaced or written.
 std::string Marks(const std::string& folder) {
   std::string marks;
   for (const char* file : {kKeyFile, kCertificateFile, kAuthorityFile}) {
@@ -80,7 +80,7 @@ Result<bool> OwnCertificate::Look() {
   if (before.folder.empty()) {
     return false;
   }
-  // Before they are read: what changes meanwhile is seen by the next look.
+  // Taken before the files are read, so that the next Look sees what changes meanwhile.
   const std::string marks = Marks(before.folder);
   {
     const MutexLock lock(mutex_);

@@ -16,7 +16,7 @@
 namespace heddle::elastic {
 namespace {
 
-// A new file with these rights from its first moment.
+// Creates a file, which has the rights of `mode` from the start.
 Status CreateFile(const std::string& path, const std::string& content, mode_t mode) {
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
   if (!fd.valid()) {

@@ -1,5 +1,5 @@
 /// \file
-/// The folder of a party, made or replaced whole.
+/// The folder of a party's credentials, which is made or replaced as a whole.
 #pragma once
 
 #include <string>
@@ -14,34 +14,38 @@ struct KeyAndCertificate {
   std::string certificate;
 };
 
-/// A folder that its owner alone may enter. Errors: those of the system, also that it is there.
+/// Makes a folder that only its owner may enter. Errors: those of the system, also if it exists.
 Status MakePrivateFolder(const std::string& path);
 
-/// Makes the folder with key.pem, certificate.pem and, unless `root` is empty, authority.pem;
-/// durable on return. Errors: as MakePrivateFolder.
+/// Makes the folder with key.pem, certificate.pem and, unless `root` is empty, authority.pem. They
+/// are durable on return. Errors: those of MakePrivateFolder.
 Status WriteParty(const std::string& folder,
                   const KeyAndCertificate& party,
                   const std::string& root);
 
-/// Puts a party's folder in the place of the one that is there, if any: whoever opens its files
-/// sees all of the one or all of the other, but for who opens one before and one after. Its parents
-/// are made. Errors: those of the system; then what was there is there.
+/// Makes a party's folder and its parents, or replaces it atomically. A reader that opens its files
+/// during the replacement may get files of both. After an error the old folder is there. Errors:
+/// those of the system.
 Status ReplaceParty(const std::string& folder,
                     const KeyAndCertificate& party,
                     const std::string& root);
 
-/// A folder that is made beside its place and moved there whole, or leaves nothing.
+/// The path of a folder that is made beside its place and then moved there as a whole.
 class DraftFolder {
  public:
+  /// Makes nothing; the caller makes the folder at path().
   explicit DraftFolder(std::string place);
+  /// Removes the folder at path(), if it is there.
   ~DraftFolder();
   DraftFolder(const DraftFolder&) = delete;
   DraftFolder& operator=(const DraftFolder&) = delete;
 
   const std::string& path() const { return path_; }
-  /// Onto nothing or an empty folder; never onto what holds something. Errors: kAlreadyExists.
+  /// Moves the folder to its place, which must be free or an empty folder. Errors: kAlreadyExists,
+  /// those of the system.
   Status Publish() const;
-  /// Onto whatever folder is there, which goes. Errors: those of the system.
+  /// Exchanges the folder with the one at its place, which the destructor removes. Errors: those of
+  /// the system.
   Status Replace() const;
 
  private:

@@ -43,7 +43,7 @@ Result<KeyPtr> ReadRequest(const std::string& pem) {
   const BioPtr bio = BioOf(pem);
   const RequestPtr request(PEM_read_bio_X509_REQ(bio.get(), nullptr, nullptr, nullptr));
   KeyPtr key(request == nullptr ? nullptr : X509_REQ_get_pubkey(request.get()));
-  // The curve first: a strange key's signature may take long to check.
+  // Checks the curve first, since the signature of another kind of key may take long to check.
   if (key == nullptr || !IsOfOurCurve(key.get()) ||
       X509_REQ_verify(request.get(), key.get()) != 1) {
     return OpenSslError(

@@ -1,6 +1,6 @@
 /// \file
-/// Asking for a certificate: a key of one's own, and a request that proves it (PKCS#10). The key
-/// stays with whoever asks.
+/// Certificate requests (PKCS#10): a party makes a key, keeps it, and proves in the request that it
+/// has it.
 #pragma once
 
 #include <string>
@@ -12,17 +12,18 @@ namespace heddle::elastic {
 
 inline constexpr size_t kMostRequestBytes = 16 << 10;
 
-/// In PEM. The key is a secret.
+/// A private key and the certificate request for it, in PEM. The key is a secret.
 struct KeyAndRequest {
   std::string key;
   std::string request;
 };
 
-/// A new key, and a request for it.
+/// Makes a key and the certificate request for it. Errors: kInternal.
 Result<KeyAndRequest> MakeRequest();
 
-/// The key of a request in PEM that its own key has signed. Errors: kInvalidArgument (no request,
-/// too long, another signature, not a key of the curve P-256).
+/// Reads the public key of a certificate request in PEM, and checks that the request is signed by
+/// it. Errors: kInvalidArgument (no request, longer than kMostRequestBytes, a wrong signature, or
+/// not a key of the curve P-256).
 Result<KeyPtr> ReadRequest(const std::string& pem);
 
 }  // namespace heddle::elastic

@@ -14,8 +14,8 @@ PeerVerdict Refuse(RefusalReason reason, std::string line) {
           .identity = {}};
 }
 
-// Coordinators are servers, everybody else is a client; a certificate of the one is none of the
-// other.
+// True if the certificate's purpose fits the role: a coordinator's is a server's, all others are
+// clients'.
 bool IsMeantFor(X509* certificate, const Identity& identity) {
   const int purpose =
       identity.role == Role::kCoordinator ? X509_PURPOSE_SSL_SERVER : X509_PURPOSE_SSL_CLIENT;

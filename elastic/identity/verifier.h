@@ -1,5 +1,5 @@
 /// \file
-/// Whether a peer's certificate is one of the lab's, and what it says.
+/// Verifies that a peer's certificate is of the lab's authority, and reads its identity.
 #pragma once
 
 #include <array>
@@ -14,15 +14,15 @@ namespace heddle::elastic {
 
 /// Why a peer is refused; the label `reason` of heddle_control_refused_total.
 enum class RefusalReason : uint8_t {
-  kNoTls,             ///< It does not speak TLS.
-  kNoCertificate,     ///< It shows none.
-  kForeignAuthority,  ///< Another authority signed it, or it is not meant for this.
-  kExpired,           ///< Its time is over, or has not begun.
-  kNoIdentity,        ///< It does not say who it is.
-  kRole,              ///< Its role may not make this call.
-  kName,              ///< It speaks for another worker.
-  kToken,             ///< Its join token is unknown, has ended or was used up, or is for others.
-  kRevoked,           ///< Its certificate was revoked.
+  kNoTls,             ///< The peer does not use TLS.
+  kNoCertificate,     ///< The peer has no certificate, or one that cannot be read.
+  kForeignAuthority,  ///< Another authority signed the certificate, or it is for another purpose.
+  kExpired,           ///< The certificate is not valid now.
+  kNoIdentity,        ///< The certificate has no identity.
+  kRole,              ///< The peer's role may not make this call.
+  kName,              ///< The peer's Hello has the name of another worker.
+  kToken,             ///< The join token is unknown, has ended, is used up or is for other names.
+  kRevoked,           ///< The certificate was revoked.
 };
 inline constexpr std::array kRefusalReasons = {
     RefusalReason::kNoTls,   RefusalReason::kNoCertificate, RefusalReason::kForeignAuthority,
@@ -30,21 +30,23 @@ inline constexpr std::array kRefusalReasons = {
     RefusalReason::kName,    RefusalReason::kToken,         RefusalReason::kRevoked};
 std::string_view RefusalReasonName(RefusalReason reason);
 
+/// The outcome of a verification.
 struct PeerVerdict {
-  Status status;                                         ///< kUnauthenticated with one line, or OK.
-  RefusalReason reason = RefusalReason::kNoCertificate;  ///< When it is not OK.
-  Identity identity;                                     ///< When it is.
+  Status status;                                         ///< OK, or kUnauthenticated with one line.
+  RefusalReason reason = RefusalReason::kNoCertificate;  ///< Set unless the status is OK.
+  Identity identity;                                     ///< Set if the status is OK.
 };
 
-/// Knows the certificates of one authority. Thread: any.
+/// Verifies the certificates of one authority. Thread: any.
 class PeerVerifier {
  public:
   /// Errors: kInvalidArgument (no certificate in PEM).
   static Result<std::unique_ptr<PeerVerifier>> Make(const std::string& authority_pem);
   ~PeerVerifier();
 
-  /// The peer has shown, by the handshake, that it has the key of this certificate (PEM; empty:
-  /// none). Chain, time, purpose and the one URI are looked at.
+  /// Verifies the chain, the time and the purpose of a certificate in PEM (empty: none), and reads
+  /// its identity from its one URI. The caller has to know, from the handshake, that the peer has
+  /// the certificate's key.
   PeerVerdict Verify(const std::string& certificate_pem) const;
 
  private:

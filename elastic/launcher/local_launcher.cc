@@ -29,8 +29,7 @@ namespace heddle::elastic {
 namespace {
 
 constexpr Duration kLongestWait = std::chrono::seconds(1);
-// A process that does not start within it (an executable on a dead network file system) is an
-// error.
+// Bound of a start; an executable on a dead network file system may exceed it.
 constexpr Duration kLaunchTimeout = std::chrono::seconds(30);
 
 std::vector<char*> Pointers(const std::vector<std::string>& texts) {
@@ -220,7 +219,7 @@ class LocalLauncher : public Launcher {
     if (pid == 0) {
       Exec(argv, envp, log.get(), null.get(), writer.get(), parent);
     }
-    ::setpgid(pid, pid);  // Both sides do it: whoever is first.
+    ::setpgid(pid, pid);  // Both processes call it, as either may run first.
     writer.Reset();
     int error = 0;
     ssize_t got = 0;

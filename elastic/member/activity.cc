@@ -5,7 +5,7 @@
 namespace heddle::elastic {
 namespace {
 
-// Errors after which the state held is intact and the coordinator decides how to go on.
+// True for errors that leave the held state intact, so that the coordinator decides how to go on.
 bool IsDataPlaneError(const Status& status) {
   return status.code() == StatusCode::kUnavailable || status.code() == StatusCode::kAborted ||
          status.code() == StatusCode::kDeadlineExceeded;
@@ -105,7 +105,7 @@ void Activity::Train(int rank, MemberOutbox& out) {
   out.Add(RunSteps{generation(), start_.applied_step(), start_.save(), start_.validate()});
 }
 
-// ---- What ends here ----
+// ---- The end of moves and runs ----
 
 void Activity::EndMove(const StateMoved& event,
                        HeldState& held,

@@ -9,7 +9,7 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// The windows of a generation. Thread: one caller at a time. A copy is an independent machine.
 class DriftWindow {
  public:
   /// Sums over the steps of a complete window.

@@ -49,7 +49,7 @@ void HeldState::Adopt(MemberOutbox& out) {
   generation_ = staged_->generation;
   applied_step_ = staged_->step;
   staged_.reset();
-  // Snapshots of steps that are run again are of another history.
+  // Steps that are run again make snapshots of them obsolete.
   std::erase_if(replicas_, [&](const wire::Halted::Replicas& snapshot) {
     return snapshot.step() > applied_step_;
   });

@@ -45,8 +45,8 @@ Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
 }  // namespace
 
-// The components put together: which of them an event passes through, and in what order. Each keeps
-// its own fields; here is only what concerns the worker's life as a whole.
+// Routes each event through the components in order. The components keep their own fields; here are
+// only those of the worker as a whole.
 struct Member::State {
   State(MemberIdentity own, const MemberOptions& options, Time now);
 
@@ -63,16 +63,16 @@ struct Member::State {
   void OnTerminate(const std::string& reason, Time now, MemberOutbox& out);
   void OnStay(const wire::Stay& message, MemberOutbox& out);
   void OnTick(const MemberTicked& event, Time now, MemberOutbox& out);
-  /// What the coordinator may not have heard.
+  /// Resends what the coordinator may not have received.
   void SayAgain(int64_t known_step, MemberOutbox& out) const;
   void SayLeaving(MemberOutbox& out) const;
 
   MemberIdentity identity;
-  std::optional<std::string> job_id;  ///< None: not welcomed yet.
-  std::string secret;                 ///< Of the job as it was submitted.
-  std::string leaving;                ///< Why, once asked to.
-  int64_t notices = 0;                ///< How often it was.
-  bool rejoins = false;               ///< Refused so far, and may begin anew when it waits no more.
+  std::optional<std::string> job_id;  ///< Nullopt before the first Welcome.
+  std::string secret;                 ///< The job's secret; another one for each submission.
+  std::string leaving;                ///< Why this worker was told to end; empty: it was not.
+  int64_t notices = 0;                ///< How often it was told to end.
+  bool rejoins = false;               ///< Begins anew instead of giving up its wait.
   bool exited = false;
 
   CoordinatorStream stream;
@@ -103,7 +103,7 @@ void Member::State::Handle(const MemberEvent& event, Time now, MemberOutbox& out
       [&](const PlanLowered& e) { preparation.TakeLowered(e, out); },
       [&](const StateMoved& e) { activity.EndMove(e, held, reports, out); },
       [&](const StateDigested& e) {
-        wire::StateDigests message;  // One that is lost leaves this step without a comparison.
+        wire::StateDigests message;  // Never resent: a lost one only skips a comparison.
         message.set_generation(e.generation);
         *message.mutable_certificate() = e.certificate;
         out.Say(message);
@@ -212,8 +212,8 @@ void Member::State::OnWelcome(const wire::Welcome& welcome, MemberOutbox& out) {
     return out.Exit(1, "the coordinator runs another job now");
   }
   if (job_id && secret != welcome.secret()) {
-    // It was submitted again, to a coordinator that knows nothing of the one before: what this
-    // worker has heard, its numbers above all, is of no use, and nobody there would connect to it.
+    // The job was submitted again, to a coordinator without the earlier state: the generations and
+    // steps that this worker knows are obsolete, and other workers would not connect to it.
     const std::string reason = "the job was submitted again";
     return leaving.empty() ? out.BeginAnew(reason) : out.Exit(0, reason);
   }
@@ -325,7 +325,7 @@ void Member::State::OnGo(const wire::Go& message, MemberOutbox& out) {
   }
   held.Adopt(out);
   const int rank = preparation.RankOf(identity.name);
-  if (rank < 0) {  // It only gave its state away.
+  if (rank < 0) {  // This worker only gave its state away.
     held.Drop();
     reports.ForgetStepsAfter(0);
     return activity.Rest();

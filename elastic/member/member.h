@@ -1,9 +1,9 @@
 /// \file
 /// The worker's side of the control protocol as a pure state machine: (state, event, now) → (state,
-/// actions), like elastic/control/coordinator/coordinator.h. Its shell is
-/// elastic/member/member_loop.h with the host that elastic/worker implements: a control thread that
-/// never blocks, and one trainer thread that carries out ApplyJob, MeasureProfile, LowerPlan,
-/// Settle, Adopt, Move and Run in the order in which they were asked.
+/// actions), like elastic/control/coordinator/coordinator.h. It is run by
+/// elastic/member/member_loop.h and the host that elastic/worker implements: a control thread that
+/// never blocks, and one trainer thread that performs ApplyJob, MeasureProfile, SettleStep,
+/// AdoptState, MoveState and RunSteps in their order.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,13 @@ namespace heddle::elastic {
 
 // ---- Events ----
 
-/// The stream to the coordinator is up: Hello goes out.
+/// The stream to the coordinator is up; the worker sends its Hello.
 struct StreamUp {};
+/// The stream to the coordinator has ended.
 struct StreamDown {
   std::string reason;
 };
+/// The coordinator has sent a message.
 struct FromCoordinator {
   wire::ToWorker message;
 };
@@ -37,29 +39,31 @@ struct FromCoordinator {
 struct JobApplied {
   Status status;
 };
+/// MeasureProfile ended.
 struct ProfileMeasured {
   Status status;
   std::string profile_json;
-  uint64_t data = 0;  ///< Fingerprint of what the job's data are here.
+  uint64_t data = 0;  ///< Fingerprint of the job's data as this machine has them.
 };
+/// LowerPlan ended.
 struct PlanLowered {
   int64_t generation = 0;
   Status status;
   uint64_t program_hash = 0;
 };
-/// Move ended. After an error the state held before is unchanged.
+/// MoveState ended. After an error the state held before is unchanged.
 struct StateMoved {
   int64_t generation = 0;
   Status status;
-  std::string peer;                      ///< With an error: the worker it is blamed on, if any.
-  std::map<std::string, int64_t> bytes;  ///< Received, by kind of source: "memory", "replica",
-                                         ///< "checkpoint".
+  std::string peer;  ///< After an error: the worker that is blamed for it, if any.
+  /// Received bytes by kind of source: "memory", "replica", "checkpoint".
+  std::map<std::string, int64_t> bytes;
   double seconds = 0;
-  /// With kDataLoss: what came from other workers' memory and is not what they sent, one a holder.
+  /// After kDataLoss: one entry for each worker whose data did not match their hashes.
   std::vector<wire::Ready::Refused> refused = {};
-  wire::Certificate certificate = {};  ///< Of what was moved here.
+  wire::Certificate certificate = {};  ///< Digests of the moved state.
 };
-/// Of the state after a step, which the next one has not changed yet.
+/// The digests of the state after a step were computed, before the next step changed it.
 struct StateDigested {
   int64_t generation = 0;
   wire::Certificate certificate;
@@ -68,55 +72,59 @@ struct StateDigested {
 struct LinksProbed {
   wire::LinksMeasured answer;
 };
-/// A step was applied (or, not finite, refused by the vote) and Run goes on.
+/// A step was applied, or was refused by the vote because it is not finite; the run goes on.
 struct StepApplied {
   wire::StepRecord record;
-  double busy_seconds = 0;            ///< Compute of this worker, waits excluded.
-  double predicted_busy_seconds = 0;  ///< By its profile; 0: unknown.
+  double busy_seconds = 0;            ///< Compute time of this worker, without waits.
+  double predicted_busy_seconds = 0;  ///< Compute time predicted from its profile; 0: unknown.
 };
-/// Run ended: asked to stop, at the last step, or by an error. Comes after the StepApplied of its
-/// steps and, when it finished, after the Saved and Validated of what was due at the last step.
+/// RunSteps ended: by a requested stop, after the last step, or by an error. Follows the
+/// StepApplied of its steps and, when it finished, the Saved and Validated that were due at the
+/// last step.
 struct RunEnded {
   enum class How : uint8_t { kStopped, kFinished, kFailed };
   int64_t generation = 0;
   How how = How::kFailed;
   int64_t applied_step = 0;
-  /// kFailed: kUnavailable, kAborted and kDeadlineExceeded are the data plane's (state and
-  /// gradients are kept for Settle); anything else is this worker's own end.
+  /// kFailed: kUnavailable, kAborted and kDeadlineExceeded are errors of the data plane, after
+  /// which state and gradients are kept for SettleStep; after any other error this worker leaves.
   Status status;
-  std::string peer;    ///< kFailed: the worker it is blamed on, if any.
+  std::string peer;    ///< kFailed: the worker that is blamed for it, if any.
   bool voted = false;  ///< This worker's gradients of step applied_step + 1 are complete.
-  /// The record of step applied_step + 1, when its vote's result is known here but not applied.
+  /// The record of step applied_step + 1, if the result of its vote is known but not applied.
   std::optional<wire::StepRecord> voted_record;
 };
-/// Communicator::OnPeerLost fired; Run or Move fails soon.
+/// Communicator::OnPeerLost was called; the run or the move fails soon.
 struct PeerSeenLost {
   int64_t generation = 0;
   std::string peer;
   std::string reason;
 };
+/// This worker's part of a checkpoint was written, or its save was skipped.
 struct Saved {
   wire::CheckpointPart part;
 };
-/// Other parts of snapshots than before are held in memory.
+/// The shards of snapshots that are held in memory have changed.
 struct SnapshotsHeld {
-  std::vector<wire::Halted::Replicas> replicas;  ///< All.
+  std::vector<wire::Halted::Replicas> replicas;  ///< All that are held now.
 };
+/// A validation has ended.
 struct Validated {
   int64_t generation = 0;
   int64_t step = 0;
   double loss = 0;
 };
-/// SIGTERM: leave after the step, its state handed over.
+/// SIGTERM came: the worker leaves after its step, once its state is handed over.
 struct TerminateRequested {
   std::string reason;
 };
+/// The time of NextDeadline has come. The fields describe the trainer, for a heartbeat.
 struct MemberTicked {
-  int64_t progress = 0;       ///< What the trainer has done, counted.
-  bool waits = false;         ///< It waits for other workers.
-  int64_t moved_bytes = 0;    ///< Of the state that it is to get for the next generation.
-  int64_t bytes_to_move = 0;  ///< All of it; zero: none is on its way.
-  /// Whom its connections wait for, by rank, in the group of a generation.
+  int64_t progress = 0;       ///< Counter that rises with everything that the trainer does.
+  bool waits = false;         ///< The trainer waits for other workers.
+  int64_t moved_bytes = 0;    ///< Bytes received of the state for the next generation.
+  int64_t bytes_to_move = 0;  ///< Bytes of that state in all; 0: no move is under way.
+  /// Names of the workers that the connections of generation waits_generation wait for, by rank.
   std::vector<std::string> waits_for = {};
   int64_t waits_generation = 0;
 };
@@ -139,63 +147,65 @@ using MemberEvent = std::variant<StreamUp,
                                  TerminateRequested,
                                  MemberTicked>;
 
-// ---- Actions, carried out in order ----
+// ---- Actions, performed in order ----
 
+/// Send a message on the current stream.
 struct SendToCoordinator {
   wire::FromWorker message;
 };
-/// First Welcome only: read the job, build the graph, open the data. Answered by JobApplied.
+/// Read the job, build the graph and open the data; after the first Welcome. Ends with JobApplied.
 struct ApplyJob {
   wire::Welcome welcome;
 };
-/// Answered by ProfileMeasured.
+/// Measure the profile of this worker's device. Ends with ProfileMeasured.
 struct MeasureProfile {};
-/// Measure beside training, bounded by request.seconds. Answered by LinksProbed.
+/// Measure links beside training, for request.seconds at most. Ends with LinksProbed.
 struct ProbeLinks {
   wire::MeasureLinks request;
 };
-/// Lower beside training, on any thread. Answered by PlanLowered.
+/// Lower a plan beside training, on any thread. Ends with PlanLowered.
 struct LowerPlan {
   int64_t generation = 0;
   std::string plan_json;
 };
-/// Endpoint::Fence(generation) now, from the control thread; a Run or Move under way ends with
-/// kAborted and is answered as usual.
+/// Call Endpoint::Fence(generation) at once, from the control thread. A run or a move under way
+/// ends with kAborted.
 struct AbortBelow {
   int64_t generation = 0;
   std::string reason;
 };
-/// Apply `step` with this norm to the state held: its gradients are complete. `skip`: the vote
-/// refused the step, which counts without its update. On failure the next Move fails.
+/// Apply `step`, whose gradients are complete, with this norm to the held state. `skip`: the vote
+/// refused the step, which counts without its update. After an error the next MoveState fails.
 struct SettleStep {
   int64_t step = 0;
   double norm = 0;
   bool skip = false;
 };
-/// The state moved for `generation` becomes the one held; the one before is dropped, and so are
-/// snapshots of later steps. A worker outside that plan holds no state afterwards.
+/// Replace the held state by the one moved for `generation`, and drop snapshots of later steps. A
+/// worker outside that generation's plan holds no state afterwards.
 struct AdoptState {
   int64_t generation = 0;
 };
-/// The state moved for `generation` is dropped; the one held before stays.
+/// Drop the state moved for `generation`; the held one stays.
 struct DiscardState {
   int64_t generation = 0;
 };
-/// Connect, then move: build the state of `start.applied_step` under the prepared plan aside, the
-/// one held unchanged. Answered by StateMoved.
+/// Connect, then build the state after `start.applied_step` under the prepared plan, beside the
+/// held one, which stays unchanged. Ends with StateMoved.
 struct MoveState {
   wire::Start start;
   wire::Prepare prepared;      ///< The plan and its members.
-  std::string held_plan_json;  ///< Of the state held here; empty: none.
+  std::string held_plan_json;  ///< Plan of the held state; empty: it is no source of the move.
 };
-/// Train from applied_step + 1 to a stop or the last step. Answered by StepApplied … RunEnded.
+/// Train from applied_step + 1 to a stop or the last step. Posts StepApplied for each step and ends
+/// with RunEnded.
 struct RunSteps {
   int64_t generation = 0;
   int64_t applied_step = 0;
-  bool save = false;      ///< Start's.
-  bool validate = false;  ///< Start's.
+  bool save = false;      ///< As Start.save.
+  bool validate = false;  ///< As Start.validate.
 };
-/// Save the state after `step`, which is at rest, unless that step's save has begun already. Posts
+/// Save the state after `step` of a run that has stopped, unless that save has begun already. Posts
 /// Saved.
 struct SaveState {
   int64_t generation = 0;
@@ -205,22 +215,23 @@ struct SaveState {
 struct RequestStop {
   int64_t generation = 0;
 };
+/// Emulate this hardware from now on.
 struct SetEmulation {
   wire::Emulation emulation;
 };
-/// The coordinator does not take this worker now; it asks again. Said when the reason changes.
+/// Log that the coordinator does not take this worker now, which tries again; once for each reason.
 struct NoteRefusal {
   std::string reason;
 };
-/// What it was told to end for is withdrawn: signals are counted anew.
+/// Forget the signals received so far: the order to end was taken back.
 struct ForgetSignals {};
-/// The process ends: 0 released, 1 given up, 2 refused, kExitRequeue suspended, or told to end and
-/// nobody is there to let it go.
+/// End the process. Codes: 0 released; 1 given up; 2 refused; kExitRequeue suspended, or told to
+/// end while no coordinator releases it.
 struct ExitWorker {
   int code = 0;
   std::string reason;
-  /// Instead of ending it begins anew, as another incarnation that holds nothing: the job has given
-  /// up this one and would take that one.
+  /// Begin anew, as another incarnation that holds no state, instead of ending: the job has given
+  /// up this incarnation and would take a new one.
   bool begins_anew = false;
 };
 
@@ -242,29 +253,28 @@ using MemberAction = std::variant<SendToCoordinator,
                                   ForgetSignals,
                                   ExitWorker>;
 
-/// What a worker says of itself.
+/// What a worker tells the coordinator about itself in its Hello.
 struct MemberIdentity {
-  std::string name;         ///< Requested; empty: the coordinator chooses.
+  std::string name;         ///< The requested name; empty: the coordinator chooses one.
   std::string incarnation;  ///< 16 random bytes.
   std::string host;
   int64_t pid = 0;
   std::string data_address;
   std::string metrics_address;
-  std::string network = {};  ///< Address that it listens at, without ports.
-  std::string probe_address =
-      {};  ///< Of the endpoint that links are measured through; empty: none.
-  std::string failure_domain = {};  ///< Whose members are lost together; empty: unknown.
-  wire::Emulation emulation = {};   ///< From the command line.
+  std::string network = {};         ///< The address that it listens at, without ports.
+  std::string probe_address = {};   ///< Endpoint for measuring links; empty: none.
+  std::string failure_domain = {};  ///< Workers of one domain are lost together; empty: unknown.
+  wire::Emulation emulation = {};   ///< Set on the command line; empty: the job's is used.
 };
 
 struct MemberOptions {
-  /// Before the job is known: without a word from the coordinator for so long the worker gives up
-  /// (exit 1); a refusal that need not last is no word. Afterwards the job's coordinator_wait
-  /// counts, and only while nothing runs here.
+  /// The time without a message from the coordinator, refusals aside, after which a worker that
+  /// does not know its job gives up (exit code 1). Once it knows the job, the job's
+  /// coordinator_wait applies instead, and only while no steps run here.
   Duration welcome_timeout = kWelcomeTimeout;
-  /// Records kept for a coordinator that is away; the oldest go first.
+  /// Most step records kept for a coordinator that is away; the oldest are dropped first.
   size_t max_records = 1 << 16;
-  /// Least steps and least time of a drift window.
+  /// Least steps and least time of a complete drift window.
   int64_t window_steps = 5;
   Duration window_time = std::chrono::milliseconds(500);
   /// Least time of a quick drift window, which may have one step: above the time between
@@ -272,7 +282,7 @@ struct MemberOptions {
   Duration quick_window_time = std::chrono::milliseconds(250);
 };
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// The state machine of a worker. Thread: one caller at a time. A copy is an independent machine.
 class Member {
  public:
   Member(MemberIdentity identity, MemberOptions options, Time now);
@@ -282,7 +292,9 @@ class Member {
   Member& operator=(Member&& other) noexcept;
   ~Member();
 
+  /// Handles an event and returns the actions to perform; none after an ExitWorker.
   std::vector<MemberAction> Handle(const MemberEvent& event, Time now);
+  /// When a MemberTicked is due at the latest; nullopt: nothing is due.
   std::optional<Time> NextDeadline() const;
 
   const std::string& name() const;  ///< Empty until welcomed, unless requested.

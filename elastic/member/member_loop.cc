@@ -32,7 +32,7 @@ class MemberLoop::Impl {
   }
 
  private:
-  // With nothing due the loop still looks up now and then: every wait has a bound.
+  // Bounds every wait, also when nothing is due.
   static constexpr Duration kLongestWait = std::chrono::seconds(1);
 
   void Run() {

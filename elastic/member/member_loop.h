@@ -1,6 +1,5 @@
 /// \file
-/// The thread that runs a Member: a queue of events, its timer, and a host that carries out the
-/// actions.
+/// The thread that runs a Member: a queue of events, a timer, and a host that performs the actions.
 #pragma once
 
 #include <functional>
@@ -10,16 +9,17 @@
 
 namespace heddle::elastic {
 
-/// Carries out actions. Thread: called from the loop's thread; must not block.
+/// Performs actions. Thread: called from the loop's thread; must not block.
 class MemberHost {
  public:
   virtual ~MemberHost() = default;
   virtual void Perform(const MemberAction& action) = 0;
-  /// What the heartbeat that is due tells of the trainer.
+  /// Describes the trainer for the heartbeat that is due.
   virtual MemberTicked Tick() const { return {}; }
 };
 
-/// Thread: any, but not from inside Perform's destructor chain: Stop joins the loop.
+/// Runs a Member. Thread: any; Stop and the destructor join the loop's thread and must not be
+/// called from Perform.
 class MemberLoop {
  public:
   MemberLoop(Member member, MemberHost& host);

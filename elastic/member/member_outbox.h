@@ -1,5 +1,5 @@
 /// \file
-/// What the event that is being handled makes the worker do, in order.
+/// Collects the actions of the event that is being handled, in order.
 #pragma once
 
 #include <optional>
@@ -13,16 +13,17 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time.
+/// The actions of one event. Thread: one caller at a time.
 class MemberOutbox {
  public:
-  /// `open`: the stream is up and the coordinator has welcomed this worker.
+  /// `open`: the stream is up and the coordinator has welcomed this worker on it.
   explicit MemberOutbox(bool open) : open_(open) {}
+  /// Notes a Welcome: messages are sent from now on.
   void Open() { open_ = true; }
 
   void Add(MemberAction action) { actions_.push_back(std::move(action)); }
-  /// `message` is one of those that FromWorker wraps. Dropped unless open: whoever has to be heard
-  /// says it again after the next Welcome.
+  /// Sends `message`, one of the kinds of FromWorker, to the coordinator. Drops it unless open:
+  /// what matters is resent after the next Welcome.
   void Say(const google::protobuf::Message& message);
   template <typename Message>
   void Say(const std::optional<Message>& message) {
@@ -30,14 +31,16 @@ class MemberOutbox {
       Say(*message);
     }
   }
-  /// The process ends; nothing is handled after this event.
+  /// Ends the process; no event is handled afterwards.
   void Exit(int code, std::string reason);
-  /// Likewise, and begins anew.
+  /// Ends this incarnation of the worker and begins another one; no event is handled afterwards.
   void BeginAnew(std::string reason);
-  /// The same, for a reason of this worker's own, which is said first.
+  /// Tells the coordinator that this worker leaves at once and why, then ends the process.
   void LeaveAtOnce(const std::string& reason, int code);
+  /// True after Exit, BeginAnew or LeaveAtOnce.
   bool exits() const { return exits_; }
 
+  /// Returns the collected actions and forgets them.
   std::vector<MemberAction> Take() { return std::exchange(actions_, {}); }
 
  private:

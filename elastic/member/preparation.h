@@ -1,5 +1,5 @@
 /// \file
-/// The newest plan that this worker is to be ready for, and its answer.
+/// The newest plan that this worker is to prepare for, and its reply.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,25 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// The preparation for the next generation. Thread: one caller at a time. A copy is an independent
+/// machine.
 class Preparation {
  public:
-  /// One that is not newer changes nothing; its answer is said again. `worker`: this one's name.
+  /// Takes a plan that is newer than the last: lowers it, or replies at once if `worker`, the name
+  /// of this worker, is not in it. A plan that is not newer changes nothing; if it is the last one,
+  /// the reply is resent.
   void Take(const wire::Prepare& message, const std::string& worker, MemberOutbox& out);
+  /// Replies with the outcome of lowering the newest plan.
   void TakeLowered(const PlanLowered& event, MemberOutbox& out);
-  /// Generations below are over.
+  /// Drops a plan of a generation below `fence`.
   void DropBelow(int64_t fence);
 
-  /// Null: the newest plan is of another generation.
+  /// The plan of `generation`; null if the newest plan is of another one.
   const wire::Prepare* Find(int64_t generation) const;
-  /// In the newest plan; -1: the worker is not in it.
+  /// The worker's rank in the newest plan; -1: it is not in it. Precondition: there is a plan.
   int RankOf(const std::string& worker) const;
 
-  /// What the coordinator may not have heard.
+  /// Resends the reply that the coordinator may not have received.
   void SayAgain(MemberOutbox& out) const { out.Say(answer_); }
 
  private:

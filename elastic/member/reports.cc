@@ -44,7 +44,7 @@ google::protobuf::RepeatedPtrField<wire::StepRecord> Reports::StepsAfter(int64_t
 }
 
 void Reports::AddSave(const wire::CheckpointPart& part, MemberOutbox& out) {
-  if (!part.skipped()) {  // A part is said again to a coordinator that comes back.
+  if (!part.skipped()) {  // Kept for a coordinator that comes back.
     Keep(saves_, part, kMaxUnheardSaves);
   }
   out.Say(part);

@@ -1,5 +1,6 @@
 /// \file
-/// What this worker has to say of its steps, kept for a coordinator that may not have heard it.
+/// A worker's reports of its steps, saves and validations, kept for a coordinator that may not have
+/// received them.
 #pragma once
 
 #include <cstddef>
@@ -12,29 +13,34 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time. A copy is an independent machine.
+/// The kept reports. Thread: one caller at a time. A copy is an independent machine.
 class Reports {
  public:
-  /// Of so many steps; the oldest go first.
+  /// Keeps the records of at most `max_steps` steps; the oldest are dropped first.
   explicit Reports(size_t max_steps) : max_steps_(max_steps) {}
 
-  /// Records of this step and of later ones are void.
+  /// Adds a step's record; it replaces the records of the same step and of later ones.
   void AddStep(const wire::StepRecord& record);
+  /// Drops the records of steps up to and including `step`.
   void ForgetStepsThrough(int64_t step);
+  /// Drops the records of steps after `step`.
   void ForgetStepsAfter(int64_t step);
-  /// Ascending.
+  /// The records of steps after `step`, ascending.
   google::protobuf::RepeatedPtrField<wire::StepRecord> StepsAfter(int64_t step) const;
 
+  /// Sends a part of a checkpoint and, unless its save was skipped, keeps it.
   void AddSave(const wire::CheckpointPart& part, MemberOutbox& out);
+  /// Sends a validation loss and keeps it.
   void AddValidation(const Validated& event, MemberOutbox& out);
 
+  /// Sends the records of steps after `step`.
   void SayStepsAfter(int64_t step, MemberOutbox& out) const;
-  /// Saves and validations that the coordinator may not have heard of.
+  /// Resends the saves and validations that the coordinator may not have received.
   void SayOthersAgain(MemberOutbox& out) const;
 
  private:
   size_t max_steps_;
-  std::deque<wire::StepRecord> steps_;  ///< Ascending, after the coordinator's durable step.
+  std::deque<wire::StepRecord> steps_;  ///< Ascending; steps that the coordinator has are dropped.
   std::deque<wire::CheckpointPart> saves_;
   std::deque<wire::Validation> validations_;
 };

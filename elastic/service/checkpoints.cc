@@ -27,7 +27,8 @@ std::vector<checkpoint::TensorInfo> WholeState(const graph::Graph& graph) {
   return tensors;
 }
 
-/// `sound`: a step that was just committed. The steps that went.
+/// Prunes by the job's rules and returns the removed steps. `sound`: a step that was just
+/// committed.
 std::vector<int64_t> PruneBy(const job::CheckpointSection& rules,
                              const std::string& root,
                              int64_t sound) {
@@ -73,8 +74,7 @@ Result<checkpoint::CommitInfo> Commit(const Job& job,
   return info;
 }
 
-/// A run that would begin after its own last step has nothing to do, and no end that it could
-/// reach.
+/// Refuses a run that would begin after its own last step: it could never end.
 Status CheckHasSteps(int64_t step, int64_t total_steps) {
   return step <= total_steps
              ? Status::Ok()
@@ -83,8 +83,8 @@ Status CheckHasSteps(int64_t step, int64_t total_steps) {
                    total_steps);
 }
 
-/// The checkpoint that the job names, if it does, is there from now on; and that of the weights
-/// that it begins from.
+/// Imports the checkpoint that the job names to resume from, or writes the one of step 0 with the
+/// weights that it begins from.
 Status ImportNamed(const Job& job) {
   HEDDLE_ASSIGN_OR_RETURN(const job::JobConfig config, job::ParseJob(job.yaml, "the job"));
   if (config.checkpoint.resume.empty() && config.init_from.empty()) {
@@ -116,7 +116,7 @@ Status CheckNamedCheckpoint(const job::JobConfig& config, const std::string& out
     HEDDLE_ASSIGN_OR_RETURN(const auto own, checkpoint::List(root));
     const Status weights = own.empty() ? checkpoint::CheckInitialWeights(
                                              config.init_from, config.model, WholeState(graph))
-                                       : Status::Ok();  // It goes on from these.
+                                       : Status::Ok();  // The job resumes from its own ones.
     return weights.ok() ? weights : InvalidArgumentError("init_from: {}", weights.message());
   }
   const auto step = checkpoint::CheckImport(config.checkpoint.resume, root, WholeState(graph));

@@ -1,6 +1,6 @@
 /// \file
-/// The coordinator's side of checkpoints: commits what workers wrote, keeps the newest, finds what
-/// can be resumed.
+/// The coordinator's part in checkpoints: it commits what workers wrote, prunes old checkpoints,
+/// and finds those that a run can resume from.
 #pragma once
 
 #include <cstdint>
@@ -16,40 +16,41 @@
 
 namespace heddle::elastic {
 
-/// Checks that the parts cover the whole state, commits, prunes. Thread: the commit thread.
+/// Commits a checkpoint whose parts cover the whole state, then prunes old ones. Errors are in the
+/// returned status. Thread: the commit thread.
 CheckpointCommitted CommitParts(const Job& job,
                                 const CommitCheckpoint& commit,
                                 metrics::Registry& registry);
 
-/// The loss of a validation that ended after its checkpoint was committed goes to that checkpoint;
-/// prunes, and returns the steps that went. Errors: kNotFound when there is none; those of
-/// checkpoint/store/store.h. Thread: the commit thread.
+/// Adds a validation loss to the committed checkpoint of its step, for a validation that ended
+/// after the commit; then prunes, and returns the steps of the removed checkpoints. Errors:
+/// kNotFound (no such checkpoint), those of checkpoint/store/store.h. Thread: the commit thread.
 Result<std::vector<int64_t>> NoteLoss(const Job& job, const NoteValidation& note);
 
-/// Whether a job with this output folder can begin from the checkpoint that it names, if it does;
-/// writes nothing, so that a refused job leaves nothing behind. Errors: kInvalidArgument.
+/// OK if the job names no checkpoint to begin from, or can begin from it with this output folder.
+/// Writes nothing, so that a refused job leaves nothing behind. Errors: kInvalidArgument.
 Status CheckNamedCheckpoint(const job::JobConfig& config, const std::string& output);
 
-/// Whether the newest checkpoint is read before it is counted on. Where workers hold the state it
-/// would only hold up their adoption: should it ever be needed, whoever reads it finds the damage,
-/// and the next best source is taken.
+/// Whether SoundCheckpoints reads the newest checkpoint in full. While workers hold the state,
+/// reading would only delay their adoption: if the checkpoint is needed later and turns out to be
+/// damaged, the next best source is taken.
 enum class ReadNewest : uint8_t { kWhole, kNot };
 
-/// The fingerprint of the data that the checkpoint of `step` was trained on, where its job names
-/// the same data as `config`, whose bytes have to be the same then; else, or where it does not say,
-/// 0.
+/// The fingerprint of the data that the checkpoint of `step` was trained on, if its job has the
+/// same data section as `config`. 0 if the sections differ, or the checkpoint has no fingerprint.
 uint64_t DataOf(const job::JobConfig& config, const std::string& root, int64_t step);
 
-/// Whether the newest checkpoint in `root`, if there is one, was trained on the data with this
-/// fingerprint. Errors: kInvalidArgument with both; those of the storage.
+/// OK if `root` has no checkpoint, or DataOf the newest one is 0 or `fingerprint`. Errors:
+/// kInvalidArgument naming both fingerprints; those of the storage.
 Status CheckTrainedOn(uint64_t fingerprint, const job::JobConfig& config, const std::string& root);
 
-/// Steps of sound checkpoints, ascending, as a run may resume from them. Each damaged one costs a
-/// line. Removes what dead saves left: those of generations below `live_generation`, whose workers
-/// may be saving while their coordinator was away; all of them without one. None at all: the job is
-/// new. A checkpoint that the job names to resume from is brought in before.
-/// Errors: kInvalidArgument when there are checkpoints, but none is sound; when the newest sound
-/// one is of a step after the job's last; when the named one cannot be resumed from.
+/// The steps of the checkpoints that a run may resume from, ascending; empty for a new job. Only
+/// the newest sound one is read in full (see ReadNewest); `skipped` gets a line for each damaged
+/// one. Before that, imports a checkpoint that the job names to resume from, and removes the files
+/// of saves that were never committed: those of generations below `live_generation`, whose workers
+/// may still be saving, or all of them if it is nullopt.
+/// Errors: kInvalidArgument (there are checkpoints, but none is sound; the newest sound one is of a
+/// step after the job's last; the named one cannot be resumed from), those of the storage.
 Result<std::vector<int64_t>> SoundCheckpoints(
     const Job& job,
     std::optional<int64_t> live_generation,

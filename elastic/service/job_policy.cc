@@ -56,9 +56,10 @@ JobPolicy PolicyOf(const job::JobConfig& job) {
   SetLease(policy, job.elastic.lease);
   policy.digest_every = job.elastic.digest_every;
   policy.notice = job.elastic.notice;
-  // Who hangs is named before the calls of all others end, and name nobody for sure.
+  // A hung worker is to be found before the calls of the others time out, which would not tell
+  // which worker hangs.
   policy.hang_timeout = std::min(policy.hang_timeout, job.elastic.operation_timeout / 2);
-  if (!job.checkpoint.background) {  // A save is due after the step, and not beside the next one.
+  if (!job.checkpoint.background) {  // The save delays the end of its step.
     policy.stop_timeout += checkpoint::kDirectTimeout;
   }
   return policy;

@@ -1,5 +1,5 @@
 /// \file
-/// From a job file to what the control plane knows of it.
+/// Converts a job file to what the control plane uses of it. All functions are pure.
 #pragma once
 
 #include "elastic/control/policy.h"
@@ -7,11 +7,11 @@
 
 namespace heddle::elastic {
 
-/// Both sides derive it from the same job: a pure function.
+/// The policy of a job. Coordinator and workers derive the same one from the same job.
 JobPolicy PolicyOf(const job::JobConfig& job);
 
 wire::Emulation WireEmulation(const job::Emulation& emulation);
-/// Zero speed means none was said: 1.
+/// Converts a message; a speed of zero means unset and becomes 1.
 job::Emulation EmulationOf(const wire::Emulation& emulation);
 
 /// The job as the coordinator runs it, without a secret.

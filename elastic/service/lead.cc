@@ -14,7 +14,7 @@ namespace {
 
 constexpr Duration kTryAgain = std::chrono::milliseconds(200);
 
-// Errors that no later attempt can mend.
+// True for errors that no retry can mend.
 bool IsFinal(StatusCode code) {
   return code == StatusCode::kUnauthenticated || code == StatusCode::kPermissionDenied;
 }
@@ -35,7 +35,7 @@ Result<std::unique_ptr<StateStore>> WaitToLead(const std::string& store,
   HEDDLE_ASSIGN_OR_RETURN(const auto election, EtcdElection::Open(address));
   HEDDLE_ASSIGN_OR_RETURN(const auto standby, StandbyServer::Start(listen, credentials));
   listen = standby->address();
-  std::optional<std::string> said;  // Who leads; empty: that etcd does not answer.
+  std::optional<std::string> said;  // The last report; empty: that etcd does not answer.
   while (!asked_to_end()) {
     auto turn = election->Try(AddressForOthers(listen));
     if (turn.ok() && turn->store != nullptr) {

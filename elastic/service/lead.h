@@ -1,5 +1,6 @@
 /// \file
-/// Several coordinators of one store: one leads, the others stand by.
+/// Waiting for leadership: of several coordinators with one store, one leads and the others are
+/// standbys.
 #pragma once
 
 #include <functional>
@@ -13,14 +14,15 @@
 
 namespace heddle::elastic {
 
-/// HOST:PORT that others are told to reach a coordinator at which listens there; empty where that
-/// is any address of the machine, because others know it by another.
+/// The HOST:PORT that other machines are given for a coordinator that listens at `listen`; empty if
+/// that is a wildcard address (0.0.0.0, ::), which other machines cannot use.
 std::string AddressForOthers(const std::string& listen);
 
-/// Stands by at `listen`, which gets the port in place of 0, until this coordinator leads; says
-/// whom it waits for. `credentials`: the coordinator's, as CoordinatorServerOptions has them. Null:
-/// `asked_to_end` came first. What passes, an etcd that does not answer above all, is waited for.
-/// Errors: kInvalidArgument (`store`), kResourceExhausted (port taken), kUnauthenticated,
+/// Serves as a standby at `listen`, in which a port of 0 is replaced by the real one, until this
+/// coordinator leads. Returns the store of the new leader, or null if `asked_to_end` was true
+/// before. `progress` reports which coordinator leads. `credentials`: as in
+/// CoordinatorServerOptions. Errors that may pass, such as an etcd that does not answer, are waited
+/// out. Errors: kInvalidArgument (`store`), kResourceExhausted (port taken), kUnauthenticated,
 /// kPermissionDenied, those of reading files.
 Result<std::unique_ptr<StateStore>> WaitToLead(const std::string& store,
                                                const Credentials& credentials,

@@ -42,7 +42,7 @@ void NoteInterrupt(int /*signal*/) {
   interrupted.store(true);
 }
 
-// A second one asks for an end at once.
+// A second SIGTERM ends the job at once.
 void NoteTerminate(int /*signal*/) {
   signals.fetch_add(1);
   if (noticed.exchange(true)) {
@@ -50,18 +50,18 @@ void NoteTerminate(int /*signal*/) {
   }
 }
 
-// After an interrupt: workers end a step that they are in.
+// Bounds after an interrupt, in which workers finish the step that they are in.
 constexpr Duration kWorkersEndWithin = std::chrono::seconds(5);
 constexpr Duration kInterruptedEndWithin = std::chrono::seconds(8);
-// Nobody can be told of the end.
+// Bound of the end when it cannot be stored, so that no worker hears of it.
 constexpr Duration kEndWithin = std::chrono::seconds(1);
 
-// Workers of `train` come at once, by a restart, or by hand from another terminal.
+// How long a paused job waits for workers: those of `train` join at once, by a restart, or are
+// started by hand from another terminal.
 constexpr Duration kPausedTimeout = std::chrono::seconds(20);
 
-// When the job caps every worker's memory, whether the model fits at all can be said before
-// anything is started or left on storage: the planner needs the caps and, as nothing is measured
-// yet, any speed.
+// If the job caps every worker's memory, checks that the model fits at all, before anything is
+// started or written: the planner needs only the caps and, as nothing is measured yet, any speed.
 Status CheckFits(const job::JobConfig& job) {
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph,
                           graph::BuildTrainingGraph(job.model, job::GraphOptions(job)));
@@ -84,14 +84,15 @@ Status CheckFits(const job::JobConfig& job) {
   return planner::FindPlan(request).status();
 }
 
-// Whether a run can write to the folder, and its coordinator keep its store there.
+// Checks that the folder can hold the run and its coordinator's store.
 Status CheckFolder(const job::JobConfig& job, const std::string& folder) {
   HEDDLE_RETURN_IF_ERROR(CheckUtf8("output folder", folder));
   HEDDLE_RETURN_IF_ERROR(CheckSqlitePath(folder + "/" + kStoreFile));
   return CheckDataApart(job, folder);
 }
 
-// Whether the job can go on from what is there, and was trained on these data.
+// Checks that the job can begin from the checkpoint that it names, and that the folder's
+// checkpoints were trained on these data.
 Status CheckState(const job::JobConfig& job, const std::string& folder, uint64_t data) {
   HEDDLE_RETURN_IF_ERROR(CheckNamedCheckpoint(job, folder));
   return CheckTrainedOn(data, job, job.checkpoint.RootIn(folder));
@@ -105,7 +106,7 @@ Status CheckAddresses(const LocalRunOptions& options, const job::JobConfig& job)
   return CheckCanListen("metrics.port", fmt::format("127.0.0.1:{}", job.metrics.port));
 }
 
-// What a process that ended by itself said last; empty: nothing.
+// The last line of a log that is not blank; empty if there is none.
 std::string LastLine(const std::string& path) {
   const Result<std::string> text = ReadFile(path, int64_t{1} << 20);
   const size_t end = text.ok() ? text->find_last_not_of(" \n") : std::string::npos;
@@ -116,7 +117,7 @@ std::string LastLine(const std::string& path) {
   return text->substr(begin, end + 1 - begin);
 }
 
-// Starts the job's workers, and again those that are lost when the job says so.
+// Starts the job's workers, and starts lost ones again if the job says so.
 class Workers {
  public:
   Workers(const LocalRunOptions& options, const job::JobConfig& job, std::string folder)
@@ -142,7 +143,7 @@ class Workers {
     return Status::Ok();
   }
 
-  // Starts those again whose time has come, unless the job is to end.
+  // Starts the workers again whose restart is due, unless the job is to end.
   void StartDue(Service& service) {
     std::vector<std::string> due;
     {
@@ -158,14 +159,14 @@ class Workers {
     }
   }
 
-  // No later than `longest`.
+  // When StartDue is to be called next, `longest` from now at the latest.
   Deadline NextDue(Duration longest) {
     MutexLock lock(mutex_);
     return std::min(After(longest), restarts_.NextDue().value_or(Time::max()));
   }
 
-  // A lost worker that still runs (hung, stopped, cut off) is ended where another one is started in
-  // its place. Else it may come back by itself.
+  // Kills a lost worker that still runs (hung, stopped, cut off) if the job restarts workers, since
+  // another one takes its place. Otherwise it may come back by itself.
   void End(const WorkerGone& gone) {
     if (!job_.elastic.restart) {
       return;
@@ -177,7 +178,7 @@ class Workers {
     }
   }
 
-  // The job has ended: what has not left by itself within the bound is ended.
+  // After the job's end: waits for the workers and kills those that still run after `bound`.
   void Stop(Duration bound) {
     if (launcher_ != nullptr && !launcher_->WaitAll(After(bound)).ok()) {
       MutexLock lock(mutex_);
@@ -200,7 +201,7 @@ class Workers {
       spec.environment.emplace_back(variable, "");
     }
     {
-      MutexLock lock(mutex_);  // Before: its end may be reported before its start has been noted.
+      MutexLock lock(mutex_);  // Noted first: the exit may be reported before Launch returns.
       restarts_.Started(name, Now());
     }
     HEDDLE_ASSIGN_OR_RETURN(const int64_t pid, launcher_->Launch(spec));
@@ -211,17 +212,19 @@ class Workers {
 
   std::string LogPath(const std::string& name) const { return folder_ + "/logs/" + name + ".log"; }
 
-  // One that the coordinator knows has told it why; of one that never reached it this is all.
+  // Why a process ended. A worker that reached the coordinator has told it more; of one that never
+  // did, this is all that is known.
   std::string ReasonOf(const ExitReport& exit) const {
     const bool failed = exit.signal == 0 && exit.code != 0 && exit.code != kExitRequeue;
     const std::string line = failed ? LastLine(LogPath(exit.name)) : "";
     return line.empty() ? exit.reason : exit.reason + ", last line of its log: " + line;
   }
 
-  // Whether it was the last one: none runs, and none is started again. Thread: the launcher's.
+  // Plans the restart of a worker that ended. True if no worker runs or will be started again.
+  // Thread: the launcher's.
   bool NoteExit(const ExitReport& exit) {
     MutexLock lock(mutex_);
-    // 2: the job does not fit this machine; it would leave again.
+    // Code 2: the job does not fit this machine, and the worker would leave again.
     if (!job_.elastic.restart || exit.code == 0 || exit.code == 2 || exit.code == kExitRequeue) {
       return --to_come_ == 0;
     }
@@ -236,7 +239,7 @@ class Workers {
   Mutex mutex_;
   std::map<std::string, int64_t> pids_ HEDDLE_GUARDED_BY(mutex_);
   Restarts restarts_ HEDDLE_GUARDED_BY(mutex_);
-  size_t to_come_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< That run, or will be started again.
+  size_t to_come_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Workers that run or will be started again.
 };
 
 EndJob WaitForEnd(Service& service, Workers& workers, EndWatch& watch, Duration notice) {
@@ -258,7 +261,7 @@ EndJob WaitForEnd(Service& service, Workers& workers, EndWatch& watch, Duration 
       cancelled = true;
     }
     if (const std::string stall = cancelled ? service.server().Stall() : ""; !stall.empty()) {
-      // The workers are not told before it is durable; they are this process' own, and end with it.
+      // Workers are not told of the end before it is stored; these end with this process.
       watch.EndWithin(kEndWithin);
       return {.ok = false, .reason = "interrupted by the user; its end is not stored: " + stall};
     }

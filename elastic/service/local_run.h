@@ -15,24 +15,24 @@ struct LocalRunOptions {
   std::vector<std::string> overrides;  ///< "key.path=value".
   std::string output;                  ///< Folder of the run; empty: the job's, or runs/NAME.
   std::string program;                 ///< Path of heddle-engine, started as `worker`.
-  std::string listen = "127.0.0.1:0";
-  bool insecure = false;  ///< Listen beyond loopback, where everybody may come in.
-  bool progress = true;   ///< Progress on standard error.
+  std::string listen = "127.0.0.1:0";  ///< HOST:PORT of the coordinator; port 0: any free one.
+  bool insecure = false;               ///< Allows `listen` beyond loopback, without certificates.
+  bool progress = true;                ///< Prints progress on standard error.
 };
 
+/// How a run ended without an error.
 struct RunEnd {
-  bool suspended = false;  ///< The same call goes on with the job.
-  std::string reason;      ///< Suspended: where it goes on, and what was lost, if anything was.
+  bool suspended = false;  ///< The job was suspended; RunLocally with the same options resumes it.
+  std::string reason;      ///< If suspended: the step that it resumes after, and what was lost.
 };
 
-/// Runs the job to its end, or until it is suspended: its workers were told to end (SIGTERM of this
-/// process, or of all of theirs), and what they held was saved. An output folder of the same job is
-/// resumed and appended to.
-/// Errors: kInvalidArgument   the job file, or the folder belongs to another job (the exit code is
-/// 2)
-///         anything else      the run failed (1)
-/// Thread: the process' main thread: handles SIGTERM, and SIGINT or a second SIGTERM: the job stops
-/// at once, and goes on from its last checkpoint when it is started again.
+/// Runs the job until it ends or is suspended. It is suspended when this process, or all of its
+/// workers, get SIGTERM: the workers save their state and leave. SIGINT or a second SIGTERM ends
+/// the job at once; started again, it resumes from its last checkpoint. A folder that holds a run
+/// of the same job is resumed and appended to.
+/// Errors: kInvalidArgument (the job file, or the folder belongs to another job; exit code 2), any
+/// other error if the run failed (exit code 1).
+/// Thread: the process's main thread; installs handlers for SIGTERM and SIGINT.
 Result<RunEnd> RunLocally(const LocalRunOptions& options);
 
 }  // namespace heddle::elastic

@@ -13,7 +13,7 @@ namespace {
 using metrics::HttpReply;
 using metrics::PageRequest;
 
-// It asks for everything else by itself.
+// The page loads everything else itself.
 HttpReply PageReply() {
   return {.status = 200,
           .content_type = "text/html; charset=utf-8",
@@ -29,7 +29,8 @@ HttpReply StatusReply(const PageSources& sources) {
       .status = 200, .content_type = "application/json", .body = StatusToJson(server->StatusNow())};
 }
 
-// Who asks has reached this process, and by the same address again.
+// The coordinator's target is the address by which this request reached it, if it listens at a
+// wildcard address.
 HttpReply TargetsReply(const PageSources& sources, const PageRequest& request) {
   const std::string listens = sources.metrics_address();
   const std::string own = ReachableAddress(listens);
@@ -44,7 +45,7 @@ HttpReply TargetsReply(const PageSources& sources, const PageRequest& request) {
           .body = metrics::ServiceDiscoveryJson(targets)};
 }
 
-// Whether workers and people are answered.
+// OK if the coordinator serves workers and command lines.
 Status Readiness(const PageSources& sources) {
   const CoordinatorServer* const server = sources.server();
   if (server == nullptr) {

@@ -1,5 +1,5 @@
 /// \file
-/// What the coordinator's HTTP port answers beside metrics.
+/// The pages of the coordinator's HTTP port beside its metrics.
 #pragma once
 
 #include <functional>
@@ -14,19 +14,20 @@
 
 namespace heddle::elastic {
 
-/// Where the pages have it from. Called from any thread.
+/// What the pages show. The functions are called from any thread.
 struct PageSources {
-  std::function<CoordinatorServer*()> server;  ///< Null: it starts.
-  std::function<Status()> owned;               ///< Whether the state is this coordinator's.
+  std::function<CoordinatorServer*()> server;  ///< Returns null while the server starts.
+  std::function<Status()> owned;               ///< As Service::Owned.
   std::function<std::vector<ListWorkers::Entry>()> workers;
-  std::function<std::string()> metrics_address;  ///< That the pages are served at.
+  std::function<std::string()> metrics_address;  ///< HOST:PORT at which the pages are served.
 };
 
-/// The status page, its JSON, the targets that Prometheus finds by HTTP (the coordinator and every
-/// worker), and the pages for probes; by path.
+/// The handlers by path: the status page (/), its JSON (/status), the targets for Prometheus's HTTP
+/// service discovery, which are the coordinator and every worker (/sd), and the pages for liveness
+/// and readiness probes (/healthz, /readyz).
 std::map<std::string, metrics::HttpHandler> CoordinatorPages(PageSources sources);
 
-/// What probes are told: 200, or 503 with the reason.
+/// The reply to a probe: 200 for OK, otherwise 503 with the error's message.
 metrics::HttpReply HealthReply(const Status& status);
 
 }  // namespace heddle::elastic

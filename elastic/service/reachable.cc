@@ -13,7 +13,7 @@ std::string ReachableAddress(const std::string& listen) {
   if (!four && host != "::" && host != "[::]") {
     return listen;
   }
-  // Networks that nobody has (RFC 5737, RFC 3849): any other network's route would do.
+  // Addresses reserved for documentation (RFC 5737, RFC 3849): any foreign address would do.
   for (const char* const elsewhere : {"192.0.2.1:9", "[2001:db8::1]:9"}) {
     const auto own = OwnAddressTowards(*ParseSocketAddress(elsewhere));
     const std::string found = own.ok() ? HostOf(*own) : "";

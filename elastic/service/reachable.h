@@ -1,17 +1,17 @@
 /// \file
-/// The address by which others reach what listens here.
+/// The address at which other machines reach a port of this one.
 #pragma once
 
 #include <string>
 
 namespace heddle::elastic {
 
-/// Where others connect to, of a socket that listens at `listen` (HOST:PORT): that itself, and for
-/// all addresses of a machine (0.0.0.0, ::) the one at which its route to other networks begins;
-/// loopback where it has no such route. Sends nothing.
+/// The HOST:PORT to connect to for a socket that listens at `listen`. A wildcard address (0.0.0.0,
+/// ::) is replaced by the source address of this machine's route to other networks, or by loopback
+/// if it has none. Sends nothing.
 std::string ReachableAddress(const std::string& listen);
 
-/// What people are told of a coordinator that listens at these two.
+/// The line that tells users at which two addresses a coordinator is reached.
 std::string AddressLine(const std::string& coordinator, const std::string& metrics);
 
 }  // namespace heddle::elastic

@@ -30,7 +30,7 @@ namespace {
 constexpr Duration kEndWithin = std::chrono::milliseconds(1700);
 constexpr Duration kLookAgain = std::chrono::milliseconds(200);
 constexpr Duration kTryAgain = std::chrono::seconds(1);
-// Where a coordinator that begins anew has listened: it does so again.
+// The address at which a coordinator that begins anew has listened, and listens again.
 constexpr const char* kListened = "HEDDLE_COORDINATOR_LISTENED";
 
 std::atomic<bool> asked_to_end{false};
@@ -42,7 +42,7 @@ void NoteSignal(int /*signal*/) {
   }
 }
 
-// The coordinator's own certificate: no other role's is one of a server.
+// Reads the coordinator's certificate; those of other roles are no server certificates.
 Result<Credentials> CoordinatorCredentials(const ServeOptions& options) {
   auto credentials = ReadCredentials(options.certificates);
   HEDDLE_RETURN_IF_ERROR(credentials.status().WithContext("--certs"));
@@ -98,7 +98,7 @@ Result<OutputRoots> RootsOf(const ServeOptions& options) {
   return OutputRoots::Make({folder + "/runs"});
 }
 
-// Of a store that is a folder: there scripts find the coordinator.
+// Writes job.json to a store that is a folder, where scripts find the coordinator's address.
 Status WriteStoreJobFile(const std::string& folder, Service& service) {
   return WriteFileAtomically(folder + "/job.json",
                              "{\"coordinator\": \"" + ReachableAddress(service.server().address()) +
@@ -107,14 +107,16 @@ Status WriteStoreJobFile(const std::string& folder, Service& service) {
                                  "\", \"workers\": []}\n");
 }
 
-// Another coordinator leads or may lead: what this one was part of ends with its threads.
+// Becomes a standby because another coordinator leads or may lead. Executes the program anew, which
+// ends all threads of the former leader.
 Status StandByAnew(const Status& why, const std::string& listened, Progress& progress) {
   progress.Say("leads no longer, and stands by again: " + why.message());
   return BeginAnew(kListened, listened);
 }
 
-// One of several could not begin to lead. What passes has it stand by again; for room on the disk
-// of the job's folder it waits before, and another one may try. Another error: as it came.
+// Handles an error of a coordinator that was to lead. After an error that may pass it becomes a
+// standby again, and if the disk of the job's folder is full it waits before, so that another one
+// may try. Returns any other error.
 Status NotStarted(const Status& why, const std::string& listened, Progress& progress) {
   const bool no_room =
       why.code() == StatusCode::kResourceExhausted;  // The port was there just now.
@@ -128,7 +130,8 @@ Status NotStarted(const Status& why, const std::string& listened, Progress& prog
   return StandByAnew(why, listened, progress);
 }
 
-// Until it is asked to end, or something is wrong; kAborted: it leads no longer.
+// Runs until the process is asked to end. Errors: kAborted (this coordinator no longer leads),
+// those of the store.
 Status RunService(Service& service, EndWatch& watch, Progress& progress) {
   bool reported = false;
   while (!asked_to_end.load()) {

@@ -63,7 +63,7 @@ class Service::Impl {
     return Status::Ok();
   }
 
-  // Before the registry and the folder go: the hooks use them.
+  // Called before the registry and the folder are destroyed, since the hooks use them.
   void Stop() {
     CoordinatorServer* server = nullptr;
     {
@@ -127,7 +127,7 @@ class Service::Impl {
         .find_checkpoints =
             [this](const Job& /*job*/) {
               MutexLock lock(mutex_);
-              return checkpoints_;  // Those of the job that was read last.
+              return checkpoints_;  // They are of the job that was read last.
             },
         .taken = [this](const Job& /*job*/) { KeepRun(); },
         .not_taken = [this](const Job& /*job*/) { LeaveRun(); },
@@ -146,13 +146,13 @@ class Service::Impl {
         .ended = [this](const EndJob& /*end*/) { metrics_.SetRunning(false); }};
   }
 
-  // What a job's events and checkpoints need, while it is the coordinator's.
+  // The claimed folder of the coordinator's job.
   struct Run {
     std::shared_ptr<FolderClaim> claim;
     std::shared_ptr<RunFolder> folder;
   };
 
-  // Reads a job, claims and opens its folder: from then on its events have a place.
+  // Reads a job, and claims and opens its folder, so that its events can be written.
   Result<Job> ReadJob(const std::string& yaml, const std::string& path, JobOrigin origin) {
     HEDDLE_ASSIGN_OR_RETURN(const job::JobConfig config,
                             job::ParseJob(yaml, path.empty() ? "the job" : path));
@@ -188,7 +188,7 @@ class Service::Impl {
     std::shared_ptr<RunFolder> folder;
     if (claim == nullptr && present.claim != nullptr && present.claim->folder() == output &&
         present.claim->job_hash() == config.hash) {
-      // The job before was this one. What its log could not write yet comes first.
+      // The job before was the same one: its lines that wait in memory are to be written first.
       claim = present.claim;
       folder = present.folder;
     }
@@ -200,7 +200,7 @@ class Service::Impl {
                                                         .known = origin == JobOrigin::kStored,
                                                         .term = term_}));
     }
-    // A predecessor that does not know yet that it is none may have the log open.
+    // A former leader that does not know yet that it lost the lease may have the log open.
     const bool anew = origin == JobOrigin::kStored && !term_.store.empty();
     if (folder == nullptr) {
       auto opened = RunFolder::Open(output, anew ? RunFolder::Log::kAnew : RunFolder::Log::kSame);
@@ -217,7 +217,7 @@ class Service::Impl {
     return Status::Ok();
   }
 
-  // The job that was read last is taken: the folder of the one before is others' to use.
+  // The job that was read last is taken: gives up the folder of the job before.
   void KeepRun() {
     const MutexLock lock(mutex_);
     run_before_ = Run();
@@ -243,7 +243,8 @@ class Service::Impl {
       Log({.kind = "warning", .fields = {{"message", message}}});
     };
     std::ranges::for_each(job::StartWarnings(config), warn);
-    // Before the remains of dead saves are removed, which may be all that knows.
+    // Read before SoundCheckpoints removes uncommitted saves, which may have the highest
+    // generation.
     const auto generation = checkpoint::HighestGeneration(job.checkpoint_root);
     const bool adopts = live && options_.workers_outlive;
     auto checkpoints =
@@ -257,8 +258,8 @@ class Service::Impl {
     if (checkpoints.ok() && !checkpoints->empty()) {
       job.data = DataOf(config, job.checkpoint_root, checkpoints->back());
     }
-    // Workers that still hold the state train on. Were they lost, a job that began from a model may
-    // not begin from the seed: the checkpoint of step 0 is asked for, and found missing.
+    // Workers that still hold the state train on. If they are lost, a job that began from a model
+    // must not begin from the seed: it asks for the checkpoint of step 0, which is found missing.
     const std::vector<int64_t> none =
         config.init_from.empty() ? std::vector<int64_t>() : std::vector<int64_t>{0};
     MutexLock lock(mutex_);
@@ -312,7 +313,7 @@ class Service::Impl {
     }
   }
 
-  // The run's folder, which stays claimed until what is asked for was written.
+  // The run's folder, which stays claimed until the holder has written to it.
   std::shared_ptr<RunFolder> Held() HEDDLE_REQUIRES(mutex_) {
     const auto run = std::make_shared<Run>(run_);
     return {run, run->folder.get()};
@@ -356,14 +357,14 @@ class Service::Impl {
   ServiceMetrics metrics_;
   JobPlanner planner_;
   FolderWriter writer_;
-  OrderedStore store_;  // Its end may sync what `writer_` writes.
+  OrderedStore store_;  // Its destructor may sync through `writer_`.
   const StoreTerm term_;
   std::string metrics_address_;
-  std::optional<int64_t> live_generation_;  ///< Whose workers may still be there.
+  std::optional<int64_t> live_generation_;  ///< The stored generation, whose workers may still run.
 
   Mutex mutex_;
   Run run_ HEDDLE_GUARDED_BY(mutex_);
-  Run run_before_ HEDDLE_GUARDED_BY(mutex_);  ///< That of the job before, until the next is taken.
+  Run run_before_ HEDDLE_GUARDED_BY(mutex_);  ///< The run before, until the next job is taken.
   std::vector<ListWorkers::Entry> workers_ HEDDLE_GUARDED_BY(mutex_);
   std::vector<int64_t> checkpoints_ HEDDLE_GUARDED_BY(mutex_);  ///< To resume from.
 

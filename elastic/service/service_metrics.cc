@@ -186,7 +186,7 @@ void ServiceMetrics::NoteRecovery(const LogEvent& event) {
   LastRecovery(registry_, source).Set(NumberOf(event, "seconds"));
 }
 
-// What was shown of the job before is not this one's.
+// Clears the figures of the job before.
 void ServiceMetrics::NoteJob() {
   SetRunning(true);
   for (const auto figure : {Step, Loss, ValidationLoss, TokensPerSecond, GenerationNumber,

@@ -1,5 +1,5 @@
 /// \file
-/// The coordinator's metrics, kept from the events of the run.
+/// The coordinator's metrics, updated from the events of the run.
 #pragma once
 
 #include <string_view>
@@ -9,20 +9,23 @@
 
 namespace heddle::elastic {
 
-/// Counters and histograms are there from its making on, at 0, with each value of a label that is
-/// known: what rises from nothing is no increase to Prometheus. Thread: any.
+/// The coordinator's metrics. Counters and histograms are registered at 0 by the constructor, with
+/// every known value of their labels, because Prometheus does not see a series that appears above 0
+/// as an increase. Thread: any.
 class ServiceMetrics {
  public:
   explicit ServiceMetrics(metrics::Registry& registry);
+  /// Updates the metrics from an event of the run's log.
   void Note(const LogEvent& event);
+  /// Sets the number of workers.
   void SetWorkers(int count);
-  /// Whether there is a job that has not ended.
+  /// Sets whether there is a job that has not ended.
   void SetRunning(bool running);
-  /// In seconds since the epoch.
+  /// Sets when the coordinator's certificate ends, in seconds since the epoch.
   void SetCertificateEnd(double ends);
-  /// A worker was given a certificate; `by`: "token" or "renewal".
+  /// Counts an issued certificate; `by`: "token" or "renewal".
   void CountIssued(std::string_view by);
-  /// A call was refused; `reason`: one of few.
+  /// Counts a refused call; `reason`: RefusalReasonName.
   void CountRefusal(std::string_view reason);
 
  private:

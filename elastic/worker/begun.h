@@ -1,20 +1,21 @@
 /// \file
-/// How long a worker that was given up waits before it begins anew.
+/// The wait of a worker that the coordinator has given up, before it begins anew.
 #pragma once
 
 #include <string>
 
 namespace heddle::elastic {
 
+/// A wait before a worker begins anew, and what the next NextBegin is to know of it.
 struct Begun {
   double wait_seconds = 0;
-  std::string text;  ///< For the next one: "COUNT SECONDS", of the times in a row and the last one.
+  std::string text;  ///< "COUNT SECONDS": begins in a row, and the time of this one.
 };
 
-/// `last`: text of the one before, empty for the first; anything else counts as that. `now`:
-/// seconds of a clock that nobody sets and that goes on from one run of the program to the next.
-/// Waits 0.5 s, and twice as long each time, up to a minute; a worker that kept its place for ten
-/// minutes is as good as new. Pure.
+/// Returns the wait before the next begin: 0.5 s, doubled for each begin before it in a row, up to
+/// a minute. A begin of more than ten minutes ago does not count. `last`: the text of the last
+/// Begun; empty or malformed: there was none. `now`: seconds of a monotonic clock that goes on from
+/// one run of the program to the next. Pure.
 Begun NextBegin(const std::string& last, double now);
 
 }  // namespace heddle::elastic

@@ -1,6 +1,6 @@
 /// \file
-/// `heddle plan`: takes the profiles that this machine keeps or measures them, one worker at a
-/// time, measures the links, and asks the planner what a run asks it; or asks with what a file has.
+/// `heddle plan`: makes the plan that a run would get, from the profiles that this machine keeps or
+/// measures, one worker at a time, and from measured links; or from a profile file.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,31 @@
 
 namespace heddle::elastic {
 
+/// Which plan to make.
 enum class PlanChoice : uint8_t {
-  kBest,     ///< What a run would take.
-  kUniform,  ///< The best grid of equal pipelines and stages (planner::UniformGrid), to compare
-             ///< with.
+  kBest,  ///< The plan that a run would take.
+  /// The best grid of equal pipelines and stages (planner::UniformGrid), for comparison.
+  kUniform,
 };
 
-/// What a plan was made from, for people.
+/// Facts about the measurements that a plan was made from, for people.
 struct PlanInputs {
-  /// When the oldest was measured, in seconds since 1970.
+  /// When the oldest profile was measured, in seconds since 1970.
   double profiles_measured_at = 0;
+  /// When the oldest link of a worker was measured, in seconds since 1970.
   double links_measured_at = 0;
-  /// The largest spread of a worker's own link, as a part of its median.
+  /// The largest spread of a worker's latency, as a fraction of its median.
   double latency_spread = 0;
+  /// The largest spread of a worker's bandwidth, as a fraction of its median.
   double rate_spread = 0;
-  int pairs = 0;  ///< Pairs of places whose link was measured.
+  int pairs = 0;  ///< Number of pairs of places whose link was measured.
 };
 
 struct LocalPlan {
   program::Plan plan;
   std::string json;
-  std::string text;         ///< For people.
-  std::string explanation;  ///< Longer: why. Of kUniform the same as `text`.
+  std::string text;         ///< The plan in words.
+  std::string explanation;  ///< Why it is the plan; for kUniform the same as `text`.
   PlanInputs inputs = {};
 };
 
@@ -41,12 +44,13 @@ struct LocalPlanOptions {
   std::string job_path;
   std::vector<std::string> overrides = {};
   PlanChoice choice = PlanChoice::kBest;
-  std::string profile_path = {};       ///< Of a profile file that is read instead of measuring.
-  std::string save_profile_path = {};  ///< Where what was measured is written; not with the other.
+  std::string profile_path = {};       ///< Profile file to read instead of measuring.
+  std::string save_profile_path = {};  ///< Where to write the measurements; not with profile_path.
 };
 
-/// Errors: kInvalidArgument (the job file; the profile file; no worker or combination fits the
-/// model), and those of reading and writing files.
+/// Makes the plan of a job's configured workers. Takes seconds for each worker without a kept
+/// profile. Errors: kInvalidArgument (the job file; the profile file; no worker or combination fits
+/// the model), and those of reading and writing files.
 Result<LocalPlan> PlanLocally(const LocalPlanOptions& options);
 
 }  // namespace heddle::elastic

@@ -39,7 +39,7 @@ void NoteSignal(int /*signal*/) {
   terminate_signals.fetch_add(1);
 }
 
-// 16 random bytes: who this process is, whatever its name or address.
+// Draws 16 random bytes, which identify this process whatever its name or address is.
 std::string DrawIncarnation() {
   std::random_device device;
   std::string bytes;
@@ -63,7 +63,7 @@ Status Join(const WorkerOptions& options) {
                       .asked_to_end = [] { return terminate_signals.load() > 0; }});
 }
 
-// The worker's own certificate, which says its name where nobody else does.
+// Finds the worker's certificate; it decides the name if none was given.
 Status FindCertificate(WorkerOptions& options) {
   if (!options.join_token_file.empty()) {
     HEDDLE_RETURN_IF_ERROR(Join(options));
@@ -84,7 +84,7 @@ Status FindCertificate(WorkerOptions& options) {
   return Status::Ok();
 }
 
-// What the launcher and the machine add to what was asked for.
+// Completes the options with what the launcher and the machine say.
 Result<WorkerOptions> Completed(WorkerOptions options) {
   const std::optional<Launched> launched = FindLauncher();
   HEDDLE_ASSIGN_OR_RETURN(options.name, NameOfRank(options.name, launched));
@@ -99,7 +99,7 @@ Result<WorkerOptions> Completed(WorkerOptions options) {
   return options;
 }
 
-// What the user has given is not right, and would not be the next time.
+// True for errors of the user's input, which would come again at the next start.
 bool IsBadInput(const Status& status) {
   return status.code() == StatusCode::kInvalidArgument || status.code() == StatusCode::kNotFound ||
          status.code() == StatusCode::kPermissionDenied ||
@@ -107,7 +107,7 @@ bool IsBadInput(const Status& status) {
          status.code() == StatusCode::kFailedPrecondition;
 }
 
-// Null: there is no certificate, or it is not renewed.
+// Starts the renewal of the certificate; null if there is none or it cannot be renewed.
 std::unique_ptr<Renewal> StartRenewal(const WorkerOptions& options,
                                       CoordinatorSession& session,
                                       metrics::Registry& registry) {
@@ -131,7 +131,7 @@ std::unique_ptr<Renewal> StartRenewal(const WorkerOptions& options,
   return *std::move(renewal);
 }
 
-// For probes: this process answers; it takes part in training.
+// The pages for probes: the process is alive; it takes part in training.
 std::map<std::string, metrics::HttpHandler> ProbePages(metrics::Registry& registry) {
   return {{"/healthz", [](const metrics::PageRequest&) { return HealthReply({}); }},
           {"/readyz", [&registry](const metrics::PageRequest&) {
@@ -141,7 +141,8 @@ std::map<std::string, metrics::HttpHandler> ProbePages(metrics::Registry& regist
            }}};
 }
 
-// Workers that are told to end together say so within it, and the coordinator sees that it is all.
+// Interval of polls for signals: workers that are signalled together report it within this time,
+// and the coordinator sees that all of them leave.
 constexpr Duration kSignalLook = std::chrono::milliseconds(20);
 
 ExitWorker RunUntilExit(WorkerHost& host, MemberLoop& loop) {
@@ -165,23 +166,23 @@ ExitWorker RunUntilExit(WorkerHost& host, MemberLoop& loop) {
   }
 }
 
-// All that is left then is to end threads, of which one may be in a long step, or wait for storage
-// that does not answer.
+// Bound of the end of the threads, one of which may be in a long step or wait for storage that does
+// not answer.
 constexpr Duration kEndWithin = std::chrono::seconds(5);
 
-// How often this process has begun anew, and when it did last, over all its runs.
+// Environment variable with the text of the last Begun, over all runs of this process.
 constexpr const char* kBegun = "HEDDLE_WORKER_BEGUN";
 
-// The job gave this worker up and would take it again. What it was part of may still run in its
-// threads, so that only a new run of the program is sure to hold nothing. One that is given up
-// again and again waits longer each time.
+// Executes the program anew for a job that gave this worker up and would take it again. Threads may
+// still run parts of the old generation, so that only a new run of the program is sure to hold no
+// state. Waits longer each time (NextBegin).
 int BeginWorkerAnew() {
-  const char* const text = std::getenv(kBegun);  // NOLINT(concurrency-mt-unsafe): nobody sets any
+  const char* const text = std::getenv(kBegun);  // NOLINT(concurrency-mt-unsafe): no thread sets it
   const Begun begun = NextBegin(text == nullptr ? "" : text, Seconds(Now().time_since_epoch()));
   LogInfo("begins anew in {} s", begun.wait_seconds);
   for (const Time due = After(FromSeconds(begun.wait_seconds)); Now() < due;) {
     if (terminate_signals.load() > 0) {
-      return kExitRequeue;  // The job would have taken it again.
+      return kExitRequeue;  // The job would have taken the worker again.
     }
     // lint: allow sleep: only a signal is waited for, and no condition carries it.
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -197,7 +198,7 @@ int RunWorker(const WorkerOptions& asked) {
   std::signal(SIGTERM, NoteSignal);
   std::signal(SIGINT, NoteSignal);
   std::signal(SIGPIPE, SIG_IGN);
-  // A first signal hands the state over.
+  // A first signal lets the worker hand its state over.
   EndWatch watch([] { return terminate_signals.load() > 1; }, EndWatch::kSecondSignal);
   const Result<WorkerOptions> completed = Completed(asked);
   if (!completed.ok()) {

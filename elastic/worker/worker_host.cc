@@ -12,7 +12,7 @@
 namespace heddle::elastic {
 namespace {
 
-// Bound of one sleep of a loop that looks again.
+// Bound of one wait of a loop.
 constexpr Duration kSlice = std::chrono::milliseconds(200);
 
 }  // namespace
@@ -225,7 +225,7 @@ void WorkerHost::StopThreads() {
   training_.reset();
   lowering_.reset();
   probing_.reset();
-  // With the threads that save and exchange snapshots: they post, too.
+  // Ends the threads that save and exchange snapshots, which also post events.
   trainer_.store(nullptr);
   owned_trainer_.reset();
 }

@@ -1,5 +1,5 @@
 /// \file
-/// Carries out a Member's actions: a thread for the trainer, one each for lowering and for
+/// Performs a Member's actions, with one thread each for the trainer, for lowering and for
 /// measuring links beside training.
 #pragma once
 
@@ -19,26 +19,28 @@ namespace heddle::elastic {
 
 struct WorkerHostOptions {
   comm::EndpointOptions endpoint_options;
-  comm::Endpoint* endpoint = nullptr;  ///< These outlive the host.
-  PairProbe* probe = nullptr;          ///< Null: links are not measured.
+  // Endpoint, probe and registry outlive the host.
+  comm::Endpoint* endpoint = nullptr;
+  PairProbe* probe = nullptr;  ///< Null: links are not measured.
   metrics::Registry* registry = nullptr;
 };
 
-/// Thread: as MemberHost; WaitForExit from any.
+/// A worker's MemberHost. Thread: as MemberHost; WaitForExit and TakeStay from any.
 class WorkerHost : public MemberHost {
  public:
   explicit WorkerHost(WorkerHostOptions options);
   ~WorkerHost() override;
 
-  /// Where messages and events go. Both outlive the host's threads (StopThreads).
+  /// Sets where messages and events go; both outlive the host's threads (StopThreads). Perform
+  /// waits for this call.
   void Attach(CoordinatorSession* session, MemberLoop* loop);
   void Perform(const MemberAction& action) override;
   MemberTicked Tick() const override;
-  /// How, once the member has decided to end; nothing when `deadline` passed.
+  /// Waits until the member decides to end, and returns its decision; nullopt at `deadline`.
   std::optional<ExitWorker> WaitForExit(Deadline deadline);
-  /// True once after each time that the member's notices were withdrawn.
+  /// True if the order to end was taken back since the last call.
   bool TakeStay() { return stays_.exchange(false); }
-  /// Ends what runs (its group is aborted) and joins the threads.
+  /// Aborts the groups of running steps and moves, and joins the threads. Idempotent.
   void StopThreads();
 
  private:
@@ -48,7 +50,8 @@ class WorkerHost : public MemberHost {
   void Train(const RunSteps& action);
   void Exit(const ExitWorker& action);
   void Post(MemberEvent event);
-  /// Waits for Attach: the session's first callback may come before its constructor has returned.
+  /// The session. Waits for Attach, since the session's first callback may come before its
+  /// constructor has returned.
   CoordinatorSession& Session();
 
   WorkerHostOptions options_;

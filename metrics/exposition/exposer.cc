@@ -62,7 +62,7 @@ prometheus::ClientMetric Convert(Registry::Kind kind, const Registry::Sample& sa
 
 // ---- Bounds ----
 
-// A whole request, and a whole answer; the first is less while other clients wait for a thread.
+// Bounds of a whole request, also while other clients wait for a thread, and of a whole answer.
 constexpr Duration kRequestWithin = std::chrono::seconds(2);
 constexpr Duration kRequestWithinWhenBusy = std::chrono::milliseconds(200);
 constexpr Duration kAnswerWithin = std::chrono::seconds(5);
@@ -73,8 +73,8 @@ bool WaitFor(int fd, short events, Deadline deadline) {
   return left > 0 && ::poll(&polled, 1, static_cast<int>(left)) == 1;
 }
 
-/// A client's bytes. The library's own stream bounds each read, so that a client who sends a byte
-/// now and then keeps a thread for ever.
+/// A client's connection with a bound on the whole request. The library's own stream bounds only
+/// each read, so that a client that sends a byte now and then would occupy a thread for ever.
 class BoundedStream : public httplib::Stream {
  public:
   BoundedStream(int fd, Duration request_within) : fd_(fd), read_by_(After(request_within)) {}
@@ -105,7 +105,7 @@ class BoundedStream : public httplib::Stream {
     return WaitFor(fd_, POLLOUT, *write_by_) ? ::send(fd_, from, size, MSG_NOSIGNAL | MSG_DONTWAIT)
                                              : -1;
   }
-  // Nobody asks.
+  // Never called.
   void get_remote_ip_and_port(std::string& /*ip*/, int& /*port*/) const override {}
   void get_local_ip_and_port(std::string& /*ip*/, int& /*port*/) const override {}
   socket_t socket() const override { return fd_; }
@@ -119,7 +119,7 @@ class BoundedStream : public httplib::Stream {
   size_t filled_ = 0;
 };
 
-/// The library's threads, and how many clients wait for one.
+/// The library's thread pool, which counts the clients that wait for a thread.
 class CountedQueue : public httplib::TaskQueue {
  public:
   CountedQueue(size_t threads, std::atomic<int>* waiting) : pool_(threads), waiting_(waiting) {}
@@ -137,7 +137,7 @@ class CountedQueue : public httplib::TaskQueue {
   std::atomic<int>* const waiting_;
 };
 
-/// One request a connection, with the bounds above.
+/// A server that answers one request a connection, within the bounds above.
 class BoundedServer : public httplib::Server {
  public:
   explicit BoundedServer(std::atomic<int>* waiting) : waiting_(waiting) {}
@@ -155,8 +155,8 @@ class BoundedServer : public httplib::Server {
   std::atomic<int>* const waiting_;
 };
 
-// The target may be a whole URL, whose authority then counts instead of the Host field (RFC 9112,
-// 3.2.2).
+// Reads a request. Its target may be a whole URL, whose authority then counts instead of the Host
+// field (RFC 9112, 3.2.2).
 PageRequest RequestOf(const httplib::Request& request) {
   constexpr std::string_view kScheme = "http://";
   PageRequest out{.path = request.path, .reached = request.get_header_value("Host")};
@@ -178,7 +178,7 @@ PageRequest RequestOf(const httplib::Request& request) {
   return out;
 }
 
-/// cpp-httplib's part of the Exposer.
+/// The Exposer, by cpp-httplib.
 class HttpExposer : public Exposer {
  public:
   HttpExposer(const Registry& registry, std::map<std::string, HttpHandler> handlers)
@@ -197,7 +197,7 @@ class HttpExposer : public Exposer {
 
   const Registry& registry_;
   const std::map<std::string, HttpHandler> handlers_;
-  std::atomic<int> waiting_{0};  ///< Clients that no thread has turned to yet.
+  std::atomic<int> waiting_{0};  ///< Clients that wait for a thread.
   BoundedServer server_{&waiting_};
   int port_ = 0;
   Thread loop_;
@@ -224,7 +224,7 @@ Status HttpExposer::Listen(const ExposerOptions& options) {
     response.set_header("X-Content-Type-Options", "nosniff");
     response.set_content(reply.body, reply.content_type.c_str());
   });
-  // Before a body is read: a page has no use for one.
+  // Refuses other methods before their body is read.
   server_.set_pre_routing_handler([](const httplib::Request& request, httplib::Response& response) {
     if (request.method == "GET" || request.method == "HEAD") {
       return httplib::Server::HandlerResponse::Unhandled;
@@ -259,7 +259,7 @@ HttpReply HttpExposer::Answer(const PageRequest& request) const {
     const auto handler = handlers_.find(request.path);
     return handler == handlers_.end() ? HttpReply{.status = 404, .body = "nothing here\n"}
                                       : handler->second(request);
-  } catch (const std::exception& error) {  // prometheus-cpp's.
+  } catch (const std::exception& error) {  // Thrown by prometheus-cpp.
     return {.status = 500, .body = fmt::format("{}\n", error.what())};
   }
 }

@@ -23,8 +23,8 @@ std::optional<double> NumberAt(std::string_view text) {
   return error == std::errc() ? std::optional(static_cast<double>(number)) : std::nullopt;
 }
 
-// The fields of /proc/self/stat from the third on: before it comes the program's name, which may
-// hold anything.
+// The fields of /proc/self/stat from the third on, after the program's name, which may hold any
+// characters.
 std::vector<std::string_view> FieldsOf(std::string_view stat) {
   std::vector<std::string_view> fields;
   for (size_t at = stat.rfind(')'); at != std::string_view::npos && at + 1 < stat.size();) {
@@ -35,7 +35,7 @@ std::vector<std::string_view> FieldsOf(std::string_view stat) {
   return fields;
 }
 
-// Seconds since the epoch.
+// When the machine started, in seconds since the epoch.
 std::optional<double> BootTime() {
   constexpr std::string_view kLine = "\nbtime ";
   const Result<std::string> text = ReadFile("/proc/stat", kTextLimit);
@@ -46,7 +46,7 @@ std::optional<double> BootTime() {
 
 std::optional<double> OpenDescriptors() {
   std::error_code error;
-  double count = -1;  // The one that the folder is read by.
+  double count = -1;  // Leaves out the descriptor by which the folder is read.
   for (std::filesystem::directory_iterator entry("/proc/self/fd", error), end;
        !error && entry != end; entry.increment(error)) {
     ++count;

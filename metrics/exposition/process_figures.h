@@ -1,5 +1,5 @@
 /// \file
-/// What the kernel says of this process, under the names that Prometheus' client libraries share.
+/// The kernel's figures of this process, under the names that Prometheus's client libraries share.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace heddle::metrics {
 
-/// Processor time, memory, descriptors and start of this process, now; a figure that cannot be read
-/// is not there. Source:
+/// Reads the processor time, memory, descriptors and start time of this process. A figure that
+/// cannot be read is left out. Source:
 /// https://prometheus.io/docs/instrumenting/writing_clientlibs/#process-metrics. Thread: any.
 std::vector<Registry::Family> ProcessFigures();
 

@@ -1,6 +1,6 @@
 /// \file
-/// The cluster as the planner sees it: what each worker was measured to do, and the links between
-/// them.
+/// The cluster as the planner sees it: the measured profile of each worker, and the links between
+/// workers.
 #pragma once
 
 #include <span>
@@ -19,7 +19,7 @@ struct ClusterProfile {
   comm::LinkTable links;
 };
 
-/// Checks sizes, names (unique, not empty), and that every rate is finite and usable.
+/// OK if sizes match, names are unique and not empty, and every rate is finite and usable.
 /// Errors: kInvalidArgument naming the worker or the pair.
 Status ValidateCluster(const ClusterProfile& cluster);
 

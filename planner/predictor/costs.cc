@@ -22,8 +22,8 @@ bool IsStored(const Tensor& tensor) {
   return tensor.kind == TensorKind::kActivation || tensor.kind == TensorKind::kGradient;
 }
 
-/// Values that leave their segment: forwards they cross the cuts up to the last reader, backwards
-/// down to the first.
+/// Adds the values that leave their segment: forwards they cross the cuts up to the last reader,
+/// backwards those down to the first.
 void AddCrossings(const graph::Graph& graph, SegmentTable& table) {
   std::vector<int> low(graph.tensors.size());
   std::vector<int> high(graph.tensors.size());
@@ -81,8 +81,7 @@ void AddStash(const graph::Graph& graph, SegmentTable& table) {
   }
 }
 
-/// By node: whether a stage that recomputes runs it twice, as it is lowered with its neighbours on
-/// the same stage.
+/// By node: true if a stage that recomputes runs it twice, when the whole graph is one stage.
 Result<std::vector<bool>> RunAgain(const graph::Graph& graph) {
   HEDDLE_ASSIGN_OR_RETURN(const program::GraphAnalysis analysis, program::Analyze(graph));
   const program::Pipeline whole{
@@ -285,7 +284,8 @@ int64_t EstimateStageBytes(const SegmentTable& table,
     largest_stash = std::max(largest_stash, table.stash_bytes[segment]);
     working = std::max(working, table.working_bytes[segment]);
   }
-  // Partial sums of a binary counter: about one for each bit of the microbatch's number.
+  // Gradients are summed as in a binary counter: about one partial sum for each bit of the number
+  // of microbatches.
   const int sums = 1 + static_cast<int>(std::log2(std::max(1, microbatches)));
   const int64_t input = table.forward_bytes[static_cast<size_t>(first)];
   const int64_t held_values =

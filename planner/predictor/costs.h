@@ -1,7 +1,7 @@
 /// \file
-/// The numbers that the search asks for millions of times: seconds and bytes of any run of segments
-/// on any kind of worker, as prefix sums over segments. Workers that are exchangeable (equal
-/// profiles, equal links) form one class.
+/// Tables of the costs that the search reads millions of times: seconds and bytes of any range of
+/// segments on any kind of worker, as prefix sums over segments. Workers that are exchangeable
+/// (equal profiles, equal links) form one class.
 #pragma once
 
 #include <cstdint>
@@ -13,34 +13,37 @@
 
 namespace heddle::planner {
 
-/// What does not depend on the worker.
+/// Costs that do not depend on the worker.
 struct SegmentTable {
   int segments = 0;
-  /// Bytes and messages that cross cut s (between segments s-1 and s) forwards and backwards, a
-  /// microbatch.
+  /// Bytes and messages of a microbatch that cross cut s, between segments s-1 and s, forwards and
+  /// backwards.
   std::vector<int64_t> forward_bytes;
   std::vector<int64_t> backward_bytes;
   std::vector<int> forward_messages;
   std::vector<int> backward_messages;
   std::vector<std::vector<graph::ParameterId>> parameters;  ///< By segment, ascending.
-  std::vector<int64_t> parameter_bytes;  ///< By parameter: of the summed gradient.
-  std::vector<int64_t> state_bytes;      ///< By parameter: master, moments, compute copy.
-  std::vector<int64_t> stash_bytes;      ///< Forward values of a segment kept until its backward.
-  std::vector<int64_t> working_bytes;  ///< Largest set of values that live only inside the segment.
-  std::vector<bool> run_again;         ///< By node: recomputation runs it once more.
+  std::vector<int64_t> parameter_bytes;  ///< By parameter: bytes of its summed gradient.
+  std::vector<int64_t> state_bytes;      ///< By parameter: bytes of master, moments, compute copy.
+  std::vector<int64_t> stash_bytes;      ///< By segment: forward values kept until its backward.
+  std::vector<int64_t> working_bytes;    ///< By segment: most bytes of a node's inputs and outputs.
+  std::vector<bool> run_again;           ///< By node: true if recomputation runs it once more.
 };
 
+/// Computes the table of a graph. Errors: kInvalidArgument (the graph has no segments, or a node
+/// lies in none of them), those of program::Analyze.
 Result<SegmentTable> BuildSegmentTable(const graph::Graph& graph);
 
-/// Seconds of a kind of worker, as prefix sums: value[s] covers segments [0, s).
+/// Seconds of one microbatch on a kind of worker, as prefix sums: value[s] covers segments [0, s).
 struct WorkerCosts {
   std::vector<double> forward;
   std::vector<double> backward;  ///< Backward, weight gradients and folding them.
   std::vector<double> again;     ///< Forward nodes that recomputation runs once more.
-  std::vector<double> update;
-  int64_t memory_bytes = 0;    ///< 0: unlimited.
-  double message_seconds = 0;  ///< Of the worker, for each message.
+  std::vector<double> update;    ///< Updates of the parameters, once a step.
+  int64_t memory_bytes = 0;      ///< Memory of the worker; 0: unlimited.
+  double message_seconds = 0;    ///< Time of the worker for each message.
 
+  // Seconds of segments [first, last).
   double Forward(int first, int last) const { return Of(forward, first, last); }
   double Backward(int first, int last) const { return Of(backward, first, last); }
   double Again(int first, int last) const { return Of(again, first, last); }
@@ -56,31 +59,33 @@ struct WorkerCosts {
   }
 };
 
-/// Cost: one pricing of each distinct node signature. Thread: pure.
+/// Computes the costs of a worker with this profile. Cost: one pricing of each distinct node
+/// signature. Thread: pure.
 WorkerCosts BuildWorkerCosts(const graph::Graph& graph,
                              const SegmentTable& table,
                              const program::WorkerProfile& profile);
 
-/// Workers grouped into classes; members are exchangeable in any plan.
+/// Workers grouped into classes of exchangeable members.
 struct WorkerClasses {
-  std::vector<int> class_of;              ///< By rank.
-  std::vector<std::vector<int>> members;  ///< By class: ranks, ascending. Classes by first member.
+  std::vector<int> class_of;              ///< By rank: the worker's class.
+  std::vector<std::vector<int>> members;  ///< By class: ranks, ascending.
 };
 
-/// Whether two workers were measured alike in everything but their names.
+/// True if the profiles are equal in everything but the names.
 bool SameProfile(const program::WorkerProfile& a, const program::WorkerProfile& b);
 
-/// Exact classes: swapping two members changes neither profile nor any link. Cost: O(n² · classes).
+/// Groups workers exactly: swapping two members changes neither a profile nor a link. Classes are
+/// ordered by their first member. Cost: O(n² · classes).
 WorkerClasses ExactClasses(const ClusterProfile& cluster);
 
-/// At most `limit` classes of workers of about equal speed and memory (for search only; the chosen
-/// plan is scored with the workers' own numbers).
+/// Groups workers of about equal speed and memory into at most `limit` classes. For the search
+/// only: the chosen plan is scored with the workers' own costs.
 WorkerClasses CoarseClasses(const ClusterProfile& cluster,
                             const std::vector<WorkerCosts>& costs,
                             int limit);
 
-/// Estimate of a worker's peak bytes on a stage; the search replaces it by the exact figure where
-/// it matters.
+/// Estimates a worker's peak bytes on a stage; the search computes the exact figure where the
+/// estimate does not decide (StageMemory).
 int64_t EstimateStageBytes(const SegmentTable& table,
                            int first,
                            int last,

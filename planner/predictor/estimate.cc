@@ -13,7 +13,7 @@ using program::Pipeline;
 using program::Plan;
 using program::Stage;
 
-constexpr size_t kManyMembers = 32;  // Groups from here on are priced once a segment.
+constexpr size_t kManyMembers = 32;  // Such groups and larger ones have one price a segment.
 
 class Estimator {
  public:
@@ -188,7 +188,7 @@ class Estimator {
   const SegmentTable& table_;
   const Plan& plan_;
   Schedule schedule_;
-  std::vector<int> reduction_of_;  ///< By segment; -1 without.
+  std::vector<int> reduction_of_;  ///< By segment: index of its reduction; -1: none.
   std::map<std::pair<std::vector<int>, int64_t>, double> prices_;
 };
 

@@ -1,7 +1,7 @@
 /// \file
-/// Prices a Plan without lowering it: whole stages in 1F1B order under the same event rules as the
-/// simulator (schedule.h). Thousands of times cheaper than Simulate, and close to it: it leaves out
-/// only the interleaving inside a stage.
+/// Prices a Plan without lowering it: whole stages in 1F1B order under the event rules of the
+/// simulator (schedule.h). It is thousands of times cheaper than Simulate and close to it: it
+/// leaves out only the interleaving inside a stage.
 #pragma once
 
 #include <vector>
@@ -12,6 +12,7 @@
 
 namespace heddle::planner {
 
+/// The costs that an estimate reads; what they point to outlives it.
 struct EstimateInputs {
   const SegmentTable* table = nullptr;
   std::vector<const WorkerCosts*> costs;  ///< By rank.
@@ -19,7 +20,7 @@ struct EstimateInputs {
   double vote_seconds = 0;
 };
 
-/// Seconds of one step; infinite for a plan that cannot run.
+/// Estimates the seconds of one step of the plan; infinite if the plan cannot run.
 double EstimateStepSeconds(const EstimateInputs& inputs, const program::Plan& plan);
 
 }  // namespace heddle::planner

@@ -11,11 +11,11 @@ namespace {
 struct WorkerClock {
   size_t next = 0;
   double now = 0;
-  double communication_free = 0;  ///< The communication thread.
+  double communication_free = 0;  ///< When the communication thread is free.
   double outgoing_free = 0;
   double incoming_free = 0;
   bool voted = false;
-  std::deque<int> issued;  ///< Reductions issued and not yet resolved, in program order.
+  std::deque<int> issued;  ///< Issued reductions that have not run, in program order.
 };
 
 struct MessageState {
@@ -94,8 +94,8 @@ class Runner {
     }
   }
 
-  /// False: blocked; the action is counted as done by whoever wakes the worker, except the wait
-  /// itself.
+  /// Executes the worker's next action. False: the worker is blocked. After a blocked receive the
+  /// action is executed again; a blocked vote is completed by the last voter.
   bool Execute(int rank, const Action& action) {
     WorkerClock& worker = At(rank);
     const bool is_wait = action.kind == Action::Kind::kRecv;
@@ -160,7 +160,7 @@ class Runner {
     Resolve(rank);
   }
 
-  /// A reduction runs when it is the oldest of all its members.
+  /// Runs the reductions that are the oldest ones on all their members.
   void Resolve(int rank) {
     std::vector<int> look = {rank};
     while (!look.empty()) {

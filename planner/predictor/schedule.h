@@ -20,25 +20,28 @@
 
 namespace heddle::planner {
 
+/// One action of a worker.
 struct Action {
   enum class Kind : uint8_t { kCompute, kSend, kRecv, kReduce, kVote } kind = Kind::kCompute;
-  double seconds = 0;    ///< Of the worker itself, before the action takes effect.
+  double seconds = 0;    ///< Time on the worker itself, before the action takes effect.
   int peer = -1;         ///< kSend: the receiver.
   int message = -1;      ///< kSend, kRecv: dense number of the message.
   int64_t bytes = 0;     ///< kSend.
   int reduction = -1;    ///< kReduce: index into Schedule::reductions.
-  int instruction = -1;  ///< For the timeline: index in the worker's Program.
+  int instruction = -1;  ///< Index in the worker's Program, for the timeline.
 };
 
+/// A reduction among workers.
 struct Reduction {
   std::vector<int> members;  ///< Ranks, ascending.
   double seconds = 0;
 };
 
+/// The actions of all workers in one step.
 struct Schedule {
-  std::vector<std::vector<Action>> workers;
+  std::vector<std::vector<Action>> workers;  ///< By worker, in order.
   std::vector<Reduction> reductions;
-  int messages = 0;
+  int messages = 0;  ///< Number of messages.
   double vote_seconds = 0;
 };
 
@@ -50,20 +53,22 @@ struct TimelineEntry {
   double end = 0;
 };
 
+/// The times of one step; times are in seconds from its begin.
 struct ScheduleTimes {
-  double step_seconds = 0;         ///< Until the last worker has finished.
+  double step_seconds = 0;         ///< When the last worker has finished.
   double vote_seconds_at = 0;      ///< When the vote was complete; 0 without a vote.
-  std::vector<double> busy;        ///< By worker: seconds of computing.
-  std::vector<double> waiting;     ///< By worker: for messages and for the vote.
-  std::vector<double> finish;      ///< By worker.
-  std::vector<double> sent_bytes;  ///< By worker, point to point.
-  double exposed_reduction_seconds =
-      0;  ///< From the last worker's vote to the end of the last reduction.
-  std::vector<TimelineEntry> timeline;  ///< When asked for.
+  std::vector<double> busy;        ///< By worker: time of computing.
+  std::vector<double> waiting;     ///< By worker: time of waiting for messages and for the vote.
+  std::vector<double> finish;      ///< By worker: when it has finished.
+  std::vector<double> sent_bytes;  ///< By worker: bytes of point-to-point messages.
+  /// Time from the last worker's vote to the end of the last reduction.
+  double exposed_reduction_seconds = 0;
+  std::vector<TimelineEntry> timeline;  ///< Empty unless requested.
 };
 
-/// Cost: O(actions · log workers). Thread: pure.
-/// Errors: kInternal when the lists wait for each other (a broken set of Programs).
+/// Runs the schedule on the links. `timeline`: fills in ScheduleTimes::timeline. Cost:
+/// O(actions · log workers). Thread: pure. Errors: kInvalidArgument (fewer links than workers),
+/// kInternal (workers wait for each other for ever: a broken set of Programs).
 Result<ScheduleTimes> RunSchedule(const Schedule& schedule,
                                   const comm::LinkTable& links,
                                   bool timeline = false);

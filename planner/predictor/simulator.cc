@@ -17,7 +17,7 @@ using program::Code;
 using program::Instruction;
 using program::Program;
 
-/// Seconds of nodes, each distinct signature priced once a worker.
+/// Seconds of nodes; each distinct signature is priced once for each worker.
 class NodePrices {
  public:
   NodePrices(const graph::Graph& graph, const std::vector<program::WorkerProfile>& workers)
@@ -101,7 +101,7 @@ class Translator {
     schedule_.workers[rank].push_back(action);
   }
 
-  /// Consecutive computing is one action, unless somebody wants to see the parts.
+  /// Merges consecutive computing into one action, unless a timeline is requested.
   void Compute(size_t rank, double seconds, int index) {
     pending_ += seconds;
     if (timeline_) {
@@ -163,7 +163,7 @@ class Translator {
     if (instruction.peer < 0 || instruction.peer >= static_cast<int>(programs_.size())) {
       return InternalError("worker {} instruction {}: no worker {}", rank, index, instruction.peer);
     }
-    // Computing before the message is a step of its own: the message leaves when it is done.
+    // The computing before is an action of its own: the message leaves when it is done.
     Flush(rank);
     const bool send = instruction.code == Code::kSend;
     Action action{.kind = send ? Action::Kind::kSend : Action::Kind::kRecv,
@@ -209,7 +209,7 @@ class Translator {
   }
 
   void Vote(size_t rank, int index) {
-    int64_t bytes = 0;  // Read once for the sums of squares.
+    int64_t bytes = 0;  // Bytes that are read once for the sums of squares.
     for (const program::VoteShare::Norm& norm : programs_[rank].vote.norms) {
       bytes += ParameterBytes(norm.parameter);
     }

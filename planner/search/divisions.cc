@@ -23,7 +23,7 @@ class Enumeration {
     for (const int64_t bytes : problem.table.parameter_bytes) {
       parameters += bytes;
     }
-    // Reductions, roughly: every worker moves its part of the gradients twice over its slowest
+    // Estimates reductions: every worker moves its part of the gradients twice over its slowest
     // link.
     for (const Composition& composition : table.compositions()) {
       int depth = 0;
@@ -91,7 +91,7 @@ class Enumeration {
     return visited_ > problem_.limits.max_divisions || problem_.stop.stop_requested();
   }
 
-  /// Compositions in descending index, with repetition: each multiset once.
+  /// Adds compositions of descending index, with repetition, so that each multiset is visited once.
   void Visit(size_t limit) {
     if (!chosen_.empty()) {
       ++visited_;

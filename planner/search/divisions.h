@@ -1,5 +1,6 @@
 /// \file
-/// Few workers: every way to divide them into pipelines, each worker in one or left out.
+/// Candidates for few workers: all divisions of the workers into pipelines, each worker in one
+/// pipeline or left out.
 #pragma once
 
 #include <optional>
@@ -10,24 +11,22 @@
 
 namespace heddle::planner {
 
-/// A candidate on classes: indices into PipelineTable::compositions(), with repetition.
+/// A division of classes of workers into pipelines.
 struct Division {
-  std::vector<size_t> pipelines;
-  double seconds = 0;  ///< Pipelines by pace, plus an estimate of the reductions.
+  std::vector<size_t> pipelines;  ///< Indices into PipelineTable::compositions(), with repetition.
+  double seconds = 0;             ///< Slowest pipeline by its pace, plus an estimate of reductions.
 };
 
-/// The best divisions: at most `keep` for each number of pipelines, so that plans of every kind
-/// reach the exact scoring; fastest first. Nothing when there are more than max_divisions, or when
-/// the search is to stop.
-///
-/// Every multiset of compositions that the counts allow is visited once; what no composition takes
-/// is left out.
+/// Returns the best divisions, fastest first: at most `keep` for each number of pipelines, so that
+/// plans of every kind reach the exact scoring. Nullopt if there are more than max_divisions, or if
+/// a stop is requested. Visits every multiset of compositions that the counts allow once; workers
+/// that are in no composition are left out.
 std::optional<std::vector<Division>> BestDivisions(const Problem& problem,
                                                    const WorkerClasses& classes,
                                                    const PipelineTable& table,
                                                    size_t keep);
 
-/// Puts workers (members of the classes in rank order) into the division's pipelines.
+/// Assigns workers, the members of the classes in rank order, to the division's pipelines.
 Draft DraftOf(const WorkerClasses& classes, const PipelineTable& table, const Division& division);
 
 }  // namespace heddle::planner

@@ -77,8 +77,8 @@ class Enumeration {
 }  // namespace
 
 std::vector<Plan> EveryPlan(const Problem& problem, size_t limit) {
-  // Dead ends (no worker left before the last segment) are as many as plans at most by a small
-  // factor, but only at small sizes.
+  // Only at small sizes are dead ends, with no worker left before the last segment, at most a small
+  // factor more than plans.
   constexpr int kMaxWorkers = 4;
   constexpr int kMaxSegments = 12;
   constexpr int kMaxMicrobatches = 16;

@@ -1,5 +1,5 @@
 /// \file
-/// Tiny problems: every plan there is.
+/// Candidates for tiny problems: all plans.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,11 @@
 
 namespace heddle::planner {
 
-/// Every sequence of pipelines of distinct workers in every order, with every cut and every share
-/// (recomputation only where memory demands it), as far as memory allows; empty when there are more
-/// than `limit`. At the sizes where that is possible, gradients and messages decide as much as
-/// computing, which the table of pipelines knows only on average.
+/// Returns all plans that fit in memory: every sequence of pipelines of distinct workers in every
+/// order, with every cut and every share, and with recomputation only where memory requires it.
+/// The result is empty if there are more than `limit` plans or the problem is not tiny. In tiny
+/// problems gradients and messages matter as much as computing, and the table of pipelines has them
+/// only on average.
 std::vector<program::Plan> EveryPlan(const Problem& problem, size_t limit);
 
 }  // namespace heddle::planner

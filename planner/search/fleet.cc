@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMaxClasses = 4;
 constexpr int kMaxFleetDepth = 8;
-constexpr int kMaxDealtWorkers = 64;  ///< Beyond, classes are fine enough.
+constexpr int kMaxDealtWorkers = 64;  ///< For more workers classes are fine enough.
 constexpr int kMaxDealtPipelines = 16;
 
 int Depth(const Composition& composition) {
@@ -31,7 +31,7 @@ double Completed(const std::vector<Pace>& paces, double bound) {
   return most;
 }
 
-/// The packing of one least depth.
+/// The linear program for pipelines of one least depth.
 class Packing {
  public:
   Packing(const PipelineTable& table, const std::vector<int>& counts, int microbatches, int least)
@@ -91,7 +91,7 @@ class Packing {
       take(j, static_cast<int>(std::floor(solution[j] + 1e-7)));
     }
     for (;;) {
-      // The remaining few: most microbatches first; ties go to the shallower composition.
+      // Packs the workers left: most microbatches first; ties go to the shallower composition.
       size_t best = usable_.size();
       for (size_t j = 0; j < usable_.size(); ++j) {
         const Composition& composition = table_.compositions()[usable_[j]];
@@ -118,8 +118,8 @@ class Packing {
   std::vector<size_t> usable_;
 };
 
-/// Cuts anew with each pipeline's own workers, whose speeds differ a little from their class's.
-/// False: some pipeline does not have the memory; its cuts stay.
+/// Cuts each pipeline again for its own workers, whose speeds differ a little from their class's.
+/// False: a pipeline lacks the memory, and its cuts stay.
 bool RecutAll(const Problem& problem, Draft& draft) {
   bool fits = true;
   PipelineQuestion question;
@@ -165,8 +165,8 @@ bool RecutAll(const Problem& problem, Draft& draft) {
   return fits;
 }
 
-/// The workers dealt to that many pipelines, fastest first and to and fro, so that the pipelines
-/// have about equal speeds; cut for the workers. Nothing when a pipeline does not have the memory.
+/// Deals the workers, fastest first, back and forth to `pipelines` pipelines, so that these have
+/// about equal speeds, and cuts them for their workers. Nullopt if a pipeline lacks the memory.
 std::optional<program::Plan> DealtPlan(const Problem& problem,
                                        const std::vector<int>& fastest_first,
                                        int pipelines) {

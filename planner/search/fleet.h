@@ -1,5 +1,6 @@
 /// \file
-/// Many workers: a linear program over pipeline compositions instead of all divisions.
+/// Candidates for many workers, from a linear program over pipeline compositions instead of all
+/// divisions.
 #pragma once
 
 #include <vector>
@@ -8,18 +9,19 @@
 
 namespace heddle::planner {
 
-/// Candidates for a cluster whose divisions are too many to visit.
+/// Returns candidates for a cluster with too many divisions to visit. Cost: seconds for thousands
+/// of workers.
 ///
 /// Workers of about equal speed and memory form at most a few classes. For a step time T, a
-/// pipeline of composition j completes m_j(T) microbatches; the number x_j of each is the solution
-/// of
+/// pipeline of composition j completes m_j(T) microbatches; the number x_j of such pipelines is the
+/// solution of
 ///     maximise Σ m_j(T) x_j   subject to   Σ x_j · workers of class c in j <= workers of class c,
-/// which has as many non-zero x_j as classes. T is found by bisection; the x_j are rounded down and
-/// the few workers left are given the compositions that complete the most. Repeated with a least
-/// depth of 1, 2, 4, … stages, since deeper pipelines are fewer and reduce fewer gradients. Each
-/// pipeline's cuts are computed anew for its own workers. Beside these, the workers are dealt by
-/// speed, to and fro, to 1, 2, … pipelines: with a few dozen workers of which no two are alike,
-/// classes are too coarse. Cost: seconds for thousands of workers.
+/// which has at most as many non-zero x_j as classes. T is found by bisection. The x_j are rounded
+/// down, and the few workers left are given the compositions that complete the most microbatches.
+/// This is repeated with a least depth of 1, 2, 4, … stages, since deeper pipelines are fewer and
+/// reduce fewer gradients. Each pipeline is then cut again for its own workers. Up to 64 workers
+/// are also dealt by speed, back and forth, to 1, 2, … pipelines: classes are too coarse for a few
+/// dozen different workers.
 std::vector<program::Plan> FleetPlans(const Problem& problem, const WorkerClasses& exact);
 
 }  // namespace heddle::planner

@@ -10,7 +10,7 @@ using program::Plan;
 using program::Stage;
 
 constexpr double kWorthwhile = 1e-6;
-constexpr size_t kMaxPipelines = 16;  // Beyond, there are too many pairs to try.
+constexpr size_t kMaxPipelines = 16;  // More have too many pairs to try.
 
 void Renumber(Plan& plan) {
   int first = 0;
@@ -24,7 +24,7 @@ bool StageFits(const Problem& problem, const Plan& plan, const Pipeline& pipelin
   return problem.Fits(pipeline.stages[j].worker, ShapeOf(plan, pipeline, j));
 }
 
-/// Recomputation is on exactly where the stage does not fit without. False: it does not fit at all.
+/// Switches recomputation on if the stage does not fit without. False: it does not fit at all.
 bool SettleRecompute(const Problem& problem, const Plan& plan, Pipeline& pipeline, size_t j) {
   for (const bool recompute : {false, true}) {
     pipeline.stages[j].recompute = recompute;
@@ -44,7 +44,7 @@ bool PipelineFits(const Problem& problem, const Plan& plan, const Pipeline& pipe
   return true;
 }
 
-/// Seconds of the pipeline with one microbatch more, by its slowest stage.
+/// Seconds of the pipeline with one more microbatch, by its slowest stage.
 double NextSeconds(const Problem& problem, const Pipeline& pipeline) {
   Pace pace;
   for (const Stage& stage : pipeline.stages) {
@@ -56,7 +56,8 @@ double NextSeconds(const Problem& problem, const Pipeline& pipeline) {
   return pace.Seconds(pipeline.microbatches + 1);
 }
 
-/// Gives one microbatch to the pipeline that would finish it first. False: none has the memory.
+/// Gives one microbatch to the pipeline that would finish it first. False: no pipeline has the
+/// memory.
 bool GiveOne(const Problem& problem, Plan& plan) {
   Pipeline* best = nullptr;
   double least = 0;
@@ -76,9 +77,9 @@ bool GiveOne(const Problem& problem, Plan& plan) {
   return best != nullptr;
 }
 
-/// At most as many as the stage before: with one more, which ValidatePlan allows, its next forward
-/// would wait for the stage before to do the backward that it has just sent, so that the two would
-/// take turns.
+/// The most that a stage may compute ahead: no more than the stage before it. With one more, which
+/// ValidatePlan allows, its next forward would wait until the stage before it has done the backward
+/// that it has just sent, so that the two would take turns.
 int Limit(const Pipeline& pipeline, size_t stage, int most) {
   if (stage + 1 == pipeline.stages.size()) {
     return 0;
@@ -86,7 +87,7 @@ int Limit(const Pipeline& pipeline, size_t stage, int most) {
   return stage == 0 ? most : std::min(most, pipeline.stages[stage - 1].ahead);
 }
 
-/// As RepairShares, as if every pipeline began with microbatch `first`.
+/// Repairs shares as RepairShares does, as if every pipeline began with microbatch `first`.
 std::optional<Plan> RepairSharesFrom(const Problem& problem, Plan plan, int first) {
   int left = 0;
   for (Pipeline& pipeline : plan.pipelines) {
@@ -107,7 +108,7 @@ std::optional<Plan> RepairSharesFrom(const Problem& problem, Plan plan, int firs
   return plan;
 }
 
-/// Offers moves one after another; `accept` is told each and says whether to stop.
+/// Passes moves to `accept` one after another until it returns true.
 class Moves {
  public:
   using Accept = std::function<bool(const Plan&)>;
@@ -273,8 +274,8 @@ std::optional<Plan> RepairShares(const Problem& problem, const Plan& plan) {
   if (FitsMemory(problem, plan)) {
     return plan;
   }
-  // Where the pipelines' ranges will begin is known at the end only: first as if it cost no
-  // memory, then as if it cost the most.
+  // The begins of the pipelines' ranges, which cost memory, are known at the end only: assumes
+  // first the least memory for them, then the most.
   for (const int first : {0, program::kWorstFirstMicrobatch}) {
     std::optional<Plan> repaired = RepairSharesFrom(problem, plan, first);
     if (repaired.has_value() && FitsMemory(problem, *repaired)) {

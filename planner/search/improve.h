@@ -1,5 +1,5 @@
 /// \file
-/// Local moves from a good plan to a better one.
+/// Improves a plan by local moves.
 #pragma once
 
 #include <functional>
@@ -9,35 +9,38 @@
 
 namespace heddle::planner {
 
+/// A plan with the seconds of its step, simulated or estimated.
 struct ScoredPlan {
   program::Plan plan;
   double seconds = 0;
 };
 
-/// Moves one cut by a segment, a few microbatches from one pipeline to another, or swaps
-/// neighbouring stages' workers or pipelines' ranges, as long as `evaluate` falls by more than a
-/// millionth and is not asked more than `budget` times (counted down). Plans that break memory
-/// limits are not offered. Ties: the first move in a fixed order.
+/// Repeats local moves while one lowers `evaluate` by more than a millionth and `budget`, which is
+/// counted down with each evaluation, is not used up. A move shifts one cut by a segment, moves a
+/// few microbatches from one pipeline to another, exchanges the workers of two stages or of a stage
+/// and an idle worker, or swaps the ranges of neighbouring pipelines. The first move that helps, in
+/// a fixed order, is taken. Plans that exceed a worker's memory are not evaluated.
 ScoredPlan Improve(const Problem& problem,
                    ScoredPlan start,
                    const std::function<double(const program::Plan&)>& evaluate,
                    int& budget);
 
-/// The plan with microbatches taken from pipelines whose workers lack the memory for their share
-/// (partial sums grow with it) and given to those that finish first; nothing when no shares fit.
+/// Moves microbatches from pipelines whose workers lack the memory for their share, which the
+/// number of partial sums grows with, to those that would finish them first. Nullopt if no shares
+/// fit.
 std::optional<program::Plan> RepairShares(const Problem& problem, const program::Plan& plan);
 
-/// Switches recomputation on where memory demands it. False: some stage does not fit.
+/// Switches recomputation on for exactly the stages that do not fit without. False: a stage does
+/// not fit at all.
 bool SettleMemory(const Problem& problem, program::Plan& plan);
 
-/// Whether every stage fits its worker's memory.
+/// True if every stage fits in its worker's memory.
 bool FitsMemory(const Problem& problem, const program::Plan& plan);
 
-/// Memory that a plan leaves unused buys slack: forwards computed ahead (Stage::ahead), so that a
-/// pipeline does not stall while messages travel, nor when a stage is late. Every stage but a
-/// pipeline's last computes `most` microbatches ahead, or as many as its worker's memory allows,
-/// and never more than the stage before: the two would take turns. What stages had before is
-/// forgotten.
+/// Sets Stage::ahead, the forwards that each stage computes ahead, from the memory that the plan
+/// leaves unused. They keep a pipeline from stalling while messages travel or a stage is late.
+/// Every stage but a pipeline's last gets `most`, or as many as its worker's memory allows, but
+/// never more than the stage before it, since the two would then take turns.
 void GiveSlack(const Problem& problem, int most, program::Plan& plan);
 
 }  // namespace heddle::planner

@@ -8,7 +8,7 @@ namespace heddle::planner {
 namespace {
 
 constexpr size_t kMaxLabels = 10;
-constexpr double kClose = 1e-4;  // Labels closer than this are one.
+constexpr double kClose = 1e-4;  // Relative difference below which labels count as equal.
 
 /// A suffix of a pipeline.
 struct Label {
@@ -61,8 +61,7 @@ Label Extend(const PipelineQuestion& question, const ClassStage& stage, const La
   return label;
 }
 
-/// Whether the stage has the memory it needs; switches recomputation on only where memory demands
-/// it.
+/// True if the stage fits in memory; switches recomputation on only if it does not fit without.
 bool Admit(const PipelineQuestion& question, int depth, ClassStage& stage) {
   for (const bool recompute : {false, true}) {
     stage.recompute = recompute;
@@ -91,8 +90,9 @@ std::vector<ClassStage> StagesOf(const Label* label) {
   return stages;
 }
 
-/// Compositions of total 1 … max_depth within the counts, by total, at most `limit` (whole totals
-/// only, except that the first is always complete).
+/// Lists the compositions of 1 … max_depth workers within the counts, by number of workers. Stops
+/// before the number with which there would be more than max_compositions; always lists those of
+/// one worker.
 std::vector<std::vector<Composition>> ListCompositions(const PipelineQuestion& question) {
   std::vector<std::vector<Composition>> by_depth = {{Composition(question.counts.size(), 0)}};
   int64_t total = 0;
@@ -120,7 +120,7 @@ std::vector<std::vector<Composition>> ListCompositions(const PipelineQuestion& q
   return by_depth;
 }
 
-/// fronts[class][first segment].
+/// Pareto fronts of suffixes, indexed [class][first segment].
 using Fronts = std::vector<std::vector<std::vector<Label>>>;
 
 class Builder {
@@ -146,7 +146,7 @@ class Builder {
     table_.emplace(composition, std::move(fronts));
   }
 
-  /// The front over all first classes, from the first segment.
+  /// The front of whole pipelines, over all first classes.
   std::vector<Label> Whole(const Composition& composition) const {
     std::vector<Label> front;
     for (const auto& by_segment : table_.at(composition)) {

@@ -1,15 +1,15 @@
 /// \file
-/// The best pipelines of every composition (how many workers of each class): order of the classes,
-/// layer cuts and recomputation, by dynamic programming over suffixes.
+/// The best pipelines of every composition (the number of workers of each class): their order of
+/// classes, cuts and recomputation, by dynamic programming over suffixes.
 ///
-/// A pipeline of stages j with t_j seconds a microbatch and c_j seconds of transfer (both ways) at
-/// its cuts completes m microbatches under 1F1B in about (m - 1) · period + fill, where fill = Σ
-/// (t_j + c_j) and
+/// A pipeline whose stage j takes t_j seconds for a microbatch and c_j seconds for transfers at its
+/// cut, in both directions, completes m microbatches under 1F1B in about (m - 1) · period + fill
+/// seconds, where fill = Σ (t_j + c_j) and
 ///     period = max_j max(t_j, link_j, (Σ_{i ≥ j} t_i + c_i) / stages from j on):
-/// the last term because stage j keeps only that many microbatches in flight. All three grow with
-/// the suffix, so a suffix that is worse in both period and fill can be forgotten: the table keeps
-/// the Pareto fronts of (composition, first class, first segment). Exact for this model; schedule.h
-/// prices the rest.
+/// The last term is there because stage j keeps only that many microbatches in flight. All three
+/// terms grow with the suffix, so that a suffix that is worse in both period and fill can be
+/// dropped: the table keeps the Pareto fronts of (composition, first class, first segment). It is
+/// exact for this model, up to the limit on the size of a front; schedule.h prices the rest.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,10 @@
 
 namespace heddle::planner {
 
-/// Workers of each class.
+/// The number of workers of each class in a pipeline.
 using Composition = std::vector<int>;
 
+/// A stage [first_segment, last_segment) on a worker of a class.
 struct ClassStage {
   int worker_class = 0;
   int first_segment = 0;
@@ -31,29 +32,32 @@ struct ClassStage {
   bool recompute = false;
 };
 
+/// The input of the table: classes of workers, and limits.
 struct PipelineQuestion {
   const SegmentTable* table = nullptr;
   const std::vector<WorkerCosts>* costs = nullptr;  ///< By class.
-  std::vector<int> counts;                          ///< By class.
-  /// Link between (different) workers of two classes.
+  std::vector<int> counts;                          ///< By class: number of workers.
+  /// Returns the link between two different workers of the classes.
   std::function<comm::Link(int from, int to)> link;
-  /// Whether a worker of the class has the memory for a stage with that many microbatches in
-  /// flight.
+  /// Returns true if a worker of the class has the memory for segments [first, last) as the stage
+  /// with `depth` stages from it to the pipeline's end.
   std::function<bool(int worker_class, int first, int last, int depth, bool recompute)> fits;
-  int max_depth = 8;
-  int max_compositions = 4096;
-  int microbatches = 1;
+  int max_depth = 8;            ///< Most stages of a pipeline.
+  int max_compositions = 4096;  ///< Most compositions; those of one worker are always complete.
+  int microbatches = 1;         ///< Microbatches of a pipeline, for BestCuts.
 };
 
+/// The best pipelines of each composition.
 class PipelineTable {
  public:
-  /// Cost: O(compositions · classes² · segments² · labels).
+  /// Computes the table. Cost: O(compositions · classes² · segments² · labels).
   static PipelineTable Build(const PipelineQuestion& question);
 
-  /// Compositions that have at least one pipeline, shallow ones first.
+  /// The compositions that have at least one pipeline, shallow ones first.
   const std::vector<Composition>& compositions() const { return compositions_; }
-  /// Pareto front over (period, fill) of compositions()[index]; not empty.
+  /// The Pareto front over (period, fill) of compositions()[index], by period; not empty.
   const std::vector<Pace>& Paces(size_t index) const { return paces_[index]; }
+  /// The stages of the pipeline with Paces(index)[pace].
   const std::vector<ClassStage>& Stages(size_t index, size_t pace) const {
     return stages_[index][pace];
   }
@@ -64,8 +68,8 @@ class PipelineTable {
   std::vector<std::vector<std::vector<ClassStage>>> stages_;
 };
 
-/// The same for one given order of workers: the cuts (and recomputation) that minimise the time of
-/// `microbatches`. Empty when nothing fits.
+/// Returns the cuts and the recomputation that minimise the time of question.microbatches for the
+/// workers `order`, given by class, in this order. Empty if no cuts fit.
 std::vector<ClassStage> BestCuts(const PipelineQuestion& question, const std::vector<int>& order);
 
 }  // namespace heddle::planner

@@ -13,7 +13,7 @@ using program::Plan;
 
 namespace {
 
-/// Pairs of a large cluster would make the plan itself large.
+/// The transports of all pairs of a larger cluster would make the plan too large.
 constexpr int kMaxWorkersWithTransports = 128;
 
 double VoteSeconds(const ClusterProfile& cluster, const SegmentTable& table, int microbatches) {
@@ -182,7 +182,7 @@ Plan PlanOf(const Problem& problem, const Draft& draft) {
 
 namespace {
 
-/// The slowest way out of or into a worker.
+/// The bandwidth of the slowest link from or to a worker.
 double SlowestLink(const Problem& problem, int rank) {
   double slowest = std::numeric_limits<double>::infinity();
   for (int other = 0; other < problem.workers(); ++other) {
@@ -194,7 +194,7 @@ double SlowestLink(const Problem& problem, int rank) {
   return slowest;
 }
 
-/// Everything but costs, counts and links.
+/// The parts of a question that do not depend on the classes.
 PipelineQuestion CommonQuestion(const Problem& problem, int pipelines) {
   PipelineQuestion question;
   question.table = &problem.table;
@@ -203,8 +203,8 @@ PipelineQuestion CommonQuestion(const Problem& problem, int pipelines) {
   return question;
 }
 
-/// Adds to every stage what reducing its gradients costs a microbatch: all partial sums go out or
-/// come in once.
+/// Adds to every stage the cost of reducing its gradients for each microbatch: all partial sums are
+/// sent or received once.
 void AddReduction(const Problem& problem, int rank, int pipelines, WorkerCosts& costs) {
   if (pipelines < 2) {
     return;
@@ -261,7 +261,7 @@ PipelineQuestion QuestionOf(const Problem& problem,
   PipelineQuestion question = CommonQuestion(problem, pipelines);
   class_costs.clear();
   for (const std::vector<int>& members : classes.members) {
-    // The member of middle speed stands for its class.
+    // The member of median speed represents its class.
     std::vector<int> sorted = members;
     std::stable_sort(sorted.begin(), sorted.end(), [&](int a, int b) {
       const WorkerCosts& x = *problem.costs[static_cast<size_t>(a)];

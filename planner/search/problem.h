@@ -1,6 +1,6 @@
 /// \file
-/// A planning request made ready for the search: validated, with cost tables, worker classes and an
-/// exact answer to "does this stage fit this worker's memory".
+/// A planning request prepared for the search: validated, with cost tables and the exact memory of
+/// stages.
 #pragma once
 
 #include <algorithm>
@@ -21,32 +21,34 @@
 
 namespace heddle::planner {
 
-/// What decides a stage's memory.
+/// The properties that decide a stage's memory.
 struct StageShape {
   int first_segment = 0;
   int last_segment = 0;
-  int later_stages = 0;
-  int microbatches = 0;  ///< Of its pipeline.
+  int later_stages = 0;  ///< Number of stages after it in its pipeline.
+  int microbatches = 0;  ///< Microbatches of its pipeline.
   bool recompute = false;
-  bool shared = false;  ///< There are other pipelines, so gradients are reduced.
-  int ahead = 0;
+  bool shared = false;  ///< There are other pipelines, so that gradients are reduced.
+  int ahead = 0;        ///< As Stage::ahead.
   int first_microbatch = program::kWorstFirstMicrobatch;
+  /// The most microbatches whose forward is done and whose backward is not.
   int in_flight() const { return std::min(later_stages + ahead + 1, microbatches); }
 };
 
 /// The shape of a plan's stage.
 StageShape ShapeOf(const program::Plan& plan, const program::Pipeline& pipeline, size_t stage);
 
-/// Peak bytes of stages, as a simulation of the plan finds them. Answers are kept. Thread: one
-/// caller at a time.
+/// The peak bytes of stages, as a simulation of their plan finds them. Results are kept. Thread:
+/// one caller at a time.
 class StageMemory {
  public:
   StageMemory(const SegmentTable& table, program::Footprint footprint)
       : table_(table),
         footprint_(std::move(footprint)) {}
 
-  /// Clear cases are decided by an estimate.
+  /// True if the stage fits in `memory_bytes`. Clear cases are decided by EstimateStageBytes.
   bool Fits(int64_t memory_bytes, const StageShape& stage);
+  /// The exact peak bytes of the stage.
   int64_t PeakBytes(const StageShape& stage);
 
  private:
@@ -55,6 +57,7 @@ class StageMemory {
   std::map<std::tuple<int, int, int, bool, bool, int, int>, int64_t> known_;
 };
 
+/// The prepared request.
 struct Problem {
   const graph::Graph* graph = nullptr;
   ClusterProfile cluster;  ///< By rank.
@@ -62,7 +65,7 @@ struct Problem {
   program::Determinism determinism = program::Determinism::kExact;
   int64_t generation = 0;
   SearchLimits limits;
-  std::stop_token stop;  ///< Once it is requested, what is found is worth nothing.
+  std::stop_token stop;  ///< After a stop request the result is not used.
   SegmentTable table;
   std::vector<std::unique_ptr<WorkerCosts>> distinct;  ///< One for each distinct profile.
   std::vector<const WorkerCosts*> costs;               ///< By rank.
@@ -70,45 +73,48 @@ struct Problem {
   std::unique_ptr<StageMemory> memory;
 
   int workers() const { return static_cast<int>(cluster.workers.size()); }
+  /// True if the stage fits in the worker's memory.
   bool Fits(int rank, const StageShape& stage) const {
     const int64_t cap = cluster.workers[static_cast<size_t>(rank)].memory_bytes;
     return cap == 0 || memory->Fits(cap, stage);
   }
 };
 
-/// Errors: kInvalidArgument (see FindPlan).
+/// Prepares a request. Errors: kInvalidArgument (the request is malformed), those of the tables.
 Result<std::unique_ptr<Problem>> MakeProblem(const PlanRequest& request);
 
-/// A Plan without pipelines: names, generation, determinism, transports.
+/// A Plan without pipelines, which has names, generation, determinism and transports.
 program::Plan EmptyPlan(const Problem& problem);
 
-/// The pipelines of one candidate, on ranks, with the alternatives of running each.
+/// The pipelines of one candidate, on ranks, with alternative stages for each.
 struct Draft {
   struct Alternative {
     Pace pace;
     std::vector<program::Stage> stages;
   };
-  std::vector<std::vector<Alternative>> pipelines;  ///< By pipeline, at least one alternative each.
+  std::vector<std::vector<Alternative>> pipelines;  ///< By pipeline: at least one alternative.
 };
 
-/// The Plan with the best shares for the draft; pipelines with larger shares come first, so that
-/// ranges are aligned where shares are powers of two; those without a share are left out.
+/// Makes the Plan with the best shares for the draft. Pipelines with larger shares come first, so
+/// that ranges are aligned if shares are powers of two; pipelines without a share are left out.
 program::Plan PlanOf(const Problem& problem, const Draft& draft);
 
-/// Question about the given classes for PipelineTable and BestCuts, for pipelines of which there
-/// are about `pipelines`: that decides their shares, so their memory and what reducing their
-/// gradients costs a microbatch. Refers to `problem` and `classes`.
+/// Makes the question about `classes` for PipelineTable and BestCuts. `pipelines`: the expected
+/// number of pipelines, which decides their shares, and so their memory and the cost of reducing
+/// gradients for each microbatch. The question refers to `problem`, `classes` and `class_costs`,
+/// which is filled in.
 PipelineQuestion QuestionOf(const Problem& problem,
                             const WorkerClasses& classes,
                             int pipelines,
                             std::vector<WorkerCosts>& class_costs);
 
-/// Likewise with each worker for itself: class = rank.
+/// Makes the question with a class for each worker, whose number is the rank. It refers to
+/// `problem` and `rank_costs`, which is filled in.
 PipelineQuestion QuestionByRank(const Problem& problem,
                                 int pipelines,
                                 std::vector<WorkerCosts>& rank_costs);
 
-/// New cuts for the workers `order`; no stages when they cannot hold the model.
+/// Cuts the model again for the workers `order`, given by rank; empty if they lack the memory.
 std::vector<program::Stage> Recut(const PipelineQuestion& by_rank, const std::vector<int>& order);
 
 }  // namespace heddle::planner

@@ -29,11 +29,11 @@ constexpr size_t kMaxEveryPlan = 4000;
 constexpr size_t kMaxAlternatives = 4;
 constexpr int kMaxExactClasses = 12;
 constexpr int kMaxSimulatedWorkers = 64;
-constexpr int64_t kMaxInstructions = 2000000;  ///< Of one simulated plan.
-constexpr double kCouldWin = 1.15;  ///< An estimate is seldom that much above the simulation.
-constexpr int kAhead = 2;  ///< One for messages on their way, one for a neighbour that is late.
+constexpr int64_t kMaxInstructions = 2000000;  ///< Plans with more are not simulated.
+constexpr double kCouldWin = 1.15;  ///< An estimate is rarely that much above the simulation.
+constexpr int kAhead = 2;  ///< One for messages in flight, one for a neighbour that is late.
 constexpr int kMostAhead = 6;
-constexpr double kWorthMoreAhead = 0.995;  ///< Of the step's time with one ahead less.
+constexpr double kWorthMoreAhead = 0.995;  ///< Fraction of the step's time with one ahead less.
 
 std::string FormatBytes(int64_t bytes) {
   return FormatByteSize(ByteSize{bytes});
@@ -45,7 +45,7 @@ class Searcher {
       : request_(request),
         problem_(problem),
         exact_(ExactClasses(problem.cluster)) {
-    // Forward, backward, folds and messages of every node and microbatch.
+    // Estimates instructions: forward, backward, folds and messages of every node and microbatch.
     instructions_ = 2 * static_cast<int64_t>(problem.graph->nodes.size()) * problem.microbatches;
     simulated_ = problem.workers() <= kMaxSimulatedWorkers && instructions_ <= kMaxInstructions;
   }
@@ -76,7 +76,7 @@ class Searcher {
  private:
   static Status Stopped() { return CancelledError("the search was stopped"); }
 
-  /// Plans by estimate, fastest first.
+  /// The candidates with their estimates, fastest first.
   Result<std::vector<ScoredPlan>> Candidates() {
     std::vector<Plan> plans = Divided();
     if (request_.stop.stop_requested()) {
@@ -116,7 +116,7 @@ class Searcher {
     return scored;
   }
 
-  /// What does not fit becomes two: with other shares, and with more recomputation.
+  /// Replaces each plan that does not fit by up to two: with other shares, and with recomputation.
   std::vector<Plan> WithinMemory(std::vector<Plan> plans) const {
     std::vector<Plan> within;
     for (Plan& plan : plans) {
@@ -134,7 +134,7 @@ class Searcher {
     return within;
   }
 
-  /// Plans that the search must not lose to: the uniform grids, and the plan in force.
+  /// Adds the plans that the search must not lose to: the uniform grids, and the plan in force.
   void AddBaselines() {
     for (Plan& plan : UniformGrids(problem_)) {
       const double seconds = Estimate(plan);
@@ -149,14 +149,13 @@ class Searcher {
     }
   }
 
-  /// Every division, when they are few; otherwise nothing.
+  /// The plans of the best divisions; empty if there are too many divisions.
   std::vector<Plan> Divided() {
     if (static_cast<int>(exact_.members.size()) > kMaxExactClasses) {
       return {};
     }
     std::vector<Plan> plans;
-    // As if there were one, two, four … pipelines: that decides what their memory and reductions
-    // cost.
+    // Assumes one, two, four … pipelines, which decides the cost of memory and of reductions.
     for (int pipelines = 1; pipelines <= std::min(problem_.workers(), problem_.microbatches);
          pipelines *= 2) {
       std::vector<WorkerCosts> class_costs;
@@ -190,7 +189,8 @@ class Searcher {
            static_cast<double>(request_.horizon_steps);
   }
 
-  /// No plan is worth anything once the search is to stop: then nothing is improved any more.
+  /// The estimate of the plan with its share of moving; infinite after a stop request, so that no
+  /// plan is improved any more.
   double Estimate(const Plan& plan) {
     if (request_.stop.stop_requested()) {
       return std::numeric_limits<double>::infinity();
@@ -198,7 +198,7 @@ class Searcher {
     return EstimateStepSeconds(problem_.estimate, plan) + Moving(plan);
   }
 
-  /// Up to `most` microbatches ahead, as far as the memory goes.
+  /// Simulates the plan with up to `most` microbatches ahead, as memory allows.
   Result<Simulation> SimulateWithSlack(int most, Plan& plan) const {
     GiveSlack(problem_, most, plan);
     return SimulatePlan(plan);
@@ -235,7 +235,7 @@ class Searcher {
     std::vector<ScoredPlan> improved;
     const std::vector<ScoredPlan> promising = Promising(candidates);
     for (size_t i = 0; i < promising.size(); ++i) {
-      // Each gets a fair part of what is left.
+      // Each plan gets an equal part of the budget that is left.
       int part = budget / static_cast<int>(promising.size() - i);
       const int given = part;
       ScoredPlan better = Improve(
@@ -282,8 +282,8 @@ class Searcher {
       }
     }
     SortByTime(plans);
-    // The fastest of each number of pipelines, the fastest first: what one leaves of the budget is
-    // the next one's.
+    // Improves the fastest plan of each number of pipelines, fastest first; each leaves the rest of
+    // its budget to the next one.
     int budget = static_cast<int>(request_.limits.simulated_instructions /
                                   std::max<int64_t>(1, instructions_));
     std::set<size_t> improved;
@@ -297,7 +297,7 @@ class Searcher {
     SortByTime(plans);
   }
 
-  /// Moves the plan to take to the front.
+  /// Moves the preferred plan to the front.
   void BreakTies(std::vector<ScoredPlan>& plans) const {
     double bound = std::numeric_limits<double>::infinity();
     for (const ScoredPlan& baseline : baselines_) {
@@ -343,7 +343,7 @@ class Searcher {
     return Status::Ok();
   }
 
-  /// More microbatches ahead, where messages take so long that it pays.
+  /// Computes more microbatches ahead while that makes the step faster, since messages take long.
   Status GoFurtherAhead(SearchOutcome& outcome) const {
     for (int most = kAhead + 1; most <= kMostAhead; ++most) {
       Plan further = outcome.plan;

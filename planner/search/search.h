@@ -1,14 +1,15 @@
 /// \file
-/// Finds the plan: which workers form which pipelines, in which order, where the model is cut, what
-/// is recomputed or computed ahead, how many microbatches each pipeline computes, and who is left
-/// out.
+/// Finds a plan: which workers form which pipelines, in which order, where the model is cut, what
+/// is recomputed or computed ahead, how many microbatches each pipeline computes, and which workers
+/// are left out.
 ///
 /// Method. Workers that are exchangeable form classes. A table of Pareto-optimal pipelines for
-/// every composition (pipelines.h) is exact under memory limits. Few workers: every division of the
-/// workers into pipelines is examined, with exact integer shares (shares.h). Many: classes of about
-/// equal workers, a linear program over compositions (fleet.h). The best candidates are priced by
-/// stage (estimate.h), improved by local moves, and the best of those lowered and simulated
-/// (simulator.h), beside the uniform grids and the plan in force: the search never loses to them.
+/// every composition (pipelines.h) is exact under memory limits. For few workers, every division of
+/// the workers into pipelines is examined, with exact integer shares (shares.h). For many, a linear
+/// program over compositions of coarser classes gives the candidates (fleet.h). The best candidates
+/// are priced by stage (estimate.h) and improved by local moves; the best of those are lowered and
+/// simulated (simulator.h), together with the uniform grids and the plan in force, so that the
+/// search never loses to them.
 ///
 /// Everything here is a pure function: equal input gives an equal plan on every machine, and
 /// budgets count evaluations, not time.
@@ -27,78 +28,81 @@
 
 namespace heddle::planner {
 
+/// The budgets of a search.
 struct SearchLimits {
-  int max_depth = 0;  ///< Stages of a pipeline; 0: as many as are useful.
-  int max_divisions =
-      60000;  ///< Divisions into pipelines examined one by one before classes are used.
-  int simulated_candidates = 6;              ///< Lowered and simulated, of the best estimates.
-  int estimates = 3000;                      ///< Evaluations by stage that local moves may use.
-  int64_t simulated_instructions = 1500000;  ///< That local moves may lower and simulate in all.
+  int max_depth = 0;  ///< Most stages of a pipeline; 0: as many as are useful.
+  /// Most divisions into pipelines that are examined one by one; more make it use coarser classes.
+  int max_divisions = 60000;
+  int simulated_candidates = 6;  ///< Number of the best estimates that are simulated.
+  int estimates = 3000;          ///< Evaluations by stage that local moves may use.
+  /// Instructions that local moves may lower and simulate in all.
+  int64_t simulated_instructions = 1500000;
 
-  /// For a job that stands still until the plan is known and has a `previous` one: a tenth of the
-  /// time, for plans that are a few percent slower, seldom more than a tenth.
+  /// Limits for a job that waits for the plan and has a `previous` one. The search takes a tenth of
+  /// the time, for plans that are a few percent slower, rarely more than a tenth.
   static SearchLimits Hurried();
 };
 
+/// The input of a search.
 struct PlanRequest {
-  const graph::Graph* graph = nullptr;  ///< Required; differentiated.
-  ClusterProfile cluster = {};          ///< In any order; may hold more workers than `workers`.
-  std::vector<std::string> workers =
-      {};                ///< Members by rank; empty: all of `cluster`, in its order.
-  int microbatches = 0;  ///< Of the global batch.
+  const graph::Graph* graph = nullptr;  ///< The differentiated graph; required.
+  ClusterProfile cluster = {};          ///< Workers in any order; may have more than `workers`.
+  /// The workers by rank; empty: all of `cluster`, in its order.
+  std::vector<std::string> workers = {};
+  int microbatches = 0;  ///< Microbatches of the global batch.
   program::Determinism determinism = program::Determinism::kExact;
   int64_t generation = 0;
-  /// Warm start: what is left of it is among the candidates.
+  /// The plan in force, for a warm start: plans that keep what is left of it are candidates.
   std::optional<program::Plan> previous = {};
-  /// With `previous`: the seconds that moving the state takes count 1 / horizon_steps to each step.
-  /// 0: do not count.
+  /// With `previous`: the steps over which the seconds of moving the state are spread; 1 /
+  /// horizon_steps of them is added to each step. 0: they do not count.
   int64_t horizon_steps = 0;
-  /// Plans whose steps take at most this part longer than the fastest are as fast as it, for all
-  /// that the profiles say: the one with the fewest messages is taken, then `previous`, then the
-  /// first in a fixed order.
+  /// Plans whose steps take at most this fraction longer than the fastest count as equally fast,
+  /// since profiles are not more precise. Of these the one with the fewest messages is taken, then
+  /// `previous`, then the first in a fixed order.
   double tie = 0;
   SearchLimits limits = {};
-  /// Once it is requested, nobody wants the plan any more: the search soon ends without one.
+  /// After a stop request the search ends soon, without a plan.
   std::stop_token stop = {};
 };
 
-/// A plan that lost.
+/// A plan that was not chosen.
 struct Alternative {
   program::Plan plan;
   double step_seconds = 0;
-  std::string why;  ///< One clause.
+  std::string why;  ///< Why it is slower, as one clause.
 };
 
+/// The outcome of a search.
 struct SearchOutcome {
   program::Plan plan;
-  /// Of the plan. For clusters too large to lower, only step_seconds and peak_bytes are filled,
-  /// from the estimate by stage.
+  /// The simulation of the plan. For problems too large to simulate, only step_seconds, from the
+  /// estimate by stage, and peak_bytes are set.
   Simulation simulation;
   bool simulated = false;
-  /// Step seconds if the speeds of all workers, each with the whole model to itself, simply added
+  /// The seconds of a step if the speeds of all workers, each with the whole model, simply added
   /// up.
   double bound_seconds = 0;
-  std::vector<Alternative> alternatives;  ///< Best of other kinds, at most 4, fastest first.
+  std::vector<Alternative> alternatives;  ///< The best plans of other kinds, at most 4.
 };
 
-/// Thread:  pure.
-/// Errors:  kInvalidArgument  the request is malformed, or no combination of workers has the memory
-/// for
-///                            the model (the message says what is needed and what there is);
-///          kCancelled        `stop` was requested
+/// Searches the plan with the fastest step. Thread: pure.
+/// Errors: kInvalidArgument  the request is malformed, or no combination of workers has the memory
+///                           for the model; the message says what is needed and what there is
+///         kCancelled        a stop was requested
 Result<SearchOutcome> Search(const PlanRequest& request);
 
-/// The plan of Search, with its predictions filled in.
+/// Returns the plan of Search, with its predictions filled in. Errors: those of Search.
 Result<program::Plan> FindPlan(const PlanRequest& request);
 
-/// The best grid of equal pipelines × stages with equal layers and shares, as a planner that takes
-/// all workers for alike would choose it: all pipelines of one depth, segments and microbatches
-/// divided evenly (the rest to the first), workers in rank order, chosen by predicted time; memory
-/// limits hold. Errors: kInvalidArgument when no such grid fits.
+/// Returns the best uniform grid, as a planner would choose it that takes all workers for equal:
+/// all pipelines have one depth, segments and microbatches are divided evenly (the rest to the
+/// first), and workers are in rank order. Of the grids that fit in memory the one with the fastest
+/// predicted step is taken. Errors: kInvalidArgument (no grid fits), those of the simulation.
 Result<program::Plan> UniformGrid(const PlanRequest& request);
 
-/// For people: the plan, its predicted time and memory by worker, the share of the bound, and why
-/// others lost.
+/// Describes the outcome for people: the plan, its predicted time and memory by worker, the
+/// fraction of the bound, and why other plans were not chosen.
 std::string Explain(const PlanRequest& request, const SearchOutcome& outcome);
 
 }  // namespace heddle::planner

@@ -1,5 +1,5 @@
 /// \file
-/// How many microbatches each pipeline computes: exact integer minimax.
+/// Divides microbatches among pipelines: exact integer minimax.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace heddle::planner {
 
-/// One way to run a pipeline: m > 0 microbatches take (m - 1) · period + fill seconds.
+/// The speed of a pipeline: m > 0 microbatches take (m - 1) · period + fill seconds.
 struct Pace {
   double period = 0;
   double fill = 0;
@@ -17,18 +17,19 @@ struct Pace {
   }
 };
 
+/// A division of microbatches.
 struct Shares {
-  std::vector<int> microbatches;  ///< By pipeline; 0 where it would slow the others.
-  double seconds = 0;             ///< Of the slowest pipeline.
+  std::vector<int> microbatches;  ///< By pipeline; 0 if any would make it the slowest.
+  double seconds = 0;             ///< Time of the slowest pipeline.
 };
 
-/// The shares of `microbatches` over `pipelines` that minimise the largest time, each pipeline
-/// taking the better of its own `alternatives` (not empty, period > 0) for its share.
-///
-/// A bound T is feasible exactly if the numbers that each pipeline completes within T sum up to
-/// enough, which is monotone in T: the search is a bisection over T, whose final surplus is taken
-/// back from the pipelines that finish last. Exact up to the last bit of the bisection. Cost:
+/// Returns the shares of `microbatches` over `pipelines` that minimise the largest time. Each
+/// pipeline takes the best of its paces (not empty, period > 0) for its share. Cost:
 /// O(pipelines · 64). Thread: pure.
+///
+/// A bound T is feasible exactly if the numbers of microbatches that each pipeline completes within
+/// T add up to enough, which is monotone in T. So T is found by bisection, and the surplus is taken
+/// back from the pipelines that finish last. Exact up to the last bit of the bisection.
 Shares BalanceShares(std::span<const std::span<const Pace>> pipelines, int microbatches);
 
 }  // namespace heddle::planner

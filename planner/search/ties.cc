@@ -10,7 +10,7 @@ using program::Pipeline;
 using program::Plan;
 using program::Stage;
 
-// What distinguishes a plan, as numbers that order it among others.
+// The plan as a sequence of numbers that orders it among others.
 std::vector<int> OrderOf(const Plan& plan) {
   std::vector<int> order = {static_cast<int>(plan.pipelines.size())};
   for (const Pipeline& pipeline : plan.pipelines) {
@@ -30,7 +30,7 @@ std::vector<int> OrderOf(const Plan& plan) {
 int64_t MessagesOf(const graph::Graph& graph, const Plan& plan) {
   int64_t messages = 0;
   for (const Pipeline& pipeline : plan.pipelines) {
-    // Activations one way, their gradients back.
+    // Activations forwards, their gradients backwards.
     messages += 2 * (std::ssize(pipeline.stages) - 1) * pipeline.microbatches;
   }
   for (const std::vector<int>& holders : program::ParameterHolders(graph, plan)) {

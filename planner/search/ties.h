@@ -1,5 +1,5 @@
 /// \file
-/// Which of plans that are about equally fast is taken.
+/// Chooses among plans that are about equally fast.
 #pragma once
 
 #include <vector>
@@ -9,14 +9,14 @@
 
 namespace heddle::planner {
 
-/// Messages of a step: what stages send each other, and what the holders of each reduced gradient
-/// take part in.
+/// The number of messages of a step: those between stages, and one for each holder of each reduced
+/// gradient.
 int64_t MessagesOf(const graph::Graph& graph, const program::Plan& plan);
 
-/// Position of the plan to take: among those whose seconds are at most the part `tie` above the
-/// fewest and at most `bound`, the one with the fewest messages; then `in_force`, which may be
-/// null; then the first in an order of plans that seconds do not enter. Precondition: at least one
-/// plan.
+/// The index of the preferred plan. Of the plans that take at most the fraction `tie` longer than
+/// the fastest, and at most `bound` seconds, it is the one with the fewest messages; then
+/// `in_force`, which may be null; then the first in an order that does not depend on seconds. The
+/// fastest plan always qualifies. Precondition: at least one plan.
 size_t Preferred(const graph::Graph& graph,
                  const std::vector<ScoredPlan>& plans,
                  double tie,

@@ -15,7 +15,8 @@ using program::Plan;
 
 constexpr int kMaxSimulatedWorkers = 64;
 
-/// Part `index` of `total` things dealt to `parts`, the rest to the first: [first, last).
+/// The range [first, last) of part `index` if `total` is divided into `parts`, the rest to the
+/// first.
 std::pair<int, int> EvenPart(int total, int parts, int index) {
   const int each = total / parts;
   const int rest = total % parts;
@@ -23,7 +24,7 @@ std::pair<int, int> EvenPart(int total, int parts, int index) {
   return {first, first + each + (index < rest ? 1 : 0)};
 }
 
-/// The grid with recomputation everywhere or nowhere; nothing when memory or counts forbid it.
+/// The grid with recomputation in all stages or in none; nullopt if it does not fit in memory.
 std::optional<Plan> Grid(const Problem& problem, int pipelines, int stages, bool recompute) {
   Plan plan = EmptyPlan(problem);
   for (int p = 0; p < pipelines; ++p) {
@@ -42,7 +43,7 @@ std::optional<Plan> Grid(const Problem& problem, int pipelines, int stages, bool
   return FitsMemory(problem, plan) ? std::optional(std::move(plan)) : std::nullopt;
 }
 
-/// Simulated, or estimated where there are too many workers.
+/// Predicts the step by simulation, or by the estimate if there are too many workers.
 Status Predict(const Problem& problem, Plan& plan) {
   if (problem.workers() > kMaxSimulatedWorkers) {
     plan.predicted_step_seconds = EstimateStepSeconds(problem.estimate, plan);

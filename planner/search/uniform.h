@@ -1,5 +1,5 @@
 /// \file
-/// What a planner would choose that takes all workers for alike.
+/// Uniform grids: the plans of a planner that takes all workers for equal.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace heddle::planner {
 
-/// Every grid of equal pipelines × stages that fits the workers' memory, all workers in rank order:
-/// with recomputation everywhere where it does not fit without.
+/// Returns every grid of equal pipelines × stages that fits in the workers' memory, with all
+/// workers in rank order. A grid that does not fit otherwise has recomputation in all stages.
 std::vector<program::Plan> UniformGrids(const Problem& problem);
 
 }  // namespace heddle::planner

@@ -15,7 +15,7 @@ using program::Stage;
 
 constexpr int kMaxWorkersToExchange = 64;
 
-/// Rank in the problem of each worker of the previous plan; -1: lost.
+/// By worker of the previous plan: its rank in the problem; -1: it is lost.
 std::vector<int> NewRanks(const Problem& problem, const Plan& previous) {
   std::map<std::string_view, int> ranks;
   for (int rank = 0; rank < problem.workers(); ++rank) {

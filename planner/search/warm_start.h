@@ -1,5 +1,5 @@
 /// \file
-/// What a previous plan gives the next: candidates, and workers that keep their segments.
+/// Uses a previous plan for the next one: as candidates, and to let workers keep their segments.
 #pragma once
 
 #include <optional>
@@ -9,22 +9,25 @@
 
 namespace heddle::planner {
 
-/// `previous` as it is; nothing when a worker of it is lost, the microbatches are others, or its
-/// stages no longer fit.
+/// Returns `previous` for the problem's ranks, with nothing computed ahead. Nullopt if the worker
+/// of a stage is lost, the number of microbatches differs, or a stage no longer fits.
 std::optional<program::Plan> InForce(const Problem& problem, const program::Plan& previous);
 
-/// Plans that keep what is left of `previous`: its whole pipelines with new shares, and all of its
-/// pipelines with lost workers' segments cut anew. Empty when nothing of it can run.
+/// Returns plans that keep what is left of `previous`: one with its complete pipelines and new
+/// shares, and one with all of its pipelines, cut again for the workers left. Empty if no pipeline
+/// can run.
 std::vector<program::Plan> PlansFrom(const Problem& problem, const program::Plan& previous);
 
-/// The same plan with exchangeable workers exchanged so that more of them keep their segments.
+/// Returns `plan` with exchangeable workers exchanged so that more of them keep their segments of
+/// `previous`.
 program::Plan KeepPlaces(const Problem& problem,
                          const WorkerClasses& exact,
                          const program::Plan& previous,
                          program::Plan plan);
 
-/// Seconds to bring the state where `plan` wants it, from `previous` by its surviving workers: the
-/// longest of all workers' incoming and outgoing transfers; state that nobody holds is not counted.
+/// The seconds of moving the state from the workers of `previous` that are left to those of `plan`:
+/// the longest total of a worker's incoming or outgoing transfers. State that no worker holds does
+/// not count.
 double MovingSeconds(const Problem& problem,
                      const program::Plan& previous,
                      const program::Plan& plan);

@@ -1,5 +1,5 @@
 /// \file
-/// What the author of a YAML file is told.
+/// The error message that the author of a YAML file sees.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace heddle {
 
-/// The message of Parse() or Finish() after `read`; "" when both are content.
+/// The error message of YamlDocument::Parse, or of Finish after `read`; "" when both succeed.
 inline std::string Complaint(const std::string& text,
                              const std::function<void(YamlReader&)>& read,
                              const std::vector<std::string>& overrides = {}) {

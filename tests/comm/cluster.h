@@ -1,6 +1,6 @@
 /// \file
-/// A group of workers as threads of one process, each with its own endpoint, over every transport
-/// that there is, or a mixture.
+/// A group of workers as threads of one process, each with its own endpoint, over any transport or
+/// a mixture of them.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,8 @@
 
 namespace heddle::comm {
 
-/// What only a fault exceeds, however busy the machine is: the bound of what is expected to happen.
+/// The time limit for what is expected to happen: however busy the machine is, only a fault exceeds
+/// it.
 inline constexpr Duration kAmple = std::chrono::minutes(1);
 
 /// The RDMA device to test with; empty: none.
@@ -30,10 +31,10 @@ inline std::string RdmaDevice() {
   return device == nullptr ? "" : device;
 }
 
-/// What joins the pairs of a group: the transports that each rank opens.
+/// The transports that each rank of a group opens, which decide how its pairs are joined.
 struct Media {
   std::string name;
-  std::function<std::vector<std::string>(int rank)> opens;  ///< Best first.
+  std::function<std::vector<std::string>(int rank)> opens;  ///< The transports' names, best first.
   bool tls = false;
 
   static const Media kShm, kTcp, kMixed, kVerbs, kMixedVerbs, kTls;
@@ -42,7 +43,7 @@ struct Media {
   friend void PrintTo(const Media& media, std::ostream* stream) { *stream << media.name; }
 };
 
-/// One transport, and beside it the one that joins any two workers.
+/// Each rank opens one transport, and beside it the transport that joins any two workers.
 inline Media Only(const std::string& transport) {
   return {.name = transport, .opens = [transport](int /*rank*/) {
             std::vector<std::string> names{transport};
@@ -56,12 +57,13 @@ inline Media Only(const std::string& transport) {
 inline const Media Media::kShm = Only("shm");
 inline const Media Media::kTcp = Only("tcp");
 inline const Media Media::kVerbs = Only("verbs");
-/// The even ranks share memory, pairs with an odd rank use TCP.
+/// Pairs of even ranks use shared memory, pairs with an odd rank TCP.
 inline const Media Media::kMixed = {.name = "mixed", .opens = [](int rank) {
                                       return rank % 2 == 0 ? std::vector<std::string>{"shm", "tcp"}
                                                            : std::vector<std::string>{"tcp"};
                                     }};
-/// The same, but pairs with an odd rank use RDMA save where a rank is divisible by three.
+/// Pairs of even ranks use shared memory. Pairs with an odd rank use RDMA, or TCP where one of the
+/// ranks is divisible by three.
 inline const Media Media::kMixedVerbs = {.name = "mixed_verbs", .opens = [](int rank) {
                                            std::vector<std::string> names{"tcp"};
                                            if (rank % 3 != 0) {
@@ -82,8 +84,8 @@ struct MediaSet {
   bool mixed = false;
   bool tls = false;
 };
-/// What the suites run over: every transport that is linked, RDMA only where there is a device, and
-/// what else `set` asks for.
+/// The media over which the test suites run: every linked transport, RDMA only where there is a
+/// device, and the media that `set` adds.
 inline std::vector<Media> MediaHere(const MediaSet& set) {
   std::vector<Media> media;
   for (const TransportTraits& traits : DeclaredTransports()) {
@@ -127,7 +129,7 @@ inline EndpointOptions OptionsFor(const Media& media, int rank, metrics::Registr
   return options;
 }
 
-/// Owns the endpoints; generations are formed by Run.
+/// A group of workers, of which it owns the endpoints. Run forms a generation of them.
 class Cluster {
  public:
   using Body = std::function<void(int rank, Communicator& communicator)>;
@@ -147,7 +149,7 @@ class Cluster {
   static std::string Name(int rank) { return "worker-" + std::to_string(rank); }
   int size() const { return static_cast<int>(endpoints_.size()); }
   Endpoint& endpoint(int rank) { return *endpoints_[static_cast<size_t>(rank)]; }
-  /// Changes what `rank` is configured as.
+  /// Changes the configuration of the endpoint of `rank`.
   Status Configure(int rank, const std::function<void(EndpointConfig& config)>& change) {
     EndpointConfig config = configs_[static_cast<size_t>(rank)];
     change(config);
@@ -163,7 +165,7 @@ class Cluster {
   }
   metrics::Registry& registry(int rank) { return registries_[static_cast<size_t>(rank)]; }
 
-  /// Group options of `rank` in which everyone is everyone's peer.
+  /// The group options of `rank`, in which all members are peers of each other.
   GroupOptions Options(int rank, int64_t generation) const {
     GroupOptions options;
     options.generation = generation;
@@ -199,7 +201,7 @@ class Cluster {
   std::vector<EndpointConfig> configs_;
 };
 
-/// Blocks until `endpoint` waits for somebody in `generation`: a wait there has begun, and sleeps.
+/// Blocks until `endpoint` waits for a member in `generation`.
 inline void ComesToWait(Endpoint& endpoint, int64_t generation) {
   const Deadline deadline = After(kAmple);
   for (AwaitedMembers awaited; awaited.names.empty() || awaited.generation != generation;
@@ -209,7 +211,8 @@ inline void ComesToWait(Endpoint& endpoint, int64_t generation) {
   }
 }
 
-/// For tests that leave a process without descriptors: the sanitizers' own checks open a pipe.
+/// The reason to skip tests that use up a process's file descriptors: the sanitizers' own checks
+/// open a pipe.
 inline constexpr const char* kSanitizerNeedsDescriptors =
     "a sanitizer's checks need descriptors of their own";
 

@@ -1,6 +1,6 @@
 /// \file
-/// A test's own guest of scripts/rdma-vm among others, in which the same tests run in the same
-/// order: how they speak with each other, beside the network, and with the network itself.
+/// The means of a test that runs in several guests of scripts/rdma-vm, in each the same tests in
+/// the same order: to exchange texts beside the network, and to control the network itself.
 #pragma once
 
 #include <cstdio>
@@ -31,13 +31,14 @@ inline int Size() {
   return std::stoi(Variable("HEDDLE_GUESTS"));
 }
 
-/// Says `text` to the other guests under `name`, in the folder that all share.
+/// Publishes `text` to the other guests under `name`, in the folder that all share.
 inline void Tell(const std::string& name, const std::string& text) {
   const std::string path = Variable("HEDDLE_VM") + "/" + name;
   std::ofstream(path + ".part") << text;
   ASSERT_EQ(::rename((path + ".part").c_str(), path.c_str()), 0);
 }
 
+/// Waits for the text that a guest published under `name`.
 inline std::string Hear(const std::string& name) {
   const Time deadline = After(kAmple);
   while (Now() < deadline) {
@@ -51,7 +52,7 @@ inline std::string Hear(const std::string& name) {
   return "";
 }
 
-/// All guests come to this place.
+/// Blocks until all guests have called it with `name`.
 inline void Meet(const std::string& name) {
   Tell(name + "." + std::to_string(Rank()), "here");
   for (int other = 0; other < Size(); ++other) {
@@ -64,7 +65,7 @@ inline void Control(const std::string& command) {
   EXPECT_EQ(::system(script.c_str()), 0) << script;
 }
 
-/// This guest's worker. RDMA may use the `devices`; empty: all.
+/// This guest's worker. `devices`: the RDMA devices that it may use; empty: all.
 class Worker {
  public:
   explicit Worker(const std::string& devices = "") {
@@ -79,7 +80,7 @@ class Worker {
   Endpoint& endpoint() { return *endpoint_; }
   metrics::Registry& registry() { return registry_; }
 
-  /// Connects to the others, whose addresses it exchanges under `name`.
+  /// Connects to the other guests' workers, with which it exchanges addresses under `name`.
   Result<std::unique_ptr<Communicator>> Connect(const std::string& name,
                                                 int64_t generation,
                                                 int size = Size()) {
@@ -107,7 +108,7 @@ struct End {
   uint64_t operations = 0;
 };
 
-/// Collectives until one fails; `at` is called before the operation of that number.
+/// Runs collectives until one fails. `at` is called before each operation with its number.
 inline End ReduceUntilFailure(
     Communicator& communicator,
     Duration deadline,

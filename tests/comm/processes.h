@@ -1,6 +1,6 @@
 /// \file
-/// A group of workers as processes of their own: what a signal does to one of them, and memory that
-/// only descriptors join.
+/// A group of workers as processes of their own, for tests of signals to one of them and of memory
+/// that is shared only by passing descriptors.
 #pragma once
 
 #include <cstring>
@@ -20,11 +20,11 @@
 
 namespace heddle::comm {
 
-/// Forked before this process has threads of its own. Each child connects to all others and runs
-/// the body, whose result is its exit code.
+/// The workers' processes, forked before this process has threads of its own. Each child connects
+/// to all others and runs the body, whose result is its exit code.
 class Processes {
  public:
-  /// `report`: a pipe to this process, of which Read gives what the child wrote.
+  /// `report`: a pipe to this process, in which Read returns what the child wrote.
   using Body = std::function<int(int rank, Endpoint& endpoint, Communicator& group, int report)>;
 
   Processes(int size, Media media, const Body& body) {
@@ -89,7 +89,7 @@ class Processes {
   static void Write(int report, const T& value) {
     [[maybe_unused]] const ssize_t written = ::write(report, &value, sizeof(value));
   }
-  /// In a child: until Dismiss, so that others can read why it aborted.
+  /// Called in a child: blocks until Dismiss, so that others can read why it aborted.
   static void StayUntilDismissed() {
     char end = 0;
     while (::read(child_in_, &end, 1) > 0) {
@@ -100,7 +100,7 @@ class Processes {
       child.in.Reset();
     }
   }
-  /// Its exit code; -1 when a signal ended it.
+  /// Waits for a child to end. Returns its exit code; -1: a signal ended it.
   int Wait(int rank) {
     int status = 0;
     EXPECT_EQ(::waitpid(children_[static_cast<size_t>(rank)].pid, &status, 0),

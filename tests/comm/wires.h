@@ -28,17 +28,18 @@
 
 namespace heddle::comm {
 
-/// What befalls one end of a wire, or several that share it.
+/// The faults of one end of a wire, or of several ends that share them.
 struct WireFate {
-  std::mutex mutex;  ///< Of a write.
-  /// Bytes that still arrive of what this end writes; what it writes beyond is lost in silence.
+  std::mutex mutex;  ///< Held during a write.
+  /// The number of this end's written bytes that still arrive; all later ones are lost, without an
+  /// error.
   std::atomic<int64_t> left = INT64_MAX;
-  /// Once something was lost, nothing arrives here any more.
+  /// Whether nothing arrives at this end any more once a byte was lost.
   std::atomic<bool> deaf = false;
   std::atomic<Time> cut_at{Time()};  ///< When the first byte was lost.
-  /// Called with what this end is to write. False: there is no room at this moment.
+  /// Called with the buffers that this end is to write. False: there is no room at this moment.
   std::function<bool(std::span<const iovec>)> may_write;
-  DescriptorPassing* descriptors = nullptr;  ///< Of this end; outlives it.
+  DescriptorPassing* descriptors = nullptr;  ///< Passes this end's descriptors; outlives it.
 
   void Cut() {
     left.store(0);
@@ -127,20 +128,20 @@ class Wire final : public Connection {
   const std::shared_ptr<WireFate> fate_;
 };
 
-/// Thread: one caller; each communicator has its own.
+/// A group whose members are joined by wires. Thread: one caller; each communicator has its own.
 class WiredGroup {
  public:
-  /// By the member that writes and the one that reads.
+  /// The faults of the wire on which the member `from` writes to the member `to`.
   using FateOf = std::function<std::shared_ptr<WireFate>(int from, int to)>;
 
-  /// `diagnose`: as GroupOptions::diagnose_calls.
+  /// `diagnose`: the value of GroupOptions::diagnose_calls.
   WiredGroup(int size, Duration timeout, const FateOf& fate_of, bool diagnose = true) {
     GroupOptions options;
     options.diagnose_calls = diagnose;
     options.generation = 1;
     options.operation_timeout = timeout;
     for (int rank = 0; rank < size; ++rank) {
-      // Those that pass descriptors are of one host.
+      // Members that pass descriptors are on one host.
       const bool together = fate_of(0, 1)->descriptors != nullptr;
       options.members.push_back(
           {.name = Name(rank), .address = together ? "heddle1;host=h;shm=s" : ""});

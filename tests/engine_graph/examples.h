@@ -1,5 +1,5 @@
 /// \file
-/// Every operator with inputs that fit it, and what it must make of them.
+/// An example of every operator: inputs that fit it, and the types of outputs that it must infer.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ struct Example {
   std::string op;
   std::vector<TensorType> inputs;
   Attributes attributes = {};
-  std::vector<std::string> outputs;  ///< As ToString writes types.
-  int64_t token_bound = 0;           ///< Exclusive, for int32 inputs.
+  std::vector<std::string> outputs;  ///< The outputs' types, as ToString writes them.
+  int64_t token_bound = 0;           ///< Exclusive upper bound of int32 inputs' elements.
 };
 
 inline TensorType F32(Shape shape) {

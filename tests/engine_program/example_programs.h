@@ -1,5 +1,5 @@
 /// \file
-/// The plan whose programs faults are planted in, and how.
+/// A plan into whose programs tests plant faults, and helpers to do so.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,13 @@ namespace heddle::testing {
 
 using Programs = std::vector<program::Program>;
 
-/// Two stages for microbatches 0 … 2, one worker for 3 … 4, one idle; of ChainGraph(4, tied).
-/// Parameters: 0 tied, 1 linear1, 2 linear2.
+/// A plan for ChainGraph(4, tied): two stages for microbatches 0 to 2, one worker for 3 and 4, one
+/// idle worker. Parameters: 0 tied, 1 linear1, 2 linear2.
 inline program::Plan ExamplePlan() {
   return PlanOf(4, {PipelineOfCuts({0, 2, 4}, 0, 0, 3), PipelineOfCuts({0, 4}, 2, 3, 2)});
 }
 
-/// The first instruction of the code, from a place on.
+/// The index of the first instruction with this code, from the index `from` on.
 inline size_t Find(const program::Program& program, program::Code code, size_t from = 0) {
   for (size_t i = from; i < program.instructions.size(); ++i) {
     if (program.instructions[i].code == code) {

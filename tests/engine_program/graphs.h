@@ -13,8 +13,8 @@
 
 namespace heddle::testing {
 
-/// Segments: "embedding", "linear1" … one bias-free linear layer each, "head" (linear and loss). B
-/// = 1, T = 2, D = 4, V = 8. `tied`: the head reads the embedding's weight.
+/// A graph with the segments "embedding", "linear1" … (one bias-free linear layer each) and "head"
+/// (linear and loss). B = 1, T = 2, D = 4, V = 8. `tied`: the head reads the embedding's weight.
 inline graph::Graph ChainGraph(int segments, bool tied = false, DType compute = DType::kF32) {
   HEDDLE_CHECK(segments >= 2, "a chain has an embedding and a head");
   constexpr int64_t kHidden = 4;
@@ -49,7 +49,7 @@ inline graph::Graph ChainGraph(int segments, bool tied = false, DType compute = 
   return graph;
 }
 
-/// One pipeline as cuts: {0, 2, 5} is two stages; workers are numbered from `first_worker`.
+/// A pipeline given by its cuts: {0, 2, 5} is two stages; workers are numbered from `first_worker`.
 inline program::Pipeline PipelineOfCuts(const std::vector<int>& cuts,
                                         int first_worker,
                                         int first_microbatch,

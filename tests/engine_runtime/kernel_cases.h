@@ -1,7 +1,7 @@
 /// \file
-/// Every forward operator with random shapes, and its meaning as a composition of differentiable
-/// ATen operations that shares nothing with the kernels: the reference of values and, through
-/// libtorch's autograd, of gradients.
+/// Cases of every forward operator with random shapes. Each has a reference for the values and,
+/// through libtorch's autograd, for the gradients: a composition of differentiable ATen operations
+/// that shares nothing with the kernels.
 #pragma once
 
 #include <algorithm>
@@ -29,15 +29,15 @@ struct KernelCase {
   std::string op;
   graph::Attributes attributes;
   std::vector<InputSpec> inputs;
-  /// Output 0 from fp64 inputs.
+  /// Computes output 0 from fp64 inputs.
   std::function<at::Tensor(const std::vector<at::Tensor>&)> reference;
-  /// By how much the function amplifies the rounding of intermediate values, from fp64 inputs;
-  /// nothing: not at all.
+  /// The factor by which the operator amplifies the rounding of intermediate values, from fp64
+  /// inputs; null: it does not.
   std::function<double(const std::vector<at::Tensor>&)> amplification = nullptr;
 };
 
-/// Of a norm's gradient: 1 / deviation of the row, and that many times the rounding of its
-/// elements. The columns of a row of few can lie close together.
+/// The factor by which a norm's gradient amplifies rounding: 1 / the row's deviation, and as many
+/// times the rounding of its elements. The elements of a short row can lie close together.
 inline double NormAmplification(const at::Tensor& x, const at::Tensor& centre, double epsilon) {
   const at::Tensor rstd = at::rsqrt(at::pow(x - centre, 2).mean(-1) + epsilon);
   return (rstd * at::clamp_min(x.abs().amax(-1) * rstd, 1)).max().item<double>();
@@ -53,7 +53,7 @@ inline at::Tensor RotateReference(const at::Tensor& x,
                                   double sign) {
   const int64_t length = x.size(1);
   const at::Tensor heads = x.view({x.size(0), length, -1, head_dim});
-  // As Hugging Face writes it: cos and sin of both halves, and rotate_half.
+  // The formula of Hugging Face: cos and sin of both halves, and rotate_half.
   const auto options = at::TensorOptions(at::kDouble);
   const at::Tensor frequencies =
       at::pow(at::full({}, theta, options),
@@ -140,7 +140,7 @@ inline std::vector<KernelCase> DrawCases(Random& random) {
        [](const In& in) {
          return at::einsum("btk,nk->btn", {in[0], in[1]}) + in[2];
        },
-       // The bias' gradient is one sum of so many terms, which may nearly cancel.
+       // The bias' gradient is a sum over all rows, whose terms may nearly cancel.
        [](const In& in) { return std::sqrt(static_cast<double>(in[0].size(0) * in[0].size(1))); }});
   for (const int64_t inverse : {0, 1}) {
     cases.push_back({"rope",

@@ -1,5 +1,5 @@
 /// \file
-/// The smallest HTTP client that tests can do with: one request a connection, every wait bounded.
+/// A minimal HTTP client for tests: one request a connection, every wait with a time limit.
 #pragma once
 
 #include <array>

@@ -24,20 +24,20 @@ graph::Graph LlamaGraph(const ModelSize& size);
 
 constexpr double kNominalFlops = 2e9;
 
-/// Nominal rates times `speed`; no measured nodes.
+/// A profile of a worker with the nominal rates times `speed`, without measured nodes.
 program::WorkerProfile SpeedProfile(const std::string& name, double speed);
 
-/// Workers "w0", "w1", … of these speeds; all links alike.
+/// A cluster of workers "w0", "w1", … with these speeds, all links alike.
 ClusterProfile ClusterOf(const std::vector<double>& speeds,
                          double bytes_per_second = 5e9,
                          double latency_seconds = 20e-6);
 
-/// Seconds of one microbatch of the whole model on a worker alone.
+/// The seconds that one worker alone takes for a step of `microbatches` of the whole model.
 double AloneSeconds(const graph::Graph& graph,
                     const program::WorkerProfile& profile,
                     int microbatches);
 
-/// Throughput of a step over the summed throughputs of the workers alone.
+/// The throughput of a step, divided by the sum of the throughputs of the workers alone.
 double RSum(const graph::Graph& graph,
             const ClusterProfile& cluster,
             int microbatches,

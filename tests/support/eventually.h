@@ -1,5 +1,5 @@
 /// \file
-/// How tests wait for what other threads and processes do.
+/// Waits of tests for other threads and processes.
 #pragma once
 
 #include <chrono>
@@ -10,10 +10,10 @@
 
 namespace heddle::testing {
 
-/// Ends the wait of a test that hangs; no test says anything about how long something takes.
+/// The time after which a wait ends, for tests that hang; no test checks how long anything takes.
 inline constexpr Duration kHang = std::chrono::minutes(2);
 
-/// Looks again and again until it holds; false if the test hangs.
+/// Evaluates a condition every millisecond until it holds; false: it did not within kHang.
 template <std::predicate Condition>
 bool Eventually(const Condition& condition) {
   const Time end = After(kHang);

@@ -1,10 +1,11 @@
 /// \file
-/// Whether a sanitizer is at work: it is slow, and its memory and descriptors are its own.
+/// Whether the program is built with a sanitizer, which is slow, and uses memory and descriptors of
+/// its own.
 #pragma once
 
 namespace heddle {
 
-// GCC says it by a macro, Clang by a feature.
+// GCC shows a sanitizer by a macro, Clang by a feature.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 inline constexpr bool kSanitized = true;
 #elif defined(__has_feature)

@@ -8,13 +8,15 @@
 
 namespace heddle::testing {
 
-/// HEDDLE_TEST_SEED where it is set, else HEDDLE_TEST_DEFAULT_SEED, which every ctest entry has,
-/// else (a program that is run by hand) a random one; printed with the way to repeat it. Every call
-/// in one process gives the same seed. What is no whole number ends the program with one line. To
-/// be called before a test starts threads that change the environment.
+/// The seed of randomised tests: HEDDLE_TEST_SEED where it is set, else HEDDLE_TEST_DEFAULT_SEED,
+/// which every ctest entry sets, else (in a program that is run by hand) a random one. Prints it
+/// with the way to repeat it. Every call in one process returns the same seed. A value that is no
+/// whole number ends the program with a message. To be called before a test starts threads that
+/// change the environment.
 uint64_t TestSeed();
 
-/// So many seeds from TestSeed() on: a case that fails is the first of its own seed.
+/// The `count` consecutive seeds from TestSeed() on: a case that fails is repeated as the first one
+/// of its own seed.
 std::vector<uint64_t> TestSeeds(int count);
 
 }  // namespace heddle::testing

@@ -7,7 +7,7 @@
 
 namespace heddle::testing {
 
-/// Sets a variable of the environment, or removes it with null, and puts back what was there.
+/// Sets a variable of the environment, or removes it (null); the destructor restores its old value.
 class Setting {
  public:
   Setting(const char* name, const char* value) : name_(name) {

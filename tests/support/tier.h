@@ -1,5 +1,5 @@
 /// \file
-/// How much a test does: the sizes of random and exhaustive tests by the tier that runs them
+/// The sizes of random and exhaustive tests, by the tier that runs them
 /// (docs/internals/testing.md).
 #pragma once
 
@@ -9,11 +9,11 @@
 
 namespace heddle::testing {
 
-/// In ascending order of what they do.
+/// The tiers of tests, in ascending order of how much they do.
 enum class Tier { kQuick, kCheck, kFull };
 
-/// The tier that HEDDLE_TEST_TIER names; full without it. Any other word ends the program with a
-/// message. To be called before a test starts threads that change the environment.
+/// The tier that HEDDLE_TEST_TIER names; unset or empty: full. Any other word ends the program with
+/// a message. To be called before a test starts threads that change the environment.
 inline Tier TestTier() {
   const char* const text = std::getenv("HEDDLE_TEST_TIER");  // NOLINT(concurrency-mt-unsafe)
   const std::string_view name = text == nullptr || *text == '\0' ? "full" : text;

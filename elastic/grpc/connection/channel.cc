@@ -13,7 +13,7 @@ void QuietGrpc() {
   KeepWaitsMonotonic();
   // Setting them twice sets the same.
   gpr_set_log_function([](gpr_log_func_args* line) { LogDebug("grpc: {}", line->message); });
-  // Else a line for every field that is no text: whoever reaches the port could fill the log.
+  // By default it prints a line for every field that is not UTF-8: any client could fill the log.
   google::protobuf::SetLogHandler(
       [](google::protobuf::LogLevel /*level*/, const char* /*file*/, int /*line*/,
          const std::string& message) { LogDebug("protobuf: {}", message); });

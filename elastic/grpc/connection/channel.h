@@ -17,26 +17,28 @@ class Status;
 
 namespace heddle::elastic {
 
-/// Largest message: a plan for thousands of devices, a checkpoint's part.
+/// Largest message in bytes; a plan for thousands of devices fits.
 inline constexpr int kMaxMessageBytes = 64 << 20;
-/// Messages that wait for a slow peer; beyond that its stream is cut.
+/// Most messages that wait for a slow peer; one more cancels its stream.
 inline constexpr size_t kMaxQueuedMessages = 8192;
-/// kKeepalive, for gRPC.
+/// kKeepalive in milliseconds, as gRPC's options take it.
 inline constexpr int kKeepaliveMilliseconds =
     static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(kKeepalive).count());
 
-/// gRPC's own lines go to our log at debug level: what matters of them comes as a Status. Its waits
-/// do not depend on the wall clock (monotonic_waits.h). Idempotent.
+/// Sends the log lines of gRPC and protobuf to our log at debug level, since their errors are
+/// returned as Status anyway. Links waits that do not depend on the wall clock (monotonic_waits.h).
+/// Idempotent.
 void QuietGrpc();
 
-/// A connection of its own to `coordinator` (HOST:PORT), made on first use, with no back-off but
-/// the caller's. With credentials it is TLS: each end shows the other its certificate; with an
-/// authority alone, the coordinator does.
+/// Makes a channel with a connection of its own to `coordinator` (HOST:PORT). It connects on first
+/// use; back-off is the caller's. With credentials it uses TLS and both ends present certificates;
+/// with an authority alone only the coordinator does.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& coordinator,
                                            const Credentials& credentials = {});
 
 grpc::Status ToGrpc(const Status& status);
-/// The outcome of a call in our words: what TLS refuses is kUnauthenticated, with one line.
+/// Converts the outcome of a call. A failed TLS handshake becomes kUnauthenticated with one line
+/// that says why.
 Status FromGrpc(const grpc::Status& status);
 
 }  // namespace heddle::elastic

@@ -31,7 +31,7 @@ constexpr rlim_t kReserve = 32;
 constexpr Duration kAcceptAgainAfter = std::chrono::milliseconds(100);
 constexpr Duration kNoteEvery = std::chrono::seconds(60);
 
-// How many descriptors connections may take; nothing: any number.
+// How many descriptors connections may take; nullopt without a limit.
 std::optional<rlim_t> DescriptorsForConnections() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
@@ -40,25 +40,25 @@ std::optional<rlim_t> DescriptorsForConnections() {
   return limit.rlim_cur - std::min(kReserve, limit.rlim_cur / 4);
 }
 
-// Whether so many descriptors are in use that the next ones are needed for something else. The
-// lowest free number is always the next one's.
+// True if `fd` is in the reserve that connections may not use. A new descriptor always gets the
+// lowest free number, so its number tells how many are in use.
 bool IsScarce(const UniqueFd& fd) {
   const std::optional<rlim_t> usable = DescriptorsForConnections();
   return !fd.valid() || (usable && static_cast<rlim_t>(fd.get()) >= *usable);
 }
 
-// The same connection under the lowest free number.
+// A duplicate of `fd` under the lowest free number.
 UniqueFd Lowered(const UniqueFd& fd) {
   return UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
 }
 
-// Each takes two.
+// The most strangers at a time; each takes two descriptors.
 size_t MostStrangers() {
   const std::optional<rlim_t> usable = DescriptorsForConnections();
   return usable ? std::clamp<size_t>(*usable / 4, 1, kMostStrangers) : kMostStrangers;
 }
 
-// As gRPC calls it.
+// The peer's address as gRPC writes it.
 std::string PeerOf(const UniqueFd& fd) {
   SocketAddress peer{.length = sizeof(sockaddr_storage)};
   if (::getpeername(fd.get(), reinterpret_cast<sockaddr*>(&peer.storage), &peer.length) != 0) {
@@ -154,7 +154,7 @@ void ControlListener::Run() {
   strangers_.clear();
 }
 
-// False: it is closed.
+// Polls until something is to be done. False after Close.
 bool ControlListener::Wait() {
   std::vector<pollfd> polled = {{.fd = wake_.get(), .events = POLLIN, .revents = 0}};
   const bool accepts = Now() >= accept_again_;
@@ -169,7 +169,7 @@ bool ControlListener::Wait() {
   }
   for (const Stranger& stranger : strangers_) {
     until = std::min(until, stranger.until);
-    polled.push_back({.fd = stranger.fd.get(), .events = 0, .revents = 0});  // Its end alone.
+    polled.push_back({.fd = stranger.fd.get(), .events = 0, .revents = 0});  // POLLHUP alone.
   }
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Now()).count();
   const int ready =
@@ -190,7 +190,7 @@ bool ControlListener::Wait() {
   return !closed_;
 }
 
-// ---- Those that are not let in yet ----
+// ---- Connections without an authorised call ----
 
 void ControlListener::SiftStrangers() {
   std::set<std::string> named;
@@ -236,7 +236,7 @@ void ControlListener::Hand(UniqueFd connection, char first_byte) {
   if (IsScarce(second)) {
     NoteShortage("few descriptors are left");
     MakeRoom();
-    return;  // What is made room for comes again.
+    return;  // Closes this connection; its client connects again.
   }
   std::string peer = PeerOf(connection);
   strangers_.push_back(
@@ -255,7 +255,7 @@ void ControlListener::AdmitSpoken() {
     }
   }
   silent_ = std::move(still);
-  for (UniqueFd& connection : spoken) {  // Room is made among those that are silent still.
+  for (UniqueFd& connection : spoken) {  // After the split: Hand may close a silent connection.
     char byte = 0;
     if (::recv(connection.get(), &byte, 1, MSG_PEEK) == 1) {
       Hand(std::move(connection), byte);
@@ -270,7 +270,8 @@ void ControlListener::CloseSilent() {
 }
 
 void ControlListener::AcceptAll() {
-  // The rest has its turn after the next look at those that have spoken.
+  // Accepts at most kMostSilent at a time: the rest is accepted after the next poll of the silent
+  // ones.
   for (size_t i = 0; i < kMostSilent; ++i) {
     UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     const int error = errno;
@@ -290,7 +291,7 @@ void ControlListener::AcceptAll() {
     }
     if (IsScarce(fd)) {
       NoteShortage("few descriptors are left");
-      // Where nobody is left to make room, all are members: what is theirs stays theirs.
+      // All other connections are authorised and stay; this one is closed.
       if (!MakeRoom()) {
         continue;
       }

@@ -1,12 +1,12 @@
 /// \file
 /// Accepts the coordinator's connections for gRPC, whose own listener (1.51) never accepts again
-/// after one failure for want of descriptors. Included by the server only.
+/// after it once ran out of file descriptors. Included by the server only.
 ///
-/// A connection goes to gRPC with its first bytes: whoever says nothing holds a descriptor for
-/// seconds at most, less where descriptors run out, and never keeps others from being heard.
-/// Beyond its first byte a connection is a stranger's until Name says that a call of it was let in:
-/// strangers are few, have seconds, the oldest makes room for the next one, and none of them takes
-/// a descriptor of those that are kept for files and members.
+/// A connection has three stages. It is silent until its first byte arrives; then it is handed to
+/// gRPC. It is a stranger until a call on it is authorised (Name); then it may stay open. Silent
+/// connections and strangers are limited in number and in time: the oldest is closed when there are
+/// too many or descriptors run out. Descriptors in reserve for files and for authorised connections
+/// are never given to them.
 #pragma once
 
 #include <cstdint>
@@ -27,35 +27,37 @@
 
 namespace heddle::elastic {
 
-/// Thread: any.
+/// The coordinator's listener. Thread: any.
 class ControlListener {
  public:
-  /// Takes a descriptor that has something to read, which begins with `first_byte`. Called from its
-  /// own thread.
+  /// Takes over a connection with readable data, which begins with `first_byte`. Thread: the
+  /// listener's.
   using Admit = std::function<void(UniqueFd connection, char first_byte)>;
 
-  /// Listens on HOST:PORT, a numeric address; port 0: any free one. `named_within`: the time of a
-  /// stranger. Errors: kResourceExhausted (the port is taken), kInvalidArgument.
+  /// Listens on HOST:PORT, a numeric address; port 0: any free one. `named_within`: how long a
+  /// stranger may stay. Errors: kResourceExhausted (the port is taken), kInvalidArgument.
   static Result<std::unique_ptr<ControlListener>> Open(const std::string& address,
                                                        Duration named_within = kNamedWithin);
   ~ControlListener();  ///< Close().
 
-  /// The port that is listened on.
+  /// The port on which this listens.
   int port() const { return port_; }
-  /// Begins to accept.
+  /// Begins to accept connections and passes them to `admit`.
   void Start(Admit admit);
-  /// A call of the connection from `peer`, as gRPC calls it ("ipv4:127.0.0.1:4600"), was let in: it
-  /// stays for as long as it likes.
+  /// Records that a call on the connection from `peer` was authorised: the connection is no longer
+  /// a stranger. `peer` as gRPC writes it ("ipv4:127.0.0.1:4600").
   void Name(const std::string& peer) HEDDLE_EXCLUDES(mutex_);
-  /// No connection is admitted afterwards; idempotent.
+  /// Stops accepting; no connection is admitted afterwards. Idempotent.
   void Close();
 
  private:
+  /// A connection that has sent nothing yet.
   struct Silent {
     UniqueFd fd;
     Time until;
   };
-  /// One that has spoken, and is gRPC's: `fd` is a second descriptor of it, which ends it.
+  /// A connection that gRPC has and on which no call was authorised yet. `fd` is a duplicate of its
+  /// descriptor, by which it can be shut down.
   struct Stranger {
     UniqueFd fd;
     std::string peer;
@@ -74,29 +76,30 @@ class ControlListener {
   void AdmitSpoken();
   void Hand(UniqueFd connection, char first_byte);
   void CloseSilent();
-  /// Forgets those that were named or have ended, and ends those that are late.
+  /// Forgets strangers that were named or have closed, and shuts down those whose time is over.
   void SiftStrangers() HEDDLE_EXCLUDES(mutex_);
   void EndOldestStranger();
-  /// Whether somebody who is not let in yet has given up a descriptor, or soon will.
+  /// Closes the oldest silent connection, or else the oldest stranger, to free a descriptor (gRPC
+  /// frees a stranger's soon after). False: there is none.
   bool MakeRoom();
   void NoteShortage(std::string_view what);
 
   const UniqueFd listener_;
-  const UniqueFd wake_;  ///< Readable: it is closed, or somebody was named.
+  const UniqueFd wake_;  ///< Readable after Close or Name.
   const int port_;
   const Duration named_within_;
   Admit admit_;
-  std::deque<Silent> silent_;       ///< In the order in which they came.
-  std::vector<bool> spoken_;        ///< Of the last wait, by place in silent_.
-  std::deque<Stranger> strangers_;  ///< In the order in which they have spoken.
-  std::vector<bool> ended_;         ///< Of the last wait, by place in strangers_.
+  std::deque<Silent> silent_;       ///< By time of arrival.
+  std::vector<bool> spoken_;        ///< By index in silent_: readable at the last poll.
+  std::deque<Stranger> strangers_;  ///< By time of the first byte.
+  std::vector<bool> ended_;         ///< By index in strangers_: closed at the last poll.
   bool listener_ready_ = false;
-  Time accept_again_{};  ///< After a failure.
+  Time accept_again_{};  ///< When to accept again after a failure.
   Time noted_{};
 
   Mutex mutex_;
   bool closed_ HEDDLE_GUARDED_BY(mutex_) = false;
-  std::set<std::string> named_ HEDDLE_GUARDED_BY(mutex_);  ///< Since the thread looked last.
+  std::set<std::string> named_ HEDDLE_GUARDED_BY(mutex_);  ///< Peers named since the last poll.
   Thread thread_;                                          // Last: it uses what stands above.
 };
 

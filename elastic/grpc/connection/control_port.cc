@@ -15,15 +15,15 @@
 namespace heddle::elastic {
 namespace {
 
-// Of a connection that has spoken, until it speaks HTTP/2; and of one without a call.
+// Bounds of a handshake, up to HTTP/2, and of a connection without a call.
 constexpr int kHandshakeMilliseconds = 5000;
 constexpr int kIdleMilliseconds = 30000;
-// Workers and command lines have one each.
+// A worker and a command line use one stream each.
 constexpr int kStreamsOfAConnection = 16;
 constexpr Duration kNoteEvery = std::chrono::seconds(60);
-constexpr Duration kLookAgain = std::chrono::seconds(1);  // Whether the certificate is another.
-// What connections and their half-received messages may hold together; above it gRPC ends calls, of
-// which a worker's is made again.
+constexpr Duration kLookAgain = std::chrono::seconds(1);  // Time between reads of the certificate.
+// Most memory of all connections and their half-received messages; above it gRPC ends calls, and
+// workers connect again.
 constexpr size_t kMostBufferedBytes = size_t{192} << 20;
 constexpr char kTlsHandshakeRecord = 0x16;
 
@@ -69,7 +69,7 @@ void End(const std::shared_ptr<grpc::Server>& server) {
 
 }  // namespace
 
-// The one place where calls are let in. gRPC asks it for each, known or not, when the call's
+// Authorises every call. gRPC asks it for each one, of a known method or not, once the call's
 // metadata is there.
 class CallGuard : public CallJudge {
  public:
@@ -108,7 +108,7 @@ class CallGuard : public CallJudge {
     port_.NoteRefusal(reason, status.message());
     return status;
   }
-  // Whether anything is read of a caller without a certificate.
+  // OK if the call has a join token that is valid now.
   Status JudgeToken(const CallHead& call, const Admission* admission) {
     if (admission == nullptr) {
       return UnavailableError("this coordinator stands by: another one takes join tokens");
@@ -124,7 +124,7 @@ class CallGuard : public CallJudge {
   ControlPort& port_;
 };
 
-// Answers every call of a connection without TLS by what is missing.
+// Refuses every call of a connection without TLS with a line that says so.
 class TlsDemand : public grpc::CallbackGenericService {
  public:
   explicit TlsDemand(ControlPort& port) : port_(port) {}

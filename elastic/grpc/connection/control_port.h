@@ -1,13 +1,13 @@
 /// \file
-/// The coordinator's address: its listener, gRPC behind it and, where it has a certificate, who may
-/// come in. Included by the server only.
+/// The coordinator's port: its listener, the gRPC server behind it and, if it has a certificate,
+/// the authorisation of calls. Included by the server only.
 ///
-/// With a certificate every connection is TLS. Whoever connects is asked for a certificate, and
-/// each of its calls is checked before a byte of its message is read: the certificate by
-/// elastic/identity, the role by access.h. TLS itself lets a bad certificate pass, so that the
-/// caller is told, in one line, what is wrong; it proves the key. Who does not speak TLS is told
-/// the same way. The certificate's folder is looked at while it is served: what is put there counts
-/// for new connections.
+/// With a certificate every connection is TLS. The client is asked for a certificate, and each call
+/// is checked before a byte of its message is read: the certificate by elastic/identity, the role
+/// by access.h. The handshake proves that the client has the key but accepts any certificate, so
+/// that a call with a bad one is answered with one line that says what is wrong. A client that does
+/// not use TLS gets such an answer, too. The certificate's folder is read again about every second:
+/// a certificate that is put there is used for new connections.
 #pragma once
 
 #include <functional>
@@ -39,38 +39,41 @@ class TlsDemand;
 
 struct ControlPortOptions {
   std::string listen;       ///< HOST:PORT; port 0: any free one.
-  Credentials credentials;  ///< The coordinator's; empty: everybody may do everything.
-  /// A call was refused. May be empty. Thread: gRPC's.
+  Credentials credentials;  ///< The coordinator's; empty: every client may make every call.
+  /// Called for each refused call. May be empty. Thread: gRPC's.
   std::function<void(RefusalReason reason)> refused = {};
-  /// When the coordinator's certificate ends, in seconds since the epoch: at first, and for each
-  /// that takes its place. May be empty. Thread: that of Open, then one of its own.
+  /// Called with the end of the coordinator's certificate, in seconds since the epoch, by Open and
+  /// again for each certificate that replaces it. May be empty. Thread: the caller of Open, then
+  /// the port's.
   std::function<void(double ends)> certificate = {};
 };
 
-/// Thread: any, but for Serve and Close, which one caller makes.
+/// The coordinator's port. Thread: any, but for Serve and Close, which one caller makes.
 class ControlPort {
  public:
-  /// Listens. Errors: kResourceExhausted (port taken), kInvalidArgument.
+  /// Listens; connections wait until Serve. Errors: kResourceExhausted (port taken),
+  /// kInvalidArgument (address), those of the certificates.
   static Result<std::unique_ptr<ControlPort>> Open(ControlPortOptions options);
   ~ControlPort();  ///< Close().
 
-  /// HOST:PORT that others connect to.
+  /// HOST:PORT to connect to.
   const std::string& address() const { return address_; }
-  /// Accepts connections for `service`, which outlives this.
+  /// Accepts connections for `service`, which outlives this. Errors: kInternal (gRPC does not
+  /// start).
   Status Serve(grpc::Service& service);
-  /// The name of the worker that the call's certificate is for, empty when it is for none; nothing:
-  /// there are no certificates.
+  /// The name in the certificate of the call's client, empty if that certificate is not valid;
+  /// nullopt when the port has no certificates.
   std::optional<std::string> WorkerOf(const grpc::CallbackServerContext& context) const;
-  /// Who may come in beside those with a role, and whose certificates no longer count. Until then
-  /// nobody comes in by a token.
+  /// Sets the join tokens and the revoked certificates that calls are checked against. Before the
+  /// first call of it every join token is refused.
   void SetAdmission(std::shared_ptr<const Admission> admission) HEDDLE_EXCLUDES(mutex_);
-  /// Null: SetAdmission was not called.
+  /// What SetAdmission has set last; null before.
   std::shared_ptr<const Admission> admission() const HEDDLE_EXCLUDES(mutex_);
-  /// A call was let in: its connection is no stranger's any more.
+  /// Records that a call was authorised: its connection may stay open (ControlListener::Name).
   void NoteLetIn(const grpc::CallbackServerContext& context);
-  /// Counts a refusal, and logs it; of one reason no more than a line a minute.
+  /// Counts a refusal and logs `line`, at most once a minute for each reason.
   void NoteRefusal(RefusalReason reason, const std::string& line);
-  /// Takes no connection any more and waits until all calls have ended; idempotent.
+  /// Stops accepting connections, ends the calls and waits until they have ended; idempotent.
   void Close();
 
  private:
@@ -81,20 +84,22 @@ class ControlPort {
 
   const ControlPortOptions options_;
   std::string address_;
-  std::unique_ptr<OwnCertificate> own_;    ///< Null: no certificates.
-  std::unique_ptr<CallGuard> guard_;       ///< Likewise.
-  std::unique_ptr<TlsDemand> tls_demand_;  ///< Likewise.
+  std::unique_ptr<OwnCertificate> own_;    ///< Null without certificates.
+  std::unique_ptr<CallGuard> guard_;       ///< Null without certificates.
+  std::unique_ptr<TlsDemand> tls_demand_;  ///< Null without certificates.
   std::unique_ptr<ControlListener> listener_;
-  std::shared_ptr<grpc::Server> server_;            ///< Nobody shares it; the type is unknown here.
-  std::shared_ptr<grpc::Server> plaintext_server_;  ///< Tells who does not speak TLS.
+  std::shared_ptr<grpc::Server> server_;  ///< Not shared; a unique_ptr would need the full type.
+  /// Answers connections without TLS; null without certificates.
+  std::shared_ptr<grpc::Server> plaintext_server_;
 
-  std::string trouble_;  ///< The watch's: what is wrong with the folder, as it was said.
-  int64_t warned_ = 0;   ///< Likewise: the version whose end was said to be near.
+  std::string trouble_;  ///< Watch thread only: the last logged error of the folder.
+  int64_t warned_ = 0;   ///< Watch thread only: the last version warned of as ending soon.
 
   mutable Mutex mutex_;
   std::shared_ptr<const Admission> admission_ HEDDLE_GUARDED_BY(mutex_);
   CondVar wake_;
   bool closing_ HEDDLE_GUARDED_BY(mutex_) = false;
+  /// When a refusal was last logged, by reason.
   std::map<RefusalReason, Time> noted_ HEDDLE_GUARDED_BY(mutex_);
   Thread watch_;  // Last: it uses what stands above.
 };

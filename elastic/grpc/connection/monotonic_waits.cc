@@ -27,7 +27,7 @@ constexpr long kNanosecondsPerSecond = 1'000'000'000;
 constexpr time_t kForEver = 1'000'000'000;  // Seconds. No sum of two such overflows.
 constexpr long kMostErrors = 4095;          // Other negative results are addresses.
 
-// The kernel's answer: an error is its number, negative.
+// Makes a system call. Returns its result; an error is its negative number.
 HEDDLE_PLAIN long Kernel(long number, long a, long b, long c, long d, long e, long f) {
   register long fourth asm("r10") = d;
   register long fifth asm("r8") = e;
@@ -40,15 +40,15 @@ HEDDLE_PLAIN long Kernel(long number, long a, long b, long c, long d, long e, lo
   return result;
 }
 
-// Whether the kernel can read the time at `until` and takes it. It looks at that before it looks at
-// the value, for which this wait ends at once.
+// True if `until` points to a time that the kernel accepts. The kernel checks the time before it
+// compares the value, which differs, so that this wait ends at once.
 HEDDLE_PLAIN bool IsTime(long until) {
   const int value = 1;
   return Kernel(SYS_futex, reinterpret_cast<long>(&value), kAbseilsWait, 0, until, 0,
                 static_cast<long>(FUTEX_BITSET_MATCH_ANY)) == -EAGAIN;
 }
 
-// The moment `wall` of the wall clock, by the monotonic one.
+// Converts the time `wall` of the wall clock to the monotonic clock.
 HEDDLE_PLAIN timespec ToMonotonic(const timespec& wall) {
   timespec wall_now{};
   timespec until{};

@@ -1,19 +1,19 @@
 /// \file
-/// Waits that a set clock does not stretch. gRPC's timers (deadlines of calls, keepalives, bounds
-/// of handshakes) wait through Abseil, whose waits end at a time of the wall clock in the version
-/// of Debian 12: set back by an hour, they last an hour longer, and so does everything that these
-/// timers bound. Later versions of Abseil wait by the monotonic clock.
+/// Keeps gRPC's waits independent of changes of the wall clock. gRPC's timers (deadlines of calls,
+/// keepalives, bounds of handshakes) wait through Abseil, which in the version of Debian 12 waits
+/// until a time of the wall clock: when the clock is set back by an hour, the waits last an hour
+/// longer. Later versions of Abseil wait by the monotonic clock.
 ///
-/// A program for x86-64 that links this has a `syscall` of its own before the C library's. Abseil's
-/// way to wait, a futex until a time of the wall clock, becomes a wait until the same moment of the
-/// monotonic clock; a jump in the microseconds between Abseil's look at the clock and ours is not
-/// noticed. All else goes to the kernel as it came, and all results are the kernel's. Elsewhere the
-/// waits stay as they are.
+/// A program for x86-64 that links this has a `syscall` function that precedes the C library's.
+/// It turns Abseil's wait, a futex with a deadline on the wall clock, into one with the same
+/// deadline on the monotonic clock. A jump in the microseconds between Abseil's read of the clock
+/// and ours is not noticed. All other calls go to the kernel unchanged, and all results are the
+/// kernel's. On other architectures nothing changes.
 #pragma once
 
 namespace heddle::elastic {
 
-/// Does nothing: whoever calls it has the above linked.
+/// Does nothing; a call of it makes the linker include the `syscall` function.
 void KeepWaitsMonotonic();
 
 }  // namespace heddle::elastic

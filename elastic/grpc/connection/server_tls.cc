@@ -12,7 +12,7 @@ namespace heddle::elastic {
 namespace {
 
 grpc_ssl_server_certificate_config* ConfigOf(const Credentials& credentials) {
-  // The root goes along: who joins with a token knows its fingerprint and nothing else.
+  // Sends the root, too: a client that joins with a token knows its fingerprint only.
   const std::string chain = credentials.certificate + credentials.authority;
   const grpc_ssl_pem_key_cert_pair pair{.private_key = credentials.key.c_str(),
                                         .cert_chain = chain.c_str()};
@@ -72,7 +72,7 @@ class ServerTls : public grpc::ServerCredentials {
     return grpc_server_add_http2_port(server, address.c_str(), credentials_);
   }
 
-  // Before each handshake; never twice at once.
+  // gRPC calls this before each handshake, never concurrently.
   static grpc_ssl_certificate_config_reload_status Fetch(
       void* tls, grpc_ssl_server_certificate_config** config) {
     auto* const self = static_cast<ServerTls*>(tls);

@@ -1,7 +1,7 @@
 /// \file
-/// gRPC's credentials of a server whose certificate may become another while it serves. gRPC's own
-/// wrapper has one certificate for good, or reads files by itself, and then takes what does not fit
-/// together. Included by control_port.cc only.
+/// gRPC server credentials whose certificate can be replaced while the server runs. gRPC's own C++
+/// wrapper has one fixed certificate, or reads the files itself and then accepts a key and a
+/// certificate that do not match. Included by control_port.cc only.
 #pragma once
 
 #include <memory>
@@ -16,23 +16,24 @@ class ServerCredentials;
 
 namespace heddle::elastic {
 
-/// A call, before a byte of its message is read.
+/// What is known of a call before a byte of its message is read.
 struct CallHead {
   std::string path;         ///< "/PACKAGE.SERVICE/METHOD".
-  std::string join_secret;  ///< Of its metadata (elastic/identity/join_token.h); empty: none.
-  std::string certificate;  ///< PEM, of which the handshake has shown the key; empty: none.
+  std::string join_secret;  ///< From the metadata (elastic/identity/join_token.h); empty: none.
+  std::string certificate;  ///< The client's, in PEM; its key is proved. Empty: none.
 };
 
-/// Decides on calls. Thread: any, several at once; must not block.
+/// Authorises calls. Thread: any, several at once; must not block.
 class CallJudge {
  public:
   virtual ~CallJudge() = default;
-  /// Not OK: the caller gets it as the call's outcome.
+  /// OK if the call may go on; an error is returned to the client as the call's outcome.
   virtual Status Judge(const CallHead& call) = 0;
 };
 
-/// TLS that asks for a certificate and lets any pass: `judge` sees it. Each new connection gets
-/// what is current of `own`, and the authority's certificate with it. Both outlive the server.
+/// Makes TLS credentials that ask the client for a certificate and accept any; `judge` checks it
+/// for each call. A new connection is served own.current(), with the authority's certificate in the
+/// chain. `own` and `judge` outlive the server.
 std::shared_ptr<grpc::ServerCredentials> MakeServerTls(OwnCertificate& own, CallJudge& judge);
 
 }  // namespace heddle::elastic

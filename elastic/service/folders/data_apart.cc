@@ -32,7 +32,7 @@ Status CheckDataApart(const job::JobConfig& job, const std::string& output) {
       return ErrnoError(error.value(), "look at " + written);
     }
     for (const std::string& data : job::DatasetOptions(job).paths) {
-      const fs::path folder = fs::canonical(data, error);  // What is not there is told elsewhere.
+      const fs::path folder = fs::canonical(data, error);  // Missing data is reported elsewhere.
       if (!error && fs::is_directory(folder, error) && LiesIn(folder, place)) {
         return InvalidArgumentError(
             "{} {} lies in the data folder {}, and the run would read what it writes: choose "

@@ -1,5 +1,5 @@
 /// \file
-/// A run never reads what it writes.
+/// Keeps what a run writes apart from the data that it reads.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace heddle::elastic {
 
-/// Whether the output folder, and the folder of checkpoints, lie outside of every folder whose
-/// files are the job's data, wherever links lead: what a run writes there would be data of its next
-/// start. Errors: kInvalidArgument naming both.
+/// OK if the output folder and the folder of checkpoints, with symbolic links resolved, lie outside
+/// of every data folder of the job: files written there would be data at the next start. Errors:
+/// kInvalidArgument naming both folders; those of the file system.
 Status CheckDataApart(const job::JobConfig& job, const std::string& output);
 
 }  // namespace heddle::elastic

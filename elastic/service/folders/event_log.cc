@@ -15,8 +15,8 @@
 namespace heddle::elastic {
 namespace {
 
-/// Removes what follows the last line's end: the part of a line whose write a crash or a full disk
-/// has cut. Not a line to keep: no reader could parse it.
+/// Removes what follows the last newline: a line whose write was cut by a crash or a full disk, and
+/// which no reader could parse.
 Status CutHalfLine(int fd, const std::string& path) {
   const off_t size = ::lseek(fd, 0, SEEK_END);
   std::array<char, 4096> block;
@@ -65,7 +65,7 @@ EventLog::~EventLog() {
 void EventLog::Append(const LogEvent& event, double time) {
   const std::string line = FormatLogEvent(event, time) + "\n";
   const MutexLock lock(mutex_);
-  // Nothing is taken after a gap: the file would hide it.
+  // After a dropped line all later ones are dropped, too: the file would not show the gap.
   if (dropped_lines_ > 0 || waiting_.size() + line.size() > kMostWaiting) {
     if (++dropped_lines_ == 1) {
       LogError("{}: {} bytes of events wait for room; later ones are lost", path_, waiting_.size());
@@ -122,7 +122,7 @@ Status EventLog::Write() {
   }
   const Status written = WriteAll(fd_.get(), waiting_, path_);
   if (!written.ok()) {
-    // A reader shall not see half a line until the next attempt.
+    // Readers must not see an incomplete line until the next attempt.
     const Status settled = Settle();
     return settled.ok() ? written : settled.WithContext("after {}", written.message());
   }

@@ -9,7 +9,7 @@
 namespace heddle::elastic {
 namespace {
 
-// A missed wake-up costs this much and no more.
+// The most that a missed wake-up can cost.
 constexpr Duration kLookAgain = std::chrono::milliseconds(200);
 
 struct Turn {

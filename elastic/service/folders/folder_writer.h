@@ -1,6 +1,6 @@
 /// \file
-/// Writes to the folders of runs in a thread of its own: where storage stands still, what logs
-/// events and lists workers goes on. A line waits in memory meanwhile, some hundred bytes an event.
+/// Writes to the folders of runs on a thread of its own, so that the event loop goes on while
+/// storage hangs. Events wait in memory meanwhile, some hundred bytes each.
 #pragma once
 
 #include <functional>
@@ -14,20 +14,20 @@
 
 namespace heddle::elastic {
 
-/// Thread: any. What was asked for happens in the order of the calls; the destructor waits for it.
+/// Performs its calls in their order on its thread; the destructor waits for all of them. Thread:
+/// any.
 class FolderWriter {
  public:
-  /// The event of this moment.
+  /// Appends an event to the folder's log, with the time of this call.
   void Append(std::shared_ptr<RunFolder> folder, LogEvent event);
-  /// Replaces a file of the folder by what `text` returns, on the writer's thread. What fails is
-  /// told in the process's own log.
+  /// Replaces a file of the folder by what `text` returns; `text` is called on the writer's thread.
+  /// Errors are logged in the process's own log.
   void Replace(std::shared_ptr<RunFolder> folder,
                std::string name,
                std::function<Result<std::string>()> text);
-  /// Waits, as long as storage takes, until what was asked for before has been tried.
+  /// Waits until all earlier calls have been performed, however long storage takes.
   void Finish();
-  /// Finish, then what was appended to the folder outlives the machine's end. Errors:
-  /// EventLog::Sync.
+  /// Finishes, then syncs the folder's log. Errors: those of EventLog::Sync.
   Status Sync(RunFolder& folder);
 
  private:

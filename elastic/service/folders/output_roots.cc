@@ -11,7 +11,7 @@
 namespace heddle::elastic {
 namespace {
 
-// Of a path or URL, but for those of "/" and "s3://".
+// Removes the slashes at the end of a path or URL, but for those of "/" and "s3://".
 std::string WithoutSlashes(std::string path) {
   while (path.size() > 1 && path.back() == '/' && !path.ends_with("://")) {
     path.pop_back();
@@ -23,7 +23,7 @@ bool IsBelow(const std::string& path, const std::string& root) {
   return path.size() > root.size() + 1 && path.starts_with(root) && path[root.size()] == '/';
 }
 
-// Where `path` leads, as far as it is there; the rest without "." and "..".
+// Resolves the links of the part of `path` that exists, and "." and ".." in the rest.
 Result<std::string> Resolved(const std::string& path) {
   std::error_code error;
   const std::filesystem::path found = std::filesystem::weakly_canonical(path, error);
@@ -33,7 +33,7 @@ Result<std::string> Resolved(const std::string& path) {
   return WithoutSlashes(found.lexically_normal().string());
 }
 
-// No word of a path in a bucket that a client or a store could take for a way out of it.
+// True if no part of the URL's path could lead a client or a store out of the bucket.
 bool IsPlainUrl(const std::string& url) {
   const std::string rest = url.substr(url.find("://") + 3);
   for (size_t begin = 0; begin <= rest.size();) {
@@ -73,7 +73,7 @@ Result<OutputRoots> OutputRoots::Make(const std::vector<std::string>& roots) {
 
 Result<std::string> OutputRoots::Check(const job::JobConfig& job, const std::string& output) const {
   HEDDLE_ASSIGN_OR_RETURN(std::string place, Place("output folder", output));
-  // Whose the output folder itself is FolderClaim looks at, under its lock.
+  // FolderClaim checks the owner of the output folder itself, under its lock.
   HEDDLE_RETURN_IF_ERROR(CheckOwners("output folder", output, FolderOf(place), job.hash));
   const std::string& store = job.checkpoint.store;
   if (checkpoint::IsUrl(store)) {
@@ -103,7 +103,6 @@ Result<std::string> OutputRoots::Place(const std::string& what, const std::strin
   return place;
 }
 
-// No folder from `first` up to a root is another job's.
 Status OutputRoots::CheckOwners(const std::string& what,
                                 const std::string& path,
                                 const std::string& first,

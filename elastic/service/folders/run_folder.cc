@@ -20,8 +20,8 @@ constexpr const char* kLockFile = "/coordinator.lock";
 constexpr const char* kJobHashFile = "/job.hash";
 constexpr const char* kJobFile = "/job.yaml";
 
-/// Creates the file with its content, or not at all: of two that try only one succeeds, also where
-/// locks are not shared. Errors: kFailedPrecondition when it is there.
+/// Creates the file with its content, or not at all. Of two callers only one succeeds, also on
+/// storage that does not share locks. Errors: kFailedPrecondition (the file exists).
 Status CreateWhole(const std::string& path, const std::string& content) {
   const std::string draft = path + "." + std::to_string(::getpid());
   HEDDLE_RETURN_IF_ERROR(WriteFileAtomically(draft, content));
@@ -33,7 +33,7 @@ Status CreateWhole(const std::string& path, const std::string& content) {
   return error == 0 ? SyncFolder(FolderOf(path)) : ErrnoError(error, "create " + path);
 }
 
-/// What is left to read of `from`, durable in `to`; `path` names `to` in messages.
+/// Copies the rest of `from` to `to` and syncs it; `path` names `to` in messages.
 Status CopyRest(int from, int to, const std::string& path) {
   std::string block(1 << 20, '\0');
   ssize_t got = 0;
@@ -44,8 +44,7 @@ Status CopyRest(int from, int to, const std::string& path) {
   return got == 0 && ::fsync(to) == 0 ? Status::Ok() : ErrnoError(errno, "copy to " + path);
 }
 
-/// The file's content in a file of its own under the same name, durable; nothing when it is
-/// missing.
+/// Replaces the file by a synced copy under the same name; does nothing if it is missing.
 Status ReplaceByCopy(const std::string& path) {
   const UniqueFd from(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!from.valid()) {
@@ -68,12 +67,12 @@ Status ReplaceByCopy(const std::string& path) {
   return SyncFolder(FolderOf(path));
 }
 
-/// What a lock file says of the term in which it was taken.
+/// The text of a lock file taken in this term.
 std::string FormatTerm(const StoreTerm& term) {
   return fmt::format("{} {}\n", term.number, term.store);
 }
 
-/// Whether the lock file is one of an earlier term of the same store.
+/// True if the lock file's text is of an earlier term of the same store.
 bool IsEarlier(const std::string& file, const StoreTerm& term) {
   int64_t number = 0;
   const char* const end = file.data() + file.size();
@@ -82,7 +81,7 @@ bool IsEarlier(const std::string& file, const StoreTerm& term) {
          std::string(rest, end) == fmt::format(" {}\n", term.store);
 }
 
-/// Whether the open file is still the one of this name, and was not removed by who had it before.
+/// True if the open file still has this name: its former holder may have removed it.
 bool IsAt(int fd, const std::string& path) {
   struct stat open {};
   struct stat named {};
@@ -92,7 +91,7 @@ bool IsAt(int fd, const std::string& path) {
 
 }  // namespace
 
-// ---- Whose it is ----
+// ---- The claim ----
 
 Result<std::unique_ptr<FolderClaim>> FolderClaim::Take(const Options& options) {
   auto claim = std::unique_ptr<FolderClaim>(new FolderClaim(options.folder, options.job_hash));
@@ -134,7 +133,7 @@ Status FolderClaim::Lock(const StoreTerm& term) {
   if (!IsEarlier(before, term)) {
     return FailedPreconditionError("another coordinator works in it");
   }
-  // A file of its own: who holds the lock of the one before keeps it, and it counts no longer.
+  // A new lock file replaces the old one, whose holder keeps a lock that has no effect.
   const std::string draft = path + "." + std::to_string(::getpid());
   UniqueFd fresh(::open(draft.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644));
   if (!fresh.valid() || ::flock(fresh.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -176,7 +175,7 @@ Status FolderClaim::Mark(const std::string& job_text, bool known) {
 
 void FolderClaim::Undo() {
   if (marked_) {
-    // The lines of a job that never began.
+    // events.jsonl holds lines of a job that never began.
     for (const char* name : {"/events.jsonl", kJobFile, kJobHashFile}) {
       ::unlink((folder_ + name).c_str());
     }
@@ -198,7 +197,7 @@ Result<std::string> RunFolderOwner(const std::string& folder) {
   return owner;
 }
 
-// ---- What is in it ----
+// ---- The files ----
 
 Result<std::unique_ptr<RunFolder>> RunFolder::Open(const std::string& path, Log log) {
   HEDDLE_RETURN_IF_ERROR(MakeFolders(path));

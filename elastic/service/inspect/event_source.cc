@@ -15,7 +15,7 @@ namespace heddle::elastic {
 namespace {
 
 constexpr Duration kLookAgain = std::chrono::milliseconds(200);
-// Without an event for so long the coordinator is asked whether it is there.
+// The time without an event after which the coordinator is asked whether it runs.
 constexpr Duration kQuiet = std::chrono::seconds(2);
 
 Status CheckJob(const std::string& job_id, const std::string& job, const std::string& where) {
@@ -24,7 +24,7 @@ Status CheckJob(const std::string& job_id, const std::string& job, const std::st
              : Status(InvalidArgumentError("{}: the job is {}, not {}", where, job_id, job));
 }
 
-// Whether the coordinator that the run's job.json names answers.
+// True if the coordinator that the run's job.json names answers.
 bool HasCoordinator(const std::string& folder, const Credentials& credentials) {
   const Result<std::string> text = ReadFile(folder + "/job.json", 16 << 20);
   const nlohmann::json json =
@@ -35,10 +35,10 @@ bool HasCoordinator(const std::string& folder, const Credentials& credentials) {
   const std::string address = json["coordinator"].get<std::string>();
   const auto guarded = json.find("certificates");
   if (credentials.empty() && guarded != json.end() && *guarded == true) {
-    return ConnectTo(address, After(kQuiet)).ok();  // It would count a refused call.
+    return ConnectTo(address, After(kQuiet)).ok();  // A call would be counted as refused.
   }
   const Status answer = CoordinatorClient(address, credentials, kQuiet).Status().status();
-  // Who may not ask has been answered.
+  // A refusal is an answer, too.
   return answer.ok() || answer.code() == StatusCode::kUnauthenticated ||
          answer.code() == StatusCode::kPermissionDenied;
 }
@@ -124,7 +124,7 @@ Status EventSource::Follow(const std::function<bool(const RunEvent&)>& show) {
     } else if (ended || !alive) {
       return Status::Ok();
     } else if (Now() >= quiet) {
-      alive = is_alive_();  // What it wrote last is read once more.
+      alive = is_alive_();  // If not, the log is read once more before the end.
       quiet = After(kQuiet);
     } else {
       // lint: allow sleep: another process writes the events, and no condition carries them.

@@ -1,5 +1,6 @@
 /// \file
-/// Every limit of a job's control plane, its own and those of the processes around it.
+/// The timeouts and other limits of a job's control plane: those of the job, and fixed ones of the
+/// processes.
 #pragma once
 
 #include <vector>
@@ -9,12 +10,12 @@
 
 namespace heddle::elastic {
 
-/// In the order of docs/reference/limits.md. Thread-safe.
+/// All limits in force for the job, in the order of docs/reference/limits.md. Thread: any.
 std::vector<Limit> LimitsInForce(const job::JobConfig& job);
 
-/// A line a limit, in columns.
+/// Formats the limits as a table with one line for each.
 std::string LimitsTable(const std::vector<Limit>& limits);
-/// A JSON list of objects with name, value, unit, source and meaning.
+/// Formats the limits as a JSON list of objects with name, value, unit, source and meaning.
 std::string LimitsJson(const std::vector<Limit>& limits);
 
 }  // namespace heddle::elastic

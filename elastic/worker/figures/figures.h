@@ -1,5 +1,5 @@
 /// \file
-/// What a worker shows of its training to Prometheus.
+/// A worker's metrics of its training.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace heddle::elastic {
 
-/// Of one step, and of the generation that made it.
+/// The figures of one step, and of the generation that made it.
 struct StepShown {
   int64_t step = 0;
   int64_t generation = 0;
@@ -25,12 +25,14 @@ struct StepShown {
   std::optional<int64_t> predicted_memory_bytes;
 };
 
-/// Thread: any.
+/// The metrics of the last step, and those that sum up all steps. Thread: any.
 class StepFigures {
  public:
   explicit StepFigures(metrics::Registry& registry);
+  /// Sets the metrics to the figures of a step.
   void Show(const StepShown& shown);
-  /// The worker makes no steps now: what it has shown of the last one would pass for the job's.
+  /// Removes the metrics of the last step, for a worker that makes no steps: they would be taken
+  /// for those of the job's current step.
   void Clear();
 
  private:
@@ -49,10 +51,11 @@ class StepFigures {
   metrics::Counter& tokens_;
 };
 
-/// Whether what is shown in `registry` is of a step of the generation that the worker is part of.
+/// True if `registry` has the metrics of a step: the worker is part of a generation and has made a
+/// step.
 bool ShowsSteps(metrics::Registry& registry);
 
-/// Counters and histograms are there from its making on, at 0. Thread: any.
+/// All metrics of training. The constructor registers counters and histograms at 0. Thread: any.
 struct TrainerFigures {
   explicit TrainerFigures(metrics::Registry& registry);
 

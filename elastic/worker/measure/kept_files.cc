@@ -24,7 +24,8 @@ constexpr int64_t kMaxFileBytes = int64_t{64} << 20;
 constexpr double kMaxAgeSeconds =
     24 * 3600;  // Other tenants and thermal limits of a machine change.
 
-// Kernels differ between executables: a rebuilt one measures anew.
+// Identifies the executable, whose kernels may be others than another one's: a rebuilt executable
+// measures anew.
 std::string ExecutableIdentity() {
   struct stat status = {};
   if (::stat("/proc/self/exe", &status) != 0) {
@@ -52,7 +53,7 @@ Result<KeptText> Load(const std::string& path, const KeptFiles::Check& check) {
   return KeptText{.text = std::move(text), .measured_at = static_cast<double>(status.st_mtime)};
 }
 
-/// The lock of `folder`, held until the descriptor is closed.
+/// Locks `folder` until the returned descriptor is closed.
 Result<UniqueFd> LockFolder(const std::string& folder) {
   HEDDLE_RETURN_IF_ERROR(MakeFolders(folder));
   UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -69,14 +70,14 @@ Result<KeptText> MeasureNow(const KeptFiles::Measure& measure) {
 }
 
 std::string Environment(const char* name) {
-  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): no thread sets it
   return value == nullptr ? "" : value;
 }
 
 }  // namespace
 
 std::string CacheFolder() {
-  if (std::getenv("HEDDLE_CACHE") != nullptr) {  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  if (std::getenv("HEDDLE_CACHE") != nullptr) {  // NOLINT(concurrency-mt-unsafe): no thread sets it
     return Environment("HEDDLE_CACHE");
   }
   if (const std::string cache = Environment("XDG_CACHE_HOME"); !cache.empty()) {

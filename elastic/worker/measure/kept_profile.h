@@ -1,5 +1,5 @@
 /// \file
-/// The profiles that a machine keeps.
+/// The profiles in a machine's cache of measurements.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,24 @@
 
 namespace heddle::elastic {
 
+/// What decides which profile a worker gets.
 struct ProfileKey {
   const graph::Graph* graph = nullptr;
-  /// Emulated workers of one machine share a profile, whatever their speeds are: their plan follows
-  /// from the speeds that they were given and not from a neighbour's load while one of them was
-  /// measured.
+  /// Emulated workers of one machine share a profile at every speed, so that their plan depends on
+  /// their emulated speeds and not on the machine's load while one of them was measured.
   bool emulated = false;
   int64_t threads = 1;
 };
 
+/// A profile from the cache.
 struct KeptProfile {
   program::WorkerProfile profile;
   double measured_at = 0;  ///< Seconds of the wall clock since 1970.
 };
 
-/// The profile of KeptFiles::Get that has every node of the graph. `worker` and `memory_bytes` of a
-/// kept one are another's: the caller sets them. Errors: measure's.
+/// Returns the profile for `key` from `files`, with a time for every node of the graph, or what
+/// `measure` returns, which is kept. The caller has to set the profile's `worker` and
+/// `memory_bytes`: those of a kept one are another worker's. Errors: those of `measure`.
 Result<KeptProfile> GetProfile(KeptFiles& files,
                                const ProfileKey& key,
                                const std::function<Result<program::WorkerProfile>()>& measure);

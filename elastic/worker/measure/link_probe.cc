@@ -18,7 +18,7 @@ constexpr Duration kBound = std::chrono::seconds(20);
 
 constexpr uint64_t kRounds = 5;
 
-// Both ends call it, `other` is the other end's rank.
+// Measures the link to rank `other`; both ends call it.
 Result<std::vector<comm::Link>> MeasureRounds(comm::Endpoint& endpoint,
                                               comm::Communicator& group,
                                               int other) {
@@ -33,7 +33,7 @@ Result<std::vector<comm::Link>> MeasureRounds(comm::Endpoint& endpoint,
 
 struct Middle {
   double median = 0;
-  double spread = 0;  // Half of what lies between the quartiles.
+  double spread = 0;  // Half of the interquartile range.
 };
 
 Middle MiddleOf(std::vector<double> values) {
@@ -46,7 +46,7 @@ Result<MeasuredLink> MeasureOwnLink(const comm::EndpointOptions& options) {
   metrics::Registry unused;
   comm::EndpointOptions probed = options;
   probed.metrics = &unused;
-  // Both ends speak for a job of their own, so that nobody else can join.
+  // Both ends use a job of their own, so that no other endpoint can join.
   probed.config.job = probed.config.secret =
       fmt::format("link-probe-{}-{}", options.config.worker, options.config.secret);
   comm::EndpointOptions mirrored = probed;
@@ -78,7 +78,7 @@ Result<MeasuredLink> MeasureOwnLink(const comm::EndpointOptions& options) {
   return link;
 }
 
-// What decides how fast an endpoint's messages go, and not whose it is.
+// The options that decide how fast an endpoint is, without its worker's identity.
 std::string KeyOf(const comm::EndpointOptions& options) {
   std::string key = fmt::format("{} {} {} {} {}", options.bind_host, options.link_bytes_per_second,
                                 options.config.tls, fmt::join(options.config.transports, ","),

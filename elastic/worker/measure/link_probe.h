@@ -1,7 +1,7 @@
 /// \file
-/// Measures a worker's own end of its links: latency and bandwidth between two endpoints of this
-/// process, of which one is like the worker's (emulated rate included). The link of a pair is then
-/// the slower of both ends.
+/// Measures a worker's own end of its links: the latency and the bandwidth between two endpoints of
+/// this process, one of which is like the worker's, with its emulated rate. The link of a pair of
+/// workers is estimated as the slower of their ends.
 #pragma once
 
 #include <vector>
@@ -13,13 +13,14 @@
 
 namespace heddle::elastic {
 
-/// The link that is kept for an endpoint of these options, whosever it is, or what is measured now,
+/// Returns the link that is kept for an endpoint with these options, of any worker, or measures it
 /// in about a third of a second. `options`: those of the worker's endpoint, with the emulated rate.
-/// The two endpoints have metrics that nobody sees: what a measurement sends is not the job's
-/// traffic. Errors: those of comm::Endpoint.
+/// The measurement's traffic does not count in the worker's metrics. Errors: those of
+/// comm::Endpoint.
 Result<MeasuredLink> OwnLink(KeptFiles& files, const comm::EndpointOptions& options);
 
-/// Medians of at least one round, with their spreads. Pure.
+/// The medians of latency and bandwidth over the rounds, with their spreads. Precondition: at least
+/// one round. Pure.
 MeasuredLink MedianOf(const std::vector<comm::Link>& rounds);
 
 }  // namespace heddle::elastic

@@ -17,7 +17,7 @@
 namespace heddle::elastic {
 namespace {
 
-constexpr double kSeconds = 4;  ///< Of one measurement at most.
+constexpr double kSeconds = 4;  ///< Bound of one measurement.
 
 Result<std::unique_ptr<PairProbe>> ProbeOf(double rate, const comm::EndpointConfig& config) {
   HEDDLE_ASSIGN_OR_RETURN(auto probe, PairProbe::Create({}));

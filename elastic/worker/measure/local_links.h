@@ -12,10 +12,11 @@
 
 namespace heddle::elastic {
 
-/// The links that are kept, or are measured now, between workers with these emulated link rates
-/// (bytes a second; 0: none), in their order, by each of the transports that joins two of them; one
-/// measurement a pair of unlike rates, about 0.1 s each. No transports: no links.
-/// `config` is the job's, for every worker. Errors: those of comm::Endpoint::Create.
+/// Returns the links between workers with these emulated link rates (bytes a second; 0: not
+/// emulated), in the order of `rates`, for each transport that joins two of them. Takes kept links,
+/// or measures each pair of different rates once, in about 0.1 s. Without transports there are no
+/// links. `config`: the job's endpoint configuration, for every worker.
+/// Errors: those of comm::Endpoint::Create.
 Result<wire::Links> LocalLinks(KeptFiles& files,
                                const std::vector<double>& rates,
                                const std::vector<std::string>& transports,

@@ -9,8 +9,8 @@
 namespace heddle::elastic {
 namespace {
 
-// Emulated workers sleep between their instructions, and an instruction after a sleep finds colder
-// caches: all are measured at one speed, so that they find the same ones.
+// The speed at which all emulated workers are measured. They sleep between instructions, and after
+// a sleep caches are colder: at one speed all profiles see the same caches.
 constexpr double kEmulatedSpeed = 0.5;
 
 Result<KeptProfile> ProfileOf(const MeasuredAs& as, KeptFiles& files, Progress& progress) {

@@ -1,5 +1,6 @@
 /// \file
-/// What a worker measures of itself before it gets a plan: its device, its own end of its links.
+/// The measurements that a worker makes before it gets a plan: of its device, and of its own end of
+/// its links.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 
 namespace heddle::elastic {
 
-/// Who is measured, and under which conditions.
+/// The worker that is measured, and the conditions.
 struct MeasuredAs {
   std::string worker;
   const graph::Graph* graph = nullptr;
@@ -23,10 +24,11 @@ struct MeasuredAs {
   int64_t threads = 1;
 };
 
-/// Measures a worker, or takes what its machine keeps in `kept`. An emulated worker's profile is
-/// what emulated workers of this machine measure, scaled by its speed. `endpoint`: what the
-/// worker's own was made with, and its identity. Takes seconds where nothing is kept, and
-/// `progress` hears of them. Errors: kInternal when a kernel fails; those of comm::Endpoint.
+/// Measures a worker, or takes the measurements that its machine keeps in `kept`. The profile of an
+/// emulated worker is the one that emulated workers of this machine share, scaled by its speed.
+/// `endpoint`: the options of the worker's endpoint, with its identity. Takes seconds if nothing is
+/// kept, and notes its progress in `progress`. Errors: kInternal (a kernel fails), those of
+/// comm::Endpoint.
 Result<WorkerMeasurement> MeasureWorker(const MeasuredAs& as,
                                         KeptFiles& kept,
                                         comm::EndpointOptions endpoint,

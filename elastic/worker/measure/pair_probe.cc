@@ -15,16 +15,16 @@ namespace heddle::elastic {
 namespace {
 
 constexpr double kLongestSeconds = 60;
-// Of one transport: two that are busy with something else for so long measure nothing of use. Trial
-// i ends i + 1 of it after the measurement began, at both ends: one whose attempt fails at once is
-// ahead of the other only until that one's time for the same trial is over.
+// Bound of one transport's trial: two workers that are busy with something else for longer measure
+// nothing of use. Trial i ends i + 1 bounds after the measurement began, at both ends. So a worker
+// whose attempt fails at once is ahead of the other only until the trial's time is over there.
 constexpr Duration kTrial = std::chrono::seconds(1);
-// Of a route that is not the last one: with all that may be tried (kMostRoutes) half of a trial is
-// left for the last one.
+// Bound of each route but the last: if all routes are tried (kMostRoutes), half of a trial is left
+// for the last one.
 constexpr Duration kRoute = kTrial / (2 * (comm::kMostRoutes - 1));
-// The better of them: contention only ever makes a link look worse than it is.
+// The best round counts, since contention only makes a link look worse than it is.
 constexpr uint64_t kRounds = 2;
-// Small, and yet beyond what a network lets through in a burst before it holds a flow to its rate.
+// Small, but more than the burst that a network lets through before it limits a flow to its rate.
 constexpr comm::MeasureBudget kBudget{.round_trips = 17,
                                       .latency = std::chrono::milliseconds(2),
                                       .long_enough = std::chrono::milliseconds(8),
@@ -54,7 +54,7 @@ Result<comm::Link> MeasureOnce(comm::Endpoint& endpoint,
     best.latency_seconds = std::min(best.latency_seconds, link.latency_seconds);
     best.bytes_per_second = std::max(best.bytes_per_second, link.bytes_per_second);
   }
-  // Together: whoever left at once would end the other's last messages.
+  // Both leave together: closing one end at once would cut the other's last messages.
   HEDDLE_RETURN_IF_ERROR(group->Barrier({.group = {}, .tag = kRounds + 1, .deadline = deadline}));
   return best;
 }

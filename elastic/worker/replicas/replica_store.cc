@@ -11,7 +11,7 @@ ReplicaStore::ReplicaStore(metrics::Registry& registry)
 
 ReplicaStore::Snapshots::iterator ReplicaStore::Drop(Snapshots::iterator snapshot) {
   for (auto& [owner, part] : snapshot->second.parts) {
-    if (part.use_count() == 1) {  // Otherwise somebody still reads it.
+    if (part.use_count() == 1) {  // Otherwise it is still being read.
       spare_.push_back(std::move(part));
     }
   }
@@ -64,7 +64,7 @@ Result<std::shared_ptr<checkpoint::MemoryPart>> ReplicaStore::Take(int64_t bytes
   Part part;
   {
     const MutexLock lock(mutex_);
-    // The smallest that is large enough, else the largest.
+    // Takes the smallest spare that is large enough, else the largest.
     const auto better = [bytes](const Part& a, const Part& b) {
       const int64_t size_a = a->memory.size();
       const int64_t size_b = b->memory.size();
@@ -100,7 +100,7 @@ void ReplicaStore::Stock(int64_t bytes) {
 }
 
 void ReplicaStore::Trim() {
-  std::vector<Part> unused;  // Freed without the lock.
+  std::vector<Part> unused;  // Declared before the lock, and so freed after it is released.
   const MutexLock lock(mutex_);
   unused.swap(spare_);
   CountBytes();

@@ -1,7 +1,8 @@
 /// \file
-/// The parts of snapshots that this worker holds in memory: its own and those that it keeps for
-/// others. At most two snapshots: the newest that is whole, on all workers together, and the one
-/// that is being made after it. Memory goes from the one dropped to the one that begins.
+/// The shards of snapshots that this worker holds in memory: its own, and those that it keeps for
+/// other workers. They are of at most two snapshots: the newest one that is complete on all workers
+/// together, and the one that is being made after it. The memory of a dropped snapshot is reused
+/// for the next one.
 #pragma once
 
 #include <compare>
@@ -18,46 +19,47 @@
 
 namespace heddle::elastic {
 
-/// Of one step, taken in one generation: its plan says what each rank's part is.
+/// A snapshot is of one step and taken in one generation, whose plan decides each rank's shard.
 struct SnapshotKey {
   int64_t step = 0;
   int64_t generation = 0;
   friend auto operator<=>(const SnapshotKey&, const SnapshotKey&) = default;
 };
 
-/// Thread: any.
+/// The shards in memory, by snapshot and by the rank that owns them. Thread: any.
 class ReplicaStore {
  public:
   explicit ReplicaStore(metrics::Registry& registry);
 
-  /// A new snapshot is being made: of those before, only the newest whole one stays.
+  /// Begins a snapshot, and drops all earlier ones but the newest whole one.
   void Begin(const SnapshotKey& key) HEDDLE_EXCLUDES(mutex_);
-  /// Every worker has all that it should of this snapshot.
+  /// Marks a snapshot as whole: every worker has all of its shards.
   void MarkWhole(const SnapshotKey& key) HEDDLE_EXCLUDES(mutex_);
-  /// Those of later steps are of a history that is not this job's any more.
+  /// Drops the snapshots of steps after `step`, which will be run again.
   void DropAfter(int64_t step) HEDDLE_EXCLUDES(mutex_);
 
-  /// Memory for a part, of `bytes` at least. Errors: kResourceExhausted.
+  /// Returns memory for a shard, of at least `bytes`. Errors: kResourceExhausted.
   Result<std::shared_ptr<checkpoint::MemoryPart>> Take(int64_t bytes) HEDDLE_EXCLUDES(mutex_);
-  /// Touches memory for one more part of `bytes`, unless what is dropped next will do.
+  /// Reserves memory for one more shard of `bytes`, unless spare memory is there or the next Begin
+  /// will drop a snapshot.
   void Stock(int64_t bytes) HEDDLE_EXCLUDES(mutex_);
-  /// Gives back memory that is not in use.
+  /// Frees spare memory.
   void Trim() HEDDLE_EXCLUDES(mutex_);
 
-  /// A complete part. Dropped at once when its snapshot is not held any more.
+  /// Adds a complete shard; drops it if its snapshot is not held any more.
   void Put(const SnapshotKey& key, int owner, std::shared_ptr<checkpoint::MemoryPart> part)
       HEDDLE_EXCLUDES(mutex_);
-  /// The parts of these owners. Errors: kNotFound.
+  /// Returns the shards of these owners. Errors: kNotFound (one of them is not held).
   Result<std::vector<std::shared_ptr<const checkpoint::MemoryPart>>> Find(
       const SnapshotKey& key, const std::vector<int>& owners) const HEDDLE_EXCLUDES(mutex_);
-  /// What is held, oldest step first.
+  /// Lists the snapshots with the owners of the held shards, oldest step first.
   std::vector<wire::Halted::Replicas> List() const HEDDLE_EXCLUDES(mutex_);
 
  private:
   using Part = std::shared_ptr<checkpoint::MemoryPart>;
   struct Snapshot {
     bool whole = false;
-    std::map<int, Part> parts;  ///< By owner.
+    std::map<int, Part> parts;  ///< Shards by owner.
   };
   using Snapshots = std::map<SnapshotKey, Snapshot>;
 

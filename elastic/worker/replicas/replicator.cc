@@ -9,19 +9,19 @@
 namespace heddle::elastic {
 namespace {
 
-// Every wait has a bound; loops look again.
+// Bound of one wait of a loop.
 constexpr Duration kPoll = std::chrono::seconds(1);
 
-// Parts travel under tags of their own, three a snapshot, apart from the Programs' and the moves'.
+// A shard is sent as three messages. Their tags differ from those of Programs and of moves.
 enum class Piece : uint8_t { kHeader, kDescription, kBytes };
 uint64_t TagOf(int64_t step, Piece piece) {
   return uint64_t{1} << 61 | static_cast<uint64_t>(step) << 2 | static_cast<uint64_t>(piece);
 }
 
-// What an owner says first, at a fixed size.
+// An owner's first message, of a fixed size.
 struct Header {
   static constexpr size_t kBytes = 4 * sizeof(int64_t);
-  static constexpr int64_t kNothing = -1;  // As `bytes`: the owner has failed to make its part.
+  static constexpr int64_t kNothing = -1;  // As `bytes`: the owner failed to make its shard.
   int64_t generation = 0;
   int64_t step = 0;
   int64_t description = 0;
@@ -47,7 +47,7 @@ Result<Header> DecodeHeader(std::span<const std::byte> bytes) {
   return header;
 }
 
-// After these the group is at its end, which others tell of.
+// True for errors of a group that has ended, which are reported elsewhere.
 bool IsGroupsEnd(const Status& status) {
   return status.code() == StatusCode::kUnavailable || status.code() == StatusCode::kAborted ||
          status.code() == StatusCode::kCancelled;
@@ -68,14 +68,14 @@ checkpoint::WriterFigures ReplicaFigures(metrics::Registry& registry) {
               {0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3})};
 }
 
-// The own part on its way to the holders.
+// The own shard, being sent to its holders.
 struct Replicator::Outgoing {
   Bytes header;
   Bytes description;
   std::vector<comm::Work> works;
 };
 
-// One other worker's part on its way here.
+// Another worker's shard, being received.
 struct Replicator::Incoming {
   const ReplicaOwner* owner = nullptr;
   Bytes header;
@@ -143,7 +143,7 @@ void Replicator::Take(int64_t step, bool whole, std::span<const checkpoint::BoxV
     step_ = step;
     begun_ = Now();
     own_status_.reset();
-    changed_.NotifyAll();  // Its receives are posted while the own part is made.
+    changed_.NotifyAll();  // The thread posts its receives while the own shard is made.
   }
   if (own_ == nullptr) {
     return SetOwnPart(Status::Ok());
@@ -223,7 +223,8 @@ std::optional<Status> Replicator::OwnStatusBy(Deadline deadline) {
   return own_status_;
 }
 
-// Returns only once nobody writes to the own part any more.
+// Waits until the own shard is made; after the deadline cancels it and waits until no thread writes
+// to it any more.
 Status Replicator::WaitForOwnPart(Deadline deadline) {
   if (const auto status = OwnStatusBy(deadline)) {
     return *status;
@@ -248,7 +249,7 @@ Status Replicator::Exchange(int64_t step) {
     }
   }
   Status first = own;
-  // A part begins to arrive as soon as its header is here, whatever the others do.
+  // Each shard's receives are posted as soon as its header has come, independently of the others.
   for (Incoming& in : incoming) {
     Keep(first, PostPart(step, deadline, in));
   }
@@ -302,7 +303,7 @@ std::vector<Replicator::Incoming> Replicator::PostHeaders(int64_t step) {
   return incoming;
 }
 
-// Waits for the header; when it can be true, room is made for the rest.
+// Waits for the header, checks it, and posts the receives of the rest.
 Status Replicator::PostPart(int64_t step, Deadline deadline, Incoming& in) {
   HEDDLE_RETURN_IF_ERROR(in.header_work.Wait(deadline, comm::Patience::kSleep));
   HEDDLE_ASSIGN_OR_RETURN(const Header header, DecodeHeader(in.header));

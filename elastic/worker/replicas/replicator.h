@@ -1,7 +1,7 @@
 /// \file
-/// Makes snapshots of a generation's state in workers' memory: each worker's part stays with it and
-/// goes to its holders, beside training. All workers take the same snapshots, and none begins one
-/// before the one before has ended everywhere: the vote of each step says so
+/// Makes snapshots of a generation's state in workers' memory, beside training: each worker keeps
+/// its own shard and sends it to its holders. All workers take the same snapshots. No snapshot
+/// begins before the last one has ended on all workers, which the vote of each step shows
 /// (engine/runtime/vote.h).
 #pragma once
 
@@ -24,44 +24,46 @@
 
 namespace heddle::elastic {
 
-/// A rank with parameters: it has a part in every snapshot.
+/// A rank with parameters, which owns a shard of every snapshot.
 struct ReplicaOwner {
   int rank = -1;
-  std::vector<checkpoint::StoredBox> boxes;  ///< Of its part.
-  std::vector<int> holders;                  ///< Other ranks that hold it, too.
+  std::vector<checkpoint::StoredBox> boxes;  ///< The boxes of its shard.
+  std::vector<int> holders;                  ///< Other ranks that get a copy of the shard.
 };
 
-/// Of a writer whose saves go into a Replicator's memory.
+/// The metrics of a writer whose saves go into a Replicator's memory.
 checkpoint::WriterFigures ReplicaFigures(metrics::Registry& registry);
 
 struct ReplicatorOptions {
   int64_t generation = 0;
   std::vector<ReplicaOwner> owners;
   bool compress = true;
-  Duration timeout = std::chrono::seconds(60);  ///< Of one snapshot.
-  comm::Communicator* group = nullptr;          ///< Connects owners and holders.
-  checkpoint::Writer* writer = nullptr;         ///< These outlive the replicator; for it alone.
+  Duration timeout = std::chrono::seconds(60);  ///< Bound of one snapshot.
+  // Group, writer, store and registry outlive the replicator.
+  comm::Communicator* group = nullptr;   ///< Connects owners and holders.
+  checkpoint::Writer* writer = nullptr;  ///< Used by the replicator alone.
   ReplicaStore* store = nullptr;
   metrics::Registry* registry = nullptr;
-  std::function<void()> changed;  ///< The store holds other parts now. Called from any thread.
+  std::function<void()> changed;  ///< Called when the store's shards have changed. Thread: any.
 };
 
-/// Thread: one caller at a time.
+/// One worker's part in the snapshots of a generation. Thread: one caller at a time.
 class Replicator {
  public:
   explicit Replicator(ReplicatorOptions options);
-  /// Gives up what is in flight; the group is aborted then, because others wait for it.
+  /// Gives up a snapshot that is being made, and then aborts the group, since other workers wait
+  /// for this one's shard.
   ~Replicator();
   Replicator(const Replicator&) = delete;
   Replicator& operator=(const Replicator&) = delete;
 
-  /// Starts the snapshot of `step`: the boxes, which are those of this worker's part in any order,
-  /// are copied as in a deferred checkpoint::Writer::Snapshot. `whole`: no worker has said in the
-  /// vote that it lacks something of the snapshot before. Precondition: not exchanging().
+  /// Starts the snapshot of `step`. `boxes`: those of this worker's shard, in any order; they are
+  /// copied as in a deferred checkpoint::Writer::Snapshot. `whole`: no worker has voted that its
+  /// part of the last snapshot failed. Precondition: not exchanging().
   void Take(int64_t step, bool whole, std::span<const checkpoint::BoxView> boxes);
-  /// Whether the newest snapshot is still being made here.
+  /// True while this worker still makes the newest snapshot.
   bool exchanging() const HEDDLE_EXCLUDES(mutex_);
-  /// Whether this worker lacks something of the newest snapshot that has ended.
+  /// True if this worker's part in the last ended snapshot failed.
   bool failed() const HEDDLE_EXCLUDES(mutex_);
 
  private:
@@ -81,22 +83,23 @@ class Replicator {
   void Finish(int64_t step, const Status& status) HEDDLE_EXCLUDES(mutex_);
 
   const ReplicatorOptions options_;
-  const ReplicaOwner* own_ = nullptr;  ///< Null: this worker has no part, it only keeps others'.
+  const ReplicaOwner* own_ = nullptr;  ///< Null: this worker owns no shard and only keeps others'.
   metrics::Gauge& newest_step_;
   metrics::Histogram& seconds_;
   metrics::Counter& failures_;
-  std::optional<int64_t> newest_;  ///< The caller's only.
-  bool logged_ = false;            ///< A failure was logged. The thread's only.
-  int64_t part_bytes_ = 0;         ///< Expected of the own part. The caller's, or the thread's …
-  Part part_;                      ///< … while exchanging, like this.
+  std::optional<int64_t> newest_;  ///< Step of the last Take. Used by the caller only.
+  bool logged_ = false;            ///< A failure was logged. Used by thread_ only.
+  // Used by thread_ while exchanging, otherwise by the caller.
+  int64_t part_bytes_ = 0;  ///< Expected bytes of the own shard.
+  Part part_;               ///< The own shard.
 
   mutable Mutex mutex_;
   CondVar changed_;
   bool stop_ HEDDLE_GUARDED_BY(mutex_) = false;
   bool failed_ HEDDLE_GUARDED_BY(mutex_) = false;
-  std::optional<int64_t> step_ HEDDLE_GUARDED_BY(mutex_);  ///< Of the snapshot being made.
+  std::optional<int64_t> step_ HEDDLE_GUARDED_BY(mutex_);  ///< Step of the snapshot being made.
   Time begun_ HEDDLE_GUARDED_BY(mutex_);
-  std::optional<Status> own_status_ HEDDLE_GUARDED_BY(mutex_);  ///< The own part is done, or not.
+  std::optional<Status> own_status_ HEDDLE_GUARDED_BY(mutex_);  ///< Set once the own shard is made.
   Thread thread_;
 };
 

@@ -8,8 +8,8 @@
 namespace heddle::elastic {
 namespace {
 
-// Everything that decides the next step beside parameters and moments: the random streams and the
-// order of samples are functions of the job's seed and the step, the optimizer's step is the step.
+// Hashes all that decides the next step beside parameters and moments. The random streams and the
+// order of samples are functions of the job's seed and the step.
 uint64_t IdentityOf(const JobContext& context, int64_t step) {
   const job::JobConfig& job = context.options.job;
   ByteWriter out;

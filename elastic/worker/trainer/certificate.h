@@ -1,6 +1,6 @@
 /// \file
-/// What a worker tells of the state that it holds, so that all that should be the same everywhere
-/// is compared before anybody goes on from it, and now and then while steps run.
+/// The digests of a worker's state. The coordinator compares what has to be equal on all workers
+/// before a generation goes on from it, and now and then while steps run.
 #pragma once
 
 #include "base/status.h"
@@ -10,11 +10,12 @@
 
 namespace heddle::elastic {
 
-/// Of the state after generation.applied_step. Reads what other workers hold, too: at the rate of
-/// the memory, nearly. Precondition: the worker has a rank in the plan.
+/// Computes the digests of the state after generation.applied_step. Reads all parameters that other
+/// workers hold, too, at nearly the bandwidth of memory. Precondition: the worker has a rank in the
+/// plan.
 wire::Certificate CertificateOf(const JobContext& context, const Generation& generation);
 
-/// Where digests are due after the step applied last: posts StateDigested.
+/// Posts StateDigested if digests are due after the last applied step.
 void TellDigestsIfDue(const JobContext& context, const Generation& generation);
 
 }  // namespace heddle::elastic

@@ -1,8 +1,8 @@
 /// \file
-/// Hashes of the pieces in which state moves between workers: the sender makes them, the receiver
-/// compares before it uses what came. Each says also what the piece is of, so that one of another
-/// tensor, place or step fits as little as one whose bytes have changed. They guard against
-/// accidents, not against forgers.
+/// Hashes of the pieces in which state moves between workers. The sender computes them, and the
+/// receiver compares them before it uses a piece. A hash covers the piece's tensor, box, generation
+/// and step as well as its bytes, so that a piece of another place or step does not match either.
+/// The hashes guard against accidents, not against forgery.
 #pragma once
 
 #include <cstddef>
@@ -16,34 +16,34 @@
 
 namespace heddle::elastic {
 
-/// A message is of no more bytes, so that a worker on a slow link shows that something arrives.
+/// Largest message in bytes; small enough that a worker on a slow link shows progress.
 inline constexpr int64_t kPieceBytes = int64_t{16} << 20;
 
-/// At least one, also of nothing.
+/// The number of pieces in which a transfer of `bytes` moves; at least one.
 int64_t PiecesOf(int64_t bytes);
 
-/// Of which state a transfer moves a box. Thread: pure.
+/// The state that a transfer moves a box of. Thread: pure.
 struct MovedState {
-  int64_t generation = 0;  ///< That it was, or is, the state of.
-  int64_t step = 0;        ///< After which.
+  int64_t generation = 0;  ///< The generation whose state it is.
+  int64_t step = 0;        ///< The step after which it is.
 
-  /// One a piece. Time O(bytes): about as long as reading them.
+  /// Computes the hash of each piece of `bytes`. Time: O(bytes), about as long as reading them.
   std::vector<uint64_t> Hashes(const program::Transfer& transfer,
                                std::span<const std::byte> bytes) const;
 };
 
-/// The first piece whose hash is another, and how many there are.
+/// The first piece whose hash differs, and the number of such pieces.
 struct Difference {
   size_t piece = 0;
   uint64_t expected = 0;
   uint64_t found = 0;
   int64_t pieces = 0;
 };
-/// None: they agree. Precondition: as many of both.
+/// Compares hashes piece by piece; nullopt if all are equal. Precondition: equal counts.
 std::optional<Difference> Compare(std::span<const uint64_t> expected,
                                   std::span<const uint64_t> found);
 
-/// For people: "exp_avg of layers.0.mlp.gate [0:64, 0:16], piece 2 of 3".
+/// Names a piece in messages: "exp_avg of layers.0.mlp.gate [0:64, 0:16], piece 2 of 3".
 std::string NameOf(const std::string& parameter,
                    const program::Transfer& transfer,
                    size_t piece,

@@ -1,5 +1,5 @@
 /// \file
-/// A generation as one worker has it: its plan, its share of the state, and what runs on that.
+/// A generation on one worker: its plan, the worker's share of the state, and the executors.
 #pragma once
 
 #include <cstdint>
@@ -17,28 +17,28 @@
 
 namespace heddle::elastic {
 
-/// A plan as this worker runs it. Immutable once made.
+/// A plan, lowered for this worker. Immutable once made.
 struct Lowered {
   program::Plan plan;
   int rank = -1;  ///< -1: not in the plan.
   program::Program training;
   program::Program evaluation;
-  int64_t state_bytes = 0;            ///< As StateBytes has them.
-  double predicted_busy_seconds = 0;  ///< Of a step, by the profile; 0: unknown.
+  int64_t state_bytes = 0;            ///< Bytes of state, as by program::StateBytes.
+  double predicted_busy_seconds = 0;  ///< Compute time of a step by the profile; 0: unknown.
 };
 
-/// State, and what runs on it, of one generation.
+/// A generation's state and executors.
 struct Generation {
   int64_t number = 0;
   int64_t applied_step = 0;
-  int64_t saved_step = -1;                 ///< Whose save was begun last; -1: none's.
-  runtime::VoteFlags flags;                ///< Of all workers, at the last vote.
-  std::optional<SnapshotKey> snapshot;     ///< From which the state was moved.
+  int64_t saved_step = -1;                 ///< Step of the last save that was begun; -1: none.
+  runtime::VoteFlags flags;                ///< The flags of all workers in the last vote.
+  std::optional<SnapshotKey> snapshot;     ///< The snapshot that the state was moved from, if any.
   std::shared_ptr<const Lowered> lowered;  // Outlives the executors below.
-  /// What this worker saves, in the order in which a step changes it.
+  /// The boxes that this worker saves, in the order in which a step changes them.
   std::vector<program::StateBox> written;
   std::unique_ptr<runtime::ParameterState> state;
-  std::unique_ptr<runtime::SharedTensors> shared;  // Before the group: what is in flight ends.
+  std::unique_ptr<runtime::SharedTensors> shared;  // Outlives the group, whose messages may use it.
   std::unique_ptr<comm::Communicator> group;
   std::unique_ptr<Replicator> replicator;  ///< Null: no snapshots are kept in memory.
   std::unique_ptr<runtime::Executor> trainer;

@@ -79,7 +79,7 @@ Status GenerationBuilder::MoveInto(Generation& next,
     next.group = std::move(move_group);
     return Status::Ok();
   }
-  // Nobody closes its end before everybody has what it needs from it.
+  // No worker closes its end before all workers have received their state.
   const comm::CollectiveOptions all{.group = {}, .tag = kMoveTag, .deadline = After(kLongestMove)};
   const Progress::Wait waits(context_.progress);
   HEDDLE_RETURN_IF_ERROR(move_group->Barrier(all));
@@ -95,7 +95,7 @@ Status GenerationBuilder::MakeRunnable(Generation& next,
                                        const wire::Prepare& prepared,
                                        const comm::MeasuredLinks& measured) {
   const job::JobConfig& job = context_.options.job;
-  // Collectives choose among algorithms as the planner's prediction did, by the same links.
+  // Collectives choose their algorithm by the links that the planner's prediction used.
   comm::LinkEnd own;
   own.host = HostIdentity();
   own.link = link_;

@@ -1,6 +1,6 @@
 /// \file
-/// Builds the next generation beside the one held: connects its workers, moves its state, and makes
-/// what runs on it.
+/// Builds the next generation beside the held one: connects its workers, moves its state, and makes
+/// its executors.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time.
+/// Builds generations on one worker. Thread: one caller at a time.
 class GenerationBuilder {
  public:
   GenerationBuilder(JobContext& context, LoweredPlans& plans, Snapshots& snapshots)
@@ -23,9 +23,11 @@ class GenerationBuilder {
         plans_(plans),
         snapshots_(snapshots) {}
 
-  /// Of the own end, as measured with the profile.
+  /// Sets the link of this worker's own end, as measured with the profile.
   void SetLink(const comm::Link& link) { link_ = link; }
-  /// `held`: what this worker holds, unchanged by this; null: nothing. Counts in `moved` what came.
+  /// Builds the generation of `move`. `held`: the generation that this worker holds, which stays
+  /// unchanged; null: none. Fills in the bytes and the refused pieces of `moved`. Errors: those of
+  /// StateMove, of lowering the plan and of connecting.
   Result<std::unique_ptr<Generation>> Build(const MoveState& move,
                                             const Generation* held,
                                             StateMoved& moved);
@@ -36,7 +38,7 @@ class GenerationBuilder {
                   const Generation* held,
                   const comm::MeasuredLinks& measured,
                   StateMoved& moved);
-  /// For a worker that the plan has a rank for: connected, with its state.
+  /// Makes the executors and the replicator, once the group is connected and the state is there.
   Status MakeRunnable(Generation& next,
                       const wire::Prepare& prepared,
                       const comm::MeasuredLinks& measured);

@@ -1,5 +1,5 @@
 /// \file
-/// Who has which boxes of the state that a move begins with.
+/// The workers that hold the state at the begin of a move, with their boxes.
 #pragma once
 
 #include <vector>
@@ -11,12 +11,13 @@
 
 namespace heddle::elastic {
 
-/// The boxes that the valid workers hold under the plan they come from.
+/// The boxes that the workers named in `held` hold under `plan`, the plan of their state.
 std::vector<program::HeldState> HeldBoxes(const graph::Graph& graph,
                                           const program::Plan& plan,
                                           const wire::Start::Held& held);
 
-/// The boxes that the holders have in shards of the snapshot. Errors: kInternal, those of the plan.
+/// The boxes that the holders have in shards of the snapshot. Errors: kInternal (a holder's owner
+/// is not a rank of the plan), those of reading the plan.
 Result<std::vector<program::HeldState>> ReplicatedBoxes(const graph::Graph& graph,
                                                         const wire::Start::Replicas& replicas);
 

@@ -10,7 +10,8 @@
 namespace heddle::elastic {
 namespace {
 
-// What the job asks for, and this machine or its data have less of.
+// Warns if the machine has fewer cores, or the data fewer validation samples, than the job asks
+// for.
 void WarnOfTooLittle(const job::JobConfig& job, const data::Dataset& dataset) {
   if (job.threads > Cores()) {
     LogWarning("threads: {} on {} cores take turns", job.threads, Cores());

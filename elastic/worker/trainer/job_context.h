@@ -1,5 +1,6 @@
 /// \file
-/// What a worker is given for a job, and what it makes of that before the first plan comes.
+/// What a worker has of a job apart from any plan: the options that it was given, the graphs, the
+/// data and the writers.
 #pragma once
 
 #include <atomic>
@@ -24,29 +25,29 @@
 namespace heddle::elastic {
 
 struct TrainerOptions {
-  std::string worker;  ///< Own name.
+  std::string worker;  ///< Name of this worker.
   job::JobConfig job;
   JobPolicy policy;
   std::string output_folder;
   job::Emulation emulation;
   comm::EndpointOptions endpoint_options;  ///< With the job's identity and secret.
-  comm::Endpoint* endpoint = nullptr;      ///< These outlive the trainer.
-  metrics::Registry* registry = nullptr;
-  std::function<void(MemberEvent)> post;  ///< Where events go; thread-safe, never blocks.
+  comm::Endpoint* endpoint = nullptr;      ///< Outlives the trainer.
+  metrics::Registry* registry = nullptr;   ///< Outlives the trainer.
+  std::function<void(MemberEvent)> post;   ///< Takes events. Thread: any; never blocks.
 };
 
-/// A worker waits so long for others that move state. Slow links alone never reach it: what ends a
-/// move that stands still is the coordinator, which sees everybody's progress, and a worker that
-/// hears of no coordinator gives up by itself (elastic/member/member.h).
+/// How long a worker waits for others that move state; long enough for slow links. A move that
+/// makes no progress is ended earlier by the coordinator, which sees the progress of all workers,
+/// and a worker without a coordinator gives up by itself (elastic/member/member.h).
 inline constexpr Duration kLongestMove = std::chrono::hours(24);
 
-/// Nothing here changes with the plan.
+/// The parts of a worker that do not change with the plan.
 struct JobContext {
-  /// Builds the graphs, opens the data. Errors: kInvalidArgument when the job does not fit this
-  /// machine (data missing or different, …).
+  /// Builds the graphs and opens the data. Errors: kInvalidArgument (the job does not fit this
+  /// machine, for example its data is missing), those of the writers.
   static Result<std::unique_ptr<JobContext>> Create(TrainerOptions options);
   explicit JobContext(TrainerOptions options);
-  /// Thread: any.
+  /// Changes the emulated speed, memory and link rate. Thread: any.
   void SetEmulation(const job::Emulation& emulation);
 
   const TrainerOptions options;
@@ -55,11 +56,11 @@ struct JobContext {
   graph::Graph evaluation_graph;
   std::unique_ptr<data::Dataset> dataset;
   runtime::DeviceClock clock;
-  mutable Progress progress;  ///< Beside what the clock counts.
+  mutable Progress progress;  ///< Progress other than the instructions that `clock` counts.
   mutable MoveProgress move;
   std::unique_ptr<checkpoint::Writer> writer;
   std::unique_ptr<checkpoint::Writer> replica_writer;  ///< Null: the job keeps no snapshots.
-  std::atomic<int64_t> memory_bytes;                   ///< Emulated; 0: as much as there is.
+  std::atomic<int64_t> memory_bytes;                   ///< Emulated memory; 0: not limited.
 };
 
 }  // namespace heddle::elastic

@@ -8,7 +8,7 @@
 namespace heddle::elastic {
 namespace {
 
-// A worker's compute seconds of one step by its profile.
+// A worker's compute time of one step, predicted from its profile.
 double PredictedBusy(const graph::Graph& graph,
                      const program::Program& program,
                      const program::WorkerProfile& profile) {

@@ -1,5 +1,5 @@
 /// \file
-/// The plans that this worker has been told to prepare for, lowered.
+/// The lowered plans of the generations that this worker prepares for.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,22 @@
 
 namespace heddle::elastic {
 
-/// Thread: any.
+/// The lowered plans by generation. Thread: any.
 class LoweredPlans {
  public:
   explicit LoweredPlans(const JobContext& context) : context_(context) {}
 
-  /// Busy time of plans that are lowered from now on is predicted by it.
+  /// Sets the profile that predicts the busy time of plans lowered from now on.
   void SetProfile(const program::WorkerProfile& profile) HEDDLE_EXCLUDES(mutex_);
-  /// Keeps the plan of the generation; returns the hash of this worker's Program, 0 when the plan
-  /// has none for it.
+  /// Lowers the plan of a generation and keeps it. Returns the hash of this worker's Program; 0 if
+  /// the worker is not in the plan. Errors: those of reading and lowering the plan.
   Result<uint64_t> Lower(int64_t generation, const std::string& plan_json) HEDDLE_EXCLUDES(mutex_);
-  /// What Lower has kept. A worker that leaves was not asked to prepare; it still has to know what
-  /// the others will hold: the plan is lowered now.
+  /// Returns the kept plan of the generation, or lowers it now: a worker that leaves was not told
+  /// to prepare, but has to know what the others will hold. Errors: those of Lower.
   Result<std::shared_ptr<const Lowered>> FindOrLower(int64_t generation,
                                                      const std::string& plan_json)
       HEDDLE_EXCLUDES(mutex_);
+  /// Drops the plans of earlier generations.
   void ForgetBelow(int64_t generation) HEDDLE_EXCLUDES(mutex_);
 
  private:

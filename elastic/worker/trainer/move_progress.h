@@ -1,5 +1,5 @@
 /// \file
-/// How much of the state that a worker is to get has come.
+/// How much of the state that a worker is to receive has arrived.
 #pragma once
 
 #include <atomic>
@@ -7,10 +7,10 @@
 
 namespace heddle::elastic {
 
-/// Thread: one writes, any read.
+/// The progress of a move. Thread: one writes, any read.
 class MoveProgress {
  public:
-  /// `bytes`: of all that is to come. Zero: no move is under way.
+  /// Begins a move in which `bytes` are to arrive; 0: no move is under way.
   void Begin(int64_t bytes) {
     moved_.store(0, std::memory_order_relaxed);
     total_.store(bytes, std::memory_order_relaxed);

@@ -49,7 +49,7 @@ std::vector<checkpoint::BoxView> ViewsOf(const JobContext& context,
   return views;
 }
 
-// All workers decide alike, by what the vote told all of them.
+// All workers decide alike, by the flags of the vote.
 bool SaveIsDue(const JobContext& context, const Generation& generation) {
   const int64_t step = generation.applied_step;
   const bool due = CheckpointDue(context.options.policy, step);
@@ -70,13 +70,13 @@ bool SaveIsDue(const JobContext& context, const Generation& generation) {
 
 namespace {
 
-/// Apart from the Programs' tags, and from those of moves and of snapshots in memory.
+/// Tag of the barrier, other than those of Programs, of moves and of snapshots in memory.
 constexpr uint64_t kSaveTag = uint64_t{1} << 59;
 
 void BeginSave(const JobContext& context, Generation& generation) {
   const int64_t step = generation.saved_step = generation.applied_step;
   const int64_t number = generation.number;
-  // What fails while Snapshot waits for it is reported by the writer and by Snapshot.
+  // An error while Snapshot waits is reported twice, by the writer and by Snapshot.
   auto reported = std::make_shared<std::atomic<bool>>(false);
   auto report = [reported, post = context.options.post, step, number](
                     const Result<checkpoint::FilePart>& part,
@@ -95,7 +95,7 @@ void BeginSave(const JobContext& context, Generation& generation) {
     }
     post(saved);
   };
-  const Progress::Wait waits(context.progress);  // For storage: it does not hang.
+  const Progress::Wait waits(context.progress);  // It waits for storage and does not hang.
   const auto snapshot =
       context.writer->Snapshot({.step = step,
                                 .generation = number,
@@ -108,8 +108,8 @@ void BeginSave(const JobContext& context, Generation& generation) {
   }
 }
 
-// A disk may keep one worker for minutes: the others wait here, where that is no failure of a
-// message, and not in the next step.
+// Waits for the saves of all workers. A slow disk may hold one worker up for minutes; the others
+// wait here and not for a message of the next step, which would time out.
 void AwaitSaves(const JobContext& context, Generation& generation) {
   const Progress::Wait waits(context.progress);
   const Status all = generation.group->Barrier(
@@ -125,7 +125,7 @@ void AwaitSaves(const JobContext& context, Generation& generation) {
 }  // namespace
 
 void Save(const JobContext& context, Generation& generation) {
-  // Nobody waits for an idle worker's part.
+  // A worker without parameters has nothing to save.
   if (!generation.lowered->training.parameters.empty()) {
     BeginSave(context, generation);
   }

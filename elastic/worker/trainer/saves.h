@@ -1,5 +1,5 @@
 /// \file
-/// Checkpoints: what this worker writes of its state, when one is due, and its start.
+/// Saves of checkpoints: the boxes that this worker writes, when a save is due, and how it begins.
 #pragma once
 
 #include <vector>
@@ -9,19 +9,23 @@
 
 namespace heddle::elastic {
 
-/// In the order in which a step changes them.
+/// The boxes of state that this worker writes, in the order in which a step changes them.
 std::vector<program::StateBox> WrittenBoxes(const graph::Graph& graph, const Lowered& lowered);
 checkpoint::StoredBox StoredBoxOf(const graph::Graph& graph, const program::StateBox& box);
-/// `generation.written` and its elements; a checkpoint's moments may be rounded.
+/// Views of the boxes in `generation.written`. `checkpoint`: the job may have moments stored as
+/// BF16; otherwise everything is stored exactly.
 std::vector<checkpoint::BoxView> ViewsOf(const JobContext& context,
                                          const Generation& generation,
                                          bool checkpoint);
 
-/// Whether one is due after the step applied last: all workers decide alike.
+/// True if a save is due after the last applied step. All workers decide alike. Counts and reports
+/// a save that is skipped because a worker still writes the last one.
 bool SaveIsDue(const JobContext& context, const Generation& generation);
-/// Begins one; posts Saved. Where the job saves in the foreground it waits for all workers.
+/// Begins a save of the state, whose outcome is posted as Saved. If the job saves in the
+/// foreground, waits until the saves of all workers have ended.
 void Save(const JobContext& context, Generation& generation);
-/// The same between two runs, where none was begun after that step; waits for nobody.
+/// Saves the state of a run that has stopped, unless a save of its last step was begun. Waits for
+/// the copy of the state, but not for other workers. The outcome is posted as Saved.
 void SaveAtRest(const JobContext& context, Generation& generation);
 
 }  // namespace heddle::elastic

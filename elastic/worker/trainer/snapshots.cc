@@ -69,7 +69,7 @@ void Snapshots::Adopt(const Generation& generation) {
   Tell();
 }
 
-// All workers decide alike, by what the vote told all of them.
+// All workers decide alike, by the flags of the vote.
 void Snapshots::TakeIfDue(Generation& generation) {
   const int64_t step = generation.applied_step;
   if (generation.replicator == nullptr || step == 0 || step >= context_.options.job.steps ||

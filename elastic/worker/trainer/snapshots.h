@@ -1,6 +1,5 @@
 /// \file
-/// Snapshots in workers' memory, as one worker takes part in them: what is held here, and when one
-/// is taken.
+/// One worker's part in snapshots in memory: the held shards, and when a snapshot is taken.
 #pragma once
 
 #include <memory>
@@ -14,20 +13,22 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller at a time.
+/// The snapshots of a job on one worker. Thread: one caller at a time.
 class Snapshots {
  public:
   explicit Snapshots(JobContext& context) : context_(context), store_(*context.options.registry) {}
 
   const ReplicaStore& store() const { return store_; }
-  /// For the generation, which has its group; null: no snapshots are kept. `staging_bytes`: what a
-  /// copy of this worker's share takes.
+  /// Makes the replicator of a generation whose group is connected; null if no snapshots are kept.
+  /// `staging_bytes`: bytes of a copy of this worker's share of the state. Errors: kInternal (the
+  /// holders in `prepared` do not fit the plan).
   Result<std::unique_ptr<Replicator>> MakeReplicator(const Generation& generation,
                                                      const wire::Prepare& prepared,
                                                      int64_t staging_bytes);
-  /// Begins the snapshot of the step applied last, where one is due: all workers decide alike.
+  /// Begins a snapshot after the last applied step if one is due. All workers decide alike.
   void TakeIfDue(Generation& generation);
-  /// The generation is the one held now: what it makes void is dropped, what it came from is kept.
+  /// Takes note of the generation that is held now: drops snapshots of later steps, and keeps the
+  /// one that its state was moved from.
   void Adopt(const Generation& generation);
 
  private:
@@ -35,7 +36,7 @@ class Snapshots {
 
   JobContext& context_;
   ReplicaStore store_;
-  Mutex mutex_;  ///< So that lists of what is held are told in their order.
+  Mutex mutex_;  ///< Keeps the posted lists of held shards in order.
 };
 
 }  // namespace heddle::elastic

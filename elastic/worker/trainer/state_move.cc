@@ -13,7 +13,7 @@
 namespace heddle::elastic {
 namespace {
 
-// About so many are read from storage at once.
+// Bytes that are read from storage at once, about.
 constexpr int64_t kReadBytes = int64_t{256} << 20;
 
 }  // namespace
@@ -85,7 +85,7 @@ Status StateMove::Fill(comm::Communicator& group, Generation& next, StateMoved& 
   return Status::Ok();
 }
 
-// What comes from others, or goes to them.
+// Exchanges state with other workers.
 Status StateMove::FillFromPeers(comm::Communicator& group,
                                 Generation& next,
                                 StateMoved& moved) const {
@@ -120,7 +120,7 @@ Status StateMove::FillFromPeers(comm::Communicator& group,
       Begin(group, message);
     }
   }
-  // A message's hashes are made while it is on its way.
+  // A message's hashes are computed while it is being sent.
   for (Message& message : messages) {
     if (!message.receives) {
       Begin(group, message);
@@ -161,8 +161,8 @@ MovedState StateMove::State() const {
       .step = start_.applied_step()};
 }
 
-// What was received. Whoever sends it may be as wrong as the way here: that is the coordinator's to
-// decide.
+// Compares a received box with its hashes. A difference may come from the sender or from the
+// transfer; the coordinator decides what to do.
 Status StateMove::Verify(Message& message, StateMoved& moved) const {
   const program::Transfer& transfer = *message.transfer;
   const auto difference = Compare(message.hashes, State().Hashes(transfer, message.bytes()));
@@ -184,7 +184,7 @@ Status StateMove::Verify(Message& message, StateMoved& moved) const {
                        transfer.source, difference->found, difference->expected);
 }
 
-// Who holds the others up is the coordinator's affair: it sees everybody's progress.
+// Waits for the pieces of a message. The coordinator, which sees all progress, finds slow peers.
 Status StateMove::AwaitPieces(comm::Communicator& group, Message& message) const {
   Status first;
   int64_t left = message.receives ? std::ssize(message.bytes()) : 0;
@@ -192,12 +192,12 @@ Status StateMove::AwaitPieces(comm::Communicator& group, Message& message) const
     const Status status = piece.Wait(After(kLongestMove));
     if (status.ok()) {
       context_.progress.Note();
-      const int64_t bytes = std::min(left, kPieceBytes);  // The last piece are hashes.
+      const int64_t bytes = std::min(left, kPieceBytes);  // 0 for the last one, the hashes.
       context_.move.Add(bytes);
       left -= bytes;
     } else if (first.ok()) {
       first = status;
-      group.Abort(status);  // So that the other waits end and no message is left in our memory.
+      group.Abort(status);  // Ends the other waits, so that no message uses our memory any more.
     }
   }
   return first;
@@ -228,7 +228,7 @@ Status StateMove::Await(comm::Communicator& group,
   return first;
 }
 
-// What is held here is shared with the next state, and given to others from where it lies.
+// Shares the held state with the next one, and prepares the messages to other workers from it.
 Status StateMove::PackHeld(Generation& next, std::vector<Message>& messages) const {
   const auto& holders = start_.held().workers();
   const bool valid_here = std::ranges::find(holders, worker_) != holders.end();
@@ -256,7 +256,7 @@ Status StateMove::PackHeld(Generation& next, std::vector<Message>& messages) con
   return Status::Ok();
 }
 
-// Reads what others need, and what this worker needs itself, out of the shards that are here.
+// Reads the boxes for other workers and for this one from the held shards.
 Status StateMove::UnpackReplicas(Generation& next,
                                  std::vector<Message>& messages,
                                  StateMoved& moved) const {
@@ -284,7 +284,7 @@ Status StateMove::UnpackReplicas(Generation& next,
     }
   }
   const std::vector<program::StateBox> own = OwnBoxes(*next.lowered);
-  std::vector<Bytes> pieces(own.size());  // Those that are not whole tensors.
+  std::vector<Bytes> pieces(own.size());  // Buffers of boxes that are not whole tensors.
   for (size_t i = 0; i < own.size(); ++i) {
     const auto bytes = next.state->BytesOf(own[i].parameter, own[i].role);
     const int64_t wanted = BytesOf(own[i].box);
@@ -295,7 +295,7 @@ Status StateMove::UnpackReplicas(Generation& next,
     read(own[i], pieces[i].empty() ? bytes : std::span(pieces[i]));
   }
   const Status status = Read(*reader, requests);
-  if (status.code() == StatusCode::kDataLoss) {  // Another holder may have them as they were.
+  if (status.code() == StatusCode::kDataLoss) {  // Another holder may have an intact copy.
     wire::Ready::Refused& refused = moved.refused.emplace_back();
     refused.set_holder(worker_);
     refused.set_chunk(status.message());
@@ -311,7 +311,7 @@ Status StateMove::UnpackReplicas(Generation& next,
   return Status::Ok();
 }
 
-// All that the plan gives this worker is here or comes, each element once.
+// Checks that each element of this worker's share under the plan is held here or received, once.
 Status StateMove::CheckCoverage(const Lowered& next) const {
   if (next.rank < 0) {
     return Status::Ok();
@@ -326,7 +326,7 @@ Status StateMove::CheckCoverage(const Lowered& next) const {
   return program::CheckCoverage(graph_, layout[static_cast<size_t>(next.rank)], given);
 }
 
-// What this worker needs and has itself: nobody sends it.
+// The boxes that this worker needs and holds itself.
 std::vector<program::StateBox> StateMove::OwnBoxes(const Lowered& next) const {
   std::vector<program::StateBox> own;
   const auto mine = std::ranges::find(holders_, worker_, &program::HeldState::worker);

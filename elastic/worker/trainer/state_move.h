@@ -1,6 +1,6 @@
 /// \file
-/// One move, as one worker takes part in it: which boxes of the state go where, and their way
-/// there. The state held is read and not changed.
+/// One worker's part in a move of the state to a new plan: which boxes go where, and their
+/// transfer. The held state is read and not changed.
 #pragma once
 
 #include <cstddef>
@@ -21,42 +21,45 @@
 
 namespace heddle::elastic {
 
-/// State travels under tags from this one on, apart from the Programs'.
+/// The first tag of moves, which is above those of Programs' messages and below those of their
+/// reductions.
 inline constexpr uint64_t kMoveTag = uint64_t{1} << 60;
 
 std::vector<comm::GroupMember> GroupMembers(
     const google::protobuf::RepeatedPtrField<wire::Member>& members);
-/// -1: it is none of them.
+/// The index of the member with this name; -1 if there is none.
 int RankOf(const std::vector<comm::GroupMember>& members, const std::string& name);
 
-/// Thread: one caller at a time.
+/// A move. Thread: one caller at a time.
 class StateMove {
  public:
-  /// `held`: what this worker holds; null: nothing. They all outlive this.
+  /// `held`: the generation that this worker holds; null: none. All arguments outlive this.
   StateMove(const JobContext& context,
             const wire::Start& start,
             const Generation* held,
             const ReplicaStore& replicas);
 
-  /// First: what goes where under the plan `next`.
+  /// Plans the transfers to the plan `next`; called before Peers and Fill. Errors: those of reading
+  /// the source's plan, kInternal.
   Status Plan(const program::Plan& next);
-  /// Workers that this one exchanges state with, as ranks of start.move_members; may repeat.
+  /// The workers that this one exchanges state with, as ranks in start.move_members; may repeat.
   std::vector<int> Peers() const;
-  /// Makes next.state what `next` needs, over `group`, which connects start.move_members; counts
-  /// what came, by its source. Errors: kDataLoss (what differs from its hash is in moved.refused),
-  /// kNotFound (the source cannot be read), those of the group.
+  /// Fills next.state with all that the plan of `next` needs, over `group`, which connects
+  /// start.move_members, or from a checkpoint. Counts the received bytes by source in `moved`.
+  /// Errors: kDataLoss (pieces that differ from their hashes are in moved.refused), kNotFound (the
+  /// source cannot be read), those of the group.
   Status Fill(comm::Communicator& group, Generation& next, StateMoved& moved) const;
 
  private:
-  /// One box on its way.
+  /// A box that is sent or received.
   struct Message {
     const program::Transfer* transfer = nullptr;
     uint64_t tag = 0;
     bool receives = false;
-    std::span<std::byte> whole;  ///< The box's tensor in a state. Empty: `buffer` is all there is.
-    Bytes buffer;                ///< The box, when it is not the whole tensor.
-    std::vector<comm::Work> pieces;  ///< Under tags from `tag` on, and that of the hashes.
-    std::vector<uint64_t> hashes;    ///< One a piece.
+    std::span<std::byte> whole;      ///< The box's tensor in a state; empty: only `buffer` is used.
+    Bytes buffer;                    ///< The box, unless it is the whole tensor.
+    std::vector<comm::Work> pieces;  ///< One for each piece, from `tag` on, then one for `hashes`.
+    std::vector<uint64_t> hashes;    ///< One for each piece.
     std::span<std::byte> bytes() { return buffer.empty() ? whole : std::span(buffer); }
   };
   Status FillFromPeers(comm::Communicator& group, Generation& next, StateMoved& moved) const;
@@ -81,12 +84,12 @@ class StateMove {
 
   const JobContext& context_;
   const graph::Graph& graph_;
-  const std::string& worker_;  ///< Own name.
+  const std::string& worker_;  ///< Name of this worker.
   const wire::Start& start_;
   const Generation* const held_;
   const ReplicaStore& replicas_;
   const std::vector<comm::GroupMember> members_;
-  std::vector<program::HeldState> holders_;  ///< Of the state that the move begins with.
+  std::vector<program::HeldState> holders_;  ///< Who holds which boxes before the move.
   std::vector<program::Transfer> transfers_;
 };
 

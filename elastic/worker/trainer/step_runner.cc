@@ -10,8 +10,8 @@
 namespace heddle::elastic {
 namespace {
 
-// Step k consumes the samples after those of k - 1 steps: a pure function, whatever happened in
-// between.
+// The first sample of a step: step k consumes the samples after those of k - 1 steps, whatever
+// failures there were.
 int64_t FirstSample(const job::JobConfig& job, int64_t step) {
   return (step - 1) * job.batch.global;
 }
@@ -46,7 +46,7 @@ RunEnded StepRunner::RunUntilEnd(Generation& generation, const RunSteps& run) {
                  ValidationDue(options_.policy, generation.applied_step));
   }
   if (generation.applied_step >= options_.job.steps) {
-    // What was saved at the last step is reported before the worker says that it has finished.
+    // Waits for the save of the last step, which is reported before the end of the run.
     const Progress::Wait waits(context_.progress);
     context_.writer->Wait(After(options_.policy.stop_timeout))
         .status()
@@ -62,7 +62,7 @@ Status StepRunner::CheckFence(const Generation& generation) const {
              : Status::Ok();
 }
 
-// Runs one step; ended.how becomes kStopped when somebody was told to stop.
+// Runs one step; ended.how becomes kStopped if a worker has voted to stop.
 Status StepRunner::RunStep(Generation& generation, int64_t step, RunEnded& ended) {
   HEDDLE_RETURN_IF_ERROR(CheckFence(generation));
   const job::JobConfig& job = options_.job;
@@ -136,7 +136,7 @@ Status StepRunner::Validate(Generation& generation) {
   double loss = 0;
   for (int64_t batch = 0; batch < options_.job.validation.batches; ++batch) {
     HEDDLE_RETURN_IF_ERROR(CheckFence(generation));
-    // Step 0 of the evaluation program: nothing in it depends on the step.
+    // The step does not matter: nothing in the evaluation program depends on it.
     HEDDLE_RETURN_IF_ERROR(generation.evaluator->ComputeGradients(
         generation.applied_step, batch * options_.job.batch.global));
     HEDDLE_ASSIGN_OR_RETURN(const runtime::VoteOutcome outcome,

@@ -1,5 +1,6 @@
 /// \file
-/// Runs the steps of a generation, and what is due after them: saves, snapshots, validation.
+/// Runs the steps of a generation, and the saves, snapshots and validations that are due after
+/// them.
 #pragma once
 
 #include <atomic>
@@ -12,7 +13,7 @@
 
 namespace heddle::elastic {
 
-/// Thread: "any" where said; the rest from one thread.
+/// Runs steps. Thread: "any" where said; the rest from one thread.
 class StepRunner {
  public:
   StepRunner(JobContext& context, Snapshots& snapshots)
@@ -20,13 +21,13 @@ class StepRunner {
         options_(context.options),
         snapshots_(snapshots) {}
 
-  /// Posts StepApplied, Saved and Validated; returns how it ended. A checkpoint's copy of the state
-  /// never outlasts it.
+  /// Runs steps to a stop, the last step or an error. Posts StepApplied, Saved and Validated;
+  /// returns how the run ended. On return no save or snapshot reads the state any more.
   RunEnded Run(Generation& generation, const RunSteps& run);
-  /// Thread: any.
+  /// Asks for a stop in the next vote of the generation's run. Thread: any.
   void RequestStop(int64_t generation) { stop_generation_.store(generation); }
-  /// Run of a generation below ends with kAborted before its next step, also where no other worker
-  /// takes part that could abort it. Thread: any.
+  /// Makes runs of earlier generations end with kAborted before their next step, also if no other
+  /// worker takes part that could abort them. Thread: any.
   void Fence(int64_t generation) { fence_.store(generation); }
 
  private:

@@ -1,7 +1,7 @@
 /// \file
-/// What a worker does for a job: holds its share of the state, runs the Programs of its generation,
-/// moves state when the plan changes. Its calls are the actions of elastic/member/member.h;
-/// elastic/worker/worker.h is the process around it.
+/// The trainer of a worker: it holds the worker's share of the state, runs the Programs of its
+/// generation, and moves state when the plan changes. Its calls are the actions of
+/// elastic/member/member.h; elastic/worker/worker.h is the process around it.
 #pragma once
 
 #include <cstdint>
@@ -18,47 +18,54 @@
 
 namespace heddle::elastic {
 
-/// Thread: "any" where said; the rest from one thread.
+/// A worker's trainer. Thread: "any" where said; the rest from one thread.
 class Trainer {
  public:
-  /// Errors: those of JobContext::Create.
+  /// Makes a trainer that holds no state. Errors: those of JobContext::Create.
   static Result<std::unique_ptr<Trainer>> Create(TrainerOptions options);
 
-  /// Measures this worker's operators and its link; anew at every start. JSON of planning's
-  /// WorkerMeasurement.
+  /// Measures this worker's operators and its link, or takes what its machine keeps (KeptFiles).
+  /// Returns planning's WorkerMeasurement as JSON. Errors: those of MeasureWorker.
   Result<std::string> MeasureProfile();
-  /// data::Dataset::fingerprint() of the job's data here. Thread: any.
+  /// The fingerprint of the job's data on this machine (data::Dataset::fingerprint). Thread: any.
   uint64_t data_fingerprint() const { return context_->dataset->fingerprint(); }
-  /// Lowers the plan for this worker and keeps it for Move; returns the program's hash. Thread:
-  /// any.
+  /// Lowers the plan for this worker and keeps it for Move; returns the hash of its Program
+  /// (LoweredPlans::Lower). Thread: any.
   Result<uint64_t> Lower(int64_t generation, const std::string& plan_json) {
     return plans_.Lower(generation, plan_json);
   }
+  /// Applies or skips the step after the held state's; no effect if it is applied already. An error
+  /// makes the next Move fail.
   void Settle(const SettleStep& settle);
+  /// Builds the generation of `move` beside the held one; errors are in the returned event.
   StateMoved Move(const MoveState& move);
+  /// Replaces the held generation by the moved one, if that is `generation`.
   void Adopt(int64_t generation);
+  /// Drops the moved generation, if that is `generation`.
   void Discard(int64_t generation);
-  /// Trains; posts StepApplied, Saved and Validated; returns how it ended. A checkpoint's copy of
-  /// the state never outlasts it: whoever settles, moves or frees state finds it unread.
+  /// Trains to a stop, the last step or an error. Posts StepApplied, Saved and Validated; returns
+  /// how the run ended. On return no save or snapshot reads the state any more, so that it can be
+  /// settled, moved or freed.
   RunEnded Run(const RunSteps& run);
-  /// The state at rest, unless its save was begun while it ran; posts Saved, now or later. Nobody
-  /// reads the state any more when this returns.
+  /// Saves the held state between runs, unless its save was begun during the run. Posts Saved, now
+  /// or later. On return no save reads the state any more.
   void Save(const SaveState& save);
-  /// Thread: any.
+  /// Asks for a stop in the next vote of the generation's run. Thread: any.
   void RequestStop(int64_t generation) { runner_.RequestStop(generation); }
-  /// Run of a generation below ends after the step that it is in, and no save keeps it waiting.
-  /// Thread: any.
+  /// Makes runs of earlier generations end before their next step, and their saves end without
+  /// delay. Thread: any.
   void Fence(int64_t generation) {
     runner_.Fence(generation);
     context_->writer->Fence(generation);
   }
-  /// What was done here, counted: device instructions, bytes moved, phases of lowering. Thread:
-  /// any.
+  /// A counter that rises with each device instruction, moved piece and phase of lowering, so that
+  /// a hang can be told from slow work. Thread: any.
   int64_t progress() const { return context_->clock.works() + context_->progress.count(); }
-  /// It waits for other workers. Thread: any.
+  /// True while the trainer waits for other workers or for storage. Thread: any.
   bool waits() const { return context_->progress.waits(); }
+  /// The progress of a Move. Thread: any.
   const MoveProgress& move() const { return context_->move; }
-  /// Thread: any.
+  /// Changes the emulated speed, memory and link rate. Thread: any.
   void SetEmulation(const job::Emulation& emulation) { context_->SetEmulation(emulation); }
 
  private:
@@ -69,9 +76,9 @@ class Trainer {
   Snapshots snapshots_;
   GenerationBuilder builder_;
   StepRunner runner_;
-  std::unique_ptr<Generation> held_;
-  std::unique_ptr<Generation> moved_;
-  Status settle_status_;
+  std::unique_ptr<Generation> held_;   ///< Null: no state is held.
+  std::unique_ptr<Generation> moved_;  ///< Null: none awaits Adopt or Discard.
+  Status settle_status_;               ///< Error of Settle, for the next Move.
 };
 
 }  // namespace heddle::elastic

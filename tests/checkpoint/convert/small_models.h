@@ -1,6 +1,6 @@
 /// \file
-/// A Llama and a GPT-2 of one layer in memory, each element with a number of its own, by the names
-/// of transformers or of Heddle.
+/// A Llama and a GPT-2 of one layer in memory, each element with a different number, with the
+/// tensors' names of transformers or of Heddle.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,8 @@ struct Named {
   Shape shape;
 };
 
-/// By hand, from LlamaForCausalLM.
+/// The names and shapes of the Llama's tensors, written by hand from transformers'
+/// LlamaForCausalLM.
 inline std::vector<Named> LlamaTensors() {
   const std::string layer = "model.layers.0.";
   return {
@@ -62,7 +63,7 @@ inline std::vector<Named> LlamaTensors() {
   };
 }
 
-/// Each tensor begins at a number of its own.
+/// The first element of the i-th tensor; different for each tensor.
 inline float First(size_t i) {
   return 10'000.F * static_cast<float>(i + 1);
 }

@@ -1,7 +1,6 @@
 /// \file
-/// An object store with the interface of S3 in this process: what a bucket holds, what is asked of
-/// it, and answers that go wrong when a test says so. object_store_test.py has one that is not
-/// ours.
+/// An object store with the interface of S3 in this process: it shows its objects and the requests
+/// it got, and gives wrong answers when a test asks for them. object_store_test.py uses a real one.
 #pragma once
 
 #include <functional>
@@ -17,7 +16,7 @@
 
 namespace heddle::testing {
 
-/// Listens on 127.0.0.1 from the constructor to the destructor. Thread: any.
+/// An object store that listens on 127.0.0.1 from the constructor to the destructor. Thread: any.
 class ObjectStore {
  public:
   using Request = httplib::Request;
@@ -27,24 +26,25 @@ class ObjectStore {
   ~ObjectStore();
   std::string endpoint() const;
 
-  /// Objects by BUCKET/KEY; as the store has them at this moment.
+  /// The store's present objects, by BUCKET/KEY.
   std::map<std::string, std::string> Objects() const;
   std::vector<std::string> Keys(const std::string& bucket) const;
   void Set(const std::string& path, const std::string& content);
   void Erase(const std::string& path);
-  /// Begun and not ended.
+  /// The number of multipart uploads that were begun and not ended.
   size_t uploads() const;
   void AddUpload(const std::string& id, const std::string& path);
-  /// Keys a page of a listing.
+  /// Sets the number of keys in each page of a listing.
   void SetPage(size_t keys);
-  /// Asked first about each request; true: it has answered. Null: nobody is asked.
+  /// Sets a function that is called first with each request; it returns true if it answered the
+  /// request. Null: none is called.
   void SetInterference(std::function<bool(const Request&, Response&)> interference);
-  /// "METHOD /BUCKET/KEY?QUERY", decoded, since the last call.
+  /// The requests since the last call, each as "METHOD /BUCKET/KEY?QUERY", decoded.
   std::vector<std::string> TakeRequests();
-  /// What was wrong with a request: a signature that is missing, a hash that is another's.
+  /// The faults found in requests: a missing signature, a hash that does not match the content.
   std::vector<std::string> complaints() const;
 
-  /// Of this request the answer's whole body goes, whatever range it asks for.
+  /// Makes the answer to this request hold the whole body, whatever range it asks for.
   static void IgnoreRange(const Request& request) {
     const_cast<Request&>(request).ranges.clear();  // httplib cuts the body itself, later.
   }

@@ -1,5 +1,5 @@
 /// \file
-/// A job's folder in an object store of this process: what the tests of checkpoints there share.
+/// The fixture of tests of checkpoints in an object store: a job's folder in one of this process.
 #pragma once
 
 #include <cstdlib>
@@ -15,7 +15,7 @@
 
 namespace heddle::checkpoint {
 
-/// One for the process: what has spoken to it keeps its address.
+/// The object store of the process. There is one for all tests, because clients keep its address.
 inline testing::ObjectStore& Store() {
   static auto* const store = [] {
     auto* const made = new testing::ObjectStore;
@@ -28,7 +28,7 @@ inline testing::ObjectStore& Store() {
   return *store;
 }
 
-/// Each test has a bucket.
+/// A test of storage in S3; each test has its own bucket.
 class S3StorageTest : public ::testing::Test {
  protected:
   S3StorageTest() {

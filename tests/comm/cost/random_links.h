@@ -1,5 +1,5 @@
 /// \file
-/// Links of which no two need be alike.
+/// Random tables of links, for tests that must hold for any links.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,8 @@
 
 namespace heddle::comm {
 
-/// Of a few sorts of links, so that there are gaps and ties, and each a little noisy or not at all.
+/// The links between `size` members, of one to four sorts, so that there are gaps and ties between
+/// them; in half of the tables each link varies by up to 20%.
 inline LinkTable RandomLinks(Random& random, int size) {
   const double noise = random.Below(2) == 0 ? 0 : 0.2;
   const auto sorts = static_cast<int>(1 + random.Below(4));

@@ -1,6 +1,6 @@
 /// \file
-/// One end of a handshake on the loop, over a transport that does what the test wishes; the test
-/// plays the peer.
+/// One end of a handshake on the loop, over a transport that the test controls; the test plays the
+/// peer.
 #pragma once
 
 #include <array>
@@ -23,9 +23,9 @@ namespace heddle::comm {
 inline constexpr Duration kPatience = std::chrono::minutes(1);
 inline constexpr Duration kShort = std::chrono::milliseconds(20);
 
-/// What the transport was asked, and what its setups are to answer.
+/// The calls that the transport got, and the results that it and its setups are to return.
 struct Wishes {
-  UniqueFd dialled;  ///< What Dial gives.
+  UniqueFd dialled;  ///< The socket that Dial returns.
   Status dial_status;
   std::function<Result<std::unique_ptr<Connection>>()> advance;
   std::optional<SetupOptions> begun;
@@ -140,7 +140,7 @@ class Ends : public testing::Test {
               static_cast<ssize_t>(sizeof(message)));
     return message;
   }
-  /// Whether the other end has closed, with nothing said before.
+  /// Whether the other end has closed the socket, and sent nothing before.
   bool HearsTheEnd() {
     pollfd ready{.fd = peer_.get(), .events = POLLIN, .revents = 0};
     std::byte byte{};

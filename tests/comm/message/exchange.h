@@ -1,6 +1,6 @@
 /// \file
-/// A channel's parts without its lock, loop and thread: what a peer sends goes in frame by frame,
-/// and what is sent to it comes out. All in the test's own thread.
+/// A channel's parts without its lock, loop and thread, all in the test's own thread: the test
+/// gives them a peer's frames one by one, and takes the frames that they send.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ inline FrameHeader FrameOf(FrameKind kind, uint64_t id, uint64_t total) {
   return header;
 }
 
-/// A frame with payload, also of other kinds than kEager.
+/// A frame of any kind, with its payload.
 struct WholeFrame {
   FrameHeader header;
   Bytes payload;
@@ -57,7 +57,7 @@ inline FrameHeader RequestFrame(uint64_t id, uint64_t tag, uint64_t total) {
   return header;
 }
 
-/// Takes and gives what the test says.
+/// A connection whose input is set by the test, and whose output the test reads.
 class TestConnection final : public Connection, public DirectPlacement {
  public:
   explicit TestConnection(bool places) : places_(places) {}
@@ -103,7 +103,7 @@ class TestConnection final : public Connection, public DirectPlacement {
 
   Bytes incoming;
   Bytes written;
-  size_t room = SIZE_MAX / 2;  ///< Bytes that Write still takes.
+  size_t room = SIZE_MAX / 2;  ///< The bytes that Write still takes.
   uint64_t given = 0;
   uint64_t arrived = 0;
   int withdrawn = 0;
@@ -156,14 +156,14 @@ class Exchange {
     receiver.Take(operation);
     return operation;
   }
-  /// As the channel does it.
+  /// Cancels an operation as the channel does.
   void Cancel(Operation& operation) {
     sender.Forget(operation);
     receiver.Forget(operation);
     operation.Complete(CancelledError("given up"));
   }
 
-  /// The peer sends something, of which only so many bytes have come.
+  /// The peer sends a frame, of which the first `bytes` bytes arrive; the rest waits for GiveRest.
   Status Give(const WholeFrame& frame, size_t bytes = SIZE_MAX) {
     const auto* header = reinterpret_cast<const std::byte*>(&frame.header);
     Bytes all(header, header + sizeof(frame.header));
@@ -190,7 +190,7 @@ class Exchange {
     return status;
   }
 
-  /// What has been sent to the peer since the last call, in whole frames.
+  /// The whole frames that were sent to the peer since the last call.
   std::vector<WholeFrame> Sent() {
     while (true) {
       const size_t before = connection_->written.size();

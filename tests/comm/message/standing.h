@@ -1,5 +1,6 @@
 /// \file
-/// What a channel's parts say is in flight, and what an end takes from them.
+/// The messages that a channel's parts report as in flight, and the operations that an end takes
+/// from them.
 #pragma once
 
 #include <ostream>
@@ -17,7 +18,7 @@ inline KeyPredicate Tagged(uint64_t tag) {
   return [tag](const MessageKey& key) { return key.tag == tag; };
 }
 
-/// Of the receiver.
+/// The receiver's answers about its messages.
 struct Stands {
   bool flies = false;
   bool has = false;
@@ -39,7 +40,7 @@ inline Stands Of(const Exchange& exchange, uint64_t tag) {
           .unexpected = exchange.receiver.Unexpected(Tagged(tag)).size()};
 }
 
-/// What an end takes; `expected` alone, or nothing.
+/// Checks that an end takes the operation `expected` alone, or none if it is null, and only once.
 inline void ExpectTaken(Exchange& exchange, const std::shared_ptr<Operation>& expected) {
   Operations taken;
   exchange.sender.TakeAll(taken);

@@ -1,6 +1,6 @@
 /// \file
-/// A channel's connection in a test's hands: what comes over it, what is written to it, and what it
-/// is asked.
+/// A channel's connection that a test controls: the input that it gets, the output written to it
+/// and the calls that it gets.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@
 
 namespace heddle::comm {
 
-/// What the connection is asked and given; the connection is the channel's.
+/// The input, output and calls of a connection that a channel owns.
 struct Wire {
   void Give(const FrameHeader& header, const std::string& payload = {}) {
     const std::lock_guard lock(mutex);
@@ -62,7 +62,7 @@ struct Wire {
   Bytes written;
   size_t room = SIZE_MAX / 2;
   bool ended = false;
-  bool prepared = true;  ///< What PrepareToWait answers.
+  bool prepared = true;  ///< The result of PrepareToWait.
   std::vector<std::pair<bool, bool>> watched;
   std::vector<std::pair<bool, bool>> waited;
   std::vector<std::pair<int, uint32_t>> ready;

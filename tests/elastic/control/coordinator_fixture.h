@@ -1,5 +1,5 @@
 /// \file
-/// A coordinator between workers that a test plays, message by message.
+/// The fixture of a coordinator whose workers a test plays, message by message.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 
 namespace heddle::elastic {
 
-/// Workers by name; every message goes through at once, every plan gives each worker everything or
-/// its half.
+/// A test of a coordinator. Workers are named; every message arrives at once; every plan gives each
+/// worker all parameters, or one of its own.
 class CoordinatorTest : public testing::Test {
  protected:
   CoordinatorTest() {
@@ -81,8 +81,8 @@ class CoordinatorTest : public testing::Test {
          [](wire::FromWorker& message) { message.mutable_profiled()->set_profile_json("{}"); });
   }
 
-  // Answers the plan that was asked for: every candidate a member; `split` gives each its own
-  // parameter.
+  // Answers the request for a plan with one in which every candidate is a member; `split` gives
+  // each of them a parameter of its own.
   void AnswerPlan(bool split = false) {
     ASSERT_TRUE(request_.has_value());
     PlanOutcome outcome;
@@ -121,8 +121,8 @@ class CoordinatorTest : public testing::Test {
       });
     }
   }
-  // Of the state that it was told to move last, as the plan that was found last says, with the same
-  // digests as everybody.
+  // The certificate of a worker for the state that the last Start named, with its parameters in the
+  // last plan, and the same digests as all other workers.
   wire::Certificate CertificateOf(const std::string& name) const {
     wire::Certificate certificate;
     certificate.set_step(start_step_);
@@ -145,7 +145,7 @@ class CoordinatorTest : public testing::Test {
     AnswerReady(members_, 1);
     sent_.clear();
   }
-  // The steps from `first` on, of the generation in force, that take so long each.
+  // Worker a reports steps from `first` on, of the generation in force, with these durations.
   void StepsOf(int64_t first, const std::vector<double>& seconds) {
     for (const double each : seconds) {
       From("a", [&](wire::FromWorker& message) {
@@ -157,7 +157,7 @@ class CoordinatorTest : public testing::Test {
       });
     }
   }
-  // Of the generation in force, unless it says another.
+  // The worker `from` reports a step of `generation`; nullopt: of the generation in force.
   void Step(int64_t step,
             const std::string& from = "a",
             std::optional<int64_t> generation = std::nullopt) {
@@ -190,7 +190,7 @@ class CoordinatorTest : public testing::Test {
     }
   }
 
-  // The last message of a kind that a worker got; null when there was none.
+  // The last message of a kind that a worker got; null: there was none.
   const wire::ToWorker* Last(const std::string& name, wire::ToWorker::KindCase kind) {
     const std::vector<wire::ToWorker>& messages = sent_[name];
     const auto found =
@@ -198,7 +198,7 @@ class CoordinatorTest : public testing::Test {
                      [&](const wire::ToWorker& message) { return message.kind_case() == kind; });
     return found == messages.rend() ? nullptr : &*found;
   }
-  // The last event of a kind; there is one.
+  // The last logged event of a kind; fails the test if there is none.
   const LogEvent& Logged(const std::string& kind) const {
     const auto found = std::find_if(log_.rbegin(), log_.rend(),
                                     [&](const LogEvent& event) { return event.kind == kind; });
@@ -223,7 +223,7 @@ class CoordinatorTest : public testing::Test {
   std::vector<NoteValidation> notes_;
   std::vector<std::string> members_;
   PlanOutcome plan_;
-  int64_t start_step_ = 0;  ///< Of the last Start.
+  int64_t start_step_ = 0;  ///< The step of the last Start.
   std::optional<PlanRequest> request_;
   std::optional<EndJob> end_;
   DurableState stored_;

@@ -1,5 +1,6 @@
 /// \file
-/// A coordinator between workers that a test plays, and all that it decides as lines of text.
+/// The fixture of a coordinator whose workers a test plays, with all its decisions as lines of
+/// text.
 #pragma once
 
 #include <functional>
@@ -16,7 +17,7 @@
 
 namespace heddle::elastic {
 
-/// Lines of at most so many columns, broken behind a comma or a space.
+/// Breaks a line into lines of at most 111 columns, behind a comma or at a space.
 inline std::string Fold(std::string line) {
   constexpr size_t kColumns = 111;
   std::string folded;
@@ -166,7 +167,7 @@ class TranscriptTest : public testing::Test {
       message.mutable_profiled()->set_profile_json("\"" + name + "\"");
     });
   }
-  // Everybody asked gets a parameter of its own.
+  // Answers the request for a plan; every candidate is a member with a parameter of its own.
   void Plan() {
     PlanOutcome outcome;
     outcome.request_id = asked_.id;
@@ -257,7 +258,7 @@ class TranscriptTest : public testing::Test {
     Ready("a");
     Ready("b");
   }
-  // All since the last look.
+  // All lines since the last call.
   std::string Said() { return fmt::format("{}", fmt::join(std::exchange(said_, {}), "\n")); }
   std::string Shown() const { return Fold(Json(coordinator_.StatusAt(now_))); }
 

@@ -1,5 +1,5 @@
 /// \file
-/// A worker process in a thread, for tests of the coordinator's shell: its data plane is a table in
+/// A worker in a thread, for tests of the coordinator's server: its data plane is a table in
 /// memory.
 #pragma once
 
@@ -20,7 +20,8 @@ namespace heddle::elastic {
 
 inline constexpr Duration kPatience = std::chrono::minutes(2);
 
-// Votes of all workers of a generation meet here; an aborted or dead worker fails the others.
+// The votes of all workers of a generation. An aborted worker's vote fails; a dead worker fails the
+// votes of the others.
 class Fabric {
  public:
   struct Outcome {
@@ -51,7 +52,7 @@ class Fabric {
     }
     return {Status::Ok(), ballot.stop, ""};
   }
-  /// How long a worker computes for a step: none, once a test has seen what it wants to.
+  /// The time that a worker computes for a step; 0 after Hurry.
   Duration step_time() const { return step_time_.load(); }
   void Hurry() { step_time_.store(Duration::zero()); }
   void Fence(const std::string& name, int64_t generation) {
@@ -78,7 +79,8 @@ class Fabric {
   std::map<int64_t, std::string> dead_ HEDDLE_GUARDED_BY(mutex_);
 };
 
-// A worker process in a thread: the shipped session, loop and member around a trainer that counts.
+// A worker in a thread: the shipped session, loop and member, with a trainer that only counts
+// steps.
 class FakeWorker : public MemberHost {
  public:
   FakeWorker(const std::string& coordinator,
@@ -132,7 +134,7 @@ class FakeWorker : public MemberHost {
     } else if (const auto* abort = std::get_if<AbortBelow>(&action)) {
       fabric_.Fence(name_, abort->generation);
     } else if (const auto* lower = std::get_if<LowerPlan>(&action)) {
-      loop_->Post(PlanLowered{lower->generation, Status::Ok(), 42});  // Beside training.
+      loop_->Post(PlanLowered{lower->generation, Status::Ok(), 42});  // Lowers beside training.
     } else if (const auto* stop = std::get_if<RequestStop>(&action)) {
       const MutexLock lock(mutex_);
       stop_generation_ = stop->generation;
@@ -150,7 +152,7 @@ class FakeWorker : public MemberHost {
   }
 
   void Refresh() { session_->Refresh(); }
-  /// How many were up so far.
+  /// The number of streams to the coordinator that were opened so far.
   int streams() const { return streams_; }
   void Terminate() { loop_->Post(TerminateRequested{"SIGTERM"}); }
 
@@ -181,7 +183,7 @@ class FakeWorker : public MemberHost {
 
   void Train() {
     Work();
-    if (WaitStarted(); HasExited()) {  // As the shipped worker does before its process ends.
+    if (WaitStarted(); HasExited()) {  // Like the shipped worker before its end.
       Close(After(std::chrono::seconds(2)));
     }
   }
@@ -216,7 +218,7 @@ class FakeWorker : public MemberHost {
         members_ = static_cast<size_t>(move->prepared.members_size());
         StateMoved moved;
         moved.certificate.set_step(move->start.applied_step());
-        for (const int32_t parameter : {0, 1}) {  // As server_fixture.h plans.
+        for (const int32_t parameter : {0, 1}) {  // The parameters of server_fixture.h's plans.
           moved.certificate.add_parameters(parameter);
           moved.certificate.add_digests(1);
         }

@@ -1,5 +1,5 @@
 /// \file
-/// A coordinator with real sockets, and workers in threads of the test.
+/// The fixture of a coordinator with real sockets, and of workers in threads of the test.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 
 namespace heddle::elastic {
 
-// A store that sees whether what it is told to be known was made durable in the log before.
+// A store that checks that the log was durable up to the known step before each save.
 class WatchedStore : public StateStore {
  public:
   WatchedStore(std::unique_ptr<StateStore> store, const std::atomic<int64_t>& synced)
@@ -129,14 +129,15 @@ class GrpcTest : public testing::Test {
         std::make_unique<FakeWorker>(server_->address(), name, steps_, fabric_, certificates);
   }
 
-  // The process is gone: no word from it, and its peers see their connections break.
+  // Ends a worker as if its process were killed: it sends nothing more, and its peers' connections
+  // break.
   void KillWorker(const std::string& name) {
     const int64_t generation = workers_.at(name)->generation();
     fabric_.Die(name, generation);
     workers_.erase(name);
   }
 
-  // Waits for an entry of the log.
+  // Waits for a log event that matches; false: none came in time.
   bool WaitFor(const std::function<bool(const LogEvent&)>& match, Duration patience = kPatience) {
     const Deadline deadline = After(patience);
     const MutexLock lock(mutex_);

@@ -1,5 +1,5 @@
 /// \file
-/// Certificates that our own authority would not make, made by hand.
+/// Certificates that the product's authority would not issue, made by hand.
 #pragma once
 
 #include <string>
@@ -11,11 +11,12 @@
 
 namespace heddle::elastic {
 
+/// The fields of a certificate to make.
 struct Wish {
   std::string names = "URI:heddle:operator";  ///< Subject alternative names; empty: none.
   std::string usage = "clientAuth";
-  long from = -60;  ///< Seconds from now.
-  long until = 3600;
+  long from = -60;    ///< The begin of the validity, in seconds from now.
+  long until = 3600;  ///< The end of the validity, in seconds from now.
 };
 
 inline void AddByHand(X509* certificate, int nid, const std::string& value) {

@@ -1,5 +1,5 @@
 /// \file
-/// What a component of a Member has put into its outbox, for tests.
+/// The actions that a component of a Member put into its outbox, for tests.
 #pragma once
 
 #include <optional>
@@ -10,11 +10,11 @@
 
 namespace heddle::elastic {
 
-/// An outbox of a worker that is connected and welcomed, and what came out of it.
+/// The outbox of a worker that is connected and welcomed, and the actions taken from it.
 class Taken {
  public:
   MemberOutbox& out() { return out_; }
-  /// What was added since the last call, as words: the kind of a message, "act" for anything else.
+  /// The actions added since the last call, as words: a message's kind, "act" for other actions.
   std::vector<std::string> Words() {
     actions_ = out_.Take();
     std::vector<std::string> words;
@@ -24,7 +24,7 @@ class Taken {
     }
     return words;
   }
-  /// The first of its kind among those of the last Words(); none: there is none.
+  /// The first action of type T among those of the last Words(); nullopt: there is none.
   template <typename T>
   std::optional<T> Find() const {
     for (const MemberAction& action : actions_) {

@@ -34,12 +34,12 @@
 
 namespace heddle::elastic {
 
-/// The parts of the simulated cluster. Each keeps its own fields; they reach each other through
-/// this. Thread: one caller.
+/// The parts of the simulated cluster. Each part keeps its own fields; the parts reach each other
+/// through this class. Thread: one caller.
 class Cluster {
  public:
   explicit Cluster(const SimOptions& options);
-  /// Once.
+  /// Runs the whole history, and returns its outcome; called once.
   SimResult Run();
 
   World world;

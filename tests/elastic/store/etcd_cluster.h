@@ -1,5 +1,5 @@
 /// \file
-/// Real etcd processes of this test, on free ports, each with a data folder of its own.
+/// A cluster of real etcd processes, on free ports, each with a data folder of its own.
 #pragma once
 
 #include <csignal>
@@ -24,7 +24,7 @@
 
 namespace heddle::elastic {
 
-/// Everything ends with it. Thread: one caller at a time.
+/// A cluster of etcd processes, which the destructor ends. Thread: one caller at a time.
 class EtcdCluster {
  public:
   static constexpr Duration kPatience = std::chrono::seconds(60);
@@ -49,7 +49,7 @@ class EtcdCluster {
   const std::string& endpoint(size_t member) const { return members_[member].client; }
   std::string file(const std::string& name) const { return folder_.path() + "/" + name; }
 
-  /// Of a store with this prefix.
+  /// The address of a store in this cluster whose keys begin with `prefix`.
   EtcdAddress Address(const std::string& prefix, int lease_seconds = 60) const {
     EtcdAddress address;
     for (const Member& member : members_) {
@@ -135,7 +135,7 @@ class EtcdCluster {
   };
 
   static std::vector<int> FreePorts(size_t count) {
-    std::vector<UniqueFd> held;  // All at once, so that they differ.
+    std::vector<UniqueFd> held;  // All are held at once, so that the ports differ.
     std::vector<int> ports;
     for (size_t i = 0; i < count; ++i) {
       held.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -151,7 +151,7 @@ class EtcdCluster {
     return ports;
   }
 
-  // An authority, and certificates of it for 127.0.0.1 and for a client.
+  // Makes an authority, and its certificates for 127.0.0.1 and for a client.
   void MakeCertificates() const {
     const std::string make = fmt::format(
         "cd {} && exec 2> openssl.log"
@@ -175,7 +175,8 @@ class EtcdCluster {
   std::unique_ptr<Launcher> launcher_;
 };
 
-/// Tries until this one leads, or patience ends: then null.
+/// Stands for election at `own_address` until it leads, and returns the store; null, and the test
+/// fails: it did not lead within EtcdCluster::kPatience.
 inline std::unique_ptr<StateStore> Lead(const EtcdAddress& address,
                                         const std::string& own_address = "127.0.0.1:1") {
   const auto election = EtcdElection::Open(address);

@@ -1,5 +1,5 @@
 /// \file
-/// A state with a value in every field, and its comparison field by field.
+/// A DurableState with a value in every field, and the comparison of two states field by field.
 #pragma once
 
 #include <string>

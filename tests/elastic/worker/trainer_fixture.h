@@ -1,5 +1,5 @@
 /// \file
-/// A worker's trainer by itself, and the commands that its member would give it.
+/// The fixture of a worker's trainer alone, and the commands that its member would give it.
 #pragma once
 
 #include <cstdlib>
@@ -37,10 +37,11 @@ workers:
 checkpoint: {every: 0, last: false}
 )";
 
-/// Far less than what others may need for their part of a move.
+/// The time that the trainer waits for the coordinator: far less than other workers may need for
+/// their part of a move.
 inline constexpr Duration kCoordinatorWait = std::chrono::milliseconds(100);
 
-/// The only worker of a job of three steps.
+/// A test of the trainer of the only worker of a job of three steps.
 class TrainerTest : public testing::Test {
  protected:
   TrainerTest() {
@@ -96,7 +97,7 @@ class TrainerTest : public testing::Test {
     return steps_;
   }
 
-  // The first `count` that were told of.
+  // Waits until `count` parts of checkpoints were reported; returns all that were.
   std::vector<wire::CheckpointPart> Saves(size_t count) {
     const MutexLock lock(mutex_);
     for (const Deadline deadline = After(std::chrono::seconds(60));
@@ -106,7 +107,8 @@ class TrainerTest : public testing::Test {
     return saves_;
   }
 
-  // Into `generation`, from the seed or from the state of the generation before.
+  // The move into `generation`: generation 1 begins from the seed, others from the state of the
+  // generation before.
   MoveState MoveInto(int64_t generation, int64_t applied_step) const {
     MoveState move;
     move.start.set_generation(generation);

@@ -1,5 +1,6 @@
 /// \file
-/// Workers that tell windows of steps, and measure their links as a test says.
+/// The fixture of tests of drift: workers that report windows of steps, and measure their links
+/// with the results that a test sets.
 #pragma once
 
 #include <map>
@@ -15,7 +16,7 @@ class DriftFixture : public CoordinatorTest {
  protected:
   DriftFixture() { job_.policy.links.transports = {"tcp"}; }
 
-  // Each on a host of its own.
+  // A worker joins, on a host of its own.
   void Join(const std::string& name) {
     Hello(name, [&](wire::Hello& hello) {
       hello.set_network("net-" + name);
@@ -36,8 +37,8 @@ class DriftFixture : public CoordinatorTest {
     AnswerReady(members_, 1);
     sent_.clear();
   }
-  // Answers every request, with the rate of the pair, which comes in the order of names; 0: it
-  // fails.
+  // Answers every request to measure links with the rate that `rate` returns for the pair of names,
+  // which are in ascending order; 0: the measurement fails.
   template <typename Rate>
   void MeasureAll(Rate rate) {
     for (bool any = true; any;) {
@@ -75,8 +76,8 @@ class DriftFixture : public CoordinatorTest {
       From(name, [](wire::FromWorker& message) { message.mutable_heartbeat(); });
     }
   }
-  // Windows of five steps of so many seconds each, one after another; nobody works for longer than
-  // predicted.
+  // All members report windows of five steps, one for each of `seconds`; none of them takes longer
+  // than predicted.
   void Windows(std::initializer_list<double> seconds) {
     for (const double each : seconds) {
       ++window_;
@@ -86,13 +87,14 @@ class DriftFixture : public CoordinatorTest {
     }
   }
   void BeginWindows() { window_ = 0; }
-  // Windows in which a worker takes longer than predicted; the first of all does not count.
+  // A worker reports windows in which it takes `ratio` times as long as predicted; the first window
+  // of a generation does not count.
   void Slow(const std::string& name, double ratio, int windows = 6) {
     for (int i = 0; i < windows; ++i) {
       Window(name, ++window_, ratio, 1);
     }
   }
-  // With another coordinator, which finds its workers training.
+  // Starts another coordinator, which finds its workers training.
   void Restart(const std::vector<std::string>& names) {
     coordinator_ = Coordinator(stored_, job_, now_);
     connections_.clear();

@@ -1,5 +1,5 @@
 /// \file
-/// A coordinator of three workers that keep snapshots in memory, and what they say of them.
+/// The fixture of a coordinator of three workers that keep snapshots in memory and report them.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace heddle::elastic {
 
-/// Generation, step and owners of parts that a worker holds.
+/// The snapshot's generation and step, and the owners, of the parts that a worker holds.
 struct Parts {
   int64_t generation = 0;
   int64_t step = 0;
@@ -19,8 +19,8 @@ struct Parts {
   int64_t raw_bytes = 0;
 };
 
-/// a, b and c hold a third of the state each, and of each snapshot their own part and the next
-/// one's: a 0 and 2, b 1 and 0, c 2 and 1.
+/// Workers a, b and c hold a third of the state each, and two parts of each snapshot, by owner:
+/// a holds 0 and 2, b 1 and 0, c 2 and 1.
 class SourceTest : public CoordinatorTest {
  protected:
   SourceTest() {

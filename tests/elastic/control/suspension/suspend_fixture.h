@@ -1,5 +1,5 @@
 /// \file
-/// A coordinator whose workers leave, all of them.
+/// The fixture of a coordinator all of whose workers leave.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +47,7 @@ class CoordinatorSuspendTest : public CoordinatorTest {
     commits_.clear();
     Tell(event);
   }
-  // All of it, after `step`.
+  // Suspends the job after `step`, with all messages of the workers that this takes.
   void Suspend(int64_t step) {
     LeaveAll();
     Step(step);
@@ -65,7 +65,7 @@ class CoordinatorSuspendTest : public CoordinatorTest {
     return Suspended() == nullptr ? "none" : std::get<std::string>(*Suspended()->Find("reason"));
   }
   int64_t Field(const char* name) const { return std::get<int64_t>(*Suspended()->Find(name)); }
-  // "requeue", "release" or "none".
+  // The coordinator's answer to a worker that leaves: "requeue", "release" or "none".
   std::string Answer(const std::string& name) {
     const wire::ToWorker* release = Last(name, wire::ToWorker::kRelease);
     return release == nullptr ? "none" : release->release().requeue() ? "requeue" : "release";

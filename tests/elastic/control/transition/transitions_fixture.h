@@ -1,5 +1,5 @@
 /// \file
-/// The transitions alone, between rooms that a test fills.
+/// The fixture of the coordinator's transitions alone, with the components that they use.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-/// Workers by name, of which two come at first.
+/// A test of the transitions. Workers are named; the first two have joined.
 class TransitionsTest : public testing::Test {
  protected:
   TransitionsTest() {
@@ -40,7 +40,8 @@ class TransitionsTest : public testing::Test {
             saves_,      sources_,   agreement_,   drift_, link_drift_, formation_,
             recoveries_, decisions_, outcomes_,    now_,   out_};
   }
-  // Calls one of the methods with the scene, checks the invariants, and forgets what was decided.
+  // Calls a method of the transitions with the scene, and checks the invariants. Forgets the
+  // actions of earlier calls.
   template <typename... Args, typename... Given>
   Consequence Do(Consequence (Transitions::*method)(Args...), Given&&... given) {
     Scene scene = MakeScene();

@@ -1,5 +1,5 @@
 /// \file
-/// All that an action of the coordinator says, as text: histories are compared by it.
+/// All fields of an action of the coordinator, as text: histories are compared by it.
 #pragma once
 
 #include <string>

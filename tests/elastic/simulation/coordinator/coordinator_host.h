@@ -13,35 +13,35 @@ namespace heddle::elastic {
 
 class Cluster;
 
-/// Thread: one caller.
+/// The processes of the job's coordinators. Thread: one caller.
 class CoordinatorHost {
  public:
   CoordinatorHost(Cluster& cluster, Job job);
 
   const Job& job() const { return job_; }
-  /// Who owns the store; null: nobody.
+  /// The process that owns the store; null: none does.
   CoordinatorProcess* leader() const { return leader_; }
   bool runs() const { return leader_ != nullptr; }
   bool answers() const { return runs() && leader_->answers(); }
   wire::JobStatus Describe() const;
-  /// Whom a worker finds that looks for a coordinator: mostly the leader, but others believe that
-  /// they are. Null: nobody answers.
+  /// The process that a worker reaches when it looks for a coordinator: mostly the leader,
+  /// sometimes a former one that still believes it leads. Null: none answers.
   CoordinatorProcess* Find() const;
 
-  /// From what is stored, if anything is. Nothing when one leads.
+  /// Starts a coordinator from the stored state, if there is any; does nothing while one leads.
   void Start();
   void StartAfter(Duration time);
-  /// The leader ends. `power`: its machine goes down, and what was written there but not made
-  /// durable with it.
+  /// Ends the leader's process. `power`: its machine loses power, so that what was written there
+  /// but not made durable is lost.
   void Stop(bool power);
-  /// A former leader's process ends.
+  /// Ends the process of a former leader.
   void End(CoordinatorProcess& former);
 
   // Faults.
-  /// Another coordinator takes the leader's place, which goes on as if it had not.
+  /// Another coordinator takes the leader's place; the former leader goes on, unaware of it.
   void TakeOver();
-  /// The coordinator's machine goes away for ever, with its store. What starts next knows what is
-  /// on storage alone.
+  /// The coordinator's machine is lost for ever, with its store. The next coordinator knows only
+  /// what is on storage.
   void LoseStore();
 
  private:
@@ -50,9 +50,9 @@ class CoordinatorHost {
 
   Cluster& cluster_;
   const Job job_;
-  std::vector<std::unique_ptr<CoordinatorProcess>> processes_;  ///< By life; ended ones, too.
+  std::vector<std::unique_ptr<CoordinatorProcess>> processes_;  ///< By life, ended ones included.
   CoordinatorProcess* leader_ = nullptr;
-  bool store_lost_ = false;  ///< And no coordinator has begun since.
+  bool store_lost_ = false;  ///< The store was lost, and no coordinator began since.
 };
 
 }  // namespace heddle::elastic

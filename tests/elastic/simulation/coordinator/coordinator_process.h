@@ -1,7 +1,7 @@
 /// \file
-/// One process of a coordinator: the shipped machine, the queue before it and what it writes, as
-/// elastic/grpc/durable_machine.h has them. Another one may have taken its place: that one owns the
-/// store, and this one does not know it yet.
+/// One process of a coordinator: the shipped machine, its queue of events and what it writes, as in
+/// elastic/grpc/durable_machine.h. Another process may have taken its place: the other one owns the
+/// store then, and this one may not know it yet.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace heddle::elastic {
 class Cluster;
 struct SimWorker;
 
-/// Thread: one caller.
+/// One process of a coordinator. Thread: one caller.
 class CoordinatorProcess {
  public:
   /// `life`: counts the processes of coordinators.
@@ -28,29 +28,30 @@ class CoordinatorProcess {
 
   int64_t life() const { return life_; }
   bool ended() const { return ended_; }
-  /// Whoever calls it is heard.
+  /// Whether the process answers calls: it neither ended nor is paused.
   bool answers() const { return !ended_ && !paused_until_; }
   wire::JobStatus Describe() const { return machine_.StatusAt(MachineTime()); }
 
-  /// It is handled once everything before it is, and all that had to be stored for that. Nothing
-  /// when it has ended.
+  /// Queues an event. It is handled once all events before it are handled and what they had to
+  /// store is stored. Does nothing once the process has ended.
   void Tell(const CoordinatorEvent& event);
-  /// Nothing that it was at goes on.
+  /// Ends the process; nothing of its work in progress continues.
   void End() { ended_ = true; }
   void ScheduleTick();
 
-  /// From now on another one owns the store, which holds this. It notices soon, or by its next
-  /// write.
+  /// From now on another process owns the store, which holds `stored`. This process notices soon,
+  /// or by its next write.
   void Fence(const DurableState& stored);
-  /// What was durable when another one took its place; none: it owns the store.
+  /// The durable state when another process took this one's place; nullopt: this one owns the
+  /// store.
   const std::optional<DurableState>& fenced() const { return fenced_; }
 
   // Faults.
-  /// SIGSTOP for a time.
+  /// Stops the process for `time`, as SIGSTOP does.
   void Pause(Duration time);
   void JumpClock(Duration time);
-  /// It ends before the `actions`-th action from now, or, 0, during its next write that takes time;
-  /// it is down for a time, by loss of power where it says so.
+  /// The process ends before the `actions`-th action from now, or, where `actions` is 0, during its
+  /// next write that takes time. It stays down for `down`. `power`: its machine loses power.
   void Crash(int actions, bool power, Duration down) { crash_ = {actions, power, down}; }
 
  private:
@@ -68,15 +69,16 @@ class CoordinatorProcess {
   Time MachineTime() const;
   void Drain();
   void Handle(const CoordinatorEvent& event);
-  /// Somebody asks that a worker leaves, or stays after all.
+  /// Notes a request of an operator that a worker leave, or stay after all; does nothing for other
+  /// events.
   void NoteAsked(const CoordinatorEvent& event);
-  /// Whether a worker of the coordinator's status is this process.
+  /// Whether a worker of the coordinator's status is the process `running`.
   bool Means(const wire::JobStatus::Worker& known, const SimWorker& running) const;
-  /// Who asked is told, now that it is stored.
+  /// Answers the operators' requests, once they are stored.
   void Answer();
   void CheckMachine(const CoordinatorEvent& event);
   void CheckDeadline();
-  /// As people see it, who may look at any moment.
+  /// Checks the coordinator's status, which an operator may read at any moment.
   void CheckStatus();
   void Perform(const CoordinatorAction& action);
   void Begin(const DurableState& state);
@@ -85,7 +87,7 @@ class CoordinatorProcess {
   void TakeRefusal();
   void Continue();
   void CrashNow();
-  /// It has noticed that another one owns the store.
+  /// This process noticed that another one owns the store, and becomes a standby.
   void StandBy();
 
   Cluster& cluster_;
@@ -97,14 +99,14 @@ class CoordinatorProcess {
   std::deque<CoordinatorEvent> waiting_;
   std::deque<CoordinatorAction> actions_;
   std::optional<Write> write_;
-  bool refused_ = false;              ///< The last one was, for good.
-  std::vector<std::string> drained_;  ///< Keys: who asked for it is told when it is stored.
-  std::vector<std::string> kept_;     ///< Likewise, that they stay after all.
+  bool refused_ = false;              ///< The last write was refused, for good.
+  std::vector<std::string> drained_;  ///< Keys of workers asked to leave; answered once stored.
+  std::vector<std::string> kept_;     ///< Keys of workers asked to stay; answered once stored.
   Duration behind_{};  ///< The clock's time less the machine's, which stands still in long writes.
   std::optional<Time> tick_at_;
   std::optional<Time> paused_until_;
   std::optional<CrashToCome> crash_;
-  int vain_ticks_ = 0;  ///< In a row.
+  int vain_ticks_ = 0;  ///< Consecutive ticks whose deadline stayed past.
 };
 
 }  // namespace heddle::elastic

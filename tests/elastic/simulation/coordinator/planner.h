@@ -1,6 +1,6 @@
 /// \file
-/// The planner beside each coordinator: one thread, which takes the newest question when it is
-/// free.
+/// The simulated planner beside each coordinator: one thread, which takes the newest request when
+/// it is free.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,25 @@ namespace heddle::elastic {
 class Cluster;
 class CoordinatorProcess;
 
-/// With such a profile of one candidate there is no plan.
+/// A profile with which no plan can be found: one candidate with it is enough.
 inline constexpr const char* kAbsurdProfile = "absurd";
 
-/// Thread: one caller.
+/// The planners of all coordinators' processes. Thread: one caller.
 class SimPlanner {
  public:
   explicit SimPlanner(Cluster& cluster) : cluster_(cluster) {}
 
-  /// Answered by Planned.
+  /// Requests a plan; the outcome comes to `asker` as the event Planned.
   void Find(CoordinatorProcess& asker, const PlanRequest& request);
 
   // Faults.
   void RefuseUntil(Time time) { refuses_until_ = time; }
-  /// What is asked until then is answered then.
+  /// Delays the outcomes of all requests made before `time` until then.
   void DelayUntil(Time time) { delays_until_ = time; }
 
  private:
   struct Queue {
-    std::optional<PlanRequest> asked;  ///< The newest.
+    std::optional<PlanRequest> asked;  ///< The newest request.
     bool busy = false;
   };
 

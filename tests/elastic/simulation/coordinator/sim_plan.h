@@ -1,5 +1,5 @@
 /// \file
-/// What a plan of the simulated planner says, and its text.
+/// A plan of the simulated planner, and its text.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace heddle::elastic {
 
 inline constexpr int32_t kSimParameters = 6;
 
-/// Worker name to its parameters, by rank.
+/// Pairs of a worker's name and the indices of its parameters, by rank.
 using SimPlan = std::vector<std::pair<std::string, std::vector<int32_t>>>;
 std::string EncodeSimPlan(int64_t generation, const SimPlan& plan);
 SimPlan DecodeSimPlan(const std::string& text);

@@ -1,8 +1,8 @@
 /// \file
-/// How long a step takes under a plan, where steps follow from plans (SimOptions::priced), and how
-/// long the planner says. A plan shares a step's work out by the slowdowns that it counts on; each
-/// worker takes as long as its real speed makes it, and some sets of workers take longer together
-/// than anybody knows.
+/// The seconds that a step takes under a plan, where they follow from the plan
+/// (SimOptions::priced), and the seconds that the planner predicts. A plan divides a step's work by
+/// the slowdowns that it assumes; each worker takes as long as its real speed makes it, and some
+/// sets of workers take longer together, which the planner cannot know.
 #pragma once
 
 #include <cstdint>
@@ -16,28 +16,31 @@ namespace heddle::elastic {
 
 class Cluster;
 
-/// Thread: one caller.
+/// The durations of steps under plans. Thread: one caller.
 class StepPrices {
  public:
   explicit StepPrices(Cluster& cluster) : cluster_(cluster) {}
 
-  /// A plan was found: sets what the planner says of its steps, and keeps what it counts on.
+  /// Sets the predicted step time of a plan that was found, and keeps the slowdowns that the plan
+  /// assumes.
   void Price(const PlanRequest& request, PlanOutcome& outcome);
 
-  /// What a worker really takes for its part of a step of a generation.
+  /// The seconds that a worker really takes for its part of a step of a generation.
   double SecondsOf(const SimWorker& worker, int64_t generation);
-  /// By so much more a worker takes for its part of a step that begins now, for no lasting reason.
+  /// A factor by which a worker takes longer, for no lasting reason, for its part of a step that
+  /// begins now.
   double DrawNoise(SimWorker& worker);
-  /// What a step of a generation would really take with its members as they are now, and no noise.
+  /// The seconds that a step of a generation would really take with its members as they are now,
+  /// without noise.
   double SecondsOf(int64_t generation);
 
-  /// How a plan was found.
+  /// A plan that was found, with its request.
   struct Found {
     PlanRequest request;
     PlanOutcome outcome;
-    std::map<std::string, double> slowdowns;  ///< That the plan counts on, by member.
+    std::map<std::string, double> slowdowns;  ///< The slowdowns that the plan assumes, by member.
   };
-  /// Of a generation that was planned.
+  /// The plan of `generation`, which was planned.
   const Found& at(int64_t generation) const { return found_.at(generation); }
 
  private:
@@ -45,7 +48,7 @@ class StepPrices {
   double WorkSeconds() const;
 
   Cluster& cluster_;
-  std::map<int64_t, Found> found_;  ///< By generation, the newest.
+  std::map<int64_t, Found> found_;  ///< The newest plan of each generation.
 };
 
 }  // namespace heddle::elastic

@@ -1,5 +1,5 @@
 /// \file
-/// Checkpoints on storage: committed, pruned, damaged.
+/// The simulated storage of checkpoints, which are committed, pruned and damaged there.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +15,33 @@ namespace heddle::elastic {
 class Cluster;
 class CoordinatorProcess;
 
-/// Thread: one caller.
+/// The checkpoints on storage. Thread: one caller.
 class SimStorage {
  public:
   explicit SimStorage(Cluster& cluster) : cluster_(cluster) {}
 
-  /// Answered by CheckpointCommitted: with an error when another coordinator owns the store.
+  /// Commits a checkpoint; the outcome comes to `asker` as the event CheckpointCommitted, with an
+  /// error when another coordinator owns the store.
   void Commit(CoordinatorProcess& asker, const CommitCheckpoint& commit);
-  /// With the coordinator's process, or with its turn, before or after what it was at was done.
+  /// The coordinator's process ended, or lost the store: each commit in progress is by chance
+  /// finished or abandoned.
   void StopCommitting();
-  /// As a coordinator finds them when it starts: only the newest sound one is read in full.
+  /// The steps of the checkpoints, as a coordinator finds them when it starts: only the newest
+  /// sound one is read in full.
   std::vector<int64_t> Find() const;
   void Damage(int64_t step) { committed_.at(step).damaged = true; }
 
-  /// That a commit here was of.
+  /// The highest generation of any commit.
   int64_t HighestGeneration() const { return highest_generation_; }
-  /// All that is here is of this generation from now on.
+  /// Counts all checkpoints here as those of `generation` from now on.
   void CountAs(int64_t generation);
 
   bool empty() const { return committed_.empty(); }
   int64_t newest() const { return committed_.rbegin()->first; }
-  /// The generation that wrote it; none: it is not there.
+  /// The generation that wrote the checkpoint of a step; nullopt: there is no such checkpoint.
   std::optional<int64_t> GenerationOf(int64_t step) const;
   bool IsDamaged(int64_t step) const;
-  /// Of a checkpoint that is there.
+  /// A parameter's state in the checkpoint of `step`, which is there.
   SimParameter Read(int64_t step, int32_t parameter) const {
     return committed_.at(step).state.at(parameter);
   }
@@ -51,9 +54,10 @@ class SimStorage {
   };
 
   void Keep(const CommitCheckpoint& commit, const SimState& state);
-  /// What it is a checkpoint of.
+  /// The state that a checkpoint to commit holds.
   SimState StateIn(const CommitCheckpoint& commit) const;
-  /// The newest few stay, whatever history they are of, and the one that was just committed.
+  /// Deletes all checkpoints except the newest few, of any history, and the one that was just
+  /// committed.
   std::vector<int64_t> Prune(int64_t sound);
 
   Cluster& cluster_;

@@ -15,43 +15,45 @@ namespace heddle::elastic {
 
 class Cluster;
 
-/// Why a job ends that people want no more.
+/// The reason of a job's end that an operator asked for.
 inline constexpr const char* kCancelled = "it was cancelled";
 
-/// Thread: one caller.
+/// Injects the faults of a history. Thread: one caller.
 class FaultInjector {
  public:
   explicit FaultInjector(Cluster& cluster) : cluster_(cluster) {}
 
+  /// Schedules all faults of the history's options.
   void Schedule();
-  /// As soon as the job is in the phase, and some moments later. Another wish replaces this one.
+  /// Makes `call` up to 150 ms after the job's phase is `phase`. Another call of OnceIn replaces
+  /// this one.
   void OnceIn(const std::string& phase, std::function<void()> call);
-  /// A generation begins after a step. Who has no part in it may lose its stream just then.
+  /// A generation begins after `step`: by chance, workers without a part in it lose their streams.
   void NoteGo(const wire::Prepare& prepare, int64_t step);
-  /// The coordinator has heard what a worker holds that was halted. Its way there may be cut just
-  /// then, for a time or until the next generation begins, a few times in a history.
+  /// The coordinator has heard the state of a halted worker: by chance, a few times in a history,
+  /// the worker's way to it is cut for a time, at most until the next generation begins.
   void NoteHalted(const std::string& key);
-  /// The coordinator may have come to another phase.
+  /// Looks whether the job is in the phase that OnceIn waits for.
   void LookForPhase();
-  /// Something else happens until then.
+  /// Defers end() to `end` at least.
   void LastUntil(Time end) { end_ = std::max(end_, end); }
-  /// When all are over that end by themselves.
+  /// The time at which all faults that end by themselves have ended.
   Time end() const { return end_; }
 
  private:
   void Inject(const Fault& fault);
-  /// What does not end by itself does, and two workers come.
+  /// Ends all faults that do not end by themselves, and starts two workers.
   void HealAll();
 
-  /// Whose way to the coordinator is cut before it has begun, keeps the others waiting: they accuse
-  /// it.
+  /// Whether all members of the newest generation run steps. A member whose way to the coordinator
+  /// is cut before it runs keeps the others waiting, and they report it.
   bool AllMembersRun() const;
 
   Cluster& cluster_;
   Time end_;
-  int cuts_left_ = 3;                 ///< Of halted workers.
-  std::set<std::string> cut_halted_;  ///< Those, by key, until a generation begins.
-  std::string phase_;                 ///< That is waited for; empty: none.
+  int cuts_left_ = 3;                 ///< How many halted workers may still be cut off.
+  std::set<std::string> cut_halted_;  ///< Keys of halted workers that were cut off.
+  std::string phase_;                 ///< The phase that OnceIn waits for; empty: none.
   std::function<void()> once_in_phase_;
 };
 

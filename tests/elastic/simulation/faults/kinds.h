@@ -1,6 +1,7 @@
 /// \file
-/// What each kind of fault does. All tell to whom they did what; empty: nothing, there was no one
-/// to do it to. `random`: of the fault alone.
+/// One function for each kind of fault (FaultKind), which injects it. It returns the target and
+/// what was done to it, for people; empty: nothing was done, for want of a target. `random` is used
+/// by this fault alone.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 /// \file
-/// What decides a simulated history, and what comes of it.
+/// A simulated history's options, which decide it, and its result.
 #pragma once
 
 #include <cstdint>
@@ -12,97 +12,103 @@
 
 namespace heddle::elastic {
 
-/// Faults of the shell that the checks must find.
+/// Faults that are planted in the simulation's shell of the machines; the checks must find them.
 enum class Planted : uint8_t {
   kNothing,
   kSkipSettle,        ///< SettleStep does nothing.
   kIgnoreFence,       ///< AbortBelow does nothing.
-  kForgetGeneration,  ///< The restarted coordinator reads a counter that is older than what workers
-                      ///< learnt.
+  kForgetGeneration,  ///< The restarted coordinator reads a generation older than the workers know.
   kStalePart,         ///< A worker's shard of a snapshot is of the step before.
   kApplySkipped,      ///< SettleStep applies a step that the vote refused.
-  kTrustDigests,      ///< A worker tells digests of what it should hold.
-  kTrustMoves,        ///< A worker does not compare the hashes of what comes to it.
-  kForgetLog,         ///< What was logged is not durable before workers may forget it.
-  kTwoOwners,         ///< The store takes what a former coordinator writes, too.
+  kTrustDigests,      ///< A worker sends the digests of the state that it should hold.
+  kTrustMoves,        ///< A worker does not compare the hashes of the state that it receives.
+  kForgetLog,         ///< Log events are not yet durable when workers may forget their records.
+  kTwoOwners,         ///< The store takes a former coordinator's writes, too.
 };
 
+/// All that decides a simulated history. Times are virtual.
 struct SimOptions {
-  uint64_t seed = 1;  ///< Of all that is not said below: how long things take, and luck.
+  uint64_t seed = 1;  ///< The seed of all that the other fields leave open: durations and luck.
   int workers = 4;
   int64_t steps = 40;
-  int64_t step_ms = 20;  ///< The least time of a step's compute; at most three times as much.
+  int64_t step_ms = 20;  ///< The least time of a step's compute; the most is three times as long.
   std::vector<Fault> faults = {};
-  /// Beside the faults: messages come twice, work hangs or takes long, votes break off, plans and
-  /// snapshots are refused, now and then.
+  /// Whether things beside the faults happen by chance: messages come twice, work hangs or takes
+  /// long, votes break off, plans and snapshots are refused.
   bool luck = true;
-  int hosts = 3;            ///< Workers are on these by turns,
-  int domains = 1;          ///< which are in these failure domains; 1: none is known.
-  int64_t planner_ms = 80;  ///< The planner takes so long at most, mostly.
+  int hosts = 3;            ///< The number of hosts, on which the workers are by turns.
+  int domains = 1;          ///< The number of the hosts' failure domains; 1: none is known.
+  int64_t planner_ms = 80;  ///< The longest time that the planner usually takes.
   int64_t checkpoint_every = 10;
   int64_t validate_every = 6;
   int64_t digest_every = 0;     ///< Steps between comparisons of replicas; 0: none.
   int64_t replicate_every = 0;  ///< Steps between snapshots in memory; 0: none.
   int replica_copies = 1;
-  /// Bytes and seconds of moves are told, so that a recovery may prefer an older state that is
-  /// nearer. Otherwise the newest is to be taken.
+  /// Whether the coordinator knows the bytes and seconds of moves, so that a recovery may prefer an
+  /// older state that is nearer. Otherwise it has to take the newest.
   bool tells_moves = false;
-  /// Faults are of the ways to the coordinator alone, once all workers train: none of them is given
-  /// up, no step is run again, and training does not stop.
+  /// The faults are only of the connections to the coordinator, once all workers train. Checked: no
+  /// worker is given up, no step is run again, and training does not stop.
   bool control_faults_only = false;
-  /// Nobody is killed, and nothing fails by itself; whoever is told to end is started again: no
-  /// step is run again.
+  /// No worker is killed, and nothing fails by itself; workers that are told to end are started
+  /// again. Checked: no step is run again.
   bool notices_only = false;
-  int64_t refused_every = 0;     ///< The vote refuses each so-many-th step; 0: none.
-  bool stop_on_refused = false;  ///< The job is to fail at the first such step.
-  /// As one machine's run: who started the workers sees them end, and the job ends where another
-  /// one would wait for workers.
+  int64_t refused_every = 0;     ///< The vote refuses every step divisible by this; 0: none.
+  bool stop_on_refused = false;  ///< The job is to fail at the first refused step.
+  /// The run of one machine: its launcher sees the workers end, and the job ends where another job
+  /// would wait for workers.
   bool local = false;
-  /// The control plane's patience is the product's; otherwise shorter.
+  /// Whether the control plane's time limits are the product's; otherwise they are shorter.
   bool product_patience = false;
-  /// Calls of the data plane wait longer than the control plane, which has to find who hangs.
+  /// Calls of the data plane wait longer than the control plane, which has to find the worker that
+  /// hangs.
   bool patient_calls = false;
-  /// Others say who comes and goes, and nothing else fails: step_ms is with so many members,
-  /// evenly, and fewer take longer in proportion; each worker has a host of its own. 0: as above.
+  /// The number of members in a replayed trace, from which workers come and go; nothing else fails.
+  /// A step of this many members takes step_ms, one of fewer members longer in proportion; each
+  /// worker has a host of its own. 0: the history is not a replay.
   int replayed = 0;
-  /// Steps take what the plan in force makes of the workers' real speeds, and nothing else fails
-  /// (coordinator/step_prices.h). The planner says so many percent of what it can know. 0: as
-  /// above.
+  /// Priced histories: a step takes as long as the plan in force and the workers' real speeds make
+  /// it, and nothing else fails (coordinator/step_prices.h). The planner predicts this percentage
+  /// of what it can know. 0: the history is not priced.
   int predicted_percent = 0;
-  int misjudged_percent = 0;  ///< Steps of a third of all sets of workers take so much longer: no
-                              ///< one knows.
-  int unlike_percent = 0;     ///< Every other worker takes so much longer than by its profile.
-  int noise_percent = 0;      ///< Each part of a step takes so much more or less, at most.
-  int shared_percent = 0;  ///< Others use the machines: by turns of some seconds each worker takes
-                           ///< so much longer.
+  /// Percentage by which steps of a third of all sets of workers take longer, unknown to the
+  /// planner.
+  int misjudged_percent = 0;
+  int unlike_percent = 0;  ///< Percentage by which every other worker is slower than its profile.
+  int noise_percent = 0;   ///< The most that a worker's part of a step varies, as a percentage.
+  /// Percentage by which each worker takes longer during turns of some seconds, in which others use
+  /// its machine.
+  int shared_percent = 0;
   Planted planted = Planted::kNothing;
   bool trace = false;   ///< Prints all messages.
-  bool record = false;  ///< SimResult::moments and digest.
+  bool record = false;  ///< Fills SimResult::moments and digest.
 
-  /// No worker and no vote fails by itself.
+  /// Whether no worker and no vote fails by itself.
   bool calm() const { return control_faults_only || notices_only || replayed > 0 || priced(); }
   bool priced() const { return predicted_percent > 0; }
   friend bool operator==(const SimOptions&, const SimOptions&) = default;
 };
 
-/// Most histories are of small clusters; some of large ones, which are short.
+/// The most workers of a small cluster and of a large one. Most histories are of small clusters;
+/// those of large ones are short.
 inline constexpr int kMostOfSmallCluster = 8;
 inline constexpr int kMostOfLargeCluster = 64;
 
 /// The history that a seed stands for, of all kinds of faults.
 SimOptions DrawHistory(uint64_t seed);
-/// Likewise, with SimOptions::control_faults_only.
+/// The history that a seed stands for among those with SimOptions::control_faults_only.
 SimOptions DrawControlHistory(uint64_t seed);
-/// Likewise, with SimOptions::notices_only.
+/// The history that a seed stands for among those with SimOptions::notices_only.
 SimOptions DrawNoticeHistory(uint64_t seed);
 
-/// Likewise, with SimOptions::priced: workers come, become slower and quicker, and one may go.
+/// The history that a seed stands for among those with SimOptions::priced: workers come, become
+/// slower and quicker, and one may leave.
 SimOptions DrawPricedHistory(uint64_t seed);
 
-/// A history in one line, without spaces: "seed=7,workers=3,steps=30,kill=1.250/0/12,…". Only what
-/// differs from the defaults is said; neither replayed and planted, nor trace and record.
+/// A history in one line, without spaces: "seed=7,workers=3,steps=30,kill=1.250/0/12,…". It has
+/// only the fields that differ from the defaults, and never replayed, planted, trace and record.
 std::string TextOf(const SimOptions& history);
-/// Errors: kInvalidArgument.
+/// The history that TextOf wrote as `text`. Errors: kInvalidArgument for any other text.
 Result<SimOptions> HistoryFromText(const std::string& text);
 
 /// Something that happened, for people.
@@ -111,17 +117,18 @@ struct SimMoment {
   std::string what;
 };
 
+/// The outcome of a simulated history.
 struct SimResult {
   std::string error;  ///< Empty: all invariants held and the job finished.
-  /// What was injected, and what the coordinator noted beside steps.
+  /// The injected faults, and the coordinator's log events except steps.
   std::vector<SimMoment> moments;
-  double seconds = 0;                 ///< Virtual.
-  double longest_wait = 0;            ///< For the first step after the last fault.
-  std::map<std::string, int> probes;  ///< How often the interesting things happened.
-  uint64_t digest = 0;                ///< Of all that the coordinator decided, in order.
-  int64_t planned_step = 0;           ///< Priced: the last one before the newest plan.
-  /// Priced: most steps from a fault until a worker was noticed that became several times as slow,
-  /// or as quick; 0: none was.
+  double seconds = 0;                 ///< The history's virtual seconds.
+  double longest_wait = 0;            ///< Virtual seconds from the last fault to the next step.
+  std::map<std::string, int> probes;  ///< How often each event of interest happened, by its name.
+  uint64_t digest = 0;                ///< A hash of all the coordinator's decisions, in order.
+  int64_t planned_step = 0;           ///< Priced histories: the last step before the newest plan.
+  /// Priced histories: the most steps from a fault until a worker was noticed that became several
+  /// times as slow, or as quick; 0: none was.
   int64_t noticed_steps = 0;
 };
 

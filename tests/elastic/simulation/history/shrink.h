@@ -1,5 +1,5 @@
 /// \file
-/// From a history that fails to a small one that does, and its story.
+/// Makes a failing history smaller while it still fails, and prints its story.
 #pragma once
 
 #include <functional>
@@ -9,15 +9,15 @@
 
 namespace heddle::elastic {
 
-/// Takes faults away, in halves and one by one, makes them earlier and shorter, the cluster and the
-/// job smaller, and all that was drawn plain, for as long as `fails` says so; at most so many
-/// times. `failing` fails.
+/// Makes `failing`, a history that fails, smaller for as long as `fails` returns true: removes
+/// faults, in halves and one by one, makes them earlier and shorter, makes the cluster and the job
+/// smaller, and sets drawn options to plain values. Calls `fails` at most `most_runs` times.
 SimOptions Shrink(SimOptions failing,
                   const std::function<bool(const SimOptions&)>& fails,
                   int most_runs = 600);
 
-/// What happened in a history that was run with SimOptions::record, a line each: the time, and the
-/// fault with its target or what the coordinator noted.
+/// The moments of a history that was run with SimOptions::record, one a line: the time, and the
+/// fault with its target or the coordinator's log event.
 std::string Story(const SimResult& result);
 
 }  // namespace heddle::elastic

@@ -1,6 +1,6 @@
 /// \file
-/// Bits that flipped in workers' memory, and what the coordinator could know of them: once it has
-/// found one, nobody goes on from what came of it.
+/// Bits that flipped in workers' memory, and which of them the coordinator could know: once it has
+/// found one, no worker goes on from a state that the flip altered.
 #pragma once
 
 #include <cstdint>
@@ -17,35 +17,37 @@ namespace heddle::elastic {
 
 class Cluster;
 
-/// Thread: one caller.
+/// The alterations of workers' state. Thread: one caller.
 class Alterations {
  public:
   explicit Alterations(Cluster& cluster) : cluster_(cluster) {}
 
-  /// A bit of one of the worker's parameters flips. Returns which one's; -1: it holds none.
+  /// Flips a bit of one of the worker's parameters. Returns the parameter's index; -1: the worker
+  /// holds none.
   int32_t Alter(SimWorker& worker, Random& random);
-  /// The coordinator says that members differ: what they hold of these parameters is known to be
-  /// altered, where that happened after the step that all agreed on. It counts once it is stored.
+  /// The coordinator logged that members differ: alterations of the parameters that the event
+  /// names, after the last step on which all agreed, are known once the event is stored.
   void TakeDisagreement(const LogEvent& event);
+  /// The coordinator stored its state: the disagreements taken until now are known.
   void NoteStored();
-  /// What the coordinator knows to be altered.
+  /// Whether the coordinator knows that a parameter's state is altered.
   bool IsKnown(const SimParameter& value) const { return known_.count(value.altered) > 0; }
-  /// The coordinator's process has ended.
+  /// The coordinator's process ended: forgets the disagreements that it had not stored.
   void ForgetUnstored() { unstored_.clear(); }
-  /// Its store was lost, and what it had found with it.
+  /// The coordinator's store was lost: forgets all known alterations.
   void BeginEra() {
     unstored_.clear();
     known_.clear();
   }
-  /// A worker takes this for the state that its generation begins with.
+  /// Checks a parameter that a worker staged as the state that its generation begins with.
   void CheckStaged(const SimWorker& worker, int64_t generation, int32_t parameter);
-  /// All members of the generation that begins have one state.
+  /// Checks that all members of the generation that begins have the same state.
   void CheckBegun(const wire::Prepare& prepare);
 
  private:
   Cluster& cluster_;
   int64_t newest_ = 0;
-  std::map<int64_t, int64_t> steps_;  ///< After which each happened.
+  std::map<int64_t, int64_t> steps_;  ///< The steps of the alterations, by number.
   std::set<int64_t> unstored_;
   std::set<int64_t> known_;
 };

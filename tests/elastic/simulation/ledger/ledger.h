@@ -1,6 +1,6 @@
 /// \file
-/// How generations follow each other, and whether they may: every message to a worker is checked
-/// against all that went before and against the truth that only the simulation knows.
+/// Checks of how generations follow each other: every message to a worker is checked against all
+/// that went before and against the truth that only the simulation knows.
 #pragma once
 
 #include <cstdint>
@@ -18,55 +18,58 @@ namespace heddle::elastic {
 class Cluster;
 class CoordinatorProcess;
 
-/// Thread: one caller.
+/// Checks of the generations' order and state. Thread: one caller.
 class Ledger {
  public:
   explicit Ledger(Cluster& cluster) : cluster_(cluster) {}
 
-  // What the coordinator does.
-  /// Who no longer owns the store says nothing that was not durable when another one took over.
+  // The coordinator's actions.
+  /// Checks a message to a worker. A coordinator that no longer owns the store may send only what
+  /// was durable when another one took over.
   void CheckSent(const CoordinatorProcess& from, const wire::ToWorker& message);
-  /// A coordinator begins with an empty store. Storage knows this generation: all of later numbers
-  /// are of another history.
+  /// A coordinator begins with an empty store. `generation` is the highest on storage: generations
+  /// with higher numbers belong to another history.
   void BeginEra(int64_t generation);
-  /// It has heard what was committed, and what was pruned then; or knows more of what is altered.
+  /// The coordinator heard which checkpoints were committed and pruned, or knows more alterations.
   void NoteCheckpoints() { checkpoints_changed_ = true; }
-  /// It has heard everything. What it would go on from is there, and of the history that counts;
-  /// looks only where something changed, and
-  /// not after the job's end: nobody goes on.
+  /// Checks, when the coordinator has heard everything, that the checkpoint from which it would go
+  /// on exists and belongs to the history that counts. Does nothing if no checkpoint changed since
+  /// the last check, and after the job's end.
   void CheckCheckpoints();
 
-  // What workers do.
-  /// The coordinator hears it.
+  // The workers' actions.
+  /// The coordinator hears a worker's message.
   void NoteHeard(const wire::FromWorker& message);
-  /// All members of a generation begin after the same step.
+  /// A member begins to run a generation; checks that all its members begin after the same step.
   void NoteRun(int64_t generation, int64_t applied_step);
-  /// A worker that was given up may still complete a step for itself: nobody sees it. One that
-  /// counts may not.
+  /// Checks that a worker may apply its step. A worker that was given up may still complete a step,
+  /// which has no effect; a member of a newer generation may not complete a step of an older one.
   void CheckApplies(const SimWorker& worker);
 
-  /// The newest generation is in force, nobody complains, and nobody was told to stop.
+  /// Whether the newest generation is in force, no member reported a failure, and none was told to
+  /// stop.
   bool IsWhole() const {
     return newest_halt_ < newest_go_ && !somebody_failed_ &&
            (start_sent_.empty() || start_sent_.rbegin()->first <= newest_go_);
   }
-  /// A snapshot could not be read: once that is stored it is void, and so are later ones of its
-  /// generation.
+  /// A snapshot could not be read: once that is stored, it and later snapshots of its generation
+  /// are void.
   void Refuse(const SnapshotKey& key) { refused_.push_back(key); }
-  /// Likewise of all.
+  /// No snapshot after `step` could be read: once that is stored, all of them are void.
   void RefuseAfter(int64_t step) {
     for (const auto& [generation, last] : last_snapshot_) {
       refused_.emplace_back(step + 1, generation);
     }
   }
+  /// The coordinator stored its state: the refusals noted until now count.
   void NoteStored();
-  /// The job was suspended: it goes on after this step, from storage, and no snapshot counts.
+  /// The job was suspended: it goes on after `step`, from storage, and no snapshot counts.
   void NoteSuspended(int64_t step);
-  /// The coordinator's process has ended: what it had not stored it does not know any more.
+  /// The coordinator's process ended: forgets the refusals that it had not stored.
   void ForgetUnstored() { refused_.clear(); }
   /// The newest generation that was told to begin.
   int64_t newest_go() const { return newest_go_; }
-  /// Whether the state after a step that `generation` held is of the history that counts.
+  /// Whether the state after `step` in `generation` belongs to the history that counts.
   bool Counts(int64_t generation, int64_t step) const;
   const wire::Prepare& PrepareOf(int64_t generation) const { return prepared_.at(generation); }
   int64_t StepBefore(int64_t generation) const { return run_after_.at(generation); }
@@ -85,17 +88,17 @@ class Ledger {
 
   Cluster& cluster_;
   int64_t newest_go_ = 0;
-  int64_t floor_ = 0;                          ///< Generations of this era are above it.
+  int64_t floor_ = 0;                          ///< Generations of this era are above this number.
   std::map<int64_t, wire::Prepare> prepared_;  ///< By generation.
-  std::map<int64_t, int64_t> start_sent_;      ///< Steps that Start named, by generation.
-  std::map<int64_t, int64_t> begun_;           ///< Steps after which generations began.
-  std::map<int64_t, int64_t> run_after_;       ///< Likewise, as their members were told.
-  std::map<int64_t, int64_t> last_snapshot_;   ///< By generation that began: later ones are void.
-  std::vector<SnapshotKey> refused_;           ///< Not stored yet.
-  std::map<int64_t, std::string> probed_;      ///< Pairs, by request.
-  bool checkpoints_changed_ = false;           ///< Or which of them count.
-  int64_t newest_halt_ = 0;                    ///< That was sent.
-  bool somebody_failed_ = false;               ///< So a member of the newest generation says.
+  std::map<int64_t, int64_t> start_sent_;      ///< The steps that Start named, by generation.
+  std::map<int64_t, int64_t> begun_;           ///< The steps after which generations began.
+  std::map<int64_t, int64_t> run_after_;       ///< As begun_, by the steps that members were told.
+  std::map<int64_t, int64_t> last_snapshot_;   ///< The last valid one's step, by begun generation.
+  std::vector<SnapshotKey> refused_;           ///< Refused snapshots, not stored yet.
+  std::map<int64_t, std::string> probed_;      ///< The pair of each link request, by its number.
+  bool checkpoints_changed_ = false;  ///< The checkpoints, or which of them count, changed.
+  int64_t newest_halt_ = 0;           ///< The newest generation whose Halt was sent.
+  bool somebody_failed_ = false;      ///< A member of the newest generation reported it.
 };
 
 }  // namespace heddle::elastic

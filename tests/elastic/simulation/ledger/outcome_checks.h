@@ -1,7 +1,7 @@
 /// \file
-/// Whether changes of plan follow from what steps take, where steps follow from plans
-/// (SimOptions::priced): no change is made twice for the same evidence, one that made steps slower
-/// is taken back once, and without a disturbance the plan stays.
+/// Checks of the changes of plan in priced histories (SimOptions::priced), where steps' durations
+/// follow from plans: no change is made twice for the same evidence, a change that made steps
+/// slower is taken back once, and without a disturbance the plan stays.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,23 @@ namespace heddle::elastic {
 
 class Cluster;
 
-/// Thread: one caller.
+/// Checks of the changes of plan. Thread: one caller.
 class OutcomeChecks {
  public:
   explicit OutcomeChecks(Cluster& cluster) : cluster_(cluster) {}
 
+  /// Checks an event that the coordinator logs.
   void Take(const LogEvent& event);
+  /// A fault was injected.
   void NoteFault(FaultKind kind);
 
  private:
-  /// A change for which there was a choice.
+  /// A change of plan for which the planner had a choice.
   struct Change {
     std::string cause;
     int64_t follows = 0;
     Time at;
-    int faults = 0;  ///< So many were before it.
+    int faults = 0;  ///< The number of faults before the change.
     bool judged = false;
     bool taken_back = false;
   };
@@ -43,16 +45,17 @@ class OutcomeChecks {
   void TakeOutcome(const LogEvent& event);
   void CheckVerdict(const LogEvent& event, int64_t generation, const Change& change);
   void CheckDrift(const LogEvent& event);
-  /// Whether both follow a plan of the same members, with the same candidates as they were known.
+  /// Whether the plans of two generations have the same members, candidates and known slowdowns.
   bool AreSame(int64_t generation, int64_t other) const;
-  /// Whether the last steps of a generation until then were made by workers as they are now.
+  /// Whether the last steps of a generation before `until` were run by workers as they are now.
   bool IsMeasured(int64_t generation, Time until) const;
 
   Cluster& cluster_;
   std::map<int64_t, Change> changes_;     ///< By generation.
-  std::optional<int64_t> taken_back_by_;  ///< The generation of which that is still to be said.
-  Time disturbed_at_;  ///< By a fault that changes what steps take, the last time.
-  int64_t step_ = 0;   ///< The newest.
+  /// The generation that took a change back whose outcome is still to be logged; nullopt: none.
+  std::optional<int64_t> taken_back_by_;
+  Time disturbed_at_;  ///< The last fault that changes the durations of steps.
+  int64_t step_ = 0;   ///< The newest step.
   int64_t last_fault_step_ = 0;
   int faults_ = 0;
 };

@@ -1,6 +1,6 @@
 /// \file
-/// The shell of the shipped member machine: its messages, its time, and what its trainer is asked
-/// for, at the trainer's pace.
+/// The simulated shell of the shipped member machine: its messages, its clock, and the actions of
+/// its trainer, at the trainer's pace.
 #pragma once
 
 #include <functional>
@@ -12,21 +12,23 @@ namespace heddle::elastic {
 
 class Cluster;
 
-/// Thread: one caller.
+/// The shell of all workers' member machines. Thread: one caller.
 class MemberHost {
  public:
   explicit MemberHost(Cluster& cluster) : cluster_(cluster) {}
 
-  /// A new process, which connects soon. Returns its key.
+  /// Starts a worker's process, which connects soon. `name`: the name that it asks for; empty:
+  /// none. Returns its key.
   std::string Spawn(const std::string& name);
   void Kill(const std::string& key);
-  /// Forwards.
+  /// Moves the clock of the worker's machine forwards.
   void JumpClock(SimWorker& worker, Duration time);
+  /// Passes an event to the member machine, and performs its actions.
   void Tell(SimWorker& worker, const MemberEvent& event);
-  /// Work of the trainer. Now and then it takes longer than any deadline, with progress; or it has
-  /// no end.
-  /// It does nothing any more.
+  /// The trainer hangs: it does nothing any more.
   void Hang(SimWorker& worker);
+  /// Work of the trainer: makes `call` between `low_ms` and `high_ms` from now. By chance the work
+  /// takes longer than any deadline, with progress, or never ends.
   void WorkFor(const std::string& key,
                double low_ms,
                double high_ms,

@@ -1,5 +1,5 @@
 /// \file
-/// Workers that connect to each other and move state, and the measurement of their links.
+/// The simulated connections between workers, the moves of state and the measurement of links.
 #pragma once
 
 #include <string>
@@ -12,26 +12,27 @@ namespace heddle::elastic {
 
 class Cluster;
 
-/// An operation of the data plane that hears nothing for so long fails.
+/// The milliseconds without an answer after which an operation of the data plane fails.
 inline double OperationTimeoutMs(const SimOptions& options) {
   return options.patient_calls ? 60'000 : 3000;
 }
 
-/// Thread: one caller.
+/// The moves of state between workers. Thread: one caller.
 class Moves {
  public:
   explicit Moves(Cluster& cluster) : cluster_(cluster) {}
 
   void BeginProbe(SimWorker& worker, const wire::MeasureLinks& request);
   void Begin(SimWorker& worker, const MoveState& move);
-  /// Not an error: what the start names was read, and is checked.
+  /// Ends the worker's move, and tells its member machine. An OK `status`: the state that the start
+  /// names was read, and is checked.
   void End(SimWorker& worker, const Status& status, const std::string& peer);
 
  private:
-  /// Looks again every few milliseconds: until all have come and, where some leave, until all have
-  /// what they need of them (`moved`).
+  /// Looks every few milliseconds until all members have come and, where members leave, until all
+  /// have received what they need from those (`moved`).
   void Look(SimWorker& worker, int64_t number, Time deadline, bool moved);
-  /// Whether it need not wait for others any longer; with an error the move has ended.
+  /// Whether the worker need not wait for others any longer; with an error its move has ended.
   bool Await(SimWorker& worker, Time deadline, bool all_have_moved);
   void Complete(SimWorker& worker);
   void Refuse(SimWorker& worker, const std::string& holder);

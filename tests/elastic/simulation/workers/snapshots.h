@@ -1,5 +1,5 @@
 /// \file
-/// Snapshots in simulated workers' memory.
+/// The snapshots in simulated workers' memory.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,16 @@ namespace heddle::elastic {
 
 class Cluster;
 
-/// Thread: one caller.
+/// The snapshots in workers' memory. Thread: one caller.
 class Snapshots {
  public:
   explicit Snapshots(Cluster& cluster) : cluster_(cluster) {}
 
-  /// After a step, where one is due.
+  /// Takes a snapshot after a step, if one is due.
   void Take(SimWorker& worker);
   void Forget(SimWorker& worker, int64_t after_step);
-  /// One parameter of the snapshot that is moved, from any of the holders of its part.
+  /// A parameter of the snapshot that `start` names, from any holder of its shard; nullopt: no
+  /// holder could be read.
   std::optional<SimParameter> Read(const SimWorker& worker,
                                    const wire::Start& start,
                                    int32_t parameter);

@@ -1,6 +1,6 @@
 /// \file
-/// A machine's steady clock: it began at a time of its own, runs a little fast or slow, and may
-/// jump forwards, as one does whose machine was paused.
+/// A simulated machine's steady clock: it began at a time of its own, runs a little fast or slow,
+/// and may jump forwards, as the clock of a machine that was paused.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller.
+/// The steady clock of one machine. Thread: one caller.
 class SimClock {
  public:
   SimClock(uint64_t seed, const std::string& machine, Time now) : began_(now) {
@@ -20,12 +20,13 @@ class SimClock {
     per_million_ = random.Between(-kMostPerMillion, kMostPerMillion);
   }
 
+  /// The time that the clock shows at the virtual time `now`.
   Time At(Time now) const {
     const int64_t passed = (now - began_).count();
     return shows_ + Duration(passed + passed / kMillion * per_million_ +
                              passed % kMillion * per_million_ / kMillion);
   }
-  /// When it shows no less than `time`.
+  /// The virtual time at which the clock shows no less than `time`.
   Time When(Time time) const {
     const int64_t passed = (time - shows_).count();
     const int64_t divisor = kMillion + per_million_;
@@ -39,7 +40,7 @@ class SimClock {
   static constexpr int64_t kMostPerMillion = 5000;
 
   Time began_;
-  Time shows_;  ///< Then.
+  Time shows_;  ///< The time that the clock showed at began_.
   int64_t per_million_ = 0;
 };
 

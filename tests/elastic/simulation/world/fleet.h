@@ -1,5 +1,5 @@
 /// \file
-/// The processes of all workers that ever were, and who of them can do something.
+/// The processes of all workers of a history, ended ones included, and which of them can act.
 #pragma once
 
 #include <functional>
@@ -13,43 +13,43 @@
 
 namespace heddle::elastic {
 
-/// Thread: one caller.
+/// The workers' processes, each named by its key. Thread: one caller.
 class Fleet {
  public:
   using Call = std::function<void(SimWorker&)>;
 
   explicit Fleet(World& world) : world_(world) {}
 
-  /// A process that has done nothing yet. `name`: that it asks for; empty: none.
+  /// Adds a process that has done nothing yet. `name`: the name that it asks for; empty: none.
   SimWorker& Add(const std::string& name);
-  /// Null: there is none.
+  /// The process with this key; null: there is none.
   SimWorker* Find(const std::string& key);
   SimWorker& at(const std::string& key) { return *workers_.at(key); }
-  /// The one that runs under a name, as the newest coordinator knows it, or that of an era. Another
-  /// may ask for the same name, or not know yet that it lost it: the one that was welcomed last has
-  /// it.
+  /// The process that runs under a name in the newest era, or in `era`; null: none runs. Another
+  /// process may ask for the same name, or not know yet that it lost it: the process that was
+  /// welcomed last has the name.
   SimWorker* Named(const std::string& name) { return Named(name, era_); }
   SimWorker* Named(const std::string& name, int64_t era);
-  /// Counts the stores that were lost: a coordinator with an empty one gives names and numbers
-  /// anew.
+  /// The number of stores that were lost: a coordinator with an empty store gives out names and
+  /// generations anew.
   int64_t era() const { return era_; }
   void BeginEra() { ++era_; }
   std::string NameOf(const std::string& key);
-  /// Of all that run, by key.
+  /// All running processes, by key.
   std::vector<SimWorker*> Running();
-  /// Null: nobody runs.
+  /// A running process, chosen by chance; null: none runs.
   SimWorker* RandomRunning(Random& random);
   const std::map<std::string, std::unique_ptr<SimWorker>>& workers() const { return workers_; }
 
-  /// What a worker does at a time, unless its process has ended by then; once it is continued where
-  /// that is stopped.
+  /// Makes `call` at the virtual time `when`, unless the worker's process has ended by then; if it
+  /// is stopped then, once it is continued.
   void At(const std::string& key, Time when, Call call);
   void After(const std::string& key, double low_ms, double high_ms, Call call);
   void Stop(const std::string& key, Duration time);
-  /// As the worker's clock shows it.
+  /// The time that the worker's clock shows now.
   Time TimeOf(const SimWorker& worker) const { return worker.clock.At(world_.now()); }
 
-  /// It is cut off from everybody.
+  /// Whether the worker is cut off from all other processes.
   bool Unreachable(const SimWorker& worker) const {
     return worker.cut_until.has_value() && world_.now() < *worker.cut_until;
   }

@@ -1,5 +1,5 @@
 /// \file
-/// The links between workers' processes that do not work.
+/// The links between workers' processes that are broken.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace heddle::elastic {
 
-/// Workers are named by the keys of their processes. Thread: one caller.
+/// The broken links. Workers are named by the keys of their processes. Thread: one caller.
 class SimLinks {
  public:
   explicit SimLinks(const World& world) : world_(world) {}
@@ -27,7 +27,7 @@ class SimLinks {
   }
 
   bool are_whole() const { return broken_.empty() && broken_directions_.empty(); }
-  /// What `from` says comes to `to`.
+  /// Whether messages of `from` arrive at `to`.
   bool Carries(const std::string& from, const std::string& to) const {
     if (are_whole()) {
       return true;
@@ -36,7 +36,7 @@ class SimLinks {
     return broken_.count(std::minmax(from, to)) == 0 &&
            (direction == broken_directions_.end() || world_.now() >= direction->second);
   }
-  /// Both ways: who connects, or asks, needs the answer.
+  /// Whether messages arrive both ways, as a connection or a question needs.
   bool Joins(const std::string& a, const std::string& b) const {
     return Carries(a, b) && Carries(b, a);
   }
@@ -44,7 +44,8 @@ class SimLinks {
  private:
   const World& world_;
   std::set<std::pair<std::string, std::string>> broken_;
-  std::map<std::pair<std::string, std::string>, Time> broken_directions_;  ///< Until when.
+  /// When each broken direction works again, by its two ends.
+  std::map<std::pair<std::string, std::string>, Time> broken_directions_;
 };
 
 }  // namespace heddle::elastic

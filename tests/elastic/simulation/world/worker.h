@@ -1,5 +1,5 @@
 /// \file
-/// What the simulation knows of one worker's process.
+/// The simulation's state of one worker's process.
 #pragma once
 
 #include <algorithm>
@@ -21,81 +21,84 @@
 
 namespace heddle::elastic {
 
-/// Fingerprints of the job's data, and of what a worker reads that sees others at their place.
+/// Fingerprints of the job's data, and of the other data that a misconfigured worker reads.
 inline constexpr uint64_t kJobData = 7;
 inline constexpr uint64_t kOtherData = 8;
 
-/// One parameter's state: after how many steps, and the hash of all of them.
+/// One parameter's state.
 struct SimParameter {
-  int64_t step = 0;
-  uint64_t chain = 0;
-  /// The last bit that flipped in it, or in what it was made from (Alterations); 0: none did.
+  int64_t step = 0;    ///< The last step applied.
+  uint64_t chain = 0;  ///< The hash of all updates.
+  /// The number of the last bit flip in it, or in the state it was made from (Alterations); 0:
+  /// none.
   int64_t altered = 0;
 };
 using SimState = std::map<int32_t, SimParameter>;
 
-/// What a worker tells of its state, digests of all that it holds.
+/// The certificate that a worker sends of its state: digests of all parameters that it holds.
 wire::Certificate SimCertificate(const SimState& state, int64_t step);
 
-/// A snapshot in memory, by step and generation.
+/// The step and generation of a snapshot in memory.
 using SnapshotKey = std::pair<int64_t, int64_t>;
 
-/// One direction of a stream.
+/// One direction of a stream between a worker and the coordinator.
 struct SimDirection {
-  Time blocked_until;  ///< What is said comes later; a stream that breaks meanwhile loses it.
-  Time last_arrival;   ///< Scheduled: streams keep their order.
+  Time blocked_until;  ///< Messages arrive after this; if the stream breaks before, they are lost.
+  Time last_arrival;   ///< The last scheduled arrival: a stream keeps its messages' order.
 };
 
-/// Between a worker and the coordinator.
+/// The connection of a worker to the coordinator.
 struct SimControl {
   ConnectionId connection = 0;  ///< 0: there is no stream.
   Time connected_at;
   SimDirection to_coordinator;
   SimDirection from_coordinator;
-  Time elsewhere_until;  ///< The coordinator's name leads to another one.
-  Time late_until;       ///< All that is said takes longer.
+  Time elsewhere_until;  ///< Until then the coordinator's name leads to another job's coordinator.
+  Time late_until;       ///< Until then all messages take longer.
   bool reconnecting = false;
-  bool asks_another = false;  ///< What it says goes to another coordinator.
-  std::optional<wire::Hello> another_hello = {};
+  bool asks_another = false;  ///< The worker's messages go to another job's coordinator.
+  std::optional<wire::Hello> another_hello = {};  ///< The Hello sent to that coordinator.
 
+  /// The time from which messages arrive again in both directions.
   Time blocked_until() const {
     return std::max(
         {to_coordinator.blocked_until, from_coordinator.blocked_until, elsewhere_until});
   }
 };
 
-/// What becomes of the next plan that a worker is to lower.
+/// The outcome of the next plan that a worker is to lower: a program, an error, or another program
+/// than the coordinator expects.
 enum class Lowering : uint8_t { kWorks, kFails, kDiffers };
 
-/// Why no coordinator takes a worker.
+/// The reason why no coordinator accepts a worker.
 enum class Strange : uint8_t { kNot, kVersion, kName, kDomain, kHost, kIncarnation };
 inline constexpr int kStrangeKinds = static_cast<int>(Strange::kIncarnation) + 1;
 
-/// Steps that are run.
+/// A worker's run of steps.
 struct SimRun {
   int64_t generation = 0;
-  int64_t step = 0;  ///< In flight.
+  int64_t step = 0;  ///< The step in flight.
   bool voted = false;
   bool learned = false;
-  bool stop = false;        ///< Asked for.
-  bool group_stop = false;  ///< Decided by the vote that was learned.
-  double noise = 1;         ///< Of the step in flight: by so much more its part takes.
+  bool stop = false;        ///< The coordinator asked the worker to stop.
+  bool group_stop = false;  ///< The vote that the worker learned decided to stop.
+  double noise = 1;         ///< The factor by which its part of the step in flight takes longer.
   int64_t number = 0;
   Time began;
-  std::vector<std::string> members;  ///< Keys, by rank.
-  std::vector<std::string> holders;  ///< Of this worker's snapshots: keys.
+  std::vector<std::string> members;  ///< The members' keys, by rank.
+  std::vector<std::string> holders;  ///< The keys of the holders of this worker's snapshots.
   int rank = 0;
-  int64_t group = 0;  ///< Of those that run the generation: in another era another one.
+  int64_t group = 0;  ///< The number of the members' group: unlike `generation`, unique over eras.
 };
 
-/// What comes to a worker from others' memory is changed on its way.
+/// The alteration of state that a worker receives from others' memory.
 struct SimChanges {
   Time until;
-  bool once = false;   ///< Only the first time.
-  bool taken = false;  ///< It did not notice: Planted::kTrustMoves.
+  bool once = false;   ///< Only the first copy is altered.
+  bool taken = false;  ///< The worker did not notice the alteration (Planted::kTrustMoves).
 };
 
-/// Whom a worker says that it waits for.
+/// The workers for which a worker reports to wait.
 struct SimWaits {
   bool any = false;
   std::vector<std::string> names;
@@ -112,7 +115,7 @@ struct SimWaits {
   }
 };
 
-/// The state that a worker holds, and what it does with it.
+/// The state of a worker's trainer.
 struct SimTrainer {
   int64_t fence = 0;
   SimState held;
@@ -120,64 +123,66 @@ struct SimTrainer {
   SimState staged;
   int64_t staged_generation = 0;
   int64_t staged_step = 0;
-  std::map<SnapshotKey, std::map<int32_t, SimState>> parts;  ///< Complete ones, by owner.
+  std::map<SnapshotKey, std::map<int32_t, SimState>> parts;  ///< Shards of snapshots, by owner.
   std::optional<MoveState> moving;
   int64_t move_number = 0;
-  int64_t moved_generation = 0;  ///< All that it needs of that one's state has come.
+  int64_t moved_generation = 0;  ///< The newest generation whose state has come in full.
   int64_t progress = 0;
   SimWaits waits;
-  /// It does nothing any more; the worker's heartbeats go on. It may say that it waits.
+  /// The trainer does nothing any more, while the worker's heartbeats go on; they may report that
+  /// it waits.
   bool stuck = false;
   std::optional<SimRun> run;
-  Time last_applied;  ///< When it applied a step.
+  Time last_applied;  ///< When it last applied a step.
   Lowering lowering = Lowering::kWorks;
-  bool fails = false;  ///< Whatever it does next, by its own fault.
+  bool fails = false;  ///< Its next work fails, by its own fault.
   SimChanges changes;
-  int64_t saved_step = -1;  ///< Whose save was begun last.
+  int64_t saved_step = -1;  ///< The step whose save was begun last.
   /// The step whose complete gradients are kept after a failed run; 0: none.
   int64_t kept_vote = 0;
 };
 
-/// What is no other worker's doing.
+/// An error that no other worker caused.
 inline Status OwnFault() {
   return InternalError("the device is gone");
 }
 
-/// What those that run the job have in common, since a coordinator with an empty store took it.
+/// The secret that the job's processes share in an era (Fleet::era).
 inline std::string SecretOf(int64_t era) {
   return "secret " + std::to_string(era);
 }
 
+/// The state of one worker's process.
 struct SimWorker {
   SimWorker(std::string its_key, const SimClock& its_clock)
       : key(std::move(its_key)),
         clock(its_clock) {}
 
-  const std::string key;  ///< Of this process; names may be used again by later ones.
-  int64_t era = 0;        ///< Of the coordinator that welcomed it last.
-  int64_t welcome = 0;    ///< Which one its last was, of all; 0: it had none yet.
+  const std::string key;  ///< Names the process; later processes may use its name again.
+  int64_t era = 0;        ///< The era of the coordinator that welcomed it last.
+  int64_t welcome = 0;    ///< The number of its last welcome among all workers'; 0: none yet.
   SimClock clock;
   std::unique_ptr<Member> member;
   std::string incarnation;
-  std::string secret;  ///< Of the job that it applied: it connects only to who has the same.
+  std::string secret;  ///< From its last welcome: it connects only to workers with the same one.
   std::string host;
   int64_t pid = 0;
   bool alive = true;
   bool exited = false;
   bool noticed = false;      ///< It was told to end.
-  int64_t notices = 0;       ///< How often, one by one.
-  bool dies_soon = false;    ///< Its own doing.
-  bool absurd = false;       ///< No plan can be made with its profile.
-  uint64_t data = kJobData;  ///< Fingerprint of what it reads.
+  int64_t notices = 0;       ///< How often it was told to end.
+  bool dies_soon = false;    ///< A fault will kill it soon.
+  bool absurd = false;       ///< No plan can be found with its profile.
+  uint64_t data = kJobData;  ///< The fingerprint of the data that it reads.
   Strange strange = Strange::kNot;
-  std::optional<Time> stopped_until;           ///< SIGSTOP, or a pause of its machine.
-  std::deque<std::function<void()>> deferred;  ///< What it would have done meanwhile.
-  double slowdown = 1;                         ///< Of its work,
-  double link_slowdown = 1;                    ///< and of what its links carry.
-  bool held_up = false;                        ///< Others use its machine now,
-  Time turn_ends;                              ///< and until then that stays as it is.
-  std::optional<Time> tick_at;                 ///< The next one, as its clock shows it.
-  std::optional<Time> cut_until;               ///< Neither control nor data gets through.
+  std::optional<Time> stopped_until;           ///< The end of a SIGSTOP, or of its machine's pause.
+  std::deque<std::function<void()>> deferred;  ///< Its calls that were due while it was stopped.
+  double slowdown = 1;                         ///< The factor by which its work takes longer.
+  double link_slowdown = 1;                    ///< The factor by which its links are slower.
+  bool held_up = false;                        ///< Whether others use its machine now.
+  Time turn_ends;                              ///< Until then held_up stays as it is.
+  std::optional<Time> tick_at;                 ///< The next tick, as its clock shows it.
+  std::optional<Time> cut_until;               ///< Until then it is cut off from all others.
   SimControl control;
   SimTrainer trainer;
 

@@ -1,5 +1,6 @@
 /// \file
-/// Time, chance and the verdict of a simulated history: what all parts of the cluster share.
+/// The virtual time, the random numbers and the result of a simulated history, which all parts of
+/// the cluster share.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ inline Duration Milliseconds(double value) {
   return FromSeconds(value / 1000);
 }
 
-/// Virtual time moves from one call to the next. Thread: one caller.
+/// The state that all parts of the cluster share. Virtual time moves from one scheduled call to the
+/// next. Thread: one caller.
 class World {
  public:
   explicit World(const SimOptions& options)
@@ -28,38 +30,40 @@ class World {
 
   const SimOptions& options() const { return options_; }
   Random& random() { return random_; }
-  /// One time in so many, where there is luck.
+  /// True one time in `one_in`, by chance; always false without SimOptions::luck.
   bool Happens(uint64_t one_in) { return options_.luck && random_.Below(one_in) == 0; }
   Time now() const { return now_; }
   double seconds() const { return Seconds(now_ - kBegin); }
   int64_t NextNumber() { return next_number_++; }
 
+  /// Schedules a call at a virtual time, at once if that is past.
   void At(Time when, std::function<void()> call);
-  /// How late a process is woken: its machine is busy now and then.
+  /// The time by which a process is woken late, for its machine is busy now and then; mostly 0.
   Duration Lateness();
-  /// At a random time so long from now.
+  /// Schedules a call at a random time between `low_ms` and `high_ms` from now.
   void After(double low_ms, double high_ms, std::function<void()> call);
+  /// A random time between `low_ms` and `high_ms` from now.
   Time Within(double low_ms, double high_ms);
   bool idle() const { return queue_.empty(); }
-  /// When the next call is due; not idle.
+  /// The virtual time of the next call; must not be called when idle().
   Time next() const { return queue_.top().at; }
-  /// Time is that of the next call, which is made then; not idle.
+  /// Moves the time to that of the next call, and makes the call; must not be called when idle().
   void MakeNextCall();
 
-  /// The first failure is the history's error.
+  /// Notes a failure; the first one becomes SimResult::error.
   void Fail(const std::string& what);
   bool traces() const { return options_.trace; }
   void Trace(const std::string& line) const;
   void Count(const std::string& probe, int times = 1) { result_.probes[probe] += times; }
-  /// For people.
+  /// Adds a moment to SimResult::moments, for people.
   void Note(const std::string& what);
   void AddToDigest(const std::string& decision);
   SimResult& result() { return result_; }
 
-  /// The job has ended.
+  /// Notes that the job has ended.
   void End() { ended_ = true; }
   bool ended() const { return ended_; }
-  /// There are no further faults.
+  /// Notes that there are no further faults.
   void Heal() { healed_at_ = now_; }
   bool healed() const { return healed_at_.has_value(); }
   std::optional<Time> healed_at() const { return healed_at_; }
