@@ -24,7 +24,7 @@ import re
 import sys
 
 PRODUCT = ("base", "metrics", "comm", "checkpoint", "planner", "engine", "elastic", "cli")
-CONTROL_PLANE = tuple(f"elastic/{room}" for room in (
+CONTROL_PLANE = tuple(f"elastic/{module}" for module in (
     "protocol", "control", "member", "grpc", "store", "launcher", "report", "service"))
 LITERAL = re.compile(r"""\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])'""")
 READS = (r"(?:Required|Optional|RequiredChoice|OptionalChoice|RequiredPath|OptionalPath|PathList|List|Child"
