@@ -6,7 +6,10 @@
    script named there exists and can be run. (Only with --heddle.)
 3. Every ctest entry and every case of googletest that a document names exists (named_tests.py). Entries only with
    --entries.
-4. In docs/guide commands stand in blocks ```sh, which the test integration.guide runs. What cannot be run there stands
+4. Every reference `path/file.h: Name` in code of a document names a file of the tree and a name in it: each part of
+   `Class::Method` stands in that file, outside of comments and texts. On the page FOLLOWED any other name of a function
+   or class stands in one of the files to which the page refers.
+5. In docs/guide commands stand in blocks ```sh, which the test integration.guide runs. What cannot be run there stands
    in a block ```text, and the line above the block says why: it begins with "Not run by the test:".
 
 What docs/reference must list: scripts/checks/reference.py.
@@ -31,6 +34,10 @@ SHELL = {"console", "sh", "bash"}
 GUIDE = "docs/guide/"
 GUIDE_LANGUAGES = {"sh", "text", "yaml"}
 UNTESTED = "Not run by the test:"
+FOLLOWED = "docs/internals/life-of-a-job.md"
+REFERENCE = re.compile(r"`([\w./-]+\.(?:h|cc|proto)): ([A-Za-z_][\w:~]*)`")
+BARE_NAME = re.compile(r"`([A-Z][A-Za-z]*(?:::[A-Z][A-Za-z]*)*)`")
+NO_CODE = re.compile(r'''//[^\n]*|"(?:\\.|[^"\\\n])*"''')
 COMMAND = re.compile(r"^(?:heddle|scripts/\w|ctest|cmake|pip|python3?|systemctl|docker|git|curl) ?")
 
 
@@ -57,6 +64,28 @@ def check_links(root, path, name, lines):
                 headings = {heading_anchor(h) for h in re.findall(r"^#+ (.*)$", where.read_text(), re.MULTILINE)}
                 if anchor not in headings:
                     yield f"{name}:{number}: error: no heading for #{anchor} in {where.relative_to(root)}"
+
+
+@functools.cache
+def names_in(path):
+    """The words of a source outside of comments and texts; None: there is no such file."""
+    if not path.is_file():
+        return None
+    return frozenset(re.findall(r"\w+", NO_CODE.sub("", path.read_text(encoding="utf-8"))))
+
+
+def check_references(root, name, lines):
+    known = {part for line in lines for file, _ in REFERENCE.findall(line) for part in names_in(root / file) or ()}
+    for number, line in enumerate(lines, 1):
+        for what in BARE_NAME.findall(line) if name == FOLLOWED else ():
+            if missing := [part for part in what.split("::") if part not in known]:
+                yield f"{name}:{number}: error: no {missing[0]} in the files to which this page refers"
+        for file, what in REFERENCE.findall(line):
+            names = names_in(root / file)
+            if names is None:
+                yield f"{name}:{number}: error: {file} is not there"
+            elif missing := [part for part in what.split("::") if part not in names]:
+                yield f"{name}:{number}: error: no {missing[0]} in {file}"
 
 
 @functools.cache
@@ -141,6 +170,7 @@ def main():
         lines = path.read_text(encoding="utf-8").splitlines()
         problems += check_links(root, path, name, lines)
         problems += check_commands(root, arguments.heddle, name, lines)
+        problems += check_references(root, name, lines)
         problems += named_tests.check(tests, name, lines)
         count += 1
     for problem in problems:
