@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs ctest in a build folder and gives the verdict.
 
-An entry that starts processes or talks over sockets ("real" in tests.json) and fails is run once more, alone. When it
-passes then, it is FLAKY: shown, with what its first run printed, its seed and the load, and not fatal, at most two in a
-run. What is pure or simulated has one try: a second result would be a fault of the product.
+An entry that starts processes or uses sockets ("real" in tests.json) and fails is run once more, alone. If it passes
+then, it is FLAKY: it is shown with the output of its first run, its seed and the load, and does not fail the run if
+there are at most two. A pure or simulated entry is not repeated: a second result would be a fault of the product.
 
 Usage: run_tests.py BUILD [--parallel N] -- OPTION…: the options go to ctest. The tier is HEDDLE_TEST_TIER.
 Exit status: 0 all passed, at most two of them at the second try; 1 something failed; 2 nothing could be run.
@@ -19,7 +19,7 @@ import xml.etree.ElementTree
 
 SLOWEST = 10
 FLAKY_MAX = 2
-# An entry's time limit is for hangs alone: this many times what it takes.
+# An entry's time limit catches hangs only: it is at least this many times what the entry takes.
 LIMIT_FACTOR = 5
 OUTPUT_LINES = 200
 START = re.compile(r"\s*Start +\d+: (\S+)")

@@ -1,4 +1,4 @@
-"""What clang-tidy and the check of headers share: compile commands and a cache by content."""
+"""Shared by clang-tidy and the check of headers: compile commands and a cache by content."""
 import concurrent.futures
 import hashlib
 import os
@@ -35,7 +35,7 @@ def configure():
 
 
 class Digests:
-    """Of a file, all headers of ours that it includes, its command and the tool."""
+    """Digests of a file, all headers of the tree that it includes, its command and the tool."""
 
     def __init__(self, common):
         self.includes, self.contents, self.common = {}, {}, hashlib.sha256(common.encode())
@@ -56,7 +56,7 @@ class Digests:
 
     def of(self, path, command):
         digest = self.common.copy()
-        # The same sources at another place of the disk are the same sources.
+        # The digest does not depend on the folder of the checkout.
         digest.update(command.replace(str(ROOT), "ROOT").encode())
         for file in self.closure(path):
             if file not in self.contents:

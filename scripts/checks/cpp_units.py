@@ -1,6 +1,6 @@
 """Classes and functions of C++ sources by a scan of tokens: no compiler, so that the whole tree takes seconds.
 
-It relies on macros that hide no braces. tests/lint/planted_limits.py keeps the cases that are hard.
+It requires that macros hide no braces. tests/lint/planted_limits.py has the hard cases.
 """
 import dataclasses
 import re
@@ -35,7 +35,7 @@ class Class:
 class Function:
     name: str
     line: int
-    lines: int  # Between the line of the body's opening brace and that of its closing one, as clang-tidy counts.
+    lines: int  # Lines between those of the body's opening and closing brace, as clang-tidy counts them.
 
 
 class Token:
@@ -46,7 +46,7 @@ class Token:
 
 
 def tokens_of(text):
-    # Of conditional code both branches count; a directive's lines stay, so that line numbers hold.
+    # Both branches of conditional code count; lines of directives stay, so that line numbers are right.
     text = DIRECTIVE.sub(lambda found: "\n" * found.group().count("\n"), text)
     tokens, line = [], 1
     for found in TOKEN.finditer(text):
@@ -198,7 +198,7 @@ class Scan:
             at += 1
 
     def braces(self, begin, at, close, owner, prefix):
-        """What the braces at `at` are; returns whether the declaration ends with them."""
+        """Handles the braces at `at`; returns whether the declaration ends with them."""
         head = strip_template(self.tokens[begin:at])
         words = [token.text for token in head]
         if "namespace" in words[:2] or words[:1] == ["extern"] and len(words) == 2:

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Documents that say what is there: links and commands.
+"""Documents are true: links, commands, and the names of tests and of code.
 
 1. Every relative link of a Markdown file leads to a file, and an anchor in it to a heading.
 2. Every command `heddle …` in a block of shell text names subcommands and options that `--help` knows; every
    script named there exists and can be run. (Only with --heddle.)
 3. Every ctest entry and every case of googletest that a document names exists (named_tests.py). Entries only with
    --entries.
-4. In docs/guide commands stand in blocks ```sh, which the test integration.guide runs. What cannot be run there stands
-   in a block ```text, and the line above the block says why: it begins with "Not run by the test:".
+4. Every reference `path/file.h: Name` in a code span names a file of the tree and a name in it: each part of
+   `Class::Method` is in that file, outside of comments and string literals. On the page FOLLOWED any other name of a
+   function or class is in one of the files to which the page refers.
+5. In docs/guide commands are in blocks ```sh, which the test integration.guide runs. A command that cannot be run there
+   is in a block ```text, and the line above the block has the reason: it begins with "Not run by the test:".
 
-What docs/reference must list: scripts/checks/reference.py.
+scripts/checks/reference.py checks what docs/reference must list.
 
 Usage: docs.py [--source FOLDER] [--heddle PROGRAM] [--entries TESTS_JSON]
 Prints "path:line: error: …" and exits with 1 when something is wrong.
@@ -31,6 +34,10 @@ SHELL = {"console", "sh", "bash"}
 GUIDE = "docs/guide/"
 GUIDE_LANGUAGES = {"sh", "text", "yaml"}
 UNTESTED = "Not run by the test:"
+FOLLOWED = "docs/internals/life-of-a-job.md"
+REFERENCE = re.compile(r"`([\w./-]+\.(?:h|cc|proto)): ([A-Za-z_][\w:~]*)`")
+BARE_NAME = re.compile(r"`([A-Z][A-Za-z]*(?:::[A-Z][A-Za-z]*)*)`")
+NO_CODE = re.compile(r'''//[^\n]*|"(?:\\.|[^"\\\n])*"''')
 COMMAND = re.compile(r"^(?:heddle|scripts/\w|ctest|cmake|pip|python3?|systemctl|docker|git|curl) ?")
 
 
@@ -57,6 +64,28 @@ def check_links(root, path, name, lines):
                 headings = {heading_anchor(h) for h in re.findall(r"^#+ (.*)$", where.read_text(), re.MULTILINE)}
                 if anchor not in headings:
                     yield f"{name}:{number}: error: no heading for #{anchor} in {where.relative_to(root)}"
+
+
+@functools.cache
+def names_in(path):
+    """The words of a source outside of comments and string literals; None: there is no such file."""
+    if not path.is_file():
+        return None
+    return frozenset(re.findall(r"\w+", NO_CODE.sub("", path.read_text(encoding="utf-8"))))
+
+
+def check_references(root, name, lines):
+    known = {part for line in lines for file, _ in REFERENCE.findall(line) for part in names_in(root / file) or ()}
+    for number, line in enumerate(lines, 1):
+        for what in BARE_NAME.findall(line) if name == FOLLOWED else ():
+            if missing := [part for part in what.split("::") if part not in known]:
+                yield f"{name}:{number}: error: no {missing[0]} in the files to which this page refers"
+        for file, what in REFERENCE.findall(line):
+            names = names_in(root / file)
+            if names is None:
+                yield f"{name}:{number}: error: {file} is not there"
+            elif missing := [part for part in what.split("::") if part not in names]:
+                yield f"{name}:{number}: error: no {missing[0]} in {file}"
 
 
 @functools.cache
@@ -96,7 +125,7 @@ def check_command(root, heddle, words):
 
 
 def fenced_lines(lines):
-    """(number, language, the last line of text above the block, line) of what stands in fenced blocks."""
+    """(number, language, the last line of text above the block, line) of each line in a fenced block."""
     language, above = None, ""
     for number, line in enumerate(lines, 1):
         fence = FENCE.match(line)
@@ -141,6 +170,7 @@ def main():
         lines = path.read_text(encoding="utf-8").splitlines()
         problems += check_links(root, path, name, lines)
         problems += check_commands(root, arguments.heddle, name, lines)
+        problems += check_references(root, name, lines)
         problems += named_tests.check(tests, name, lines)
         count += 1
     for problem in problems:

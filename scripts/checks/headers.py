@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Every header compiles alone: what it needs, it includes.
+"""Every header compiles alone, because it includes what it needs.
 
-A header that was clean is not compiled again until it or a header of ours that it includes changes (scripts/lint says
-where the cache lies).
-Headers that need libtorch are left out where it is not installed.
+A header that was clean is not compiled again until it or a header of the tree that it includes changes (scripts/lint
+names the folder of the cache). Headers that need libtorch are left out if it is not installed.
 
 Usage: headers.py [--jobs N] [FILE…]
 Exit status: 0, 1 a header does not compile, 2 it could not run.
@@ -19,7 +18,7 @@ import sys
 import compiled
 import tree
 
-# GCC: Clang 14 cannot parse libtorch's headers as C++20. -w: warnings are the build's, with the .cc files.
+# GCC, because Clang 14 cannot parse libtorch's headers as C++20. -w, because the build reports warnings.
 TOOL = ["g++", "-std=c++20", "-fsyntax-only", "-w", "-x", "c++", "-fopenmp"]
 TORCH = re.compile(r"<(torch|ATen|c10)/")
 TORCH_HEADER = pathlib.Path("/usr/include/ATen/ATen.h")
@@ -39,7 +38,7 @@ def flags_of(entries):
 
 
 def compile_alone(root, name, flags, timeout):
-    """The compiler's errors, "" for none. The header is included from nothing, by its path from the root."""
+    """The compiler's errors, "" for none. An empty source includes the header by its path from the root."""
     done = subprocess.run([*TOOL, *flags, "-I", str(root), "-"], cwd=root, input=f'#include "{name}"\n', check=False,
                           timeout=timeout, capture_output=True, text=True)
     if done.returncode == 0:

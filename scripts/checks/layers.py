@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Includes go downwards only (docs/internals/architecture.md).
 
-Three rules, over every source file of the product's folders:
+Three rules for every source file of the product's folders:
 
 1. A folder includes folders of its own layer and of the layers that LAYERS allows, nothing else; the
    dependencies that CMake declares obey the same table.
-2. What a folder includes, it has declared in CMake (layers.txt, written when the build is configured),
-   directly or through what it depends on.
-3. Libraries of others are included only where EXTERNAL allows it: libtorch in engine/runtime alone, gRPC in
-   elastic/grpc and for etcd, and so on. Those in HEAVY stay out of headers, because every file would pay for them.
+2. A folder declares what it includes in CMake (layers.txt, written when the build is configured), directly or
+   through a dependency.
+3. Libraries of other projects are included only where EXTERNAL allows it: libtorch in engine/runtime only, gRPC in
+   elastic/grpc and for etcd, and so on. Headers must not include those in HEAVY, because every file would parse them.
 
 Usage: layers.py [--source FOLDER] --layers BUILD/layers.txt
 Prints "path:line: error: …" and exits with 1 when a rule is broken, with 2 when it cannot check.
@@ -138,7 +138,7 @@ EXTERNAL = [
 ]
 HEAVY = re.compile(r"torch/|grpc|nlohmann/json\.hpp|spdlog/|yaml-cpp/|CLI/|prometheus/|httplib\.h")
 
-# The operating system and the language are everybody's.
+# Every folder may include headers of the operating system and the language.
 SYSTEM = re.compile(
     r"^([a-z_0-9]+|(sys|netinet|arpa|net|linux|bits|asm)/[a-z_0-9./]+"
     r"|(cpuid|dirent|dlfcn|fcntl|fnmatch|glob|ifaddrs|link|malloc|mntent|netdb|poll|pthread|pwd|sched|signal|spawn"
@@ -252,7 +252,7 @@ def check_own(root, folder, header, declared):
         yield f"{layer} may not include {below}"
         return
     here, there = declared.innermost(folder), declared.innermost(target)
-    # A folder that this build leaves out declares nothing; the table above still holds.
+    # A folder that this build leaves out declares nothing, so only the table is checked.
     if here and there and here != there and there not in declared.reachable(here):
         yield f"{here} includes {there} without depending on it in CMake"
 

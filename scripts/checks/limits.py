@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""No unit is larger than a head: files, functions, classes and folders against the numbers of scripts/limits.toml.
+"""Units are small: files, functions, classes and folders are compared with the numbers of scripts/limits.toml.
 
-The numbers in CONTRIBUTING.md and .clang-tidy are the same. What may exceed them is an exception in scripts/limits.toml
-with the reason; an exception whose unit has become small enough is an error.
+The numbers in CONTRIBUTING.md and .clang-tidy must be the same. A unit that exceeds them needs an exception in
+scripts/limits.toml with the reason; an exception whose unit has become small enough is an error.
 
 Usage: limits.py [--source FOLDER] [--largest N] [--list]
---largest prints the N largest classes and functions; --list prints what exceeds, as exceptions to be reasoned.
+--largest prints the N largest classes and functions; --list prints missing exceptions, without a reason.
 """
 import re
 import sys
@@ -16,7 +16,7 @@ import tree
 CODE = tree.CPP | {".py", ".proto", ".sh"}
 GENERATED = re.compile(r"(_corpus|/golden)/")
 RULES = ("file_lines", "function_lines", "class_methods", "class_fields", "folder_files")
-# Where the numbers are repeated: a pattern with the number as its group.
+# Files that repeat the numbers: a pattern with the number as its group.
 REPEATED = {
     "CONTRIBUTING.md": {
         "file_lines": r"[Ff]iles? of at most (\d+) lines",
@@ -30,7 +30,7 @@ REPEATED = {
 
 
 class Sizes:
-    """Everything that has a size: lists of (rule, size, path, name, line)."""
+    """All units with their sizes: lists of (rule, size, path, name, line)."""
 
     def __init__(self, root):
         self.found, self.classes, self.functions, self.problems, self.count = [], [], [], [], 0

@@ -1,11 +1,11 @@
-"""Tests that documents name are there: ctest entries and cases of googletest, in code spans of every document.
+"""Tests that documents name exist: ctest entries and cases of googletest, in code spans of every document.
 
 `unit.base.file`, `integration.*` and `conformance.comm.faults_*` are entries, `FileTest.TemporaryFoldersVanish` is a
-case. The entries are those of tests.json, which the configured build writes; a build that lacks a part of the project
-does not know them all, and is not asked. The cases are those of the sources.
+case. The entries are those of tests.json, which the configured build writes; entries are not checked with a build that
+lacks a part of the project. The cases are those of the sources.
 
-The table of scenarios (SCENARIOS) is held to more: every row has a test or says that there is none, a case that it
-names is of an entry that it names, and what the page says of itself (numbers, lists) is what the table has.
+Further rules hold for the table of scenarios (SCENARIOS): every row has a test or says that there is none, a named case
+belongs to a named entry, and the numbers and lists of the page agree with the table.
 """
 import json
 import re
@@ -22,7 +22,7 @@ ROW = re.compile(r"^\| (\d+) \|(.*)\|$")
 
 
 class Tests:
-    """What there is."""
+    """The existing entries and cases."""
 
     def __init__(self, root, entries_file):
         self.entries = None
@@ -30,7 +30,7 @@ class Tests:
             known = json.loads(entries_file.read_text(encoding="utf-8"))
             if known.get("whole"):
                 self.entries = {entry["name"] for entry in known["entries"]}
-        self.cases = {}  # Name to the sources that define it, as an entry has them: elastic_control_drift.
+        self.cases = {}  # Name to the sources that define it, as in the names of entries: elastic_control_drift.
         for path in sorted((root / "tests").rglob("*.cc")):
             source = "_".join(path.relative_to(root / "tests").with_suffix("").parts).removesuffix("_test")
             for suite, name in DEFINED.findall(path.read_text(encoding="utf-8")):
@@ -45,13 +45,13 @@ class Tests:
         return None
 
     def known(self, span):
-        """Of a name, of all that begin with one, of a folder."""
+        """Whether the span is an entry, a prefix of entries (ends with *), or a folder of entries."""
         if span.endswith("*"):
             return any(entry.startswith(span[:-1]) for entry in self.entries)
         return span in self.entries or any(entry.startswith(span + ".") for entry in self.entries)
 
     def is_of(self, case, entry):
-        """Whether the entry runs the case. A guest's entries have a device at their end."""
+        """Whether the entry runs the case. Names of entries in guests end with a device."""
         label, _, rest = entry.partition(".")
         source = rest.replace(".", "_")
         if label == "rdma":

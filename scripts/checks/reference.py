@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""docs/reference is complete: it names what the sources have, and nothing else.
+"""docs/reference is complete: it lists what the sources have, and nothing else.
 
-| document | holds |
+| document | lists |
 |---|---|
 | job-file.md | every key that engine/job reads, by its whole path |
 | events.md | every event of elastic, with its fields |
@@ -13,7 +13,7 @@
 | limits.md | every limit that `heddle config` shows, and every duration of the control plane, as a limit or as a pace |
 | ../operate/monitoring.md | every alert of metrics/alerts.yml |
 
-Subcommands and options: scripts/reference --check, which asks the program.
+scripts/reference --check compares subcommands and options with the program.
 
 Usage: reference.py [--source FOLDER]
 Prints "path:line: error: …" and exits with 1 when something is wrong.
@@ -24,7 +24,7 @@ import re
 import sys
 
 PRODUCT = ("base", "metrics", "comm", "checkpoint", "planner", "engine", "elastic", "cli")
-CONTROL_PLANE = tuple(f"elastic/{room}" for room in (
+CONTROL_PLANE = tuple(f"elastic/{module}" for module in (
     "protocol", "control", "member", "grpc", "store", "launcher", "report", "service"))
 LITERAL = re.compile(r"""\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])'""")
 READS = (r"(?:Required|Optional|RequiredChoice|OptionalChoice|RequiredPath|OptionalPath|PathList|List|Child"
@@ -72,7 +72,7 @@ def key_readers(text):
 
 
 def job_keys(root):
-    """Key paths that the readers of engine/job ask for, followed from the document's root through every function."""
+    """Key paths that the readers of engine/job read, followed from the document's root through every function."""
     readers = {}
     for text in sources(root, ("engine/job",)):
         readers.update(key_readers(text))
@@ -118,7 +118,7 @@ def events(root):
 
 
 def listed_fields(path):
-    """{name: fields} of the table of events; what stands in brackets explains a field."""
+    """{name: fields} of the table of events; text in brackets explains a field."""
     found = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]

@@ -11,7 +11,7 @@ import sys
 
 import tree
 
-# SC1090, SC1091: a file that is read with `.` is checked by itself, and exists elsewhere than here (guests).
+# SC1090, SC1091: a file that is read with `.` is checked separately, and may exist only in a guest.
 SHELLCHECK = ["shellcheck", "--format=gcc", "--severity=warning", "--exclude=SC1090,SC1091"]
 FINDING = re.compile(r"^(\S+?):(\d+):\d*:? (?:error: |warning: |note: )?(.*)")
 SHELLS = {"bash", "sh", "dash"}
@@ -47,14 +47,14 @@ def main():
     if python:
         for line in run(["pyflakes3", *python], options.source):
             place = FINDING.match(line)
-            # Lines that show the source follow a syntax error.
+            # A syntax error is followed by lines of the source.
             if place and not excused(options.source / place.group(1), int(place.group(2))):
                 problems.append(f"{place.group(1)}:{place.group(2)}: error: {place.group(3)}")
     return tree.report("scripts", len(shell) + len(python), problems)
 
 
 def excused(path, line):
-    """Whether the line says `# noqa`, the word that Python's linters share."""
+    """Whether the line has `# noqa`, which Python's linters obey."""
     lines = path.read_text(encoding="utf-8").split("\n")
     return line <= len(lines) and "# noqa" in lines[line - 1]
 

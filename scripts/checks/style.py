@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rules that are cheap to check and that the compilers do not know.
+"""Rules that are quick to check and that no compiler checks.
 
 A line is excused by a comment on it, or on the line before: "lint: allow RULE: reason". Files that make threads of
 their own are exceptions of scripts/limits.toml.
@@ -33,7 +33,7 @@ BANNED = {
     "throw": (re.compile(r"^\s*throw\s+(?!;)"), (), "return a Status"),
     "namespace": (re.compile(r"^\s*using namespace\b"), (), "name what is used"),
 }
-# Written apart, so that this line does not find itself.
+# The words are split, so that the rule does not find this line.
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 ALLOW = re.compile(r"lint: allow (\w+): \S")
 
@@ -103,7 +103,7 @@ def main():
     options = tree.arguments(__doc__).parse_args()
     rules, problems, count = tree.Rules(options.source), [], 0
     for path, name in tree.files(options.source):
-        # Inputs of fuzzers and golden files are whatever they have to be.
+        # Inputs of fuzzers and golden files may have any content.
         if "_corpus/" in name or "/golden/" in name:
             continue
         problems.extend(check_file(path, name, rules))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy on the sources that it can see whole: everything but the folders that need libtorch.
+"""Runs clang-tidy on all sources except those of folders that need libtorch.
 
-A file that was clean is not checked again until it, a header of ours that it includes, its compile command or
-.clang-tidy changes (scripts/lint says where the cache lies).
+A file that was clean is not checked again until it, a header of the tree that it includes, its compile command or
+.clang-tidy changes (scripts/lint names the folder of the cache).
 
 Usage: tidy.py [--jobs N] [FILE…]
 Exit status: 0 nothing found, 1 something found, 2 it could not run.
@@ -16,7 +16,7 @@ import sys
 import compiled
 import tree
 
-# Folders whose files include no libtorch; tests include GoogleTest, whose macros are another style.
+# Folders whose files include no libtorch. Tests are left out, because GoogleTest's macros have another style.
 FOLDERS = ("base/", "metrics/", "comm/", "engine/graph/", "engine/program/", "engine/data/", "engine/job/",
            "checkpoint/", "planner/", "elastic/")
 TOOL = "clang-tidy-14"
@@ -38,7 +38,7 @@ def without_excused(output, excused):
 
 
 def findings(command, excused, timeout):
-    """What clang-tidy says, "" when that is nothing."""
+    """The output of clang-tidy, "" for none."""
     done = compiled.run(command, timeout=timeout)
     found = without_excused(done.stdout, excused)
     if done.returncode == 0 or (found != done.stdout and not FINDING.search(found)):

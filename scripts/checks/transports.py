@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""No transport's name stands outside its own folder, the job file's reader and documents.
+"""A transport's name is used only in its own folder, in the job file's reader and in documents.
 
 A name is a word of an identifier or of a string: `allow_shm` and `MakeTcpTransport` name transports, a comment
 documents one. Names and allowed places: [transports] in scripts/limits.toml. While `enforced` is false there, findings

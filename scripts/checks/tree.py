@@ -1,4 +1,4 @@
-"""What the checks share: the tree's files, the numbers and lists of scripts/limits.toml, how problems are printed."""
+"""Shared by the checks: the tree's files, the numbers and lists of scripts/limits.toml, how problems are printed."""
 import argparse
 import pathlib
 import subprocess
@@ -11,7 +11,7 @@ SKIPPED = {".git", "build", "runs", "__pycache__", ".cache"}
 
 
 def files(root):
-    """(path, name) of every file that git tracks or would; outside a repository, of every file."""
+    """(path, name) of every file that git tracks or does not ignore; outside a repository, of every file."""
     if (root / ".git").exists():
         command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         listed = subprocess.run(command, cwd=root, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -39,7 +39,7 @@ def is_product(name):
 
 
 class Rules:
-    """scripts/limits.toml, and which of its exceptions were of use."""
+    """scripts/limits.toml, and which of its exceptions were used."""
 
     def __init__(self, root):
         path = root / "scripts" / "limits.toml"

@@ -1,10 +1,10 @@
-# Compiles through ccache where it is installed when a build folder is first configured. The answer is kept in the folder: a
-# ccache that is installed later would change every command line, and so build everything again. -DHEDDLE_CCACHE=OFF, or a
-# launcher of the caller's own (CMAKE_CXX_COMPILER_LAUNCHER), leaves it out.
+# Compiles through ccache if it is installed when a build folder is first configured. The folder keeps that choice, because a
+# change of every command line would rebuild everything. -DHEDDLE_CCACHE=OFF, or another CMAKE_CXX_COMPILER_LAUNCHER, turns it
+# off.
 #
-# Clones and presets share what they can: paths below the source folder are hashed relative to it. The precompiled headers
-# need the sloppiness that ccache's manual names for them. What a file includes is taken from the compiler's own list
-# (CCACHE_DEPEND): preprocessing each file once more would take a twentieth to a tenth of a build without a warm cache.
+# Paths below the source folder are hashed relative to it, so that clones and presets share cached objects. Precompiled headers
+# need the sloppiness that ccache's manual names for them. The includes of a file are taken from the compiler's own list
+# (CCACHE_DEPEND): preprocessing each file once more would take 5 to 10 % of a build without a warm cache.
 if(NOT DEFINED HEDDLE_CCACHE)
   find_program(found NAMES ccache NO_CACHE)
   if(NOT found)

@@ -33,13 +33,13 @@ if(HEDDLE_SERVICE)
   find_package(CLI11 REQUIRED)
 endif()
 
-# heddle_torch: libtorch by path, so that Debian's 1.13 and a PyPI wheel's 2.x are the same to us
-# (-DHEDDLE_TORCH=…/site-packages/torch); TorchConfig.cmake of the wheels insists on a CUDA toolkit.
+# heddle_torch: libtorch by its path (-DHEDDLE_TORCH=…/site-packages/torch), for Debian's 1.13 and for a PyPI wheel's 2.x.
+# The wheels' TorchConfig.cmake is not used because it requires a CUDA toolkit.
 if(HEDDLE_ENGINE)
   set(HEDDLE_TORCH "" CACHE PATH "Folder torch/ of a PyPI wheel; empty: Debian's libtorch-dev")
   add_library(heddle_torch INTERFACE)
   if(HEDDLE_TORCH)
-    # The wheel has an fmt of its own beside its headers; ours must be the one that is found, and linked.
+    # The wheel has a copy of fmt beside its headers. Debian's fmt must be found first, because it is the one that is linked.
     file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/system-include")
     get_target_property(fmt_include fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
     file(CREATE_LINK "${fmt_include}/fmt" "${CMAKE_BINARY_DIR}/system-include/fmt" SYMBOLIC)

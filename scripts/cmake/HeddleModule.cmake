@@ -1,6 +1,6 @@
-# One function per kind of target. A library is a folder: its sources are the folder's own *.cc files,
-# so that adding an operator, a transport or a format is adding a file. The declared dependencies are
-# written to layers.txt, which scripts/checks/layers.py compares with the real includes.
+# Functions that make targets, one per kind. The sources of a library are the *.cc files of its folder, so that a new
+# operator, transport or format is a new file. The declared dependencies are written to layers.txt, which
+# scripts/checks/layers.py compares with the includes.
 
 add_library(heddle_flags INTERFACE)
 target_compile_features(heddle_flags INTERFACE cxx_std_20)
@@ -18,25 +18,26 @@ if(HEDDLE_SANITIZE)
   endif()
 endif()
 
-# What waits for people, files or the network, or runs once a plan, needs no more, and compiles a quarter faster.
+# Compiles a target with -O1. Code that waits for people, files or the network, or runs once a plan, needs no more, and
+# compiles in three quarters of the time.
 function(heddle_cold target)
   if(CMAKE_BUILD_TYPE STREQUAL "Release")
     target_compile_options(${target} PRIVATE -O1)
   endif()
 endfunction()
 
-# What most files include is compiled once for all of them: a third of a small file's time. Each file still includes what
-# it uses: the preset "tidy" and the lint of headers compile without.
+# Headers that most files include are compiled once for all of them, which saves a third of a small file's time. Each file
+# still includes what it uses: the preset "tidy" and the lint of headers compile without precompiled headers.
 set(HEDDLE_NOTHING "${CMAKE_CURRENT_LIST_DIR}/precompiled.cc")
-# heddle_precompiled(NAME [COLD] header…): COLD for the libraries that are COLD; a compiler reads its headers again only with
-# the same level of optimization.
+# heddle_precompiled(NAME [COLD] header…): a target with these precompiled headers. COLD libraries use a COLD one, because a
+# compiler accepts precompiled headers only at the same level of optimization.
 function(heddle_precompiled name)
   cmake_parse_arguments(A "COLD" "" "" ${ARGN})
   add_library(${name} OBJECT "${HEDDLE_NOTHING}")
   if(A_COLD)
     heddle_cold(${name})
   endif()
-  # Macros of the command line that the headers look at must be those of the users: all of them use base.
+  # Macros of the command line that the headers read must be those of the users, which all link base.
   target_link_libraries(${name} PRIVATE heddle_flags fmt::fmt spdlog::spdlog)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${name} PRIVATE -fpch-preprocess)  # What ccache needs to see through them.
@@ -57,8 +58,9 @@ endfunction()
 #                [WITHOUT pattern…])
 # NAME is the folder's path with '_' for '/': engine/graph is engine_graph. DEPS are names of the same
 # kind, EXTERNAL are imported targets. An OBJECT library keeps every file in the link (registrations).
-# WITHOUT: files of the folder, as regular expressions, that this build leaves out. COLD: no loop of it costs time.
-# PRECOMPILED: other headers than those that all libraries share, or NONE. A folder sets HEDDLE_COLD_HEADERS for its COLD ones.
+# WITHOUT: files of the folder, as regular expressions, that this build leaves out. COLD: heddle_cold.
+# PRECOMPILED: the target of other precompiled headers than those that all libraries share, or NONE. A folder may set
+# HEDDLE_COLD_HEADERS, the default of its COLD libraries.
 function(heddle_library name)
   cmake_parse_arguments(A "OBJECT;COLD" "PRECOMPILED" "DEPS;EXTERNAL;GENERATED;WITHOUT" ${ARGN})
   if(A_UNPARSED_ARGUMENTS)
@@ -97,7 +99,7 @@ function(heddle_library name)
 endfunction()
 
 # heddle_transport(NAME [DEPS name…] [EXTERNAL target…] [WITHOUT pattern…]): the folder comm/transport/NAME as objects.
-# Its declaration.cc is compiled with comm/cost, which must know of a transport without linking it.
+# Its declaration.cc is compiled with comm/cost, which knows each transport without linking it.
 function(heddle_transport name)
   cmake_parse_arguments(A "" "" "DEPS;EXTERNAL;WITHOUT" ${ARGN})
   heddle_library(comm_transport_${name} OBJECT DEPS base comm_transport ${A_DEPS} EXTERNAL ${A_EXTERNAL}
@@ -105,7 +107,7 @@ function(heddle_transport name)
   set_property(GLOBAL APPEND PROPERTY HEDDLE_TRANSPORTS ${name})
 endfunction()
 
-# heddle_umbrella(NAME DEPS name…): one name for all targets of a folder and its rooms.
+# heddle_umbrella(NAME DEPS name…): one name for all targets of a folder and its modules.
 function(heddle_umbrella name)
   cmake_parse_arguments(A "" "" "DEPS" ${ARGN})
   file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
@@ -116,7 +118,8 @@ function(heddle_umbrella name)
   set_property(GLOBAL APPEND_STRING PROPERTY HEDDLE_LAYERS "umbrella ${folder}=${name}:${joined}\n")
 endfunction()
 
-# What all tests are compiled with. What is tested is optimized; the test itself is compiled for one short run.
+# Compiler options and libraries of all tests. Tests run once and briefly, so they are compiled with less optimization than
+# the code that they test.
 function(heddle_test_options target)
   if(CMAKE_BUILD_TYPE STREQUAL "Release")
     target_compile_options(${target} PRIVATE -O1)

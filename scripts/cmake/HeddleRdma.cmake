@@ -1,8 +1,8 @@
 # Tests that run in the guests of scripts/rdma-vm, label rdma. docs/internals/rdma-tests.md
 
-# heddle_rdma_entry(NAME TIER check|full KERNEL any|uml|qemu [SCALED] TIMEOUT seconds PROCESSORS n COMMAND word…): what all
-# entries have in common. They need the fixture that makes the kernel (tests/rdma) and are skipped where no kernel can run,
-# which scripts/test says.
+# heddle_rdma_entry(NAME TIER check|full KERNEL any|uml|qemu [SCALED] TIMEOUT seconds PROCESSORS n COMMAND word…): adds an entry
+# that runs in guests. It needs the fixture that makes the kernel (tests/rdma). Where no kernel can run it is skipped, and
+# scripts/test says so.
 function(heddle_rdma_entry name)
   cmake_parse_arguments(A "" "KERNEL" "" ${ARGN})
   heddle_entry(${name} LABEL rdma ${A_UNPARSED_ARGUMENTS})
@@ -13,8 +13,8 @@ endfunction()
 #                  [KERNEL uml|qemu] [TIMEOUT 120] [PROCESSORS 2] [OPTIONS word…] [ENVIRONMENT name=value…])
 # The ctest entry rdma.FOLDER.NAME runs the program of the target (or the command) in each of GUESTS guests: HEDDLE_GUEST is
 # the guest's number, 10.9.0.(number + 1) its address. OPTIONS go to scripts/rdma-vm. It passes when every guest's program
-# returns 0. Without KERNEL it is uml, or qemu where that does not start. Sanitizers need qemu: a sanitizer's build uses it
-# for all, and leaves out what needs siw.
+# returns 0. Without KERNEL it runs under uml, or under qemu where uml does not start. A sanitizer's build runs all entries under
+# qemu and leaves out those that need siw.
 function(heddle_rdma_test name)
   cmake_parse_arguments(A "SCALED" "TIER;TARGET;GUESTS;DEVICE;KERNEL;TIMEOUT;PROCESSORS"
     "COMMAND;ARGUMENTS;OPTIONS;ENVIRONMENT" ${ARGN})
@@ -41,7 +41,7 @@ function(heddle_rdma_test name)
   if(A_TARGET)
     set(A_COMMAND $<TARGET_FILE:${A_TARGET}>)
   endif()
-  # The script's own limit comes first: it says which guest was late, and shows its console.
+  # The script's own limit is the shorter one, because the script says which guest was late and shows its console.
   math(EXPR limit "${A_TIMEOUT} - 5")
   file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}/tests" "${CMAKE_CURRENT_SOURCE_DIR}")
   string(REPLACE "/" "_" prefix "${folder}")

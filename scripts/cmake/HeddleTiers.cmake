@@ -1,22 +1,23 @@
 # Test entries and their tiers. `quick` is a part of `check`, and `check` of `full`. An entry has the ctest label tier.T of the
-# first tier that runs it; the later ones run it too. docs/internals/testing.md
+# first tier that runs it; the later tiers run it too. More: docs/internals/testing.md
 
 set(HEDDLE_TIERS quick check full)
 # The seed of every randomised test, unless HEDDLE_TEST_SEED names another one: the same commit has the same verdict.
 set(HEDDLE_TEST_SEED 20261126)
-# A tier is meant to take so many seconds in all, on two cores. It is printed beside what it took, and judged by nobody.
+# Seconds that each tier should take on two cores. They are printed beside the seconds that it took; no run fails by them.
 set(HEDDLE_TIER_SECONDS 60 480 3600)
-# So many times as much time has every entry under a sanitizer.
+# The factor on every time limit under a sanitizer.
 set(HEDDLE_TIER_SANITIZER_FACTOR 4)
-# What has one of these labels starts processes or talks over sockets (REAL).
+# Entries with these labels start processes or talk over sockets, so they are REAL.
 set(HEDDLE_REAL_LABELS conformance integration rdma)
 
 # heddle_entry(NAME TIER quick|check|full LABEL label [REAL] [SCALED] [TIMEOUT seconds] [PROCESSORS 1] [ENVIRONMENT name=value…]
 #              COMMAND word…)
-# Every ctest entry of the project. REAL: it starts processes or talks over sockets. One such entry runs at a time, beside
-# pure ones, and scripts/run_tests.py gives it a second try, which a pure one never gets. SCALED: it takes its sizes from
+# Adds a ctest entry; every entry of the project is made by it. REAL: the entry starts processes or talks over sockets. One REAL
+# entry runs at a time, beside pure ones, and scripts/run_tests.py runs it once more if it fails. SCALED: it takes its sizes from
 # tests/support/tier.h or tiers.py, so that `full` runs it again after `check`. TIMEOUT: a limit that catches hangs, at least
-# five times what it takes on an idle machine; 120, or 300 where it is REAL. PROCESSORS: how many it computes on; one that mostly waits has 1.
+# five times what the entry takes on an idle machine; default 120, or 300 for REAL. PROCESSORS: how many it computes on; 1 for one
+# that mostly waits.
 function(heddle_entry name)
   cmake_parse_arguments(A "REAL;SCALED" "TIER;LABEL;TIMEOUT;PROCESSORS" "ENVIRONMENT;COMMAND" ${ARGN})
   if(NOT A_TIER IN_LIST HEDDLE_TIERS)
@@ -59,7 +60,7 @@ function(heddle_entry name)
   set_property(GLOBAL APPEND PROPERTY HEDDLE_ENTRY_NAMES ${name})
 endfunction()
 
-# Names of all ctest entries in a folder and below.
+# Sets RESULT to the names of all ctest entries in a folder and below.
 function(heddle_collect_entries folder result)
   get_property(found DIRECTORY "${folder}" PROPERTY TESTS)
   get_property(children DIRECTORY "${folder}" PROPERTY SUBDIRECTORIES)
@@ -70,9 +71,9 @@ function(heddle_collect_entries folder result)
   set(${result} "${found}" PARENT_SCOPE)
 endfunction()
 
-# heddle_finish_entries(): call it at the end of the project. Refuses entries without a tier; writes tests.json, what
-# scripts/run_tests.py and scripts/checks/docs.py know of the entries ("whole": no part of the project is left out, so
-# that what is not there is nowhere).
+# heddle_finish_entries(): called at the end of the project. Refuses entries without a tier and writes tests.json, the list of
+# entries for scripts/run_tests.py and scripts/checks/docs.py. Its key "whole" is true if no part of the project is left out,
+# so that a name which is not in the list does not exist.
 function(heddle_finish_entries)
   get_property(entries GLOBAL PROPERTY HEDDLE_ENTRIES)
   get_property(registered GLOBAL PROPERTY HEDDLE_ENTRY_NAMES)

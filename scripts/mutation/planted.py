@@ -1,8 +1,8 @@
 """Builds test programs whose sources carry many switched faults.
 
 Only the touched sources are compiled anew, from mutated copies, and only the programs that link them are linked anew,
-with the commands of the build folder. The checkout and the build folder stay as they are; everything is written below
-one folder of our own.
+with the commands of the build folder. The checkout and the build folder are not changed; everything is written below
+one folder.
 """
 import concurrent.futures
 import json
@@ -75,11 +75,11 @@ class Build:
 
     def __init__(self, root, folder, work, jobs):
         self.root, self.folder, self.work, self.jobs = root, folder, work, jobs
-        self.ninja("build.ninja")  # Sources that came or went.
+        self.ninja("build.ninja")  # Sources were added or removed.
         with open(folder / "compile_commands.json") as file:
             self.entries = {e["file"]: e for e in json.load(file)}
         self.programs = {}  # From a program's path in the build folder to that of its copy.
-        self.complaints = {}  # By source: what the compiler first said of faults that do not compile.
+        self.complaints = {}  # By source: the compiler's first error about faults that do not compile.
 
     def ninja(self, *words):
         command = ["ninja", "-C", str(self.folder), "-j", str(self.jobs), *words]
@@ -125,7 +125,7 @@ class Build:
             while option in words:
                 at = words.index(option)
                 del words[at:at + 2]
-        words += ["-O1", "-w", "-Wno-narrowing"]  # A switched constant is none to the compiler.
+        words += ["-O1", "-w", "-Wno-narrowing"]  # A constant behind a switch is not constant to the compiler.
         source = (self.root / path).read_bytes()
         left = list(mutants)
         for _ in range(6):

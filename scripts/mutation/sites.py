@@ -1,8 +1,7 @@
 """Finds the places of one source file where a small fault can be planted.
 
-A site is a half-open range of bytes of the source, the text that stands for it when the fault is on, and whether the
-range is an expression or a statement. libclang gives types and ranges; what a macro's body makes of its arguments is
-left alone.
+A site is a half-open range of bytes of the source, the text that replaces it when the fault is on, and whether the
+range is an expression or a statement. libclang gives types and ranges; expansions in a macro's body are left out.
 """
 import ctypes
 import re
@@ -11,7 +10,7 @@ from clang import cindex
 from clang.cindex import CursorKind as Kind
 from clang.cindex import TypeKind
 
-VERSION = 4  # Counts changes of what is found: the folder of remembered sites bears it.
+VERSION = 4  # Raised when the kinds of sites change; it is in the name of the cache's folder.
 
 COMPARISONS = {"<": ("<=", ">="), "<=": ("<", ">"), ">": (">=", "<="), ">=": (">", "<"), "==": ("!=",),
                "!=": ("==",)}
@@ -23,7 +22,7 @@ SCOPES = {Kind.NAMESPACE, Kind.CLASS_DECL, Kind.STRUCT_DECL, Kind.CLASS_TEMPLATE
           Kind.LINKAGE_SPEC}
 NUMBERS = {TypeKind.INT, TypeKind.UINT, TypeKind.LONG, TypeKind.ULONG, TypeKind.LONGLONG, TypeKind.ULONGLONG,
            TypeKind.SHORT, TypeKind.USHORT, TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.SCHAR, TypeKind.UCHAR}
-# A text for people, or room made ahead: no fault there changes what a test may ask for.
+# Text for people, or memory reserved in advance: no fault there changes what a test may require.
 SILENT = re.compile(r"^(Log(Debug|Info|Warning|Error|Line)|format|format_to|\w+Error|CheckFailed|IgnoreError)$")
 NOT_DROPPED = re.compile(r"^(?:[\w.\->:]*\b(?:reserve|shrink_to_fit|IgnoreError)\(|HEDDLE_CHECK|static_cast<void>"
                          r"|\(void\)|Log[A-Z]|assert)")
@@ -63,7 +62,7 @@ class Finder:
                 self.functions(cursor)
 
     def offset(self, location):
-        """Where a location stands in the file: for a macro's argument the argument itself, else the macro's use."""
+        """A location's offset in the file: in a macro's argument that of the argument, else that of the macro."""
         results = (ctypes.c_void_p(), ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint())  # File, line, column, offset.
         cindex.conf.lib.clang_getFileLocation(location, *map(ctypes.byref, results))
         return results[3].value
@@ -72,13 +71,13 @@ class Finder:
         return self.offset(cursor.extent.start), self.offset(cursor.extent.end)
 
     def text(self, start, end):
-        return self.source[start:end].decode(errors="replace")  # A window of so many bytes may cut a letter.
+        return self.source[start:end].decode(errors="replace")  # A window of bytes may cut a character.
 
     def add(self, kind, form, start, end, replacement, after=None):
         text = self.text(start, end)
         if "\n#" in text or "HEDDLE_ASSIGN" in text or "co_" in text:
             return
-        # What g++ 12 makes of `(c ? a : b) = {…}` assigns to neither, or crashes, also without a fault.
+        # g++ 12 compiles `(c ? a : b) = {…}` to code that assigns to neither or crashes, even without a fault.
         if form == "expression" and re.match(rb"\s*=\s*\{", self.source[end:end + 40]):
             return
         line = self.source.count(b"\n", 0, start) + 1
@@ -134,7 +133,7 @@ class Finder:
 
     def if_statement(self, cursor, children, start):
         if not re.match(r"if \((?!.*;)", self.text(start, start + 200).split("\n")[0]):
-            return  # `if constexpr`, a macro's, or one with a declaration.
+            return  # An `if constexpr`, an `if` in a macro, or one with a declaration.
         if len(children) >= 2 and children[0].kind.is_expression():
             self.negate(children[0])
 

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 
-MEMORY_BYTES = 6 << 30  # A fault may allocate without end.
+MEMORY_BYTES = 6 << 30  # A fault may allocate without bound.
 FILE_BYTES = 4 << 30
 
 
@@ -30,12 +30,12 @@ class Entry:
         self.reached = frozenset()
 
     def run(self, extra, limit):
-        """Returns "green", "red" or "late", the seconds it took and the end of what it said."""
+        """Returns "green", "red" or "late", the seconds that it took and the end of its output."""
         scratch = tempfile.mkdtemp(prefix="heddle-mutant-", dir=self.environment.get("TMPDIR"))
-        os.chmod(scratch, 0o755)  # Tests look at their files as other users.
+        os.chmod(scratch, 0o755)  # Tests access their files as other users, too.
         environment = {**os.environ, **self.environment, **extra, "TMPDIR": scratch, "GTEST_FAIL_FAST": "1"}
         started = time.monotonic()
-        # The output goes to a file: a child that outlives the program would hold a pipe open.
+        # The output goes to a file, because a child that outlives the program would keep a pipe open.
         with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(self.command, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL,
                                        stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
@@ -71,7 +71,7 @@ def entries(folder, programs):
 
 
 def cover(found, work, ids, jobs, say):
-    """Runs every entry once without a fault: its seconds, and which mutants it reaches. Red ones are left out."""
+    """Runs every entry once without a fault: its seconds, and the mutants that it reaches; without failing ones."""
     def one(entry):
         with tempfile.NamedTemporaryFile(dir=work) as seen:
             seen.truncate(1 << 20)

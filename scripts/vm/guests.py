@@ -3,11 +3,11 @@ and takes everything down.
 
 The run's folder is mounted at its own path in every guest, writable. In it, N is the number of a guest:
 
-    N/          the guest's scratch, its current directory
-    console.N   what its kernel says
+    N/          the guest's current directory
+    console.N   the output of its kernel
     status.N    exit code of its command
-    control/    commands (see vm/control): NAME.request holds one, NAME.answer appears with what came of it
-    guest.sh, init, ready.N, go   how the guests are set up and begin together
+    control/    commands (see vm/control): NAME.request is a command, NAME.answer its answer
+    guest.sh, init, ready.N, go   files by which the guests are set up and begin together
 """
 import os
 import pathlib
@@ -22,13 +22,13 @@ import time
 
 from vm import kernels, processes, processors, tap
 
-# A guest's current directory is its scratch; what it should find elsewhere is passed as a path of the machine.
+# A guest's current directory is its own folder; other files are passed as paths of the machine.
 HIDDEN = ("/tmp", "/run", "/var/tmp", "/dev")
 TICK_SECONDS = 0.01
 RELAY_SECONDS = 5.0
 STOP_SECONDS = 20.0
-# glibc's allocator gives memory back and takes it again, the more so with an arena a thread; under UML each page that
-# comes back costs 65 us.
+# glibc's allocator returns memory and takes it again, more often with one arena per thread; under UML each page that it
+# takes again costs 65 us.
 UML_ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": "4000000000", "MALLOC_TRIM_THRESHOLD_": "4000000000",
                    "MALLOC_TOP_PAD_": "67108864", "MALLOC_ARENA_MAX": "1"}
 PASSED_ON = ("HEDDLE_", "GTEST_")
@@ -42,7 +42,7 @@ def visible(path):
 
 
 def guest_script(options, kind, run):
-    """guest.sh: what guest_init needs to know, as shell text."""
+    """guest.sh: the variables for guest_init, as shell text."""
     environment = {name: value for name, value in os.environ.items()
                    if name.startswith(PASSED_ON) or name.endswith(PASSED_ON_ENDS)}
     environment.update(PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", HOME="/tmp", LANG="C.UTF-8",
@@ -208,7 +208,7 @@ class Run:
         return f"02:00:00:00:{nic + 1:02x}:{number:02x}"
 
     def loop(self):
-        """Until every guest has ended; returns the exit code of the whole."""
+        """Runs until every guest has ended; returns the exit code of the run."""
         limit = time.monotonic() + self.options.time_limit
         while any(guest.status is None for guest in self.guests):
             readable = [guest.output for guest in self.guests if guest.output is not None]

@@ -6,7 +6,7 @@ import re
 import shutil
 import stat
 
-# In this order, each after what it depends on. crc32 is asked for by algorithm, not by name, so nothing depends on it.
+# In this order, each after its dependencies. crc32 is requested by algorithm, not by name, so no module depends on it.
 MODULES = ("virtio_pci", "9pnet_virtio", "9p", "virtio_net", "virtio_console", "crc32_generic", "rdma_rxe", "rdma_ucm",
            "sch_netem", "veth")
 XZ = b"\xfd7zXZ\x00"
@@ -36,7 +36,7 @@ def dependencies(data):
 
 
 def module_order(tree):
-    """[(file name, content)] so that each stands after what it needs. What the kernel has built in is no file."""
+    """[(file name, content)], each after the modules that it needs. Modules in the kernel itself have no file."""
     files = {path.name.split(".")[0].replace("-", "_"): path for path in pathlib.Path(tree).rglob("*.ko*")}
     order, done = [], set()
 

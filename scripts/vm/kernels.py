@@ -1,8 +1,8 @@
 """The guest kernels and programs: built or unpacked once, then kept in ${HEDDLE_CACHE:-~/.cache/heddle}/rdma-vm.
 
-A folder in the cache is named by its kind, a hash of what it is made from, and is complete when it is there: it is made
-under another name and renamed. A lock keeps two builders apart. Each kernel is booted once after it was made; the
-folder's file `boots` or `fails` has the result, so that later calls need not find out again.
+A folder in the cache is named by its kind and a hash of its inputs, and is complete if it exists, because it is made
+under another name and renamed. A lock excludes a second builder. Each kernel is booted once after it was made; the
+folder's file `boots` or `fails` keeps the result for later calls.
 """
 import contextlib
 import fcntl
@@ -36,7 +36,7 @@ LOCK_SECONDS = 1800
 
 
 class Unavailable(Exception):
-    """This machine cannot have that kernel; the text says why in one line."""
+    """This machine cannot have that kernel; the text has the reason in one line."""
 
 
 def say(text):
@@ -148,8 +148,8 @@ def uml_options():
 
 
 def make_room_for_registers(source):
-    """UML 6.12 has 2696 bytes for a processor's vector registers, and asks the machine's kernel for as many: with AMX
-    they are 11008, and no program starts. More than there are does no harm."""
+    """UML 6.12 has 2696 bytes for a processor's vector registers, and reads that many from the host: with AMX
+    the host has 11008, and no program starts. A larger buffer does no harm."""
     header = source / "arch/x86/um/user-offsets.c"
     text = header.read_text(encoding="utf-8")
     if text.count(REGISTERS) != 1:
@@ -198,7 +198,7 @@ def uml():
         if built:
             return pathlib.Path(built[-1])
         raise Unavailable(f"{SOURCE} is not there; scripts/install-dependencies installs linux-source-6.12")
-    # The package's version, without asking dpkg at each call: its files carry its date.
+    # The package's version by the date of its files, without calling dpkg each time.
     status = SOURCE.stat()
     name = f"uml-{configured}-{digest(status.st_size, int(status.st_mtime))}"
     return make_once(name, "building the guest kernel (User-Mode Linux 6.12), once, minutes", make_uml)
@@ -251,7 +251,7 @@ def choose(kind, boots):
 
 
 def check(kind, folder, boots):
-    """A failure holds for this machine's running kernel, and is looked at anew after a day."""
+    """A failure is kept for this machine's running kernel, and tried again after a day."""
     good, bad = folder / "boots", folder / f"fails-{platform.release()}"
     if good.exists():
         return
@@ -260,7 +260,7 @@ def check(kind, folder, boots):
             return
         if bad.exists() and time.time() - bad.stat().st_mtime < 86400:
             raise Unavailable(bad.read_text(encoding="utf-8").strip())
-        problem = boots(kind, folder) and boots(kind, folder)  # Once more: the machine may have been busy.
+        problem = boots(kind, folder) and boots(kind, folder)  # Try once more, because the machine may have been busy.
         if problem:
             bad.write_text(problem + "\n", encoding="utf-8")
             raise Unavailable(problem)

@@ -1,8 +1,8 @@
 """Which processor a guest of User-Mode Linux runs on.
 
-Its kernel and its programs are processes that take turns, at each system call and page fault. On one processor a turn
-costs a few microseconds; where the scheduler spreads them over idle ones each has to be woken, which a virtual machine
-in particular pays dearly. So each guest has one processor, the least taken of those that this process may use.
+A guest's kernel and programs are processes that alternate at each system call and page fault. On one processor a switch
+costs a few microseconds. If the scheduler spreads them over idle processors, each must be woken, which is slow, in
+a virtual machine especially. So each guest has one processor, the least used of those that this process may use.
 """
 import fcntl
 import itertools
@@ -12,7 +12,7 @@ from vm import kernels
 
 
 class Seat:
-    """A processor, taken until `release` or the end of the process, which other runs see by a lock."""
+    """A processor that is taken until `release` or the end of the process; a lock shows that to other runs."""
 
     def __init__(self):
         folder = kernels.cache() / "processors"

@@ -15,7 +15,7 @@ def run(*words):
 
 
 def refuse_known_network():
-    """Where the machine reaches these addresses already, the tap would take them away from it."""
+    """Refuses addresses that the machine can reach already, because the tap would hide them."""
     routes = run("-4", "route", "show", "match", NETWORK) + run("-4", "route", "show", "root", NETWORK)
     known = [line.strip() for line in routes.splitlines() if not line.startswith("default")]
     if known:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Format, threads, rooms, transports and scripts: each planted breach is found, at its line.
+"""Format, threads, modules, transports and scripts: each planted breach is found, at its line.
 
 Usage: planted_checks.py SOURCE_FOLDER
 """
@@ -8,11 +8,20 @@ import sys
 
 from planted import LIMITS, SOURCE, Planted, found, run
 
-ROOM = "# What it is. More.\nheddle_library(a DEPS base)\n"
-README = "# A\n<!-- rooms -->\n| folder, low to high | what lives there |\n|---|---|\n%s<!-- /rooms -->\n"
-ROOMS = {"CMakeLists.txt": "add_subdirectory(base)\nadd_subdirectory(comm)\n", "base/CMakeLists.txt": ROOM,
-         "comm/CMakeLists.txt": "add_subdirectory(a)\n", "comm/a/CMakeLists.txt": ROOM}
-ROWS = "| `base/` | What it is |\n| `comm/a/` | What it is |\n"
+MODULE = "# What it holds. More.\nheddle_library(a DEPS base)\n"
+TABLE = "<!-- modules -->\n| %s | what it holds |\n|---|---|\n%s<!-- /modules -->\n"
+TOP_ROWS = "| [comm/](comm/README.md) | Messages |\n| [base/](base/README.md) | What others use |\n"
+BASE_ROW = "| `base/` | What it holds |\n"
+ROWS = "| `comm/` | What it holds |\n| `comm/a/` | What it holds |\n"
+
+
+def modules_tree(**changed):
+    """Three modules in two top folders, with their tables; `changed` files replace those of the same path."""
+    files = {"base/CMakeLists.txt": MODULE, "comm/CMakeLists.txt": MODULE, "comm/a/CMakeLists.txt": MODULE,
+             "README.md": "# A\n\n" + TABLE % ("folder", TOP_ROWS),
+             "base/README.md": "# base\n\nWhat others use. More.\n\n" + TABLE % ("module", BASE_ROW),
+             "comm/README.md": "# comm\n\nMessages.\n\n" + TABLE % ("module", ROWS)}
+    return {**files, **changed}
 
 
 def formatting():
@@ -38,22 +47,30 @@ def threads():
                      [("scripts/limits.toml:12", "comm/a.cc keeps the limit thread")])
 
 
-def rooms():
-    yield from found("rooms", {**ROOMS, "README.md": README % ROWS}, [], clean=True)
-    yield from found("rooms", {**ROOMS, "README.md": README % ROWS.split("\n", maxsplit=1)[1]},
-                     [("README.md:3", "this row is missing (rooms.py --write): | `base/` | What it is |")])
-    yield from found("rooms", {**ROOMS, "README.md": README % (ROWS + "| `comm/b/` | What it was |\n")},
-                     [("README.md:7", "no such room: | `comm/b/` | What it was |")])
+def modules():
+    yield from found("modules", modules_tree(), [], clean=True)
+
+    def comm(rows):
+        return {"comm/README.md": "# comm\n\nMessages.\n\n" + TABLE % ("module", rows)}
     first, second = ROWS.splitlines(keepends=True)
-    yield from found("rooms", {**ROOMS, "README.md": README % (second + first)},
-                     [("README.md:3", "not the order of the layers")])
-    yield from found("rooms", {**ROOMS, "README.md": "# A\n"}, [("README.md:1", "no table of rooms")])
-    bare = {**ROOMS, "comm/a/CMakeLists.txt": "heddle_library(a)\n"}
-    yield from found("rooms", {**bare, "README.md": README % "| `base/` | What it is |\n| `comm/a/` |  |\n"},
+    yield from found("modules", modules_tree(**comm(first)),
+                     [("comm/README.md:6", "this row is missing (modules.py --write): | `comm/a/` | What it holds |")])
+    yield from found("modules", modules_tree(**comm(ROWS + "| `comm/b/` | What it held |\n")),
+                     [("comm/README.md:10", "no such module: | `comm/b/` | What it held |")])
+    yield from found("modules", modules_tree(**comm(second + first)), [("comm/README.md:6", "in another order")])
+    yield from found("modules", modules_tree(**{"README.md": "# A\n"}), [("README.md:1", "no table of modules")])
+    wrong = {"README.md": "# A\n\n" + TABLE % ("folder", TOP_ROWS.replace("others", "we"))}
+    yield from found("modules", modules_tree(**wrong),
+                     [("README.md:4", "| What others use |"), ("README.md:7", "no such module: | [base/]")])
+    bare = comm(first + "| `comm/a/` |  |\n")
+    yield from found("modules", modules_tree(**bare, **{"comm/a/CMakeLists.txt": "heddle_library(a)\n"}),
                      [("comm/a/CMakeLists.txt:1", "no comment at the top")])
-    with Planted({**ROOMS, "README.md": README % ""}) as tree:
-        tree.check("rooms", "--write")
-        code, text = tree.check("rooms")
+    silent = {"base/README.md": TABLE % ("module", BASE_ROW)}
+    top = {"README.md": "# A\n\n" + TABLE % ("folder", TOP_ROWS.replace("What others use", ""))}
+    yield from found("modules", modules_tree(**silent, **top), [("base/README.md:1", "no sentence below the title")])
+    with Planted(modules_tree(**comm(""), **{"README.md": "# A\n" + TABLE % ("folder", "")})) as tree:
+        tree.check("modules", "--write")
+        code, text = tree.check("modules")
         if code != 0:
             yield f"--write does not write: {text}"
 
@@ -82,4 +99,4 @@ def scripts():
 
 
 sys.dont_write_bytecode = True
-run([formatting, threads, rooms, transports, scripts])
+run([formatting, threads, modules, transports, scripts])

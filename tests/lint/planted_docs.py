@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Each name that is removed from docs/reference, each name that a source has more, and each broken link is found.
+"""Each name that docs/reference lacks or has too much, each broken link and each wrong reference to code is found.
 
 Usage: planted_docs.py SOURCE_FOLDER
 """
@@ -40,6 +40,11 @@ PLANTED = [
      "the duration planted_wait of the sources is neither"),
     (LINKS, "docs/guide/trouble.md", "(../reference/events.md)", "(../reference/event.md)", "event.md is not there"),
     (LINKS, "docs/guide/trouble.md", "(../status.md#known-faults)", "(../status.md#faults)", "no heading for #faults"),
+    (LINKS, "docs/internals/life-of-a-job.md", "Transitions::SendPrepare`", "Transitions::SendPlans`",
+     "no SendPlans in elastic/control/transition/transitions.cc"),
+    (LINKS, "docs/internals/life-of-a-job.md", "`cli/train.cc: ", "`cli/trains.cc: ", "cli/trains.cc is not there"),
+    (LINKS, "docs/internals/life-of-a-job.md", "`SendStart` sends", "`SendBegin` sends", "no SendBegin in the files"),
+    (LINKS, "elastic/service/local_run.cc", "RunLocally(", "RunHere(", "no RunLocally in elastic/service/local_run.cc"),
     (LINKS, "docs/guide/service.md", "", "\n```text\nheddle status\n```\n", "a command that no test runs"),
     (LINKS, "docs/guide/service.md", "", "\n```console\nheddle status\n```\n", "a block of the guide is one of"),
 ]
