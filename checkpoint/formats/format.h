@@ -28,8 +28,8 @@ inline constexpr size_t kMaximumTensors = 150'000;
 /// A tensor as its file describes it.
 struct FileTensor {
   std::string name;
-  std::string role;            ///< Role in the native format ("master", "exp_avg", …); else empty.
-  std::string type;            ///< The file's name of the element type, for messages: "F8_E4M3".
+  std::string role;  ///< Role in the native format ("master", "exp_avg", …); else empty.
+  std::string type;  ///< The file's name of the element type, for messages: "F8_E4M3".
   std::optional<DType> dtype;  ///< None: Heddle does not know the type; the tensor is only listed.
   Shape shape;
   int64_t bytes = 0;         ///< Bytes of the elements.

@@ -117,7 +117,6 @@ class VerbsQueuePair {
   /// Stops all sends and receives; `why` becomes the failure.
   void Stop(const Status& why);
 
-
   /// Posts and empties `chain`. Errors: failure().
   Status Post(VerbsChain& chain);
   /// Posts receives for `slots`. `memory`, registered as `key`, has room for a control message for

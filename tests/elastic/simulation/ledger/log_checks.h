@@ -68,9 +68,8 @@ class LogChecks {
   std::vector<int64_t> steps_ = {0};
   /// The steps logged since the log was last made durable, each with its generation before.
   std::vector<std::pair<int64_t, int64_t>> not_durable_;
-  std::map<std::string, std::string>
-      known_;                         ///< Incarnations of workers that are in the job.
-  std::map<std::string, Time> gone_;  ///< When workers were lost, for recent losses.
+  std::map<std::string, std::string> known_;  ///< Incarnations of workers that are in the job.
+  std::map<std::string, Time> gone_;          ///< When workers were lost, for recent losses.
   struct Mistaken {
     Time at;
     std::string name;

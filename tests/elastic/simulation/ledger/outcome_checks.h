@@ -51,7 +51,7 @@ class OutcomeChecks {
   bool IsMeasured(int64_t generation, Time until) const;
 
   Cluster& cluster_;
-  std::map<int64_t, Change> changes_;     ///< By generation.
+  std::map<int64_t, Change> changes_;  ///< By generation.
   /// The generation that took a change back whose outcome is still to be logged; nullopt: none.
   std::optional<int64_t> taken_back_by_;
   Time disturbed_at_;  ///< The last fault that changes the durations of steps.
