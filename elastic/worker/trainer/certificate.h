@@ -11,10 +11,10 @@
 namespace heddle::elastic {
 
 /// Of the state after generation.applied_step. Reads what other workers hold, too: at the rate of
-/// the memory, nearly. Precondition: the worker has a rank in the plan.
-wire::Certificate CertificateOf(const JobContext& context, const Generation& generation);
+/// the memory, nearly. Precondition: the worker has a rank in the plan. Errors: the device's.
+Result<wire::Certificate> CertificateOf(const JobContext& context, const Generation& generation);
 
-/// Where digests are due after the step applied last: posts StateDigested.
-void TellDigestsIfDue(const JobContext& context, const Generation& generation);
+/// Where digests are due after the step applied last: posts StateDigested. Errors: the device's.
+Status TellDigestsIfDue(const JobContext& context, const Generation& generation);
 
 }  // namespace heddle::elastic

@@ -2,6 +2,7 @@
 /// Who has which boxes of the state that a move begins with.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "base/status.h"
@@ -19,5 +20,9 @@ std::vector<program::HeldState> HeldBoxes(const graph::Graph& graph,
 /// The boxes that the holders have in shards of the snapshot. Errors: kInternal, those of the plan.
 Result<std::vector<program::HeldState>> ReplicatedBoxes(const graph::Graph& graph,
                                                         const wire::Start::Replicas& replicas);
+
+/// What both have, in the order of `wanted`.
+std::vector<program::StateBox> CommonBoxes(std::span<const program::StateBox> wanted,
+                                           std::span<const program::StateBox> held);
 
 }  // namespace heddle::elastic

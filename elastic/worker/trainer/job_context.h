@@ -2,7 +2,6 @@
 /// What a worker is given for a job, and what it makes of that before the first plan comes.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -18,6 +17,7 @@
 #include "elastic/worker/trainer/move_progress.h"
 #include "engine/data/dataset.h"
 #include "engine/job/job.h"
+#include "engine/runtime/device/device.h"
 #include "engine/runtime/executor.h"
 #include "metrics/registry.h"
 
@@ -54,12 +54,11 @@ struct JobContext {
   graph::Graph graph;
   graph::Graph evaluation_graph;
   std::unique_ptr<data::Dataset> dataset;
-  runtime::DeviceClock clock;
-  mutable Progress progress;  ///< Beside what the clock counts.
+  std::unique_ptr<runtime::Device> device;  ///< Its speed and memory may be emulated.
+  mutable Progress progress;                ///< Beside what the device's clock counts.
   mutable MoveProgress move;
   std::unique_ptr<checkpoint::Writer> writer;
   std::unique_ptr<checkpoint::Writer> replica_writer;  ///< Null: the job keeps no snapshots.
-  std::atomic<int64_t> memory_bytes;                   ///< Emulated; 0: as much as there is.
 };
 
 }  // namespace heddle::elastic

@@ -54,7 +54,9 @@ class Trainer {
   }
   /// What was done here, counted: device instructions, bytes moved, phases of lowering. Thread:
   /// any.
-  int64_t progress() const { return context_->clock.works() + context_->progress.count(); }
+  int64_t progress() const {
+    return context_->device->clock().works() + context_->progress.count();
+  }
   /// It waits for other workers. Thread: any.
   bool waits() const { return context_->progress.waits(); }
   const MoveProgress& move() const { return context_->move; }
