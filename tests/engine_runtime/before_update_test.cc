@@ -9,6 +9,7 @@
 #include "engine/program/lowering/lower.h"
 #include "engine/runtime/device/cpu_device.h"
 #include "engine/runtime/executor.h"
+#include "tests/support/device/fake_device.h"
 
 namespace heddle::runtime {
 namespace {
@@ -91,6 +92,8 @@ void ExpectAnnouncements(Device& device) {
 TEST(BeforeUpdateTest, EachParameterIsAnnouncedBeforeItChanges) {
   CpuDevice processor;
   ExpectAnnouncements(processor);
+  testing::FakeDevice fake({});
+  ExpectAnnouncements(fake);
 }
 
 }  // namespace
