@@ -36,10 +36,9 @@ Result<std::unique_ptr<JobContext>> JobContext::Create(TrainerOptions options) {
   const TrainerOptions& given = context->options;
   const job::JobConfig& job = given.job;
   runtime::SetThreads(static_cast<int>(job.threads));
-  HEDDLE_ASSIGN_OR_RETURN(
-      context->device,
-      runtime::OpenDevice("cpu", {.speed = given.emulation.speed,
-                                  .memory_cap_bytes = given.emulation.memory_bytes}));
+  HEDDLE_ASSIGN_OR_RETURN(context->device,
+                          given.open_device({.speed = given.emulation.speed,
+                                             .memory_cap_bytes = given.emulation.memory_bytes}));
   HEDDLE_ASSIGN_OR_RETURN(context->graph,
                           graph::BuildTrainingGraph(job.model, job::GraphOptions(job)));
   HEDDLE_ASSIGN_OR_RETURN(context->evaluation_graph,

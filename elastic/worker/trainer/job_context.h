@@ -33,6 +33,10 @@ struct TrainerOptions {
   comm::Endpoint* endpoint = nullptr;      ///< These outlive the trainer.
   metrics::Registry* registry = nullptr;
   std::function<void(MemberEvent)> post;  ///< Where events go; thread-safe, never blocks.
+  /// What the worker computes on.
+  std::function<Result<std::unique_ptr<runtime::Device>>(const runtime::DeviceOptions&)>
+      open_device =
+          [](const runtime::DeviceOptions& device) { return runtime::OpenDevice("cpu", device); };
 };
 
 /// A worker waits so long for others that move state. Slow links alone never reach it: what ends a

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -15,6 +16,7 @@
 #include "elastic/planning/job_planner.h"
 #include "elastic/service/job_policy.h"
 #include "elastic/worker/trainer/trainer.h"
+#include "tests/support/device/fake_device.h"
 
 namespace heddle::elastic {
 
@@ -39,6 +41,16 @@ checkpoint: {every: 0, last: false}
 
 /// Far less than what others may need for their part of a move.
 inline constexpr Duration kCoordinatorWait = std::chrono::milliseconds(100);
+
+/// HEDDLE_TEST_DEVICE=fake: a fake device, else the processor.
+inline Result<std::unique_ptr<runtime::Device>> OpenDevice(const runtime::DeviceOptions& options) {
+  const char* const name = std::getenv("HEDDLE_TEST_DEVICE");  // NOLINT(concurrency-mt-unsafe)
+  if (name != nullptr && std::string_view(name) == "fake") {
+    return std::unique_ptr<runtime::Device>(
+        std::make_unique<runtime::testing::FakeDevice>(runtime::testing::FakeOptions{}));
+  }
+  return runtime::OpenDevice("cpu", options);
+}
 
 /// The only worker of a job of three steps.
 class TrainerTest : public testing::Test {
@@ -68,7 +80,8 @@ class TrainerTest : public testing::Test {
                                     .endpoint_options = options,
                                     .endpoint = endpoint_.get(),
                                     .registry = &registry_,
-                                    .post = [this](const MemberEvent& event) { Take(event); }});
+                                    .post = [this](const MemberEvent& event) { Take(event); },
+                                    .open_device = OpenDevice});
     EXPECT_TRUE(trainer.ok()) << trainer.status().ToString();
     trainer_ = *std::move(trainer);
     const Result<std::string> profile = trainer_->MeasureProfile();
