@@ -18,7 +18,7 @@
 #include "engine/graph/operator.h"
 #include "engine/runtime/adamw.h"
 #include "engine/runtime/device/blas.h"
-#include "engine/runtime/device/device.h"
+#include "engine/runtime/device/tensor.h"
 #include "engine/runtime/kernel.h"
 #include "engine/runtime/kernels/simd/simd.h"
 

@@ -13,6 +13,7 @@
 #include "engine/program/lowering/lower.h"
 #include "engine/program/plan.h"
 #include "engine/runtime/device/blas.h"
+#include "engine/runtime/device/device.h"
 #include "engine/runtime/executor.h"
 
 namespace heddle::evaluate {
@@ -68,10 +69,16 @@ Status ReadWeights(const checkpoint::TensorSource& weights,
     }
     Bytes read(static_cast<size_t>(tensor.bytes));
     HEDDLE_RETURN_IF_ERROR(weights.Read(place->second, WholeBox(tensor.shape), read));
-    HEDDLE_RETURN_IF_ERROR(checkpoint::Cast(read, *tensor.dtype,
-                                            state.BytesOf(id, program::StateRole::kMaster),
-                                            graph.master_dtype())
+    const Box whole = WholeBox(parameter.shape);
+    std::span<std::byte> to = state.InPlace(id, program::StateRole::kMaster, whole);
+    Bytes copy;
+    if (to.empty()) {
+      copy.resize(static_cast<size_t>(ElementCount(whole.extent) * SizeOf(graph.master_dtype())));
+      to = copy;
+    }
+    HEDDLE_RETURN_IF_ERROR(checkpoint::Cast(read, *tensor.dtype, to, graph.master_dtype())
                                .WithContext("tensor '{}'", tensor.name));
+    HEDDLE_RETURN_IF_ERROR(state.Write(id, program::StateRole::kMaster, whole, to));
   }
   state.Refresh();
   return Status::Ok();
@@ -89,7 +96,9 @@ runtime::SampleReader ReaderOf(const data::Corpus& corpus, const Pass& pass) {
 /// A model on one device, for the windows of one pass after the other.
 class Evaluator {
  public:
-  explicit Evaluator(const checkpoint::TensorSource& weights) : weights_(weights) {}
+  Evaluator(const checkpoint::TensorSource& weights, runtime::Device& device)
+      : weights_(weights),
+        device_(device) {}
 
   /// Sum of the losses of the pass's predicted tokens. `done` is called after each batch.
   Result<double> Run(const graph::ModelConfig& config,
@@ -100,7 +109,7 @@ class Evaluator {
     HEDDLE_ASSIGN_OR_RETURN(
         *next, graph::BuildEvaluationGraph(
                    config, {.microbatch_size = pass.batch, .sequence_length = pass.length - 1}));
-    auto state = std::make_unique<runtime::ParameterState>(*next);
+    auto state = std::make_unique<runtime::ParameterState>(*next, device_);
     if (state_ == nullptr) {
       HEDDLE_RETURN_IF_ERROR(ReadWeights(weights_, *next, *state));
     } else {
@@ -111,13 +120,12 @@ class Evaluator {
     const auto plan =
         program::SingleWorkerPlan("evaluate", static_cast<int>(graph_->segments.size()), 1);
     HEDDLE_ASSIGN_OR_RETURN(const program::Program program, program::Lower(*graph_, plan, 0));
-    runtime::DeviceClock clock(1);
     runtime::Executor executor({.graph = graph_.get(),
                                 .program = &program,
                                 .state = state_.get(),
                                 .group = nullptr,
                                 .shared = nullptr,
-                                .clock = &clock,
+                                .device = &device_,
                                 .read_sample = ReaderOf(corpus, pass),
                                 .microbatches = 1});
     double loss = 0;
@@ -132,6 +140,7 @@ class Evaluator {
 
  private:
   const checkpoint::TensorSource& weights_;
+  runtime::Device& device_;
   std::unique_ptr<graph::Graph> graph_;
   std::unique_ptr<runtime::ParameterState> state_;
 };
@@ -166,7 +175,8 @@ Result<Loss> EvaluateLoss(const checkpoint::TensorSource& weights, const LossReq
   for (const Pass& pass : passes) {
     all += pass.windows * (pass.length - 1);
   }
-  Evaluator evaluator(weights);
+  HEDDLE_ASSIGN_OR_RETURN(const auto device, runtime::OpenDevice("cpu", {}));
+  Evaluator evaluator(weights, *device);
   Loss loss;
   for (const Pass& pass : passes) {
     HEDDLE_ASSIGN_OR_RETURN(const double sum,

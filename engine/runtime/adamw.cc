@@ -1,7 +1,8 @@
 #include "engine/runtime/adamw.h"
 
+#include <algorithm>
 #include <cmath>
-#include <vector>
+#include <numeric>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -13,7 +14,8 @@
 namespace heddle::runtime {
 namespace {
 
-constexpr int64_t kBlock = 4096;  ///< Elements of one sum of squares; a cut between threads, too.
+constexpr int64_t kBlock = 4096;  ///< Of a sum of squares, and where threads are cut.
+static_assert(SquareBlocks(kBlock) == 1 && SquareBlocks(kBlock + 1) == 2);
 constexpr int64_t kGrainBlocks = 8;
 
 bool UsesLoops(const at::Tensor& tensor) {
@@ -100,32 +102,37 @@ void AdamWUpdate(at::Tensor& master,
   }
 }
 
-double SumOfSquares(const at::Tensor& tensor) {
-  const int64_t blocks = (tensor.numel() + kBlock - 1) / kBlock;
-  std::vector<double> sums(static_cast<size_t>(blocks));
+void SumSquaresOfBlocks(const at::Tensor& tensor, at::Tensor& sums) {
+  const int64_t blocks = SquareBlocks(tensor.numel());
+  HEDDLE_CHECK(sums.numel() == blocks, "{} sums for {} blocks", sums.numel(), blocks);
   if (UsesLoops(tensor)) {
+    double* const out = Data<double>(sums);
     WithMaster(tensor, [&](auto element) {
       using M = decltype(element);
       at::parallel_for(0, blocks, kGrainBlocks, [&](int64_t begin, int64_t end) {
         for (int64_t b = begin; b < end; ++b) {
-          sums[static_cast<size_t>(b)] = simd::Optimizers<M>().sum_of_squares(
+          out[b] = simd::Optimizers<M>().sum_of_squares(
               Data<M>(tensor) + b * kBlock, std::min(kBlock, tensor.numel() - b * kBlock));
         }
       });
     });
-  } else {
-    const at::Tensor flat = tensor.reshape({-1});
-    for (int64_t b = 0; b < blocks; ++b) {
-      const at::Tensor block =
-          flat.narrow(0, b * kBlock, std::min(kBlock, flat.numel() - b * kBlock)).to(at::kDouble);
-      sums[static_cast<size_t>(b)] = at::dot(block, block).item<double>();
-    }
+    return;
   }
-  double total = 0;
-  for (const double sum : sums) {
-    total += sum;
+  const at::Tensor squares = tensor.reshape({-1}).to(at::kDouble).square();
+  const int64_t whole = squares.numel() / kBlock;
+  sums.narrow(0, 0, whole)
+      .copy_(squares.narrow(0, 0, whole * kBlock).view({whole, kBlock}).sum({1}));
+  if (whole < blocks) {
+    sums.narrow(0, whole, 1)
+        .copy_(squares.narrow(0, whole * kBlock, squares.numel() - whole * kBlock).sum({0}, true));
   }
-  return total;
+}
+
+double SumOfSquares(const at::Tensor& tensor) {
+  at::Tensor sums = at::empty({SquareBlocks(tensor.numel())}, at::TensorOptions(at::kDouble));
+  SumSquaresOfBlocks(tensor, sums);
+  const double* const values = Data<double>(sums);
+  return std::accumulate(values, values + sums.numel(), 0.0);
 }
 
 void FoldInto(at::Tensor& left, const at::Tensor& right) {

@@ -1,6 +1,6 @@
 /// \file
-/// Element-wise work of the optimizer step on the masters: AdamW, the sum of squares for the global
-/// norm, and the addition of two partial gradients. On a CPU each is one pass over memory.
+/// Element-wise work of the optimizer step on the masters: AdamW, the sums of squares for the
+/// global norm, and the addition of two partial gradients. On a CPU each is one pass over memory.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,15 @@ void AdamWUpdate(at::Tensor& master,
                  at::Tensor& compute_copy,
                  const AdamWStep& step);
 
-/// Sum of the squares of a contiguous fp32 or fp64 tensor, in double: fixed blocks of 4096
-/// elements, added in order. On a CPU the bits do not depend on the number of threads.
+/// Sums of squares are those of fixed blocks of 4096 elements, added in order.
+constexpr int64_t SquareBlocks(int64_t elements) {
+  return (elements + 4095) / 4096;
+}
+/// Puts the sum of the squares of each block of a contiguous fp32 or fp64 tensor into `sums`, a
+/// contiguous fp64 tensor on its device with an element a block. On a CPU the bits do not depend on
+/// the number of threads.
+void SumSquaresOfBlocks(const at::Tensor& tensor, at::Tensor& sums);
+/// The sum of the squares of a tensor in the host's memory.
 double SumOfSquares(const at::Tensor& tensor);
 
 /// left += right; both contiguous, of one type and shape.

@@ -1,7 +1,6 @@
 #include "engine/runtime/executor.h"
 
 #include <algorithm>
-#include <deque>
 #include <exception>
 #include <limits>
 #include <map>
@@ -13,12 +12,15 @@
 
 #include "base/check.h"
 #include "base/fail_point.h"
+#include "base/thread.h"
 #include "engine/graph/operator.h"
 #include "engine/runtime/adamw.h"
+#include "engine/runtime/device/tensor.h"
 #include "engine/runtime/kernel.h"
+#include "engine/runtime/messages.h"
 #include "engine/runtime/parameter_tensors.h"
-#include "engine/runtime/reduction_queue.h"
-#include "engine/runtime/tensor.h"
+#include "engine/runtime/task_queue.h"
+#include "engine/runtime/vote_figures.h"
 
 namespace heddle::runtime {
 namespace {
@@ -41,6 +43,10 @@ auto WaitingIn(Progress* progress, F f) {
   return f();
 }
 
+bool IsFloating(DType dtype) {
+  return dtype != DType::kI32 && dtype != DType::kI64 && dtype != DType::kU8;
+}
+
 }  // namespace
 
 class Executor::Impl {
@@ -48,9 +54,12 @@ class Executor::Impl {
   explicit Impl(ExecutorOptions options)
       : options_(std::move(options)),
         program_(*options_.program),
+        device_(*options_.device),
         trains_(!options_.graph->parameters.empty() &&
                 !options_.graph->parameters[0].gradients.empty()),
-        values_(program_.slots.size()) {
+        values_(program_.slots.size()),
+        messages_(options_.group, device_, options_.shared),
+        reductions_("reductions") {
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       if (program_.instructions[i].code == Code::kRecv) {
         receives_.push_back(i);
@@ -58,14 +67,22 @@ class Executor::Impl {
     }
     HEDDLE_CHECK(options_.group != nullptr || program_.workers == 1,
                  "a program of several workers needs a group");
+    reductions_.Push([] {
+      PreferLongSlices();
+      return Status::Ok();
+    });
   }
+  // What is queued still reads the graph.
+  ~Impl() { device_.Drain(After(kLongestWait)).IgnoreError("nobody waits for its results"); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   Status ComputeGradients(int64_t step, int64_t first_sample) {
     const c10::InferenceMode inference;
     Reset();
     context_ = {.seed = options_.seed, .step = step, .first_sample = first_sample};
     spoilt_ = trains_ && StepIsSpoilt(step);
-    options_.clock->WaitFor(Now());
+    device_.clock().WaitFor(Now());
     Status status;
     for (size_t i = 0; i < program_.vote_index && status.ok(); ++i) {
       status = Guarded([&] { return Execute(program_.instructions[i], i); });
@@ -77,30 +94,30 @@ class Executor::Impl {
       status = reduced;
     }
     if (status.ok()) {
-      status = WaitingIn(options_.progress, [&] { return FinishSends(); });
+      for (const SlotId slot : sums_) {
+        values_[static_cast<size_t>(slot)] = OnDevice(Value(slot));
+      }
+      status = WaitingIn(options_.progress, [&] { return messages_.FinishSends(); });
     }
     if (!status.ok()) {
-      AbandonMessages(status);
+      messages_.Abandon(status);
     }
-    figures_.busy_seconds = Seconds(options_.clock->TakeBusy());
+    figures_.busy_seconds = Seconds(device_.clock().TakeBusy());
     pending_step_ = status.ok() ? step : 0;
     return status;
   }
 
   Result<VoteOutcome> Vote(int64_t step, const VoteFlags& flags) {
     const c10::InferenceMode inference;
-    VoteRecord mine{.step = step, .flags = flags, .norms = {}, .losses = {}};
-    for (const auto& norm : program_.vote.norms) {
-      mine.norms.push_back(
-          {.parameter = norm.parameter, .sum_of_squares = SumOfSquares(Value(norm.gradient))});
+    Result<VoteRecord> mine = OwnRecord(step, flags);
+    if (!mine.ok()) {
+      messages_.Abandon(mine.status());  // The others wait for this worker's vote.
+      return mine.status();
     }
-    for (const auto& loss : program_.vote.losses) {
-      mine.losses.push_back(
-          {.microbatch = loss.microbatch, .loss = Value(loss.slot).item<double>()});
-    }
+    figures_.busy_seconds += Seconds(device_.clock().TakeBusy());
     std::vector<VoteRecord> records;
     if (program_.workers == 1) {
-      records.push_back(std::move(mine));
+      records.push_back(*std::move(mine));
     } else {
       // One tag a step parity: a worker may already vote for the next step while another still
       // reads this one's.
@@ -108,7 +125,7 @@ class Executor::Impl {
           .group = {}, .tag = static_cast<uint64_t>(step), .deadline = {}};
       FailPoint("vote.ready");
       HEDDLE_ASSIGN_OR_RETURN(const auto all, WaitingIn(options_.progress, [&] {
-                                return options_.group->AllGatherBytes(EncodeVote(mine), vote);
+                                return options_.group->AllGatherBytes(EncodeVote(*mine), vote);
                               }));
       FailPoint("vote.known");
       for (const Bytes& bytes : all) {
@@ -134,23 +151,22 @@ class Executor::Impl {
         continue;
       }
       const bool decay = options_.graph->parameter(instruction.parameter).decay;
-      auto& held = options_.state->held(instruction.parameter);
       if (options_.before_update) {
         options_.before_update(instruction.parameter);
       }
-      options_.clock->Begin();
-      AdamWUpdate(held.master, held.exp_avg, held.exp_avg_sq, Value(instruction.inputs[0]),
-                  held.compute,
-                  {.learning_rate = learning_rate,
-                   .clip_factor = clip,
-                   .step = step,
-                   .beta1 = adamw.beta1,
-                   .beta2 = adamw.beta2,
-                   .epsilon = adamw.epsilon,
-                   .weight_decay = decay ? adamw.weight_decay : 0});
-      options_.clock->End();
+      const AdamWStep update{.learning_rate = learning_rate,
+                             .clip_factor = clip,
+                             .step = step,
+                             .beta1 = adamw.beta1,
+                             .beta2 = adamw.beta2,
+                             .epsilon = adamw.epsilon,
+                             .weight_decay = decay ? adamw.weight_decay : 0};
+      device_.Update([held = options_.state->held(instruction.parameter),
+                      gradient = Value(instruction.inputs[0]), update]() mutable {
+        AdamWUpdate(held.master, held.exp_avg, held.exp_avg_sq, gradient, held.compute, update);
+      });
     }
-    figures_.busy_seconds += Seconds(options_.clock->TakeBusy());
+    figures_.busy_seconds += Seconds(device_.clock().TakeBusy());
     pending_step_ = 0;
   }
 
@@ -158,15 +174,6 @@ class Executor::Impl {
   const StepFigures& figures() const { return figures_; }
 
  private:
-  struct Receive {
-    comm::Work work;
-    at::Tensor tensor;
-  };
-  struct SendInFlight {
-    comm::Work work;
-    at::Tensor tensor;
-  };
-
   template <typename F>
   static Status Guarded(F f) {
     try {
@@ -180,8 +187,8 @@ class Executor::Impl {
     for (at::Tensor& value : values_) {
       value.reset();
     }
-    sends_.clear();
-    posted_.clear();
+    messages_.Clear();
+    sums_.clear();
     next_receive_ = 0;
     live_bytes_ = 0;
     pending_step_ = 0;
@@ -223,13 +230,13 @@ class Executor::Impl {
       case Code::kRun:
         return Run(instruction);
       case Code::kSend:
-        return Send(instruction);
+        return messages_.Send(instruction.peer, instruction.tag, Value(instruction.inputs[0]),
+                              SlotOf(instruction.inputs[0]).type);
       case Code::kRecv:
         return Recv(instruction, index);
       case Code::kFold:
-        options_.clock->Begin();
-        FoldInto(values_[static_cast<size_t>(instruction.inputs[0])], Value(instruction.inputs[1]));
-        options_.clock->End();
+        device_.Update([left = Value(instruction.inputs[0]),
+                        right = Value(instruction.inputs[1])]() mutable { FoldInto(left, right); });
         return Status::Ok();
       case Code::kReduce:
         return Reduce(instruction);
@@ -257,10 +264,17 @@ class Executor::Impl {
                                                   std::span(tokens).subspan(b * length, length),
                                                   std::span(targets).subspan(b * length, length)));
     }
-    at::Tensor value = EmptyTensor(type);
+    at::Tensor host = device_.HostBuffer(type);
     const std::vector<int32_t>& source = wants_tokens ? tokens : targets;
-    std::ranges::copy(std::as_bytes(std::span(source)), BytesOf(value).begin());
-    return Put(slot, std::move(value));
+    std::ranges::copy(std::as_bytes(std::span(source)), BytesOf(host).begin());
+    return Put(slot, OnDevice(std::move(host)));
+  }
+
+  // A copy that compute sees from now on.
+  at::Tensor OnDevice(at::Tensor host) {
+    Copied copied = device_.Upload(std::move(host));
+    device_.Await(copied.mark);
+    return std::move(copied.tensor);
   }
 
   int64_t SampleOf(int microbatch) const {
@@ -279,18 +293,25 @@ class Executor::Impl {
                            ? options_.state->held(tensor.parameter).compute
                            : Value(instruction.inputs[i]));
     }
+    Device::OutputTypes types;
+    for (const graph::TensorId output : node.outputs) {
+      types.push_back(&options_.graph->tensor(output).type);
+    }
+    const bool spoils = spoilt_ && IsFloating(types[0]->dtype);
+    spoilt_ = spoilt_ && !spoils;
     KernelContext context = context_;
     context.first_sample = SampleOf(instruction.microbatch);
-    options_.clock->Begin();
-    std::vector<at::Tensor> outputs = kernel(node, inputs, context);
-    options_.clock->End();
+    std::vector<at::Tensor> outputs = device_.Compute(
+        [kernel, &node, inputs = std::move(inputs), context, spoils] {
+          std::vector<at::Tensor> computed = kernel(node, inputs, context);
+          if (spoils) {  // Not in place: an output may lie in a parameter.
+            computed[0] = at::full_like(computed[0], std::numeric_limits<double>::quiet_NaN());
+          }
+          return computed;
+        },
+        types);
     HEDDLE_CHECK(outputs.size() == node.outputs.size(), "kernel of {} gave {} outputs",
                  node.op->name(), outputs.size());
-    if (spoilt_ && outputs[0].is_floating_point()) {
-      spoilt_ = false;
-      // Not in place: an output may lie in a parameter.
-      outputs[0] = at::full_like(outputs[0], std::numeric_limits<double>::quiet_NaN());
-    }
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (instruction.outputs[i] >= 0) {
         HEDDLE_RETURN_IF_ERROR(Put(instruction.outputs[i], std::move(outputs[i])));
@@ -308,98 +329,38 @@ class Executor::Impl {
     return kernel;
   }
 
-  /// Whether both ends' devices can carry it from memory to memory. Other transports copy, and
-  /// would so once more.
-  bool IsCarriedByDevice(int peer, const graph::TensorType& type) const {
-    return options_.shared != nullptr &&
-           type.bytes() >= static_cast<int64_t>(SharedTensors::kLeastBytes) &&
-           options_.group->places(peer);
-  }
-
-  Status Send(const Instruction& instruction) {
-    while (!sends_.empty() && sends_.front().work.Done()) {
-      HEDDLE_RETURN_IF_ERROR(sends_.front().work.Wait());
-      sends_.pop_front();
-    }
-    at::Tensor value = Value(instruction.inputs[0]).contiguous();
-    const graph::TensorType& type = SlotOf(instruction.inputs[0]).type;
-    if (IsCarriedByDevice(instruction.peer, type)) {
-      at::Tensor shared = options_.shared->Empty(type);
-      std::ranges::copy(BytesOf(value), BytesOf(shared).begin());
-      value = std::move(shared);
-    }
-    comm::Work work =
-        options_.group->Send(instruction.peer, instruction.tag, BytesOf(value), /*urgent=*/true);
-    sends_.push_back({.work = std::move(work), .tensor = std::move(value)});
-    return Status::Ok();
-  }
-
-  Status FinishSends() {
-    Status first;
-    for (SendInFlight& send : sends_) {
-      const Status status = send.work.Wait();
-      if (first.ok()) {
-        first = status;
-      }
-    }
-    sends_.clear();
-    return first;
-  }
-
-  // After a failure the group is of no more use: aborting it ends what is in flight, so that no
-  // message is written to, or read from, memory that was given back.
-  void AbandonMessages(const Status& reason) {
-    if (options_.group == nullptr) {
-      return;
-    }
-    options_.group->Abort(reason);
-    for (SendInFlight& send : sends_) {
-      send.work.Wait().IgnoreError("the step has failed already");
-    }
-    for (auto& [index, receive] : posted_) {
-      receive.work.Wait().IgnoreError("the step has failed already");
-    }
-    sends_.clear();
-    posted_.clear();
-  }
-
   void PostReceives(size_t index) {
     while (next_receive_ < receives_.size() &&
-           (receives_[next_receive_] <= index || posted_.size() < kReceivesAhead)) {
+           (receives_[next_receive_] <= index || messages_.posted() < kReceivesAhead)) {
       const size_t at = receives_[next_receive_++];
       const Instruction& receive = program_.instructions[at];
-      const graph::TensorType& type = SlotOf(receive.outputs[0]).type;
-      at::Tensor tensor =
-          IsCarriedByDevice(receive.peer, type) ? options_.shared->Empty(type) : EmptyTensor(type);
-      comm::Work work =
-          options_.group->Recv(receive.peer, receive.tag, BytesOf(tensor), /*urgent=*/true);
-      posted_.emplace(at, Receive{.work = std::move(work), .tensor = std::move(tensor)});
+      messages_.Post(at, receive.peer, receive.tag, SlotOf(receive.outputs[0]).type);
     }
   }
 
   Status Recv(const Instruction& instruction, size_t index) {
-    const auto found = posted_.find(index);
     const Time begun = Now();
-    HEDDLE_RETURN_IF_ERROR(WaitingIn(options_.progress, [&] { return found->second.work.Wait(); }));
+    HEDDLE_ASSIGN_OR_RETURN(Messages::Received received,
+                            WaitingIn(options_.progress, [&] { return messages_.Receive(index); }));
     figures_.waiting_seconds += Seconds(Now() - begun);
-    options_.clock->WaitFor(found->second.work.finished_at());
-    at::Tensor value = std::move(found->second.tensor);
-    posted_.erase(found);
-    return Put(instruction.outputs[0], std::move(value));
+    device_.clock().WaitFor(received.arrived);
+    return Put(instruction.outputs[0], OnDevice(std::move(received.host)));
   }
 
   Status Reduce(const Instruction& instruction) {
     const SlotId slot = instruction.outputs[0];
+    const graph::TensorType& type = SlotOf(slot).type;
     // The other mode folds what each worker has beside its output.
     const bool in_place = program_.determinism == program::Determinism::kRelaxed;
-    at::Tensor output = in_place && options_.shared != nullptr
-                            ? options_.shared->Empty(SlotOf(slot).type)
-                            : EmptyTensor(SlotOf(slot).type);
-    std::vector<at::Tensor> mine;
+    // In the host's memory until all sums are complete: nothing reads it before.
+    at::Tensor output = in_place && options_.shared != nullptr ? options_.shared->Empty(type)
+                                                               : device_.HostBuffer(type);
+    std::vector<Copied> mine;
     for (const SlotId input : instruction.inputs) {
-      mine.push_back(Value(input));
+      mine.push_back(device_.Download(Value(input)));
     }
     HEDDLE_RETURN_IF_ERROR(Put(slot, output));
+    sums_.push_back(slot);
     reductions_.Push([this, &instruction, output, mine = std::move(mine)] {
       return RunReduction(instruction, output, mine);
     });
@@ -408,38 +369,62 @@ class Executor::Impl {
 
   Status RunReduction(const Instruction& instruction,
                       const at::Tensor& output,
-                      const std::vector<at::Tensor>& mine) {
+                      const std::vector<Copied>& mine) {
+    std::vector<std::span<const std::byte>> values;
+    for (const Copied& value : mine) {
+      HEDDLE_RETURN_IF_ERROR(value.mark.Wait(After(kLongestWait)));
+      values.emplace_back(BytesOf(value.tensor));
+    }
     const DType dtype = options_.graph->master_dtype();
     const comm::CollectiveOptions options{
         .group = instruction.group, .tag = instruction.tag, .deadline = {}};
     if (program_.determinism == program::Determinism::kRelaxed) {
-      std::ranges::copy(BytesOf(mine[0]), BytesOf(output).begin());
+      std::ranges::copy(values[0], BytesOf(output).begin());
       return options_.group->AllReduce(BytesOf(output), dtype, comm::ReduceOp::kSum, options);
-    }
-    std::vector<std::span<const std::byte>> values;
-    for (const at::Tensor& value : mine) {
-      values.emplace_back(BytesOf(value));
     }
     return options_.group->ReduceTree({.nodes = instruction.contributions}, values, BytesOf(output),
                                       dtype, options);
   }
 
+  Result<VoteRecord> OwnRecord(int64_t step, const VoteFlags& flags) {
+    std::vector<at::Tensor> gradients;
+    for (const auto& norm : program_.vote.norms) {
+      gradients.push_back(Value(norm.gradient));
+    }
+    std::vector<at::Tensor> losses;
+    for (const auto& loss : program_.vote.losses) {
+      losses.push_back(Value(loss.slot));
+    }
+    HEDDLE_ASSIGN_OR_RETURN(const VoteFigures figures, ReadVoteFigures(device_, gradients, losses));
+    VoteRecord record{.step = step, .flags = flags, .norms = {}, .losses = {}};
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      record.norms.push_back({.parameter = program_.vote.norms[i].parameter,
+                              .sum_of_squares = figures.sums_of_squares[i]});
+    }
+    for (size_t i = 0; i < losses.size(); ++i) {
+      record.losses.push_back(
+          {.microbatch = program_.vote.losses[i].microbatch, .loss = figures.losses[i]});
+    }
+    return record;
+  }
+
   const ExecutorOptions options_;
   const program::Program& program_;
+  Device& device_;
   const bool trains_;
   std::vector<at::Tensor> values_;  // By slot.
   std::vector<size_t> receives_;    // Positions of kRecv, ascending.
   std::map<const graph::Operator*, Kernel> kernels_;
 
-  std::deque<SendInFlight> sends_;
-  std::map<size_t, Receive> posted_;  // By instruction.
+  Messages messages_;         // Receives by instruction.
+  std::vector<SlotId> sums_;  // What the step has reduced.
   size_t next_receive_ = 0;
   KernelContext context_;
   bool spoilt_ = false;  // The next result is to be NaN: a test asks for that.
   int64_t live_bytes_ = 0;
   int64_t pending_step_ = 0;
   StepFigures figures_;
-  ReductionQueue reductions_;  // Last: its thread ends before what its tasks use.
+  TaskQueue reductions_;  // Last: its thread ends before what its tasks use.
 };
 
 Executor::Executor(ExecutorOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}

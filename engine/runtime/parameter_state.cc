@@ -1,19 +1,34 @@
 #include "engine/runtime/parameter_state.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <ATen/ATen.h>
 
+#include "base/bytes.h"
 #include "base/check.h"
 #include "base/hash.h"
 #include "engine/graph/initialize.h"
+#include "engine/runtime/device/tensor.h"
 #include "engine/runtime/parameter_tensors.h"
-#include "engine/runtime/tensor.h"
 
 namespace heddle::runtime {
+namespace {
 
-ParameterState::ParameterState(const graph::Graph& graph)
+/// The part as a view.
+at::Tensor PartOf(const at::Tensor& tensor, const Box& box) {
+  at::Tensor part = tensor;
+  for (size_t d = 0; d < box.extent.size(); ++d) {
+    part = part.narrow(static_cast<int64_t>(d), box.offset[d], box.extent[d]);
+  }
+  return part;
+}
+
+}  // namespace
+
+ParameterState::ParameterState(const graph::Graph& graph, Device& device)
     : graph_(&graph),
+      device_(&device),
       held_(graph.parameters.size()) {}
 ParameterState::~ParameterState() = default;
 ParameterState::ParameterState(ParameterState&&) noexcept = default;
@@ -30,10 +45,20 @@ void ParameterState::Hold(const std::vector<graph::ParameterId>& parameters) {
       const graph::TensorType master{.dtype = graph_->master_dtype(), .shape = parameter.shape};
       const graph::TensorType& compute = graph_->tensor(parameter.compute).type;
       auto held = std::make_shared<Held>();
-      held->master = EmptyTensor(master).zero_();
-      held->exp_avg = EmptyTensor(master).zero_();
-      held->exp_avg_sq = EmptyTensor(master).zero_();
-      held->compute = compute.dtype == master.dtype ? held->master : EmptyTensor(compute).zero_();
+      held->master = device_->Empty(master);
+      held->exp_avg = device_->Empty(master);
+      held->exp_avg_sq = device_->Empty(master);
+      std::vector<at::Tensor> zeros = {held->master, held->exp_avg, held->exp_avg_sq};
+      if (compute.dtype == master.dtype) {
+        held->compute = held->master;
+      } else {
+        zeros.push_back(held->compute = device_->Empty(compute));
+      }
+      device_->Prepare([zeros = std::move(zeros)] {
+        for (const at::Tensor& tensor : zeros) {
+          tensor.zero_();
+        }
+      });
       held_[id] = std::move(held);
     }
   }
@@ -60,8 +85,8 @@ std::vector<graph::ParameterId> ParameterState::parameters() const {
   return out;
 }
 
-ParameterState::Held& ParameterState::held(graph::ParameterId parameter) {
-  auto& held = held_.at(static_cast<size_t>(parameter));
+ParameterState::Held& ParameterState::held(graph::ParameterId parameter) const {
+  const auto& held = held_.at(static_cast<size_t>(parameter));
   HEDDLE_CHECK(held != nullptr, "parameter {} is not held", parameter);
   return *held;
 }
@@ -72,44 +97,91 @@ void ParameterState::Initialize(uint64_t seed) {
       continue;
     }
     const graph::Parameter& parameter = graph_->parameters[id];
-    std::vector<float> values(static_cast<size_t>(ElementCount(parameter.shape)));
-    graph::InitializeParameter(parameter, seed, WholeBox(parameter.shape), values);
-    Held& held = *held_[id];
-    held.master.copy_(
-        at::from_blob(values.data(), parameter.shape, at::TensorOptions().dtype(at::kFloat)));
-    held.exp_avg.zero_();
-    held.exp_avg_sq.zero_();
+    const at::Tensor values = device_->HostBuffer({.dtype = DType::kF32, .shape = parameter.shape});
+    graph::InitializeParameter(
+        parameter, seed, WholeBox(parameter.shape),
+        {static_cast<float*>(values.data_ptr()), static_cast<size_t>(values.numel())});
+    const Copied copied = device_->Upload(values);
+    device_->Await(copied.mark);
+    device_->Prepare([held = *held_[id], initial = copied.tensor]() mutable {
+      held.master.copy_(initial);
+      held.exp_avg.zero_();
+      held.exp_avg_sq.zero_();
+    });
   }
   Refresh();
 }
 
-std::span<std::byte> ParameterState::BytesOf(graph::ParameterId parameter,
-                                             program::StateRole role) {
-  Held& tensors = held(parameter);
+const at::Tensor& ParameterState::TensorOf(graph::ParameterId parameter,
+                                           program::StateRole role) const {
+  const Held& tensors = held(parameter);
   switch (role) {
     case program::StateRole::kMaster:
-      return runtime::BytesOf(tensors.master);
+      return tensors.master;
     case program::StateRole::kExpAvg:
-      return runtime::BytesOf(tensors.exp_avg);
+      return tensors.exp_avg;
     case program::StateRole::kExpAvgSq:
-      return runtime::BytesOf(tensors.exp_avg_sq);
+      return tensors.exp_avg_sq;
   }
-  return {};
+  HEDDLE_CHECK(false, "role {}", static_cast<int>(role));
+}
+
+Status ParameterState::Read(graph::ParameterId parameter,
+                            program::StateRole role,
+                            const Box& box,
+                            std::span<std::byte> out) const {
+  const at::Tensor target = HostView(out, {.dtype = graph_->master_dtype(), .shape = box.extent});
+  return device_->DownloadInto(PartOf(TensorOf(parameter, role), box), target)
+      .Wait(After(kLongestWait));
+}
+
+Status ParameterState::Write(graph::ParameterId parameter,
+                             program::StateRole role,
+                             const Box& box,
+                             std::span<const std::byte> in) {
+  if (in.data() == InPlace(parameter, role, box).data()) {
+    return Status::Ok();
+  }
+  // Nothing is written through it.
+  const std::span<std::byte> bytes(const_cast<std::byte*>(in.data()), in.size());
+  const Copied copied =
+      device_->Upload(HostView(bytes, {.dtype = graph_->master_dtype(), .shape = box.extent}));
+  device_->Await(copied.mark);
+  device_->Prepare([target = PartOf(TensorOf(parameter, role), box),
+                    value = copied.tensor]() mutable { target.copy_(value); });
+  return copied.mark.Wait(After(kLongestWait));
+}
+
+std::span<std::byte> ParameterState::InPlace(graph::ParameterId parameter,
+                                             program::StateRole role,
+                                             const Box& box) const {
+  if (!device_->is_host() || box != WholeBox(graph_->parameter(parameter).shape)) {
+    return {};
+  }
+  return BytesOf(TensorOf(parameter, role));
 }
 
 void ParameterState::Refresh() {
   for (auto& held : held_) {
     if (held != nullptr && !held->compute.is_same(held->master)) {
-      held->compute.copy_(held->master);
+      device_->Prepare(
+          [copy = held->compute, master = held->master]() mutable { copy.copy_(master); });
     }
   }
 }
 
-uint64_t ParameterState::Digest(graph::ParameterId parameter) const {
-  const Held& tensors = *held_.at(static_cast<size_t>(parameter));
+Result<uint64_t> ParameterState::Digest(graph::ParameterId parameter) const {
+  const Box whole = WholeBox(graph_->parameter(parameter).shape);
+  Bytes copy;
   uint64_t digest = 0;
-  for (const at::Tensor* tensor : {&tensors.master, &tensors.exp_avg, &tensors.exp_avg_sq}) {
-    digest = Hash64(std::span<const std::byte>(runtime::BytesOf(*tensor)), digest);
+  for (const program::StateRole role : program::kStateRoles) {
+    std::span<const std::byte> bytes = InPlace(parameter, role, whole);
+    if (bytes.empty()) {
+      copy.resize(static_cast<size_t>(ElementCount(whole.extent) * SizeOf(graph_->master_dtype())));
+      HEDDLE_RETURN_IF_ERROR(Read(parameter, role, whole, copy));
+      bytes = copy;
+    }
+    digest = Hash64(bytes, digest);
   }
   return digest;
 }

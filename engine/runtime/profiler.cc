@@ -12,10 +12,9 @@
 #include "base/clock.h"
 #include "engine/graph/operator.h"
 #include "engine/runtime/adamw.h"
-#include "engine/runtime/device/device.h"
 #include "engine/runtime/device/device_clock.h"
+#include "engine/runtime/device/tensor.h"
 #include "engine/runtime/kernel.h"
-#include "engine/runtime/tensor.h"
 
 namespace heddle::runtime {
 namespace {

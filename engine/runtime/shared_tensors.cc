@@ -11,8 +11,7 @@
 
 #include "base/log.h"
 #include "base/mutex.h"
-#include "engine/runtime/device/device.h"
-#include "engine/runtime/tensor.h"
+#include "engine/runtime/device/tensor.h"
 
 namespace heddle::runtime {
 
@@ -93,7 +92,7 @@ at::Tensor SharedTensors::Empty(const graph::TensorType& type) {
   const size_t piece = bytes < kLeastBytes ? 0 : PieceBytes(bytes);
   std::byte* const memory = piece == 0 ? nullptr : pool_->Take(piece);
   if (memory == nullptr) {
-    return EmptyTensor(type);
+    return HostTensor(type);
   }
   return at::from_blob(
       memory, type.shape,

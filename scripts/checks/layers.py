@@ -64,7 +64,7 @@ LAYERS = {
     "planner/predictor": ["engine/program/lowering", "comm/cost"],
     "planner/search": ["planner/linear", "planner/predictor"],
     "engine/job": ["engine/data", "planner/search", "checkpoint/store"],
-    "engine/runtime/device": ["base"],
+    "engine/runtime/device": ["engine/graph"],
     "engine/runtime/kernels": ["engine/runtime"],
     "engine/runtime/kernels/simd": ["base"],
     "engine/runtime": ["engine/program/lowering", "engine/data", "comm", "engine/runtime/device",

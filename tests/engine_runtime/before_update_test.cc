@@ -7,12 +7,14 @@
 
 #include "engine/graph/models/model.h"
 #include "engine/program/lowering/lower.h"
+#include "engine/runtime/device/cpu_device.h"
 #include "engine/runtime/executor.h"
+#include "tests/support/device/fake_device.h"
 
 namespace heddle::runtime {
 namespace {
 
-TEST(BeforeUpdateTest, EachParameterIsAnnouncedBeforeItChanges) {
+void ExpectAnnouncements(Device& device) {
   const auto graph = graph::BuildTrainingGraph({.family = graph::ModelFamily::kLlama,
                                                 .vocab_size = 17,
                                                 .hidden_size = 8,
@@ -32,13 +34,15 @@ TEST(BeforeUpdateTest, EachParameterIsAnnouncedBeforeItChanges) {
       program::SingleWorkerPlan("w", static_cast<int>(graph->segments.size()), 1);
   const auto program = program::Lower(*graph, plan, 0);
   ASSERT_TRUE(program.ok()) << program.status().ToString();
-  ParameterState state(*graph);
+  ParameterState state(*graph, device);
   state.Hold(program->parameters);
   state.Initialize(3);
   const auto digests = [&] {
     std::vector<uint64_t> all;
     for (const graph::ParameterId id : program->parameters) {
-      all.push_back(state.Digest(id));
+      const auto digest = state.Digest(id);
+      EXPECT_TRUE(digest.ok()) << digest.status().ToString();
+      all.push_back(*digest);
     }
     return all;
   };
@@ -52,12 +56,11 @@ TEST(BeforeUpdateTest, EachParameterIsAnnouncedBeforeItChanges) {
 
   std::vector<uint64_t> before;
   std::vector<graph::ParameterId> announced;
-  DeviceClock clock(1);
   Executor executor(
       {.graph = &*graph,
        .program = &*program,
        .state = &state,
-       .clock = &clock,
+       .device = &device,
        .read_sample =
            [](int64_t /*sample*/, std::span<int32_t> tokens, std::span<int32_t> targets) {
              std::ranges::fill(tokens, 5);
@@ -66,7 +69,7 @@ TEST(BeforeUpdateTest, EachParameterIsAnnouncedBeforeItChanges) {
            },
        .before_update =
            [&](graph::ParameterId id) {
-             EXPECT_EQ(state.Digest(id), before[static_cast<size_t>(id)]);
+             EXPECT_EQ(*state.Digest(id), before[static_cast<size_t>(id)]);
              announced.push_back(id);
            },
        .seed = 1});
@@ -84,6 +87,13 @@ TEST(BeforeUpdateTest, EachParameterIsAnnouncedBeforeItChanges) {
       EXPECT_NE(after[i], before[i]) << "parameter " << i;
     }
   }
+}
+
+TEST(BeforeUpdateTest, EachParameterIsAnnouncedBeforeItChanges) {
+  CpuDevice processor;
+  ExpectAnnouncements(processor);
+  testing::FakeDevice fake({});
+  ExpectAnnouncements(fake);
 }
 
 }  // namespace

@@ -1,12 +1,10 @@
 /// \file
-/// Which BLAS is found in the text of /proc/self/maps, and what is said about it; devices by name.
+/// Which BLAS is found in the text of /proc/self/maps, and what is said about it.
 #include "engine/runtime/device/blas.h"
 
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "engine/runtime/device/device.h"
 
 namespace heddle::runtime {
 namespace {
@@ -49,27 +47,6 @@ TEST(BlasTest, ThreadsAreLibtorchs) {
   EXPECT_EQ(at::get_num_threads(), 1);
   SetThreads(2);
   EXPECT_EQ(at::get_num_threads(), 2);
-}
-
-TEST(DeviceTest, OnlyKnownWordsAreDevices) {
-  const auto cpu = OpenDevice("cpu");
-  ASSERT_TRUE(cpu.ok());
-  EXPECT_TRUE((*cpu).is_cpu());
-  for (const char* name : {"", "gpu", "cuda:", "cuda:x", "cuda1", "cuda:-1", "cuda:1x"}) {
-    EXPECT_EQ(OpenDevice(name).status().code(), StatusCode::kInvalidArgument) << name;
-  }
-  const auto none = OpenDevice("cuda:127");
-  EXPECT_EQ(none.status().code(), StatusCode::kUnimplemented);
-}
-
-TEST(DeviceTest, ElementTypesGoBothWays) {
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64, DType::kI32,
-                            DType::kI64, DType::kU8}) {
-    const auto back = FromScalarType(ToScalarType(dtype));
-    ASSERT_TRUE(back.ok());
-    EXPECT_EQ(*back, dtype);
-  }
-  EXPECT_FALSE(FromScalarType(at::kComplexFloat).ok());
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 
 #include "base/check.h"
 #include "engine/graph/gradient.h"
-#include "engine/runtime/device/device.h"
+#include "engine/runtime/device/tensor.h"
 #include "engine/runtime/kernel.h"
 
 namespace heddle::runtime::testing {

@@ -11,10 +11,11 @@
 
 #include "engine/graph/operator.h"
 #include "engine/runtime/adamw.h"
+#include "engine/runtime/device/cpu_device.h"
+#include "engine/runtime/device/tensor.h"
 #include "engine/runtime/kernel.h"
 #include "engine/runtime/parameter_state.h"
 #include "engine/runtime/parameter_tensors.h"
-#include "engine/runtime/tensor.h"
 
 namespace heddle::runtime {
 namespace {
@@ -29,7 +30,7 @@ at::Tensor LoadInput(const graph::Graph& graph,
   const graph::TensorType& type = graph.tensor(id).type;
   const auto batch = static_cast<size_t>(type.shape[0]);
   const auto length = static_cast<size_t>(type.shape[1]);
-  at::Tensor value = EmptyTensor(type);
+  at::Tensor value = HostTensor(type);
   auto* out = value.data_ptr<int32_t>();
   std::vector<int32_t> tokens(length);
   std::vector<int32_t> targets(length);
@@ -88,7 +89,7 @@ class Worker {
       : graph_(graph),
         program_(program),
         options_(options),
-        state_(graph) {
+        state_(graph, device_) {
     state_.Hold(program.parameters);
     state_.Initialize(options.seed);
   }
@@ -241,6 +242,7 @@ class Worker {
   const graph::Graph& graph_;
   const program::Program& program_;
   const ReferenceOptions& options_;
+  CpuDevice device_;
   ParameterState state_;
   std::map<program::SlotId, at::Tensor> values_;
   size_t next_ = 0;
@@ -324,7 +326,8 @@ Result<std::map<std::string, std::vector<double>>> CollectMasters(
 Result<ReferenceResult> RunSingleDevice(const graph::Graph& graph,
                                         const ReferenceOptions& options) {
   const c10::InferenceMode inference;
-  ParameterState state(graph);
+  CpuDevice device;
+  ParameterState state(graph, device);
   state.Hold(AllParameters(graph));
   state.Initialize(options.seed);
   ReferenceResult result;

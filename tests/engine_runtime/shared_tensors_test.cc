@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "engine/runtime/tensor.h"
+#include "engine/runtime/device/tensor.h"
 #include "tests/support/seed.h"
 
 namespace heddle::runtime {

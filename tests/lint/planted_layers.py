@@ -25,7 +25,7 @@ PLANTED = [
     ("elastic/member", '#include "elastic/control/coordinator/coordinator.h"',
      "elastic/member may not include elastic/control/coordinator"),
     ("planner/search", '#include "engine/data/dataset.h"', "planner/search may not include engine/data"),
-    ("elastic/control", '#include "engine/runtime/tensor.h"', "elastic/control may not include engine/runtime"),
+    ("elastic/control", '#include "engine/runtime/vote.h"', "elastic/control may not include engine/runtime"),
     ("engine/program", "#include <ATen/ATen.h>", "<ATen/ATen.h> may be included in engine/runtime only"),
     ("elastic/worker", "#include <torch/torch.h>", "may be included in engine/runtime only"),
     ("elastic/worker", "#  include <grpcpp/grpcpp.h>", "may be included in elastic/grpc, elastic/store/etcd only"),

@@ -24,30 +24,34 @@ uint64_t IdentityOf(const JobContext& context, int64_t step) {
 
 }  // namespace
 
-wire::Certificate CertificateOf(const JobContext& context, const Generation& generation) {
+Result<wire::Certificate> CertificateOf(const JobContext& context, const Generation& generation) {
   wire::Certificate certificate;
   certificate.set_step(generation.applied_step);
   certificate.set_identity(IdentityOf(context, generation.applied_step));
   const auto holders = program::ParameterHolders(context.graph, generation.lowered->plan);
   for (const graph::ParameterId parameter : generation.state->parameters()) {
-    const bool shared = holders[static_cast<size_t>(parameter)].size() > 1;
+    uint64_t digest = 0;
+    if (holders[static_cast<size_t>(parameter)].size() > 1) {
+      HEDDLE_ASSIGN_OR_RETURN(digest, generation.state->Digest(parameter));
+    }
     certificate.add_parameters(parameter);
-    certificate.add_digests(shared ? generation.state->Digest(parameter) : 0);
+    certificate.add_digests(digest);
     context.progress.Note();
   }
   return certificate;
 }
 
-void TellDigestsIfDue(const JobContext& context, const Generation& generation) {
+Status TellDigestsIfDue(const JobContext& context, const Generation& generation) {
   if (!DigestsDue(context.options.policy, generation.applied_step)) {
-    return;
+    return Status::Ok();
   }
   const Time begun = Now();
   StateDigested event;
   event.generation = generation.number;
-  event.certificate = CertificateOf(context, generation);
+  HEDDLE_ASSIGN_OR_RETURN(event.certificate, CertificateOf(context, generation));
   context.figures.digest_seconds.Observe(Seconds(Now() - begun));
   context.options.post(event);
+  return Status::Ok();
 }
 
 }  // namespace heddle::elastic

@@ -12,10 +12,10 @@ namespace heddle::elastic {
 
 /// Computes the digests of the state after generation.applied_step. Reads all parameters that other
 /// workers hold, too, at nearly the bandwidth of memory. Precondition: the worker has a rank in the
-/// plan.
-wire::Certificate CertificateOf(const JobContext& context, const Generation& generation);
+/// plan. Errors: the device's.
+Result<wire::Certificate> CertificateOf(const JobContext& context, const Generation& generation);
 
-/// Posts StateDigested if digests are due after the last applied step.
-void TellDigestsIfDue(const JobContext& context, const Generation& generation);
+/// Posts StateDigested if digests are due after the last applied step. Errors: the device's.
+Status TellDigestsIfDue(const JobContext& context, const Generation& generation);
 
 }  // namespace heddle::elastic

@@ -44,7 +44,7 @@ Result<std::unique_ptr<Generation>> GenerationBuilder::Build(const MoveState& mo
     next->snapshot =
         SnapshotKey{.step = start.applied_step(), .generation = start.replicas().generation()};
   }
-  next->state = std::make_unique<runtime::ParameterState>(context_.graph);
+  next->state = std::make_unique<runtime::ParameterState>(context_.graph, *context_.device);
   next->shared = std::make_unique<runtime::SharedTensors>(*context_.options.endpoint);
   HEDDLE_ASSIGN_OR_RETURN(const comm::MeasuredLinks measured,
                           MeasuredLinksFrom(move.prepared.links(), start.move_members_size()));
@@ -108,8 +108,8 @@ Status GenerationBuilder::MakeRunnable(Generation& next,
   next.trainer = std::make_unique<runtime::Executor>(ExecutorFor(next, /*training=*/true));
   next.evaluator = std::make_unique<runtime::Executor>(ExecutorFor(next, /*training=*/false));
   next.written = WrittenBoxes(context_.graph, *next.lowered);
-  HEDDLE_ASSIGN_OR_RETURN(const int64_t staging,
-                          checkpoint::StagingBytes(ViewsOf(context_, next, /*checkpoint=*/true)));
+  HEDDLE_ASSIGN_OR_RETURN(const StateViews views, ViewsOf(context_, next, /*checkpoint=*/true));
+  HEDDLE_ASSIGN_OR_RETURN(const int64_t staging, checkpoint::StagingBytes(views.boxes));
   if (job.checkpoint.background && (job.checkpoint.every > 0 || job.checkpoint.last)) {
     context_.writer->Reserve(staging);
   }
@@ -150,7 +150,7 @@ Result<std::unique_ptr<comm::Communicator>> GenerationBuilder::Connect(
 }
 
 runtime::ExecutorOptions GenerationBuilder::ExecutorFor(Generation& generation, bool training) {
-  const int64_t cap = context_.memory_bytes.load();
+  const int64_t cap = context_.device->memory_cap();
   const int64_t state = generation.lowered->state_bytes;
   const bool validates = !training && context_.dataset->validation_windows() > 0;
   return {.graph = training ? &context_.graph : &context_.evaluation_graph,
@@ -158,7 +158,7 @@ runtime::ExecutorOptions GenerationBuilder::ExecutorFor(Generation& generation, 
           .state = generation.state.get(),
           .group = generation.group.get(),
           .shared = generation.shared.get(),
-          .clock = &context_.clock,
+          .device = context_.device.get(),
           .read_sample =
               [&context = context_, validates](int64_t sample, std::span<int32_t> tokens,
                                                std::span<int32_t> targets) {
@@ -169,10 +169,12 @@ runtime::ExecutorOptions GenerationBuilder::ExecutorFor(Generation& generation, 
               },
           .before_update =
               [&context = context_, state = generation.state.get()](graph::ParameterId parameter) {
+                const Box whole = WholeBox(context.graph.parameter(parameter).shape);
                 for (const program::StateRole role : program::kStateRoles) {
-                  context.writer->BeforeChange(state->BytesOf(parameter, role));
+                  const auto bytes = state->InPlace(parameter, role, whole);
+                  context.writer->BeforeChange(bytes);
                   if (context.replica_writer != nullptr) {
-                    context.replica_writer->BeforeChange(state->BytesOf(parameter, role));
+                    context.replica_writer->BeforeChange(bytes);
                   }
                 }
               },

@@ -38,4 +38,20 @@ Result<std::vector<program::HeldState>> ReplicatedBoxes(const graph::Graph& grap
   return held;
 }
 
+std::vector<program::StateBox> CommonBoxes(std::span<const program::StateBox> wanted,
+                                           std::span<const program::StateBox> held) {
+  std::vector<program::StateBox> out;
+  for (const program::StateBox& part : wanted) {
+    for (const program::StateBox& box : held) {
+      if (box.parameter != part.parameter || box.role != part.role) {
+        continue;
+      }
+      if (auto common = Intersect(part.box, box.box)) {
+        out.push_back({.parameter = box.parameter, .role = box.role, .box = *std::move(common)});
+      }
+    }
+  }
+  return out;
+}
+
 }  // namespace heddle::elastic

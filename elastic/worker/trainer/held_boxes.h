@@ -2,6 +2,7 @@
 /// The workers that hold the state at the begin of a move, with their boxes.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "base/status.h"
@@ -20,5 +21,9 @@ std::vector<program::HeldState> HeldBoxes(const graph::Graph& graph,
 /// is not a rank of the plan), those of reading the plan.
 Result<std::vector<program::HeldState>> ReplicatedBoxes(const graph::Graph& graph,
                                                         const wire::Start::Replicas& replicas);
+
+/// What both have, in the order of `wanted`.
+std::vector<program::StateBox> CommonBoxes(std::span<const program::StateBox> wanted,
+                                           std::span<const program::StateBox> held);
 
 }  // namespace heddle::elastic

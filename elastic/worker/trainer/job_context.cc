@@ -30,15 +30,16 @@ void WarnOfTooLittle(const job::JobConfig& job, const data::Dataset& dataset) {
 
 JobContext::JobContext(TrainerOptions given)
     : options(std::move(given)),
-      figures(*options.registry),
-      clock(options.emulation.speed),
-      memory_bytes(options.emulation.memory_bytes) {}
+      figures(*options.registry) {}
 
 Result<std::unique_ptr<JobContext>> JobContext::Create(TrainerOptions options) {
   auto context = std::make_unique<JobContext>(std::move(options));
   const TrainerOptions& given = context->options;
   const job::JobConfig& job = given.job;
   runtime::SetThreads(static_cast<int>(job.threads));
+  HEDDLE_ASSIGN_OR_RETURN(context->device,
+                          given.open_device({.speed = given.emulation.speed,
+                                             .memory_cap_bytes = given.emulation.memory_bytes}));
   HEDDLE_ASSIGN_OR_RETURN(context->graph,
                           graph::BuildTrainingGraph(job.model, job::GraphOptions(job)));
   HEDDLE_ASSIGN_OR_RETURN(context->evaluation_graph,
@@ -59,8 +60,8 @@ Result<std::unique_ptr<JobContext>> JobContext::Create(TrainerOptions options) {
 }
 
 void JobContext::SetEmulation(const job::Emulation& emulation) {
-  clock.SetSpeed(emulation.speed);
-  memory_bytes.store(emulation.memory_bytes);
+  device->clock().SetSpeed(emulation.speed);
+  device->SetMemoryCap(emulation.memory_bytes);
   options.endpoint->SetLinkRate(emulation.link_bytes_per_second);
 }
 

@@ -3,7 +3,6 @@
 /// data and the writers.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -19,6 +18,7 @@
 #include "elastic/worker/trainer/move_progress.h"
 #include "engine/data/dataset.h"
 #include "engine/job/job.h"
+#include "engine/runtime/device/device.h"
 #include "engine/runtime/executor.h"
 #include "metrics/registry.h"
 
@@ -34,6 +34,10 @@ struct TrainerOptions {
   comm::Endpoint* endpoint = nullptr;      ///< Outlives the trainer.
   metrics::Registry* registry = nullptr;   ///< Outlives the trainer.
   std::function<void(MemberEvent)> post;   ///< Takes events. Thread: any; never blocks.
+  /// Opens the device that the worker computes on.
+  std::function<Result<std::unique_ptr<runtime::Device>>(const runtime::DeviceOptions&)>
+      open_device =
+          [](const runtime::DeviceOptions& device) { return runtime::OpenDevice("cpu", device); };
 };
 
 /// How long a worker waits for others that move state; long enough for slow links. A move that
@@ -55,12 +59,12 @@ struct JobContext {
   graph::Graph graph;
   graph::Graph evaluation_graph;
   std::unique_ptr<data::Dataset> dataset;
-  runtime::DeviceClock clock;
-  mutable Progress progress;  ///< Progress other than the instructions that `clock` counts.
+  std::unique_ptr<runtime::Device> device;  ///< Its speed and memory may be emulated.
+  mutable Progress
+      progress;  ///< Progress other than the instructions that the device's clock counts.
   mutable MoveProgress move;
   std::unique_ptr<checkpoint::Writer> writer;
   std::unique_ptr<checkpoint::Writer> replica_writer;  ///< Null: the job keeps no snapshots.
-  std::atomic<int64_t> memory_bytes;                   ///< Emulated memory; 0: not limited.
 };
 
 }  // namespace heddle::elastic

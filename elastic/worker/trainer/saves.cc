@@ -34,16 +34,23 @@ checkpoint::StoredBox StoredBoxOf(const graph::Graph& graph, const program::Stat
           .box = box.box};
 }
 
-std::vector<checkpoint::BoxView> ViewsOf(const JobContext& context,
-                                         const Generation& generation,
-                                         bool checkpoint) {
-  std::vector<checkpoint::BoxView> views;
+Result<StateViews> ViewsOf(const JobContext& context,
+                           const Generation& generation,
+                           bool checkpoint) {
+  StateViews views;
   for (const program::StateBox& box : generation.written) {
-    views.push_back({.stored = StoredBoxOf(context.graph, box),
-                     .bytes = generation.state->BytesOf(box.parameter, box.role)});
+    checkpoint::BoxView& view = views.boxes.emplace_back();
+    view.stored = StoredBoxOf(context.graph, box);
     if (checkpoint && context.options.job.checkpoint.moments == job::MomentStorage::kBF16 &&
         box.role != program::StateRole::kMaster) {
-      views.back().stored.stored_as = DType::kBF16;
+      view.stored.stored_as = DType::kBF16;
+    }
+    view.bytes = generation.state->InPlace(box.parameter, box.role, box.box);
+    if (view.bytes.empty()) {
+      Bytes& copy = views.copies.emplace_back(
+          static_cast<size_t>(ElementCount(box.box.extent) * SizeOf(context.graph.master_dtype())));
+      HEDDLE_RETURN_IF_ERROR(generation.state->Read(box.parameter, box.role, box.box, copy));
+      view.bytes = copy;
     }
   }
   return views;
@@ -95,6 +102,10 @@ void BeginSave(const JobContext& context, Generation& generation) {
     }
     post(saved);
   };
+  const auto views = ViewsOf(context, generation, /*checkpoint=*/true);
+  if (!views.ok()) {
+    return report(views.status(), {});
+  }
   const Progress::Wait waits(context.progress);  // It waits for storage and does not hang.
   const auto snapshot =
       context.writer->Snapshot({.step = step,
@@ -102,9 +113,11 @@ void BeginSave(const JobContext& context, Generation& generation) {
                                 .wait = std::chrono::seconds(60),
                                 .deferred = true,
                                 .background = context.options.job.checkpoint.background},
-                               ViewsOf(context, generation, /*checkpoint=*/true), report);
+                               views->boxes, report);
   if (!snapshot.ok()) {
     report(snapshot.status(), {});
+  } else if (!views->copies.empty()) {
+    context.writer->FinishCopy();
   }
 }
 

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "base/bytes.h"
+#include "base/status.h"
 #include "elastic/worker/trainer/generation.h"
 #include "elastic/worker/trainer/job_context.h"
 
@@ -12,11 +14,17 @@ namespace heddle::elastic {
 /// The boxes of state that this worker writes, in the order in which a step changes them.
 std::vector<program::StateBox> WrittenBoxes(const graph::Graph& graph, const Lowered& lowered);
 checkpoint::StoredBox StoredBoxOf(const graph::Graph& graph, const program::StateBox& box);
+/// The boxes in `generation.written` and their elements. Elements that do not lie in the host's memory
+/// are copied, and the views are of the copies, which must live until the snapshot has been taken.
+struct StateViews {
+  std::vector<checkpoint::BoxView> boxes;
+  std::vector<Bytes> copies;  ///< Empty: all boxes are read in place.
+};
 /// Views of the boxes in `generation.written`. `checkpoint`: the job may have moments stored as
-/// BF16; otherwise everything is stored exactly.
-std::vector<checkpoint::BoxView> ViewsOf(const JobContext& context,
-                                         const Generation& generation,
-                                         bool checkpoint);
+/// BF16; otherwise everything is stored exactly. Errors: the device's.
+Result<StateViews> ViewsOf(const JobContext& context,
+                           const Generation& generation,
+                           bool checkpoint);
 
 /// True if a save is due after the last applied step. All workers decide alike. Counts and reports
 /// a save that is skipped because a worker still writes the last one.

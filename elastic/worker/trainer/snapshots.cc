@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/log.h"
 #include "elastic/worker/trainer/saves.h"
 
 namespace heddle::elastic {
@@ -80,8 +81,15 @@ void Snapshots::TakeIfDue(Generation& generation) {
     context_.figures.skipped_snapshots.Add();
     return;
   }
-  generation.replicator->Take(step, !generation.flags.unreplicated,
-                              ViewsOf(context_, generation, /*checkpoint=*/false));
+  const auto views = ViewsOf(context_, generation, /*checkpoint=*/false);
+  if (!views.ok()) {  // The next step meets the device's error, too, and ends this worker's part.
+    LogWarning("no snapshot of step {}: {}", step, views.status().message());
+    return;
+  }
+  generation.replicator->Take(step, !generation.flags.unreplicated, views->boxes);
+  if (!views->copies.empty()) {
+    context_.replica_writer->FinishCopy();
+  }
 }
 
 }  // namespace heddle::elastic

@@ -113,9 +113,9 @@ Status StateMove::FillFromPeers(comm::Communicator& group,
   for (Message& message : messages) {
     const program::Transfer& transfer = *message.transfer;
     if (message.receives) {
-      message.whole = next.state->BytesOf(transfer.parameter, transfer.role);
-      if (!IsWhole(transfer)) {
-        message.buffer.resize(static_cast<size_t>(BytesOf(transfer.box)));
+      message.in_place = next.state->InPlace(transfer.parameter, transfer.role, transfer.box);
+      if (message.in_place.empty()) {
+        message.buffer = BufferOf(transfer.box);
       }
       Begin(group, message);
     }
@@ -127,7 +127,7 @@ Status StateMove::FillFromPeers(comm::Communicator& group,
       context_.progress.Note();
     }
   }
-  return Await(group, messages, moved);
+  return Await(group, next, messages, moved);
 }
 
 void StateMove::Begin(comm::Communicator& group, Message& message) const {
@@ -204,6 +204,7 @@ Status StateMove::AwaitPieces(comm::Communicator& group, Message& message) const
 }
 
 Status StateMove::Await(comm::Communicator& group,
+                        Generation& next,
                         std::vector<Message>& messages,
                         StateMoved& moved) const {
   const std::string source = start_.has_held() ? "memory" : "replica";
@@ -215,14 +216,12 @@ Status StateMove::Await(comm::Communicator& group,
     if (status.ok() && message.receives) {
       status = Verify(message, moved);
     }
-    if (first.ok()) {
-      first = status;
-    }
     if (status.ok() && message.receives) {
       moved.bytes[source] += BytesOf(transfer.box);
-      if (!message.buffer.empty()) {
-        Unpack(transfer.parameter, transfer.box, message.buffer, message.whole);
-      }
+      status = next.state->Write(transfer.parameter, transfer.role, transfer.box, message.bytes());
+    }
+    if (first.ok()) {
+      first = status;
     }
   }
   return first;
@@ -245,12 +244,11 @@ Status StateMove::PackHeld(Generation& next, std::vector<Message>& messages) con
       continue;
     }
     const program::Transfer& transfer = *message.transfer;
-    message.whole = held_->state->BytesOf(transfer.parameter, transfer.role);
-    if (!IsWhole(transfer)) {
-      message.buffer.resize(static_cast<size_t>(BytesOf(transfer.box)));
-      checkpoint::CopyPart(
-          message.whole.data(), WholeBox(graph_.parameter(transfer.parameter).shape),
-          message.buffer.data(), transfer.box, transfer.box, SizeOf(graph_.master_dtype()));
+    message.in_place = held_->state->InPlace(transfer.parameter, transfer.role, transfer.box);
+    if (message.in_place.empty()) {
+      message.buffer = BufferOf(transfer.box);
+      HEDDLE_RETURN_IF_ERROR(
+          held_->state->Read(transfer.parameter, transfer.role, transfer.box, message.buffer));
     }
   }
   return Status::Ok();
@@ -278,21 +276,20 @@ Status StateMove::UnpackReplicas(Generation& next,
   for (Message& message : messages) {
     if (!message.receives) {
       const program::Transfer& transfer = *message.transfer;
-      message.buffer.resize(static_cast<size_t>(BytesOf(transfer.box)));
+      message.buffer = BufferOf(transfer.box);
       read({.parameter = transfer.parameter, .role = transfer.role, .box = transfer.box},
            message.buffer);
     }
   }
   const std::vector<program::StateBox> own = OwnBoxes(*next.lowered);
-  std::vector<Bytes> pieces(own.size());  // Buffers of boxes that are not whole tensors.
+  std::vector<Bytes> pieces(own.size());  // Buffers of boxes that are not read in place.
   for (size_t i = 0; i < own.size(); ++i) {
-    const auto bytes = next.state->BytesOf(own[i].parameter, own[i].role);
-    const int64_t wanted = BytesOf(own[i].box);
-    moved.bytes["replica"] += wanted;
-    if (wanted < static_cast<int64_t>(bytes.size())) {
-      pieces[i].resize(static_cast<size_t>(wanted));
+    moved.bytes["replica"] += BytesOf(own[i].box);
+    std::span<std::byte> to = next.state->InPlace(own[i].parameter, own[i].role, own[i].box);
+    if (to.empty()) {
+      to = pieces[i] = BufferOf(own[i].box);
     }
-    read(own[i], pieces[i].empty() ? bytes : std::span(pieces[i]));
+    read(own[i], to);
   }
   const Status status = Read(*reader, requests);
   if (status.code() == StatusCode::kDataLoss) {  // Another holder may have an intact copy.
@@ -304,8 +301,8 @@ Status StateMove::UnpackReplicas(Generation& next,
   HEDDLE_RETURN_IF_ERROR(status);
   for (size_t i = 0; i < own.size(); ++i) {
     if (!pieces[i].empty()) {
-      Unpack(own[i].parameter, own[i].box, pieces[i],
-             next.state->BytesOf(own[i].parameter, own[i].role));
+      HEDDLE_RETURN_IF_ERROR(
+          next.state->Write(own[i].parameter, own[i].role, own[i].box, pieces[i]));
     }
   }
   return Status::Ok();
@@ -328,22 +325,12 @@ Status StateMove::CheckCoverage(const Lowered& next) const {
 
 // The boxes that this worker needs and holds itself.
 std::vector<program::StateBox> StateMove::OwnBoxes(const Lowered& next) const {
-  std::vector<program::StateBox> own;
   const auto mine = std::ranges::find(holders_, worker_, &program::HeldState::worker);
   if (mine == holders_.end() || next.rank < 0) {
-    return own;
+    return {};
   }
   const auto layout = program::LayoutOf(graph_, next.plan);
-  for (const program::StateBox& wanted : layout[static_cast<size_t>(next.rank)]) {
-    for (const program::StateBox& box : mine->boxes) {
-      if (box.parameter == wanted.parameter && box.role == wanted.role) {
-        if (auto common = Intersect(wanted.box, box.box)) {
-          own.push_back({.parameter = box.parameter, .role = box.role, .box = *std::move(common)});
-        }
-      }
-    }
-  }
-  return own;
+  return CommonBoxes(layout[static_cast<size_t>(next.rank)], mine->boxes);
 }
 
 Status StateMove::FillFromCheckpoint(Generation& next, StateMoved& moved) const {
@@ -351,16 +338,40 @@ Status StateMove::FillFromCheckpoint(Generation& next, StateMoved& moved) const 
       checkpoint::JoinPath(context_.options.job.checkpoint.RootIn(context_.options.output_folder),
                            checkpoint::StepFolderName(start_.checkpoint_step()));
   HEDDLE_ASSIGN_OR_RETURN(const auto reader, checkpoint::Reader::Open(path));
-  std::vector<checkpoint::ReadRequest> requests;
   const auto layout = program::LayoutOf(graph_, next.lowered->plan);
-  for (const program::StateBox& box : layout[static_cast<size_t>(next.lowered->rank)]) {
-    const std::span<std::byte> bytes = next.state->BytesOf(box.parameter, box.role);
-    moved.bytes["checkpoint"] += static_cast<int64_t>(bytes.size());
-    requests.push_back(
-        {.key = StoredBoxOf(graph_, box).tensor().key(), .box = box.box, .out = bytes});
+  const auto& boxes = layout[static_cast<size_t>(next.lowered->rank)];
+  for (const program::StateBox& box : boxes) {
+    moved.bytes["checkpoint"] += BytesOf(box.box);
   }
   context_.move.Begin(moved.bytes["checkpoint"]);
-  return Read(*reader, requests);
+  return ReadState(*reader, boxes, *next.state);
+}
+
+// About kReadBytes at once, so that no more is copied on the way to a device.
+Status StateMove::ReadState(const checkpoint::Reader& reader,
+                            std::span<const program::StateBox> boxes,
+                            runtime::ParameterState& state) const {
+  while (!boxes.empty()) {
+    std::vector<checkpoint::ReadRequest> requests;
+    std::vector<Bytes> copies;
+    for (int64_t bytes = 0; requests.size() < boxes.size() && bytes < kReadBytes;) {
+      const program::StateBox& box = boxes[requests.size()];
+      std::span<std::byte> to = state.InPlace(box.parameter, box.role, box.box);
+      if (to.empty()) {
+        to = copies.emplace_back(BufferOf(box.box));
+      }
+      requests.push_back(
+          {.key = StoredBoxOf(graph_, box).tensor().key(), .box = box.box, .out = to});
+      bytes += std::ssize(to);
+    }
+    HEDDLE_RETURN_IF_ERROR(Read(reader, requests));
+    for (size_t i = 0; i < requests.size(); ++i) {
+      HEDDLE_RETURN_IF_ERROR(
+          state.Write(boxes[i].parameter, boxes[i].role, boxes[i].box, requests[i].out));
+    }
+    boxes = boxes.subspan(requests.size());
+  }
+  return Status::Ok();
 }
 
 Status StateMove::Read(const checkpoint::Reader& reader,
@@ -382,19 +393,6 @@ Status StateMove::Read(const checkpoint::Reader& reader,
 
 int64_t StateMove::BytesOf(const Box& box) const {
   return ElementCount(box.extent) * SizeOf(graph_.master_dtype());
-}
-
-bool StateMove::IsWhole(const program::Transfer& transfer) const {
-  return transfer.box == WholeBox(graph_.parameter(transfer.parameter).shape);
-}
-
-void StateMove::Unpack(graph::ParameterId parameter,
-                       const Box& box,
-                       const Bytes& buffer,
-                       std::span<std::byte> whole) const {
-  checkpoint::CopyPart(buffer.data(), box, whole.data(),
-                       WholeBox(graph_.parameter(parameter).shape), box,
-                       SizeOf(graph_.master_dtype()));
 }
 
 }  // namespace heddle::elastic

@@ -56,11 +56,11 @@ class StateMove {
     const program::Transfer* transfer = nullptr;
     uint64_t tag = 0;
     bool receives = false;
-    std::span<std::byte> whole;      ///< The box's tensor in a state; empty: only `buffer` is used.
-    Bytes buffer;                    ///< The box, unless it is the whole tensor.
+    std::span<std::byte> in_place;  ///< The box's elements in a state; empty: they are in `buffer`.
+    Bytes buffer;                   ///< The box, unless its elements are received in place.
     std::vector<comm::Work> pieces;  ///< One for each piece, from `tag` on, then one for `hashes`.
     std::vector<uint64_t> hashes;    ///< One for each piece.
-    std::span<std::byte> bytes() { return buffer.empty() ? whole : std::span(buffer); }
+    std::span<std::byte> bytes() { return in_place.empty() ? std::span(buffer) : in_place; }
   };
   Status FillFromPeers(comm::Communicator& group, Generation& next, StateMoved& moved) const;
   Status PackHeld(Generation& next, std::vector<Message>& messages) const;
@@ -68,19 +68,21 @@ class StateMove {
   Status CheckCoverage(const Lowered& next) const;
   std::vector<program::StateBox> OwnBoxes(const Lowered& next) const;
   void Begin(comm::Communicator& group, Message& message) const;
-  Status Await(comm::Communicator& group, std::vector<Message>& messages, StateMoved& moved) const;
+  Status Await(comm::Communicator& group,
+               Generation& next,
+               std::vector<Message>& messages,
+               StateMoved& moved) const;
   Status AwaitPieces(comm::Communicator& group, Message& message) const;
   MovedState State() const;
   Status Verify(Message& message, StateMoved& moved) const;
   Status Read(const checkpoint::Reader& reader,
               std::span<const checkpoint::ReadRequest> requests) const;
+  Status ReadState(const checkpoint::Reader& reader,
+                   std::span<const program::StateBox> boxes,
+                   runtime::ParameterState& state) const;
   Status FillFromCheckpoint(Generation& next, StateMoved& moved) const;
   int64_t BytesOf(const Box& box) const;
-  bool IsWhole(const program::Transfer& transfer) const;
-  void Unpack(graph::ParameterId parameter,
-              const Box& box,
-              const Bytes& buffer,
-              std::span<std::byte> whole) const;
+  Bytes BufferOf(const Box& box) const { return Bytes(static_cast<size_t>(BytesOf(box))); }
 
   const JobContext& context_;
   const graph::Graph& graph_;

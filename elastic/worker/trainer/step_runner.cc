@@ -41,7 +41,10 @@ RunEnded StepRunner::RunUntilEnd(Generation& generation, const RunSteps& run) {
       return ended;
     }
     stop = ended.how == RunEnded::How::kStopped;
-    TellDigestsIfDue(context_, generation);
+    ended.status = TellDigestsIfDue(context_, generation);
+    if (!ended.status.ok()) {
+      return ended;
+    }
     DueAfterStep(generation, SaveIsDue(context_, generation),
                  ValidationDue(options_.policy, generation.applied_step));
   }

@@ -27,8 +27,8 @@ Result<std::string> Trainer::MeasureProfile() {
   const MeasuredAs as{
       .worker = options.worker,
       .graph = &context.graph,
-      .emulation = {.speed = context.clock.speed(),
-                    .memory_bytes = context.memory_bytes.load(),
+      .emulation = {.speed = context.device->clock().speed(),
+                    .memory_bytes = context.device->memory_cap(),
                     .link_bytes_per_second = options.emulation.link_bytes_per_second},
       .threads = options.job.threads};
   KeptFiles kept(CacheFolder());
@@ -74,7 +74,11 @@ StateMoved Trainer::Move(const MoveState& move) {
     if (next.ok()) {
       moved_ = *std::move(next);
       if (moved_->lowered->rank >= 0) {
-        moved.certificate = CertificateOf(*context_, *moved_);
+        Result<wire::Certificate> certificate = CertificateOf(*context_, *moved_);
+        moved.status = certificate.status();
+        if (certificate.ok()) {
+          moved.certificate = *std::move(certificate);
+        }
       }
     }
   }

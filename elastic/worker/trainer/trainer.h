@@ -60,7 +60,9 @@ class Trainer {
   }
   /// A counter that rises with each device instruction, moved piece and phase of lowering, so that
   /// a hang can be told from slow work. Thread: any.
-  int64_t progress() const { return context_->clock.works() + context_->progress.count(); }
+  int64_t progress() const {
+    return context_->device->clock().works() + context_->progress.count();
+  }
   /// True while the trainer waits for other workers or for storage. Thread: any.
   bool waits() const { return context_->progress.waits(); }
   /// The progress of a Move. Thread: any.

@@ -1,24 +1,135 @@
 /// \file
-/// The device of a worker: element types between Heddle and libtorch, and what a process does once
-/// before it computes.
+/// The device on which a worker computes. Work and copies are queued and end later; the host waits
+/// where it needs their results and nowhere else. There is one order of compute, that of the calls;
+/// copies run beside it.
+///
+/// What is queued uses tensors as they are when it runs, which is after all compute queued before
+/// it. A device keeps every tensor that is still used. Errors come late: out of a Mark's Wait or of
+/// Drain. They are final: a device that failed computes nothing right any more, and its process has
+/// to end.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "base/clock.h"
 #include "base/status.h"
-#include "base/tensor/dtype.h"
+#include "engine/graph/graph.h"
+#include "engine/runtime/device/device_clock.h"
 
 namespace heddle::runtime {
 
-at::ScalarType ToScalarType(DType dtype);
+/// A device that takes longer for what is queued is taken for lost.
+inline constexpr Duration kLongestWait = std::chrono::minutes(10);
 
-/// Errors: kInvalidArgument for a type that Heddle does not know.
-Result<DType> FromScalarType(at::ScalarType type);
+/// A point in what a device does: all that was queued before it on one of its queues. Thread: any.
+class Mark {
+ public:
+  class State {
+   public:
+    virtual ~State() = default;
+    virtual bool Ended() = 0;
+    virtual Status Wait(Deadline deadline) = 0;
+  };
 
-/// "cpu", "cuda" or "cuda:N" as a device that this libtorch and this machine have.
+  /// Of a device that does everything at once: it has ended.
+  Mark() = default;
+  explicit Mark(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  /// Whether all before it has ended, well or not. Does not block.
+  bool Ended() const { return state_ == nullptr || state_->Ended(); }
+  /// Blocks until it has. Errors: kDeadlineExceeded, the device's.
+  Status Wait(Deadline deadline) const {
+    return state_ == nullptr ? Status::Ok() : state_->Wait(deadline);
+  }
+  /// Null: of a device that does everything at once.
+  const std::shared_ptr<State>& state() const { return state_; }
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+/// The target of a copy, and when it is complete.
+struct Copied {
+  at::Tensor tensor;
+  Mark mark;
+};
+
+struct DeviceOptions {
+  double speed = 1;              ///< Emulated, in (0, 1); 1: as it is.
+  int64_t memory_cap_bytes = 0;  ///< Emulated; 0: as much as there is.
+};
+
+/// Thread: Compute, Update, Prepare, Upload, Await and Empty from the thread that computes; the
+/// rest from any.
+class Device {
+ public:
+  using Outputs = std::vector<at::Tensor>;
+  using OutputTypes = std::vector<const graph::TensorType*>;
+
+  explicit Device(const DeviceOptions& options)
+      : clock_(options.speed),
+        memory_cap_(options.memory_cap_bytes) {}
+  virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  /// Processor or GPU, and the libraries that compute: devices of one kind give the same bits.
+  virtual std::string kind() const = 0;
+  /// Whether its tensors lie in the host's memory and are complete when a call returns, so that the
+  /// host may read and write them.
+  virtual bool is_host() const = 0;
+
+  /// An uninitialised contiguous tensor on the device.
+  virtual at::Tensor Empty(const graph::TensorType& type) = 0;
+  /// An uninitialised contiguous tensor in the host's memory, from which and to which copies are
+  /// fast. Its memory serves again when nobody refers to it and no copy uses it.
+  virtual at::Tensor HostBuffer(const graph::TensorType& type) = 0;
+
+  /// Queues `work`, which computes tensors of `types` from others on the device, and returns them.
+  virtual Outputs Compute(std::function<Outputs()> work, const OutputTypes& types) = 0;
+  /// Queues `work`, which changes tensors on the device in place.
+  virtual void Update(std::function<void()> work) = 0;
+  /// The same; its time does not count as the step's (clock()).
+  virtual void Prepare(std::function<void()> work) = 0;
+
+  /// Queues a copy of `host`, a contiguous tensor in the host's memory, to the device; `host` stays
+  /// as it is until the mark has ended. Compute sees the copy after Await alone.
+  virtual Copied Upload(at::Tensor host) = 0;
+  /// Queues a copy of `value`, a tensor on the device, to the host. It stays as it is until the
+  /// mark has ended, and so does the copy as long as its owner may still read it: where the device
+  /// is the host they are one tensor.
+  virtual Copied Download(at::Tensor value) = 0;
+  /// The same into `host`, a contiguous tensor in the host's memory of the value's shape and type.
+  virtual Mark DownloadInto(at::Tensor value, at::Tensor host) = 0;
+  /// Compute that is queued from now on runs after `mark`.
+  virtual void Await(const Mark& mark) = 0;
+  /// Waits for all that was queued. Errors: kDeadlineExceeded, the device's.
+  virtual Status Drain(Deadline deadline) = 0;
+
+  /// Bytes that the process has in use there.
+  virtual int64_t memory_in_use() const = 0;
+  /// As emulated; 0: as much as there is.
+  int64_t memory_cap() const { return memory_cap_.load(); }
+  void SetMemoryCap(int64_t bytes) { memory_cap_.store(bytes); }
+  /// Counts Compute and Update.
+  DeviceClock& clock() { return clock_; }
+  const DeviceClock& clock() const { return clock_; }
+
+ private:
+  DeviceClock clock_;
+  std::atomic<int64_t> memory_cap_;
+};
+
+/// "cpu", "cuda" or "cuda:N" as a device that this build and this machine have.
 /// Errors: kInvalidArgument for other words; kUnimplemented when the device is not there.
-Result<c10::Device> OpenDevice(std::string_view name);
+Result<std::unique_ptr<Device>> OpenDevice(std::string_view name, const DeviceOptions& options);
 
 }  // namespace heddle::runtime

@@ -33,8 +33,13 @@ Duration DeviceClock::End() {
   return duration;
 }
 
+void DeviceClock::Add(Duration duration) {
+  added_.fetch_add(duration.count());
+  works_.fetch_add(1);
+}
+
 Duration DeviceClock::TakeBusy() {
-  return std::exchange(busy_, Duration{});
+  return std::exchange(busy_, Duration{}) + Duration(added_.exchange(0));
 }
 
 }  // namespace heddle::runtime

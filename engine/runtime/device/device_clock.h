@@ -12,7 +12,7 @@
 
 namespace heddle::runtime {
 
-/// Thread: SetSpeed, speed and works from any; the rest from the thread that computes.
+/// Thread: SetSpeed, speed, works and Add from any; the rest from the thread that computes.
 class DeviceClock {
  public:
   /// `speed` in (0, 1): emulated; 1: the device is what it is.
@@ -29,6 +29,8 @@ class DeviceClock {
   void Begin();
   /// Work ended: waits until the emulated device would have ended, and returns its duration there.
   Duration End();
+  /// A work has ended on a device that does not compute on the caller's thread.
+  void Add(Duration duration);
   /// Sum of durations since the last call.
   Duration TakeBusy();
 
@@ -39,6 +41,7 @@ class DeviceClock {
   Time begun_{};
   Duration begun_cpu_{};
   Duration busy_{};
+  std::atomic<Duration::rep> added_ = 0;
 };
 
 }  // namespace heddle::runtime

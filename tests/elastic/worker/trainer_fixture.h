@@ -6,6 +6,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -15,6 +16,7 @@
 #include "elastic/planning/job_planner.h"
 #include "elastic/service/job_policy.h"
 #include "elastic/worker/trainer/trainer.h"
+#include "tests/support/device/fake_device.h"
 
 namespace heddle::elastic {
 
@@ -40,6 +42,16 @@ checkpoint: {every: 0, last: false}
 /// The time that the trainer waits for the coordinator: far less than other workers may need for
 /// their part of a move.
 inline constexpr Duration kCoordinatorWait = std::chrono::milliseconds(100);
+
+/// Opens a fake device if HEDDLE_TEST_DEVICE is "fake", else the processor.
+inline Result<std::unique_ptr<runtime::Device>> OpenDevice(const runtime::DeviceOptions& options) {
+  const char* const name = std::getenv("HEDDLE_TEST_DEVICE");  // NOLINT(concurrency-mt-unsafe)
+  if (name != nullptr && std::string_view(name) == "fake") {
+    return std::unique_ptr<runtime::Device>(
+        std::make_unique<runtime::testing::FakeDevice>(runtime::testing::FakeOptions{}));
+  }
+  return runtime::OpenDevice("cpu", options);
+}
 
 /// A test of the trainer of the only worker of a job of three steps.
 class TrainerTest : public testing::Test {
@@ -69,7 +81,8 @@ class TrainerTest : public testing::Test {
                                     .endpoint_options = options,
                                     .endpoint = endpoint_.get(),
                                     .registry = &registry_,
-                                    .post = [this](const MemberEvent& event) { Take(event); }});
+                                    .post = [this](const MemberEvent& event) { Take(event); },
+                                    .open_device = OpenDevice});
     EXPECT_TRUE(trainer.ok()) << trainer.status().ToString();
     trainer_ = *std::move(trainer);
     const Result<std::string> profile = trainer_->MeasureProfile();

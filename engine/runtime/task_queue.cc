@@ -1,9 +1,8 @@
-#include "engine/runtime/reduction_queue.h"
+#include "engine/runtime/task_queue.h"
 
 #include <utility>
 
 #include "base/clock.h"
-#include "base/thread.h"
 
 namespace heddle::runtime {
 namespace {
@@ -13,11 +12,7 @@ constexpr Duration kSlice = std::chrono::milliseconds(100);
 
 }  // namespace
 
-ReductionQueue::ReductionQueue() : thread_("reductions") {
-  thread_.Post(PreferLongSlices);
-}
-
-void ReductionQueue::Push(std::function<Status()> task) {
+void TaskQueue::Push(std::function<Status()> task) {
   {
     const MutexLock lock(mutex_);
     if (!status_.ok()) {
@@ -28,7 +23,7 @@ void ReductionQueue::Push(std::function<Status()> task) {
   thread_.Post([this, task = std::move(task)] { RunOne(task); });
 }
 
-Status ReductionQueue::Drain() {
+Status TaskQueue::Drain() {
   const MutexLock lock(mutex_);
   while (left_ > 0) {
     changed_.WaitUntil(mutex_, After(kSlice));
@@ -36,7 +31,7 @@ Status ReductionQueue::Drain() {
   return std::exchange(status_, Status::Ok());
 }
 
-void ReductionQueue::RunOne(const std::function<Status()>& task) {
+void TaskQueue::RunOne(const std::function<Status()>& task) {
   bool dropped = false;
   {
     const MutexLock lock(mutex_);

@@ -1,9 +1,11 @@
 /// \file
-/// Runs gradient reductions in program order on a thread of its own, beside the backward pass.
+/// Tasks that run in order on a thread of their own, beside the thread that computes: sums of
+/// gradients, and sends whose values are not there yet.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "base/mutex.h"
 #include "base/status.h"
@@ -12,11 +14,12 @@
 namespace heddle::runtime {
 
 /// Thread: one caller at a time.
-class ReductionQueue {
+class TaskQueue {
  public:
-  ReductionQueue();
-  ReductionQueue(const ReductionQueue&) = delete;
-  ReductionQueue& operator=(const ReductionQueue&) = delete;
+  /// `name` as in base/thread.h.
+  explicit TaskQueue(const std::string& name) : thread_(name) {}
+  TaskQueue(const TaskQueue&) = delete;
+  TaskQueue& operator=(const TaskQueue&) = delete;
 
   /// Runs `task` after those before it. After a failure, tasks are dropped until Drain.
   void Push(std::function<Status()> task);

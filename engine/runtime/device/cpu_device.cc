@@ -1,0 +1,89 @@
+#include "engine/runtime/device/cpu_device.h"
+
+#include <fstream>
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+#include <torch/csrc/api/include/torch/version.h>
+#include <unistd.h>
+
+#include "engine/runtime/device/blas.h"
+#include "engine/runtime/device/tensor.h"
+
+namespace heddle::runtime {
+namespace {
+
+std::string ProcessorName() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    const size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) {
+      return line.substr(colon + 2);
+    }
+  }
+  return "unknown processor";
+}
+
+}  // namespace
+
+std::string CpuDevice::kind() const {
+  return fmt::format("{}, libtorch {}, {}", ProcessorName(), TORCH_VERSION,
+                     BlasName(LoadedBlas().kind));
+}
+
+at::Tensor CpuDevice::Empty(const graph::TensorType& type) {
+  return HostTensor(type);
+}
+
+at::Tensor CpuDevice::HostBuffer(const graph::TensorType& type) {
+  return HostTensor(type);
+}
+
+Device::Outputs CpuDevice::Compute(std::function<Outputs()> work, const OutputTypes& /*types*/) {
+  clock().Begin();
+  Outputs outputs = work();
+  clock().End();
+  return outputs;
+}
+
+void CpuDevice::Update(std::function<void()> work) {
+  clock().Begin();
+  work();
+  clock().End();
+}
+
+void CpuDevice::Prepare(std::function<void()> work) {
+  work();
+}
+
+Copied CpuDevice::Upload(at::Tensor host) {
+  return {.tensor = std::move(host), .mark = {}};
+}
+
+Copied CpuDevice::Download(at::Tensor value) {
+  return {.tensor = value.contiguous(), .mark = {}};
+}
+
+Mark CpuDevice::DownloadInto(at::Tensor value, at::Tensor host) {
+  const c10::InferenceMode inference;
+  host.copy_(value);
+  return {};
+}
+
+void CpuDevice::Await(const Mark& /*mark*/) {}
+
+Status CpuDevice::Drain(Deadline /*deadline*/) {
+  return Status::Ok();
+}
+
+int64_t CpuDevice::memory_in_use() const {
+  std::ifstream pages("/proc/self/statm");
+  int64_t all = 0;
+  int64_t resident = 0;
+  pages >> all >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+}  // namespace heddle::runtime

@@ -1,0 +1,29 @@
+/// \file
+/// The processor as a device: the computing thread does everything at once, so that all marks have
+/// ended, and values lie in the host's memory, so that a copy is the value itself.
+#pragma once
+
+#include "engine/runtime/device/device.h"
+
+namespace heddle::runtime {
+
+class CpuDevice final : public Device {
+ public:
+  explicit CpuDevice(const DeviceOptions& options = {}) : Device(options) {}
+
+  std::string kind() const override;
+  bool is_host() const override { return true; }
+  at::Tensor Empty(const graph::TensorType& type) override;
+  at::Tensor HostBuffer(const graph::TensorType& type) override;
+  Outputs Compute(std::function<Outputs()> work, const OutputTypes& types) override;
+  void Update(std::function<void()> work) override;
+  void Prepare(std::function<void()> work) override;
+  Copied Upload(at::Tensor host) override;
+  Copied Download(at::Tensor value) override;
+  Mark DownloadInto(at::Tensor value, at::Tensor host) override;
+  void Await(const Mark& mark) override;
+  Status Drain(Deadline deadline) override;
+  int64_t memory_in_use() const override;
+};
+
+}  // namespace heddle::runtime

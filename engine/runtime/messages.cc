@@ -1,0 +1,152 @@
+#include "engine/runtime/messages.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/runtime/device/tensor.h"
+
+namespace heddle::runtime {
+namespace {
+
+// Who waits for a copy looks so often whether the step was abandoned.
+constexpr Duration kSlice = std::chrono::milliseconds(100);
+
+}  // namespace
+
+Messages::Messages(comm::Communicator* group, Device& device, SharedTensors* shared)
+    : group_(group),
+      device_(device),
+      shared_(shared) {}
+
+// Whether both ends' network devices carry it from memory to memory. Other transports copy, and
+// would so once more.
+bool Messages::IsPlaced(int peer, const graph::TensorType& type) const {
+  return shared_ != nullptr && type.bytes() >= static_cast<int64_t>(SharedTensors::kLeastBytes) &&
+         group_->places(peer);
+}
+
+Copied Messages::Fetch(int peer, const at::Tensor& value, const graph::TensorType& type) {
+  if (!IsPlaced(peer, type)) {
+    return device_.Download(value);
+  }
+  at::Tensor placed = shared_->Empty(type);
+  const Mark mark = device_.DownloadInto(value, placed);
+  return {.tensor = std::move(placed), .mark = mark};
+}
+
+Status Messages::Send(int peer,
+                      uint64_t tag,
+                      const at::Tensor& value,
+                      const graph::TensorType& type) {
+  HEDDLE_RETURN_IF_ERROR(DropEnded());
+  Copied message = Fetch(peer, value, type);
+  if (message.mark.Ended()) {
+    HEDDLE_RETURN_IF_ERROR(message.mark.Wait(Now()));
+    Begin(peer, tag, std::move(message.tensor));
+    return Status::Ok();
+  }
+  if (later_ == nullptr) {
+    later_ = std::make_unique<TaskQueue>("sends");
+  }
+  later_->Push(
+      [this, peer, tag, message = std::move(message)] { return SendLater(peer, tag, message); });
+  return Status::Ok();
+}
+
+Status Messages::SendLater(int peer, uint64_t tag, const Copied& message) {
+  const Status status = AwaitCopy(message.mark);
+  if (status.ok()) {
+    Begin(peer, tag, message.tensor);
+    return status;
+  }
+  {
+    const MutexLock lock(mutex_);
+    copy_status_ = status;
+  }
+  group_->Abort(status);
+  return status;
+}
+
+Status Messages::AwaitCopy(const Mark& mark) const {
+  for (const Deadline deadline = After(kLongestWait); !abandoned_.load();) {
+    Status status = mark.Wait(std::min(After(kSlice), deadline));
+    if (status.code() != StatusCode::kDeadlineExceeded || Now() >= deadline) {
+      return status;
+    }
+  }
+  return CancelledError("the step was abandoned");
+}
+
+void Messages::Begin(int peer, uint64_t tag, at::Tensor host) {
+  comm::Work work = group_->Send(peer, tag, BytesOf(host), /*urgent=*/true);
+  const MutexLock lock(mutex_);
+  sends_.push_back({.work = std::move(work), .host = std::move(host)});
+}
+
+Status Messages::DropEnded() {
+  const MutexLock lock(mutex_);
+  while (!sends_.empty() && sends_.front().work.Done()) {
+    HEDDLE_RETURN_IF_ERROR(sends_.front().work.Wait());
+    sends_.pop_front();
+  }
+  return Status::Ok();
+}
+
+std::deque<Messages::Transfer> Messages::TakeSends() {
+  const MutexLock lock(mutex_);
+  return std::exchange(sends_, {});
+}
+
+Status Messages::FinishSends() {
+  Status first = later_ == nullptr ? Status::Ok() : later_->Drain();
+  for (const Transfer& send : TakeSends()) {
+    const Status status = send.work.Wait();
+    if (first.ok()) {
+      first = status;
+    }
+  }
+  return first;
+}
+
+void Messages::Post(size_t key, int peer, uint64_t tag, const graph::TensorType& type) {
+  at::Tensor host = IsPlaced(peer, type) ? shared_->Empty(type) : device_.HostBuffer(type);
+  comm::Work work = group_->Recv(peer, tag, BytesOf(host), /*urgent=*/true);
+  posted_.emplace(key, Transfer{.work = std::move(work), .host = std::move(host)});
+}
+
+Result<Messages::Received> Messages::Receive(size_t key) {
+  const auto found = posted_.find(key);
+  HEDDLE_CHECK(found != posted_.end(), "message {} was not posted", key);
+  if (const Status status = found->second.work.Wait(); !status.ok()) {
+    const MutexLock lock(mutex_);
+    return copy_status_.ok() ? status : copy_status_;
+  }
+  Received received{.host = std::move(found->second.host),
+                    .arrived = found->second.work.finished_at()};
+  posted_.erase(found);
+  return received;
+}
+
+void Messages::Abandon(const Status& reason) {
+  if (group_ == nullptr) {
+    return;
+  }
+  group_->Abort(reason);
+  abandoned_.store(true);
+  FinishSends().IgnoreError("the step has failed already");
+  for (const auto& [key, receive] : posted_) {
+    receive.work.Wait().IgnoreError("the step has failed already");
+  }
+  posted_.clear();
+  abandoned_.store(false);
+}
+
+void Messages::Clear() {
+  TakeSends().clear();
+  posted_.clear();
+  const MutexLock lock(mutex_);
+  copy_status_ = Status::Ok();
+}
+
+}  // namespace heddle::runtime

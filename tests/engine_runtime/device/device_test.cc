@@ -1,0 +1,60 @@
+/// \file
+/// Devices by name, what they promise, and element types between Heddle and libtorch.
+#include "engine/runtime/device/device.h"
+
+#include <ATen/core/Tensor.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/runtime/device/cpu_device.h"
+#include "engine/runtime/device/tensor.h"
+#include "tests/support/device/contract.h"
+#include "tests/support/seed.h"
+
+namespace heddle::runtime {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(DeviceTest, OnlyKnownWordsAreDevices) {
+  const auto cpu = OpenDevice("cpu", {.speed = 0.5, .memory_cap_bytes = 7});
+  ASSERT_TRUE(cpu.ok());
+  EXPECT_TRUE((*cpu)->is_host());
+  EXPECT_EQ((*cpu)->clock().speed(), 0.5);
+  EXPECT_EQ((*cpu)->memory_cap(), 7);
+  for (const char* name : {"", "gpu", "cuda:", "cuda:x", "cuda1", "cuda:-1", "cuda:1x"}) {
+    EXPECT_EQ(OpenDevice(name, {}).status().code(), StatusCode::kInvalidArgument) << name;
+  }
+  EXPECT_EQ(OpenDevice("cuda:127", {}).status().code(), StatusCode::kUnimplemented);
+}
+
+TEST(DeviceTest, ElementTypesGoBothWays) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64, DType::kI32,
+                            DType::kI64, DType::kU8}) {
+    const auto back = FromScalarType(ToScalarType(dtype));
+    ASSERT_TRUE(back.ok());
+    EXPECT_EQ(*back, dtype);
+  }
+  EXPECT_FALSE(FromScalarType(at::kComplexFloat).ok());
+}
+
+TEST(CpuDeviceTest, KeepsToWhatDevicesPromise) {
+  CpuDevice device;
+  EXPECT_THAT(testing::BrokenPromises(device, heddle::testing::TestSeed()), IsEmpty());
+  EXPECT_THAT(device.kind(), HasSubstr("libtorch"));
+  EXPECT_GT(device.memory_in_use(), 1 << 20);
+}
+
+TEST(CpuDeviceTest, ACopyIsTheValueItself) {
+  CpuDevice device;
+  const at::Tensor host = device.HostBuffer({.dtype = DType::kF32, .shape = {10}});
+  const Copied up = device.Upload(host);
+  const Copied down = device.Download(up.tensor);
+  EXPECT_EQ(up.tensor.data_ptr(), host.data_ptr());
+  EXPECT_EQ(down.tensor.data_ptr(), host.data_ptr());
+  EXPECT_TRUE(up.mark.Ended() && down.mark.Ended());
+}
+
+}  // namespace
+}  // namespace heddle::runtime

@@ -1,0 +1,206 @@
+/// \file
+/// Goal: a state is read and written by any boxes, on any device, as a plain array would be; what
+/// lies in the host's memory is reached there, and digests and compute copies follow what was
+/// written.
+#include "engine/runtime/parameter_state.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/bytes.h"
+#include "base/random.h"
+#include "engine/graph/models/model.h"
+#include "engine/runtime/device/cpu_device.h"
+#include "engine/runtime/device/tensor.h"
+#include "engine/runtime/parameter_tensors.h"
+#include "tests/engine_runtime/training.h"
+#include "tests/support/device/fake_device.h"
+#include "tests/support/seed.h"
+
+namespace heddle::runtime::testing {
+namespace {
+
+using ::testing::IsEmpty;
+
+Box RandomBox(const Shape& shape, Random& random) {
+  Box box;
+  for (const int64_t size : shape) {
+    const int64_t offset = random.Between(0, size - 1);
+    box.offset.push_back(offset);
+    box.extent.push_back(random.Between(1, size - offset));
+  }
+  return box;
+}
+
+// Calls f(index into a row-major tensor of `shape`) for each element of `box`, in its order.
+template <typename F>
+void ForEach(const Shape& shape, const Box& box, const F& f) {
+  std::vector<int64_t> at(shape.size(), 0);
+  for (int64_t n = ElementCount(box.extent); n > 0; --n) {
+    int64_t index = 0;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      index = index * shape[d] + box.offset[d] + at[d];
+    }
+    f(static_cast<size_t>(index));
+    for (size_t d = shape.size(); d-- > 0 && ++at[d] == box.extent[d];) {
+      at[d] = 0;
+    }
+  }
+}
+
+std::span<std::byte> AsBytes(std::vector<float>& values) {
+  return std::as_writable_bytes(std::span(values));
+}
+
+// Compares `state` with plain arrays that are written alike.
+class StateTrial {
+ public:
+  explicit StateTrial(Device& device)
+      : graph_(SmallModel(graph::ModelFamily::kLlama, DType::kBF16, 0.0)),
+        state_(graph_, device) {
+    for (size_t id = 0; id < graph_.parameters.size(); ++id) {
+      all_.push_back(static_cast<graph::ParameterId>(id));
+    }
+    state_.Hold(all_);
+    for (const graph::ParameterId id : all_) {
+      for (const program::StateRole role : program::kStateRoles) {
+        arrays_[{id, role}].resize(static_cast<size_t>(ElementCount(graph_.parameter(id).shape)));
+      }
+    }
+  }
+
+  void WriteAndRead(Random& random) {
+    const graph::ParameterId id = all_[random.Below(all_.size())];
+    const program::StateRole role = program::kStateRoles[random.Below(3)];
+    const Shape& shape = graph_.parameter(id).shape;
+    std::vector<float>& array = arrays_[{id, role}];
+    const Box box = random.Below(4) == 0 ? WholeBox(shape) : RandomBox(shape, random);
+    std::vector<float> values(static_cast<size_t>(ElementCount(box.extent)));
+    size_t next = 0;
+    ForEach(shape, box, [&](size_t index) {
+      array[index] = values[next++] = static_cast<float>(random.Below(1000));
+    });
+    ASSERT_TRUE(state_.Write(id, role, box, AsBytes(values)).ok());
+    values.assign(values.size(), -1);  // What was written from is free again.
+
+    const Box other = RandomBox(shape, random);
+    std::vector<float> read(static_cast<size_t>(ElementCount(other.extent)));
+    ASSERT_TRUE(state_.Read(id, role, other, AsBytes(read)).ok());
+    next = 0;
+    ForEach(shape, other, [&](size_t index) { EXPECT_EQ(read[next++], array[index]); });
+  }
+
+  void CompareAll() {
+    for (auto& [key, array] : arrays_) {
+      const Box whole = WholeBox(graph_.parameter(key.first).shape);
+      std::vector<float> read(array.size());
+      ASSERT_TRUE(state_.Read(key.first, key.second, whole, AsBytes(read)).ok());
+      EXPECT_EQ(read, array);
+    }
+  }
+
+  const graph::Graph& graph() const { return graph_; }
+  ParameterState& state() { return state_; }
+  const std::vector<graph::ParameterId>& all() const { return all_; }
+
+ private:
+  const graph::Graph graph_;
+  ParameterState state_;
+  std::vector<graph::ParameterId> all_;
+  std::map<std::pair<graph::ParameterId, program::StateRole>, std::vector<float>> arrays_;
+};
+
+std::vector<uint64_t> Digests(StateTrial& trial) {
+  std::vector<uint64_t> digests;
+  for (const graph::ParameterId id : trial.all()) {
+    const auto digest = trial.state().Digest(id);
+    EXPECT_TRUE(digest.ok()) << digest.status().ToString();
+    digests.push_back(*digest);
+  }
+  return digests;
+}
+
+TEST(ParameterStateTest, BoxesAreReadAndWrittenAsInPlainArrays) {
+  CpuDevice processor;
+  FakeDevice fake({.seed = heddle::testing::TestSeed()});
+  std::vector<std::vector<uint64_t>> digests;
+  for (Device* device : {static_cast<Device*>(&processor), static_cast<Device*>(&fake)}) {
+    Random random(heddle::testing::TestSeed());
+    StateTrial trial(*device);
+    trial.CompareAll();
+    for (int i = 0; i < 200; ++i) {
+      trial.WriteAndRead(random);
+    }
+    trial.CompareAll();
+    digests.push_back(Digests(trial));
+  }
+  EXPECT_EQ(digests[0], digests[1]);
+  EXPECT_THAT(fake.violations(), IsEmpty());
+  EXPECT_EQ(fake.memory_in_use(), 0);
+}
+
+TEST(ParameterStateTest, InitialWeightsAreThoseOfTheSeedOnEveryDevice) {
+  CpuDevice processor;
+  FakeDevice fake({.seed = heddle::testing::TestSeed()});
+  StateTrial one(processor);
+  StateTrial other(fake);
+  one.state().Initialize(5);
+  other.state().Initialize(5);
+  EXPECT_EQ(Digests(one), Digests(other));
+  one.state().Initialize(6);
+  EXPECT_NE(Digests(one), Digests(other));
+}
+
+TEST(ParameterStateTest, OnlyWholeParametersInTheHostsMemoryAreInPlace) {
+  CpuDevice processor;
+  StateTrial trial(processor);
+  const graph::ParameterId id = trial.all().front();
+  const Shape& shape = trial.graph().parameter(id).shape;
+  const program::StateRole role = program::StateRole::kExpAvg;
+  const std::span<std::byte> lies = trial.state().InPlace(id, role, WholeBox(shape));
+  ASSERT_EQ(lies.size(), static_cast<size_t>(ElementCount(shape)) * sizeof(float));
+  const float seven = 7;
+  std::memcpy(lies.data(), &seven, sizeof(seven));
+  ASSERT_TRUE(trial.state().Write(id, role, WholeBox(shape), lies).ok());
+  std::vector<float> read(static_cast<size_t>(ElementCount(shape)));
+  ASSERT_TRUE(trial.state().Read(id, role, WholeBox(shape), AsBytes(read)).ok());
+  EXPECT_EQ(read[0], 7);
+  Box half = WholeBox(shape);
+  half.extent[0] /= 2;
+  EXPECT_TRUE(trial.state().InPlace(id, role, half).empty());
+
+  FakeDevice fake({});
+  StateTrial away(fake);
+  EXPECT_TRUE(away.state().InPlace(id, role, WholeBox(shape)).empty());
+}
+
+TEST(ParameterStateTest, ComputeCopiesFollowTheMasters) {
+  for (const bool on_fake : {false, true}) {
+    std::unique_ptr<Device> device = std::make_unique<CpuDevice>();
+    if (on_fake) {
+      device = std::make_unique<FakeDevice>(FakeOptions{});
+    }
+    StateTrial trial(*device);
+    Random random(3);
+    for (int i = 0; i < 100; ++i) {
+      trial.WriteAndRead(random);
+    }
+    trial.state().Refresh();
+    for (const graph::ParameterId id : trial.all()) {
+      const auto& held = trial.state().held(id);
+      const Copied master = device->Download(held.master);
+      const Copied compute = device->Download(held.compute);
+      ASSERT_TRUE(master.mark.Wait(After(kLongestWait)).ok());
+      ASSERT_TRUE(compute.mark.Wait(After(kLongestWait)).ok());
+      EXPECT_TRUE(master.tensor.to(compute.tensor.scalar_type()).equal(compute.tensor));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle::runtime::testing

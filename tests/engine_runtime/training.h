@@ -1,0 +1,50 @@
+/// \file
+/// Small models, unlike plans for them, and training as workers do it: real executors, one thread a
+/// worker, over real transports.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/graph/models/model.h"
+#include "engine/program/plan.h"
+#include "engine/runtime/device/device.h"
+
+namespace heddle::runtime::testing {
+
+inline constexpr int kMicrobatches = 6;
+inline constexpr int kSegments = 8;  ///< Of the model: embedding, three layers of two, head.
+
+graph::Graph SmallModel(graph::ModelFamily family, DType compute, double dropout);
+
+/// By what is special about them: all of kMicrobatches and kSegments.
+std::vector<std::pair<std::string, program::Plan>> UnlikePlans();
+
+struct TrainingOptions {
+  int64_t steps = 1;
+  bool shm = true;     ///< Through shared memory, else TCP.
+  bool slabs = false;  ///< Messages and sums in memory that workers share (SharedTensors).
+  /// Of the worker of a rank; called on its thread.
+  std::function<std::unique_ptr<Device>(int rank)> make_device;
+  /// Called with each worker's device when it has trained.
+  std::function<void(Device& device)> look_at = [](Device& /*device*/) {};
+};
+
+struct Trained {
+  Status status;               ///< The first worker's that failed.
+  std::vector<double> losses;  ///< By step.
+  std::map<std::string, std::vector<std::byte>> masters;
+};
+
+/// Trains under `plan` with one thread a worker. Fails the test where holders of a parameter
+/// differ.
+Trained Train(const graph::Graph& graph, const program::Plan& plan, const TrainingOptions& options);
+
+}  // namespace heddle::runtime::testing

@@ -1,0 +1,225 @@
+#include "tests/support/device/fake_device.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include "base/hash.h"
+#include "engine/runtime/device/tensor.h"
+
+namespace heddle::runtime::testing {
+namespace {
+
+/// A tensor over the same memory that does not keep it.
+at::Tensor WithoutOwner(const at::Tensor& tensor) {
+  return at::from_blob(tensor.data_ptr(), tensor.sizes(), tensor.strides(), tensor.options());
+}
+
+}  // namespace
+
+class FakeDevice::State final : public Mark::State {
+ public:
+  State(FakeQueues& queues, OperationPtr operation)
+      : queues_(queues),
+        operation_(std::move(operation)) {}
+  bool Ended() override { return queues_.Ended(operation_); }
+  Status Wait(Deadline deadline) override { return queues_.Wait(operation_, deadline); }
+  const OperationPtr& operation() const { return operation_; }
+
+ private:
+  FakeQueues& queues_;
+  OperationPtr operation_;
+};
+
+FakeDevice::FakeDevice(const FakeOptions& options)
+    : Device(DeviceOptions{}),
+      options_(options),
+      memory_(std::make_shared<FakeMemory>(options.memory_bytes)),
+      pool_(std::make_shared<FakePool>()),
+      queues_(options, memory_, [this](Duration time) { clock().Add(time); }) {}
+
+at::Tensor FakeDevice::Empty(const graph::TensorType& type) {
+  at::Tensor value = memory_->Empty(type);
+  if (Has(Fault::kMemoryKept)) {
+    kept_.push_back(value);
+  }
+  return value;
+}
+
+at::Tensor FakeDevice::HostBuffer(const graph::TensorType& type) {
+  if (Has(Fault::kBufferTwice) && last_buffer_.defined() &&
+      static_cast<int64_t>(last_buffer_.nbytes()) >= type.bytes()) {
+    return HostView(BytesOf(last_buffer_).first(static_cast<size_t>(type.bytes())), type);
+  }
+  at::Tensor buffer = pool_->Take(type);
+  if (Has(Fault::kBufferTwice)) {
+    last_buffer_ = buffer;
+  }
+  return buffer;
+}
+
+Device::Outputs FakeDevice::Compute(std::function<Outputs()> work, const OutputTypes& types) {
+  Outputs outputs;
+  for (const graph::TensorType* type : types) {
+    outputs.push_back(Empty(*type));
+  }
+  const size_t kept = outputs.size() - (Has(Fault::kOutputsLost) ? 1 : 0);
+  PutWork(/*counted=*/true, [this, work = std::move(work), outputs, kept] {
+    const Outputs computed = work();
+    if (computed.size() != outputs.size()) {
+      return Violate(fmt::format("{} outputs, {} expected", computed.size(), outputs.size()));
+    }
+    for (size_t i = 0; i < kept; ++i) {
+      if (computed[i].sizes() != outputs[i].sizes() ||
+          computed[i].scalar_type() != outputs[i].scalar_type()) {
+        return Violate(fmt::format("output {} has another type than was said", i));
+      }
+      outputs[i].copy_(computed[i]);
+    }
+  });
+  return outputs;
+}
+
+void FakeDevice::Update(std::function<void()> work) {
+  PutWork(/*counted=*/true, std::move(work));
+}
+
+void FakeDevice::Prepare(std::function<void()> work) {
+  PutWork(/*counted=*/Has(Fault::kCountsPreparation), std::move(work));
+}
+
+void FakeDevice::PutWork(bool counted, std::function<void()> run) {
+  if (counted && Has(Fault::kCountsLaunches)) {
+    clock().Add(Duration(1));
+  }
+  queues_.Put(Queue::kCompute, counted && !Has(Fault::kCountsLaunches), std::move(run));
+  if (late_ != nullptr) {
+    queues_.Await(std::exchange(late_, nullptr));
+  }
+}
+
+Copied FakeDevice::Upload(at::Tensor host) {
+  if (Has(Fault::kUploadIsTheHost)) {
+    return {.tensor = std::move(host), .mark = {}};
+  }
+  at::Tensor value = memory_->Empty(
+      {*FromScalarType(host.scalar_type()), Shape(host.sizes().begin(), host.sizes().end())});
+  const uint64_t hash = Hash64(std::span<const std::byte>(BytesOf(host)));
+  pool_->Hold(host);
+  const at::Tensor source = Has(Fault::kUploadSourceFreed) ? WithoutOwner(host) : host;
+  const OperationPtr copy =
+      queues_.Put(Queue::kUp, false, [this, source, value, hash] { CopyUp(source, value, hash); });
+  const Mark mark = Has(Fault::kUploadMarkEndsAtOnce) ? Mark() : MarkOf(copy);
+  if (Has(Fault::kUploadMarkEndsAtOnce)) {
+    Await(MarkOf(copy));
+  }
+  return {.tensor = std::move(value), .mark = mark};
+}
+
+void FakeDevice::CopyUp(const at::Tensor& host, const at::Tensor& value, uint64_t hash) {
+  pool_->Release(host.data_ptr());
+  if (Hash64(std::span<const std::byte>(BytesOf(host))) != hash) {
+    Violate("the host changed a tensor before its upload had ended");
+  }
+  const bool lost = IsLostInThisCopy();
+  if (Has(Fault::kUploadSkipped)) {
+    return;
+  }
+  const std::span<std::byte> from = BytesOf(host);
+  const size_t bytes = lost || Has(Fault::kUploadHalf) ? from.size() / 2 : from.size();
+  std::ranges::copy(from.first(bytes), BytesOf(value).begin());
+}
+
+Copied FakeDevice::Download(at::Tensor value) {
+  if (Has(Fault::kDownloadIsTheDevice)) {
+    return {.tensor = std::move(value), .mark = {}};
+  }
+  at::Tensor host = HostBuffer(
+      {*FromScalarType(value.scalar_type()), Shape(value.sizes().begin(), value.sizes().end())});
+  const Mark mark = DownloadInto(std::move(value), host);
+  return {.tensor = std::move(host), .mark = mark};
+}
+
+Mark FakeDevice::DownloadInto(at::Tensor value, at::Tensor host) {
+  if (!Has(Fault::kDownloadSkipped)) {
+    Poison(BytesOf(host));
+  }
+  pool_->Hold(host);
+  const OperationPtr copy =
+      queues_.Put(Queue::kDown, false,
+                  CopyDown(Has(Fault::kDownloadSourceFreed) ? WithoutOwner(value) : value,
+                           Has(Fault::kDownloadTargetFreed) ? WithoutOwner(host) : host));
+  if (Has(Fault::kMarkEndsAtOnce)) {
+    return {};
+  }
+  if (Has(Fault::kMarkOfCompute)) {
+    const OperationPtr compute = queues_.Newest(Queue::kCompute);
+    return compute == nullptr ? Mark() : MarkOf(compute);
+  }
+  return MarkOf(copy);
+}
+
+std::function<void()> FakeDevice::CopyDown(const at::Tensor& value, const at::Tensor& host) {
+  return [this, value, host] {
+    pool_->Release(host.data_ptr());
+    const bool lost = IsLostInThisCopy();
+    if (Has(Fault::kDownloadSkipped)) {
+      return;
+    }
+    const at::Tensor whole = value.contiguous();
+    const std::span<std::byte> from = BytesOf(whole);
+    const size_t bytes = lost || Has(Fault::kDownloadHalf) ? from.size() / 2 : from.size();
+    std::ranges::copy(from.first(bytes), BytesOf(host).begin());
+  };
+}
+
+bool FakeDevice::IsLostInThisCopy() {
+  if (++copies_ != options_.lost_in_copy) {
+    return false;
+  }
+  queues_.Fail(InternalError("the device is gone"));
+  return true;
+}
+
+void FakeDevice::Await(const Mark& mark) {
+  const auto state = std::static_pointer_cast<State>(mark.state());
+  if (state == nullptr || Has(Fault::kAwaitForgotten)) {
+    return;
+  }
+  if (Has(Fault::kAwaitLate)) {
+    late_ = state->operation();
+    return;
+  }
+  queues_.Await(state->operation());
+}
+
+Mark FakeDevice::MarkOf(OperationPtr operation) {
+  return Mark(std::make_shared<State>(queues_, std::move(operation)));
+}
+
+Status FakeDevice::Drain(Deadline deadline) {
+  return queues_.Drain(deadline);
+}
+
+int64_t FakeDevice::memory_in_use() const {
+  return memory_->in_use();
+}
+
+void FakeDevice::Violate(std::string what) {
+  const MutexLock lock(mutex_);
+  violations_.push_back(std::move(what));
+}
+
+std::vector<std::string> FakeDevice::violations() const {
+  const int64_t reused = pool_->reused();
+  const MutexLock lock(mutex_);
+  std::vector<std::string> all = violations_;
+  if (reused > 0) {
+    all.push_back(fmt::format("{} buffers were used again under a copy", reused));
+  }
+  return all;
+}
+
+}  // namespace heddle::runtime::testing

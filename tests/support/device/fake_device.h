@@ -1,0 +1,66 @@
+/// \file
+/// The processor behind an adversarial device (engine/runtime/device/device.h). A thread of its own
+/// does what is queued, as late as it may (fake_queues.h). Values that nobody has computed, memory
+/// that was freed, and targets of copies under way are full of NaN; whoever touches the device's
+/// memory from the host dies (fake_memory.h).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "engine/runtime/device/device.h"
+#include "tests/support/device/fake_memory.h"
+#include "tests/support/device/fake_options.h"
+#include "tests/support/device/fake_queues.h"
+
+namespace heddle::runtime::testing {
+
+class FakeDevice final : public Device {
+ public:
+  explicit FakeDevice(const FakeOptions& options);
+
+  std::string kind() const override { return "fake"; }
+  bool is_host() const override { return false; }
+  at::Tensor Empty(const graph::TensorType& type) override;
+  at::Tensor HostBuffer(const graph::TensorType& type) override;
+  Outputs Compute(std::function<Outputs()> work, const OutputTypes& types) override;
+  void Update(std::function<void()> work) override;
+  void Prepare(std::function<void()> work) override;
+  Copied Upload(at::Tensor host) override;
+  Copied Download(at::Tensor value) override;
+  Mark DownloadInto(at::Tensor value, at::Tensor host) override;
+  void Await(const Mark& mark) override;
+  Status Drain(Deadline deadline) override;
+  int64_t memory_in_use() const override;
+
+  /// What users of the device did that they must not do, a line each.
+  std::vector<std::string> violations() const HEDDLE_EXCLUDES(mutex_);
+
+ private:
+  class State;
+
+  bool Has(Fault fault) const { return options_.fault == fault; }
+  void PutWork(bool counted, std::function<void()> run);
+  Mark MarkOf(OperationPtr operation);
+  std::function<void()> CopyDown(const at::Tensor& value, const at::Tensor& host);
+  void CopyUp(const at::Tensor& host, const at::Tensor& value, uint64_t hash);
+  bool IsLostInThisCopy();
+  void Violate(std::string what) HEDDLE_EXCLUDES(mutex_);
+
+  const FakeOptions options_;
+  const std::shared_ptr<FakeMemory> memory_;
+  const std::shared_ptr<FakePool> pool_;
+  at::Tensor last_buffer_;        ///< For kBufferTwice.
+  OperationPtr late_;             ///< For kAwaitLate.
+  std::vector<at::Tensor> kept_;  ///< For kMemoryKept.
+  int64_t copies_ = 0;            ///< That ran. The queues' thread's.
+  mutable Mutex mutex_;
+  std::vector<std::string> violations_ HEDDLE_GUARDED_BY(mutex_);
+  FakeQueues queues_;  // Last: what it runs uses what stands above.
+};
+
+}  // namespace heddle::runtime::testing

@@ -1,0 +1,72 @@
+/// \file
+/// The memory of a fake device: nobody reads or writes it but while it is open, what is new or was
+/// freed is full of NaN, and what was freed last is given out first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "base/mutex.h"
+#include "engine/graph/graph.h"
+
+namespace heddle::runtime::testing {
+
+/// Bytes of which every floating-point number is a NaN, and every index is out of range.
+void Poison(std::span<std::byte> bytes);
+
+/// Thread: any; Open and Close from one.
+class FakeMemory : public std::enable_shared_from_this<FakeMemory> {
+ public:
+  explicit FakeMemory(size_t bytes);
+  ~FakeMemory();
+  FakeMemory(const FakeMemory&) = delete;
+  FakeMemory& operator=(const FakeMemory&) = delete;
+
+  /// A contiguous tensor; the memory lives as long as it. Throws std::bad_alloc where none is left.
+  at::Tensor Empty(const graph::TensorType& type);
+  /// Lets this process read and write it, poisoned where it is new or was freed.
+  void Open();
+  void Close();
+  int64_t in_use() const;
+
+ private:
+  std::span<std::byte> Take(size_t bytes) HEDDLE_EXCLUDES(mutex_);
+  void Give(std::span<std::byte> memory) HEDDLE_EXCLUDES(mutex_);
+
+  std::span<std::byte> all_;
+  mutable Mutex mutex_;
+  size_t used_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Bytes ever given out.
+  int64_t in_use_ HEDDLE_GUARDED_BY(mutex_) = 0;
+  std::map<size_t, std::vector<std::byte*>> free_ HEDDLE_GUARDED_BY(mutex_);  ///< By size.
+  std::vector<std::span<std::byte>> to_poison_ HEDDLE_GUARDED_BY(mutex_);
+};
+
+/// Buffers in ordinary memory that serve again, and copies that are under way from or to them.
+/// Thread: any.
+class FakePool : public std::enable_shared_from_this<FakePool> {
+ public:
+  /// Poisoned.
+  at::Tensor Take(const graph::TensorType& type);
+  /// A copy uses the tensor's memory until Release of the same memory.
+  void Hold(const at::Tensor& host);
+  void Release(const void* memory);
+  /// How often a buffer was given out while a copy used it.
+  int64_t reused() const;
+
+ private:
+  void Give(std::vector<std::byte> memory) HEDDLE_EXCLUDES(mutex_);
+
+  mutable Mutex mutex_;
+  std::map<size_t, std::vector<std::vector<std::byte>>> free_ HEDDLE_GUARDED_BY(mutex_);
+  std::map<const void*, int> held_ HEDDLE_GUARDED_BY(mutex_);
+  int64_t reused_ HEDDLE_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace heddle::runtime::testing
