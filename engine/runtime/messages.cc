@@ -9,7 +9,7 @@
 namespace heddle::runtime {
 namespace {
 
-// Who waits for a copy looks so often whether the step was abandoned.
+// How often a wait for a copy checks whether the step was abandoned.
 constexpr Duration kSlice = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -19,8 +19,8 @@ Messages::Messages(comm::Communicator* group, Device& device, SharedTensors* sha
       device_(device),
       shared_(shared) {}
 
-// Whether both ends' network devices carry it from memory to memory. Other transports copy, and
-// would so once more.
+// True if the network devices of both ends carry the message from memory to memory. Another
+// transport copies it, and would then copy it twice.
 bool Messages::IsPlaced(int peer, const graph::TensorType& type) const {
   return shared_ != nullptr && type.bytes() >= static_cast<int64_t>(SharedTensors::kLeastBytes) &&
          group_->places(peer);

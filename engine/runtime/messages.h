@@ -30,9 +30,9 @@ class Messages {
   Messages(const Messages&) = delete;
   Messages& operator=(const Messages&) = delete;
 
-  /// Sends `value`, of `type` and on the device, when it is computed and has come down; waits for
-  /// neither. Where it does not come down the group is aborted, for others wait for it. Errors: of
-  /// sends before it.
+  /// Sends `value`, a tensor of `type` on the device, once it is computed and downloaded; waits for
+  /// neither. If the download fails the group is aborted, because others wait for the message.
+  /// Errors: those of earlier sends.
   Status Send(int peer, uint64_t tag, const at::Tensor& value, const graph::TensorType& type);
   /// Waits until all sends have ended; the first error.
   Status FinishSends();
@@ -75,8 +75,8 @@ class Messages {
   std::atomic<bool> abandoned_ = false;
   Mutex mutex_;
   std::deque<Transfer> sends_ HEDDLE_GUARDED_BY(mutex_);
-  Status copy_status_ HEDDLE_GUARDED_BY(mutex_);  ///< Of values that did not come down.
-  std::unique_ptr<TaskQueue> later_;  ///< Made for the first value that is not there yet.
+  Status copy_status_ HEDDLE_GUARDED_BY(mutex_);  ///< The error of a failed download.
+  std::unique_ptr<TaskQueue> later_;  ///< Made for the first value whose download has not ended.
 };
 
 }  // namespace heddle::runtime

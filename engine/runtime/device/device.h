@@ -26,10 +26,11 @@
 
 namespace heddle::runtime {
 
-/// A device that takes longer for what is queued is taken for lost.
+/// A device that has not finished its queued work after this time counts as lost.
 inline constexpr Duration kLongestWait = std::chrono::minutes(10);
 
-/// A point in what a device does: all that was queued before it on one of its queues. Thread: any.
+/// A point in one of a device's queues: it has ended once everything queued before it has. Thread:
+/// any.
 class Mark {
  public:
   class State {
@@ -39,17 +40,17 @@ class Mark {
     virtual Status Wait(Deadline deadline) = 0;
   };
 
-  /// Of a device that does everything at once: it has ended.
+  /// A mark that has ended, of a device that does everything at once.
   Mark() = default;
   explicit Mark(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-  /// Whether all before it has ended, well or not. Does not block.
+  /// True if everything before the mark has ended, successfully or not. Does not block.
   bool Ended() const { return state_ == nullptr || state_->Ended(); }
-  /// Blocks until it has. Errors: kDeadlineExceeded, the device's.
+  /// Blocks until the mark has ended. Errors: kDeadlineExceeded, the device's.
   Status Wait(Deadline deadline) const {
     return state_ == nullptr ? Status::Ok() : state_->Wait(deadline);
   }
-  /// Null: of a device that does everything at once.
+  /// The state that the device gave; null if the device does everything at once.
   const std::shared_ptr<State>& state() const { return state_; }
 
  private:
@@ -63,8 +64,8 @@ struct Copied {
 };
 
 struct DeviceOptions {
-  double speed = 1;              ///< Emulated, in (0, 1); 1: as it is.
-  int64_t memory_cap_bytes = 0;  ///< Emulated; 0: as much as there is.
+  double speed = 1;  ///< Emulated part of the device's speed, in (0, 1]; 1: not emulated.
+  int64_t memory_cap_bytes = 0;  ///< Emulated memory; 0: all that there is.
 };
 
 /// Thread: Compute, Update, Prepare, Upload, Await and Empty from the thread that computes; the
@@ -81,10 +82,10 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  /// Processor or GPU, and the libraries that compute: devices of one kind give the same bits.
+  /// The processor or GPU and the libraries that compute. Devices of one kind give the same bits.
   virtual std::string kind() const = 0;
-  /// Whether its tensors lie in the host's memory and are complete when a call returns, so that the
-  /// host may read and write them.
+  /// True if the device's tensors lie in the host's memory and are complete when a call returns, so
+  /// that the host may read and write them.
   virtual bool is_host() const = 0;
 
   /// An uninitialised contiguous tensor on the device.
@@ -97,7 +98,7 @@ class Device {
   virtual Outputs Compute(std::function<Outputs()> work, const OutputTypes& types) = 0;
   /// Queues `work`, which changes tensors on the device in place.
   virtual void Update(std::function<void()> work) = 0;
-  /// The same; its time does not count as the step's (clock()).
+  /// Queues `work` like Update, but clock() does not count its time as the step's.
   virtual void Prepare(std::function<void()> work) = 0;
 
   /// Queues a copy of `host`, a contiguous tensor in the host's memory, to the device; `host` stays
@@ -107,19 +108,19 @@ class Device {
   /// mark has ended, and so does the copy as long as its owner may still read it: where the device
   /// is the host they are one tensor.
   virtual Copied Download(at::Tensor value) = 0;
-  /// The same into `host`, a contiguous tensor in the host's memory of the value's shape and type.
+  /// Queues a copy of `value` into `host`, a contiguous tensor in the host's memory of the value's shape and type.
   virtual Mark DownloadInto(at::Tensor value, at::Tensor host) = 0;
   /// Compute that is queued from now on runs after `mark`.
   virtual void Await(const Mark& mark) = 0;
   /// Waits for all that was queued. Errors: kDeadlineExceeded, the device's.
   virtual Status Drain(Deadline deadline) = 0;
 
-  /// Bytes that the process has in use there.
+  /// Bytes of the device's memory that the process uses.
   virtual int64_t memory_in_use() const = 0;
-  /// As emulated; 0: as much as there is.
+  /// Emulated memory in bytes; 0: not limited.
   int64_t memory_cap() const { return memory_cap_.load(); }
   void SetMemoryCap(int64_t bytes) { memory_cap_.store(bytes); }
-  /// Counts Compute and Update.
+  /// The clock, which counts the time of Compute and Update.
   DeviceClock& clock() { return clock_; }
   const DeviceClock& clock() const { return clock_; }
 
