@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +23,8 @@ class Attributes {
   /// The value of `name`; it must exist with that type (a broken invariant otherwise).
   int64_t Int(std::string_view name) const;
   double Float(std::string_view name) const;
+  /// The integer `name`; nothing when there is no such attribute.
+  std::optional<int64_t> FindInt(std::string_view name) const;
   void Set(std::string name, Value value) { values_.insert_or_assign(std::move(name), value); }
 
   /// The same without the named ones; those that do not exist are no error.

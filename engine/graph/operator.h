@@ -6,6 +6,7 @@
 /// docs/internals/testing.md, "A new operator".
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -50,6 +51,12 @@ struct ShardingRule {
   /// Integer attributes that a share sees in proportion to its units: attention over 2 of 8 units
   /// runs with a quarter of the heads.
   std::vector<std::string> scaled = {};
+  /// Integer attributes, 0 where they are absent, that grow by the share's first unit: rope over
+  /// positions [4, 8) runs with a `first_position` of 4.
+  std::vector<std::string> first = {};
+  /// Integer attributes that tell a share of the whole what its own types do not, with their
+  /// values: dropout's `features`.
+  std::map<std::string, int64_t> given = {};
 };
 
 class Operator {

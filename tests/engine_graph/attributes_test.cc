@@ -20,6 +20,8 @@ TEST(AttributesTest, ReadsByType) {
   Attributes attributes = {{"heads", int64_t{4}}, {"epsilon", 0.5}};
   EXPECT_EQ(attributes.Int("heads"), 4);
   EXPECT_EQ(attributes.Float("epsilon"), 0.5);
+  EXPECT_EQ(attributes.FindInt("heads"), 4);
+  EXPECT_EQ(attributes.FindInt("first_head"), std::nullopt);
   attributes.Set("heads", int64_t{8});
   EXPECT_EQ(attributes.Int("heads"), 8);
   EXPECT_EQ(attributes, (Attributes{{"epsilon", 0.5}, {"heads", int64_t{8}}}));

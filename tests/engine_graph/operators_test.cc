@@ -4,14 +4,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/engine_graph/examples.h"
 #include "tests/support/graph/dense_evaluator.h"
+#include "tests/support/graph/examples.h"
 
 namespace heddle::graph {
 namespace {
 
+using heddle::testing::Bf16;
 using heddle::testing::DenseTensor;
 using heddle::testing::Evaluate;
+using heddle::testing::Example;
+using heddle::testing::Examples;
+using heddle::testing::F32;
+using heddle::testing::I32;
 using heddle::testing::RandomTensor;
 using ::testing::HasSubstr;
 

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <initializer_list>
+#include <map>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -52,6 +54,12 @@ Cost ElementwiseCost(std::span<const TensorType> inputs,
 /// length².
 double AttendedPairs(int64_t length);
 
+/// The integer attribute `name`, which tells a share where it begins in the whole; 0 when it is
+/// absent.
+inline int64_t First(const Attributes& attributes, std::string_view name) {
+  return attributes.FindInt(name).value_or(0);
+}
+
 double TotalBytes(std::span<const TensorType> types);
 
 /// Adds one backward node with a single output and contributes it to input i, if that is wanted.
@@ -69,7 +77,9 @@ class RuleList {
 
   RuleList& Add(std::vector<Placement> inputs,
                 std::vector<Placement> outputs,
-                std::vector<std::string> scaled = {});
+                std::vector<std::string> scaled = {},
+                std::vector<std::string> first = {},
+                std::map<std::string, int64_t> given = {});
   std::vector<ShardingRule> Take() { return std::move(rules_); }
 
  private:

@@ -13,8 +13,9 @@ Outputs EmbeddingWeightGradient(const Attributes& attributes, DenseInputs in, co
   const int64_t features = in[0].columns();
   DenseTensor dweight({attributes.Int("vocabulary"), features});
   for (int64_t r = 0; r < in[0].rows(); ++r) {
-    for (int64_t j = 0; j < features; ++j) {
-      dweight[static_cast<int64_t>(in[1][r]) * features + j] += in[0][r * features + j];
+    const int64_t row = OwnRow(attributes, in[1][r], dweight.shape[0]);
+    for (int64_t j = 0; row >= 0 && j < features; ++j) {
+      dweight[row * features + j] += in[0][r * features + j];
     }
   }
   return {dweight};
@@ -24,8 +25,9 @@ Outputs PositionWeightGradient(const Attributes& attributes, DenseInputs in, con
   const int64_t features = in[0].columns();
   DenseTensor dweight({attributes.Int("positions"), features});
   for (int64_t r = 0; r < in[0].rows(); ++r) {
+    const int64_t position = First(attributes, "first_position") + r % in[0].shape[1];
     for (int64_t j = 0; j < features; ++j) {
-      dweight[r % in[0].shape[1] * features + j] += in[0][r * features + j];
+      dweight[position * features + j] += in[0][r * features + j];
     }
   }
   return {dweight};
@@ -195,7 +197,7 @@ Outputs CrossEntropyGradient(const Attributes& attributes, DenseInputs in, const
   DenseTensor dlogits(in[0].shape);
   const int64_t n = in[0].columns();
   for (int64_t e = 0; e < ElementCount(dlogits.shape); ++e) {
-    const double target = static_cast<int64_t>(in[1][e / n]) == e % n ? 1 : 0;
+    const double target = OwnRow(attributes, in[1][e / n], n) == e % n ? 1 : 0;
     dlogits[e] = attributes.Float("scale") * (std::exp(in[0][e] - in[2][e / n]) - target);
   }
   return {dlogits};

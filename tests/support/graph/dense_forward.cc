@@ -23,22 +23,24 @@ double LogSumExp(std::span<const double> values) {
   return most + std::log(total);
 }
 
-Outputs Embedding(const Attributes&, DenseInputs in, const DenseContext&) {
+Outputs Embedding(const Attributes& attributes, DenseInputs in, const DenseContext&) {
   const int64_t features = in[1].shape[1];
   DenseTensor y({in[0].shape[0], in[0].shape[1], features});
   for (int64_t i = 0; i < ElementCount(in[0].shape); ++i) {
+    const int64_t row = OwnRow(attributes, in[0][i], in[1].shape[0]);
     for (int64_t j = 0; j < features; ++j) {
-      y[i * features + j] = in[1][static_cast<int64_t>(in[0][i]) * features + j];
+      y[i * features + j] = row < 0 ? -0.0 : in[1][row * features + j];
     }
   }
   return {y};
 }
 
-Outputs AddPosition(const Attributes&, DenseInputs in, const DenseContext&) {
+Outputs AddPosition(const Attributes& attributes, DenseInputs in, const DenseContext&) {
   DenseTensor y = in[0];
-  const int64_t row = in[0].shape[1] * in[0].shape[2];
+  const int64_t sample = in[0].shape[1] * in[0].shape[2];
+  const int64_t first = First(attributes, "first_position") * in[0].shape[2];
   for (int64_t e = 0; e < ElementCount(y.shape); ++e) {
-    y[e] += in[1][e % row];
+    y[e] += in[1][first + e % sample];
   }
   return {y};
 }
@@ -107,7 +109,7 @@ Outputs Rope(const Attributes& attributes, DenseInputs in, const DenseContext&) 
   const int64_t d = attributes.Int("head_dim");
   const double sign = attributes.Int("inverse") == 1 ? -1 : 1;
   for (int64_t r = 0; r < x.rows(); ++r) {
-    const auto position = static_cast<double>(r % x.shape[1]);
+    const auto position = static_cast<double>(First(attributes, "first_position") + r % x.shape[1]);
     for (int64_t head = 0; head < x.columns() / d; ++head) {
       for (int64_t i = 0; i < d / 2; ++i) {
         const double angle = sign * position /
@@ -188,7 +190,10 @@ Outputs Dropout(const Attributes& attributes, DenseInputs in, const DenseContext
   const double p = attributes.Float("p");
   for (int64_t e = 0; e < ElementCount(y.shape); ++e) {
     const auto sample = static_cast<uint64_t>(context.first_sample + e / sample_size);
-    const auto element = static_cast<uint64_t>(e % sample_size);
+    const int64_t position = First(attributes, "first_position") + e % sample_size / y.columns();
+    const auto element =
+        static_cast<uint64_t>(position * attributes.FindInt("features").value_or(y.columns()) +
+                              First(attributes, "first_feature") + e % y.columns());
     const uint64_t key = context.seed * 1000003 +
                          static_cast<uint64_t>(context.step * 1009 + attributes.Int("site"));
     const double uniform = Philox(key, sample, element)[0] * 0x1.0p-32;
