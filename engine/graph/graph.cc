@@ -41,9 +41,9 @@ std::string NodeSignature(const Graph& graph, const Node& node) {
   for (const TensorId id : node.inputs) {
     inputs.push_back(ToString(graph.tensor(id).type));
   }
-  const Attributes deciding =
-      node.attributes.Without({"epsilon", "features", "first_feature", "first_position",
-                               "first_row", "inverse", "p", "scale", "site", "theta"});
+  const Attributes deciding = node.attributes.Without({"epsilon", "features", "first_feature",
+                                                       "first_head", "first_position", "first_row",
+                                                       "inverse", "p", "scale", "site", "theta"});
   return fmt::format("{}({}){}", node.op->name(), fmt::join(inputs, ", "), deciding.ToString());
 }
 

@@ -29,10 +29,15 @@ struct Cost {
 /// How a tensor lies on an axis of workers, in the words of GSPMD and DTensor.
 struct Placement {
   enum class Kind : uint8_t { kReplicate, kShard, kPartial } kind = Kind::kReplicate;
-  int dim = 0;  ///< For kShard: the dimension that is cut (shares may be uneven).
+  int dim = 0;  ///< For kShard: the dimension that is cut (shares may be uneven, or empty).
   /// For kShard: elements of `dim` that stay together (a head); shares are multiples of it. All
   /// sharded tensors of one rule have the same number of units and are cut at the same ones.
   int64_t unit = 1;
+  /// For kShard and kPartial: `dim` has fewer units than the rule, M instead of N, and a share's
+  /// are rounded outwards: units [a, b) of N hold [floor(a M / N), ceil(b M / N)) of M. Neighbours
+  /// may share one (a key/value head, when query heads are cut). A kPartial tensor is cut along
+  /// `dim` then, and its value at a unit is the sum over those who hold the unit.
+  bool cover = false;
 
   static Placement Replicate() { return {}; }
   static Placement Shard(int dim, int64_t unit = 1) {
@@ -41,21 +46,28 @@ struct Placement {
   static Placement Partial() {
     return {.kind = Kind::kPartial};
   }  ///< Values whose sum is the tensor.
+  static Placement Cover(int dim, int64_t unit) {
+    return {.kind = Kind::kShard, .dim = dim, .unit = unit, .cover = true};
+  }
+  static Placement PartialCover(int dim, int64_t unit) {
+    return {.kind = Kind::kPartial, .dim = dim, .unit = unit, .cover = true};
+  }
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
-/// Inputs placed so give outputs placed so, with no communication.
+/// Inputs placed so give outputs placed so, with no communication. An empty share runs nothing and
+/// has no part in a sum.
 struct ShardingRule {
   std::vector<Placement> inputs;
   std::vector<Placement> outputs;
-  /// Integer attributes that a share sees in proportion to its units: attention over 2 of 8 units
-  /// runs with a quarter of the heads.
+  /// Integer attributes of which a share sees its units' part, rounded outwards as `cover` does:
+  /// attention over 2 of 8 units runs with a quarter of the heads.
   std::vector<std::string> scaled = {};
   /// Integer attributes, 0 where they are absent, that grow by the share's first unit: rope over
   /// positions [4, 8) runs with a `first_position` of 4.
   std::vector<std::string> first = {};
   /// Integer attributes that tell a share of the whole what its own types do not, with their
-  /// values: dropout's `features`.
+  /// values: dropout's `features`, attention's `group`.
   std::map<std::string, int64_t> given = {};
 };
 

@@ -50,6 +50,19 @@ TEST(GraphTest, SignatureHoldsTypesAndWhatDecidesTheCost) {
   EXPECT_EQ(NodeSignature(graph, graph.nodes[2]), "cross_entropy(bf16[2, 3, 5], int32[2, 3])");
 }
 
+// Where a share begins changes values alone; which heads read which does not.
+TEST(GraphTest, SharesOfOneSizeHaveOneSignature) {
+  Graph graph = OneLinear();
+  const std::string whole = NodeSignature(graph, graph.nodes[1]);
+  for (const char* const name :
+       {"features", "first_feature", "first_head", "first_position", "first_row"}) {
+    graph.nodes[1].attributes.Set(name, int64_t{3});
+    EXPECT_EQ(NodeSignature(graph, graph.nodes[1]), whole) << name;
+  }
+  graph.nodes[1].attributes.Set("group", int64_t{2});
+  EXPECT_EQ(NodeSignature(graph, graph.nodes[1]), whole + "{group=2}");
+}
+
 TEST(GraphTest, PrintsANodeALine) {
   EXPECT_EQ(ToString(OneLinear()),
             "parameter table bf16[5, 4]\n"

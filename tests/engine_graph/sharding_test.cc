@@ -61,6 +61,9 @@ TEST(ShardingTest, EveryChangedRuleIsRefuted) {
         for (size_t d = 0; d < (*types)[o].shape.size(); ++d) {
           others.push_back(Placement::Shard(static_cast<int>(d), rule.outputs[o].unit));
         }
+        if (rule.outputs[o].cover) {
+          others.push_back(Placement::Cover(rule.outputs[o].dim, rule.outputs[o].unit));
+        }
         for (const Placement& other : others) {
           ShardingRule changed = rule;
           changed.outputs[o] = other;

@@ -93,6 +93,12 @@ inline Placement Whole() {
 inline Placement Cut(int dim, int64_t unit = 1) {
   return Placement::Shard(dim, unit);
 }
+inline Placement Cover(int dim, int64_t unit) {
+  return Placement::Cover(dim, unit);
+}
+inline Placement CoverSum(int dim, int64_t unit) {
+  return Placement::PartialCover(dim, unit);
+}
 inline Placement Sum() {
   return Placement::Partial();
 }

@@ -135,7 +135,6 @@ Outputs BiasGradient(const Attributes&, DenseInputs in, const DenseContext&) {
 /// Inputs do, q, k, v, o, lse. ds = p · (dp − do·o), p = exp(q·k/√d − lse).
 Outputs AttentionGradient(const Attributes& attributes, DenseInputs in, const DenseContext&) {
   const int64_t heads = attributes.Int("heads");
-  const int64_t group = heads / attributes.Int("kv_heads");
   const int64_t length = in[1].shape[1];
   const int64_t d = in[1].shape[2] / heads;
   const double scale = 1 / std::sqrt(static_cast<double>(d));
@@ -152,7 +151,7 @@ Outputs AttentionGradient(const Attributes& attributes, DenseInputs in, const De
       delta += in[0][q + j] * in[4][q + j];
     }
     for (int64_t s = 0; s <= t; ++s) {
-      const int64_t k = (b * length + s) * in[2].shape[2] + head / group * d;
+      const int64_t k = (b * length + s) * in[2].shape[2] + KvHead(attributes, head) * d;
       double score = 0;
       double dp = 0;
       for (int64_t j = 0; j < d; ++j) {

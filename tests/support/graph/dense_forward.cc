@@ -127,7 +127,6 @@ Outputs Rope(const Attributes& attributes, DenseInputs in, const DenseContext&) 
 
 Outputs Attention(const Attributes& attributes, DenseInputs in, const DenseContext&) {
   const int64_t heads = attributes.Int("heads");
-  const int64_t group = heads / attributes.Int("kv_heads");
   const int64_t length = in[0].shape[1];
   const int64_t d = in[0].shape[2] / heads;
   const int64_t q_row = in[0].shape[2];
@@ -143,7 +142,7 @@ Outputs Attention(const Attributes& attributes, DenseInputs in, const DenseConte
     for (int64_t s = 0; s <= t; ++s) {
       double dot = 0;
       for (int64_t j = 0; j < d; ++j) {
-        dot += in[0][q + j] * in[1][(b * length + s) * kv_row + head / group * d + j];
+        dot += in[0][q + j] * in[1][(b * length + s) * kv_row + KvHead(attributes, head) * d + j];
       }
       scores.push_back(dot / std::sqrt(static_cast<double>(d)));
     }
@@ -151,7 +150,7 @@ Outputs Attention(const Attributes& attributes, DenseInputs in, const DenseConte
     for (int64_t s = 0; s <= t; ++s) {
       for (int64_t j = 0; j < d; ++j) {
         o[q + j] += std::exp(scores[static_cast<size_t>(s)] - lse[e]) *
-                    in[2][(b * length + s) * kv_row + head / group * d + j];
+                    in[2][(b * length + s) * kv_row + KvHead(attributes, head) * d + j];
       }
     }
   }

@@ -26,6 +26,14 @@ inline int64_t OwnRow(const graph::Attributes& attributes, double token, int64_t
   return row >= 0 && row < rows ? row : -1;
 }
 
+/// The key/value head of a share that its query head `head` reads.
+inline int64_t KvHead(const graph::Attributes& attributes, int64_t head) {
+  const int64_t group =
+      attributes.FindInt("group").value_or(attributes.Int("heads") / attributes.Int("kv_heads"));
+  const int64_t first = First(attributes, "first_head");
+  return (first + head) / group - first / group;
+}
+
 std::map<std::string, DenseOperator, std::less<>> DenseForwardOperators();
 std::map<std::string, DenseOperator, std::less<>> DenseBackwardOperators();
 

@@ -33,6 +33,11 @@ inline graph::TensorType I32(Shape shape) {
 
 inline std::vector<Example> Examples() {
   const graph::Attributes heads = {{"heads", int64_t{6}}, {"kv_heads", int64_t{3}}};
+  // Three query heads, of which the second and third read the second key/value head.
+  const graph::Attributes later_heads = {{"first_head", int64_t{1}},
+                                         {"group", int64_t{2}},
+                                         {"heads", int64_t{3}},
+                                         {"kv_heads", int64_t{2}}};
   const graph::Attributes rope = {
       {"head_dim", int64_t{4}}, {"inverse", int64_t{0}}, {"theta", 50.0}};
   const graph::Attributes unrope = {
@@ -111,6 +116,10 @@ inline std::vector<Example> Examples() {
        heads,
        {"fp32[4, 5, 12]", "fp32[4, 6, 5]"}},
       {"attention",
+       {F32({4, 5, 6}), F32({4, 5, 4}), F32({4, 5, 4})},
+       later_heads,
+       {"fp32[4, 5, 6]", "fp32[4, 3, 5]"}},
+      {"attention",
        {Bf16({2, 5, 9}), Bf16({2, 5, 9}), Bf16({2, 5, 9})},
        {{"heads", int64_t{3}}, {"kv_heads", int64_t{3}}},
        {"bf16[2, 5, 9]", "fp32[2, 3, 5]"}},
@@ -119,6 +128,11 @@ inline std::vector<Example> Examples() {
         F32({4, 6, 5})},
        heads,
        {"fp32[4, 5, 12]", "fp32[4, 5, 6]", "fp32[4, 5, 6]"}},
+      {"attention_gradient",
+       {F32({4, 5, 6}), F32({4, 5, 6}), F32({4, 5, 4}), F32({4, 5, 4}), F32({4, 5, 6}),
+        F32({4, 3, 5})},
+       later_heads,
+       {"fp32[4, 5, 6]", "fp32[4, 5, 4]", "fp32[4, 5, 4]"}},
       {"swiglu", {Bf16({4, 5, 6}), Bf16({4, 5, 6})}, {}, {"bf16[4, 5, 6]"}},
       {"swiglu_gradient",
        {F32({4, 5, 6}), F32({4, 5, 6}), F32({4, 5, 6})},

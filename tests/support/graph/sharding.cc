@@ -17,15 +17,15 @@ using Kind = Placement::Kind;
 namespace {
 
 std::string Name(const Placement& placement) {
-  switch (placement.kind) {
-    case Kind::kReplicate:
-      return "Replicate";
-    case Kind::kPartial:
-      return "Partial";
-    case Kind::kShard:
-      return fmt::format("Shard({}, {})", placement.dim, placement.unit);
+  if (placement.kind == Kind::kReplicate) {
+    return "Replicate";
   }
-  return "";
+  const std::string_view kind = placement.kind == Kind::kShard ? "Shard" : "Partial";
+  if (placement.kind == Kind::kPartial && !placement.cover) {
+    return std::string(kind);
+  }
+  return fmt::format("{}({}, {}{})", kind, placement.dim, placement.unit,
+                     placement.cover ? ", cover" : "");
 }
 
 /// Units [first, last) of the rule's `units`.
@@ -40,9 +40,16 @@ struct Interval {
   int64_t end;
 };
 
-/// What a share holds of a sharded tensor, along the dimension that is cut.
-Interval Held(const Placement& placement, const Share& share) {
-  return {share.first * placement.unit, share.last * placement.unit};
+/// Of `items` in all those that a share has a part of.
+Interval Outwards(int64_t items, const Share& share) {
+  return {share.first * items / share.units, (share.last * items + share.units - 1) / share.units};
+}
+
+/// What a share holds of a tensor of `shape`, along the dimension that is cut.
+Interval Held(const Placement& placement, const Shape& shape, const Share& share) {
+  const int64_t units = shape[static_cast<size_t>(placement.dim)] / placement.unit;
+  const Interval held = Outwards(units, share);
+  return {held.begin * placement.unit, held.end * placement.unit};
 }
 
 /// Elements after one step along `dim`.
@@ -98,15 +105,15 @@ std::vector<Share> RandomShares(int64_t units, Random& random) {
   }
 }
 
-/// Units that the rule cuts, the same for every sharded tensor; nothing when they disagree. A rule
-/// that shards no tensor has as many as there are shares.
+/// Units that the rule cuts, the same for every sharded tensor but those that cover them; nothing
+/// when they disagree. A rule that shards no tensor has three.
 std::optional<int64_t> Units(const ShardingRule& rule,
                              const std::vector<DenseTensor>& inputs,
                              const std::vector<DenseTensor>& outputs) {
   std::optional<int64_t> units;
   bool agree = true;
   auto visit = [&](const Placement& placement, const DenseTensor& tensor) {
-    if (placement.kind != Kind::kShard) {
+    if (placement.kind != Kind::kShard && !placement.cover) {
       return;
     }
     const auto dim = static_cast<size_t>(placement.dim);
@@ -114,9 +121,11 @@ std::optional<int64_t> Units(const ShardingRule& rule,
       agree = false;
       return;
     }
-    const int64_t here = tensor.shape[dim] / placement.unit;
-    agree = agree && units.value_or(here) == here;
-    units = here;
+    if (!placement.cover) {
+      const int64_t here = tensor.shape[dim] / placement.unit;
+      agree = agree && units.value_or(here) == here;
+      units = here;
+    }
   };
   for (size_t i = 0; i < inputs.size(); ++i) {
     visit(rule.inputs[i], inputs[i]);
@@ -135,7 +144,7 @@ std::vector<DenseTensor> Place(const DenseTensor& whole,
   std::vector<DenseTensor> parts(shares.size(), whole);
   if (placement.kind == Kind::kShard) {
     for (size_t s = 0; s < shares.size(); ++s) {
-      parts[s] = Slice(whole, placement.dim, Held(placement, shares[s]));
+      parts[s] = Slice(whole, placement.dim, Held(placement, whole.shape, shares[s]));
     }
   } else if (placement.kind == Kind::kPartial) {
     for (size_t e = 0; e < whole.values.size(); ++e) {
@@ -162,15 +171,27 @@ bool Near(const DenseTensor& a, const DenseTensor& b) {
   return true;
 }
 
-/// Whether the parts add up to the whole tensor.
-bool AddsUp(const std::vector<DenseTensor>& parts, const DenseTensor& whole) {
+/// Whether the parts, each where its share holds it, add up to the whole tensor.
+bool AddsUp(const std::vector<DenseTensor>& parts,
+            const DenseTensor& whole,
+            const Placement& placement,
+            const std::vector<Share>& shares) {
   DenseTensor sum(whole.shape);
-  for (const DenseTensor& part : parts) {
-    if (part.shape != whole.shape) {
+  for (size_t s = 0; s < parts.size(); ++s) {
+    if (placement.cover) {
+      const Interval held = Held(placement, whole.shape, shares[s]);
+      if (parts[s].shape != Slice(whole, placement.dim, held).shape) {
+        return false;
+      }
+      ForEachHeld(whole.shape, placement.dim, held,
+                  [&](int64_t from, int64_t to) { sum[to] += parts[s][from]; });
+      continue;
+    }
+    if (parts[s].shape != whole.shape) {
       return false;
     }
     for (size_t e = 0; e < sum.values.size(); ++e) {
-      sum.values[e] += part.values[e];
+      sum.values[e] += parts[s].values[e];
     }
   }
   return Near(sum, whole);
@@ -182,13 +203,13 @@ bool Matches(const std::vector<DenseTensor>& parts,
              const Placement& placement,
              const std::vector<Share>& shares) {
   if (placement.kind == Kind::kPartial) {
-    return AddsUp(parts, whole);
+    return AddsUp(parts, whole, placement, shares);
   }
   for (size_t s = 0; s < parts.size(); ++s) {
     const bool matches =
         placement.kind == Kind::kReplicate
             ? Near(parts[s], whole)
-            : Near(parts[s], Slice(whole, placement.dim, Held(placement, shares[s])));
+            : Near(parts[s], Slice(whole, placement.dim, Held(placement, whole.shape, shares[s])));
     if (!matches) {
       return false;
     }
@@ -202,7 +223,8 @@ graph::Attributes LocalAttributes(const graph::Attributes& attributes,
                                   const Share& share) {
   graph::Attributes local = attributes;
   for (const std::string& name : rule.scaled) {
-    local.Set(name, attributes.Int(name) * (share.last - share.first) / share.units);
+    const Interval seen = Outwards(attributes.Int(name), share);
+    local.Set(name, seen.end - seen.begin);
   }
   for (const std::string& name : rule.first) {
     local.Set(name, attributes.FindInt(name).value_or(0) + share.first);
