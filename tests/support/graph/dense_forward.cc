@@ -182,6 +182,14 @@ Outputs Add(const Attributes&, DenseInputs in, const DenseContext&) {
   return {y};
 }
 
+Outputs AddBias(const Attributes&, DenseInputs in, const DenseContext&) {
+  DenseTensor y = in[0];
+  for (int64_t e = 0; e < ElementCount(y.shape); ++e) {
+    y[e] += in[1][e % y.columns()];
+  }
+  return {y};
+}
+
 /// The mask is a function of the same coordinates as the kernel's, but not the same function.
 Outputs Dropout(const Attributes& attributes, DenseInputs in, const DenseContext& context) {
   DenseTensor y = in[0];
@@ -221,7 +229,8 @@ std::map<std::string, DenseOperator, std::less<>> DenseForwardOperators() {
           {"linear", Linear},       {"rope", Rope},
           {"attention", Attention}, {"swiglu", Swiglu},
           {"gelu", Gelu},           {"add", Add},
-          {"dropout", Dropout},     {"cross_entropy", CrossEntropy}};
+          {"dropout", Dropout},     {"cross_entropy", CrossEntropy},
+          {"add_bias", AddBias}};
 }
 
 }  // namespace heddle::testing
