@@ -6,6 +6,7 @@
 /// docs/internals/testing.md, "A new operator".
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <span>
@@ -26,6 +27,9 @@ struct Cost {
   double bytes = 0;
 };
 
+/// How the values of several workers make one.
+enum class ReduceOp : uint8_t { kSum, kMax };
+
 /// How a tensor lies on an axis of workers, in the words of GSPMD and DTensor.
 struct Placement {
   enum class Kind : uint8_t { kReplicate, kShard, kPartial } kind = Kind::kReplicate;
@@ -36,8 +40,9 @@ struct Placement {
   /// For kShard and kPartial: `dim` has fewer units than the rule, M instead of N, and a share's
   /// are rounded outwards: units [a, b) of N hold [floor(a M / N), ceil(b M / N)) of M. Neighbours
   /// may share one (a key/value head, when query heads are cut). A kPartial tensor is cut along
-  /// `dim` then, and its value at a unit is the sum over those who hold the unit.
+  /// `dim` then, and its value at a unit is made by those who hold the unit.
   bool cover = false;
+  ReduceOp op = ReduceOp::kSum;  ///< For kPartial.
 
   static Placement Replicate() { return {}; }
   static Placement Shard(int dim, int64_t unit = 1) {
@@ -46,6 +51,9 @@ struct Placement {
   static Placement Partial() {
     return {.kind = Kind::kPartial};
   }  ///< Values whose sum is the tensor.
+  static Placement PartialMax() {
+    return {.kind = Kind::kPartial, .op = ReduceOp::kMax};
+  }  ///< Values whose largest is the tensor's.
   static Placement Cover(int dim, int64_t unit) {
     return {.kind = Kind::kShard, .dim = dim, .unit = unit, .cover = true};
   }

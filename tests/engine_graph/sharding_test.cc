@@ -10,11 +10,13 @@ namespace heddle::graph {
 namespace {
 
 using heddle::testing::AttributeFault;
+using heddle::testing::Evaluate;
 using heddle::testing::Example;
 using heddle::testing::Examples;
 using heddle::testing::Name;
 using heddle::testing::OperatorCall;
 using heddle::testing::RandomCall;
+using heddle::testing::RandomTensor;
 using heddle::testing::RulesOf;
 using heddle::testing::RunDensely;
 using heddle::testing::TestSeed;
@@ -58,6 +60,9 @@ TEST(ShardingTest, EveryChangedRuleIsRefuted) {
     for (const ShardingRule& rule : RulesOf(example)) {
       for (size_t o = 0; o < rule.outputs.size(); ++o) {
         std::vector<Placement> others = {Placement::Replicate(), Placement::Partial()};
+        if (rule.outputs[o] != Placement::Replicate()) {  // The largest of equal ones is each.
+          others.push_back(Placement::PartialMax());
+        }
         for (size_t d = 0; d < (*types)[o].shape.size(); ++d) {
           others.push_back(Placement::Shard(static_cast<int>(d), rule.outputs[o].unit));
         }
@@ -104,6 +109,24 @@ TEST(ShardingTest, EveryWrongAttributeOfAShareIsRefuted) {
     }
   }
   EXPECT_GT(checked, 20);
+}
+
+// What shares of the vocabulary run in place of cross_entropy.
+TEST(ShardingTest, TheLossOfItsPartsIsTheLoss) {
+  Random random(TestSeed());
+  const auto logits = RandomTensor({DType::kF32, {4, 5, 7}}, 0, random);
+  const auto targets = RandomTensor({DType::kI32, {4, 5}}, 7, random);
+  const Attributes scale = {{"scale", 0.25}};
+  const auto whole = Evaluate("cross_entropy", scale, std::vector{logits, targets});
+  const auto most = Evaluate("row_max", {}, std::vector{logits})[0];
+  const auto sums = Evaluate("exp_sum", {}, std::vector{logits, targets, most})[0];
+  const auto parts = Evaluate("cross_entropy_of_sums", scale, std::vector{most, sums});
+  for (size_t o = 0; o < whole.size(); ++o) {
+    ASSERT_EQ(parts[o].shape, whole[o].shape);
+    for (size_t e = 0; e < whole[o].values.size(); ++e) {
+      EXPECT_NEAR(parts[o].values[e], whole[o].values[e], 1e-12);
+    }
+  }
 }
 
 TEST(ShardingTest, TheFirstRuleReplicatesAndNoneIsRepeated) {

@@ -99,6 +99,9 @@ inline Placement Cover(int dim, int64_t unit) {
 inline Placement CoverSum(int dim, int64_t unit) {
   return Placement::PartialCover(dim, unit);
 }
+inline Placement Max() {
+  return Placement::PartialMax();
+}
 inline Placement Sum() {
   return Placement::Partial();
 }

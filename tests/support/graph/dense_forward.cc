@@ -221,6 +221,39 @@ Outputs CrossEntropy(const Attributes& attributes, DenseInputs in, const DenseCo
   return {loss, lse};
 }
 
+Outputs RowMax(const Attributes&, DenseInputs in, const DenseContext&) {
+  DenseTensor most(WithoutLast(in[0].shape));
+  const int64_t n = in[0].columns();
+  for (int64_t r = 0; r < in[0].rows(); ++r) {
+    most[r] = *std::ranges::max_element(
+        std::span(in[0].values).subspan(static_cast<size_t>(r * n), static_cast<size_t>(n)));
+  }
+  return {most};
+}
+
+Outputs ExpSum(const Attributes& attributes, DenseInputs in, const DenseContext&) {
+  const int64_t n = in[0].columns();
+  DenseTensor sums({in[0].shape[0], in[0].shape[1], 2});
+  for (int64_t r = 0; r < in[0].rows(); ++r) {
+    for (int64_t j = 0; j < n; ++j) {
+      sums[2 * r] += std::exp(in[0][r * n + j] - in[2][r]);
+    }
+    const int64_t target = OwnRow(attributes, in[1][r], n);
+    sums[2 * r + 1] = target < 0 ? -0.0 : in[0][r * n + target];
+  }
+  return {sums};
+}
+
+Outputs CrossEntropyOfSums(const Attributes& attributes, DenseInputs in, const DenseContext&) {
+  DenseTensor loss{Shape{}};
+  DenseTensor lse(in[0].shape);
+  for (int64_t r = 0; r < ElementCount(lse.shape); ++r) {
+    lse[r] = in[0][r] + std::log(in[1][2 * r]);
+    loss[0] += attributes.Float("scale") * (lse[r] - in[1][2 * r + 1]);
+  }
+  return {loss, lse};
+}
+
 }  // namespace
 
 std::map<std::string, DenseOperator, std::less<>> DenseForwardOperators() {
@@ -230,7 +263,8 @@ std::map<std::string, DenseOperator, std::less<>> DenseForwardOperators() {
           {"attention", Attention}, {"swiglu", Swiglu},
           {"gelu", Gelu},           {"add", Add},
           {"dropout", Dropout},     {"cross_entropy", CrossEntropy},
-          {"add_bias", AddBias}};
+          {"add_bias", AddBias},    {"row_max", RowMax},
+          {"exp_sum", ExpSum},      {"cross_entropy_of_sums", CrossEntropyOfSums}};
 }
 
 }  // namespace heddle::testing

@@ -16,6 +16,7 @@ struct Example {
   graph::Attributes attributes = {};
   std::vector<std::string> outputs;  ///< As ToString writes types.
   int64_t token_bound = 0;           ///< Exclusive, for int32 inputs.
+  bool positive = false;             ///< All values are above 0: it takes a logarithm of them.
 };
 
 inline graph::TensorType F32(Shape shape) {
@@ -153,6 +154,19 @@ inline std::vector<Example> Examples() {
         {"site", int64_t{2}}},
        {"fp32[4, 5, 6]"}},
       {"cross_entropy", {Bf16({4, 5, 7}), I32({4, 5})}, scale, {"fp64[]", "fp32[4, 5]"}, 7},
+      {"row_max", {Bf16({4, 5, 7})}, {}, {"fp32[4, 5]"}},
+      {"exp_sum", {Bf16({4, 5, 7}), I32({4, 5}), F32({4, 5})}, {}, {"fp32[4, 5, 2]"}, 7},
+      {"exp_sum",
+       {F64({4, 5, 4}), I32({4, 5}), F64({4, 5})},
+       {{"first_row", int64_t{2}}},
+       {"fp64[4, 5, 2]"},
+       7},
+      {"cross_entropy_of_sums",
+       {F32({4, 5}), F32({4, 5, 2})},
+       scale,
+       {"fp64[]", "fp32[4, 5]"},
+       0,
+       true},
       {"cross_entropy_gradient",
        {F32({4, 5, 7}), I32({4, 5}), F32({4, 5})},
        scale,

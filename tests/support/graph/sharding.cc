@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include <fmt/format.h>
@@ -20,7 +21,9 @@ std::string Name(const Placement& placement) {
   if (placement.kind == Kind::kReplicate) {
     return "Replicate";
   }
-  const std::string_view kind = placement.kind == Kind::kShard ? "Shard" : "Partial";
+  const std::string_view kind = placement.kind == Kind::kShard          ? "Shard"
+                                : placement.op == graph::ReduceOp::kSum ? "Partial"
+                                                                        : "PartialMax";
   if (placement.kind == Kind::kPartial && !placement.cover) {
     return std::string(kind);
   }
@@ -171,30 +174,36 @@ bool Near(const DenseTensor& a, const DenseTensor& b) {
   return true;
 }
 
-/// Whether the parts, each where its share holds it, add up to the whole tensor.
-bool AddsUp(const std::vector<DenseTensor>& parts,
-            const DenseTensor& whole,
-            const Placement& placement,
-            const std::vector<Share>& shares) {
-  DenseTensor sum(whole.shape);
+/// Whether the parts, each where its share holds it, make the whole tensor together.
+bool MakesUp(const std::vector<DenseTensor>& parts,
+             const DenseTensor& whole,
+             const Placement& placement,
+             const std::vector<Share>& shares) {
+  const bool adds = placement.op == graph::ReduceOp::kSum;
+  DenseTensor made(whole.shape);
+  std::ranges::fill(made.values, adds ? 0 : -std::numeric_limits<double>::infinity());
+  auto put = [&](double value, int64_t to) {
+    made[to] = adds ? made[to] + value : std::max(made[to], value);
+  };
   for (size_t s = 0; s < parts.size(); ++s) {
+    const DenseTensor& part = parts[s];
     if (placement.cover) {
       const Interval held = Held(placement, whole.shape, shares[s]);
-      if (parts[s].shape != Slice(whole, placement.dim, held).shape) {
+      if (part.shape != Slice(whole, placement.dim, held).shape) {
         return false;
       }
       ForEachHeld(whole.shape, placement.dim, held,
-                  [&](int64_t from, int64_t to) { sum[to] += parts[s][from]; });
+                  [&](int64_t from, int64_t to) { put(part[from], to); });
       continue;
     }
-    if (parts[s].shape != whole.shape) {
+    if (part.shape != whole.shape) {
       return false;
     }
-    for (size_t e = 0; e < sum.values.size(); ++e) {
-      sum.values[e] += parts[s].values[e];
+    for (int64_t e = 0; e < ElementCount(whole.shape); ++e) {
+      put(part[e], e);
     }
   }
-  return Near(sum, whole);
+  return Near(made, whole);
 }
 
 /// Whether the shares' parts, read as `placement` says, are the whole tensor.
@@ -203,7 +212,7 @@ bool Matches(const std::vector<DenseTensor>& parts,
              const Placement& placement,
              const std::vector<Share>& shares) {
   if (placement.kind == Kind::kPartial) {
-    return AddsUp(parts, whole, placement, shares);
+    return MakesUp(parts, whole, placement, shares);
   }
   for (size_t s = 0; s < parts.size(); ++s) {
     const bool matches =
@@ -246,6 +255,9 @@ OperatorCall RandomCall(const Example& example, Random& random) {
       .op = example.op, .attributes = example.attributes, .types = example.inputs, .inputs = {}};
   for (const graph::TensorType& type : example.inputs) {
     call.inputs.push_back(RandomTensor(type, example.token_bound, random));
+    for (double& value : call.inputs.back().values) {
+      value = example.positive ? 0.01 + std::abs(value) : value;
+    }
   }
   return call;
 }
