@@ -55,4 +55,9 @@ std::string ToString(const Box& box) {
   return fmt::format("[{}]", fmt::join(ranges, ", "));
 }
 
+int64_t UnitEdge(int64_t items, int units, int unit) {
+  // In two parts, so that the product does not overflow for any number of items.
+  return items / units * unit + items % units * unit / units;
+}
+
 }  // namespace heddle

@@ -1,6 +1,6 @@
 /// \file
 /// Shapes of logical tensors, and boxes: rectangular parts of them (offset + extent). Resharding,
-/// checkpoints and recovery all work on boxes.
+/// checkpoints and recovery all work on boxes. Shares of a dimension are runs of its units.
 #pragma once
 
 #include <cstdint>
@@ -39,5 +39,10 @@ bool Contains(const Box& outer, const Box& inner);
 
 /// The box as text: "[0:2, 3:6]".
 std::string ToString(const Box& box);
+
+/// First item of unit `unit` when `items` (heads, rows, positions) are cut into `units`: the whole
+/// part of unit * items / units, for 0 <= unit <= units. Units are as equal as they can be, and
+/// some are empty when there are fewer items than units.
+int64_t UnitEdge(int64_t items, int units, int unit);
 
 }  // namespace heddle

@@ -22,6 +22,10 @@ double Attributes::Float(std::string_view name) const {
   return *value;
 }
 
+std::optional<int64_t> Attributes::FindInt(std::string_view name) const {
+  return values_.contains(name) ? std::optional(Int(name)) : std::nullopt;
+}
+
 Attributes Attributes::Without(std::initializer_list<std::string_view> names) const {
   Attributes rest = *this;
   for (const std::string_view name : names) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,6 +24,8 @@ class Attributes {
   int64_t Int(std::string_view name) const;
   /// The number `name`, which must exist with that type; otherwise an invariant is broken.
   double Float(std::string_view name) const;
+  /// The integer `name`; nothing when there is no such attribute.
+  std::optional<int64_t> FindInt(std::string_view name) const;
   void Set(std::string name, Value value) { values_.insert_or_assign(std::move(name), value); }
 
   /// These attributes without those of `names`, which need not exist.

@@ -41,9 +41,10 @@ std::string NodeSignature(const Graph& graph, const Node& node) {
   for (const TensorId id : node.inputs) {
     inputs.push_back(ToString(graph.tensor(id).type));
   }
-  return fmt::format(
-      "{}({}){}", node.op->name(), fmt::join(inputs, ", "),
-      node.attributes.Without({"epsilon", "inverse", "p", "scale", "site", "theta"}).ToString());
+  const Attributes deciding = node.attributes.Without({"epsilon", "features", "first_feature",
+                                                       "first_head", "first_position", "first_row",
+                                                       "inverse", "p", "scale", "site", "theta"});
+  return fmt::format("{}({}){}", node.op->name(), fmt::join(inputs, ", "), deciding.ToString());
 }
 
 std::string ToString(const Graph& graph) {

@@ -6,6 +6,8 @@
 /// "A new operator", lists what the tests need.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,13 +27,22 @@ struct Cost {
   double bytes = 0;  ///< Bytes of memory read and written, each counted once.
 };
 
+/// How the values of several workers are combined into one.
+enum class ReduceOp : uint8_t { kSum, kMax };
+
 /// The placement of a tensor on an axis of workers, in the terms of GSPMD and DTensor.
 struct Placement {
   enum class Kind : uint8_t { kReplicate, kShard, kPartial } kind = Kind::kReplicate;
-  int dim = 0;  ///< For kShard: the dimension that is sharded (shards may be uneven).
+  int dim = 0;  ///< For kShard: the dimension that is sharded (shards may be uneven, or empty).
   /// For kShard: elements of `dim` that stay together (a head); shards are multiples of it. All
   /// sharded tensors of a rule have the same number of units and are divided at the same units.
   int64_t unit = 1;
+  /// For kShard and kPartial: `dim` has fewer units than the rule, M instead of N, and a share's
+  /// are rounded outwards: units [a, b) of N hold [floor(a M / N), ceil(b M / N)) of M. Neighbours
+  /// may share one (a key/value head, when query heads are cut). A kPartial tensor is cut along
+  /// `dim` then, and its value at a unit is made by those who hold the unit.
+  bool cover = false;
+  ReduceOp op = ReduceOp::kSum;  ///< For kPartial.
 
   static Placement Replicate() { return {}; }
   static Placement Shard(int dim, int64_t unit = 1) {
@@ -40,17 +51,32 @@ struct Placement {
   static Placement Partial() {
     return {.kind = Kind::kPartial};
   }  ///< The workers' values add up to the tensor.
+  static Placement PartialMax() {
+    return {.kind = Kind::kPartial, .op = ReduceOp::kMax};
+  }  ///< The largest of the workers' values is the tensor's.
+  static Placement Cover(int dim, int64_t unit) {
+    return {.kind = Kind::kShard, .dim = dim, .unit = unit, .cover = true};
+  }
+  static Placement PartialCover(int dim, int64_t unit) {
+    return {.kind = Kind::kPartial, .dim = dim, .unit = unit, .cover = true};
+  }
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
 /// A combination of input placements and the output placements that they give without
-/// communication.
+/// communication. An empty shard runs nothing and has no part in a sum.
 struct ShardingRule {
   std::vector<Placement> inputs;
   std::vector<Placement> outputs;
-  /// Integer attributes that are scaled by a shard's fraction of the units: attention over 2 of 8
-  /// units runs with a quarter of the heads.
+  /// Integer attributes that are scaled by a shard's fraction of the units, rounded outwards as
+  /// `cover` does: attention over 2 of 8 units runs with a quarter of the heads.
   std::vector<std::string> scaled = {};
+  /// Integer attributes, 0 where they are absent, that grow by the share's first unit: rope over
+  /// positions [4, 8) runs with a `first_position` of 4.
+  std::vector<std::string> first = {};
+  /// Integer attributes that tell a share of the whole what its own types do not, with their
+  /// values: dropout's `features`, attention's `group`.
+  std::map<std::string, int64_t> given = {};
 };
 
 class Operator {

@@ -1,5 +1,7 @@
 /// \file
 /// The small value types: bytes, element types, shapes and boxes, hashes.
+#include <limits>
+
 #include <gtest/gtest.h>
 
 #include "base/bytes.h"
@@ -68,6 +70,24 @@ TEST(BoxTest, IntersectsAndContains) {
   EXPECT_EQ(WholeBox({2, 3}), (Box{.offset = {0, 0}, .extent = {2, 3}}));
   EXPECT_EQ(ElementCount({}), 1);
   EXPECT_EQ(ToString(Shape{2, 3}), "[2, 3]");
+}
+
+TEST(UnitEdgeTest, UnitsTileTheItemsAndAreAsEqualAsTheyCanBe) {
+  for (const int units : {1, 2, 3, 8, 64}) {
+    for (const int64_t items : {0, 1, 5, 8, 9, 100, 4096}) {
+      EXPECT_EQ(UnitEdge(items, units, 0), 0);
+      EXPECT_EQ(UnitEdge(items, units, units), items);
+      for (int unit = 0; unit < units; ++unit) {
+        EXPECT_EQ(UnitEdge(items, units, unit), unit * items / units);
+        const int64_t size = UnitEdge(items, units, unit + 1) - UnitEdge(items, units, unit);
+        EXPECT_TRUE(size == items / units || size == items / units + 1)
+            << items << " items, unit " << unit << " of " << units;
+      }
+    }
+  }
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(UnitEdge(kMost, 4, 4), kMost);
+  EXPECT_EQ(UnitEdge(kMost, 4, 2), kMost / 2);
 }
 
 TEST(HashTest, DependsOnEveryByteAndTheSeed) {

@@ -20,6 +20,8 @@ TEST(AttributesTest, ReadsByType) {
   Attributes attributes = {{"heads", int64_t{4}}, {"epsilon", 0.5}};
   EXPECT_EQ(attributes.Int("heads"), 4);
   EXPECT_EQ(attributes.Float("epsilon"), 0.5);
+  EXPECT_EQ(attributes.FindInt("heads"), 4);
+  EXPECT_EQ(attributes.FindInt("first_head"), std::nullopt);
   attributes.Set("heads", int64_t{8});
   EXPECT_EQ(attributes.Int("heads"), 8);
   EXPECT_EQ(attributes, (Attributes{{"epsilon", 0.5}, {"heads", int64_t{8}}}));
@@ -46,6 +48,19 @@ TEST(GraphTest, SignatureHoldsTypesAndWhatDecidesTheCost) {
   const Graph graph = OneLinear();
   EXPECT_EQ(NodeSignature(graph, graph.nodes[1]), "linear(bf16[2, 3, 4], bf16[5, 4], fp32[5])");
   EXPECT_EQ(NodeSignature(graph, graph.nodes[2]), "cross_entropy(bf16[2, 3, 5], int32[2, 3])");
+}
+
+// Where a share begins changes values alone; which heads read which does not.
+TEST(GraphTest, SharesOfOneSizeHaveOneSignature) {
+  Graph graph = OneLinear();
+  const std::string whole = NodeSignature(graph, graph.nodes[1]);
+  for (const char* const name :
+       {"features", "first_feature", "first_head", "first_position", "first_row"}) {
+    graph.nodes[1].attributes.Set(name, int64_t{3});
+    EXPECT_EQ(NodeSignature(graph, graph.nodes[1]), whole) << name;
+  }
+  graph.nodes[1].attributes.Set("group", int64_t{2});
+  EXPECT_EQ(NodeSignature(graph, graph.nodes[1]), whole + "{group=2}");
 }
 
 TEST(GraphTest, PrintsANodeALine) {

@@ -4,14 +4,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/engine_graph/examples.h"
 #include "tests/support/graph/dense_evaluator.h"
+#include "tests/support/graph/examples.h"
 
 namespace heddle::graph {
 namespace {
 
+using heddle::testing::Bf16;
 using heddle::testing::DenseTensor;
 using heddle::testing::Evaluate;
+using heddle::testing::Example;
+using heddle::testing::Examples;
+using heddle::testing::F32;
+using heddle::testing::I32;
 using heddle::testing::RandomTensor;
 using ::testing::HasSubstr;
 
@@ -106,6 +111,14 @@ struct Refused {
   std::string message;
 };
 
+void ExpectRefusals(const std::vector<Refused>& cases) {
+  for (const Refused& refused : cases) {
+    const auto types = FindOperator(refused.op)->Infer(refused.inputs, refused.attributes);
+    ASSERT_FALSE(types.ok()) << refused.message;
+    EXPECT_EQ(types.status().message(), refused.message);
+  }
+}
+
 TEST(OperatorsTest, ErrorsSayWhatWasExpected) {
   const Attributes heads = {{"heads", int64_t{4}}, {"kv_heads", int64_t{3}}};
   const std::vector<Refused> cases = {
@@ -151,11 +164,29 @@ TEST(OperatorsTest, ErrorsSayWhatWasExpected) {
        {},
        "gelu: x is int32[1, 5], expected floating point of at least 0 dimensions"},
   };
-  for (const Refused& refused : cases) {
-    const auto types = FindOperator(refused.op)->Infer(refused.inputs, refused.attributes);
-    ASSERT_FALSE(types.ok()) << refused.message;
-    EXPECT_EQ(types.status().message(), refused.message);
-  }
+  ExpectRefusals(cases);
+}
+
+TEST(OperatorsTest, ErrorsSayWhatAShareIsNotPartOf) {
+  // Heads 1 to 4 of groups of two read three key/value heads.
+  const Attributes later_heads = {{"first_head", int64_t{1}},
+                                  {"group", int64_t{2}},
+                                  {"heads", int64_t{4}},
+                                  {"kv_heads", int64_t{2}}};
+  ExpectRefusals({
+      {"position_weight_gradient",
+       {F32({1, 5, 8})},
+       {{"first_position", int64_t{4}}, {"positions", int64_t{8}}},
+       "position_weight_gradient: dy fp32[1, 5, 8] is longer than the 4 positions from 4 on"},
+      {"dropout",
+       {F32({1, 5, 2})},
+       {{"features", int64_t{3}}, {"first_feature", int64_t{2}}, {"p", 0.5}, {"site", int64_t{0}}},
+       "dropout: x fp32[1, 5, 2] is no share of 3 features"},
+      {"attention",
+       {F32({1, 2, 8}), F32({1, 2, 4}), F32({1, 2, 4})},
+       later_heads,
+       "attention: 4 heads and 2 key/value heads do not fit q fp32[1, 2, 8]"},
+  });
 }
 
 Cost CostOfExample(const std::string& op,

@@ -43,6 +43,11 @@ inline double NormAmplification(const at::Tensor& x, const at::Tensor& centre, d
   return (rstd * at::clamp_min(x.abs().amax(-1) * rstd, 1)).max().item<double>();
 }
 
+/// Of a bias' gradient: one sum of so many terms, which may nearly cancel.
+inline double SumOfRows(const std::vector<at::Tensor>& in) {
+  return std::sqrt(static_cast<double>(in[0].size(0) * in[0].size(1)));
+}
+
 inline at::Tensor Long(const at::Tensor& tokens) {
   return tokens.to(at::kLong);
 }
@@ -133,15 +138,13 @@ inline std::vector<KernelCase> DrawCases(Random& random) {
   cases.push_back({"linear", {}, {{x}, {{features, dim}}}, [](const In& in) {
                      return at::einsum("btk,nk->btn", {in[0], in[1]});
                    }});
-  cases.push_back(
-      {"linear",
-       {},
-       {{x}, {{features, dim}}, {{features}}},
-       [](const In& in) {
-         return at::einsum("btk,nk->btn", {in[0], in[1]}) + in[2];
-       },
-       // The bias' gradient is a sum over all rows, whose terms may nearly cancel.
-       [](const In& in) { return std::sqrt(static_cast<double>(in[0].size(0) * in[0].size(1))); }});
+  cases.push_back({"linear",
+                   {},
+                   {{x}, {{features, dim}}, {{features}}},
+                   [](const In& in) {
+                     return at::einsum("btk,nk->btn", {in[0], in[1]}) + in[2];
+                   },
+                   SumOfRows});
   for (const int64_t inverse : {0, 1}) {
     cases.push_back({"rope",
                      {{"head_dim", head_dim}, {"theta", 10000.0}, {"inverse", inverse}},
@@ -172,6 +175,8 @@ inline std::vector<KernelCase> DrawCases(Random& random) {
                 (at::tanh((in[0] + at::pow(in[0], 3) * 0.044715) * std::sqrt(2.0 / M_PI)) + 1.0);
        }});
   cases.push_back({"add", {}, {{x}, {x}}, [](const In& in) { return in[0] + in[1]; }});
+  cases.push_back(
+      {"add_bias", {}, {{x}, {{dim}}}, [](const In& in) { return in[0] + in[1]; }, SumOfRows});
   cases.push_back({"cross_entropy",
                    {{"scale", 0.125}},
                    {{{batch, length, vocabulary}}, {{batch, length}, vocabulary}},

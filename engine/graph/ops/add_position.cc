@@ -1,6 +1,6 @@
 /// \file
 /// y [B, T, D] = x + weight[:T]: x [B, T, D], weight [P, D] with T <= P (GPT-2's learned
-/// positions).
+/// positions). A share of the sequence reads the rows from its attribute `first_position` on.
 #include "engine/graph/ops/support.h"
 
 namespace heddle::graph {
@@ -11,7 +11,7 @@ class AddPosition final : public Operator {
   std::string_view name() const override { return "add_position"; }
 
   Result<std::vector<TensorType>> Infer(std::span<const TensorType> inputs,
-                                        const Attributes& /*attributes*/) const override {
+                                        const Attributes& attributes) const override {
     HEDDLE_RETURN_IF_ERROR(CheckCount(name(), inputs, 2, 2));
     const TensorType& x = inputs[0];
     const TensorType& weight = inputs[1];
@@ -19,7 +19,8 @@ class AddPosition final : public Operator {
     HEDDLE_RETURN_IF_ERROR(CheckRank(name(), "weight", weight, 2));
     HEDDLE_RETURN_IF_ERROR(
         CheckType(name(), "weight", weight, {x.dtype, {weight.shape[0], x.shape[2]}}, "x", x));
-    if (x.shape[1] > weight.shape[0]) {
+    const int64_t first = First(attributes, "first_position");
+    if (first < 0 || first + x.shape[1] > weight.shape[0]) {
       return InvalidArgumentError("add_position: weight {} has fewer positions than x {}",
                                   ToString(weight), ToString(x));
     }
@@ -45,19 +46,21 @@ class AddPosition final : public Operator {
     if (b.Wanted(0)) {
       HEDDLE_RETURN_IF_ERROR(b.Contribute(0, *dy));
     }
-    return ContributeNode(b, 1, "position_weight_gradient", {*dy},
-                          {{"positions", b.type(b.input(1)).shape[0]}}, Phase::kWeight);
+    Attributes attributes = b.node().attributes;
+    attributes.Set("positions", b.type(b.input(1)).shape[0]);
+    return ContributeNode(b, 1, "position_weight_gradient", {*dy}, attributes, Phase::kWeight);
   }
 
   std::vector<ShardingRule> ShardingRules(std::span<const TensorType> inputs,
                                           std::span<const TensorType> /*outputs*/,
                                           const Attributes& /*attributes*/) const override {
     RuleList rules(2, 1);
-    rules.Add({Cut(0), Whole()}, {Cut(0)});  // Batch.
-    rules.Add({Cut(2), Cut(1)}, {Cut(2)});   // Features.
-    rules.Add({Sum(), Sum()}, {Sum()});      // Linear in both together.
+    rules.Add({Cut(0), Whole()}, {Cut(0)});                          // Batch.
+    rules.Add({Cut(1), Whole()}, {Cut(1)}, {}, {"first_position"});  // Sequence.
+    rules.Add({Cut(2), Cut(1)}, {Cut(2)});                           // Features.
+    rules.Add({Sum(), Sum()}, {Sum()});                              // Linear in both together.
     if (inputs[0].shape[1] == inputs[1].shape[0]) {
-      rules.Add({Cut(1), Cut(0)}, {Cut(1)});  // Sequence, when every position is used.
+      rules.Add({Cut(1), Cut(0)}, {Cut(1)});  // Sequence and weight, when every position is used.
     }
     return rules.Take();
   }

@@ -2,7 +2,9 @@
 /// Causal grouped-query attention (Ainslie et al. 2023): o [B, T, H·d] = softmax(q kᵀ / sqrt(d)) v
 /// with q [B, T, H·d], k and v [B, T, G·d]; head h reads key/value head h / (H/G). lse master [B,
 /// H, T] is the logarithm of the softmax's denominator, which the backward node reads. Attributes
-/// `heads` (H), `kv_heads` (G).
+/// `heads` (H), `kv_heads` (G); of a share of the query heads, with the key/value heads that these
+/// read, also `group` (H/G of the whole) and `first_head`.
+#include "engine/graph/head_groups.h"
 #include "engine/graph/ops/support.h"
 
 namespace heddle::graph {
@@ -18,17 +20,17 @@ class Attention final : public Operator {
     const TensorType& q = inputs[0];
     const TensorType& k = inputs[1];
     const TensorType& v = inputs[2];
-    const int64_t heads = attributes.Int("heads");
-    const int64_t kv_heads = attributes.Int("kv_heads");
+    const HeadGroups heads(attributes);
     HEDDLE_RETURN_IF_ERROR(CheckRank(name(), "q", q, 3));
-    if (heads <= 0 || kv_heads <= 0 || heads % kv_heads != 0 || q.shape[2] % heads != 0) {
+    if (!heads.Fit() || q.shape[2] % heads.heads != 0) {
       return InvalidArgumentError("attention: {} heads and {} key/value heads do not fit q {}",
-                                  heads, kv_heads, ToString(q));
+                                  heads.heads, heads.kv_heads, ToString(q));
     }
-    const TensorType kv{q.dtype, {q.shape[0], q.shape[1], q.shape[2] / heads * kv_heads}};
+    const TensorType kv{q.dtype,
+                        {q.shape[0], q.shape[1], q.shape[2] / heads.heads * heads.kv_heads}};
     HEDDLE_RETURN_IF_ERROR(CheckType(name(), "k", k, kv, "q", q));
     HEDDLE_RETURN_IF_ERROR(CheckType(name(), "v", v, kv, "q", q));
-    const TensorType lse{MasterType(q.dtype), {q.shape[0], heads, q.shape[1]}};
+    const TensorType lse{MasterType(q.dtype), {q.shape[0], heads.heads, q.shape[1]}};
     return std::vector<TensorType>{q, lse};
   }
 
@@ -65,15 +67,22 @@ class Attention final : public Operator {
   std::vector<ShardingRule> ShardingRules(std::span<const TensorType> inputs,
                                           std::span<const TensorType> /*outputs*/,
                                           const Attributes& attributes) const override {
-    const int64_t kv_heads = attributes.Int("kv_heads");
-    const Placement query_heads = Cut(2, inputs[0].shape[2] / kv_heads);
-    const Placement kv = Cut(2, inputs[1].shape[2] / kv_heads);
-    const Placement lse = Cut(1, attributes.Int("heads") / kv_heads);
-    return RuleList(3, 2)
-        .Add({Cut(0), Cut(0), Cut(0)}, {Cut(0), Cut(0)})                        // Batch.
-        .Add({query_heads, kv, kv}, {query_heads, lse}, {"heads", "kv_heads"})  // Groups of heads.
-        .Add({Whole(), Whole(), Sum()}, {Sum(), Whole()})                       // Linear in v.
-        .Take();
+    RuleList rules(3, 2);
+    rules.Add({Cut(0), Cut(0), Cut(0)}, {Cut(0), Cut(0)});   // Batch.
+    rules.Add({Whole(), Whole(), Sum()}, {Sum(), Whole()});  // Linear in v.
+    if (attributes.FindInt("group")) {
+      return rules.Take();  // The heads of a share are not cut again.
+    }
+    const HeadGroups heads(attributes);
+    const int64_t d = inputs[0].shape[2] / heads.heads;
+    const Placement groups = Cut(2, heads.group * d);
+    rules.Add({groups, Cut(2, d), Cut(2, d)}, {groups, Cut(1, heads.group)},
+              {"heads", "kv_heads"});  // Groups of query heads with their key/value head.
+    if (heads.group > 1) {
+      rules.Add({Cut(2, d), Cover(2, d), Cover(2, d)}, {Cut(2, d), Cut(1)}, {"heads", "kv_heads"},
+                {"first_head"}, {{"group", heads.group}});  // Query heads, within a group too.
+    }
+    return rules.Take();
   }
 };
 

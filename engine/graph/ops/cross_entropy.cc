@@ -1,7 +1,8 @@
 /// \file
 /// loss fp64 [] = scale · Σ −log softmax(logits)[target] over all positions: logits [B, T, V],
 /// targets int32 [B, T]. lse master [B, T] is the logarithm of the softmax's denominator, which the
-/// backward node reads. Attribute `scale`: the only scaling of gradients.
+/// backward node reads. Attribute `scale`: the only scaling of gradients. Shares of the vocabulary
+/// run its parts instead: row_max, exp_sum, cross_entropy_of_sums.
 #include "engine/graph/ops/support.h"
 
 namespace heddle::graph {
@@ -40,8 +41,7 @@ class CrossEntropy final : public Operator {
                                           const Attributes& /*attributes*/) const override {
     return RuleList(2, 2)
         .Add({Cut(0), Cut(0)}, {Sum(), Cut(0)})  // Batch.
-        .Add({Cut(1), Cut(1)},
-             {Sum(), Cut(1)})  // Sequence. Cutting the vocabulary needs a share's offset.
+        .Add({Cut(1), Cut(1)}, {Sum(), Cut(1)})  // Sequence.
         .Take();
   }
 };

@@ -1,6 +1,7 @@
 /// \file
 /// dlogits [B, T, V] = scale · (softmax(logits) − onehot(targets)): logits [B, T, V], targets int32
-/// [B, T], lse master [B, T]. Attribute `scale`.
+/// [B, T], lse master [B, T]. Attribute `scale`; of a share of the vocabulary `first_row`, its
+/// first logit.
 #include "engine/graph/ops/support.h"
 
 namespace heddle::graph {
@@ -33,8 +34,9 @@ class CrossEntropyGradient final : public Operator {
                                           std::span<const TensorType> /*outputs*/,
                                           const Attributes& /*attributes*/) const override {
     return RuleList(3, 1)
-        .Add({Cut(0), Cut(0), Cut(0)}, {Cut(0)})  // Batch.
-        .Add({Cut(1), Cut(1), Cut(1)}, {Cut(1)})  // Sequence.
+        .Add({Cut(0), Cut(0), Cut(0)}, {Cut(0)})                       // Batch.
+        .Add({Cut(1), Cut(1), Cut(1)}, {Cut(1)})                       // Sequence.
+        .Add({Cut(2), Whole(), Whole()}, {Cut(2)}, {}, {"first_row"})  // Vocabulary.
         .Take();
   }
 };

@@ -1,5 +1,7 @@
 /// \file
-/// y [B, T, D] = weight[tokens]: tokens int32 [B, T], weight [V, D].
+/// y [B, T, D] = weight[tokens]: tokens int32 [B, T], weight [V, D]. A share of the vocabulary has
+/// the rows from its attribute `first_row` on; where a token is another's, y is -0.0, which changes
+/// no bit of the sum. (+0.0 would: it makes +0.0 of -0.0.)
 #include "engine/graph/ops/support.h"
 
 namespace heddle::graph {
@@ -37,18 +39,20 @@ class Embedding final : public Operator {
       return Status::Ok();
     }
 
-    return ContributeNode(b, 1, "embedding_weight_gradient", {*dy, b.input(0)},
-                          {{"vocabulary", b.type(b.input(1)).shape[0]}}, Phase::kWeight);
+    Attributes attributes = b.node().attributes;
+    attributes.Set("vocabulary", b.type(b.input(1)).shape[0]);
+    return ContributeNode(b, 1, "embedding_weight_gradient", {*dy, b.input(0)}, attributes,
+                          Phase::kWeight);
   }
 
   std::vector<ShardingRule> ShardingRules(std::span<const TensorType> /*inputs*/,
                                           std::span<const TensorType> /*outputs*/,
                                           const Attributes& /*attributes*/) const override {
     return RuleList(2, 1)
-        .Add({Cut(0), Whole()}, {Cut(0)})  // Batch.
-        .Add({Cut(1), Whole()}, {Cut(1)})  // Sequence.
-        .Add({Whole(), Cut(1)},
-             {Cut(2)})  // Features. Cutting the vocabulary needs a share's offset.
+        .Add({Cut(0), Whole()}, {Cut(0)})                    // Batch.
+        .Add({Cut(1), Whole()}, {Cut(1)})                    // Sequence.
+        .Add({Whole(), Cut(1)}, {Cut(2)})                    // Features.
+        .Add({Whole(), Cut(0)}, {Sum()}, {}, {"first_row"})  // Vocabulary.
         .Take();
   }
 };

@@ -1,6 +1,7 @@
 /// \file
 /// dweight master [V, D]: row v is the sum of dy [B, T, D] where tokens int32 [B, T] is v.
-/// Attribute `vocabulary`: V.
+/// Attribute `vocabulary`: V; of a share of the vocabulary `first_row`: tokens of other rows add
+/// nothing.
 #include "engine/graph/ops/support.h"
 
 namespace heddle::graph {
@@ -32,10 +33,11 @@ class EmbeddingWeightGradient final : public Operator {
                                           std::span<const TensorType> /*outputs*/,
                                           const Attributes& /*attributes*/) const override {
     return RuleList(2, 1)
-        .Add({Cut(0), Cut(0)}, {Sum()})    // Batch.
-        .Add({Cut(1), Cut(1)}, {Sum()})    // Sequence.
-        .Add({Cut(2), Whole()}, {Cut(1)})  // Features.
-        .Add({Sum(), Whole()}, {Sum()})    // Linear in dy.
+        .Add({Cut(0), Cut(0)}, {Sum()})                                    // Batch.
+        .Add({Cut(1), Cut(1)}, {Sum()})                                    // Sequence.
+        .Add({Cut(2), Whole()}, {Cut(1)})                                  // Features.
+        .Add({Sum(), Whole()}, {Sum()})                                    // Linear in dy.
+        .Add({Whole(), Whole()}, {Cut(0)}, {"vocabulary"}, {"first_row"})  // Vocabulary.
         .Take();
   }
 };

@@ -1,6 +1,6 @@
 /// \file
 /// dweight master [P, D] = sum of dy [B, T, D] over the batch; rows from T on are 0. Attribute
-/// `positions`: P.
+/// `positions`: P; of a share of the sequence `first_position`, before which rows are 0 as well.
 #include "engine/graph/ops/support.h"
 
 namespace heddle::graph {
@@ -16,9 +16,11 @@ class PositionWeightGradient final : public Operator {
     const TensorType& dy = inputs[0];
     HEDDLE_RETURN_IF_ERROR(CheckRank(name(), "dy", dy, 3));
     const int64_t positions = attributes.Int("positions");
-    if (dy.shape[1] > positions) {
-      return InvalidArgumentError("position_weight_gradient: dy {} is longer than {} positions",
-                                  ToString(dy), positions);
+    const int64_t first = First(attributes, "first_position");
+    if (first < 0 || first + dy.shape[1] > positions) {
+      return InvalidArgumentError(
+          "position_weight_gradient: dy {} is longer than the {} positions from {} on",
+          ToString(dy), positions - first, first);
     }
     return std::vector<TensorType>{{MasterType(dy.dtype), {positions, dy.shape[2]}}};
   }
@@ -39,6 +41,8 @@ class PositionWeightGradient final : public Operator {
     rules.Add({Sum()}, {Sum()});    // Linear.
     if (inputs[0].shape[1] == outputs[0].shape[0]) {
       rules.Add({Cut(1)}, {Cut(0)}, {"positions"});  // Sequence, when every position is used.
+    } else {
+      rules.Add({Cut(1)}, {Sum()}, {}, {"first_position"});  // Sequence: a share has its own rows.
     }
     return rules.Take();
   }

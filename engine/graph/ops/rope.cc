@@ -2,7 +2,7 @@
 /// Rotary position embedding (Su et al. 2021) of x [B, T, H·d], halves rotated as in Hugging Face's
 /// Llama: for i < d/2 the pair (x[i], x[i + d/2]) of each head is rotated by the angle t /
 /// theta^(2i/d), t the position in the sequence; by its negative when `inverse` is 1. Attributes
-/// `head_dim` (d), `theta`, `inverse`.
+/// `head_dim` (d), `theta`, `inverse`; of a share of the sequence `first_position`.
 #include "engine/graph/ops/support.h"
 
 namespace heddle::graph {
@@ -46,7 +46,8 @@ class Rope final : public Operator {
                                           std::span<const TensorType> /*outputs*/,
                                           const Attributes& attributes) const override {
     return RuleList(1, 1)
-        .Add({Cut(0)}, {Cut(0)})  // Batch. Not the sequence: a share would not know its positions.
+        .Add({Cut(0)}, {Cut(0)})                          // Batch.
+        .Add({Cut(1)}, {Cut(1)}, {}, {"first_position"})  // Sequence.
         .Add({Cut(2, attributes.Int("head_dim"))}, {Cut(2, attributes.Int("head_dim"))})  // Heads.
         .Add({Sum()}, {Sum()})                                                            // Linear.
         .Take();

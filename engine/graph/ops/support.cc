@@ -105,9 +105,14 @@ RuleList::RuleList(size_t inputs, size_t outputs) {
 
 RuleList& RuleList::Add(std::vector<Placement> inputs,
                         std::vector<Placement> outputs,
-                        std::vector<std::string> scaled) {
-  rules_.push_back(
-      {.inputs = std::move(inputs), .outputs = std::move(outputs), .scaled = std::move(scaled)});
+                        std::vector<std::string> scaled,
+                        std::vector<std::string> first,
+                        std::map<std::string, int64_t> given) {
+  rules_.push_back({.inputs = std::move(inputs),
+                    .outputs = std::move(outputs),
+                    .scaled = std::move(scaled),
+                    .first = std::move(first),
+                    .given = std::move(given)});
   return *this;
 }
 

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <initializer_list>
+#include <map>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -56,6 +58,12 @@ Cost ElementwiseCost(std::span<const TensorType> inputs,
 /// About half of length².
 double AttendedPairs(int64_t length);
 
+/// The integer attribute `name`, which tells a share where it begins in the whole; 0 when it is
+/// absent.
+inline int64_t First(const Attributes& attributes, std::string_view name) {
+  return attributes.FindInt(name).value_or(0);
+}
+
 double TotalBytes(std::span<const TensorType> types);
 
 /// Adds a backward node with a single output and contributes it to the gradient of input i, if that
@@ -74,7 +82,9 @@ class RuleList {
 
   RuleList& Add(std::vector<Placement> inputs,
                 std::vector<Placement> outputs,
-                std::vector<std::string> scaled = {});
+                std::vector<std::string> scaled = {},
+                std::vector<std::string> first = {},
+                std::map<std::string, int64_t> given = {});
   std::vector<ShardingRule> Take() { return std::move(rules_); }
 
  private:
@@ -87,6 +97,15 @@ inline Placement Whole() {
 }
 inline Placement Cut(int dim, int64_t unit = 1) {
   return Placement::Shard(dim, unit);
+}
+inline Placement Cover(int dim, int64_t unit) {
+  return Placement::Cover(dim, unit);
+}
+inline Placement CoverSum(int dim, int64_t unit) {
+  return Placement::PartialCover(dim, unit);
+}
+inline Placement Max() {
+  return Placement::PartialMax();
 }
 inline Placement Sum() {
   return Placement::Partial();

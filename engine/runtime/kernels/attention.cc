@@ -5,15 +5,15 @@ namespace heddle::runtime {
 namespace {
 
 // q [B, T, H*d], k, v [B, T, G*d] -> o [B, T, H*d], lse [B, H, T]: causal, scale 1/sqrt(d); query
-// head h reads key head h / (H / G).
+// head h reads key head h / (H / G), in a share the one that HeadGroups says.
 Tensors Attention(const graph::Node& node, Inputs inputs, const KernelContext& /*context*/) {
+  const graph::HeadGroups groups(node.attributes);
   if (UsesLoops(inputs[0])) {
-    const int64_t heads = node.attributes.Int("heads");
     at::Tensor out = at::empty_like(inputs[0]);
-    at::Tensor lse = NewTensor(out, {out.size(0), heads, out.size(1)}, WideType(out));
+    at::Tensor lse = NewTensor(out, {out.size(0), groups.heads, out.size(1)}, WideType(out));
     WithElement(out, [&](auto element) {
       using T = decltype(element);
-      ForEachHead<T>(out, heads, node.attributes.Int("kv_heads"),
+      ForEachHead<T>(out, groups,
                      [&](simd::AttentionHead<T>& head, int64_t q, int64_t kv, int64_t row) {
                        head.q = Data<T>(inputs[0]) + q;
                        head.k = Data<T>(inputs[1]) + kv;
@@ -25,11 +25,9 @@ Tensors Attention(const graph::Node& node, Inputs inputs, const KernelContext& /
     });
     return {out, lse};
   }
-  const int64_t heads = node.attributes.Int("heads");
-  const int64_t kv_heads = node.attributes.Int("kv_heads");
-  const at::Tensor query = SplitHeads(inputs[0], heads, 1);
-  const at::Tensor key = SplitHeads(inputs[1], kv_heads, heads / kv_heads);
-  const at::Tensor value = SplitHeads(inputs[2], kv_heads, heads / kv_heads);
+  const at::Tensor query = SplitHeads(inputs[0], groups.heads);
+  const at::Tensor key = SplitKeyHeads(inputs[1], groups);
+  const at::Tensor value = SplitKeyHeads(inputs[2], groups);
   const at::Tensor scores = CausalScores(query, key);
   const at::Tensor lse = at::logsumexp(scores, {3});
   const at::Tensor out = at::matmul(at::exp(scores - lse.unsqueeze(3)), value);

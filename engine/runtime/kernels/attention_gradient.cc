@@ -10,13 +10,14 @@ namespace {
 Tensors AttentionGradient(const graph::Node& node,
                           Inputs inputs,
                           const KernelContext& /*context*/) {
+  const graph::HeadGroups groups(node.attributes);
   if (UsesLoops(inputs[0])) {
     at::Tensor dq = at::empty_like(inputs[1]);
     at::Tensor dk = at::empty_like(inputs[2]);
     at::Tensor dv = at::empty_like(inputs[3]);
     WithElement(dq, [&](auto element) {
       using T = decltype(element);
-      ForEachHead<T>(dq, node.attributes.Int("heads"), node.attributes.Int("kv_heads"),
+      ForEachHead<T>(dq, groups,
                      [&](simd::AttentionHead<T>& head, int64_t q, int64_t kv, int64_t row) {
                        head.dout = Data<T>(inputs[0]) + q;
                        head.q = Data<T>(inputs[1]) + q;
@@ -32,14 +33,11 @@ Tensors AttentionGradient(const graph::Node& node,
     });
     return {dq, dk, dv};
   }
-  const int64_t heads = node.attributes.Int("heads");
-  const int64_t kv_heads = node.attributes.Int("kv_heads");
-  const int64_t copies = heads / kv_heads;
-  const at::Tensor dout = SplitHeads(inputs[0], heads, 1);
-  const at::Tensor query = SplitHeads(inputs[1], heads, 1);
-  const at::Tensor key = SplitHeads(inputs[2], kv_heads, copies);
-  const at::Tensor value = SplitHeads(inputs[3], kv_heads, copies);
-  const at::Tensor out = SplitHeads(inputs[4], heads, 1);
+  const at::Tensor dout = SplitHeads(inputs[0], groups.heads);
+  const at::Tensor query = SplitHeads(inputs[1], groups.heads);
+  const at::Tensor key = SplitKeyHeads(inputs[2], groups);
+  const at::Tensor value = SplitKeyHeads(inputs[3], groups);
+  const at::Tensor out = SplitHeads(inputs[4], groups.heads);
   const double scale = 1.0 / std::sqrt(static_cast<double>(query.size(3)));
 
   const at::Tensor probability = at::exp(CausalScores(query, key) - inputs[5].unsqueeze(3));
@@ -47,12 +45,8 @@ Tensors AttentionGradient(const graph::Node& node,
   const at::Tensor dscores =
       probability * (at::matmul(dout, value.transpose(2, 3)) - delta) * scale;
   const at::Tensor dquery = at::matmul(dscores, key);
-  const auto by_group = [&](const at::Tensor& gradient) {
-    return gradient.view({gradient.size(0), kv_heads, copies, gradient.size(2), gradient.size(3)})
-        .sum(2);
-  };
-  const at::Tensor dkey = by_group(at::matmul(dscores.transpose(2, 3), query));
-  const at::Tensor dvalue = by_group(at::matmul(probability.transpose(2, 3), dout));
+  const at::Tensor dkey = SumOfGroups(at::matmul(dscores.transpose(2, 3), query), groups);
+  const at::Tensor dvalue = SumOfGroups(at::matmul(probability.transpose(2, 3), dout), groups);
   const at::ScalarType type = inputs[1].scalar_type();
   return {JoinHeads(dquery, type), JoinHeads(dkey, type), JoinHeads(dvalue, type)};
 }

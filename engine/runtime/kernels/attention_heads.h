@@ -6,23 +6,42 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/graph/head_groups.h"
 #include "engine/runtime/kernels/common.h"
 
 namespace heddle::runtime {
 
-/// [B, T, heads*d] as wide [B, heads, T, d]; each head repeated `copies` times in place (grouped
-/// queries).
-inline at::Tensor SplitHeads(const at::Tensor& tensor, int64_t heads, int64_t copies) {
-  const int64_t batch = tensor.size(0);
-  const int64_t length = tensor.size(1);
-  const int64_t head_dim = tensor.size(2) / heads;
-  at::Tensor split = Widen(tensor).view({batch, length, heads, head_dim}).transpose(1, 2);
-  if (copies == 1) {
+/// [B, T, heads*d] as wide [B, heads, T, d].
+inline at::Tensor SplitHeads(const at::Tensor& tensor, int64_t heads) {
+  return Widen(tensor)
+      .view({tensor.size(0), tensor.size(1), heads, tensor.size(2) / heads})
+      .transpose(1, 2);
+}
+
+/// Keys or values [B, T, G*d] as wide [B, H, T, d]: each query head's own.
+inline at::Tensor SplitKeyHeads(const at::Tensor& tensor, const graph::HeadGroups& groups) {
+  const at::Tensor split = SplitHeads(tensor, groups.kv_heads);
+  if (groups.group == 1) {
     return split;
   }
+  const int64_t length = split.size(2);
+  const int64_t head_dim = split.size(3);
   return split.unsqueeze(2)
-      .expand({batch, heads, copies, length, head_dim})
-      .reshape({batch, heads * copies, length, head_dim});
+      .expand({split.size(0), groups.kv_heads, groups.group, length, head_dim})
+      .reshape({split.size(0), groups.kv_heads * groups.group, length, head_dim})
+      .narrow(1, groups.before, groups.heads);
+}
+
+/// [B, H, T, d] summed over the query heads of each key/value head.
+inline at::Tensor SumOfGroups(const at::Tensor& tensor, const graph::HeadGroups& groups) {
+  const int64_t all = groups.kv_heads * groups.group;
+  at::Tensor whole = tensor;
+  if (groups.heads != all) {  // Of the first and the last group others may have heads.
+    whole = at::constant_pad_nd(tensor,
+                                {0, 0, 0, 0, groups.before, all - groups.heads - groups.before});
+  }
+  return whole.view({whole.size(0), groups.kv_heads, groups.group, whole.size(2), whole.size(3)})
+      .sum(2);
 }
 
 /// [B, heads, T, d] as [B, T, heads*d] of `type`.

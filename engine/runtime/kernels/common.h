@@ -7,6 +7,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -37,6 +38,21 @@ inline at::Tensor Rows(const at::Tensor& tensor) {
 /// A new tensor of `shape` and `type` on `like`'s device; not initialised.
 inline at::Tensor NewTensor(const at::Tensor& like, at::IntArrayRef shape, at::ScalarType type) {
   return at::empty(shape, like.options().dtype(type));
+}
+
+/// Where a share begins in the whole, by the attribute `name`; 0 for the whole.
+inline int64_t First(const graph::Node& node, std::string_view name) {
+  return node.attributes.FindInt(name).value_or(0);
+}
+
+/// Tokens as rows of a share's table, and whether they are; others' rows have any number in it.
+struct OwnRows {
+  at::Tensor row;  ///< int64
+  at::Tensor own;  ///< bool
+};
+inline OwnRows RowsOfShare(const at::Tensor& tokens, int64_t first_row, int64_t rows) {
+  const at::Tensor row = tokens.to(at::kLong) - first_row;
+  return {row.clamp(0, rows - 1), (row >= 0).logical_and(row < rows)};
 }
 
 }  // namespace heddle::runtime

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -8,9 +9,22 @@
 namespace heddle::runtime {
 namespace {
 
+/// Keeps or drops the `count` elements of a sample from `first` on.
+void Mask(
+    uint64_t key, uint64_t sample, uint64_t threshold, int64_t first, int64_t count, bool* out) {
+  for (int64_t e = first; e < first + count;) {
+    const auto words = Philox(key, sample, static_cast<uint64_t>(e / 4));
+    const int64_t end = std::min(e / 4 * 4 + 4, first + count);
+    for (; e < end; ++e) {
+      *out++ = words[static_cast<size_t>(e % 4)] >= threshold;
+    }
+  }
+}
+
 // x [B, T, D] -> x * mask / (1 - p). An element is dropped when its 32-bit word of
 // Philox(key(seed, site, step), sample, element / 4) is below p * 2^32; `element` counts within the
-// sample, so the mask depends on no plan. The mask is made on the host for every device.
+// sample of the whole, so the mask depends on no plan. The mask is made on the host for every
+// device.
 Tensors Dropout(const graph::Node& node, Inputs inputs, const KernelContext& context) {
   const at::Tensor& x = inputs[0];
   const double p = node.attributes.Float("p");
@@ -20,18 +34,15 @@ Tensors Dropout(const graph::Node& node, Inputs inputs, const KernelContext& con
   const uint64_t key = StreamKey(
       context.seed, fmt::format("dropout.{}.{}", node.attributes.Int("site"), context.step));
   const uint64_t threshold = static_cast<uint64_t>(std::ldexp(p, 32));
-  const int64_t samples = x.size(0);
-  const int64_t elements = x.numel() / samples;
+  const int64_t length = x.size(1);
+  const int64_t dim = x.size(2);
+  const int64_t features = node.attributes.FindInt("features").value_or(dim);
+  const int64_t first = First(node, "first_position") * features + First(node, "first_feature");
   at::Tensor mask = at::empty(x.sizes(), at::TensorOptions(at::kBool));
-  bool* out = mask.data_ptr<bool>();
-  for (int64_t b = 0; b < samples; ++b) {
-    const uint64_t sample = static_cast<uint64_t>(context.first_sample + b);
-    for (int64_t e = 0; e < elements; e += 4) {
-      const auto words = Philox(key, sample, static_cast<uint64_t>(e / 4));
-      for (int64_t i = e; i < std::min(e + 4, elements); ++i) {
-        out[b * elements + i] = words[static_cast<size_t>(i - e)] >= threshold;
-      }
-    }
+  for (int64_t row = 0; row < x.size(0) * length; ++row) {
+    const auto sample = static_cast<uint64_t>(context.first_sample + row / length);
+    Mask(key, sample, threshold, first + row % length * features, dim,
+         mask.data_ptr<bool>() + row * dim);
   }
   const at::Tensor kept = Widen(x) * (1.0 / (1.0 - p));
   return {at::where(mask.to(x.device()), kept, at::zeros({}, kept.options())).to(x.scalar_type())};

@@ -3,8 +3,8 @@
 namespace heddle::runtime {
 namespace {
 
-// dy [B, T, D], tokens [B, T] -> dweight [V, D]. Rows are added in the order of the tokens: no
-// atomics (index_put_ with accumulation sorts on a GPU).
+// dy [B, T, D], tokens [B, T] -> dweight [V, D], the rows from `first_row` on. Rows are added in
+// the order of the tokens: no atomics (index_put_ with accumulation sorts on a GPU).
 Tensors EmbeddingWeightGradient(const graph::Node& node,
                                 Inputs inputs,
                                 const KernelContext& /*context*/) {
@@ -18,14 +18,21 @@ Tensors EmbeddingWeightGradient(const graph::Node& node,
       using T = decltype(element);
       ParallelColumns(dim, rows, [&](int64_t begin, int64_t end) {
         simd::Loops<T>().embedding_gradient(Data<T>(source), Data<int32_t>(inputs[1]),
-                                            Data<Wide<T>>(result), rows, dim, begin, end);
+                                            Data<Wide<T>>(result), rows, dim,
+                                            First(node, "first_row"), result.size(0), begin, end);
       });
     });
     return {result};
   }
   const at::Tensor dy = Widen(Rows(inputs[0]));
   at::Tensor dweight = at::zeros({node.attributes.Int("vocabulary"), dy.size(1)}, dy.options());
-  dweight.index_put_({inputs[1].reshape({-1}).to(at::kLong)}, dy, /*accumulate=*/true);
+  const at::Tensor tokens = inputs[1].reshape({-1});
+  if (const auto first_row = node.attributes.FindInt("first_row")) {
+    const OwnRows rows = RowsOfShare(tokens, *first_row, dweight.size(0));
+    dweight.index_put_({rows.row.index({rows.own})}, dy.index({rows.own}), /*accumulate=*/true);
+  } else {
+    dweight.index_put_({tokens.to(at::kLong)}, dy, /*accumulate=*/true);
+  }
   return {dweight};
 }
 

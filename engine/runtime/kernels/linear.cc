@@ -1,4 +1,4 @@
-#include "engine/runtime/kernels/loops.h"
+#include "engine/runtime/kernels/bias.h"
 #include "engine/runtime/kernels/product.h"
 
 namespace heddle::runtime {
@@ -18,17 +18,8 @@ Tensors Linear(const graph::Node& /*node*/, Inputs inputs, const KernelContext& 
   if (inputs[2].scalar_type() == x.scalar_type()) {
     return {at::addmm(inputs[2], rows, weight.t()).view(shape)};
   }
-  at::Tensor y = Product(rows, weight.t());
-  if (!UsesLoops(y)) {
-    return {y.add_(inputs[2]).view(shape)};
-  }
-  WithElement(y, [&](auto element) {
-    using T = decltype(element);
-    ParallelRows(y.size(0), y.size(1), [&](int64_t begin, int64_t end) {
-      simd::Loops<T>().add_bias(Data<T>(y) + begin * y.size(1), Data<Wide<T>>(inputs[2]),
-                                end - begin, y.size(1));
-    });
-  });
+  const at::Tensor y = Product(rows, weight.t());
+  AddBiasTo(y, inputs[2]);
   return {y.view(shape)};
 }
 

@@ -13,8 +13,9 @@ Outputs EmbeddingWeightGradient(const Attributes& attributes, DenseInputs in, co
   const int64_t features = in[0].columns();
   DenseTensor dweight({attributes.Int("vocabulary"), features});
   for (int64_t r = 0; r < in[0].rows(); ++r) {
-    for (int64_t j = 0; j < features; ++j) {
-      dweight[static_cast<int64_t>(in[1][r]) * features + j] += in[0][r * features + j];
+    const int64_t row = OwnRow(attributes, in[1][r], dweight.shape[0]);
+    for (int64_t j = 0; row >= 0 && j < features; ++j) {
+      dweight[row * features + j] += in[0][r * features + j];
     }
   }
   return {dweight};
@@ -24,8 +25,9 @@ Outputs PositionWeightGradient(const Attributes& attributes, DenseInputs in, con
   const int64_t features = in[0].columns();
   DenseTensor dweight({attributes.Int("positions"), features});
   for (int64_t r = 0; r < in[0].rows(); ++r) {
+    const int64_t position = First(attributes, "first_position") + r % in[0].shape[1];
     for (int64_t j = 0; j < features; ++j) {
-      dweight[r % in[0].shape[1] * features + j] += in[0][r * features + j];
+      dweight[position * features + j] += in[0][r * features + j];
     }
   }
   return {dweight};
@@ -133,7 +135,6 @@ Outputs BiasGradient(const Attributes&, DenseInputs in, const DenseContext&) {
 /// Inputs do, q, k, v, o, lse. ds = p · (dp − do·o), p = exp(q·k/√d − lse).
 Outputs AttentionGradient(const Attributes& attributes, DenseInputs in, const DenseContext&) {
   const int64_t heads = attributes.Int("heads");
-  const int64_t group = heads / attributes.Int("kv_heads");
   const int64_t length = in[1].shape[1];
   const int64_t d = in[1].shape[2] / heads;
   const double scale = 1 / std::sqrt(static_cast<double>(d));
@@ -150,7 +151,7 @@ Outputs AttentionGradient(const Attributes& attributes, DenseInputs in, const De
       delta += in[0][q + j] * in[4][q + j];
     }
     for (int64_t s = 0; s <= t; ++s) {
-      const int64_t k = (b * length + s) * in[2].shape[2] + head / group * d;
+      const int64_t k = (b * length + s) * in[2].shape[2] + KvHead(attributes, head) * d;
       double score = 0;
       double dp = 0;
       for (int64_t j = 0; j < d; ++j) {
@@ -195,7 +196,7 @@ Outputs CrossEntropyGradient(const Attributes& attributes, DenseInputs in, const
   DenseTensor dlogits(in[0].shape);
   const int64_t n = in[0].columns();
   for (int64_t e = 0; e < ElementCount(dlogits.shape); ++e) {
-    const double target = static_cast<int64_t>(in[1][e / n]) == e % n ? 1 : 0;
+    const double target = OwnRow(attributes, in[1][e / n], n) == e % n ? 1 : 0;
     dlogits[e] = attributes.Float("scale") * (std::exp(in[0][e] - in[2][e / n]) - target);
   }
   return {dlogits};

@@ -23,22 +23,24 @@ double LogSumExp(std::span<const double> values) {
   return most + std::log(total);
 }
 
-Outputs Embedding(const Attributes&, DenseInputs in, const DenseContext&) {
+Outputs Embedding(const Attributes& attributes, DenseInputs in, const DenseContext&) {
   const int64_t features = in[1].shape[1];
   DenseTensor y({in[0].shape[0], in[0].shape[1], features});
   for (int64_t i = 0; i < ElementCount(in[0].shape); ++i) {
+    const int64_t row = OwnRow(attributes, in[0][i], in[1].shape[0]);
     for (int64_t j = 0; j < features; ++j) {
-      y[i * features + j] = in[1][static_cast<int64_t>(in[0][i]) * features + j];
+      y[i * features + j] = row < 0 ? -0.0 : in[1][row * features + j];
     }
   }
   return {y};
 }
 
-Outputs AddPosition(const Attributes&, DenseInputs in, const DenseContext&) {
+Outputs AddPosition(const Attributes& attributes, DenseInputs in, const DenseContext&) {
   DenseTensor y = in[0];
-  const int64_t row = in[0].shape[1] * in[0].shape[2];
+  const int64_t sample = in[0].shape[1] * in[0].shape[2];
+  const int64_t first = First(attributes, "first_position") * in[0].shape[2];
   for (int64_t e = 0; e < ElementCount(y.shape); ++e) {
-    y[e] += in[1][e % row];
+    y[e] += in[1][first + e % sample];
   }
   return {y};
 }
@@ -107,7 +109,7 @@ Outputs Rope(const Attributes& attributes, DenseInputs in, const DenseContext&) 
   const int64_t d = attributes.Int("head_dim");
   const double sign = attributes.Int("inverse") == 1 ? -1 : 1;
   for (int64_t r = 0; r < x.rows(); ++r) {
-    const auto position = static_cast<double>(r % x.shape[1]);
+    const auto position = static_cast<double>(First(attributes, "first_position") + r % x.shape[1]);
     for (int64_t head = 0; head < x.columns() / d; ++head) {
       for (int64_t i = 0; i < d / 2; ++i) {
         const double angle = sign * position /
@@ -125,7 +127,6 @@ Outputs Rope(const Attributes& attributes, DenseInputs in, const DenseContext&) 
 
 Outputs Attention(const Attributes& attributes, DenseInputs in, const DenseContext&) {
   const int64_t heads = attributes.Int("heads");
-  const int64_t group = heads / attributes.Int("kv_heads");
   const int64_t length = in[0].shape[1];
   const int64_t d = in[0].shape[2] / heads;
   const int64_t q_row = in[0].shape[2];
@@ -141,7 +142,7 @@ Outputs Attention(const Attributes& attributes, DenseInputs in, const DenseConte
     for (int64_t s = 0; s <= t; ++s) {
       double dot = 0;
       for (int64_t j = 0; j < d; ++j) {
-        dot += in[0][q + j] * in[1][(b * length + s) * kv_row + head / group * d + j];
+        dot += in[0][q + j] * in[1][(b * length + s) * kv_row + KvHead(attributes, head) * d + j];
       }
       scores.push_back(dot / std::sqrt(static_cast<double>(d)));
     }
@@ -149,7 +150,7 @@ Outputs Attention(const Attributes& attributes, DenseInputs in, const DenseConte
     for (int64_t s = 0; s <= t; ++s) {
       for (int64_t j = 0; j < d; ++j) {
         o[q + j] += std::exp(scores[static_cast<size_t>(s)] - lse[e]) *
-                    in[2][(b * length + s) * kv_row + head / group * d + j];
+                    in[2][(b * length + s) * kv_row + KvHead(attributes, head) * d + j];
       }
     }
   }
@@ -181,6 +182,14 @@ Outputs Add(const Attributes&, DenseInputs in, const DenseContext&) {
   return {y};
 }
 
+Outputs AddBias(const Attributes&, DenseInputs in, const DenseContext&) {
+  DenseTensor y = in[0];
+  for (int64_t e = 0; e < ElementCount(y.shape); ++e) {
+    y[e] += in[1][e % y.columns()];
+  }
+  return {y};
+}
+
 /// The mask is a function of the same coordinates as the kernel's, but not the same function.
 Outputs Dropout(const Attributes& attributes, DenseInputs in, const DenseContext& context) {
   DenseTensor y = in[0];
@@ -188,7 +197,10 @@ Outputs Dropout(const Attributes& attributes, DenseInputs in, const DenseContext
   const double p = attributes.Float("p");
   for (int64_t e = 0; e < ElementCount(y.shape); ++e) {
     const auto sample = static_cast<uint64_t>(context.first_sample + e / sample_size);
-    const auto element = static_cast<uint64_t>(e % sample_size);
+    const int64_t position = First(attributes, "first_position") + e % sample_size / y.columns();
+    const auto element =
+        static_cast<uint64_t>(position * attributes.FindInt("features").value_or(y.columns()) +
+                              First(attributes, "first_feature") + e % y.columns());
     const uint64_t key = context.seed * 1000003 +
                          static_cast<uint64_t>(context.step * 1009 + attributes.Int("site"));
     const double uniform = Philox(key, sample, element)[0] * 0x1.0p-32;
@@ -209,6 +221,39 @@ Outputs CrossEntropy(const Attributes& attributes, DenseInputs in, const DenseCo
   return {loss, lse};
 }
 
+Outputs RowMax(const Attributes&, DenseInputs in, const DenseContext&) {
+  DenseTensor most(WithoutLast(in[0].shape));
+  const int64_t n = in[0].columns();
+  for (int64_t r = 0; r < in[0].rows(); ++r) {
+    most[r] = *std::ranges::max_element(
+        std::span(in[0].values).subspan(static_cast<size_t>(r * n), static_cast<size_t>(n)));
+  }
+  return {most};
+}
+
+Outputs ExpSum(const Attributes& attributes, DenseInputs in, const DenseContext&) {
+  const int64_t n = in[0].columns();
+  DenseTensor sums({in[0].shape[0], in[0].shape[1], 2});
+  for (int64_t r = 0; r < in[0].rows(); ++r) {
+    for (int64_t j = 0; j < n; ++j) {
+      sums[2 * r] += std::exp(in[0][r * n + j] - in[2][r]);
+    }
+    const int64_t target = OwnRow(attributes, in[1][r], n);
+    sums[2 * r + 1] = target < 0 ? -0.0 : in[0][r * n + target];
+  }
+  return {sums};
+}
+
+Outputs CrossEntropyOfSums(const Attributes& attributes, DenseInputs in, const DenseContext&) {
+  DenseTensor loss{Shape{}};
+  DenseTensor lse(in[0].shape);
+  for (int64_t r = 0; r < ElementCount(lse.shape); ++r) {
+    lse[r] = in[0][r] + std::log(in[1][2 * r]);
+    loss[0] += attributes.Float("scale") * (lse[r] - in[1][2 * r + 1]);
+  }
+  return {loss, lse};
+}
+
 }  // namespace
 
 std::map<std::string, DenseOperator, std::less<>> DenseForwardOperators() {
@@ -217,7 +262,9 @@ std::map<std::string, DenseOperator, std::less<>> DenseForwardOperators() {
           {"linear", Linear},       {"rope", Rope},
           {"attention", Attention}, {"swiglu", Swiglu},
           {"gelu", Gelu},           {"add", Add},
-          {"dropout", Dropout},     {"cross_entropy", CrossEntropy}};
+          {"dropout", Dropout},     {"cross_entropy", CrossEntropy},
+          {"add_bias", AddBias},    {"row_max", RowMax},
+          {"exp_sum", ExpSum},      {"cross_entropy_of_sums", CrossEntropyOfSums}};
 }
 
 }  // namespace heddle::testing

@@ -91,12 +91,15 @@ struct LoopTable {
                      int64_t dim,
                      int64_t begin,
                      int64_t end);
-  /// dweight[token][j] += dy[r][j] row by row, for begin <= j < end.
+  /// dweight[token - first_row][j] += dy[r][j] row by row, for begin <= j < end; tokens of no row
+  /// in [first_row, first_row + vocabulary) add nothing.
   void (*embedding_gradient)(const T* dy,
                              const int32_t* tokens,
                              W* dweight,
                              int64_t rows,
                              int64_t dim,
+                             int64_t first_row,
+                             int64_t vocabulary,
                              int64_t begin,
                              int64_t end);
   /// Rows [begin, end) of [rows, heads * head_dim]; row r has position r % length; cosine and sine
@@ -121,12 +124,14 @@ struct LoopTable {
   /// lse [rows] and each row's loss, lse - logits[target].
   void (*cross_entropy)(
       const T* logits, const int32_t* targets, W* lse, W* losses, int64_t rows, int64_t vocabulary);
+  /// Logits [first_row, first_row + vocabulary); a target that is none of them is another share's.
   void (*cross_entropy_gradient)(const T* logits,
                                  const int32_t* targets,
                                  const W* lse,
                                  T* dlogits,
                                  int64_t rows,
                                  int64_t vocabulary,
+                                 int64_t first_row,
                                  double scale);
   void (*attention)(const AttentionHead<T>& head);
   void (*attention_gradient)(const AttentionHead<T>& head);

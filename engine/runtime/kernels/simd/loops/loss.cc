@@ -49,6 +49,7 @@ void CrossEntropyGradient(const T* logits,
                           T* dlogits,
                           int64_t rows,
                           int64_t vocabulary,
+                          int64_t first_row,
                           double scale) {
   const W factor = static_cast<W>(scale);
   for (int64_t r = 0; r < rows; ++r, logits += vocabulary, dlogits += vocabulary) {
@@ -56,9 +57,11 @@ void CrossEntropyGradient(const T* logits,
     Each<W>(vocabulary, [&](int64_t i, auto access) {
       access.Put(dlogits + i, Exp(access.Get(logits + i) - norm) * factor);
     });
-    const int64_t target = targets[r];
-    const Vector<W> chosen = (Exp(LoadPart(logits + target, 1) - norm) - 1) * factor;
-    StorePart(dlogits + target, chosen, 1);
+    const int64_t target = targets[r] - first_row;
+    if (target >= 0 && target < vocabulary) {
+      const Vector<W> chosen = (Exp(LoadPart(logits + target, 1) - norm) - 1) * factor;
+      StorePart(dlogits + target, chosen, 1);
+    }
   }
 }
 

@@ -159,10 +159,16 @@ void EmbeddingGradient(const T* dy,
                        W* dweight,
                        int64_t rows,
                        int64_t dim,
+                       int64_t first_row,
+                       int64_t vocabulary,
                        int64_t begin,
                        int64_t end) {
   for (int64_t r = 0; r < rows; ++r) {
-    W* target = dweight + static_cast<int64_t>(tokens[r]) * dim + begin;
+    const int64_t row = tokens[r] - first_row;
+    if (row < 0 || row >= vocabulary) {
+      continue;
+    }
+    W* target = dweight + row * dim + begin;
     const T* source = dy + r * dim + begin;
     Each<W>(end - begin, [&](int64_t i, auto access) {
       access.Put(target + i, access.Get(target + i) + access.Get(source + i));

@@ -1,5 +1,6 @@
 /// \file
-/// An example of every operator: inputs that fit it, and the types of outputs that it must infer.
+/// An example of every operator: inputs that fit it, and the types of outputs that it must infer;
+/// and examples of shares of a whole, for operators whose attributes say which share it is.
 #pragma once
 
 #include <string>
@@ -7,38 +8,56 @@
 
 #include "engine/graph/operator.h"
 
-namespace heddle::graph {
+namespace heddle::testing {
 
 struct Example {
   std::string op;
-  std::vector<TensorType> inputs;
-  Attributes attributes = {};
+  std::vector<graph::TensorType> inputs;
+  graph::Attributes attributes = {};
   std::vector<std::string> outputs;  ///< The outputs' types, as ToString writes them.
   int64_t token_bound = 0;           ///< Exclusive upper bound of int32 inputs' elements.
+  bool positive = false;             ///< All values are above 0, because a logarithm is taken.
 };
 
-inline TensorType F32(Shape shape) {
+inline graph::TensorType F32(Shape shape) {
   return {DType::kF32, std::move(shape)};
 }
-inline TensorType Bf16(Shape shape) {
+inline graph::TensorType Bf16(Shape shape) {
   return {DType::kBF16, std::move(shape)};
 }
-inline TensorType F64(Shape shape) {
+inline graph::TensorType F64(Shape shape) {
   return {DType::kF64, std::move(shape)};
 }
-inline TensorType I32(Shape shape) {
+inline graph::TensorType I32(Shape shape) {
   return {DType::kI32, std::move(shape)};
 }
 
 inline std::vector<Example> Examples() {
-  const Attributes heads = {{"heads", int64_t{6}}, {"kv_heads", int64_t{3}}};
-  const Attributes rope = {{"head_dim", int64_t{4}}, {"inverse", int64_t{0}}, {"theta", 50.0}};
-  const Attributes unrope = {{"head_dim", int64_t{4}}, {"inverse", int64_t{1}}, {"theta", 50.0}};
-  const Attributes epsilon = {{"epsilon", 1e-5}};
-  const Attributes scale = {{"scale", 0.25}};
+  const graph::Attributes heads = {{"heads", int64_t{6}}, {"kv_heads", int64_t{3}}};
+  // Three query heads, of which the second and third read the second key/value head.
+  const graph::Attributes later_heads = {{"first_head", int64_t{1}},
+                                         {"group", int64_t{2}},
+                                         {"heads", int64_t{3}},
+                                         {"kv_heads", int64_t{2}}};
+  const graph::Attributes rope = {
+      {"head_dim", int64_t{4}}, {"inverse", int64_t{0}}, {"theta", 50.0}};
+  const graph::Attributes unrope = {
+      {"head_dim", int64_t{4}}, {"inverse", int64_t{1}}, {"theta", 50.0}};
+  const graph::Attributes later_rope = {{"first_position", int64_t{3}},
+                                        {"head_dim", int64_t{4}},
+                                        {"inverse", int64_t{0}},
+                                        {"theta", 50.0}};
+  const graph::Attributes epsilon = {{"epsilon", 1e-5}};
+  const graph::Attributes scale = {{"scale", 0.25}};
   return {
       {"embedding", {I32({4, 5}), F32({7, 6})}, {}, {"fp32[4, 5, 6]"}, 7},
       {"embedding", {I32({4, 5}), Bf16({7, 6})}, {}, {"bf16[4, 5, 6]"}, 7},
+      {"embedding", {I32({4, 5}), F32({4, 6})}, {{"first_row", int64_t{2}}}, {"fp32[4, 5, 6]"}, 7},
+      {"embedding_weight_gradient",
+       {F32({4, 5, 6}), I32({4, 5})},
+       {{"first_row", int64_t{2}}, {"vocabulary", int64_t{4}}},
+       {"fp32[4, 6]"},
+       7},
       {"embedding_weight_gradient",
        {F32({4, 5, 6}), I32({4, 5})},
        {{"vocabulary", int64_t{7}}},
@@ -51,6 +70,14 @@ inline std::vector<Example> Examples() {
        7},
       {"add_position", {F32({4, 5, 6}), F32({8, 6})}, {}, {"fp32[4, 5, 6]"}},
       {"add_position", {F64({4, 5, 6}), F64({5, 6})}, {}, {"fp64[4, 5, 6]"}},
+      {"add_position",
+       {F32({4, 5, 6}), F32({8, 6})},
+       {{"first_position", int64_t{2}}},
+       {"fp32[4, 5, 6]"}},
+      {"position_weight_gradient",
+       {F32({4, 5, 6})},
+       {{"first_position", int64_t{2}}, {"positions", int64_t{8}}},
+       {"fp32[8, 6]"}},
       {"position_weight_gradient", {Bf16({4, 5, 6})}, {{"positions", int64_t{8}}}, {"fp32[8, 6]"}},
       {"position_weight_gradient", {F64({4, 5, 6})}, {{"positions", int64_t{5}}}, {"fp64[5, 6]"}},
       {"rms_norm", {Bf16({4, 5, 6}), F32({6})}, epsilon, {"bf16[4, 5, 6]", "fp32[4, 5]"}},
@@ -83,11 +110,16 @@ inline std::vector<Example> Examples() {
       {"linear_weight_gradient", {F32({4, 7}), F32({4, 6})}, {}, {"fp32[7, 6]"}},
       {"bias_gradient", {Bf16({4, 5, 7})}, {}, {"fp32[7]"}},
       {"rope", {F32({4, 5, 12})}, rope, {"fp32[4, 5, 12]"}},
+      {"rope", {F32({4, 5, 12})}, later_rope, {"fp32[4, 5, 12]"}},
       {"rope", {Bf16({4, 5, 12})}, unrope, {"bf16[4, 5, 12]"}},
       {"attention",
        {F32({4, 5, 12}), F32({4, 5, 6}), F32({4, 5, 6})},
        heads,
        {"fp32[4, 5, 12]", "fp32[4, 6, 5]"}},
+      {"attention",
+       {F32({4, 5, 6}), F32({4, 5, 4}), F32({4, 5, 4})},
+       later_heads,
+       {"fp32[4, 5, 6]", "fp32[4, 3, 5]"}},
       {"attention",
        {Bf16({2, 5, 9}), Bf16({2, 5, 9}), Bf16({2, 5, 9})},
        {{"heads", int64_t{3}}, {"kv_heads", int64_t{3}}},
@@ -97,6 +129,11 @@ inline std::vector<Example> Examples() {
         F32({4, 6, 5})},
        heads,
        {"fp32[4, 5, 12]", "fp32[4, 5, 6]", "fp32[4, 5, 6]"}},
+      {"attention_gradient",
+       {F32({4, 5, 6}), F32({4, 5, 6}), F32({4, 5, 4}), F32({4, 5, 4}), F32({4, 5, 6}),
+        F32({4, 3, 5})},
+       later_heads,
+       {"fp32[4, 5, 6]", "fp32[4, 5, 4]", "fp32[4, 5, 4]"}},
       {"swiglu", {Bf16({4, 5, 6}), Bf16({4, 5, 6})}, {}, {"bf16[4, 5, 6]"}},
       {"swiglu_gradient",
        {F32({4, 5, 6}), F32({4, 5, 6}), F32({4, 5, 6})},
@@ -105,14 +142,42 @@ inline std::vector<Example> Examples() {
       {"gelu", {F32({4, 5, 6})}, {}, {"fp32[4, 5, 6]"}},
       {"gelu_gradient", {F32({4, 5, 6}), F32({4, 5, 6})}, {}, {"fp32[4, 5, 6]"}},
       {"add", {Bf16({4, 5, 6}), Bf16({4, 5, 6})}, {}, {"bf16[4, 5, 6]"}},
+      {"add_bias", {Bf16({4, 5, 6}), F32({6})}, {}, {"bf16[4, 5, 6]"}},
+      {"add_bias", {F64({4, 6}), F64({6})}, {}, {"fp64[4, 6]"}},
       {"dropout", {F32({4, 5, 6})}, {{"p", 0.3}, {"site", int64_t{2}}}, {"fp32[4, 5, 6]"}},
+      {"dropout",
+       {F32({4, 5, 6})},
+       {{"features", int64_t{9}},
+        {"first_feature", int64_t{2}},
+        {"first_position", int64_t{3}},
+        {"p", 0.3},
+        {"site", int64_t{2}}},
+       {"fp32[4, 5, 6]"}},
       {"cross_entropy", {Bf16({4, 5, 7}), I32({4, 5})}, scale, {"fp64[]", "fp32[4, 5]"}, 7},
+      {"row_max", {Bf16({4, 5, 7})}, {}, {"fp32[4, 5]"}},
+      {"exp_sum", {Bf16({4, 5, 7}), I32({4, 5}), F32({4, 5})}, {}, {"fp32[4, 5, 2]"}, 7},
+      {"exp_sum",
+       {F64({4, 5, 4}), I32({4, 5}), F64({4, 5})},
+       {{"first_row", int64_t{2}}},
+       {"fp64[4, 5, 2]"},
+       7},
+      {"cross_entropy_of_sums",
+       {F32({4, 5}), F32({4, 5, 2})},
+       scale,
+       {"fp64[]", "fp32[4, 5]"},
+       0,
+       true},
       {"cross_entropy_gradient",
        {F32({4, 5, 7}), I32({4, 5}), F32({4, 5})},
        scale,
        {"fp32[4, 5, 7]"},
        7},
+      {"cross_entropy_gradient",
+       {F32({4, 5, 4}), I32({4, 5}), F32({4, 5})},
+       {{"first_row", int64_t{2}}, {"scale", 0.25}},
+       {"fp32[4, 5, 4]"},
+       7},
   };
 }
 
-}  // namespace heddle::graph
+}  // namespace heddle::testing
