@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/utf8.h"
 #include "checkpoint/format/layout.h"
 
 namespace heddle::checkpoint {
@@ -64,12 +65,6 @@ const ElementType* FindType(DType dtype) {
   const auto* const found = std::find_if(kTypes.begin(), kTypes.end(),
                                          [&](const auto& type) { return type.dtype == dtype; });
   return found == kTypes.end() ? nullptr : found;
-}
-
-/// JSON has no other text; two names must not become one by replacing what is not.
-bool IsUtf8(const std::string& text) {
-  return Json(text).dump(-1, ' ', false, Json::error_handler_t::ignore) ==
-         Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 /// Takes a header apart while it is parsed, so that no tree of a hostile header is ever built.

@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 
+#include "base/utf8.h"
 #include "tests/checkpoint/support.h"
 
 namespace heddle::checkpoint {
@@ -224,7 +225,7 @@ TEST(SafetensorsHeaderTest, NamesThatCannotBeStoredAreRefused) {
   for (const std::string& name :
        {std::string(), std::string("__metadata__"), std::string(4097, 'n'), std::string("a\xFF")}) {
     EXPECT_EQ(refusal({"a", name}),
-              "tensor '" + name + "' (fp32) cannot be stored in a safetensors file");
+              "tensor '" + ToUtf8(name) + "' (fp32) cannot be stored in a safetensors file");
   }
   EXPECT_EQ(refusal({"a", "b", "a"}), "tensor 'a' comes twice");
 }
