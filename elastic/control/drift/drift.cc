@@ -72,7 +72,7 @@ std::optional<Drift::Change> Drift::FindChange(const Gauge& gauge,
   // Against the estimate and not the plan: a few steps are enough to notice it, and not to refine
   // it.
   const std::vector<double> great = beyond(gauge.quick.ratios, std::pow(limit, 4), gauge.slowdown);
-  if (std::ssize(great) >= (slower ? policy.windows : policy.windows_over - 1)) {
+  if (std::ssize(great) >= (slower ? policy.windows : std::max(1, policy.windows_over - 1))) {
     return Change{.newest = great, .beyond = great, .great = true};
   }
   return std::nullopt;
