@@ -13,12 +13,12 @@
 namespace heddle {
 namespace {
 
-constexpr int64_t kMostBytes = 4 << 20;  // Above the kernel's bound for arguments.
+constexpr int64_t kMaxBytes = 4 << 20;  // Above the kernel's bound for arguments.
 
 }  // namespace
 
 Result<std::vector<std::string>> OwnArguments() {
-  HEDDLE_ASSIGN_OR_RETURN(const std::string text, ReadFile("/proc/self/cmdline", kMostBytes));
+  HEDDLE_ASSIGN_OR_RETURN(const std::string text, ReadFile("/proc/self/cmdline", kMaxBytes));
   std::vector<std::string> words;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\0', at), text.size());

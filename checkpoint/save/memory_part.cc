@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kLeastChunk = int64_t{16} << 10;
 /// What EncodeMemoryPart puts beside names and chunks: once, and for each box.
 constexpr int64_t kHeadBytes = 40;
-constexpr int64_t kBoxBytes = 32 + int64_t{4} * 8 * static_cast<int64_t>(kMaximumRank);
+constexpr int64_t kBoxBytes = 32 + int64_t{4} * 8 * static_cast<int64_t>(kMaxRank);
 constexpr int64_t kChunkBytes = 24;
 
 class MemoryFile : public SourceFile {

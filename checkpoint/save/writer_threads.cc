@@ -20,7 +20,7 @@ void LowerPriority(int niceness) {
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), niceness);
 }
 
-void Count(const Result<FilePart>& result, const SnapshotInfo& info, const WriterFigures& figures) {
+void Count(const Result<FilePart>& result, const SnapshotInfo& info, const WriterStats& figures) {
   if (figures.stall_seconds != nullptr) {
     figures.stall_seconds->Observe(info.stall_seconds);
   }

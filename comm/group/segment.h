@@ -33,7 +33,7 @@
 namespace heddle::comm {
 
 /// The most members of a group with a segment; larger groups on one host exchange messages instead.
-inline constexpr int kMostSharing = 64;
+inline constexpr int kMaxSharing = 64;
 /// Collectives of one group that may be in its segment at once; further ones exchange messages.
 inline constexpr int kSegmentSlots = 4;
 

@@ -7,7 +7,7 @@
 namespace heddle::elastic {
 namespace {
 
-constexpr double kMostHeldOffSeconds = 86'400;
+constexpr double kMaxHeldOffSeconds = 86'400;
 
 }  // namespace
 
@@ -32,7 +32,7 @@ void CoordinatorStream::Hear(Time now) {
 
 bool CoordinatorStream::Refuse(const std::string& reason, double seconds, Time now) {
   if (seconds > 0) {
-    held_off_until_ = now + FromSeconds(std::min(seconds, kMostHeldOffSeconds));
+    held_off_until_ = now + FromSeconds(std::min(seconds, kMaxHeldOffSeconds));
   }
   const bool another = reason != refusal_;
   refusal_ = reason;

@@ -281,7 +281,7 @@ void Member::State::OnTick(const MemberTicked& event, Time now, MemberOutbox& ou
     Describe(window.last(), quick_window.last(), message);
     message.set_progress(event.progress);
     message.set_waits(event.waits);
-    const size_t count = std::min(event.waits_for.size(), kMostAwaited);
+    const size_t count = std::min(event.waits_for.size(), kMaxAwaited);
     message.mutable_waits_for()->Assign(event.waits_for.begin(),
                                         event.waits_for.begin() + static_cast<ptrdiff_t>(count));
     message.set_waits_generation(event.waits_generation);

@@ -171,7 +171,7 @@ class Executor::Impl {
   }
 
   int64_t pending_step() const { return pending_step_; }
-  const StepFigures& figures() const { return figures_; }
+  const StepStats& figures() const { return figures_; }
 
  private:
   template <typename F>
@@ -395,7 +395,7 @@ class Executor::Impl {
     for (const auto& loss : program_.vote.losses) {
       losses.push_back(Value(loss.slot));
     }
-    HEDDLE_ASSIGN_OR_RETURN(const VoteFigures figures, ReadVoteFigures(device_, gradients, losses));
+    HEDDLE_ASSIGN_OR_RETURN(const VoteStats figures, ReadVoteFigures(device_, gradients, losses));
     VoteRecord record{.step = step, .flags = flags, .norms = {}, .losses = {}};
     for (size_t i = 0; i < gradients.size(); ++i) {
       record.norms.push_back({.parameter = program_.vote.norms[i].parameter,
@@ -423,7 +423,7 @@ class Executor::Impl {
   bool spoilt_ = false;  // The next result is to be NaN: a test asks for that.
   int64_t live_bytes_ = 0;
   int64_t pending_step_ = 0;
-  StepFigures figures_;
+  StepStats figures_;
   TaskQueue reductions_;  // Last: its thread ends before what its tasks use.
 };
 
@@ -442,7 +442,7 @@ void Executor::Apply(int64_t step, double norm, double learning_rate) {
 int64_t Executor::pending_step() const {
   return impl_->pending_step();
 }
-const StepFigures& Executor::figures() const {
+const StepStats& Executor::figures() const {
   return impl_->figures();
 }
 

@@ -32,7 +32,7 @@ constexpr int kMaxSimulatedWorkers = 64;
 constexpr int64_t kMaxInstructions = 2000000;  ///< Plans with more are not simulated.
 constexpr double kCouldWin = 1.15;  ///< An estimate is rarely that much above the simulation.
 constexpr int kAhead = 2;  ///< One for messages in flight, one for a neighbour that is late.
-constexpr int kMostAhead = 6;
+constexpr int kMaxAhead = 6;
 constexpr double kWorthMoreAhead = 0.995;  ///< Fraction of the step's time with one ahead less.
 
 std::string FormatBytes(int64_t bytes) {
@@ -345,7 +345,7 @@ class Searcher {
 
   /// Computes more microbatches ahead while that makes the step faster, since messages take long.
   Status GoFurtherAhead(SearchOutcome& outcome) const {
-    for (int most = kAhead + 1; most <= kMostAhead; ++most) {
+    for (int most = kAhead + 1; most <= kMaxAhead; ++most) {
       Plan further = outcome.plan;
       HEDDLE_ASSIGN_OR_RETURN(Simulation simulation, SimulateWithSlack(most, further));
       if (further.pipelines == outcome.plan.pipelines ||

@@ -83,7 +83,7 @@ TEST(BaselinesTest, NoPlanLosesToTheUniformGridAndAllFit) {
 // The search is no exact one: more memory leads it elsewhere, at times to a plan a little slower.
 TEST(BaselinesTest, MoreMemoryIsHardlySlower) {
   constexpr int kSteps = 6;
-  constexpr double kMost = 1.25;
+  constexpr double kMax = 1.25;
   double worst = 1;
   for (const uint64_t seed : testing::TestSeeds(testing::Scaled(3, 10, 100))) {
     HEDDLE_TRACE_SEED(seed);
@@ -94,7 +94,7 @@ TEST(BaselinesTest, MoreMemoryIsHardlySlower) {
       const auto plan = FindPlan(mix.request);
       if (plan.ok()) {
         worst = std::max(worst, plan->predicted_step_seconds / before);
-        EXPECT_LE(plan->predicted_step_seconds, before * kMost) << "step " << step;
+        EXPECT_LE(plan->predicted_step_seconds, before * kMax) << "step " << step;
         before = plan->predicted_step_seconds;
       }
       EXPECT_TRUE(plan.ok() || std::isinf(before)) << plan.status().ToString();

@@ -15,7 +15,7 @@ namespace {
 
 using Method = HttpRequest::Method;
 
-constexpr size_t kMostKeys = 1'000'000;
+constexpr size_t kMaxKeys = 1'000'000;
 constexpr Duration kPoll = std::chrono::milliseconds(100);
 
 const char* NameOf(Method method) {
@@ -124,7 +124,7 @@ Result<HttpAnswer> Client::Send(HttpRequest request,
     request.url += fmt::format("{}={}", name, Encode(value));
   }
   HEDDLE_ASSIGN_OR_RETURN(request.payload_sha256, Sha256(request.payload));
-  request.most_bytes = std::max(request.most_bytes, kMostAnswerBytes);
+  request.most_bytes = std::max(request.most_bytes, kMaxAnswerBytes);
   const RetryLimits limits{.most_attempts = settings_.most_attempts, .total = settings_.timeout};
   const Time begun = Now();
   for (int failures = 1;; ++failures) {
@@ -235,8 +235,8 @@ Result<Listing> Client::List(const std::string& prefix, bool folders) const {
     all.keys.insert(all.keys.end(), page->keys.begin(), page->keys.end());
     all.folders.insert(all.folders.end(), page->folders.begin(), page->folders.end());
     all.next = std::move(page->next);
-    if (all.keys.size() + all.folders.size() > kMostKeys) {
-      return ResourceExhaustedError("{}: more than {} objects", UrlOf(prefix), kMostKeys);
+    if (all.keys.size() + all.folders.size() > kMaxKeys) {
+      return ResourceExhaustedError("{}: more than {} objects", UrlOf(prefix), kMaxKeys);
     }
   } while (!all.next.empty());
   std::sort(all.keys.begin(), all.keys.end());

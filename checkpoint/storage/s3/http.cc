@@ -15,8 +15,8 @@ namespace heddle::s3 {
 
 namespace {
 
-constexpr size_t kMostIdle = 64;
-constexpr size_t kMostHeaderBytes = 1024;
+constexpr size_t kMaxIdle = 64;
+constexpr size_t kMaxHeaderBytes = 1024;
 constexpr size_t kPiece = 64 << 10;
 
 /// Once a process, before any thread uses libcurl.
@@ -81,7 +81,7 @@ bool Matches(std::string_view line, std::string_view name, std::string& value) {
   while (!line.empty() && (line.back() == '\n' || line.back() == '\r' || line.back() == ' ')) {
     line.remove_suffix(1);
   }
-  value = line.substr(0, kMostHeaderBytes);
+  value = line.substr(0, kMaxHeaderBytes);
   return true;
 }
 
@@ -195,7 +195,7 @@ std::unique_ptr<Http::Handle> Http::Take() const {
 void Http::Return(std::unique_ptr<Handle> handle) const {
   curl_easy_reset(handle->get());  // The options go, the connection stays.
   const MutexLock lock(mutex_);
-  if (idle_.size() < kMostIdle) {
+  if (idle_.size() < kMaxIdle) {
     idle_.push_back(std::move(handle));
   }
 }

@@ -201,7 +201,7 @@ class ShmConnection final : public Connection, public DescriptorPassing {
 
 /// Descriptors that are sent with a segment.
 constexpr size_t kDescriptors = 3;
-static_assert(kDescriptors <= kMostDescriptors);
+static_assert(kDescriptors <= kMaxDescriptors);
 
 /// The dialler's end of a new segment, which it sends to the acceptor.
 Result<Segment> SendSegment(int socket, TrafficClass traffic_class) {

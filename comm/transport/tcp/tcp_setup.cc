@@ -25,7 +25,7 @@ namespace {
 constexpr Duration kDialTime = std::chrono::milliseconds(1200);
 /// For what was sent to the listener to come: once more the kernel's first try again.
 constexpr Duration kComingTime = std::chrono::milliseconds(1600);
-constexpr size_t kMostComing = 64;
+constexpr size_t kMaxComing = 64;
 constexpr double kBytesPerSecondEach = 10e9 / 8;
 
 class DiallerSetup final : public TcpSetup {
@@ -249,7 +249,7 @@ void AcceptorSetup::TakeKnocks() {
         !Watch(socket, EPOLLIN | EPOLLRDHUP).ok()) {
       continue;
     }
-    if (coming_.size() >= kMostComing) {  // Whoever proved nothing yet gives way.
+    if (coming_.size() >= kMaxComing) {  // Whoever proved nothing yet gives way.
       coming_.pop_front();
     }
     coming_.push_back({.socket = std::move(socket), .hello = {}, .have = 0});
@@ -302,7 +302,7 @@ int TcpStreamsFor(const std::string& host) {
     if (interface.kind == InterfaceKind::kPhysical &&
         std::find(ips.begin(), ips.end(), host) != ips.end()) {
       const double streams = std::ceil(interface.bytes_per_second / kBytesPerSecondEach);
-      return static_cast<int>(std::clamp(streams, 1.0, static_cast<double>(kMostStripes)));
+      return static_cast<int>(std::clamp(streams, 1.0, static_cast<double>(kMaxStripes)));
     }
   }
   return 1;

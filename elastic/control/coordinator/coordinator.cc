@@ -15,13 +15,13 @@ std::vector<CoordinatorAction> Coordinator::State::Handle(const CoordinatorEvent
   // A coordinator that was itself stopped must not take all workers for dead: the messages that
   // they sent meanwhile are still on their way.
   if (promised_tick_ && now - *promised_tick_ > policy().lease / 4) {
-    silence_.Excuse(now + policy().lease / 2);
+    failure_detector_.Excuse(now + policy().lease / 2);
   }
   const int64_t fence = transitions_.current() ? transitions_.current()->fence : 0;
   std::visit([&](const auto& e) { On(e, now, out); }, event);
   Advance(now, out);
   if (transitions_.current() && transitions_.current()->fence != fence) {
-    silence_.Reconsider();  // Workers that were spared because steps ran may be lost now.
+    failure_detector_.Reconsider();  // Workers that were spared because steps ran may be lost now.
   }
   if (IsRunning() && !transitions_.current()) {
     decisions_.Drop();
@@ -49,7 +49,7 @@ DurableState Coordinator::State::Facts(Time now) {
   return durable;
 }
 
-Scene Coordinator::State::MakeScene(Time now, Outbox& out) {
+TransitionContext Coordinator::State::MakeContext(Time now, Outbox& out) {
   return {.job = job_,
           .roster = roster_,
           .generations = generations_,
@@ -104,7 +104,8 @@ void Coordinator::State::On(const Received& event, Time now, Outbox& out) {
 }
 
 void Coordinator::State::EndSilence(Time now, Outbox& out) {
-  if (const auto since = silence_.cut_off_since(); silence_.Hear(roster_, policy(), now) && since) {
+  if (const auto since = failure_detector_.cut_off_since();
+      failure_detector_.Hear(roster_, policy(), now) && since) {
     out.Log("heard_again", {{"seconds", Seconds(now - *since)}});
     transitions_.Excuse(now - *since);
   }
@@ -143,8 +144,8 @@ void Coordinator::State::On(const ProcessExited& event, Time now, Outbox& out) {
 }
 
 void Coordinator::State::On(const Planned& event, Time now, Outbox& out) {
-  Scene scene = MakeScene(now, out);
-  Apply(transitions_.OnPlanned(event.outcome, scene), now, out);
+  TransitionContext context = MakeContext(now, out);
+  Apply(transitions_.OnPlanned(event.outcome, context), now, out);
 }
 
 void Coordinator::State::On(const CheckpointCommitted& event, Time /*now*/, Outbox& out) {
@@ -184,7 +185,7 @@ void Coordinator::State::On(const Ticked& /*event*/, Time now, Outbox& out) {
 // ---- Time and conditions ----
 
 void Coordinator::State::Advance(Time now, Outbox& out) {
-  Scene scene = MakeScene(now, out);
+  TransitionContext context = MakeContext(now, out);
   const bool gathers = suspension_.Gathers(roster_, policy().coalesce, now);
   if (phase_ == Phase::kAdopting) {
     JudgeAccusations(now, out);
@@ -195,10 +196,10 @@ void Coordinator::State::Advance(Time now, Outbox& out) {
     links_.CheckDeadlines(roster_, policy().links, now, out);
     JudgeAccusations(now, out);
     JudgeAnswers(now, out);
-    Apply(transitions_.LeaveHalt(scene), now, out);
+    Apply(transitions_.LeaveHalt(context), now, out);
     ConsiderSuspension(now, out);
     if (phase_ == Phase::kActive && !generations_.held() && !transitions_.current()) {
-      Apply(transitions_.Form(scene), now, out);
+      Apply(transitions_.Form(context), now, out);
     }
     FinishIfDone(now, out);
     if (!gathers) {
@@ -206,7 +207,8 @@ void Coordinator::State::Advance(Time now, Outbox& out) {
     }
   }
   if (IsRunning()) {
-    silence_.NoteStep(generations_.held()->number, 0, now);  // Takes effect once per generation.
+    failure_detector_.NoteStep(generations_.held()->number, 0,
+                               now);  // Takes effect once per generation.
   }
   if (phase_ == Phase::kActive) {
     JudgeWaits(now, out);  // After NoteStep: waits count from the begin of the generation.
@@ -273,7 +275,7 @@ void Coordinator::State::FinishIfDone(Time now, Outbox& out) {
   suspension_.Drop();
   const int64_t last = policy().total_steps;
   const bool saved = !CheckpointDue(policy(), last) || saves_.IsCommitted(last);
-  if (!saved && (silence_.cut_off_since() || now < silence_.excused_until())) {
+  if (!saved && (failure_detector_.cut_off_since() || now < failure_detector_.excused_until())) {
     return steps_.PutOffEnd(now);
   }
   if (const auto end =
@@ -288,25 +290,25 @@ void Coordinator::State::Consider(Time now, Outbox& out) {
     return;
   }
   ReleaseLeaving(/*requeue=*/false, now, out);
-  Scene scene = MakeScene(now, out);
-  Apply(transitions_.Consider(scene), now, out);
+  TransitionContext context = MakeContext(now, out);
+  Apply(transitions_.Consider(context), now, out);
 }
 
 std::optional<Time> Coordinator::State::NextDeadline() const {
   if (phase_ == Phase::kDone) {
     return std::nullopt;
   }
-  std::optional<Time> next = silence_.NextDeadline(roster_, StepSeconds(), policy());
+  std::optional<Time> next = failure_detector_.NextDeadline(roster_, StepSeconds(), policy());
   Earlier(next, blame_.NextDeadline(policy().probe));
   Earlier(next, links_.NextDeadline());
   if (const auto due = transitions_.NextDeadline(policy(), roster_);
-      due && !silence_.cut_off_since()) {
+      due && !failure_detector_.cut_off_since()) {
     const Time held_until = loss_limit_.NextDeadline(policy()).value_or(*due);
-    Earlier(next, std::max({*due, silence_.excused_until(), held_until}));
+    Earlier(next, std::max({*due, failure_detector_.excused_until(), held_until}));
   }
   Earlier(next, loss_limit_.NextDeadline(policy()));
   if (adopt_until_) {
-    Earlier(next, std::max(*adopt_until_, silence_.excused_until()));
+    Earlier(next, std::max(*adopt_until_, failure_detector_.excused_until()));
   }
   Earlier(next, suspension_.NextDeadline());
   Earlier(next, steps_.NextDeadline(policy(), IsRunning()));

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "elastic/control/coordinator/coordinator.h"
+#include "elastic/control/membership/failure_detector.h"
 #include "elastic/control/membership/loss_limit.h"
 #include "elastic/control/membership/quarantine.h"
-#include "elastic/control/membership/silence.h"
 #include "elastic/control/suspension/suspension.h"
 #include "elastic/control/transition/transitions.h"
 
@@ -49,7 +49,7 @@ class Coordinator::State {
   /// a generation.
   double StepSeconds() const;
   DurableState Facts(Time now);
-  Scene MakeScene(Time now, Outbox& out);
+  TransitionContext MakeContext(Time now, Outbox& out);
 
   void On(const Submitted& event, Time now, Outbox& out);
   void On(const Received& event, Time now, Outbox& out);
@@ -135,7 +135,7 @@ class Coordinator::State {
                    Time now,
                    Outbox& out);
   void Recover(Cause cause, Time now, Outbox& out);
-  void Apply(const Consequence& consequence, Time now, Outbox& out);
+  void Apply(const Effects& consequence, Time now, Outbox& out);
   void Lose(const Loss& loss, Time now, Outbox& out);
   void Dismiss(const std::string& name, const std::string& reason, bool rejoins, Outbox& out);
   void End(const EndJob& end, Outbox& out);
@@ -150,7 +150,7 @@ class Coordinator::State {
 
   Roster roster_;
   Quarantine quarantine_;
-  Silence silence_;
+  FailureDetector failure_detector_;
   LossLimit loss_limit_;
   Generations generations_;
   Blame blame_;

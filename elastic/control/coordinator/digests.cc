@@ -24,8 +24,8 @@ void Coordinator::State::OnStateDigests(const std::string& name,
   for (const auto& [member, incarnation] : held.members) {
     origin.holders.push_back(member);
   }
-  Scene scene = MakeScene(now, out);
-  const auto losses = RefuseDisagreeing(*found, origin, held.number, scene);
+  TransitionContext context = MakeContext(now, out);
+  const auto losses = RefuseDisagreeing(*found, origin, held.number, context);
   losses.empty() ? Recover(Cause::kDisagreement, now, out) : Apply({.losses = losses}, now, out);
 }
 

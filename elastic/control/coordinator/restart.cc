@@ -28,13 +28,13 @@ Coordinator::State::State(const DurableState& restored, const Job& job, Time now
 }
 
 void Coordinator::State::FinishAdopting(Time now, Outbox& out) {
-  Consequence absent;
+  Effects absent;
   for (const auto& [name, worker] : roster_.workers()) {
     if (!worker.seen) {
       absent.losses.push_back({name, "it did not come back to the restarted coordinator"});
     }
   }
-  if (!absent.losses.empty() && now < std::max(*adopt_until_, silence_.excused_until())) {
+  if (!absent.losses.empty() && now < std::max(*adopt_until_, failure_detector_.excused_until())) {
     return;
   }
   adopt_until_.reset();

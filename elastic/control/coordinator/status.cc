@@ -37,7 +37,7 @@ void Coordinator::State::DescribePhase(Time now, wire::JobStatus& status) const 
   } else if (phase_ == Phase::kDone) {
     status.set_phase(end_->ok ? "finished" : end_->suspended ? "suspended" : "failed");
     status.set_reason(end_->reason);
-  } else if (const auto since = silence_.cut_off_since()) {
+  } else if (const auto since = failure_detector_.cut_off_since()) {
     status.set_phase("cut off");
     status.set_reason(fmt::format("no worker is heard for {:.0f} s; those that train go on",
                                   Seconds(now - *since)));

@@ -83,8 +83,8 @@ void Coordinator::State::OnStopped(const Worker& worker,
                                generations_, out)) {
     return Recover(Cause::kFailure, now, out);
   }
-  Scene scene = MakeScene(now, out);
-  Apply(transitions_.OnStopped(worker.name, message.generation(), message.applied_step(), scene),
+  TransitionContext context = MakeContext(now, out);
+  Apply(transitions_.OnStopped(worker.name, message.generation(), message.applied_step(), context),
         now, out);
 }
 
@@ -148,8 +148,8 @@ void Coordinator::State::ReleaseLeaving(bool requeue, Time now, Outbox& out) {
     quarantine_.Leave(name);
     Dismiss(name, "released", false, out);
     if (transitions_.current()) {
-      Scene scene = MakeScene(now, out);
-      Apply(transitions_.OnLost(name, scene), now, out);
+      TransitionContext context = MakeContext(now, out);
+      Apply(transitions_.OnLost(name, context), now, out);
     }
   }
 }

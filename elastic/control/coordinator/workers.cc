@@ -54,8 +54,8 @@ void Coordinator::State::OnHello(ConnectionId connection,
       }
       links_.Repeat(worker, roster_, policy().links, out);
       SendGoAgain(worker, out);  // Before any Stop, which counts only after Go.
-      Scene scene = MakeScene(now, out);
-      transitions_.Repeat(worker, scene);
+      TransitionContext context = MakeContext(now, out);
+      transitions_.Repeat(worker, context);
       suspension_.Repeat(worker, generations_, out);
     }
     return;
@@ -137,14 +137,14 @@ void Coordinator::State::OnMessage(const Worker& worker,
                                    Outbox& out) {
   // A copy, because the worker may be forgotten while its message is handled.
   const std::string name = worker.name;
-  Scene scene = MakeScene(now, out);
+  TransitionContext context = MakeContext(now, out);
   switch (message.kind_case()) {
     case wire::FromWorker::kProfiled:
       return OnProfiled(worker, message.profiled(), now, out);
     case wire::FromWorker::kLinksMeasured:
       return links_.TakeAnswer(worker, message.links_measured(), roster_, policy().links, out);
     case wire::FromWorker::kPrepared:
-      return Apply(transitions_.OnPrepared(name, message.prepared(), scene), now, out);
+      return Apply(transitions_.OnPrepared(name, message.prepared(), context), now, out);
     case wire::FromWorker::kStepDone:
       TakeRecords(name, message.step_done().records(), now, out);
       return;
@@ -159,7 +159,7 @@ void Coordinator::State::OnMessage(const Worker& worker,
     case wire::FromWorker::kStopped:
       return OnStopped(worker, message.stopped(), now, out);
     case wire::FromWorker::kReady:
-      return Apply(transitions_.OnReady(name, message.ready(), scene), now, out);
+      return Apply(transitions_.OnReady(name, message.ready(), context), now, out);
     case wire::FromWorker::kCheckpointPart:
       if (phase_ != Phase::kDone) {
         const wire::CheckpointPart& part = message.checkpoint_part();
@@ -259,7 +259,7 @@ void Coordinator::State::OnHeartbeat(const Worker& worker,
                                      Outbox& out) {
   roster_.TakeHeartbeat(worker.name, message, policy().profile_timeout, now);
   if (generations_.IsMember(worker.name)) {
-    silence_.NoteStep(message.generation(), message.applied_step(), now);
+    failure_detector_.NoteStep(message.generation(), message.applied_step(), now);
   }
   if (!transitions_.current()) {
     drift_.Count(worker.name, message, generations_, policy().drift);
@@ -288,7 +288,7 @@ void Coordinator::State::OnPeerLost(const Worker& worker,
       loss_limit_.NoteAccused(*accused, now);
     }
     if (loss_limit_.hold()) {
-      silence_.Reconsider();  // A held loss may be admitted now.
+      failure_detector_.Reconsider();  // A held loss may be admitted now.
     }
     Apply({.losses = blame_.Accuse(worker.name, message.peer() == worker.name ? "" : message.peer(),
                                    message.reason(), roster_, generations_, now)},
@@ -306,13 +306,14 @@ void Coordinator::State::OnFinished(const Worker& worker,
   }
   roster_.SetStanding(worker.name, wire::STANDING_FINISHED);
   steps_.Finish(worker.name);
-  Scene scene = MakeScene(now, out);
-  Apply(transitions_.OnStopped(worker.name, message.generation(), message.step(), scene), now, out);
+  TransitionContext context = MakeContext(now, out);
+  Apply(transitions_.OnStopped(worker.name, message.generation(), message.step(), context), now,
+        out);
 }
 
 // ---- Losses ----
 
-void Coordinator::State::Apply(const Consequence& consequence, Time now, Outbox& out) {
+void Coordinator::State::Apply(const Effects& consequence, Time now, Outbox& out) {
   for (const Loss& loss : consequence.losses) {
     Lose(loss, now, out);
   }
@@ -325,8 +326,8 @@ void Coordinator::State::Apply(const Consequence& consequence, Time now, Outbox&
 
 void Coordinator::State::Recover(Cause cause, Time now, Outbox& out) {
   suspension_.Drop();
-  Scene scene = MakeScene(now, out);
-  Apply(transitions_.Recover(cause, scene), now, out);
+  TransitionContext context = MakeContext(now, out);
+  Apply(transitions_.Recover(cause, context), now, out);
 }
 
 void Coordinator::State::Lose(const Loss& loss, Time now, Outbox& out) {
@@ -362,9 +363,9 @@ void Coordinator::State::Lose(const Loss& loss, Time now, Outbox& out) {
   saves_.Lose(name, out);
   const bool member = generations_.IsMember(name);
   Dismiss(name, reason, rejoins, out);
-  Scene scene = MakeScene(now, out);
+  TransitionContext context = MakeContext(now, out);
   if (phase_ == Phase::kActive && transitions_.current()) {
-    Apply(transitions_.OnLost(name, scene), now, out);
+    Apply(transitions_.OnLost(name, context), now, out);
   } else if (phase_ == Phase::kActive && member) {
     Recover(Cause::kLoss, now, out);
   }

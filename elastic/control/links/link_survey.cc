@@ -11,9 +11,9 @@ namespace heddle::elastic {
 namespace {
 
 // The next request of a coordinator is numbered after the generations of this one's groups.
-constexpr int64_t kGroupsOfRequest = kMostMeasuredTransports;
+constexpr int64_t kGroupsOfRequest = kMaxMeasuredTransports;
 constexpr int kLifeShift = 32;
-constexpr size_t kMostKept = 4096;
+constexpr size_t kMaxKept = 4096;
 
 }  // namespace
 
@@ -74,7 +74,7 @@ bool LinkSurvey::Settled(const Roster& roster, const LinkPolicy& policy, Time no
 // Places come and go (a container has a new network at every start). Figures of a place that is
 // gone are kept for its return, but not without bound.
 void LinkSurvey::ForgetOldPlaces(const Roster& roster) {
-  if (measured_.size() <= kMostKept) {
+  if (measured_.size() <= kMaxKept) {
     return;
   }
   std::set<Place> here;

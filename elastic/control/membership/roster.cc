@@ -17,7 +17,7 @@ bool IsEmpty(const wire::Emulation& emulation) {
 }
 
 // The longest name of a host or network; measurements are kept by these names.
-constexpr size_t kMostNameBytes = 255;
+constexpr size_t kMaxNameBytes = 255;
 
 // True if the name can be part of file names, labels and lines of text.
 bool IsNameSound(const std::string& name) {
@@ -40,7 +40,7 @@ std::string Fault(const wire::Hello& hello) {
     return "its failure domain may hold letters, digits, '-', '_' and '.' only, at most "
            "64 of them";
   }
-  if (hello.host().size() > kMostNameBytes || hello.network().size() > kMostNameBytes) {
+  if (hello.host().size() > kMaxNameBytes || hello.network().size() > kMaxNameBytes) {
     return "the name of its host or of its network is too long";
   }
   return "";

@@ -12,7 +12,7 @@ namespace {
 
 // The most workers of a chain that are named in words; those in the middle of a longer one are
 // counted.
-constexpr size_t kMostNamed = 8;
+constexpr size_t kMaxNamed = 8;
 
 }  // namespace
 
@@ -70,11 +70,11 @@ std::string WaitGraph::Words(const std::vector<Index>& chain) const {
   std::string words;
   for (size_t i = 0; i < chain.size(); ++i) {
     const bool named =
-        chain.size() <= kMostNamed || i < kMostNamed / 2 || i >= chain.size() - kMostNamed / 2;
+        chain.size() <= kMaxNamed || i < kMaxNamed / 2 || i >= chain.size() - kMaxNamed / 2;
     if (!named) {
-      words += i == kMostNamed / 2 ? fmt::format(" waits for {} others, of whom the last",
-                                                 chain.size() - kMostNamed)
-                                   : "";
+      words += i == kMaxNamed / 2
+                   ? fmt::format(" waits for {} others, of whom the last", chain.size() - kMaxNamed)
+                   : "";
       continue;
     }
     words += (words.empty() ? "" : " waits for ") + nodes_[chain[i]].name;

@@ -23,9 +23,9 @@
 namespace heddle::elastic {
 namespace {
 
-constexpr size_t kMostSilent = 64;
+constexpr size_t kMaxSilent = 64;
 // All workers of a large job may come at once.
-constexpr size_t kMostStrangers = 1024;
+constexpr size_t kMaxStrangers = 1024;
 // Descriptors that no connection takes: for files, pipes and workers that are there.
 constexpr rlim_t kReserve = 32;
 constexpr Duration kAcceptAgainAfter = std::chrono::milliseconds(100);
@@ -55,7 +55,7 @@ UniqueFd Lowered(const UniqueFd& fd) {
 // The most strangers at a time; each takes two descriptors.
 size_t MostStrangers() {
   const std::optional<rlim_t> usable = DescriptorsForConnections();
-  return usable ? std::clamp<size_t>(*usable / 4, 1, kMostStrangers) : kMostStrangers;
+  return usable ? std::clamp<size_t>(*usable / 4, 1, kMaxStrangers) : kMaxStrangers;
 }
 
 // The peer's address as gRPC writes it.
@@ -264,15 +264,15 @@ void ControlListener::AdmitSpoken() {
 }
 
 void ControlListener::CloseSilent() {
-  while (!silent_.empty() && (silent_.front().until <= Now() || silent_.size() > kMostSilent)) {
+  while (!silent_.empty() && (silent_.front().until <= Now() || silent_.size() > kMaxSilent)) {
     silent_.pop_front();
   }
 }
 
 void ControlListener::AcceptAll() {
-  // Accepts at most kMostSilent at a time: the rest is accepted after the next poll of the silent
+  // Accepts at most kMaxSilent at a time: the rest is accepted after the next poll of the silent
   // ones.
-  for (size_t i = 0; i < kMostSilent; ++i) {
+  for (size_t i = 0; i < kMaxSilent; ++i) {
     UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     const int error = errno;
     if (!fd.valid()) {

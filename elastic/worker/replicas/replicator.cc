@@ -61,7 +61,7 @@ void Keep(Status& first, const Status& status) {
 
 }  // namespace
 
-checkpoint::WriterFigures ReplicaFigures(metrics::Registry& registry) {
+checkpoint::WriterStats ReplicaFigures(metrics::Registry& registry) {
   return {.stall_seconds = &registry.GetHistogram(
               "heddle_replica_stall_seconds",
               "Time for which a snapshot in memory stopped training, in all.",

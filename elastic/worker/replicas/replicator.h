@@ -32,7 +32,7 @@ struct ReplicaOwner {
 };
 
 /// The metrics of a writer whose saves go into a Replicator's memory.
-checkpoint::WriterFigures ReplicaFigures(metrics::Registry& registry);
+checkpoint::WriterStats ReplicaFigures(metrics::Registry& registry);
 
 struct ReplicatorOptions {
   int64_t generation = 0;

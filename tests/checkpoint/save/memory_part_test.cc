@@ -41,7 +41,7 @@ class MemoryPartTest : public ::testing::Test {
   std::unique_ptr<Writer> MakeWriter(int64_t chunk_bytes, const std::string& root = "") {
     auto writer =
         Writer::Create({.root = root, .name = "w0", .codec_threads = 2, .chunk_bytes = chunk_bytes},
-                       WriterFigures());
+                       WriterStats());
     EXPECT_TRUE(writer.ok()) << writer.status().ToString();
     return *std::move(writer);
   }

@@ -119,9 +119,9 @@ TEST_F(LinkPairsTest, RequestsLeaveRoomForTheGroupsOfTheirTransports) {
   }
   MeasureAll();
   ASSERT_EQ(numbers_.size(), 3U);
-  EXPECT_EQ(numbers_[0], kMostMeasuredTransports);
-  EXPECT_EQ(numbers_[1], 2 * kMostMeasuredTransports);
-  EXPECT_EQ(numbers_[2], 3 * kMostMeasuredTransports);
+  EXPECT_EQ(numbers_[0], kMaxMeasuredTransports);
+  EXPECT_EQ(numbers_[1], 2 * kMaxMeasuredTransports);
+  EXPECT_EQ(numbers_[2], 3 * kMaxMeasuredTransports);
 }
 
 // Distance one of the ring gives everybody two.

@@ -225,7 +225,7 @@ TEST_F(WaitsAmongTest, WaitsOfAnotherGenerationNameNobody) {
 
 TEST_F(WaitsAmongTest, OnlyAFewAndKnownNamesAreKept) {
   std::vector<std::string> names = {"nobody", "a"};
-  names.resize(kMostAwaited, "nobody");
+  names.resize(kMaxAwaited, "nobody");
   names.push_back("c");  // One too many.
   Says("a", true, names);
   EXPECT_THAT(roster_.at("a").waits.names, IsEmpty()) << "nor does it wait for itself";

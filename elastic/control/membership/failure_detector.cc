@@ -1,4 +1,4 @@
-#include "elastic/control/membership/silence.h"
+#include "elastic/control/membership/failure_detector.h"
 
 #include <algorithm>
 
@@ -42,7 +42,7 @@ std::optional<Time> NewestWord(const Roster& roster) {
 
 }  // namespace
 
-bool Silence::Hear(const Roster& roster, const JobPolicy& policy, Time now) {
+bool FailureDetector::Hear(const Roster& roster, const JobPolicy& policy, Time now) {
   const std::optional<Time> newest = NewestWord(roster);
   const bool first = newest && now - *newest >= Fresh(policy);
   if (first) {
@@ -52,7 +52,7 @@ bool Silence::Hear(const Roster& roster, const JobPolicy& policy, Time now) {
   return first;
 }
 
-void Silence::NoteStep(int64_t generation, int64_t step, Time now) {
+void FailureDetector::NoteStep(int64_t generation, int64_t step, Time now) {
   if (generation > generation_ || (generation == generation_ && step > step_)) {
     generation_ = generation;
     step_ = step;
@@ -60,69 +60,69 @@ void Silence::NoteStep(int64_t generation, int64_t step, Time now) {
   }
 }
 
-Silence::Verdict Silence::Judge(const Scene& scene) {
-  judged_at_ = scene.now;
+FailureDetector::Verdict FailureDetector::Judge(const View& view) {
+  judged_at_ = view.now;
   bool anybody = false;
   bool a_member = false;
-  for (const auto& [name, worker] : scene.roster.workers()) {
-    const bool heard = IsHeard(worker, scene.policy, scene.now);
+  for (const auto& [name, worker] : view.roster.workers()) {
+    const bool heard = IsHeard(worker, view.policy, view.now);
     anybody = anybody || heard;
-    a_member = a_member || (heard && scene.generations.IsMember(name));
+    a_member = a_member || (heard && view.generations.IsMember(name));
   }
-  const std::optional<Time> newest = NewestWord(scene.roster);
-  const bool cut_off = newest && !anybody && scene.now - *newest < scene.policy.cut_off_timeout;
-  cut_off_since_ = cut_off && scene.now - *newest >= scene.policy.lease ? newest : std::nullopt;
+  const std::optional<Time> newest = NewestWord(view.roster);
+  const bool cut_off = newest && !anybody && view.now - *newest < view.policy.cut_off_timeout;
+  cut_off_since_ = cut_off && view.now - *newest >= view.policy.lease ? newest : std::nullopt;
   Verdict verdict;
-  if (cut_off || scene.now < excused_until_) {
-    for (const auto& [name, worker] : scene.roster.workers()) {
+  if (cut_off || view.now < excused_until_) {
+    for (const auto& [name, worker] : view.roster.workers()) {
       if (worker.absent) {  // It stays absent until it is heard.
         verdict.absent.insert(name);
       }
     }
     return verdict;
   }
-  for (const auto& [name, worker] : scene.roster.workers()) {
-    JudgeOne(worker, a_member, scene, verdict);
+  for (const auto& [name, worker] : view.roster.workers()) {
+    JudgeOne(worker, a_member, view, verdict);
   }
   return verdict;
 }
 
-void Silence::JudgeOne(const Worker& worker,
-                       bool a_member_is_heard,
-                       const Scene& scene,
-                       Verdict& verdict) const {
-  const JobPolicy& policy = scene.policy;
-  const bool broken = worker.broken_at && scene.now - *worker.broken_at >= policy.reconnect_grace;
-  const bool silent = scene.now - worker.last_word >= policy.lease;
+void FailureDetector::JudgeOne(const Worker& worker,
+                               bool a_member_is_heard,
+                               const View& view,
+                               Verdict& verdict) const {
+  const JobPolicy& policy = view.policy;
+  const bool broken = worker.broken_at && view.now - *worker.broken_at >= policy.reconnect_grace;
+  const bool silent = view.now - worker.last_word >= policy.lease;
   if (!worker.seen) {
     return;  // The end of the adoption decides about it.
   }
   if (!broken && !silent) {
-    if (worker.profiling_until && scene.now >= *worker.profiling_until) {
+    if (worker.profiling_until && view.now >= *worker.profiling_until) {
       verdict.lost.push_back({worker.name, "profiling did not end in time"});
     }
   } else {
-    const bool member = scene.generations.IsMember(worker.name);
+    const bool member = view.generations.IsMember(worker.name);
     const bool trains =
-        scene.steps_run && member &&
+        view.steps_run && member &&
         (!silent ||
-         (a_member_is_heard && scene.now - stepped_at_ < StandsStill(policy, scene.step_seconds)));
-    const bool stands_by = !member && scene.involved.count(worker.name) == 0;
+         (a_member_is_heard && view.now - stepped_at_ < StandsStill(policy, view.step_seconds)));
+    const bool stands_by = !member && view.involved.count(worker.name) == 0;
     // Not for ever, because reports of its saves and its speed are missed, too.
-    if ((trains || stands_by) && scene.now - worker.last_word < policy.cut_off_timeout) {
+    if ((trains || stands_by) && view.now - worker.last_word < policy.cut_off_timeout) {
       verdict.absent.insert(worker.name);
       return;
     }
     verdict.lost.push_back(
         {worker.name,
          broken ? std::string("its connection broke")
-                : fmt::format("no heartbeat for {:.1f} s", Seconds(scene.now - worker.last_word))});
+                : fmt::format("no heartbeat for {:.1f} s", Seconds(view.now - worker.last_word))});
   }
 }
 
-std::optional<Time> Silence::NextDeadline(const Roster& roster,
-                                          double step_seconds,
-                                          const JobPolicy& policy) const {
+std::optional<Time> FailureDetector::NextDeadline(const Roster& roster,
+                                                  double step_seconds,
+                                                  const JobPolicy& policy) const {
   std::optional<Time> next;
   const auto look_at = [&](Time when) {
     const Time due = std::max(when, excused_until_);
