@@ -182,16 +182,16 @@ ServerSessions::Reactor* ServerSessions::Open(grpc::CallbackServerContext* conte
 
 bool ServerSessions::IsNamed(ConnectionId id, const wire::FromWorker& message) {
   const bool sound = !message.has_hello() || message.ByteSizeLong() <= kMaxHelloBytes;
-  std::shared_ptr<ServerSession> stranger;
+  std::shared_ptr<ServerSession> session;
   {
     const MutexLock lock(mutex_);
     if (sound && (message.has_hello() || !unnamed_.contains(id))) {
       unnamed_.erase(id);
       return true;
     }
-    stranger = sessions_[id];
+    session = sessions_[id];
   }
-  stranger->Cancel();
+  session->Cancel();
   return false;
 }
 

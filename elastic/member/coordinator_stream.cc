@@ -25,7 +25,7 @@ void CoordinatorStream::BeginJob(const wire::Welcome& welcome) {
   notice_ = FromSeconds(welcome.notice_seconds());
 }
 
-void CoordinatorStream::Hear(Time now) {
+void CoordinatorStream::NoteHeard(Time now) {
   last_word_ = now;
   refusal_.clear();
 }

@@ -11,7 +11,7 @@ namespace heddle::elastic {
 // ---- An event ----
 
 std::vector<CoordinatorAction> Coordinator::State::Handle(const CoordinatorEvent& event, Time now) {
-  Outbox out([this, now] { return Facts(now); });
+  Outbox out([this, now] { return MakeDurableState(now); });
   // A coordinator that was itself stopped must not take all workers for dead: the messages that
   // they sent meanwhile are still on their way.
   if (promised_tick_ && now - *promised_tick_ > policy().lease / 4) {
@@ -30,7 +30,7 @@ std::vector<CoordinatorAction> Coordinator::State::Handle(const CoordinatorEvent
   return out.Take();
 }
 
-DurableState Coordinator::State::Facts(Time now) {
+DurableState Coordinator::State::MakeDurableState(Time now) {
   DurableState durable;
   durable.job_id = job_.id;
   durable.job_yaml = job_.yaml;
@@ -70,7 +70,7 @@ TransitionContext Coordinator::State::MakeContext(Time now, Outbox& out) {
 }
 
 void Coordinator::State::On(const Submitted& event, Time now, Outbox& out) {
-  if (phase_ != Phase::kIdle) {
+  if (phase_ != JobPhase::kIdle) {
     return;
   }
   job_ = event.job;
@@ -87,7 +87,7 @@ void Coordinator::State::On(const Submitted& event, Time now, Outbox& out) {
 }
 
 void Coordinator::State::BeginForming(Time now) {
-  phase_ = Phase::kActive;
+  phase_ = JobPhase::kActive;
   formation_.Begin(now);
   generations_.Drop();
   sources_.Clear();
@@ -99,13 +99,13 @@ void Coordinator::State::On(const Received& event, Time now, Outbox& out) {
   }
   if (roster_.Speaks(event.connection)) {
     EndSilence(now, out);
-    OnMessage(*roster_.Hear(event.connection, now), event.message, now, out);
+    OnMessage(*roster_.NoteHeard(event.connection, now), event.message, now, out);
   }
 }
 
 void Coordinator::State::EndSilence(Time now, Outbox& out) {
   if (const auto since = failure_detector_.cut_off_since();
-      failure_detector_.Hear(roster_, policy(), now) && since) {
+      failure_detector_.NoteHeard(roster_, policy(), now) && since) {
     out.Log("heard_again", {{"seconds", Seconds(now - *since)}});
     transitions_.Excuse(now - *since);
   }
@@ -116,7 +116,7 @@ void Coordinator::State::On(const Disconnected& event, Time now, Outbox& out) {
   if (name.empty()) {
     return;
   }
-  if (phase_ == Phase::kDone || phase_ == Phase::kIdle) {
+  if (phase_ == JobPhase::kDone || phase_ == JobPhase::kIdle) {
     return Dismiss(name, "", false, out);
   }
   // An accusation without a name fits any member that disconnects.
@@ -137,7 +137,7 @@ void Coordinator::State::On(const ProcessExited& event, Time now, Outbox& out) {
   if (worker == nullptr || (worker->pid != event.pid && worker->seen)) {
     return;
   }
-  if (phase_ == Phase::kDone || phase_ == Phase::kIdle) {
+  if (phase_ == JobPhase::kDone || phase_ == JobPhase::kIdle) {
     return Dismiss(event.worker, "", false, out);
   }
   Lose({event.worker, event.reason, false}, now, out);
@@ -149,7 +149,7 @@ void Coordinator::State::On(const Planned& event, Time now, Outbox& out) {
 }
 
 void Coordinator::State::On(const CheckpointCommitted& event, Time /*now*/, Outbox& out) {
-  if (phase_ != Phase::kDone && saves_.TakeCommit(event, out)) {
+  if (phase_ != JobPhase::kDone && saves_.TakeCommit(event, out)) {
     sources_.NoteStateBytes(event.raw_bytes);
   }
 }
@@ -171,13 +171,13 @@ void Coordinator::State::On(const EmulateRequested& event, Time /*now*/, Outbox&
 }
 
 void Coordinator::State::On(const CancelRequested& event, Time /*now*/, Outbox& out) {
-  if (phase_ != Phase::kDone && phase_ != Phase::kIdle) {
+  if (phase_ != JobPhase::kDone && phase_ != JobPhase::kIdle) {
     End({false, false, event.reason}, out);
   }
 }
 
 void Coordinator::State::On(const Ticked& /*event*/, Time now, Outbox& out) {
-  if (phase_ != Phase::kDone) {
+  if (phase_ != JobPhase::kDone) {
     JudgeSilence(now, out);
   }
 }
@@ -187,18 +187,18 @@ void Coordinator::State::On(const Ticked& /*event*/, Time now, Outbox& out) {
 void Coordinator::State::Advance(Time now, Outbox& out) {
   TransitionContext context = MakeContext(now, out);
   const bool gathers = suspension_.Gathers(roster_, policy().coalesce, now);
-  if (phase_ == Phase::kAdopting) {
+  if (phase_ == JobPhase::kAdopting) {
     JudgeAccusations(now, out);
     FinishAdopting(now, out);
   }
-  if (phase_ == Phase::kActive) {
+  if (phase_ == JobPhase::kActive) {
     roster_.ScheduleProfiles(links_.BusyHosts(roster_), policy().profile_timeout, now, out);
     links_.CheckDeadlines(roster_, policy().links, now, out);
     JudgeAccusations(now, out);
     JudgeAnswers(now, out);
     Apply(transitions_.LeaveHalt(context), now, out);
     ConsiderSuspension(now, out);
-    if (phase_ == Phase::kActive && !generations_.held() && !transitions_.current()) {
+    if (phase_ == JobPhase::kActive && !generations_.held() && !transitions_.current()) {
       Apply(transitions_.Form(context), now, out);
     }
     FinishIfDone(now, out);
@@ -210,14 +210,14 @@ void Coordinator::State::Advance(Time now, Outbox& out) {
     failure_detector_.NoteStep(generations_.held()->number, 0,
                                now);  // Takes effect once per generation.
   }
-  if (phase_ == Phase::kActive) {
+  if (phase_ == JobPhase::kActive) {
     JudgeWaits(now, out);  // After NoteStep: waits count from the begin of the generation.
   }
   EndIfNobodyIsLeft(out);
   if (IsRunning() && steps_.StoreIsDue(now)) {
     out.Persist();
   }
-  if (auto list = roster_.TakeList(phase_ == Phase::kIdle)) {
+  if (auto list = roster_.TakeList(phase_ == JobPhase::kIdle)) {
     out.Add(*std::move(list));
   }
 }
@@ -225,7 +225,7 @@ void Coordinator::State::Advance(Time now, Outbox& out) {
 // Ends the job if no worker is left and none will join. A requested suspension ends it by itself.
 void Coordinator::State::EndIfNobodyIsLeft(Outbox& out) {
   if (launched_are_gone_ && roster_.workers().empty() && suspension_.asked().empty() &&
-      (phase_ == Phase::kActive || phase_ == Phase::kAdopting)) {
+      (phase_ == JobPhase::kActive || phase_ == JobPhase::kAdopting)) {
     End({.reason = recoveries_.WithFirstLoss("no worker is left")}, out);
   }
 }
@@ -235,7 +235,7 @@ void Coordinator::State::End(const EndJob& end, Outbox& out) {
     return;
   }
   end_ = end;
-  phase_ = Phase::kDone;
+  phase_ = JobPhase::kDone;
   transitions_.Drop(generations_);
   suspension_.Drop();
   blame_.Clear();
@@ -295,7 +295,7 @@ void Coordinator::State::Consider(Time now, Outbox& out) {
 }
 
 std::optional<Time> Coordinator::State::NextDeadline() const {
-  if (phase_ == Phase::kDone) {
+  if (phase_ == JobPhase::kDone) {
     return std::nullopt;
   }
   std::optional<Time> next = failure_detector_.NextDeadline(roster_, StepSeconds(), policy());
@@ -312,7 +312,7 @@ std::optional<Time> Coordinator::State::NextDeadline() const {
   }
   Earlier(next, suspension_.NextDeadline());
   Earlier(next, steps_.NextDeadline(policy(), IsRunning()));
-  if (phase_ == Phase::kActive && !generations_.held() && !transitions_.current()) {
+  if (phase_ == JobPhase::kActive && !generations_.held() && !transitions_.current()) {
     Earlier(next, formation_.NextDeadline(policy()));
   }
   return next;

@@ -32,7 +32,7 @@ void Coordinator::State::OnStateDigests(const std::string& name,
 void Coordinator::State::RestoreDisagreement(Time now) {
   const auto& held = generations_.held();
   if (held && sources_.refusals().Disagreed(held->number)) {
-    Outbox nobody([this, now] { return Facts(now); });  // Its actions are dropped.
+    Outbox nobody([this, now] { return MakeDurableState(now); });  // Its actions are dropped.
     sources_.VoidAfter(agreement_.step());
     saves_.VoidAfter(agreement_.step(), held->number, nobody);
   }

@@ -43,7 +43,7 @@ void Coordinator::State::JudgeSilence(Time now, Outbox& out) {
   // A lost worker is absent, too, as the loss limit may hold its loss; not one that is only slow.
   for (const Loss& loss : verdict.lost) {
     const Worker& worker = roster_.at(loss.worker);
-    if (worker.broken_at || now - worker.last_word >= policy().lease) {
+    if (worker.broken_at || now - worker.last_heard_at >= policy().lease) {
       absent.insert(loss.worker);
     }
   }

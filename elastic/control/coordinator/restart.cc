@@ -7,7 +7,7 @@
 namespace heddle::elastic {
 
 Coordinator::State::State(const DurableState& restored, const Job& job, Time now)
-    : phase_(Phase::kAdopting),
+    : phase_(JobPhase::kAdopting),
       job_(job),
       started_(now) {
   if (restored.data != 0) {
@@ -46,7 +46,7 @@ void Coordinator::State::FinishAdopting(Time now, Outbox& out) {
   if (!held || held->members.empty()) {
     return BeginForming(now);
   }
-  phase_ = Phase::kActive;
+  phase_ = JobPhase::kActive;
   bool intact = held->members.size() == held->plan.members.size() && blame_.empty();
   for (const auto& [name, incarnation] : held->members) {
     const Worker& worker = roster_.at(name);

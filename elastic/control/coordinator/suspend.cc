@@ -10,7 +10,7 @@
 namespace heddle::elastic {
 
 void Coordinator::State::On(const SuspendRequested& event, Time /*now*/, Outbox& /*out*/) {
-  if (phase_ != Phase::kDone && phase_ != Phase::kIdle) {
+  if (phase_ != JobPhase::kDone && phase_ != JobPhase::kIdle) {
     suspension_.Ask(event.reason);
   }
 }
@@ -37,7 +37,7 @@ void Coordinator::State::ConsiderSuspension(Time now, Outbox& out) {
   const Planning* planning = transition ? transition->In<Planning>() : nullptr;
   if (!generations_.held() && (!transition || planning != nullptr)) {
     ReleaseLeaving(/*requeue=*/true, now, out);
-    if (!suspension_.asked().empty() && phase_ == Phase::kActive) {
+    if (!suspension_.asked().empty() && phase_ == JobPhase::kActive) {
       const std::optional<SourceOption> stored = sources_.Stored(saves_);
       const bool lost = steps_.known() > (stored ? stored->step : 0);
       EndSuspension(lost ? "no worker is left that holds the newest state" : "", now, out);

@@ -26,15 +26,15 @@ Duration Fresh(const JobPolicy& policy) {
 }
 
 bool IsHeard(const Worker& worker, const JobPolicy& policy, Time now) {
-  return worker.seen && worker.connection != 0 && now - worker.last_word < Fresh(policy);
+  return worker.seen && worker.connection != 0 && now - worker.last_heard_at < Fresh(policy);
 }
 
 // When any worker was last heard; nullopt if none has joined.
-std::optional<Time> NewestWord(const Roster& roster) {
+std::optional<Time> LastHeardAt(const Roster& roster) {
   std::optional<Time> newest;
   for (const auto& [name, worker] : roster.workers()) {
-    if (worker.seen && (!newest || worker.last_word > *newest)) {
-      newest = worker.last_word;
+    if (worker.seen && (!newest || worker.last_heard_at > *newest)) {
+      newest = worker.last_heard_at;
     }
   }
   return newest;
@@ -42,8 +42,8 @@ std::optional<Time> NewestWord(const Roster& roster) {
 
 }  // namespace
 
-bool FailureDetector::Hear(const Roster& roster, const JobPolicy& policy, Time now) {
-  const std::optional<Time> newest = NewestWord(roster);
+bool FailureDetector::NoteHeard(const Roster& roster, const JobPolicy& policy, Time now) {
+  const std::optional<Time> newest = LastHeardAt(roster);
   const bool first = newest && now - *newest >= Fresh(policy);
   if (first) {
     Excuse(now + policy.lease + policy.adopt_extra);
@@ -69,7 +69,7 @@ FailureDetector::Verdict FailureDetector::Judge(const View& view) {
     anybody = anybody || heard;
     a_member = a_member || (heard && view.generations.IsMember(name));
   }
-  const std::optional<Time> newest = NewestWord(view.roster);
+  const std::optional<Time> newest = LastHeardAt(view.roster);
   const bool cut_off = newest && !anybody && view.now - *newest < view.policy.cut_off_timeout;
   cut_off_since_ = cut_off && view.now - *newest >= view.policy.lease ? newest : std::nullopt;
   Verdict verdict;
@@ -93,7 +93,7 @@ void FailureDetector::JudgeOne(const Worker& worker,
                                Verdict& verdict) const {
   const JobPolicy& policy = view.policy;
   const bool broken = worker.broken_at && view.now - *worker.broken_at >= policy.reconnect_grace;
-  const bool silent = view.now - worker.last_word >= policy.lease;
+  const bool silent = view.now - worker.last_heard_at >= policy.lease;
   if (!worker.seen) {
     return;  // The end of the adoption decides about it.
   }
@@ -109,14 +109,14 @@ void FailureDetector::JudgeOne(const Worker& worker,
          (a_member_is_heard && view.now - stepped_at_ < StandsStill(policy, view.step_seconds)));
     const bool stands_by = !member && view.involved.count(worker.name) == 0;
     // Not for ever, because reports of its saves and its speed are missed, too.
-    if ((trains || stands_by) && view.now - worker.last_word < policy.cut_off_timeout) {
+    if ((trains || stands_by) && view.now - worker.last_heard_at < policy.cut_off_timeout) {
       verdict.absent.insert(worker.name);
       return;
     }
     verdict.lost.push_back(
-        {worker.name,
-         broken ? std::string("its connection broke")
-                : fmt::format("no heartbeat for {:.1f} s", Seconds(view.now - worker.last_word))});
+        {worker.name, broken ? std::string("its connection broke")
+                             : fmt::format("no heartbeat for {:.1f} s",
+                                           Seconds(view.now - worker.last_heard_at))});
   }
 }
 
@@ -134,9 +134,9 @@ std::optional<Time> FailureDetector::NextDeadline(const Roster& roster,
     if (!worker.seen) {
       continue;
     }
-    look_at(worker.last_word + policy.lease);
-    if (judged_at_ - worker.last_word >= policy.lease) {
-      look_at(worker.last_word + policy.cut_off_timeout);
+    look_at(worker.last_heard_at + policy.lease);
+    if (judged_at_ - worker.last_heard_at >= policy.lease) {
+      look_at(worker.last_heard_at + policy.cut_off_timeout);
       look_at(stepped_at_ + StandsStill(policy, step_seconds));
     }
     if (worker.broken_at) {

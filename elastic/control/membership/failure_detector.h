@@ -40,7 +40,7 @@ class FailureDetector {
 
   /// A worker is heard at `now`; called before the roster records that. Returns true for the first
   /// worker after none was heard for half a lease.
-  bool Hear(const Roster& roster, const JobPolicy& policy, Time now);
+  bool NoteHeard(const Roster& roster, const JobPolicy& policy, Time now);
   /// No worker is lost before `until`, because the silence was the coordinator's own.
   void Excuse(Time until) { excused_until_ = std::max(excused_until_, until); }
   /// A member of `generation` has applied `step`.

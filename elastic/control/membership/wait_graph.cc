@@ -210,7 +210,7 @@ WaitGraph WaitsAmong(const std::vector<std::string>& ranks,
     }
     nodes.push_back(
         {.name = name,
-         .is_heard = worker->seen && worker->connection != 0 && now - worker->last_word < fresh,
+         .is_heard = worker->seen && worker->connection != 0 && now - worker->last_heard_at < fresh,
          .waits = worker->waits.any,
          .waits_for = counts ? worker->waits.names : std::vector<std::string>(),
          .quiet_since = quiet_since});

@@ -316,7 +316,7 @@ std::optional<Time> Transitions::NextDeadline(const JobPolicy& policy, const Ros
   return next;
 }
 
-void Transitions::Repeat(const Worker& worker, TransitionContext& context) const {
+void Transitions::Resend(const Worker& worker, TransitionContext& context) const {
   if (!current_ || current_->awaited().count(worker.name) == 0) {
     return;
   }

@@ -100,7 +100,7 @@ class Transitions {
   std::optional<Time> NextDeadline(const JobPolicy& policy, const Roster& roster) const;
 
   /// Resends the stage's command to a worker that came back and has not answered it.
-  void Repeat(const Worker& worker, TransitionContext& context) const;
+  void Resend(const Worker& worker, TransitionContext& context) const;
   /// Lets a plan with this worker be looked for again.
   void Forget(const std::string& worker) { considered_.erase(worker); }
   /// Marks the predecessor's workers as considered: a plan with them is in force.

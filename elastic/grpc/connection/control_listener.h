@@ -3,10 +3,10 @@
 /// after it once ran out of file descriptors. Included by the server only.
 ///
 /// A connection has three stages. It is silent until its first byte arrives; then it is handed to
-/// gRPC. It is a stranger until a call on it is authorised (Name); then it may stay open. Silent
-/// connections and strangers are limited in number and in time: the oldest is closed when there are
-/// too many or descriptors run out. Descriptors in reserve for files and for authorised connections
-/// are never given to them.
+/// gRPC. It is unauthorised until a call on it is authorised (Name); then it may stay open. Silent
+/// and unauthorised connections are limited in number and in time: the oldest is closed when there
+/// are too many or descriptors run out. Descriptors in reserve for files and for authorised
+/// connections are never given to them.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,9 @@ class ControlListener {
   /// listener's.
   using Admit = std::function<void(UniqueFd connection, char first_byte)>;
 
-  /// Listens on HOST:PORT, a numeric address; port 0: any free one. `named_within`: how long a
-  /// stranger may stay. Errors: kResourceExhausted (the port is taken), kInvalidArgument.
+  /// Listens on HOST:PORT, a numeric address; port 0: any free one. `named_within`: how long an
+  /// unauthorised connection may stay. Errors: kResourceExhausted (the port is taken),
+  /// kInvalidArgument.
   static Result<std::unique_ptr<ControlListener>> Open(const std::string& address,
                                                        Duration named_within = kNamedWithin);
   ~ControlListener();  ///< Close().
@@ -44,8 +45,8 @@ class ControlListener {
   int port() const { return port_; }
   /// Begins to accept connections and passes them to `admit`.
   void Start(Admit admit);
-  /// Records that a call on the connection from `peer` was authorised: the connection is no longer
-  /// a stranger. `peer` as gRPC writes it ("ipv4:127.0.0.1:4600").
+  /// Records that a call on the connection from `peer` was authorised, so that the connection may
+  /// stay. `peer` as gRPC writes it ("ipv4:127.0.0.1:4600").
   void Name(const std::string& peer) HEDDLE_EXCLUDES(mutex_);
   /// Stops accepting; no connection is admitted afterwards. Idempotent.
   void Close();
@@ -58,7 +59,7 @@ class ControlListener {
   };
   /// A connection that gRPC has and on which no call was authorised yet. `fd` is a duplicate of its
   /// descriptor, by which it can be shut down.
-  struct Stranger {
+  struct Unauthorised {
     UniqueFd fd;
     std::string peer;
     Time until;
@@ -76,11 +77,12 @@ class ControlListener {
   void AdmitSpoken();
   void Hand(UniqueFd connection, char first_byte);
   void CloseSilent();
-  /// Forgets strangers that were named or have closed, and shuts down those whose time is over.
-  void SiftStrangers() HEDDLE_EXCLUDES(mutex_);
-  void EndOldestStranger();
-  /// Closes the oldest silent connection, or else the oldest stranger, to free a descriptor (gRPC
-  /// frees a stranger's soon after). False: there is none.
+  /// Forgets unauthorised connections that were named or have closed, and shuts down those whose
+  /// time is over.
+  void SiftUnauthorised() HEDDLE_EXCLUDES(mutex_);
+  void EndOldestUnauthorised();
+  /// Closes the oldest silent connection, or else the oldest unauthorised one, to free a descriptor
+  /// (gRPC frees that of an unauthorised one soon after). False: there is none.
   bool MakeRoom();
   void NoteShortage(std::string_view what);
 
@@ -89,10 +91,10 @@ class ControlListener {
   const int port_;
   const Duration named_within_;
   Admit admit_;
-  std::deque<Silent> silent_;       ///< By time of arrival.
-  std::vector<bool> spoken_;        ///< By index in silent_: readable at the last poll.
-  std::deque<Stranger> strangers_;  ///< By time of the first byte.
-  std::vector<bool> ended_;         ///< By index in strangers_: closed at the last poll.
+  std::deque<Silent> silent_;              ///< By time of arrival.
+  std::vector<bool> spoken_;               ///< By index in silent_: readable at the last poll.
+  std::deque<Unauthorised> unauthorised_;  ///< By time of the first byte.
+  std::vector<bool> ended_;                ///< By index in unauthorised_: closed at the last poll.
   bool listener_ready_ = false;
   Time accept_again_{};  ///< When to accept again after a failure.
   Time noted_{};

@@ -222,7 +222,7 @@ std::shared_ptr<const Admission> ControlPort::admission() const {
   return admission_;
 }
 
-void ControlPort::NoteLetIn(const grpc::CallbackServerContext& context) {
+void ControlPort::NoteAuthorised(const grpc::CallbackServerContext& context) {
   listener_->Name(context.peer());
 }
 

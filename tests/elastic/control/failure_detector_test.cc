@@ -31,10 +31,10 @@ class FailureDetectorTest : public testing::Test {
     generations_.Begin(generation);
     failure_detector_.NoteStep(7, 0, now_);
   }
-  void Hear(const std::string& names) {
+  void NoteHeard(const std::string& names) {
     for (const char name : names) {
-      failure_detector_.Hear(roster_, policy_, now_);
-      roster_.Hear(name, now_);
+      failure_detector_.NoteHeard(roster_, policy_, now_);
+      roster_.NoteHeard(name, now_);
     }
   }
   // Who is lost at this moment.
@@ -62,7 +62,7 @@ class FailureDetectorTest : public testing::Test {
     std::vector<std::string> lost;
     for (const Time until = now_ + duration; now_ < until && lost.empty();) {
       now_ += std::min<Duration>(policy_.heartbeat, until - now_);
-      Hear(names);
+      NoteHeard(names);
       lost = Lost();
     }
     return lost;
@@ -211,11 +211,11 @@ TEST_F(FailureDetectorTest, AfterThatEverybodyHasTimeToComeBack) {
   EXPECT_THAT(Wait(seconds(60), ""), IsEmpty());
   const Duration grace = policy_.lease + policy_.adopt_extra;
   now_ += seconds(1);
-  EXPECT_TRUE(failure_detector_.Hear(roster_, policy_, now_));
-  roster_.Hear('a', now_);
+  EXPECT_TRUE(failure_detector_.NoteHeard(roster_, policy_, now_));
+  roster_.NoteHeard('a', now_);
   EXPECT_EQ(failure_detector_.cut_off_since(), std::nullopt);
   EXPECT_EQ(failure_detector_.excused_until(), now_ + grace);
-  EXPECT_FALSE(failure_detector_.Hear(roster_, policy_, now_)) << "only the first one";
+  EXPECT_FALSE(failure_detector_.NoteHeard(roster_, policy_, now_)) << "only the first one";
   EXPECT_THAT(Wait(grace - Duration(1), "a"), IsEmpty());
   EXPECT_THAT(Wait(Duration(1), "a"), ElementsAre("b", "c"));
   EXPECT_THAT(absent_, ElementsAre("d"));
@@ -234,7 +234,7 @@ TEST_F(FailureDetectorTest, WhoIsAbsentStaysSoWhileAllAreExcused) {
   roster_.SetAbsent({"b"});
   failure_detector_.Excuse(now_ + seconds(1));
   now_ += Duration(1);
-  Hear("acd");
+  NoteHeard("acd");
   EXPECT_THAT(Lost(), IsEmpty());
   EXPECT_THAT(absent_, ElementsAre("b"));
 }
@@ -256,7 +256,7 @@ TEST_F(FailureDetectorTest, NobodyIsLostWhoIsExcused) {
   now_ += 10 * policy_.lease;
   failure_detector_.Excuse(now_ + seconds(1));
   failure_detector_.Excuse(now_);
-  roster_.Hear('d', now_);
+  roster_.NoteHeard('d', now_);
   EXPECT_THAT(Wait(seconds(1) - Duration(1), "d"), IsEmpty());
   EXPECT_THAT(Wait(Duration(1), "d"), ElementsAre("a", "b", "c"));
 }

@@ -277,7 +277,7 @@ TEST_F(TransitionsTest, AWorkerThatComesBackIsNotifiedAgainOfWhatIsAwaitedOfIt) 
   TransitionContext context = MakeContext();
   const auto announced_again = [&](const std::string& name) {
     out_.Take();
-    transitions_.Repeat(roster_.at(name), context);
+    transitions_.Resend(roster_.at(name), context);
     return out_.Take().size();
   };
   EXPECT_EQ(announced_again("a"), 1U);

@@ -174,7 +174,7 @@ class WaitsAmongTest : public testing::Test {
   }
   void HearAll() {
     for (ConnectionId connection = 1; connection < next_; ++connection) {
-      roster_.Hear(connection, kNow);
+      roster_.NoteHeard(connection, kNow);
     }
   }
   WaitGraph::Verdict Judge(int64_t generation = 7, Time since = Time()) {

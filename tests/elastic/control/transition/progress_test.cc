@@ -27,7 +27,7 @@ class ProgressTest : public TransitionsTest {
   Effects CheckWithAllHeard() {
     now_ = *transitions_.NextDeadline(job_.policy, roster_);
     for (ConnectionId connection = 1; connection < next_; ++connection) {
-      roster_.Hear(connection, now_);
+      roster_.NoteHeard(connection, now_);
     }
     return Do(&Transitions::CheckDeadline);
   }

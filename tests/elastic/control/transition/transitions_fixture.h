@@ -46,9 +46,9 @@ class TransitionsTest : public testing::Test {
   Effects Do(Effects (Transitions::*method)(Args...), Given&&... given) {
     TransitionContext context = MakeContext();
     out_.Take();
-    Effects consequence = (transitions_.*method)(std::forward<Given>(given)..., context);
+    Effects effects = (transitions_.*method)(std::forward<Given>(given)..., context);
     EXPECT_TRUE(transitions_.Check(roster_, generations_, sources_).ok());
-    return consequence;
+    return effects;
   }
   Effects Planned(const std::vector<std::string>& members, double seconds = 0.5) {
     PlanOutcome outcome;
