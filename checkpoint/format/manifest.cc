@@ -178,7 +178,7 @@ Status ValidateManifest(const Manifest& manifest) {
   return Status::Ok();
 }
 
-Status ValidateMemoryPart(const FilePart& part) {
+Status ValidateMemoryShard(const FilePart& part) {
   Manifest manifest;  // Without tensors: nothing can be derived from another part.
   manifest.files.push_back(part.file);
   for (const FilePart::PartBox& box : part.boxes) {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "checkpoint/format/layout.h"
-#include "checkpoint/save/memory_part.h"
+#include "checkpoint/save/memory_shard.h"
 #include "checkpoint/save/writer_implementation.h"
 
 namespace heddle::checkpoint {

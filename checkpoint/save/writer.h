@@ -21,7 +21,7 @@
 
 namespace heddle::checkpoint {
 
-struct MemoryPart;  // checkpoint/save/memory_part.h
+struct MemoryShard;  // checkpoint/save/memory_shard.h
 
 /// The metrics of a writer; null: not recorded.
 struct WriterStats {
@@ -67,7 +67,7 @@ struct SaveRequest {
   bool deferred = false;
   /// Destination of the chunks if they do not go into a file; its content and description are
   /// replaced. It belongs to the save until the save ends.
-  std::shared_ptr<MemoryPart> memory = nullptr;
+  std::shared_ptr<MemoryShard> memory = nullptr;
   /// For saves into memory: false keeps the elements uncompressed, so that the save is only a copy.
   bool compress = true;
   /// For saves into a file: false makes Snapshot return only when the save has ended, or give it up

@@ -40,7 +40,7 @@ inline constexpr int kSegmentSlots = 4;
 /// Key spaces (call_signature.h) of the messages that form a segment, and of those that notify
 /// members that a call is done by messages instead of the segment.
 inline constexpr uint64_t kSegmentSpace = kFormingSpace;
-inline constexpr uint64_t kSegmentElsewhere = kSegmentSpace | (uint64_t{1} << 57);
+inline constexpr uint64_t kSegmentByMessages = kSegmentSpace | (uint64_t{1} << 57);
 
 /// A call word holds the call's signature in its high bits and the low bits of the call's ordinal.
 inline constexpr int kSegmentOrdinalBits = 64 - kSignatureBits;

@@ -41,7 +41,7 @@ std::string FormatBytes(int64_t bytes) {
 
 class Searcher {
  public:
-  Searcher(const PlanRequest& request, Problem& problem)
+  Searcher(const SearchRequest& request, Problem& problem)
       : request_(request),
         problem_(problem),
         exact_(ExactClasses(problem.cluster)) {
@@ -159,11 +159,11 @@ class Searcher {
     for (int pipelines = 1; pipelines <= std::min(problem_.workers(), problem_.microbatches);
          pipelines *= 2) {
       std::vector<WorkerCosts> class_costs;
-      PipelineQuestion question = QuestionOf(problem_, exact_, pipelines, class_costs);
+      PipelineInput input = InputOf(problem_, exact_, pipelines, class_costs);
       if (problem_.limits.max_depth == 0) {
-        question.max_depth = std::min(problem_.workers(), problem_.table.segments);
+        input.max_depth = std::min(problem_.workers(), problem_.table.segments);
       }
-      const PipelineTable table = PipelineTable::Build(question);
+      const PipelineTable table = PipelineTable::Build(input);
       const auto divisions = BestDivisions(problem_, exact_, table, kKeptDivisions);
       if (!divisions.has_value()) {
         return {};
@@ -419,7 +419,7 @@ class Searcher {
     return largest;
   }
 
-  const PlanRequest& request_;
+  const SearchRequest& request_;
   Problem& problem_;
   const WorkerClasses exact_;
   int64_t instructions_ = 0;
@@ -438,12 +438,12 @@ SearchLimits SearchLimits::Hurried() {
   return limits;
 }
 
-Result<SearchOutcome> Search(const PlanRequest& request) {
+Result<SearchOutcome> Search(const SearchRequest& request) {
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<Problem> problem, MakeProblem(request));
   return Searcher(request, *problem).Run();
 }
 
-Result<Plan> FindPlan(const PlanRequest& request) {
+Result<Plan> FindPlan(const SearchRequest& request) {
   HEDDLE_ASSIGN_OR_RETURN(SearchOutcome outcome, Search(request));
   return std::move(outcome.plan);
 }

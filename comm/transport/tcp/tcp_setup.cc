@@ -53,12 +53,12 @@ class DiallerSetup final : public TcpSetup {
 Result<std::unique_ptr<Connection>> DiallerSetup::Advance() {
   if (step_ == Step::kStart) {
     HEDDLE_RETURN_IF_ERROR(Start());
-    HEDDLE_RETURN_IF_ERROR(
-        Say(TcpHello{.streams = static_cast<uint16_t>(options().streams), .port = 0, .nonce = {}}));
+    HEDDLE_RETURN_IF_ERROR(Send(
+        TcpHello{.streams = static_cast<uint16_t>(options().streams), .port = 0, .nonce = {}}));
     step_ = Step::kHello;
   }
   if (step_ == Step::kHello) {
-    HEDDLE_ASSIGN_OR_RETURN(const bool whole, HearHello(peer_));
+    HEDDLE_ASSIGN_OR_RETURN(const bool whole, ReceiveHello(peer_));
     if (!whole) {
       return std::unique_ptr<Connection>();
     }
@@ -73,15 +73,15 @@ Result<std::unique_ptr<Connection>> DiallerSetup::Advance() {
     step_ = Step::kDial;
   }
   if (step_ == Step::kDial) {
-    HEDDLE_RETURN_IF_ERROR(HearNothing());
+    HEDDLE_RETURN_IF_ERROR(ReceiveNothing());
     if (!OpenAll()) {
       return std::unique_ptr<Connection>();
     }
     opened_ = static_cast<std::byte>(failure_.empty() ? streams_ : 1);
-    HEDDLE_RETURN_IF_ERROR(Say(opened_));
+    HEDDLE_RETURN_IF_ERROR(Send(opened_));
     step_ = Step::kAnswer;
   }
-  HEDDLE_ASSIGN_OR_RETURN(const bool whole, Hear(std::span(&answer_, 1)));
+  HEDDLE_ASSIGN_OR_RETURN(const bool whole, Receive(std::span(&answer_, 1)));
   if (!whole) {
     return std::unique_ptr<Connection>();
   }
@@ -173,7 +173,7 @@ Result<std::unique_ptr<Connection>> AcceptorSetup::Advance() {
     step_ = Step::kHello;
   }
   if (step_ == Step::kHello) {
-    HEDDLE_ASSIGN_OR_RETURN(const bool whole, HearHello(peer_));
+    HEDDLE_ASSIGN_OR_RETURN(const bool whole, ReceiveHello(peer_));
     if (!whole) {
       return std::unique_ptr<Connection>();
     }
@@ -184,9 +184,9 @@ Result<std::unique_ptr<Connection>> AcceptorSetup::Advance() {
     step_ = Step::kListen;
   }
   if (opened_ != std::byte{0}) {
-    HEDDLE_RETURN_IF_ERROR(HearNothing());
+    HEDDLE_RETURN_IF_ERROR(ReceiveNothing());
   } else {
-    HEDDLE_RETURN_IF_ERROR(Hear(std::span(&opened_, 1)).status());
+    HEDDLE_RETURN_IF_ERROR(Receive(std::span(&opened_, 1)).status());
     if (opened_ > std::byte{1} && opened_ != static_cast<std::byte>(streams_)) {
       return DataLossError("{} sockets where {} were agreed", static_cast<int>(opened_), streams_);
     }
@@ -206,7 +206,7 @@ Result<std::unique_ptr<Connection>> AcceptorSetup::Advance() {
                   opened_ == std::byte{1} ? "it cannot reach this worker's listener" : failure_);
     further_.clear();
   }
-  HEDDLE_RETURN_IF_ERROR(Say(static_cast<std::byte>(alone ? 1 : streams_)));
+  HEDDLE_RETURN_IF_ERROR(Send(static_cast<std::byte>(alone ? 1 : streams_)));
   return Finish(std::move(further_));
 }
 
@@ -230,7 +230,7 @@ Status AcceptorSetup::Answer(const TcpHello& peer) {
   }
   streams_ = answer.streams;
   further_.resize(streams_ - 1);
-  HEDDLE_RETURN_IF_ERROR(Say(answer));
+  HEDDLE_RETURN_IF_ERROR(Send(answer));
   return streams_ > 1 ? SetTimer(kComingTime) : Status::Ok();
 }
 

@@ -1,4 +1,4 @@
-#include "engine/runtime/vote_figures.h"
+#include "engine/runtime/vote_stats.h"
 
 #include <numeric>
 #include <utility>
@@ -28,9 +28,9 @@ void Collect(const std::vector<at::Tensor>& gradients,
 
 }  // namespace
 
-Result<VoteStats> ReadVoteFigures(Device& device,
-                                  const std::vector<at::Tensor>& gradients,
-                                  const std::vector<at::Tensor>& losses) {
+Result<VoteStats> ReadVoteStats(Device& device,
+                                const std::vector<at::Tensor>& gradients,
+                                const std::vector<at::Tensor>& losses) {
   auto count = static_cast<int64_t>(losses.size());
   for (const at::Tensor& gradient : gradients) {
     count += SquareBlocks(gradient.numel());

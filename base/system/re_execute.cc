@@ -1,4 +1,4 @@
-#include "base/system/begin_anew.h"
+#include "base/system/re_execute.h"
 
 #include <cerrno>
 #include <climits>
@@ -28,7 +28,7 @@ Result<std::vector<std::string>> OwnArguments() {
   return words;
 }
 
-Status BeginAnew(const std::string& name, const std::string& value) {
+Status ReExecute(const std::string& name, const std::string& value) {
   HEDDLE_ASSIGN_OR_RETURN(std::vector<std::string> words, OwnArguments());
   std::vector<char*> arguments;
   arguments.reserve(words.size() + 1);
