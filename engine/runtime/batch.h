@@ -1,6 +1,6 @@
 /// \file
-/// Where a Program's tokens come from: the sample order is data's business, the numbering is the
-/// job's.
+/// The source of a Program's tokens. The dataset decides the order of the samples; the job numbers
+/// them by step.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace heddle::runtime {
 
-/// Fills one sample's tokens and targets (T values each) for sample number `sample` of the order.
-/// Thread: called from the executor's thread.
+/// Reads sample number `sample` of the order into `tokens` and `targets`, one sequence each. An
+/// error ends the step. Thread: that of Executor::ComputeGradients.
 using SampleReader =
     std::function<Status(int64_t sample, std::span<int32_t> tokens, std::span<int32_t> targets)>;
 

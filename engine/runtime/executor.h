@@ -1,9 +1,9 @@
 /// \file
-/// Runs a Program: what one worker does in a step, as a transaction. ComputeGradients runs
-/// everything up to the vote and applies nothing; Vote exchanges norms and losses; Apply updates
-/// the state. Everything is queued on the worker's device, for which the host waits in the vote
-/// alone. Sends and receives progress on the communicator's threads, reductions on a thread of the
-/// executor's own, beside compute.
+/// The executor runs a Program: one worker's part of a step, as a transaction. ComputeGradients
+/// runs the instructions before the vote and changes no state, Vote exchanges norms and losses, and
+/// Apply updates the state. Compute is queued on the worker's device, and the host waits for it in
+/// Vote alone. Sends and receives progress on the communicator's threads, and reductions on a
+/// thread of the executor, while the device computes.
 #pragma once
 
 #include <cstdint>
@@ -22,50 +22,62 @@
 
 namespace heddle::runtime {
 
+/// The inputs of an executor. Everything that a pointer refers to outlives the executor.
 struct ExecutorOptions {
-  const graph::Graph* graph = nullptr;  ///< Outlives the executor, like everything else here.
-  const program::Program* program = nullptr;
-  ParameterState* state = nullptr;
-  comm::Communicator* group = nullptr;  ///< nullptr: only when the program has one worker.
-  SharedTensors* shared = nullptr;      ///< For messages and sums; nullptr: ordinary memory.
-  Device* device = nullptr;             ///< That of `state`.
-  SampleReader read_sample;
+  const graph::Graph* graph = nullptr;        ///< The graph that `program` was lowered from.
+  const program::Program* program = nullptr;  ///< The worker's program.
+  ParameterState* state = nullptr;            ///< The worker's state, which Apply changes.
+  comm::Communicator* group = nullptr;        ///< May be null if the program has one worker.
+  SharedTensors* shared = nullptr;  ///< Memory of messages and sums; null: ordinary memory.
+  Device* device = nullptr;         ///< The device of `state`.
+  SampleReader read_sample;         ///< Reads the tokens of the step.
   /// Called before the optimizer changes the state of a parameter, in the Program's order of
-  /// updates: whoever still reads that state waits here. Empty: nobody does.
+  /// updates. It waits until the parameter's state is not read any more, as by a save. Empty:
+  /// updates do not wait.
   std::function<void(graph::ParameterId)> before_update = {};
-  Progress* progress = nullptr;  ///< Where waits for other workers are told; nullptr: nowhere.
-  uint64_t seed = 0;
-  int microbatches = 1;          ///< Of the global batch.
-  int64_t memory_cap_bytes = 0;  ///< Live values and state above it: kResourceExhausted; 0: none.
+  Progress* progress = nullptr;  ///< Records waits for other workers; null: not recorded.
+  uint64_t seed = 0;             ///< The job's seed, for dropout.
+  int microbatches = 1;          ///< The microbatches of the global batch, of all workers.
+  /// The most bytes of a step's live values; above it ComputeGradients fails. 0: no limit.
+  int64_t memory_cap_bytes = 0;
 };
 
+/// Measurements of one step of one worker.
 struct StepStats {
-  double busy_seconds = 0;     ///< Device time in compute instructions that have ended.
-  double waiting_seconds = 0;  ///< In receives and for reductions.
-  int64_t peak_bytes = 0;      ///< Largest sum of live values.
+  double busy_seconds = 0;     ///< The device's time in compute that has ended.
+  double waiting_seconds = 0;  ///< The time spent waiting in receives and for reductions.
+  int64_t peak_bytes = 0;      ///< The largest sum of the bytes of live values.
 };
 
-/// Thread: one caller at a time; Abort of the communicator ends its waits.
+/// Runs the steps of one Program. Aborting the communicator ends the waits for other workers.
+/// Thread: one caller at a time.
 class Executor {
  public:
+  /// Precondition: `group` is set if the program has several workers.
   explicit Executor(ExecutorOptions options);
+  /// Waits until the device has ended what is queued.
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Runs step `step` (1, 2, …) up to the vote. Its samples start at (step - 1) * global batch;
-  /// `first_sample` is that number. On return all reductions this worker takes part in are
-  /// complete. The gradients are kept until the next call. Errors: those of the communicator, the
-  /// reader and the device; nothing was applied.
+  /// Computes the gradients of step `step` (1, 2, …), whose first sample has number `first_sample`.
+  /// On success all reductions that this worker takes part in are complete, and the gradients are
+  /// kept until the next call. The state does not change. Errors: those of the communicator, of
+  /// `read_sample` and of the device; kInternal (a kernel failed); kResourceExhausted (the live
+  /// values exceed `memory_cap_bytes`). After an error the group is aborted.
   Status ComputeGradients(int64_t step, int64_t first_sample);
-  /// Exchanges records; `flags` are this worker's. Errors: the communicator's and the device's.
+  /// Exchanges the norms, losses and `flags` of the step with all workers, and returns the result,
+  /// which is the same on all of them. Waits for the device. Precondition: ComputeGradients
+  /// succeeded for `step`. Errors: those of the communicator and of the device; kDataLoss and
+  /// kInternal (the records are malformed or do not fit together).
   Result<VoteOutcome> Vote(int64_t step, const VoteFlags& flags = {});
-  /// Applies AdamW with this step's gradients. `norm` is the vote's. Precondition: ComputeGradients
-  /// succeeded for `step` (also with a norm that other workers told, after a loss). An error of the
-  /// device comes out of the next call.
+  /// Updates the state by AdamW with the gradients of `step`. `norm` is the vote's gradient norm;
+  /// after a loss it may come from other workers instead of this one's vote. Precondition:
+  /// pending_step() is `step`. Does not wait for the device, whose error the next call returns.
   void Apply(int64_t step, double norm, double learning_rate);
-  /// Step whose gradients are complete and not yet applied; 0: none.
+  /// Returns the step whose gradients are complete and not applied; 0: there is none.
   int64_t pending_step() const;
+  /// Returns the measurements of the newest step, complete after its Apply.
   const StepStats& figures() const;
 
  private:

@@ -1,7 +1,7 @@
 /// \file
-/// How an operator runs: one kernel a file under kernels/, of the operator's name, on ATen tensors
-/// of any libtorch device. A kernel is deterministic: its bits depend on its inputs, its attributes
-/// and the number of threads only.
+/// Kernels execute the operators of a graph on ATen tensors of any libtorch device. Each operator
+/// has one kernel, in the file of its name under kernels/. A kernel is deterministic: the bits of
+/// its outputs depend on its inputs, its attributes, its context and the number of threads alone.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +16,29 @@
 
 namespace heddle::runtime {
 
-/// Logical coordinates of a node's execution, for randomness (dropout).
+/// The logical coordinates of a node's execution, from which random numbers (dropout) are derived.
 struct KernelContext {
-  uint64_t seed = 0;
-  int64_t step = 0;
+  uint64_t seed = 0;         ///< The job's seed.
+  int64_t step = 0;          ///< The number of the step, from 1 on.
   int64_t first_sample = 0;  ///< Number of the microbatch's first sample in the sample order.
 };
 
-/// Computes the node's outputs. Inputs are contiguous and must not be changed; an output may share
-/// an input's storage only where the operator says so.
+/// Computes and returns the outputs of `node`. The inputs are contiguous and must not be changed.
+/// An output may share an input's storage only where the operator's declaration allows it. Throws
+/// libtorch's exceptions. Thread: any, several at once.
 using Kernel = std::vector<at::Tensor> (*)(const graph::Node& node,
                                            std::span<const at::Tensor> inputs,
                                            const KernelContext& context);
 
-/// nullptr when there is none.
+/// Returns the kernel of the operator named `op`; null: there is none. Thread: any.
 Kernel FindKernel(std::string_view op);
 
+/// Registers a kernel for the life of the process; defined once per kernel, at namespace scope, by
+/// HEDDLE_REGISTER_KERNEL. Aborts if the operator has a kernel already.
 struct KernelRegistration {
   KernelRegistration(std::string_view op, Kernel kernel);
 };
+/// Registers `kernel` as that of the operator whose name is the string literal `op`.
 #define HEDDLE_REGISTER_KERNEL(op, kernel)                                  \
   static const ::heddle::runtime::KernelRegistration registration_of_##op { \
 #op, kernel                                                             \

@@ -1,6 +1,6 @@
 /// \file
-/// The registered kernels as a list, and the switch between a kernel's two forms: for tests and
-/// benchmarks.
+/// The list of all registered kernels, and the switch between the two implementations of a kernel.
+/// For tests and benchmarks.
 #pragma once
 
 #include <string_view>
@@ -8,12 +8,13 @@
 
 namespace heddle::runtime {
 
-/// Names of all registered kernels, ascending.
+/// Returns the names of all registered kernels, ascending. Thread: any.
 std::vector<std::string_view> KernelNames();
 
-/// Makes kernels on a CPU take the plain ATen form that other devices use (true), or their own
-/// loops (false, the default). Thread: not while kernels run.
+/// Sets whether kernels on a CPU use the plain ATen implementation of the other devices (true), or
+/// their own loops (false, the default). Thread: any, while no kernels run.
 void PreferPlainAten(bool prefer);
+/// Returns what PreferPlainAten has set. Thread: any.
 bool PrefersPlainAten();
 
 }  // namespace heddle::runtime

@@ -1,6 +1,7 @@
 /// \file
-/// A worker's share of the state: master, two Adam moments and the compute copy of every parameter
-/// it holds, on its device. Others read and write it as bytes, by boxes.
+/// A worker's share of the state: the master, the two Adam moments and the compute copy of each
+/// parameter that it holds, on its device. Saves, recoveries and exchanges read and write it as
+/// bytes, by boxes.
 #pragma once
 
 #include <cstddef>
@@ -16,52 +17,62 @@
 
 namespace heddle::runtime {
 
-/// Thread: one caller at a time.
+/// The state of the held parameters. Operations on the device are queued there, in the order of the
+/// calls. Thread: one caller at a time.
 class ParameterState {
  public:
-  struct Held;  ///< Tensors of one parameter (parameter_tensors.h).
+  struct Held;  ///< The tensors of one parameter (parameter_tensors.h).
 
-  /// Both outlive it.
+  /// Creates a state that holds no parameter. `graph` and `device` outlive it.
   ParameterState(const graph::Graph& graph, Device& device);
   ~ParameterState();
   ParameterState(ParameterState&&) noexcept;
   ParameterState& operator=(ParameterState&&) noexcept;
 
-  /// Takes the parameters of `wanted` that `other`, on the same device, holds, sharing memory with
-  /// it: a state that is
-  /// built beside the one it will replace. Neither may be trained while both exist.
+  /// Holds the parameters of `wanted` as `other` does, by the same tensors; those that `other` does
+  /// not hold are not held. For a state that is built beside `other`, on the same device, and will
+  /// replace it. Neither may be trained while both exist.
   void Share(const ParameterState& other, const std::vector<graph::ParameterId>& wanted);
-  /// Makes room for exactly `parameters` (ascending): those already held keep their values, new
-  /// ones are zero, others are dropped.
+  /// Holds exactly `parameters`, which are ascending: parameters that are held already keep their
+  /// values, new ones are zero, and others are freed.
   void Hold(const std::vector<graph::ParameterId>& parameters);
+  /// Returns true if the parameter is held.
   bool Holds(graph::ParameterId parameter) const;
+  /// Returns the held parameters, ascending.
   std::vector<graph::ParameterId> parameters() const;
 
-  /// Step 0: initial weights from (seed, name, element); zero moments.
+  /// Sets all held parameters to their values at step 0: initial weights, which depend on the
+  /// seed, the parameter's name and the element's place alone, and zero moments.
   void Initialize(uint64_t seed);
   /// Copies the elements of `box`, in the master's element type and row-major, into `out`, after
-  /// all that was queued on the device. Waits for it. Precondition, of the next two as well:
-  /// Holds(parameter); the box lies in the parameter, and the bytes are as many as its elements
-  /// have. Errors: the device's.
+  /// all compute that is queued on the device, and waits for the copy. Precondition:
+  /// Holds(parameter), the box lies in the parameter, and `out` has as many bytes as the box's
+  /// elements. Errors: the device's.
   Status Read(graph::ParameterId parameter,
               program::StateRole role,
               const Box& box,
               std::span<std::byte> out) const;
-  /// Makes them those of `in`, which may be InPlace. Errors: the device's.
+  /// Sets the elements of `box` to `in`, in the form of Read, and waits until `in` is read. `in`
+  /// may be the bytes of InPlace. The compute copy does not change before Refresh. Precondition: as
+  /// for Read. Errors: the device's.
   Status Write(graph::ParameterId parameter,
                program::StateRole role,
                const Box& box,
                std::span<const std::byte> in);
-  /// Where the elements of `box` lie, for those who spare themselves the copy: what is written
-  /// there is written. Empty: on another device than the host, or among other elements.
+  /// Returns the memory of the elements of `box`, so that callers read and write them without a
+  /// copy. Empty if the device is not the host or the box is not the whole parameter: then Read and
+  /// Write are needed. Precondition: as for Read.
   std::span<std::byte> InPlace(graph::ParameterId parameter,
                                program::StateRole role,
                                const Box& box) const;
-  /// Recomputes the compute copies from the masters: after bytes were written.
+  /// Recomputes the compute copies from the masters, after Write or writes through InPlace.
   void Refresh();
-  /// XXH3 of a parameter's master and moments: equal on all holders. Errors: the device's.
+  /// Returns the XXH3 hash of a parameter's master and moments, which is equal on all holders.
+  /// Precondition: Holds(parameter). Errors: the device's.
   Result<uint64_t> Digest(graph::ParameterId parameter) const;
 
+  /// Returns the tensors of a parameter, for the files of engine/runtime. Precondition:
+  /// Holds(parameter).
   Held& held(graph::ParameterId parameter) const;
 
  private:

@@ -1,5 +1,5 @@
 /// \file
-/// The tensors behind ParameterState: for the files of engine/runtime only.
+/// The tensors of a parameter in a ParameterState. Included by engine/runtime only.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,11 +8,12 @@
 
 namespace heddle::runtime {
 
+/// The tensors of one parameter, contiguous and on the state's device.
 struct ParameterState::Held {
-  at::Tensor master;
-  at::Tensor exp_avg;
-  at::Tensor exp_avg_sq;
-  at::Tensor compute;  ///< The same tensor as master when the element types agree.
+  at::Tensor master;      ///< The weights, in the master type (fp32 or fp64).
+  at::Tensor exp_avg;     ///< Adam's first moment, in the master type.
+  at::Tensor exp_avg_sq;  ///< Adam's second moment, in the master type.
+  at::Tensor compute;     ///< The compute copy; the same tensor as `master` if their types agree.
 };
 
 }  // namespace heddle::runtime

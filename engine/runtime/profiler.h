@@ -1,6 +1,6 @@
 /// \file
-/// Measures a worker: seconds of every distinct node of a graph, and of folding, updating and
-/// copying bytes, on the device as it is (emulated speed included). Seconds of work.
+/// Measures the profile of a worker's device: the time of each distinct node of a graph, and the
+/// rates of folding, updating and copying bytes. A measurement takes several seconds.
 #pragma once
 
 #include "base/progress.h"
@@ -10,11 +10,13 @@
 
 namespace heddle::runtime {
 
-/// Measures the profile of a device that is emulated at `speed` (1: as it is), without a worker's
-/// name and memory. Every distinct NodeSignature is run once to warm up, then all of them in turn,
-/// 3 to 100 times within 5 seconds, so that operands come from where a step would find them; the
-/// median counts. `progress` hears of every run. Needs the memory of the operands of one node of
-/// each kind. Errors: kInternal when a kernel fails.
+/// Measures and returns the profile of a device that is emulated at `speed` (in (0, 1]; 1: not
+/// emulated). The profile lacks the worker's name and memory. Each distinct NodeSignature runs once
+/// to warm up; then all of them run in turn, 3 to 100 times within 5 seconds, so that their
+/// operands are in the caches no more than in a step. The median of a node's runs counts.
+/// `progress` is notified of each run. The measurement needs the memory of the operands of one node
+/// of each kind. Errors: kInternal (a kernel failed). Thread: any; it computes in the caller's, and
+/// other load of the cores falsifies the result.
 Result<program::WorkerProfile> MeasureProfile(const graph::Graph& graph,
                                               double speed,
                                               Progress& progress);

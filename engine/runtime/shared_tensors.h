@@ -1,7 +1,7 @@
 /// \file
-/// Tensors for messages and sums: they live in memory that other workers, or their devices, reach
-/// directly (comm::Endpoint::AllocateShared), and are used again from step to step, so that what is
-/// registered for them stays in use.
+/// Tensors of messages and sums, in memory that other workers or network devices access directly
+/// (comm::Endpoint::AllocateShared). The memory is reused from step to step, so that it is mapped
+/// and registered once.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,23 @@
 
 namespace heddle::runtime {
 
-/// Thread: any.
+/// A pool of shared memory for tensors. Thread: any.
 class SharedTensors {
  public:
-  /// Below it a copy costs less than to arrange for none.
+  /// The least bytes of a tensor in shared memory; a smaller one is copied faster than it is
+  /// shared.
   static constexpr size_t kLeastBytes = size_t{32} << 10;
 
+  /// Creates a pool whose memory comes from `endpoint`, which outlives it.
   explicit SharedTensors(comm::Endpoint& endpoint);
+  /// The memory stays until the last tensor is gone.
   ~SharedTensors();
   SharedTensors(const SharedTensors&) = delete;
   SharedTensors& operator=(const SharedTensors&) = delete;
 
-  /// An uninitialised contiguous CPU tensor. In ordinary memory when it has fewer than kLeastBytes,
-  /// and when there is no other (logged once). Its memory is the next tensor's when its last
-  /// reference goes, and goes back to the machine with the last tensor and this object.
+  /// Returns an uninitialised contiguous CPU tensor. It is in ordinary memory if it has fewer than
+  /// kLeastBytes bytes, or if no shared memory is to be had, which is logged once. The tensor's
+  /// memory is reused when its last reference is gone, and freed with the last tensor and the pool.
   at::Tensor Empty(const graph::TensorType& type);
 
  private:

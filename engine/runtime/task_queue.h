@@ -1,6 +1,6 @@
 /// \file
-/// Tasks that run in order on a thread of their own, beside the thread that computes: sums of
-/// gradients, and sends whose values are not there yet.
+/// A queue of tasks, which one thread runs in order while the caller computes: reductions of
+/// gradients, and sends whose values are still being computed.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,19 @@
 
 namespace heddle::runtime {
 
-/// Thread: one caller at a time.
+/// A thread and its queue of tasks. The destructor drops the tasks that have not begun and waits
+/// for the one that runs. Thread: one caller at a time.
 class TaskQueue {
  public:
-  /// `name` as in base/thread.h.
+  /// Starts the thread, named `name` (base/thread.h).
   explicit TaskQueue(const std::string& name) : thread_(name) {}
   TaskQueue(const TaskQueue&) = delete;
   TaskQueue& operator=(const TaskQueue&) = delete;
 
-  /// Runs `task` after those before it. After a failure, tasks are dropped until Drain.
+  /// Queues `task`, which has to bound its own waits. After a task failed, tasks are dropped until
+  /// Drain.
   void Push(std::function<Status()> task);
-  /// Waits until everything pushed has ended; the first error. Tasks bound their own waits.
+  /// Waits until all queued tasks have ended, and returns the first error since the last Drain.
   Status Drain();
 
  private:

@@ -1,8 +1,8 @@
 /// \file
-/// The vote that makes a step a transaction: every worker contributes its owned parameters' sums of
-/// squares and its microbatches' losses once all its reductions are complete; what all workers then
-/// know (norm, loss, flags) is computed from the same records in the same order, so it has the same
-/// bits everywhere.
+/// The vote makes a step a transaction. Once all its reductions are complete, each worker
+/// contributes a record: the sums of squares of the parameters that it owns, and the losses of its
+/// microbatches. All workers compute the outcome (norm, loss, flags) from the same records in the
+/// same order, and so it has the same bits everywhere. Pure functions of plain data. Thread: any.
 #pragma once
 
 #include <cstdint>
@@ -14,42 +14,47 @@
 
 namespace heddle::runtime {
 
-/// What a worker says of itself in a vote; of all workers together: what any of them says.
+/// The flags of a worker in a vote. Those of an outcome are set if any worker has set them.
 struct VoteFlags {
-  bool stop = false;          ///< Told to stop after the step.
-  bool saving = false;        ///< Still writes the checkpoint before.
-  bool replicating = false;   ///< Still exchanges the snapshot in memory before.
-  bool unreplicated = false;  ///< Has not all that it should have of that snapshot, nor will.
+  bool stop = false;          ///< The worker was told to stop after the step.
+  bool saving = false;        ///< The worker still writes the last checkpoint.
+  bool replicating = false;   ///< The worker still exchanges shards of the last snapshot in memory.
+  bool unreplicated = false;  ///< The worker lacks a shard of that snapshot for good.
   friend bool operator==(const VoteFlags&, const VoteFlags&) = default;
 };
 
+/// One worker's contribution to a vote.
 struct VoteRecord {
   int64_t step = 0;
   VoteFlags flags;
   struct Norm {
     int32_t parameter = -1;
-    double sum_of_squares = 0;
+    double sum_of_squares = 0;  ///< The sum of the squares of the parameter's gradient.
   };
   struct Loss {
-    int32_t microbatch = -1;
+    int32_t microbatch = -1;  ///< The number of the microbatch in the global batch.
     double loss = 0;
   };
-  std::vector<Norm> norms;
-  std::vector<Loss> losses;
+  std::vector<Norm> norms;   ///< The parameters that the worker owns.
+  std::vector<Loss> losses;  ///< The microbatches whose losses the worker computes.
 };
 
+/// The result of a vote, the same on all workers.
 struct VoteOutcome {
-  double gradient_norm = 0;  ///< Global 2-norm before clipping.
-  double loss = 0;           ///< Sum of microbatch losses in number order.
-  VoteFlags flags = {};      ///< Of all workers together, so that all do alike.
+  double gradient_norm = 0;  ///< The global 2-norm of the gradient before clipping.
+  double loss = 0;           ///< The sum of the losses of all microbatches, in their order.
+  VoteFlags flags = {};      ///< The flags that any worker has set.
   bool finite = true;        ///< Norm and loss are finite; otherwise the step must not be applied.
 };
 
+/// Encodes a record as bytes for the other workers.
 Bytes EncodeVote(const VoteRecord& record);
-/// Errors: kDataLoss.
+/// Decodes the bytes of EncodeVote. Errors: kDataLoss (they are malformed).
 Result<VoteRecord> DecodeVote(std::span<const std::byte> bytes);
 
-/// Errors: kInternal when steps differ, or a parameter or microbatch is missing or voted twice.
+/// Computes the outcome of the records of all workers, in the order of their ranks. `parameters`
+/// and `microbatches`: the numbers of those that the records have to cover. Errors: kInternal (the
+/// steps differ, or a parameter or microbatch is missing, unknown or there twice).
 Result<VoteOutcome> DecideVote(const std::vector<VoteRecord>& records,
                                int parameters,
                                int microbatches);

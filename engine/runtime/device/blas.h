@@ -1,8 +1,8 @@
 /// \file
-/// What a process settles once before it computes: which BLAS libtorch's fp32 and fp64 matrix
-/// products run in, how many threads, how memory is kept. The BLAS decides a worker's speed and
-/// whether it keeps to its cores: the pthread build of OpenBLAS ignores libtorch's threads, the
-/// reference BLAS is 20 times slower.
+/// The settings of a process before it computes: the number of threads and the reuse of memory, and
+/// a check of the BLAS in which libtorch computes fp32 and fp64 matrix products. The BLAS decides a
+/// worker's speed and whether the worker keeps to its cores: the pthread build of OpenBLAS ignores
+/// libtorch's number of threads, and the reference BLAS is 20 times slower.
 #pragma once
 
 #include <string>
@@ -10,41 +10,45 @@
 
 namespace heddle::runtime {
 
+/// The kinds of BLAS that are told apart.
 enum class BlasKind {
-  kOpenBlasOpenMp,   ///< Right: follows libtorch's number of threads.
-  kMkl,              ///< Right: inside PyPI's libtorch.
-  kOpenBlasPthread,  ///< Wrong: has its own threads.
-  kReference,        ///< Wrong: slow.
+  kOpenBlasOpenMp,   ///< Suitable: it follows libtorch's number of threads.
+  kMkl,              ///< Suitable: it is part of PyPI's libtorch.
+  kOpenBlasPthread,  ///< Unsuitable: it has its own threads.
+  kReference,        ///< Unsuitable: it is slow.
   kUnknown,
 };
 
+/// A BLAS and its library.
 struct Blas {
   BlasKind kind = BlasKind::kUnknown;
-  std::string path;  ///< Of the library, empty when it is inside libtorch.
+  std::string path;  ///< The path of the library; empty if it is part of libtorch.
 };
 
-/// "openblas-openmp", "mkl", "openblas-pthread", "reference", "unknown".
+/// Returns the name of a kind: "openblas-openmp", "mkl", "openblas-pthread", "reference" or
+/// "unknown".
 std::string_view BlasName(BlasKind kind);
 
-/// What the text of /proc/self/maps says was loaded; `has_mkl`: libtorch was built with MKL.
+/// Finds the BLAS in `maps`, the text of /proc/self/maps. `has_mkl`: libtorch was built with MKL.
 Blas FindBlas(std::string_view maps, bool has_mkl);
 
-/// The BLAS of this process.
+/// Returns the BLAS that this process has loaded.
 Blas LoadedBlas();
 
-/// The line that says what is wrong and what to install; empty when the BLAS is right.
+/// Returns a line with the fault of an unsuitable BLAS and what to install; empty if the BLAS is
+/// suitable.
 std::string BlasWarning(const Blas& blas);
 
-/// Writes BlasWarning to the log, if there is one.
+/// Logs the BlasWarning of LoadedBlas, if there is one.
 void WarnAboutBlas();
 
-/// Sets the number of threads (>= 1) that kernels and matrix products of the calling thread use,
-/// the pthread OpenBLAS included. Call in the thread that runs the kernels.
+/// Sets the number of threads (>= 1) that kernels and matrix products of the calling thread use, in
+/// the pthread build of OpenBLAS, too. Thread: the one that runs the kernels.
 void SetThreads(int threads);
 
-/// Makes malloc keep freed activations instead of returning them to the system: without it every
-/// step faults in the pages of every large tensor again, because glibc maps each large block anew.
-/// Call once, before the first tensor. No effect without glibc.
+/// Makes malloc keep freed memory instead of returning it to the system. Otherwise each step has
+/// page faults for all of its large tensors, because glibc maps each large block again. Called
+/// once, before the first tensor is made. No effect without glibc.
 void KeepFreedMemory();
 
 }  // namespace heddle::runtime

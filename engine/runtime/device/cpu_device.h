@@ -1,12 +1,13 @@
 /// \file
-/// The processor as a device: the computing thread does everything at once, so that all marks have
-/// ended, and values lie in the host's memory, so that a copy is the value itself.
+/// The processor as a device. Work runs at once in the calling thread, so that all marks have
+/// ended. Values are in the host's memory, so that a copy is the value itself.
 #pragma once
 
 #include "engine/runtime/device/device.h"
 
 namespace heddle::runtime {
 
+/// The processor. Thread: as for Device.
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(const DeviceOptions& options = {}) : Device(options) {}

@@ -108,7 +108,8 @@ class Device {
   /// mark has ended, and so does the copy as long as its owner may still read it: where the device
   /// is the host they are one tensor.
   virtual Copied Download(at::Tensor value) = 0;
-  /// Queues a copy of `value` into `host`, a contiguous tensor in the host's memory of the value's shape and type.
+  /// Queues a copy of `value` into `host`, a contiguous tensor in the host's memory of the value's
+  /// shape and type.
   virtual Mark DownloadInto(at::Tensor value, at::Tensor host) = 0;
   /// Compute that is queued from now on runs after `mark`.
   virtual void Await(const Mark& mark) = 0;

@@ -1,8 +1,9 @@
 /// \file
-/// The time of one emulated device. A worker of emulated speed s computes at s times its core's
-/// rate: an instruction ends no earlier than when such a device would end it. The device's own time
-/// advances by measured CPU time / s from the moment its input was there, so that waiting for a
-/// neighbour is not caught up, and a moment's contention on the host is.
+/// The clock of one device, which may be emulated. A worker of emulated speed s computes at s times
+/// its core's rate: an instruction ends no earlier than such a device would end it. The device's
+/// time advances by the measured CPU time / s from the arrival of the instruction's input. Time
+/// spent waiting for a neighbour is therefore not caught up, and a moment of contention on the host
+/// is.
 #pragma once
 
 #include <atomic>
@@ -12,26 +13,31 @@
 
 namespace heddle::runtime {
 
-/// Thread: SetSpeed, speed, works and Add from any; the rest from the thread that computes.
+/// The time and the work of a device. Thread: any for SetSpeed, speed, works and Add; the thread
+/// that computes for the others.
 class DeviceClock {
  public:
-  /// `speed` in (0, 1): emulated; 1: the device is what it is.
+  /// `speed`: the emulated part of the device's speed, in (0, 1]; 1: not emulated.
   explicit DeviceClock(double speed) : speed_(speed) {}
 
+  /// Sets the speed of work that ends from now on, in (0, 1].
   void SetSpeed(double speed) { speed_.store(speed); }
+  /// Returns the emulated speed.
   double speed() const { return speed_.load(); }
-  /// Works that have ended.
+  /// Returns the number of pieces of work that have ended.
   int64_t works() const { return works_.load(); }
 
-  /// The device has nothing to do before `ready` (a message's arrival, a step's start).
+  /// Records that the device is idle until `ready`, such as a message's arrival or a step's start.
   void WaitFor(Time ready);
-  /// Work begins now.
+  /// Records that work begins now.
   void Begin();
-  /// Work ended: waits until the emulated device would have ended, and returns its duration there.
+  /// Records that the work has ended: waits until the emulated device would have ended it, and
+  /// returns its duration on that device.
   Duration End();
-  /// A work has ended on a device that does not compute on the caller's thread.
+  /// Records work of `duration` that has ended on a device that computes outside of the calling
+  /// thread.
   void Add(Duration duration);
-  /// Sum of durations since the last call.
+  /// Returns the sum of the durations since the last call.
   Duration TakeBusy();
 
  private:

@@ -1,6 +1,6 @@
 /// \file
-/// Between Heddle's element types and libtorch's, and tensors in the host's memory. libtorch stays
-/// behind engine/runtime.
+/// Conversions between Heddle's element types and libtorch's, and tensors in the host's memory.
+/// Only engine/runtime uses libtorch. Thread: any.
 #pragma once
 
 #include <cstddef>
@@ -14,18 +14,21 @@
 
 namespace heddle::runtime {
 
+/// Returns libtorch's type for an element type.
 at::ScalarType ToScalarType(DType dtype);
 
-/// Errors: kInvalidArgument for a type that Heddle does not know.
+/// Returns the element type for a type of libtorch. Errors: kInvalidArgument (Heddle has no such
+/// type).
 Result<DType> FromScalarType(at::ScalarType type);
 
-/// An uninitialised contiguous tensor in ordinary memory of the host.
+/// Returns an uninitialised contiguous tensor in ordinary memory of the host.
 at::Tensor HostTensor(const graph::TensorType& type);
 
-/// `bytes`, which has type.bytes() of them and outlives the tensor, as a tensor.
+/// Returns a contiguous tensor over `bytes`, without a copy. `bytes` has type.bytes() bytes and
+/// outlives the tensor.
 at::Tensor HostView(std::span<std::byte> bytes, const graph::TensorType& type);
 
-/// The elements of a contiguous tensor in the host's memory as bytes, without a copy.
+/// Returns the bytes of a contiguous tensor in the host's memory, without a copy.
 std::span<std::byte> BytesOf(const at::Tensor& tensor);
 
 }  // namespace heddle::runtime
