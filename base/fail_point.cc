@@ -53,7 +53,7 @@ void FailPoint(std::string_view name) {
   }
 }
 
-bool StepIsSpoilt(int64_t step) {
+bool InjectsNaN(int64_t step) {
   static const char* const kPath =
       std::getenv("HEDDLE_SPOILT_STEPS");  // NOLINT(concurrency-mt-unsafe): nobody sets it
   if (kPath == nullptr) {

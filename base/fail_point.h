@@ -17,6 +17,6 @@ void FailPoint(std::string_view name);
 
 /// Whether the first result of `step` in this process is to be NaN. A file that cannot be read
 /// counts as empty. Thread: any.
-bool StepIsSpoilt(int64_t step);
+bool InjectsNaN(int64_t step);
 
 }  // namespace heddle

@@ -48,7 +48,7 @@ class Serve : public Command {
   }
   int Run() override {
     if (!life_.empty()) {
-      const auto life = ParseLife("certificate-life", life_, elastic::kMostRequestedLife);
+      const auto life = ParseLife("certificate-life", life_, elastic::kMaxRequestedLife);
       if (!life.ok()) {
         return Report(life.status());
       }

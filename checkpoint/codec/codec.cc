@@ -45,7 +45,7 @@ bool IsRandom(std::span<const std::byte> raw, size_t element_size, size_t plane)
   constexpr size_t kPieceElements = 64;
   constexpr size_t kSample = kPieces * kPieceElements;
   constexpr size_t kDeviation = 361;
-  constexpr int64_t kMost = kSample + kSample * (kSample - 1) / 256 + 15 * kDeviation;
+  constexpr int64_t kMax = kSample + kSample * (kSample - 1) / 256 + 15 * kDeviation;
   const size_t elements = raw.size() / element_size;
   if (elements < 4 * kSample) {
     return false;
@@ -61,7 +61,7 @@ bool IsRandom(std::span<const std::byte> raw, size_t element_size, size_t plane)
   for (const int64_t count : counts) {
     squares += count * count;
   }
-  return squares <= kMost;
+  return squares <= kMax;
 }
 
 }  // namespace
@@ -192,7 +192,7 @@ bool ChunkDecoder::State::DecodeParts(std::span<const std::byte> stored,
   auto parts = ZstdFrameParts::Open(stored);
   const size_t bytes = raw.size() / static_cast<size_t>(element_size);
   PlanesIn begins{};
-  std::array<bool, kMaximumElementBytes> in_blocks{};
+  std::array<bool, kMaxElementBytes> in_blocks{};
   for (size_t i = 0; i < static_cast<size_t>(element_size); ++i) {
     const auto part = parts ? parts->Next(bytes) : std::nullopt;
     if (!part) {

@@ -9,11 +9,11 @@
 
 namespace heddle::checkpoint {
 
-inline constexpr size_t kMaximumElementBytes = 8;
+inline constexpr size_t kMaxElementBytes = 8;
 
 /// The beginnings of the element_size planes of a run of elements, one plane for each byte.
-using PlanesIn = std::array<const std::byte*, kMaximumElementBytes>;
-using PlanesOut = std::array<std::byte*, kMaximumElementBytes>;
+using PlanesIn = std::array<const std::byte*, kMaxElementBytes>;
+using PlanesOut = std::array<std::byte*, kMaxElementBytes>;
 
 /// Computes planes[p][i] = in[i * element_size + p] for `count` elements of 1, 2, 4 or 8 bytes.
 void Shuffle(const std::byte* in, size_t count, int64_t element_size, const PlanesOut& planes);

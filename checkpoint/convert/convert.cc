@@ -89,14 +89,14 @@ Result<SinkRequest> RequestFor(const std::string& source,
 Result<std::string> IdentityOf(const std::string& source,
                                const SinkRequest& request,
                                const std::string& format) {
-  HEDDLE_ASSIGN_OR_RETURN(std::string facts, FileFacts(source));
-  facts +=
+  HEDDLE_ASSIGN_OR_RETURN(std::string fingerprint, FileFingerprint(source));
+  fingerprint +=
       fmt::format("{} {} {}\n{}\n", format, request.max_shard_bytes, request.step, request.config);
   for (const OutputTensor& tensor : request.tensors) {
-    facts += fmt::format("{} {} {} {}\n", tensor.name, tensor.role, DTypeName(tensor.dtype),
-                         ToString(tensor.shape));
+    fingerprint += fmt::format("{} {} {} {}\n", tensor.name, tensor.role, DTypeName(tensor.dtype),
+                               ToString(tensor.shape));
   }
-  return Hash128Hex(AsBytes(facts));
+  return Hash128Hex(AsBytes(fingerprint));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 
 namespace heddle::checkpoint {
 
-Result<std::string> FileFacts(const std::string& path) {
+Result<std::string> FileFingerprint(const std::string& path) {
   if (IsUrl(path)) {  // A native checkpoint: its manifest has the hashes of all.
     HEDDLE_ASSIGN_OR_RETURN(const auto manifest, OpenFile(JoinPath(path, kManifestName)));
     HEDDLE_ASSIGN_OR_RETURN(const std::string hash, HashFile(*manifest));
@@ -34,18 +34,18 @@ Result<std::string> FileFacts(const std::string& path) {
   } else {
     files.push_back(path);
   }
-  std::string facts;
+  std::string fingerprint;
   for (const std::string& file : files) {
     struct stat found {};
     if (::stat(file.c_str(), &found) != 0) {
       return ErrnoError(errno, "stat " + file);
     }
     // The time of change is set by the kernel; no program can set it back.
-    facts += fmt::format("{} {} {} {}.{} {}.{}\n", file, found.st_size, found.st_ino,
-                         found.st_mtim.tv_sec, found.st_mtim.tv_nsec, found.st_ctim.tv_sec,
-                         found.st_ctim.tv_nsec);
+    fingerprint += fmt::format("{} {} {} {}.{} {}.{}\n", file, found.st_size, found.st_ino,
+                               found.st_mtim.tv_sec, found.st_mtim.tv_nsec, found.st_ctim.tv_sec,
+                               found.st_ctim.tv_nsec);
   }
-  return facts;
+  return fingerprint;
 }
 
 }  // namespace heddle::checkpoint

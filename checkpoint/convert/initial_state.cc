@@ -91,12 +91,12 @@ Result<Weights> OpenWeights(const std::string& path,
 }
 
 Status AppendZeros(const TensorInfo& info, TensorSink& sink) {
-  constexpr int64_t kMost = int64_t{1} << 20;
+  constexpr int64_t kMax = int64_t{1} << 20;
   const int64_t element = SizeOf(info.dtype);
   int64_t left = ElementCount(info.shape) * element;
-  const Bytes zeros(static_cast<size_t>(std::min(left, kMost)));
+  const Bytes zeros(static_cast<size_t>(std::min(left, kMax)));
   while (left > 0) {
-    const int64_t now = std::min<int64_t>(left, kMost);
+    const int64_t now = std::min<int64_t>(left, kMax);
     HEDDLE_RETURN_IF_ERROR(sink.Append(std::span(zeros).first(static_cast<size_t>(now))));
     left -= now;
   }

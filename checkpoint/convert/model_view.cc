@@ -113,8 +113,8 @@ Result<bool> IsPadding(const TensorSource& source, size_t tensor, int64_t rows) 
 
 /// A few names and how many more there are.
 std::string Some(const std::vector<std::string>& names) {
-  constexpr size_t kMost = 5;
-  const auto shown = std::min(names.size(), kMost);
+  constexpr size_t kMax = 5;
+  const auto shown = std::min(names.size(), kMax);
   return fmt::format("{}{}",
                      fmt::join(names.begin(), names.begin() + static_cast<long>(shown), ", "),
                      names.size() > shown ? fmt::format(" and {} more", names.size() - shown) : "");

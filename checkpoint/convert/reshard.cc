@@ -59,15 +59,15 @@ std::vector<FilePlan> WithoutEmpty(std::vector<FilePlan> files) {
 
 /// Equal for calls that write the same bytes.
 Result<std::string> IdentityOf(const std::string& source, const std::vector<FilePlan>& files) {
-  HEDDLE_ASSIGN_OR_RETURN(std::string facts, FileFacts(source));
+  HEDDLE_ASSIGN_OR_RETURN(std::string fingerprint, FileFingerprint(source));
   for (const FilePlan& file : files) {
-    facts += file.name + "\n";
+    fingerprint += file.name + "\n";
     for (const PlacedBox& placed : file.boxes) {
-      facts += fmt::format("{} {} {} {}\n", placed.tensor, ToString(placed.box),
-                           placed.derived_from, placed.stored_as.has_value());
+      fingerprint += fmt::format("{} {} {} {}\n", placed.tensor, ToString(placed.box),
+                                 placed.derived_from, placed.stored_as.has_value());
     }
   }
-  return Hash128Hex(AsBytes(facts));
+  return Hash128Hex(AsBytes(fingerprint));
 }
 
 /// What is derived, or stored rounded, in all of a tensor stays so; what is in parts of it alone is

@@ -1,6 +1,6 @@
 /// \file
 /// The destination of the chunks of a save: a file (checkpoint/files/hdf5_file.h) or memory
-/// (checkpoint/save/memory_part.h).
+/// (checkpoint/save/memory_shard.h).
 #pragma once
 
 #include <cstddef>

@@ -17,7 +17,7 @@
 
 namespace heddle::checkpoint {
 
-inline constexpr size_t kMaximumRank = 16;
+inline constexpr size_t kMaxRank = 16;
 /// Widest column of tensor names in a listing, so that one long name does not pad every line.
 inline constexpr size_t kWidestName = 80;
 

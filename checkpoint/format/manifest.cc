@@ -14,7 +14,7 @@ namespace heddle::checkpoint {
 
 namespace {
 
-constexpr size_t kMaximumName = 4096;
+constexpr size_t kMaxName = 4096;
 
 /// Where chunks lie: in memory they need not be what an HDF5 library can read.
 enum class Place : uint8_t { kStorage, kMemory };
@@ -102,8 +102,8 @@ Status ValidateBox(const Manifest& manifest,
 
 Status ValidateInfo(const TensorInfo& info) {
   const auto elements = CheckedElementCount(info.shape);
-  if (info.name.empty() || info.role.empty() || info.name.size() > kMaximumName ||
-      info.role.size() > kMaximumName || info.shape.size() > kMaximumRank || !elements ||
+  if (info.name.empty() || info.role.empty() || info.name.size() > kMaxName ||
+      info.role.size() > kMaxName || info.shape.size() > kMaxRank || !elements ||
       *elements > (int64_t{1} << 62) / SizeOf(info.dtype)) {
     return DataLossError("name, role or shape {} is out of bounds", ToString(info.shape));
   }
@@ -178,7 +178,7 @@ Status ValidateManifest(const Manifest& manifest) {
   return Status::Ok();
 }
 
-Status ValidateMemoryPart(const FilePart& part) {
+Status ValidateMemoryShard(const FilePart& part) {
   Manifest manifest;  // Without tensors: nothing can be derived from another part.
   manifest.files.push_back(part.file);
   for (const FilePart::PartBox& box : part.boxes) {

@@ -52,7 +52,7 @@ Status ValidateManifest(const Manifest& manifest);
 
 /// Checks the boxes and chunks of a part in memory, whose elements must all be stored. Errors:
 /// kDataLoss.
-Status ValidateMemoryPart(const FilePart& part);
+Status ValidateMemoryShard(const FilePart& part);
 
 /// The digest as 32 lower-case hexadecimal digits.
 std::string ToHex(const Digest& digest);

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kMaximumDepth = 8;
+constexpr int kMaxDepth = 8;
 
 Result<const Json*> Field(const Json& object, const char* name, Json::value_t type) {
   const auto field = object.find(name);
@@ -62,7 +62,7 @@ Result<double> Number(const Json& object, const char* name) {
 
 Result<Shape> ReadShape(const Json& object, const char* name) {
   HEDDLE_ASSIGN_OR_RETURN(const Json* field, Field(object, name, Json::value_t::array));
-  if (field->size() > kMaximumRank) {
+  if (field->size() > kMaxRank) {
     return DataLossError("field '{}' has {} dimensions", name, field->size());
   }
   Shape shape;
@@ -269,7 +269,7 @@ Result<Manifest> ParseManifest(std::string_view text) {
 }
 
 Result<Manifest> ParseManifestBody(std::string_view text) {
-  HEDDLE_ASSIGN_OR_RETURN(const Json json, ParseStrictJson(text, kMaximumDepth));
+  HEDDLE_ASSIGN_OR_RETURN(const Json json, ParseStrictJson(text, kMaxDepth));
   auto manifest = ReadManifest(json);
   if (!manifest.ok()) {
     return manifest.status().code() == StatusCode::kUnimplemented
@@ -282,7 +282,7 @@ Result<Manifest> ParseManifestBody(std::string_view text) {
 
 Result<FilePart> DecodePart(std::string_view text) {
   Result<FilePart> part = InvalidArgumentError("");
-  auto json = ParseStrictJson(text, kMaximumDepth);
+  auto json = ParseStrictJson(text, kMaxDepth);
   part = json.ok() ? ReadPart(*json) : Result<FilePart>(json.status());
   if (!part.ok()) {
     return Status(StatusCode::kInvalidArgument, "a writer's report: " + part.status().message());

@@ -23,7 +23,7 @@
 namespace heddle::checkpoint {
 
 /// The most tensors of a model; it bounds the memory that a hostile file can make its reader use.
-inline constexpr size_t kMaximumTensors = 150'000;
+inline constexpr size_t kMaxTensors = 150'000;
 
 /// A tensor as its file describes it.
 struct FileTensor {

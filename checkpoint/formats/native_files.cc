@@ -28,7 +28,7 @@ constexpr int64_t kChunkBytes = int64_t{1} << 20;
 constexpr size_t kBatch = 32;
 
 /// A chunk on its way from the stream to the file.
-struct Slot {
+struct PendingChunk {
   std::vector<std::byte> raw;
   int64_t filled = 0;             ///< Bytes of elements; zeros behind them are padding.
   int64_t index = 0;              ///< In the box's grid.
@@ -101,7 +101,7 @@ class NativeFiles::Implementation {
   Status BeginBox();
   Status EndBox();
   Status FlushBatch();
-  void Encode(Slot& slot, ChunkEncoder& encoder) const;
+  void Encode(PendingChunk& slot, ChunkEncoder& encoder) const;
 
   const NativeRequest request_;
   StagedOutput output_;
@@ -115,7 +115,7 @@ class NativeFiles::Implementation {
   std::unique_ptr<ChunkGrid> grid_;  ///< Grid of that box, once it has begun.
   BoxRecord record_;
   int64_t chunk_ = 0;  ///< The chunk of the grid that is being filled.
-  std::vector<Slot> slots_;
+  std::vector<PendingChunk> slots_;
   size_t used_ = 0;  ///< Slots that are full.
 };
 
@@ -197,7 +197,7 @@ Status NativeFiles::Implementation::Append(std::span<const std::byte> bytes) {
       HEDDLE_RETURN_IF_ERROR(BeginBox());
     }
     const int64_t element = SizeOf(tensor().dtype);
-    Slot& slot = slots_[used_];
+    PendingChunk& slot = slots_[used_];
     if (slot.filled == 0) {
       slot.raw.assign(static_cast<size_t>(grid_->chunk_elements() * element), std::byte{0});
       slot.index = chunk_;
@@ -224,7 +224,7 @@ Status NativeFiles::Implementation::Append(std::span<const std::byte> bytes) {
 }
 
 /// Tiles of the box are contiguous in it, so the padding of a chunk stands behind its elements.
-void NativeFiles::Implementation::Encode(Slot& slot, ChunkEncoder& encoder) const {
+void NativeFiles::Implementation::Encode(PendingChunk& slot, ChunkEncoder& encoder) const {
   const int64_t element = SizeOf(tensor().dtype);
   const Shape& offset = placed().box.offset;
   slot.digest =
@@ -265,7 +265,7 @@ Status NativeFiles::Implementation::FlushBatch() {
     work(*encoders_[0]);
   }
   for (size_t i = 0; i < used_; ++i) {
-    Slot& slot = slots_[i];
+    PendingChunk& slot = slots_[i];
     HEDDLE_RETURN_IF_ERROR(slot.status);
     if (!IsDerived()) {
       HEDDLE_ASSIGN_OR_RETURN(

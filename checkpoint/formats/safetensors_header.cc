@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMaximumName = 4096;
+constexpr size_t kMaxName = 4096;
 constexpr std::string_view kMetadata = "__metadata__";
 
 struct ElementType {
@@ -94,7 +94,7 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
       return Fail(depth_ == 3 ? "a number beyond 63 bits" : "a number");
     }
     auto& list = field_ == "shape" ? tensors.back().shape : tensors.back().offsets;
-    if (list.size() >= (field_ == "shape" ? kMaximumRank : 2)) {
+    if (list.size() >= (field_ == "shape" ? kMaxRank : 2)) {
       return Fail("a longer list");
     }
     list.push_back(static_cast<int64_t>(value));
@@ -116,8 +116,8 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
       return Fail("an object");
     }
     if (depth_ == 1 && !metadata_) {
-      if (tensors.size() == kMaximumTensors) {
-        problem = fmt::format("more than {} tensors", kMaximumTensors);
+      if (tensors.size() == kMaxTensors) {
+        problem = fmt::format("more than {} tensors", kMaxTensors);
         return false;
       }
       tensors.push_back({.name = name_, .type = {}, .shape = {}, .offsets = {}});
@@ -147,7 +147,7 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
 
   bool key(string_t& value) override {
     if (depth_ == 1) {
-      if (value.size() > kMaximumName || value.empty()) {
+      if (value.size() > kMaxName || value.empty()) {
         problem = fmt::format("a tensor's name has {} bytes", value.size());
         return false;
       }
@@ -272,7 +272,7 @@ Result<SafetensorsLayout> LayOutSafetensors(std::span<const OutputTensor> tensor
   std::iota(order.begin(), order.end(), size_t{0});
   for (const OutputTensor& tensor : tensors) {
     if (FindType(tensor.dtype) == nullptr || tensor.name == kMetadata || tensor.name.empty() ||
-        tensor.name.size() > kMaximumName || !IsUtf8(tensor.name)) {
+        tensor.name.size() > kMaxName || !IsUtf8(tensor.name)) {
       return InvalidArgumentError("tensor '{}' ({}) cannot be stored in a safetensors file",
                                   tensor.name, DTypeName(tensor.dtype));
     }

@@ -25,7 +25,7 @@ namespace {
 using Json = nlohmann::json;
 
 /// The index has three levels; other tools may add to its metadata.
-constexpr int kMaximumIndexDepth = 8;
+constexpr int kMaxIndexDepth = 8;
 
 std::string IndexPath(const FileFormat& format, const std::string& folder) {
   return fmt::format("{}/{}{}.index.json", folder, format.stem, format.suffix);
@@ -52,8 +52,8 @@ class FolderSource : public TensorSource {
   /// Every file was added. Errors: kDataLoss when two hold a tensor of the same name, or all of
   /// them more than a model has.
   Status Sort() {
-    if (places_.size() > kMaximumTensors) {
-      return DataLossError("more than {} tensors", kMaximumTensors);
+    if (places_.size() > kMaxTensors) {
+      return DataLossError("more than {} tensors", kMaxTensors);
     }
     const auto key = [&](const Place& place) {
       const FileTensor& tensor = files_[place.file]->tensors()[place.tensor];
@@ -99,7 +99,7 @@ Result<std::string> ReadConfig(const std::string& path) {
     return std::string();
   }
   HEDDLE_RETURN_IF_ERROR(CheckNoPlaceholder(path));
-  HEDDLE_ASSIGN_OR_RETURN(std::string config, ReadFile(path, kMaximumConfigBytes));
+  HEDDLE_ASSIGN_OR_RETURN(std::string config, ReadFile(path, kMaxConfigBytes));
   HEDDLE_RETURN_IF_ERROR(CheckConfig(config).WithContext("{}", path));
   return config;
 }
@@ -301,8 +301,8 @@ Status CheckConfig(std::string_view text) {
 
 Result<std::map<std::string, std::string>> ReadShardIndex(const std::string& path) {
   HEDDLE_RETURN_IF_ERROR(CheckNoPlaceholder(path));
-  HEDDLE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaximumIndexBytes));
-  const auto json = ParseStrictJson(text, kMaximumIndexDepth);
+  HEDDLE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxIndexBytes));
+  const auto json = ParseStrictJson(text, kMaxIndexDepth);
   HEDDLE_RETURN_IF_ERROR(json.status().WithContext("{}", path));
   const auto weight_map = json->is_object() ? json->find("weight_map") : json->end();
   if (weight_map == json->end() || !weight_map->is_object() || weight_map->empty()) {

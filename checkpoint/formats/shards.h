@@ -26,8 +26,8 @@
 
 namespace heddle::checkpoint {
 
-inline constexpr int64_t kMaximumIndexBytes = int64_t{8} << 20;
-inline constexpr int64_t kMaximumConfigBytes = int64_t{1} << 20;
+inline constexpr int64_t kMaxIndexBytes = int64_t{8} << 20;
+inline constexpr int64_t kMaxConfigBytes = int64_t{1} << 20;
 
 /// The format of a single file.
 struct FileFormat {
@@ -65,7 +65,7 @@ Result<std::unique_ptr<TensorSink>> CreateModel(const FileFormat& format, SinkRe
 Status CheckConfig(std::string_view text);
 
 /// The file of every tensor in the index at `path`: at least one, with plain file names only.
-/// Errors: kDataLoss, kResourceExhausted (above kMaximumIndexBytes), kInvalidArgument (refused by
+/// Errors: kDataLoss, kResourceExhausted (above kMaxIndexBytes), kInvalidArgument (refused by
 /// CheckNoPlaceholder), those of reading.
 Result<std::map<std::string, std::string>> ReadShardIndex(const std::string& path);
 

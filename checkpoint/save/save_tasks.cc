@@ -24,9 +24,9 @@ int64_t RawBytes(const StoredBox& stored) {
 
 Status CheckBox(const BoxView& view) {
   const StoredBox& stored = view.stored;
-  if (stored.name.empty() || stored.role.empty() || stored.global_shape.size() > kMaximumRank) {
+  if (stored.name.empty() || stored.role.empty() || stored.global_shape.size() > kMaxRank) {
     return InvalidArgumentError("tensor '{}' ({}): no name, no role or more than {} dimensions",
-                                stored.name, stored.role, kMaximumRank);
+                                stored.name, stored.role, kMaxRank);
   }
   if (!CheckedElementCount(stored.global_shape)) {
     return InvalidArgumentError("tensor '{}' ({}): shape {} is negative or too large", stored.name,

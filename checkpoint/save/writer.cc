@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "checkpoint/format/layout.h"
-#include "checkpoint/save/memory_part.h"
+#include "checkpoint/save/memory_shard.h"
 #include "checkpoint/save/writer_implementation.h"
 
 namespace heddle::checkpoint {
@@ -17,7 +17,7 @@ Status OverError(int64_t generation) {
 
 }  // namespace
 
-WriterFigures CheckpointFigures(metrics::Registry& metrics) {
+WriterStats CheckpointFigures(metrics::Registry& metrics) {
   return {
       .stall_seconds = &metrics.GetHistogram("heddle_checkpoint_stall_seconds",
                                              "Time for which a snapshot stopped training, in all.",
@@ -33,7 +33,7 @@ WriterFigures CheckpointFigures(metrics::Registry& metrics) {
 
 Writer::Implementation::Implementation(WriterOptions options,
                                        std::unique_ptr<Storage> storage,
-                                       const WriterFigures& figures)
+                                       const WriterStats& figures)
     : options_(std::move(options)),
       storage_(std::move(storage)),
       figures_(figures) {
@@ -253,8 +253,7 @@ Result<std::unique_ptr<Writer>> Writer::Create(WriterOptions options, metrics::R
   return Create(std::move(options), CheckpointFigures(metrics));
 }
 
-Result<std::unique_ptr<Writer>> Writer::Create(WriterOptions options,
-                                               const WriterFigures& figures) {
+Result<std::unique_ptr<Writer>> Writer::Create(WriterOptions options, const WriterStats& figures) {
   if (options.name.empty() || options.codec_threads < 1 || options.codec_threads > 256 ||
       options.niceness < 0 || options.niceness > 19 || options.chunk_bytes < 64 ||
       options.chunk_bytes > (int64_t{64} << 20) ||

@@ -21,17 +21,17 @@
 
 namespace heddle::checkpoint {
 
-struct MemoryPart;  // checkpoint/save/memory_part.h
+struct MemoryShard;  // checkpoint/save/memory_shard.h
 
 /// The metrics of a writer; null: not recorded.
-struct WriterFigures {
+struct WriterStats {
   metrics::Histogram* stall_seconds = nullptr;  ///< Time for which a save stopped its callers.
   metrics::Histogram* seconds = nullptr;        ///< Time from a snapshot until the save ends.
   metrics::Gauge* bytes = nullptr;              ///< Bytes stored by the newest save.
   metrics::Counter* failures = nullptr;         ///< Failed saves.
 };
 /// The metrics heddle_checkpoint_… of a worker's files.
-WriterFigures CheckpointFigures(metrics::Registry& metrics);
+WriterStats CheckpointFigures(metrics::Registry& metrics);
 
 struct WriterOptions {
   /// The root of the job's checkpoints (checkpoint/storage/storage.h), which is created if it does
@@ -67,7 +67,7 @@ struct SaveRequest {
   bool deferred = false;
   /// Destination of the chunks if they do not go into a file; its content and description are
   /// replaced. It belongs to the save until the save ends.
-  std::shared_ptr<MemoryPart> memory = nullptr;
+  std::shared_ptr<MemoryShard> memory = nullptr;
   /// For saves into memory: false keeps the elements uncompressed, so that the save is only a copy.
   bool compress = true;
   /// For saves into a file: false makes Snapshot return only when the save has ended, or give it up
@@ -93,8 +93,7 @@ class Writer {
 
   /// Creates a writer and its threads. Errors: kInvalidArgument (options out of range), and those
   /// of creating the root.
-  static Result<std::unique_ptr<Writer>> Create(WriterOptions options,
-                                                const WriterFigures& figures);
+  static Result<std::unique_ptr<Writer>> Create(WriterOptions options, const WriterStats& figures);
   /// Creates a writer with the metrics of CheckpointFigures.
   static Result<std::unique_ptr<Writer>> Create(WriterOptions options, metrics::Registry& metrics);
   /// Cancels the save in flight and waits for the threads, which end after their current system

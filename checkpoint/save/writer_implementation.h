@@ -30,7 +30,7 @@ class Writer::Implementation {
  public:
   Implementation(WriterOptions options,
                  std::unique_ptr<Storage> storage,
-                 const WriterFigures& figures);
+                 const WriterStats& figures);
   ~Implementation();
 
   void Reserve(int64_t bytes) HEDDLE_EXCLUDES(mutex_);
@@ -74,7 +74,7 @@ class Writer::Implementation {
   // Constant after construction.
   const WriterOptions options_;
   const std::unique_ptr<Storage> storage_;  ///< Null: all saves go into memory.
-  const WriterFigures figures_;
+  const WriterStats figures_;
 
   // Owned by the holder of the claim: Snapshot, then the threads until the save ends.
   StagingBuffer staging_;

@@ -9,7 +9,7 @@
 #include "base/system/file.h"
 #include "checkpoint/files/hdf5_file.h"
 #include "checkpoint/format/layout.h"
-#include "checkpoint/save/memory_part.h"
+#include "checkpoint/save/memory_shard.h"
 #include "checkpoint/save/writer_implementation.h"
 
 namespace heddle::checkpoint {
@@ -20,7 +20,7 @@ void LowerPriority(int niceness) {
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), niceness);
 }
 
-void Count(const Result<FilePart>& result, const SnapshotInfo& info, const WriterFigures& figures) {
+void Count(const Result<FilePart>& result, const SnapshotInfo& info, const WriterStats& figures) {
   if (figures.stall_seconds != nullptr) {
     figures.stall_seconds->Observe(info.stall_seconds);
   }
@@ -213,7 +213,7 @@ Result<FilePart> Writer::Implementation::WriteItems(const Save& save, ChunkSink&
 }
 
 Result<FilePart> Writer::Implementation::WriteMemory(const Save& save) {
-  MemoryPart& memory = *save.request.memory;
+  MemoryShard& memory = *save.request.memory;
   FilePart part;
   if (save.raw) {
     InPlaceSink sink(memory.memory);
@@ -242,7 +242,7 @@ Result<FilePart> Writer::Implementation::WriteFile(const Save& save) {
     const MutexLock lock(mutex_);
     return cancelled_;
   };
-  HEDDLE_RETURN_IF_ERROR(storage_->Keep(part.step, part.generation, part.file, cancelled));
+  HEDDLE_RETURN_IF_ERROR(storage_->Persist(part.step, part.generation, part.file, cancelled));
   part.seconds = Seconds(Now() - save.started);
   return part;
 }

@@ -29,7 +29,7 @@ namespace heddle::checkpoint {
 inline constexpr int64_t kImportGeneration = 0;
 
 /// The storage of one job's checkpoints, at its root. A writer writes its file into SaveFolder and
-/// calls Keep; when all writers have, the coordinator calls Commit. Failures at any point leave the
+/// calls Persist; when all writers have, the coordinator calls Commit. Failures at any point leave the
 /// committed checkpoints unchanged. Thread: any.
 class Storage {
  public:
@@ -45,10 +45,10 @@ class Storage {
   /// Makes `file`, which is complete and synced in the save's folder, durable, so that Commit finds
   /// it after any crash. Errors: kCancelled (`cancelled` returned true); kDataLoss (the stored
   /// bytes differ from those sent); kUnavailable, kDeadlineExceeded.
-  virtual Status Keep(int64_t step,
-                      int64_t generation,
-                      const FileRecord& file,
-                      const Cancelled& cancelled) const = 0;
+  virtual Status Persist(int64_t step,
+                         int64_t generation,
+                         const FileRecord& file,
+                         const Cancelled& cancelled) const = 0;
   /// Commits the checkpoint of the manifest's step, whose files were kept; an existing one is
   /// replaced atomically. Returns its stored bytes, including the manifest. Errors: kAborted (a
   /// newer generation is known); kDataLoss (a file is missing or has another size).

@@ -110,7 +110,7 @@ Status Bring(const Reader& reader, const std::string& root) {
   for (const FileRecord& file : manifest.files) {
     HEDDLE_RETURN_IF_ERROR(
         LinkOrCopy(JoinPath(reader.path(), file.name), folder + "/" + file.name));
-    HEDDLE_RETURN_IF_ERROR(storage->Keep(manifest.step, manifest.generation, file, {}));
+    HEDDLE_RETURN_IF_ERROR(storage->Persist(manifest.step, manifest.generation, file, {}));
   }
   return storage->Commit(std::move(manifest)).status();
 }

@@ -17,12 +17,12 @@ namespace {
 
 constexpr const char* kLossKey = "validation_loss";
 constexpr const char* kDataKey = "data";
-constexpr int kMaximumExtraDepth = 16;
+constexpr int kMaxExtraDepth = 16;
 
 Status SetExtra(JobState& job, const char* key, const nlohmann::json& value) {
   nlohmann::json extra = nlohmann::json::object();
   if (!job.extra.empty()) {
-    HEDDLE_ASSIGN_OR_RETURN(extra, ParseStrictJson(job.extra, kMaximumExtraDepth));
+    HEDDLE_ASSIGN_OR_RETURN(extra, ParseStrictJson(job.extra, kMaxExtraDepth));
   }
   if (!extra.is_object()) {
     return InvalidArgumentError("the checkpoint's extra is no JSON object");
@@ -59,7 +59,7 @@ std::vector<int64_t> StepsToRemove(std::span<const RetentionCandidate> candidate
 }
 
 std::optional<double> ValidationLoss(const JobState& job) {
-  const auto extra = ParseStrictJson(job.extra, kMaximumExtraDepth);
+  const auto extra = ParseStrictJson(job.extra, kMaxExtraDepth);
   if (!extra.ok() || !extra->is_object() || !extra->contains(kLossKey) ||
       !(*extra)[kLossKey].is_number()) {
     return std::nullopt;
@@ -72,7 +72,7 @@ Status SetValidationLoss(JobState& job, double loss) {
 }
 
 uint64_t DataFingerprint(const JobState& job) {
-  const auto extra = ParseStrictJson(job.extra, kMaximumExtraDepth);
+  const auto extra = ParseStrictJson(job.extra, kMaxExtraDepth);
   if (!extra.ok() || !extra->is_object() || !extra->contains(kDataKey) ||
       !(*extra)[kDataKey].is_string()) {
     return 0;

@@ -15,7 +15,7 @@ Result<int> DaysOf(const std::string& text) {
   if (text.empty()) {
     return elastic::kCertificateDays;
   }
-  HEDDLE_ASSIGN_OR_RETURN(const int64_t days, ParseOption("days", text, 1, elastic::kMostDays));
+  HEDDLE_ASSIGN_OR_RETURN(const int64_t days, ParseOption("days", text, 1, elastic::kMaxDays));
   return static_cast<int>(days);
 }
 

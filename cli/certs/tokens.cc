@@ -41,8 +41,8 @@ class Token : public Command {
     }
     const auto life =
         ParseLife("life", life_.empty() ? "1h" : life_,
-                  std::chrono::seconds(static_cast<int64_t>(elastic::kMostGrantSeconds)));
-    const auto uses = ParseOption("uses", uses_.empty() ? "1" : uses_, 1, elastic::kMostUses);
+                  std::chrono::seconds(static_cast<int64_t>(elastic::kMaxGrantSeconds)));
+    const auto uses = ParseOption("uses", uses_.empty() ? "1" : uses_, 1, elastic::kMaxUses);
     if (!life.ok() || !uses.ok()) {
       return Report(life.ok() ? uses.status() : life.status());
     }

@@ -8,7 +8,7 @@
 namespace heddle::cli {
 namespace {
 
-constexpr int64_t kMost = int64_t{1} << 40;
+constexpr int64_t kMax = int64_t{1} << 40;
 
 class Prune : public Command {
  public:
@@ -47,9 +47,9 @@ class Prune : public Command {
 
  private:
   Status Read() {
-    HEDDLE_ASSIGN_OR_RETURN(options_.keep_last, ParseOption("last", last_, 1, kMost));
+    HEDDLE_ASSIGN_OR_RETURN(options_.keep_last, ParseOption("last", last_, 1, kMax));
     if (!every_.empty()) {
-      HEDDLE_ASSIGN_OR_RETURN(options_.keep_every, ParseOption("every", every_, 1, kMost));
+      HEDDLE_ASSIGN_OR_RETURN(options_.keep_every, ParseOption("every", every_, 1, kMax));
     }
     return Status::Ok();
   }

@@ -155,10 +155,10 @@ ShareSizes SizesOf(const Segments& segments, int64_t element) {
 
 Status CheckSize(size_t bytes) {
   // Partial sums of 16-bit numbers have twice the bytes.
-  constexpr size_t kMostBytes = static_cast<size_t>(kPieceBytes) << (kMinorBits - 1);
-  if (bytes > kMostBytes) {
+  constexpr size_t kMaxBytes = static_cast<size_t>(kPieceBytes) << (kMinorBits - 1);
+  if (bytes > kMaxBytes) {
     return InvalidArgumentError("{} bytes in one call; the most is {}: call for parts of it", bytes,
-                                kMostBytes);
+                                kMaxBytes);
   }
   return Status::Ok();
 }

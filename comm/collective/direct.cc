@@ -71,7 +71,7 @@ class DirectReduction {
     }
     SendAll();
     for (int64_t piece = 0; piece < pieces; ++piece) {
-      Slot& slot = slots_[static_cast<size_t>(piece % kWindow)];
+      PieceBuffers& slot = slots_[static_cast<size_t>(piece % kWindow)];
       for (const auto& pending : slot.arriving) {
         HEDDLE_RETURN_IF_ERROR(call_.Wait(pending));
       }
@@ -86,7 +86,7 @@ class DirectReduction {
   }
 
  private:
-  struct Slot {
+  struct PieceBuffers {
     std::vector<std::span<std::byte>> room;     ///< By position; empty for this member.
     std::vector<std::span<std::byte>> arrived;  ///< The part of `room` that the piece fills.
     std::vector<Collective::Pending> arriving;
@@ -103,7 +103,7 @@ class DirectReduction {
   }
 
   void Post(int64_t piece) {
-    Slot& slot = slots_[static_cast<size_t>(piece % kWindow)];
+    PieceBuffers& slot = slots_[static_cast<size_t>(piece % kWindow)];
     slot.arriving.clear();
     slot.room.resize(static_cast<size_t>(call_.size()));
     slot.arrived.resize(slot.room.size());
@@ -145,7 +145,7 @@ class DirectReduction {
   const DType dtype_;
   const ReduceOp op_;
   int64_t piece_ = 0;
-  std::vector<Slot> slots_;
+  std::vector<PieceBuffers> slots_;
 };
 
 }  // namespace

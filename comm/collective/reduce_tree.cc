@@ -63,7 +63,7 @@ class TreeReduction {
 
  private:
   /// A piece in flight.
-  struct Slot {
+  struct PieceBuffers {
     std::vector<Bytes>
         values;  ///< By leaf: received, or folded or copied here; empty: still `mine`.
     std::vector<Bytes> folded;  ///< Own partial sums under way to other owners.
@@ -82,7 +82,7 @@ class TreeReduction {
     const int64_t end = EvenBegin(slices_.count(i), pieces_, piece + 1);
     return {.offset = (slices_.begin(i) + begin) * element_, .size = (end - begin) * element_};
   }
-  Slot& SlotOf(int64_t piece) { return slots_[static_cast<size_t>(piece) % slots_.size()]; }
+  PieceBuffers& SlotOf(int64_t piece) { return slots_[static_cast<size_t>(piece) % slots_.size()]; }
   std::span<const std::byte> Mine(size_t leaf, Range range) const {
     return Slice(mine_[static_cast<size_t>(plan_.leaves[leaf].index)], range.offset, range.size);
   }
@@ -111,11 +111,11 @@ class TreeReduction {
   }
 
   Status Start(int64_t piece) {
-    Slot& slot = SlotOf(piece);
+    PieceBuffers& slot = SlotOf(piece);
     for (const auto& pending : slot.sent) {  // They went before the slot's last results came.
       HEDDLE_RETURN_IF_ERROR(call_.Wait(pending));
     }
-    slot = Slot{};
+    slot = PieceBuffers{};
     for (size_t i = 0; i < owners_.size(); ++i) {
       const Range range = RangeOf(i, piece);
       if (range.size == 0) {
@@ -132,7 +132,7 @@ class TreeReduction {
     return Status::Ok();
   }
 
-  void Collect(Slot& slot, Range range, int64_t piece) {
+  void Collect(PieceBuffers& slot, Range range, int64_t piece) {
     FoldMine(slot.values, range);
     for (size_t leaf = 0; leaf < plan_.leaves.size(); ++leaf) {
       if (!IsMine(leaf) && plan_.travels[leaf]) {
@@ -144,7 +144,7 @@ class TreeReduction {
     }
   }
 
-  void Contribute(Slot& slot, int owner, Range range, int64_t piece) {
+  void Contribute(PieceBuffers& slot, int owner, Range range, int64_t piece) {
     std::vector<Bytes> values;
     FoldMine(values, range);
     for (size_t leaf = 0; leaf < plan_.leaves.size(); ++leaf) {
@@ -162,7 +162,7 @@ class TreeReduction {
   }
 
   Status Finish(int64_t piece) {
-    Slot& slot = SlotOf(piece);
+    PieceBuffers& slot = SlotOf(piece);
     for (size_t i = 0; i < owners_.size(); ++i) {
       const Range range = RangeOf(i, piece);
       if (owners_[i] != call_.position() || range.size == 0) {
@@ -199,7 +199,7 @@ class TreeReduction {
   Segments slices_;
   std::vector<int> owners_;  ///< Positions; at most one slice each.
   int64_t pieces_ = 1;
-  std::vector<Slot> slots_;
+  std::vector<PieceBuffers> slots_;
 };
 
 }  // namespace

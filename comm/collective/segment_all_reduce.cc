@@ -44,7 +44,7 @@ class AllReducing {
         op_(op) {}
 
   Status Small() {
-    std::array<const std::byte*, kMostSharing> inputs{};
+    std::array<const std::byte*, kMaxSharing> inputs{};
     for (int member = 0; member < call_.size(); ++member) {
       inputs[static_cast<size_t>(member)] = call_.SmallData(member);
     }
@@ -61,8 +61,8 @@ class AllReducing {
     const int64_t end = begin + slices.size(call_.position());
     HEDDLE_RETURN_IF_ERROR(call_.BeginWriting());
     for (int64_t at = begin; at < end; at += kSegmentWorkBytes) {
-      std::array<const std::byte*, kMostSharing> inputs{};
-      std::array<std::byte*, kMostSharing> outputs{};
+      std::array<const std::byte*, kMaxSharing> inputs{};
+      std::array<std::byte*, kMaxSharing> outputs{};
       for (size_t i = 0; i < members; ++i) {
         inputs[i] = outputs[i] = places[i] + at;
       }
@@ -101,7 +101,7 @@ class AllReducing {
                          size_t bytes,
                          std::span<const std::byte* const> stages) override {
       std::byte* const mine = buffer_.data() + offset;
-      std::array<const std::byte*, kMostSharing> inputs{};
+      std::array<const std::byte*, kMaxSharing> inputs{};
       std::copy(stages.begin(), stages.end(), inputs.begin());
       inputs[own_] = mine;
       FoldAll(std::span(inputs).first(stages.size()), std::span(&mine, 1), bytes, dtype_, op_);

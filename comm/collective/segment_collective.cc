@@ -88,7 +88,7 @@ Status StagedReduceScatter(SegmentCall& call,
     }
     call.Arrive();
     HEDDLE_RETURN_IF_ERROR(call.WaitAll());
-    std::array<const std::byte*, kMostSharing> inputs{};
+    std::array<const std::byte*, kMaxSharing> inputs{};
     for (int member = 0; member < call.size(); ++member) {
       inputs[static_cast<size_t>(member)] =
           member == own ? input.data() + shares.share_begin(own) + shares.begin(own, turn)
@@ -110,7 +110,7 @@ Status RegisteredReduceScatter(SegmentCall& call,
   const auto size = static_cast<int64_t>(output.size());
   for (int64_t at = 0; at < size; at += kSegmentWorkBytes) {
     HEDDLE_RETURN_IF_ERROR(call.Interrupted());
-    std::array<const std::byte*, kMostSharing> inputs{};
+    std::array<const std::byte*, kMaxSharing> inputs{};
     for (int member = 0; member < call.size(); ++member) {
       inputs[static_cast<size_t>(member)] = places[static_cast<size_t>(member)] + begin + at;
     }

@@ -94,7 +94,7 @@ void StagedReduction::AddUp(int64_t block) {
   const Slices slices = SlicesOf(block);
   const int own = call_.position();
   for (int64_t at = 0; at < slices.size(own); at += kTileBytes) {
-    std::array<const std::byte*, kMostSharing> stages{};
+    std::array<const std::byte*, kMaxSharing> stages{};
     for (int member = 0; member < call_.size(); ++member) {
       stages[static_cast<size_t>(member)] =
           member == own ? nullptr : StageOf(member, block, own) + at;

@@ -20,7 +20,7 @@ constexpr double kCrowding = 1.1;
 constexpr int64_t kProbeBytes = int64_t{1} << 20;
 /// A gap between links that makes islands.
 constexpr double kIslandGap = 2;
-constexpr size_t kMostHierarchies = 3;
+constexpr size_t kMaxHierarchies = 3;
 
 // The time of a probe message between a pair, in the worse direction.
 double PairSeconds(const LinkTable& links, int a, int b) {
@@ -96,7 +96,7 @@ std::vector<double> Thresholds(const LinkTable& links, std::span<const int> grou
   }
   std::sort(gaps.rbegin(), gaps.rend());
   std::vector<double> thresholds;
-  for (size_t i = 0; i < std::min(gaps.size(), kMostHierarchies); ++i) {
+  for (size_t i = 0; i < std::min(gaps.size(), kMaxHierarchies); ++i) {
     thresholds.push_back(gaps[i].second);
   }
   return thresholds;

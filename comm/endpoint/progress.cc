@@ -64,7 +64,7 @@ std::shared_ptr<Work::State> Progress::Start(std::function<Status()> run) {
   auto call = std::make_shared<Call>(group_, std::move(run));
   const MutexLock lock(mutex_);
   queue_.push_back(call);
-  if (queue_.size() > idle_ && threads_.size() < kMostThreads) {
+  if (queue_.size() > idle_ && threads_.size() < kMaxThreads) {
     threads_.emplace_back("heddle-progress", [this] { Serve(); });
   }
   changed_.NotifyOne();

@@ -50,7 +50,7 @@ class Progress {
     bool finished_ HEDDLE_GUARDED_BY(mutex_) = false;
     Status given_up_ HEDDLE_GUARDED_BY(mutex_);
   };
-  static constexpr size_t kMostThreads = 4;
+  static constexpr size_t kMaxThreads = 4;
 
   void Serve() HEDDLE_EXCLUDES(mutex_);
 

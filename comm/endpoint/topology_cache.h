@@ -28,7 +28,7 @@ class TopologyCache {
     if (found != made_.end()) {
       return found->second;
     }
-    if (made_.size() >= kMost) {
+    if (made_.size() >= kMax) {
       made_.clear();
     }
     std::shared_ptr<const Topology>& made = made_[ranks];
@@ -53,7 +53,7 @@ class TopologyCache {
   }
 
  private:
-  static constexpr size_t kMost = 1024;  ///< The most groups kept.
+  static constexpr size_t kMax = 1024;  ///< The most groups kept.
 
   mutable Mutex mutex_;
   std::shared_ptr<const LinkTable> links_ HEDDLE_GUARDED_BY(mutex_);

@@ -73,11 +73,11 @@ bool OfOtherCall(const MessageKey& key, const CallNumber& call) {
   return key.tag == call.tag && IsCollective(key.space) && !OfCall(key, call);
 }
 
-std::optional<uint32_t> FindOtherCall(const Channel::Standing& standing,
+std::optional<uint32_t> FindOtherCall(const Channel::Snapshot& snapshot,
                                       bool other_waits,
                                       uint16_t other_received) {
-  for (const UnexpectedMessage& message : standing.unexpected) {
-    if (standing.waits || (other_waits && HasCome(message.other_class, other_received))) {
+  for (const UnexpectedMessage& message : snapshot.unexpected) {
+    if (snapshot.waits || (other_waits && HasCome(message.other_class, other_received))) {
       return SignatureOf(message.key.space);
     }
   }
@@ -96,23 +96,23 @@ std::optional<uint32_t> CallDiagnosis::Ask(int peer, const CallNumber& call) {
   for (const TrafficClass traffic_class : kEachTrafficClass) {
     received[IndexOf(traffic_class)] = frames.received[IndexOf(traffic_class)].load();
   }
-  std::array<Channel::Standing, kTrafficClasses> standing;
+  std::array<Channel::Snapshot, kTrafficClasses> snapshots;
   for (const TrafficClass traffic_class : kEachTrafficClass) {
     const Channel& channel = traffic_class == TrafficClass::kUrgent ? **urgent : **bulk;
-    standing[IndexOf(traffic_class)] = channel.Inspect(
+    snapshots[IndexOf(traffic_class)] = channel.Inspect(
         Of(call), [&call](const MessageKey& key) { return OfOtherCall(key, call); });
   }
-  const bool open = standing[IndexOf(TrafficClass::kUrgent)].open;
+  const bool open = snapshots[IndexOf(TrafficClass::kUrgent)].open;
   auto other = open ? reports(peer).FindOtherCall(call) : std::nullopt;
   for (const TrafficClass traffic_class : kEachTrafficClass) {
     const size_t beside = IndexOf(OtherTrafficClass(traffic_class));
     if (!other.has_value()) {
-      other =
-          FindOtherCall(standing[IndexOf(traffic_class)], standing[beside].waits, received[beside]);
+      other = FindOtherCall(snapshots[IndexOf(traffic_class)], snapshots[beside].waits,
+                            received[beside]);
     }
   }
   if (!other.has_value() && open) {
-    const bool for_peer = standing[0].waits || standing[1].waits;
+    const bool for_peer = snapshots[0].waits || snapshots[1].waits;
     if (const auto report = reports(peer).NextReport(call, for_peer, Now()); report.has_value()) {
       (*urgent)->Report(*report);
     }

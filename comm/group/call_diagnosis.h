@@ -103,11 +103,11 @@ class CallDiagnosis final : public CallWaits {
   std::vector<std::shared_ptr<PeerReports>> reports_;  ///< By rank.
 };
 
-/// The signature of an unexpected message of one traffic class (`standing`) that proves the peer to
+/// The signature of an unexpected message of one traffic class (`snapshot`) that proves the peer to
 /// be in another call; nullopt: there is none. It is a proof if this traffic class waits for the
 /// peer, or if the other one does (`other_waits`) although all frames that the peer had sent on it
 /// before the message are among its `other_received` frames. Pure.
-std::optional<uint32_t> FindOtherCall(const Channel::Standing& standing,
+std::optional<uint32_t> FindOtherCall(const Channel::Snapshot& snapshot,
                                       bool other_waits,
                                       uint16_t other_received);
 /// Whether a message with `key` belongs to `call`, or to the forming of the call's group in shared

@@ -14,7 +14,7 @@ CallNumbers::CallNumbers(int members) {
 }
 
 CallNumber CallNumbers::Next(const CollectiveOptions& options, const CallSignature& signature) {
-  constexpr size_t kMostCounted = 1 << 16;
+  constexpr size_t kMaxCounted = 1 << 16;
   CallNumber number{
       .tag = options.tag,
       .space = SpaceOf(EncodeSignature(signature)),
@@ -25,7 +25,7 @@ CallNumber CallNumbers::Next(const CollectiveOptions& options, const CallSignatu
   const auto found = calls_.find(key);
   if (found != calls_.end()) {
     number.ordinal = ++found->second;
-  } else if (calls_.size() < kMostCounted) {  // What is not counted at one member is not compared.
+  } else if (calls_.size() < kMaxCounted) {  // What is not counted at one member is not compared.
     number.ordinal = ++calls_[key];
   }
   return number;

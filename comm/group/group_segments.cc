@@ -74,7 +74,7 @@ Result<std::shared_ptr<GroupSegment>> GroupSegments::Get(const CollectiveOptions
     mutex_.Lock();
     HEDDLE_RETURN_IF_ERROR(look);
   }
-  const bool may_share = ranks.size() >= 2 && ranks.size() <= kMostSharing && OnOneHost(ranks);
+  const bool may_share = ranks.size() >= 2 && ranks.size() <= kMaxSharing && OnOneHost(ranks);
   auto entry = std::make_shared<Entry>(Entry{
       .ranks = std::move(ranks), .hash = number.group, .forming = may_share, .group = nullptr});
   entries_.push_back(entry);

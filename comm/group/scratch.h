@@ -38,11 +38,11 @@ class ScratchPool {
   }
 
   void Return(Piece piece) HEDDLE_EXCLUDES(mutex_) {
-    if (piece.room > kMostKept) {
+    if (piece.room > kMaxKept) {
       return;
     }
     const MutexLock lock(mutex_);
-    while (kept_bytes_ + piece.room > kMostKept) {  // What was used last is wanted next.
+    while (kept_bytes_ + piece.room > kMaxKept) {  // What was used last is wanted next.
       const auto largest = std::prev(kept_.end());
       kept_bytes_ -= largest->first;
       kept_.erase(largest);
@@ -53,7 +53,7 @@ class ScratchPool {
 
  private:
   static constexpr size_t kPageBytes = 4096;
-  static constexpr size_t kMostKept = size_t{64} << 20;
+  static constexpr size_t kMaxKept = size_t{64} << 20;
 
   Mutex mutex_;
   std::multimap<size_t, std::unique_ptr<std::byte[]>> kept_ HEDDLE_GUARDED_BY(mutex_);

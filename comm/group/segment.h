@@ -33,14 +33,14 @@
 namespace heddle::comm {
 
 /// The most members of a group with a segment; larger groups on one host exchange messages instead.
-inline constexpr int kMostSharing = 64;
+inline constexpr int kMaxSharing = 64;
 /// Collectives of one group that may be in its segment at once; further ones exchange messages.
 inline constexpr int kSegmentSlots = 4;
 
 /// Key spaces (call_signature.h) of the messages that form a segment, and of those that notify
 /// members that a call is done by messages instead of the segment.
 inline constexpr uint64_t kSegmentSpace = kFormingSpace;
-inline constexpr uint64_t kSegmentElsewhere = kSegmentSpace | (uint64_t{1} << 57);
+inline constexpr uint64_t kSegmentByMessages = kSegmentSpace | (uint64_t{1} << 57);
 
 /// A call word holds the call's signature in its high bits and the low bits of the call's ordinal.
 inline constexpr int kSegmentOrdinalBits = 64 - kSignatureBits;

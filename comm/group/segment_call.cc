@@ -81,7 +81,7 @@ void SegmentCall::HandOver() {
 }
 
 Status SegmentCall::Locate(std::span<const size_t> sizes, std::span<std::byte*> places) {
-  std::array<SegmentPlace, kMostSharing> announced{};
+  std::array<SegmentPlace, kMaxSharing> announced{};
   bool fresh = false;
   for (int member = 0; member < size(); ++member) {
     const auto i = static_cast<size_t>(member);

@@ -16,8 +16,8 @@
 namespace heddle::comm {
 
 /// The address of each member's data in this process, and its size.
-using SegmentPlaces = std::array<std::byte*, kMostSharing>;
-using SegmentSizes = std::array<size_t, kMostSharing>;
+using SegmentPlaces = std::array<std::byte*, kMaxSharing>;
+using SegmentSizes = std::array<size_t, kMaxSharing>;
 
 /// One collective of this member. Thread: one.
 class SegmentCall : public SegmentSlot {

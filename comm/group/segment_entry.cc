@@ -15,7 +15,7 @@ constexpr Duration kEntrySlice = std::chrono::milliseconds(5);
 // A notice of one call must not match the Recv of another call of the same tag, which may already
 // have begun.
 uint64_t ElsewhereOf(const CallNumber& number) {
-  return kSegmentElsewhere | (number.ordinal & kSegmentOrdinalMask);
+  return kSegmentByMessages | (number.ordinal & kSegmentOrdinalMask);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ class GroupSegments::Forming {
  public:
   using Pending = std::shared_ptr<Work::State>;
   /// The content of the steps' messages.
-  struct News {
+  struct Messages {
     uint32_t share = 0;   ///< kJoin: 1: the member shares memory with all others.
     uint64_t number = 0;  ///< kVerdict: number of the segment's descriptor; 0: no shared memory.
     uint32_t ready = 0;   ///< kReady: 1: the member has mapped the segment.
@@ -56,7 +56,7 @@ class GroupSegments::Forming {
   int size() const { return static_cast<int>(ranks_.size()); }
   int position() const { return position_; }
   const std::vector<int>& ranks() const { return ranks_; }
-  News& news() { return news_; }
+  Messages& messages() { return messages_; }
 
   Pending Send(int to, FormingStep step, std::span<const std::byte> data) {
     return Keep(group_.Send(ranks_[static_cast<size_t>(to)], KeyOf(step), data, true));
@@ -83,9 +83,9 @@ class GroupSegments::Forming {
     }
     return all;
   }
-  void Tell(FormingStep step, std::span<const std::byte> news) {
+  void Tell(FormingStep step, std::span<const std::byte> message) {
     for (int i = 1; i < size(); ++i) {
-      Fail(Wait(Send(i, step, news)));
+      Fail(Wait(Send(i, step, message)));
     }
   }
   /// Records the first error that ends the forming.
@@ -111,7 +111,7 @@ class GroupSegments::Forming {
   const int position_;
   const CallNumber number_;
   const Deadline deadline_;
-  News news_;
+  Messages messages_;
   std::vector<uint32_t> answers_;  ///< By position.
   Status failure_;
   std::vector<Pending> in_flight_;
@@ -205,7 +205,7 @@ Result<Mapping> GroupSegments::MapSegment(const Forming& call, uint64_t number) 
 }
 
 Result<std::shared_ptr<GroupSegment>> GroupSegments::Lead(Forming& call) {
-  Forming::News& news = call.news();
+  Forming::Messages& messages = call.messages();
   bool share = SharesWithAll(call.ranks());
   share = call.Gather(FormingStep::kJoin) && share;
   Mapping segment;
@@ -215,7 +215,7 @@ Result<std::shared_ptr<GroupSegment>> GroupSegments::Lead(Forming& call) {
     share = made.ok();
     if (made.ok()) {
       segment = *std::move(made);
-      news.number = number;
+      messages.number = number;
     } else if (made.status().code() != StatusCode::kUnavailable &&
                made.status().code() != StatusCode::kAborted) {
       // Otherwise a member has ended. That ends its messages, those below or the call's own, and
@@ -226,28 +226,28 @@ Result<std::shared_ptr<GroupSegment>> GroupSegments::Lead(Forming& call) {
           SegmentLayout(call.size()).total_bytes, made.status().message());
     }
   }
-  call.Tell(FormingStep::kVerdict, Raw(news.number));
+  call.Tell(FormingStep::kVerdict, Raw(messages.number));
   if (share && call.failure().ok()) {
-    news.go = call.Gather(FormingStep::kReady) ? 1 : 0;
-    call.Tell(FormingStep::kGo, Raw(news.go));
+    messages.go = call.Gather(FormingStep::kReady) ? 1 : 0;
+    call.Tell(FormingStep::kGo, Raw(messages.go));
   }
   HEDDLE_RETURN_IF_ERROR(call.failure());
-  return news.go == 1 ? Make(call, std::move(segment)) : std::shared_ptr<GroupSegment>();
+  return messages.go == 1 ? Make(call, std::move(segment)) : std::shared_ptr<GroupSegment>();
 }
 
 Result<std::shared_ptr<GroupSegment>> GroupSegments::Join(Forming& call) {
-  Forming::News& news = call.news();
-  news.share = SharesWithAll(call.ranks()) ? 1 : 0;
-  const Status joined = call.Wait(call.Send(0, FormingStep::kJoin, Raw(news.share)));
+  Forming::Messages& messages = call.messages();
+  messages.share = SharesWithAll(call.ranks()) ? 1 : 0;
+  const Status joined = call.Wait(call.Send(0, FormingStep::kJoin, Raw(messages.share)));
   if (joined.code() == StatusCode::kFailedPrecondition) {  // Not even connected.
     return std::shared_ptr<GroupSegment>();
   }
   HEDDLE_RETURN_IF_ERROR(joined);
-  HEDDLE_RETURN_IF_ERROR(call.Wait(call.Recv(0, FormingStep::kVerdict, Raw(news.number))));
-  if (news.number == 0) {
+  HEDDLE_RETURN_IF_ERROR(call.Wait(call.Recv(0, FormingStep::kVerdict, Raw(messages.number))));
+  if (messages.number == 0) {
     return std::shared_ptr<GroupSegment>();
   }
-  Result<Mapping> segment = MapSegment(call, news.number);
+  Result<Mapping> segment = MapSegment(call, messages.number);
   if (!segment.ok()) {
     LogWarning(
         "{} cannot map the {} bytes that {} shares with it and {} others, and all of them "
@@ -255,11 +255,11 @@ Result<std::shared_ptr<GroupSegment>> GroupSegments::Join(Forming& call) {
         NameOf(group_.options().rank), SegmentLayout(call.size()).total_bytes,
         NameOf(call.ranks().front()), call.size() - 2, segment.status().message());
   }
-  news.ready = segment.ok() ? 1 : 0;
-  HEDDLE_RETURN_IF_ERROR(call.Wait(call.Send(0, FormingStep::kReady, Raw(news.ready))));
-  HEDDLE_RETURN_IF_ERROR(call.Wait(call.Recv(0, FormingStep::kGo, Raw(news.go))));
-  return news.go == 1 && segment.ok() ? Make(call, *std::move(segment))
-                                      : std::shared_ptr<GroupSegment>();
+  messages.ready = segment.ok() ? 1 : 0;
+  HEDDLE_RETURN_IF_ERROR(call.Wait(call.Send(0, FormingStep::kReady, Raw(messages.ready))));
+  HEDDLE_RETURN_IF_ERROR(call.Wait(call.Recv(0, FormingStep::kGo, Raw(messages.go))));
+  return messages.go == 1 && segment.ok() ? Make(call, *std::move(segment))
+                                          : std::shared_ptr<GroupSegment>();
 }
 
 }  // namespace heddle::comm

@@ -376,7 +376,7 @@ Result<UniqueFd> Channel::TakeDescriptor(uint64_t id) {
   return stream_.info().descriptors->Take(id);
 }
 
-Channel::Standing Channel::Inspect(const KeyPredicate& awaited,
+Channel::Snapshot Channel::Inspect(const KeyPredicate& awaited,
                                    const KeyPredicate& unexpected) const {
   const MutexLock lock(mutex_);
   if (phase_ != Phase::kOpen) {

@@ -143,14 +143,14 @@ class Channel : public Watched, public std::enable_shared_from_this<Channel> {
   int64_t bytes_sent() const { return stream_.bytes_sent(); }
 
   /// A snapshot of the channel's unfinished operations and messages.
-  struct Standing {
+  struct Snapshot {
     bool open = false;   ///< The channel is open; if not, the other fields are empty.
     bool waits = false;  ///< An operation that was asked about is in flight.
     std::vector<UnexpectedMessage> unexpected;
   };
   /// Takes a snapshot for the diagnosis of a wait. `awaited` selects the operations for
-  /// Standing::waits, `unexpected` the messages for Standing::unexpected.
-  Standing Inspect(const KeyPredicate& awaited, const KeyPredicate& unexpected) const
+  /// Snapshot::waits, `unexpected` the messages for Snapshot::unexpected.
+  Snapshot Inspect(const KeyPredicate& awaited, const KeyPredicate& unexpected) const
       HEDDLE_EXCLUDES(mutex_);
   /// Sends the peer a report of a wait, a frame of kind kWaiting. No effect unless open.
   void Report(const FrameHeader& report) HEDDLE_EXCLUDES(mutex_);

@@ -13,7 +13,7 @@ namespace heddle::comm {
 namespace {
 
 /// The most channels of a driver; to poll more in turn costs more than a hop between threads.
-constexpr size_t kMostDriven = 16;
+constexpr size_t kMaxDriven = 16;
 /// How long a wait keeps its core after the last byte: about what a message on a fast link takes.
 constexpr Duration kSpin = std::chrono::microseconds(50);
 /// How long a wait yields instead if there is not a core for each member here: one of them may be
@@ -35,12 +35,12 @@ void Driver::Drive(const Work::State& operation, Patience patience, Deadline dea
   if (driving_.exchange(true)) {
     return;
   }
-  std::array<std::shared_ptr<Channel>, kMostDriven> channels;
+  std::array<std::shared_ptr<Channel>, kMaxDriven> channels;
   size_t count = 0;
   bool few = false;
   {
     const MutexLock lock(mutex_);
-    few = channels_.size() <= kMostDriven;
+    few = channels_.size() <= kMaxDriven;
     for (size_t i = 0; few && i < channels_.size(); ++i) {
       if (auto channel = channels_[i].lock(); channel != nullptr) {
         channels[count++] = std::move(channel);
@@ -49,13 +49,13 @@ void Driver::Drive(const Work::State& operation, Patience patience, Deadline dea
   }
   Time now = Now();
   Time moved_at = now;
-  std::array<bool, kMostDriven> woken{};
+  std::array<bool, kMaxDriven> woken{};
   while (few && !operation.Done() && now < deadline) {
     bool moved = false;
     bool may_sleep = true;
     bool may_spin = true;
-    std::array<pollfd, kMostDriven> sleep_on{};
-    std::array<size_t, kMostDriven> used{};
+    std::array<pollfd, kMaxDriven> sleep_on{};
+    std::array<size_t, kMaxDriven> used{};
     size_t watched = 0;
     for (size_t i = 0; i < count && !operation.Done(); ++i) {
       const Channel::Look look = channels[i]->DriveOnce(operation, woken[i], now);

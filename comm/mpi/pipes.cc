@@ -228,7 +228,7 @@ void MpiEngine::Pipes::Send(std::unique_ptr<Sending> sending) {
     FailPeer(sending->peer, MpiError(code, "MPI_Isend"));
     return;
   }
-  in_flight_ += sending->tag != kBeat ? 1 : 0;
+  in_flight_ += sending->tag != kHeartbeat ? 1 : 0;
   sendings_.push_back(std::move(sending));
   send_requests_.push_back(request);
 }
@@ -247,7 +247,7 @@ bool MpiEngine::Pipes::TestSends() {
     sendings_.pop_back();
     send_requests_[i] = send_requests_.back();
     send_requests_.pop_back();
-    if (sending->tag == kBeat) {
+    if (sending->tag == kHeartbeat) {
       peers_[static_cast<size_t>(sending->peer)].beat_in_flight = false;
     } else {
       --in_flight_;
@@ -255,7 +255,7 @@ bool MpiEngine::Pipes::TestSends() {
     if (code != MPI_SUCCESS) {
       FailPeer(sending->peer, MpiError(code, "sending"));
     }
-    moved = moved || sending->tag != kBeat;
+    moved = moved || sending->tag != kHeartbeat;
   }
   return moved;
 }
@@ -284,7 +284,7 @@ bool MpiEngine::Pipes::TestReceives(Time now) {
     receivings_[index].status = status;
     Peer& peer = peers_[static_cast<size_t>(rank)];
     peer.heard = now;
-    moved = moved || status.MPI_TAG != kBeat;
+    moved = moved || status.MPI_TAG != kHeartbeat;
     while (!peer.failed && !peer.end_received) {
       const size_t slot = peer.next_receive;
       Receiving& next = receivings_[static_cast<size_t>(rank) * kReceives + slot];
@@ -338,7 +338,7 @@ void MpiEngine::Pipes::Handle(int rank, Receiving& receiving) {
   } else if (receiving.status.MPI_TAG == kEnd) {
     peers_[static_cast<size_t>(rank)].end_received = true;
     pipe(rank).Fail(UnavailableError("the peer closed the connection"));
-  } else if (receiving.status.MPI_TAG != kBeat) {
+  } else if (receiving.status.MPI_TAG != kHeartbeat) {
     status = DataLossError("a message of an unknown kind {}", receiving.status.MPI_TAG);
   }
   if (!status.ok()) {

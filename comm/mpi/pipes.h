@@ -56,12 +56,12 @@ class MpiEngine::Pipes final : public MpiPipes {
   void Fail(const Status& reason);
 
  private:
-  enum Tag : int { kData = 1, kCredit, kEnd, kBeat };
+  enum Tag : int { kData = 1, kCredit, kEnd, kHeartbeat };
   static constexpr size_t kReceives = 2;  ///< Receives posted for each peer.
 
   struct Sending {
     int peer = 0;
-    Tag tag = kBeat;
+    Tag tag = kHeartbeat;
     uint32_t credits = 0;
     std::unique_ptr<MpiPiece> piece;
   };

@@ -33,7 +33,7 @@ void StoreChoice::Record(size_t bytes, Duration took) {
   constexpr int64_t kSlowBytesPerNanosecond = 6;
   const bool slow = static_cast<int64_t>(bytes) < took.count() * kSlowBytesPerNanosecond;
   const int votes = votes_.load(std::memory_order_relaxed) + (slow ? 1 : -2);
-  votes_.store(std::clamp(votes, 0, kMostVotes), std::memory_order_relaxed);
+  votes_.store(std::clamp(votes, 0, kMaxVotes), std::memory_order_relaxed);
 }
 
 #if defined(__x86_64__)

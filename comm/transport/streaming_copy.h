@@ -32,10 +32,10 @@ class StoreChoice {
 
  private:
   static constexpr int kSlow = 4;
-  static constexpr int kMostVotes = 8;
+  static constexpr int kMaxVotes = 8;
   static constexpr unsigned kMeasureEvery = 16;
 
-  std::atomic<int> votes_{0};  ///< +1 for a slow copy, -2 for a quick one; 0 to kMostVotes.
+  std::atomic<int> votes_{0};  ///< +1 for a slow copy, -2 for a quick one; 0 to kMaxVotes.
   std::atomic<unsigned> copies_{0};
 };
 

@@ -173,7 +173,7 @@ struct Route {
 
 /// The most routes to a peer that a transport returns. Each route that a broken network drops
 /// silently takes seconds to time out.
-inline constexpr size_t kMostRoutes = 3;
+inline constexpr size_t kMaxRoutes = 3;
 
 /// The number of a connection between two ranks, by which connections are spread over routes. In a
 /// ring of consecutive ranks, a rank's connections to its two neighbours have different numbers (in
@@ -210,7 +210,7 @@ class Transport {
   /// The transport's listeners: one, or one for each network port that it uses. They never change.
   virtual std::vector<Listener> listeners() const = 0;
   /// The routes from an endpoint with address `own` to a peer with address `peer`, in the order in
-  /// which to try them, at most kMostRoutes; none: the peer cannot be reached. `number`, a
+  /// which to try them, at most kMaxRoutes; none: the peer cannot be reached. `number`, a
   /// ConnectionNumber, chooses among equally good routes.
   virtual std::vector<Route> RoutesTo(const AddressParts& own,
                                       const AddressParts& peer,

@@ -10,7 +10,7 @@ namespace heddle::elastic {
 namespace {
 
 constexpr size_t kHashDigits = 64;
-constexpr size_t kMostNamesBytes = 64;
+constexpr size_t kMaxNamesBytes = 64;
 constexpr double kRememberedSeconds = 86'400;
 
 bool IsHash(const std::string& text) {
@@ -18,7 +18,7 @@ bool IsHash(const std::string& text) {
 }
 
 bool AreNames(const std::string& names) {
-  return !names.empty() && names.size() <= kMostNamesBytes && names.front() != '.' &&
+  return !names.empty() && names.size() <= kMaxNamesBytes && names.front() != '.' &&
          std::all_of(names.begin(), names.end(), [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                   c == '-' || c == '_' || c == '.' || c == '*' || c == '?';
@@ -39,13 +39,13 @@ Status AddGrant(
   if (!AreNames(grant.names)) {
     return InvalidArgumentError(
         "a token is for names of letters, digits, '-', '_', '.', '*' and '?', at most {}",
-        kMostNamesBytes);
+        kMaxNamesBytes);
   }
-  if (!std::isfinite(seconds) || seconds <= 0 || seconds > kMostGrantSeconds) {
-    return InvalidArgumentError("a token lives for at most {} days", kMostGrantSeconds / 86'400);
+  if (!std::isfinite(seconds) || seconds <= 0 || seconds > kMaxGrantSeconds) {
+    return InvalidArgumentError("a token lives for at most {} days", kMaxGrantSeconds / 86'400);
   }
-  if (grant.uses_left < 1 || grant.uses_left > kMostUses) {
-    return InvalidArgumentError("a token admits 1 to {} workers, got {}", kMostUses,
+  if (grant.uses_left < 1 || grant.uses_left > kMaxUses) {
+    return InvalidArgumentError("a token admits 1 to {} workers, got {}", kMaxUses,
                                 grant.uses_left);
   }
   if (admission.grants.contains(hash)) {
@@ -53,11 +53,11 @@ Status AddGrant(
   }
   // Grants that expired in the last day are kept as long as there is room, so that an expired token
   // is told from an unknown one.
-  const double remembered = admission.grants.size() < kMostGrants ? now - kRememberedSeconds : now;
+  const double remembered = admission.grants.size() < kMaxGrants ? now - kRememberedSeconds : now;
   std::erase_if(admission.grants,
                 [&](const auto& entry) { return entry.second.ends <= remembered; });
-  if (admission.grants.size() >= kMostGrants) {
-    return ResourceExhaustedError("{} tokens are valid: wait until some have ended", kMostGrants);
+  if (admission.grants.size() >= kMaxGrants) {
+    return ResourceExhaustedError("{} tokens are valid: wait until some have ended", kMaxGrants);
   }
   grant.ends = now + seconds;
   admission.grants.emplace(hash, std::move(grant));
@@ -95,8 +95,8 @@ Status UseGrant(Admission& admission,
 }
 
 Status Revoke(Admission& admission, const std::string& worker, double now) {
-  if (!admission.revoked.contains(worker) && admission.revoked.size() >= kMostRevoked) {
-    return ResourceExhaustedError("{} workers are revoked: make another authority", kMostRevoked);
+  if (!admission.revoked.contains(worker) && admission.revoked.size() >= kMaxRevoked) {
+    return ResourceExhaustedError("{} workers are revoked: make another authority", kMaxRevoked);
   }
   admission.revoked[worker] = now;
   return Status::Ok();

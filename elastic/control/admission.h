@@ -29,17 +29,17 @@ struct Admission {
   friend bool operator==(const Admission&, const Admission&) = default;
 };
 
-inline constexpr size_t kMostGrants = 10'000;
-inline constexpr size_t kMostRevoked = 10'000;
-inline constexpr int64_t kMostUses = 100'000;
-inline constexpr double kMostGrantSeconds = 30.0 * 86'400;
+inline constexpr size_t kMaxGrants = 10'000;
+inline constexpr size_t kMaxRevoked = 10'000;
+inline constexpr int64_t kMaxUses = 100'000;
+inline constexpr double kMaxGrantSeconds = 30.0 * 86'400;
 
 /// True if a worker's name matches the pattern `names`.
 bool IsNameOf(std::string_view name, const std::string& names);
 
 /// Adds a grant that expires after `seconds`. Grants that expired a day ago are removed, or all
-/// expired ones if kMostGrants are stored. Errors: kInvalidArgument (hash, names, time or uses are
-/// malformed or out of range), kAlreadyExists (the token is known), kResourceExhausted (kMostGrants
+/// expired ones if kMaxGrants are stored. Errors: kInvalidArgument (hash, names, time or uses are
+/// malformed or out of range), kAlreadyExists (the token is known), kResourceExhausted (kMaxGrants
 /// are valid).
 Status AddGrant(
     Admission& admission, const std::string& hash, JoinGrant grant, double seconds, double now);
@@ -53,7 +53,7 @@ Status CheckGrant(const Admission& admission, const std::string& hash, double no
 Status UseGrant(Admission& admission, const std::string& hash, const std::string& name, double now);
 
 /// Revokes the worker's certificates that were made up to `now`. Errors: kResourceExhausted
-/// (kMostRevoked workers are revoked).
+/// (kMaxRevoked workers are revoked).
 Status Revoke(Admission& admission, const std::string& worker, double now);
 
 /// Ok unless the worker's certificate that was made at `made` is revoked. Errors:

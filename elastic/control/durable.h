@@ -81,7 +81,7 @@ struct DurableState {
   std::vector<int64_t> checkpoints;  ///< Committed steps, ascending.
   /// Steps of checkpoints on storage that belong to a history that was given up, ascending.
   std::vector<int64_t> given_up_checkpoints;
-  int64_t life = 0;                ///< How many coordinators of the job came before this one.
+  int64_t restarts = 0;            ///< How many coordinators of the job came before this one.
   int64_t next_worker_number = 1;  ///< For names of new workers, so that none is used twice.
   bool finished = false;
   std::string failed;  ///< Why the job failed; empty: it did not.

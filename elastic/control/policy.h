@@ -117,7 +117,7 @@ struct JobPolicy {
   // The lease and what follows from it (limits.h). The defaults are those for a lease of 3 seconds.
   Duration heartbeat = kLongestHeartbeat;
   /// A worker that sends nothing for this long is lost, unless the steps of its generation show
-  /// that it lives, or no worker at all is heard (membership/silence.h).
+  /// that it lives, or no worker at all is heard (membership/failure_detector.h).
   Duration lease = std::chrono::seconds(3);
   /// A worker that is kept beyond its lease is lost after this long.
   Duration cut_off_timeout = std::chrono::minutes(10);

@@ -86,7 +86,7 @@ void CoordinatorServer::Impl::Evict(const std::string& worker, const std::string
 grpc::ServerUnaryReactor* CoordinatorServer::Impl::AddToken(grpc::CallbackServerContext* context,
                                                             const wire::AddTokenRequest* request,
                                                             wire::AddTokenReply* /*reply*/) {
-  grpc::ServerUnaryReactor* const reactor = LetIn(context);
+  grpc::ServerUnaryReactor* const reactor = MarkAuthorised(context);
   heddle::Status status = CheckIssues();
   if (status.ok()) {
     status = ChangeAdmission([grant = *request](Admission& admission) {
@@ -102,7 +102,7 @@ grpc::ServerUnaryReactor* CoordinatorServer::Impl::AddToken(grpc::CallbackServer
 grpc::ServerUnaryReactor* CoordinatorServer::Impl::Revoke(grpc::CallbackServerContext* context,
                                                           const wire::RevokeRequest* request,
                                                           wire::RevokeReply* /*reply*/) {
-  grpc::ServerUnaryReactor* const reactor = LetIn(context);
+  grpc::ServerUnaryReactor* const reactor = MarkAuthorised(context);
   heddle::Status status = ParseIdentity("worker/" + request->worker()).status();
   if (status.ok()) {
     // Covers certificates that are renewed before this is stored.
@@ -123,7 +123,7 @@ grpc::ServerUnaryReactor* CoordinatorServer::Impl::Revoke(grpc::CallbackServerCo
 grpc::ServerUnaryReactor* CoordinatorServer::Impl::Join(grpc::CallbackServerContext* context,
                                                         const wire::JoinRequest* request,
                                                         wire::CertificateReply* reply) {
-  grpc::ServerUnaryReactor* const reactor = LetIn(context);
+  grpc::ServerUnaryReactor* const reactor = MarkAuthorised(context);
   const heddle::Status status = Admit(*context, *request, reply->mutable_certificate_pem());
   if (status.ok() && options_.hooks.issued) {
     options_.hooks.issued("token");
@@ -135,7 +135,7 @@ grpc::ServerUnaryReactor* CoordinatorServer::Impl::Join(grpc::CallbackServerCont
 grpc::ServerUnaryReactor* CoordinatorServer::Impl::Renew(grpc::CallbackServerContext* context,
                                                          const wire::RenewRequest* request,
                                                          wire::CertificateReply* reply) {
-  grpc::ServerUnaryReactor* const reactor = LetIn(context);
+  grpc::ServerUnaryReactor* const reactor = MarkAuthorised(context);
   const heddle::Status status = RenewFor(port_->WorkerOf(*context).value_or(""),
                                          request->request_pem(), reply->mutable_certificate_pem());
   if (status.ok() && options_.hooks.issued) {

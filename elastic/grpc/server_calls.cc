@@ -54,13 +54,13 @@ grpc::ServerBidiReactor<wire::FromWorker, wire::ToWorker>* CoordinatorServer::Im
       [this, context, worker](ConnectionId from, wire::FromWorker message) {
         if (const heddle::Status named = BindName(worker, message); !named.ok()) {
           port_->NoteRefusal(RefusalReason::kName, named.message());
-          if (const auto stranger = sessions_.Find(from)) {
-            stranger->Refuse(named);
+          if (const auto session = sessions_.Find(from)) {
+            session->Refuse(named);
           }
           return;
         }
         if (message.has_hello()) {
-          port_->NoteLetIn(*context);
+          port_->NoteAuthorised(*context);
         }
         CheckProfile(options_.hooks, message);
         Post([this, from, received = std::move(message)] {
@@ -76,8 +76,9 @@ grpc::ServerBidiReactor<wire::FromWorker, wire::ToWorker>* CoordinatorServer::Im
 
 // ---- Calls ----
 
-grpc::ServerUnaryReactor* CoordinatorServer::Impl::LetIn(grpc::CallbackServerContext* context) {
-  port_->NoteLetIn(*context);
+grpc::ServerUnaryReactor* CoordinatorServer::Impl::MarkAuthorised(
+    grpc::CallbackServerContext* context) {
+  port_->NoteAuthorised(*context);
   return context->DefaultReactor();
 }
 
@@ -254,7 +255,7 @@ std::optional<EndJob> CoordinatorServer::Impl::WaitForEnd(Deadline deadline) {
 grpc::ServerUnaryReactor* CoordinatorServer::Impl::Submit(grpc::CallbackServerContext* context,
                                                           const wire::SubmitRequest* request,
                                                           wire::SubmitReply* reply) {
-  grpc::ServerUnaryReactor* reactor = LetIn(context);
+  grpc::ServerUnaryReactor* reactor = MarkAuthorised(context);
   reactor->Finish(
       ToGrpc(SubmitJob(request->job_yaml(), request->job_path(), reply->mutable_job_id())));
   return reactor;
@@ -263,7 +264,7 @@ grpc::ServerUnaryReactor* CoordinatorServer::Impl::Submit(grpc::CallbackServerCo
 grpc::ServerUnaryReactor* CoordinatorServer::Impl::Status(grpc::CallbackServerContext* context,
                                                           const wire::StatusRequest* /*request*/,
                                                           wire::JobStatus* reply) {
-  grpc::ServerUnaryReactor* reactor = LetIn(context);
+  grpc::ServerUnaryReactor* reactor = MarkAuthorised(context);
   Post([this, reactor, reply] {
     *reply = machine_->Describe();
     reactor->Finish(grpc::Status::OK);
@@ -274,7 +275,7 @@ grpc::ServerUnaryReactor* CoordinatorServer::Impl::Status(grpc::CallbackServerCo
 grpc::ServerUnaryReactor* CoordinatorServer::Impl::Drain(grpc::CallbackServerContext* context,
                                                          const wire::DrainRequest* request,
                                                          wire::DrainReply* reply) {
-  grpc::ServerUnaryReactor* reactor = LetIn(context);
+  grpc::ServerUnaryReactor* reactor = MarkAuthorised(context);
   std::vector<std::string> names;
   const heddle::Status status = DrainWorkers(*request, &names);
   for (const std::string& name : names) {
@@ -287,7 +288,7 @@ grpc::ServerUnaryReactor* CoordinatorServer::Impl::Drain(grpc::CallbackServerCon
 grpc::ServerUnaryReactor* CoordinatorServer::Impl::Emulate(grpc::CallbackServerContext* context,
                                                            const wire::EmulateRequest* request,
                                                            wire::EmulateReply* /*reply*/) {
-  grpc::ServerUnaryReactor* reactor = LetIn(context);
+  grpc::ServerUnaryReactor* reactor = MarkAuthorised(context);
   Post([this, reactor, request] {
     if (const heddle::Status stalled = Stalled(); !stalled.ok()) {
       return reactor->Finish(ToGrpc(stalled));
@@ -310,7 +311,7 @@ grpc::ServerUnaryReactor* CoordinatorServer::Impl::Emulate(grpc::CallbackServerC
 grpc::ServerUnaryReactor* CoordinatorServer::Impl::Events(grpc::CallbackServerContext* context,
                                                           const wire::EventsRequest* request,
                                                           wire::EventsReply* reply) {
-  grpc::ServerUnaryReactor* reactor = LetIn(context);
+  grpc::ServerUnaryReactor* reactor = MarkAuthorised(context);
   Result<EventBytes> bytes = FailedPreconditionError("this coordinator keeps no log");
   if (options_.hooks.read_events) {
     bytes = options_.hooks.read_events(request->offset());

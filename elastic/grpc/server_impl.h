@@ -78,7 +78,7 @@ class CoordinatorServer::Impl : public wire::Control::CallbackService {
   /// Makes the machine from what the store has.
   heddle::Status Restore();
   /// Records that the call was authorised, and returns the reactor to answer it with.
-  grpc::ServerUnaryReactor* LetIn(grpc::CallbackServerContext* context);
+  grpc::ServerUnaryReactor* MarkAuthorised(grpc::CallbackServerContext* context);
   heddle::Status ReserveJob();
   /// OK, or kUnavailable while changes wait for the store.
   heddle::Status Stalled() const;

@@ -14,8 +14,8 @@ namespace heddle::elastic {
 namespace {
 
 // Largest Hello in bytes; it has names and addresses only.
-constexpr size_t kMostHelloBytes = 64 << 10;
-constexpr size_t kMostUnnamed = 1024;  // All workers of a large job may come at once.
+constexpr size_t kMaxHelloBytes = 64 << 10;
+constexpr size_t kMaxUnnamed = 1024;  // All workers of a large job may come at once.
 
 // One worker's stream. The next message is read only once the loop has handled the one before, so
 // that a flood of messages is held back by flow control. Owned by the map of sessions, and by
@@ -157,7 +157,7 @@ ServerSessions::Reactor* ServerSessions::Open(grpc::CallbackServerContext* conte
   {
     const MutexLock lock(mutex_);
     const ConnectionId id = next_++;
-    too_many = unnamed_.size() >= kMostUnnamed;
+    too_many = unnamed_.size() >= kMaxUnnamed;
     unnamed_[id] = After(kHelloWithin);
     stream = std::make_shared<Stream>(
         id, context,
@@ -181,17 +181,17 @@ ServerSessions::Reactor* ServerSessions::Open(grpc::CallbackServerContext* conte
 }
 
 bool ServerSessions::IsNamed(ConnectionId id, const wire::FromWorker& message) {
-  const bool sound = !message.has_hello() || message.ByteSizeLong() <= kMostHelloBytes;
-  std::shared_ptr<ServerSession> stranger;
+  const bool sound = !message.has_hello() || message.ByteSizeLong() <= kMaxHelloBytes;
+  std::shared_ptr<ServerSession> session;
   {
     const MutexLock lock(mutex_);
     if (sound && (message.has_hello() || !unnamed_.contains(id))) {
       unnamed_.erase(id);
       return true;
     }
-    stranger = sessions_[id];
+    session = sessions_[id];
   }
-  stranger->Cancel();
+  session->Cancel();
   return false;
 }
 

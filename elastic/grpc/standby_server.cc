@@ -85,7 +85,7 @@ class StandbyServer::Impl : public wire::Control::CallbackService {
                                    const wire::StatusRequest* /*request*/,
                                    wire::JobStatus* reply) override {
     {
-      port_->NoteLetIn(*context);
+      port_->NoteAuthorised(*context);
       const MutexLock lock(mutex_);
       context->AddTrailingMetadata(kLeaderKey, leader_);
       reply->set_phase("standby");

@@ -67,8 +67,8 @@ Result<std::string> Sign(X509* certificate, X509* issuer, EVP_PKEY* by) {
 }
 
 Result<std::chrono::seconds> LifeOfDays(int days) {
-  if (days < 1 || days > kMostDays) {
-    return InvalidArgumentError("a certificate is valid for 1 to {} days, got {}", kMostDays, days);
+  if (days < 1 || days > kMaxDays) {
+    return InvalidArgumentError("a certificate is valid for 1 to {} days, got {}", kMaxDays, days);
   }
   return std::chrono::seconds(int64_t{days} * 86'400);
 }
@@ -157,9 +157,9 @@ Result<std::string> IssueFor(const KeyAndCertificate& authority,
                              const Identity& identity,
                              const std::string& request_pem,
                              std::chrono::seconds life) {
-  if (life < std::chrono::seconds(1) || life > kMostRequestedLife) {
+  if (life < std::chrono::seconds(1) || life > kMaxRequestedLife) {
     return InvalidArgumentError("a certificate on request lives for 1 s to {} days, got {} s",
-                                kMostRequestedLife.count() / 86'400, life.count());
+                                kMaxRequestedLife.count() / 86'400, life.count());
   }
   HEDDLE_ASSIGN_OR_RETURN(const KeyPtr key, ReadRequest(request_pem));
   return Certify(authority, identity, key.get(), life);
@@ -169,7 +169,7 @@ Result<KeyAndCertificate> ReadAuthority(const std::string& folder) {
   KeyAndCertificate root;
   HEDDLE_ASSIGN_OR_RETURN(root.key, ReadSecret(folder + kKeyFile));
   HEDDLE_ASSIGN_OR_RETURN(root.certificate,
-                          ReadFile(folder + kCertificateFile, kMostCredentialBytes));
+                          ReadFile(folder + kCertificateFile, kMaxCredentialBytes));
   const Result<KeyPtr> key = ReadKey(root.key);
   HEDDLE_RETURN_IF_ERROR(key.status().WithContext("{}{}", folder, kKeyFile));
   const Result<CertificatePtr> certificate = ReadCertificate(root.certificate);

@@ -15,13 +15,13 @@ namespace heddle::elastic {
 
 inline constexpr int kAuthorityDays = 3650;
 inline constexpr int kCertificateDays = 365;
-inline constexpr int kMostDays = 36500;
+inline constexpr int kMaxDays = 36500;
 /// Default life of a certificate that is issued for a certificate request.
 inline constexpr std::chrono::seconds kRequestedLife = std::chrono::hours(24);
 /// Longest life of a certificate that is issued for a certificate request.
-inline constexpr std::chrono::seconds kMostRequestedLife = std::chrono::hours(24 * 400);
+inline constexpr std::chrono::seconds kMaxRequestedLife = std::chrono::hours(24 * 400);
 
-/// Makes a root key and its certificate, which is valid for `days`, 1 to kMostDays. Errors:
+/// Makes a root key and its certificate, which is valid for `days`, 1 to kMaxDays. Errors:
 /// kInvalidArgument (`days`).
 Result<KeyAndCertificate> MakeAuthority(int days);
 

@@ -19,7 +19,7 @@ Result<std::string> ReadSecret(const std::string& path) {
     return PermissionDeniedError("{}: others may read this key (mode {:o}): chmod 600 {}", path,
                                  facts.st_mode & 07777, path);
   }
-  return ReadFile(path, kMostCredentialBytes);
+  return ReadFile(path, kMaxCredentialBytes);
 }
 
 Result<Credentials> ReadCredentials(const std::string& folder) {
@@ -32,8 +32,8 @@ Result<Credentials> ReadCredentials(const std::string& folder) {
   };
   HEDDLE_ASSIGN_OR_RETURN(read.key, ReadSecret(folder + kKeyFile));
   HEDDLE_ASSIGN_OR_RETURN(read.certificate,
-                          ReadFile(folder + kCertificateFile, kMostCredentialBytes));
-  HEDDLE_ASSIGN_OR_RETURN(read.authority, ReadFile(folder + kAuthorityFile, kMostCredentialBytes));
+                          ReadFile(folder + kCertificateFile, kMaxCredentialBytes));
+  HEDDLE_ASSIGN_OR_RETURN(read.authority, ReadFile(folder + kAuthorityFile, kMaxCredentialBytes));
   const Result<KeyPtr> key = ReadKey(read.key);
   HEDDLE_RETURN_IF_ERROR(in(key.status(), kKeyFile));
   const Result<CertificatePtr> certificate = ReadCertificate(read.certificate);

@@ -15,7 +15,7 @@ inline constexpr const char* kCertificateFile = "/certificate.pem";
 inline constexpr const char* kAuthorityFile = "/authority.pem";
 /// How long before it was made a certificate is valid, since clocks differ.
 inline constexpr long kClockSkewSeconds = 300;
-inline constexpr int64_t kMostCredentialBytes = 1 << 20;
+inline constexpr int64_t kMaxCredentialBytes = 1 << 20;
 
 /// A party's credentials, in PEM. The key is a secret and never logged.
 struct Credentials {

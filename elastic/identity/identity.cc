@@ -8,12 +8,12 @@ namespace {
 
 constexpr std::array kRoles = {Role::kCoordinator, Role::kOperator, Role::kViewer, Role::kWorker};
 constexpr std::string_view kScheme = "heddle:";
-constexpr size_t kMostNameBytes = 64;
+constexpr size_t kMaxNameBytes = 64;
 
 // True for the names that the coordinator accepts, but for those that begin with a dot, which would
 // make a hidden folder or lead out of one.
 bool IsWorkerName(std::string_view name) {
-  return !name.empty() && name.size() <= kMostNameBytes && name.front() != '.' &&
+  return !name.empty() && name.size() <= kMaxNameBytes && name.front() != '.' &&
          std::all_of(name.begin(), name.end(), [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                   c == '-' || c == '_' || c == '.';
@@ -56,7 +56,7 @@ Result<Identity> ParseIdentity(std::string_view text) {
     return InvalidArgumentError(
         "a worker's name holds letters, digits, '-', '_' and '.', at most {} of them, and does not "
         "begin with a '.', got '{}'",
-        kMostNameBytes, name);
+        kMaxNameBytes, name);
   }
   return Identity{.role = *role, .name = std::string(name)};
 }

@@ -12,7 +12,7 @@ namespace heddle::elastic {
 
 /// Key of the call's metadata that carries the secret.
 inline constexpr const char* kJoinSecretKey = "heddle-join-secret";
-inline constexpr int64_t kMostTokenBytes = 1 << 10;
+inline constexpr int64_t kMaxTokenBytes = 1 << 10;
 
 /// A token; both parts are 256 bits as 64 hexadecimal digits.
 struct JoinToken {

@@ -36,9 +36,9 @@ Result<KeyAndRequest> MakeRequest() {
 }
 
 Result<KeyPtr> ReadRequest(const std::string& pem) {
-  if (pem.size() > kMostRequestBytes) {
+  if (pem.size() > kMaxRequestBytes) {
     return InvalidArgumentError("a request for a certificate has at most {} bytes, got {}",
-                                kMostRequestBytes, pem.size());
+                                kMaxRequestBytes, pem.size());
   }
   const BioPtr bio = BioOf(pem);
   const RequestPtr request(PEM_read_bio_X509_REQ(bio.get(), nullptr, nullptr, nullptr));

@@ -10,7 +10,7 @@
 
 namespace heddle::elastic {
 
-inline constexpr size_t kMostRequestBytes = 16 << 10;
+inline constexpr size_t kMaxRequestBytes = 16 << 10;
 
 /// A private key and the certificate request for it, in PEM. The key is a secret.
 struct KeyAndRequest {
@@ -22,7 +22,7 @@ struct KeyAndRequest {
 Result<KeyAndRequest> MakeRequest();
 
 /// Reads the public key of a certificate request in PEM, and checks that the request is signed by
-/// it. Errors: kInvalidArgument (no request, longer than kMostRequestBytes, a wrong signature, or
+/// it. Errors: kInvalidArgument (no request, longer than kMaxRequestBytes, a wrong signature, or
 /// not a key of the curve P-256).
 Result<KeyPtr> ReadRequest(const std::string& pem);
 

@@ -24,10 +24,10 @@ void Activity::Stop(const wire::Stop& message, MemberOutbox& out) const {
     out.Add(RequestStop{message.generation()});
   } else if (const auto* stopped = In<Stopped>();
              stopped != nullptr && stopped->answer.generation() == message.generation()) {
-    out.Say(stopped->answer);
+    out.Send(stopped->answer);
   } else if (const auto* finished = In<Finished>();
              finished != nullptr && finished->answer.generation() == message.generation()) {
-    out.Say(finished->answer);
+    out.Send(finished->answer);
   }
 }
 
@@ -45,7 +45,7 @@ void Activity::Halt(const wire::Halt& message,
                     MemberOutbox& out) {
   if (message.generation() <= fence_) {
     if (halted() != nullptr && halted()->generation() == message.generation()) {
-      out.Say(*halted());
+      out.Send(*halted());
     }
     return;
   }
@@ -72,7 +72,7 @@ void Activity::AnswerHalt(const HeldState& held, const Reports& reports, MemberO
   answer.set_generation(fence_);
   *answer.mutable_records() = reports.StepsAfter(*std::exchange(halt_owed_, std::nullopt));
   held.Describe(answer);
-  out.Say(answer);
+  out.Send(answer);
   if (held.generation() > 0) {
     stage_ = Halted{std::move(answer)};
   } else {
@@ -86,7 +86,7 @@ bool Activity::Start(const wire::Start& message, MemberOutbox& out) {
   }
   if (generation() >= message.generation()) {
     if (ready_ && ready_->generation() == message.generation()) {
-      out.Say(*ready_);
+      out.Send(*ready_);
     }
     return false;
   }
@@ -142,7 +142,7 @@ void Activity::EndMove(const StateMoved& event,
     ready_->set_error(event.status.ToString());
     ready_->set_peer(event.peer);
   }
-  out.Say(*ready_);
+  out.Send(*ready_);
 }
 
 void Activity::EndRun(const RunEnded& event,
@@ -164,7 +164,7 @@ void Activity::EndRun(const RunEnded& event,
       wire::Stopped answer;
       answer.set_generation(event.generation);
       answer.set_applied_step(event.applied_step);
-      out.Say(answer);
+      out.Send(answer);
       stage_ = Stopped{std::move(answer)};
       return;
     }
@@ -172,7 +172,7 @@ void Activity::EndRun(const RunEnded& event,
       wire::Finished answer;
       answer.set_generation(event.generation);
       answer.set_step(event.applied_step);
-      out.Say(answer);
+      out.Send(answer);
       stage_ = Finished{std::move(answer)};
       return;
     }
@@ -194,20 +194,20 @@ void Activity::Accuse(const std::string& peer, const std::string& reason, Member
     peer_lost_->set_generation(generation());
     peer_lost_->set_peer(peer);
     peer_lost_->set_reason(reason);
-    out.Say(*peer_lost_);
+    out.Send(*peer_lost_);
   }
 }
 
-void Activity::SayAgain(MemberOutbox& out) const {
-  out.Say(peer_lost_);
+void Activity::Resend(MemberOutbox& out) const {
+  out.Send(peer_lost_);
   if (const auto* stopped = In<Stopped>()) {
-    out.Say(stopped->answer);
+    out.Send(stopped->answer);
   } else if (halted() != nullptr) {
-    out.Say(*halted());
+    out.Send(*halted());
   }
-  out.Say(ready_);
+  out.Send(ready_);
   if (const auto* finished = In<Finished>()) {
-    out.Say(finished->answer);
+    out.Send(finished->answer);
   }
 }
 

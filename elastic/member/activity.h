@@ -56,7 +56,7 @@ class Activity {
   void AccusePeer(const PeerSeenLost& event, MemberOutbox& out);
 
   /// Resends the replies and reports that the coordinator may not have received.
-  void SayAgain(MemberOutbox& out) const;
+  void Resend(MemberOutbox& out) const;
 
  private:
   struct Idle {  ///< Holds no state and has no part in a generation.

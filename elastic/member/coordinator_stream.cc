@@ -7,7 +7,7 @@
 namespace heddle::elastic {
 namespace {
 
-constexpr double kMostHeldOffSeconds = 86'400;
+constexpr double kMaxHeldOffSeconds = 86'400;
 
 }  // namespace
 
@@ -25,14 +25,14 @@ void CoordinatorStream::BeginJob(const wire::Welcome& welcome) {
   notice_ = FromSeconds(welcome.notice_seconds());
 }
 
-void CoordinatorStream::Hear(Time now) {
+void CoordinatorStream::NoteHeard(Time now) {
   last_word_ = now;
   refusal_.clear();
 }
 
 bool CoordinatorStream::Refuse(const std::string& reason, double seconds, Time now) {
   if (seconds > 0) {
-    held_off_until_ = now + FromSeconds(std::min(seconds, kMostHeldOffSeconds));
+    held_off_until_ = now + FromSeconds(std::min(seconds, kMaxHeldOffSeconds));
   }
   const bool another = reason != refusal_;
   refusal_ = reason;

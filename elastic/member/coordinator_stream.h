@@ -32,7 +32,7 @@ class CoordinatorStream {
   /// Takes the job's periods from the first Welcome.
   void BeginJob(const wire::Welcome& welcome);
   /// Notes a message of the coordinator other than a refusal.
-  void Hear(Time now);
+  void NoteHeard(Time now);
   /// Notes that this worker was told to end; the coordinator has the job's notice to release it.
   void NoteLeaving(Time now) { leave_by_ = now + notice_; }
   /// Notes that this worker stays after all.

@@ -12,7 +12,7 @@ void Measurements::Begin(MemberOutbox& out) {
 void Measurements::AskForProfile(MemberOutbox& out) {
   profile_wanted_ = true;
   if (profile_) {
-    return out.Say(*profile_);
+    return out.Send(*profile_);
   }
   if (possible_ && !profiling_) {
     profiling_ = true;
@@ -28,7 +28,7 @@ void Measurements::TakeProfile(const ProfileMeasured& event, MemberOutbox& out) 
   profile_.emplace();
   profile_->set_profile_json(event.profile_json);
   profile_->set_data(event.data);
-  out.Say(*profile_);
+  out.Send(*profile_);
 }
 
 void Measurements::AskForLinks(const wire::MeasureLinks& request, MemberOutbox& out) {
@@ -40,20 +40,20 @@ void Measurements::AskForLinks(const wire::MeasureLinks& request, MemberOutbox& 
     links_.reset();
     out.Add(ProbeLinks{request});
   } else {
-    out.Say(links_);
+    out.Send(links_);
   }
 }
 
 void Measurements::TakeLinks(const wire::LinksMeasured& answer, MemberOutbox& out) {
   if (answer.request() == links_request_) {
     links_ = answer;
-    out.Say(*links_);
+    out.Send(*links_);
   }
 }
 
-void Measurements::SayAgain(MemberOutbox& out) const {
-  out.Say(profile_);
-  out.Say(links_);
+void Measurements::Resend(MemberOutbox& out) const {
+  out.Send(profile_);
+  out.Send(links_);
 }
 
 }  // namespace heddle::elastic

@@ -28,7 +28,7 @@ class Measurements {
   void TakeLinks(const wire::LinksMeasured& answer, MemberOutbox& out);
 
   /// Resends the results that the coordinator may not have received.
-  void SayAgain(MemberOutbox& out) const;
+  void Resend(MemberOutbox& out) const;
 
  private:
   bool possible_ = false;  ///< Begin was called.

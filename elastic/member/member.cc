@@ -64,7 +64,7 @@ struct Member::State {
   void OnStay(const wire::Stay& message, MemberOutbox& out);
   void OnTick(const MemberTicked& event, Time now, MemberOutbox& out);
   /// Resends what the coordinator may not have received.
-  void SayAgain(int64_t known_step, MemberOutbox& out) const;
+  void Resend(int64_t known_step, MemberOutbox& out) const;
   void SayLeaving(MemberOutbox& out) const;
 
   MemberIdentity identity;
@@ -106,7 +106,7 @@ void Member::State::Handle(const MemberEvent& event, Time now, MemberOutbox& out
         wire::StateDigests message;  // Never resent: a lost one only skips a comparison.
         message.set_generation(e.generation);
         *message.mutable_certificate() = e.certificate;
-        out.Say(message);
+        out.Send(message);
       },
       [&](const StepApplied& e) { OnStep(e, out); },
       [&](const RunEnded& e) { activity.EndRun(e, held, reports, out); },
@@ -148,7 +148,7 @@ void Member::State::OnMessage(const wire::ToWorker& message, Time now, MemberOut
   if (message.has_refused()) {
     return OnRefused(message.refused(), now, out);
   }
-  stream.Hear(now);
+  stream.NoteHeard(now);
   rejoins = false;
   switch (message.kind_case()) {
     case wire::ToWorker::kWelcome:
@@ -225,7 +225,7 @@ void Member::State::OnWelcome(const wire::Welcome& welcome, MemberOutbox& out) {
     out.Add(ApplyJob{welcome});
     OnEmulate(IsEmpty(identity.emulation) ? welcome.emulation() : identity.emulation, out);
   }
-  SayAgain(welcome.known_step(), out);
+  Resend(welcome.known_step(), out);
 }
 
 void Member::State::OnEmulate(const wire::Emulation& emulation, MemberOutbox& out) {
@@ -233,12 +233,12 @@ void Member::State::OnEmulate(const wire::Emulation& emulation, MemberOutbox& ou
   out.Add(SetEmulation{emulation});
 }
 
-void Member::State::SayAgain(int64_t known_step, MemberOutbox& out) const {
+void Member::State::Resend(int64_t known_step, MemberOutbox& out) const {
   reports.SayStepsAfter(known_step, out);
-  measurements.SayAgain(out);
-  preparation.SayAgain(out);
+  measurements.Resend(out);
+  preparation.Resend(out);
   reports.SayOthersAgain(out);
-  activity.SayAgain(out);
+  activity.Resend(out);
   if (!leaving.empty()) {
     SayLeaving(out);
   }
@@ -248,7 +248,7 @@ void Member::State::SayLeaving(MemberOutbox& out) const {
   wire::Leaving message;
   message.set_reason(leaving);
   message.set_notice(notices);
-  out.Say(message);
+  out.Send(message);
 }
 
 void Member::State::OnTerminate(const std::string& reason, Time now, MemberOutbox& out) {
@@ -281,7 +281,7 @@ void Member::State::OnTick(const MemberTicked& event, Time now, MemberOutbox& ou
     Describe(window.last(), quick_window.last(), message);
     message.set_progress(event.progress);
     message.set_waits(event.waits);
-    const size_t count = std::min(event.waits_for.size(), kMostAwaited);
+    const size_t count = std::min(event.waits_for.size(), kMaxAwaited);
     message.mutable_waits_for()->Assign(event.waits_for.begin(),
                                         event.waits_for.begin() + static_cast<ptrdiff_t>(count));
     message.set_waits_generation(event.waits_generation);
@@ -345,7 +345,7 @@ void Member::State::OnStep(const StepApplied& event, MemberOutbox& out) {
   if (activity.Leads()) {
     wire::StepDone message;
     *message.add_records() = event.record;
-    out.Say(message);
+    out.Send(message);
   }
 }
 

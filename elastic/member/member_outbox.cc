@@ -4,7 +4,7 @@
 
 namespace heddle::elastic {
 
-void MemberOutbox::Say(const google::protobuf::Message& message) {
+void MemberOutbox::Send(const google::protobuf::Message& message) {
   if (!open_) {
     return;
   }
@@ -35,7 +35,7 @@ void MemberOutbox::LeaveAtOnce(const std::string& reason, int code) {
   wire::Leaving message;
   message.set_reason(reason);
   message.set_at_once(true);
-  Say(message);
+  Send(message);
   Exit(code, reason);
 }
 

@@ -24,11 +24,11 @@ class MemberOutbox {
   void Add(MemberAction action) { actions_.push_back(std::move(action)); }
   /// Sends `message`, one of the kinds of FromWorker, to the coordinator. Drops it unless open:
   /// what matters is resent after the next Welcome.
-  void Say(const google::protobuf::Message& message);
+  void Send(const google::protobuf::Message& message);
   template <typename Message>
-  void Say(const std::optional<Message>& message) {
+  void Send(const std::optional<Message>& message) {
     if (message) {
-      Say(*message);
+      Send(*message);
     }
   }
   /// Ends the process; no event is handled afterwards.

@@ -7,7 +7,7 @@ namespace heddle::elastic {
 void Preparation::Take(const wire::Prepare& message, const std::string& worker, MemberOutbox& out) {
   if (plan_ && message.generation() <= plan_->generation()) {
     if (answer_ && answer_->generation() == message.generation()) {
-      out.Say(*answer_);
+      out.Send(*answer_);
     }
     return;
   }
@@ -18,7 +18,7 @@ void Preparation::Take(const wire::Prepare& message, const std::string& worker, 
   }
   answer_.emplace();
   answer_->set_generation(message.generation());
-  out.Say(*answer_);
+  out.Send(*answer_);
 }
 
 void Preparation::TakeLowered(const PlanLowered& event, MemberOutbox& out) {
@@ -31,7 +31,7 @@ void Preparation::TakeLowered(const PlanLowered& event, MemberOutbox& out) {
   if (!event.status.ok()) {
     answer_->set_error(event.status.ToString());
   }
-  out.Say(*answer_);
+  out.Send(*answer_);
 }
 
 void Preparation::DropBelow(int64_t fence) {

@@ -29,7 +29,7 @@ class Preparation {
   int RankOf(const std::string& worker) const;
 
   /// Resends the reply that the coordinator may not have received.
-  void SayAgain(MemberOutbox& out) const { out.Say(answer_); }
+  void Resend(MemberOutbox& out) const { out.Send(answer_); }
 
  private:
   std::optional<wire::Prepare> plan_;

@@ -47,7 +47,7 @@ void Reports::AddSave(const wire::CheckpointPart& part, MemberOutbox& out) {
   if (!part.skipped()) {  // Kept for a coordinator that comes back.
     Keep(saves_, part, kMaxUnheardSaves);
   }
-  out.Say(part);
+  out.Send(part);
 }
 
 void Reports::AddValidation(const Validated& event, MemberOutbox& out) {
@@ -56,23 +56,23 @@ void Reports::AddValidation(const Validated& event, MemberOutbox& out) {
   message.set_generation(event.generation);
   message.set_loss(event.loss);
   Keep(validations_, message, kMaxUnheardValidations);
-  out.Say(message);
+  out.Send(message);
 }
 
 void Reports::SayStepsAfter(int64_t step, MemberOutbox& out) const {
   wire::StepDone message;
   *message.mutable_records() = StepsAfter(step);
   if (message.records_size() > 0) {
-    out.Say(message);
+    out.Send(message);
   }
 }
 
 void Reports::SayOthersAgain(MemberOutbox& out) const {
   for (const wire::CheckpointPart& part : saves_) {
-    out.Say(part);
+    out.Send(part);
   }
   for (const wire::Validation& validation : validations_) {
-    out.Say(validation);
+    out.Send(validation);
   }
 }
 

@@ -61,7 +61,7 @@ Status CheckMemory(const program::Plan& plan, const planner::ClusterProfile& clu
 // The given plan, priced, or the best that the search finds.
 Result<program::Plan> ChoosePlan(const job::JobConfig& config,
                                  const PlanRequest& request,
-                                 const planner::PlanRequest& search) {
+                                 const planner::SearchRequest& search) {
   HEDDLE_ASSIGN_OR_RETURN(const auto given, GivenPlan(config, request));
   if (!given) {
     Result<program::Plan> found = planner::FindPlan(search);
@@ -102,22 +102,22 @@ double MovingSeconds(const graph::Graph& graph,
 
 }  // namespace
 
-Result<planner::PlanRequest> SearchFor(const job::JobConfig& job,
-                                       const graph::Graph& graph,
-                                       const PlanRequest& request) {
+Result<planner::SearchRequest> SearchFor(const job::JobConfig& job,
+                                         const graph::Graph& graph,
+                                         const PlanRequest& request) {
   HEDDLE_ASSIGN_OR_RETURN(
       const comm::MeasuredLinks links,
       MeasuredLinksFrom(request.links, static_cast<int>(request.candidates.size())));
   HEDDLE_ASSIGN_OR_RETURN(planner::ClusterProfile cluster,
                           ClusterOf(request.candidates, links, job.comm.preference()));
-  planner::PlanRequest search{.graph = &graph,
-                              .cluster = std::move(cluster),
-                              .workers = {},
-                              .microbatches = static_cast<int>(job.batch.microbatches()),
-                              .determinism = job.determinism,
-                              .generation = request.generation,
-                              .horizon_steps = kHorizonSteps,
-                              .tie = kTie};
+  planner::SearchRequest search{.graph = &graph,
+                                .cluster = std::move(cluster),
+                                .workers = {},
+                                .microbatches = static_cast<int>(job.batch.microbatches()),
+                                .determinism = job.determinism,
+                                .generation = request.generation,
+                                .horizon_steps = kHorizonSteps,
+                                .tie = kTie};
   if (!request.current_plan_json.empty()) {
     HEDDLE_ASSIGN_OR_RETURN(search.previous, program::PlanFromJson(request.current_plan_json));
     HEDDLE_RETURN_IF_ERROR(
@@ -151,7 +151,8 @@ PlanOutcome JobPlanner::Plan(const Job& job,
   outcome.status = [&]() -> Status {
     HEDDLE_ASSIGN_OR_RETURN(const auto parsed, Parse(job));
     const graph::Graph& graph = parsed->graph;
-    HEDDLE_ASSIGN_OR_RETURN(planner::PlanRequest search, SearchFor(parsed->config, graph, request));
+    HEDDLE_ASSIGN_OR_RETURN(planner::SearchRequest search,
+                            SearchFor(parsed->config, graph, request));
     search.stop = stop;
     HEDDLE_ASSIGN_OR_RETURN(const program::Plan plan, ChoosePlan(parsed->config, request, search));
     HEDDLE_ASSIGN_OR_RETURN(const auto programs, program::LowerAll(graph, plan));

@@ -18,9 +18,9 @@ namespace heddle::elastic {
 
 /// Converts a job's plan request into a request to the planner, which refers to `graph`, the job's
 /// graph. Errors: kInvalidArgument naming the worker or the link whose figures are malformed.
-Result<planner::PlanRequest> SearchFor(const job::JobConfig& job,
-                                       const graph::Graph& graph,
-                                       const PlanRequest& request);
+Result<planner::SearchRequest> SearchFor(const job::JobConfig& job,
+                                         const graph::Graph& graph,
+                                         const PlanRequest& request);
 
 /// Answers plan requests; keeps the graph of the last job. Thread: any.
 class JobPlanner {

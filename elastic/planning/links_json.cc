@@ -11,7 +11,7 @@
 namespace heddle::elastic {
 namespace {
 
-constexpr int kMostDepth = 8;  ///< Twice what it needs; what is deep would end the stack.
+constexpr int kMaxDepth = 8;  ///< Twice what it needs; what is deep would end the stack.
 
 wire::Links LinksOf(const nlohmann::json& json) {
   wire::Links links;
@@ -56,7 +56,7 @@ std::string LinksToJson(const wire::Links& links) {
 }
 
 Result<wire::Links> LinksFromJson(std::string_view json, int workers) {
-  const Result<nlohmann::json> read = checkpoint::ParseStrictJson(json, kMostDepth);
+  const Result<nlohmann::json> read = checkpoint::ParseStrictJson(json, kMaxDepth);
   if (!read.ok()) {
     return InvalidArgumentError("links: {}", read.status().message());
   }

@@ -11,18 +11,18 @@ namespace heddle::elastic {
 namespace {
 
 // Beyond these no machine is, and sums and quotients of them mean nothing.
-constexpr double kMostPerSecond = 1e21;
-constexpr double kMostSeconds = 1e5;
-constexpr int kMostDepth = 8;  ///< A profile needs three; what is deep would end the stack.
+constexpr double kMaxPerSecond = 1e21;
+constexpr double kMaxSeconds = 1e5;
+constexpr int kMaxDepth = 8;  ///< A profile needs three; what is deep would end the stack.
 
 Status CheckLink(const MeasuredLink& measured) {
   const comm::Link& link = measured.link;
   const bool sound =
-      link.latency_seconds >= 0 && link.latency_seconds <= kMostSeconds &&
-      link.bytes_per_second >= 1 && link.bytes_per_second <= kMostPerSecond &&
-      measured.latency_spread_seconds >= 0 && measured.latency_spread_seconds <= kMostSeconds &&
-      measured.bytes_per_second_spread >= 0 && measured.bytes_per_second_spread <= kMostPerSecond &&
-      measured.measured_at >= 0 && measured.measured_at <= kMostPerSecond;
+      link.latency_seconds >= 0 && link.latency_seconds <= kMaxSeconds &&
+      link.bytes_per_second >= 1 && link.bytes_per_second <= kMaxPerSecond &&
+      measured.latency_spread_seconds >= 0 && measured.latency_spread_seconds <= kMaxSeconds &&
+      measured.bytes_per_second_spread >= 0 && measured.bytes_per_second_spread <= kMaxPerSecond &&
+      measured.measured_at >= 0 && measured.measured_at <= kMaxPerSecond;
   return sound ? Status::Ok()
                : InvalidArgumentError(
                      "measurement: link: latency {} ± {} s and {} ± {} bytes a second, measured at "
@@ -35,27 +35,26 @@ Status Check(const WorkerMeasurement& measurement) {
   const program::WorkerProfile& profile = measurement.profile;
   for (const auto& [name, rate] : {std::pair("flops_per_second", profile.flops_per_second),
                                    std::pair("bytes_per_second", profile.bytes_per_second)}) {
-    if (!(rate >= 1 && rate <= kMostPerSecond)) {
+    if (!(rate >= 1 && rate <= kMaxPerSecond)) {
       return InvalidArgumentError("measurement: {} is {}, expected 1 to {}", name, rate,
-                                  kMostPerSecond);
+                                  kMaxPerSecond);
     }
   }
-  if (!(profile.instruction_seconds <= kMostSeconds)) {
+  if (!(profile.instruction_seconds <= kMaxSeconds)) {
     return InvalidArgumentError("measurement: instruction_seconds is {}, expected at most {}",
-                                profile.instruction_seconds, kMostSeconds);
+                                profile.instruction_seconds, kMaxSeconds);
   }
   for (const auto& [what, seconds] : profile.seconds) {
-    if (!(seconds <= kMostSeconds)) {
+    if (!(seconds <= kMaxSeconds)) {
       return InvalidArgumentError("measurement: {} takes {} s, expected at most {}",
-                                  what.substr(0, 64), seconds, kMostSeconds);
+                                  what.substr(0, 64), seconds, kMaxSeconds);
     }
   }
-  if (!(measurement.speed > 0 && measurement.speed <= kMostPerSecond) ||
+  if (!(measurement.speed > 0 && measurement.speed <= kMaxPerSecond) ||
       !(measurement.link_bytes_per_second >= 0 &&
-        measurement.link_bytes_per_second <= kMostPerSecond) ||
+        measurement.link_bytes_per_second <= kMaxPerSecond) ||
       measurement.threads < 1 ||
-      !(measurement.profile_measured_at >= 0 &&
-        measurement.profile_measured_at <= kMostPerSecond)) {
+      !(measurement.profile_measured_at >= 0 && measurement.profile_measured_at <= kMaxPerSecond)) {
     return InvalidArgumentError(
         "measurement: speed {}, link_bytes_per_second {}, threads {} and profile_measured_at {} "
         "are "
@@ -93,7 +92,7 @@ std::string LinkToJson(const MeasuredLink& link) {
 }
 
 Result<MeasuredLink> LinkFromJson(std::string_view json) {
-  const Result<nlohmann::json> read = checkpoint::ParseStrictJson(json, kMostDepth);
+  const Result<nlohmann::json> read = checkpoint::ParseStrictJson(json, kMaxDepth);
   if (!read.ok()) {
     return InvalidArgumentError("measurement: link: {}", read.status().message());
   }
@@ -119,7 +118,7 @@ std::string MeasurementToJson(const WorkerMeasurement& measurement) {
 
 Result<WorkerMeasurement> MeasurementFromJson(std::string_view json) {
   WorkerMeasurement measurement;
-  const Result<nlohmann::json> read = checkpoint::ParseStrictJson(json, kMostDepth);
+  const Result<nlohmann::json> read = checkpoint::ParseStrictJson(json, kMaxDepth);
   if (!read.ok()) {
     return InvalidArgumentError("measurement: {}", read.status().message());
   }

@@ -14,10 +14,10 @@ namespace heddle::elastic {
 namespace {
 
 constexpr int kVersion = 3;
-constexpr int kMostDepth = 16;  ///< Twice what it needs; what is deep would end the stack.
+constexpr int kMaxDepth = 16;  ///< Twice what it needs; what is deep would end the stack.
 // Beyond these no worker trains.
 constexpr double kLeastSlowdown = 1e-6;
-constexpr double kMostSlowdown = 1e6;
+constexpr double kMaxSlowdown = 1e6;
 
 Status CheckMeasuredAs(const WorkerMeasurement& there,
                        const job::WorkerSection& wanted,
@@ -92,7 +92,7 @@ std::string ProfileFileToJson(const ProfileFile& file) {
 }
 
 Result<ProfileFile> ProfileFileFromJson(std::string_view json) {
-  const Result<nlohmann::json> read = checkpoint::ParseStrictJson(json, kMostDepth);
+  const Result<nlohmann::json> read = checkpoint::ParseStrictJson(json, kMaxDepth);
   if (!read.ok()) {
     return InvalidArgumentError("no profile file: {}", read.status().message());
   }
@@ -111,10 +111,10 @@ Result<ProfileFile> ProfileFileFromJson(std::string_view json) {
       if (!measurement.ok()) {
         return measurement.status().WithContext("worker {}", each.worker.substr(0, 64));
       }
-      if (!(each.slowdown >= kLeastSlowdown && each.slowdown <= kMostSlowdown)) {
+      if (!(each.slowdown >= kLeastSlowdown && each.slowdown <= kMaxSlowdown)) {
         return InvalidArgumentError("worker {}: slowdown is {}, expected {} to {}",
                                     each.worker.substr(0, 64), each.slowdown, kLeastSlowdown,
-                                    kMostSlowdown);
+                                    kMaxSlowdown);
       }
       each.measurement = *std::move(measurement);
     }

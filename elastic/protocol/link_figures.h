@@ -12,7 +12,7 @@ namespace heddle::elastic {
 
 /// The most transports of one measurement. Each takes one generation number for the group of the
 /// two workers, and the numbers of a coordinator's requests are this far apart.
-inline constexpr int kMostMeasuredTransports = 8;
+inline constexpr int kMaxMeasuredTransports = 8;
 
 /// True if these can be the figures of a link, so that sums and quotients of them are meaningful: a
 /// latency of more than 0 and at most an hour, and 1 to 1e15 bytes per second. Pure.

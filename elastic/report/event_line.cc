@@ -11,7 +11,7 @@ namespace heddle::elastic {
 namespace {
 
 // A list or an object that is longer is not for people.
-constexpr size_t kMostRawBytes = 200;
+constexpr size_t kMaxRawBytes = 200;
 
 // What stands in braces is a field.
 const std::map<std::string, std::string, std::less<>>& Sentences() {
@@ -85,7 +85,7 @@ std::string TextOfValue(const LogEvent::Value& value) {
     return *text;
   }
   const std::string& raw = std::get<RawJson>(value).text;
-  return raw.size() <= kMostRawBytes ? raw : raw.substr(0, kMostRawBytes) + "...";
+  return raw.size() <= kMaxRawBytes ? raw : raw.substr(0, kMaxRawBytes) + "...";
 }
 
 std::string Fill(const std::string& sentence, const LogEvent& event) {

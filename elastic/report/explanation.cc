@@ -16,8 +16,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMostKept = 5;          // The newest say enough.
-constexpr size_t kMostNamed = 8;         // Generations in an error.
+constexpr size_t kMaxKept = 5;           // The newest say enough.
+constexpr size_t kMaxNamed = 8;          // Generations in an error.
 constexpr int kAlternativeColumns = 34;  // Up to the figures.
 
 struct CauseWords {
@@ -126,7 +126,7 @@ void Explanations::Note(const RunEvent& event) {
   } else if (log.kind == "plan_kept") {
     Generation& kept = generations_[generation];
     kept.kept.push_back(event);
-    if (kept.kept.size() > kMostKept) {
+    if (kept.kept.size() > kMaxKept) {
       kept.kept.erase(kept.kept.begin());
       ++kept.kept_before;
     }
@@ -149,7 +149,7 @@ Result<const Explanations::Generation*> Explanations::Find(int64_t generation) c
   }
   std::string others;
   size_t count = 0;
-  for (auto other = generations_.rbegin(); other != generations_.rend() && count < kMostNamed;
+  for (auto other = generations_.rbegin(); other != generations_.rend() && count < kMaxNamed;
        ++other) {
     if (other->second.decision) {
       others = std::to_string(other->first) + (count++ == 0 ? "" : ", ") + others;

@@ -18,8 +18,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // What a plan with its lists needs is a tenth of it; what is deeper would end the stack.
-constexpr int kMostDepth = 64;
-constexpr size_t kMostLineBytes = 64 << 20;
+constexpr int kMaxDepth = 64;
+constexpr size_t kMaxLineBytes = 64 << 20;
 
 LogEvent::Value ValueOf(const Json& json) {
   if (json.is_number_integer()) {
@@ -37,7 +37,7 @@ LogEvent::Value ValueOf(const Json& json) {
 }  // namespace
 
 Result<RunEvent> ParseEvent(std::string_view line) {
-  const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kMostDepth; };
+  const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxDepth; };
   const Json json = Json::parse(line, is_shallow, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("time") || !json["time"].is_number() ||
       !json.contains("event") || !json["event"].is_string()) {
@@ -67,7 +67,7 @@ Result<std::string> ReadEventBytes(const std::string& run_folder, int64_t offset
   if (!file.valid()) {
     return errno == ENOENT ? Result<std::string>(std::string()) : ErrnoError(errno, "open " + path);
   }
-  std::string bytes(kMostEventBytes, '\0');
+  std::string bytes(kMaxEventBytes, '\0');
   ssize_t got = -1;
   do {
     got = ::pread(file.get(), bytes.data(), bytes.size(), offset);
@@ -108,9 +108,9 @@ Result<std::vector<std::string>> EventReader::Next() {
     }
     text += more;
     end = text.rfind('\n');
-    if (end == std::string::npos && text.size() > kMostLineBytes) {
+    if (end == std::string::npos && text.size() > kMaxLineBytes) {
       return InvalidArgumentError("the line at byte {} has more than {} bytes", offset_,
-                                  kMostLineBytes);
+                                  kMaxLineBytes);
     }
   }
   offset_ += static_cast<int64_t>(end) + 1;

@@ -33,11 +33,11 @@ bool EndsJob(const RunEvent& event);
 /// kInvalidArgument.
 Result<double> ParseSince(const std::string& text, double now);
 
-/// Reads at most kMostEventBytes of a run folder's log from `offset` on; empty at its end, or if
+/// Reads at most kMaxEventBytes of a run folder's log from `offset` on; empty at its end, or if
 /// there is no log yet. Errors: kInvalidArgument (a negative offset); those of opening and reading
 /// the file (base/status.h, ErrnoError).
 Result<std::string> ReadEventBytes(const std::string& run_folder, int64_t offset);
-inline constexpr size_t kMostEventBytes = 1 << 20;
+inline constexpr size_t kMaxEventBytes = 1 << 20;
 
 /// Reads the complete lines of a log that grows. Thread: one caller at a time.
 class EventReader {

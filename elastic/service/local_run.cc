@@ -65,7 +65,7 @@ constexpr Duration kPausedTimeout = std::chrono::seconds(20);
 Status CheckFits(const job::JobConfig& job) {
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph,
                           graph::BuildTrainingGraph(job.model, job::GraphOptions(job)));
-  planner::PlanRequest request;
+  planner::SearchRequest request;
   request.graph = &graph;
   request.microbatches = static_cast<int>(job.batch.microbatches());
   request.determinism = job.determinism;

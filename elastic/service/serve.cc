@@ -7,9 +7,9 @@
 #include <thread>
 #include <utility>
 
-#include "base/system/begin_anew.h"
 #include "base/system/end_watch.h"
 #include "base/system/file.h"
+#include "base/system/re_execute.h"
 #include "base/system/socket_address.h"
 #include "base/utf8.h"
 #include "elastic/grpc/connection/channel.h"
@@ -110,7 +110,7 @@ Status WriteStoreJobFile(const std::string& folder, Service& service) {
 // ends all threads of the former leader.
 Status StandByAnew(const Status& why, const std::string& listened, Progress& progress) {
   progress.Say("leads no longer, and stands by again: " + why.message());
-  return BeginAnew(kListened, listened);
+  return ReExecute(kListened, listened);
 }
 
 // Handles an error of a coordinator that was to lead. After an error that may pass it becomes a

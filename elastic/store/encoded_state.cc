@@ -83,7 +83,7 @@ std::string EncodeState(const DurableState& state) {
                {"given_up_checkpoints", state.given_up_checkpoints},
                {"agreed_step", state.agreed_step},
                {"next_worker_number", state.next_worker_number},
-               {"life", state.life},
+               {"life", state.restarts},
                {"finished", state.finished},
                {"failed", state.failed},
                {"workers", Json::object()}};
@@ -140,7 +140,7 @@ Result<DurableState> DecodeState(const std::string& text, const std::string& whe
     state.given_up_checkpoints = json.value("given_up_checkpoints", std::vector<int64_t>());
     state.agreed_step = json.value("agreed_step", int64_t{0});
     state.next_worker_number = json.at("next_worker_number");
-    state.life = json.value("life", int64_t{0});
+    state.restarts = json.value("life", int64_t{0});
     state.finished = json.at("finished");
     state.failed = json.at("failed");
     for (const auto& [name, worker] : json.at("workers").items()) {

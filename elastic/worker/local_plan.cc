@@ -82,7 +82,7 @@ Result<PlanRequest> MeasureRequest(const std::string& save_path,
   return PlanRequestOf(file, job, graph);
 }
 
-Result<LocalPlan> PlanFor(const planner::PlanRequest& request, PlanChoice choice) {
+Result<LocalPlan> PlanFor(const planner::SearchRequest& request, PlanChoice choice) {
   const graph::Graph& graph = *request.graph;
   if (choice == PlanChoice::kUniform) {
     HEDDLE_ASSIGN_OR_RETURN(const program::Plan plan, planner::UniformGrid(request));
@@ -133,7 +133,7 @@ Result<LocalPlan> PlanLocally(const LocalPlanOptions& options) {
                           options.profile_path.empty()
                               ? MeasureRequest(options.save_profile_path, job, graph)
                               : ReadRequest(options.profile_path, job, graph));
-  HEDDLE_ASSIGN_OR_RETURN(const planner::PlanRequest search, SearchFor(job, graph, request));
+  HEDDLE_ASSIGN_OR_RETURN(const planner::SearchRequest search, SearchFor(job, graph, request));
   HEDDLE_ASSIGN_OR_RETURN(LocalPlan plan, PlanFor(search, options.choice));
   HEDDLE_ASSIGN_OR_RETURN(plan.inputs, InputsOf(request));
   return plan;

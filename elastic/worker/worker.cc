@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "base/system/begin_anew.h"
 #include "base/system/end_watch.h"
 #include "base/system/host.h"
+#include "base/system/re_execute.h"
 #include "base/system/socket_address.h"
 #include "comm/links/discovery.h"
 #include "elastic/grpc/enrolment.h"
@@ -24,8 +24,8 @@
 #include "elastic/protocol/exit_code.h"
 #include "elastic/service/job_policy.h"
 #include "elastic/service/pages.h"
-#include "elastic/worker/begun.h"
 #include "elastic/worker/figures/figures.h"
+#include "elastic/worker/restart_wait.h"
 #include "elastic/worker/worker_host.h"
 #include "engine/runtime/device/blas.h"
 #include "metrics/exposition/exposer.h"
@@ -170,24 +170,25 @@ ExitWorker RunUntilExit(WorkerHost& host, MemberLoop& loop) {
 // not answer.
 constexpr Duration kEndWithin = std::chrono::seconds(5);
 
-// Environment variable with the text of the last Begun, over all runs of this process.
+// Environment variable with the text of the last RestartWait, over all runs of this process.
 constexpr const char* kBegun = "HEDDLE_WORKER_BEGUN";
 
 // Executes the program anew for a job that gave this worker up and would take it again. Threads may
 // still run parts of the old generation, so that only a new run of the program is sure to hold no
-// state. Waits longer each time (NextBegin).
+// state. Waits longer each time (NextRestartWait).
 int BeginWorkerAnew() {
   const char* const text = std::getenv(kBegun);  // NOLINT(concurrency-mt-unsafe): no thread sets it
-  const Begun begun = NextBegin(text == nullptr ? "" : text, Seconds(Now().time_since_epoch()));
-  LogInfo("begins anew in {} s", begun.wait_seconds);
-  for (const Time due = After(FromSeconds(begun.wait_seconds)); Now() < due;) {
+  const RestartWait wait =
+      NextRestartWait(text == nullptr ? "" : text, Seconds(Now().time_since_epoch()));
+  LogInfo("begins anew in {} s", wait.seconds);
+  for (const Time due = After(FromSeconds(wait.seconds)); Now() < due;) {
     if (terminate_signals.load() > 0) {
       return kExitRequeue;  // The job would have taken the worker again.
     }
     // lint: allow sleep: only a signal is waited for, and no condition carries it.
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-  LogError("{}", BeginAnew(kBegun, begun.text).message());
+  LogError("{}", ReExecute(kBegun, wait.text).message());
   return 1;
 }
 

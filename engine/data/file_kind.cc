@@ -84,8 +84,8 @@ std::optional<std::string_view> KindOfFile(std::span<const std::byte> head, int6
 }
 
 bool IsLfsPointer(std::span<const std::byte> head, int64_t bytes) {
-  constexpr int64_t kMostBytes = 1023;  // By the specification of Git LFS.
-  return bytes <= kMostBytes && Text(head).starts_with("version https://git-lfs.github.com/spec/");
+  constexpr int64_t kMaxBytes = 1023;  // By the specification of Git LFS.
+  return bytes <= kMaxBytes && Text(head).starts_with("version https://git-lfs.github.com/spec/");
 }
 
 int64_t WidthOfIds(std::span<const std::byte> head, int64_t token_bytes) {

@@ -12,7 +12,7 @@
 namespace heddle::job {
 namespace {
 
-constexpr int64_t kMost = int64_t{1} << 40;
+constexpr int64_t kMax = int64_t{1} << 40;
 constexpr int64_t kPlanBytesMost = 64 << 20;
 
 graph::ModelConfig ReadModel(YamlReader model) {
@@ -110,8 +110,7 @@ OptimizerSection ReadOptimizer(YamlReader optimizer) {
   section.schedule = optimizer.OptionalChoice<LearningRateSchedule>(
       "schedule", LearningRateSchedule::kCosine,
       {{"cosine", LearningRateSchedule::kCosine}, {"constant", LearningRateSchedule::kConstant}});
-  section.warmup_steps =
-      optimizer.Optional<int64_t>("warmup_steps", 0, {.least = 0, .most = kMost});
+  section.warmup_steps = optimizer.Optional<int64_t>("warmup_steps", 0, {.least = 0, .most = kMax});
   section.adamw.beta1 = optimizer.Optional<double>("beta1", 0.9, fraction);
   section.adamw.beta2 = optimizer.Optional<double>("beta2", 0.95, fraction);
   section.adamw.epsilon = optimizer.Optional<double>("epsilon", 1e-8, {.above = 0.0});
@@ -184,8 +183,7 @@ ElasticSection ReadElastic(YamlReader elastic) {
                                            {"live", RecoverFrom::kLive},
                                            {"replicas", RecoverFrom::kReplicas},
                                            {"checkpoint", RecoverFrom::kCheckpoint}});
-  section.digest_every =
-      elastic.Optional<int64_t>("digest_every", 100, {.least = 0, .most = kMost});
+  section.digest_every = elastic.Optional<int64_t>("digest_every", 100, {.least = 0, .most = kMax});
   section.notice = elastic.Optional<Duration>("notice", section.notice, {.least = FromSeconds(1)});
   return section;
 }
@@ -245,7 +243,7 @@ void ReadKeep(YamlReader& checkpoint, CheckpointSection& section) {
   }
   YamlReader keep = checkpoint.Child("keep");
   section.keep = keep.Optional<int64_t>("last", 3, {.least = 1, .most = 1 << 20});
-  section.keep_every = keep.Optional<int64_t>("every", 0, {.least = 0, .most = kMost});
+  section.keep_every = keep.Optional<int64_t>("every", 0, {.least = 0, .most = kMax});
   section.keep_best = keep.OptionalChoice<bool>("best", false, {{"loss", true}});
 }
 
@@ -263,7 +261,7 @@ void ReadSections(YamlReader& root, JobConfig& job) {
               "a job's name is that of a folder: at most 128 bytes, no '/', no '.' at its "
               "beginning, no control characters");
   }
-  job.steps = root.Required<int64_t>("steps", {.least = 1, .most = kMost});
+  job.steps = root.Required<int64_t>("steps", {.least = 1, .most = kMax});
   job.output = root.OptionalPath("output", "");
   job.init_from = root.OptionalPath("init_from", "");
   job.seed = root.Optional<uint64_t>("seed", 0);
@@ -281,7 +279,7 @@ void ReadSections(YamlReader& root, JobConfig& job) {
       "on_non_finite", NonFinitePolicy::kStop,
       {{"stop", NonFinitePolicy::kStop}, {"skip", NonFinitePolicy::kSkip}});
   YamlReader checkpoint = root.OptionalChild("checkpoint");
-  job.checkpoint.every = checkpoint.Optional<int64_t>("every", 0, {.least = 0, .most = kMost});
+  job.checkpoint.every = checkpoint.Optional<int64_t>("every", 0, {.least = 0, .most = kMax});
   ReadKeep(checkpoint, job.checkpoint);
   job.checkpoint.last = checkpoint.Optional<bool>("last", true);
   job.checkpoint.when_busy = checkpoint.OptionalChoice<BusyPolicy>(
@@ -292,7 +290,7 @@ void ReadSections(YamlReader& root, JobConfig& job) {
       {{"exact", MomentStorage::kExact}, {"bf16", MomentStorage::kBF16}});
   YamlReader replicas = checkpoint.OptionalChild("replicas");
   job.checkpoint.replicas.every =
-      replicas.Optional<int64_t>("every", 0, {.least = 0, .most = kMost});
+      replicas.Optional<int64_t>("every", 0, {.least = 0, .most = kMax});
   job.checkpoint.replicas.copies = replicas.Optional<int64_t>("copies", 1, {.least = 1, .most = 8});
   job.checkpoint.replicas.compress = replicas.Optional<bool>("compress", true);
   job.checkpoint.resume = checkpoint.OptionalPath("resume", "");
@@ -303,7 +301,7 @@ void ReadSections(YamlReader& root, JobConfig& job) {
                    "remove one of them");
   }
   YamlReader validation = root.OptionalChild("validation");
-  job.validation.every = validation.Optional<int64_t>("every", 0, {.least = 0, .most = kMost});
+  job.validation.every = validation.Optional<int64_t>("every", 0, {.least = 0, .most = kMax});
   job.validation.batches =
       validation.Optional<int64_t>("batches", 1, {.least = 1, .most = 1 << 20});
   job.metrics.port =

@@ -40,12 +40,12 @@ std::vector<int64_t> RelativeRates(const graph::Graph& graph, const Plan& plan) 
       work[static_cast<size_t>(stage.worker)] = once * pipeline.microbatches;
     }
   }
-  constexpr double kMost = 1024;
+  constexpr double kMax = 1024;
   const double most = work.empty() ? 0 : *std::max_element(work.begin(), work.end());
   std::vector<int64_t> rates;
   rates.reserve(work.size());
   for (const double one : work) {
-    rates.push_back(most > 0 ? std::max<int64_t>(1, static_cast<int64_t>(kMost * one / most)) : 1);
+    rates.push_back(most > 0 ? std::max<int64_t>(1, static_cast<int64_t>(kMax * one / most)) : 1);
   }
   return rates;
 }

@@ -20,7 +20,7 @@
 #include "engine/runtime/messages.h"
 #include "engine/runtime/parameter_tensors.h"
 #include "engine/runtime/task_queue.h"
-#include "engine/runtime/vote_figures.h"
+#include "engine/runtime/vote_stats.h"
 
 namespace heddle::runtime {
 namespace {
@@ -81,7 +81,7 @@ class Executor::Impl {
     const c10::InferenceMode inference;
     Reset();
     context_ = {.seed = options_.seed, .step = step, .first_sample = first_sample};
-    spoilt_ = trains_ && StepIsSpoilt(step);
+    injects_nan_ = trains_ && InjectsNaN(step);
     device_.clock().WaitFor(Now());
     Status status;
     for (size_t i = 0; i < program_.vote_index && status.ok(); ++i) {
@@ -171,7 +171,7 @@ class Executor::Impl {
   }
 
   int64_t pending_step() const { return pending_step_; }
-  const StepFigures& figures() const { return figures_; }
+  const StepStats& figures() const { return figures_; }
 
  private:
   template <typename F>
@@ -297,14 +297,14 @@ class Executor::Impl {
     for (const graph::TensorId output : node.outputs) {
       types.push_back(&options_.graph->tensor(output).type);
     }
-    const bool spoils = spoilt_ && IsFloating(types[0]->dtype);
-    spoilt_ = spoilt_ && !spoils;
+    const bool inject = injects_nan_ && IsFloating(types[0]->dtype);
+    injects_nan_ = injects_nan_ && !inject;
     KernelContext context = context_;
     context.first_sample = SampleOf(instruction.microbatch);
     std::vector<at::Tensor> outputs = device_.Compute(
-        [kernel, &node, inputs = std::move(inputs), context, spoils] {
+        [kernel, &node, inputs = std::move(inputs), context, inject] {
           std::vector<at::Tensor> computed = kernel(node, inputs, context);
-          if (spoils) {  // Not in place: an output may lie in a parameter.
+          if (inject) {  // Not in place: an output may lie in a parameter.
             computed[0] = at::full_like(computed[0], std::numeric_limits<double>::quiet_NaN());
           }
           return computed;
@@ -395,7 +395,7 @@ class Executor::Impl {
     for (const auto& loss : program_.vote.losses) {
       losses.push_back(Value(loss.slot));
     }
-    HEDDLE_ASSIGN_OR_RETURN(const VoteFigures figures, ReadVoteFigures(device_, gradients, losses));
+    HEDDLE_ASSIGN_OR_RETURN(const VoteStats figures, ReadVoteStats(device_, gradients, losses));
     VoteRecord record{.step = step, .flags = flags, .norms = {}, .losses = {}};
     for (size_t i = 0; i < gradients.size(); ++i) {
       record.norms.push_back({.parameter = program_.vote.norms[i].parameter,
@@ -420,10 +420,10 @@ class Executor::Impl {
   std::vector<SlotId> sums_;  // What the step has reduced.
   size_t next_receive_ = 0;
   KernelContext context_;
-  bool spoilt_ = false;  // The next result is to be NaN: a test asks for that.
+  bool injects_nan_ = false;  // The next result is to be NaN: a test asks for that.
   int64_t live_bytes_ = 0;
   int64_t pending_step_ = 0;
-  StepFigures figures_;
+  StepStats figures_;
   TaskQueue reductions_;  // Last: its thread ends before what its tasks use.
 };
 
@@ -442,7 +442,7 @@ void Executor::Apply(int64_t step, double norm, double learning_rate) {
 int64_t Executor::pending_step() const {
   return impl_->pending_step();
 }
-const StepFigures& Executor::figures() const {
+const StepStats& Executor::figures() const {
   return impl_->figures();
 }
 

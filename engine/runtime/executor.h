@@ -39,7 +39,7 @@ struct ExecutorOptions {
   int64_t memory_cap_bytes = 0;  ///< Live values and state above it: kResourceExhausted; 0: none.
 };
 
-struct StepFigures {
+struct StepStats {
   double busy_seconds = 0;     ///< Device time in compute instructions that have ended.
   double waiting_seconds = 0;  ///< In receives and for reductions.
   int64_t peak_bytes = 0;      ///< Largest sum of live values.
@@ -66,7 +66,7 @@ class Executor {
   void Apply(int64_t step, double norm, double learning_rate);
   /// Step whose gradients are complete and not yet applied; 0: none.
   int64_t pending_step() const;
-  const StepFigures& figures() const;
+  const StepStats& figures() const;
 
  private:
   class Impl;

@@ -20,7 +20,7 @@ namespace heddle::runtime {
 namespace {
 
 constexpr int kFewestRuns = 3;
-constexpr int kMostRuns = 100;
+constexpr int kMaxRuns = 100;
 constexpr Duration kEnough = std::chrono::milliseconds(40);  // Of one node's runs, on average.
 constexpr Duration kBudget = std::chrono::seconds(5);        // Nothing is repeated after it.
 
@@ -48,7 +48,7 @@ std::vector<double> MedianSeconds(Bench& bench, const std::vector<std::function<
   Duration spent{};
   bench.clock.WaitFor(Now());
   for (int run = 0;
-       run < kFewestRuns || (run < kMostRuns && spent < enough && Now() < bench.deadline); ++run) {
+       run < kFewestRuns || (run < kMaxRuns && spent < enough && Now() < bench.deadline); ++run) {
     for (size_t i = 0; i < pieces.size(); ++i) {
       bench.clock.Begin();
       pieces[i]();

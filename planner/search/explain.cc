@@ -10,7 +10,7 @@ std::string Bytes(int64_t bytes) {
   return FormatByteSize(ByteSize{bytes});
 }
 
-std::string WorkerLines(const PlanRequest& request, const SearchOutcome& outcome) {
+std::string WorkerLines(const SearchRequest& request, const SearchOutcome& outcome) {
   std::string text;
   const program::Plan& plan = outcome.plan;
   for (size_t rank = 0; rank < plan.workers.size(); ++rank) {
@@ -34,7 +34,7 @@ std::string WorkerLines(const PlanRequest& request, const SearchOutcome& outcome
 
 }  // namespace
 
-std::string Explain(const PlanRequest& request, const SearchOutcome& outcome) {
+std::string Explain(const SearchRequest& request, const SearchOutcome& outcome) {
   std::string text = program::Describe(outcome.plan, *request.graph);
   if (!text.empty() && text.back() != '\n') {
     text += '\n';

@@ -122,7 +122,7 @@ class Packing {
 /// False: a pipeline lacks the memory, and its cuts stay.
 bool RecutAll(const Problem& problem, Draft& draft) {
   bool fits = true;
-  PipelineQuestion question;
+  PipelineInput input;
   std::vector<WorkerCosts> costs;
   for (auto& alternatives : draft.pipelines) {
     const std::vector<program::Stage> stages = alternatives.front().stages;
@@ -132,19 +132,19 @@ bool RecutAll(const Problem& problem, Draft& draft) {
       order.push_back(static_cast<int>(order.size()));
       costs.push_back(*problem.costs[static_cast<size_t>(stage.worker)]);
     }
-    question.table = &problem.table;
-    question.costs = &costs;
-    question.microbatches =
+    input.table = &problem.table;
+    input.costs = &costs;
+    input.microbatches =
         std::max(1, problem.microbatches / static_cast<int>(draft.pipelines.size()));
-    question.link = [&](int from, int to) {
+    input.link = [&](int from, int to) {
       return problem.cluster.links.At(stages[static_cast<size_t>(from)].worker,
                                       stages[static_cast<size_t>(to)].worker);
     };
-    question.fits = [&](int position, int first, int last, int depth, bool recompute) {
+    input.fits = [&](int position, int first, int last, int depth, bool recompute) {
       return problem.Fits(stages[static_cast<size_t>(position)].worker,
-                          {first, last, depth - 1, question.microbatches, recompute, true});
+                          {first, last, depth - 1, input.microbatches, recompute, true});
     };
-    const std::vector<ClassStage> cuts = BestCuts(question, order);
+    const std::vector<ClassStage> cuts = BestCuts(input, order);
     if (cuts.empty()) {
       fits = false;
       continue;
@@ -209,21 +209,21 @@ std::vector<program::Plan> FleetPlans(const Problem& problem, const WorkerClasse
     classes = CoarseClasses(problem.cluster, costs, kMaxClasses);
   }
   std::vector<WorkerCosts> class_costs;
-  PipelineQuestion question =
-      QuestionOf(problem, classes,
-                 std::max(1, std::min(problem.workers(), problem.microbatches) / 2), class_costs);
+  PipelineInput input =
+      InputOf(problem, classes, std::max(1, std::min(problem.workers(), problem.microbatches) / 2),
+              class_costs);
   if (problem.limits.max_depth == 0) {
-    question.max_depth = std::min(problem.workers(), kMaxFleetDepth);
+    input.max_depth = std::min(problem.workers(), kMaxFleetDepth);
   }
-  PipelineTable table = PipelineTable::Build(question);
-  if (table.compositions().empty() && question.max_depth < problem.table.segments) {
+  PipelineTable table = PipelineTable::Build(input);
+  if (table.compositions().empty() && input.max_depth < problem.table.segments) {
     // Too little memory for shallow pipelines.
-    question.max_depth = std::min(problem.table.segments, problem.workers());
-    table = PipelineTable::Build(question);
+    input.max_depth = std::min(problem.table.segments, problem.workers());
+    table = PipelineTable::Build(input);
   }
   std::vector<program::Plan> plans;
-  for (int least = 1; least <= question.max_depth; least *= 2) {
-    const Division division = Packing(table, question.counts, problem.microbatches, least).Solve();
+  for (int least = 1; least <= input.max_depth; least *= 2) {
+    const Division division = Packing(table, input.counts, problem.microbatches, least).Solve();
     if (division.pipelines.empty()) {
       continue;
     }

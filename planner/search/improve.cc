@@ -117,7 +117,7 @@ class Moves {
       : problem_(problem),
         plan_(plan),
         accept_(accept),
-        by_rank_(QuestionByRank(problem, static_cast<int>(plan.pipelines.size()), rank_costs_)) {}
+        by_rank_(InputByRank(problem, static_cast<int>(plan.pipelines.size()), rank_costs_)) {}
 
   bool Try() { return TryCuts() || TryShares() || TryWorkers() || TryRanges(); }
 
@@ -235,7 +235,7 @@ class Moves {
   const Plan& plan_;
   const Accept& accept_;
   std::vector<WorkerCosts> rank_costs_;
-  const PipelineQuestion by_rank_;
+  const PipelineInput by_rank_;
 };
 
 }  // namespace

@@ -40,17 +40,17 @@ void Insert(std::vector<Label>& front, const Label& label) {
 }
 
 /// Puts a stage before a suffix.
-Label Extend(const PipelineQuestion& question, const ClassStage& stage, const Label* next) {
-  const SegmentTable& table = *question.table;
-  const WorkerCosts& costs = (*question.costs)[static_cast<size_t>(stage.worker_class)];
+Label Extend(const PipelineInput& input, const ClassStage& stage, const Label* next) {
+  const SegmentTable& table = *input.table;
+  const WorkerCosts& costs = (*input.costs)[static_cast<size_t>(stage.worker_class)];
   const double seconds = costs.Stage(stage.first_segment, stage.last_segment, stage.recompute);
   Label label{.pace = {.period = seconds, .fill = seconds}, .stage = stage, .next = next};
   if (next == nullptr) {
     return label;
   }
   const size_t cut = static_cast<size_t>(stage.last_segment);
-  const comm::Link down = question.link(stage.worker_class, next->stage.worker_class);
-  const comm::Link up = question.link(next->stage.worker_class, stage.worker_class);
+  const comm::Link down = input.link(stage.worker_class, next->stage.worker_class);
+  const comm::Link up = input.link(next->stage.worker_class, stage.worker_class);
   const double forward = static_cast<double>(table.forward_bytes[cut]) / down.bytes_per_second;
   const double backward = static_cast<double>(table.backward_bytes[cut]) / up.bytes_per_second;
   label.stages = next->stages + 1;
@@ -62,23 +62,22 @@ Label Extend(const PipelineQuestion& question, const ClassStage& stage, const La
 }
 
 /// True if the stage fits in memory; switches recomputation on only if it does not fit without.
-bool Admit(const PipelineQuestion& question, int depth, ClassStage& stage) {
+bool Admit(const PipelineInput& input, int depth, ClassStage& stage) {
   for (const bool recompute : {false, true}) {
     stage.recompute = recompute;
-    if (question.fits(stage.worker_class, stage.first_segment, stage.last_segment, depth,
-                      recompute)) {
+    if (input.fits(stage.worker_class, stage.first_segment, stage.last_segment, depth, recompute)) {
       return true;
     }
   }
   return false;
 }
 
-void ExtendAll(const PipelineQuestion& question,
+void ExtendAll(const PipelineInput& input,
                const ClassStage& stage,
                const std::vector<Label>& suffixes,
                std::vector<Label>& front) {
   for (const Label& suffix : suffixes) {
-    Insert(front, Extend(question, stage, &suffix));
+    Insert(front, Extend(input, stage, &suffix));
   }
 }
 
@@ -93,14 +92,14 @@ std::vector<ClassStage> StagesOf(const Label* label) {
 /// Lists the compositions of 1 … max_depth workers within the counts, by number of workers. Stops
 /// before the number with which there would be more than max_compositions; always lists those of
 /// one worker.
-std::vector<std::vector<Composition>> ListCompositions(const PipelineQuestion& question) {
-  std::vector<std::vector<Composition>> by_depth = {{Composition(question.counts.size(), 0)}};
+std::vector<std::vector<Composition>> ListCompositions(const PipelineInput& input) {
+  std::vector<std::vector<Composition>> by_depth = {{Composition(input.counts.size(), 0)}};
   int64_t total = 0;
-  for (int depth = 1; depth <= question.max_depth; ++depth) {
+  for (int depth = 1; depth <= input.max_depth; ++depth) {
     std::map<Composition, bool> level;
     for (const Composition& shorter : by_depth.back()) {
-      for (size_t c = 0; c < question.counts.size(); ++c) {
-        if (shorter[c] < question.counts[c]) {
+      for (size_t c = 0; c < input.counts.size(); ++c) {
+        if (shorter[c] < input.counts[c]) {
           Composition longer = shorter;
           ++longer[c];
           level.emplace(std::move(longer), true);
@@ -108,7 +107,7 @@ std::vector<std::vector<Composition>> ListCompositions(const PipelineQuestion& q
       }
     }
     total += static_cast<int64_t>(level.size());
-    if (level.empty() || (depth > 1 && total > question.max_compositions)) {
+    if (level.empty() || (depth > 1 && total > input.max_compositions)) {
       break;
     }
     by_depth.emplace_back();
@@ -125,10 +124,10 @@ using Fronts = std::vector<std::vector<std::vector<Label>>>;
 
 class Builder {
  public:
-  explicit Builder(const PipelineQuestion& question) : question_(question) {}
+  explicit Builder(const PipelineInput& input) : input_(input) {}
 
   void Compute(const Composition& composition, int depth) {
-    const int segments = question_.table->segments;
+    const int segments = input_.table->segments;
     Fronts fronts(composition.size());
     for (size_t c = 0; c < composition.size(); ++c) {
       if (composition[c] == 0) {
@@ -164,39 +163,39 @@ class Builder {
  private:
   void FillState(
       int worker_class, int first, int depth, const Fronts* shorter, std::vector<Label>& front) {
-    const int segments = question_.table->segments;
+    const int segments = input_.table->segments;
     ClassStage stage{.worker_class = worker_class, .first_segment = first};
     if (shorter == nullptr) {
       stage.last_segment = segments;
-      if (Admit(question_, 1, stage)) {
-        Insert(front, Extend(question_, stage, nullptr));
+      if (Admit(input_, 1, stage)) {
+        Insert(front, Extend(input_, stage, nullptr));
       }
       return;
     }
     for (int last = first + 1; last <= segments - (depth - 1); ++last) {
       stage.last_segment = last;
-      if (!Admit(question_, depth, stage)) {
+      if (!Admit(input_, depth, stage)) {
         break;  // A longer stage needs no less memory.
       }
       for (const auto& by_segment : *shorter) {
         if (!by_segment.empty()) {
-          ExtendAll(question_, stage, by_segment[static_cast<size_t>(last)], front);
+          ExtendAll(input_, stage, by_segment[static_cast<size_t>(last)], front);
         }
       }
     }
   }
 
-  const PipelineQuestion& question_;
+  const PipelineInput& input_;
   std::map<Composition, Fronts> table_;  // Nodes of a map stay in place: labels point into them.
 };
 
 }  // namespace
 
-PipelineTable PipelineTable::Build(const PipelineQuestion& question) {
+PipelineTable PipelineTable::Build(const PipelineInput& input) {
   PipelineTable table;
-  Builder builder(question);
-  PipelineQuestion bounded = question;
-  bounded.max_depth = std::min(question.max_depth, question.table->segments);
+  Builder builder(input);
+  PipelineInput bounded = input;
+  bounded.max_depth = std::min(input.max_depth, input.table->segments);
   const auto levels = ListCompositions(bounded);
   for (size_t depth = 1; depth <= levels.size(); ++depth) {
     for (const Composition& composition : levels[depth - 1]) {
@@ -217,8 +216,8 @@ PipelineTable PipelineTable::Build(const PipelineQuestion& question) {
   return table;
 }
 
-std::vector<ClassStage> BestCuts(const PipelineQuestion& question, const std::vector<int>& order) {
-  const int segments = question.table->segments;
+std::vector<ClassStage> BestCuts(const PipelineInput& input, const std::vector<int>& order) {
+  const int segments = input.table->segments;
   const int count = static_cast<int>(order.size());
   if (count == 0 || count > segments) {
     return {};
@@ -234,25 +233,25 @@ std::vector<ClassStage> BestCuts(const PipelineQuestion& question, const std::ve
                        .last_segment = segments};
       std::vector<Label>& front = here[static_cast<size_t>(first)];
       if (depth == 1) {
-        if (Admit(question, 1, stage)) {
-          Insert(front, Extend(question, stage, nullptr));
+        if (Admit(input, 1, stage)) {
+          Insert(front, Extend(input, stage, nullptr));
         }
         continue;
       }
       const auto& later = fronts[static_cast<size_t>(position) + 1];
       for (int last = first + 1; last <= segments - (depth - 1); ++last) {
         stage.last_segment = last;
-        if (!Admit(question, depth, stage)) {
+        if (!Admit(input, depth, stage)) {
           break;
         }
-        ExtendAll(question, stage, later[static_cast<size_t>(last)], front);
+        ExtendAll(input, stage, later[static_cast<size_t>(last)], front);
       }
     }
   }
   const Label* best = nullptr;
   for (const Label& label : fronts.front().front()) {
     if (best == nullptr ||
-        label.pace.Seconds(question.microbatches) < best->pace.Seconds(question.microbatches)) {
+        label.pace.Seconds(input.microbatches) < best->pace.Seconds(input.microbatches)) {
       best = &label;
     }
   }

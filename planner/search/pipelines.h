@@ -33,7 +33,7 @@ struct ClassStage {
 };
 
 /// The input of the table: classes of workers, and limits.
-struct PipelineQuestion {
+struct PipelineInput {
   const SegmentTable* table = nullptr;
   const std::vector<WorkerCosts>* costs = nullptr;  ///< By class.
   std::vector<int> counts;                          ///< By class: number of workers.
@@ -51,7 +51,7 @@ struct PipelineQuestion {
 class PipelineTable {
  public:
   /// Computes the table. Cost: O(compositions · classes² · segments² · labels).
-  static PipelineTable Build(const PipelineQuestion& question);
+  static PipelineTable Build(const PipelineInput& input);
 
   /// The compositions that have at least one pipeline, shallow ones first.
   const std::vector<Composition>& compositions() const { return compositions_; }
@@ -68,8 +68,8 @@ class PipelineTable {
   std::vector<std::vector<std::vector<ClassStage>>> stages_;
 };
 
-/// Returns the cuts and the recomputation that minimise the time of question.microbatches for the
+/// Returns the cuts and the recomputation that minimise the time of input.microbatches for the
 /// workers `order`, given by class, in this order. Empty if no cuts fit.
-std::vector<ClassStage> BestCuts(const PipelineQuestion& question, const std::vector<int>& order);
+std::vector<ClassStage> BestCuts(const PipelineInput& input, const std::vector<int>& order);
 
 }  // namespace heddle::planner

@@ -87,7 +87,7 @@ int64_t StageMemory::PeakBytes(const StageShape& stage) {
   return found.first->second;
 }
 
-Result<std::unique_ptr<Problem>> MakeProblem(const PlanRequest& request) {
+Result<std::unique_ptr<Problem>> MakeProblem(const SearchRequest& request) {
   if (request.graph == nullptr) {
     return InvalidArgumentError("no graph to plan for");
   }
@@ -195,12 +195,12 @@ double SlowestLink(const Problem& problem, int rank) {
 }
 
 /// The parts of a question that do not depend on the classes.
-PipelineQuestion CommonQuestion(const Problem& problem, int pipelines) {
-  PipelineQuestion question;
-  question.table = &problem.table;
-  question.microbatches = (problem.microbatches + pipelines - 1) / pipelines;
-  question.max_depth = problem.limits.max_depth > 0 ? problem.limits.max_depth : 8;
-  return question;
+PipelineInput CommonInput(const Problem& problem, int pipelines) {
+  PipelineInput input;
+  input.table = &problem.table;
+  input.microbatches = (problem.microbatches + pipelines - 1) / pipelines;
+  input.max_depth = problem.limits.max_depth > 0 ? problem.limits.max_depth : 8;
+  return input;
 }
 
 /// Adds to every stage the cost of reducing its gradients for each microbatch: all partial sums are
@@ -222,28 +222,27 @@ void AddReduction(const Problem& problem, int rank, int pipelines, WorkerCosts& 
 
 }  // namespace
 
-PipelineQuestion QuestionByRank(const Problem& problem,
-                                int pipelines,
-                                std::vector<WorkerCosts>& rank_costs) {
+PipelineInput InputByRank(const Problem& problem,
+                          int pipelines,
+                          std::vector<WorkerCosts>& rank_costs) {
   rank_costs.clear();
   for (int rank = 0; rank < problem.workers(); ++rank) {
     rank_costs.push_back(*problem.costs[static_cast<size_t>(rank)]);
     AddReduction(problem, rank, pipelines, rank_costs.back());
   }
-  PipelineQuestion question = CommonQuestion(problem, pipelines);
-  question.costs = &rank_costs;
-  question.counts.assign(static_cast<size_t>(problem.workers()), 1);
-  question.link = [&problem](int from, int to) { return problem.cluster.links.At(from, to); };
-  const int share = question.microbatches;
+  PipelineInput input = CommonInput(problem, pipelines);
+  input.costs = &rank_costs;
+  input.counts.assign(static_cast<size_t>(problem.workers()), 1);
+  input.link = [&problem](int from, int to) { return problem.cluster.links.At(from, to); };
+  const int share = input.microbatches;
   const bool shared = pipelines > 1;
-  question.fits = [&problem, share, shared](int rank, int first, int last, int depth,
-                                            bool recompute) {
+  input.fits = [&problem, share, shared](int rank, int first, int last, int depth, bool recompute) {
     return problem.Fits(rank, {first, last, depth - 1, share, recompute, shared});
   };
-  return question;
+  return input;
 }
 
-std::vector<program::Stage> Recut(const PipelineQuestion& by_rank, const std::vector<int>& order) {
+std::vector<program::Stage> Recut(const PipelineInput& by_rank, const std::vector<int>& order) {
   std::vector<program::Stage> stages;
   for (const ClassStage& stage : BestCuts(by_rank, order)) {
     stages.push_back({.worker = stage.worker_class,
@@ -254,11 +253,11 @@ std::vector<program::Stage> Recut(const PipelineQuestion& by_rank, const std::ve
   return stages;
 }
 
-PipelineQuestion QuestionOf(const Problem& problem,
-                            const WorkerClasses& classes,
-                            int pipelines,
-                            std::vector<WorkerCosts>& class_costs) {
-  PipelineQuestion question = CommonQuestion(problem, pipelines);
+PipelineInput InputOf(const Problem& problem,
+                      const WorkerClasses& classes,
+                      int pipelines,
+                      std::vector<WorkerCosts>& class_costs) {
+  PipelineInput input = CommonInput(problem, pipelines);
   class_costs.clear();
   for (const std::vector<int>& members : classes.members) {
     // The member of median speed represents its class.
@@ -271,10 +270,10 @@ PipelineQuestion QuestionOf(const Problem& problem,
     const int middle = sorted[sorted.size() / 2];
     class_costs.push_back(*problem.costs[static_cast<size_t>(middle)]);
     AddReduction(problem, middle, pipelines, class_costs.back());
-    question.counts.push_back(static_cast<int>(members.size()));
+    input.counts.push_back(static_cast<int>(members.size()));
   }
-  question.costs = &class_costs;
-  question.link = [&problem, &classes](int from, int to) {
+  input.costs = &class_costs;
+  input.link = [&problem, &classes](int from, int to) {
     const std::vector<int>& sources = classes.members[static_cast<size_t>(from)];
     const std::vector<int>& targets = classes.members[static_cast<size_t>(to)];
     if (from != to) {
@@ -292,14 +291,14 @@ PipelineQuestion QuestionOf(const Problem& problem,
       return room(a) < room(b);
     }));
   }
-  const int share = question.microbatches;
+  const int share = input.microbatches;
   const bool shared = pipelines > 1;
-  question.fits = [&problem, smallest, share, shared](int worker_class, int first, int last,
-                                                      int depth, bool recompute) {
+  input.fits = [&problem, smallest, share, shared](int worker_class, int first, int last, int depth,
+                                                   bool recompute) {
     return problem.Fits(smallest[static_cast<size_t>(worker_class)],
                         {first, last, depth - 1, share, recompute, shared});
   };
-  return question;
+  return input;
 }
 
 }  // namespace heddle::planner

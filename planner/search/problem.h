@@ -81,7 +81,7 @@ struct Problem {
 };
 
 /// Prepares a request. Errors: kInvalidArgument (the request is malformed), those of the tables.
-Result<std::unique_ptr<Problem>> MakeProblem(const PlanRequest& request);
+Result<std::unique_ptr<Problem>> MakeProblem(const SearchRequest& request);
 
 /// A Plan without pipelines, which has names, generation, determinism and transports.
 program::Plan EmptyPlan(const Problem& problem);
@@ -103,18 +103,18 @@ program::Plan PlanOf(const Problem& problem, const Draft& draft);
 /// number of pipelines, which decides their shares, and so their memory and the cost of reducing
 /// gradients for each microbatch. The question refers to `problem`, `classes` and `class_costs`,
 /// which is filled in.
-PipelineQuestion QuestionOf(const Problem& problem,
-                            const WorkerClasses& classes,
-                            int pipelines,
-                            std::vector<WorkerCosts>& class_costs);
+PipelineInput InputOf(const Problem& problem,
+                      const WorkerClasses& classes,
+                      int pipelines,
+                      std::vector<WorkerCosts>& class_costs);
 
 /// Makes the question with a class for each worker, whose number is the rank. It refers to
 /// `problem` and `rank_costs`, which is filled in.
-PipelineQuestion QuestionByRank(const Problem& problem,
-                                int pipelines,
-                                std::vector<WorkerCosts>& rank_costs);
+PipelineInput InputByRank(const Problem& problem,
+                          int pipelines,
+                          std::vector<WorkerCosts>& rank_costs);
 
 /// Cuts the model again for the workers `order`, given by rank; empty if they lack the memory.
-std::vector<program::Stage> Recut(const PipelineQuestion& by_rank, const std::vector<int>& order);
+std::vector<program::Stage> Recut(const PipelineInput& by_rank, const std::vector<int>& order);
 
 }  // namespace heddle::planner

@@ -32,7 +32,7 @@ constexpr int kMaxSimulatedWorkers = 64;
 constexpr int64_t kMaxInstructions = 2000000;  ///< Plans with more are not simulated.
 constexpr double kCouldWin = 1.15;  ///< An estimate is rarely that much above the simulation.
 constexpr int kAhead = 2;  ///< One for messages in flight, one for a neighbour that is late.
-constexpr int kMostAhead = 6;
+constexpr int kMaxAhead = 6;
 constexpr double kWorthMoreAhead = 0.995;  ///< Fraction of the step's time with one ahead less.
 
 std::string FormatBytes(int64_t bytes) {
@@ -41,7 +41,7 @@ std::string FormatBytes(int64_t bytes) {
 
 class Searcher {
  public:
-  Searcher(const PlanRequest& request, Problem& problem)
+  Searcher(const SearchRequest& request, Problem& problem)
       : request_(request),
         problem_(problem),
         exact_(ExactClasses(problem.cluster)) {
@@ -159,11 +159,11 @@ class Searcher {
     for (int pipelines = 1; pipelines <= std::min(problem_.workers(), problem_.microbatches);
          pipelines *= 2) {
       std::vector<WorkerCosts> class_costs;
-      PipelineQuestion question = QuestionOf(problem_, exact_, pipelines, class_costs);
+      PipelineInput input = InputOf(problem_, exact_, pipelines, class_costs);
       if (problem_.limits.max_depth == 0) {
-        question.max_depth = std::min(problem_.workers(), problem_.table.segments);
+        input.max_depth = std::min(problem_.workers(), problem_.table.segments);
       }
-      const PipelineTable table = PipelineTable::Build(question);
+      const PipelineTable table = PipelineTable::Build(input);
       const auto divisions = BestDivisions(problem_, exact_, table, kKeptDivisions);
       if (!divisions.has_value()) {
         return {};
@@ -345,7 +345,7 @@ class Searcher {
 
   /// Computes more microbatches ahead while that makes the step faster, since messages take long.
   Status GoFurtherAhead(SearchOutcome& outcome) const {
-    for (int most = kAhead + 1; most <= kMostAhead; ++most) {
+    for (int most = kAhead + 1; most <= kMaxAhead; ++most) {
       Plan further = outcome.plan;
       HEDDLE_ASSIGN_OR_RETURN(Simulation simulation, SimulateWithSlack(most, further));
       if (further.pipelines == outcome.plan.pipelines ||
@@ -419,7 +419,7 @@ class Searcher {
     return largest;
   }
 
-  const PlanRequest& request_;
+  const SearchRequest& request_;
   Problem& problem_;
   const WorkerClasses exact_;
   int64_t instructions_ = 0;
@@ -438,12 +438,12 @@ SearchLimits SearchLimits::Hurried() {
   return limits;
 }
 
-Result<SearchOutcome> Search(const PlanRequest& request) {
+Result<SearchOutcome> Search(const SearchRequest& request) {
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<Problem> problem, MakeProblem(request));
   return Searcher(request, *problem).Run();
 }
 
-Result<Plan> FindPlan(const PlanRequest& request) {
+Result<Plan> FindPlan(const SearchRequest& request) {
   HEDDLE_ASSIGN_OR_RETURN(SearchOutcome outcome, Search(request));
   return std::move(outcome.plan);
 }

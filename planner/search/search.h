@@ -44,7 +44,7 @@ struct SearchLimits {
 };
 
 /// The input of a search.
-struct PlanRequest {
+struct SearchRequest {
   const graph::Graph* graph = nullptr;  ///< The differentiated graph; required.
   ClusterProfile cluster = {};          ///< Workers in any order; may have more than `workers`.
   /// The workers by rank; empty: all of `cluster`, in its order.
@@ -91,19 +91,19 @@ struct SearchOutcome {
 /// Errors: kInvalidArgument  the request is malformed, or no combination of workers has the memory
 ///                           for the model; the message says what is needed and what there is
 ///         kCancelled        a stop was requested
-Result<SearchOutcome> Search(const PlanRequest& request);
+Result<SearchOutcome> Search(const SearchRequest& request);
 
 /// Returns the plan of Search, with its predictions filled in. Errors: those of Search.
-Result<program::Plan> FindPlan(const PlanRequest& request);
+Result<program::Plan> FindPlan(const SearchRequest& request);
 
 /// Returns the best uniform grid, as a planner would choose it that takes all workers for equal:
 /// all pipelines have one depth, segments and microbatches are divided evenly (the rest to the
 /// first), and workers are in rank order. Of the grids that fit in memory the one with the fastest
 /// predicted step is taken. Errors: kInvalidArgument (no grid fits), those of the simulation.
-Result<program::Plan> UniformGrid(const PlanRequest& request);
+Result<program::Plan> UniformGrid(const SearchRequest& request);
 
 /// Describes the outcome for people: the plan, its predicted time and memory by worker, the
 /// fraction of the bound, and why other plans were not chosen.
-std::string Explain(const PlanRequest& request, const SearchOutcome& outcome);
+std::string Explain(const SearchRequest& request, const SearchOutcome& outcome);
 
 }  // namespace heddle::planner

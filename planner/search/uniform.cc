@@ -80,7 +80,7 @@ std::vector<Plan> UniformGrids(const Problem& problem) {
   return grids;
 }
 
-Result<Plan> UniformGrid(const PlanRequest& request) {
+Result<Plan> UniformGrid(const SearchRequest& request) {
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<Problem> problem, MakeProblem(request));
   std::optional<Plan> best;
   for (Plan& plan : UniformGrids(*problem)) {

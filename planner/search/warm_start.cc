@@ -64,8 +64,8 @@ std::optional<Plan> InForce(const Problem& problem, const Plan& previous) {
 std::vector<Plan> PlansFrom(const Problem& problem, const Plan& previous) {
   const std::vector<int> ranks = NewRanks(problem, previous);
   std::vector<WorkerCosts> rank_costs;
-  const PipelineQuestion by_rank =
-      QuestionByRank(problem, static_cast<int>(previous.pipelines.size()), rank_costs);
+  const PipelineInput by_rank =
+      InputByRank(problem, static_cast<int>(previous.pipelines.size()), rank_costs);
   Draft whole;
   Draft repaired;
   for (const Pipeline& pipeline : previous.pipelines) {

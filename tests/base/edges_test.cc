@@ -306,7 +306,7 @@ void AskForSteps(const std::string& path, const std::vector<int64_t>& steps) {
   ::setenv("HEDDLE_SPOILT_STEPS", path.c_str(), 1);
   int spoilt = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
-    spoilt |= StepIsSpoilt(steps[i]) ? 1 << i : 0;
+    spoilt |= InjectsNaN(steps[i]) ? 1 << i : 0;
   }
   std::_Exit(spoilt);
 }
@@ -317,7 +317,7 @@ TEST(SpoiltStepDeathTest, AreThoseOfTheFileAlone) {
   std::ofstream(path) << "12\n3\n";
   EXPECT_EXIT(AskForSteps(path, {1, 3, 12, 123}), ::testing::ExitedWithCode(6), "");
   std::filesystem::remove(path);
-  EXPECT_FALSE(StepIsSpoilt(3)) << "without the variable";
+  EXPECT_FALSE(InjectsNaN(3)) << "without the variable";
 }
 
 TEST(FailPointDeathTest, EndsTheProcessAtTheChosenPassAndNowhereElse) {

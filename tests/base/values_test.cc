@@ -85,9 +85,9 @@ TEST(UnitEdgeTest, UnitsTileTheItemsAndAreAsEqualAsTheyCanBe) {
       }
     }
   }
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  EXPECT_EQ(UnitEdge(kMost, 4, 4), kMost);
-  EXPECT_EQ(UnitEdge(kMost, 4, 2), kMost / 2);
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(UnitEdge(kMax, 4, 4), kMax);
+  EXPECT_EQ(UnitEdge(kMax, 4, 2), kMax / 2);
 }
 
 TEST(HashTest, DependsOnEveryByteAndTheSeed) {

@@ -128,7 +128,7 @@ TEST(CallSignatureTest, OnlyMessagesOfCollectivesHaveOne) {
   }
   EXPECT_FALSE(IsCollective(0)) << "a user's message";
   EXPECT_FALSE(IsCollective(kSegmentSpace | 1)) << "a segment is formed";
-  EXPECT_FALSE(IsCollective(kSegmentElsewhere | kSegmentOrdinalMask)) << "a call went elsewhere";
+  EXPECT_FALSE(IsCollective(kSegmentByMessages | kSegmentOrdinalMask)) << "a call went elsewhere";
 }
 
 // Everyone is there; no collective has begun.

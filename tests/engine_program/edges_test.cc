@@ -30,28 +30,27 @@ Plan TwoPipelines() {
 }
 
 TEST(EdgesTest, AsManyMicrobatchesAsTagsHoldAndNoMore) {
-  constexpr int kMost = 1 << 24;
-  Plan plan = PlanOf(2, {PipelineOfCuts({0, 5}, 0, 0, kMost)});
+  constexpr int kMax = 1 << 24;
+  Plan plan = PlanOf(2, {PipelineOfCuts({0, 5}, 0, 0, kMax)});
   EXPECT_EQ(Refusal(plan), "");
-  plan.pipelines[0].microbatches = kMost + 1;
+  plan.pipelines[0].microbatches = kMax + 1;
   EXPECT_EQ(Refusal(plan), "plan: pipeline 0: 16777217 microbatches from 0 are out of range");
-  plan.pipelines = {PipelineOfCuts({0, 5}, 0, 0, kMost - 1),
-                    PipelineOfCuts({0, 5}, 1, kMost - 1, 1)};
+  plan.pipelines = {PipelineOfCuts({0, 5}, 0, 0, kMax - 1), PipelineOfCuts({0, 5}, 1, kMax - 1, 1)};
   EXPECT_EQ(Refusal(plan), "");
   plan.pipelines[1].microbatches = 2;
   EXPECT_EQ(Refusal(plan), "plan: more than 16777216 microbatches");
-  plan.pipelines = {PipelineOfCuts({0, 5}, 0, 0, kMost), PipelineOfCuts({0, 5}, 1, kMost, 1)};
+  plan.pipelines = {PipelineOfCuts({0, 5}, 0, 0, kMax), PipelineOfCuts({0, 5}, 1, kMax, 1)};
   EXPECT_EQ(Refusal(plan), "plan: pipeline 1: 1 microbatches from 16777216 are out of range");
   plan.pipelines[1].first_microbatch = -1;
   EXPECT_EQ(Refusal(plan), "plan: pipeline 1: 1 microbatches from -1 are out of range");
 }
 
 TEST(EdgesTest, AheadHasItsBoundsAtEveryStage) {
-  constexpr int kMost = 1 << 24;
+  constexpr int kMax = 1 << 24;
   Plan plan = PlanOf(4, {PipelineOfCuts({0, 2, 5}, 0, 0, 3)});
-  plan.pipelines[0].stages[0].ahead = kMost;
+  plan.pipelines[0].stages[0].ahead = kMax;
   EXPECT_EQ(Refusal(plan), "");
-  plan.pipelines[0].stages[0].ahead = kMost + 1;
+  plan.pipelines[0].stages[0].ahead = kMax + 1;
   EXPECT_EQ(Refusal(plan),
             "plan: pipeline 0 stage 0: 16777217 microbatches ahead, not in 0..16777216");
   plan = PlanOf(4, {PipelineOfCuts({0, 2, 3, 5}, 0, 0, 9)});

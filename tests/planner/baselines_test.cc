@@ -23,7 +23,7 @@ constexpr double kRounding = 1 + 1e-9;
 /// Of a random mix: 2 to 6 workers of up to three kinds.
 struct Mix {
   graph::Graph graph;
-  PlanRequest request;
+  SearchRequest request;
   int64_t whole = 0;  ///< Bytes that the model takes on one worker.
 };
 
@@ -45,7 +45,7 @@ void DrawMix(uint64_t seed, Mix& mix) {
                  .microbatches = static_cast<int>(random.Between(2, 24)),
                  .determinism = random.Below(2) == 0 ? program::Determinism::kExact
                                                      : program::Determinism::kRelaxed};
-  PlanRequest alone = mix.request;
+  SearchRequest alone = mix.request;
   alone.cluster = ClusterOf({1});
   const auto plan = FindPlan(alone);
   ASSERT_TRUE(plan.ok()) << plan.status().ToString();
@@ -83,7 +83,7 @@ TEST(BaselinesTest, NoPlanLosesToTheUniformGridAndAllFit) {
 // The search is no exact one: more memory leads it elsewhere, at times to a plan a little slower.
 TEST(BaselinesTest, MoreMemoryIsHardlySlower) {
   constexpr int kSteps = 6;
-  constexpr double kMost = 1.25;
+  constexpr double kMax = 1.25;
   double worst = 1;
   for (const uint64_t seed : testing::TestSeeds(testing::Scaled(3, 10, 100))) {
     HEDDLE_TRACE_SEED(seed);
@@ -94,7 +94,7 @@ TEST(BaselinesTest, MoreMemoryIsHardlySlower) {
       const auto plan = FindPlan(mix.request);
       if (plan.ok()) {
         worst = std::max(worst, plan->predicted_step_seconds / before);
-        EXPECT_LE(plan->predicted_step_seconds, before * kMost) << "step " << step;
+        EXPECT_LE(plan->predicted_step_seconds, before * kMax) << "step " << step;
         before = plan->predicted_step_seconds;
       }
       EXPECT_TRUE(plan.ok() || std::isinf(before)) << plan.status().ToString();
@@ -109,7 +109,8 @@ TEST(BaselinesTest, MoreMemoryIsHardlySlower) {
 // Two fast workers with little memory, and two slow ones with more.
 TEST(BaselinesTest, FastWorkersWithLittleMemoryAreUsed) {
   const graph::Graph graph = LlamaGraph({.layers = 8, .hidden = 256, .sequence = 128});
-  PlanRequest request{.graph = &graph, .cluster = ClusterOf({2, 2, 0.5, 0.5}), .microbatches = 16};
+  SearchRequest request{
+      .graph = &graph, .cluster = ClusterOf({2, 2, 0.5, 0.5}), .microbatches = 16};
   double before = std::numeric_limits<double>::infinity();
   for (const int64_t cap : {80, 85, 88, 90, 93, 95, 110}) {
     request.cluster.workers[0].memory_bytes = cap * kMiB;

@@ -127,7 +127,7 @@ void CompareWithEveryPlan(const graph::Graph& graph,
                           int microbatches,
                           double slack = 1.01) {
   const Best best = BestOfAll(graph, cluster, microbatches);
-  PlanRequest request{.graph = &graph, .cluster = cluster, .microbatches = microbatches};
+  SearchRequest request{.graph = &graph, .cluster = cluster, .microbatches = microbatches};
   const Result<SearchOutcome> outcome = Search(request);
   if (best.seconds == std::numeric_limits<double>::infinity()) {
     // The enumeration knows no recomputation, so the search may still find something.
@@ -218,17 +218,17 @@ TEST(BruteForceTest, CutsAreTheExactMinimax) {
     for (int j = 0; j < stages; ++j) {
       most.push_back(static_cast<int>(random.Between(1, segments)));
     }
-    PipelineQuestion question;
-    question.table = &table;
-    question.costs = &costs;
-    question.link = [](int, int) {
+    PipelineInput input;
+    input.table = &table;
+    input.costs = &costs;
+    input.link = [](int, int) {
       return comm::Link{.latency_seconds = 0, .bytes_per_second = 1e300, .transport = "shm"};
     };
-    question.fits = [&](int worker, int first, int last, int, bool recompute) {
+    input.fits = [&](int worker, int first, int last, int, bool recompute) {
       return !recompute && last - first <= most[static_cast<size_t>(worker)];
     };
-    question.microbatches = 1 << 20;  // The fill does not count.
-    const std::vector<ClassStage> found = BestCuts(question, order);
+    input.microbatches = 1 << 20;  // The fill does not count.
+    const std::vector<ClassStage> found = BestCuts(input, order);
     double best = std::numeric_limits<double>::infinity();
     const std::function<void(int, int, double)> visit = [&](int stage, int first, double slowest) {
       if (stage == stages) {

@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-std::unique_ptr<Problem> ProblemOf(const PlanRequest& request) {
+std::unique_ptr<Problem> ProblemOf(const SearchRequest& request) {
   auto problem = MakeProblem(request);
   EXPECT_TRUE(problem.ok()) << problem.status().ToString();
   return *std::move(problem);
@@ -113,12 +113,12 @@ ClusterProfile TwoKinds() {
 class DivisionsTest : public testing::TestWithParam<int> {
  protected:
   const graph::Graph graph_ = LlamaGraph({.layers = 2});
-  PlanRequest request_{.graph = &graph_, .cluster = TwoKinds(), .microbatches = GetParam()};
+  SearchRequest request_{.graph = &graph_, .cluster = TwoKinds(), .microbatches = GetParam()};
   const WorkerClasses classes_ = ExactClasses(request_.cluster);
   std::vector<WorkerCosts> costs_;
 
   PipelineTable TableOf(const Problem& problem) {
-    return PipelineTable::Build(QuestionOf(problem, classes_, 1, costs_));
+    return PipelineTable::Build(InputOf(problem, classes_, 1, costs_));
   }
 };
 
@@ -232,7 +232,7 @@ TEST(EveryPlanTest, AreAsManyAsThereAreAndNoneTwice) {
   ASSERT_EQ(graph.segments.size(), 4U);
   for (const int workers : {1, 2, 3}) {
     for (const int microbatches : {1, 2, 4}) {
-      const PlanRequest request{
+      const SearchRequest request{
           .graph = &graph,
           .cluster = ClusterOf(std::vector<double>(static_cast<size_t>(workers), 1)),
           .microbatches = microbatches};
@@ -278,7 +278,7 @@ TEST(EveryPlanTest, LeavesOutWhatLacksTheMemoryAndRecomputesWhereItMust) {
   whole.pipelines[0].stages[0].recompute = true;
   const int64_t again = ScorePlan(graph, whole, cluster)->peak_bytes[0];
   ASSERT_LT(again, plain);
-  PlanRequest request{.graph = &graph, .cluster = cluster, .microbatches = 1};
+  SearchRequest request{.graph = &graph, .cluster = cluster, .microbatches = 1};
   for (const int64_t memory : {again - 1, again, plain - 1, plain}) {
     request.cluster.workers[0].memory_bytes = memory;
     const std::vector<program::Plan> plans = EveryPlan(*ProblemOf(request), 1000);

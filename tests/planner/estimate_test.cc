@@ -85,10 +85,10 @@ TEST(EstimateTest, IsCloseToTheSimulationWhateverTermDominates) {
   for (const Case& each : Cases()) {
     int number = 0;
     for (const Plan& plan : Plans(static_cast<int>(graph.segments.size()))) {
-      const PlanRequest request{.graph = &graph,
-                                .cluster = each.cluster,
-                                .microbatches = plan.microbatches(),
-                                .determinism = plan.determinism};
+      const SearchRequest request{.graph = &graph,
+                                  .cluster = each.cluster,
+                                  .microbatches = plan.microbatches(),
+                                  .determinism = plan.determinism};
       const auto problem = MakeProblem(request);
       ASSERT_TRUE(problem.ok()) << problem.status().ToString();
       const auto simulation = ScorePlan(graph, plan, each.cluster);
@@ -107,7 +107,7 @@ TEST(EstimateTest, RecomputationCostsWhatLoweringRepeatsInEachMicrobatch) {
   const graph::Graph graph = LlamaGraph({.layers = 4});
   const int segments = static_cast<int>(graph.segments.size());
   const ClusterProfile cluster = ClusterOf({1});
-  const PlanRequest request{.graph = &graph, .cluster = cluster, .microbatches = 6};
+  const SearchRequest request{.graph = &graph, .cluster = cluster, .microbatches = 6};
   const auto problem = MakeProblem(request);
   ASSERT_TRUE(problem.ok());
   Plan plan = program::SingleWorkerPlan("w0", segments, 6);

@@ -21,7 +21,7 @@ using program::Pipeline;
 using program::Plan;
 using program::Stage;
 
-std::unique_ptr<Problem> ProblemOf(const PlanRequest& request) {
+std::unique_ptr<Problem> ProblemOf(const SearchRequest& request) {
   auto problem = MakeProblem(request);
   EXPECT_TRUE(problem.ok()) << problem.status().ToString();
   return *std::move(problem);
@@ -122,9 +122,9 @@ TEST(FleetTest, WorkersAreDealtBySpeedAndCutForThemselves) {
   const std::vector<double> speeds = {0.3, 1, 0.45, 0.9, 0.2, 0.7, 0.6};
   for (const int each : {1, 2, 12}) {
     for (const double bytes_per_second : {1e6, 1e12}) {
-      PlanRequest request{.graph = &graph,
-                          .cluster = ClusterOf(speeds, bytes_per_second),
-                          .microbatches = 7 * each};
+      SearchRequest request{.graph = &graph,
+                            .cluster = ClusterOf(speeds, bytes_per_second),
+                            .microbatches = 7 * each};
       const auto problem = ProblemOf(request);
       const std::vector<Plan> plans = PlansOf(*problem);
       ASSERT_GE(plans.size(), 8U);
@@ -180,7 +180,7 @@ TEST(FleetTest, PackingsKeepTheirLeastDepthAndUseTheWorkers) {
   for (int i = 0; i < 70; ++i) {
     speeds.push_back(i % 5 < 3 ? 1 : 0.4);
   }
-  const PlanRequest request{
+  const SearchRequest request{
       .graph = &graph, .cluster = ClusterOf(speeds, 1e12, 0), .microbatches = 1400};
   const auto problem = ProblemOf(request);
   double speed = 0;
@@ -213,13 +213,13 @@ TEST(FleetTest, APackingIsNearTheBestDivision) {
       {1, 1, 1}, {1, 1, 0.3, 0.3}, {1, 0.5, 0.5, 0.5}, {1, 1, 0.6, 0.6, 0.6}, {1, 0.1, 0.1}};
   for (const std::vector<double>& speeds : clusters) {
     for (const int microbatches : {5, 24}) {
-      const PlanRequest request{
+      const SearchRequest request{
           .graph = &graph, .cluster = ClusterOf(speeds, 1e12, 0), .microbatches = microbatches};
       const auto problem = ProblemOf(request);
       const WorkerClasses classes = ExactClasses(problem->cluster);
       std::vector<WorkerCosts> costs;
       const auto best = BestDivisions(
-          *problem, classes, PipelineTable::Build(QuestionOf(*problem, classes, 1, costs)), 1);
+          *problem, classes, PipelineTable::Build(InputOf(*problem, classes, 1, costs)), 1);
       ASSERT_TRUE(best.has_value());
       const Plan plan = PlansOf(*problem).front();
       EXPECT_LE(EstimateStepSeconds(problem->estimate, plan), 1.25 * best->front().seconds)
@@ -232,7 +232,7 @@ TEST(FleetTest, ModelsThatOnlyDeepPipelinesHoldAreHeld) {
   const graph::Graph graph = LlamaGraph({.layers = 9});
   const int segments = static_cast<int>(graph.segments.size());
   ASSERT_EQ(segments, 20);
-  PlanRequest request{
+  SearchRequest request{
       .graph = &graph, .cluster = ClusterOf(std::vector<double>(12, 1)), .microbatches = 4};
   int64_t most = 0;  // Of two segments, whatever comes after them.
   const auto free = ProblemOf(request);

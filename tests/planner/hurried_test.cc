@@ -20,8 +20,8 @@ constexpr double kWorst = 1.4;
 constexpr double kUsual = 1.08;
 
 // Without the workers from `left` on, the plan that ran with them going before.
-PlanRequest AfterALoss(const PlanRequest& before, const Plan& ran, size_t left) {
-  PlanRequest request = before;
+SearchRequest AfterALoss(const SearchRequest& before, const Plan& ran, size_t left) {
+  SearchRequest request = before;
   request.cluster.workers.resize(left);
   request.cluster.links = comm::LinkTable(static_cast<int>(left));
   for (int from = 0; from < static_cast<int>(left); ++from) {
@@ -45,12 +45,12 @@ TEST(HurriedSearchTest, AfterALossThePlanIsAboutAsGood) {
       speeds.push_back(0.2 + random.Uniform());
     }
     const double bandwidth = std::pow(10, 6 + 4 * random.Uniform());
-    const PlanRequest before{
+    const SearchRequest before{
         .graph = &graph, .cluster = ClusterOf(speeds, bandwidth), .microbatches = 12};
     const Result<Plan> ran = FindPlan(before);
     ASSERT_TRUE(ran.ok()) << ran.status().ToString();
     const auto lost = static_cast<size_t>(1 + random.Uniform() * 2);
-    PlanRequest after = AfterALoss(before, *ran, workers - std::min(lost, workers - 1));
+    SearchRequest after = AfterALoss(before, *ran, workers - std::min(lost, workers - 1));
     const Result<Plan> whole = FindPlan(after);
     after.limits = SearchLimits::Hurried();
     const Result<Plan> hurried = FindPlan(after);
@@ -66,11 +66,11 @@ TEST(HurriedSearchTest, AfterALossThePlanIsAboutAsGood) {
 
 TEST(HurriedSearchTest, MemoryHolds) {
   const graph::Graph graph = LlamaGraph({.layers = 4});
-  PlanRequest before{.graph = &graph, .cluster = ClusterOf({1, 1, 1, 1}), .microbatches = 8};
+  SearchRequest before{.graph = &graph, .cluster = ClusterOf({1, 1, 1, 1}), .microbatches = 8};
   const Result<Plan> ran = FindPlan(before);
   ASSERT_TRUE(ran.ok());
   const int64_t whole = ran->predicted_peak_bytes[0];
-  PlanRequest after = AfterALoss(before, *ran, 3);
+  SearchRequest after = AfterALoss(before, *ran, 3);
   after.cluster.workers[1].memory_bytes = whole / 2;
   after.limits = SearchLimits::Hurried();
   const Result<Plan> plan = FindPlan(after);

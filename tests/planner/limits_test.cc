@@ -35,7 +35,7 @@ Simulation Simulated(const graph::Graph& graph, const Plan& plan, const ClusterP
   return *std::move(simulation);
 }
 
-std::unique_ptr<Problem> ProblemOf(const PlanRequest& request) {
+std::unique_ptr<Problem> ProblemOf(const SearchRequest& request) {
   auto problem = MakeProblem(request);
   EXPECT_TRUE(problem.ok()) << problem.status().ToString();
   return *std::move(problem);
@@ -48,7 +48,7 @@ TEST(LimitsTest, TheOneWorkerWithLittleMemoryGetsNoMoreWhicheverItsRank) {
   const int64_t whole =
       Simulated(graph, program::SingleWorkerPlan("w0", segments, 6), equal).peak_bytes[0];
   for (size_t rank = 0; rank < 3; ++rank) {
-    PlanRequest request{.graph = &graph, .cluster = equal, .microbatches = 6};
+    SearchRequest request{.graph = &graph, .cluster = equal, .microbatches = 6};
     // Alone, each worker would take the whole model: three pipelines.
     EXPECT_EQ(FindPlan(request)->pipelines.size(), 3U);
     request.cluster.workers[rank].memory_bytes = whole / 2;
@@ -72,9 +72,9 @@ TEST(LimitsTest, AStageFitsExactlyFromWhatItsSimulationNeeds) {
       for (Stage& stage : plan.pipelines[0].stages) {
         stage.recompute = recompute;
       }
-      PlanRequest request{.graph = &graph,
-                          .cluster = ClusterOf(std::vector<double>(plan.workers.size(), 1)),
-                          .microbatches = 4};
+      SearchRequest request{.graph = &graph,
+                            .cluster = ClusterOf(std::vector<double>(plan.workers.size(), 1)),
+                            .microbatches = 4};
       const Simulation simulation = Simulated(graph, plan, request.cluster);
       for (size_t j = 0; j < plan.workers.size(); ++j) {
         const StageShape shape = ShapeOf(plan, plan.pipelines[0], j);
@@ -103,7 +103,7 @@ TEST(LimitsTest, RecomputationIsOnExactlyWhereMemoryDemandsIt) {
   const graph::Graph graph = LlamaGraph({.layers = 4, .hidden = 32, .sequence = 512});
   const int segments = static_cast<int>(graph.segments.size());
   const Plan plain = Chain(segments, 2, 8);
-  PlanRequest request{.graph = &graph, .cluster = ClusterOf({1, 1}), .microbatches = 8};
+  SearchRequest request{.graph = &graph, .cluster = ClusterOf({1, 1}), .microbatches = 8};
   const auto free = ProblemOf(request);
   const auto bytes = [&](size_t j, bool recompute) {
     StageShape shape = ShapeOf(plain, plain.pipelines[0], j);
@@ -135,7 +135,7 @@ TEST(LimitsTest, SharesMoveFromWorkersThatLackTheMemoryToTheOthers) {
          .first_microbatch = 8 * p,
          .microbatches = 8});
   }
-  PlanRequest request{.graph = &graph, .cluster = ClusterOf({1, 1}), .microbatches = 16};
+  SearchRequest request{.graph = &graph, .cluster = ClusterOf({1, 1}), .microbatches = 16};
   EXPECT_EQ(RepairShares(*ProblemOf(request), plan)->pipelines, plan.pipelines);
   // Room for the partial sums of four microbatches, not of eight.
   StageShape shape = ShapeOf(plan, plan.pipelines[0], 0);
@@ -171,7 +171,7 @@ TEST(LimitsTest, SlackIsGivenAsFarAsTheMemoryGoes) {
   const graph::Graph graph = LlamaGraph({.layers = 4});
   const int segments = static_cast<int>(graph.segments.size());
   Plan plan = Chain(segments, 3, 16);
-  PlanRequest request{.graph = &graph, .cluster = ClusterOf({1, 1, 1}), .microbatches = 16};
+  SearchRequest request{.graph = &graph, .cluster = ClusterOf({1, 1, 1}), .microbatches = 16};
   const auto ahead = [&] {
     std::vector<int> each;
     for (const Stage& stage : plan.pipelines[0].stages) {
@@ -193,7 +193,7 @@ TEST(LimitsTest, SlackIsGivenAsFarAsTheMemoryGoes) {
 TEST(UniformGridTest, DealsSegmentsMicrobatchesAndWorkersEvenly) {
   const graph::Graph graph = LlamaGraph({.layers = 5});
   const int segments = static_cast<int>(graph.segments.size());
-  PlanRequest request{.graph = &graph, .cluster = ClusterOf({1, 1, 1, 1}), .microbatches = 7};
+  SearchRequest request{.graph = &graph, .cluster = ClusterOf({1, 1, 1, 1}), .microbatches = 7};
   const int64_t whole =
       Simulated(graph, program::SingleWorkerPlan("w0", segments, 7), ClusterOf({1})).peak_bytes[0];
   for (program::WorkerProfile& worker : request.cluster.workers) {
@@ -225,9 +225,9 @@ TEST(UniformGridTest, TakesTheFastestDepth) {
   const std::vector<std::vector<int>> ends = {{10}, {5, 10}, {3, 6, 8, 10}};
   std::vector<size_t> chosen;
   for (const double bytes_per_second : {1e5, 1e6, 1e7, 1e12}) {
-    const PlanRequest request{.graph = &graph,
-                              .cluster = ClusterOf({1, 1, 1, 1}, bytes_per_second, 0),
-                              .microbatches = 16};
+    const SearchRequest request{.graph = &graph,
+                                .cluster = ClusterOf({1, 1, 1, 1}, bytes_per_second, 0),
+                                .microbatches = 16};
     double fastest = 0;
     for (const std::vector<int>& cuts : ends) {
       const int depth = static_cast<int>(cuts.size());
@@ -253,7 +253,7 @@ TEST(UniformGridTest, TakesTheFastestDepth) {
     chosen.push_back(grid->pipelines.size());
   }
   EXPECT_NE(chosen.front(), chosen.back());
-  PlanRequest poor{.graph = &graph, .cluster = ClusterOf({1, 1, 1, 1}), .microbatches = 16};
+  SearchRequest poor{.graph = &graph, .cluster = ClusterOf({1, 1, 1, 1}), .microbatches = 16};
   poor.cluster.workers[3].memory_bytes = 1000;
   EXPECT_EQ(UniformGrid(poor).status().code(), StatusCode::kInvalidArgument);
 }

@@ -30,9 +30,9 @@ class MixTest : public testing::TestWithParam<Mix> {};
 TEST_P(MixTest, ReachesTheSumOfItsParts) {
   const Mix& mix = GetParam();
   const graph::Graph graph = LlamaGraph({.layers = mix.layers, .hidden = 96, .sequence = 128});
-  PlanRequest request{.graph = &graph,
-                      .cluster = ClusterOf(mix.speeds, mix.bandwidth),
-                      .microbatches = mix.microbatches};
+  SearchRequest request{.graph = &graph,
+                        .cluster = ClusterOf(mix.speeds, mix.bandwidth),
+                        .microbatches = mix.microbatches};
   const double single = RSum(graph, request.cluster, mix.microbatches, 1);
   if (mix.memory_fraction > 0) {
     const Result<Simulation> whole = ScorePlan(

@@ -316,7 +316,7 @@ TEST_F(MovesTest, WhatBreaksAMemoryLimitIsNotOffered) {
 TEST_F(MovesTest, NoSingleMoveMakesTheFoundPlanFaster) {
   for (const bool folding : {false, true}) {
     // Five workers: more than are tried out exhaustively. Folding is where estimates are worst.
-    PlanRequest request{
+    SearchRequest request{
         .graph = &graph_, .cluster = ClusterOf({1, 0.7, 0.5, 0.4, 0.3}, 5e7), .microbatches = 9};
     for (program::WorkerProfile& worker : request.cluster.workers) {
       worker.seconds["fold"] = folding ? 2e-7 : 1e-9;

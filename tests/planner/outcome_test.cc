@@ -19,7 +19,7 @@ using program::Plan;
 
 TEST(OutcomeTest, TheBoundIsAllWorkersSpeedsTogether) {
   const graph::Graph graph = LlamaGraph({.layers = 1});
-  PlanRequest request{.graph = &graph, .cluster = ClusterOf({1, 0.5, 0.25}), .microbatches = 6};
+  SearchRequest request{.graph = &graph, .cluster = ClusterOf({1, 0.5, 0.25}), .microbatches = 6};
   request.cluster.workers[1].instruction_seconds = 1e-4;
   request.cluster.workers[2].seconds["fold"] = 1e-7;
   const Result<SearchOutcome> outcome = Search(request);
@@ -59,7 +59,7 @@ TEST(OutcomeTest, AlternativesAreOfOtherKindsAndSayWhyTheyLost) {
   for (const ClusterProfile& cluster :
        {ClusterOf({1, 1}), ClusterOf({1, 1, 0.01}, 1e7), ClusterOf({1, 0.5, 0.5, 0.2}),
         ClusterOf({1, 0.9, 0.8, 0.7, 0.6}, 3e6), ClusterOf({1, 1, 1, 1, 0.01}, 2e7)}) {
-    const PlanRequest request{.graph = &graph, .cluster = cluster, .microbatches = 8};
+    const SearchRequest request{.graph = &graph, .cluster = cluster, .microbatches = 8};
     const Result<SearchOutcome> outcome = Search(request);
     ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
     most = std::max(most, outcome->alternatives.size());
@@ -120,7 +120,7 @@ TEST(OutcomeTest, WhatDoesNotFitSaysWhatIsNeededAndWhatThereIs) {
   for (const graph::Parameter& parameter : graph.parameters) {
     state += 12 * ElementCount(parameter.shape);
   }
-  PlanRequest request{.graph = &graph, .cluster = ClusterOf({1, 1, 1}), .microbatches = 4};
+  SearchRequest request{.graph = &graph, .cluster = ClusterOf({1, 1, 1}), .microbatches = 4};
   request.cluster.workers[0].memory_bytes = 10000;
   request.cluster.workers[1].memory_bytes = 30000;
   request.cluster.workers[2].memory_bytes = 20000;
@@ -135,7 +135,7 @@ TEST(OutcomeTest, WhatDoesNotFitSaysWhatIsNeededAndWhatThereIs) {
 TEST(OutcomeTest, PipelinesAreNoDeeperThanTheLimit) {
   const graph::Graph graph = LlamaGraph({.layers = 2, .hidden = 128, .sequence = 16});
   // Gradients are dear: without a limit one deep pipeline is best.
-  PlanRequest request{
+  SearchRequest request{
       .graph = &graph, .cluster = ClusterOf({1, 1, 1, 1, 1}, 1e7), .microbatches = 10};
   const auto deepest = [&] {
     const Result<Plan> plan = FindPlan(request);
@@ -155,7 +155,7 @@ TEST(OutcomeTest, PipelinesAreNoDeeperThanTheLimit) {
 
 TEST(OutcomeTest, FewDivisionsAndFewEvaluationsStillGiveAGoodPlan) {
   const graph::Graph graph = LlamaGraph({.layers = 2});
-  PlanRequest request{
+  SearchRequest request{
       .graph = &graph, .cluster = ClusterOf({1, 0.8, 0.5, 0.4, 0.2}), .microbatches = 24};
   const Result<Plan> best = FindPlan(request);
   ASSERT_TRUE(best.ok());
@@ -179,7 +179,7 @@ TEST(OutcomeTest, WhatFitsIsFoundWhereQuickFiguresOfMemoryMislead) {
       {10, {328344, 604286}}, {15, {357544, 549929}}, {11, {536070, 342832}},
       {5, {371837, 545473}},  {7, {370673, 552683}},  {17, {517067, 705879}}};
   for (const auto& [microbatches, memory] : cases) {
-    PlanRequest request{
+    SearchRequest request{
         .graph = &graph, .cluster = ClusterOf({1, 1}), .microbatches = microbatches};
     for (size_t rank = 0; rank < 2; ++rank) {
       request.cluster.workers[rank].memory_bytes = memory[rank];
@@ -203,9 +203,9 @@ TEST(OutcomeTest, StagesGoFurtherAheadAsLongAsItPays) {
   ASSERT_TRUE(alone.ok());
   int furthest = 0;
   for (const double latency : {0.01, 0.3, 0.6, 1.0, 3.0}) {  // Of a microbatch's time.
-    PlanRequest request{.graph = &graph,
-                        .cluster = ClusterOf({1, 1}, 5e9, latency * alone->step_seconds / 16),
-                        .microbatches = 16};
+    SearchRequest request{.graph = &graph,
+                          .cluster = ClusterOf({1, 1}, 5e9, latency * alone->step_seconds / 16),
+                          .microbatches = 16};
     for (program::WorkerProfile& worker : request.cluster.workers) {
       worker.memory_bytes = alone->peak_bytes[0] * 9 / 10;  // Two stages.
     }
@@ -240,7 +240,7 @@ TEST(OutcomeTest, TheTextForPeopleIsThis) {
   cluster.workers[1].memory_bytes = 64 << 10;
   // In another order than the plan's.
   std::swap(cluster.workers[0], cluster.workers[2]);
-  const PlanRequest request{.graph = &graph, .cluster = cluster, .microbatches = 4};
+  const SearchRequest request{.graph = &graph, .cluster = cluster, .microbatches = 4};
   SearchOutcome outcome;
   outcome.plan = program::SingleWorkerPlan("w0", 4, 4);
   outcome.plan.workers = {"w0", "w1", "w2"};

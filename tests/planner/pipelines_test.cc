@@ -26,7 +26,7 @@ struct Puzzle {
   /// By class: segments that fit with and without recomputation.
   std::vector<int> most;
   std::vector<int> most_recomputed;
-  PipelineQuestion question;
+  PipelineInput input;
 
   Puzzle(Random& random, int segments, int classes) {
     table.segments = segments;
@@ -52,18 +52,18 @@ struct Puzzle {
       most.push_back(static_cast<int>(random.Between(1, segments)));
       most_recomputed.push_back(most.back() + static_cast<int>(random.Between(0, 2)));
     }
-    question.table = &table;
-    question.costs = &costs;
-    question.counts.assign(static_cast<size_t>(classes), 1);
-    question.link = [this](int from, int to) {
+    input.table = &table;
+    input.costs = &costs;
+    input.counts.assign(static_cast<size_t>(classes), 1);
+    input.link = [this](int from, int to) {
       return links[static_cast<size_t>(from)][static_cast<size_t>(to)];
     };
-    question.fits = [this](int worker, int first, int last, int depth, bool recompute) {
+    input.fits = [this](int worker, int first, int last, int depth, bool recompute) {
       EXPECT_EQ(depth == 1, last == table.segments);  // Stages from this one on.
       EXPECT_LE(depth, table.segments - first);
       return Fits(worker, first, last, depth, recompute);
     };
-    question.microbatches = static_cast<int>(random.Between(1, 12));
+    input.microbatches = static_cast<int>(random.Between(1, 12));
   }
 
   /// A stage that is followed by others needs more.
@@ -105,7 +105,7 @@ struct Puzzle {
         period = std::max({period, forward, backward, fill / depth});
       }
     }
-    return fill + (question.microbatches - 1) * period;
+    return fill + (input.microbatches - 1) * period;
   }
 
   /// Visits all cuts of the model for workers in this order; recomputation only where it must be.
@@ -150,7 +150,7 @@ TEST(PipelinesTest, CutsAreTheFastestOfAll) {
     puzzle.EveryCut(order, [&](const std::vector<ClassStage>& cuts) {
       best = std::min(best, puzzle.Seconds(cuts));
     });
-    const std::vector<ClassStage> found = BestCuts(puzzle.question, order);
+    const std::vector<ClassStage> found = BestCuts(puzzle.input, order);
     if (best == kInfinity) {
       EXPECT_TRUE(found.empty());
       continue;
@@ -189,8 +189,8 @@ TEST(PipelinesTest, TheTableHasTheFastestPipelineOfEveryComposition) {
   Random random(testing::TestSeed());
   for (int i = 0; i < 60; ++i) {
     Puzzle puzzle(random, static_cast<int>(random.Between(3, 6)), 3);
-    puzzle.question.max_depth = static_cast<int>(random.Between(1, 3));
-    const PipelineTable table = PipelineTable::Build(puzzle.question);
+    puzzle.input.max_depth = static_cast<int>(random.Between(1, 3));
+    const PipelineTable table = PipelineTable::Build(puzzle.input);
     size_t seen = 0;
     for (unsigned members = 1; members < 8; ++members) {
       std::vector<int> order;
@@ -201,21 +201,21 @@ TEST(PipelinesTest, TheTableHasTheFastestPipelineOfEveryComposition) {
           composition[static_cast<size_t>(c)] = 1;
         }
       }
-      if (static_cast<int>(order.size()) > puzzle.question.max_depth) {
+      if (static_cast<int>(order.size()) > puzzle.input.max_depth) {
         continue;
       }
-      const int asked = puzzle.question.microbatches;
+      const int asked = puzzle.input.microbatches;
       const std::vector<int> numbers = {asked, 1, 1000};
       std::vector<double> least(numbers.size(), kInfinity);
       do {
         puzzle.EveryCut(order, [&](const std::vector<ClassStage>& cuts) {
           for (size_t n = 0; n < numbers.size(); ++n) {
-            puzzle.question.microbatches = numbers[n];
+            puzzle.input.microbatches = numbers[n];
             least[n] = std::min(least[n], puzzle.Seconds(cuts));
           }
         });
       } while (std::next_permutation(order.begin(), order.end()));
-      puzzle.question.microbatches = asked;
+      puzzle.input.microbatches = asked;
       const double best = least[0];
       const auto& all = table.compositions();
       const auto place = std::find(all.begin(), all.end(), composition);
@@ -246,37 +246,37 @@ TEST(PipelinesTest, TheTableHasTheFastestPipelineOfEveryComposition) {
 TEST(PipelinesTest, CompositionsAreAllThatTheCountsAllowAsFarAsTheLimitWholeDepthsOnly) {
   Random random(testing::TestSeed());
   Puzzle puzzle(random, 9, 2);
-  puzzle.question.counts = {3, 2};
-  puzzle.question.fits = [](int, int, int, int, bool) { return true; };
+  puzzle.input.counts = {3, 2};
+  puzzle.input.fits = [](int, int, int, int, bool) { return true; };
   const std::vector<Composition> all = {{0, 1}, {1, 0}, {0, 2}, {1, 1}, {2, 0}, {1, 2},
                                         {2, 1}, {3, 0}, {2, 2}, {3, 1}, {3, 2}};
-  EXPECT_EQ(PipelineTable::Build(puzzle.question).compositions(), all);
+  EXPECT_EQ(PipelineTable::Build(puzzle.input).compositions(), all);
   const auto first = [&](int count) {
-    EXPECT_EQ(PipelineTable::Build(puzzle.question).compositions(),
+    EXPECT_EQ(PipelineTable::Build(puzzle.input).compositions(),
               std::vector<Composition>(all.begin(), all.begin() + count));
   };
   for (const auto& [limit, count] : std::vector<std::pair<int, int>>{
            {1, 2}, {2, 2}, {4, 2}, {5, 5}, {7, 5}, {8, 8}, {9, 8}, {10, 10}, {11, 11}}) {
-    puzzle.question.max_compositions = limit;
+    puzzle.input.max_compositions = limit;
     first(count);
   }
   for (const auto& [depth, count] :
        std::vector<std::pair<int, int>>{{1, 2}, {2, 5}, {3, 8}, {4, 10}, {5, 11}, {6, 11}}) {
-    puzzle.question.max_depth = depth;
+    puzzle.input.max_depth = depth;
     first(count);
   }
   // No deeper than there are segments.
   Puzzle shallow(random, 3, 2);
-  shallow.question.counts = {3, 2};
-  shallow.question.fits = [](int, int, int, int, bool) { return true; };
-  EXPECT_EQ(PipelineTable::Build(shallow.question).compositions().size(), 8U);
+  shallow.input.counts = {3, 2};
+  shallow.input.fits = [](int, int, int, int, bool) { return true; };
+  EXPECT_EQ(PipelineTable::Build(shallow.input).compositions().size(), 8U);
 }
 
 TEST(PipelinesTest, MoreWorkersThanSegmentsHaveNoCuts) {
   Random random(testing::TestSeed());
   const Puzzle puzzle(random, 2, 3);
-  EXPECT_TRUE(BestCuts(puzzle.question, {0, 1, 2}).empty());
-  EXPECT_TRUE(BestCuts(puzzle.question, {}).empty());
+  EXPECT_TRUE(BestCuts(puzzle.input, {0, 1, 2}).empty());
+  EXPECT_TRUE(BestCuts(puzzle.input, {}).empty());
 }
 
 TEST(LinearProgramTest, TheSolutionIsTheBestVertex) {

@@ -20,7 +20,7 @@ using program::Plan;
 
 TEST(SearchTest, AVerySlowWorkerIsLeftOut) {
   const graph::Graph graph = LlamaGraph({.layers = 2});
-  const PlanRequest request{
+  const SearchRequest request{
       .graph = &graph, .cluster = ClusterOf({1, 1, 0.001}), .microbatches = 16};
   const Result<Plan> plan = FindPlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status().ToString();
@@ -30,7 +30,7 @@ TEST(SearchTest, AVerySlowWorkerIsLeftOut) {
 TEST(SearchTest, SlowLinksTurnDataParallelIntoPipelines) {
   // Wide layers and few tokens: gradients are much larger than activations.
   const graph::Graph graph = LlamaGraph({.layers = 4, .hidden = 128, .sequence = 16});
-  PlanRequest request{.graph = &graph, .cluster = ClusterOf({1, 1}), .microbatches = 16};
+  SearchRequest request{.graph = &graph, .cluster = ClusterOf({1, 1}), .microbatches = 16};
   const Result<Plan> fast = FindPlan(request);
   request.cluster = ClusterOf({1, 1}, 2e7);
   const Result<Plan> slow = FindPlan(request);
@@ -48,7 +48,7 @@ TEST(SearchTest, MoreBandwidthNeverHurtsMuch) {
                                         0.2 + random.Uniform()};
     double before = 1e300;
     for (double bandwidth = 1e6; bandwidth < 1e10; bandwidth *= 10) {
-      const PlanRequest request{
+      const SearchRequest request{
           .graph = &graph, .cluster = ClusterOf(speeds, bandwidth), .microbatches = 8};
       const Result<Plan> plan = FindPlan(request);
       ASSERT_TRUE(plan.ok());
@@ -60,10 +60,10 @@ TEST(SearchTest, MoreBandwidthNeverHurtsMuch) {
 
 TEST(SearchTest, EqualInputGivesAnEqualPlan) {
   const graph::Graph graph = LlamaGraph({.layers = 3});
-  const PlanRequest request{.graph = &graph,
-                            .cluster = ClusterOf({0.6, 0.6, 0.3, 0.15}, 1e8),
-                            .microbatches = 12,
-                            .generation = 7};
+  const SearchRequest request{.graph = &graph,
+                              .cluster = ClusterOf({0.6, 0.6, 0.3, 0.15}, 1e8),
+                              .microbatches = 12,
+                              .generation = 7};
   const Result<Plan> first = FindPlan(request);
   const Result<Plan> second = FindPlan(request);
   ASSERT_TRUE(first.ok() && second.ok());
@@ -74,7 +74,7 @@ TEST(SearchTest, EqualInputGivesAnEqualPlan) {
 
 TEST(SearchTest, ASearchThatIsStoppedHasNoPlan) {
   const graph::Graph graph = LlamaGraph({.layers = 2});
-  PlanRequest request{.graph = &graph, .cluster = ClusterOf({1, 1, 0.5}), .microbatches = 8};
+  SearchRequest request{.graph = &graph, .cluster = ClusterOf({1, 1, 0.5}), .microbatches = 8};
   std::stop_source source;
   request.stop = source.get_token();
   EXPECT_TRUE(Search(request).ok());
@@ -84,10 +84,10 @@ TEST(SearchTest, ASearchThatIsStoppedHasNoPlan) {
 
 TEST(SearchTest, RanksFollowTheGivenNames) {
   const graph::Graph graph = LlamaGraph({.layers = 2});
-  const PlanRequest request{.graph = &graph,
-                            .cluster = ClusterOf({0.001, 1, 1, 1}),
-                            .workers = {"w3", "w0", "w1"},
-                            .microbatches = 8};
+  const SearchRequest request{.graph = &graph,
+                              .cluster = ClusterOf({0.001, 1, 1, 1}),
+                              .workers = {"w3", "w0", "w1"},
+                              .microbatches = 8};
   const Result<Plan> plan = FindPlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status().ToString();
   EXPECT_EQ(plan->workers, request.workers);
@@ -97,7 +97,7 @@ TEST(SearchTest, RanksFollowTheGivenNames) {
 
 TEST(SearchTest, AModelThatFitsNowhereIsOneClearError) {
   const graph::Graph graph = LlamaGraph({.layers = 2});
-  PlanRequest request{.graph = &graph, .cluster = ClusterOf({1, 1}), .microbatches = 4};
+  SearchRequest request{.graph = &graph, .cluster = ClusterOf({1, 1}), .microbatches = 4};
   for (program::WorkerProfile& worker : request.cluster.workers) {
     worker.memory_bytes = 10000;
   }
@@ -111,8 +111,8 @@ TEST(SearchTest, AModelThatFitsNowhereIsOneClearError) {
 
 TEST(SearchTest, MalformedRequestsAreErrors) {
   const graph::Graph graph = LlamaGraph({.layers = 1});
-  const PlanRequest good{.graph = &graph, .cluster = ClusterOf({1, 1}), .microbatches = 4};
-  PlanRequest request = good;
+  const SearchRequest good{.graph = &graph, .cluster = ClusterOf({1, 1}), .microbatches = 4};
+  SearchRequest request = good;
   request.graph = nullptr;
   EXPECT_EQ(FindPlan(request).status().code(), StatusCode::kInvalidArgument);
   request = good;
@@ -136,7 +136,7 @@ TEST(SearchTest, MemoryDemandsRecomputation) {
   const auto with = ScorePlan(graph, again, ClusterOf({1}));
   ASSERT_TRUE(without.ok() && with.ok());
   ASSERT_LT(with->peak_bytes[0], without->peak_bytes[0]);
-  PlanRequest request{.graph = &graph, .cluster = ClusterOf({1}), .microbatches = 4};
+  SearchRequest request{.graph = &graph, .cluster = ClusterOf({1}), .microbatches = 4};
   request.cluster.workers[0].memory_bytes = (with->peak_bytes[0] + without->peak_bytes[0]) / 2;
   const Result<Plan> plan = FindPlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status().ToString();
@@ -155,9 +155,9 @@ TEST(SearchTest, MemoryThatIsLeftIsSpentOnMicrobatchesAhead) {
   const auto alone = ScorePlan(graph, whole, ClusterOf({1}));
   ASSERT_TRUE(alone.ok());
   // Too little memory for one worker, and links so slow to answer that 1F1B waits for them.
-  PlanRequest request{.graph = &graph,
-                      .cluster = ClusterOf({1, 1}, 5e9, alone->step_seconds / 16 / 8),
-                      .microbatches = 16};
+  SearchRequest request{.graph = &graph,
+                        .cluster = ClusterOf({1, 1}, 5e9, alone->step_seconds / 16 / 8),
+                        .microbatches = 16};
   for (program::WorkerProfile& worker : request.cluster.workers) {
     worker.memory_bytes = alone->peak_bytes[0] * 9 / 10;
   }
@@ -186,7 +186,8 @@ TEST(SearchTest, MemoryThatIsLeftIsSpentOnMicrobatchesAhead) {
 
 TEST(SearchTest, AWarmStartKeepsWhatMovingWouldCost) {
   const graph::Graph graph = LlamaGraph({.layers = 4});
-  PlanRequest request{.graph = &graph, .cluster = ClusterOf({1, 1, 1, 1}, 1e8), .microbatches = 16};
+  SearchRequest request{
+      .graph = &graph, .cluster = ClusterOf({1, 1, 1, 1}, 1e8), .microbatches = 16};
   request.cluster.workers[2].memory_bytes = 0;
   const Result<Plan> before = FindPlan(request);
   ASSERT_TRUE(before.ok());
@@ -207,7 +208,7 @@ TEST(SearchTest, AWarmStartKeepsWhatMovingWouldCost) {
 
 TEST(SearchTest, ExplainNamesEveryWorkerAndWhyOthersLost) {
   const graph::Graph graph = LlamaGraph({.layers = 2});
-  const PlanRequest request{
+  const SearchRequest request{
       .graph = &graph, .cluster = ClusterOf({1, 0.5, 0.5}), .microbatches = 8};
   const Result<SearchOutcome> outcome = Search(request);
   ASSERT_TRUE(outcome.ok());
@@ -224,7 +225,7 @@ TEST(SearchTest, AThousandWorkersOfFourClassesTakeSeconds) {
     speeds.push_back(std::vector<double>{1, 0.7, 0.4, 0.25}[static_cast<size_t>(i % 4)]);
   }
   const int microbatches = 8192;
-  const PlanRequest request{
+  const SearchRequest request{
       .graph = &graph, .cluster = ClusterOf(speeds, 1.25e9), .microbatches = microbatches};
   const std::clock_t start = std::clock();  // Of the processor: the test shares its machine.
   const Result<SearchOutcome> outcome = Search(request);
@@ -245,7 +246,7 @@ TEST(SearchTest, ManyUnlikeWorkersUnderMemoryLimits) {
   for (int i = 0; i < 24; ++i) {
     speeds.push_back(0.2 + random.Uniform());
   }
-  PlanRequest request{.graph = &graph, .cluster = ClusterOf(speeds), .microbatches = 128};
+  SearchRequest request{.graph = &graph, .cluster = ClusterOf(speeds), .microbatches = 128};
   const auto whole = ScorePlan(
       graph, program::SingleWorkerPlan("w0", static_cast<int>(graph.segments.size()), 128),
       ClusterOf({1}));

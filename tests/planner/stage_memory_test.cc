@@ -13,7 +13,7 @@ namespace {
 
 using program::Plan;
 
-std::unique_ptr<Problem> ProblemOf(const PlanRequest& request) {
+std::unique_ptr<Problem> ProblemOf(const SearchRequest& request) {
   auto problem = MakeProblem(request);
   EXPECT_TRUE(problem.ok()) << problem.status().ToString();
   return *std::move(problem);
@@ -58,7 +58,7 @@ TEST(StageMemoryTest, AStageFitsFromWhatItNeedsBesideOtherPipelines) {
   ASSERT_EQ(graph.segments.size(), 6U);
   for (const bool shared : {false, true}) {
     // Four microbatches a pipeline: nothing is extrapolated.
-    PlanRequest request{
+    SearchRequest request{
         .graph = &graph, .cluster = ClusterOf({1, 1, 1}), .microbatches = shared ? 8 : 4};
     for (const std::vector<int>& ends : cuts) {
       for (size_t j = 0; j < ends.size(); ++j) {
@@ -70,13 +70,12 @@ TEST(StageMemoryTest, AStageFitsFromWhatItNeedsBesideOtherPipelines) {
             request.cluster.workers[1].memory_bytes = memory;
             const auto problem = ProblemOf(request);
             std::vector<WorkerCosts> costs;
-            const PipelineQuestion question = QuestionByRank(*problem, shared ? 2 : 1, costs);
-            EXPECT_EQ(question.fits(1, first, ends[j], depth, recompute), memory == peak)
+            const PipelineInput input = InputByRank(*problem, shared ? 2 : 1, costs);
+            EXPECT_EQ(input.fits(1, first, ends[j], depth, recompute), memory == peak)
                 << "stage " << j << " of " << ends.size() << (shared ? ", shared" : "");
-            EXPECT_TRUE(question.fits(0, first, ends[j], depth, recompute));
+            EXPECT_TRUE(input.fits(0, first, ends[j], depth, recompute));
             const WorkerClasses classes = ExactClasses(request.cluster);
-            const PipelineQuestion of_classes =
-                QuestionOf(*problem, classes, shared ? 2 : 1, costs);
+            const PipelineInput of_classes = InputOf(*problem, classes, shared ? 2 : 1, costs);
             EXPECT_EQ(of_classes.fits(classes.class_of[1], first, ends[j], depth, recompute),
                       memory == peak);
           }
@@ -89,7 +88,7 @@ TEST(StageMemoryTest, AStageFitsFromWhatItNeedsBesideOtherPipelines) {
 TEST(StageMemoryTest, ManyMicrobatchesAreWhatTheirSimulationFinds) {
   const graph::Graph graph = LlamaGraph({.layers = 2});
   const std::vector<int> ends = {2, 4, 6};
-  const PlanRequest request{.graph = &graph, .cluster = ClusterOf({1}), .microbatches = 1};
+  const SearchRequest request{.graph = &graph, .cluster = ClusterOf({1}), .microbatches = 1};
   const auto problem = ProblemOf(request);
   for (const int microbatches : {1, 2, 3, 4, 5, 8, 9, 11, 12, 31, 64}) {
     for (size_t j = 0; j < 3; ++j) {
@@ -115,7 +114,7 @@ TEST(StageMemoryTest, QuickAnswersAboutMemoryAreTheExactOnes) {
   for (const bool recompute : {false, true}) {
     for (int first = 0; first < 6; ++first) {
       for (int last = first + 1; last <= 6; ++last) {
-        const PlanRequest request{.graph = &graph, .cluster = ClusterOf({1}), .microbatches = 4};
+        const SearchRequest request{.graph = &graph, .cluster = ClusterOf({1}), .microbatches = 4};
         const auto problem = ProblemOf(request);
         const StageShape shape{.first_segment = first,
                                .last_segment = last,

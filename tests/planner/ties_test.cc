@@ -102,7 +102,7 @@ TEST_F(TiesTest, TheSamePlanInAnyOrderAndForAnySecondsWithinTheTie) {
 
 TEST_F(TiesTest, TheSearchTakesThePlanInForceOfTwoThatAreAlike) {
   // Two equal workers: which is first in the chain makes no difference.
-  PlanRequest request{.graph = &graph_, .cluster = ClusterOf({1, 1}), .microbatches = 8};
+  SearchRequest request{.graph = &graph_, .cluster = ClusterOf({1, 1}), .microbatches = 8};
   request.tie = 0.01;
   const auto plan = FindPlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status().ToString();

@@ -27,7 +27,7 @@
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
-constexpr int64_t kMostSeconds = 4'000'000'000;  // Who waits until then waits for ever.
+constexpr int64_t kMaxSeconds = 4'000'000'000;  // Who waits until then waits for ever.
 // A wait looks so often whether the clock has jumped.
 constexpr int64_t kLook = kSecond / 10;
 
@@ -74,7 +74,7 @@ __attribute__((constructor)) void ReadSettings() {
 }
 
 int64_t Nanoseconds(const timespec& time) {
-  return std::min<int64_t>(time.tv_sec, kMostSeconds) * kSecond + time.tv_nsec;
+  return std::min<int64_t>(time.tv_sec, kMaxSeconds) * kSecond + time.tv_nsec;
 }
 timespec ToTimespec(int64_t nanoseconds) {
   return {.tv_sec = nanoseconds / kSecond, .tv_nsec = nanoseconds % kSecond};

@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 namespace heddle::testing {
 namespace {
 
-constexpr size_t kMostBytes = 64 << 10;
+constexpr size_t kMaxBytes = 64 << 10;
 constexpr std::string_view kPieces[] = {"0",
                                         "-1",
                                         "9223372036854775807",
@@ -104,7 +104,7 @@ void Change(std::string& text, const std::vector<std::string>& corpus, Random& r
       text = text.substr(0, at) + other.substr(random.Below(other.size() + 1));
     }
   }
-  text.resize(std::min(text.size(), kMostBytes));
+  text.resize(std::min(text.size(), kMaxBytes));
 }
 
 int Replay(const std::string& folder) {
@@ -137,7 +137,7 @@ int Replay(const std::string& folder) {
   Random random(seed);
   for (int64_t run = 0; run < runs; ++run) {
     current = corpus[random.Below(corpus.size())];
-    current.resize(std::min(current.size(), kMostBytes));
+    current.resize(std::min(current.size(), kMaxBytes));
     for (uint64_t changes = 1 + random.Below(6); changes > 0; --changes) {
       Change(current, corpus, random);
     }

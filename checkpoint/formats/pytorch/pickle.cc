@@ -233,9 +233,9 @@ Shape PickleTree::ShapeOf(PickleId id) const {
 }
 
 Result<PickleTree> ReadPickle(std::string text) {
-  if (text.size() > static_cast<size_t>(kMaximumPickleBytes)) {
+  if (text.size() > static_cast<size_t>(kMaxPickleBytes)) {
     return InvalidArgumentError("a pickle of {} bytes; at most {} are read", text.size(),
-                                kMaximumPickleBytes);
+                                kMaxPickleBytes);
   }
   return PickleMachine(std::move(text)).Run();
 }

@@ -22,13 +22,13 @@
 namespace heddle::checkpoint {
 
 /// Limits of a pickle. With them, any input is read in less than 160 MB of memory.
-inline constexpr int64_t kMaximumPickleBytes = int64_t{32} << 20;
-inline constexpr size_t kMaximumPickleValues = 2'000'000;
-inline constexpr size_t kMaximumPickleContainers = 500'000;  ///< Lists and dicts.
-inline constexpr size_t kMaximumPickleItems = 4'000'000;     ///< Items of all containers.
-inline constexpr size_t kMaximumPickleStack = 1'000'000;
-inline constexpr size_t kMaximumPickleTensors = 150'000;  ///< Tensors; also the most storages.
-inline constexpr size_t kMaximumPickleDepth = 1000;       ///< Open marks, that is open containers.
+inline constexpr int64_t kMaxPickleBytes = int64_t{32} << 20;
+inline constexpr size_t kMaxPickleValues = 2'000'000;
+inline constexpr size_t kMaxPickleContainers = 500'000;  ///< Lists and dicts.
+inline constexpr size_t kMaxPickleItems = 4'000'000;     ///< Items of all containers.
+inline constexpr size_t kMaxPickleStack = 1'000'000;
+inline constexpr size_t kMaxPickleTensors = 150'000;  ///< Tensors; also the most storages.
+inline constexpr size_t kMaxPickleDepth = 1000;       ///< Open marks, that is open containers.
 
 /// The number of a value in a tree. Values may be shared, and a list or dict may contain itself, so
 /// that a traversal must bound its depth.

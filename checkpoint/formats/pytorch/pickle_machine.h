@@ -70,8 +70,8 @@ class PickleMachine {
   // Stack and values.
 
   Status Push(PickleId id) {
-    if (stack_.size() >= kMaximumPickleStack) {
-      return TooMany("values on its stack", kMaximumPickleStack);
+    if (stack_.size() >= kMaxPickleStack) {
+      return TooMany("values on its stack", kMaxPickleStack);
     }
     stack_.push_back(id);
     return Status::Ok();
@@ -83,8 +83,8 @@ class PickleMachine {
   }
 
   Result<PickleId> New(const Value& value) {
-    if (tree_.values_.size() >= kMaximumPickleValues) {
-      return TooMany("values", kMaximumPickleValues);
+    if (tree_.values_.size() >= kMaxPickleValues) {
+      return TooMany("values", kMaxPickleValues);
     }
     tree_.values_.push_back(value);
     return static_cast<PickleId>(tree_.values_.size() - 1);
@@ -128,7 +128,7 @@ class PickleMachine {
 
   Status CountItems(size_t count) {
     items_ += count;
-    return items_ > kMaximumPickleItems ? TooMany("items", kMaximumPickleItems) : Status::Ok();
+    return items_ > kMaxPickleItems ? TooMany("items", kMaxPickleItems) : Status::Ok();
   }
 
   Status PushText(Kind kind, std::string_view text) {
@@ -147,8 +147,8 @@ class PickleMachine {
 
   Status PushContainer(Kind kind, std::vector<PickleId> ids) {
     HEDDLE_RETURN_IF_ERROR(CountItems(ids.size()));
-    if (tree_.containers_.size() >= kMaximumPickleContainers) {
-      return TooMany("lists and dicts", kMaximumPickleContainers);
+    if (tree_.containers_.size() >= kMaxPickleContainers) {
+      return TooMany("lists and dicts", kMaxPickleContainers);
     }
     if (kind == Kind::kDict && ids.size() % 2 != 0) {
       return DataLossError("a key without a value");

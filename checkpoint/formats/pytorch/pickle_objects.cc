@@ -10,8 +10,8 @@ using Kind = PickleTree::Kind;
 namespace {
 
 constexpr PickleId kNothing = UINT32_MAX;
-constexpr uint8_t kMaximumProtocol = 5;
-constexpr size_t kMaximumGlobalName = 256;
+constexpr uint8_t kMaxProtocol = 5;
+constexpr size_t kMaxGlobalName = 256;
 
 }  // namespace
 
@@ -24,7 +24,7 @@ PickleMachine::Handled PickleMachine::Bookkeeping(uint8_t opcode) {
   switch (opcode) {
     case 0x80: {  // PROTO
       const auto protocol = Number<uint8_t>();
-      return protocol.ok() && *protocol > kMaximumProtocol
+      return protocol.ok() && *protocol > kMaxProtocol
                  ? InvalidArgumentError("pickle protocol {} is not read", *protocol)
                  : protocol.status();
     }
@@ -32,8 +32,7 @@ PickleMachine::Handled PickleMachine::Bookkeeping(uint8_t opcode) {
       return Number<uint64_t>().status();
     case '(':
       marks_.push_back(stack_.size());
-      return marks_.size() > kMaximumPickleDepth ? TooMany("levels", kMaximumPickleDepth)
-                                                 : Status::Ok();
+      return marks_.size() > kMaxPickleDepth ? TooMany("levels", kMaxPickleDepth) : Status::Ok();
     case '0':
       return Above() == 0 ? PopToMark().status() : Pop().status();
     case '1':
@@ -70,8 +69,8 @@ Status PickleMachine::Remember(size_t place) {
   if (Above() == 0) {
     return DataLossError("a value is missing");
   }
-  if (place >= kMaximumPickleValues) {
-    return TooMany("memo entries", kMaximumPickleValues);
+  if (place >= kMaxPickleValues) {
+    return TooMany("memo entries", kMaxPickleValues);
   }
   if (place >= memo_.size()) {
     memo_.resize(place + 1, kNothing);
@@ -111,7 +110,7 @@ PickleMachine::Handled PickleMachine::Objects(uint8_t opcode) {
 }
 
 Status PickleMachine::PushGlobal(std::string_view module, std::string_view name) {
-  if (module.size() + name.size() > kMaximumGlobalName) {
+  if (module.size() + name.size() > kMaxGlobalName) {
     return DataLossError("a global's name has {} bytes", module.size() + name.size());
   }
   const auto global = FindPickleGlobal(module, name);
@@ -141,8 +140,8 @@ Status PickleMachine::PushPersistent() {
       !is(2, Kind::kText) || !is(4, Kind::kInt)) {
     return DataLossError("a persistent id is no storage of torch");
   }
-  if (tree_.storages_.size() >= kMaximumPickleTensors) {
-    return TooMany("storages", kMaximumPickleTensors);
+  if (tree_.storages_.size() >= kMaxPickleTensors) {
+    return TooMany("storages", kMaxPickleTensors);
   }
   tree_.storages_.push_back({.type = tree_.Text(tree_.Item(id, 1)),
                              .key = tree_.Text(tree_.Item(id, 2)),
@@ -212,7 +211,7 @@ Status PickleMachine::CallDict(std::span<const PickleId> arguments) {
 
 bool PickleMachine::IsShape(PickleId id) const {
   const Kind kind = tree_.kind(id);
-  if ((kind != Kind::kTuple && kind != Kind::kList) || tree_.Size(id) > kMaximumRank) {
+  if ((kind != Kind::kTuple && kind != Kind::kList) || tree_.Size(id) > kMaxRank) {
     return false;
   }
   for (size_t i = 0; i < tree_.Size(id); ++i) {
@@ -234,8 +233,8 @@ Status PickleMachine::CallTensor(PickleGlobal global, std::span<const PickleId> 
                     GlobalOf(arguments[6]) != PickleGlobal::kElementType))) {
     return DataLossError("a tensor is not (storage, offset, shape, strides, …)");
   }
-  if (tree_.tensors_.size() >= kMaximumPickleTensors) {
-    return TooMany("tensors", kMaximumPickleTensors);
+  if (tree_.tensors_.size() >= kMaxPickleTensors) {
+    return TooMany("tensors", kMaxPickleTensors);
   }
   tree_.tensors_.push_back({.storage = static_cast<uint32_t>(tree_.values_[arguments[0]].number),
                             .shape = arguments[2],

@@ -16,9 +16,9 @@
 
 namespace heddle::checkpoint {
 
-inline constexpr size_t kMaximumTensorName = 1024;  ///< Bytes of a tensor's name or storage's key.
-inline constexpr size_t kMaximumTensorNames = size_t{32} << 20;  ///< Bytes of all names.
-inline constexpr size_t kMaximumStateDepth = 32;                 ///< Depth of nested dicts.
+inline constexpr size_t kMaxTensorName = 1024;  ///< Bytes of a tensor's name or storage's key.
+inline constexpr size_t kMaxTensorNames = size_t{32} << 20;  ///< Bytes of all names.
+inline constexpr size_t kMaxStateDepth = 32;                 ///< Depth of nested dicts.
 
 /// Whether `path` is a file that any version of torch.save may have written. OpenPytorchFile
 /// returns why it cannot read one.

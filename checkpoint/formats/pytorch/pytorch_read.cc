@@ -32,8 +32,8 @@ constexpr std::string_view kPickleName = "/data.pkl";
 constexpr std::string_view kConstantsName = "/constants.pkl";  ///< Entry of TorchScript programs.
 constexpr int64_t kHeadBytes = 4096;
 constexpr int64_t kTailBytes = 65536;
-constexpr size_t kMaximumSteps = kMaximumPickleValues;
-constexpr int64_t kMaximumGrowth = 64;
+constexpr size_t kMaxSteps = kMaxPickleValues;
+constexpr int64_t kMaxGrowth = 64;
 constexpr int64_t kFreeBytes = int64_t{1} << 30;
 
 /// At most `bytes` from `offset`; what cannot be read is left out.
@@ -78,20 +78,20 @@ class Flattener {
   }
 
  private:
-  /// No deeper than kMaximumStateDepth.
+  /// No deeper than kMaxStateDepth.
   Status Walk(PickleId id, const std::string& name, size_t depth) {
-    if (++steps_ > kMaximumSteps || depth > kMaximumStateDepth ||
-        name.size() > kMaximumTensorName || found_.size() > kMaximumPickleTensors) {
+    if (++steps_ > kMaxSteps || depth > kMaxStateDepth || name.size() > kMaxTensorName ||
+        found_.size() > kMaxPickleTensors) {
       return InvalidArgumentError(
           "at most {} tensors, names of {} bytes and {} dicts in each other are read",
-          kMaximumPickleTensors, kMaximumTensorName, kMaximumStateDepth);
+          kMaxPickleTensors, kMaxTensorName, kMaxStateDepth);
     }
     const Kind kind = tree_.kind(id);
     if (kind == Kind::kTensor) {
       name_bytes_ += name.size();
-      if (name_bytes_ > kMaximumTensorNames) {
+      if (name_bytes_ > kMaxTensorNames) {
         return InvalidArgumentError("the names of the tensors have more than {} bytes",
-                                    kMaximumTensorNames);
+                                    kMaxTensorNames);
       }
       found_.push_back({.name = name, .tensor = id});
     }
@@ -110,7 +110,7 @@ class Flattener {
   std::string KeyText(PickleId key) const {
     switch (tree_.kind(key)) {
       case Kind::kText:
-        return std::string(tree_.Text(key).substr(0, kMaximumTensorName + 1));
+        return std::string(tree_.Text(key).substr(0, kMaxTensorName + 1));
       case Kind::kInt:
         return fmt::format("{}", tree_.Integer(key));
       default:
@@ -164,7 +164,7 @@ class PytorchSource : public TensorSource {
     HEDDLE_ASSIGN_OR_RETURN(const std::string prefix, FindPrefix(entries));
     HEDDLE_ASSIGN_OR_RETURN(
         auto text,
-        ReadEntry(entries.at(fmt::format("{}{}", prefix, kPickleName)), kMaximumPickleBytes));
+        ReadEntry(entries.at(fmt::format("{}{}", prefix, kPickleName)), kMaxPickleBytes));
     const auto tree = ReadPickle(std::move(text));
     HEDDLE_RETURN_IF_ERROR(tree.status().WithContext("{}", path_));
     const auto model = FindStateDict(*tree);
@@ -259,9 +259,9 @@ class PytorchSource : public TensorSource {
     const PickledStorage& storage = tree.Storage(tensor.storage);
     const PytorchType& stored = *FindPytorchStorage(storage.type);
     const PytorchType& type = tensor.type.empty() ? stored : *FindPytorchType(tensor.type);
-    if (storage.key.size() > kMaximumTensorName) {
+    if (storage.key.size() > kMaxTensorName) {
       return DataLossError("the key of its storage has {} bytes, at most {} are read",
-                           storage.key.size(), kMaximumTensorName);
+                           storage.key.size(), kMaxTensorName);
     }
     const auto entry = entries.find(fmt::format("{}/data/{}", prefix, storage.key));
     if (entry == entries.end()) {
@@ -285,7 +285,7 @@ class PytorchSource : public TensorSource {
                      .shape = place.view.shape};
     if (__builtin_mul_overflow(ElementCount(facts.shape), type.bytes, &facts.bytes) ||
         __builtin_add_overflow(total_, facts.bytes, &total_) ||
-        (total_ - kFreeBytes) / kMaximumGrowth > file_->bytes()) {
+        (total_ - kFreeBytes) / kMaxGrowth > file_->bytes()) {
       return InvalidArgumentError("shape {}: the tensors are far larger than the file",
                                   ToString(facts.shape));
     }

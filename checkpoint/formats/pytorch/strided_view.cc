@@ -13,7 +13,7 @@ namespace {
 /// A range that is read at once.
 constexpr int64_t kBufferBytes = int64_t{4} << 20;
 /// A range is read at once when no more than this many times the needed bytes.
-constexpr int64_t kMaximumWaste = 8;
+constexpr int64_t kMaxWaste = 8;
 
 /// One dimension of a box: how far apart its elements are in the storage and in the output.
 struct Dimension {
@@ -143,7 +143,7 @@ void Gather(const Part& part, int64_t element_bytes, const std::byte* range, std
 }  // namespace
 
 Status CheckView(const StridedView& view, int64_t elements) {
-  if (view.shape.size() != view.stride.size() || view.shape.size() > kMaximumRank) {
+  if (view.shape.size() != view.stride.size() || view.shape.size() > kMaxRank) {
     return DataLossError("{} extents with {} strides", view.shape.size(), view.stride.size());
   }
   const auto count = CheckedElementCount(view.shape);
@@ -186,7 +186,7 @@ Status ReadView(const StridedView& view,
     const auto to = static_cast<size_t>(part.to * element_bytes);
     if (part.IsContiguous()) {
       HEDDLE_RETURN_IF_ERROR(file.ReadAt(offset, out.subspan(to, static_cast<size_t>(needed))));
-    } else if (range <= kBufferBytes && range / kMaximumWaste <= needed) {
+    } else if (range <= kBufferBytes && range / kMaxWaste <= needed) {
       buffer.resize(static_cast<size_t>(range));
       HEDDLE_RETURN_IF_ERROR(file.ReadAt(offset, buffer));
       Gather(part, element_bytes, buffer.data(), out.data() + to);

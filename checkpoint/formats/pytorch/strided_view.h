@@ -22,7 +22,7 @@ struct StridedView {
 };
 
 /// Checks that every element lies in a storage of `elements` elements. Errors: kDataLoss (not as
-/// many strides as extents, more than kMaximumRank of them, negative numbers, a shape of more than
+/// many strides as extents, more than kMaxRank of them, negative numbers, a shape of more than
 /// 2^62 elements, an element outside the storage).
 Status CheckView(const StridedView& view, int64_t elements);
 

@@ -23,7 +23,7 @@ using zip_records::kZip64Field;
 
 constexpr int64_t kEndBytes = 22;
 constexpr int64_t kLocatorBytes = 20;
-constexpr int64_t kMaximumComment = 0xFFFF;
+constexpr int64_t kMaxComment = 0xFFFF;
 constexpr uint16_t kEncryptedFlags = 1 | 1 << 6 | 1 << 13;
 
 /// Where the directory lies, and how many entries it has.
@@ -48,8 +48,7 @@ class Reader {
 
   Result<std::map<std::string, ZipEntry>> Read() {
     HEDDLE_ASSIGN_OR_RETURN(const Directory directory, FindDirectory());
-    if (directory.bytes > uint64_t{kMaximumZipDirectoryBytes} ||
-        directory.entries > kMaximumZipEntries) {
+    if (directory.bytes > uint64_t{kMaxZipDirectoryBytes} || directory.entries > kMaxZipEntries) {
       return InvalidArgumentError("{}: a ZIP directory of {} entries in {} bytes is too large",
                                   path_, directory.entries, directory.bytes);
     }
@@ -78,7 +77,7 @@ class Reader {
 
   /// The end record is the last thing in the file, but for a comment.
   Result<Directory> FindDirectory() const {
-    const int64_t tail = std::min(file_bytes_, kEndBytes + kMaximumComment);
+    const int64_t tail = std::min(file_bytes_, kEndBytes + kMaxComment);
     HEDDLE_ASSIGN_OR_RETURN(const Bytes raw, At(static_cast<uint64_t>(file_bytes_ - tail),
                                                 static_cast<uint64_t>(tail)));
     for (int64_t at = tail - kEndBytes; at >= 0; --at) {

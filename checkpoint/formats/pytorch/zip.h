@@ -16,8 +16,8 @@
 
 namespace heddle::checkpoint {
 
-inline constexpr int64_t kMaximumZipDirectoryBytes = int64_t{16} << 20;
-inline constexpr size_t kMaximumZipEntries = 200'000;
+inline constexpr int64_t kMaxZipDirectoryBytes = int64_t{16} << 20;
+inline constexpr size_t kMaxZipEntries = 200'000;
 
 /// The position of an entry's bytes in the file.
 struct ZipEntry {

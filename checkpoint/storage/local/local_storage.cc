@@ -171,10 +171,10 @@ class LocalStorage : public Storage {
     return root_ + "/" + TemporaryFolderName(step, generation);
   }
 
-  Status Keep(int64_t step,
-              int64_t generation,
-              const FileRecord& /*file*/,
-              const Cancelled& /*cancelled*/) const override {
+  Status Persist(int64_t step,
+                 int64_t generation,
+                 const FileRecord& /*file*/,
+                 const Cancelled& /*cancelled*/) const override {
     return SyncFolder(SaveFolder(step, generation));
   }
 

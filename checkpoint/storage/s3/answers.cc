@@ -11,16 +11,16 @@ namespace heddle::s3 {
 
 namespace {
 
-constexpr size_t kMostEntries = 1000;  // What a page has at most, by S3's own rule.
-constexpr size_t kMostMessageBytes = 300;
-constexpr size_t kMostKeyBytes = 1024;
+constexpr size_t kMaxEntries = 1000;  // What a page has at most, by S3's own rule.
+constexpr size_t kMaxMessageBytes = 300;
+constexpr size_t kMaxKeyBytes = 1024;
 
 bool IsPrintable(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 127; });
 }
 
 std::string Printable(std::string_view text) {
-  std::string out(text.substr(0, kMostMessageBytes));
+  std::string out(text.substr(0, kMaxMessageBytes));
   std::replace_if(
       out.begin(), out.end(), [](char c) { return c >= 0 && (c < ' ' || c == 127); }, ' ');
   return out;
@@ -28,7 +28,7 @@ std::string Printable(std::string_view text) {
 
 /// pugixml resolves no entities but XML's own five, and opens nothing.
 bool Parse(std::string_view text, pugi::xml_document& document) {
-  return static_cast<int64_t>(text.size()) <= kMostAnswerBytes &&
+  return static_cast<int64_t>(text.size()) <= kMaxAnswerBytes &&
          document.load_buffer(text.data(), text.size(), pugi::parse_default, pugi::encoding_utf8);
 }
 
@@ -64,7 +64,7 @@ std::optional<std::string> Decode(std::string_view text) {
 
 Result<std::string> Key(std::string_view encoded, std::string_view prefix) {
   const auto key = Decode(encoded);
-  if (!key || key->empty() || key->size() > kMostKeyBytes || !key->starts_with(prefix)) {
+  if (!key || key->empty() || key->size() > kMaxKeyBytes || !key->starts_with(prefix)) {
     return DataLossError("a listing of '{}' names the key '{}'", prefix, Printable(encoded));
   }
   return *key;
@@ -79,8 +79,8 @@ Result<std::vector<std::string>> Keys(pugi::xml_node root,
   for (const pugi::xml_node entry : root.children(outer)) {
     HEDDLE_ASSIGN_OR_RETURN(std::string key, Key(entry.child_value(inner), prefix));
     keys.push_back(std::move(key));
-    if (keys.size() > kMostEntries) {
-      return DataLossError("a page of a listing has more than {} entries", kMostEntries);
+    if (keys.size() > kMaxEntries) {
+      return DataLossError("a page of a listing has more than {} entries", kMaxEntries);
     }
   }
   return keys;
@@ -110,7 +110,7 @@ Result<Listing> ReadListing(std::string_view text, std::string_view prefix) {
   }
   if (truncated == "true") {
     listing.next = root.child_value("NextContinuationToken");
-    if (listing.next.empty() || listing.next.size() > kMostKeyBytes * 4) {
+    if (listing.next.empty() || listing.next.size() > kMaxKeyBytes * 4) {
       return DataLossError("a listing has more pages, but no token for them");
     }
   }
@@ -137,7 +137,7 @@ Result<std::string> ReadUploadId(std::string_view text) {
   HEDDLE_ASSIGN_OR_RETURN(const pugi::xml_node root,
                           Root(text, document, "InitiateMultipartUploadResult"));
   std::string id = root.child_value("UploadId");
-  if (id.empty() || id.size() > kMostKeyBytes || !IsPrintable(id)) {
+  if (id.empty() || id.size() > kMaxKeyBytes || !IsPrintable(id)) {
     return DataLossError("the answer has no id of an upload");
   }
   return id;

@@ -14,7 +14,7 @@ namespace heddle::s3 {
 
 /// The most bytes of a response other than an object; a page of a listing has up to 1000 keys of
 /// 1 KiB.
-inline constexpr int64_t kMostAnswerBytes = int64_t{8} << 20;
+inline constexpr int64_t kMaxAnswerBytes = int64_t{8} << 20;
 
 struct ErrorAnswer {
   std::string code;     ///< S3's error code, "NoSuchKey"; empty: the text is not an error of S3.

@@ -15,7 +15,7 @@ namespace {
 
 using Method = HttpRequest::Method;
 
-constexpr size_t kMostKeys = 1'000'000;
+constexpr size_t kMaxKeys = 1'000'000;
 constexpr Duration kPoll = std::chrono::milliseconds(100);
 
 const char* NameOf(Method method) {
@@ -104,40 +104,40 @@ std::string Client::UrlOf(std::string_view key) const {
   return fmt::format("{}{}/{}", kScheme, bucket_, key);
 }
 
-Status Client::Refusal(const HttpAnswer& answer, bool& is_transient) const {
-  const ErrorAnswer error = ReadError(answer.body);
-  is_transient = IsTransient(answer.status, error.code);
+Status Client::Refusal(const HttpResponse& response, bool& is_transient) const {
+  const ErrorAnswer error = ReadError(response.body);
+  is_transient = IsTransient(response.status, error.code);
   const StatusCode code =
-      is_transient ? StatusCode::kUnavailable : CodeOf(answer.status, error.code);
-  return {code,
-          fmt::format("HTTP {}{}{}{}{}{}", answer.status, error.code.empty() ? "" : " ", error.code,
-                      error.message.empty() ? "" : ": ", error.message, Advice(code, error.code))};
+      is_transient ? StatusCode::kUnavailable : CodeOf(response.status, error.code);
+  return {code, fmt::format("HTTP {}{}{}{}{}{}", response.status, error.code.empty() ? "" : " ",
+                            error.code, error.message.empty() ? "" : ": ", error.message,
+                            Advice(code, error.code))};
 }
 
-Result<HttpAnswer> Client::Send(HttpRequest request,
-                                const std::string& key,
-                                const Query& query,
-                                const std::function<bool(const std::string&)>& accepts) const {
+Result<HttpResponse> Client::Send(HttpRequest request,
+                                  const std::string& key,
+                                  const Query& query,
+                                  const std::function<bool(const std::string&)>& accepts) const {
   request.url = base_url_ + Encode(key, "/");
   for (const auto& [name, value] : query) {
     request.url += request.url.find('?') == std::string::npos ? '?' : '&';
     request.url += fmt::format("{}={}", name, Encode(value));
   }
   HEDDLE_ASSIGN_OR_RETURN(request.payload_sha256, Sha256(request.payload));
-  request.most_bytes = std::max(request.most_bytes, kMostAnswerBytes);
+  request.most_bytes = std::max(request.most_bytes, kMaxAnswerBytes);
   const RetryLimits limits{.most_attempts = settings_.most_attempts, .total = settings_.timeout};
   const Time begun = Now();
   for (int failures = 1;; ++failures) {
     request.timeout = settings_.timeout - (Now() - begun);
-    auto answer = http_.Exchange(request);
-    bool is_transient = answer.status().code() == StatusCode::kUnavailable ||
-                        answer.status().code() == StatusCode::kDeadlineExceeded;
-    Status status = answer.status();
-    if (answer.ok() && answer->status / 100 == 2 && (!accepts || accepts(answer->body))) {
-      return answer;
+    auto response = http_.Exchange(request);
+    bool is_transient = response.status().code() == StatusCode::kUnavailable ||
+                        response.status().code() == StatusCode::kDeadlineExceeded;
+    Status status = response.status();
+    if (response.ok() && response->status / 100 == 2 && (!accepts || accepts(response->body))) {
+      return response;
     }
-    if (answer.ok()) {
-      status = Refusal(*answer, is_transient);
+    if (response.ok()) {
+      status = Refusal(*response, is_transient);
     }
     const auto pause = is_transient ? RetryPause(limits, failures, Now() - begun, Uniform())
                                     : std::optional<Duration>();
@@ -150,11 +150,11 @@ Result<HttpAnswer> Client::Send(HttpRequest request,
 }
 
 Result<ObjectFacts> Client::Head(const std::string& key) const {
-  HEDDLE_ASSIGN_OR_RETURN(const HttpAnswer answer, Send({.method = Method::kHead}, key));
-  if (answer.length < 0 || !IsPlainTag(answer.etag)) {
+  HEDDLE_ASSIGN_OR_RETURN(const HttpResponse response, Send({.method = Method::kHead}, key));
+  if (response.length < 0 || !IsPlainTag(response.etag)) {
     return DataLossError("HEAD {}: the answer has no size or no tag", UrlOf(key));
   }
-  return ObjectFacts{.bytes = answer.length, .etag = answer.etag};
+  return ObjectFacts{.bytes = response.length, .etag = response.etag};
 }
 
 Status Client::Read(const std::string& key,
@@ -168,26 +168,26 @@ Status Client::Read(const std::string& key,
   const int64_t last = offset + static_cast<int64_t>(out.size()) - 1;
   HttpRequest request{.method = Method::kGet, .into = out, .cancelled = cancelled};
   request.headers = {{"Range", fmt::format("bytes={}-{}", offset, last)}, {"If-Match", etag}};
-  const auto answer = Send(std::move(request), key);
-  if (answer.status().code() == StatusCode::kFailedPrecondition) {
+  const auto response = Send(std::move(request), key);
+  if (response.status().code() == StatusCode::kFailedPrecondition) {
     return DataLossError("{}: it was replaced while it was read", UrlOf(key));
   }
-  HEDDLE_RETURN_IF_ERROR(answer.status());
-  if (answer->status != 206 ||
-      !answer->content_range.starts_with(fmt::format("bytes {}-{}/", offset, last))) {
+  HEDDLE_RETURN_IF_ERROR(response.status());
+  if (response->status != 206 ||
+      !response->content_range.starts_with(fmt::format("bytes {}-{}/", offset, last))) {
     return DataLossError("GET {}: HTTP {} with range '{}', bytes {} to {} were asked for",
-                         UrlOf(key), answer->status, answer->content_range, offset, last);
+                         UrlOf(key), response->status, response->content_range, offset, last);
   }
   return Status::Ok();
 }
 
 Result<Object> Client::Get(const std::string& key, int64_t most_bytes) const {
-  HEDDLE_ASSIGN_OR_RETURN(HttpAnswer answer,
+  HEDDLE_ASSIGN_OR_RETURN(HttpResponse response,
                           Send({.method = Method::kGet, .most_bytes = most_bytes}, key));
-  if (!IsPlainTag(answer.etag)) {
+  if (!IsPlainTag(response.etag)) {
     return DataLossError("GET {}: the answer has no tag", UrlOf(key));
   }
-  return Object{.content = std::move(answer.body), .etag = std::move(answer.etag)};
+  return Object{.content = std::move(response.body), .etag = std::move(response.etag)};
 }
 
 Result<std::string> Client::Put(const std::string& key,
@@ -200,11 +200,11 @@ Result<std::string> Client::Put(const std::string& key,
   } else if (!condition.etag.empty()) {
     request.headers.emplace_back("If-Match", condition.etag);
   }
-  HEDDLE_ASSIGN_OR_RETURN(const HttpAnswer answer, Send(std::move(request), key));
-  if (!IsPlainTag(answer.etag)) {
+  HEDDLE_ASSIGN_OR_RETURN(const HttpResponse response, Send(std::move(request), key));
+  if (!IsPlainTag(response.etag)) {
     return DataLossError("PUT {}: the answer has no tag", UrlOf(key));
   }
-  return answer.etag;
+  return response.etag;
 }
 
 Status Client::Delete(const std::string& key) const {
@@ -225,9 +225,9 @@ Result<Listing> Client::List(const std::string& prefix, bool folders) const {
     query.emplace_back("encoding-type", "url");
     query.emplace_back("list-type", "2");
     query.emplace_back("prefix", prefix);
-    const auto answer = Send({.method = Method::kGet}, "", query);
-    HEDDLE_RETURN_IF_ERROR(answer.status().WithContext("list {}", UrlOf(prefix)));
-    auto page = ReadListing(answer->body, prefix);
+    const auto response = Send({.method = Method::kGet}, "", query);
+    HEDDLE_RETURN_IF_ERROR(response.status().WithContext("list {}", UrlOf(prefix)));
+    auto page = ReadListing(response->body, prefix);
     HEDDLE_RETURN_IF_ERROR(page.status().WithContext("list {}", UrlOf(prefix)));
     if (page->keys.empty() && page->folders.empty() && !page->next.empty()) {
       return DataLossError("{}: a page of a listing is empty, and not the last", UrlOf(prefix));
@@ -235,8 +235,8 @@ Result<Listing> Client::List(const std::string& prefix, bool folders) const {
     all.keys.insert(all.keys.end(), page->keys.begin(), page->keys.end());
     all.folders.insert(all.folders.end(), page->folders.begin(), page->folders.end());
     all.next = std::move(page->next);
-    if (all.keys.size() + all.folders.size() > kMostKeys) {
-      return ResourceExhaustedError("{}: more than {} objects", UrlOf(prefix), kMostKeys);
+    if (all.keys.size() + all.folders.size() > kMaxKeys) {
+      return ResourceExhaustedError("{}: more than {} objects", UrlOf(prefix), kMaxKeys);
     }
   } while (!all.next.empty());
   std::sort(all.keys.begin(), all.keys.end());
@@ -245,9 +245,9 @@ Result<Listing> Client::List(const std::string& prefix, bool folders) const {
 }
 
 Result<std::string> Client::BeginUpload(const std::string& key) const {
-  HEDDLE_ASSIGN_OR_RETURN(const HttpAnswer answer,
+  HEDDLE_ASSIGN_OR_RETURN(const HttpResponse response,
                           Send({.method = Method::kPost}, key, {{"uploads", ""}}));
-  auto id = ReadUploadId(answer.body);
+  auto id = ReadUploadId(response.body);
   HEDDLE_RETURN_IF_ERROR(id.status().WithContext("POST {}", UrlOf(key)));
   return id;
 }
@@ -257,13 +257,13 @@ Result<std::string> Client::UploadPart(const std::string& key,
                                        int64_t number,
                                        const Payload& payload,
                                        const Cancelled& cancelled) const {
-  HEDDLE_ASSIGN_OR_RETURN(const HttpAnswer answer,
+  HEDDLE_ASSIGN_OR_RETURN(const HttpResponse response,
                           Send({.method = Method::kPut, .payload = payload, .cancelled = cancelled},
                                key, {{"partNumber", fmt::format("{}", number)}, {"uploadId", id}}));
-  if (!IsPlainTag(answer.etag)) {
+  if (!IsPlainTag(response.etag)) {
     return DataLossError("PUT {}, part {}: the answer has no tag", UrlOf(key), number);
   }
-  return answer.etag;
+  return response.etag;
 }
 
 Status Client::CompleteUpload(const std::string& key,
@@ -281,10 +281,10 @@ Status Client::AbortUpload(const std::string& key, const std::string& id) const 
 }
 
 Result<std::vector<Upload>> Client::Uploads(const std::string& prefix) const {
-  const auto answer = Send({.method = Method::kGet}, "",
-                           {{"encoding-type", "url"}, {"prefix", prefix}, {"uploads", ""}});
-  HEDDLE_RETURN_IF_ERROR(answer.status().WithContext("list uploads to {}", UrlOf(prefix)));
-  auto uploads = ReadUploads(answer->body, prefix);
+  const auto response = Send({.method = Method::kGet}, "",
+                             {{"encoding-type", "url"}, {"prefix", prefix}, {"uploads", ""}});
+  HEDDLE_RETURN_IF_ERROR(response.status().WithContext("list uploads to {}", UrlOf(prefix)));
+  auto uploads = ReadUploads(response->body, prefix);
   HEDDLE_RETURN_IF_ERROR(uploads.status().WithContext("list uploads to {}", UrlOf(prefix)));
   return uploads;
 }

@@ -100,11 +100,11 @@ class Client {
 
   /// Sends `request` to `key`, with retries, until it succeeds (status 2xx, and `accepts`, if
   /// given, returns true for the body) or fails.
-  Result<HttpAnswer> Send(HttpRequest request,
-                          const std::string& key,
-                          const Query& query = {},
-                          const std::function<bool(const std::string&)>& accepts = {}) const;
-  Status Refusal(const HttpAnswer& answer, bool& is_transient) const;
+  Result<HttpResponse> Send(HttpRequest request,
+                            const std::string& key,
+                            const Query& query = {},
+                            const std::function<bool(const std::string&)>& accepts = {}) const;
+  Status Refusal(const HttpResponse& response, bool& is_transient) const;
 
   const Settings settings_;
   const std::string bucket_;

@@ -15,8 +15,8 @@ namespace heddle::s3 {
 
 namespace {
 
-constexpr size_t kMostIdle = 64;
-constexpr size_t kMostHeaderBytes = 1024;
+constexpr size_t kMaxIdle = 64;
+constexpr size_t kMaxHeaderBytes = 1024;
 constexpr size_t kPiece = 64 << 10;
 
 /// Once a process, before any thread uses libcurl.
@@ -38,7 +38,7 @@ void Add(Headers& headers, const std::string& line) {
 struct Transfer {
   CURL* curl = nullptr;
   const HttpRequest* request = nullptr;
-  HttpAnswer answer;
+  HttpResponse response;
   size_t filled = 0;  ///< Bytes written to request->into.
   int64_t sent = 0;   ///< Bytes of the payload sent.
   bool is_too_long = false;
@@ -59,11 +59,11 @@ size_t OnBody(char* data, size_t /*one*/, size_t size, void* user) {
     transfer.filled += size;
     return size;
   }
-  if (static_cast<int64_t>(transfer.answer.body.size() + size) > transfer.request->most_bytes) {
+  if (static_cast<int64_t>(transfer.response.body.size() + size) > transfer.request->most_bytes) {
     transfer.is_too_long = true;
     return 0;
   }
-  transfer.answer.body.append(data, size);
+  transfer.response.body.append(data, size);
   return size;
 }
 
@@ -81,18 +81,18 @@ bool Matches(std::string_view line, std::string_view name, std::string& value) {
   while (!line.empty() && (line.back() == '\n' || line.back() == '\r' || line.back() == ' ')) {
     line.remove_suffix(1);
   }
-  value = line.substr(0, kMostHeaderBytes);
+  value = line.substr(0, kMaxHeaderBytes);
   return true;
 }
 
 size_t OnHeader(char* data, size_t /*one*/, size_t size, void* user) {
-  HttpAnswer& answer = static_cast<Transfer*>(user)->answer;
+  HttpResponse& response = static_cast<Transfer*>(user)->response;
   const std::string_view line(data, size);
   std::string length;
   if (Matches(line, "content-length", length)) {
-    std::from_chars(length.data(), length.data() + length.size(), answer.length);
-  } else if (!Matches(line, "etag", answer.etag)) {
-    Matches(line, "content-range", answer.content_range);
+    std::from_chars(length.data(), length.data() + length.size(), response.length);
+  } else if (!Matches(line, "etag", response.etag)) {
+    Matches(line, "content-range", response.content_range);
   }
   return size;
 }
@@ -195,18 +195,18 @@ std::unique_ptr<Http::Handle> Http::Take() const {
 void Http::Return(std::unique_ptr<Handle> handle) const {
   curl_easy_reset(handle->get());  // The options go, the connection stays.
   const MutexLock lock(mutex_);
-  if (idle_.size() < kMostIdle) {
+  if (idle_.size() < kMaxIdle) {
     idle_.push_back(std::move(handle));
   }
 }
 
-Result<HttpAnswer> Http::Exchange(const HttpRequest& request) const {
+Result<HttpResponse> Http::Exchange(const HttpRequest& request) const {
   auto handle = Take();
   CURL* const curl = handle->get();
   if (curl == nullptr) {
     return ResourceExhaustedError("libcurl has no memory");
   }
-  Transfer transfer{.curl = curl, .request = &request, .answer = {}, .read_error = {}};
+  Transfer transfer{.curl = curl, .request = &request, .response = {}, .read_error = {}};
   std::array<char, CURL_ERROR_SIZE> detail{};
   Headers headers;
   Add(headers, "x-amz-content-sha256: " + request.payload_sha256);
@@ -280,12 +280,12 @@ Result<HttpAnswer> Http::Exchange(const HttpRequest& request) const {
   if (code != CURLE_OK) {
     return Failure(code, detail.data(), transfer);
   }
-  transfer.answer.status = static_cast<int>(status);
+  transfer.response.status = static_cast<int>(status);
   if (status == 206 && transfer.filled != request.into.size()) {
     return UnavailableError("{} bytes came, {} were asked for", transfer.filled,
                             request.into.size());
   }
-  return std::move(transfer.answer);
+  return std::move(transfer.response);
 }
 
 Result<std::string> Sha256(const Payload& payload) {

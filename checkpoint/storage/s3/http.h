@@ -44,7 +44,7 @@ struct HttpRequest {
   std::function<bool()> cancelled = {};  ///< Called about once a second; true cancels.
 };
 
-struct HttpAnswer {
+struct HttpResponse {
   int status = 0;
   std::string body;     ///< Empty if the body went to HttpRequest::into.
   int64_t length = -1;  ///< Content-Length, for HEAD, too; -1: missing.
@@ -66,7 +66,7 @@ class Http {
   ///         kUnauthenticated   the server's certificate is not trusted
   ///         kDataLoss          the body exceeds its limit
   ///         kCancelled
-  Result<HttpAnswer> Exchange(const HttpRequest& request) const;
+  Result<HttpResponse> Exchange(const HttpRequest& request) const;
 
  private:
   class Handle;

@@ -58,10 +58,10 @@ class S3Storage : public Storage {
     return spool_->path() + "/" + TemporaryFolderName(step, generation);
   }
 
-  Status Keep(int64_t step,
-              int64_t generation,
-              const FileRecord& file,
-              const Cancelled& cancelled) const override;
+  Status Persist(int64_t step,
+                 int64_t generation,
+                 const FileRecord& file,
+                 const Cancelled& cancelled) const override;
   Result<int64_t> Commit(Manifest manifest) const override;
   Status Fence(int64_t generation) const override;
   Result<int64_t> HighestGeneration() const override;
@@ -104,10 +104,10 @@ Result<std::optional<S3Storage::Found>> S3Storage::FindManifest(int64_t step) co
   return std::optional(Found{.manifest = *std::move(manifest), .etag = std::move(object->etag)});
 }
 
-Status S3Storage::Keep(int64_t step,
-                       int64_t generation,
-                       const FileRecord& file,
-                       const Cancelled& cancelled) const {
+Status S3Storage::Persist(int64_t step,
+                          int64_t generation,
+                          const FileRecord& file,
+                          const Cancelled& cancelled) const {
   const std::string path = SaveFolder(step, generation) + "/" + file.name;
   const std::string key = FolderKey(step) + file.name;
   {

@@ -9,7 +9,7 @@ namespace heddle::s3 {
 
 namespace {
 
-constexpr size_t kMostKeyBytes = 900;  // S3's limit is 1024; names of files come behind.
+constexpr size_t kMaxKeyBytes = 900;  // S3's limit is 1024; names of files come behind.
 constexpr int64_t kDefaultTimeoutSeconds = 60;
 
 bool IsBucketName(std::string_view name) {
@@ -65,10 +65,10 @@ Result<Location> ParseUrl(std::string_view url) {
   if (key.ends_with('/')) {
     key.remove_suffix(1);
   }
-  if (key.size() > kMostKeyBytes ||
+  if (key.size() > kMaxKeyBytes ||
       std::any_of(key.begin(), key.end(), [](char c) { return c >= 0 && (c < ' ' || c == 127); })) {
     return InvalidArgumentError("{}: keys have no control characters and at most {} bytes", url,
-                                kMostKeyBytes);
+                                kMaxKeyBytes);
   }
   HEDDLE_RETURN_IF_ERROR(CheckSegments(url, key));
   location.key = key;

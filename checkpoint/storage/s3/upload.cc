@@ -10,8 +10,8 @@ namespace heddle::s3 {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
-constexpr int64_t kMostParts = 10'000;
-constexpr int64_t kMostBytes = int64_t{5} << 40;
+constexpr int64_t kMaxParts = 10'000;
+constexpr int64_t kMaxBytes = int64_t{5} << 40;
 constexpr int64_t kThreads = 4;
 
 /// The parts' tags, in their order.
@@ -66,11 +66,11 @@ Result<std::vector<std::string>> SendParts(const Client& client,
 }  // namespace
 
 Result<int64_t> PartBytes(int64_t bytes, int64_t least) {
-  if (bytes > kMostBytes) {
+  if (bytes > kMaxBytes) {
     return InvalidArgumentError("an object store takes files of at most {} bytes, not of {}",
-                                kMostBytes, bytes);
+                                kMaxBytes, bytes);
   }
-  const int64_t needed = (bytes + kMostParts - 1) / kMostParts;
+  const int64_t needed = (bytes + kMaxParts - 1) / kMaxParts;
   return (std::max(needed, least) + kMiB - 1) / kMiB * kMiB;
 }
 

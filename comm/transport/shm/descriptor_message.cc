@@ -37,7 +37,7 @@ class Message {
  public:
   Message(std::byte* data, size_t bytes, size_t descriptors)
       : part_{.iov_base = data, .iov_len = bytes} {
-    HEDDLE_CHECK(descriptors <= kMostDescriptors, "{} descriptors", descriptors);
+    HEDDLE_CHECK(descriptors <= kMaxDescriptors, "{} descriptors", descriptors);
     header_.msg_iov = &part_;
     header_.msg_iovlen = 1;
     header_.msg_control = control_;
@@ -48,7 +48,7 @@ class Message {
   msghdr& header() { return header_; }
 
  private:
-  alignas(cmsghdr) char control_[CMSG_SPACE(kMostDescriptors * sizeof(int))] = {};
+  alignas(cmsghdr) char control_[CMSG_SPACE(kMaxDescriptors * sizeof(int))] = {};
   iovec part_;
   msghdr header_{};
 };

@@ -11,7 +11,7 @@
 namespace heddle::comm {
 
 /// The most descriptors of one message.
-inline constexpr size_t kMostDescriptors = 3;
+inline constexpr size_t kMaxDescriptors = 3;
 
 /// Sends `bytes`, at least one, with `descriptors`, as a whole or not at all; never blocks. The
 /// caller keeps the descriptors. Errors: kResourceExhausted (too many descriptors are in flight;

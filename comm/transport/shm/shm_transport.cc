@@ -60,7 +60,7 @@ constexpr size_t SegmentBytes(TrafficClass traffic_class) {
   return 2 * DirectionBytes(traffic_class);
 }
 
-struct Segment {
+struct RingSegment {
   Mapping memory;
   UniqueFd own_notification;   ///< Wakes this end.
   UniqueFd peer_notification;  ///< Wakes the other.
@@ -68,7 +68,7 @@ struct Segment {
 
 class ShmConnection final : public Connection, public DescriptorPassing {
  public:
-  ShmConnection(UniqueFd socket, Segment segment, TrafficClass traffic_class, bool dialled)
+  ShmConnection(UniqueFd socket, RingSegment segment, TrafficClass traffic_class, bool dialled)
       : socket_(std::move(socket)),
         segment_(std::move(segment)),
         ring_bytes_(RingBytes(traffic_class)),
@@ -189,7 +189,7 @@ class ShmConnection final : public Connection, public DescriptorPassing {
   }
 
   const UniqueFd socket_;
-  const Segment segment_;
+  const RingSegment segment_;
   const size_t ring_bytes_;  ///< Bytes of the ring of each direction.
   std::byte* const outgoing_;
   std::byte* const incoming_;
@@ -201,16 +201,16 @@ class ShmConnection final : public Connection, public DescriptorPassing {
 
 /// Descriptors that are sent with a segment.
 constexpr size_t kDescriptors = 3;
-static_assert(kDescriptors <= kMostDescriptors);
+static_assert(kDescriptors <= kMaxDescriptors);
 
 /// The dialler's end of a new segment, which it sends to the acceptor.
-Result<Segment> SendSegment(int socket, TrafficClass traffic_class) {
+Result<RingSegment> SendSegment(int socket, TrafficClass traffic_class) {
   HEDDLE_ASSIGN_OR_RETURN(const UniqueFd memory, MakeSharedMemory(SegmentBytes(traffic_class)));
   HEDDLE_ASSIGN_OR_RETURN(Mapping mapping,
                           Mapping::Of(memory.get(), SegmentBytes(traffic_class), false));
-  Segment segment{.memory = std::move(mapping),
-                  .own_notification = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-                  .peer_notification = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))};
+  RingSegment segment{.memory = std::move(mapping),
+                      .own_notification = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+                      .peer_notification = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))};
   if (!segment.own_notification.valid() || !segment.peer_notification.valid()) {
     return ErrnoError(errno, "eventfd");
   }
@@ -223,14 +223,14 @@ Result<Segment> SendSegment(int socket, TrafficClass traffic_class) {
 }
 
 /// Receives a segment; nullopt: it has not come yet.
-Result<Segment> ReceiveSegment(int socket, TrafficClass traffic_class, bool& pending) {
+Result<RingSegment> ReceiveSegment(int socket, TrafficClass traffic_class, bool& pending) {
   std::byte byte{};
   std::array<UniqueFd, kDescriptors> descriptors;
   HEDDLE_ASSIGN_OR_RETURN(const bool came,
                           ReceiveDescriptors(socket, std::span(&byte, 1), descriptors));
   pending = !came;
   if (pending) {
-    return Segment{};
+    return RingSegment{};
   }
   HEDDLE_ASSIGN_OR_RETURN(const size_t bytes,
                           CheckSharedMemory(descriptors[0].get(), SegmentBytes(traffic_class)));
@@ -239,9 +239,9 @@ Result<Segment> ReceiveSegment(int socket, TrafficClass traffic_class, bool& pen
                          SegmentBytes(traffic_class));
   }
   HEDDLE_ASSIGN_OR_RETURN(Mapping mapping, Mapping::Of(descriptors[0].get(), bytes, false));
-  return Segment{.memory = std::move(mapping),
-                 .own_notification = std::move(descriptors[1]),
-                 .peer_notification = std::move(descriptors[2])};
+  return RingSegment{.memory = std::move(mapping),
+                     .own_notification = std::move(descriptors[1]),
+                     .peer_notification = std::move(descriptors[2])};
 }
 
 // After the handshake the local socket carries nothing but descriptors and the peer's end.
@@ -323,7 +323,7 @@ class ShmTransport final : public SocketTransport {
 
   Result<std::unique_ptr<Connection>> FinishDial(UniqueFd socket,
                                                  TrafficClass traffic_class) const override {
-    HEDDLE_ASSIGN_OR_RETURN(Segment segment, SendSegment(socket.get(), traffic_class));
+    HEDDLE_ASSIGN_OR_RETURN(RingSegment segment, SendSegment(socket.get(), traffic_class));
     return std::unique_ptr<Connection>(std::make_unique<ShmConnection>(
         std::move(socket), std::move(segment), traffic_class, true));
   }
@@ -331,7 +331,8 @@ class ShmTransport final : public SocketTransport {
   Result<std::unique_ptr<Connection>> FinishAccept(UniqueFd& socket,
                                                    TrafficClass traffic_class) const override {
     bool pending = false;
-    HEDDLE_ASSIGN_OR_RETURN(Segment segment, ReceiveSegment(socket.get(), traffic_class, pending));
+    HEDDLE_ASSIGN_OR_RETURN(RingSegment segment,
+                            ReceiveSegment(socket.get(), traffic_class, pending));
     if (pending) {
       return std::unique_ptr<Connection>();
     }

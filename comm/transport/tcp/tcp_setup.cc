@@ -25,7 +25,7 @@ namespace {
 constexpr Duration kDialTime = std::chrono::milliseconds(1200);
 /// For what was sent to the listener to come: once more the kernel's first try again.
 constexpr Duration kComingTime = std::chrono::milliseconds(1600);
-constexpr size_t kMostComing = 64;
+constexpr size_t kMaxComing = 64;
 constexpr double kBytesPerSecondEach = 10e9 / 8;
 
 class DiallerSetup final : public TcpSetup {
@@ -53,12 +53,12 @@ class DiallerSetup final : public TcpSetup {
 Result<std::unique_ptr<Connection>> DiallerSetup::Advance() {
   if (step_ == Step::kStart) {
     HEDDLE_RETURN_IF_ERROR(Start());
-    HEDDLE_RETURN_IF_ERROR(
-        Say(TcpHello{.streams = static_cast<uint16_t>(options().streams), .port = 0, .nonce = {}}));
+    HEDDLE_RETURN_IF_ERROR(Send(
+        TcpHello{.streams = static_cast<uint16_t>(options().streams), .port = 0, .nonce = {}}));
     step_ = Step::kHello;
   }
   if (step_ == Step::kHello) {
-    HEDDLE_ASSIGN_OR_RETURN(const bool whole, HearHello(peer_));
+    HEDDLE_ASSIGN_OR_RETURN(const bool whole, ReceiveHello(peer_));
     if (!whole) {
       return std::unique_ptr<Connection>();
     }
@@ -73,15 +73,15 @@ Result<std::unique_ptr<Connection>> DiallerSetup::Advance() {
     step_ = Step::kDial;
   }
   if (step_ == Step::kDial) {
-    HEDDLE_RETURN_IF_ERROR(HearNothing());
+    HEDDLE_RETURN_IF_ERROR(ReceiveNothing());
     if (!OpenAll()) {
       return std::unique_ptr<Connection>();
     }
     opened_ = static_cast<std::byte>(failure_.empty() ? streams_ : 1);
-    HEDDLE_RETURN_IF_ERROR(Say(opened_));
+    HEDDLE_RETURN_IF_ERROR(Send(opened_));
     step_ = Step::kAnswer;
   }
-  HEDDLE_ASSIGN_OR_RETURN(const bool whole, Hear(std::span(&answer_, 1)));
+  HEDDLE_ASSIGN_OR_RETURN(const bool whole, Receive(std::span(&answer_, 1)));
   if (!whole) {
     return std::unique_ptr<Connection>();
   }
@@ -173,7 +173,7 @@ Result<std::unique_ptr<Connection>> AcceptorSetup::Advance() {
     step_ = Step::kHello;
   }
   if (step_ == Step::kHello) {
-    HEDDLE_ASSIGN_OR_RETURN(const bool whole, HearHello(peer_));
+    HEDDLE_ASSIGN_OR_RETURN(const bool whole, ReceiveHello(peer_));
     if (!whole) {
       return std::unique_ptr<Connection>();
     }
@@ -184,9 +184,9 @@ Result<std::unique_ptr<Connection>> AcceptorSetup::Advance() {
     step_ = Step::kListen;
   }
   if (opened_ != std::byte{0}) {
-    HEDDLE_RETURN_IF_ERROR(HearNothing());
+    HEDDLE_RETURN_IF_ERROR(ReceiveNothing());
   } else {
-    HEDDLE_RETURN_IF_ERROR(Hear(std::span(&opened_, 1)).status());
+    HEDDLE_RETURN_IF_ERROR(Receive(std::span(&opened_, 1)).status());
     if (opened_ > std::byte{1} && opened_ != static_cast<std::byte>(streams_)) {
       return DataLossError("{} sockets where {} were agreed", static_cast<int>(opened_), streams_);
     }
@@ -206,7 +206,7 @@ Result<std::unique_ptr<Connection>> AcceptorSetup::Advance() {
                   opened_ == std::byte{1} ? "it cannot reach this worker's listener" : failure_);
     further_.clear();
   }
-  HEDDLE_RETURN_IF_ERROR(Say(static_cast<std::byte>(alone ? 1 : streams_)));
+  HEDDLE_RETURN_IF_ERROR(Send(static_cast<std::byte>(alone ? 1 : streams_)));
   return Finish(std::move(further_));
 }
 
@@ -230,7 +230,7 @@ Status AcceptorSetup::Answer(const TcpHello& peer) {
   }
   streams_ = answer.streams;
   further_.resize(streams_ - 1);
-  HEDDLE_RETURN_IF_ERROR(Say(answer));
+  HEDDLE_RETURN_IF_ERROR(Send(answer));
   return streams_ > 1 ? SetTimer(kComingTime) : Status::Ok();
 }
 
@@ -249,7 +249,7 @@ void AcceptorSetup::TakeKnocks() {
         !Watch(socket, EPOLLIN | EPOLLRDHUP).ok()) {
       continue;
     }
-    if (coming_.size() >= kMostComing) {  // Whoever proved nothing yet gives way.
+    if (coming_.size() >= kMaxComing) {  // Whoever proved nothing yet gives way.
       coming_.pop_front();
     }
     coming_.push_back({.socket = std::move(socket), .hello = {}, .have = 0});
@@ -302,7 +302,7 @@ int TcpStreamsFor(const std::string& host) {
     if (interface.kind == InterfaceKind::kPhysical &&
         std::find(ips.begin(), ips.end(), host) != ips.end()) {
       const double streams = std::ceil(interface.bytes_per_second / kBytesPerSecondEach);
-      return static_cast<int>(std::clamp(streams, 1.0, static_cast<double>(kMostStripes)));
+      return static_cast<int>(std::clamp(streams, 1.0, static_cast<double>(kMaxStripes)));
     }
   }
   return 1;

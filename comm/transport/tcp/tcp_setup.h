@@ -26,7 +26,7 @@ namespace heddle::comm {
 int TcpStreamsFor(const std::string& host);
 
 struct TcpSetupOptions {
-  int streams = 1;  ///< Number of sockets that this end would use, 1 to kMostStripes.
+  int streams = 1;  ///< Number of sockets that this end would use, 1 to kMaxStripes.
   std::string own;  ///< "host:port" at which this end listens; all sockets use that host.
   Digest key{};     ///< The connection's key, the same at both ends.
 };

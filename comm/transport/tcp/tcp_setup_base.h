@@ -118,7 +118,7 @@ class TcpSetup : public ConnectionSetup {
 
   /// Receives a part of `message`. Returns whether it is complete. Errors: kUnavailable (the peer
   /// closed the socket).
-  Result<bool> Hear(std::span<std::byte> message) {
+  Result<bool> Receive(std::span<std::byte> message) {
     const auto rest = message.subspan(have_);
     const ssize_t got = ::recv(socket_.get(), rest.data(), rest.size(), MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
@@ -132,15 +132,16 @@ class TcpSetup : public ConnectionSetup {
     have_ = whole ? 0 : have_;
     return whole;
   }
-  Result<bool> HearHello(TcpHello& hello) {
-    HEDDLE_ASSIGN_OR_RETURN(const bool whole, Hear(std::as_writable_bytes(std::span(&hello, 1))));
+  Result<bool> ReceiveHello(TcpHello& hello) {
+    HEDDLE_ASSIGN_OR_RETURN(const bool whole,
+                            Receive(std::as_writable_bytes(std::span(&hello, 1))));
     if (whole && (hello.magic != TcpHello::kMagic || hello.streams == 0)) {
       return DataLossError("its TCP parameters have another form");
     }
     return whole;
   }
   /// Checks that the peer is still connected and has sent nothing out of turn.
-  Status HearNothing() const {
+  Status ReceiveNothing() const {
     std::byte word{};
     const ssize_t got = ::recv(socket_.get(), &word, 1, MSG_DONTWAIT | MSG_PEEK);
     if (got > 0) {
@@ -151,7 +152,7 @@ class TcpSetup : public ConnectionSetup {
                : UnavailableError("the peer closed the connection");
   }
   template <typename T>
-  Status Say(const T& message) const {
+  Status Send(const T& message) const {
     // Smaller than any socket's buffer, so it goes whole or not at all.
     const ssize_t sent =
         ::send(socket_.get(), &message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -373,8 +373,8 @@ bool TcpStripes::PrepareToWait(bool want_read, bool want_write) {
 }
 
 void TcpStripes::TakeEvents() {
-  std::array<epoll_event, kMostStripes> ready{};
-  const int count = ::epoll_wait(epoll_.get(), ready.data(), kMostStripes, 0);
+  std::array<epoll_event, kMaxStripes> ready{};
+  const int count = ::epoll_wait(epoll_.get(), ready.data(), kMaxStripes, 0);
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = ready[static_cast<size_t>(i)];
     Stripe& stripe = stripes_[event.data.u64];
@@ -391,8 +391,8 @@ void TcpStripes::TakeEvents() {
 }
 
 void TcpStripes::TakeRests() {
-  std::array<epoll_event, kMostStripes> ready{};
-  const int count = ::epoll_wait(rests_.get(), ready.data(), kMostStripes, 0);
+  std::array<epoll_event, kMaxStripes> ready{};
+  const int count = ::epoll_wait(rests_.get(), ready.data(), kMaxStripes, 0);
   for (int i = 0; i < count; ++i) {
     Stripe& stripe = stripes_[ready[static_cast<size_t>(i)].data.u64];
     const Status flushed = Flush(stripe);

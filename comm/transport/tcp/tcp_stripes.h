@@ -15,7 +15,7 @@
 namespace heddle::comm {
 
 /// The most sockets of one connection.
-inline constexpr int kMostStripes = 8;
+inline constexpr int kMaxStripes = 8;
 
 /// Makes a connection over two or more connected, non-blocking sockets to one peer, in the same
 /// order at both ends. Errors: kResourceExhausted (descriptors).

@@ -59,9 +59,9 @@ Result<std::unique_ptr<Transport>> Open(const TransportSettings& settings) {
   const char* const end = wanted.data() + wanted.size();
   const auto parsed = std::from_chars(wanted.data(), end, streams);
   if ((!wanted.empty() && (parsed.ec != std::errc() || parsed.ptr != end)) || streams < 0 ||
-      streams > kMostStripes) {
+      streams > kMaxStripes) {
     return InvalidArgumentError("{} TCP streams a connection: between 0 and {}", wanted,
-                                kMostStripes);
+                                kMaxStripes);
   }
   HEDDLE_ASSIGN_OR_RETURN(TcpListener listener, ListenTcp(settings.bind_host));
   return std::unique_ptr<Transport>(std::make_unique<TcpTransport>(

@@ -14,7 +14,7 @@ namespace heddle::comm {
 
 namespace {
 
-constexpr size_t kMostNameBytes = 80;  // An address of IPv6 with its port has 47.
+constexpr size_t kMaxNameBytes = 80;  // An address of IPv6 with its port has 47.
 
 struct Candidate {
   RailPair pair;
@@ -25,7 +25,7 @@ struct Candidate {
 };
 
 bool IsPlain(std::string_view text) {
-  return text.size() <= kMostNameBytes && std::all_of(text.begin(), text.end(), [](char letter) {
+  return text.size() <= kMaxNameBytes && std::all_of(text.begin(), text.end(), [](char letter) {
            return letter > ' ' && letter < 0x7F && letter != ';' && letter != '=';
          });
 }
@@ -125,7 +125,7 @@ Result<std::vector<Rail>> ParseRails(std::string_view text) {
   std::vector<Rail> rails;
   do {
     const auto rail = ParseRail(Take(text, ','));
-    if (!rail.has_value() || rails.size() == kMostRails) {
+    if (!rail.has_value() || rails.size() == kMaxRails) {
       return InvalidArgumentError("its RDMA ports have another form");
     }
     rails.push_back(*rail);
@@ -145,7 +145,7 @@ std::vector<RailPair> ChooseRails(std::span<const Rail> own,
   if (!all_avoided) {
     std::erase_if(candidates, is_avoided);
   }
-  const size_t most = all_avoided ? 1 : kMostRoutes;
+  const size_t most = all_avoided ? 1 : kMaxRoutes;
   std::vector<RailPair> chosen;
   const auto key = [&](const Candidate& candidate) {
     const auto& [i, k] = candidate.pair;

@@ -26,7 +26,7 @@ struct Rail {
 
 /// The rails as text, separated by ',': "roce/12500000000/near/10.9.0.0-24/10.9.0.1:4711".
 std::string FormatRails(std::span<const Rail> rails);
-/// Parses a peer's rails. Errors: kInvalidArgument (no rails, more than kMostRails, or another
+/// Parses a peer's rails. Errors: kInvalidArgument (no rails, more than kMaxRails, or another
 /// format).
 Result<std::vector<Rail>> ParseRails(std::string_view text);
 

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMacBytes = 6;
 /// A queue pair's attribute for it has eight bits.
-constexpr int kMostGidIndex = 255;
+constexpr int kMaxGidIndex = 255;
 
 /// "100 Gb/sec (4X EDR)" in bytes a second; 0: it is something else.
 double ParseRate(const std::string& text) {
@@ -143,9 +143,9 @@ void Judge(RdmaPort& port) {
     port.reason = "no GID of RoCE version 2 with an address of this machine";
   } else if (port.gid_index < 0) {
     port.reason = "no interface with an address belongs to it";
-  } else if (port.gid_index > kMostGidIndex) {
+  } else if (port.gid_index > kMaxGidIndex) {
     port.reason = fmt::format("its GID is number {}, queue pairs take none above {}",
-                              port.gid_index, kMostGidIndex);
+                              port.gid_index, kMaxGidIndex);
   } else if (port.character_device.empty()) {
     port.reason = "programs cannot reach it: load the module ib_uverbs";
   } else {
@@ -272,13 +272,13 @@ std::vector<RdmaPort> ChooseRdmaPorts(const std::vector<RdmaPort>& ports,
       chosen.push_back(i);
     }
   }
-  if (chosen.size() > kMostRails) {
+  if (chosen.size() > kMaxRails) {
     const auto rank = [&](size_t i) {
       return std::pair(ports[i].ip == bind_host, ports[i].bytes_per_second);
     };
     std::stable_sort(chosen.begin(), chosen.end(),
                      [&](size_t a, size_t b) { return rank(a) > rank(b); });
-    chosen.resize(kMostRails);
+    chosen.resize(kMaxRails);
     std::sort(chosen.begin(), chosen.end());
   }
   std::vector<RdmaPort> result;

@@ -18,7 +18,7 @@
 namespace heddle::comm {
 
 /// The most ports that a worker uses.
-inline constexpr size_t kMostRails = 8;
+inline constexpr size_t kMaxRails = 8;
 
 /// The kind of a port's network. Ports of different kinds cannot communicate.
 enum class RdmaKind : uint8_t { kUnknown = 0, kInfiniBand = 1, kRoce = 2, kIwarp = 3 };
@@ -69,7 +69,7 @@ std::vector<RdmaPort> FindRdmaPorts();
 bool IsAmong(const RdmaPort& port, std::string_view devices);
 
 /// The ports that a worker reached at `bind_host` should use, in the order of `ports`: the usable
-/// ones among `devices` (IsAmong), at most kMostRails. If there are more, the port with address
+/// ones among `devices` (IsAmong), at most kMaxRails. If there are more, the port with address
 /// `bind_host` and the fastest are used. Of an iWARP device only one port is used, because
 /// librdmacm has one handle for all of its ports. Pure.
 std::vector<RdmaPort> ChooseRdmaPorts(const std::vector<RdmaPort>& ports,

@@ -9,7 +9,7 @@ namespace heddle::elastic {
 namespace {
 
 // Steps whose certificates are kept; members are at most one step apart.
-constexpr size_t kMostSteps = 4;
+constexpr size_t kMaxSteps = 4;
 
 // Workers by the value that they report of one thing.
 using Opinions = std::map<uint64_t, std::vector<std::string>>;
@@ -111,7 +111,7 @@ std::optional<Disagreement> Agreement::Take(const std::string& worker,
   Certificates& said = said_[step];
   said[worker] = certificate;
   if (said.size() < held.plan.members.size()) {
-    if (said_.size() > kMostSteps) {
+    if (said_.size() > kMaxSteps) {
       said_.erase(said_.begin());
     }
     return std::nullopt;

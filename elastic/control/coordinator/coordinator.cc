@@ -11,17 +11,17 @@ namespace heddle::elastic {
 // ---- An event ----
 
 std::vector<CoordinatorAction> Coordinator::State::Handle(const CoordinatorEvent& event, Time now) {
-  Outbox out([this, now] { return Facts(now); });
+  Outbox out([this, now] { return MakeDurableState(now); });
   // A coordinator that was itself stopped must not take all workers for dead: the messages that
   // they sent meanwhile are still on their way.
   if (promised_tick_ && now - *promised_tick_ > policy().lease / 4) {
-    silence_.Excuse(now + policy().lease / 2);
+    failure_detector_.Excuse(now + policy().lease / 2);
   }
   const int64_t fence = transitions_.current() ? transitions_.current()->fence : 0;
   std::visit([&](const auto& e) { On(e, now, out); }, event);
   Advance(now, out);
   if (transitions_.current() && transitions_.current()->fence != fence) {
-    silence_.Reconsider();  // Workers that were spared because steps ran may be lost now.
+    failure_detector_.Reconsider();  // Workers that were spared because steps ran may be lost now.
   }
   if (IsRunning() && !transitions_.current()) {
     decisions_.Drop();
@@ -30,7 +30,7 @@ std::vector<CoordinatorAction> Coordinator::State::Handle(const CoordinatorEvent
   return out.Take();
 }
 
-DurableState Coordinator::State::Facts(Time now) {
+DurableState Coordinator::State::MakeDurableState(Time now) {
   DurableState durable;
   durable.job_id = job_.id;
   durable.job_yaml = job_.yaml;
@@ -49,7 +49,7 @@ DurableState Coordinator::State::Facts(Time now) {
   return durable;
 }
 
-Scene Coordinator::State::MakeScene(Time now, Outbox& out) {
+TransitionContext Coordinator::State::MakeContext(Time now, Outbox& out) {
   return {.job = job_,
           .roster = roster_,
           .generations = generations_,
@@ -70,7 +70,7 @@ Scene Coordinator::State::MakeScene(Time now, Outbox& out) {
 }
 
 void Coordinator::State::On(const Submitted& event, Time now, Outbox& out) {
-  if (phase_ != Phase::kIdle) {
+  if (phase_ != JobPhase::kIdle) {
     return;
   }
   job_ = event.job;
@@ -87,7 +87,7 @@ void Coordinator::State::On(const Submitted& event, Time now, Outbox& out) {
 }
 
 void Coordinator::State::BeginForming(Time now) {
-  phase_ = Phase::kActive;
+  phase_ = JobPhase::kActive;
   formation_.Begin(now);
   generations_.Drop();
   sources_.Clear();
@@ -99,12 +99,13 @@ void Coordinator::State::On(const Received& event, Time now, Outbox& out) {
   }
   if (roster_.Speaks(event.connection)) {
     EndSilence(now, out);
-    OnMessage(*roster_.Hear(event.connection, now), event.message, now, out);
+    OnMessage(*roster_.NoteHeard(event.connection, now), event.message, now, out);
   }
 }
 
 void Coordinator::State::EndSilence(Time now, Outbox& out) {
-  if (const auto since = silence_.cut_off_since(); silence_.Hear(roster_, policy(), now) && since) {
+  if (const auto since = failure_detector_.cut_off_since();
+      failure_detector_.NoteHeard(roster_, policy(), now) && since) {
     out.Log("heard_again", {{"seconds", Seconds(now - *since)}});
     transitions_.Excuse(now - *since);
   }
@@ -115,7 +116,7 @@ void Coordinator::State::On(const Disconnected& event, Time now, Outbox& out) {
   if (name.empty()) {
     return;
   }
-  if (phase_ == Phase::kDone || phase_ == Phase::kIdle) {
+  if (phase_ == JobPhase::kDone || phase_ == JobPhase::kIdle) {
     return Dismiss(name, "", false, out);
   }
   // An accusation without a name fits any member that disconnects.
@@ -136,19 +137,19 @@ void Coordinator::State::On(const ProcessExited& event, Time now, Outbox& out) {
   if (worker == nullptr || (worker->pid != event.pid && worker->seen)) {
     return;
   }
-  if (phase_ == Phase::kDone || phase_ == Phase::kIdle) {
+  if (phase_ == JobPhase::kDone || phase_ == JobPhase::kIdle) {
     return Dismiss(event.worker, "", false, out);
   }
   Lose({event.worker, event.reason, false}, now, out);
 }
 
 void Coordinator::State::On(const Planned& event, Time now, Outbox& out) {
-  Scene scene = MakeScene(now, out);
-  Apply(transitions_.OnPlanned(event.outcome, scene), now, out);
+  TransitionContext context = MakeContext(now, out);
+  Apply(transitions_.OnPlanned(event.outcome, context), now, out);
 }
 
 void Coordinator::State::On(const CheckpointCommitted& event, Time /*now*/, Outbox& out) {
-  if (phase_ != Phase::kDone && saves_.TakeCommit(event, out)) {
+  if (phase_ != JobPhase::kDone && saves_.TakeCommit(event, out)) {
     sources_.NoteStateBytes(event.raw_bytes);
   }
 }
@@ -170,13 +171,13 @@ void Coordinator::State::On(const EmulateRequested& event, Time /*now*/, Outbox&
 }
 
 void Coordinator::State::On(const CancelRequested& event, Time /*now*/, Outbox& out) {
-  if (phase_ != Phase::kDone && phase_ != Phase::kIdle) {
+  if (phase_ != JobPhase::kDone && phase_ != JobPhase::kIdle) {
     End({false, false, event.reason}, out);
   }
 }
 
 void Coordinator::State::On(const Ticked& /*event*/, Time now, Outbox& out) {
-  if (phase_ != Phase::kDone) {
+  if (phase_ != JobPhase::kDone) {
     JudgeSilence(now, out);
   }
 }
@@ -184,21 +185,21 @@ void Coordinator::State::On(const Ticked& /*event*/, Time now, Outbox& out) {
 // ---- Time and conditions ----
 
 void Coordinator::State::Advance(Time now, Outbox& out) {
-  Scene scene = MakeScene(now, out);
+  TransitionContext context = MakeContext(now, out);
   const bool gathers = suspension_.Gathers(roster_, policy().coalesce, now);
-  if (phase_ == Phase::kAdopting) {
+  if (phase_ == JobPhase::kAdopting) {
     JudgeAccusations(now, out);
     FinishAdopting(now, out);
   }
-  if (phase_ == Phase::kActive) {
+  if (phase_ == JobPhase::kActive) {
     roster_.ScheduleProfiles(links_.BusyHosts(roster_), policy().profile_timeout, now, out);
     links_.CheckDeadlines(roster_, policy().links, now, out);
     JudgeAccusations(now, out);
     JudgeAnswers(now, out);
-    Apply(transitions_.LeaveHalt(scene), now, out);
+    Apply(transitions_.LeaveHalt(context), now, out);
     ConsiderSuspension(now, out);
-    if (phase_ == Phase::kActive && !generations_.held() && !transitions_.current()) {
-      Apply(transitions_.Form(scene), now, out);
+    if (phase_ == JobPhase::kActive && !generations_.held() && !transitions_.current()) {
+      Apply(transitions_.Form(context), now, out);
     }
     FinishIfDone(now, out);
     if (!gathers) {
@@ -206,16 +207,17 @@ void Coordinator::State::Advance(Time now, Outbox& out) {
     }
   }
   if (IsRunning()) {
-    silence_.NoteStep(generations_.held()->number, 0, now);  // Takes effect once per generation.
+    failure_detector_.NoteStep(generations_.held()->number, 0,
+                               now);  // Takes effect once per generation.
   }
-  if (phase_ == Phase::kActive) {
+  if (phase_ == JobPhase::kActive) {
     JudgeWaits(now, out);  // After NoteStep: waits count from the begin of the generation.
   }
   EndIfNobodyIsLeft(out);
   if (IsRunning() && steps_.StoreIsDue(now)) {
     out.Persist();
   }
-  if (auto list = roster_.TakeList(phase_ == Phase::kIdle)) {
+  if (auto list = roster_.TakeList(phase_ == JobPhase::kIdle)) {
     out.Add(*std::move(list));
   }
 }
@@ -223,7 +225,7 @@ void Coordinator::State::Advance(Time now, Outbox& out) {
 // Ends the job if no worker is left and none will join. A requested suspension ends it by itself.
 void Coordinator::State::EndIfNobodyIsLeft(Outbox& out) {
   if (launched_are_gone_ && roster_.workers().empty() && suspension_.asked().empty() &&
-      (phase_ == Phase::kActive || phase_ == Phase::kAdopting)) {
+      (phase_ == JobPhase::kActive || phase_ == JobPhase::kAdopting)) {
     End({.reason = recoveries_.WithFirstLoss("no worker is left")}, out);
   }
 }
@@ -233,7 +235,7 @@ void Coordinator::State::End(const EndJob& end, Outbox& out) {
     return;
   }
   end_ = end;
-  phase_ = Phase::kDone;
+  phase_ = JobPhase::kDone;
   transitions_.Drop(generations_);
   suspension_.Drop();
   blame_.Clear();
@@ -273,7 +275,7 @@ void Coordinator::State::FinishIfDone(Time now, Outbox& out) {
   suspension_.Drop();
   const int64_t last = policy().total_steps;
   const bool saved = !CheckpointDue(policy(), last) || saves_.IsCommitted(last);
-  if (!saved && (silence_.cut_off_since() || now < silence_.excused_until())) {
+  if (!saved && (failure_detector_.cut_off_since() || now < failure_detector_.excused_until())) {
     return steps_.PutOffEnd(now);
   }
   if (const auto end =
@@ -288,29 +290,29 @@ void Coordinator::State::Consider(Time now, Outbox& out) {
     return;
   }
   ReleaseLeaving(/*requeue=*/false, now, out);
-  Scene scene = MakeScene(now, out);
-  Apply(transitions_.Consider(scene), now, out);
+  TransitionContext context = MakeContext(now, out);
+  Apply(transitions_.Consider(context), now, out);
 }
 
 std::optional<Time> Coordinator::State::NextDeadline() const {
-  if (phase_ == Phase::kDone) {
+  if (phase_ == JobPhase::kDone) {
     return std::nullopt;
   }
-  std::optional<Time> next = silence_.NextDeadline(roster_, StepSeconds(), policy());
+  std::optional<Time> next = failure_detector_.NextDeadline(roster_, StepSeconds(), policy());
   Earlier(next, blame_.NextDeadline(policy().probe));
   Earlier(next, links_.NextDeadline());
   if (const auto due = transitions_.NextDeadline(policy(), roster_);
-      due && !silence_.cut_off_since()) {
+      due && !failure_detector_.cut_off_since()) {
     const Time held_until = loss_limit_.NextDeadline(policy()).value_or(*due);
-    Earlier(next, std::max({*due, silence_.excused_until(), held_until}));
+    Earlier(next, std::max({*due, failure_detector_.excused_until(), held_until}));
   }
   Earlier(next, loss_limit_.NextDeadline(policy()));
   if (adopt_until_) {
-    Earlier(next, std::max(*adopt_until_, silence_.excused_until()));
+    Earlier(next, std::max(*adopt_until_, failure_detector_.excused_until()));
   }
   Earlier(next, suspension_.NextDeadline());
   Earlier(next, steps_.NextDeadline(policy(), IsRunning()));
-  if (phase_ == Phase::kActive && !generations_.held() && !transitions_.current()) {
+  if (phase_ == JobPhase::kActive && !generations_.held() && !transitions_.current()) {
     Earlier(next, formation_.NextDeadline(policy()));
   }
   return next;

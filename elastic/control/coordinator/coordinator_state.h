@@ -9,15 +9,15 @@
 #include <vector>
 
 #include "elastic/control/coordinator/coordinator.h"
+#include "elastic/control/membership/failure_detector.h"
 #include "elastic/control/membership/loss_limit.h"
 #include "elastic/control/membership/quarantine.h"
-#include "elastic/control/membership/silence.h"
 #include "elastic/control/suspension/suspension.h"
 #include "elastic/control/transition/transitions.h"
 
 namespace heddle::elastic {
 
-enum class Phase : uint8_t {
+enum class JobPhase : uint8_t {
   kIdle,      ///< No job was submitted.
   kAdopting,  ///< The coordinator restarted and waits for the workers of its predecessor.
   kActive,    ///< The job forms a generation, or has one in force; a transition may be in progress.
@@ -42,14 +42,14 @@ class Coordinator::State {
   void DescribeWorkers(wire::JobStatus& status) const;
   const JobPolicy& policy() const { return job_.policy; }
   /// True if a generation is in force.
-  bool IsRunning() const { return phase_ == Phase::kActive && generations_.held().has_value(); }
+  bool IsRunning() const { return phase_ == JobPhase::kActive && generations_.held().has_value(); }
   /// True if the members of the generation in force run steps and no accusation is pending.
   bool StepsRun() const;
   /// Seconds of a step of the generation in force: the longer of predicted and measured; 0 without
   /// a generation.
   double StepSeconds() const;
-  DurableState Facts(Time now);
-  Scene MakeScene(Time now, Outbox& out);
+  DurableState MakeDurableState(Time now);
+  TransitionContext MakeContext(Time now, Outbox& out);
 
   void On(const Submitted& event, Time now, Outbox& out);
   void On(const Received& event, Time now, Outbox& out);
@@ -87,7 +87,7 @@ class Coordinator::State {
   void WelcomeWorker(const std::string& name, bool again, Outbox& out);
   /// How long quarantine holds off a worker that wants to join; nullopt if it may join, or is
   /// needed.
-  std::optional<Quarantine::Sentence> HoldOff(const std::string& name, Time now) const;
+  std::optional<Quarantine::HoldOff> HoldOff(const std::string& name, Time now) const;
   /// Resends Go to a member that is ready and has not received it.
   void SendGoAgain(const Worker& worker, Outbox& out);
 
@@ -135,12 +135,12 @@ class Coordinator::State {
                    Time now,
                    Outbox& out);
   void Recover(Cause cause, Time now, Outbox& out);
-  void Apply(const Consequence& consequence, Time now, Outbox& out);
+  void Apply(const Effects& effects, Time now, Outbox& out);
   void Lose(const Loss& loss, Time now, Outbox& out);
   void Dismiss(const std::string& name, const std::string& reason, bool rejoins, Outbox& out);
   void End(const EndJob& end, Outbox& out);
 
-  Phase phase_ = Phase::kIdle;
+  JobPhase phase_ = JobPhase::kIdle;
   Job job_;
   std::optional<EndJob> end_;
   Time started_;
@@ -150,7 +150,7 @@ class Coordinator::State {
 
   Roster roster_;
   Quarantine quarantine_;
-  Silence silence_;
+  FailureDetector failure_detector_;
   LossLimit loss_limit_;
   Generations generations_;
   Blame blame_;

@@ -24,15 +24,15 @@ void Coordinator::State::OnStateDigests(const std::string& name,
   for (const auto& [member, incarnation] : held.members) {
     origin.holders.push_back(member);
   }
-  Scene scene = MakeScene(now, out);
-  const auto losses = RefuseDisagreeing(*found, origin, held.number, scene);
+  TransitionContext context = MakeContext(now, out);
+  const auto losses = RefuseDisagreeing(*found, origin, held.number, context);
   losses.empty() ? Recover(Cause::kDisagreement, now, out) : Apply({.losses = losses}, now, out);
 }
 
 void Coordinator::State::RestoreDisagreement(Time now) {
   const auto& held = generations_.held();
   if (held && sources_.refusals().Disagreed(held->number)) {
-    Outbox nobody([this, now] { return Facts(now); });  // Its actions are dropped.
+    Outbox nobody([this, now] { return MakeDurableState(now); });  // Its actions are dropped.
     sources_.VoidAfter(agreement_.step());
     saves_.VoidAfter(agreement_.step(), held->number, nobody);
   }

@@ -57,7 +57,7 @@ void Coordinator::State::OnLeaving(const Worker& worker,
                                    const wire::Leaving& message,
                                    Time now,
                                    Outbox& out) {
-  if (phase_ == Phase::kDone) {
+  if (phase_ == JobPhase::kDone) {
     return;
   }
   if (message.at_once()) {

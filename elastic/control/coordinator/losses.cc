@@ -22,28 +22,28 @@ bool Coordinator::State::StepsRun() const {
 
 void Coordinator::State::JudgeSilence(Time now, Outbox& out) {
   const auto& transition = transitions_.current();
-  const bool was_cut_off = silence_.cut_off_since().has_value();
+  const bool was_cut_off = failure_detector_.cut_off_since().has_value();
   std::set<std::string> involved;
   for (const auto& [name, worker] : roster_.workers()) {
     if (transition && transition->Involves(name)) {
       involved.insert(name);
     }
   }
-  const Silence::Verdict verdict = silence_.Judge({.roster = roster_,
-                                                   .generations = generations_,
-                                                   .involved = involved,
-                                                   .steps_run = StepsRun(),
-                                                   .step_seconds = StepSeconds(),
-                                                   .policy = policy(),
-                                                   .now = now});
-  if (silence_.cut_off_since() && !was_cut_off) {
+  const FailureDetector::Verdict verdict = failure_detector_.Judge({.roster = roster_,
+                                                                    .generations = generations_,
+                                                                    .involved = involved,
+                                                                    .steps_run = StepsRun(),
+                                                                    .step_seconds = StepSeconds(),
+                                                                    .policy = policy(),
+                                                                    .now = now});
+  if (failure_detector_.cut_off_since() && !was_cut_off) {
     out.Log("cut_off", {{"workers", static_cast<int64_t>(roster_.workers().size())}});
   }
   std::set<std::string> absent = verdict.absent;
   // A lost worker is absent, too, as the loss limit may hold its loss; not one that is only slow.
   for (const Loss& loss : verdict.lost) {
     const Worker& worker = roster_.at(loss.worker);
-    if (worker.broken_at || now - worker.last_word >= policy().lease) {
+    if (worker.broken_at || now - worker.last_heard_at >= policy().lease) {
       absent.insert(loss.worker);
     }
   }
@@ -52,18 +52,18 @@ void Coordinator::State::JudgeSilence(Time now, Outbox& out) {
 }
 
 void Coordinator::State::JudgeAnswers(Time now, Outbox& out) {
-  if (silence_.cut_off_since() || now < silence_.excused_until()) {
+  if (failure_detector_.cut_off_since() || now < failure_detector_.excused_until()) {
     return;
   }
-  Scene scene = MakeScene(now, out);
-  Consequence due = transitions_.CheckDeadline(scene);
+  TransitionContext context = MakeContext(now, out);
+  Effects due = transitions_.CheckDeadline(context);
   std::vector<Loss> late = std::exchange(due.losses, {});
   if (const auto before = loss_limit_.hold()) {
     loss_limit_.Look(late, roster_, policy(), now);
     if (!loss_limit_.hold()) {
       TellHold(before, "most are heard", now, out);
       // Messages of the other suspects may be on their way, and no worker could reply meanwhile.
-      silence_.Excuse(now + policy().lease / 2);
+      failure_detector_.Excuse(now + policy().lease / 2);
       transitions_.Excuse(now - before->since);
       late.clear();
     }
@@ -91,7 +91,7 @@ void Coordinator::State::TellHold(const std::optional<LossLimit::Hold>& before,
   } else if (before && !hold) {
     out.Log("losses_released",
             {{"seconds", Seconds(now - before->since)}, {"reason", std::string(why_over)}});
-    silence_.Reconsider();  // The held losses are judged again.
+    failure_detector_.Reconsider();  // The held losses are judged again.
   }
 }
 
@@ -126,7 +126,7 @@ void Coordinator::State::TakeVerdict(const Blame::Verdict& verdict, Time now, Ou
 void Coordinator::State::JudgeWaits(Time now, Outbox& out) {
   const auto limit =
       std::max(policy().hang_timeout, FromSeconds(kStepsToDoNothing * StepSeconds()));
-  if (!StepsRun() || silence_.cut_off_since() || now < silence_.excused_until() ||
+  if (!StepsRun() || failure_detector_.cut_off_since() || now < failure_detector_.excused_until() ||
       !blame_.WaitsAreDue(limit, now)) {
     return;
   }
@@ -137,8 +137,8 @@ void Coordinator::State::JudgeWaits(Time now, Outbox& out) {
     return steps_.finished().count(name) > 0 ||
            (worker != nullptr && worker->standing == wire::STANDING_STOPPED);
   });
-  const WaitGraph waits =
-      WaitsAmong(running, {held.number}, roster_, silence_.stepped_at(), policy().lease / 2, now);
+  const WaitGraph waits = WaitsAmong(running, {held.number}, roster_,
+                                     failure_detector_.stepped_at(), policy().lease / 2, now);
   const Duration patience =
       std::max(limit, policy().stop_timeout);  // A save between steps may take that long.
   TakeVerdict(blame_.JudgeWaits(waits, limit, patience, now), now, out);

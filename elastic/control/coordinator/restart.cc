@@ -7,7 +7,7 @@
 namespace heddle::elastic {
 
 Coordinator::State::State(const DurableState& restored, const Job& job, Time now)
-    : phase_(Phase::kAdopting),
+    : phase_(JobPhase::kAdopting),
       job_(job),
       started_(now) {
   if (restored.data != 0) {
@@ -28,13 +28,13 @@ Coordinator::State::State(const DurableState& restored, const Job& job, Time now
 }
 
 void Coordinator::State::FinishAdopting(Time now, Outbox& out) {
-  Consequence absent;
+  Effects absent;
   for (const auto& [name, worker] : roster_.workers()) {
     if (!worker.seen) {
       absent.losses.push_back({name, "it did not come back to the restarted coordinator"});
     }
   }
-  if (!absent.losses.empty() && now < std::max(*adopt_until_, silence_.excused_until())) {
+  if (!absent.losses.empty() && now < std::max(*adopt_until_, failure_detector_.excused_until())) {
     return;
   }
   adopt_until_.reset();
@@ -46,7 +46,7 @@ void Coordinator::State::FinishAdopting(Time now, Outbox& out) {
   if (!held || held->members.empty()) {
     return BeginForming(now);
   }
-  phase_ = Phase::kActive;
+  phase_ = JobPhase::kActive;
   bool intact = held->members.size() == held->plan.members.size() && blame_.empty();
   for (const auto& [name, incarnation] : held->members) {
     const Worker& worker = roster_.at(name);

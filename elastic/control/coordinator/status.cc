@@ -32,19 +32,19 @@ std::string StandingName(wire::Standing standing) {
 
 void Coordinator::State::DescribePhase(Time now, wire::JobStatus& status) const {
   const auto& transition = transitions_.current();
-  if (phase_ == Phase::kIdle) {
+  if (phase_ == JobPhase::kIdle) {
     status.set_phase("idle");
-  } else if (phase_ == Phase::kDone) {
+  } else if (phase_ == JobPhase::kDone) {
     status.set_phase(end_->ok ? "finished" : end_->suspended ? "suspended" : "failed");
     status.set_reason(end_->reason);
-  } else if (const auto since = silence_.cut_off_since()) {
+  } else if (const auto since = failure_detector_.cut_off_since()) {
     status.set_phase("cut off");
     status.set_reason(fmt::format("no worker is heard for {:.0f} s; those that train go on",
                                   Seconds(now - *since)));
   } else if (transition && transition->IsStuck()) {
     status.set_phase("paused");
     status.set_reason(transition->stuck);
-  } else if (phase_ == Phase::kAdopting ||
+  } else if (phase_ == JobPhase::kAdopting ||
              (transition && transition->kind == Transition::Kind::kRecover)) {
     status.set_phase("recovering");
   } else if (!generations_.held() && !transition && suspension_.after()) {
@@ -60,7 +60,7 @@ void Coordinator::State::DescribePhase(Time now, wire::JobStatus& status) const 
     status.set_phase(transition ? "changing" : "training");
   }
   if (const auto& hold = loss_limit_.hold();
-      hold && phase_ != Phase::kDone && status.reason().empty()) {
+      hold && phase_ != JobPhase::kDone && status.reason().empty()) {
     status.set_reason(fmt::format(
         "nothing shows that {} of {} workers live: so many are not given up at once, {:.0f} s more",
         hold->suspects, hold->workers,
@@ -104,7 +104,7 @@ wire::JobStatus Coordinator::State::Describe(Time now) const {
   DescribePhase(now, status);
   status.set_job_id(job_.id);
   status.set_output_folder(job_.output_folder);
-  if (phase_ != Phase::kIdle) {
+  if (phase_ != JobPhase::kIdle) {
     status.set_step(steps_.known());
     status.set_total_steps(policy().total_steps);
   }

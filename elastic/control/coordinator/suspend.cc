@@ -10,7 +10,7 @@
 namespace heddle::elastic {
 
 void Coordinator::State::On(const SuspendRequested& event, Time /*now*/, Outbox& /*out*/) {
-  if (phase_ != Phase::kDone && phase_ != Phase::kIdle) {
+  if (phase_ != JobPhase::kDone && phase_ != JobPhase::kIdle) {
     suspension_.Ask(event.reason);
   }
 }
@@ -37,7 +37,7 @@ void Coordinator::State::ConsiderSuspension(Time now, Outbox& out) {
   const Planning* planning = transition ? transition->In<Planning>() : nullptr;
   if (!generations_.held() && (!transition || planning != nullptr)) {
     ReleaseLeaving(/*requeue=*/true, now, out);
-    if (!suspension_.asked().empty() && phase_ == Phase::kActive) {
+    if (!suspension_.asked().empty() && phase_ == JobPhase::kActive) {
       const std::optional<SourceOption> stored = sources_.Stored(saves_);
       const bool lost = steps_.known() > (stored ? stored->step : 0);
       EndSuspension(lost ? "no worker is left that holds the newest state" : "", now, out);
@@ -83,8 +83,8 @@ void Coordinator::State::OnStopped(const Worker& worker,
                                generations_, out)) {
     return Recover(Cause::kFailure, now, out);
   }
-  Scene scene = MakeScene(now, out);
-  Apply(transitions_.OnStopped(worker.name, message.generation(), message.applied_step(), scene),
+  TransitionContext context = MakeContext(now, out);
+  Apply(transitions_.OnStopped(worker.name, message.generation(), message.applied_step(), context),
         now, out);
 }
 
@@ -148,8 +148,8 @@ void Coordinator::State::ReleaseLeaving(bool requeue, Time now, Outbox& out) {
     quarantine_.Leave(name);
     Dismiss(name, "released", false, out);
     if (transitions_.current()) {
-      Scene scene = MakeScene(now, out);
-      Apply(transitions_.OnLost(name, scene), now, out);
+      TransitionContext context = MakeContext(now, out);
+      Apply(transitions_.OnLost(name, context), now, out);
     }
   }
 }

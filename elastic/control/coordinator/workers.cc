@@ -26,9 +26,9 @@ void Coordinator::State::OnHello(ConnectionId connection,
   if (const auto other = OtherJob(hello)) {
     return Refuse(connection, *other, out);
   }
-  Roster::Answer answer = roster_.Judge(hello, phase_ == Phase::kDone, now, policy().lease);
+  Roster::Answer answer = roster_.Judge(hello, phase_ == JobPhase::kDone, now, policy().lease);
   // A new worker, not one of the job that has ended, asks again until there is a next job.
-  if (phase_ == Phase::kDone &&
+  if (phase_ == JobPhase::kDone &&
       roster_.Judge(hello, false, now, policy().lease).kind == Kind::kJoin) {
     answer = {Kind::kRefuse, "the job has ended, the next one is waited for", false};
   }
@@ -46,34 +46,34 @@ void Coordinator::State::OnHello(ConnectionId connection,
   EndSilence(now, out);
   if (answer.kind == Kind::kReturn) {
     roster_.Return(connection, hello, now, out);
-    if (phase_ != Phase::kIdle) {
+    if (phase_ != JobPhase::kIdle) {
       WelcomeWorker(hello.name(), true, out);
       const Worker& worker = roster_.at(hello.name());
       if (worker.profiling_until) {
         out.Tell(connection, wire::Profile());
       }
-      links_.Repeat(worker, roster_, policy().links, out);
+      links_.Resend(worker, roster_, policy().links, out);
       SendGoAgain(worker, out);  // Before any Stop, which counts only after Go.
-      Scene scene = MakeScene(now, out);
-      transitions_.Repeat(worker, scene);
-      suspension_.Repeat(worker, generations_, out);
+      TransitionContext context = MakeContext(now, out);
+      transitions_.Resend(worker, context);
+      suspension_.Resend(worker, generations_, out);
     }
     return;
   }
   if (answer.kind == Kind::kReplace) {
     Lose({hello.name(), "another process took its place", false}, now, out);
   }
-  if (const auto sentence = HoldOff(hello.name(), now)) {
+  if (const auto hold_off = HoldOff(hello.name(), now)) {
     wire::Refused refused;
     refused.set_reason(
         fmt::format("{} was lost {} times shortly after it came: held off for {:.1f} s",
-                    hello.name(), sentence->short_lives, Seconds(sentence->pause)));
-    refused.set_seconds(Seconds(sentence->pause));
+                    hello.name(), hold_off->short_lives, Seconds(hold_off->pause)));
+    refused.set_seconds(Seconds(hold_off->pause));
     return Refuse(connection, refused, out);
   }
   const std::string name = roster_.Join(connection, hello, now);
   quarantine_.Join(name, now);
-  if (phase_ != Phase::kIdle) {
+  if (phase_ != JobPhase::kIdle) {
     out.Persist();  // A restarted coordinator must know which worker has the name.
     WelcomeWorker(name, false, out);
   }
@@ -95,8 +95,8 @@ std::optional<wire::Refused> Coordinator::State::OtherJob(const wire::Hello& hel
   return refused;
 }
 
-std::optional<Quarantine::Sentence> Coordinator::State::HoldOff(const std::string& name,
-                                                                Time now) const {
+std::optional<Quarantine::HoldOff> Coordinator::State::HoldOff(const std::string& name,
+                                                               Time now) const {
   const auto& transition = transitions_.current();
   const int left = static_cast<int>(CandidatesOf(roster_).size());
   const bool needed = !IsRunning() || (transition && transition->IsStuck()) ||
@@ -137,14 +137,14 @@ void Coordinator::State::OnMessage(const Worker& worker,
                                    Outbox& out) {
   // A copy, because the worker may be forgotten while its message is handled.
   const std::string name = worker.name;
-  Scene scene = MakeScene(now, out);
+  TransitionContext context = MakeContext(now, out);
   switch (message.kind_case()) {
     case wire::FromWorker::kProfiled:
       return OnProfiled(worker, message.profiled(), now, out);
     case wire::FromWorker::kLinksMeasured:
       return links_.TakeAnswer(worker, message.links_measured(), roster_, policy().links, out);
     case wire::FromWorker::kPrepared:
-      return Apply(transitions_.OnPrepared(name, message.prepared(), scene), now, out);
+      return Apply(transitions_.OnPrepared(name, message.prepared(), context), now, out);
     case wire::FromWorker::kStepDone:
       TakeRecords(name, message.step_done().records(), now, out);
       return;
@@ -159,9 +159,9 @@ void Coordinator::State::OnMessage(const Worker& worker,
     case wire::FromWorker::kStopped:
       return OnStopped(worker, message.stopped(), now, out);
     case wire::FromWorker::kReady:
-      return Apply(transitions_.OnReady(name, message.ready(), scene), now, out);
+      return Apply(transitions_.OnReady(name, message.ready(), context), now, out);
     case wire::FromWorker::kCheckpointPart:
-      if (phase_ != Phase::kDone) {
+      if (phase_ != JobPhase::kDone) {
         const wire::CheckpointPart& part = message.checkpoint_part();
         saves_.TakePart(name, part, generations_,
                         {.validation_loss = steps_.ValidationOf(part.step()), .data = job_.data},
@@ -221,7 +221,7 @@ bool Coordinator::State::TakeRecords(
     const google::protobuf::RepeatedPtrField<wire::StepRecord>& records,
     Time now,
     Outbox& out) {
-  if (phase_ == Phase::kDone) {
+  if (phase_ == JobPhase::kDone) {
     return false;
   }
   google::protobuf::RepeatedPtrField<wire::StepRecord> counting;
@@ -246,7 +246,7 @@ bool Coordinator::State::TakeRecords(
 void Coordinator::State::OnValidation(const std::string& name,
                                       const wire::Validation& message,
                                       Outbox& out) {
-  if (phase_ != Phase::kDone && Counts(name, message.generation()) &&
+  if (phase_ != JobPhase::kDone && Counts(name, message.generation()) &&
       steps_.TakeValidation(message, out) &&
       (saves_.IsCommitting(message.step()) || saves_.IsCommitted(message.step()))) {
     out.Add(NoteValidation{message.step(), message.loss()});
@@ -259,7 +259,7 @@ void Coordinator::State::OnHeartbeat(const Worker& worker,
                                      Outbox& out) {
   roster_.TakeHeartbeat(worker.name, message, policy().profile_timeout, now);
   if (generations_.IsMember(worker.name)) {
-    silence_.NoteStep(message.generation(), message.applied_step(), now);
+    failure_detector_.NoteStep(message.generation(), message.applied_step(), now);
   }
   if (!transitions_.current()) {
     drift_.Count(worker.name, message, generations_, policy().drift);
@@ -288,7 +288,7 @@ void Coordinator::State::OnPeerLost(const Worker& worker,
       loss_limit_.NoteAccused(*accused, now);
     }
     if (loss_limit_.hold()) {
-      silence_.Reconsider();  // A held loss may be admitted now.
+      failure_detector_.Reconsider();  // A held loss may be admitted now.
     }
     Apply({.losses = blame_.Accuse(worker.name, message.peer() == worker.name ? "" : message.peer(),
                                    message.reason(), roster_, generations_, now)},
@@ -306,33 +306,34 @@ void Coordinator::State::OnFinished(const Worker& worker,
   }
   roster_.SetStanding(worker.name, wire::STANDING_FINISHED);
   steps_.Finish(worker.name);
-  Scene scene = MakeScene(now, out);
-  Apply(transitions_.OnStopped(worker.name, message.generation(), message.step(), scene), now, out);
+  TransitionContext context = MakeContext(now, out);
+  Apply(transitions_.OnStopped(worker.name, message.generation(), message.step(), context), now,
+        out);
 }
 
 // ---- Losses ----
 
-void Coordinator::State::Apply(const Consequence& consequence, Time now, Outbox& out) {
-  for (const Loss& loss : consequence.losses) {
+void Coordinator::State::Apply(const Effects& effects, Time now, Outbox& out) {
+  for (const Loss& loss : effects.losses) {
     Lose(loss, now, out);
   }
-  if (consequence.end) {
-    End(*consequence.end, out);
-  } else if (consequence.suspend) {
+  if (effects.end) {
+    End(*effects.end, out);
+  } else if (effects.suspend) {
     BeginSuspension(now, out);
   }
 }
 
 void Coordinator::State::Recover(Cause cause, Time now, Outbox& out) {
   suspension_.Drop();
-  Scene scene = MakeScene(now, out);
-  Apply(transitions_.Recover(cause, scene), now, out);
+  TransitionContext context = MakeContext(now, out);
+  Apply(transitions_.Recover(cause, context), now, out);
 }
 
 void Coordinator::State::Lose(const Loss& loss, Time now, Outbox& out) {
   const auto& [name, reason, rejoins, accusers] = loss;
   const Worker* worker = roster_.Find(name);
-  if (worker == nullptr || phase_ == Phase::kDone) {
+  if (worker == nullptr || phase_ == JobPhase::kDone) {
     return;
   }
   if (worker->welcomed || !worker->seen) {
@@ -350,22 +351,22 @@ void Coordinator::State::Lose(const Loss& loss, Time now, Outbox& out) {
   }
   decisions_.Note({.worker = name,
                    .what = reason,
-                   .silent_seconds = Seconds(now - worker->last_word),
+                   .silent_seconds = Seconds(now - worker->last_heard_at),
                    .accusers = accusers});
-  if (const auto sentence = quarantine_.Lose(name, policy().quarantine, now)) {
+  if (const auto hold_off = quarantine_.Lose(name, policy().quarantine, now)) {
     out.Log("worker_quarantined", {{"worker", name},
-                                   {"seconds", Seconds(sentence->pause)},
-                                   {"short_lives", sentence->short_lives}});
+                                   {"seconds", Seconds(hold_off->pause)},
+                                   {"short_lives", hold_off->short_lives}});
   }
   recoveries_.NoteLoss(name, reason);
   blame_.ForgetCircle();
   saves_.Lose(name, out);
   const bool member = generations_.IsMember(name);
   Dismiss(name, reason, rejoins, out);
-  Scene scene = MakeScene(now, out);
-  if (phase_ == Phase::kActive && transitions_.current()) {
-    Apply(transitions_.OnLost(name, scene), now, out);
-  } else if (phase_ == Phase::kActive && member) {
+  TransitionContext context = MakeContext(now, out);
+  if (phase_ == JobPhase::kActive && transitions_.current()) {
+    Apply(transitions_.OnLost(name, context), now, out);
+  } else if (phase_ == JobPhase::kActive && member) {
     Recover(Cause::kLoss, now, out);
   }
 }

@@ -13,7 +13,7 @@ namespace {
 
 // The most evidence that is kept: a worker that joins and dies again and again must not fill the
 // log.
-constexpr size_t kMostEvidence = 64;
+constexpr size_t kMaxEvidence = 64;
 
 // Assumed seconds of stopping, planning and connecting, until a recovery of the job has measured
 // them.
@@ -133,7 +133,7 @@ void Decisions::Note(Evidence evidence) {
   if (std::ranges::any_of(evidence_, same)) {
     return;
   }
-  if (evidence_.size() < kMostEvidence) {
+  if (evidence_.size() < kMaxEvidence) {
     evidence_.push_back(std::move(evidence));
   } else {
     ++more_evidence_;

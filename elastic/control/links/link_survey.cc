@@ -11,9 +11,9 @@ namespace heddle::elastic {
 namespace {
 
 // The next request of a coordinator is numbered after the generations of this one's groups.
-constexpr int64_t kGroupsOfRequest = kMostMeasuredTransports;
-constexpr int kLifeShift = 32;
-constexpr size_t kMostKept = 4096;
+constexpr int64_t kGroupsOfRequest = kMaxMeasuredTransports;
+constexpr int kRestartShift = 32;
+constexpr size_t kMaxKept = 4096;
 
 }  // namespace
 
@@ -42,8 +42,8 @@ void LinkSurvey::MeasureAgain(const std::vector<std::string>& names, const Roste
 }
 
 void LinkSurvey::Store(DurableState& durable) {
-  durable.life = life_;
-  life_durable_ = true;
+  durable.restarts = restarts_;
+  restarts_durable_ = true;
 }
 
 bool LinkSurvey::Settled(const Roster& roster, const LinkPolicy& policy, Time now, Outbox& out) {
@@ -74,7 +74,7 @@ bool LinkSurvey::Settled(const Roster& roster, const LinkPolicy& policy, Time no
 // Places come and go (a container has a new network at every start). Figures of a place that is
 // gone are kept for its return, but not without bound.
 void LinkSurvey::ForgetOldPlaces(const Roster& roster) {
-  if (measured_.size() <= kMostKept) {
+  if (measured_.size() <= kMaxKept) {
     return;
   }
   std::set<Place> here;
@@ -208,10 +208,10 @@ void LinkSurvey::Start(Measurement measurement,
       unmeasured_.erase(left);
     }
   }
-  if (!life_durable_) {
+  if (!restarts_durable_) {
     out.Persist();
   }
-  const int64_t request = (life_ << kLifeShift) + kGroupsOfRequest * next_measurement_++;
+  const int64_t request = (restarts_ << kRestartShift) + kGroupsOfRequest * next_measurement_++;
   const auto& [first, second] = (measuring_[request] = std::move(measurement)).workers;
   out.Tell(roster.at(first).connection, MakeRequest(request, 0, roster, policy));
   out.Tell(roster.at(second).connection, MakeRequest(request, 1, roster, policy));
@@ -270,7 +270,7 @@ std::optional<Time> LinkSurvey::NextDeadline() const {
   return next;
 }
 
-void LinkSurvey::Repeat(const Worker& worker,
+void LinkSurvey::Resend(const Worker& worker,
                         const Roster& roster,
                         const LinkPolicy& policy,
                         Outbox& out) const {

@@ -49,7 +49,7 @@ class LinkSurvey {
                   const LinkPolicy& policy,
                   Outbox& out);
   /// Resends the request to a worker that came back and may not have received it.
-  void Repeat(const Worker& worker,
+  void Resend(const Worker& worker,
               const Roster& roster,
               const LinkPolicy& policy,
               Outbox& out) const;
@@ -70,7 +70,7 @@ class LinkSurvey {
   /// Hosts that take part in a measurement.
   std::set<std::string> BusyHosts(const Roster& roster) const;
 
-  void Restore(const DurableState& durable) { life_ = durable.life + 1; }
+  void Restore(const DurableState& durable) { restarts_ = durable.restarts + 1; }
   /// Stores the number of this life, which is durable before any request of this life is sent.
   void Store(DurableState& durable);
   Status Check(const Roster& roster) const;
@@ -100,8 +100,8 @@ class LinkSurvey {
                       const LinkPolicy& policy,
                       Outbox& out);
 
-  int64_t life_ = 0;           ///< Coordinators of this job before this one.
-  bool life_durable_ = false;  ///< life_ is stored; no request is sent before.
+  int64_t restarts_ = 0;           ///< Coordinators of this job before this one.
+  bool restarts_durable_ = false;  ///< restarts_ is stored; no request is sent before.
   int64_t next_measurement_ = 1;
   /// By pair of places: the transports that join them. Empty: the measurement failed, and is not
   /// repeated until a worker joins there.

@@ -76,7 +76,8 @@ Blame::Verdict Blame::Judge(const Roster& roster,
     named = named || target != nullptr;
     // Half of the window leaves room for a heartbeat that was on its way when the peer saw the
     // loss.
-    if (target != nullptr && (!target->seen || target->last_word <= accusation.at + probe / 2)) {
+    if (target != nullptr &&
+        (!target->seen || target->last_heard_at <= accusation.at + probe / 2)) {
       verdict.losses.push_back({.worker = accusation.accused,
                                 .reason = "its peers lost it and it fell silent",
                                 .accusers = AccusersOf(accusation.accused, false)});

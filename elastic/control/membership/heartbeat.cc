@@ -30,7 +30,7 @@ void Roster::TakeHeartbeat(const std::string& name,
   Worker& worker = workers_.at(name);
   worker.Take(message, profile_timeout, now);
   worker.waits.names.clear();
-  const auto count = std::min<size_t>(static_cast<size_t>(message.waits_for_size()), kMostAwaited);
+  const auto count = std::min<size_t>(static_cast<size_t>(message.waits_for_size()), kMaxAwaited);
   for (size_t i = 0; i < count; ++i) {
     const std::string& other = message.waits_for(static_cast<int>(i));
     if (other != name && workers_.count(other) > 0) {

@@ -9,7 +9,7 @@ namespace {
 
 // How many releases are kept. A released worker comes back while it still waits for a coordinator,
 // and at most a few hundred leave within that time.
-constexpr size_t kMostReleases = 256;
+constexpr size_t kMaxReleases = 256;
 
 }  // namespace
 
@@ -35,7 +35,7 @@ bool Roster::Stay(const std::string& name, bool withdraws) {
 
 void Roster::KeepRelease(const std::string& name, bool requeue) {
   const Worker& worker = workers_.at(name);
-  if (releases_.size() == kMostReleases) {
+  if (releases_.size() == kMaxReleases) {
     releases_.erase(releases_.begin());
   }
   releases_.push_back({worker.incarnation, worker.leave_reason, requeue});

@@ -11,13 +11,13 @@ namespace {
 // True if the worker is silent for half a lease, which is several heartbeats: it may be about to be
 // lost, although the leases of others end a little sooner.
 bool IsUnheard(const Worker& worker, const JobPolicy& policy, Time now) {
-  return worker.seen && now - worker.last_word >= policy.lease / 2;
+  return worker.seen && now - worker.last_heard_at >= policy.lease / 2;
 }
 
 // True if the worker's process or its kernel closed the connection. If the worker was silent
 // before, only the keepalive timeout has closed it.
 bool WasClosed(const Worker& worker, const JobPolicy& policy) {
-  return worker.broken_at && *worker.broken_at - worker.last_word < policy.lease / 2;
+  return worker.broken_at && *worker.broken_at - worker.last_heard_at < policy.lease / 2;
 }
 
 bool IsTooMany(const LossLimit::Hold& count) {
@@ -34,7 +34,7 @@ void LossLimit::NoteAccused(const Worker& accused, Time now) {
 }
 
 bool LossLimit::IsBeyondDoubt(const Worker& worker, const JobPolicy& policy, Time now) const {
-  return WasClosed(worker, policy) || now - worker.last_word >= policy.cut_off_timeout ||
+  return WasClosed(worker, policy) || now - worker.last_heard_at >= policy.cut_off_timeout ||
          accused_hosts_.count(worker.host) > 0 || accused_domains_.count(worker.failure_domain) > 0;
 }
 

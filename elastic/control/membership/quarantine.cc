@@ -4,9 +4,9 @@
 
 namespace heddle::elastic {
 
-std::optional<Quarantine::Sentence> Quarantine::Lose(const std::string& name,
-                                                     const QuarantinePolicy& policy,
-                                                     Time now) {
+std::optional<Quarantine::HoldOff> Quarantine::Lose(const std::string& name,
+                                                    const QuarantinePolicy& policy,
+                                                    Time now) {
   Prune(policy, now);
   const auto found = lives_.find(name);
   if (found == lives_.end() || !found->second.joined) {
@@ -24,10 +24,10 @@ std::optional<Quarantine::Sentence> Quarantine::Lose(const std::string& name,
     return std::nullopt;
   }
   life.pause = std::clamp(2 * life.pause, policy.first, policy.longest);
-  return Sentence{life.pause, life.short_lives};
+  return HoldOff{life.pause, life.short_lives};
 }
 
-std::optional<Quarantine::Sentence> Quarantine::Find(const std::string& name, Time now) const {
+std::optional<Quarantine::HoldOff> Quarantine::Find(const std::string& name, Time now) const {
   const auto found = lives_.find(name);
   if (found == lives_.end() || found->second.joined) {
     return std::nullopt;
@@ -36,7 +36,7 @@ std::optional<Quarantine::Sentence> Quarantine::Find(const std::string& name, Ti
   if (left <= Duration::zero()) {
     return std::nullopt;
   }
-  return Sentence{left, found->second.short_lives};
+  return HoldOff{left, found->second.short_lives};
 }
 
 int Quarantine::CountAt(Time now) const {

@@ -19,7 +19,7 @@ namespace heddle::elastic {
 /// Thread: one caller at a time. A copy is an independent machine.
 class Quarantine {
  public:
-  struct Sentence {
+  struct HoldOff {
     Duration pause{0};    ///< How long the worker is held off.
     int short_lives = 0;  ///< Its short lives in a row.
   };
@@ -29,9 +29,9 @@ class Quarantine {
   void Leave(const std::string& name) { lives_.erase(name); }
   /// The worker was lost: how long it is held off; nullopt if it may join again at once, or had not
   /// joined.
-  std::optional<Sentence> Lose(const std::string& name, const QuarantinePolicy& policy, Time now);
+  std::optional<HoldOff> Lose(const std::string& name, const QuarantinePolicy& policy, Time now);
   /// How long the worker is held off from `now` on, more than 0; nullopt if it may join.
-  std::optional<Sentence> Find(const std::string& name, Time now) const;
+  std::optional<HoldOff> Find(const std::string& name, Time now) const;
   /// The number of workers that are held off at `now`.
   int CountAt(Time now) const;
 

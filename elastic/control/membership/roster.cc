@@ -17,7 +17,7 @@ bool IsEmpty(const wire::Emulation& emulation) {
 }
 
 // The longest name of a host or network; measurements are kept by these names.
-constexpr size_t kMostNameBytes = 255;
+constexpr size_t kMaxNameBytes = 255;
 
 // True if the name can be part of file names, labels and lines of text.
 bool IsNameSound(const std::string& name) {
@@ -40,7 +40,7 @@ std::string Fault(const wire::Hello& hello) {
     return "its failure domain may hold letters, digits, '-', '_' and '.' only, at most "
            "64 of them";
   }
-  if (hello.host().size() > kMostNameBytes || hello.network().size() > kMostNameBytes) {
+  if (hello.host().size() > kMaxNameBytes || hello.network().size() > kMaxNameBytes) {
     return "the name of its host or of its network is too long";
   }
   return "";
@@ -59,10 +59,10 @@ WorkerIdentity IdentityOf(const wire::Hello& hello) {
 
 // Records that the worker is heard; a gap before does not count against a running profile.
 void EndGap(Worker& worker, Time now) {
-  if (worker.profiling_until && now - worker.last_word > kGap) {
-    *worker.profiling_until += now - worker.last_word;
+  if (worker.profiling_until && now - worker.last_heard_at > kGap) {
+    *worker.profiling_until += now - worker.last_heard_at;
   }
-  worker.last_word = now;
+  worker.last_heard_at = now;
   worker.absent = false;
 }
 
@@ -110,7 +110,7 @@ Roster::Answer Roster::Judge(const wire::Hello& hello, bool ended, Time now, Dur
   }
   // A process that starts under a known name proves the former one dead, unless that one is still
   // heard.
-  if (known->seen && known->connection != 0 && now - known->last_word < lease) {
+  if (known->seen && known->connection != 0 && now - known->last_heard_at < lease) {
     return {Kind::kRefuse, "a worker named " + hello.name() + " is connected", false};
   }
   return {Kind::kReplace};
@@ -126,7 +126,7 @@ std::string Roster::Join(ConnectionId connection, const wire::Hello& hello, Time
   worker.incarnation = hello.incarnation();
   static_cast<WorkerIdentity&>(worker) = IdentityOf(hello);
   worker.connection = connection;
-  worker.last_word = now;
+  worker.last_heard_at = now;
   connections_[connection] = name;
   list_changed_ = true;
   return name;
@@ -190,7 +190,7 @@ bool Roster::Speaks(ConnectionId connection) const {
   return worker != nullptr && worker->connection == connection;
 }
 
-const Worker* Roster::Hear(ConnectionId connection, Time now) {
+const Worker* Roster::NoteHeard(ConnectionId connection, Time now) {
   const auto stream = connections_.find(connection);
   const auto found = stream == connections_.end() ? workers_.end() : workers_.find(stream->second);
   if (found == workers_.end() || found->second.connection != connection) {
@@ -331,7 +331,7 @@ void Roster::Restore(const DurableState& durable, Time now) {
     worker.notices = {stored.noticed, stored.notice, stored.withdrawn};
     worker.leave_reason = stored.leaves;
     worker.seen = false;
-    worker.last_word = now;
+    worker.last_heard_at = now;
   }
 }
 

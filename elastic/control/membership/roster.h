@@ -58,7 +58,7 @@ class Roster {
   /// True if the connection is the current one of a worker.
   bool Speaks(ConnectionId connection) const;
   /// Records that the worker of the connection was heard, and returns it; null if there is none.
-  const Worker* Hear(ConnectionId connection, Time now);
+  const Worker* NoteHeard(ConnectionId connection, Time now);
   /// Records that the connection broke, and returns the worker's name; empty if it had none.
   std::string Disconnect(ConnectionId connection, Time now);
 

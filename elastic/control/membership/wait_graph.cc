@@ -12,7 +12,7 @@ namespace {
 
 // The most workers of a chain that are named in words; those in the middle of a longer one are
 // counted.
-constexpr size_t kMostNamed = 8;
+constexpr size_t kMaxNamed = 8;
 
 }  // namespace
 
@@ -70,11 +70,11 @@ std::string WaitGraph::Words(const std::vector<Index>& chain) const {
   std::string words;
   for (size_t i = 0; i < chain.size(); ++i) {
     const bool named =
-        chain.size() <= kMostNamed || i < kMostNamed / 2 || i >= chain.size() - kMostNamed / 2;
+        chain.size() <= kMaxNamed || i < kMaxNamed / 2 || i >= chain.size() - kMaxNamed / 2;
     if (!named) {
-      words += i == kMostNamed / 2 ? fmt::format(" waits for {} others, of whom the last",
-                                                 chain.size() - kMostNamed)
-                                   : "";
+      words += i == kMaxNamed / 2
+                   ? fmt::format(" waits for {} others, of whom the last", chain.size() - kMaxNamed)
+                   : "";
       continue;
     }
     words += (words.empty() ? "" : " waits for ") + nodes_[chain[i]].name;
@@ -210,7 +210,7 @@ WaitGraph WaitsAmong(const std::vector<std::string>& ranks,
     }
     nodes.push_back(
         {.name = name,
-         .is_heard = worker->seen && worker->connection != 0 && now - worker->last_word < fresh,
+         .is_heard = worker->seen && worker->connection != 0 && now - worker->last_heard_at < fresh,
          .waits = worker->waits.any,
          .waits_for = counts ? worker->waits.names : std::vector<std::string>(),
          .quiet_since = quiet_since});

@@ -55,7 +55,7 @@ struct Worker : WorkerIdentity {
   bool welcomed = false;
   bool seen = true;     ///< False: known from the predecessor's durable state only.
   bool absent = false;  ///< Silent, but not lost: no plan counts on it before it is heard.
-  Time last_word;
+  Time last_heard_at;
   std::optional<Time> broken_at;  ///< When its connection broke, until it is back.
 
   std::string profile_json;

@@ -11,7 +11,7 @@ namespace {
 constexpr double kWellKnown = 0.02;
 
 bool IsKnown(const StepLevel& level) {
-  return level.Uncertainty() <= kWellKnown || level.steps >= StepTimes::kMost;
+  return level.Uncertainty() <= kWellKnown || level.steps >= StepTimes::kMax;
 }
 
 // True if steps are slower than before by more than the noise of both.
@@ -59,7 +59,7 @@ std::optional<FormerPlan> Outcomes::Judge(const StepTimes& times,
   if (const auto outcome = std::exchange(going_back_, std::nullopt)) {
     Log(*outcome, "kept", out);
   }
-  const auto level = promise_ ? times.Newest(StepTimes::kMost) : std::nullopt;
+  const auto level = promise_ ? times.Newest(StepTimes::kMax) : std::nullopt;
   if (!level || !IsKnown(*level) || (!now.steady && times.counted() < StepTimes::kKept)) {
     return std::nullopt;
   }

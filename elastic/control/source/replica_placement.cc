@@ -23,11 +23,11 @@ constexpr int64_t kBeyondItsShare = int64_t{1} << 32;
 constexpr int64_t kImpossible = int64_t{1} << 48;  // The owner itself, or one holder twice.
 
 // How many exchanges, spread over the ring, are tried for a replica that could be placed better.
-constexpr size_t kMostPairs = 64;
-constexpr size_t kMostTriplesSide = 8;
-constexpr int kMostRounds = 4;
+constexpr size_t kMaxPairs = 64;
+constexpr size_t kMaxTriplesSide = 8;
+constexpr int kMaxRounds = 4;
 // Up to this many members get an optimal placement.
-constexpr size_t kMostExact = 64;
+constexpr size_t kMaxExact = 64;
 
 // A member, in the order of the ring.
 struct Place {
@@ -107,13 +107,13 @@ class Placement {
 
   void Improve() {
     bool changed = true;
-    for (int round = 0; round < kMostRounds && changed; ++round) {
+    for (int round = 0; round < kMaxRounds && changed; ++round) {
       changed = false;
       for (size_t slot = 0; slot < holder_.size(); ++slot) {
         changed = ImproveSlot(slot) || changed;
       }
     }
-    if (copies_ == 1 && holder_.size() <= kMostExact) {
+    if (copies_ == 1 && holder_.size() <= kMaxExact) {
       while (RotateCheapCycle()) {
       }
     }
@@ -207,12 +207,12 @@ class Placement {
     const auto owner = [this](size_t other) { return other / copies_; };
     const auto stride = [count](size_t most) { return (count + most - 1) / most; };
     bool changed = false;
-    for (size_t step = 1; step < count && CostOf({slot}) > 0; step += stride(kMostPairs)) {
+    for (size_t step = 1; step < count && CostOf({slot}) > 0; step += stride(kMaxPairs)) {
       const size_t other = (slot + step) % count;
       changed =
           (owner(other) != owner(slot) && RotateIfBetter({slot, other}, {slot, other})) || changed;
     }
-    const size_t side = stride(kMostTriplesSide);
+    const size_t side = stride(kMaxTriplesSide);
     for (size_t a = 1; a < count && CostOf({slot}) > 0; a += side) {
       for (size_t b = 1; b < count; b += side) {
         const size_t second = (slot + a) % count;

@@ -13,7 +13,7 @@ namespace {
 
 // How many generations are remembered for their snapshots. For an older snapshot to be the newest,
 // the plan would have changed this often without another one.
-constexpr size_t kMostSnapshotSources = 4;
+constexpr size_t kMaxSnapshotSources = 4;
 
 // The least share of the state whose move is taken as a measurement of the rate; the time of a
 // smaller move is mostly fixed costs.
@@ -315,7 +315,7 @@ void StateSources::BeginGeneration(const DurableGeneration& held,
       source.owners.push_back(static_cast<int32_t>(rank));
     }
   }
-  while (snapshots_.size() > kMostSnapshotSources) {
+  while (snapshots_.size() > kMaxSnapshotSources) {
     snapshots_.erase(snapshots_.begin());
   }
 }

@@ -30,7 +30,7 @@ class StepTimes {
   /// not a great one, they all come after it, because three windows have as many.
   static constexpr int kNewest = 15;
   /// The most steps that are evaluated to judge a change.
-  static constexpr int kMost = 50;
+  static constexpr int kMax = 50;
   /// The most steps that are kept.
   static constexpr int kKept = 100;
 

@@ -94,7 +94,7 @@ std::optional<Suspension::Outcome> Suspension::Look(const Generations& generatio
                                      " was not saved in time"};
 }
 
-void Suspension::Repeat(const Worker& worker, const Generations& generations, Outbox& out) const {
+void Suspension::Resend(const Worker& worker, const Generations& generations, Outbox& out) const {
   if (!active_ || !generations.IsMember(worker.name)) {
     return;
   }

@@ -64,7 +64,7 @@ class Suspension {
   const std::optional<int64_t>& after() const { return after_; }
 
   /// Resends Stop or Save to a member that came back and may not have received it.
-  void Repeat(const Worker& worker, const Generations& generations, Outbox& out) const;
+  void Resend(const Worker& worker, const Generations& generations, Outbox& out) const;
   std::optional<Time> NextDeadline() const;
   Status Check(const Generations& generations) const;
 

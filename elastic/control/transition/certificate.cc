@@ -13,9 +13,10 @@ namespace {
 RefusedState RefusalOf(const SourceOption& origin,
                        const std::string& holder,
                        const std::string& receiver,
-                       const Scene& scene) {
+                       const TransitionContext& context) {
   if (origin.source == Source::kLive) {
-    return {.holder = holder, .generation = scene.generations.held()->number, .receiver = receiver};
+    return {
+        .holder = holder, .generation = context.generations.held()->number, .receiver = receiver};
   }
   return {.holder = holder,
           .generation = origin.snapshot_generation,
@@ -35,8 +36,8 @@ RawJson ListOf(const Values& values, Write write) {
 void LogDisagreement(const Disagreement& found,
                      const SourceOption& origin,
                      int64_t generation,
-                     Scene& scene) {
-  scene.out.Log(
+                     TransitionContext& context) {
+  context.out.Log(
       "state_disagrees",
       {{"step", origin.step},
        {"generation", generation},
@@ -44,10 +45,10 @@ void LogDisagreement(const Disagreement& found,
        {"majority", std::string(found.decided ? "yes" : "no")},
        {"parameters",
         ListOf(found.parameters, [](const auto& one) { return std::to_string(one.first); })},
-       {"agreed_step", scene.agreement.step()},
+       {"agreed_step", context.agreement.step()},
        {"what", found.what}});
   for (const std::string& name : found.workers) {
-    scene.decisions.Note(
+    context.decisions.Note(
         {.worker = name,
          .what = fmt::format("its state after step {} differs: {}", origin.step, found.what)});
   }
@@ -57,12 +58,12 @@ void LogDisagreement(const Disagreement& found,
 // and holders of a parameter in which members differ, unless they are of its majority.
 std::set<std::string> AmissIn(const Disagreement& found,
                               const SourceOption& origin,
-                              const Scene& scene) {
+                              const TransitionContext& context) {
   std::set<std::string> amiss;
   if (origin.source != Source::kLive) {
     return amiss;
   }
-  const PlanOutcome& plan = scene.generations.held()->plan;
+  const PlanOutcome& plan = context.generations.held()->plan;
   for (const std::string& name : origin.holders) {
     const auto rank = static_cast<size_t>(
         std::find(plan.members.begin(), plan.members.end(), name) - plan.members.begin());
@@ -96,20 +97,20 @@ bool RefusesHolders(const wire::Ready& message, const SourceOption& origin) {
 void RefuseHolders(const std::string& worker,
                    const wire::Ready& message,
                    const SourceOption& origin,
-                   Scene& scene) {
-  Refusals& refusals = scene.sources.refusals();
+                   TransitionContext& context) {
+  Refusals& refusals = context.sources.refusals();
   for (const wire::Ready::Refused& one : message.refused()) {
-    const RefusedState refused = RefusalOf(origin, one.holder(), worker, scene);
-    scene.out.Log("state_refused", {{"worker", worker},
-                                    {"from", one.holder()},
-                                    {"source", std::string(NameOf(origin.source))},
-                                    {"step", origin.step},
-                                    {"generation", refused.generation},
-                                    {"what", one.chunk()},
-                                    {"expected", fmt::format("{:016x}", one.expected())},
-                                    {"found", fmt::format("{:016x}", one.found())},
-                                    {"chunks", one.chunks()}});
-    scene.decisions.Note(
+    const RefusedState refused = RefusalOf(origin, one.holder(), worker, context);
+    context.out.Log("state_refused", {{"worker", worker},
+                                      {"from", one.holder()},
+                                      {"source", std::string(NameOf(origin.source))},
+                                      {"step", origin.step},
+                                      {"generation", refused.generation},
+                                      {"what", one.chunk()},
+                                      {"expected", fmt::format("{:016x}", one.expected())},
+                                      {"found", fmt::format("{:016x}", one.found())},
+                                      {"chunks", one.chunks()}});
+    context.decisions.Note(
         {.worker = one.holder(),
          .what = fmt::format("its state after step {} came to {} with another hash", origin.step,
                              worker),
@@ -118,15 +119,17 @@ void RefuseHolders(const std::string& worker,
   }
 }
 
-void RefuseSource(const SourceOption& origin, const std::string& reason, Scene& scene) {
+void RefuseSource(const SourceOption& origin,
+                  const std::string& reason,
+                  TransitionContext& context) {
   if (origin.source == Source::kReplicas) {
-    scene.out.Log(
+    context.out.Log(
         "replica_refused",
         {{"step", origin.step}, {"generation", origin.snapshot_generation}, {"reason", reason}});
-    scene.sources.RefuseSnapshot(origin.snapshot_generation, origin.step);
+    context.sources.RefuseSnapshot(origin.snapshot_generation, origin.step);
   } else if (origin.source == Source::kCheckpoint) {
-    scene.out.Log("checkpoint_refused", {{"step", origin.step}, {"reason", reason}});
-    scene.saves.Refuse(origin.step, reason);
+    context.out.Log("checkpoint_refused", {{"step", origin.step}, {"reason", reason}});
+    context.saves.Refuse(origin.step, reason);
   }
 }
 
@@ -141,17 +144,17 @@ std::optional<Disagreement> FindDisagreement(const Moving& moving) {
 std::vector<Loss> RefuseDisagreeing(const Disagreement& found,
                                     const SourceOption& origin,
                                     int64_t generation,
-                                    Scene& scene) {
-  LogDisagreement(found, origin, generation, scene);
-  const std::set<std::string> refused = AmissIn(found, origin, scene);
+                                    TransitionContext& context) {
+  LogDisagreement(found, origin, generation, context);
+  const std::set<std::string> refused = AmissIn(found, origin, context);
   for (const std::string& name : refused) {
-    scene.sources.refusals().Add(RefusalOf(origin, name, "", scene));
+    context.sources.refusals().Add(RefusalOf(origin, name, "", context));
   }
   std::vector<Loss> losses;
   for (const std::string& name : found.workers) {
     // If no holder that it may have its state from is wrong, the worker itself is at fault.
     if (found.decided &&
-        (refused.empty() || (refused.count(name) > 0 && scene.agreement.Suspect(name)))) {
+        (refused.empty() || (refused.count(name) > 0 && context.agreement.Suspect(name)))) {
       losses.push_back({.worker = name,
                         .reason = "its state differs from that of most: " + found.what,
                         .rejoins = false});
@@ -159,16 +162,19 @@ std::vector<Loss> RefuseDisagreeing(const Disagreement& found,
   }
   if (origin.source == Source::kLive) {
     // A worker that differed may have written what was saved since the last agreed step.
-    scene.sources.VoidAfter(scene.agreement.step());
-    scene.saves.VoidAfter(scene.agreement.step(), scene.generations.held()->number, scene.out);
+    context.sources.VoidAfter(context.agreement.step());
+    context.saves.VoidAfter(context.agreement.step(), context.generations.held()->number,
+                            context.out);
   } else if (!found.decided) {
-    RefuseSource(origin, found.what, scene);
+    RefuseSource(origin, found.what, context);
   }
   return losses;
 }
 
-std::optional<Loss> FaultOf(const std::string& worker, const SourceOption& origin, Scene& scene) {
-  Refusals& refusals = scene.sources.refusals();
+std::optional<Loss> FaultOf(const std::string& worker,
+                            const SourceOption& origin,
+                            TransitionContext& context) {
+  Refusals& refusals = context.sources.refusals();
   std::set<std::string> sources = refusals.HoldersRefusedBy(worker);
   if (origin.source == Source::kCheckpoint && !sources.empty()) {
     sources.insert(fmt::format("the checkpoint of step {}", origin.step));

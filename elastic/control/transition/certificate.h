@@ -17,10 +17,12 @@ bool RefusesHolders(const wire::Ready& message, const SourceOption& origin);
 void RefuseHolders(const std::string& worker,
                    const wire::Ready& message,
                    const SourceOption& origin,
-                   Scene& scene);
+                   TransitionContext& context);
 /// Logs and excludes a snapshot or checkpoint that cannot be read or trusted: it is not offered
 /// again.
-void RefuseSource(const SourceOption& origin, const std::string& reason, Scene& scene);
+void RefuseSource(const SourceOption& origin,
+                  const std::string& reason,
+                  TransitionContext& context);
 /// Compares the certificates of the plan's members after the move; nullopt if the state is correct.
 std::optional<Disagreement> FindDisagreement(const Moving& moving);
 /// Records and logs members that disagree about the state after origin.step: their copies of it are
@@ -31,10 +33,12 @@ std::optional<Disagreement> FindDisagreement(const Moving& moving);
 std::vector<Loss> RefuseDisagreeing(const Disagreement& found,
                                     const SourceOption& origin,
                                     int64_t generation,
-                                    Scene& scene);
+                                    TransitionContext& context);
 /// The loss of a worker that has just refused `origin`, if it has now refused the state of two
 /// sources in one recovery: the worker itself is at fault then, and its refusals are withdrawn.
 /// nullopt otherwise.
-std::optional<Loss> FaultOf(const std::string& worker, const SourceOption& origin, Scene& scene);
+std::optional<Loss> FaultOf(const std::string& worker,
+                            const SourceOption& origin,
+                            TransitionContext& context);
 
 }  // namespace heddle::elastic

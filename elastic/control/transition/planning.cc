@@ -23,150 +23,151 @@ bool AreThere(const std::vector<std::string>& members, const Roster& roster) {
 void NoteChange(const Transition& change,
                 Cause cause,
                 const std::set<std::string>& considered,
-                Scene& scene) {
-  scene.decisions.Drop();  // Evidence for a change that was given up just before.
-  for (const auto& [name, worker] : scene.roster.workers()) {
-    if (worker.draining && scene.generations.IsMember(name)) {
-      scene.decisions.Note({.worker = name, .what = "leaves: " + worker.leave_reason});
+                TransitionContext& context) {
+  context.decisions.Drop();  // Evidence for a change that was given up just before.
+  for (const auto& [name, worker] : context.roster.workers()) {
+    if (worker.draining && context.generations.IsMember(name)) {
+      context.decisions.Note({.worker = name, .what = "leaves: " + worker.leave_reason});
     } else if (worker.IsCandidate() && considered.count(name) == 0) {
-      scene.decisions.Note({.worker = name, .what = "joined"});
-    } else if (change.for_drift && scene.drift.WasNoticed(name)) {
-      scene.decisions.Note({.worker = name,
-                            .what = "its speed has changed",
-                            .slowdown = scene.drift.SlowdownOf(name)});
+      context.decisions.Note({.worker = name, .what = "joined"});
+    } else if (change.for_drift && context.drift.WasNoticed(name)) {
+      context.decisions.Note({.worker = name,
+                              .what = "its speed has changed",
+                              .slowdown = context.drift.SlowdownOf(name)});
     }
   }
-  if (const auto& link = scene.link_drift.noticed(); change.for_drift && link) {
-    scene.decisions.Note(
+  if (const auto& link = context.link_drift.noticed(); change.for_drift && link) {
+    context.decisions.Note(
         {.worker = link->from,
          .what = fmt::format("its link to {} carries {:.3g} MB/s, {:.3g} MB/s "
                              "were planned with",
                              link->to, link->measured / 1e6, link->planned / 1e6)});
   }
   if (cause == Cause::kTakeBack) {
-    scene.decisions.Note({.worker = "", .what = "steps take longer than before the last change"});
+    context.decisions.Note({.worker = "", .what = "steps take longer than before the last change"});
   }
   if (cause == Cause::kImprove) {
-    scene.decisions.Note({.worker = "", .what = "the plan in force was found in a hurry"});
+    context.decisions.Note({.worker = "", .what = "the plan in force was found in a hurry"});
   }
-  scene.decisions.Begin(cause);
+  context.decisions.Begin(cause);
 }
 
 // The plan before the one in force, if that one made steps slower.
-std::optional<FormerPlan> TakeBack(Scene& scene) {
-  const auto& promise = scene.outcomes.promise();
-  const JobPolicy& policy = scene.job.policy;
-  const auto& workers = scene.roster.workers();
+std::optional<FormerPlan> TakeBack(TransitionContext& context) {
+  const auto& promise = context.outcomes.promise();
+  const JobPolicy& policy = context.job.policy;
+  const auto& workers = context.roster.workers();
   const auto leaves = [](const auto& worker) { return worker.second.draining; };
   const auto is_there = [&](const std::string& name) {
-    const Worker* worker = scene.roster.Find(name);
+    const Worker* worker = context.roster.Find(name);
     return worker != nullptr && worker->IsCandidate();
   };
-  return scene.outcomes.Judge(
-      scene.steps.times(),
-      {.steady = scene.drift.AreSteady(scene.generations, policy.drift),
+  return context.outcomes.Judge(
+      context.steps.times(),
+      {.steady = context.drift.AreSteady(context.generations, policy.drift),
        .possible = promise && std::ranges::none_of(workers, leaves) &&
                    std::ranges::all_of(promise->change.members, is_there),
-       .steps_left = static_cast<double>(policy.total_steps - scene.steps.known()),
+       .steps_left = static_cast<double>(policy.total_steps - context.steps.known()),
        .gain_over_cost = policy.drift.gain_over_cost},
-      scene.out);
+      context.out);
 }
 
 // The change for which a plan is looked for.
-Change ChangeOf(const std::set<std::string>& candidates, const Scene& scene) {
-  Change change{.members = scene.generations.held()->plan.members, .candidates = {}};
+Change ChangeOf(const std::set<std::string>& candidates, const TransitionContext& context) {
+  Change change{.members = context.generations.held()->plan.members, .candidates = {}};
   for (const std::string& name : candidates) {
-    change.candidates[name] = {.profile = Hash64(scene.roster.at(name).profile_json),
-                               .slowdown = scene.drift.SlowdownOf(name)};
+    change.candidates[name] = {.profile = Hash64(context.roster.at(name).profile_json),
+                               .slowdown = context.drift.SlowdownOf(name)};
   }
   return change;
 }
 
 // True if the change that has just begun was taken back before. Not if links have changed, because
 // then it is another change.
-bool WasTakenBack(const Scene& scene) {
-  const JobPolicy& policy = scene.job.policy;
-  const auto able = AbleFor(Transition::Kind::kChange, scene.roster, policy.min_workers);
-  return !scene.link_drift.noticed() &&
-         scene.outcomes.WasTakenBack(ChangeOf(able, scene), policy.drift.threshold);
+bool WasTakenBack(const TransitionContext& context) {
+  const JobPolicy& policy = context.job.policy;
+  const auto able = AbleFor(Transition::Kind::kChange, context.roster, policy.min_workers);
+  return !context.link_drift.noticed() &&
+         context.outcomes.WasTakenBack(ChangeOf(able, context), policy.drift.threshold);
 }
 
 // Notices drift of workers and links. True if a change is looked for because of it.
-bool NoticeDrift(bool measured, bool comes, Scene& scene) {
-  const DriftPolicy& policy = scene.job.policy.drift;
-  scene.link_drift.Drop();
+bool NoticeDrift(bool measured, bool comes, TransitionContext& context) {
+  const DriftPolicy& policy = context.job.policy.drift;
+  context.link_drift.Drop();
   if (policy.action == DriftAction::kAdvise && comes) {
     return false;  // A plan that is not put in force would leave out joining workers.
   }
-  if (!scene.drift.Notice(scene.generations, policy, scene.now, scene.out) &&
-      !scene.link_drift.Notice(measured, scene.generations, scene.roster, policy, scene.now,
-                               scene.links, scene.out)) {
+  if (!context.drift.Notice(context.generations, policy, context.now, context.out) &&
+      !context.link_drift.Notice(measured, context.generations, context.roster, policy, context.now,
+                                 context.links, context.out)) {
     return false;
   }
-  scene.outcomes.Drop();
-  if (scene.drift.great()) {
-    scene.steps.ForgetTimes();
+  context.outcomes.Drop();
+  if (context.drift.great()) {
+    context.steps.ForgetTimes();
   }
   if (policy.action == DriftAction::kObserve) {
-    AnswerDrift(scene);
+    AnswerDrift(context);
     return false;
   }
   return true;
 }
 
-Consequence NoSoundCheckpoint(const Scene& scene) {
-  return {.end = EndJob{false, true, "no checkpoint is sound: " + scene.saves.unsound()}};
+Effects NoSoundCheckpoint(const TransitionContext& context) {
+  return {.end = EndJob{false, true, "no checkpoint is sound: " + context.saves.unsound()}};
 }
 
 }  // namespace
 
 // ---- When ----
 
-Consequence Transitions::Form(Scene& scene) {
-  const JobPolicy& policy = scene.job.policy;
-  const auto count = static_cast<int>(CandidatesOf(scene.roster).size());
-  switch (scene.formation.Look(count, policy, scene.now)) {
+Effects Transitions::Form(TransitionContext& context) {
+  const JobPolicy& policy = context.job.policy;
+  const auto count = static_cast<int>(CandidatesOf(context.roster).size());
+  switch (context.formation.Look(count, policy, context.now)) {
     case Formation::Verdict::kGiveUp:
       return {.end = EndJob{false, false,
-                            scene.recoveries.WithFirstLoss(fmt::format(
+                            context.recoveries.WithFirstLoss(fmt::format(
                                 "{} of at least {} workers came", count, policy.min_workers))}};
     case Formation::Verdict::kWait:
       return {};
     case Formation::Verdict::kForm:
       break;
   }
-  if (!scene.links.Settled(scene.roster, policy.links, scene.now, scene.out)) {
+  if (!context.links.Settled(context.roster, policy.links, context.now, context.out)) {
     return {};
   }
-  std::vector<SourceOption> options =
-      scene.sources.Options({}, scene.generations, scene.steps, scene.saves, policy.recovery);
+  std::vector<SourceOption> options = context.sources.Options(
+      {}, context.generations, context.steps, context.saves, policy.recovery);
   if (options.empty()) {
-    return NoSoundCheckpoint(scene);
+    return NoSoundCheckpoint(context);
   }
   SourceOption& stored = options.front();
-  scene.decisions.Begin(Cause::kForm);
-  scene.decisions.Note(
+  context.decisions.Begin(Cause::kForm);
+  context.decisions.Note(
       {.worker = "", .what = fmt::format("{} of {} workers came", count, policy.initial_workers)});
-  scene.decisions.WeighSources(options, policy);
-  scene.recoveries.CountOnAll();
-  const int64_t generation = scene.generations.counter() + 1;
-  current_ = Transition{.kind = Transition::Kind::kForm,
-                        .fence = generation,
-                        .generation = generation,
-                        .steps_repeated = std::max<int64_t>(0, scene.steps.known() - stored.step)};
-  return AskForPlan({.origin = std::move(stored)}, scene);
+  context.decisions.WeighSources(options, policy);
+  context.recoveries.CountOnAll();
+  const int64_t generation = context.generations.counter() + 1;
+  current_ =
+      Transition{.kind = Transition::Kind::kForm,
+                 .fence = generation,
+                 .generation = generation,
+                 .steps_repeated = std::max<int64_t>(0, context.steps.known() - stored.step)};
+  return AskForPlan({.origin = std::move(stored)}, context);
 }
 
-Consequence Transitions::Consider(Scene& scene) {
+Effects Transitions::Consider(TransitionContext& context) {
   bool leaves = false;
   bool joins = false;
   bool waits = false;
-  for (const auto& [name, worker] : scene.roster.workers()) {
-    if (worker.absent && scene.generations.IsMember(name)) {
+  for (const auto& [name, worker] : context.roster.workers()) {
+    if (worker.absent && context.generations.IsMember(name)) {
       return {};  // It trains on; a change would wait for its reply, and count it as lost.
     }
     if (worker.draining) {
-      leaves = leaves || scene.generations.IsMember(name);
+      leaves = leaves || context.generations.IsMember(name);
     } else if (!worker.welcomed || !worker.seen || worker.absent) {
       continue;
     } else if (worker.profile_json.empty()) {
@@ -175,20 +176,20 @@ Consequence Transitions::Consider(Scene& scene) {
       joins = true;
     }
   }
-  const JobPolicy& policy = scene.job.policy;
+  const JobPolicy& policy = context.job.policy;
   const bool measured =
-      !waits && scene.links.Settled(scene.roster, policy.links, scene.now, scene.out);
+      !waits && context.links.Settled(context.roster, policy.links, context.now, context.out);
   const bool come = joins && measured;
-  const std::optional<FormerPlan> former = TakeBack(scene);
-  const bool drifts = !leaves && !former && NoticeDrift(measured, joins || waits, scene);
-  const bool improves = improve_at_ && scene.now >= *improve_at_;
+  const std::optional<FormerPlan> former = TakeBack(context);
+  const bool drifts = !leaves && !former && NoticeDrift(measured, joins || waits, context);
+  const bool improves = improve_at_ && context.now >= *improve_at_;
   if (!leaves && !former && !drifts && !come && !improves) {
     return {};
   }
   improve_at_.reset();
   current_ = Transition{.kind = Transition::Kind::kChange,
-                        .fence = scene.generations.counter() + 1,
-                        .generation = scene.generations.counter() + 2,
+                        .fence = context.generations.counter() + 1,
+                        .generation = context.generations.counter() + 2,
                         .for_drift = drifts,
                         .former = former};
   NoteChange(*current_,
@@ -197,37 +198,37 @@ Consequence Transitions::Consider(Scene& scene) {
              : drifts ? Cause::kDrift
              : come   ? Cause::kJoin
                       : Cause::kImprove,
-             considered_, scene);
+             considered_, context);
   Planning planning{.origin = {.source = Source::kLive}, .forced = leaves};
-  for (const auto& [name, incarnation] : scene.generations.held()->members) {
+  for (const auto& [name, incarnation] : context.generations.held()->members) {
     planning.origin.holders.push_back(name);
   }
-  return !leaves && !former && WasTakenBack(scene) ? KeepTried(scene)
-                                                   : AskForPlan(std::move(planning), scene);
+  return !leaves && !former && WasTakenBack(context) ? KeepTried(context)
+                                                     : AskForPlan(std::move(planning), context);
 }
 
-Consequence Transitions::KeepTried(Scene& scene) {
-  considered_.merge(AbleFor(current_->kind, scene.roster, scene.job.policy.min_workers));
+Effects Transitions::KeepTried(TransitionContext& context) {
+  considered_.merge(AbleFor(current_->kind, context.roster, context.job.policy.min_workers));
   const std::string tried = "the same change was tried before, and steps took longer";
-  scene.decisions.WeighPlans({{.what = "keep"}, {.what = "replan", .note = tried}}, "keep", tried,
-                             0);
-  return KeepPlan(scene);
+  context.decisions.WeighPlans({{.what = "keep"}, {.what = "replan", .note = tried}}, "keep", tried,
+                               0);
+  return KeepPlan(context);
 }
 
 // ---- Plan ----
 
-Consequence Transitions::AskForPlan(Planning planning, Scene& scene) {
-  const JobPolicy& policy = scene.job.policy;
-  const std::set<std::string> able = AbleFor(current_->kind, scene.roster, policy.min_workers);
+Effects Transitions::AskForPlan(Planning planning, TransitionContext& context) {
+  const JobPolicy& policy = context.job.policy;
+  const std::set<std::string> able = AbleFor(current_->kind, context.roster, policy.min_workers);
   planning.asked = current_->kind == Transition::Kind::kChange
                        ? able
-                       : scene.recoveries.CountOn(able, scene.roster, policy.min_workers);
+                       : context.recoveries.CountOn(able, context.roster, policy.min_workers);
   if (const auto& former = current_->former) {
     const std::vector<std::string>& members = former->members;
     planning.asked = {members.begin(), members.end()};
   }
   planning.request = next_request_++;
-  planning.deadline = scene.now + policy.plan_timeout;
+  planning.deadline = context.now + policy.plan_timeout;
   planning.retry_at.reset();
   current_->stage = std::move(planning);
   const Planning& asking = *current_->In<Planning>();
@@ -235,10 +236,10 @@ Consequence Transitions::AskForPlan(Planning planning, Scene& scene) {
                                static_cast<int>(asking.asked.size()) < policy.min_workers)) {
     return RefusePlan(ResourceExhaustedError("{} of at least {} workers are left",
                                              asking.asked.size(), policy.min_workers),
-                      scene);
+                      context);
   }
   if (current_->former && !std::ranges::includes(able, asking.asked)) {
-    return RefusePlan(UnavailableError("not all of its members are there"), scene);
+    return RefusePlan(UnavailableError("not all of its members are there"), context);
   }
   PlanRequest request;
   request.former_plan_json = current_->former ? current_->former->plan_json : "";
@@ -246,98 +247,99 @@ Consequence Transitions::AskForPlan(Planning planning, Scene& scene) {
   request.generation = current_->generation;
   for (const std::string& name : asking.asked) {
     considered_.insert(name);
-    const Worker& worker = scene.roster.at(name);
+    const Worker& worker = context.roster.at(name);
     Candidate candidate;
     candidate.name = name;
     candidate.host = worker.host;
     candidate.profile_json = worker.profile_json;
-    candidate.slowdown = scene.drift.SlowdownOf(name);
+    candidate.slowdown = context.drift.SlowdownOf(name);
     candidate.holds_state =
         asking.origin.source == Source::kLive &&
         std::binary_search(asking.origin.holders.begin(), asking.origin.holders.end(), name);
     request.candidates.push_back(std::move(candidate));
   }
-  request.links = scene.links.LinksOf({asking.asked.begin(), asking.asked.end()}, scene.roster);
-  if (scene.generations.held()) {
-    request.current_plan_json = scene.generations.held()->plan.plan_json;
+  request.links = context.links.LinksOf({asking.asked.begin(), asking.asked.end()}, context.roster);
+  if (context.generations.held()) {
+    request.current_plan_json = context.generations.held()->plan.plan_json;
   }
   request.current_runs = current_->kind == Transition::Kind::kChange;
-  scene.out.Add(FindPlan{std::move(request)});
+  context.out.Add(FindPlan{std::move(request)});
   return {};
 }
 
-Consequence Transitions::OnPlanned(const PlanOutcome& outcome, Scene& scene) {
+Effects Transitions::OnPlanned(const PlanOutcome& outcome, TransitionContext& context) {
   Planning* planning = current_ ? current_->In<Planning>() : nullptr;
   // A plan that comes late is as good as one in time, unless another has been requested since.
   if (planning == nullptr || outcome.request_id != planning->request || planning->retry_at) {
     return {};
   }
   if (!outcome.status.ok()) {
-    return RefusePlan(outcome.status, scene);
+    return RefusePlan(outcome.status, context);
   }
   if (current_->kind == Transition::Kind::kChange) {
-    Worth worth = WorthOf(outcome, *current_, scene);
-    scene.decisions.WeighPlans(std::move(worth.plans), worth.changes ? "replan" : "keep",
-                               std::move(worth.reason), worth.cost_seconds, worth.scale);
+    Worth worth = WorthOf(outcome, *current_, context);
+    context.decisions.WeighPlans(std::move(worth.plans), worth.changes ? "replan" : "keep",
+                                 std::move(worth.reason), worth.cost_seconds, worth.scale);
     if (!worth.changes) {
-      return KeepPlan(scene);
+      return KeepPlan(context);
     }
     if (!planning->forced && !current_->former) {
-      current_->promise = Promise{.change = ChangeOf(planning->asked, scene),
-                                  .plan_json = scene.generations.held()->plan.plan_json,
-                                  .before = scene.steps.times().Newest(),
+      current_->promise = Promise{.change = ChangeOf(planning->asked, context),
+                                  .plan_json = context.generations.held()->plan.plan_json,
+                                  .before = context.steps.times().Newest(),
                                   .step_seconds = worth.step_seconds,
                                   .cost_seconds = worth.cost_seconds};
     }
   }
   for (const std::string& name : outcome.members) {
     if (planning->asked.count(name) == 0) {
-      return RefusePlan(InternalError("the plan names {}, which is no candidate", name), scene);
+      return RefusePlan(InternalError("the plan names {}, which is no candidate", name), context);
     }
   }
-  if (!AreThere(outcome.members, scene.roster)) {
-    return AskForPlan(std::move(*planning), scene);
+  if (!AreThere(outcome.members, context.roster)) {
+    return AskForPlan(std::move(*planning), context);
   }
-  return SendPrepare(outcome, scene);
+  return SendPrepare(outcome, context);
 }
 
-Consequence Transitions::KeepPlan(Scene& scene) {
-  scene.decisions.LogKept(scene.generations.held()->number, scene.out);
+Effects Transitions::KeepPlan(TransitionContext& context) {
+  context.decisions.LogKept(context.generations.held()->number, context.out);
   if (current_->for_drift) {
-    AnswerDrift(scene);
+    AnswerDrift(context);
   }
   current_.reset();
   return {};
 }
 
-Consequence Transitions::RefusePlan(const Status& status, Scene& scene, bool asks_again) {
+Effects Transitions::RefusePlan(const Status& status, TransitionContext& context, bool asks_again) {
   if (current_->kind == Transition::Kind::kChange) {
     const bool forced = current_->In<Planning>()->forced;
     if (!forced) {
-      scene.decisions.WeighPlans({{.what = "keep"}, {.what = "replan", .note = status.ToString()}},
-                                 "keep", "no other plan was found: " + status.ToString(), 0);
-      return KeepPlan(scene);
+      context.decisions.WeighPlans(
+          {{.what = "keep"}, {.what = "replan", .note = status.ToString()}}, "keep",
+          "no other plan was found: " + status.ToString(), 0);
+      return KeepPlan(context);
     }
     current_.reset();
-    if (AnyNoticed(scene.roster)) {
+    if (AnyNoticed(context.roster)) {
       return {.suspend = status.ToString()};
     }
-    RefuseDrains(scene.roster, status.ToString(), scene.out);
+    RefuseDrains(context.roster, status.ToString(), context.out);
     return {};
   }
   if (current_->stuck.empty()) {
-    scene.out.Log("paused", {{"reason", status.ToString()}});
+    context.out.Log("paused", {{"reason", status.ToString()}});
   }
   current_->stuck = status.ToString();
-  const JobPolicy& policy = scene.job.policy;
+  const JobPolicy& policy = context.job.policy;
   current_->retry_after =
       std::clamp(2 * current_->retry_after, policy.first_retry, policy.last_retry);
-  scene.recoveries.CountOnAll();
+  context.recoveries.CountOnAll();
   Planning& planning = *current_->In<Planning>();
   planning.deadline.reset();
-  planning.stuck_since = planning.stuck_since.value_or(scene.now);
+  planning.stuck_since = planning.stuck_since.value_or(context.now);
   if (asks_again) {
-    planning.retry_at = scene.now + current_->retry_after;
+    planning.retry_at = context.now + current_->retry_after;
   }
   return {};
 }

@@ -12,34 +12,38 @@ namespace heddle::elastic {
 namespace {
 
 template <typename Message>
-void TellAll(const std::vector<std::string>& names, const Message& message, Scene& scene) {
+void TellAll(const std::vector<std::string>& names,
+             const Message& message,
+             TransitionContext& context) {
   for (const std::string& name : names) {
-    scene.out.Tell(scene.roster.at(name).connection, message);
+    context.out.Tell(context.roster.at(name).connection, message);
   }
 }
 
 // The wait-for graph of the workers whose replies are awaited, by rank. A worker that has replied
 // keeps no other waiting.
-WaitGraph WaitsIn(const Transition& transition, const Scene& scene) {
+WaitGraph WaitsIn(const Transition& transition, const TransitionContext& context) {
   std::vector<std::string> owing;
   if (const NextGeneration* next = transition.next()) {
     owing = next->participants;
     std::erase_if(owing, [&](const auto& name) { return transition.awaited().count(name) == 0; });
   }
-  return WaitsAmong(owing, {transition.fence, transition.generation}, scene.roster, Time(),
-                    scene.job.policy.lease / 2, scene.now);
+  return WaitsAmong(owing, {transition.fence, transition.generation}, context.roster, Time(),
+                    context.job.policy.lease / 2, context.now);
 }
 
 // The workers whose reply is overdue, without those that move state and wait for others: they are
 // not at fault.
-std::vector<Loss> LateIn(const Transition& transition, const WaitGraph& waits, const Scene& scene) {
+std::vector<Loss> LateIn(const Transition& transition,
+                         const WaitGraph& waits,
+                         const TransitionContext& context) {
   const bool moves = transition.In<Moving>() != nullptr;
-  const std::optional<Time> others_progress = transition.OthersProgress(scene.roster);
+  const std::optional<Time> others_progress = transition.OthersProgress(context.roster);
   std::vector<Loss> late;
   for (const std::string& name : transition.awaited()) {
-    const Worker& worker = scene.roster.at(name);
-    const auto due = transition.DeadlineOf(worker, others_progress, scene.job.policy);
-    if (due && scene.now >= *due && !(moves && worker.waits.any)) {
+    const Worker& worker = context.roster.at(name);
+    const auto due = transition.DeadlineOf(worker, others_progress, context.job.policy);
+    if (due && context.now >= *due && !(moves && worker.waits.any)) {
       const std::string chain = waits.ChainTo(name);
       late.push_back({name, "it did not answer in time" + (chain.empty() ? "" : ": " + chain)});
     }
@@ -51,7 +55,7 @@ std::vector<Loss> LateIn(const Transition& transition, const WaitGraph& waits, c
 
 // ---- Prepare ----
 
-Consequence Transitions::SendPrepare(const PlanOutcome& plan, Scene& scene) {
+Effects Transitions::SendPrepare(const PlanOutcome& plan, TransitionContext& context) {
   auto planning = std::move(*current_->In<Planning>());
   Preparing preparing;
   NextGeneration& next = preparing.next;
@@ -64,21 +68,21 @@ Consequence Transitions::SendPrepare(const PlanOutcome& plan, Scene& scene) {
       next.participants.push_back(name);
     }
   }
-  next.links = scene.links.LinksOf(next.participants, scene.roster);
-  next.holders = HoldersOf(plan, scene.roster, scene.job.policy);
+  next.links = context.links.LinksOf(next.participants, context.roster);
+  next.holders = HoldersOf(plan, context.roster, context.job.policy);
   preparing.asked = std::move(planning.asked);
   preparing.awaited = {next.participants.begin(), next.participants.end()};
-  preparing.deadline = scene.now + scene.job.policy.reply_timeout;
+  preparing.deadline = context.now + context.job.policy.reply_timeout;
   current_->stage = std::move(preparing);
-  scene.generations.Allot(current_->generation);
-  scene.out.Persist();
-  TellAll(current_->next()->participants, MakePrepare(*current_, scene.roster), scene);
+  context.generations.Allot(current_->generation);
+  context.out.Persist();
+  TellAll(current_->next()->participants, MakePrepare(*current_, context.roster), context);
   return {};
 }
 
-Consequence Transitions::OnPrepared(const std::string& worker,
-                                    const wire::Prepared& message,
-                                    Scene& scene) {
+Effects Transitions::OnPrepared(const std::string& worker,
+                                const wire::Prepared& message,
+                                TransitionContext& context) {
   Preparing* preparing = current_ ? current_->In<Preparing>() : nullptr;
   if (preparing == nullptr || message.generation() != current_->generation ||
       preparing->awaited.count(worker) == 0) {
@@ -99,55 +103,55 @@ Consequence Transitions::OnPrepared(const std::string& worker,
     return {};
   }
   if (current_->kind == Transition::Kind::kChange) {
-    SendStop(scene);
+    SendStop(context);
   } else {
-    SendStart(std::move(preparing->next), scene);
+    SendStart(std::move(preparing->next), context);
   }
   return {};
 }
 
 // ---- Stop ----
 
-void Transitions::SendStop(Scene& scene) {
-  const DurableGeneration& held = *scene.generations.held();
+void Transitions::SendStop(TransitionContext& context) {
+  const DurableGeneration& held = *context.generations.held();
   Stopping stopping{.next = std::move(current_->In<Preparing>()->next),
                     .awaited = {},
-                    .deadline = scene.now + scene.job.policy.stop_timeout};
+                    .deadline = context.now + context.job.policy.stop_timeout};
   wire::Stop stop;
   stop.set_generation(held.number);
   for (const auto& [name, incarnation] : held.members) {
     stopping.awaited.insert(name);
     stopping.members.push_back(name);
-    scene.out.Tell(scene.roster.at(name).connection, stop);
+    context.out.Tell(context.roster.at(name).connection, stop);
   }
   current_->stage = std::move(stopping);
 }
 
-Consequence Transitions::OnStopped(const std::string& worker,
-                                   int64_t generation,
-                                   int64_t applied_step,
-                                   Scene& scene) {
+Effects Transitions::OnStopped(const std::string& worker,
+                               int64_t generation,
+                               int64_t applied_step,
+                               TransitionContext& context) {
   Stopping* stopping = current_ ? current_->In<Stopping>() : nullptr;
-  if (stopping == nullptr || generation != scene.generations.held()->number ||
+  if (stopping == nullptr || generation != context.generations.held()->number ||
       stopping->awaited.erase(worker) == 0) {
     return {};
   }
   if (stopping->applied_step && *stopping->applied_step != applied_step) {
-    scene.decisions.Note({.worker = worker,
-                          .what = fmt::format("stopped after step {}, others after {}",
-                                              applied_step, *stopping->applied_step)});
-    return Recover(Cause::kFailure, scene);
+    context.decisions.Note({.worker = worker,
+                            .what = fmt::format("stopped after step {}, others after {}",
+                                                applied_step, *stopping->applied_step)});
+    return Recover(Cause::kFailure, context);
   }
   stopping->applied_step = applied_step;
   if (!stopping->awaited.empty()) {
     return {};
   }
-  if (scene.steps.finished().size() == scene.generations.held()->members.size()) {
+  if (context.steps.finished().size() == context.generations.held()->members.size()) {
     current_.reset();
     return {};
   }
   stopping->next.origin.step = applied_step;
-  SendStart(std::move(stopping->next), scene);
+  SendStart(std::move(stopping->next), context);
   return {};
 }
 
@@ -155,36 +159,36 @@ Consequence Transitions::OnStopped(const std::string& worker,
 
 // A save that was in progress when the source was chosen may have been committed since, and the
 // chosen checkpoint pruned.
-void Transitions::TakeNewestCheckpoint(SourceOption& origin, Scene& scene) {
-  const std::vector<int64_t>& committed = scene.saves.committed();
+void Transitions::TakeNewestCheckpoint(SourceOption& origin, TransitionContext& context) {
+  const std::vector<int64_t>& committed = context.saves.committed();
   if (origin.source != Source::kCheckpoint || committed.empty() ||
       committed.back() <= origin.step) {
     return;
   }
-  scene.decisions.Note(
+  context.decisions.Note(
       {.worker = "",
        .what = fmt::format("the checkpoint of step {} was completed meanwhile", committed.back())});
   current_->steps_repeated -= committed.back() - origin.step;
   origin.step = committed.back();
 }
 
-void Transitions::SendStart(NextGeneration next, Scene& scene) {
-  TakeNewestCheckpoint(next.origin, scene);
+void Transitions::SendStart(NextGeneration next, TransitionContext& context) {
+  TakeNewestCheckpoint(next.origin, context);
   const std::vector<std::string> participants = next.participants;
   current_->stage = Moving{.next = std::move(next),
                            .awaited = {participants.begin(), participants.end()},
-                           .deadline = scene.now + scene.job.policy.move_timeout,
-                           .since = scene.now};
-  scene.blame.Clear();
+                           .deadline = context.now + context.job.policy.move_timeout,
+                           .since = context.now};
+  context.blame.Clear();
   TellAll(participants,
-          MakeStart(*current_, scene.roster, scene.generations, scene.steps, scene.saves,
-                    scene.job.policy),
-          scene);
+          MakeStart(*current_, context.roster, context.generations, context.steps, context.saves,
+                    context.job.policy),
+          context);
 }
 
-Consequence Transitions::OnReady(const std::string& worker,
-                                 const wire::Ready& message,
-                                 Scene& scene) {
+Effects Transitions::OnReady(const std::string& worker,
+                             const wire::Ready& message,
+                             TransitionContext& context) {
   Moving* moving = current_ ? current_->In<Moving>() : nullptr;
   if (moving == nullptr || message.generation() != current_->generation ||
       moving->awaited.count(worker) == 0) {
@@ -192,28 +196,28 @@ Consequence Transitions::OnReady(const std::string& worker,
   }
   const SourceOption& origin = moving->next.origin;
   if (RefusesHolders(message, origin)) {
-    RefuseHolders(worker, message, origin, scene);
-    if (auto fault = FaultOf(worker, origin, scene)) {
+    RefuseHolders(worker, message, origin, context);
+    if (auto fault = FaultOf(worker, origin, context)) {
       return {.losses = {*std::move(fault)}};
     }
-    return Recover(Cause::kUnreadable, scene);
+    return Recover(Cause::kUnreadable, context);
   }
   if (message.source_unreadable() &&
       (origin.source == Source::kCheckpoint || origin.source == Source::kReplicas)) {
-    if (auto fault = FaultOf(worker, origin, scene)) {
+    if (auto fault = FaultOf(worker, origin, context)) {
       return {.losses = {*std::move(fault)}};
     }
-    RefuseSource(origin, message.error(), scene);
-    scene.decisions.Note(
+    RefuseSource(origin, message.error(), context);
+    context.decisions.Note(
         {.worker = worker,
          .what = fmt::format("could not read the {} of step {}: {}", NameOf(origin.source),
                              origin.step, message.error())});
-    return Recover(Cause::kUnreadable, scene);
+    return Recover(Cause::kUnreadable, context);
   }
   if (!message.error().empty()) {
-    return {.losses =
-                scene.blame.Accuse(worker, message.peer() == worker ? "" : message.peer(),
-                                   message.error(), scene.roster, scene.generations, scene.now)};
+    return {.losses = context.blame.Accuse(worker, message.peer() == worker ? "" : message.peer(),
+                                           message.error(), context.roster, context.generations,
+                                           context.now)};
   }
   moving->awaited.erase(worker);
   moving->ready[worker] = message;
@@ -221,66 +225,66 @@ Consequence Transitions::OnReady(const std::string& worker,
     return {};
   }
   if (const auto found = FindDisagreement(*moving)) {
-    auto losses = RefuseDisagreeing(*found, origin, current_->generation, scene);
-    return losses.empty() ? Recover(Cause::kDisagreement, scene)
-                          : Consequence{.losses = std::move(losses)};
+    auto losses = RefuseDisagreeing(*found, origin, current_->generation, context);
+    return losses.empty() ? Recover(Cause::kDisagreement, context)
+                          : Effects{.losses = std::move(losses)};
   }
-  Go(scene);
+  Go(context);
   return {};
 }
 
 // ---- Too late, or again ----
 
-Consequence Transitions::CheckDeadline(Scene& scene) {
+Effects Transitions::CheckDeadline(TransitionContext& context) {
   if (!current_) {
     return {};
   }
-  const JobPolicy& policy = scene.job.policy;
-  const std::optional<Time> deadline = current_->Deadline(scene.roster, policy);
-  const bool is_over = deadline && scene.now >= *deadline;
+  const JobPolicy& policy = context.job.policy;
+  const std::optional<Time> deadline = current_->Deadline(context.roster, policy);
+  const bool is_over = deadline && context.now >= *deadline;
   Planning* planning = current_->In<Planning>();
   if (planning != nullptr && is_over) {
     const double seconds = Seconds(policy.plan_timeout);
-    return RefusePlan(DeadlineExceededError("no plan was found in {:.0f} s", seconds), scene,
+    return RefusePlan(DeadlineExceededError("no plan was found in {:.0f} s", seconds), context,
                       /*asks_again=*/false);
   }
   if (current_->IsStuck()) {
     const bool others =
-        AbleFor(current_->kind, scene.roster, policy.min_workers) != planning->asked &&
-        scene.links.Settled(scene.roster, policy.links, scene.now, scene.out);
+        AbleFor(current_->kind, context.roster, policy.min_workers) != planning->asked &&
+        context.links.Settled(context.roster, policy.links, context.now, context.out);
     if (!others && policy.paused_timeout > Duration(0) &&
-        scene.now - *planning->stuck_since >= policy.paused_timeout) {
+        context.now - *planning->stuck_since >= policy.paused_timeout) {
       return {.end = EndJob{false, current_->kind == Transition::Kind::kForm,
-                            scene.recoveries.WithFirstLoss("no plan: " + current_->stuck)}};
+                            context.recoveries.WithFirstLoss("no plan: " + current_->stuck)}};
     }
     if (others) {
       planning->stuck_since.reset();
     }
-    const bool retries = planning->retry_at && scene.now >= *planning->retry_at;
-    return others || retries ? AskForPlan(std::move(*planning), scene) : Consequence();
+    const bool retries = planning->retry_at && context.now >= *planning->retry_at;
+    return others || retries ? AskForPlan(std::move(*planning), context) : Effects();
   }
   if (!is_over) {
     return {};
   }
   if (current_->In<Stopping>() != nullptr) {
-    scene.decisions.Note({.worker = "", .what = "no member stopped, and none did anything"});
-    return Recover(Cause::kFailure, scene);
+    context.decisions.Note({.worker = "", .what = "no member stopped, and none did anything"});
+    return Recover(Cause::kFailure, context);
   }
-  const WaitGraph waits = WaitsIn(*current_, scene);
-  std::vector<Loss> late = LateIn(*current_, waits, scene);
+  const WaitGraph waits = WaitsIn(*current_, context);
+  std::vector<Loss> late = LateIn(*current_, waits, context);
   if (!late.empty()) {
     return {.losses = std::move(late)};
   }
   // All workers that move state wait for each other.
-  Blame::Verdict verdict = scene.blame.JudgeWaits(waits, Duration(0), Duration(0), scene.now);
+  Blame::Verdict verdict = context.blame.JudgeWaits(waits, Duration(0), Duration(0), context.now);
   if (!verdict.losses.empty()) {
     return {.losses = std::move(verdict.losses)};
   }
   verdict.reports.emplace("", "those who move state wait, and none of them did anything");
   for (const auto& [name, words] : verdict.reports) {
-    scene.decisions.Note({.worker = name, .what = words});
+    context.decisions.Note({.worker = name, .what = words});
   }
-  return Recover(Cause::kFailure, scene);
+  return Recover(Cause::kFailure, context);
 }
 
 void Transitions::Excuse(Duration absence) {
@@ -312,22 +316,23 @@ std::optional<Time> Transitions::NextDeadline(const JobPolicy& policy, const Ros
   return next;
 }
 
-void Transitions::Repeat(const Worker& worker, Scene& scene) const {
+void Transitions::Resend(const Worker& worker, TransitionContext& context) const {
   if (!current_ || current_->awaited().count(worker.name) == 0) {
     return;
   }
   if (current_->In<Halting>() != nullptr) {
-    return scene.out.Tell(worker.connection, MakeHalt(*current_, scene.steps.known()));
+    return context.out.Tell(worker.connection, MakeHalt(*current_, context.steps.known()));
   }
   if (current_->In<Stopping>() != nullptr) {
     wire::Stop stop;
-    stop.set_generation(scene.generations.held()->number);
-    return scene.out.Tell(worker.connection, stop);
+    stop.set_generation(context.generations.held()->number);
+    return context.out.Tell(worker.connection, stop);
   }
-  scene.out.Tell(worker.connection, MakePrepare(*current_, scene.roster));
+  context.out.Tell(worker.connection, MakePrepare(*current_, context.roster));
   if (current_->In<Moving>() != nullptr) {
-    scene.out.Tell(worker.connection, MakeStart(*current_, scene.roster, scene.generations,
-                                                scene.steps, scene.saves, scene.job.policy));
+    context.out.Tell(worker.connection,
+                     MakeStart(*current_, context.roster, context.generations, context.steps,
+                               context.saves, context.job.policy));
   }
 }
 

@@ -23,7 +23,7 @@
 namespace heddle::elastic {
 
 /// The other components, which a transition reads and changes while it handles an event.
-struct Scene {
+struct TransitionContext {
   const Job& job;
   Roster& roster;
   Generations& generations;
@@ -44,13 +44,13 @@ struct Scene {
 };
 
 /// Begins the pause after drift: a plan for it is in force, or none will be.
-inline void AnswerDrift(Scene& scene) {
-  scene.drift.Answered(scene.job.policy.drift, scene.now);
-  scene.link_drift.Answered(scene.job.policy.drift, scene.now);
+inline void AnswerDrift(TransitionContext& context) {
+  context.drift.Answered(context.job.policy.drift, context.now);
+  context.link_drift.Answered(context.job.policy.drift, context.now);
 }
 
 /// What the caller has to do as a result.
-struct Consequence {
+struct Effects {
   std::vector<Loss> losses = {};
   std::optional<EndJob> end = {};
   /// The job is to be suspended: why no plan was found without the workers that must leave.
@@ -67,36 +67,40 @@ class Transitions {
   void Drop(const Generations& generations);
 
   /// Without a generation: begins to form one, once enough workers have joined.
-  Consequence Form(Scene& scene);
+  Effects Form(TransitionContext& context);
   /// With a generation in force: begins a change if workers have joined, leave or have drifted, if
   /// the last change made steps slower, or once a lease has passed since a recovery, whose plan was
   /// found in a hurry. Does nothing while a member is absent.
-  Consequence Consider(Scene& scene);
+  Effects Consider(TransitionContext& context);
   /// Ends the generation in force: fences it and asks the survivors what they hold.
-  Consequence Recover(Cause cause, Scene& scene);
+  Effects Recover(Cause cause, TransitionContext& context);
 
-  Consequence OnPlanned(const PlanOutcome& outcome, Scene& scene);
-  Consequence OnPrepared(const std::string& worker, const wire::Prepared& message, Scene& scene);
-  Consequence OnStopped(const std::string& worker,
-                        int64_t generation,
-                        int64_t applied_step,
-                        Scene& scene);
+  Effects OnPlanned(const PlanOutcome& outcome, TransitionContext& context);
+  Effects OnPrepared(const std::string& worker,
+                     const wire::Prepared& message,
+                     TransitionContext& context);
+  Effects OnStopped(const std::string& worker,
+                    int64_t generation,
+                    int64_t applied_step,
+                    TransitionContext& context);
   /// True if a Halted of the worker for this fence is awaited; TakeHalted is called then.
   bool AwaitsHalted(const std::string& worker, int64_t fence) const;
   void TakeHalted(const std::string& worker, const wire::Halted& message);
-  Consequence OnReady(const std::string& worker, const wire::Ready& message, Scene& scene);
+  Effects OnReady(const std::string& worker,
+                  const wire::Ready& message,
+                  TransitionContext& context);
   /// Handles the loss of a worker during the transition.
-  Consequence OnLost(const std::string& worker, Scene& scene);
+  Effects OnLost(const std::string& worker, TransitionContext& context);
   /// Handles overdue replies, and repeats plan requests that are due.
-  Consequence CheckDeadline(Scene& scene);
+  Effects CheckDeadline(TransitionContext& context);
   /// Leaves Halting, if all survivors have replied and further losses need not be waited for.
-  Consequence LeaveHalt(Scene& scene);
+  Effects LeaveHalt(TransitionContext& context);
   /// Extends the stage's deadline by `absence`, in which no worker could be heard.
   void Excuse(Duration absence);
   std::optional<Time> NextDeadline(const JobPolicy& policy, const Roster& roster) const;
 
   /// Resends the stage's command to a worker that came back and has not answered it.
-  void Repeat(const Worker& worker, Scene& scene) const;
+  void Resend(const Worker& worker, TransitionContext& context) const;
   /// Lets a plan with this worker be looked for again.
   void Forget(const std::string& worker) { considered_.erase(worker); }
   /// Marks the predecessor's workers as considered: a plan with them is in force.
@@ -106,19 +110,19 @@ class Transitions {
                const StateSources& sources) const;
 
  private:
-  Consequence AskForPlan(Planning planning, Scene& scene);
+  Effects AskForPlan(Planning planning, TransitionContext& context);
   /// Ends a change that was tried before and taken back; the plan in force stays.
-  Consequence KeepTried(Scene& scene);
+  Effects KeepTried(TransitionContext& context);
   /// Ends a change whose plan was weighed; the plan in force stays.
-  Consequence KeepPlan(Scene& scene);
+  Effects KeepPlan(TransitionContext& context);
   /// Handles a plan request that failed. `asks_again`: it is repeated later; false: the planner
   /// still works on it, and its answer will be taken.
-  Consequence RefusePlan(const Status& status, Scene& scene, bool asks_again = true);
-  Consequence SendPrepare(const PlanOutcome& plan, Scene& scene);
-  void SendStop(Scene& scene);
-  void TakeNewestCheckpoint(SourceOption& origin, Scene& scene);
-  void SendStart(NextGeneration next, Scene& scene);
-  void Go(Scene& scene);
+  Effects RefusePlan(const Status& status, TransitionContext& context, bool asks_again = true);
+  Effects SendPrepare(const PlanOutcome& plan, TransitionContext& context);
+  void SendStop(TransitionContext& context);
+  void TakeNewestCheckpoint(SourceOption& origin, TransitionContext& context);
+  void SendStart(NextGeneration next, TransitionContext& context);
+  void Go(TransitionContext& context);
 
   std::optional<Transition> current_;
   int64_t next_request_ = 1;

@@ -22,12 +22,14 @@ std::string SayScale(const Worth& worth, const StepTimes& times) {
 
 }  // namespace
 
-Worth WorthOf(const PlanOutcome& outcome, const Transition& transition, const Scene& scene) {
-  const JobPolicy& policy = scene.job.policy;
-  const StepTimes& times = scene.steps.times();
+Worth WorthOf(const PlanOutcome& outcome,
+              const Transition& transition,
+              const TransitionContext& context) {
+  const JobPolicy& policy = context.job.policy;
+  const StepTimes& times = context.steps.times();
   const double predicted = outcome.current_step_seconds > 0
                                ? outcome.current_step_seconds
-                               : scene.generations.held()->plan.predicted_step_seconds;
+                               : context.generations.held()->plan.predicted_step_seconds;
   Worth worth;
   if (const auto measured = times.Newest(); measured && predicted > 0) {
     worth.scale = measured->seconds / predicted;
@@ -35,11 +37,11 @@ Worth WorthOf(const PlanOutcome& outcome, const Transition& transition, const Sc
   const double current = predicted * worth.scale.value_or(1);
   worth.step_seconds = outcome.predicted_step_seconds * worth.scale.value_or(1);
   worth.cost_seconds = outcome.move_seconds + kFixedChangeSeconds;
-  const auto horizon = static_cast<double>(policy.total_steps - scene.steps.known());
+  const auto horizon = static_cast<double>(policy.total_steps - context.steps.known());
   const double gain = (current - worth.step_seconds) * horizon;
   const double cost = worth.cost_seconds;
   const double least =
-      transition.for_drift ? std::max(kLeastGain, scene.drift.noise()) : kLeastGain;
+      transition.for_drift ? std::max(kLeastGain, context.drift.noise()) : kLeastGain;
   worth.plans = {{.what = "keep", .seconds = current * horizon},
                  {.what = "replan", .seconds = worth.step_seconds * horizon + cost}};
   if (const auto& former = transition.former) {
@@ -66,7 +68,7 @@ Worth WorthOf(const PlanOutcome& outcome, const Transition& transition, const Sc
     worth.reason = fmt::format(
         "{:.3g} s are saved in the {} steps that are left, {} than {:g} times the {:.3g} s that "
         "the change costs",
-        gain, policy.total_steps - scene.steps.known(), worth.changes ? "more" : "not more",
+        gain, policy.total_steps - context.steps.known(), worth.changes ? "more" : "not more",
         policy.drift.gain_over_cost, cost);
   }
   worth.reason += SayScale(worth, times);

@@ -26,6 +26,8 @@ struct Worth {
 };
 
 /// Weighs the plan that was found for a change.
-Worth WorthOf(const PlanOutcome& outcome, const Transition& transition, const Scene& scene);
+Worth WorthOf(const PlanOutcome& outcome,
+              const Transition& transition,
+              const TransitionContext& context);
 
 }  // namespace heddle::elastic

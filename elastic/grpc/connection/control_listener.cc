@@ -23,9 +23,9 @@
 namespace heddle::elastic {
 namespace {
 
-constexpr size_t kMostSilent = 64;
+constexpr size_t kMaxSilent = 64;
 // All workers of a large job may come at once.
-constexpr size_t kMostStrangers = 1024;
+constexpr size_t kMaxUnauthorised = 1024;
 // Descriptors that no connection takes: for files, pipes and workers that are there.
 constexpr rlim_t kReserve = 32;
 constexpr Duration kAcceptAgainAfter = std::chrono::milliseconds(100);
@@ -53,9 +53,9 @@ UniqueFd Lowered(const UniqueFd& fd) {
 }
 
 // The most strangers at a time; each takes two descriptors.
-size_t MostStrangers() {
+size_t MaxUnauthorised() {
   const std::optional<rlim_t> usable = DescriptorsForConnections();
-  return usable ? std::clamp<size_t>(*usable / 4, 1, kMostStrangers) : kMostStrangers;
+  return usable ? std::clamp<size_t>(*usable / 4, 1, kMaxUnauthorised) : kMaxUnauthorised;
 }
 
 // The peer's address as gRPC writes it.
@@ -143,7 +143,7 @@ void ControlListener::Wake() {
 
 void ControlListener::Run() {
   while (Wait()) {
-    SiftStrangers();
+    SiftUnauthorised();
     AdmitSpoken();
     CloseSilent();
     if (listener_ready_) {
@@ -151,7 +151,7 @@ void ControlListener::Run() {
     }
   }
   silent_.clear();
-  strangers_.clear();
+  unauthorised_.clear();
 }
 
 // Polls until something is to be done. False after Close.
@@ -167,9 +167,9 @@ bool ControlListener::Wait() {
     until = std::min(until, silent.until);
     polled.push_back({.fd = silent.fd.get(), .events = POLLIN, .revents = 0});
   }
-  for (const Stranger& stranger : strangers_) {
-    until = std::min(until, stranger.until);
-    polled.push_back({.fd = stranger.fd.get(), .events = 0, .revents = 0});  // POLLHUP alone.
+  for (const Unauthorised& connection : unauthorised_) {
+    until = std::min(until, connection.until);
+    polled.push_back({.fd = connection.fd.get(), .events = 0, .revents = 0});  // POLLHUP alone.
   }
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Now()).count();
   const int ready =
@@ -180,8 +180,8 @@ bool ControlListener::Wait() {
   for (size_t i = 0; any && i < silent_.size(); ++i) {
     spoken_[i] = polled[i + 2].revents != 0;
   }
-  ended_.assign(strangers_.size(), false);
-  for (size_t i = 0; any && i < strangers_.size(); ++i) {
+  ended_.assign(unauthorised_.size(), false);
+  for (size_t i = 0; any && i < unauthorised_.size(); ++i) {
     ended_[i] = polled[i + 2 + silent_.size()].revents != 0;
   }
   uint64_t woken = 0;
@@ -192,28 +192,28 @@ bool ControlListener::Wait() {
 
 // ---- Connections without an authorised call ----
 
-void ControlListener::SiftStrangers() {
+void ControlListener::SiftUnauthorised() {
   std::set<std::string> named;
   {
     const MutexLock lock(mutex_);
     named.swap(named_);
   }
-  std::deque<Stranger> still;
-  for (size_t i = 0; i < strangers_.size(); ++i) {
-    if (!ended_[i] && !named.contains(strangers_[i].peer)) {
-      still.push_back(std::move(strangers_[i]));
+  std::deque<Unauthorised> still;
+  for (size_t i = 0; i < unauthorised_.size(); ++i) {
+    if (!ended_[i] && !named.contains(unauthorised_[i].peer)) {
+      still.push_back(std::move(unauthorised_[i]));
     }
   }
-  strangers_ = std::move(still);
-  while (!strangers_.empty() && strangers_.front().until <= Now()) {
-    EndOldestStranger();
+  unauthorised_ = std::move(still);
+  while (!unauthorised_.empty() && unauthorised_.front().until <= Now()) {
+    EndOldestUnauthorised();
   }
 }
 
 // gRPC sees the connection's end, and closes its own descriptor.
-void ControlListener::EndOldestStranger() {
-  ::shutdown(strangers_.front().fd.get(), SHUT_RDWR);
-  strangers_.pop_front();
+void ControlListener::EndOldestUnauthorised() {
+  ::shutdown(unauthorised_.front().fd.get(), SHUT_RDWR);
+  unauthorised_.pop_front();
 }
 
 bool ControlListener::MakeRoom() {
@@ -221,16 +221,16 @@ bool ControlListener::MakeRoom() {
     silent_.pop_front();
     return true;
   }
-  if (!strangers_.empty()) {
-    EndOldestStranger();
+  if (!unauthorised_.empty()) {
+    EndOldestUnauthorised();
     return true;
   }
   return false;
 }
 
 void ControlListener::Hand(UniqueFd connection, char first_byte) {
-  while (strangers_.size() >= MostStrangers()) {
-    EndOldestStranger();
+  while (unauthorised_.size() >= MaxUnauthorised()) {
+    EndOldestUnauthorised();
   }
   UniqueFd second = Lowered(connection);
   if (IsScarce(second)) {
@@ -239,7 +239,7 @@ void ControlListener::Hand(UniqueFd connection, char first_byte) {
     return;  // Closes this connection; its client connects again.
   }
   std::string peer = PeerOf(connection);
-  strangers_.push_back(
+  unauthorised_.push_back(
       {.fd = std::move(second), .peer = std::move(peer), .until = After(named_within_)});
   admit_(std::move(connection), first_byte);
 }
@@ -264,15 +264,15 @@ void ControlListener::AdmitSpoken() {
 }
 
 void ControlListener::CloseSilent() {
-  while (!silent_.empty() && (silent_.front().until <= Now() || silent_.size() > kMostSilent)) {
+  while (!silent_.empty() && (silent_.front().until <= Now() || silent_.size() > kMaxSilent)) {
     silent_.pop_front();
   }
 }
 
 void ControlListener::AcceptAll() {
-  // Accepts at most kMostSilent at a time: the rest is accepted after the next poll of the silent
+  // Accepts at most kMaxSilent at a time: the rest is accepted after the next poll of the silent
   // ones.
-  for (size_t i = 0; i < kMostSilent; ++i) {
+  for (size_t i = 0; i < kMaxSilent; ++i) {
     UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     const int error = errno;
     if (!fd.valid()) {

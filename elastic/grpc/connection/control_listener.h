@@ -58,7 +58,7 @@ class ControlListener {
   };
   /// A connection that gRPC has and on which no call was authorised yet. `fd` is a duplicate of its
   /// descriptor, by which it can be shut down.
-  struct Stranger {
+  struct Unauthorised {
     UniqueFd fd;
     std::string peer;
     Time until;
@@ -77,8 +77,8 @@ class ControlListener {
   void Hand(UniqueFd connection, char first_byte);
   void CloseSilent();
   /// Forgets strangers that were named or have closed, and shuts down those whose time is over.
-  void SiftStrangers() HEDDLE_EXCLUDES(mutex_);
-  void EndOldestStranger();
+  void SiftUnauthorised() HEDDLE_EXCLUDES(mutex_);
+  void EndOldestUnauthorised();
   /// Closes the oldest silent connection, or else the oldest stranger, to free a descriptor (gRPC
   /// frees a stranger's soon after). False: there is none.
   bool MakeRoom();
@@ -89,10 +89,10 @@ class ControlListener {
   const int port_;
   const Duration named_within_;
   Admit admit_;
-  std::deque<Silent> silent_;       ///< By time of arrival.
-  std::vector<bool> spoken_;        ///< By index in silent_: readable at the last poll.
-  std::deque<Stranger> strangers_;  ///< By time of the first byte.
-  std::vector<bool> ended_;         ///< By index in strangers_: closed at the last poll.
+  std::deque<Silent> silent_;              ///< By time of arrival.
+  std::vector<bool> spoken_;               ///< By index in silent_: readable at the last poll.
+  std::deque<Unauthorised> unauthorised_;  ///< By time of the first byte.
+  std::vector<bool> ended_;                ///< By index in unauthorised_: closed at the last poll.
   bool listener_ready_ = false;
   Time accept_again_{};  ///< When to accept again after a failure.
   Time noted_{};

@@ -24,7 +24,7 @@ constexpr Duration kNoteEvery = std::chrono::seconds(60);
 constexpr Duration kLookAgain = std::chrono::seconds(1);  // Time between reads of the certificate.
 // Most memory of all connections and their half-received messages; above it gRPC ends calls, and
 // workers connect again.
-constexpr size_t kMostBufferedBytes = size_t{192} << 20;
+constexpr size_t kMaxBufferedBytes = size_t{192} << 20;
 constexpr char kTlsHandshakeRecord = 0x16;
 
 using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
@@ -176,7 +176,7 @@ Result<std::unique_ptr<ControlPort>> ControlPort::Open(ControlPortOptions option
 
 Status ControlPort::Serve(grpc::Service& service) {
   grpc::ResourceQuota quota("control");
-  quota.Resize(kMostBufferedBytes);
+  quota.Resize(kMaxBufferedBytes);
   grpc::ServerBuilder builder;
   SetLimits(builder, quota);
   builder.RegisterService(&service);
@@ -222,7 +222,7 @@ std::shared_ptr<const Admission> ControlPort::admission() const {
   return admission_;
 }
 
-void ControlPort::NoteLetIn(const grpc::CallbackServerContext& context) {
+void ControlPort::NoteAuthorised(const grpc::CallbackServerContext& context) {
   listener_->Name(context.peer());
 }
 

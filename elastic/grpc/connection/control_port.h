@@ -70,7 +70,7 @@ class ControlPort {
   /// What SetAdmission has set last; null before.
   std::shared_ptr<const Admission> admission() const HEDDLE_EXCLUDES(mutex_);
   /// Records that a call was authorised: its connection may stay open (ControlListener::Name).
-  void NoteLetIn(const grpc::CallbackServerContext& context);
+  void NoteAuthorised(const grpc::CallbackServerContext& context);
   /// Counts a refusal and logs `line`, at most once a minute for each reason.
   void NoteRefusal(RefusalReason reason, const std::string& line);
   /// Stops accepting connections, ends the calls and waits until they have ended; idempotent.

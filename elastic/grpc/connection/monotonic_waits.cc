@@ -25,7 +25,7 @@ namespace {
 constexpr long kAbseilsWait = FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME;
 constexpr long kNanosecondsPerSecond = 1'000'000'000;
 constexpr time_t kForEver = 1'000'000'000;  // Seconds. No sum of two such overflows.
-constexpr long kMostErrors = 4095;          // Other negative results are addresses.
+constexpr long kMaxErrors = 4095;           // Other negative results are addresses.
 
 // Makes a system call. Returns its result; an error is its negative number.
 HEDDLE_PLAIN long Kernel(long number, long a, long b, long c, long d, long e, long f) {
@@ -78,7 +78,7 @@ HEDDLE_PLAIN long Call(long number, long a, long b, long c, long d, long e, long
     d = reinterpret_cast<long>(&until);
   }
   const long result = Kernel(number, a, b, c, d, e, f);
-  if (result < 0 && result >= -kMostErrors) {
+  if (result < 0 && result >= -kMaxErrors) {
     errno = static_cast<int>(-result);
     return -1;
   }

@@ -66,7 +66,7 @@ void EventLog::Append(const LogEvent& event, double time) {
   const std::string line = FormatLogEvent(event, time) + "\n";
   const MutexLock lock(mutex_);
   // After a dropped line all later ones are dropped, too: the file would not show the gap.
-  if (dropped_lines_ > 0 || waiting_.size() + line.size() > kMostWaiting) {
+  if (dropped_lines_ > 0 || waiting_.size() + line.size() > kMaxWaiting) {
     if (++dropped_lines_ == 1) {
       LogError("{}: {} bytes of events wait for room; later ones are lost", path_, waiting_.size());
     }

@@ -18,7 +18,7 @@ class EventLog {
  public:
   /// Most bytes of lines that wait in memory; enough for a day of one-second steps. Further lines
   /// are dropped until those are written, and the process's own log says so.
-  static constexpr size_t kMostWaiting = 32 << 20;
+  static constexpr size_t kMaxWaiting = 32 << 20;
 
   /// Opens the log for appending, and creates it if it is missing. Removes the part of a line that
   /// a crash has left at its end. Errors: those of the file system.

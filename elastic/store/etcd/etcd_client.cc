@@ -15,9 +15,9 @@ namespace {
 
 namespace pb = etcdserverpb;
 
-constexpr int64_t kMostPemBytes = 1 << 20;
+constexpr int64_t kMaxPemBytes = 1 << 20;
 // The answer to a range of a few keys, each as large as etcd takes one.
-constexpr int kMostAnswerBytes = 16 << 20;
+constexpr int kMaxAnswerBytes = 16 << 20;
 
 // Another member, or the same one later, may do better.
 bool IsPassing(grpc::StatusCode code) {
@@ -44,7 +44,7 @@ struct Member {
   explicit Member(const std::string& where, const std::shared_ptr<grpc::ChannelCredentials>& with)
       : address(where) {
     grpc::ChannelArguments arguments;
-    arguments.SetMaxReceiveMessageSize(kMostAnswerBytes);
+    arguments.SetMaxReceiveMessageSize(kMaxAnswerBytes);
     // Within which a connection is made.
     arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
                      static_cast<int>(kEtcdAnswerWithin / std::chrono::milliseconds(1)));
@@ -61,7 +61,7 @@ struct Member {
 };
 
 Result<std::string> ReadPem(const std::string& path) {
-  return path.empty() ? Result<std::string>(std::string()) : ReadFile(path, kMostPemBytes);
+  return path.empty() ? Result<std::string>(std::string()) : ReadFile(path, kMaxPemBytes);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace pb = etcdserverpb;
 
 // etcd takes requests of 1.5 MiB by default; keys and comparisons need little of it.
 constexpr size_t kPartBytes = 1 << 20;
-constexpr size_t kMostBytes = 64 << 20;
+constexpr size_t kMaxBytes = 64 << 20;
 // A write whose answer was lost is seen once; nobody else writes.
 constexpr int kTries = 3;
 
@@ -40,7 +40,7 @@ class EtcdStore : public StateStore {
     for (int64_t part = 0; part < head.parts; ++part) {
       HEDDLE_ASSIGN_OR_RETURN(const pb::TxnResponse read, ReadAsLeader(PartKey(head.name, part)));
       const mvccpb::KeyValue* const piece = Found(read, 0);
-      if (piece == nullptr || text.size() + piece->value().size() > kMostBytes) {
+      if (piece == nullptr || text.size() + piece->value().size() > kMaxBytes) {
         return DataLossError("{}: part {} of {} is missing or too long", Where(), part, head.parts);
       }
       text += piece->value();
@@ -57,9 +57,9 @@ class EtcdStore : public StateStore {
   Status Save(const DurableState& state) override {
     HEDDLE_RETURN_IF_ERROR(Owned());
     const std::string text = EncodeState(state);
-    if (text.size() > kMostBytes) {
+    if (text.size() > kMaxBytes) {
       return ResourceExhaustedError("{}: {} bytes of state are more than the {} that are kept",
-                                    Where(), text.size(), kMostBytes);
+                                    Where(), text.size(), kMaxBytes);
     }
     StateHead head{.generation = state.generation_counter,
                    .bytes = static_cast<int64_t>(text.size()),

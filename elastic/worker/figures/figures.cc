@@ -15,7 +15,7 @@ bool ShowsSteps(metrics::Registry& registry) {
   return GenerationNumber(registry).exists();
 }
 
-StepFigures::StepFigures(metrics::Registry& registry)
+StepStats::StepStats(metrics::Registry& registry)
     : step_(registry.GetGauge("heddle_step", "Last step applied.")),
       generation_(GenerationNumber(registry)),
       loss_(registry.GetGauge("heddle_loss", "Training loss of the last step.")),
@@ -43,7 +43,7 @@ StepFigures::StepFigures(metrics::Registry& registry)
                                 {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100})),
       tokens_(registry.GetCounter("heddle_tokens_total", "Tokens trained on by the whole job.")) {}
 
-void StepFigures::Show(const StepShown& shown) {
+void StepStats::Show(const StepShown& shown) {
   const auto show = [](metrics::Gauge& gauge, std::optional<double> value) {
     value ? gauge.Set(*value) : gauge.Clear();
   };
@@ -64,7 +64,7 @@ void StepFigures::Show(const StepShown& shown) {
   tokens_.Add(static_cast<double>(shown.tokens));
 }
 
-void StepFigures::Clear() {
+void StepStats::Clear() {
   for (metrics::Gauge* const gauge :
        {&step_, &generation_, &loss_, &gradient_norm_, &tokens_per_second_, &predicted_seconds_,
         &busy_seconds_, &predicted_busy_seconds_, &waiting_seconds_, &memory_bytes_,
@@ -73,7 +73,7 @@ void StepFigures::Clear() {
   }
 }
 
-TrainerFigures::TrainerFigures(metrics::Registry& registry)
+TrainerStats::TrainerStats(metrics::Registry& registry)
     : steps(registry),
       skipped_checkpoints(
           registry.GetCounter("heddle_checkpoint_skipped_total",

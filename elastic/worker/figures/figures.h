@@ -26,9 +26,9 @@ struct StepShown {
 };
 
 /// The metrics of the last step, and those that sum up all steps. Thread: any.
-class StepFigures {
+class StepStats {
  public:
-  explicit StepFigures(metrics::Registry& registry);
+  explicit StepStats(metrics::Registry& registry);
   /// Sets the metrics to the figures of a step.
   void Show(const StepShown& shown);
   /// Removes the metrics of the last step, for a worker that makes no steps: they would be taken
@@ -56,10 +56,10 @@ class StepFigures {
 bool ShowsSteps(metrics::Registry& registry);
 
 /// All metrics of training. The constructor registers counters and histograms at 0. Thread: any.
-struct TrainerFigures {
-  explicit TrainerFigures(metrics::Registry& registry);
+struct TrainerStats {
+  explicit TrainerStats(metrics::Registry& registry);
 
-  StepFigures steps;
+  StepStats steps;
   metrics::Counter& skipped_checkpoints;
   metrics::Counter& skipped_snapshots;
   metrics::Histogram& digest_seconds;

@@ -19,9 +19,9 @@ constexpr double kLongestSeconds = 60;
 // nothing of use. Trial i ends i + 1 bounds after the measurement began, at both ends. So a worker
 // whose attempt fails at once is ahead of the other only until the trial's time is over there.
 constexpr Duration kTrial = std::chrono::seconds(1);
-// Bound of each route but the last: if all routes are tried (kMostRoutes), half of a trial is left
+// Bound of each route but the last: if all routes are tried (kMaxRoutes), half of a trial is left
 // for the last one.
-constexpr Duration kRoute = kTrial / (2 * (comm::kMostRoutes - 1));
+constexpr Duration kRoute = kTrial / (2 * (comm::kMaxRoutes - 1));
 // The best round counts, since contention only makes a link look worse than it is.
 constexpr uint64_t kRounds = 2;
 // Small, but more than the burst that a network lets through before it limits a flow to its rate.
@@ -33,8 +33,7 @@ constexpr comm::MeasureBudget kBudget{.round_trips = 17,
 
 Status Check(const wire::MeasureLinks& request) {
   const bool sound = request.members_size() == 2 && (request.rank() == 0 || request.rank() == 1) &&
-                     request.request() > 0 &&
-                     request.transports_size() <= kMostMeasuredTransports &&
+                     request.request() > 0 && request.transports_size() <= kMaxMeasuredTransports &&
                      std::isfinite(request.seconds()) && request.seconds() > 0;
   return sound ? Status::Ok()
                : InvalidArgumentError("not a measurement of two workers: {}",

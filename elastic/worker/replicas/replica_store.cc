@@ -60,7 +60,7 @@ void ReplicaStore::DropAfter(int64_t step) {
   CountBytes();
 }
 
-Result<std::shared_ptr<checkpoint::MemoryPart>> ReplicaStore::Take(int64_t bytes) {
+Result<std::shared_ptr<checkpoint::MemoryShard>> ReplicaStore::Take(int64_t bytes) {
   Part part;
   {
     const MutexLock lock(mutex_);
@@ -78,7 +78,7 @@ Result<std::shared_ptr<checkpoint::MemoryPart>> ReplicaStore::Take(int64_t bytes
     }
   }
   if (part == nullptr) {
-    part = std::make_shared<checkpoint::MemoryPart>();
+    part = std::make_shared<checkpoint::MemoryShard>();
   }
   HEDDLE_RETURN_IF_ERROR(part->memory.Extend(bytes));
   part->part = {};
@@ -92,7 +92,7 @@ void ReplicaStore::Stock(int64_t bytes) {
       return;
     }
   }
-  auto part = std::make_shared<checkpoint::MemoryPart>();
+  auto part = std::make_shared<checkpoint::MemoryShard>();
   part->memory.Reserve(bytes).IgnoreError("the snapshot that needs the memory says so");
   const MutexLock lock(mutex_);
   spare_.push_back(std::move(part));
@@ -108,7 +108,7 @@ void ReplicaStore::Trim() {
 
 void ReplicaStore::Put(const SnapshotKey& key,
                        int owner,
-                       std::shared_ptr<checkpoint::MemoryPart> part) {
+                       std::shared_ptr<checkpoint::MemoryShard> part) {
   const MutexLock lock(mutex_);
   if (const auto found = snapshots_.find(key); found != snapshots_.end()) {
     found->second.parts[owner] = std::move(part);
@@ -116,10 +116,10 @@ void ReplicaStore::Put(const SnapshotKey& key,
   }
 }
 
-Result<std::vector<std::shared_ptr<const checkpoint::MemoryPart>>> ReplicaStore::Find(
+Result<std::vector<std::shared_ptr<const checkpoint::MemoryShard>>> ReplicaStore::Find(
     const SnapshotKey& key, const std::vector<int>& owners) const {
   const MutexLock lock(mutex_);
-  std::vector<std::shared_ptr<const checkpoint::MemoryPart>> parts;
+  std::vector<std::shared_ptr<const checkpoint::MemoryShard>> parts;
   const auto snapshot = snapshots_.find(key);
   for (const int owner : owners) {
     if (snapshot == snapshots_.end() || !snapshot->second.parts.contains(owner)) {

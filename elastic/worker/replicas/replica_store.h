@@ -13,7 +13,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "checkpoint/save/memory_part.h"
+#include "checkpoint/save/memory_shard.h"
 #include "elastic/protocol/protocol.pb.h"
 #include "metrics/registry.h"
 
@@ -39,7 +39,7 @@ class ReplicaStore {
   void DropAfter(int64_t step) HEDDLE_EXCLUDES(mutex_);
 
   /// Returns memory for a shard, of at least `bytes`. Errors: kResourceExhausted.
-  Result<std::shared_ptr<checkpoint::MemoryPart>> Take(int64_t bytes) HEDDLE_EXCLUDES(mutex_);
+  Result<std::shared_ptr<checkpoint::MemoryShard>> Take(int64_t bytes) HEDDLE_EXCLUDES(mutex_);
   /// Reserves memory for one more shard of `bytes`, unless spare memory is there or the next Begin
   /// will drop a snapshot.
   void Stock(int64_t bytes) HEDDLE_EXCLUDES(mutex_);
@@ -47,16 +47,16 @@ class ReplicaStore {
   void Trim() HEDDLE_EXCLUDES(mutex_);
 
   /// Adds a complete shard; drops it if its snapshot is not held any more.
-  void Put(const SnapshotKey& key, int owner, std::shared_ptr<checkpoint::MemoryPart> part)
+  void Put(const SnapshotKey& key, int owner, std::shared_ptr<checkpoint::MemoryShard> part)
       HEDDLE_EXCLUDES(mutex_);
   /// Returns the shards of these owners. Errors: kNotFound (one of them is not held).
-  Result<std::vector<std::shared_ptr<const checkpoint::MemoryPart>>> Find(
+  Result<std::vector<std::shared_ptr<const checkpoint::MemoryShard>>> Find(
       const SnapshotKey& key, const std::vector<int>& owners) const HEDDLE_EXCLUDES(mutex_);
   /// Lists the snapshots with the owners of the held shards, oldest step first.
   std::vector<wire::Halted::Replicas> List() const HEDDLE_EXCLUDES(mutex_);
 
  private:
-  using Part = std::shared_ptr<checkpoint::MemoryPart>;
+  using Part = std::shared_ptr<checkpoint::MemoryShard>;
   struct Snapshot {
     bool whole = false;
     std::map<int, Part> parts;  ///< Shards by owner.

@@ -61,7 +61,7 @@ void Keep(Status& first, const Status& status) {
 
 }  // namespace
 
-checkpoint::WriterFigures ReplicaFigures(metrics::Registry& registry) {
+checkpoint::WriterStats ReplicaFigures(metrics::Registry& registry) {
   return {.stall_seconds = &registry.GetHistogram(
               "heddle_replica_stall_seconds",
               "Time for which a snapshot in memory stopped training, in all.",
@@ -267,7 +267,7 @@ Status Replicator::Exchange(int64_t step) {
 void Replicator::Send(int64_t step, const Status& own, Outgoing& out) {
   Header header{.generation = options_.generation, .step = step, .description = 0, .bytes = 0};
   if (own.ok()) {
-    out.description = checkpoint::EncodeMemoryPart(part_->part);
+    out.description = checkpoint::EncodeMemoryShard(part_->part);
     header.description = static_cast<int64_t>(out.description.size());
     header.bytes = part_->part.file.bytes;
   } else {
@@ -338,7 +338,7 @@ Status Replicator::Receive(int64_t step, Deadline deadline, Incoming& in) {
     Keep(received, work.Wait(deadline, comm::Patience::kSleep));
   }
   HEDDLE_RETURN_IF_ERROR(received);
-  auto decoded = checkpoint::DecodeMemoryPart(in.description);
+  auto decoded = checkpoint::DecodeMemoryShard(in.description);
   HEDDLE_RETURN_IF_ERROR(decoded.status().WithContext("rank {}'s part", in.owner->rank));
   checkpoint::FilePart part = *std::move(decoded);
   if (part.step != step || part.generation != options_.generation ||
@@ -346,7 +346,7 @@ Status Replicator::Receive(int64_t step, Deadline deadline, Incoming& in) {
     return DataLossError("rank {}'s part describes {} bytes of step {} in generation {}",
                          in.owner->rank, part.file.bytes, part.step, part.generation);
   }
-  HEDDLE_RETURN_IF_ERROR(checkpoint::CheckMemoryPart(part, in.owner->boxes)
+  HEDDLE_RETURN_IF_ERROR(checkpoint::CheckMemoryShard(part, in.owner->boxes)
                              .WithContext("rank {}'s part", in.owner->rank));
   in.part->part = std::move(part);
   options_.store->Put({.step = step, .generation = options_.generation}, in.owner->rank,

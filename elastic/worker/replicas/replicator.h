@@ -16,7 +16,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/thread.h"
-#include "checkpoint/save/memory_part.h"
+#include "checkpoint/save/memory_shard.h"
 #include "checkpoint/save/writer.h"
 #include "comm/communicator.h"
 #include "elastic/worker/replicas/replica_store.h"
@@ -32,7 +32,7 @@ struct ReplicaOwner {
 };
 
 /// The metrics of a writer whose saves go into a Replicator's memory.
-checkpoint::WriterFigures ReplicaFigures(metrics::Registry& registry);
+checkpoint::WriterStats ReplicaFigures(metrics::Registry& registry);
 
 struct ReplicatorOptions {
   int64_t generation = 0;
@@ -67,7 +67,7 @@ class Replicator {
   bool failed() const HEDDLE_EXCLUDES(mutex_);
 
  private:
-  using Part = std::shared_ptr<checkpoint::MemoryPart>;
+  using Part = std::shared_ptr<checkpoint::MemoryShard>;
   struct Outgoing;
   struct Incoming;
 

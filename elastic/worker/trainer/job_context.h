@@ -55,7 +55,7 @@ struct JobContext {
   void SetEmulation(const job::Emulation& emulation);
 
   const TrainerOptions options;
-  mutable TrainerFigures figures;
+  mutable TrainerStats figures;
   graph::Graph graph;
   graph::Graph evaluation_graph;
   std::unique_ptr<data::Dataset> dataset;

@@ -4,7 +4,7 @@
 
 #include "checkpoint/format/layout.h"
 #include "checkpoint/read/reader.h"
-#include "checkpoint/save/memory_part.h"
+#include "checkpoint/save/memory_shard.h"
 #include "checkpoint/save/save_tasks.h"
 #include "checkpoint/storage/storage.h"
 #include "elastic/worker/trainer/held_boxes.h"

@@ -17,12 +17,12 @@ using Json = nlohmann::json;
 
 /// A value in a message: nested ones may be of any size and depth, so they are only named.
 std::string Shown(const Json& value) {
-  constexpr size_t kMost = 80;
+  constexpr size_t kMax = 80;
   if (value.is_structured()) {
     return value.is_array() ? "an array" : "an object";
   }
   const std::string text = value.dump();
-  return text.size() <= kMost ? text : "a long text";
+  return text.size() <= kMax ? text : "a long text";
 }
 
 /// Typed reads of one object; the first error stays.
@@ -108,9 +108,9 @@ class Reader {
   void RefuseOthers(bool (*irrelevant)(std::string_view)) {
     for (const auto& [key, value] : object_.items()) {
       if (!value.is_null() && !taken_.contains(key) && !irrelevant(key)) {
-        constexpr size_t kMost = 80;
+        constexpr size_t kMax = 80;
         return Fail(InvalidArgumentError("{}: is not known, and may change the model",
-                                         key.size() <= kMost ? key : "a field with a long name"));
+                                         key.size() <= kMax ? key : "a field with a long name"));
       }
     }
   }

@@ -106,15 +106,17 @@ TEST_F(TargetTest, AnotherFileAnotherSizeOrAnotherNameIsAnotherSource) {
   ASSERT_TRUE(WriteFileAtomically(source_ + "/a", "a").ok());
   ASSERT_TRUE(WriteFileAtomically(source_ + "/c", "ccc").ok());
   ASSERT_TRUE(WriteFileAtomically(source_ + "/b", "bb").ok());
-  const auto facts = FileFacts(source_);
-  ASSERT_TRUE(facts.ok()) << facts.status().ToString();
-  EXPECT_EQ(*FileFacts(source_), *facts);
-  EXPECT_LT(facts->find(source_ + "/a 1 "), facts->find(source_ + "/b 2 ")) << "by name";
-  EXPECT_LT(facts->find(source_ + "/b 2 "), facts->find(source_ + "/c 3 ")) << "by name";
-  EXPECT_THAT(*FileFacts(source_ + "/b"), HasSubstr(source_ + "/b 2 "));
+  const auto fingerprint = FileFingerprint(source_);
+  ASSERT_TRUE(fingerprint.ok()) << fingerprint.status().ToString();
+  EXPECT_EQ(*FileFingerprint(source_), *fingerprint);
+  EXPECT_LT(fingerprint->find(source_ + "/a 1 "), fingerprint->find(source_ + "/b 2 "))
+      << "by name";
+  EXPECT_LT(fingerprint->find(source_ + "/b 2 "), fingerprint->find(source_ + "/c 3 "))
+      << "by name";
+  EXPECT_THAT(*FileFingerprint(source_ + "/b"), HasSubstr(source_ + "/b 2 "));
   ASSERT_TRUE(WriteFileAtomically(source_ + "/a", "c").ok());
-  EXPECT_NE(*FileFacts(source_), *facts) << "as long, and written anew";
-  const Status none = FileFacts(folder_.path() + "/none").status();
+  EXPECT_NE(*FileFingerprint(source_), *fingerprint) << "as long, and written anew";
+  const Status none = FileFingerprint(folder_.path() + "/none").status();
   EXPECT_EQ(none.code(), StatusCode::kNotFound);
   EXPECT_THAT(none.message(), HasSubstr("stat " + folder_.path() + "/none"));
 }

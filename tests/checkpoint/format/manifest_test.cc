@@ -328,7 +328,7 @@ TEST(ManifestTest, StructuresThatLieAreRefused) {
   refused("a role too long", [](Manifest& m) { m.tensors[1].info.role = std::string(4097, 'n'); });
   refused("no role", [](Manifest& m) { m.tensors[0].info.role.clear(); });
   refused("too many dimensions",
-          [](Manifest& m) { m.tensors[1].info.shape = Shape(kMaximumRank + 1, 0); });
+          [](Manifest& m) { m.tensors[1].info.shape = Shape(kMaxRank + 1, 0); });
   refused("elements in no box", [](Manifest& m) {
     m.tensors[0].boxes.pop_back();
     m.tensors[0].digest = m.tensors[0].boxes[0].digest;
@@ -357,7 +357,7 @@ TEST(ManifestTest, StructuresThatLieAreRefused) {
   });
   Manifest edge = good;
   edge.tensors[1].info.name = std::string(4096, 'z');
-  edge.tensors[1].info.shape = Shape(kMaximumRank, 0);
+  edge.tensors[1].info.shape = Shape(kMaxRank, 0);
   box(edge).chunks[0].address = edge.files[0].bytes - box(edge).chunks[0].bytes;
   EXPECT_TRUE(ValidateManifest(edge).ok()) << ValidateManifest(edge).ToString();
 }

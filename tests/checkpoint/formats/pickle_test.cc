@@ -245,9 +245,9 @@ TEST(PickleTest, MemoryIsBounded) {
            {"", opcodes::Tensor(storage, 0, {}, {}) + "0"},
            {"]q\x01(" + std::string(900'000, 'N') + "e", "h\x01(h\x01t0"}}) {
     std::string text;
-    text.reserve(static_cast<size_t>(kMaximumPickleBytes));
+    text.reserve(static_cast<size_t>(kMaxPickleBytes));
     text += head;
-    while (text.size() + piece.size() <= static_cast<size_t>(kMaximumPickleBytes)) {
+    while (text.size() + piece.size() <= static_cast<size_t>(kMaxPickleBytes)) {
       text += piece;
     }
     EXPECT_FALSE(ReadPickle(std::move(text)).ok());

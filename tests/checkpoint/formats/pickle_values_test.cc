@@ -228,8 +228,8 @@ TEST(PickleValuesTest, ATensorIsOneInEachOfItsArguments) {
         call(plain, {"N", offset, shape, stride}), call(plain, {storage, "N", shape, stride}),
         call(plain, {storage, offset, "N", stride}), call(plain, {storage, offset, shape, "N"}),
         call(plain, {storage, offset, shape, "(Nt"}), call(plain, {storage, offset, "}", stride}),
-        call(plain, {storage, offset, opcodes::Tuple(Shape(kMaximumRank + 1, 1)), stride}),
-        call(plain, {storage, offset, shape, opcodes::Tuple(Shape(kMaximumRank + 1, 1))})}) {
+        call(plain, {storage, offset, opcodes::Tuple(Shape(kMaxRank + 1, 1)), stride}),
+        call(plain, {storage, offset, shape, opcodes::Tuple(Shape(kMaxRank + 1, 1))})}) {
     EXPECT_THAT(Refusal(value), HasSubstr("a tensor is not (storage, offset, shape, strides, …)"))
         << ::testing::PrintToString(value);
   }
@@ -287,29 +287,28 @@ TEST(PickleValuesTest, WhatReachesABoundIsReadAndWhatExceedsItIsNot) {
   const auto marks = [&](size_t count) {
     return "N" + repeated("(", count) + repeated("1", count);
   };
-  EXPECT_EQ(Refusal(marks(kMaximumPickleDepth)), "");
-  EXPECT_THAT(Refusal(marks(kMaximumPickleDepth + 1)),
-              HasSubstr("more than 1000 levels are not read"));
+  EXPECT_EQ(Refusal(marks(kMaxPickleDepth)), "");
+  EXPECT_THAT(Refusal(marks(kMaxPickleDepth + 1)), HasSubstr("more than 1000 levels are not read"));
   EXPECT_EQ(Refusal("Nr\x7F\x84\x1E\x00"s), "");
   EXPECT_THAT(Refusal("Nr\x80\x84\x1E\x00"s),
               HasSubstr("more than 2000000 memo entries are not read"));
   const auto lists = [&](size_t count) { return repeated("]0", count - 1) + "]"; };
-  EXPECT_EQ(Refusal(lists(kMaximumPickleContainers)), "");
-  EXPECT_THAT(Refusal(lists(kMaximumPickleContainers + 1)),
+  EXPECT_EQ(Refusal(lists(kMaxPickleContainers)), "");
+  EXPECT_THAT(Refusal(lists(kMaxPickleContainers + 1)),
               HasSubstr("more than 500000 lists and dicts are not read"));
   const std::string id = "(" + opcodes::Text("storage") + opcodes::Global("torch", "FloatStorage") +
                          opcodes::Text("0") + "N" + opcodes::Int(1) + "tq\x01";
   const auto storages = [&](size_t count) { return id + "Q" + repeated("0h\x01Q", count - 1); };
-  EXPECT_EQ(Refusal(storages(kMaximumPickleTensors)), "");
-  EXPECT_THAT(Refusal(storages(kMaximumPickleTensors + 1)),
+  EXPECT_EQ(Refusal(storages(kMaxPickleTensors)), "");
+  EXPECT_THAT(Refusal(storages(kMaxPickleTensors + 1)),
               HasSubstr("more than 150000 storages are not read"));
   const std::string call = opcodes::Global("torch._utils", "_rebuild_tensor") + "q\x02" + "(" + id +
                            "Q" + opcodes::Int(0) + "))tq\x03R";
   const auto tensors = [&](size_t count) { return call + repeated("0h\x02h\x03R", count - 1); };
-  EXPECT_EQ(Refusal(tensors(kMaximumPickleTensors)), "");
-  EXPECT_THAT(Refusal(tensors(kMaximumPickleTensors + 1)),
+  EXPECT_EQ(Refusal(tensors(kMaxPickleTensors)), "");
+  EXPECT_THAT(Refusal(tensors(kMaxPickleTensors + 1)),
               HasSubstr("more than 150000 tensors are not read"));
-  const auto most = static_cast<size_t>(kMaximumPickleBytes);
+  const auto most = static_cast<size_t>(kMaxPickleBytes);
   EXPECT_EQ(ReadPickle("X" + opcodes::Raw(static_cast<uint32_t>(most - 6)) +
                        std::string(most - 6, 'x') + ".")
                 .status()

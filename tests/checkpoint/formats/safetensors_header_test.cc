@@ -114,8 +114,8 @@ TEST(SafetensorsHeaderTest, WhatReachesABoundIsTakenAndWhatExceedsItIsNot) {
     }
     return HeaderOf(R"("dtype":"F32","shape":[)" + ones + R"(],"data_offsets":[0,8])");
   };
-  EXPECT_EQ(Refusal(shaped(kMaximumRank)), "");
-  EXPECT_EQ(Refusal(shaped(kMaximumRank + 1)), "tensor 'a', shape: a longer list");
+  EXPECT_EQ(Refusal(shaped(kMaxRank)), "");
+  EXPECT_EQ(Refusal(shaped(kMaxRank + 1)), "tensor 'a', shape: a longer list");
   // 2^56 elements of 64 bits are more than a number of bits can be.
   const auto of = [](const char* count) {
     return HeaderOf(fmt::format(R"("dtype":"U8","shape":[{}],"data_offsets":[0,8])", count));
@@ -131,13 +131,13 @@ TEST(SafetensorsHeaderTest, WhatReachesABoundIsTakenAndWhatExceedsItIsNot) {
 
 TEST(SafetensorsHeaderTest, TensorsAreNoMoreThanAModelHas) {
   std::string header = "{";
-  for (size_t i = 0; i < kMaximumTensors; ++i) {
+  for (size_t i = 0; i < kMaxTensors; ++i) {
     header += fmt::format(R"("{}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}},)", i);
   }
   header.back() = '}';
   const auto entries = ParseSafetensorsHeader(header, 0);
   ASSERT_TRUE(entries.ok()) << entries.status().ToString();
-  EXPECT_EQ(entries->size(), kMaximumTensors);
+  EXPECT_EQ(entries->size(), kMaxTensors);
   header.back() = ',';
   EXPECT_EQ(Refusal(header + R"("x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", 0),
             "more than 150000 tensors");

@@ -19,7 +19,7 @@ namespace heddle::checkpoint {
 namespace {
 
 constexpr const char* kPairsVariable = "HEDDLE_CHECKPOINT_PAIRS";
-constexpr size_t kMostWorkers = 8;
+constexpr size_t kMaxWorkers = 8;
 
 graph::Graph RandomModel(Random& random) {
   graph::ModelConfig config;
@@ -45,7 +45,7 @@ program::Plan RandomPlan(const graph::Graph& graph, Random& random) {
   for (;;) {
     program::Plan plan =
         testing::RandomPlan(random.Next(), static_cast<int>(graph.segments.size()));
-    if (plan.workers.size() <= kMostWorkers) {
+    if (plan.workers.size() <= kMaxWorkers) {
       return plan;
     }
   }
@@ -229,8 +229,8 @@ TEST(PlansTest, SplitsThatNoPlanMakes) {
   for (int pair = 0; pair < pairs; ++pair) {
     SCOPED_TRACE(pair);
     const State state = OddState(random);
-    const size_t writers = 1 + random.Below(kMostWorkers);
-    const size_t readers = 1 + random.Below(kMostWorkers);
+    const size_t writers = 1 + random.Below(kMaxWorkers);
+    const size_t readers = 1 + random.Below(kMaxWorkers);
     const SaveSetup setup = RandomSetup(folder.path(), pair, writers, random);
     const auto saved = Save(setup, state, OddPieces(state, writers, random), metrics);
     ASSERT_TRUE(saved.ok()) << saved.status().ToString();

@@ -342,13 +342,13 @@ TEST_F(WriterTest, BadBoxesAndOptionsAreRefused) {
     options.codec_threads = threads;
     return Writer::Create(std::move(options), metrics_).ok();
   };
-  constexpr int64_t kMost = int64_t{64} << 20;
+  constexpr int64_t kMax = int64_t{64} << 20;
   EXPECT_TRUE(accepts(19, 64));
-  EXPECT_TRUE(accepts(0, kMost));
+  EXPECT_TRUE(accepts(0, kMax));
   EXPECT_FALSE(accepts(20, 64));
   EXPECT_FALSE(accepts(-1, 64));
   EXPECT_FALSE(accepts(0, 63));
-  EXPECT_FALSE(accepts(0, kMost + 1));
+  EXPECT_FALSE(accepts(0, kMax + 1));
   EXPECT_FALSE(accepts(0, 64, 257));
   EXPECT_TRUE(accepts(0, 64, 256));
   const auto named = [&](size_t bytes) {

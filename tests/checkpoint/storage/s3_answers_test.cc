@@ -89,7 +89,7 @@ TEST(S3Answers, EntriesKeysAndTokensMayReachTheirBounds) {
   EXPECT_EQ(ReadListing("<", "p/").status().message(), "the answer is no XML");
   // Blanks are no content, so that the whole answer has just as many bytes as it may have.
   const std::string page = PageOf(last);
-  const std::string blanks(static_cast<size_t>(kMostAnswerBytes) - page.size(), ' ');
+  const std::string blanks(static_cast<size_t>(kMaxAnswerBytes) - page.size(), ' ');
   EXPECT_TRUE(ReadListing(page + blanks, "p/").ok());
   EXPECT_FALSE(ReadListing(page + blanks + " ", "p/").ok());
 }

@@ -91,7 +91,7 @@ TEST_F(S3ClientTest, ObjectsAreWrittenAndRead) {
 TEST_F(S3ClientTest, ABodyIsNoLongerThanItMayBe) {
   const Client client = MakeClient();
   // Any answer may be as long as an error's page.
-  const size_t most = static_cast<size_t>(kMostAnswerBytes) + 10;
+  const size_t most = static_cast<size_t>(kMaxAnswerBytes) + 10;
   store_.Set("bucket/key", Text(most));
   EXPECT_TRUE(client.Get("key", static_cast<int64_t>(most)).ok());
   const auto longer = client.Get("key", static_cast<int64_t>(most) - 1);

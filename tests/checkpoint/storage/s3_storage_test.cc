@@ -164,7 +164,7 @@ TEST_F(S3StorageTest, WhatWasKeptIsGoneFromTheFolderItWasWrittenIn) {
   ASSERT_TRUE(WriteFileAtomically(folder + "/w0.g1.h5", "content").ok());
   const auto facts = DescribeFile(folder, "w0.g1.h5");
   ASSERT_TRUE(facts.ok());
-  ASSERT_TRUE(storage->Keep(10, 1, *facts, {}).ok());
+  ASSERT_TRUE(storage->Persist(10, 1, *facts, {}).ok());
   EXPECT_FALSE(FileExists(folder + "/w0.g1.h5"));
   EXPECT_EQ(Store().Objects().at(Path("step-00000010/w0.g1.h5")), "content");
 }
@@ -366,7 +366,7 @@ TEST_F(S3StorageTest, AFileOfSeveralPiecesComesWhole) {
 TEST_F(S3StorageTest, AFileThatWasNotWrittenIsNamed) {
   const auto storage = Open();
   ASSERT_TRUE(storage->Prepare().ok());
-  const Status status = storage->Keep(10, 1, {.name = "none.g1.h5", .bytes = 3, .hash = ""}, {});
+  const Status status = storage->Persist(10, 1, {.name = "none.g1.h5", .bytes = 3, .hash = ""}, {});
   EXPECT_THAT(status.message(), HasSubstr("open " + storage->SaveFolder(10, 1) + "/none.g1.h5"));
   EXPECT_THAT(Keys(), IsEmpty());
 }

@@ -45,8 +45,8 @@ TEST(CrashTest, AKilledSaveNeverCostsTheCheckpointBefore) {
   int64_t next_step = 0;
   int orphans = 0;
   const int kills = Rounds("HEDDLE_CHECKPOINT_KILLS", 2, 4, 60);
-  constexpr int kMostKills = 60;  // Until one has fallen into a save.
-  for (int kill = 0; kill < kills || (orphans == 0 && kill < kMostKills); ++kill) {
+  constexpr int kMaxKills = 60;  // Until one has fallen into a save.
+  for (int kill = 0; kill < kills || (orphans == 0 && kill < kMaxKills); ++kill) {
     SCOPED_TRACE(kill);
     int pipe_fds[2];
     ASSERT_EQ(::pipe(pipe_fds), 0);

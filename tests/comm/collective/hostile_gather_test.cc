@@ -145,8 +145,8 @@ TEST_F(HostileGatherTest, ARecordThatIsLongerThanTheContentIsRefused) {
 }
 
 TEST_F(HostileGatherTest, ATotalThatIsTooLargeIsRefusedBeforeItIsMadeRoomFor) {
-  constexpr uint64_t kMost = (uint64_t{64} << 20) + 2 * 8;
-  ExpectRefused(Head(kMost + 1, ""), "a gather of " + std::to_string(kMost + 1) + " bytes");
+  constexpr uint64_t kMax = (uint64_t{64} << 20) + 2 * 8;
+  ExpectRefused(Head(kMax + 1, ""), "a gather of " + std::to_string(kMax + 1) + " bytes");
 }
 
 TEST_F(HostileGatherTest, WhoSaysThatItHasTooMuchEndsItForAll) {

@@ -35,11 +35,11 @@ TEST(SegmentsTest, CountsFollowEachOther) {
   EXPECT_EQ(From({1, 2}, 3).status().message(), "2 counts for a group of 3");
   EXPECT_EQ(From({1, 2, 3, 4}, 3).status().message(), "4 counts for a group of 3");
   EXPECT_EQ(From({1, -1}, 2).status().message(), "a share of -1 elements");
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 16;
-  EXPECT_TRUE(From({kMost, 0}, 2).ok());
-  EXPECT_TRUE(From({1, kMost - 1}, 2).ok());
-  EXPECT_EQ(From({1, kMost}, 2).status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(From({kMost + 1, 0}, 2).status().code(), StatusCode::kInvalidArgument);
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max() / 16;
+  EXPECT_TRUE(From({kMax, 0}, 2).ok());
+  EXPECT_TRUE(From({1, kMax - 1}, 2).ok());
+  EXPECT_EQ(From({1, kMax}, 2).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(From({kMax + 1, 0}, 2).status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST(SegmentsTest, TheLargestAndTheSmallestShareStandAnywhere) {
@@ -55,11 +55,11 @@ TEST(SegmentsTest, TheLargestAndTheSmallestShareStandAnywhere) {
 }
 
 TEST(SegmentsTest, ACallHasThirtyTwoGibibytesAtMost) {
-  constexpr size_t kMost = size_t{32} << 30;
+  constexpr size_t kMax = size_t{32} << 30;
   EXPECT_TRUE(CheckSize(0).ok());
-  EXPECT_TRUE(CheckSize(kMost).ok());
-  EXPECT_EQ(CheckSize(kMost + 1).code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(CheckSize(kMost + 1).message(), HasSubstr("the most is 34359738368"));
+  EXPECT_TRUE(CheckSize(kMax).ok());
+  EXPECT_EQ(CheckSize(kMax + 1).code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(CheckSize(kMax + 1).message(), HasSubstr("the most is 34359738368"));
 }
 
 // Whoever has too much says so instead, and everyone is refused.

@@ -152,15 +152,15 @@ UnexpectedMessage Unexpected(CallKind kind, uint16_t other_class) {
 }
 
 TEST(FindOtherCallTest, ATrafficClassThatWaitsProvesByItself) {
-  Channel::Standing standing{
+  Channel::Snapshot snapshot{
       .open = true, .waits = true, .unexpected = {Unexpected(CallKind::kAllToAll, 5)}};
-  EXPECT_EQ(FindOtherCall(standing, false, 0), EncodeSignature({.kind = CallKind::kAllToAll}));
-  standing.waits = false;
-  EXPECT_FALSE(FindOtherCall(standing, false, 5).has_value()) << "nobody waits";
-  EXPECT_FALSE(FindOtherCall(standing, true, 4).has_value()) << "a frame is under way";
-  EXPECT_TRUE(FindOtherCall(standing, true, 5).has_value());
-  standing.unexpected.insert(standing.unexpected.begin(), Unexpected(CallKind::kBarrier, 6));
-  EXPECT_EQ(FindOtherCall(standing, true, 5), EncodeSignature({.kind = CallKind::kAllToAll}))
+  EXPECT_EQ(FindOtherCall(snapshot, false, 0), EncodeSignature({.kind = CallKind::kAllToAll}));
+  snapshot.waits = false;
+  EXPECT_FALSE(FindOtherCall(snapshot, false, 5).has_value()) << "nobody waits";
+  EXPECT_FALSE(FindOtherCall(snapshot, true, 4).has_value()) << "a frame is under way";
+  EXPECT_TRUE(FindOtherCall(snapshot, true, 5).has_value());
+  snapshot.unexpected.insert(snapshot.unexpected.begin(), Unexpected(CallKind::kBarrier, 6));
+  EXPECT_EQ(FindOtherCall(snapshot, true, 5), EncodeSignature({.kind = CallKind::kAllToAll}))
       << "the one that is proved";
 }
 

@@ -612,9 +612,9 @@ TEST(GroupSegment, ABufferThatCannotBeMappedIsCopiedAndSaid) {
 TEST(GroupSegment, WhoGaveUpACallThatTheOthersCompletedIsNotLeftWaiting) {
   constexpr int kSize = 3;
   // Where the others do not complete it within their grace, they give it up, too: once more.
-  constexpr int kMostAttempts = 50;
+  constexpr int kMaxAttempts = 50;
   bool shown = false;
-  for (int attempt = 1; attempt <= kMostAttempts && !shown; ++attempt) {
+  for (int attempt = 1; attempt <= kMaxAttempts && !shown; ++attempt) {
     Cluster cluster(kSize, Media::kShm);
     std::atomic<bool> given_up = false;
     std::atomic<int> completed = 0;

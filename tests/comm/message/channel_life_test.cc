@@ -91,10 +91,10 @@ TEST_F(ChannelLifeTest, WhatIsUnfinishedIsSeenFromOutside) {
   EXPECT_EQ(channel_->Inspect(tagged(1), tagged(2)).unexpected.size(), 1U);
   EXPECT_TRUE(channel_->Inspect(tagged(1), tagged(1)).unexpected.empty());
   channel_->Fail(UnavailableError("gone"));
-  const auto standing = channel_->Inspect(tagged(1), tagged(2));
-  EXPECT_FALSE(standing.open);
-  EXPECT_FALSE(standing.waits);
-  EXPECT_TRUE(standing.unexpected.empty());
+  const auto snapshot = channel_->Inspect(tagged(1), tagged(2));
+  EXPECT_FALSE(snapshot.open);
+  EXPECT_FALSE(snapshot.waits);
+  EXPECT_TRUE(snapshot.unexpected.empty());
 }
 
 TEST_F(ChannelLifeTest, TheLoopWatchesForBytesAndForRoomWhereAFrameWaits) {

@@ -134,7 +134,7 @@ TEST(ParseRailsTest, OtherFormsAreRefused) {
   const std::string good = "roce/1/near/n/h:1";
   EXPECT_TRUE(ParseRails(good).ok());
   std::string most = good;
-  for (size_t i = 1; i < kMostRails; ++i) {
+  for (size_t i = 1; i < kMaxRails; ++i) {
     most += "," + good;
   }
   EXPECT_TRUE(ParseRails(most).ok());

@@ -71,7 +71,7 @@ void Tell(const UniqueFd& socket, const T& value) {
             static_cast<ssize_t>(sizeof(value)));
 }
 template <typename T>
-T Hear(const UniqueFd& socket) {
+T Receive(const UniqueFd& socket) {
   T value{};
   pollfd ready{.fd = socket.get(), .events = POLLIN, .revents = 0};
   EXPECT_EQ(::poll(&ready, 1, -1), 1);
@@ -160,7 +160,7 @@ Greeted Greet(int streams) {
   Tell(greeted.pair.dialler, TcpHello{.streams = static_cast<uint16_t>(streams)});
   Made made = std::unique_ptr<Connection>();
   EXPECT_FALSE(Goes(*greeted.acceptor, made, kShort));
-  greeted.hello = Hear<TcpHello>(greeted.pair.dialler);
+  greeted.hello = Receive<TcpHello>(greeted.pair.dialler);
   return greeted;
 }
 
@@ -192,7 +192,7 @@ TEST(TcpSetupTest, StrangersAtTheListenerChangeNothing) {
   knock(Prove(Key(), hello.nonce, 1));
   EXPECT_TRUE(Goes(*acceptor, made, kLong));
   EXPECT_TRUE(made.ok() && *made);
-  EXPECT_EQ(Hear<std::byte>(pair.dialler), std::byte{3});
+  EXPECT_EQ(Receive<std::byte>(pair.dialler), std::byte{3});
 }
 
 TEST(TcpSetupTest, ManySilentStrangersDoNotKeepTheOthersOut) {
@@ -206,7 +206,7 @@ TEST(TcpSetupTest, ManySilentStrangersDoNotKeepTheOthersOut) {
   const UniqueFd genuine = Knock(hello.port, Prove(Key(), hello.nonce, 1));
   Tell(pair.dialler, std::byte{2});
   EXPECT_TRUE(Goes(*acceptor, made, kLong));
-  EXPECT_EQ(Hear<std::byte>(pair.dialler), std::byte{2});
+  EXPECT_EQ(Receive<std::byte>(pair.dialler), std::byte{2});
 }
 
 // The others were lost on their way: the dialler believes them open, and learns that they are not.
@@ -216,7 +216,7 @@ TEST(TcpSetupTest, SocketsThatDoNotComeCostThemselvesAlone) {
   Tell(pair.dialler, std::byte{3});
   EXPECT_TRUE(Goes(*acceptor, made, kLong));
   EXPECT_TRUE(made.ok() && *made) << made.status().ToString();
-  EXPECT_EQ(Hear<std::byte>(pair.dialler), std::byte{1});
+  EXPECT_EQ(Receive<std::byte>(pair.dialler), std::byte{1});
 }
 
 TEST(TcpSetupTest, AListenerThatCannotBeReachedCostsTheFurtherSocketsAlone) {
@@ -231,10 +231,10 @@ TEST(TcpSetupTest, AListenerThatCannotBeReachedCostsTheFurtherSocketsAlone) {
   const auto dialler = MakeTcpSetup(std::move(pair.dialler), TrafficClass::kBulk, true, Streams(4));
   Made made = std::unique_ptr<Connection>();
   EXPECT_FALSE(Goes(*dialler, made, {}));
-  EXPECT_EQ(Hear<TcpHello>(pair.acceptor).streams, 4);
+  EXPECT_EQ(Receive<TcpHello>(pair.acceptor).streams, 4);
   Tell(pair.acceptor, TcpHello{.streams = 4, .port = ntohs(address.sin_port)});
   EXPECT_FALSE(Goes(*dialler, made, kShort));
-  EXPECT_EQ(Hear<std::byte>(pair.acceptor), std::byte{1});
+  EXPECT_EQ(Receive<std::byte>(pair.acceptor), std::byte{1});
   Tell(pair.acceptor, std::byte{1});
   EXPECT_TRUE(Goes(*dialler, made, kLong));
   ASSERT_TRUE(made.ok() && *made) << made.status().ToString();

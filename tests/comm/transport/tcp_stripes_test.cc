@@ -97,7 +97,7 @@ bool Await(Connection& connection, bool want_read, bool want_write) {
 TEST(TcpStripesTest, AnyMixtureOfWritesAndReadsKeepsTheOrder) {
   Random random(testing::TestSeed());
   for (int round = 0; round < 30; ++round) {
-    Sockets sockets(static_cast<int>(random.Between(2, kMostStripes)), 2048);
+    Sockets sockets(static_cast<int>(random.Between(2, kMaxStripes)), 2048);
     const auto writer = Stripes(std::move(sockets.near));
     const auto reader = Stripes(std::move(sockets.far));
     const uint64_t all = random.Below(1'000'000);
@@ -183,11 +183,11 @@ struct Segment {
 };
 
 TEST(TcpStripesTest, PeersThatBreakTheFormatAreRefused) {
-  constexpr size_t kMost = (size_t{128} << 10) + 64;
+  constexpr size_t kMax = (size_t{128} << 10) + 64;
   const std::vector<std::pair<Segment, Segment>> bad = {
       {{.magic = 1, .bytes = 1}, {.bytes = 1, .position = 1}},
       {{.bytes = 0}, {.bytes = 1, .position = 1}},
-      {{.bytes = kMost + 1}, {.bytes = 1, .position = 1}},
+      {{.bytes = kMax + 1}, {.bytes = 1, .position = 1}},
       {{.bytes = 1, .position = ~uint64_t{0}}, {.bytes = 1, .position = 1}},
       {{.bytes = 1, .position = 1}, {.bytes = 1, .position = 2}},  // Nobody has the first.
   };

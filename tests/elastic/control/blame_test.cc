@@ -35,7 +35,7 @@ class BlameTest : public testing::Test {
     now_ += kProbe;
     for (size_t i = 0; i < ranks_.size(); ++i) {
       if (ranks_[i] != silent) {
-        roster_.Hear(static_cast<ConnectionId>(i) + 1, now_);
+        roster_.NoteHeard(static_cast<ConnectionId>(i) + 1, now_);
       }
     }
     return blame_.Judge(roster_, ranks_, kProbe, now_);
@@ -76,7 +76,7 @@ TEST_F(BlameTest, TheAccusedThatFellSilentGoes) {
 // A heartbeat that was on its way when the peer saw the loss proves nothing.
 TEST_F(BlameTest, AWordOfTheFirstHalfOfTheWindowIsNoAnswer) {
   Accuse("a", "b");
-  roster_.Hear(3, now_ + kProbe / 2);
+  roster_.NoteHeard(3, now_ + kProbe / 2);
   now_ += kProbe;
   EXPECT_THAT(blame_.Judge(roster_, ranks_, kProbe, now_).losses.front().reason,
               HasSubstr("fell silent"));
@@ -159,7 +159,7 @@ TEST_F(BlameTest, TheFirstWindowThatEndsJudgesAllThatWasSaid) {
   EXPECT_EQ(blame_.NextDeadline(kProbe), first + kProbe);
   now_ = first + kProbe;
   for (const ConnectionId connection : {1U, 2U, 3U}) {
-    roster_.Hear(connection, now_);
+    roster_.NoteHeard(connection, now_);
   }
   const Blame::Verdict verdict = blame_.Judge(roster_, ranks_, kProbe, now_);
   EXPECT_THAT(Names(verdict.losses), ElementsAre("b")) << "one accuser each, and the higher rank";

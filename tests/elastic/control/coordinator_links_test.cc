@@ -371,7 +371,7 @@ TEST_F(CoordinatorLinksTest, ARestartedCoordinatorNumbersAboveItsPredecessor) {
   JoinAt("b", "two");
   TakeAsked();
   const int64_t before = requests_[{"a", "b"}];
-  for (int life = 1; life <= 2; ++life) {
+  for (int restarts = 1; restarts <= 2; ++restarts) {
     coordinator_ = Coordinator(stored_, job_, now_);
     connections_.clear();
     for (const char* name : {"a", "b"}) {
@@ -383,8 +383,8 @@ TEST_F(CoordinatorLinksTest, ARestartedCoordinatorNumbersAboveItsPredecessor) {
            [](wire::FromWorker& message) { message.mutable_profiled()->set_profile_json("{}"); });
     }
     ASSERT_EQ(TakeAsked().size(), 1u);
-    EXPECT_GT((requests_[{"a", "b"}]), before + life * (int64_t{1} << 31));
-    EXPECT_EQ(stored_.life, life);
+    EXPECT_GT((requests_[{"a", "b"}]), before + restarts * (int64_t{1} << 31));
+    EXPECT_EQ(stored_.restarts, restarts);
   }
 }
 

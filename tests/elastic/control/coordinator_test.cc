@@ -145,7 +145,7 @@ TEST_F(CoordinatorTest, ATickThatIsALittleLateForgivesNothing) {
 // Its network is cut, or it is stopped: they train on without it.
 TEST_F(CoordinatorTest, ACoordinatorThatHearsNobodyGivesUpNobody) {
   Form();
-  const Time last_word = now_;
+  const Time last_heard_at = now_;
   Wait(60, {});
   EXPECT_EQ(Count("worker_lost"), 0);
   EXPECT_EQ(Count("cut_off"), 1);
@@ -153,7 +153,7 @@ TEST_F(CoordinatorTest, ACoordinatorThatHearsNobodyGivesUpNobody) {
   EXPECT_THAT(coordinator_.StatusAt(now_).reason(), HasSubstr("no worker is heard for 60 s"));
   Wait(0.2, {"a", "b"});
   ASSERT_EQ(Count("heard_again"), 1);
-  EXPECT_NEAR(std::get<double>(*log_.back().Find("seconds")), Seconds(now_ - last_word), 0.2);
+  EXPECT_NEAR(std::get<double>(*log_.back().Find("seconds")), Seconds(now_ - last_heard_at), 0.2);
   EXPECT_EQ(coordinator_.StatusAt(now_).phase(), "training");
   EXPECT_EQ(Last("a", wire::ToWorker::kHalt), nullptr);
 }

@@ -119,9 +119,9 @@ TEST_F(LinkPairsTest, RequestsLeaveRoomForTheGroupsOfTheirTransports) {
   }
   MeasureAll();
   ASSERT_EQ(numbers_.size(), 3U);
-  EXPECT_EQ(numbers_[0], kMostMeasuredTransports);
-  EXPECT_EQ(numbers_[1], 2 * kMostMeasuredTransports);
-  EXPECT_EQ(numbers_[2], 3 * kMostMeasuredTransports);
+  EXPECT_EQ(numbers_[0], kMaxMeasuredTransports);
+  EXPECT_EQ(numbers_[1], 2 * kMaxMeasuredTransports);
+  EXPECT_EQ(numbers_[2], 3 * kMaxMeasuredTransports);
 }
 
 // Distance one of the ring gives everybody two.
@@ -335,7 +335,7 @@ TEST_F(LinkPairsTest, OnlyWhoTakesPartIsAskedAgain) {
   }
   Asked();
   for (const auto& [name, rank] : {std::pair("a", 0), std::pair("b", 1), std::pair("c", -1)}) {
-    survey_.Repeat(roster_.at(name), roster_, policy_, out_);
+    survey_.Resend(roster_.at(name), roster_, policy_, out_);
     const auto actions = out_.Take();
     ASSERT_EQ(actions.size(), rank < 0 ? 0U : 1U) << name;
     if (rank >= 0) {

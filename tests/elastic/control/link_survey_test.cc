@@ -114,7 +114,7 @@ TEST_F(LinkSurveyTest, RequestsOfALaterLifeAreAboveAllOfTheOneBefore) {
   Add("a");
   Add("b");
   DurableState before;
-  before.life = 2;
+  before.restarts = 2;
   survey_.Restore(before);
   Settled();
   Notified();

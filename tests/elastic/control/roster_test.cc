@@ -87,9 +87,9 @@ TEST_F(RosterTest, NamesThatWereNotAskedForAreNumbered) {
 TEST_F(RosterTest, AnOldStreamSaysNothingForAWorkerThatReturned) {
   roster_.Join(1, HelloOf("a", 'A'), now_);
   roster_.Return(2, HelloOf("a", 'A'), now_, out_);
-  EXPECT_EQ(roster_.Hear(1, now_), nullptr);
+  EXPECT_EQ(roster_.NoteHeard(1, now_), nullptr);
   EXPECT_EQ(roster_.Disconnect(1, now_), "");
-  ASSERT_NE(roster_.Hear(2, now_), nullptr);
+  ASSERT_NE(roster_.NoteHeard(2, now_), nullptr);
   EXPECT_TRUE(roster_.Check().ok());
 }
 
@@ -118,10 +118,10 @@ TEST_F(RosterTest, TimeInWhichAWorkerIsNotHeardIsNoneOfItsProfile) {
   roster_.ScheduleProfiles({}, std::chrono::seconds(10), now_, out_);
   const Time due = now_ + std::chrono::seconds(10);
   now_ += std::chrono::seconds(1);
-  roster_.Hear(1, now_);
+  roster_.NoteHeard(1, now_);
   EXPECT_EQ(roster_.at("a").profiling_until, due) << "no gap";
   now_ += std::chrono::seconds(20);
-  roster_.Hear(1, now_);
+  roster_.NoteHeard(1, now_);
   EXPECT_EQ(roster_.at("a").profiling_until, due + std::chrono::seconds(20));
   now_ += std::chrono::seconds(5);
   roster_.Return(2, HelloOf("a", 'A'), now_, out_);
@@ -142,7 +142,7 @@ TEST_F(RosterTest, AnAbsentWorkerKeepsNobodyFromItsProfile) {
   EXPECT_FALSE(roster_.at("a").profiling_until);
   EXPECT_TRUE(roster_.at("b").profiling_until);
   roster_.TakeProfile("b", "{}");
-  roster_.Hear('a', now_);
+  roster_.NoteHeard('a', now_);
   EXPECT_FALSE(roster_.at("a").absent);
   roster_.ScheduleProfiles({}, std::chrono::seconds(10), now_, out_);
   EXPECT_TRUE(roster_.at("a").profiling_until) << "it is asked again";
@@ -216,7 +216,7 @@ TEST_F(RosterTest, WhoReturnsIsAsItSaysAndItsOldStreamIsClosed) {
   EXPECT_EQ(worker.standing, wire::STANDING_HALTED);
   EXPECT_EQ(worker.standing_generation, 4);
   EXPECT_EQ(worker.applied_step, 9);
-  EXPECT_EQ(worker.last_word, now_);
+  EXPECT_EQ(worker.last_heard_at, now_);
   EXPECT_TRUE(roster_.TakeList(true)) << "its address may be another one";
   const auto actions = out_.Take();
   ASSERT_THAT(actions, SizeIs(1));
@@ -280,7 +280,7 @@ TEST_F(RosterTest, AProfileIsAskedForWhereItIsMissingAndKeptAsItCameFirst) {
   EXPECT_THAT(ProfilingHosts(roster_), testing::ElementsAre("host-a"));
   now_ += std::chrono::seconds(1) - Duration(1);
   for (const char* name : {"a", "c"}) {
-    roster_.Hear(static_cast<ConnectionId>(*name), now_);
+    roster_.NoteHeard(static_cast<ConnectionId>(*name), now_);
   }
   roster_.Return('b', HelloOf("b", 'b'), now_, out_);
 }
@@ -299,7 +299,7 @@ TEST_F(RosterTest, WhoIsKnownFromThePredecessorIsNoCandidateBeforeItComes) {
   EXPECT_EQ(next.at("a").profile_json, "profile");
   EXPECT_EQ(next.at("a").failure_domain, "rack");
   EXPECT_EQ(next.at("a").host, "host-a");
-  EXPECT_EQ(next.at("a").last_word, now_);
+  EXPECT_EQ(next.at("a").last_heard_at, now_);
   EXPECT_THAT(CandidatesOf(next), IsEmpty());
   EXPECT_EQ(next.Judge(HelloOf("a", 'B'), false, now_, policy_.lease).kind, Kind::kReplace);
   EXPECT_EQ(next.Judge(HelloOf("a", 'A'), false, now_, policy_.lease).kind, Kind::kReturn);

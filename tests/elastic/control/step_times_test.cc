@@ -59,7 +59,7 @@ TEST(StepTimesTest, TheNewestCount) {
     times.Count(1, i < 192 ? 1 : 3);
   }
   EXPECT_EQ(times.Newest()->seconds, 3) << "eight of fifteen";
-  EXPECT_EQ(times.Newest(StepTimes::kMost)->seconds, 1);
+  EXPECT_EQ(times.Newest(StepTimes::kMax)->seconds, 1);
   EXPECT_EQ(times.Newest(1000)->steps, StepTimes::kKept);
 }
 

@@ -43,7 +43,7 @@ inline std::string Json(const google::protobuf::Message& message) {
 inline std::string Text(const DurableState& state) {
   std::string text = fmt::format("{} {} {} {} counter {} step {} life {} next {} checkpoints [{}]",
                                  state.job_id, state.job_yaml, state.secret, state.output_folder,
-                                 state.generation_counter, state.known_step, state.life,
+                                 state.generation_counter, state.known_step, state.restarts,
                                  state.next_worker_number, fmt::join(state.checkpoints, " "));
   for (const auto& [name, worker] : state.workers) {
     text += fmt::format(" {}({} {} {} {})", name, worker.incarnation[0], worker.host,

@@ -239,7 +239,7 @@ TEST_F(TransitionsTest, WithoutAPlanItWaitsForOtherWorkersAndNotForEver) {
   none.request_id = transitions_.current()->In<Planning>()->request;
   Do(&Transitions::OnPlanned, none);
   now_ += job_.policy.paused_timeout;
-  const Consequence over = Do(&Transitions::CheckDeadline);
+  const Effects over = Do(&Transitions::CheckDeadline);
   ASSERT_TRUE(over.end);
   EXPECT_TRUE(over.end->bad_input) << "its first workers cannot run it";
   EXPECT_THAT(over.end->reason, HasSubstr("the model does not fit"));
@@ -274,10 +274,10 @@ TEST_F(TransitionsTest, AWorkerThatComesBackIsNotifiedAgainOfWhatIsAwaitedOfIt) 
   Do(&Transitions::Form);
   Planned({"a", "b"});
   Prepared("b");
-  Scene scene = MakeScene();
+  TransitionContext context = MakeContext();
   const auto announced_again = [&](const std::string& name) {
     out_.Take();
-    transitions_.Repeat(roster_.at(name), scene);
+    transitions_.Resend(roster_.at(name), context);
     return out_.Take().size();
   };
   EXPECT_EQ(announced_again("a"), 1U);

@@ -63,8 +63,8 @@ class TalkingCoordinator : public wire::Control::Service {
 
 // Of this process, those to the port.
 void BreakConnectionsTo(int port) {
-  constexpr int kMostDescriptors = 1024;
-  for (int fd = 0; fd < kMostDescriptors; ++fd) {
+  constexpr int kMaxDescriptors = 1024;
+  for (int fd = 0; fd < kMaxDescriptors; ++fd) {
     sockaddr_in peer{};
     socklen_t length = sizeof(peer);
     const bool connected = ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0;

@@ -94,7 +94,7 @@ TEST_F(AuthorityTest, WhatCannotBeIsSaid) {
   EXPECT_EQ(InitAuthority(other, {"a", "a"}, 30).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(InitAuthority(other, {"../a"}, 30).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(InitAuthority(other, {}, 0).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(InitAuthority(other, {}, kMostDays + 1).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(InitAuthority(other, {}, kMaxDays + 1).code(), StatusCode::kInvalidArgument);
   EXPECT_FALSE(FileExists(other));
 }
 

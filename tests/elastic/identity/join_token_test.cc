@@ -86,14 +86,14 @@ TEST(RequestTest, WhatIsNoRequestIsRefused) {
   EXPECT_EQ(refused(""), StatusCode::kInvalidArgument);
   EXPECT_EQ(refused(root.certificate), StatusCode::kInvalidArgument);
   EXPECT_EQ(refused(own.request.substr(0, own.request.size() / 2)), StatusCode::kInvalidArgument);
-  EXPECT_EQ(refused(own.request + std::string(kMostRequestBytes, '\n')),
+  EXPECT_EQ(refused(own.request + std::string(kMaxRequestBytes, '\n')),
             StatusCode::kInvalidArgument);
   // Signed by another key: a byte of the signature, which stands at the end, is another.
   std::string forged = own.request;
   const size_t at = forged.find("\n-----END") - 12;
   forged[at] = forged[at] == 'A' ? 'B' : 'A';
   EXPECT_EQ(refused(forged), StatusCode::kInvalidArgument);
-  for (const auto life : {std::chrono::seconds(0), kMostRequestedLife + std::chrono::seconds(1)}) {
+  for (const auto life : {std::chrono::seconds(0), kMaxRequestedLife + std::chrono::seconds(1)}) {
     EXPECT_FALSE(IssueFor(root, {Role::kWorker, "a"}, own.request, life).ok());
   }
   EXPECT_FALSE(IssueFor(root, {Role::kWorker, "../a"}, own.request, std::chrono::seconds(8)).ok());

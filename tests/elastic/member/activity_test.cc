@@ -61,7 +61,7 @@ class ActivityTest : public testing::Test {
     activity_.AccusePeer({.generation = generation, .peer = "c", .reason = "reset"}, taken_.out());
   }
   std::vector<std::string> SaidAgain() {
-    activity_.SayAgain(taken_.out());
+    activity_.Resend(taken_.out());
     return taken_.Words();
   }
 

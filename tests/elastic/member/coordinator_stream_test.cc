@@ -53,7 +53,7 @@ TEST_F(CoordinatorStreamTest, EachStreamIsWelcomedAnew) {
 TEST_F(CoordinatorStreamTest, ItIsGivenUpSoLongAfterItsLastWord) {
   EXPECT_EQ(stream_.GiveUp(begin_ + milliseconds(59'999)), std::nullopt);
   EXPECT_EQ(stream_.GiveUp(begin_ + seconds(60)), "no word from the coordinator for 60 s");
-  stream_.Hear(begin_ + seconds(50));
+  stream_.NoteHeard(begin_ + seconds(50));
   EXPECT_EQ(stream_.GiveUp(begin_ + seconds(109)), std::nullopt);
   BeginJob(0.2, 10);
   EXPECT_EQ(stream_.GiveUp(begin_ + seconds(59)), std::nullopt);
@@ -66,7 +66,7 @@ TEST_F(CoordinatorStreamTest, ARefusalIsNoWordAndIsNewOnce) {
   EXPECT_TRUE(stream_.Refuse("another job", 0, begin_));
   EXPECT_EQ(stream_.GiveUp(begin_ + seconds(60)),
             "refused by the coordinator for 60 s: another job");
-  stream_.Hear(begin_);
+  stream_.NoteHeard(begin_);
   EXPECT_THAT(*stream_.GiveUp(begin_ + seconds(60)), HasSubstr("no word"));
   EXPECT_TRUE(stream_.Refuse("another job", 0, begin_));
 }

@@ -77,18 +77,18 @@ TEST_F(MeasurementsTest, OnlyTheNewestLinksCount) {
 }
 
 TEST_F(MeasurementsTest, WhatIsKnownIsSaidAgain) {
-  measurements_.SayAgain(taken_.out());
+  measurements_.Resend(taken_.out());
   EXPECT_THAT(taken_.Words(), IsEmpty());
   measurements_.Begin(taken_.out());
   AskForLinks(8);
   TakeLinks(8);
   measurements_.TakeProfile({Status::Ok(), "{}"}, taken_.out());
   taken_.Words();
-  measurements_.SayAgain(taken_.out());
+  measurements_.Resend(taken_.out());
   EXPECT_THAT(taken_.Words(), ElementsAre("profiled", "links_measured"));
   AskForLinks(16);
   taken_.Words();
-  measurements_.SayAgain(taken_.out());
+  measurements_.Resend(taken_.out());
   EXPECT_THAT(taken_.Words(), ElementsAre("profiled")) << "the links asked for are not known yet";
 }
 

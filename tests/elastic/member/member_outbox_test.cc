@@ -16,23 +16,23 @@ TEST(MemberOutboxTest, EachMessageIsWrappedByItsKind) {
   Taken taken;
   wire::Ready ready;
   ready.set_seconds(2.5);
-  taken.out().Say(ready);
-  taken.out().Say(wire::Stopped());
-  taken.out().Say(wire::CheckpointPart());
+  taken.out().Send(ready);
+  taken.out().Send(wire::Stopped());
+  taken.out().Send(wire::CheckpointPart());
   EXPECT_THAT(taken.Words(), ElementsAre("ready", "stopped", "checkpoint_part"));
   EXPECT_EQ(taken.Message().ready().seconds(), 2.5);
 }
 
 TEST(MemberOutboxTest, AMessageIsDroppedUntilTheStreamIsOpenAndAnActionIsNot) {
   MemberOutbox out(false);
-  out.Say(wire::Finished());
+  out.Send(wire::Finished());
   EXPECT_THAT(out.Take(), IsEmpty());
   out.Add(MeasureProfile());
   EXPECT_EQ(out.Take().size(), 1U);
   out.Open();
-  out.Say(wire::Finished());
-  out.Say(std::optional<wire::Finished>());
-  out.Say(std::optional<wire::Finished>(wire::Finished()));
+  out.Send(wire::Finished());
+  out.Send(std::optional<wire::Finished>());
+  out.Send(std::optional<wire::Finished>(wire::Finished()));
   EXPECT_EQ(out.Take().size(), 2U);
 }
 
@@ -49,7 +49,7 @@ TEST(MemberOutboxTest, WhoLeavesAtOnceSaysWhyFirst) {
 }
 
 TEST(MemberOutboxDeathTest, AMessageOfTheCoordinatorIsNoMessageOfAWorker) {
-  EXPECT_DEATH(MemberOutbox(true).Say(wire::Welcome()), "no message of a worker");
+  EXPECT_DEATH(MemberOutbox(true).Send(wire::Welcome()), "no message of a worker");
 }
 
 }  // namespace

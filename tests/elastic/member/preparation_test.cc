@@ -72,11 +72,11 @@ TEST_F(PreparationTest, OnlyTheNewestPlanCounts) {
   EXPECT_NE(preparation_.Find(5), nullptr);
   preparation_.TakeLowered({5, Status::Ok(), 1}, taken_.out());
   taken_.Words();
-  preparation_.SayAgain(taken_.out());
+  preparation_.Resend(taken_.out());
   EXPECT_THAT(taken_.Words(), ElementsAre("prepared"));
   preparation_.DropBelow(6);
   EXPECT_EQ(preparation_.Find(5), nullptr);
-  preparation_.SayAgain(taken_.out());
+  preparation_.Resend(taken_.out());
   EXPECT_THAT(taken_.Words(), IsEmpty()) << "it is over";
 }
 

@@ -117,8 +117,8 @@ TEST(RunEventsTest, AFolderIsReadFromAByteOn) {
   EXPECT_EQ(*ReadEventBytes(folder, 10), "");
   EXPECT_EQ(*ReadEventBytes(folder, 1000), "");
   EXPECT_EQ(ReadEventBytes(folder, -1).status().code(), StatusCode::kInvalidArgument);
-  std::ofstream(folder + "/events.jsonl") << std::string(3 * kMostEventBytes, 'x');
-  EXPECT_EQ(ReadEventBytes(folder, 0)->size(), kMostEventBytes);
+  std::ofstream(folder + "/events.jsonl") << std::string(3 * kMaxEventBytes, 'x');
+  EXPECT_EQ(ReadEventBytes(folder, 0)->size(), kMaxEventBytes);
   std::remove((folder + "/events.jsonl").c_str());
   ::rmdir(folder.c_str());
 }

@@ -134,7 +134,7 @@ TEST(EventLogTest, AfterTooManyNothingIsTakenUntilThereIsRoom) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/events.jsonl";
   const auto log = Open(path);
-  const LogEvent large = {"note", {{"text", std::string(EventLog::kMostWaiting / 2, 'x')}}};
+  const LogEvent large = {"note", {{"text", std::string(EventLog::kMaxWaiting / 2, 'x')}}};
   {
     const FullDisk disk(0);
     log->Append(Step(1), kTime);

@@ -10,8 +10,8 @@ namespace {
 // for as long as a minute before and after it.
 constexpr double kProgressSeconds = 440;
 constexpr double kLivenessSeconds = 600;
-constexpr int64_t kMostEvents = 3'000'000;
-constexpr int64_t kMostReplayedEvents = 300'000'000;
+constexpr int64_t kMaxEvents = 3'000'000;
+constexpr int64_t kMaxReplayedEvents = 300'000'000;
 
 Job JobOf(const SimOptions& options) {
   Job job;
@@ -97,7 +97,7 @@ SimResult Cluster::Run() {
   SimResult& result = world.result();
   int64_t events = 0;
   for (; !world.idle() && !world.ended() && result.error.empty(); ++events) {
-    if (events > (options.replayed > 0 ? kMostReplayedEvents : kMostEvents)) {
+    if (events > (options.replayed > 0 ? kMaxReplayedEvents : kMaxEvents)) {
       world.Fail("somebody is busy doing nothing");
     }
     if (world.next() > Limit()) {

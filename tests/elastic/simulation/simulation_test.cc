@@ -247,7 +247,7 @@ TEST(SimulationTest, HistoriesOfFailuresEndWell) {
     const SimOptions history = DrawHistory(first + static_cast<uint64_t>(histories++));
     const std::clock_t begin = std::clock();
     const SimResult result = Cluster(history).Run();
-    Pace& pace = paces[history.workers > kMostOfSmallCluster ? 1 : 0];
+    Pace& pace = paces[history.workers > kMaxOfSmallCluster ? 1 : 0];
     pace.seconds += static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
     ++pace.histories;
     if (!result.error.empty()) {
@@ -261,7 +261,7 @@ TEST(SimulationTest, HistoriesOfFailuresEndWell) {
             << "; after the last fault a step within " << longest_wait << " s\n";
   for (const Pace& pace : paces) {
     std::cout << "  " << pace.histories << " of at most "
-              << (&pace == &paces[0] ? kMostOfSmallCluster : kMostOfLargeCluster) << " workers in "
+              << (&pace == &paces[0] ? kMaxOfSmallCluster : kMaxOfLargeCluster) << " workers in "
               << pace.seconds << " s\n";
   }
   for (const auto& [name, count] : probes) {

@@ -19,7 +19,7 @@
 namespace heddle::elastic {
 namespace {
 
-constexpr int kMostInstances = 32;
+constexpr int kMaxInstances = 32;
 constexpr int64_t kStepMs = 250;            // With all of them.
 constexpr double kOverheadSeconds = 0.005;  // Of a step: its vote.
 
@@ -47,8 +47,7 @@ double FreeSteps(const std::vector<Span>& spans, double seconds) {
   double steps = 0;
   for (const Span& span : spans) {
     const double part = std::min(span.seconds, seconds);
-    const double step_seconds =
-        kOverheadSeconds + 0.001 * kStepMs * kMostInstances / span.instances;
+    const double step_seconds = kOverheadSeconds + 0.001 * kStepMs * kMaxInstances / span.instances;
     steps += part / step_seconds;
     seconds -= part;
   }
@@ -99,7 +98,7 @@ TEST_P(SpotTest, TheJobGetsDoneWhatItsInstancesCanDo) {
   options.digest_every = 10;
   options.checkpoint_every = 50;
   options.product_patience = true;
-  options.replayed = kMostInstances;
+  options.replayed = kMaxInstances;
   Cluster cluster(options);
   Replay(cluster, trace, speed);
   const std::clock_t begin = std::clock();

@@ -45,7 +45,7 @@ inline DurableState SomeState() {
                     {std::string(16, 'c'), "SIGTERM", true}};
   state.known_step = 41;
   state.agreed_step = 33;
-  state.life = 3;
+  state.restarts = 3;
   state.checkpoints = {20, 40};
   state.given_up_checkpoints = {60, 80};
   state.admission.grants["0f"] = {.names = "gpu-*", .ends = 1795600000.25, .uses_left = 3};
@@ -61,7 +61,7 @@ inline void ExpectSame(const DurableState& again, const DurableState& state) {
   EXPECT_EQ(again.output_folder, state.output_folder);
   EXPECT_EQ(again.data, state.data);
   EXPECT_EQ(again.generation_counter, state.generation_counter);
-  EXPECT_EQ(again.life, state.life);
+  EXPECT_EQ(again.restarts, state.restarts);
   ASSERT_EQ(again.held.has_value(), state.held.has_value());
   EXPECT_EQ(again.held->number, state.held->number);
   EXPECT_EQ(again.held->plan.members, state.held->plan.members);

@@ -26,7 +26,7 @@ class FiguresTest : public testing::Test {
   Values Gauges() const { return Shown(metrics::Registry::Kind::kGauge); }
 
   metrics::Registry registry_;
-  TrainerFigures figures_{registry_};
+  TrainerStats figures_{registry_};
 };
 
 TEST_F(FiguresTest, CountersAreThereAndFiguresOfStepsAreNot) {

@@ -64,15 +64,15 @@ TEST(AdmissionTest, WhatCannotBeIsNotKept) {
   EXPECT_EQ(add(HashNumber(1), ".a", 60, 1), bad);
   EXPECT_EQ(add(HashNumber(1), "a", 0, 1), bad);
   EXPECT_EQ(add(HashNumber(1), "a", std::numeric_limits<double>::quiet_NaN(), 1), bad);
-  EXPECT_EQ(add(HashNumber(1), "a", kMostGrantSeconds + 1, 1), bad);
+  EXPECT_EQ(add(HashNumber(1), "a", kMaxGrantSeconds + 1, 1), bad);
   EXPECT_EQ(add(HashNumber(1), "a", 60, 0), bad);
-  EXPECT_EQ(add(HashNumber(1), "a", 60, kMostUses + 1), bad);
+  EXPECT_EQ(add(HashNumber(1), "a", 60, kMaxUses + 1), bad);
   EXPECT_TRUE(admission.grants.empty());
 }
 
 TEST(AdmissionTest, ThoseThatHaveEndedMakeRoom) {
   Admission admission;
-  for (size_t i = 0; i < kMostGrants; ++i) {
+  for (size_t i = 0; i < kMaxGrants; ++i) {
     ASSERT_TRUE(AddGrant(admission, HashNumber(static_cast<int>(i)), {.names = "a", .uses_left = 1},
                          60, kNow)
                     .ok());

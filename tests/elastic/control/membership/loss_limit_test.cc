@@ -32,9 +32,9 @@ class LossLimitTest : public testing::Test {
       roster_.Join(name, hello, now_);
     }
   }
-  void Hear(const std::string& names) {
+  void NoteHeard(const std::string& names) {
     for (const char name : names) {
-      roster_.Hear(name, now_);
+      roster_.NoteHeard(name, now_);
     }
   }
   // Whom it lets go of those.
@@ -61,14 +61,14 @@ class LossLimitTest : public testing::Test {
 
 TEST_F(LossLimitTest, HalfOfAllMayGoAtOnce) {
   now_ += policy_.lease;
-  Hear("efgh");
+  NoteHeard("efgh");
   EXPECT_THAT(Admit("abcd"), SizeIs(4));
   EXPECT_EQ(limit_.hold(), std::nullopt);
 }
 
 TEST_F(LossLimitTest, MoreThanHalfAreHeld) {
   now_ += policy_.lease;
-  Hear("fgh");
+  NoteHeard("fgh");
   EXPECT_THAT(Admit("abcde"), IsEmpty());
   const LossLimit::Hold wanted{.since = now_, .suspects = 5, .workers = 8};
   EXPECT_EQ(limit_.hold(), wanted);
@@ -78,7 +78,7 @@ TEST_F(LossLimitTest, MoreThanHalfAreHeld) {
 // The first one's lease ends a little before the others'.
 TEST_F(LossLimitTest, WhoIsAboutToFallSilentCounts) {
   now_ += policy_.lease / 2;
-  Hear("fgh");
+  NoteHeard("fgh");
   EXPECT_THAT(Admit("a"), IsEmpty());
   EXPECT_EQ(limit_.hold()->suspects, 5);
 }
@@ -86,14 +86,14 @@ TEST_F(LossLimitTest, WhoIsAboutToFallSilentCounts) {
 TEST_F(LossLimitTest, WhoFellSilentOneAfterTheOtherCountsTogether) {
   for (const char name : std::string("abcd")) {
     now_ += seconds(4);
-    Hear("abcdefgh");
+    NoteHeard("abcdefgh");
     EXPECT_THAT(Admit(std::string(1, name)), SizeIs(1)) << name;
   }
   now_ += seconds(4);
-  Hear("efgh");
+  NoteHeard("efgh");
   EXPECT_THAT(Admit("e"), IsEmpty());
   now_ += policy_.mass_silence - seconds(11);  // The first two are forgotten.
-  Hear("efgh");
+  NoteHeard("efgh");
   Look();
   EXPECT_EQ(limit_.hold(), std::nullopt);
   EXPECT_THAT(Admit("e"), ElementsAre("e"));
@@ -102,7 +102,7 @@ TEST_F(LossLimitTest, WhoFellSilentOneAfterTheOtherCountsTogether) {
 TEST_F(LossLimitTest, WhoComesAndGoesCountsOnce) {
   for (int life = 1; life <= 6; ++life) {
     now_ += policy_.lease;
-    Hear("abcdefg");
+    NoteHeard("abcdefg");
     EXPECT_THAT(Admit("h"), ElementsAre("h")) << life;
     wire::Hello hello;
     hello.set_name("h");
@@ -123,11 +123,11 @@ TEST_F(LossLimitTest, OneMayAlwaysGo) {
 
 TEST_F(LossLimitTest, WhenSomeAreHeardTheOthersMayGo) {
   now_ += policy_.lease;
-  Hear("fgh");
+  NoteHeard("fgh");
   EXPECT_THAT(Admit("abcde"), IsEmpty());
   Look();
   EXPECT_TRUE(limit_.hold());
-  Hear("efgh");
+  NoteHeard("efgh");
   Look();
   EXPECT_EQ(limit_.hold(), std::nullopt);
   EXPECT_EQ(limit_.NextDeadline(policy_), std::nullopt);
@@ -136,13 +136,13 @@ TEST_F(LossLimitTest, WhenSomeAreHeardTheOthersMayGo) {
 
 TEST_F(LossLimitTest, AfterItsTimeAllGo) {
   now_ += policy_.lease;
-  Hear("fgh");
+  NoteHeard("fgh");
   EXPECT_THAT(Admit("abcde"), IsEmpty());
   now_ += policy_.mass_silence - Duration(1);
-  Hear("fgh");
+  NoteHeard("fgh");
   EXPECT_THAT(Admit("abcde"), IsEmpty());
   now_ += Duration(1);
-  Hear("fgh");
+  NoteHeard("fgh");
   EXPECT_THAT(Admit("abcde"), SizeIs(5));
   EXPECT_EQ(limit_.hold(), std::nullopt);
   EXPECT_THAT(Admit("f"), ElementsAre("f")) << "what follows is counted by itself";
@@ -150,7 +150,7 @@ TEST_F(LossLimitTest, AfterItsTimeAllGo) {
 
 TEST_F(LossLimitTest, WhomAnotherWorkerLostMayGo) {
   now_ += policy_.lease;
-  Hear("gh");
+  NoteHeard("gh");
   EXPECT_THAT(Admit("abcdef"), IsEmpty());
   limit_.NoteAccused(roster_.at("a"), now_);  // With all of its rack.
   EXPECT_THAT(Admit("abcdef"), SizeIs(6)) << "two of eight are no longer many";
@@ -161,7 +161,7 @@ TEST_F(LossLimitTest, WhoWorksInTheHostOfALostOneMayGoWithoutARack) {
   Worker alone = roster_.at("a");
   alone.failure_domain.clear();
   limit_.NoteAccused(alone, now_);
-  Hear("h");
+  NoteHeard("h");
   EXPECT_THAT(Admit("abcdefg"), ElementsAre("a", "b"));
   EXPECT_TRUE(limit_.hold());
 }
@@ -176,7 +176,7 @@ TEST_F(LossLimitTest, WhoseConnectionsWereClosedMayGo) {
 
 TEST_F(LossLimitTest, WhomNobodyHasHeardForSoLongMayGo) {
   now_ += policy_.cut_off_timeout;
-  Hear("gh");
+  NoteHeard("gh");
   EXPECT_THAT(Admit("abcdef"), SizeIs(6));
 }
 
@@ -185,7 +185,7 @@ TEST_F(LossLimitTest, ThatKeepalivesFailProvesNoMoreThanSilence) {
   for (const char name : std::string("abcdef")) {
     roster_.Disconnect(name, now_);
   }
-  Hear("gh");
+  NoteHeard("gh");
   EXPECT_THAT(Admit("abcdef"), IsEmpty());
 }
 

@@ -174,7 +174,7 @@ class WaitsAmongTest : public testing::Test {
   }
   void HearAll() {
     for (ConnectionId connection = 1; connection < next_; ++connection) {
-      roster_.Hear(connection, kNow);
+      roster_.NoteHeard(connection, kNow);
     }
   }
   WaitGraph::Verdict Judge(int64_t generation = 7, Time since = Time()) {
@@ -225,7 +225,7 @@ TEST_F(WaitsAmongTest, WaitsOfAnotherGenerationNameNobody) {
 
 TEST_F(WaitsAmongTest, OnlyAFewAndKnownNamesAreKept) {
   std::vector<std::string> names = {"nobody", "a"};
-  names.resize(kMostAwaited, "nobody");
+  names.resize(kMaxAwaited, "nobody");
   names.push_back("c");  // One too many.
   Says("a", true, names);
   EXPECT_THAT(roster_.at("a").waits.names, IsEmpty()) << "nor does it wait for itself";

@@ -192,7 +192,7 @@ TEST_F(SuspensionTest, StopsAfterUnlikeStepsAreNoticed) {
 TEST_F(SuspensionTest, WhoComesBackHearsItAgain) {
   const auto repeat = [&](const std::string& name) {
     Heard();
-    suspension_.Repeat(roster_.at(name), generations_, out_);
+    suspension_.Resend(roster_.at(name), generations_, out_);
     return Heard();
   };
   EXPECT_THAT(repeat("a"), IsEmpty());

@@ -144,7 +144,7 @@ TEST_F(PlanningTest, AskingAgainDoesNotPutOffTheEndOfThePause) {
   Refuse();
   for (int i = 0; i < 2; ++i) {
     now_ = *transitions_.NextDeadline(job_.policy, roster_);
-    if (const Consequence over = Do(&Transitions::CheckDeadline); over.end) {
+    if (const Effects over = Do(&Transitions::CheckDeadline); over.end) {
       EXPECT_EQ(i, 1);
       return;
     }

@@ -24,10 +24,10 @@ class ProgressTest : public TransitionsTest {
     roster_.TakeHeartbeat(name, heartbeat, job_.policy.profile_timeout, now_);
   }
   // All are heard at the moment at which somebody is late.
-  Consequence CheckWithAllHeard() {
+  Effects CheckWithAllHeard() {
     now_ = *transitions_.NextDeadline(job_.policy, roster_);
     for (ConnectionId connection = 1; connection < next_; ++connection) {
-      roster_.Hear(connection, now_);
+      roster_.NoteHeard(connection, now_);
     }
     return Do(&Transitions::CheckDeadline);
   }
@@ -87,7 +87,7 @@ TEST_F(ProgressTest, WhoWaitsForOthersIsNotLateAsLongAsOneOfThemDoesSomething) {
 TEST_F(ProgressTest, WhoIsLateAloneIsNamedWithThoseWhoWaitForIt) {
   FormUntilMoving();
   Waits("a", "b");
-  const Consequence late = CheckWithAllHeard();
+  const Effects late = CheckWithAllHeard();
   ASSERT_THAT(late.losses, SizeIs(1));
   EXPECT_EQ(late.losses[0].worker, "b");
   EXPECT_EQ(late.losses[0].reason, "it did not answer in time: a waits for b");
@@ -119,7 +119,7 @@ TEST_F(ProgressTest, WhenTheyWaitInACircleAgainTheHighestRankGoes) {
   FormUntilMoving();
   Waits("a", "b");
   Waits("b", "a");
-  const Consequence again = CheckWithAllHeard();
+  const Effects again = CheckWithAllHeard();
   ASSERT_THAT(again.losses, SizeIs(1));
   EXPECT_EQ(again.losses[0].worker, "b");
   EXPECT_THAT(again.losses[0].reason, HasSubstr("again a waits for b waits for a"));

@@ -35,22 +35,22 @@ class TransitionsTest : public testing::Test {
     roster_.Welcome(name, false, job_, 0, out_);
     roster_.TakeProfile(name, "{}");
   }
-  Scene MakeScene() {
+  TransitionContext MakeContext() {
     return {job_,        roster_,    generations_, blame_, links_,      steps_,
             saves_,      sources_,   agreement_,   drift_, link_drift_, formation_,
             recoveries_, decisions_, outcomes_,    now_,   out_};
   }
-  // Calls a method of the transitions with the scene, and checks the invariants. Forgets the
+  // Calls a method of the transitions with the context, and checks the invariants. Forgets the
   // actions of earlier calls.
   template <typename... Args, typename... Given>
-  Consequence Do(Consequence (Transitions::*method)(Args...), Given&&... given) {
-    Scene scene = MakeScene();
+  Effects Do(Effects (Transitions::*method)(Args...), Given&&... given) {
+    TransitionContext context = MakeContext();
     out_.Take();
-    Consequence consequence = (transitions_.*method)(std::forward<Given>(given)..., scene);
+    Effects effects = (transitions_.*method)(std::forward<Given>(given)..., context);
     EXPECT_TRUE(transitions_.Check(roster_, generations_, sources_).ok());
-    return consequence;
+    return effects;
   }
-  Consequence Planned(const std::vector<std::string>& members, double seconds = 0.5) {
+  Effects Planned(const std::vector<std::string>& members, double seconds = 0.5) {
     PlanOutcome outcome;
     outcome.request_id = transitions_.current()->In<Planning>()->request;
     outcome.members = members;
@@ -63,13 +63,13 @@ class TransitionsTest : public testing::Test {
     outcome.current_step_seconds = 1;
     return Do(&Transitions::OnPlanned, outcome);
   }
-  Consequence Prepared(const std::string& name) {
+  Effects Prepared(const std::string& name) {
     wire::Prepared message;
     message.set_generation(transitions_.current()->generation);
     message.set_program_hash(static_cast<uint64_t>(name.back()));
     return Do(&Transitions::OnPrepared, name, message);
   }
-  Consequence Ready(const std::string& name) {
+  Effects Ready(const std::string& name) {
     wire::Ready message;
     message.set_generation(transitions_.current()->generation);
     message.mutable_certificate()->set_step(transitions_.current()->next()->origin.step);
@@ -77,7 +77,7 @@ class TransitionsTest : public testing::Test {
     message.mutable_certificate()->add_digests(1);
     return Do(&Transitions::OnReady, name, message);
   }
-  Consequence Lose(const std::string& name) {
+  Effects Lose(const std::string& name) {
     generations_.RemoveMember(name);
     roster_.Dismiss(name, "lost", true, out_);
     transitions_.Forget(name);

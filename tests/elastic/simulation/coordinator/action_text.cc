@@ -10,7 +10,7 @@ struct ActionText {
     const DurableState& state = action.state;
     std::string text =
         fmt::format("persist {} {} {} {} {} {}", state.generation_counter, state.known_step,
-                    state.life, state.next_worker_number, state.finished, state.failed);
+                    state.restarts, state.next_worker_number, state.finished, state.failed);
     if (state.held) {
       text += fmt::format(" held {} {}", state.held->number, state.held->plan.plan_json);
       for (const auto& [name, incarnation] : state.held->members) {

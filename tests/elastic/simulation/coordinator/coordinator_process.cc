@@ -230,11 +230,11 @@ void CoordinatorProcess::CheckStatus() {
 
 // It may look once more at what it has just changed.
 void CoordinatorProcess::CheckDeadline() {
-  constexpr int kMostInARow = 3;
+  constexpr int kMaxInARow = 3;
   const std::optional<Time> next = machine_.NextDeadline();
   vain_ticks_ = next && *next <= MachineTime() ? vain_ticks_ + 1 : 0;
   cluster_.world.Count("ticks");
-  if (vain_ticks_ > kMostInARow) {
+  if (vain_ticks_ > kMaxInARow) {
     cluster_.world.Fail(fmt::format(
         "a deadline of the coordinator is {:.9f} s ago, and it is woken for it again and again: {}",
         Seconds(MachineTime() - *next), Describe().ShortDebugString()));

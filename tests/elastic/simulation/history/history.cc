@@ -87,8 +87,8 @@ void DrawSize(SimOptions& history, Random& random) {
   const uint64_t luck = random.Below(150);
   history.steps = 30 + 15 * static_cast<int64_t>(random.Below(3));
   if (luck == 0) {
-    history.workers = kMostOfSmallCluster + 1 +
-                      static_cast<int>(random.Below(kMostOfLargeCluster - kMostOfSmallCluster));
+    history.workers = kMaxOfSmallCluster + 1 +
+                      static_cast<int>(random.Below(kMaxOfLargeCluster - kMaxOfSmallCluster));
     history.steps = 10;
   } else if (luck < 30) {
     history.workers = static_cast<int>(1 + random.Below(2));
@@ -96,7 +96,7 @@ void DrawSize(SimOptions& history, Random& random) {
     history.workers = static_cast<int>(3 + random.Below(luck < 112 ? 3 : 6));
   }
   history.hosts = static_cast<int>(2 + random.Below(3));
-  if (history.workers > kMostOfSmallCluster) {
+  if (history.workers > kMaxOfSmallCluster) {
     history.hosts = (history.workers + 3) / 4;
   }
   history.domains = static_cast<int>(1 + random.Below(3));
@@ -158,7 +158,7 @@ SimOptions DrawNoticeHistory(uint64_t seed) {
   SimOptions history = DrawHistory(seed);
   history.notices_only = true;
   history.steps = 60;
-  history.workers = std::min(history.workers, kMostOfSmallCluster);
+  history.workers = std::min(history.workers, kMaxOfSmallCluster);
   history.replicate_every = 0;
   history.refused_every = 0;
   history.stop_on_refused = false;

@@ -91,8 +91,8 @@ struct SimOptions {
 
 /// The most workers of a small cluster and of a large one. Most histories are of small clusters;
 /// those of large ones are short.
-inline constexpr int kMostOfSmallCluster = 8;
-inline constexpr int kMostOfLargeCluster = 64;
+inline constexpr int kMaxOfSmallCluster = 8;
+inline constexpr int kMaxOfLargeCluster = 64;
 
 /// The history that a seed stands for, of all kinds of faults.
 SimOptions DrawHistory(uint64_t seed);

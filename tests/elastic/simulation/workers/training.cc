@@ -10,9 +10,9 @@
 namespace heddle::elastic {
 
 void Training::Join(SimWorker& worker, SimRun& run) {
-  constexpr int kMostGenerationBits = 32;
+  constexpr int kMaxGenerationBits = 32;
   const wire::Prepare& prepare = cluster_.ledger.PrepareOf(run.generation);
-  run.group = (worker.era << kMostGenerationBits) + run.generation;
+  run.group = (worker.era << kMaxGenerationBits) + run.generation;
   for (const wire::Member& member : prepare.members()) {
     run.members.push_back(member.address());
     if (member.address() == worker.key) {

@@ -17,7 +17,7 @@ class SimClock {
   SimClock(uint64_t seed, const std::string& machine, Time now) : began_(now) {
     Random random(StreamKey(seed, "clock of " + machine));
     shows_ = Time(std::chrono::seconds(random.Below(1'000'000)));
-    per_million_ = random.Between(-kMostPerMillion, kMostPerMillion);
+    per_million_ = random.Between(-kMaxPerMillion, kMaxPerMillion);
   }
 
   /// The time that the clock shows at the virtual time `now`.
@@ -37,7 +37,7 @@ class SimClock {
 
  private:
   static constexpr int64_t kMillion = 1'000'000;
-  static constexpr int64_t kMostPerMillion = 5000;
+  static constexpr int64_t kMaxPerMillion = 5000;
 
   Time began_;
   Time shows_;  ///< The time that the clock showed at began_.

@@ -15,12 +15,12 @@ void World::At(Time when, std::function<void()> call) {
 }
 
 Duration World::Lateness() {
-  constexpr double kMostMs = 300;
+  constexpr double kMaxMs = 300;
   if (!Happens(40)) {
     return Duration(0);
   }
   Count("woken late");
-  return Milliseconds(kMostMs * random_.Uniform());
+  return Milliseconds(kMaxMs * random_.Uniform());
 }
 
 Time World::Within(double low_ms, double high_ms) {

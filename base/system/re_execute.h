@@ -16,6 +16,6 @@ Result<std::vector<std::string>> OwnArguments();
 /// environment, and the variable `name` set to `value`. Descriptors other than the standard ones
 /// are closed and other threads end; process ID, process group and parent stay the same. Returns
 /// only on an error.
-Status BeginAnew(const std::string& name, const std::string& value);
+Status ReExecute(const std::string& name, const std::string& value);
 
 }  // namespace heddle

@@ -25,10 +25,10 @@
 namespace heddle::elastic {
 
 /// Judges silent workers. Thread: one caller at a time. A copy is an independent machine.
-class Silence {
+class FailureDetector {
  public:
   /// The inputs of a judgement.
-  struct Scene {
+  struct View {
     const Roster& roster;
     const Generations& generations;
     const std::set<std::string>& involved;  ///< Workers in the transition in progress.
@@ -40,7 +40,7 @@ class Silence {
 
   /// A worker is heard at `now`; called before the roster records that. Returns true for the first
   /// worker after none was heard for half a lease.
-  bool Hear(const Roster& roster, const JobPolicy& policy, Time now);
+  bool NoteHeard(const Roster& roster, const JobPolicy& policy, Time now);
   /// No worker is lost before `until`, because the silence was the coordinator's own.
   void Excuse(Time until) { excused_until_ = std::max(excused_until_, until); }
   /// A member of `generation` has applied `step`.
@@ -50,8 +50,8 @@ class Silence {
     std::vector<Loss> lost = {};
     std::set<std::string> absent = {};
   };
-  /// Judges all workers. Every event that had arrived by `scene.now` has been handled before.
-  Verdict Judge(const Scene& scene);
+  /// Judges all workers. Every event that had arrived by `view.now` has been handled before.
+  Verdict Judge(const View& view);
   /// When a step was last completed, or the generation in force began.
   Time stepped_at() const { return stepped_at_; }
   /// Start of the silence of all workers, once it lasts a lease, as of the last Judge; else
@@ -69,7 +69,7 @@ class Silence {
  private:
   void JudgeOne(const Worker& worker,
                 bool a_member_is_heard,
-                const Scene& scene,
+                const View& view,
                 Verdict& verdict) const;
 
   Time judged_at_;

@@ -8,16 +8,16 @@
 #include <vector>
 
 #include "checkpoint/format/layout.h"
-#include "checkpoint/save/memory_part.h"
+#include "checkpoint/save/memory_shard.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using heddle::checkpoint::CheckedElementCount;
-  using heddle::checkpoint::DecodeMemoryPart;
-  const auto part = DecodeMemoryPart(std::as_bytes(std::span(data, size)));
+  using heddle::checkpoint::DecodeMemoryShard;
+  const auto part = DecodeMemoryShard(std::as_bytes(std::span(data, size)));
   if (!part.ok()) {
     return 0;
   }
-  const auto again = DecodeMemoryPart(heddle::checkpoint::EncodeMemoryPart(*part));
+  const auto again = DecodeMemoryShard(heddle::checkpoint::EncodeMemoryShard(*part));
   if (!again.ok() || again->boxes != part->boxes || again->step != part->step) {
     std::abort();
   }
@@ -36,6 +36,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                      .global_shape = box.tensor.shape,
                      .box = box.record.box});
   }
-  heddle::checkpoint::CheckMemoryPart(*part, boxes).IgnoreError("most parts are refused");
+  heddle::checkpoint::CheckMemoryShard(*part, boxes).IgnoreError("most parts are refused");
   return 0;
 }

@@ -1,4 +1,4 @@
-#include "engine/runtime/vote_figures.h"
+#include "engine/runtime/vote_stats.h"
 
 #include <numeric>
 #include <utility>
@@ -28,9 +28,9 @@ void Collect(const std::vector<at::Tensor>& gradients,
 
 }  // namespace
 
-Result<VoteFigures> ReadVoteFigures(Device& device,
-                                    const std::vector<at::Tensor>& gradients,
-                                    const std::vector<at::Tensor>& losses) {
+Result<VoteStats> ReadVoteStats(Device& device,
+                                const std::vector<at::Tensor>& gradients,
+                                const std::vector<at::Tensor>& losses) {
   auto count = static_cast<int64_t>(losses.size());
   for (const at::Tensor& gradient : gradients) {
     count += SquareBlocks(gradient.numel());
@@ -40,7 +40,7 @@ Result<VoteFigures> ReadVoteFigures(Device& device,
   const Copied read = device.Download(figures);
   HEDDLE_RETURN_IF_ERROR(read.mark.Wait(After(kLongestWait)));
   const auto* values = static_cast<const double*>(read.tensor.data_ptr());
-  VoteFigures out;
+  VoteStats out;
   for (const at::Tensor& gradient : gradients) {
     const double* const end = values + SquareBlocks(gradient.numel());
     out.sums_of_squares.push_back(std::accumulate(values, end, 0.0));

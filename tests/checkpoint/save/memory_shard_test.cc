@@ -2,7 +2,7 @@
 /// Goal: a snapshot that is kept in memory gives back every bit, compressed or not, whatever boxes
 /// are asked for and however its parts are split; a damaged one is noticed; a description that came
 /// from elsewhere cannot make a reader allocate or read what it should not.
-#include "checkpoint/save/memory_part.h"
+#include "checkpoint/save/memory_shard.h"
 
 #include <algorithm>
 #include <functional>
@@ -36,12 +36,12 @@ State OddState(Random& random) {
 
 constexpr int64_t kLeastChunk = int64_t{16} << 10;  ///< For which LimitsOf speaks.
 
-class MemoryPartTest : public ::testing::Test {
+class MemoryShardTest : public ::testing::Test {
  protected:
   std::unique_ptr<Writer> MakeWriter(int64_t chunk_bytes, const std::string& root = "") {
     auto writer =
         Writer::Create({.root = root, .name = "w0", .codec_threads = 2, .chunk_bytes = chunk_bytes},
-                       WriterFigures());
+                       WriterStats());
     EXPECT_TRUE(writer.ok()) << writer.status().ToString();
     return *std::move(writer);
   }
@@ -55,11 +55,11 @@ class MemoryPartTest : public ::testing::Test {
   }
 
   /// One part of the whole state, through memory that may have held another.
-  static std::shared_ptr<MemoryPart> Save(Writer& writer,
-                                          const std::vector<BoxView>& views,
-                                          bool compress,
-                                          std::shared_ptr<MemoryPart> memory = nullptr) {
-    memory = memory == nullptr ? std::make_shared<MemoryPart>() : std::move(memory);
+  static std::shared_ptr<MemoryShard> Save(Writer& writer,
+                                           const std::vector<BoxView>& views,
+                                           bool compress,
+                                           std::shared_ptr<MemoryShard> memory = nullptr) {
+    memory = memory == nullptr ? std::make_shared<MemoryShard>() : std::move(memory);
     const auto snapshot = writer.Snapshot({.step = 7,
                                            .generation = 2,
                                            .wait = testing::kHang,
@@ -75,26 +75,26 @@ class MemoryPartTest : public ::testing::Test {
 
   /// As a holder has it: the description encoded, the bytes alone. `sensible`: chunks are of a size
   /// for which LimitsOf speaks.
-  static Result<std::shared_ptr<MemoryPart>> Received(const MemoryPart& part,
-                                                      const std::vector<StoredBox>& boxes,
-                                                      bool sensible) {
-    const Bytes description = EncodeMemoryPart(part.part);
+  static Result<std::shared_ptr<MemoryShard>> Received(const MemoryShard& part,
+                                                       const std::vector<StoredBox>& boxes,
+                                                       bool sensible) {
+    const Bytes description = EncodeMemoryShard(part.part);
     const PartLimits limits = LimitsOf(boxes);
     if (sensible) {
       EXPECT_LE(static_cast<int64_t>(description.size()), limits.description);
       EXPECT_LE(part.part.file.bytes, limits.bytes);
     }
     EXPECT_EQ(part.part.raw_bytes, limits.raw_bytes);
-    auto copy = std::make_shared<MemoryPart>();
+    auto copy = std::make_shared<MemoryShard>();
     HEDDLE_RETURN_IF_ERROR(copy->memory.Reserve(part.part.file.bytes));
     std::ranges::copy(part.bytes(), copy->memory.data());
-    HEDDLE_ASSIGN_OR_RETURN(copy->part, DecodeMemoryPart(description));
-    HEDDLE_RETURN_IF_ERROR(CheckMemoryPart(copy->part, boxes));
+    HEDDLE_ASSIGN_OR_RETURN(copy->part, DecodeMemoryShard(description));
+    HEDDLE_RETURN_IF_ERROR(CheckMemoryShard(copy->part, boxes));
     return copy;
   }
 };
 
-TEST_F(MemoryPartTest, EveryBitComesBackFromAnySplit) {
+TEST_F(MemoryShardTest, EveryBitComesBackFromAnySplit) {
   Random random(TestSeed());
   for (const bool compress : {false, true}) {
     for (const int64_t chunk_bytes : {int64_t{64}, int64_t{4000}, kLeastChunk, int64_t{1} << 20}) {
@@ -103,7 +103,7 @@ TEST_F(MemoryPartTest, EveryBitComesBackFromAnySplit) {
       const size_t workers = 1 + random.Below(3);
       const auto pieces = RandomPieces(state, workers, 5, random);
       const auto writer = MakeWriter(chunk_bytes);
-      std::vector<std::shared_ptr<const MemoryPart>> parts;
+      std::vector<std::shared_ptr<const MemoryShard>> parts;
       for (size_t worker = 0; worker < workers; ++worker) {
         std::vector<Bytes> held;
         const auto views = ViewsOf(state, pieces, worker, held);
@@ -120,10 +120,10 @@ TEST_F(MemoryPartTest, EveryBitComesBackFromAnySplit) {
   }
 }
 
-TEST_F(MemoryPartTest, MemoryIsUsedAgainAndGrows) {
+TEST_F(MemoryShardTest, MemoryIsUsedAgainAndGrows) {
   Random random(TestSeed());
   const auto writer = MakeWriter(1 << 20);
-  auto memory = std::make_shared<MemoryPart>();
+  auto memory = std::make_shared<MemoryShard>();
   for (const int64_t rows : {3, 900, 40, 2000}) {
     for (const bool compress : {true, false}) {
       State state;
@@ -140,7 +140,7 @@ TEST_F(MemoryPartTest, MemoryIsUsedAgainAndGrows) {
   }
 }
 
-TEST_F(MemoryPartTest, UncompressedElementsAreCopiedOnce) {
+TEST_F(MemoryShardTest, UncompressedElementsAreCopiedOnce) {
   Random random(3);
   State state;
   AddTensor(state, {"w", "master", DType::kF32, {300, 1000}}, random);
@@ -152,7 +152,7 @@ TEST_F(MemoryPartTest, UncompressedElementsAreCopiedOnce) {
   EXPECT_TRUE(std::ranges::equal(memory->bytes(), state.bytes[0]));
 }
 
-TEST_F(MemoryPartTest, AFileCanBeWrittenByTheSameWriter) {
+TEST_F(MemoryShardTest, AFileCanBeWrittenByTheSameWriter) {
   const TemporaryFolder folder;
   Random random(5);
   State state;
@@ -170,7 +170,7 @@ TEST_F(MemoryPartTest, AFileCanBeWrittenByTheSameWriter) {
             StatusCode::kInvalidArgument);
 }
 
-TEST_F(MemoryPartTest, EveryDamagedByteIsNoticed) {
+TEST_F(MemoryShardTest, EveryDamagedByteIsNoticed) {
   Random random(TestSeed());
   State state;
   AddTensor(state, {"w", "master", DType::kF32, {100, 100}}, random);
@@ -196,7 +196,7 @@ TEST_F(MemoryPartTest, EveryDamagedByteIsNoticed) {
   }
 }
 
-TEST_F(MemoryPartTest, AHostileDescriptionIsRefused) {
+TEST_F(MemoryShardTest, AHostileDescriptionIsRefused) {
   Random random(9);
   State state;
   AddTensor(state, {"w", "master", DType::kF32, {100, 100}}, random);
@@ -209,7 +209,7 @@ TEST_F(MemoryPartTest, AHostileDescriptionIsRefused) {
   const auto boxes = Boxes(views);
   for (const bool compress : {false, true}) {
     const FilePart good = Save(*MakeWriter(4096), views, compress)->part;
-    EXPECT_TRUE(CheckMemoryPart(good, boxes).ok());
+    EXPECT_TRUE(CheckMemoryShard(good, boxes).ok());
     const std::vector<std::pair<const char*, std::function<void(FilePart&)>>> changes = {
         {"a box is missing", [](FilePart& part) { part.boxes.pop_back(); }},
         {"a box twice", [](FilePart& part) { part.boxes[1] = part.boxes[0]; }},
@@ -251,35 +251,35 @@ TEST_F(MemoryPartTest, AHostileDescriptionIsRefused) {
     for (const auto& [what, change] : changes) {
       FilePart part = good;
       change(part);
-      EXPECT_EQ(CheckMemoryPart(part, boxes).code(), StatusCode::kDataLoss)
+      EXPECT_EQ(CheckMemoryShard(part, boxes).code(), StatusCode::kDataLoss)
           << what << " compress " << compress;
     }
   }
 }
 
-TEST_F(MemoryPartTest, ADescriptionIsTakenWholeOrNotAtAll) {
+TEST_F(MemoryShardTest, ADescriptionIsTakenWholeOrNotAtAll) {
   Random random(TestSeed());
   const State state = OddState(random);
   std::vector<Bytes> held;
   const auto views = ViewsOf(state, RandomPieces(state, 1, 5, random), 0, held);
   const auto boxes = Boxes(views);
   const FilePart part = Save(*MakeWriter(4096), views, /*compress=*/true)->part;
-  const Bytes description = EncodeMemoryPart(part);
-  const auto whole = DecodeMemoryPart(description);
+  const Bytes description = EncodeMemoryShard(part);
+  const auto whole = DecodeMemoryShard(description);
   ASSERT_TRUE(whole.ok()) << whole.status().ToString();
-  EXPECT_EQ(EncodeMemoryPart(*whole), description);
+  EXPECT_EQ(EncodeMemoryShard(*whole), description);
   for (size_t size = 0; size < description.size(); ++size) {
-    const auto cut = DecodeMemoryPart(std::span(description).first(size));
+    const auto cut = DecodeMemoryShard(std::span(description).first(size));
     EXPECT_EQ(cut.status().code(), StatusCode::kDataLoss) << size;
   }
   Bytes longer = description;
   longer.push_back(std::byte{0});
-  EXPECT_EQ(DecodeMemoryPart(longer).status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(DecodeMemoryShard(longer).status().code(), StatusCode::kDataLoss);
   for (int round = 0; round < 2000; ++round) {  // Whatever is let through stays within the bytes.
     Bytes damaged = description;
     damaged[random.Below(damaged.size())] ^= static_cast<std::byte>(1 + random.Below(255));
-    const auto decoded = DecodeMemoryPart(damaged);
-    if (decoded.ok() && CheckMemoryPart(*decoded, boxes).ok()) {
+    const auto decoded = DecodeMemoryShard(damaged);
+    if (decoded.ok() && CheckMemoryShard(*decoded, boxes).ok()) {
       for (const FilePart::PartBox& box : decoded->boxes) {
         for (const ChunkRecord& chunk : box.record.chunks) {
           EXPECT_GE(chunk.address, 0);
@@ -290,7 +290,7 @@ TEST_F(MemoryPartTest, ADescriptionIsTakenWholeOrNotAtAll) {
   }
 }
 
-TEST_F(MemoryPartTest, ChunksThatAreNotEncodedAreNoCheckpoint) {
+TEST_F(MemoryShardTest, ChunksThatAreNotEncodedAreNoCheckpoint) {
   Random random(9);
   State state;
   AddTensor(state, {"w", "master", DType::kF32, {10, 10}}, random);
@@ -308,7 +308,7 @@ TEST_F(MemoryPartTest, ChunksThatAreNotEncodedAreNoCheckpoint) {
   EXPECT_THAT(status.message(), HasSubstr("not encoded"));
 }
 
-TEST_F(MemoryPartTest, ARoundedBoxIsRefusedThoughItsChunksWouldFit) {
+TEST_F(MemoryShardTest, ARoundedBoxIsRefusedThoughItsChunksWouldFit) {
   State state;
   state.tensors.push_back({"w", "master", DType::kF32, {100, 100}});
   state.bytes.emplace_back(40000);  // Zeros: next to nothing when compressed.
@@ -317,12 +317,12 @@ TEST_F(MemoryPartTest, ARoundedBoxIsRefusedThoughItsChunksWouldFit) {
       ViewsOf(state, {{.tensor = 0, .box = WholeBox({100, 100}), .worker = 0}}, 0, held);
   const auto boxes = Boxes(views);
   FilePart part = Save(*MakeWriter(4096), views, /*compress=*/true)->part;
-  ASSERT_TRUE(CheckMemoryPart(part, boxes).ok());
+  ASSERT_TRUE(CheckMemoryShard(part, boxes).ok());
   part.boxes[0].record.stored_as = DType::kBF16;
-  EXPECT_EQ(CheckMemoryPart(part, boxes).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(CheckMemoryShard(part, boxes).code(), StatusCode::kDataLoss);
 }
 
-TEST_F(MemoryPartTest, AReadBeyondThePartIsRefused) {
+TEST_F(MemoryShardTest, AReadBeyondThePartIsRefused) {
   Random random(10);
   State state;
   AddTensor(state, {"w", "master", DType::kF32, {10, 10}}, random);
@@ -343,21 +343,21 @@ TEST_F(MemoryPartTest, AReadBeyondThePartIsRefused) {
   }
 }
 
-TEST_F(MemoryPartTest, ATensorOfMoreBytesThanCanBeCountedIsRefused) {
+TEST_F(MemoryShardTest, ATensorOfMoreBytesThanCanBeCountedIsRefused) {
   Random random(11);
   State state;
   AddTensor(state, {"w", "master", DType::kF32, {10}}, random);
   std::vector<Bytes> held;
   const auto views = ViewsOf(state, {{.tensor = 0, .box = WholeBox({10}), .worker = 0}}, 0, held);
   FilePart part = Save(*MakeWriter(4096), views, /*compress=*/false)->part;
-  ASSERT_TRUE(ValidateMemoryPart(part).ok());
+  ASSERT_TRUE(ValidateMemoryShard(part).ok());
   part.boxes[0].tensor.shape = {int64_t{1} << 60};
-  EXPECT_TRUE(ValidateMemoryPart(part).ok());
+  EXPECT_TRUE(ValidateMemoryShard(part).ok());
   part.boxes[0].tensor.shape = {(int64_t{1} << 60) + 1};
-  EXPECT_EQ(ValidateMemoryPart(part).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(ValidateMemoryShard(part).code(), StatusCode::kDataLoss);
 }
 
-TEST_F(MemoryPartTest, LimitsLeaveRoomForWhatDoesNotCompress) {
+TEST_F(MemoryShardTest, LimitsLeaveRoomForWhatDoesNotCompress) {
   Random random(TestSeed());
   State state;
   for (int64_t n = 1; n <= 4; ++n) {  // Noise, in boxes that just need another chunk.

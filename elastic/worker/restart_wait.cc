@@ -1,4 +1,4 @@
-#include "elastic/worker/begun.h"
+#include "elastic/worker/restart_wait.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,19 +12,19 @@ namespace {
 constexpr double kFirstWait = 0.5;
 constexpr double kLongestWait = 60;
 constexpr double kAsGoodAsNew = 600;
-constexpr int kMostCount = 20;
+constexpr int kMaxCount = 20;
 
 }  // namespace
 
-Begun NextBegin(const std::string& last, double now) {
+RestartWait NextRestartWait(const std::string& last, double now) {
   std::istringstream words(last);
   int count = 0;
   double when = 0;
   const bool known =
       static_cast<bool>(words >> count >> when) && count > 0 && now - when < kAsGoodAsNew;
-  count = known ? std::min(count, kMostCount) : 0;
+  count = known ? std::min(count, kMaxCount) : 0;
   const double wait = std::min(kFirstWait * std::exp2(count), kLongestWait);
-  return {.wait_seconds = wait, .text = fmt::format("{} {:.3f}", count + 1, now + wait)};
+  return {.seconds = wait, .text = fmt::format("{} {:.3f}", count + 1, now + wait)};
 }
 
 }  // namespace heddle::elastic

@@ -20,7 +20,7 @@
 namespace heddle::checkpoint {
 
 /// A shard in memory. Thread: written by one thread, then constant and read by any.
-struct MemoryPart {
+struct MemoryShard {
   FilePart part;         ///< Addresses are offsets into `memory`; file.bytes bytes are used.
   StagingBuffer memory;  ///< Kept between snapshots, because fresh pages are slow.
   std::span<const std::byte> bytes() const {
@@ -63,7 +63,7 @@ class InPlaceSink : public ChunkSink {
 struct PartLimits {
   int64_t raw_bytes = 0;    ///< Exact bytes of the elements.
   int64_t bytes = 0;        ///< The most bytes of the chunks.
-  int64_t description = 0;  ///< The most bytes of EncodeMemoryPart's result.
+  int64_t description = 0;  ///< The most bytes of EncodeMemoryShard's result.
 };
 /// The limits of a part of `boxes`.
 PartLimits LimitsOf(std::span<const StoredBox> boxes);
@@ -71,20 +71,20 @@ PartLimits LimitsOf(std::span<const StoredBox> boxes);
 /// Encodes the description of a shard for its holder, without the fields that only files have. It
 /// is binary, not the text of EncodePart (checkpoint/format/manifest.h), because a snapshot may be
 /// taken at every step.
-Bytes EncodeMemoryPart(const FilePart& part);
+Bytes EncodeMemoryShard(const FilePart& part);
 
-/// Decodes a description of EncodeMemoryPart, to be validated by CheckMemoryPart. Errors:
+/// Decodes a description of EncodeMemoryShard, to be validated by CheckMemoryShard. Errors:
 /// kDataLoss.
-Result<FilePart> DecodeMemoryPart(std::span<const std::byte> description);
+Result<FilePart> DecodeMemoryShard(std::span<const std::byte> description);
 
 /// Checks that the part has exactly `boxes`, in any order, with all their elements stored exactly,
 /// and that its chunks lie within its bytes. The bytes are not read; a reader compares every chunk
 /// with its hash. Errors: kDataLoss.
-Status CheckMemoryPart(const FilePart& part, std::span<const StoredBox> boxes);
+Status CheckMemoryShard(const FilePart& part, std::span<const StoredBox> boxes);
 
 /// Makes a reader of any boxes of the parts of one snapshot. The parts' boxes are disjoint and need
-/// not cover the state. Precondition: this process made the parts, or they passed CheckMemoryPart.
+/// not cover the state. Precondition: this process made the parts, or they passed CheckMemoryShard.
 Result<std::unique_ptr<Reader>> ReaderOver(
-    const std::vector<std::shared_ptr<const MemoryPart>>& parts);
+    const std::vector<std::shared_ptr<const MemoryShard>>& parts);
 
 }  // namespace heddle::checkpoint

@@ -1,4 +1,4 @@
-#include "checkpoint/save/memory_part.h"
+#include "checkpoint/save/memory_shard.h"
 
 #include <algorithm>
 #include <cstring>
@@ -19,14 +19,14 @@ namespace {
 
 /// Chunks of a large box are no smaller (WriterOptions::chunk_bytes is a MiB).
 constexpr int64_t kLeastChunk = int64_t{16} << 10;
-/// What EncodeMemoryPart puts beside names and chunks: once, and for each box.
+/// What EncodeMemoryShard puts beside names and chunks: once, and for each box.
 constexpr int64_t kHeadBytes = 40;
-constexpr int64_t kBoxBytes = 32 + int64_t{4} * 8 * static_cast<int64_t>(kMaximumRank);
+constexpr int64_t kBoxBytes = 32 + int64_t{4} * 8 * static_cast<int64_t>(kMaxRank);
 constexpr int64_t kChunkBytes = 24;
 
 class MemoryFile : public SourceFile {
  public:
-  MemoryFile(std::string name, std::shared_ptr<const MemoryPart> part)
+  MemoryFile(std::string name, std::shared_ptr<const MemoryShard> part)
       : SourceFile(std::move(name), part->part.file.bytes),
         part_(std::move(part)) {}
 
@@ -40,7 +40,7 @@ class MemoryFile : public SourceFile {
   }
 
  private:
-  const std::shared_ptr<const MemoryPart> part_;
+  const std::shared_ptr<const MemoryShard> part_;
 };
 
 void PutShape(const Shape& shape, ByteWriter& out) {
@@ -151,7 +151,7 @@ PartLimits LimitsOf(std::span<const StoredBox> boxes) {
   return limits;
 }
 
-Bytes EncodeMemoryPart(const FilePart& part) {
+Bytes EncodeMemoryShard(const FilePart& part) {
   ByteWriter out;
   out.Put(part.step);
   out.Put(part.generation);
@@ -164,7 +164,7 @@ Bytes EncodeMemoryPart(const FilePart& part) {
   return out.Take();
 }
 
-Result<FilePart> DecodeMemoryPart(std::span<const std::byte> description) {
+Result<FilePart> DecodeMemoryShard(std::span<const std::byte> description) {
   ByteReader in(description);
   FilePart part;
   HEDDLE_ASSIGN_OR_RETURN(part.step, in.Get<int64_t>());
@@ -182,7 +182,7 @@ Result<FilePart> DecodeMemoryPart(std::span<const std::byte> description) {
   return part;
 }
 
-Status CheckMemoryPart(const FilePart& part, std::span<const StoredBox> boxes) {
+Status CheckMemoryShard(const FilePart& part, std::span<const StoredBox> boxes) {
   std::map<std::pair<TensorKey, Shape>, const StoredBox*> wanted;
   int64_t raw = 0;
   for (const StoredBox& box : boxes) {
@@ -203,11 +203,11 @@ Status CheckMemoryPart(const FilePart& part, std::span<const StoredBox> boxes) {
     }
     wanted.erase(found);  // So that none comes twice.
   }
-  return ValidateMemoryPart(part);
+  return ValidateMemoryShard(part);
 }
 
 Result<std::unique_ptr<Reader>> ReaderOver(
-    const std::vector<std::shared_ptr<const MemoryPart>>& parts) {
+    const std::vector<std::shared_ptr<const MemoryShard>>& parts) {
   Manifest manifest;
   std::vector<std::unique_ptr<SourceFile>> files;
   std::map<std::pair<std::string, std::string>, TensorRecord> tensors;

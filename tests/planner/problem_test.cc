@@ -1,13 +1,14 @@
 /// \file
 /// A request made ready: the questions about pipelines, the memory of stages beside other
 /// pipelines, and the plan of a draft, against figures worked out from the request alone.
+#include "planner/search/problem.h"
+
 #include <algorithm>
 #include <functional>
 #include <limits>
 
 #include <gtest/gtest.h>
 
-#include "planner/search/problem.h"
 #include "tests/planner/support.h"
 
 namespace heddle::planner {
@@ -15,7 +16,7 @@ namespace {
 
 using program::Plan;
 
-std::unique_ptr<Problem> ProblemOf(const PlanRequest& request) {
+std::unique_ptr<Problem> ProblemOf(const SearchRequest& request) {
   auto problem = MakeProblem(request);
   EXPECT_TRUE(problem.ok()) << problem.status().ToString();
   return *std::move(problem);
@@ -60,37 +61,37 @@ void ExpectCosts(const Problem& problem, const WorkerCosts& costs, int rank, int
   }
 }
 
-TEST(QuestionsTest, EachWorkerForItselfBearsItsShareOfTheReductions) {
+TEST(ProblemTest, EachWorkerForItselfBearsItsShareOfTheReductions) {
   const graph::Graph graph = LlamaGraph({.layers = 2});
-  PlanRequest request{.graph = &graph, .cluster = OddLinks(), .microbatches = 10};
+  SearchRequest request{.graph = &graph, .cluster = OddLinks(), .microbatches = 10};
   for (const int depth : {0, 1, 5}) {
     request.limits.max_depth = depth;
     const auto problem = ProblemOf(request);
     for (const int pipelines : {1, 2, 3, 4}) {
       std::vector<WorkerCosts> costs = {WorkerCosts{}};  // Forgotten.
-      const PipelineQuestion question = QuestionByRank(*problem, pipelines, costs);
-      EXPECT_EQ(question.max_depth, depth == 0 ? 8 : depth);
-      EXPECT_EQ(question.microbatches,
+      const PipelineInput input = InputByRank(*problem, pipelines, costs);
+      EXPECT_EQ(input.max_depth, depth == 0 ? 8 : depth);
+      EXPECT_EQ(input.microbatches,
                 std::vector<int>({10, 5, 4, 3})[static_cast<size_t>(pipelines) - 1]);
-      EXPECT_EQ(question.counts, (std::vector<int>{1, 1, 1, 1}));
-      EXPECT_EQ(question.table, &problem->table);
-      EXPECT_EQ(question.costs, &costs);
+      EXPECT_EQ(input.counts, (std::vector<int>{1, 1, 1, 1}));
+      EXPECT_EQ(input.table, &problem->table);
+      EXPECT_EQ(input.costs, &costs);
       ASSERT_EQ(costs.size(), 4U);
       for (int rank = 0; rank < 4; ++rank) {
         ExpectCosts(*problem, costs[static_cast<size_t>(rank)], rank, pipelines);
         for (int to = 0; to < 4; ++to) {
           const comm::Link& link = request.cluster.links.At(rank, to);
-          EXPECT_EQ(question.link(rank, to).bytes_per_second, link.bytes_per_second);
-          EXPECT_EQ(question.link(rank, to).latency_seconds, link.latency_seconds);
+          EXPECT_EQ(input.link(rank, to).bytes_per_second, link.bytes_per_second);
+          EXPECT_EQ(input.link(rank, to).latency_seconds, link.latency_seconds);
         }
       }
     }
   }
 }
 
-TEST(QuestionsTest, AClassIsItsMiddleWorkerAndItsSmallestMemory) {
+TEST(ProblemTest, AClassIsItsMiddleWorkerAndItsSmallestMemory) {
   const graph::Graph graph = LlamaGraph({.layers = 2});
-  PlanRequest request{.graph = &graph, .cluster = OddLinks(), .microbatches = 12};
+  SearchRequest request{.graph = &graph, .cluster = OddLinks(), .microbatches = 12};
   // Speeds 1, 0.8 and 0.2: worker 2 is in the middle. Worker 3 has the least memory.
   WorkerClasses classes;
   classes.class_of = {0, 1, 0, 0};
@@ -101,21 +102,21 @@ TEST(QuestionsTest, AClassIsItsMiddleWorkerAndItsSmallestMemory) {
   const auto problem = ProblemOf(request);
   for (const int pipelines : {1, 2, 3}) {
     std::vector<WorkerCosts> costs = {WorkerCosts{}};
-    const PipelineQuestion question = QuestionOf(*problem, classes, pipelines, costs);
-    EXPECT_EQ(question.max_depth, 3);
-    EXPECT_EQ(question.microbatches, 12 / pipelines);
-    EXPECT_EQ(question.counts, (std::vector<int>{3, 1}));
+    const PipelineInput input = InputOf(*problem, classes, pipelines, costs);
+    EXPECT_EQ(input.max_depth, 3);
+    EXPECT_EQ(input.microbatches, 12 / pipelines);
+    EXPECT_EQ(input.counts, (std::vector<int>{3, 1}));
     ASSERT_EQ(costs.size(), 2U);
     ExpectCosts(*problem, costs[0], 2, pipelines);
     ExpectCosts(*problem, costs[1], 1, pipelines);
     // Between classes: of their first members; inside: of the first two.
     const comm::LinkTable& links = request.cluster.links;
-    EXPECT_EQ(question.link(0, 1).bytes_per_second, links.At(0, 1).bytes_per_second);
-    EXPECT_EQ(question.link(1, 0).bytes_per_second, links.At(1, 0).bytes_per_second);
-    EXPECT_EQ(question.link(0, 0).bytes_per_second, links.At(0, 2).bytes_per_second);
-    EXPECT_EQ(question.link(1, 1).bytes_per_second, comm::Link{}.bytes_per_second);
-    EXPECT_FALSE(question.fits(0, 0, 1, 1, true));
-    EXPECT_TRUE(question.fits(1, 0, problem->table.segments, 1, false));
+    EXPECT_EQ(input.link(0, 1).bytes_per_second, links.At(0, 1).bytes_per_second);
+    EXPECT_EQ(input.link(1, 0).bytes_per_second, links.At(1, 0).bytes_per_second);
+    EXPECT_EQ(input.link(0, 0).bytes_per_second, links.At(0, 2).bytes_per_second);
+    EXPECT_EQ(input.link(1, 1).bytes_per_second, comm::Link{}.bytes_per_second);
+    EXPECT_FALSE(input.fits(0, 0, 1, 1, true));
+    EXPECT_TRUE(input.fits(1, 0, problem->table.segments, 1, false));
   }
   // No limit is more than any.
   classes.members = {{0, 1}, {2, 3}};
@@ -123,12 +124,12 @@ TEST(QuestionsTest, AClassIsItsMiddleWorkerAndItsSmallestMemory) {
   request.cluster.workers[0].memory_bytes = 1000;
   const auto other = ProblemOf(request);
   std::vector<WorkerCosts> costs;
-  EXPECT_FALSE(QuestionOf(*other, classes, 1, costs).fits(0, 0, 1, 1, true));
+  EXPECT_FALSE(InputOf(*other, classes, 1, costs).fits(0, 0, 1, 1, true));
   classes.members = {{1, 0}, {2, 3}};
-  EXPECT_FALSE(QuestionOf(*other, classes, 1, costs).fits(0, 0, 1, 1, true));
+  EXPECT_FALSE(InputOf(*other, classes, 1, costs).fits(0, 0, 1, 1, true));
 }
 
-TEST(QuestionsTest, TheShapeOfAStageIsThePlans) {
+TEST(ProblemTest, TheShapeOfAStageIsThePlans) {
   Plan plan;
   plan.pipelines = {
       {.stages = {{.worker = 0, .first_segment = 0, .last_segment = 2, .ahead = 3},
@@ -154,13 +155,13 @@ TEST(QuestionsTest, TheShapeOfAStageIsThePlans) {
   }
 }
 
-TEST(QuestionsTest, WhatDoesNotDependOnThePlanIsPreparedOnce) {
+TEST(ProblemTest, WhatDoesNotDependOnThePlanIsPreparedOnce) {
   const graph::Graph graph = LlamaGraph({.layers = 1});
   const auto parameters = static_cast<int64_t>(graph.parameters.size());
-  PlanRequest request{.graph = &graph,
-                      .cluster = ClusterOf({1, 0.5, 1, 0.25, 0.5}, 1e6),
-                      .microbatches = 400,
-                      .generation = 12};
+  SearchRequest request{.graph = &graph,
+                        .cluster = ClusterOf({1, 0.5, 1, 0.25, 0.5}, 1e6),
+                        .microbatches = 400,
+                        .generation = 12};
   request.determinism = program::Determinism::kRelaxed;
   const auto problem = ProblemOf(request);
   EXPECT_EQ(problem->distinct.size(), 3U);
@@ -185,7 +186,7 @@ TEST(QuestionsTest, WhatDoesNotDependOnThePlanIsPreparedOnce) {
   EXPECT_EQ(plan.transports, (std::vector<std::vector<std::string>>{{"", "there"}, {"back", ""}}));
 }
 
-TEST(QuestionsTest, TransportsOfALargeClusterAreLeftOut) {
+TEST(ProblemTest, TransportsOfALargeClusterAreLeftOut) {
   const graph::Graph graph = LlamaGraph({.layers = 1});
   for (const size_t count : {size_t{128}, size_t{129}}) {
     const Plan plan = EmptyPlan(*ProblemOf(
@@ -195,9 +196,9 @@ TEST(QuestionsTest, TransportsOfALargeClusterAreLeftOut) {
   }
 }
 
-TEST(QuestionsTest, WhatCannotBePlannedIsNamed) {
+TEST(ProblemTest, WhatCannotBePlannedIsNamed) {
   const graph::Graph graph = LlamaGraph({.layers = 1});
-  const auto message = [](const PlanRequest& request) {
+  const auto message = [](const SearchRequest& request) {
     const auto problem = MakeProblem(request);
     EXPECT_EQ(problem.status().code(), StatusCode::kInvalidArgument);
     return std::string(problem.status().message());
@@ -228,7 +229,7 @@ double LeastTime(const Draft& draft, size_t p, int left) {
   return least;
 }
 
-TEST(QuestionsTest, ADraftBecomesThePlanOfLeastTimeLargestSharesFirst) {
+TEST(ProblemTest, ADraftBecomesThePlanOfLeastTimeLargestSharesFirst) {
   const graph::Graph graph = LlamaGraph({.layers = 1});
   // Two alternatives each: at once but slow, or late but fast. Marks tell them apart.
   const auto draft_of = [](const std::vector<std::vector<Pace>>& paces) {

@@ -12,7 +12,7 @@
 
 namespace heddle::runtime {
 
-struct VoteFigures {
+struct VoteStats {
   std::vector<double> sums_of_squares;  ///< Of each gradient.
   std::vector<double> losses;
 };
@@ -20,8 +20,8 @@ struct VoteFigures {
 /// Reads all of them together: the one time in a step that the host waits for its device.
 /// `gradients` are contiguous and of the master type, `losses` have one element each.
 /// Errors: the device's.
-Result<VoteFigures> ReadVoteFigures(Device& device,
-                                    const std::vector<at::Tensor>& gradients,
-                                    const std::vector<at::Tensor>& losses);
+Result<VoteStats> ReadVoteStats(Device& device,
+                                const std::vector<at::Tensor>& gradients,
+                                const std::vector<at::Tensor>& losses);
 
 }  // namespace heddle::runtime

@@ -1,4 +1,4 @@
-#include "base/system/begin_anew.h"
+#include "base/system/re_execute.h"
 
 #include <cerrno>
 #include <climits>
@@ -13,12 +13,12 @@
 namespace heddle {
 namespace {
 
-constexpr int64_t kMostBytes = 4 << 20;  // Above the kernel's bound for arguments.
+constexpr int64_t kMaxBytes = 4 << 20;  // Above the kernel's bound for arguments.
 
 }  // namespace
 
 Result<std::vector<std::string>> OwnArguments() {
-  HEDDLE_ASSIGN_OR_RETURN(const std::string text, ReadFile("/proc/self/cmdline", kMostBytes));
+  HEDDLE_ASSIGN_OR_RETURN(const std::string text, ReadFile("/proc/self/cmdline", kMaxBytes));
   std::vector<std::string> words;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\0', at), text.size());
@@ -28,7 +28,7 @@ Result<std::vector<std::string>> OwnArguments() {
   return words;
 }
 
-Status BeginAnew(const std::string& name, const std::string& value) {
+Status ReExecute(const std::string& name, const std::string& value) {
   HEDDLE_ASSIGN_OR_RETURN(std::vector<std::string> words, OwnArguments());
   std::vector<char*> arguments;
   arguments.reserve(words.size() + 1);
