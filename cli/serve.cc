@@ -1,7 +1,6 @@
 #include "elastic/service/serve.h"
 
-#include <charconv>
-
+#include "base/system/socket_address.h"
 #include "cli/command.h"
 #include "cli/option_number.h"
 #include "cli/output.h"
@@ -56,17 +55,12 @@ class Serve : public Command {
       options_.certificate_life = *life;
     }
     if (!metrics_.empty()) {
-      const size_t colon = metrics_.rfind(':');
-      const char* end = metrics_.data() + metrics_.size();
-      const auto parsed =
-          colon == std::string::npos
-              ? std::from_chars_result{nullptr, std::errc::invalid_argument}
-              : std::from_chars(metrics_.data() + colon + 1, end, options_.metrics_port);
-      if (parsed.ec != std::errc() || parsed.ptr != end || options_.metrics_port < 0 ||
-          options_.metrics_port > 65535) {
-        return Report(InvalidArgumentError("--metrics: expected HOST:PORT, got '{}'", metrics_));
+      const Result<SocketAddress> address = ParseSocketAddress(metrics_);
+      if (!address.ok()) {
+        return Report(address.status().WithContext("--metrics"));
       }
-      options_.metrics_host = metrics_.substr(0, colon);
+      options_.metrics_host = HostOf(*address);
+      options_.metrics_port = PortOf(*address);
     }
     return Report(elastic::Serve(options_));
   }

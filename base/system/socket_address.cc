@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
 
@@ -84,6 +85,11 @@ std::string HostOf(const SocketAddress& address) {
       six ? static_cast<const void*>(&v6->sin6_addr) : static_cast<const void*>(&v4->sin_addr),
       text.data(), text.size());
   return text.data();
+}
+
+std::string HostAndPort(const std::string& host, int port) {
+  const bool six = host.find(':') != std::string::npos;
+  return fmt::format("{}{}{}:{}", six ? "[" : "", host, six ? "]" : "", port);
 }
 
 void RaiseDescriptorLimit() {

@@ -31,6 +31,9 @@ Result<SocketAddress> OwnAddressTowards(const SocketAddress& there);
 /// The numeric host of the address; IPv6 without brackets.
 std::string HostOf(const SocketAddress& address);
 
+/// Returns HOST:PORT, with brackets around an IPv6 host.
+std::string HostAndPort(const std::string& host, int port);
+
 /// Raises this process' limit of open descriptors to the hard limit. Every connection takes
 /// descriptors, and the usual soft limit is low.
 void RaiseDescriptorLimit();

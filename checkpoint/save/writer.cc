@@ -85,6 +85,13 @@ Status Writer::Implementation::AwaitClaim(const SaveRequest& request) {
   return Status::Ok();
 }
 
+Status Writer::Implementation::Failed(Status status) const {
+  if (figures_.failures != nullptr) {
+    figures_.failures->Add();
+  }
+  return status;
+}
+
 Result<SnapshotInfo> Writer::Implementation::Snapshot(const SaveRequest& request,
                                                       std::span<const BoxView> boxes,
                                                       Done done) {
@@ -94,11 +101,8 @@ Result<SnapshotInfo> Writer::Implementation::Snapshot(const SaveRequest& request
                                 options_.name, request.step);
   }
   HEDDLE_ASSIGN_OR_RETURN(const int64_t staging_bytes, StagingBytes(boxes));
-  if (const Status claimed = AwaitClaim(request); !claimed.ok()) {
-    if (figures_.failures != nullptr) {
-      figures_.failures->Add();
-    }
-    return claimed;
+  if (Status claimed = AwaitClaim(request); !claimed.ok()) {
+    return Failed(std::move(claimed));
   }
   const bool direct = request.memory == nullptr &&
                       (!request.background || staging_bytes > options_.staging_limit_bytes);
@@ -122,7 +126,7 @@ Result<SnapshotInfo> Writer::Implementation::Snapshot(const SaveRequest& request
     if (!status.ok()) {
       claim_ = Claim::kNone;
       changed_.NotifyAll();
-      return status;
+      return Failed(std::move(status));
     }
     info.raw_bytes = (*save)->raw_bytes;
     (*save)->started = start;

@@ -52,6 +52,8 @@ class Writer::Implementation {
   };
 
   Status AwaitClaim(const SaveRequest& request) HEDDLE_EXCLUDES(mutex_);
+  /// Counts a save that failed before the threads had it. Returns `status`.
+  Status Failed(Status status) const;
   Status WaitUntilRead(bool ended) HEDDLE_EXCLUDES(mutex_);
   bool EnterCopy() HEDDLE_EXCLUDES(mutex_);
   void LeaveCopy(Time begun) HEDDLE_EXCLUDES(mutex_);

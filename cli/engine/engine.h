@@ -11,5 +11,6 @@ namespace heddle::cli {
 std::unique_ptr<Command> MakeWorker();
 std::unique_ptr<Command> MakePlan();
 std::unique_ptr<Command> MakeEvaluate();
+std::unique_ptr<Command> MakeOps();
 
 }  // namespace heddle::cli

@@ -21,5 +21,6 @@ int main(int argc, char** argv) {
   commands.push_back(heddle::cli::MakeCheckpoint());
   commands.push_back(heddle::cli::MakeData());
   commands.push_back(heddle::cli::MakeForwarded(heddle::cli::kEvaluateCommand, argv));
+  commands.push_back(heddle::cli::MakeForwarded(heddle::cli::kOpsCommand, argv));
   return heddle::cli::Main(argc, argv, std::move(commands));
 }

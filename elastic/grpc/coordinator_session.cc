@@ -72,6 +72,7 @@ class CoordinatorSession::Impl {
     if (stream != nullptr) {
       stream->Cancel();
     }
+    const MutexLock lock(join_);  // Another call may close it at the same time.
     thread_.Join();
   }
 
@@ -295,7 +296,8 @@ class CoordinatorSession::Impl {
   std::shared_ptr<SessionStream> stream_;
   bool up_ = false;
   bool refresh_ = false;  // Refresh was called.
-  Thread thread_;
+  Mutex join_;
+  Thread thread_;  // Joined under join_.
 };
 
 CoordinatorSession::CoordinatorSession(SessionOptions options)

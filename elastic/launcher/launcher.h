@@ -36,8 +36,8 @@ struct ExitReport {
 class Launcher {
  public:
   virtual ~Launcher() = default;
-  /// Starts a process and returns its id. Must not be called from on_exit, which the launching
-  /// thread calls.
+  /// Starts a process and returns its id. After an error no process runs or will be started. Must
+  /// not be called from on_exit, which the launching thread calls.
   virtual Result<int64_t> Launch(const LaunchSpec& spec) = 0;
   /// Sends a signal to the process group of `pid`. Errors: kNotFound (the process has ended).
   virtual Status Signal(int64_t pid, int signal) = 0;
@@ -50,6 +50,8 @@ struct LocalLauncherOptions {
   bool die_with_parent = true;
   /// Called once for each process after it was reaped. Thread: the launcher's.
   std::function<void(const ExitReport&)> on_exit;
+  /// Bound of a start; an executable on a dead network file system may exceed it.
+  Duration launch_timeout = std::chrono::seconds(30);
 };
 
 /// Makes a launcher of processes on this machine. Each process is in a process group of its own, so

@@ -29,8 +29,6 @@ namespace heddle::elastic {
 namespace {
 
 constexpr Duration kLongestWait = std::chrono::seconds(1);
-// Bound of a start; an executable on a dead network file system may exceed it.
-constexpr Duration kLaunchTimeout = std::chrono::seconds(30);
 
 std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
@@ -79,7 +77,7 @@ class LocalLauncher : public Launcher {
   Result<int64_t> Launch(const LaunchSpec& spec) override {
     const auto request = std::make_shared<Request>();
     request->spec = spec;
-    const Deadline deadline = After(kLaunchTimeout);
+    const Deadline deadline = After(options_.launch_timeout);
     const MutexLock lock(mutex_);
     if (stopped_) {
       return FailedPreconditionError("the launcher has ended");
@@ -90,8 +88,10 @@ class LocalLauncher : public Launcher {
       changed_.WaitUntil(mutex_, deadline);
     }
     if (!request->result) {
+      request->given_up = true;
+      std::erase(requests_, request);
       return DeadlineExceededError("start {}: not done in {:.0f} s", spec.argv.front(),
-                                   Seconds(kLaunchTimeout));
+                                   Seconds(options_.launch_timeout));
     }
     return *request->result;
   }
@@ -127,6 +127,7 @@ class LocalLauncher : public Launcher {
   struct Request {
     LaunchSpec spec;
     std::optional<Result<int64_t>> result;
+    bool given_up = false;
   };
 
   void Wake() const {
@@ -162,14 +163,14 @@ class LocalLauncher : public Launcher {
   }
 
   void StartRequested() {
-    std::deque<std::shared_ptr<Request>> requests;
-    {
-      const MutexLock lock(mutex_);
-      requests.swap(requests_);
-    }
-    for (const auto& request : requests) {
+    while (const std::shared_ptr<Request> request = TakeRequest()) {
       Result<int64_t> result = Fork(request->spec);
       const MutexLock lock(mutex_);
+      if (result.ok() && request->given_up) {
+        ::kill(-static_cast<pid_t>(*result), SIGKILL);
+        ::waitpid(static_cast<pid_t>(*result), nullptr, 0);
+        continue;
+      }
       if (result.ok()) {
         Child child;
         child.name = request->spec.name;
@@ -180,6 +181,16 @@ class LocalLauncher : public Launcher {
       request->result = std::move(result);
       changed_.NotifyAll();
     }
+  }
+
+  std::shared_ptr<Request> TakeRequest() {
+    const MutexLock lock(mutex_);
+    if (requests_.empty()) {
+      return nullptr;
+    }
+    std::shared_ptr<Request> request = std::move(requests_.front());
+    requests_.pop_front();
+    return request;
   }
 
   Result<int64_t> Fork(const LaunchSpec& spec) const {

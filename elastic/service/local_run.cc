@@ -154,7 +154,10 @@ class Workers {
       const bool ends = noticed.load() || interrupted.load();
       const Status status = ends ? Status::Ok() : Launch(service, name);
       if (!status.ok()) {
-        LogWarning("worker {} was not started again: {}", name, status.message());
+        LogWarning("worker {} could not be started, and will be tried again: {}", name,
+                   status.message());
+        MutexLock lock(mutex_);
+        restarts_.Ended(name, Now());
       }
     }
   }

@@ -19,7 +19,7 @@ std::string ReachableAddress(const std::string& listen) {
     const std::string found = own.ok() ? HostOf(*own) : "";
     const bool six = found.find(':') != std::string::npos;
     if (!found.empty() && !(four && six) && !found.starts_with("fe80:")) {
-      return fmt::format("{}{}{}{}", six ? "[" : "", found, six ? "]" : "", listen.substr(colon));
+      return (six ? "[" + found + "]" : found) + listen.substr(colon);
     }
   }
   return (four ? "127.0.0.1" : "[::1]") + listen.substr(colon);

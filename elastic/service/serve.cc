@@ -81,8 +81,7 @@ Status CheckAddresses(const ServeOptions& options,
   HEDDLE_RETURN_IF_ERROR(CheckIsGuarded("--listen", listen,
                                         options.insecure || !credentials.empty(),
                                         "give --certs DIR (heddle certs init makes one)"));
-  return CheckCanListen("--metrics",
-                        fmt::format("{}:{}", options.metrics_host, options.metrics_port));
+  return CheckCanListen("--metrics", HostAndPort(options.metrics_host, options.metrics_port));
 }
 
 Result<OutputRoots> RootsOf(const ServeOptions& options) {

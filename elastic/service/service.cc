@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/system/file.h"
+#include "base/system/socket_address.h"
 #include "checkpoint/store/store.h"
 #include "elastic/planning/job_planner.h"
 #include "elastic/planning/profile_file.h"
@@ -46,7 +47,7 @@ class Service::Impl {
                       CoordinatorPages(Sources())));
     {
       MutexLock lock(mutex_);
-      metrics_address_ = options_.metrics_host + ":" + std::to_string(exposer_->port());
+      metrics_address_ = HostAndPort(options_.metrics_host, exposer_->port());
     }
     HEDDLE_ASSIGN_OR_RETURN(auto server,
                             CoordinatorServer::Start({.listen = options_.listen,

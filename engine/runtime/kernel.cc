@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <map>
+#include <utility>
 
 #include "base/check.h"
 #include "engine/runtime/kernel_registry.h"
@@ -39,6 +40,10 @@ std::vector<std::string_view> KernelNames() {
     names.push_back(entry.first);
   }
   return names;
+}
+
+Kernel ReplaceKernel(std::string_view op, Kernel kernel) {
+  return std::exchange(Registry().at(op), kernel);
 }
 
 KernelRegistration::KernelRegistration(std::string_view op, Kernel kernel) {

@@ -53,6 +53,7 @@ struct SearchRequest {
   program::Determinism determinism = program::Determinism::kExact;
   int64_t generation = 0;
   /// The plan in force, for a warm start: plans that keep what is left of it are candidates.
+  /// Precondition: it is valid for the graph (program::ValidatePlan).
   std::optional<program::Plan> previous = {};
   /// With `previous`: the steps over which the seconds of moving the state are spread; 1 /
   /// horizon_steps of them is added to each step. 0: they do not count.

@@ -43,8 +43,7 @@ Pace PaceOf(const Problem& problem, const std::vector<Stage>& stages) {
 }  // namespace
 
 std::optional<Plan> InForce(const Problem& problem, const Plan& previous) {
-  if (!ValidatePlan(previous, problem.table.segments).ok() ||
-      previous.microbatches() != problem.microbatches) {
+  if (previous.microbatches() != problem.microbatches) {
     return std::nullopt;
   }
   const std::vector<int> ranks = NewRanks(problem, previous);
@@ -63,10 +62,6 @@ std::optional<Plan> InForce(const Problem& problem, const Plan& previous) {
 }
 
 std::vector<Plan> PlansFrom(const Problem& problem, const Plan& previous) {
-  const int segments = problem.table.segments;
-  if (!ValidatePlan(previous, segments).ok()) {
-    return {};
-  }
   const std::vector<int> ranks = NewRanks(problem, previous);
   std::vector<WorkerCosts> rank_costs;
   const PipelineInput by_rank =

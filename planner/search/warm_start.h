@@ -1,5 +1,6 @@
 /// \file
 /// Uses a previous plan for the next one: as candidates, and to let workers keep their segments.
+/// The previous plan must be valid for the problem's graph.
 #pragma once
 
 #include <optional>

@@ -7,5 +7,6 @@ int main(int argc, char** argv) {
   commands.push_back(heddle::cli::MakeWorker());
   commands.push_back(heddle::cli::MakePlan());
   commands.push_back(heddle::cli::MakeEvaluate());
+  commands.push_back(heddle::cli::MakeOps());
   return heddle::cli::Main(argc, argv, std::move(commands));
 }

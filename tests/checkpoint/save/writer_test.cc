@@ -325,6 +325,7 @@ TEST_F(WriterTest, BadBoxesAndOptionsAreRefused) {
   const std::vector<BoxView> twice = {view_, view_};
   EXPECT_EQ(writer->Snapshot({.step = 1, .generation = 1}, twice).status().code(),
             StatusCode::kInvalidArgument);
+  EXPECT_EQ(Failures(), 8) << "each is a save that failed";
   EXPECT_EQ(writer->Wait(Soon()).status().code(), StatusCode::kFailedPrecondition);
   EXPECT_TRUE(writer->Snapshot({.step = 1, .generation = 1}, {{view_}}).ok())
       << "a refusal leaves it usable";

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "base/mutex.h"
+#include "base/thread.h"
 #include "elastic/grpc/control.grpc.pb.h"
 #include "elastic/grpc/coordinator_session.h"
 
@@ -119,6 +120,7 @@ TEST(CoordinatorSessionTest, AStreamThatBreaksWithMessagesUnreadEndsAndIsBegunAn
   broken.Set();
   EXPECT_TRUE(down.Wait());
   EXPECT_TRUE(again.Wait());
+  const Thread closing("closing", [&] { session.Close(Now()); });
   session.Close(Now());
   server->Shutdown(std::chrono::system_clock::now());
 }

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -91,6 +92,23 @@ TEST_F(LauncherTest, AMissingProgramIsAnError) {
   const auto pid = launcher_->Launch(spec);
   ASSERT_FALSE(pid.ok());
   EXPECT_EQ(pid.status().code(), StatusCode::kNotFound) << pid.status().ToString();
+}
+
+// The log of the first one is a pipe that nobody reads yet, which holds the launching thread.
+TEST_F(LauncherTest, AStartThatIsGivenUpLeavesNoProcess) {
+  const std::string pipe = folder_.path() + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const auto launcher = *MakeLocalLauncher({.launch_timeout = std::chrono::milliseconds(50)});
+  LaunchSpec held = Shell("echo started; sleep 10");
+  held.log_path = pipe;
+  EXPECT_EQ(launcher->Launch(held).status().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(launcher->Launch(Shell("echo started")).status().code(), StatusCode::kDeadlineExceeded);
+  std::ifstream reader(pipe);  // Lets the launching thread go on.
+  std::string line;
+  while (std::getline(reader, line)) {
+  }  // The pipe ends when no process has it open.
+  EXPECT_TRUE(launcher->WaitAll(Now()).ok());
+  EXPECT_FALSE(FileExists(folder_.path() + "/w.log"));
 }
 
 TEST_F(LauncherTest, TheDestructorKillsWhatRuns) {

@@ -85,5 +85,17 @@ TEST_F(JobPlannerTest, APlanThatIsNoneIsRefused) {
   EXPECT_FALSE(planner_.Plan(job_, request).status.ok());
 }
 
+TEST_F(JobPlannerTest, APlanInForceThatIsNotOfThisModelIsRefused) {
+  const PlanOutcome former = planner_.Plan(job_, RequestOf(1, 1));
+  ASSERT_TRUE(former.status.ok()) << former.status.ToString();
+  program::Plan plan = *program::PlanFromJson(former.plan_json);
+  plan.pipelines.front().stages.back().last_segment += 1;
+  PlanRequest request = RequestOf(3, 4);
+  request.current_plan_json = program::PlanToJson(plan);
+  const Status refused = planner_.Plan(job_, request).status;
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(refused.message().starts_with("the plan in force: ")) << refused.ToString();
+}
+
 }  // namespace
 }  // namespace heddle::elastic

@@ -20,6 +20,14 @@ TEST(ReachableTest, AnAddressThatIsOneStays) {
   }
 }
 
+TEST(ReachableTest, AHostAndAPortMakeAnAddress) {
+  for (const char* const address : {"10.0.0.1:4600", "[fd00::7]:4600", "[::]:0"}) {
+    const auto parsed = ParseSocketAddress(address);
+    ASSERT_TRUE(parsed.ok()) << address;
+    EXPECT_EQ(HostAndPort(HostOf(*parsed), PortOf(*parsed)), address);
+  }
+}
+
 TEST(ReachableTest, AllAddressesAreOneOfThisMachine) {
   for (const char* const address : {"0.0.0.0:0", "[::]:0", ":::0"}) {
     const std::string reachable = ReachableAddress(address);

@@ -30,6 +30,18 @@ def comes_back(run, worker, fault):
     return run.step()
 
 
+def comes_back_after_a_failed_start(run, worker):
+    """A worker that cannot be started, since a folder stands where its log is to be, is tried again."""
+    log = os.path.join(run.folder, "logs", worker + ".log")
+    os.rename(log, log + ".before")
+    os.mkdir(log)
+    before = run.pids()[worker]
+    os.kill(before, signal.SIGKILL)
+    wait_for("the failed start", lambda: f"worker {worker} could not be started" in run.errors())
+    os.rmdir(log)
+    wait_for(f"another {worker}", lambda: run.pids().get(worker, before) != before)
+
+
 def main():
     chance = random.Random(seed())
     with Scratch() as folder:
@@ -38,6 +50,7 @@ def main():
         for fault in (signal.SIGKILL, signal.SIGSTOP):
             worker = chance.choice("abc")
             print(f"{worker} came back from {fault.name}, step {comes_back(run, worker, fault)}", flush=True)
+        comes_back_after_a_failed_start(run, chance.choice("abc"))
         run.wait_step(run.step() + 5)
         run.process.send_signal(signal.SIGTERM)
         assert run.wait() == REQUEUE, run.errors()[-2000:]

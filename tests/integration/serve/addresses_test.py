@@ -20,14 +20,18 @@ def first_target(address, path="/sd", headers=()):
         return json.loads(reply.read())[0]["targets"]
 
 
+def serve(cluster, folder, *options):
+    """Starts the coordinator. Returns its job.json."""
+    path = os.path.join(cluster.store, "job.json")
+    cluster.coordinator = cluster.start(HEDDLE, "serve", "--store", cluster.store, "--output-root", folder, *options)
+    wait_for("the coordinator's address", lambda: os.path.exists(path) or cluster.coordinator.poll() is not None)
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
 def serves_everywhere(folder):
     with Cluster(folder, "everywhere") as cluster:
-        path = os.path.join(cluster.store, "job.json")
-        cluster.coordinator = cluster.start(HEDDLE, "serve", "--store", cluster.store, "--output-root", folder,
-                                            "--listen", "0.0.0.0:0", "--metrics", "0.0.0.0:0", "--insecure")
-        wait_for("the coordinator's address", lambda: os.path.exists(path) or cluster.coordinator.poll() is not None)
-        with open(path, encoding="utf-8") as file:
-            job = json.load(file)
+        job = serve(cluster, folder, "--listen", "0.0.0.0:0", "--metrics", "0.0.0.0:0", "--insecure")
         for what in ("coordinator", "metrics"):
             assert "0.0.0.0" not in job[what], job
         # They lead there.
@@ -54,6 +58,13 @@ def serves_at_one_address(folder):
         assert first_target(metrics, headers=[("Host", "lab.example:1")]) == [metrics]
 
 
+def serves_metrics_at_ipv6(folder):
+    with Cluster(folder, "six") as cluster:
+        metrics = serve(cluster, folder, "--listen", "127.0.0.1:0", "--metrics", "[::1]:0")["metrics"]
+        assert metrics.startswith("[::1]:"), metrics
+        assert "heddle_build_info" in get(metrics)
+
+
 def trains_everywhere(folder):
     run = Run(os.path.join(folder, "train"), write_job(folder, prose(folder), 100_000), [ALONE])
     run.command += ["--listen", "0.0.0.0:0", "--insecure"]
@@ -71,6 +82,7 @@ def main():
     with Scratch() as folder:
         serves_everywhere(folder)
         serves_at_one_address(folder)
+        serves_metrics_at_ipv6(folder)
         trains_everywhere(folder)
 
 
