@@ -1,15 +1,20 @@
 /// \file
 /// The list of all registered kernels, and the switch between the two implementations of a kernel.
-/// For tests and benchmarks.
 #pragma once
 
 #include <string_view>
 #include <vector>
 
+#include "engine/runtime/kernel.h"
+
 namespace heddle::runtime {
 
 /// Returns the names of all registered kernels, ascending. Thread: any.
 std::vector<std::string_view> KernelNames();
+
+/// Replaces the kernel of `op`, which has one, and returns the former; for tests. Thread: any,
+/// while no kernels run.
+Kernel ReplaceKernel(std::string_view op, Kernel kernel);
 
 /// Sets whether kernels on a CPU use the plain ATen implementation of the other devices (true), or
 /// their own loops (false, the default). Thread: any, while no kernels run.
