@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "engine/job/job.h"
-#include "engine/runtime/operators.h"
+#include "engine/runtime/compare/operator_runs.h"
 
 namespace heddle::evaluate {
 
@@ -33,15 +33,15 @@ Result<OperatorReport> OperatorReportFromJson(std::string_view json);
 /// An output of an operator on two kinds of worker. Errors are in units of rounding of the coarsest
 /// type that the operator reads or writes.
 struct OperatorComparison {
-  std::string op;
-  std::string signature;
+  std::string op = {};
+  std::string signature = {};
   int output = 0;
-  double first_error = 0;   ///< Root mean square against fp64, of the first kind.
-  double second_error = 0;  ///< Root mean square against fp64, of the second kind.
-  double difference = 0;    ///< Largest difference between the two, of the elements kept.
-  bool same_bits = false;   ///< All elements are equal, bit for bit.
-  std::string first_fault;  ///< Why the first kind's operator is wrong; empty: it is not.
-  std::string second_fault;
+  double first_error = 0;        ///< Root mean square against fp64, of the first kind.
+  double second_error = 0;       ///< Root mean square against fp64, of the second kind.
+  double difference = 0;         ///< Largest difference between the two, of the elements kept.
+  bool same_bits = false;        ///< All elements are equal, bit for bit.
+  std::string first_fault = {};  ///< Why the first kind's operator is wrong; empty: it is not.
+  std::string second_fault = {};
 };
 
 /// Compares two reports output by output, in the order of the first. An operator is wrong if it

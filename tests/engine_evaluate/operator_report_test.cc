@@ -89,11 +89,11 @@ struct Fault {
   Wrong wrong;
 };
 
-/// Faults that devices and libraries have had: coarser sums and products, other formulas, other
-/// edges, lost and repeated parts.
-std::vector<Fault> Faults() {
+// Faults that devices and libraries have had: coarser sums and products, other formulas, other
+// edges, lost and repeated parts.
+
+std::vector<Fault> FaultsOfProducts() {
   constexpr auto kLlama = graph::ModelFamily::kLlama;
-  constexpr auto kGpt2 = graph::ModelFamily::kGpt2;
   return {
       {"products of ten bits", "linear", kLlama,
        [](const auto& /*node*/, Inputs in, Tensors& out) {
@@ -113,6 +113,12 @@ std::vector<Fault> Faults() {
        [](const auto& /*node*/, Inputs /*in*/, Tensors& out) {
          out[0] = out[0].to(at::kBFloat16).to(out[0].scalar_type());
        }},
+  };
+}
+
+std::vector<Fault> FaultsOfNorms() {
+  constexpr auto kLlama = graph::ModelFamily::kLlama;
+  return {
       {"an epsilon of its own", "rms_norm", kLlama,
        [](const auto& /*node*/, Inputs in, Tensors& out) {
          const at::Tensor x = in[0].to(at::kFloat);
@@ -130,6 +136,12 @@ std::vector<Fault> Faults() {
          const at::Tensor last = Rows(in[0])[-1] * Rows(in[1])[-1];
          out[0] = out[0] - last.to(at::kFloat) * in[2].reshape({-1})[-1];
        }},
+  };
+}
+
+std::vector<Fault> FaultsOfLayers() {
+  constexpr auto kLlama = graph::ModelFamily::kLlama;
+  return {
       {"the mask is off by one", "attention", kLlama,
        [](const auto& /*node*/, Inputs /*in*/, Tensors& out) { out[0] = out[0].roll(1, 1); }},
       {"the denominator is of half as many keys", "attention", kLlama,
@@ -153,6 +165,12 @@ std::vector<Fault> Faults() {
          out[0] = out[0].clone();
          out[0].view({-1})[7] = in[0].reshape({-1})[7];
        }},
+  };
+}
+
+std::vector<Fault> FaultsOfEnds() {
+  constexpr auto kLlama = graph::ModelFamily::kLlama;
+  return {
       {"rows begin at one", "embedding", kLlama,
        [](const auto& /*node*/, Inputs in, Tensors& out) {
          out[0] = in[1].roll(-1, 0).index({in[0].to(at::kLong)});
@@ -174,6 +192,12 @@ std::vector<Fault> Faults() {
          const at::Tensor target = in[1].to(at::kLong).unsqueeze(-1);
          out[0] = out[0].scatter_add(-1, target, at::full_like(target, scale, out[0].options()));
        }},
+  };
+}
+
+std::vector<Fault> FaultsOfGpt2() {
+  constexpr auto kGpt2 = graph::ModelFamily::kGpt2;
+  return {
       {"the exact form of gelu", "gelu", kGpt2,
        [](const auto& /*node*/, Inputs in, Tensors& out) {
          out[0] = at::gelu(in[0].to(at::kFloat)).to(out[0].scalar_type());
@@ -196,6 +220,15 @@ std::vector<Fault> Faults() {
          out[0] = out[0] * (1 - node.attributes.Float("p"));
        }},
   };
+}
+
+std::vector<Fault> Faults() {
+  std::vector<Fault> all;
+  for (const auto& faults :
+       {FaultsOfProducts(), FaultsOfNorms(), FaultsOfLayers(), FaultsOfEnds(), FaultsOfGpt2()}) {
+    all.insert(all.end(), faults.begin(), faults.end());
+  }
+  return all;
 }
 
 std::vector<std::string> NamesOfFaulty(const OperatorReport& right, const OperatorReport& other) {

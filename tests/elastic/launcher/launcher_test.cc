@@ -98,7 +98,8 @@ TEST_F(LauncherTest, AMissingProgramIsAnError) {
 TEST_F(LauncherTest, AStartThatIsGivenUpLeavesNoProcess) {
   const std::string pipe = folder_.path() + "/pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  const auto launcher = *MakeLocalLauncher({.launch_timeout = std::chrono::milliseconds(50)});
+  const auto launcher =
+      *MakeLocalLauncher({.on_exit = {}, .launch_timeout = std::chrono::milliseconds(50)});
   LaunchSpec held = Shell("echo started; sleep 10");
   held.log_path = pipe;
   EXPECT_EQ(launcher->Launch(held).status().code(), StatusCode::kDeadlineExceeded);

@@ -18,19 +18,19 @@ class Device;
 /// An output of an operator beside the same output in fp64. Errors of elements are relative:
 /// |value − exact| / (|exact| + the root mean square of exact).
 struct OperatorRun {
-  std::string signature;       ///< graph::NodeSignature of the node.
-  std::string op;              ///< Name of the operator.
-  int output = 0;              ///< Number of the output.
-  DType dtype = DType::kF32;   ///< The coarsest type among the node's operands and outputs.
-  int64_t elements = 0;        ///< Number of elements of the output.
-  double terms = 0;            ///< Terms that are added for one element.
-  double mean_error = 0;       ///< Root mean square of the elements' errors.
-  double largest_error = 0;    ///< Largest error of an element.
-  double slope = 0;            ///< <value − exact, exact> / <exact, exact>; 0: no bias.
-  int64_t not_finite = 0;      ///< Elements that are not finite where fp64's are.
-  std::string bits;            ///< Hash of the output's bytes.
-  std::vector<double> values;  ///< Elements of the output at places drawn by their number.
-  std::vector<double> exact;   ///< fp64's elements at these places.
+  std::string signature = {};       ///< graph::NodeSignature of the node.
+  std::string op = {};              ///< Name of the operator.
+  int output = 0;                   ///< Number of the output.
+  DType dtype = DType::kF32;        ///< The coarsest type among the node's operands and outputs.
+  int64_t elements = 0;             ///< Number of elements of the output.
+  double terms = 0;                 ///< Terms that are added for one element.
+  double mean_error = 0;            ///< Root mean square of the elements' errors.
+  double largest_error = 0;         ///< Largest error of an element.
+  double slope = 0;                 ///< <value − exact, exact> / <exact, exact>; 0: no bias.
+  int64_t not_finite = 0;           ///< Elements that are not finite where fp64's are.
+  std::string bits = {};            ///< Hash of the output's bytes.
+  std::vector<double> values = {};  ///< Elements of the output at places drawn by their number.
+  std::vector<double> exact = {};   ///< fp64's elements at these places.
 };
 
 /// Runs each distinct node of `graph` (by NodeSignature) once on `device`, with random operands.

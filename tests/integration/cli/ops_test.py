@@ -1,11 +1,13 @@
-"""`heddle ops`: a job's operators on two kinds of worker. Two instruction sets are both right; a report with an error that
-rounding does not explain is named; what is no report, or of another job, is one line.
+"""`heddle ops`: a job's operators on two kinds of worker. Two instruction sets are both right; a report with an error
+that rounding does not explain is named; what is no report, or of another job, is one line.
 """
 import json
 import os
 import subprocess
+import sys
 
-from harness import HEDDLE, PATIENCE, SMOKE, Scratch
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import HEDDLE, PATIENCE, SMOKE, Scratch  # noqa: E402
 
 NARROW = {**os.environ, "HEDDLE_SIMD": "baseline", "ATEN_CPU_CAPABILITY": "default", "OPENBLAS_CORETYPE": "Haswell"}
 
@@ -31,11 +33,11 @@ def main():
         here, there, other, wrong = (os.path.join(folder, name) for name in ("here", "there", "other", "wrong"))
         ops("run", SMOKE, "--out", here)
         ops("run", SMOKE, "--out", there, env=NARROW)
-        compared = json.loads(ops("compare", here, there, "--json").stdout)
-        assert compared["operators"], compared
-        print(f"{len(compared['operators'])} outputs, {sum(each['same_bits'] for each in compared['operators'])} of the "
-              f"same bits, at most {max(each['difference'] for each in compared['operators']):.3g} units apart")
-        assert not any(each["fault_a"] or each["fault_b"] for each in compared["operators"]), compared
+        compared = json.loads(ops("compare", here, there, "--json").stdout)["operators"]
+        assert compared
+        print(f"{len(compared)} outputs, {sum(each['same_bits'] for each in compared)} of the same bits, at most "
+              f"{max(each['difference'] for each in compared):.3g} units apart")
+        assert not any(each["fault_a"] or each["fault_b"] for each in compared), compared
         assert "no operator is wrong" in ops("compare", here, there).stdout
 
         def coarser(run):

@@ -1,4 +1,4 @@
-#include "engine/runtime/operators.h"
+#include "engine/runtime/compare/operator_runs.h"
 
 #include <algorithm>
 #include <cmath>
@@ -49,7 +49,7 @@ at::Tensor Draw(const graph::TensorType& type,
                 int64_t vocabulary) {
   Random random(StreamKey(number, signature));
   at::Tensor values = at::empty(type.shape, at::TensorOptions(at::kDouble));
-  double* const data = values.mutable_data_ptr<double>();
+  double* const data = values.data_ptr<double>();
   for (int64_t i = 0; i < values.numel(); ++i) {
     data[i] = IsInteger(type.dtype)
                   ? static_cast<double>(random.Below(static_cast<uint64_t>(vocabulary)))
