@@ -97,10 +97,15 @@ Result<SnapshotInfo> Writer::Implementation::Snapshot(const SaveRequest& request
                                                       Done done) {
   const Time start = Now();
   if (request.memory == nullptr && storage_ == nullptr) {
-    return InvalidArgumentError("checkpoint writer '{}' has no storage, and step {} no memory",
-                                options_.name, request.step);
+    return Failed(
+        InvalidArgumentError("checkpoint writer '{}' has no storage, and step {} no memory",
+                             options_.name, request.step));
   }
-  HEDDLE_ASSIGN_OR_RETURN(const int64_t staging_bytes, StagingBytes(boxes));
+  const Result<int64_t> staged_bytes = StagingBytes(boxes);
+  if (!staged_bytes.ok()) {
+    return Failed(staged_bytes.status());
+  }
+  const int64_t staging_bytes = *staged_bytes;
   if (Status claimed = AwaitClaim(request); !claimed.ok()) {
     return Failed(std::move(claimed));
   }

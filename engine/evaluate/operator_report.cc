@@ -38,15 +38,16 @@ double UnitOf(DType dtype) {
 /// What rounding explains: an operator rounds its operands' type a few times, and the sums that it
 /// makes in the wide type once a term, whose errors add up like a random walk.
 struct Allowed {
-  explicit Allowed(const OperatorRun& run) {
-    const double unit = UnitOf(run.dtype);
+  Allowed(const OperatorRun& run, DType dtype) {
     const double wide = UnitOf(run.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
+    unit = std::max(UnitOf(dtype), wide);
     const double sums = std::sqrt(std::max(run.terms, 1.0)) * wide;
     mean = 3 * unit + 2 * sums;
     largest = 24 * unit + 16 * sums;
     slope =
         8 * unit / std::sqrt(static_cast<double>(std::max<int64_t>(run.elements, 1))) + 4 * sums;
   }
+  double unit = 0;
   double mean = 0;
   double largest = 0;
   double slope = 0;
@@ -54,7 +55,7 @@ struct Allowed {
 
 /// Why the output is wrong, from its own figures; empty: rounding explains them.
 std::string OwnFault(const OperatorRun& run) {
-  const Allowed allowed(run);
+  const Allowed allowed(run, run.dtype);
   if (run.not_finite > 0) {
     return fmt::format("{} of {} elements are not finite", run.not_finite, run.elements);
   }
@@ -73,10 +74,14 @@ std::string OwnFault(const OperatorRun& run) {
   return "";
 }
 
-/// Why the output is wrong beside the other kind's; empty: it is about as exact.
+/// Why the output is wrong beside the other kind's; empty: it is about as exact. Where the other
+/// is as exact as the output's own type allows, so must this one be: a statistic in fp32 of bf16
+/// values.
 std::string FaultBeside(const OperatorRun& run, const OperatorRun& other) {
   constexpr double kFarBeyond = 2.5;
-  const bool worse = run.mean_error > kFarBeyond * other.mean_error + UnitOf(run.dtype);
+  const Allowed fine(other, other.type);
+  const double unit = other.mean_error <= fine.mean ? fine.unit : UnitOf(run.dtype);
+  const bool worse = run.mean_error > kFarBeyond * other.mean_error + unit;
   return worse ? fmt::format("its error is {:.2g}, the other's {:.2g}", run.mean_error,
                              other.mean_error)
                : "";
@@ -145,6 +150,7 @@ nlohmann::ordered_json JsonOf(const OperatorRun& run) {
           {"op", run.op},
           {"output", run.output},
           {"dtype", DTypeName(run.dtype)},
+          {"type", DTypeName(run.type)},
           {"elements", run.elements},
           {"terms", run.terms},
           {"mean_error", run.mean_error},
@@ -161,6 +167,7 @@ Result<OperatorRun> RunFromJson(const nlohmann::json& json) {
                   .op = json.at("op").get<std::string>(),
                   .output = json.at("output").get<int>()};
   HEDDLE_ASSIGN_OR_RETURN(run.dtype, ParseDType(json.at("dtype").get<std::string>()));
+  HEDDLE_ASSIGN_OR_RETURN(run.type, ParseDType(json.at("type").get<std::string>()));
   run.elements = json.at("elements").get<int64_t>();
   run.terms = NumberOf(json.at("terms"));
   run.mean_error = NumberOf(json.at("mean_error"));

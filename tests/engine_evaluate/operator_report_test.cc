@@ -263,6 +263,16 @@ TEST(OperatorReportTest, AWrongKernelIsNamedAndNoOther) {
   }
 }
 
+// fp32 statistics of bf16 values are judged as fp32 if the other kind's are that exact.
+TEST(OperatorReportTest, AStatisticThatIsCoarserThanTheOthersIsNamed) {
+  const job::JobConfig job = JobOf(graph::ModelFamily::kLlama, DType::kBF16);
+  const OperatorReport right = ReportOf(job);
+  const PlantedKernel planted("rms_norm", [](const auto& /*node*/, Inputs /*in*/, Tensors& out) {
+    out[1] = out[1] * (1 + 1e-4);
+  });
+  EXPECT_THAT(NamesOfFaulty(right, ReportOf(job)), testing::ElementsAre("rms_norm"));
+}
+
 // The plain form of a kernel is another library's for this purpose.
 TEST(OperatorReportTest, RightKernelsAreNotNamed) {
   for (const auto family : {graph::ModelFamily::kLlama, graph::ModelFamily::kGpt2}) {

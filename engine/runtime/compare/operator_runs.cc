@@ -173,6 +173,7 @@ Status RunNode(const graph::Graph& graph,
           .flops;
   for (size_t i = 0; i < outputs.size(); ++i) {
     run.output = static_cast<int>(i);
+    run.type = graph.tensor(node.outputs[i]).type.dtype;
     run.values.clear();
     run.exact.clear();
     Compare(outputs[i], exact_outputs[i], run);

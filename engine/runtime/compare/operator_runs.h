@@ -22,6 +22,7 @@ struct OperatorRun {
   std::string op = {};              ///< Name of the operator.
   int output = 0;                   ///< Number of the output.
   DType dtype = DType::kF32;        ///< The coarsest type among the node's operands and outputs.
+  DType type = DType::kF32;         ///< The output's own type.
   int64_t elements = 0;             ///< Number of elements of the output.
   double terms = 0;                 ///< Terms that are added for one element.
   double mean_error = 0;            ///< Root mean square of the elements' errors.

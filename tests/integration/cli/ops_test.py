@@ -41,7 +41,7 @@ def main():
         assert "no operator is wrong" in ops("compare", here, there).stdout
 
         def coarser(run):
-            run["mean_error"] *= 1000
+            run["mean_error"] += 0.01
         op = altered(here, wrong, coarser)
         done = ops("compare", here, wrong, code=1)
         assert f"\n{op}" in done.stdout and "wrong on B: " in done.stdout and "1 wrong" in done.stdout, done.stdout
