@@ -3,11 +3,13 @@ nothing disturbs keeps its plan.
 
 noticed_steps   steps from a change of a worker's speed until the coordinator notices it
 estimate        the slowdown that it notices, over the true one
+measured        the same of the slowdown that is measured in the steps after that: 1 if the worker's profile is right
 corrected_steps steps from the change until a plan counts on it
 further_plans   changes of plan after that one
 over_best       median step of the corrected plan over that of a run that was planned for the true speeds from the start
 kept            share of undisturbed runs whose first plan was their only one
 """
+import json
 import os
 
 from support import heddle, report
@@ -33,6 +35,21 @@ def wait_steps(run, more):
     heddle.wait_until(f"step {target}", lambda: run.check_running() or last_step(run) >= target, PATIENCE)
 
 
+def measured_slowdown(run):
+    """The worker's, in its newest windows; None if none was counted since its last drift."""
+    status = json.loads(heddle.command("status", "--run", run.folder, "--json"))
+    return next(one.get("measured_slowdown") for one in status["workers"] if one["name"] == WORKER)
+
+
+def watch_steps(run, more):
+    """What is measured of the worker's slowdown during so many steps."""
+    found = []
+    for _ in range(3):  # Asking takes part of a core.
+        wait_steps(run, more // 3)
+        found.append(measured_slowdown(run))
+    return [one for one in found if one is not None]
+
+
 def step_of(run, time):
     """The last step that had ended at that time."""
     return max((event["step"] for event in run.events("step") if event["time"] <= time), default=0)
@@ -51,9 +68,11 @@ def change_speed(run, speed, true):
     heddle.wait_until("a plan for the new speed",
                       lambda: run.check_running() or len(run.events("plan")) > plans, PATIENCE)
     planned = step_of(run, run.events("plan")[plans]["time"]) - at
-    wait_steps(run, SEEN)
+    measured = watch_steps(run, SEEN)
     noticed = [event for event in run.events("drift")[drifts:] if event["worker"] == WORKER]
     found = {"corrected_steps": planned, "further_plans": len(run.events("plan")) - plans - 1}
+    if measured:
+        found["measured"] = report.median(measured) / true
     if noticed:
         found["noticed_steps"] = step_of(run, noticed[0]["time"]) - at
         found["estimate"] = noticed[0]["slowdown"] / true
@@ -71,11 +90,11 @@ def planned_for(options, name, speed):
 
 
 def add(rows, case, found):
-    for metric in ("noticed_steps", "estimate", "corrected_steps", "further_plans", "over_best"):
+    for metric in ("noticed_steps", "estimate", "measured", "corrected_steps", "further_plans", "over_best"):
         values = [one[metric] for one in found if metric in one]
         if values:
             rows.add({"change": case, "runs": len(values)}, "heddle", True, metric, report.median(values),
-                     "ratio" if metric in ("estimate", "over_best") else "count")
+                     "ratio" if metric in ("estimate", "measured", "over_best") else "count")
 
 
 def changes(options, settings, rows, case, slowdown, returns):

@@ -46,7 +46,8 @@ struct DriftPolicy {
   int windows_excluded = 1;
   /// Least ratio of the predicted seconds that a change saves to those that it costs.
   double gain_over_cost = 1.5;
-  /// Least time between two changes for drift. A change within ten times the last pause doubles it.
+  /// Least time between two changes for drift, or between two great ones (drift/drift.h). A change
+  /// within ten times the last pause doubles it.
   Duration cooldown = std::chrono::seconds(5);
   Duration longest_cooldown = std::chrono::minutes(5);  ///< The longest pause after doubling.
 };

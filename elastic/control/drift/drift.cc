@@ -18,11 +18,15 @@ double EstimateOf(const std::vector<double>& ratios) {
   return *std::min_element(ratios.end() - newest, ratios.end());
 }
 
-// The second lowest without the oldest, in which the change may have come: windows of a step or two
-// vary more, and the lowest of them is too low. There is at least one.
-double RoughEstimateOf(std::vector<double> ratios) {
-  std::sort(ratios.begin() + 1, ratios.end());
-  return ratios[std::min<size_t>(2, ratios.size() - 1)];
+// The second lowest: windows of a step or two vary more, and the lowest of them is too low. The
+// change may have come in the oldest, which is left out where that makes it too low. There is at
+// least one.
+double RoughEstimateOf(std::vector<double> ratios, bool slower) {
+  if (slower && ratios.size() > 1) {
+    ratios.erase(ratios.begin());
+  }
+  std::sort(ratios.begin(), ratios.end());
+  return ratios[std::min<size_t>(1, ratios.size() - 1)];
 }
 
 // Half the range without the lowest and the highest value, over the median; 0 for fewer than three
@@ -49,7 +53,8 @@ bool Drift::HasMost(const Series& windows, const DriftPolicy& policy) {
 
 std::optional<Drift::Change> Drift::FindChange(const Gauge& gauge,
                                                const DriftPolicy& policy,
-                                               bool slower) {
+                                               bool slower,
+                                               bool great_only) {
   const auto beyond = [&](std::vector<double> among, double limit, double expected) {
     std::erase_if(among, [&](double ratio) {
       return (slower ? ratio / expected : expected / ratio) <= limit;
@@ -64,16 +69,17 @@ std::optional<Drift::Change> Drift::FindChange(const Gauge& gauge,
   const auto lasting = std::ssize(beyond(ratios, fine, planned));
   const bool lasts = lasting >= policy.windows_lasting;
   if (gauge.rough && HasMost(gauge.windows, policy) && lasting > policy.windows_lasting / 2) {
-    return Change{.newest = newest, .beyond = beyond(newest, fine, planned), .great = false};
+    return Change{.newest = newest, .slowdown = EstimateOf(beyond(newest, fine, planned))};
   }
-  if (std::ssize(beyond(newest, lasts ? limit : limit * limit, planned)) >= policy.windows_over) {
-    return Change{.newest = newest, .beyond = beyond(newest, limit, planned), .great = false};
+  const auto over = std::ssize(beyond(newest, lasts ? limit : limit * limit, planned));
+  if (!great_only && over >= policy.windows_over) {
+    return Change{.newest = newest, .slowdown = EstimateOf(beyond(newest, limit, planned))};
   }
   // Against the estimate and not the plan: a few steps are enough to notice it, and not to refine
   // it.
   const std::vector<double> great = beyond(gauge.quick.ratios, std::pow(limit, 4), gauge.slowdown);
   if (std::ssize(great) >= (slower ? policy.windows : std::max(1, policy.windows_over - 1))) {
-    return Change{.newest = great, .beyond = great, .great = true};
+    return Change{.newest = great, .slowdown = RoughEstimateOf(great, slower), .great = true};
   }
   return std::nullopt;
 }
@@ -134,21 +140,22 @@ bool Drift::Notice(const Generations& generations,
   noticed_.clear();
   noise_ = 0;
   great_ = false;
-  if (!pause_.IsOver(now)) {
+  if (!great_pause_.IsOver(now)) {
     return false;
   }
+  const bool great_only = !pause_.IsOver(now);
   for (auto& [name, gauge] : gauges_) {
     if (!generations.IsMember(name)) {
       continue;
     }
-    std::optional<Change> change = FindChange(gauge, policy, /*slower=*/true);
+    std::optional<Change> change = FindChange(gauge, policy, /*slower=*/true, great_only);
     if (!change) {
-      change = FindChange(gauge, policy, /*slower=*/false);
+      change = FindChange(gauge, policy, /*slower=*/false, great_only);
     }
     if (change) {
       great_ = great_ || change->great;
       gauge.rough = change->great;
-      gauge.slowdown = change->great ? RoughEstimateOf(change->beyond) : EstimateOf(change->beyond);
+      gauge.slowdown = change->slowdown;
       noise_ = std::max(noise_, NoiseOf(change->newest));
       gauge.windows.ratios.clear();
       gauge.quick.ratios.clear();
@@ -170,6 +177,13 @@ bool Drift::AreSteady(const Generations& generations, const DriftPolicy& policy)
     const double ratio = measured.windows.ratios.back() / measured.planned_slowdown;
     return ratio <= policy.threshold && ratio >= 1 / policy.threshold;
   });
+}
+
+void Drift::Answered(const DriftPolicy& policy, Time now) {
+  pause_.Begin(policy, now);
+  if (great_) {
+    great_pause_.Begin(policy, now);
+  }
 }
 
 void Drift::BeginGeneration() {

@@ -9,7 +9,13 @@
 /// other load never makes it so. Such an estimate is rough: it is refined once, if most of the
 /// next windows are beyond the square root of the threshold. A plan with the measured slowdowns is
 /// then looked for. It is put in force if it pays, and if its gain is above the noise of the
-/// measurement. After either answer there is a pause, which grows while drift goes on.
+/// measurement.
+///
+/// After either answer there is a pause, which grows while drift goes on. Great changes, and the
+/// refinement of their estimates, do not wait for it. They wait for a pause of their own, which
+/// only answers to great changes begin and which grows in the same way. So the return of a worker
+/// is noticed at once, although its fall was refined just before; and the plan changes ever more
+/// rarely for a worker that is slow and fast in turns.
 ///
 /// Windows are kept across generations, because they are compared with the profile, whatever the
 /// plan. A worker's slowdown is estimated by the lowest of its three newest windows beyond the
@@ -58,8 +64,8 @@ class Drift {
   double noise() const { return noise_; }
   /// True if the last Notice found a great change, after which only a few steps may have been run.
   bool great() const { return great_; }
-  /// Begins the pause: a plan for drift is in force, or was found not to pay.
-  void Answered(const DriftPolicy& policy, Time now) { pause_.Begin(policy, now); }
+  /// Begins the pause: a plan for what the last Notice found is in force, or was found not to pay.
+  void Answered(const DriftPolicy& policy, Time now);
   /// A generation comes into force whose plan counts on the current slowdowns.
   void BeginGeneration();
   void Forget(const std::string& worker) { gauges_.erase(worker); }
@@ -85,23 +91,26 @@ class Drift {
   };
   struct Change {
     std::vector<double> newest;  ///< The ratios that tell the noise.
-    std::vector<double> beyond;  ///< Those that are beyond the limit.
+    double slowdown = 1;         ///< The estimate, from those that are beyond the limit.
     bool great = false;          ///< The ratios are those of quick windows.
   };
 
   static void Count(const Window& window, int kept, const DriftPolicy& policy, Series& series);
   /// True if there are as many windows as a small change has to last.
   static bool HasMost(const Series& windows, const DriftPolicy& policy);
-  /// A lasting change to one side; nullopt: there is none.
+  /// A lasting change to one side; nullopt: there is none. `great_only`: a great one, or the
+  /// refinement of its estimate.
   static std::optional<Change> FindChange(const Gauge& gauge,
                                           const DriftPolicy& policy,
-                                          bool slower);
+                                          bool slower,
+                                          bool great_only);
 
   std::map<std::string, Gauge> gauges_;  ///< By worker; without one it is as profiled.
   std::set<std::string> noticed_;
   double noise_ = 0;
   bool great_ = false;
   DriftPause pause_;
+  DriftPause great_pause_;  ///< Of great changes; over whenever pause_ is.
 };
 
 }  // namespace heddle::elastic

@@ -1,6 +1,7 @@
 // A change of speed counts when it lasts, and is not acted on again and again.
 #include "elastic/control/drift/drift.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -137,6 +138,13 @@ TEST_F(DriftTest, AGreatChangeIsTheSecondLowestWithoutTheOldest) {
   QuickWindows("a", {9, 3, 5.2, 4.4, 5, 4.8});
   ASSERT_TRUE(Notice());
   EXPECT_EQ(drift_.SlowdownOf("a"), 4.8);
+}
+
+// A mean of both speeds is too high where the worker became quicker.
+TEST_F(DriftTest, AGreatReturnIsTheSecondLowestOfAll) {
+  QuickWindows("a", {9, 0.2, 0.3, 0.25});
+  ASSERT_TRUE(Notice());
+  EXPECT_EQ(drift_.SlowdownOf("a"), 0.25);
 }
 
 TEST_F(DriftTest, ARoughEstimateIsRefinedByWindowsThatLast) {
@@ -312,6 +320,56 @@ TEST_F(DriftTest, ThePauseAfterAnAnswerDoublesWhileDriftGoesOn) {
   expect_pause(8 * policy_.cooldown);
   now_ += 10 * 8 * policy_.cooldown - 8 * policy_.cooldown + Duration(1);
   expect_pause(policy_.cooldown);  // Ten pauses of calm, and the next one is short again.
+}
+
+// A fall, its refinement, and the return at once.
+TEST_F(DriftTest, AGreatChangeDoesNotWaitForThePauseAfterARefinement) {
+  const auto answer = [&] {
+    drift_.Answered(policy_, now_);
+    BeginGeneration(generations_.held()->number + 1);
+  };
+  QuickWindows("a", {9, 5, 5, 5, 5, 5});
+  ASSERT_TRUE(Notice());
+  answer();
+  Windows("a", {9, 5.6, 5.6, 5.6, 5.6, 5.6, 5.6, 5.6, 5.6, 5.6});
+  now_ += policy_.cooldown - Duration(1);
+  EXPECT_FALSE(Notice());
+  now_ += Duration(1);
+  ASSERT_TRUE(Notice()) << "refined";
+  answer();
+  QuickWindows("a", {9, 1, 1, 1});
+  Windows("b", {9, 3, 3, 3, 3});
+  ASSERT_TRUE(Notice());
+  EXPECT_TRUE(drift_.WasNoticed("a"));
+  EXPECT_EQ(drift_.SlowdownOf("a"), 1);
+  EXPECT_FALSE(drift_.WasNoticed("b")) << "it waits for the pause, which has doubled";
+  answer();
+  Windows("a", {9, 1.15, 1.15, 1.15, 1.15, 1.15, 1.15, 1.15, 1.15, 1.15});
+  now_ += 2 * policy_.cooldown;
+  ASSERT_TRUE(Notice());
+  EXPECT_EQ(drift_.SlowdownOf("a"), 1.15) << "the second refinement: 10 s, and not 20";
+  EXPECT_FALSE(drift_.WasNoticed("b"));
+  now_ += 2 * policy_.cooldown;
+  ASSERT_TRUE(Notice());
+  EXPECT_TRUE(drift_.WasNoticed("b"));
+}
+
+TEST_F(DriftTest, ThePauseOfGreatChangesDoublesWhileTheyGoOn) {
+  policy_.windows_excluded = 0;
+  Duration pause = policy_.cooldown;
+  for (int turn = 0; turn < 8; ++turn) {
+    drift_.Answered(policy_, now_);
+    drift_.BeginGeneration();
+    const double ratio = turn % 2 == 0 ? 5 : 1;
+    QuickWindows("a", {ratio, ratio, ratio, ratio, ratio});
+    if (turn > 0) {
+      now_ += pause - Duration(1);
+      EXPECT_FALSE(Notice()) << turn;
+      now_ += Duration(1);
+      pause = std::min(2 * pause, policy_.longest_cooldown);
+    }
+    EXPECT_TRUE(Notice()) << turn;
+  }
 }
 
 TEST_F(DriftTest, ItsNoiseIsHalfTheRangeWithoutTheLowestAndTheHighest) {
