@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/format/extra.h"
 #include "checkpoint/format/layout.h"
 #include "checkpoint/format/manifest.h"
 
@@ -75,6 +76,17 @@ std::string Mark(const TensorRecord& tensor) {
                      all ? "" : fmt::format(" ({} of {} boxes)", derived, tensor.boxes.size()));
 }
 
+/// The guarantee with its reason, then what the steps were computed on: one line or two.
+std::string GuaranteeText(const GuaranteeRecord& record) {
+  std::string text = fmt::format("guarantee         {}{}{}\n", record.guarantee,
+                                 record.reason.empty() ? "" : ": ", record.reason);
+  std::string parts;
+  for (const auto& [part, value] : record.arithmetic) {
+    parts += fmt::format("{}{} {}", parts.empty() ? "" : "; ", part, value);
+  }
+  return parts.empty() ? text : text + fmt::format("computed on       {}\n", parts);
+}
+
 }  // namespace
 
 std::string LossyNote(const Manifest& manifest) {
@@ -95,6 +107,7 @@ std::string InspectText(const Manifest& manifest) {
   text += fmt::format("generation        {}\n", manifest.generation);
   text += fmt::format("samples consumed  {}\n", manifest.job.samples_consumed);
   text += fmt::format("job               {}\n", manifest.job.job_hash);
+  text += GuaranteeText(GuaranteeOf(manifest.job));
   text += fmt::format("size              {} for {} of tensors (ratio {:.3f})\n",
                       Size(manifest.StoredBytes()), Size(manifest.RawBytes()),
                       Ratio(manifest.RawBytes(), manifest.StoredBytes()));
@@ -149,6 +162,7 @@ std::string InspectJson(const Manifest& manifest) {
   if (plan.is_discarded()) {
     plan = manifest.job.plan;
   }
+  const GuaranteeRecord guarantee = GuaranteeOf(manifest.job);
   const Json json = {{"format", "heddle-checkpoint"},
                      {"version", manifest.version},
                      {"step", manifest.step},
@@ -156,6 +170,9 @@ std::string InspectJson(const Manifest& manifest) {
                      {"created", manifest.created},
                      {"samples_consumed", manifest.job.samples_consumed},
                      {"job_hash", manifest.job.job_hash},
+                     {"guarantee", guarantee.guarantee},
+                     {"guarantee_reason", guarantee.reason},
+                     {"arithmetic", guarantee.arithmetic},
                      {"bytes", manifest.RawBytes()},
                      {"stored_bytes", manifest.StoredBytes()},
                      {"plan", std::move(plan)},

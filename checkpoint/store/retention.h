@@ -34,19 +34,4 @@ struct RetentionCandidate {
 std::vector<int64_t> StepsToRemove(std::span<const RetentionCandidate> candidates,
                                    const RetentionOptions& options);
 
-/// The validation loss in a checkpoint's `extra`: {"validation_loss": 2.31}. None: it has none.
-std::optional<double> ValidationLoss(const JobState& job);
-
-/// The fingerprint of the data that the state was trained on, in `extra`: {"data":
-/// "00f1e2d3c4b5a697"}. 0: it has none.
-uint64_t DataFingerprint(const JobState& job);
-
-/// Stores the data fingerprint in `extra`, whose other entries are kept; 0 is not stored. Errors:
-/// those of SetValidationLoss.
-Status SetDataFingerprint(JobState& job, uint64_t fingerprint);
-
-/// Stores the validation loss in `extra`, whose other entries are kept. A loss that is not finite
-/// is not stored. Errors: kInvalidArgument (`extra` is not a JSON object), kDataLoss (not JSON).
-Status SetValidationLoss(JobState& job, double loss);
-
 }  // namespace heddle::checkpoint

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "checkpoint/files/tensor_index.h"
+#include "checkpoint/format/extra.h"
 #include "checkpoint/format/layout.h"
 #include "checkpoint/format/manifest.h"
 #include "checkpoint/read/reader.h"

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/format/extra.h"
 #include "checkpoint/storage/manifest_file.h"
 #include "checkpoint/store/store.h"
 #include "cli/checkpoint/checkpoint.h"
@@ -36,6 +37,7 @@ class Ls : public Command {
       Json shown = {{"step", entry.step}, {"path", entry.path}};
       if (manifest.ok()) {
         shown["created"] = manifest->created;
+        shown["guarantee"] = checkpoint::GuaranteeOf(manifest->job).guarantee;
         shown["bytes"] = manifest->RawBytes();
         shown["stored_bytes"] = manifest->StoredBytes();
       } else {
@@ -61,8 +63,9 @@ class Ls : public Command {
                   entry["damaged"].get<std::string>().c_str());
       return;
     }
-    std::printf("%10lld  %10.1f MB  stored %10.1f MB  %s\n", entry["step"].get<long long>(),
+    std::printf("%10lld  %10.1f MB  stored %10.1f MB  %-14s  %s\n", entry["step"].get<long long>(),
                 entry["bytes"].get<double>() / kMega, entry["stored_bytes"].get<double>() / kMega,
+                entry["guarantee"].get<std::string>().c_str(),
                 entry["path"].get<std::string>().c_str());
   }
 

@@ -38,6 +38,10 @@ void PrintTable(const elastic::wire::JobStatus& status) {
       Shown(status.has_step_seconds(), "{:.3f}", status.step_seconds()).c_str(),
       Shown(status.has_predicted_step_seconds(), "{:.3f}", status.predicted_step_seconds())
           .c_str());
+  if (status.has_guarantee()) {
+    std::printf("guarantee %s%s%s\n", status.guarantee().c_str(),
+                status.guarantee_reason().empty() ? "" : ": ", status.guarantee_reason().c_str());
+  }
   std::printf("%-16s %-12s %8s %10s %9s %9s\n", "WORKER", "STANDING", "PID", "STEP", "SLOWDOWN",
               "MEASURED");
   for (const auto& worker : status.workers()) {

@@ -39,6 +39,7 @@ struct FindPlan {
 struct CheckpointFacts {
   std::optional<double> validation_loss = {};  ///< The loss after the step, if known already.
   uint64_t data = 0;                           ///< Fingerprint of the data, as in Job.
+  Provenance provenance = {};                  ///< Where the bits of the state come from.
 };
 /// Commits a checkpoint whose parts are complete. Answered by CheckpointCommitted.
 struct CommitCheckpoint {

@@ -11,6 +11,7 @@
 
 #include "elastic/control/admission.h"
 #include "elastic/control/planning.h"
+#include "elastic/control/provenance.h"
 
 namespace heddle::elastic {
 
@@ -24,6 +25,7 @@ struct DurableWorker {
   bool noticed = false;     ///< The worker leaves, and its process ends whatever is decided.
   int64_t notice = 0;       ///< The newest termination notice that it reported.
   int64_t withdrawn = 0;    ///< The newest notice that was withdrawn.
+  Arithmetic arithmetic = {};
   friend bool operator==(const DurableWorker&, const DurableWorker&) = default;
 };
 
@@ -62,6 +64,14 @@ struct RefusedState {
   friend bool operator==(const RefusedState&, const RefusedState&) = default;
 };
 
+/// Steps in a row whose states have one provenance: those after `after_step`, up to the next
+/// stretch.
+struct DurableStretch {
+  int64_t after_step = 0;
+  Provenance provenance;
+  friend bool operator==(const DurableStretch&, const DurableStretch&) = default;
+};
+
 /// All of the coordinator's durable state.
 struct DurableState {
   std::string job_id;
@@ -72,6 +82,8 @@ struct DurableState {
   int64_t generation_counter = 0;  ///< The highest generation number ever given out.
   std::optional<DurableGeneration> held;
   std::map<int64_t, SnapshotSource> snapshots;  ///< By generation, the newest few.
+  /// Where the bits of the state come from, ascending by step; empty: no generation has begun.
+  std::vector<DurableStretch> lineage;
   /// The last step after which all replicas of the state were compared and are equal.
   int64_t agreed_step = 0;
   std::vector<RefusedState> refused;  ///< Copies that no generation may continue from.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "elastic/control/provenance.h"
 #include "elastic/protocol/protocol.pb.h"
 
 namespace heddle::elastic {
@@ -110,6 +111,11 @@ struct JobPolicy {
   /// True: the job fails after a step whose loss or gradient norm is NaN or infinite. False: the
   /// step counts, and the workers skip its update.
   bool stop_on_non_finite = true;
+  int64_t threads = 1;             ///< Compute threads of each worker.
+  bool exact_sums = true;          ///< The order of all sums is independent of the plan.
+  bool checkpoints_round = false;  ///< A checkpoint's moments are not those that were saved.
+  /// The least guarantee that the job may have; kNone: it demands none.
+  Guarantee demanded = Guarantee::kNone;
   DriftPolicy drift;
   LinkPolicy links;
   RecoveryPolicy recovery;
@@ -177,6 +183,8 @@ struct Job {
   /// Fingerprint of the job's data: from the checkpoint that it continues from, or else from the
   /// first worker that has opened them; 0: not known yet.
   uint64_t data = 0;
+  /// The provenance of the newest checkpoint; nullopt: the job begins from its initial state.
+  std::optional<Provenance> provenance = {};
 };
 
 /// True if a checkpoint of the state after `step` is due. Pure, so all workers decide alike.

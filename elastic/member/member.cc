@@ -141,6 +141,7 @@ void Member::State::OnStreamUp(Time now, MemberOutbox& out) {
   hello.set_standing(activity.standing());
   hello.set_standing_generation(activity.generation());
   *hello.mutable_emulation() = identity.emulation;
+  hello.mutable_arithmetic()->insert(identity.arithmetic.begin(), identity.arithmetic.end());
   out.Add(std::move(action));
 }
 

@@ -265,6 +265,8 @@ struct MemberIdentity {
   std::string probe_address = {};   ///< Endpoint for measuring links; empty: none.
   std::string failure_domain = {};  ///< Workers of one domain are lost together; empty: unknown.
   wire::Emulation emulation = {};   ///< Set on the command line; empty: the job's is used.
+  /// What decides the bits that it computes: values by name of the part.
+  std::map<std::string, std::string> arithmetic = {};
 };
 
 struct MemberOptions {

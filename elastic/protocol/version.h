@@ -8,6 +8,6 @@ namespace heddle::elastic {
 
 /// A worker and a coordinator of different versions refuse each other. The version is raised with
 /// every change of protocol.proto that an older end would misread.
-inline constexpr int32_t kProtocolVersion = 10;
+inline constexpr int32_t kProtocolVersion = 11;
 
 }  // namespace heddle::elastic

@@ -18,6 +18,7 @@ const std::map<std::string, std::string, std::less<>>& Sentences() {
   static const std::map<std::string, std::string, std::less<>> kSentences = {
       {"job_started", "job {job}: {steps} steps, {workers} workers"},
       {"worker_joined", "{worker} joined: host {host}, pid {pid}"},
+      {"worker_refused", "{worker} of host {host} is refused: {reason}"},
       {"worker_left", "{worker} left: {reason}"},
       {"worker_lost", "{worker} is lost: {reason}"},
       {"worker_quarantined",
@@ -32,6 +33,7 @@ const std::map<std::string, std::string, std::less<>>& Sentences() {
       {"heard_again", "a worker is heard again, after {seconds} s"},
       {"links_measured", "{from} and {to}: {result} {reason}"},
       {"plan", "generation {generation} is in force: {predicted_step_seconds} s a step predicted"},
+      {"guarantee", "losses of generation {generation}: {guarantee} {reason}"},
       {"decision", "generation {generation} follows {follows} ({cause}): {choice}, {reason}"},
       {"plan_kept", "generation {generation} stays ({cause}): {reason}"},
       {"plan_outcome",

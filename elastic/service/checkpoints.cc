@@ -1,12 +1,16 @@
 #include "elastic/service/checkpoints.h"
 
+#include <fmt/format.h>
+
 #include "base/log.h"
 #include "checkpoint/convert/initial_state.h"
+#include "checkpoint/format/extra.h"
 #include "checkpoint/format/layout.h"
 #include "checkpoint/format/manifest.h"
 #include "checkpoint/storage/manifest_file.h"
 #include "checkpoint/store/import.h"
 #include "checkpoint/store/store.h"
+#include "elastic/service/job_policy.h"
 #include "engine/job/job.h"
 #include "engine/program/state.h"
 
@@ -65,6 +69,11 @@ Result<checkpoint::CommitInfo> Commit(const Job& job,
     request.parts.push_back(std::move(part));
   }
   HEDDLE_RETURN_IF_ERROR(checkpoint::SetDataFingerprint(request.job, commit.facts.data));
+  const Provenance& provenance = commit.facts.provenance;
+  HEDDLE_RETURN_IF_ERROR(
+      checkpoint::SetGuarantee(request.job, {.guarantee = std::string(NameOf(provenance.guarantee)),
+                                             .reason = provenance.reason,
+                                             .arithmetic = provenance.arithmetic}));
   if (commit.facts.validation_loss) {
     HEDDLE_RETURN_IF_ERROR(
         checkpoint::SetValidationLoss(request.job, *commit.facts.validation_loss));
@@ -119,6 +128,10 @@ Status CheckNamedCheckpoint(const job::JobConfig& config, const std::string& out
                                        : Status::Ok();  // The job resumes from its own ones.
     return weights.ok() ? weights : InvalidArgumentError("init_from: {}", weights.message());
   }
+  HEDDLE_ASSIGN_OR_RETURN(const auto own, checkpoint::List(root));
+  if (own.empty()) {
+    HEDDLE_RETURN_IF_ERROR(CheckDemand(PolicyOf(config), config.checkpoint.resume));
+  }
   const auto step = checkpoint::CheckImport(config.checkpoint.resume, root, WholeState(graph));
   const Status status = step.ok() ? CheckHasSteps(*step, config.steps) : step.status();
   return status.ok() ? status : InvalidArgumentError("checkpoint.resume: {}", status.message());
@@ -155,6 +168,51 @@ uint64_t DataOf(const job::JobConfig& config, const std::string& root, int64_t s
   return before.ok() && job::DatasetOptions(*before) == job::DatasetOptions(config)
              ? checkpoint::DataFingerprint(manifest->job)
              : 0;
+}
+
+Provenance ProvenanceOf(const std::string& path) {
+  const auto manifest = checkpoint::LoadManifest(path);
+  if (manifest.ok() && manifest->step == 0) {
+    return {};
+  }
+  const auto record =
+      manifest.ok() ? checkpoint::GuaranteeOf(manifest->job) : checkpoint::GuaranteeRecord();
+  Provenance provenance{.guarantee = GuaranteeNamed(record.guarantee),
+                        .reason = record.reason,
+                        .arithmetic = record.arithmetic};
+  if (provenance.guarantee == Guarantee::kUnknown && provenance.reason.empty()) {
+    provenance.reason = fmt::format("{} does not say what computed it", path);
+  }
+  return provenance;
+}
+
+Status CheckDemand(const JobPolicy& policy, const std::string& path) {
+  if (policy.demanded == Guarantee::kNone) {
+    return Status::Ok();
+  }
+  const Provenance provenance = ProvenanceOf(path);
+  const auto threads = provenance.arithmetic.find("threads");
+  std::string why;
+  if (provenance.guarantee < policy.demanded) {
+    why = fmt::format("is {}: {}", NameOf(provenance.guarantee), provenance.reason);
+  } else if (policy.demanded == Guarantee::kPlanInvariant &&
+             threads != provenance.arithmetic.end() &&
+             threads->second != std::to_string(policy.threads)) {
+    why = fmt::format("was computed with threads: {}, and the job has threads: {}", threads->second,
+                      policy.threads);
+  }
+  return why.empty() ? Status::Ok()
+                     : InvalidArgumentError(
+                           "guarantee: {} cannot be kept: the checkpoint {} {}; begin another run, "
+                           "or remove `guarantee`",
+                           NameOf(policy.demanded), path, why);
+}
+
+Status GoOnFrom(int64_t step, const job::JobConfig& config, bool stored, Job& job) {
+  const std::string path = job.checkpoint_root + "/" + checkpoint::StepFolderName(step);
+  job.data = DataOf(config, job.checkpoint_root, step);
+  job.provenance = ProvenanceOf(path);
+  return stored ? Status::Ok() : CheckDemand(job.policy, path);
 }
 
 Status CheckTrainedOn(uint64_t fingerprint, const job::JobConfig& config, const std::string& root) {

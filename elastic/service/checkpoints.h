@@ -40,6 +40,19 @@ enum class ReadNewest : uint8_t { kWhole, kNot };
 /// same data section as `config`. 0 if the sections differ, or the checkpoint has no fingerprint.
 uint64_t DataOf(const job::JobConfig& config, const std::string& root, int64_t step);
 
+/// The provenance of the state in the checkpoint at `path`. Of unknown guarantee if it cannot be
+/// read, or was written by a build that did not record it; after step 0 nothing has been computed.
+Provenance ProvenanceOf(const std::string& path);
+
+/// Sets what the job takes over from its checkpoint of `step`: the data's fingerprint, and where the
+/// bits of the state come from. `stored`: a coordinator goes on with the job, which was checked
+/// when it was submitted. Errors: those of CheckDemand.
+Status GoOnFrom(int64_t step, const job::JobConfig& config, bool stored, Job& job);
+
+/// OK if a job of this policy that goes on from the checkpoint at `path` can keep the guarantee that
+/// it demands. Errors: kInvalidArgument, with what voids it.
+Status CheckDemand(const JobPolicy& policy, const std::string& path);
+
 /// OK if `root` has no checkpoint, or DataOf the newest one is 0 or `fingerprint`. Errors:
 /// kInvalidArgument naming both fingerprints; those of the storage.
 Status CheckTrainedOn(uint64_t fingerprint, const job::JobConfig& config, const std::string& root);

@@ -34,6 +34,18 @@ std::optional<Source> SourceOf(job::RecoverFrom from) {
   return std::nullopt;
 }
 
+Guarantee DemandOf(job::Guarantee guarantee) {
+  switch (guarantee) {
+    case job::Guarantee::kPerPlan:
+      return Guarantee::kPerPlan;
+    case job::Guarantee::kPlanInvariant:
+      return Guarantee::kPlanInvariant;
+    case job::Guarantee::kNone:
+      break;
+  }
+  return Guarantee::kNone;
+}
+
 }  // namespace
 
 JobPolicy PolicyOf(const job::JobConfig& job) {
@@ -49,6 +61,10 @@ JobPolicy PolicyOf(const job::JobConfig& job) {
   policy.validate_every = validates ? job.validation.every : 0;
   policy.final_validation = validates;
   policy.stop_on_non_finite = job.on_non_finite == job::NonFinitePolicy::kStop;
+  policy.threads = job.threads;
+  policy.exact_sums = job.determinism == program::Determinism::kExact;
+  policy.checkpoints_round = job.checkpoint.moments != job::MomentStorage::kExact;
+  policy.demanded = DemandOf(job.guarantee);
   policy.drift.action = ActionOf(job.elastic.drift);
   policy.drift.threshold = job.elastic.drift_threshold;
   policy.recovery.prefer = SourceOf(job.elastic.recover_from);

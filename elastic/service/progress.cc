@@ -62,9 +62,13 @@ void Progress::Note(const LogEvent& event) {
     }
   } else if (event.kind == "worker_joined") {
     Print("joined: " + TextOf(event, "worker"), false);
-  } else if (event.kind == "worker_lost" || event.kind == "worker_left") {
-    Print(fmt::format("{}: {} ({})", event.kind == "worker_lost" ? "lost" : "left",
+  } else if (event.kind == "worker_lost" || event.kind == "worker_left" ||
+             event.kind == "worker_refused") {
+    Print(fmt::format("{}: {} ({})", event.kind.substr(std::string("worker_").size()),
                       TextOf(event, "worker"), TextOf(event, "reason")),
+          false);
+  } else if (event.kind == "guarantee" && !TextOf(event, "reason").empty()) {
+    Print(fmt::format("losses are {}: {}", TextOf(event, "guarantee"), TextOf(event, "reason")),
           false);
   } else if (event.kind == "worker_quarantined") {
     Print(fmt::format("held off for {:.0f} s: {}, lost {} times in a row shortly after it came",

@@ -257,7 +257,7 @@ class Service::Impl {
     }
     job.used_generation = generation.ok() ? *generation : 0;
     if (checkpoints.ok() && !checkpoints->empty()) {
-      job.data = DataOf(config, job.checkpoint_root, checkpoints->back());
+      HEDDLE_RETURN_IF_ERROR(GoOnFrom(checkpoints->back(), config, /*stored=*/restoring, job));
     }
     // Workers that still hold the state train on. If they are lost, a job that began from a model
     // must not begin from the seed: it asks for the checkpoint of step 0, which is found missing.

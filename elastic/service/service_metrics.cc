@@ -85,6 +85,10 @@ Gauge& TokensPerSecond(Registry& registry) {
 Gauge& GenerationNumber(Registry& registry) {
   return registry.GetGauge("heddle_generation", "Generation that trains.");
 }
+Gauge& PlanInvariant(Registry& registry) {
+  return registry.GetGauge("heddle_plan_invariant",
+                           "1 while any plan on like workers gives these losses, else 0.");
+}
 Gauge& PredictedStepSeconds(Registry& registry) {
   return registry.GetGauge("heddle_predicted_step_seconds", "Step time that the plan predicts.");
 }
@@ -189,8 +193,9 @@ void ServiceMetrics::NoteRecovery(const LogEvent& event) {
 // Clears the figures of the job before.
 void ServiceMetrics::NoteJob() {
   SetRunning(true);
-  for (const auto figure : {Step, Loss, ValidationLoss, TokensPerSecond, GenerationNumber,
-                            PredictedStepSeconds, PromisedStepSeconds, RealisedStepSeconds}) {
+  for (const auto figure :
+       {Step, Loss, ValidationLoss, TokensPerSecond, GenerationNumber, PredictedStepSeconds,
+        PromisedStepSeconds, RealisedStepSeconds, PlanInvariant}) {
     figure(registry_).Clear();
   }
   for (const char* const source : {"live", "replicas", "checkpoint", "initial"}) {
@@ -214,6 +219,8 @@ void ServiceMetrics::Note(const LogEvent& event) {
   } else if (event.kind == "plan") {
     GenerationNumber(registry_).Set(NumberOf(event, "generation"));
     PredictedStepSeconds(registry_).Set(NumberOf(event, "predicted_step_seconds"));
+  } else if (event.kind == "guarantee") {
+    PlanInvariant(registry_).Set(TextOf(event, "guarantee") == "plan-invariant" ? 1 : 0);
   } else if (event.kind == "resumed") {
     RecoverySeconds(registry_).Observe(NumberOf(event, "seconds"));
   } else if (event.kind == "recovered") {

@@ -42,7 +42,8 @@ DurableWorker DecodeWorker(const Json& json) {
           .leaves = json.value("leaves", std::string()),
           .noticed = json.value("noticed", false),
           .notice = json.value("notice", int64_t{0}),
-          .withdrawn = json.value("withdrawn", int64_t{0})};
+          .withdrawn = json.value("withdrawn", int64_t{0}),
+          .arithmetic = json.value("arithmetic", Arithmetic())};
 }
 
 PlanOutcome DecodePlan(const Json& json) {
@@ -56,11 +57,28 @@ PlanOutcome DecodePlan(const Json& json) {
   return plan;
 }
 
+DurableGeneration DecodeGeneration(const Json& json) {
+  DurableGeneration generation{
+      .number = json.at("number"), .plan = DecodePlan(json.at("plan")), .members = {}};
+  for (const auto& [name, incarnation] : json.at("members").items()) {
+    generation.members[name] = FromHex(incarnation);
+  }
+  return generation;
+}
+
+DurableStretch DecodeStretch(const Json& json) {
+  return {.after_step = json.at("after_step"),
+          .provenance = {.guarantee = GuaranteeNamed(json.at("guarantee").get<std::string>()),
+                         .reason = json.at("reason"),
+                         .arithmetic = json.at("arithmetic").get<Arithmetic>()}};
+}
+
 Json EncodeWorker(const DurableWorker& worker) {
   Json json = {{"incarnation", ToHex(worker.incarnation)},
                {"host", worker.host},
                {"profile", worker.profile_json},
-               {"failure_domain", worker.failure_domain}};
+               {"failure_domain", worker.failure_domain},
+               {"arithmetic", worker.arithmetic}};
   if (!worker.leaves.empty()) {
     json.update({{"leaves", worker.leaves}, {"noticed", worker.noticed}});
   }
@@ -106,6 +124,12 @@ std::string EncodeState(const DurableState& state) {
                                {"generation", refused.generation},
                                {"step", refused.step},
                                {"receiver", refused.receiver}});
+  }
+  for (const DurableStretch& stretch : state.lineage) {
+    json["lineage"].push_back({{"after_step", stretch.after_step},
+                               {"guarantee", std::string(NameOf(stretch.provenance.guarantee))},
+                               {"reason", stretch.provenance.reason},
+                               {"arithmetic", stretch.provenance.arithmetic}});
   }
   if (state.held) {
     Json members = Json::object();
@@ -163,14 +187,11 @@ Result<DurableState> DecodeState(const std::string& text, const std::string& whe
                                .step = refused.at("step"),
                                .receiver = refused.at("receiver")});
     }
+    for (const Json& stretch : json.value("lineage", Json::array())) {
+      state.lineage.push_back(DecodeStretch(stretch));
+    }
     if (json.contains("held")) {
-      const Json& held = json.at("held");
-      state.held.emplace();
-      state.held->number = held.at("number");
-      state.held->plan = DecodePlan(held.at("plan"));
-      for (const auto& [name, incarnation] : held.at("members").items()) {
-        state.held->members[name] = FromHex(incarnation);
-      }
+      state.held = DecodeGeneration(json.at("held"));
     }
     const Json grants = json.value("grants", Json::object());
     for (const auto& [hash, grant] : grants.items()) {

@@ -27,6 +27,7 @@
 #include "elastic/worker/figures/figures.h"
 #include "elastic/worker/restart_wait.h"
 #include "elastic/worker/worker_host.h"
+#include "engine/runtime/device/arithmetic.h"
 #include "engine/runtime/device/blas.h"
 #include "metrics/exposition/exposer.h"
 
@@ -243,7 +244,8 @@ int RunWorker(const WorkerOptions& asked) {
       .network = options.bind_host,
       .probe_address = probe.ok() ? (*probe)->address() : "",
       .failure_domain = options.failure_domain,
-      .emulation = options.emulated ? WireEmulation(options.emulation) : wire::Emulation()};
+      .emulation = options.emulated ? WireEmulation(options.emulation) : wire::Emulation(),
+      .arithmetic = runtime::CpuArithmetic()};
   ExitWorker exit;
   {
     WorkerHost host({.endpoint_options = endpoint_options,

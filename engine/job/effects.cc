@@ -73,6 +73,24 @@ void RefuseWithoutEffect(YamlReader& root, const JobConfig& job) {
   }
 }
 
+void RefuseVoidGuarantee(YamlReader& root, const JobConfig& job) {
+  if (job.guarantee == Guarantee::kNone) {
+    return;
+  }
+  if (job.determinism == program::Determinism::kRelaxed) {
+    root.FailAmong({"guarantee", "determinism"},
+                   "no guarantee can be kept with determinism: relaxed, under which the order of "
+                   "sums depends on the plan",
+                   "remove one of them");
+  }
+  if (job.checkpoint.moments != MomentStorage::kExact) {
+    root.FailAmong({"guarantee", "checkpoint.moments"},
+                   "no guarantee can be kept with checkpoint.moments: bf16, which rounds the state "
+                   "that a recovery goes on from",
+                   "remove one of them");
+  }
+}
+
 std::vector<std::string> StartWarnings(const JobConfig& job) {
   std::vector<std::string> warnings;
   if (job.checkpoint.moments != MomentStorage::kExact) {

@@ -1,5 +1,6 @@
 /// \file
-/// Finds values of a job file that have no effect, or another effect than their names suggest.
+/// Finds values of a job file that have no effect, or another effect than their names suggest, and
+/// demands that it cannot keep.
 #pragma once
 
 #include <string>
@@ -12,6 +13,9 @@ namespace heddle::job {
 
 /// Records as problems the values that have no effect because of other keys of the file.
 void RefuseWithoutEffect(YamlReader& root, const JobConfig& job);
+
+/// Records as a problem a guarantee that other keys of the file rule out.
+void RefuseVoidGuarantee(YamlReader& root, const JobConfig& job);
 
 /// Warnings that a run prints when it starts, one line each: values whose effect may surprise.
 std::vector<std::string> StartWarnings(const JobConfig& job);

@@ -309,6 +309,9 @@ void ReadSections(YamlReader& root, JobConfig& job) {
   job.determinism = root.OptionalChoice<program::Determinism>(
       "determinism", program::Determinism::kExact,
       {{"exact", program::Determinism::kExact}, {"relaxed", program::Determinism::kRelaxed}});
+  job.guarantee = root.OptionalChoice<Guarantee>(
+      "guarantee", Guarantee::kNone,
+      {{"per-plan", Guarantee::kPerPlan}, {"plan-invariant", Guarantee::kPlanInvariant}});
   ReadPlan(root, job);
 }
 
@@ -350,6 +353,7 @@ Result<JobConfig> Read(YamlDocument document) {
   ReadSections(root, job);
   CrossCheck(root, job);
   RefuseWithoutEffect(root, job);
+  RefuseVoidGuarantee(root, job);
   HEDDLE_RETURN_IF_ERROR(document.Finish());
   job.text = document.Emit({.absolute_paths = true});
   job.hash = document.Hash();

@@ -89,6 +89,10 @@ struct CommSection {
   comm::TransportPreference preference() const;
 };
 
+/// What a job may demand of the bits of its losses and weights. Under kPerPlan the same plans on the
+/// same workers repeat them, under kPlanInvariant any plans on workers that compute alike.
+enum class Guarantee : uint8_t { kNone, kPerPlan, kPlanInvariant };
+
 enum class NonFinitePolicy : uint8_t { kStop, kSkip };
 
 /// What happens to a checkpoint that is due while the previous one is still being written.
@@ -154,7 +158,8 @@ struct JobConfig {
   ValidationSection validation;
   MetricsSection metrics;
   program::Determinism determinism = program::Determinism::kExact;
-  std::optional<program::Plan> plan;  ///< A plan file given by the user instead of a search.
+  Guarantee guarantee = Guarantee::kNone;  ///< What the job demands.
+  std::optional<program::Plan> plan;       ///< A plan file given by the user instead of a search.
 
   std::string
       text;  ///< The effective job as YAML with absolute paths; means the same in any folder.

@@ -142,7 +142,7 @@ def status_fields(root):
     for text in sources(root, ("elastic",), (".proto",)):
         start = text.find("message JobStatus {")
         if start >= 0:
-            fields.update(re.findall(r"^\s*(?:repeated |optional )?\w+ (\w+) = \d+;",
+            fields.update(re.findall(r"^\s*(?:repeated |optional )?(?:map<[^>]*>|\w+) (\w+) = \d+;",
                                      balanced(text, text.find("{", start)), re.MULTILINE))
     return fields
 

@@ -44,6 +44,7 @@ DurableState Coordinator::State::MakeDurableState(Time now) {
   links_.Store(durable);
   saves_.Store(durable);
   agreement_.Store(durable);
+  lineage_.Store(durable);
   durable.finished = end_.has_value() && end_->ok;
   durable.failed = end_.has_value() && !end_->ok && !end_->suspended ? end_->reason : "";
   return durable;
@@ -65,6 +66,7 @@ TransitionContext Coordinator::State::MakeContext(Time now, Outbox& out) {
           .recoveries = recoveries_,
           .decisions = decisions_,
           .outcomes = outcomes_,
+          .lineage = lineage_,
           .now = now,
           .out = out};
 }
@@ -75,15 +77,14 @@ void Coordinator::State::On(const Submitted& event, Time now, Outbox& out) {
   }
   job_ = event.job;
   saves_.Restore(event.job.checkpoints);
+  lineage_.BeginJob(event.job.provenance);
   generations_.Allot(event.job.used_generation);
   out.Persist();
   out.Log("job_started", {{"job", job_.id},
                           {"steps", policy().total_steps},
                           {"workers", static_cast<int64_t>(policy().initial_workers)}});
   BeginForming(now);
-  for (const auto& [name, worker] : roster_.workers()) {
-    WelcomeWorker(name, false, out);
-  }
+  WelcomeWaiting(out);
 }
 
 void Coordinator::State::BeginForming(Time now) {
@@ -226,7 +227,9 @@ void Coordinator::State::Advance(Time now, Outbox& out) {
 void Coordinator::State::EndIfNobodyIsLeft(Outbox& out) {
   if (launched_are_gone_ && roster_.workers().empty() && suspension_.asked().empty() &&
       (phase_ == JobPhase::kActive || phase_ == JobPhase::kAdopting)) {
-    End({.reason = recoveries_.WithFirstLoss("no worker is left")}, out);
+    End({.bad_input = refused_unlike_ && !generations_.held(),
+         .reason = recoveries_.WithFirstLoss("no worker is left")},
+        out);
   }
 }
 

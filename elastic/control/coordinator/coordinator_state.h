@@ -40,6 +40,7 @@ class Coordinator::State {
  private:
   void DescribePhase(Time now, wire::JobStatus& status) const;
   void DescribeWorkers(wire::JobStatus& status) const;
+  void DescribeGuarantee(wire::JobStatus& status) const;
   const JobPolicy& policy() const { return job_.policy; }
   /// True if a generation is in force.
   bool IsRunning() const { return phase_ == JobPhase::kActive && generations_.held().has_value(); }
@@ -85,6 +86,13 @@ class Coordinator::State {
   /// none.
   std::optional<wire::Refused> OtherJob(const wire::Hello& hello) const;
   void WelcomeWorker(const std::string& name, bool again, Outbox& out);
+  /// The refusal of a worker that would void the guarantee which the job demands, which is logged;
+  /// nullopt if it may join.
+  std::optional<wire::Refused> Unlike(const std::string& name,
+                                      const WorkerIdentity& worker,
+                                      Outbox& out);
+  /// Sends a submitted job to the workers that have waited for one.
+  void WelcomeWaiting(Outbox& out);
   /// How long quarantine holds off a worker that wants to join; nullopt if it may join, or is
   /// needed.
   std::optional<Quarantine::HoldOff> HoldOff(const std::string& name, Time now) const;
@@ -147,6 +155,7 @@ class Coordinator::State {
   std::optional<Time> adopt_until_;
   std::optional<Time> promised_tick_;
   bool launched_are_gone_ = false;  ///< All launched processes have ended; none will be restarted.
+  bool refused_unlike_ = false;     ///< Unlike has refused a worker before a generation began.
 
   Roster roster_;
   Quarantine quarantine_;
@@ -165,6 +174,7 @@ class Coordinator::State {
   Recoveries recoveries_;
   Decisions decisions_;
   Outcomes outcomes_;
+  Lineage lineage_;
   Transitions transitions_;
   Suspension suspension_;
 };

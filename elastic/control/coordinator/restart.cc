@@ -20,6 +20,7 @@ Coordinator::State::State(const DurableState& restored, const Job& job, Time now
   steps_.Restore(restored, now);
   saves_.Restore(job.checkpoints, restored.given_up_checkpoints);
   agreement_.Restore(restored);
+  lineage_.Restore(restored, job.provenance);
   RestoreDisagreement(now);
   roster_.Restore(restored, now);
   transitions_.Restore(roster_);
@@ -66,6 +67,7 @@ void Coordinator::State::FinishAdopting(Time now, Outbox& out) {
   }
   recoveries_.End();
   out.Log("coordinator_restarted", {{"generation", held->number}});
+  lineage_.Tell(held->number, out);
   for (const auto& [name, incarnation] : held->members) {
     SendGoAgain(roster_.at(name), out);
   }

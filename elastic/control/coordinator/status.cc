@@ -83,6 +83,7 @@ void Coordinator::State::DescribeWorkers(wire::JobStatus& status) const {
       entry.set_measured_slowdown(*measured);
     }
     entry.set_failure_domain(worker.failure_domain);
+    entry.mutable_arithmetic()->insert(worker.arithmetic.begin(), worker.arithmetic.end());
     if (worker.move.all > 0) {
       entry.set_moved_bytes(worker.move.moved);
       entry.set_bytes_to_move(worker.move.all);
@@ -96,6 +97,12 @@ void Coordinator::State::DescribeWorkers(wire::JobStatus& status) const {
       entry.set_standing(worker.draining ? "draining" : StandingName(worker.standing));
     }
   }
+}
+
+void Coordinator::State::DescribeGuarantee(wire::JobStatus& status) const {
+  const Provenance& provenance = lineage_.newest();
+  status.set_guarantee(std::string(NameOf(provenance.guarantee)));
+  status.set_guarantee_reason(provenance.reason);
 }
 
 wire::JobStatus Coordinator::State::Describe(Time now) const {
@@ -129,6 +136,7 @@ wire::JobStatus Coordinator::State::Describe(Time now) const {
       status.set_predicted_step_seconds(held->plan.predicted_step_seconds);
     }
     status.set_plan_json(held->plan.plan_json);
+    DescribeGuarantee(status);
   }
   for (const int64_t step : saves_.committed()) {
     status.add_checkpoint_steps(step);

@@ -14,6 +14,14 @@ void Refuse(ConnectionId connection, const wire::Refused& refused, Outbox& out) 
   out.Add(Close{connection});
 }
 
+wire::Refused RefusalOf(const Roster::Answer& answer) {
+  wire::Refused refused;
+  refused.set_reason(answer.reason);
+  refused.set_permanent(answer.permanent);
+  refused.set_rejoins(answer.rejoins);
+  return refused;
+}
+
 }  // namespace
 
 // ---- Hello ----
@@ -37,11 +45,12 @@ void Coordinator::State::OnHello(ConnectionId connection,
     return out.Add(Close{connection});
   }
   if (answer.kind == Kind::kRefuse) {
-    wire::Refused refused;
-    refused.set_reason(answer.reason);
-    refused.set_permanent(answer.permanent);
-    refused.set_rejoins(answer.rejoins);
-    return Refuse(connection, refused, out);
+    return Refuse(connection, RefusalOf(answer), out);
+  }
+  if (answer.kind != Kind::kReturn) {
+    if (const auto unlike = Unlike(hello.name(), IdentityOf(hello), out)) {
+      return Refuse(connection, *unlike, out);
+    }
   }
   EndSilence(now, out);
   if (answer.kind == Kind::kReturn) {
@@ -164,7 +173,9 @@ void Coordinator::State::OnMessage(const Worker& worker,
       if (phase_ != JobPhase::kDone) {
         const wire::CheckpointPart& part = message.checkpoint_part();
         saves_.TakePart(name, part, generations_,
-                        {.validation_loss = steps_.ValidationOf(part.step()), .data = job_.data},
+                        {.validation_loss = steps_.ValidationOf(part.step()),
+                         .data = job_.data,
+                         .provenance = lineage_.Of(part.step())},
                         out);
       }
       return;

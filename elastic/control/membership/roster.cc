@@ -18,6 +18,8 @@ bool IsEmpty(const wire::Emulation& emulation) {
 
 // The longest name of a host or network; measurements are kept by these names.
 constexpr size_t kMaxNameBytes = 255;
+// The longest description of what a worker computes on: it is part of lines of text.
+constexpr size_t kMaxArithmeticBytes = 4096;
 
 // True if the name can be part of file names, labels and lines of text.
 bool IsNameSound(const std::string& name) {
@@ -25,6 +27,19 @@ bool IsNameSound(const std::string& name) {
            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                   c == '-' || c == '_' || c == '.';
          });
+}
+
+// True if what the worker computes on can be compared with others' and be part of lines of text.
+bool IsArithmeticSound(const wire::Hello& hello) {
+  size_t bytes = 0;
+  for (const auto& [part, value] : hello.arithmetic()) {
+    const std::string text = part + value;
+    bytes += text.size();
+    if (part.empty() || !std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; })) {
+      return false;
+    }
+  }
+  return bytes > 0 && bytes <= kMaxArithmeticBytes;
 }
 
 // Why the Hello cannot be accepted; empty if it can.
@@ -43,18 +58,10 @@ std::string Fault(const wire::Hello& hello) {
   if (hello.host().size() > kMaxNameBytes || hello.network().size() > kMaxNameBytes) {
     return "the name of its host or of its network is too long";
   }
+  if (!IsArithmeticSound(hello)) {
+    return "it does not say what it computes on, in at most 4096 printable characters";
+  }
   return "";
-}
-
-WorkerIdentity IdentityOf(const wire::Hello& hello) {
-  return {.host = hello.host(),
-          .failure_domain = hello.failure_domain(),
-          .pid = hello.pid(),
-          .data_address = hello.data_address(),
-          .metrics_address = hello.metrics_address(),
-          .network = hello.network(),
-          .probe_address = hello.probe_address(),
-          .emulation = hello.emulation()};
 }
 
 // Records that the worker is heard; a gap before does not count against a running profile.
@@ -67,6 +74,22 @@ void EndGap(Worker& worker, Time now) {
 }
 
 }  // namespace
+
+WorkerIdentity IdentityOf(const wire::Hello& hello) {
+  Arithmetic arithmetic;
+  for (const auto& [part, value] : hello.arithmetic()) {
+    arithmetic[part] = value;
+  }
+  return {.host = hello.host(),
+          .failure_domain = hello.failure_domain(),
+          .pid = hello.pid(),
+          .data_address = hello.data_address(),
+          .metrics_address = hello.metrics_address(),
+          .network = hello.network(),
+          .probe_address = hello.probe_address(),
+          .emulation = hello.emulation(),
+          .arithmetic = std::move(arithmetic)};
+}
 
 const Worker* Roster::Find(const std::string& name) const {
   const auto found = workers_.find(name);
@@ -326,6 +349,7 @@ void Roster::Restore(const DurableState& durable, Time now) {
     worker.incarnation = stored.incarnation;
     worker.host = stored.host;
     worker.failure_domain = stored.failure_domain;
+    worker.arithmetic = stored.arithmetic;
     worker.profile_json = stored.profile_json;
     worker.draining = !stored.leaves.empty();
     worker.notices = {stored.noticed, stored.notice, stored.withdrawn};
@@ -344,7 +368,8 @@ void Roster::Store(DurableState& durable) const {
                              .leaves = worker.draining ? worker.leave_reason : "",
                              .noticed = worker.notices.count,
                              .notice = worker.notices.newest,
-                             .withdrawn = worker.notices.withdrawn};
+                             .withdrawn = worker.notices.withdrawn,
+                             .arithmetic = worker.arithmetic};
   }
   durable.releases = releases_;
   durable.next_worker_number = next_number_;

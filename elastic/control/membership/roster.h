@@ -124,6 +124,8 @@ class Roster {
   bool list_changed_ = false;
 };
 
+/// What the process says of itself.
+WorkerIdentity IdentityOf(const wire::Hello& hello);
 /// No worker leaves any longer, for `reason`; each may be asked again.
 void RefuseDrains(Roster& roster, const std::string& reason, Outbox& out);
 /// The names of the workers that a plan may count on.

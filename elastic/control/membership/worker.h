@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "elastic/control/connection.h"
+#include "elastic/control/provenance.h"
 #include "elastic/protocol/protocol.pb.h"
 
 namespace heddle::elastic {
@@ -23,6 +24,7 @@ struct WorkerIdentity {
   std::string network;
   std::string probe_address;
   wire::Emulation emulation;
+  Arithmetic arithmetic;
 };
 
 /// Termination notices of a worker's process, which numbers them from 1 on.

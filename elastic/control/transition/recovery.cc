@@ -172,12 +172,11 @@ void Transitions::Go(TransitionContext& context) {
   }
   const std::optional<Time> since = context.recoveries.End();
   const auto& before = context.generations.held();
-  const bool trained = over.kind == Transition::Kind::kChange;
   improve_at_.reset();
   if (over.kind == Transition::Kind::kRecover) {
     improve_at_ = context.now + context.job.policy.lease;
   }
-  const auto paused_since = trained ? moved.since : since;
+  const auto paused_since = over.kind == Transition::Kind::kChange ? moved.since : since;
   context.decisions.LogDecision(
       {.generation = over.generation,
        .follows = before ? before->number : 0,
@@ -199,6 +198,8 @@ void Transitions::Go(TransitionContext& context) {
   context.agreement.BeginGeneration(next.origin.step);
   context.sources.BeginGeneration(begun, next.origin.step, context.job.policy);
   context.saves.RollBackTo(next.origin.step, context.out);
+  context.lineage.BeginGeneration(begun.plan.members, next.origin.source, next.origin.step,
+                                  context.roster, context.job.policy);
   context.out.Persist();
 
   context.sources.NoteMove(next.origin.source, moved.ready);
@@ -208,6 +209,7 @@ void Transitions::Go(TransitionContext& context) {
   context.out.Log("plan", {{"generation", begun.number},
                            {"predicted_step_seconds", begun.plan.predicted_step_seconds},
                            {"plan", RawJson{begun.plan.plan_json}}});
+  context.lineage.Tell(begun.number, context.out);
   if (since) {
     context.out.Log("resumed", {{"seconds", Seconds(context.now - *since)},
                                 {"steps_repeated", over.steps_repeated}});

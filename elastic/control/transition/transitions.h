@@ -15,6 +15,7 @@
 #include "elastic/control/decisions/decisions.h"
 #include "elastic/control/drift/drift.h"
 #include "elastic/control/drift/link_drift.h"
+#include "elastic/control/lineage/lineage.h"
 #include "elastic/control/links/link_survey.h"
 #include "elastic/control/membership/blame.h"
 #include "elastic/control/transition/pace.h"
@@ -39,6 +40,7 @@ struct TransitionContext {
   Recoveries& recoveries;
   Decisions& decisions;
   Outcomes& outcomes;
+  Lineage& lineage;
   Time now;
   Outbox& out;
 };

@@ -19,6 +19,9 @@ Result<KeptProfile> GetProfile(KeptFiles& files,
     signatures.insert(graph::NodeSignature(*key.graph, node));
   }
   std::string text = fmt::format("{}\n{}\n", key.emulated, key.threads);
+  for (const auto& [part, value] : key.arithmetic) {
+    text += part + " " + value + "\n";
+  }
   for (const std::string& signature : signatures) {
     text += signature + "\n";
   }

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <string>
 
 #include "base/status.h"
 #include "elastic/worker/measure/kept_files.h"
@@ -19,6 +21,8 @@ struct ProfileKey {
   /// their emulated speeds and not on the machine's load while one of them was measured.
   bool emulated = false;
   int64_t threads = 1;
+  /// What computes (runtime::Arithmetic): other kernels take another time.
+  std::map<std::string, std::string> arithmetic = {};
 };
 
 /// A profile from the cache.

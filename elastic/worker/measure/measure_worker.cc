@@ -4,6 +4,7 @@
 
 #include "elastic/worker/measure/kept_profile.h"
 #include "elastic/worker/measure/link_probe.h"
+#include "engine/runtime/device/arithmetic.h"
 #include "engine/runtime/profiler.h"
 
 namespace heddle::elastic {
@@ -15,7 +16,10 @@ constexpr double kEmulatedSpeed = 0.5;
 
 Result<KeptProfile> ProfileOf(const MeasuredAs& as, KeptFiles& files, Progress& progress) {
   const bool emulated = as.emulation.speed < 1;
-  const ProfileKey key{.graph = as.graph, .emulated = emulated, .threads = as.threads};
+  const ProfileKey key{.graph = as.graph,
+                       .emulated = emulated,
+                       .threads = as.threads,
+                       .arithmetic = runtime::CpuArithmetic()};
   HEDDLE_ASSIGN_OR_RETURN(KeptProfile kept, GetProfile(files, key, [&] {
                             return runtime::MeasureProfile(*as.graph, emulated ? kEmulatedSpeed : 1,
                                                            progress);

@@ -5,33 +5,11 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
-#include <fmt/format.h>
-#include <torch/csrc/api/include/torch/version.h>
 #include <unistd.h>
 
-#include "engine/runtime/device/blas.h"
 #include "engine/runtime/device/tensor.h"
 
 namespace heddle::runtime {
-namespace {
-
-std::string ProcessorName() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    const size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) {
-      return line.substr(colon + 2);
-    }
-  }
-  return "unknown processor";
-}
-
-}  // namespace
-
-std::string CpuDevice::kind() const {
-  return fmt::format("{}, libtorch {}, {}", ProcessorName(), TORCH_VERSION,
-                     BlasName(LoadedBlas().kind));
-}
 
 at::Tensor CpuDevice::Empty(const graph::TensorType& type) {
   return HostTensor(type);

@@ -12,7 +12,7 @@ class CpuDevice final : public Device {
  public:
   explicit CpuDevice(const DeviceOptions& options = {}) : Device(options) {}
 
-  std::string kind() const override;
+  Arithmetic arithmetic() const override { return CpuArithmetic(); }
   bool is_host() const override { return true; }
   at::Tensor Empty(const graph::TensorType& type) override;
   at::Tensor HostBuffer(const graph::TensorType& type) override;

@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/graph/graph.h"
+#include "engine/runtime/device/arithmetic.h"
 #include "engine/runtime/device/device_clock.h"
 
 namespace heddle::runtime {
@@ -82,8 +83,8 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  /// The processor or GPU and the libraries that compute. Devices of one kind give the same bits.
-  virtual std::string kind() const = 0;
+  /// What decides the bits of its results. Devices with equal ones give the same bits.
+  virtual Arithmetic arithmetic() const = 0;
   /// True if the device's tensors lie in the host's memory and are complete when a call returns, so
   /// that the host may read and write them.
   virtual bool is_host() const = 0;

@@ -4,10 +4,13 @@
 
 #include <gmock/gmock.h>
 
+#include "checkpoint/format/extra.h"
 #include "checkpoint/format/types.h"
 
 namespace heddle::checkpoint {
 namespace {
+
+using ::testing::HasSubstr;
 
 BoxRecord BoxOf(int64_t bytes) {
   BoxRecord box;
@@ -54,6 +57,7 @@ TEST(InspectTest, TheTextSaysAllOfIt) {
       "generation        3\n"
       "samples consumed  640\n"
       "job               0123abcd\n"
+      "guarantee         unknown\n"
       "size              3.0 MiB for 4.0 KiB of tensors (ratio 0.001)\n"
       "file              w0.g3.h5  1023 B\n"
       "file              w1.g3.h5  1.0 KiB\n"
@@ -66,6 +70,22 @@ TEST(InspectTest, TheTextSaysAllOfIt) {
       "weight      w            bf16         16 B   4.000      2  [8]  derived from master (1 of "
       "2 boxes)\n"
       "weight      x            bf16          8 B       -      1  [4]  derived from master\n");
+}
+
+TEST(InspectTest, TheTextSaysWhatIsPromisedOfItsBits) {
+  Manifest manifest = EveryKind();
+  ASSERT_TRUE(
+      SetGuarantee(manifest.job, {.guarantee = "per-plan", .reason = "b is unlike a"}).ok());
+  EXPECT_THAT(InspectText(manifest),
+              HasSubstr("\nguarantee         per-plan: b is unlike a\nsize"));
+  ASSERT_TRUE(SetGuarantee(manifest.job, {.guarantee = "plan-invariant",
+                                          .arithmetic = {{"blas", "x 1"}, {"threads", "2"}}})
+                  .ok());
+  EXPECT_THAT(InspectText(manifest), HasSubstr("\nguarantee         plan-invariant\n"
+                                               "computed on       blas x 1; threads 2\nsize"));
+  EXPECT_THAT(InspectJson(manifest),
+              HasSubstr(R"("guarantee":"plan-invariant","guarantee_reason":"",)"
+                        R"("arithmetic":{"blas":"x 1","threads":"2"},"bytes":)"));
 }
 
 TEST(InspectTest, SizesHaveTheUnitThatFits) {
@@ -97,7 +117,8 @@ TEST(InspectTest, TheJsonSaysAllOfIt) {
   manifest.files.resize(1);
   const std::string begin =
       R"({"format":"heddle-checkpoint","version":3,"step":40,"generation":3,"created":1.5,)"
-      R"("samples_consumed":640,"job_hash":"0123abcd","bytes":4112,"stored_bytes":1023,"plan":)";
+      R"("samples_consumed":640,"job_hash":"0123abcd","guarantee":"unknown","guarantee_reason":"",)"
+      R"("arithmetic":{},"bytes":4112,"stored_bytes":1023,"plan":)";
   const std::string end =
       R"(,"files":[{"name":"w0.g3.h5","bytes":1023}],"tensors":[)"
       R"({"name":"w","role":"exp_avg","dtype":"fp32","shape":[4],"bytes":16,"stored_bytes":8,)"
@@ -112,8 +133,7 @@ TEST(InspectTest, TheJsonSaysAllOfIt) {
 TEST(InspectTest, TheJsonNamesWhatATensorIsDerivedFrom) {
   Manifest manifest = EveryKind();
   manifest.tensors.erase(manifest.tensors.begin(), manifest.tensors.begin() + 4);
-  EXPECT_THAT(InspectJson(manifest),
-              ::testing::HasSubstr(R"("lossy":false,"derived_from":"master"}])"));
+  EXPECT_THAT(InspectJson(manifest), HasSubstr(R"("lossy":false,"derived_from":"master"}])"));
 }
 
 }  // namespace

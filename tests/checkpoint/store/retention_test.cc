@@ -105,42 +105,5 @@ TEST(RetentionTest, RandomRulesKeepTheUnion) {
   }
 }
 
-TEST(RetentionTest, TheLossStandsInExtraBesideWhatElseIsThere) {
-  JobState job;
-  EXPECT_EQ(ValidationLoss(job), std::nullopt);
-  ASSERT_TRUE(SetValidationLoss(job, 2.3125).ok());
-  EXPECT_EQ(job.extra, R"({"validation_loss":2.3125})");
-  EXPECT_EQ(ValidationLoss(job), 2.3125);
-  job.extra = R"({"mine": [1, 2]})";
-  ASSERT_TRUE(SetValidationLoss(job, 0.1).ok());
-  EXPECT_EQ(ValidationLoss(job), 0.1);
-  EXPECT_NE(job.extra.find(R"("mine":[1,2])"), std::string::npos);
-  ASSERT_TRUE(SetValidationLoss(job, INFINITY).ok());
-  EXPECT_EQ(ValidationLoss(job), 0.1);
-  job.extra = "[]";
-  EXPECT_EQ(SetValidationLoss(job, 1).code(), StatusCode::kInvalidArgument);
-  for (const char* extra :
-       {"", "{", "[1]", "{}", R"({"validation_loss": "2"})", R"({"validation_loss": null})"}) {
-    job.extra = extra;
-    EXPECT_EQ(ValidationLoss(job), std::nullopt) << extra;
-  }
-}
-
-TEST(RetentionTest, TheDatasFingerprintStandsInExtraToo) {
-  JobState job;
-  EXPECT_EQ(DataFingerprint(job), 0U);
-  ASSERT_TRUE(SetDataFingerprint(job, 0).ok());
-  EXPECT_EQ(job.extra, "") << "nothing is known";
-  ASSERT_TRUE(SetDataFingerprint(job, 0xF1E2D3C4B5A697U).ok());
-  EXPECT_EQ(job.extra, R"({"data":"00f1e2d3c4b5a697"})");
-  ASSERT_TRUE(SetValidationLoss(job, 0.5).ok());
-  EXPECT_EQ(DataFingerprint(job), 0xF1E2D3C4B5A697U);
-  EXPECT_EQ(ValidationLoss(job), 0.5);
-  for (const char* extra : {"{", "[1]", R"({"data": 7})", R"({"data": "7x"})", R"({"data": ""})"}) {
-    job.extra = extra;
-    EXPECT_EQ(DataFingerprint(job), 0U) << extra;
-  }
-}
-
 }  // namespace
 }  // namespace heddle::checkpoint

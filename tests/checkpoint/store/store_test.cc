@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 
+#include "checkpoint/format/extra.h"
 #include "checkpoint/read/inspect.h"
 #include "checkpoint/read/reader.h"
 #include "checkpoint/read/verify.h"

@@ -69,6 +69,7 @@ class CoordinatorTest : public testing::Test {
       hello.set_incarnation(std::string(16, name.empty() ? '?' : name.back()));
       hello.set_host("host-" + name);
       hello.set_protocol_version(kProtocolVersion);
+      (*hello.mutable_arithmetic())["processor"] = "EPYC";
       hello.set_data_address("address of " + name);
       if (more) {
         more(hello);

@@ -23,6 +23,7 @@ class FailureDetectorTest : public testing::Test {
       hello.set_name(std::string(1, name));
       hello.set_incarnation(std::string(16, name));
       hello.set_protocol_version(kProtocolVersion);
+      (*hello.mutable_arithmetic())["processor"] = "EPYC";
       roster_.Join(name, hello, now_);
       if (name != 'd') {
         generation.members[std::string(1, name)] = std::string(16, name);

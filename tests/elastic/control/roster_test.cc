@@ -21,6 +21,7 @@ class RosterTest : public testing::Test {
     hello.set_name(name);
     hello.set_incarnation(std::string(16, incarnation));
     hello.set_protocol_version(kProtocolVersion);
+    (*hello.mutable_arithmetic())["processor"] = "EPYC";
     hello.set_host("host-" + name);
     return hello;
   }
@@ -193,6 +194,24 @@ TEST_F(RosterTest, AnIncarnationIsOfSixteenBytesAndTheProtocolTheCoordinators) {
   }
 }
 
+TEST_F(RosterTest, AWorkerSaysWhatItComputesOnInLinesThatCanBePrinted) {
+  wire::Hello hello = HelloOf("a", 'A');
+  auto& arithmetic = *hello.mutable_arithmetic();
+  for (const std::string& value :
+       {std::string(5000, 'x'), std::string("two\nlines"), std::string("\xc3\xa9")}) {
+    arithmetic["processor"] = value;
+    EXPECT_THAT(roster_.Judge(hello, false, now_, policy_.lease).reason,
+                HasSubstr("does not say what it computes on"))
+        << value;
+  }
+  arithmetic.clear();
+  EXPECT_EQ(Judge(hello), Kind::kRefuse);
+  arithmetic["processor"] = "AMD EPYC (tm) 9B14";
+  EXPECT_EQ(Judge(hello), Kind::kJoin);
+  roster_.Join(1, hello, now_);
+  EXPECT_EQ(roster_.at("a").arithmetic, (Arithmetic{{"processor", "AMD EPYC (tm) 9B14"}}));
+}
+
 TEST_F(RosterTest, NobodyComesToAJobThatHasEnded) {
   const Roster::Answer answer = roster_.Judge(HelloOf("a", 'A'), true, now_, policy_.lease);
   EXPECT_EQ(answer.kind, Kind::kRefuse);
@@ -290,8 +309,11 @@ TEST_F(RosterTest, WhoIsKnownFromThePredecessorIsNoCandidateBeforeItComes) {
   roster_.TakeProfile("a", "profile");
   DurableState durable;
   roster_.Store(durable);
-  EXPECT_EQ(durable.workers.at("a"),
-            (DurableWorker{std::string(16, 'A'), "host-a", "profile", ""}));
+  EXPECT_EQ(durable.workers.at("a"), (DurableWorker{.incarnation = std::string(16, 'A'),
+                                                    .host = "host-a",
+                                                    .profile_json = "profile",
+                                                    .failure_domain = "",
+                                                    .arithmetic = {{"processor", "EPYC"}}}));
   Roster next;
   durable.next_worker_number = 7;
   durable.workers["a"].failure_domain = "rack";

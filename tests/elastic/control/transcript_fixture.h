@@ -148,6 +148,7 @@ class TranscriptTest : public testing::Test {
     hello.set_network("net-" + name);
     hello.set_pid(name[0]);
     hello.set_protocol_version(kProtocolVersion);
+    (*hello.mutable_arithmetic())["processor"] = "EPYC";
     hello.set_data_address("data-" + name);
     hello.set_probe_address("probe-" + name);
     hello.set_metrics_address("metrics-" + name);

@@ -40,14 +40,17 @@ log "decision", "generation": 1, "follows": 0, "cause": "form", "evidence": [{"w
 store job yaml secret /out counter 1 step 0 life 0 next 1 checkpoints [] a(A host-a "a" ) b(B host-b "b"
     rack-b) held 1 "plan 1": a=A b=B snapshots 1 "plan 1" [0 1]
 log "plan", "generation": 1, "predicted_step_seconds": 0.25, "plan": "plan 1"}
+log "guarantee", "generation": 1, "guarantee": "plan-invariant", "reason": ""}
 a < {"go":{"generation":"1"}}
 b < {"go":{"generation":"1"}})");
   EXPECT_EQ(
       Shown(),
       R"({"phase":"training","jobId":"job","generation":"1","step":"0","totalSteps":"4","predictedStepSeconds":0.25,
     "workers":[{"name":"a","host":"host-a","pid":"97","standing":"training","metricsAddress":"metrics-a",
-    "slowdown":1},{"name":"b","host":"host-b","pid":"98","standing":"training","metricsAddress":"metrics-b",
-    "slowdown":1,"failureDomain":"rack-b"}],"planJson":"\"plan 1\"","outputFolder":"/out"})");
+    "slowdown":1,"arithmetic":{"processor":"EPYC"}},{"name":"b","host":"host-b","pid":"98",
+    "standing":"training","metricsAddress":"metrics-b","slowdown":1,"failureDomain":"rack-b",
+    "arithmetic":{"processor":"EPYC"}}],"planJson":"\"plan 1\"","outputFolder":"/out",
+    "guarantee":"plan-invariant"})");
 }
 
 TEST_F(TranscriptTest, StepsCheckpointsAndTheEnd) {
@@ -81,10 +84,11 @@ b < {"alive":{"knownStep":"2"}})");
       Shown(),
       R"({"phase":"training","jobId":"job","generation":"1","step":"2","totalSteps":"4","loss":6,"tokensPerSecond":2048,
     "predictedStepSeconds":0.25,"stepSeconds":0.5,"workers":[{"name":"a","host":"host-a","pid":"97",
-    "standing":"training","metricsAddress":"metrics-a","slowdown":1},{"name":"b","host":"host-b","pid":"98",
-    "standing":"training","appliedStep":"2","metricsAddress":"metrics-b","slowdown":1,
-    "failureDomain":"rack-b"}],"planJson":"\"plan 1\"","checkpointSteps":["2"],"validationLoss":3.5,
-    "secondsLeft":1,"outputFolder":"/out"})");
+    "standing":"training","metricsAddress":"metrics-a","slowdown":1,"arithmetic":{"processor":"EPYC"}},
+    {"name":"b","host":"host-b","pid":"98","standing":"training","appliedStep":"2",
+    "metricsAddress":"metrics-b","slowdown":1,"failureDomain":"rack-b","arithmetic":{"processor":"EPYC"}}],
+    "planJson":"\"plan 1\"","checkpointSteps":["2"],"validationLoss":3.5,"secondsLeft":1,"outputFolder":"/out",
+    "guarantee":"plan-invariant"})");
   Step("a", 3);
   Step("a", 4);
   Saved("a", 4, 0);
@@ -115,10 +119,11 @@ end true false the job is done)");
       Shown(),
       R"({"phase":"finished","reason":"the job is done","jobId":"job","generation":"1","step":"4","totalSteps":"4",
     "loss":4,"tokensPerSecond":2048,"predictedStepSeconds":0.25,"stepSeconds":0.5,"workers":[{"name":"a",
-    "host":"host-a","pid":"97","standing":"finished","metricsAddress":"metrics-a","slowdown":1},{"name":"b",
-    "host":"host-b","pid":"98","standing":"finished","appliedStep":"2","metricsAddress":"metrics-b",
-    "slowdown":1,"failureDomain":"rack-b"}],"planJson":"\"plan 1\"","checkpointSteps":["2","4"],
-    "validationLoss":3.5,"secondsLeft":0,"outputFolder":"/out"})");
+    "host":"host-a","pid":"97","standing":"finished","metricsAddress":"metrics-a","slowdown":1,
+    "arithmetic":{"processor":"EPYC"}},{"name":"b","host":"host-b","pid":"98","standing":"finished",
+    "appliedStep":"2","metricsAddress":"metrics-b","slowdown":1,"failureDomain":"rack-b",
+    "arithmetic":{"processor":"EPYC"}}],"planJson":"\"plan 1\"","checkpointSteps":["2","4"],
+    "validationLoss":3.5,"secondsLeft":0,"outputFolder":"/out","guarantee":"plan-invariant"})");
   // Nothing that is said afterwards changes anything.
   Step("a", 5);
   Saved("a", 6, 0);
@@ -149,8 +154,9 @@ TEST_F(TranscriptTest, ALossIsSettledAndTheJobGoesOn) {
       Shown(),
       R"({"phase":"recovering","jobId":"job","generation":"1","step":"3","totalSteps":"4","loss":5,
     "tokensPerSecond":2048,"predictedStepSeconds":0.25,"stepSeconds":0.5,"workers":[{"name":"a",
-    "host":"host-a","pid":"97","standing":"training","metricsAddress":"metrics-a","slowdown":1}],
-    "planJson":"\"plan 1\"","checkpointSteps":["2"],"secondsLeft":0.5,"outputFolder":"/out"})");
+    "host":"host-a","pid":"97","standing":"training","metricsAddress":"metrics-a","slowdown":1,
+    "arithmetic":{"processor":"EPYC"}}],"planJson":"\"plan 1\"","checkpointSteps":["2"],"secondsLeft":0.5,
+    "outputFolder":"/out","guarantee":"plan-invariant"})");
   now_ += std::chrono::milliseconds(250);
   From("a", [](wire::FromWorker& message) {
     wire::Halted& halted = *message.mutable_halted();
@@ -220,11 +226,12 @@ TEST_F(TranscriptTest, OneComesAndOneLeavesWhileTheyTrain) {
       Shown(),
       R"({"phase":"changing","jobId":"job","generation":"1","step":"2","totalSteps":"1000000","loss":6,
     "tokensPerSecond":2048,"predictedStepSeconds":0.25,"stepSeconds":0.5,"workers":[{"name":"a",
-    "host":"host-a","pid":"97","standing":"training","metricsAddress":"metrics-a","slowdown":1},{"name":"b",
-    "host":"host-b","pid":"98","standing":"draining","metricsAddress":"metrics-b","slowdown":1,
-    "failureDomain":"rack-b","mayStay":true},{"name":"c","host":"host-c","pid":"99","standing":"standby",
-    "metricsAddress":"metrics-c","slowdown":1}],"planJson":"\"plan 1\"","secondsLeft":499999,
-    "outputFolder":"/out"})");
+    "host":"host-a","pid":"97","standing":"training","metricsAddress":"metrics-a","slowdown":1,
+    "arithmetic":{"processor":"EPYC"}},{"name":"b","host":"host-b","pid":"98","standing":"draining",
+    "metricsAddress":"metrics-b","slowdown":1,"failureDomain":"rack-b","mayStay":true,
+    "arithmetic":{"processor":"EPYC"}},{"name":"c","host":"host-c","pid":"99","standing":"standby",
+    "metricsAddress":"metrics-c","slowdown":1,"arithmetic":{"processor":"EPYC"}}],"planJson":"\"plan 1\"",
+    "secondsLeft":499999,"outputFolder":"/out","guarantee":"plan-invariant"})");
   for (const char* name : {"a", "b"}) {
     From(name, [](wire::FromWorker& message) {
       message.mutable_stopped()->set_generation(1);
@@ -392,7 +399,8 @@ TEST_F(TranscriptTest, ARestartTellsItsWorkersWhereTheyAre) {
       Shown(),
       R"({"phase":"recovering","jobId":"job","generation":"1","step":"1","totalSteps":"4","workers":[{"name":"a",
     "host":"host-a","standing":"absent","slowdown":1,"failureDomain":"rack"},{"name":"b","host":"host-b",
-    "standing":"absent","slowdown":1,"failureDomain":"rack"}],"planJson":"\"plan 1\"","outputFolder":"/out"})");
+    "standing":"absent","slowdown":1,"failureDomain":"rack"}],"planJson":"\"plan 1\"","outputFolder":"/out",
+    "guarantee":"plan-invariant"})");
   for (const char* name : {"a", "b"}) {
     Hello(name, [&](wire::Hello& hello) {
       hello.set_generation(1);
@@ -411,6 +419,7 @@ b < {"welcome":{"name":"b","jobId":"job","jobYaml":"yaml","secret":"secret","out
     "emulation":{"speed":0.5},"knownStep":"1","again":true,"heartbeatSeconds":0.2,"coordinatorWaitSeconds":600,
     "noticeSeconds":120}}
 log "coordinator_restarted", "generation": 1}
+log "guarantee", "generation": 1, "guarantee": "plan-invariant", "reason": ""}
 a < {"go":{"generation":"1"}}
 list a(97 metrics-a host-a) b(98 metrics-b host-b))");
 }

@@ -97,6 +97,7 @@ class FakeWorker : public MemberHost {
     identity.host = "localhost";
     identity.pid = 1;
     identity.data_address = "memory";
+    identity.arithmetic = {{"processor", "fake"}};
     loop_ = std::make_unique<MemberLoop>(Member(identity, MemberOptions(), Now()), *this);
     SessionOptions options;
     options.coordinator = coordinator;

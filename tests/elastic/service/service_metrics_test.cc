@@ -119,6 +119,7 @@ TEST_F(ServiceMetricsTest, FiguresOfAJobAreNotTheNextOnes) {
   metrics_.Note(
       {"step", {{"step", int64_t{7}}, {"loss", 3.5}, {"tokens", int64_t{64}}, {"seconds", 2.0}}});
   metrics_.Note({"validation", {{"loss", 4.5}}});
+  metrics_.Note({"guarantee", {{"guarantee", std::string("plan-invariant")}}});
   metrics_.Note({"recovered",
                  {{"source", std::string("live")}, {"predicted_seconds", 1.5}, {"seconds", 2.5}}});
   metrics_.Note(Outcome("kept"));
@@ -127,6 +128,7 @@ TEST_F(ServiceMetricsTest, FiguresOfAJobAreNotTheNextOnes) {
                         {"heddle_job_running", 1},
                         {"heddle_last_recovery_seconds live", 2.5},
                         {"heddle_loss", 3.5},
+                        {"heddle_plan_invariant", 1},
                         {"heddle_predicted_recovery_seconds live", 1.5},
                         {"heddle_predicted_step_seconds", 0.5},
                         {"heddle_promised_step_seconds", 0.25},
@@ -140,6 +142,15 @@ TEST_F(ServiceMetricsTest, FiguresOfAJobAreNotTheNextOnes) {
   metrics_.Note({"job_started", {}});
   metrics_.SetRunning(false);
   EXPECT_EQ(Gauges(), none);
+}
+
+TEST_F(ServiceMetricsTest, AGuaranteeThatIsLostIsShown) {
+  for (const char* const guarantee : {"per-plan", "unknown", "none"}) {
+    metrics_.Note({"guarantee", {{"guarantee", std::string("plan-invariant")}}});
+    EXPECT_EQ(Gauges().at("heddle_plan_invariant"), 1);
+    metrics_.Note({"guarantee", {{"guarantee", std::string(guarantee)}}});
+    EXPECT_EQ(Gauges().at("heddle_plan_invariant"), 0) << guarantee;
+  }
 }
 
 TEST_F(ServiceMetricsTest, ARecoveryThatNobodyPredictedShowsNoPrediction) {

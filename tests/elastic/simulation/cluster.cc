@@ -40,6 +40,7 @@ Job JobOf(const SimOptions& options) {
   }
   policy.replicate_every = options.replicate_every;
   policy.replica_copies = options.replica_copies;
+  policy.demanded = options.demands_alike ? Guarantee::kPlanInvariant : Guarantee::kNone;
   return job;
 }
 
@@ -62,6 +63,7 @@ Cluster::Cluster(const SimOptions& options)
       log(*this),
       leaves(*this),
       decisions(*this),
+      provenance(*this),
       outcomes(*this),
       members(*this),
       moves(*this),

@@ -22,6 +22,7 @@
 #include "tests/elastic/simulation/ledger/ledger.h"
 #include "tests/elastic/simulation/ledger/log_checks.h"
 #include "tests/elastic/simulation/ledger/outcome_checks.h"
+#include "tests/elastic/simulation/ledger/provenance_checks.h"
 #include "tests/elastic/simulation/ledger/refused_copies.h"
 #include "tests/elastic/simulation/workers/member_host.h"
 #include "tests/elastic/simulation/workers/moves.h"
@@ -58,6 +59,7 @@ class Cluster {
   LogChecks log;
   LeaveChecks leaves;
   DecisionChecks decisions;
+  ProvenanceChecks provenance;
   OutcomeChecks outcomes;
   MemberHost members;
   Moves moves;

@@ -303,6 +303,22 @@ TEST(SimulationTest, NoStepIsLostWhenAllAreSignalledAtOnce) {
   }
 }
 
+// The ledger checks every generation, status and checkpoint.
+TEST(SimulationTest, AGuaranteeIsShownAsItIsAndADemandedOneIsKept) {
+  const uint64_t first = FirstSeed();
+  const int histories = kSanitized ? 30 : testing::Scaled(100, 300, 3000);
+  std::map<std::string, int> probes;
+  for (int i = 0; i < histories; ++i) {
+    const SimOptions history = DrawUnlikeHistory(first + static_cast<uint64_t>(i));
+    const SimResult result = RunHistory(history);
+    ASSERT_EQ(result.error, "") << Explain(history, result.error);
+    AddProbes(probes, result);
+  }
+  for (const char* name : {"worker_refused", "unlike steps computed", "unlike steps undone"}) {
+    EXPECT_GT(probes[name], kSanitized ? -1 : 0) << name << " never happened, from seed " << first;
+  }
+}
+
 TEST(SimulationTest, TheSameSeedGivesTheSameHistory) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     const SimOptions history = DrawHistory(seed);

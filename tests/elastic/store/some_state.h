@@ -33,6 +33,7 @@ inline DurableState SomeState() {
   state.refused = {{.holder = "a", .generation = 6},
                    {.holder = "b", .generation = 4, .step = 20, .receiver = "a"}};
   state.workers["a"] = {std::string(16, '\x80'), "host", "{\"p\": 1}", "rack-1"};
+  state.workers["a"].arithmetic = {{"blas", "SkylakeX"}, {"processor", "EPYC"}};
   state.workers["b"] = {.incarnation = std::string(16, 'b'),
                         .host = "host",
                         .profile_json = "{}",
@@ -41,6 +42,10 @@ inline DurableState SomeState() {
                         .noticed = true,
                         .notice = 3,
                         .withdrawn = 2};
+  state.lineage = {
+      {.after_step = -1, .provenance = {.arithmetic = {{"blas", "SkylakeX"}}}},
+      {.after_step = 12,
+       .provenance = {.guarantee = Guarantee::kPerPlan, .reason = "b computes unlike a"}}};
   state.releases = {{std::string(16, '\x81'), "drained", false},
                     {std::string(16, 'c'), "SIGTERM", true}};
   state.known_step = 41;
@@ -74,6 +79,7 @@ inline void ExpectSame(const DurableState& again, const DurableState& state) {
   EXPECT_EQ(again.releases, state.releases);
   EXPECT_EQ(again.snapshots, state.snapshots);
   EXPECT_EQ(again.refused, state.refused);
+  EXPECT_EQ(again.lineage, state.lineage);
   EXPECT_EQ(again.known_step, state.known_step);
   EXPECT_EQ(again.agreed_step, state.agreed_step);
   EXPECT_EQ(again.checkpoints, state.checkpoints);

@@ -71,6 +71,15 @@ TEST_F(KeptProfileTest, EmulatedOrNotAndAnyNumberOfThreadsHasItsOwn) {
   EXPECT_EQ(measurements_, 3);
 }
 
+TEST_F(KeptProfileTest, AnotherArithmeticHasItsOwn) {
+  ProfileKey key = key_;
+  for (const char* const core : {"SkylakeX", "Haswell", "Haswell"}) {
+    key.arithmetic = {{"processor", "EPYC"}, {"blas", core}};
+    ASSERT_TRUE(Ask(key).ok());
+  }
+  EXPECT_EQ(measurements_, 2);
+}
+
 TEST_F(KeptProfileTest, WhatCannotBeReadIsMeasuredAnew) {
   ASSERT_TRUE(Ask(key_).ok());
   std::ofstream(OnlyFile()) << "{\"seconds\": ";

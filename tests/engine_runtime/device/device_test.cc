@@ -6,8 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/runtime/device/blas.h"
 #include "engine/runtime/device/cpu_device.h"
 #include "engine/runtime/device/tensor.h"
+#include "engine/runtime/kernels/simd/simd.h"
 #include "tests/support/device/contract.h"
 #include "tests/support/seed.h"
 
@@ -16,6 +18,8 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 TEST(DeviceTest, OnlyKnownWordsAreDevices) {
   const auto cpu = OpenDevice("cpu", {.speed = 0.5, .memory_cap_bytes = 7});
@@ -42,8 +46,20 @@ TEST(DeviceTest, ElementTypesGoBothWays) {
 TEST(CpuDeviceTest, KeepsToWhatDevicesPromise) {
   CpuDevice device;
   EXPECT_THAT(testing::BrokenPromises(device, heddle::testing::TestSeed()), IsEmpty());
-  EXPECT_THAT(device.kind(), HasSubstr("libtorch"));
   EXPECT_GT(device.memory_in_use(), 1 << 20);
+}
+
+// The libraries' own words, which the environment changes: tests/integration/serve/guarantee_test.py.
+TEST(CpuDeviceTest, ItsArithmeticNamesWhatComputes) {
+  const Arithmetic parts = CpuDevice().arithmetic();
+  for (const char* part :
+       {"processor", "instructions", "blas", "libtorch", "onednn", "libc", "compiler"}) {
+    ASSERT_TRUE(parts.contains(part)) << part;
+    EXPECT_THAT(parts.at(part), Not(IsEmpty())) << part;
+  }
+  EXPECT_THAT(parts.at("instructions"), HasSubstr(std::string(simd::ActiveSet()) + ", libtorch "));
+  EXPECT_THAT(parts.at("blas"), StartsWith(std::string(BlasName(LoadedBlas().kind))));
+  EXPECT_EQ(CpuDevice({.speed = 0.5}).arithmetic(), parts) << "speed decides no bits";
 }
 
 TEST(CpuDeviceTest, ACopyIsTheValueItself) {

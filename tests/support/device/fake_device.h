@@ -23,7 +23,7 @@ class FakeDevice final : public Device {
  public:
   explicit FakeDevice(const FakeOptions& options);
 
-  std::string kind() const override { return "fake"; }
+  Arithmetic arithmetic() const override { return {{"processor", "fake"}}; }
   bool is_host() const override { return false; }
   at::Tensor Empty(const graph::TensorType& type) override;
   at::Tensor HostBuffer(const graph::TensorType& type) override;

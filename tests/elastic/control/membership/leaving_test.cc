@@ -19,6 +19,7 @@ class LeavingTest : public testing::Test {
     hello.set_name(name);
     hello.set_incarnation(std::string(16, incarnation));
     hello.set_protocol_version(kProtocolVersion);
+    (*hello.mutable_arithmetic())["processor"] = "EPYC";
     return hello;
   }
 

@@ -27,6 +27,7 @@ class LossLimitTest : public testing::Test {
       hello.set_name(std::string(1, name));
       hello.set_incarnation(std::string(16, name));
       hello.set_protocol_version(kProtocolVersion);
+      (*hello.mutable_arithmetic())["processor"] = "EPYC";
       hello.set_host("host-" + std::to_string(i / 2));
       hello.set_failure_domain("rack-" + std::to_string(i / 4));
       roster_.Join(name, hello, now_);
@@ -108,6 +109,7 @@ TEST_F(LossLimitTest, WhoComesAndGoesCountsOnce) {
     hello.set_name("h");
     hello.set_incarnation(std::string(16, static_cast<char>('0' + life)));
     hello.set_protocol_version(kProtocolVersion);
+    (*hello.mutable_arithmetic())["processor"] = "EPYC";
     hello.set_host("host-3");
     roster_.Join('h', hello, now_);
   }

@@ -157,6 +157,7 @@ class WaitsAmongTest : public testing::Test {
       wire::Hello hello;
       hello.set_name(name);
       hello.set_protocol_version(kProtocolVersion);
+      (*hello.mutable_arithmetic())["processor"] = "EPYC";
       roster_.Join(next_++, hello, kLongAgo);
     }
   }

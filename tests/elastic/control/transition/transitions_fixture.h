@@ -36,9 +36,9 @@ class TransitionsTest : public testing::Test {
     roster_.TakeProfile(name, "{}");
   }
   TransitionContext MakeContext() {
-    return {job_,        roster_,    generations_, blame_, links_,      steps_,
-            saves_,      sources_,   agreement_,   drift_, link_drift_, formation_,
-            recoveries_, decisions_, outcomes_,    now_,   out_};
+    return {job_,        roster_,    generations_, blame_,   links_,      steps_,
+            saves_,      sources_,   agreement_,   drift_,   link_drift_, formation_,
+            recoveries_, decisions_, outcomes_,    lineage_, now_,        out_};
   }
   // Calls a method of the transitions with the context, and checks the invariants. Forgets the
   // actions of earlier calls.
@@ -129,6 +129,7 @@ class TransitionsTest : public testing::Test {
   Recoveries recoveries_;
   Decisions decisions_;
   Outcomes outcomes_;
+  Lineage lineage_;
   Transitions transitions_;
   Outbox out_{[] { return DurableState(); }};
 };

@@ -50,6 +50,7 @@ void CoordinatorHost::Start() {
   job.checkpoints = cluster_.storage.Find();
   job.used_generation = cluster_.storage.HighestGeneration();
   job.data = cluster_.storage.empty() ? 0 : kJobData;
+  job.provenance = cluster_.storage.FindProvenance();
   job.secret = SecretOf(cluster_.fleet.era());
   if (restored) {
     leader_ = &Add(Coordinator(*restored, job, clock.At(world.now())), clock);
@@ -121,6 +122,7 @@ void CoordinatorHost::BeginEra() {
   cluster_.log.BeginEra(used, found.empty() ? 0 : found.back());
   cluster_.leaves.BeginEra();
   cluster_.decisions.BeginEra(used);
+  cluster_.provenance.BeginEra();
   cluster_.copies.BeginEra();
   cluster_.alterations.BeginEra();
 }

@@ -226,6 +226,9 @@ void CoordinatorProcess::CheckStatus() {
   if (status.phase().empty() || status.step() > status.total_steps() || !all_known) {
     cluster_.world.Fail("the status makes no sense: " + status.ShortDebugString());
   }
+  if (!fenced_) {
+    cluster_.provenance.CheckStatus(status);
+  }
 }
 
 // It may look once more at what it has just changed.

@@ -35,7 +35,7 @@ SimState SimStorage::StateIn(const CommitCheckpoint& commit) const {
 }
 
 void SimStorage::Keep(const CommitCheckpoint& commit, const SimState& state) {
-  committed_[commit.step] = {commit.generation, state};
+  committed_[commit.step] = {commit.generation, state, commit.facts.provenance};
   highest_generation_ = std::max(highest_generation_, commit.generation);
 }
 
@@ -50,6 +50,7 @@ void SimStorage::Commit(CoordinatorProcess& asker, const CommitCheckpoint& commi
   World& world = cluster_.world;
   const int64_t number = world.NextNumber();
   if (!asker.fenced()) {
+    cluster_.provenance.CheckCommit(commit);
     committing_[number] = commit;
   }
   world.After(1, 60, [this, commit, state, number, &asker] {
@@ -99,6 +100,11 @@ std::vector<int64_t> SimStorage::Find() const {
     steps.pop_back();
   }
   return steps;
+}
+
+std::optional<Provenance> SimStorage::FindProvenance() const {
+  const std::vector<int64_t> found = Find();
+  return found.empty() ? std::nullopt : std::optional(committed_.at(found.back()).provenance);
 }
 
 std::optional<int64_t> SimStorage::GenerationOf(int64_t step) const {

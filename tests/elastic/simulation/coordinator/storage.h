@@ -26,6 +26,8 @@ class SimStorage {
   /// The coordinator's process ended, or lost the store: each commit in progress is by chance
   /// finished or abandoned.
   void StopCommitting();
+  /// Where the bits of the newest checkpoint that is found come from; nullopt: none is found.
+  std::optional<Provenance> FindProvenance() const;
   /// The steps of the checkpoints, as a coordinator finds them when it starts: only the newest
   /// sound one is read in full.
   std::vector<int64_t> Find() const;
@@ -50,6 +52,7 @@ class SimStorage {
   struct Stored {
     int64_t generation = 0;
     SimState state = {};
+    Provenance provenance = {};
     bool damaged = false;
   };
 

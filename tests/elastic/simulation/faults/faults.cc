@@ -192,8 +192,10 @@ void FaultInjector::HealAll() {
   if (!cluster_.coordinator.runs()) {
     cluster_.coordinator.StartAfter(std::chrono::seconds(3));
   }
-  cluster_.members.Spawn("");
-  cluster_.members.Spawn("");
+  const int kinds = world.options().demands_alike ? world.options().arithmetics : 1;
+  for (int i = 0; i < 2 * kinds; ++i) {  // Two that the job takes, whatever it demands.
+    cluster_.members.Spawn("");
+  }
 }
 
 }  // namespace heddle::elastic

@@ -173,6 +173,15 @@ SimOptions DrawNoticeHistory(uint64_t seed) {
   return history;
 }
 
+SimOptions DrawUnlikeHistory(uint64_t seed) {
+  Random random(StreamKey(seed, "unlike history"));
+  SimOptions history = DrawHistory(seed);
+  history.arithmetics = 2;
+  history.unlike_begin = random.Below(3) == 0;
+  history.demands_alike = random.Below(2) == 0;
+  return history;
+}
+
 SimOptions DrawPricedHistory(uint64_t seed) {
   constexpr std::array kFirst = {FaultKind::kSlow, FaultKind::kJoin, FaultKind::kKill,
                                  FaultKind::kDrain};

@@ -79,6 +79,11 @@ struct SimOptions {
   /// Percentage by which each worker takes longer during turns of some seconds, in which others use
   /// its machine.
   int shared_percent = 0;
+  /// How many kinds of workers there are that compute unlike each other; workers that join are of
+  /// these kinds by turns.
+  int arithmetics = 1;
+  bool unlike_begin = false;   ///< The first workers, too, are of all kinds; else all of one.
+  bool demands_alike = false;  ///< The job demands the guarantee plan-invariant.
   Planted planted = Planted::kNothing;
   bool trace = false;   ///< Prints all messages.
   bool record = false;  ///< Fills SimResult::moments and digest.
@@ -104,6 +109,10 @@ SimOptions DrawNoticeHistory(uint64_t seed);
 /// The history that a seed stands for among those with SimOptions::priced: workers come, become
 /// slower and quicker, and one may leave.
 SimOptions DrawPricedHistory(uint64_t seed);
+
+/// The history that a seed stands for among those whose workers compute unlike each other; half of
+/// the jobs demand that they do not.
+SimOptions DrawUnlikeHistory(uint64_t seed);
 
 /// A history in one line, without spaces: "seed=7,workers=3,steps=30,kill=1.250/0/12,…". It has
 /// only the fields that differ from the defaults, and never replayed, planted, trace and record.

@@ -141,6 +141,7 @@ void Ledger::NoteGo(int64_t generation) {
   }
   last_snapshot_.emplace(generation, INT64_MAX);
   begun_.emplace(generation, start);
+  cluster_.provenance.NoteGo(prepared_.at(generation), start);
   cluster_.log.CheckResumption(start);
   checkpoints_changed_ = true;
   somebody_failed_ = somebody_failed_ && generation == newest_go_;

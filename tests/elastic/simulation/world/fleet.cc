@@ -25,6 +25,9 @@ SimWorker& Fleet::Add(const std::string& name) {
   identity.data_address = key;
   identity.network = identity.host;
   identity.probe_address = key;
+  const bool begins = next_key_ <= options.workers;
+  worker->kind = begins && !options.unlike_begin ? 0 : next_key_ % options.arithmetics;
+  identity.arithmetic = {{"kind", std::to_string(worker->kind)}};
   worker->host = identity.host;
   worker->pid = identity.pid;
   MemberOptions member_options;

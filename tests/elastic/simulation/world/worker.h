@@ -172,6 +172,7 @@ struct SimWorker {
   bool noticed = false;      ///< It was told to end.
   int64_t notices = 0;       ///< How often it was told to end.
   bool dies_soon = false;    ///< A fault will kill it soon.
+  int kind = 0;              ///< Workers of one kind compute alike.
   bool absurd = false;       ///< No plan can be found with its profile.
   uint64_t data = kJobData;  ///< The fingerprint of the data that it reads.
   Strange strange = Strange::kNot;
