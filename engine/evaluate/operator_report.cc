@@ -21,6 +21,15 @@ using runtime::OperatorRun;
 constexpr int kVersion = 1;
 constexpr int kMaxDepth = 8;
 
+/// "blas openblas-openmp 0.3.21, libtorch 1.13.0, …".
+std::string TextOf(const runtime::Arithmetic& arithmetic) {
+  std::string text;
+  for (const auto& [part, value] : arithmetic) {
+    text += (text.empty() ? "" : ", ") + part + " " + value;
+  }
+  return text;
+}
+
 /// The largest relative error of rounding to the nearest number of the type.
 double UnitOf(DType dtype) {
   switch (dtype) {
@@ -194,7 +203,8 @@ Result<OperatorReport> ReportOperators(const job::JobConfig& job,
   runtime::SetThreads(threads);
   HEDDLE_ASSIGN_OR_RETURN(std::vector<OperatorRun> runs,
                           runtime::RunOperators(graph, exact, job.model.vocab_size, *opened));
-  return OperatorReport{.kind = opened->kind(), .job = job.name, .runs = std::move(runs)};
+  return OperatorReport{
+      .kind = TextOf(opened->arithmetic()), .job = job.name, .runs = std::move(runs)};
 }
 
 std::string OperatorReportToJson(const OperatorReport& report) {

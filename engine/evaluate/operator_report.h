@@ -15,7 +15,7 @@ namespace heddle::evaluate {
 
 /// What one kind of worker computes of a job's operators.
 struct OperatorReport {
-  std::string kind;  ///< The device and its libraries (runtime::Device::kind).
+  std::string kind;  ///< The device and its libraries (runtime::Device::arithmetic).
   std::string job;   ///< Name of the job.
   std::vector<runtime::OperatorRun> runs;
 };

@@ -306,17 +306,23 @@ TEST(SimulationTest, NoStepIsLostWhenAllAreSignalledAtOnce) {
 // The ledger checks every generation, status and checkpoint.
 TEST(SimulationTest, AGuaranteeIsShownAsItIsAndADemandedOneIsKept) {
   const uint64_t first = FirstSeed();
-  const int histories = kSanitized ? 30 : testing::Scaled(100, 300, 3000);
+  const int wanted = kSanitized ? 30 : testing::Scaled(100, 300, 3000);
   std::map<std::string, int> probes;
-  for (int i = 0; i < histories; ++i) {
-    const SimOptions history = DrawUnlikeHistory(first + static_cast<uint64_t>(i));
+  const auto all_happened = [&] {
+    return kSanitized || (probes["worker_refused"] > 0 && probes["unlike steps computed"] > 0 &&
+                          probes["unlike steps undone"] > 0);
+  };
+  int histories = 0;
+  for (; histories < wanted || (!all_happened() && histories < 10'000); ++histories) {
+    const SimOptions history = DrawUnlikeHistory(first + static_cast<uint64_t>(histories));
     const SimResult result = RunHistory(history);
     ASSERT_EQ(result.error, "") << Explain(history, result.error);
     AddProbes(probes, result);
   }
-  for (const char* name : {"worker_refused", "unlike steps computed", "unlike steps undone"}) {
-    EXPECT_GT(probes[name], kSanitized ? -1 : 0) << name << " never happened, from seed " << first;
-  }
+  EXPECT_TRUE(all_happened()) << "from seed " << first;
+  std::cout << histories << " histories: " << probes["worker_refused"] << " workers refused, "
+            << probes["unlike steps computed"] << " times unlike steps were computed, and "
+            << probes["unlike steps undone"] << " times undone\n";
 }
 
 TEST(SimulationTest, TheSameSeedGivesTheSameHistory) {

@@ -133,14 +133,19 @@ TEST_F(DemandTest, TheCheckpointDecidesBeforeAnyWorker) {
   EXPECT_THAT(end_->reason, HasSubstr("blas Haswell, not SkylakeX"));
 }
 
-// The next coordinator knows what the steps were computed on, even where all workers are gone.
+TEST_F(DemandTest, ARestartedCoordinatorKnowsWhatItsStepsWereComputedOn) {
+  FormOn("SkylakeX", "Haswell");
+  coordinator_ = Coordinator(stored_, job_, now_);
+  EXPECT_EQ(Shown().guarantee(), "per-plan");
+  EXPECT_EQ(Shown().guarantee_reason(), "b computes unlike a: blas Haswell, not SkylakeX");
+}
+
 TEST_F(DemandTest, ARestartedCoordinatorRefusesTheSame) {
   job_.policy.demanded = Guarantee::kPlanInvariant;
   FormOn("SkylakeX", "SkylakeX");
   coordinator_ = Coordinator(stored_, job_, now_);
   HelloOn("c", "Haswell");
   EXPECT_NE(Last("c", wire::ToWorker::kRefused), nullptr);
-  EXPECT_EQ(Shown().guarantee(), "plan-invariant");
 }
 
 }  // namespace
