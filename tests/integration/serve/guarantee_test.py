@@ -107,10 +107,13 @@ def a_demand_refuses_it(folder, text):
         cluster.serve()
         cluster.submit(job, demand)
         for name in "ab":
-            cluster.worker(name)
-        cluster.wait_step(2)
+            cluster.worker(name, "--emulate", "speed=0.02")  # The job does not end before c has come.
+        cluster.wait_step(1)
         cluster.worker("c", prefix=UNLIKE)
         assert cluster.workers.pop("c").wait(PATIENCE) == 2, cluster.errors()
+        for name in "ab":
+            done = heddle("emulate", name, "speed=1", "--coordinator", cluster.listen)
+            assert done.returncode == 0, done
         [refused] = cluster.run.events("worker_refused")
         assert refused["worker"] == "c" and refused["reason"] in cluster.errors(), (refused, cluster.errors())
         for words in ("guarantee: plan-invariant", "c computes unlike", "blas ", "Prescott, not ",
