@@ -22,6 +22,11 @@ Status Operator::Gradient(GradientBuilder& /*builder*/) const {
   return InvalidArgumentError("operator '{}' has no gradient", name());
 }
 
+std::vector<OperatorPart> Operator::Parts(std::span<const TensorType> /*inputs*/,
+                                          const Attributes& /*attributes*/) const {
+  return {};
+}
+
 const Operator* FindOperator(std::string_view name) {
   const Registry& registry = TheRegistry();
   const auto it = registry.find(name);

@@ -79,6 +79,15 @@ struct ShardingRule {
   std::map<std::string, int64_t> given = {};
 };
 
+/// One of the smaller operators that compute together what an operator computes, so that members of
+/// a group can exchange values between them.
+struct OperatorPart {
+  std::string_view op;
+  Attributes attributes;
+  /// The operator's inputs by number; the outputs of the parts before are numbered on after them.
+  std::vector<int> inputs;
+};
+
 class Operator {
  public:
   virtual ~Operator() = default;
@@ -104,6 +113,10 @@ class Operator {
   virtual std::vector<ShardingRule> ShardingRules(std::span<const TensorType> inputs,
                                                   std::span<const TensorType> outputs,
                                                   const Attributes& attributes) const = 0;
+
+  /// The parts that compute the same, the last one with all outputs; the default is none.
+  virtual std::vector<OperatorPart> Parts(std::span<const TensorType> inputs,
+                                          const Attributes& attributes) const;
 };
 
 /// The registered operator `name`; null: there is none.

@@ -44,6 +44,7 @@ LAYERS = {
     "engine/graph": ["base"],
     "engine/graph/models": ["engine/graph"],
     "engine/graph/ops": ["engine/graph"],
+    "engine/graph/sharding": ["engine/graph"],
     "engine/program": ["engine/graph/models", "engine/graph/ops"],
     "engine/program/lowering": ["engine/program"],
     "engine/program/verify": ["engine/program"],

@@ -44,6 +44,13 @@ class CrossEntropy final : public Operator {
         .Add({Cut(1), Cut(1)}, {Sum(), Cut(1)})  // Sequence.
         .Take();
   }
+
+  std::vector<OperatorPart> Parts(std::span<const TensorType> /*inputs*/,
+                                  const Attributes& attributes) const override {
+    return {{.op = "row_max", .attributes = {}, .inputs = {0}},
+            {.op = "exp_sum", .attributes = {}, .inputs = {0, 1, 2}},
+            {.op = "cross_entropy_of_sums", .attributes = attributes, .inputs = {2, 3}}};
+  }
 };
 
 HEDDLE_REGISTER_OPERATOR(CrossEntropy);

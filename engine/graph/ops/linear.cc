@@ -71,6 +71,16 @@ class Linear final : public Operator {
     add(Whole(), Sum(), Sum(), Sum());        // Linear in weight (and bias together).
     return rules.Take();
   }
+
+  /// The bias is added once, to the sum of what shares of the input features give.
+  std::vector<OperatorPart> Parts(std::span<const TensorType> inputs,
+                                  const Attributes& /*attributes*/) const override {
+    if (inputs.size() < 3) {
+      return {};
+    }
+    return {{.op = "linear", .attributes = {}, .inputs = {0, 1}},
+            {.op = "add_bias", .attributes = {}, .inputs = {3, 2}}};
+  }
 };
 
 HEDDLE_REGISTER_OPERATOR(Linear);
