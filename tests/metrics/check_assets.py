@@ -36,7 +36,7 @@ def page_problems(root):
         yield f"status.html: this check is blind: {sorted(read)}"
     for field in sorted(read - fields):
         yield f"status.html: the status has no field {field}"
-    texts = {"phase", "reason", "job_id", "plan_json", "host", "standing", "workers", "checkpoint_steps"}
+    texts = {"phase", "reason", "job_id", "plan_json", "host", "standing", "workers", "checkpoint_steps", "guarantee"}
     for figure in sorted(read - texts):
         for use in re.findall(rf".{{0,20}}\b(?:status|worker)\.{figure}\b", page):
             if not re.search(r"(?:show|number|duration)\((?:status|worker)\.\w+$", use):
