@@ -36,7 +36,7 @@ void NoteChange(const Transition& change,
                               .slowdown = context.drift.SlowdownOf(name)});
     }
   }
-  if (const auto& link = context.link_drift.noticed(); change.for_drift && link) {
+  if (const auto& link = context.link_drift.noticed()) {
     context.decisions.Note(
         {.worker = link->from,
          .what = fmt::format("its link to {} carries {:.3g} MB/s, {:.3g} MB/s "
@@ -91,16 +91,26 @@ bool WasTakenBack(const TransitionContext& context) {
          context.outcomes.WasTakenBack(ChangeOf(able, context), policy.drift.threshold);
 }
 
-// Notices drift of workers and links. True if a change is looked for because of it.
+LinkDrift::View ViewOf(bool measured, const TransitionContext& context) {
+  return {.measured = measured,
+          .generations = context.generations,
+          .roster = context.roster,
+          .policy = context.job.policy.drift,
+          .now = context.now};
+}
+
+// Notices drift of workers and links, neither of which hides the other. True if a change is looked
+// for because of it.
 bool NoticeDrift(bool measured, bool comes, TransitionContext& context) {
   const DriftPolicy& policy = context.job.policy.drift;
-  context.link_drift.Drop();
   if (policy.action == DriftAction::kAdvise && comes) {
     return false;  // A plan that is not put in force would leave out joining workers.
   }
-  if (!context.drift.Notice(context.generations, policy, context.now, context.out) &&
-      !context.link_drift.Notice(measured, context.generations, context.roster, policy, context.now,
-                                 context.links, context.out)) {
+  const bool workers =
+      context.drift.Notice(context.generations, policy, context.now, context.out);
+  const bool links =
+      context.link_drift.Notice(ViewOf(measured, context), context.links, context.out);
+  if (!workers && !links) {
     return false;
   }
   context.outcomes.Drop();
@@ -181,12 +191,14 @@ Effects Transitions::Consider(TransitionContext& context) {
       !waits && context.links.Settled(context.roster, policy.links, context.now, context.out);
   const bool come = joins && measured;
   const std::optional<FormerPlan> former = TakeBack(context);
+  context.link_drift.Drop();
   const bool drifts = !leaves && !former && NoticeDrift(measured, joins || waits, context);
   const bool improves = improve_at_ && context.now >= *improve_at_;
   if (!leaves && !former && !drifts && !come && !improves) {
     return {};
   }
   improve_at_.reset();
+  context.link_drift.NoticeForChange(ViewOf(measured, context), context.links, context.out);
   current_ = Transition{.kind = Transition::Kind::kChange,
                         .fence = context.generations.counter() + 1,
                         .generation = context.generations.counter() + 2,
@@ -231,7 +243,7 @@ Effects Transitions::AskForPlan(Planning planning, TransitionContext& context) {
   planning.deadline = context.now + policy.plan_timeout;
   planning.retry_at.reset();
   current_->stage = std::move(planning);
-  const Planning& asking = *current_->In<Planning>();
+  Planning& asking = *current_->In<Planning>();
   if (asking.asked.empty() || (current_->kind == Transition::Kind::kRecover &&
                                static_cast<int>(asking.asked.size()) < policy.min_workers)) {
     return RefusePlan(ResourceExhaustedError("{} of at least {} workers are left",
@@ -258,7 +270,9 @@ Effects Transitions::AskForPlan(Planning planning, TransitionContext& context) {
         std::binary_search(asking.origin.holders.begin(), asking.origin.holders.end(), name);
     request.candidates.push_back(std::move(candidate));
   }
-  request.links = context.links.LinksOf({asking.asked.begin(), asking.asked.end()}, context.roster);
+  asking.links.workers = {asking.asked.begin(), asking.asked.end()};
+  asking.links.links = context.links.LinksOf(asking.links.workers, context.roster);
+  request.links = asking.links.links;
   if (context.generations.held()) {
     request.current_plan_json = context.generations.held()->plan.plan_json;
   }

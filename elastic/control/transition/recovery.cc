@@ -28,12 +28,9 @@ void TellSources(const std::map<std::string, wire::Ready>& ready, Outbox& out) {
 }
 
 // Starts to watch for drift from what the new plan counts on.
-void BeginDrift(const std::vector<std::string>& members,
-                const wire::Links& links,
-                bool for_drift,
-                TransitionContext& context) {
+void BeginDrift(const PlannedLinks& links, bool for_drift, TransitionContext& context) {
   context.drift.BeginGeneration();
-  context.link_drift.BeginGeneration(members, links);
+  context.link_drift.BeginGeneration(links);
   if (for_drift) {
     AnswerDrift(context);
   }
@@ -221,7 +218,7 @@ void Transitions::Go(TransitionContext& context) {
     context.out.Tell(context.roster.at(name).connection, go);
   }
   context.roster.BeginGeneration(begun.number, begun.members);
-  BeginDrift(begun.plan.members, next.links, over.for_drift, context);
+  BeginDrift(next.planned, over.for_drift, context);
 }
 
 }  // namespace heddle::elastic

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "elastic/control/drift/link_drift.h"
 #include "elastic/control/outcome/outcomes.h"
 #include "elastic/control/planning.h"
 #include "elastic/control/source/state_sources.h"
@@ -37,6 +38,7 @@ struct Planning {
   bool forced = false;  ///< Change: a worker leaves, so the plan need not pay.
   int64_t request = 0;
   std::set<std::string> asked = {};  ///< Candidates of the request.
+  PlannedLinks links = {};           ///< The links that the request names.
   std::optional<Time> deadline = {};
   /// No plan was found, and the job has waited for workers since then.
   std::optional<Time> stuck_since = {};
@@ -50,7 +52,8 @@ struct NextGeneration {
   PlanOutcome plan;
   /// The plan's members by rank, then workers that only send state.
   std::vector<std::string> participants;
-  wire::Links links;  ///< Measured links between the participants.
+  wire::Links links;     ///< Measured links between the participants.
+  PlannedLinks planned;  ///< The links that the plan was found with.
   /// By rank: the ranks that hold replicas of its shard; empty: no snapshots are kept.
   std::vector<std::vector<int32_t>> holders;
 };

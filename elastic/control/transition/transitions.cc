@@ -69,6 +69,7 @@ Effects Transitions::SendPrepare(const PlanOutcome& plan, TransitionContext& con
     }
   }
   next.links = context.links.LinksOf(next.participants, context.roster);
+  next.planned = std::move(planning.links);
   next.holders = HoldersOf(plan, context.roster, context.job.policy);
   preparing.asked = std::move(planning.asked);
   preparing.awaited = {next.participants.begin(), next.participants.end()};

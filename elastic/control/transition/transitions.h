@@ -45,10 +45,13 @@ struct TransitionContext {
   Outbox& out;
 };
 
-/// Begins the pause after drift: a plan for it is in force, or none will be.
+/// Begins the pause after drift: a plan for it is in force, or none will be. What is answered about
+/// a worker leaves what links are suspected of.
 inline void AnswerDrift(TransitionContext& context) {
   context.drift.Answered(context.job.policy.drift, context.now);
-  context.link_drift.Answered(context.job.policy.drift, context.now);
+  if (context.link_drift.noticed()) {
+    context.link_drift.Answered(context.job.policy.drift, context.now);
+  }
 }
 
 /// What the caller has to do as a result.

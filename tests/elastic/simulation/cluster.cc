@@ -26,6 +26,7 @@ Job JobOf(const SimOptions& options) {
   policy.stop_on_non_finite = options.stop_on_refused;
   policy.links.transports = {"shm", "tcp"};
   policy.ends_suspended = options.local;
+  policy.drift.action = options.observes ? DriftAction::kObserve : DriftAction::kAct;
   if (!options.product_patience) {
     policy.formation_timeout = std::chrono::seconds(5);
     policy.reply_timeout = std::chrono::seconds(10);

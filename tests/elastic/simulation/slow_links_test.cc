@@ -25,5 +25,74 @@ TEST(SlowLinksTest, LinksThatAreSlowForGoodAreFound) {
   }
 }
 
+// One of the workers takes 40 % longer than its profile says, which is noticed again after every
+// pause, for no plan is made for it.
+SimOptions Observed(uint64_t seed) {
+  SimOptions history;
+  history.seed = seed;
+  history.luck = false;
+  history.workers = 3;
+  history.steps = 900;
+  history.step_ms = 100;
+  history.predicted_percent = 100;
+  history.unlike_percent = 40;
+  history.noise_percent = 20;
+  history.product_patience = true;
+  history.observes = true;
+  return history;
+}
+
+TEST(SlowLinksTest, AWorkerThatIsNoticedAgainAndAgainHidesNone) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SimOptions history = Observed(seed);
+    history.faults = {{.kind = FaultKind::kSlowLinks, .at = 30, .seconds = 0, .draw = seed}};
+    SCOPED_TRACE("HEDDLE_SIMULATION_HISTORY='" + TextOf(history) + "'");
+    SimResult result = Cluster(history).Run();
+    ASSERT_EQ(result.error, "");
+    EXPECT_GE(result.probes["drift"], 3) << "of the worker";
+    EXPECT_EQ(result.probes["links_suspected"], 1);
+    EXPECT_EQ(result.probes["link_drift"], 1);
+    EXPECT_EQ(result.probes["decision"], 1) << "nothing is done about either";
+  }
+}
+
+// It is slow and quick by turns of 12 s, and noticed whenever the pause is over; the links become
+// slow while it is quick.
+TEST(SlowLinksTest, AWorkerForWhichPlansChangeHidesNone) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SimOptions history = Observed(seed);
+    history.observes = false;
+    history.unlike_percent = 0;
+    const Fault turn{.kind = FaultKind::kSlow, .at = 20, .seconds = 0, .draw = seed};
+    for (int i = 0; i < 10; ++i) {
+      history.faults.push_back(turn);
+      history.faults.back().at += 12 * i;
+    }
+    history.faults.push_back(
+        {.kind = FaultKind::kSlowLinks, .at = 58, .seconds = 0, .draw = seed + 100});
+    SCOPED_TRACE("HEDDLE_SIMULATION_HISTORY='" + TextOf(history) + "'");
+    SimResult result = Cluster(history).Run();
+    ASSERT_EQ(result.error, "");
+    EXPECT_GE(result.probes["decided for drift"], 2) << "of the worker";
+    EXPECT_GE(result.probes["links_suspected"], 1);
+    EXPECT_GE(result.probes["link_drift"], 1);
+  }
+}
+
+// Half of them take twice as long, and the others five times.
+TEST(SlowLinksTest, StepsThatAWorkerExplainsRaiseNoSuspicion) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SimOptions history = Observed(seed);
+    history.unlike_percent = 0;
+    history.faults = {{.kind = FaultKind::kSlow, .at = 30, .seconds = 0, .draw = seed},
+                      {.kind = FaultKind::kSlow, .at = 90, .seconds = 0, .draw = seed}};
+    SCOPED_TRACE("HEDDLE_SIMULATION_HISTORY='" + TextOf(history) + "'");
+    SimResult result = Cluster(history).Run();
+    ASSERT_EQ(result.error, "");
+    EXPECT_GE(result.probes["drift"], 2);
+    EXPECT_EQ(result.probes["links_suspected"], 0);
+  }
+}
+
 }  // namespace
 }  // namespace heddle::elastic

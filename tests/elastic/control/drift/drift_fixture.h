@@ -76,13 +76,15 @@ class DriftFixture : public CoordinatorTest {
       From(name, [](wire::FromWorker& message) { message.mutable_heartbeat(); });
     }
   }
-  // All members report windows of five steps, one for each of `seconds`; none of them takes longer
-  // than predicted.
-  void Windows(std::initializer_list<double> seconds) {
+  // All members report windows of five steps, one for each of `seconds`. They take as long as
+  // predicted, but for those in `ratios`, which take so many times as long.
+  void Windows(std::initializer_list<double> seconds,
+               const std::map<std::string, double>& ratios = {}) {
     for (const double each : seconds) {
       ++window_;
       for (const std::string& name : members_) {
-        Window(name, window_, 1, each);
+        const auto ratio = ratios.find(name);
+        Window(name, window_, ratio == ratios.end() ? 1 : ratio->second, each);
       }
     }
   }
@@ -118,6 +120,23 @@ class DriftFixture : public CoordinatorTest {
         });
       }
     }
+  }
+  // An operator limits what a worker's links carry.
+  void Emulate(const std::string& name, double link_bytes_per_second) {
+    EmulateRequested request;
+    request.worker = name;
+    request.emulation.set_link_bytes_per_second(link_bytes_per_second);
+    request.set_link = true;
+    Tell(request);
+  }
+  // The plan that was looked for comes into force.
+  void Change() {
+    AnswerPlan();
+    const int64_t generation = Last("a", wire::ToWorker::kPrepare)->prepare().generation();
+    AnswerPrepared(generation);
+    AnswerStopped();
+    AnswerReady(members_, generation);
+    BeginWindows();
   }
   static std::vector<double> RatesOf(const wire::Links& links) {
     std::vector<double> rates;

@@ -25,11 +25,7 @@ TEST_F(LinkDriftTest, ALinkThatCarriesATenthIsPlannedWith) {
   EXPECT_EQ(Number("link_drift", "planned_bytes_per_second"), 1e9);
   EXPECT_EQ(Number("link_drift", "bytes_per_second"), 1e8);
   EXPECT_EQ(std::get<int64_t>(*Logged("link_drift").Find("pairs")), 2);
-  AnswerPlan();
-  const int64_t generation = Last("a", wire::ToWorker::kPrepare)->prepare().generation();
-  AnswerPrepared(generation);
-  AnswerStopped();
-  AnswerReady(members_, generation);
+  Change();
   const LogEvent& decision = Logged("decision");
   EXPECT_EQ(std::get<std::string>(*decision.Find("cause")), "drift");
   EXPECT_THAT(std::get<RawJson>(*decision.Find("evidence")).text,
@@ -86,11 +82,7 @@ TEST_F(LinkDriftTest, AMeasurementThatFailsChangesNothing) {
 // An emulated rate makes a place of its own, which is measured without a suspicion.
 TEST_F(LinkDriftTest, AnotherEmulatedRateIsComparedByWorker) {
   FormOf({"a", "b"}, 1e9);
-  EmulateRequested slower;
-  slower.worker = "b";
-  slower.emulation.set_link_bytes_per_second(1e8);
-  slower.set_link = true;
-  Tell(slower);
+  Emulate("b", 1e8);
   Heartbeats();
   MeasureAll([](const auto& /*pair*/) { return 1e8; });
   EXPECT_FALSE(request_.has_value());
@@ -105,14 +97,97 @@ TEST_F(LinkDriftTest, AGenerationHasItsOwnUsualSteps) {
   Windows({9, 1, 1, 1, 1, 1});
   Join("c");
   MeasureAll([](const auto& /*pair*/) { return 1e9; });
-  AnswerPlan();
-  const int64_t generation = Last("a", wire::ToWorker::kPrepare)->prepare().generation();
-  AnswerPrepared(generation);
-  AnswerStopped();
-  AnswerReady(members_, generation);
-  BeginWindows();
+  Change();
   Windows({9, 4, 4, 4, 4, 4, 4, 4, 4, 4});
   EXPECT_EQ(Count("links_suspected"), 0);
+}
+
+// What is noticed of c begins a pause for workers, and leaves what the links are compared with.
+TEST_F(LinkDriftTest, AWorkerWhoseSpeedIsNoticedHidesNoLink) {
+  job_.policy.drift.action = DriftAction::kObserve;
+  FormOf({"a", "b", "c"}, 1e9);
+  Windows({9, 1, 1, 1, 1, 1}, {{"c", 1.5}});
+  EXPECT_EQ(Count("drift"), 1);
+  now_ += job_.policy.drift.cooldown;
+  Windows({4, 4, 4}, {{"c", 1.5}});
+  EXPECT_EQ(Count("drift"), 2) << "just before the links would be suspected";
+  EXPECT_EQ(Count("links_suspected"), 0);
+  Windows({4}, {{"c", 1.5}});
+  EXPECT_EQ(Count("links_suspected"), 1);
+  MeasureAll([](const auto& /*pair*/) { return 1e8; });
+  EXPECT_EQ(Count("link_drift"), 1);
+  EXPECT_FALSE(request_.has_value()) << "both are only observed";
+}
+
+TEST_F(LinkDriftTest, WhatOneMemberComputesLongerExplainsTheStep) {
+  job_.policy.drift.action = DriftAction::kObserve;
+  FormOf({"a", "b", "c"}, 1e9);
+  Windows({9, 1, 1, 1, 1, 1});
+  Windows({4, 4, 4, 4, 4, 4}, {{"b", 3.5}});
+  EXPECT_EQ(Count("links_suspected"), 0) << "4 is not beyond 1.2 times 3.5";
+  Windows({4, 4, 4}, {{"b", 3}});
+  EXPECT_EQ(Count("links_suspected"), 0) << "three windows";
+  Windows({4}, {{"b", 3}});
+  EXPECT_EQ(Count("links_suspected"), 1) << "4 is beyond 1.2 times 3";
+}
+
+TEST_F(LinkDriftTest, WhatOneMemberComputesLessLongExplainsTheStep) {
+  job_.policy.drift.action = DriftAction::kObserve;
+  FormOf({"a", "b"}, 1e9);
+  Windows({9, 4, 4, 4, 4, 4}, {{"b", 4}});
+  Windows({1, 1, 1, 1, 1, 1}, {{"b", 1}});
+  EXPECT_EQ(Count("links_suspected"), 0);
+  Windows({0.5, 0.5, 0.5, 0.5}, {{"b", 1}});
+  EXPECT_EQ(Count("links_suspected"), 1);
+}
+
+// A newcomer's plan takes what is known of the links, and says so.
+TEST_F(LinkDriftTest, APlanForAnotherReasonNamesTheLinkThatChanged) {
+  FormOf({"a", "b"}, 1e9);
+  Emulate("b", 1e8);
+  MeasureAll([](const auto& /*pair*/) { return 1e8; });
+  EXPECT_EQ(Count("link_drift"), 0) << "no plan is looked for";
+  Join("c");
+  MeasureAll([](const auto& /*pair*/) { return 1e8; });
+  ASSERT_TRUE(request_.has_value());
+  EXPECT_EQ(Count("link_drift"), 1);
+  EXPECT_EQ(Number("link_drift", "planned_bytes_per_second"), 1e9);
+  Change();
+  const LogEvent& decision = Logged("decision");
+  EXPECT_EQ(std::get<std::string>(*decision.Find("cause")), "join");
+  EXPECT_THAT(std::get<RawJson>(*decision.Find("evidence")).text,
+              HasSubstr("carries 100 MB/s, 1e+03 MB/s were planned with"));
+  Heartbeats();
+  EXPECT_FALSE(request_.has_value()) << "the plan counts on it";
+  EXPECT_EQ(Count("link_drift"), 1);
+}
+
+TEST_F(LinkDriftTest, ALinkThatChangesWhileAPlanIsPreparedIsPlannedWithNext) {
+  FormOf({"a", "b"}, 1e9);
+  Join("c");
+  MeasureAll([](const auto& /*pair*/) { return 1e9; });
+  ASSERT_TRUE(request_.has_value());
+  Emulate("b", 1e8);
+  Change();
+  EXPECT_EQ(Count("link_drift"), 0) << "it is not measured yet";
+  MeasureAll([](const auto& /*pair*/) { return 1e8; });
+  EXPECT_EQ(Count("link_drift"), 1);
+  EXPECT_TRUE(request_.has_value());
+}
+
+// The next generation's first steps would be slow, too.
+TEST_F(LinkDriftTest, ASuspicionOutlivesAChangeOfPlan) {
+  FormOf({"a", "b"}, 1e9);
+  Windows({9, 1, 1, 1, 1, 1, 4});
+  Join("c");
+  MeasureAll([](const auto& /*pair*/) { return 1e9; });
+  ASSERT_TRUE(request_.has_value());
+  EXPECT_EQ(Count("links_suspected"), 1) << "one window is enough when the plan changes";
+  Change();
+  EXPECT_EQ(Count("link_drift"), 0);
+  MeasureAll([](const auto& /*pair*/) { return 1e8; });
+  EXPECT_EQ(Count("link_drift"), 1);
+  EXPECT_TRUE(request_.has_value());
 }
 
 TEST_F(LinkDriftTest, ARestartedCoordinatorTakesTheLinksAsItMeasuresThem) {

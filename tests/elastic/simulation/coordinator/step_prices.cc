@@ -23,6 +23,9 @@ double ShareOf(const std::string& name, const Slowdowns& slowdowns) {
   return 1 / slowdowns.at(name) / all;
 }
 
+// The part of a step in which gradients are exchanged, where speeds are as profiled and links have
+// their full rate.
+constexpr double kExchangePart = 0.3;
 // Of a step beside the work: its vote.
 constexpr double kVoteSeconds = 0.005;
 // For so long at least others use a machine, and for twice as long they leave it alone; at most for
@@ -85,7 +88,9 @@ double StepPrices::SecondsOf(const SimWorker& worker, int64_t generation) {
   }
   const uint64_t luck = Hash64(fmt::format("{} {}", options.seed, fmt::join(members, " "))) % 3;
   const double misjudged = luck == 0 ? 1 + options.misjudged_percent / 100.0 : 1;
-  return WorkSeconds() * ShareOf(worker.member->name(), slowdowns) * worker.slowdown * misjudged;
+  const double work =
+      WorkSeconds() * ShareOf(worker.member->name(), slowdowns) * worker.slowdown * misjudged;
+  return work + kExchangePart * WorkSeconds() / options.workers * (worker.link_slowdown - 1);
 }
 
 double StepPrices::DrawNoise(SimWorker& worker) {

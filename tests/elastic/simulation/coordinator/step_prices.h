@@ -2,7 +2,8 @@
 /// The seconds that a step takes under a plan, where they follow from the plan
 /// (SimOptions::priced), and the seconds that the planner predicts. A plan divides a step's work by
 /// the slowdowns that it assumes; each worker takes as long as its real speed makes it, and some
-/// sets of workers take longer together, which the planner cannot know.
+/// sets of workers take longer together, which the planner cannot know. A worker whose links have
+/// become slower takes longer for the exchange, and computes for as long as before.
 #pragma once
 
 #include <cstdint>

@@ -79,6 +79,7 @@ struct SimOptions {
   /// Percentage by which each worker takes longer during turns of some seconds, in which others use
   /// its machine.
   int shared_percent = 0;
+  bool observes = false;  ///< Drift is observed, and no plan is looked for.
   /// How many kinds of workers there are that compute unlike each other; workers that join are of
   /// these kinds by turns.
   int arithmetics = 1;

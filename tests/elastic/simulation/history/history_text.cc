@@ -89,6 +89,7 @@ void ForEachNumber(Options& options, Visit visit) {
   visit("unlike_percent", options.unlike_percent);
   visit("noise_percent", options.noise_percent);
   visit("shared_percent", options.shared_percent);
+  visit("observes", options.observes);
   visit("arithmetics", options.arithmetics);
   visit("unlike_begin", options.unlike_begin);
   visit("demands_alike", options.demands_alike);

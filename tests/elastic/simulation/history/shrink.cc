@@ -77,6 +77,7 @@ class Shrinker {
     Try([&](SimOptions& history) { history.unlike_percent = plain.unlike_percent; });
     Try([&](SimOptions& history) { history.noise_percent = plain.noise_percent; });
     Try([&](SimOptions& history) { history.shared_percent = plain.shared_percent; });
+    Try([&](SimOptions& history) { history.observes = plain.observes; });
   }
 
   void MakeSmall() {
