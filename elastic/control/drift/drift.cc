@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "elastic/control/drift/median.h"
+
 namespace heddle::elastic {
 namespace {
 
@@ -166,6 +168,20 @@ bool Drift::Notice(const Generations& generations,
     }
   }
   return !noticed_.empty();
+}
+
+void Drift::CountOnMeasured(const Generations& generations, const DriftPolicy& policy) {
+  for (auto& [name, gauge] : gauges_) {
+    if (!generations.IsMember(name) || !HasMost(gauge.windows, policy)) {
+      continue;
+    }
+    const double measured = MedianOf(gauge.windows.ratios);
+    const double noise = NoiseOf(gauge.windows.ratios);
+    const bool sure = noise < std::sqrt(policy.threshold) - 1;
+    if (sure && std::abs(measured / gauge.slowdown - 1) > noise) {
+      gauge.slowdown = measured;
+    }
+  }
 }
 
 bool Drift::AreSteady(const Generations& generations, const DriftPolicy& policy) const {

@@ -17,6 +17,14 @@
 /// is noticed at once, although its fall was refined just before; and the plan changes ever more
 /// rarely for a worker that is slow and fast in turns.
 ///
+/// A change of plan, for whatever reason, counts on what is sure of every member, and not only of
+/// one that has drifted: profiles may all be somewhat wrong, and a plan divides the work by the
+/// ratios of speeds. A member's speed is sure if it has as many windows as a small change has to
+/// last, with a noise within the square root of the threshold. Their median then counts, unless it
+/// differs from the slowdown by no more than that noise, which is about two standard errors: among
+/// thousands of members that are as profiled few are taken for others. Nothing of this begins a
+/// change of plan.
+///
 /// Windows are kept across generations, because they are compared with the profile, whatever the
 /// plan. A worker's slowdown is estimated by the lowest of its three newest windows beyond the
 /// threshold. The window in which the change came is none of these, for more are needed to notice
@@ -42,7 +50,8 @@ namespace heddle::elastic {
 /// machine.
 class Drift {
  public:
-  /// The slowdown that the next plan counts on, as of the last noticed drift; 1: as profiled.
+  /// The slowdown that the next plan counts on, as of the last noticed drift or CountOnMeasured; 1:
+  /// as profiled.
   double SlowdownOf(const std::string& worker) const;
   /// The slowdown in the newest windows, whether or not a plan counts on it; nullopt: no window was
   /// counted since drift of the worker was last noticed.
@@ -57,6 +66,9 @@ class Drift {
   bool Notice(const Generations& generations, const DriftPolicy& policy, Time now, Outbox& out);
   /// True if the last Notice found that this worker has drifted.
   bool WasNoticed(const std::string& worker) const { return noticed_.count(worker) > 0; }
+  /// A change of plan is looked for: sets each member's slowdown to what is measured, if that is
+  /// sure and differs by more than its noise.
+  void CountOnMeasured(const Generations& generations, const DriftPolicy& policy);
   /// True if the newest window of each member is within the threshold of what the plan counts on.
   bool AreSteady(const Generations& generations, const DriftPolicy& policy) const;
   /// Uncertainty of the slowdowns that the last Notice found: half the range of a worker's windows,

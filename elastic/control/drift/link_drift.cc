@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "elastic/control/drift/median.h"
+
 namespace heddle::elastic {
 namespace {
 
@@ -45,12 +47,6 @@ std::optional<int> MemberOf(const wire::Links& links, int members, int place, in
     }
   }
   return std::nullopt;
-}
-
-double MedianOf(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 }  // namespace

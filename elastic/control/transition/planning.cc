@@ -198,6 +198,9 @@ Effects Transitions::Consider(TransitionContext& context) {
     return {};
   }
   improve_at_.reset();
+  if (!former) {
+    context.drift.CountOnMeasured(context.generations, policy.drift);
+  }
   context.link_drift.NoticeForChange(ViewOf(measured, context), context.links, context.out);
   current_ = Transition{.kind = Transition::Kind::kChange,
                         .fence = context.generations.counter() + 1,

@@ -116,4 +116,22 @@ double StepPrices::SecondsOf(int64_t generation) {
   return most + kVoteSeconds;
 }
 
+double StepPrices::OverBest(int64_t generation) {
+  double speed = 0;
+  for (const SimWorker* worker : cluster_.fleet.Running()) {
+    speed += 1 / worker->slowdown;
+  }
+  return (SecondsOf(generation) - kVoteSeconds) / (WorkSeconds() / speed);
+}
+
+double StepPrices::WorstEstimate(int64_t generation) {
+  double most = 1;
+  for (const auto& [name, counted_on] : at(generation).slowdowns) {
+    if (const SimWorker* worker = cluster_.fleet.Named(name)) {
+      most = std::max({most, counted_on / worker->slowdown, worker->slowdown / counted_on});
+    }
+  }
+  return most;
+}
+
 }  // namespace heddle::elastic

@@ -35,6 +35,10 @@ class StepPrices {
   /// without noise.
   double SecondsOf(int64_t generation);
 
+  /// SimResult::over_best and worst_estimate, of the plan of a generation.
+  double OverBest(int64_t generation);
+  double WorstEstimate(int64_t generation);
+
   /// A plan that was found, with its request.
   struct Found {
     PlanRequest request;

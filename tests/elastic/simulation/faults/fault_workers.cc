@@ -107,7 +107,9 @@ std::string Slow(Cluster& cluster, const Fault& /*fault*/, Random& random) {
     worker->slowdown = 3;
     return worker->key;
   }
-  worker->slowdown = worker->slowdown > 1 ? 1 : std::array{2.0, 5.0}[random.Below(2)];
+  const double usual = worker->usual_slowdown;
+  worker->slowdown =
+      worker->slowdown > usual ? usual : usual * std::array{2.0, 5.0}[random.Below(2)];
   return fmt::format("{} takes {} times as long", worker->key, worker->slowdown);
 }
 

@@ -137,6 +137,12 @@ struct SimResult {
   std::map<std::string, int> probes;  ///< How often each event of interest happened, by its name.
   uint64_t digest = 0;                ///< A hash of all the coordinator's decisions, in order.
   int64_t planned_step = 0;           ///< Priced histories: the last step before the newest plan.
+  /// Priced histories: the seconds of the last step but one, without noise, over those under the
+  /// best plan for the workers' true speeds.
+  double over_best = 0;
+  /// Priced histories: the most by which a slowdown that the last plan counts on differs from the
+  /// true one, as a factor.
+  double worst_estimate = 0;
   /// Priced histories: the most steps from a fault until a worker was noticed that became several
   /// times as slow, or as quick; 0: none was.
   int64_t noticed_steps = 0;

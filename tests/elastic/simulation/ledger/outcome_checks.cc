@@ -65,7 +65,7 @@ void OutcomeChecks::Take(const LogEvent& event) {
     return;
   }
   if (event.kind == "step") {
-    step_ = NumberOf(event, "step");
+    TakeStep(event);
   } else if (event.kind == "decision") {
     TakeDecision(event);
   } else if (event.kind == "plan_outcome") {
@@ -75,6 +75,17 @@ void OutcomeChecks::Take(const LogEvent& event) {
   } else if (event.kind == "plan_kept" &&
              TextOf(event, "reason").find("was tried before") != std::string::npos) {
     cluster_.world.Count("tried before");
+  }
+}
+
+// After the last step workers end.
+void OutcomeChecks::TakeStep(const LogEvent& event) {
+  World& world = cluster_.world;
+  step_ = NumberOf(event, "step");
+  if (step_ + 1 == world.options().steps) {
+    const int64_t generation = NumberOf(event, "generation");
+    world.result().over_best = cluster_.prices.OverBest(generation);
+    world.result().worst_estimate = cluster_.prices.WorstEstimate(generation);
   }
 }
 

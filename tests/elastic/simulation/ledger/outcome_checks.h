@@ -38,6 +38,7 @@ class OutcomeChecks {
     bool taken_back = false;
   };
 
+  void TakeStep(const LogEvent& event);
   void TakeDecision(const LogEvent& event);
   void CheckTakenBack(int64_t generation, int64_t judged);
   void CheckNew(int64_t generation);

@@ -12,7 +12,8 @@ SimWorker& Fleet::Add(const std::string& name) {
   const std::string key = fmt::format("p{:02}", next_key_++);
   auto worker = std::make_unique<SimWorker>(key, SimClock(options.seed, key, world_.now()));
   worker->era = era_;
-  worker->slowdown = next_key_ % 2 == 0 ? 1 + options.unlike_percent / 100.0 : 1;
+  worker->usual_slowdown = next_key_ % 2 == 0 ? 1 + options.unlike_percent / 100.0 : 1;
+  worker->slowdown = worker->usual_slowdown;
   worker->incarnation = fmt::format("{:0>16}", key);
   MemberIdentity identity;
   identity.name = name;

@@ -179,6 +179,7 @@ struct SimWorker {
   std::optional<Time> stopped_until;           ///< The end of a SIGSTOP, or of its machine's pause.
   std::deque<std::function<void()>> deferred;  ///< Its calls that were due while it was stopped.
   double slowdown = 1;                         ///< The factor by which its work takes longer.
+  double usual_slowdown = 1;                   ///< The same while no fault slows it.
   double link_slowdown = 1;                    ///< The factor by which its links are slower.
   bool held_up = false;                        ///< Whether others use its machine now.
   Time turn_ends;                              ///< Until then held_up stays as it is.
