@@ -101,6 +101,8 @@ TEST(LayoutTest, EveryFaultOfATensorIsNamedInOneLine) {
        "'layers.0.attention.key.weight': its 4 units do not cover 0"},
       {[&](Layout& l) { l.tensors[key].covered = 6; },
        "'layers.0.attention.key.weight': its 4 units do not cover 6"},
+      {[&](Layout& l) { l.tensors[key].covered = 1 << 21; },
+       "'layers.0.attention.key.weight': it covers 2097152 units, more than 1048576"},
       {[&](Layout& l) { l.tensors[query].covered = 8; },
        "'layers.0.attention.query.weight': it covers 8 units, but its placement is no cover"},
       {[&](Layout& l) { l.tensors[key].placement = Placement::Partial(); },
