@@ -28,7 +28,7 @@ program::Plan EqualPipelines(int segments, int pipelines, int stages, int microb
   for (int p = 0; p < pipelines; ++p) {
     program::Pipeline pipeline{.first_microbatch = p * microbatches, .microbatches = microbatches};
     for (int s = 0; s < stages; ++s) {
-      pipeline.stages.push_back({.worker = p * stages + s,
+      pipeline.stages.push_back({.group = {p * stages + s},
                                  .first_segment = segments * s / stages,
                                  .last_segment = segments * (s + 1) / stages});
       plan.workers.push_back(fmt::format("w{}", plan.workers.size()));

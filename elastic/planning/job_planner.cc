@@ -121,8 +121,7 @@ Result<planner::SearchRequest> SearchFor(const job::JobConfig& job,
   if (!request.current_plan_json.empty()) {
     HEDDLE_ASSIGN_OR_RETURN(search.previous, program::PlanFromJson(request.current_plan_json));
     HEDDLE_RETURN_IF_ERROR(
-        program::ValidatePlan(*search.previous, static_cast<int>(graph.segments.size()))
-            .WithContext("the plan in force"));
+        program::ValidateUngrouped(*search.previous, graph).WithContext("the plan in force"));
     if (!request.current_runs) {
       search.limits = planner::SearchLimits::Hurried();
     }

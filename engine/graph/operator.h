@@ -38,9 +38,9 @@ struct Placement {
   /// sharded tensors of a rule have the same number of units and are divided at the same units.
   int64_t unit = 1;
   /// For kShard and kPartial: `dim` has fewer units than the rule, M instead of N, and a share's
-  /// are rounded outwards: units [a, b) of N hold [floor(a M / N), ceil(b M / N)) of M. Neighbours
-  /// may share one (a key/value head, when query heads are cut). A kPartial tensor is cut along
-  /// `dim` then, and its value at a unit is made by those who hold the unit.
+  /// are rounded outwards: units [a, b) of N hold [floor(a M / N), ceil(b M / N)) of M, none of N
+  /// none of M. Neighbours may share one (a key/value head, when query heads are cut). A kPartial
+  /// tensor is cut along `dim` then, and its value at a unit is made by those who hold the unit.
   bool cover = false;
   ReduceOp op = ReduceOp::kSum;  ///< For kPartial.
 

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "engine/program/stages.h"
 
 namespace heddle::program {
@@ -45,6 +46,48 @@ Status ValidateWorkers(const Plan& plan) {
   return Status::Ok();
 }
 
+// Several workers, and only they, have a layout.
+Status ValidateLayoutOf(const Plan& plan, const Stage& stage) {
+  const size_t workers = stage.group.size();
+  if (workers == 1) {
+    return stage.layout == -1 ? Status::Ok() : InvalidArgumentError("one worker needs no layout");
+  }
+  if (stage.layout < 0 || stage.layout >= static_cast<int>(plan.layouts.size())) {
+    return InvalidArgumentError("a group of {} workers has layout {} among {}", workers,
+                                stage.layout, plan.layouts.size());
+  }
+  const int members = graph::MembersOf(plan.layouts[static_cast<size_t>(stage.layout)]);
+  if (members != static_cast<int>(workers)) {
+    return InvalidArgumentError("a group of {} workers has layout {}, which is for {}", workers,
+                                stage.layout, members);
+  }
+  if (plan.determinism == Determinism::kExact) {
+    return InvalidArgumentError("sums over a group of {} workers are relaxed, the plan is exact",
+                                workers);
+  }
+  return Status::Ok();
+}
+
+Status ValidateGroup(const Plan& plan, const Stage& stage, std::vector<bool>& used) {
+  if (stage.group.empty()) {
+    return InvalidArgumentError("it has no worker");
+  }
+  for (const int worker : stage.group) {
+    if (worker < 0 || static_cast<size_t>(worker) >= plan.workers.size()) {
+      return InvalidArgumentError("worker {} is not in 0..{}", worker, plan.workers.size() - 1);
+    }
+    const auto index = static_cast<size_t>(worker);
+    if (used[index]) {
+      return InvalidArgumentError("worker {} {}", plan.workers[index],
+                                  std::ranges::count(stage.group, worker) > 1
+                                      ? "is in its group twice"
+                                      : "holds two stages");
+    }
+    used[index] = true;
+  }
+  return ValidateLayoutOf(plan, stage);
+}
+
 // Stages of one pipeline cover [0, segments) in order; `used` collects the workers of all
 // pipelines.
 Status ValidateStages(const Plan& plan, size_t number, int segments, std::vector<bool>& used) {
@@ -52,15 +95,8 @@ Status ValidateStages(const Plan& plan, size_t number, int segments, std::vector
   int next = 0;
   for (size_t s = 0; s < pipeline.stages.size(); ++s) {
     const Stage& stage = pipeline.stages[s];
-    if (stage.worker < 0 || static_cast<size_t>(stage.worker) >= plan.workers.size()) {
-      return InvalidArgumentError("plan: pipeline {} stage {}: worker {} is not in 0..{}", number,
-                                  s, stage.worker, plan.workers.size() - 1);
-    }
-    if (used[static_cast<size_t>(stage.worker)]) {
-      return InvalidArgumentError("plan: pipeline {} stage {}: worker {} holds two stages", number,
-                                  s, plan.workers[static_cast<size_t>(stage.worker)]);
-    }
-    used[static_cast<size_t>(stage.worker)] = true;
+    HEDDLE_RETURN_IF_ERROR(ValidateGroup(plan, stage, used)
+                               .WithContext("plan: pipeline {} stage {}", number, s));
     if (stage.first_segment != next || stage.last_segment <= stage.first_segment ||
         stage.last_segment > segments) {
       return InvalidArgumentError(
@@ -97,6 +133,21 @@ Status ValidateWarmUps(const Plan& plan, size_t number) {
   return Status::Ok();
 }
 
+Status ValidateLayoutsUsed(const Plan& plan) {
+  std::vector<bool> used(plan.layouts.size(), false);
+  for (const Pipeline& pipeline : plan.pipelines) {
+    for (const Stage& stage : pipeline.stages) {
+      if (stage.layout >= 0) {
+        used[static_cast<size_t>(stage.layout)] = true;
+      }
+    }
+  }
+  const auto unused = std::find(used.begin(), used.end(), false);
+  return unused == used.end() ? Status::Ok()
+                              : InvalidArgumentError("plan: no stage has layout {}",
+                                                     unused - used.begin());
+}
+
 Status ValidateMicrobatches(const Plan& plan) {
   std::vector<std::pair<int, int>> ranges;
   for (size_t p = 0; p < plan.pipelines.size(); ++p) {
@@ -122,6 +173,16 @@ Status ValidateMicrobatches(const Plan& plan) {
     }
   }
   return Status::Ok();
+}
+
+std::string GroupNames(const Plan& plan, const Group& group) {
+  std::string text;
+  for (const int rank : group) {
+    const auto worker = static_cast<size_t>(rank);
+    text += text.empty() ? "" : " + ";
+    text += worker < plan.workers.size() ? plan.workers[worker] : "?";
+  }
+  return text;
 }
 
 std::string SegmentRange(const graph::Graph& graph, const Stage& stage) {
@@ -150,8 +211,10 @@ std::vector<int> Plan::IdleWorkers() const {
   std::vector<bool> used(workers.size(), false);
   for (const Pipeline& pipeline : pipelines) {
     for (const Stage& stage : pipeline.stages) {
-      if (stage.worker >= 0 && static_cast<size_t>(stage.worker) < used.size()) {
-        used[static_cast<size_t>(stage.worker)] = true;
+      for (const int worker : stage.group) {
+        if (worker >= 0 && static_cast<size_t>(worker) < used.size()) {
+          used[static_cast<size_t>(worker)] = true;
+        }
       }
     }
   }
@@ -177,7 +240,37 @@ Status ValidatePlan(const Plan& plan, int segments) {
     HEDDLE_RETURN_IF_ERROR(ValidateStages(plan, p, segments, used));
     HEDDLE_RETURN_IF_ERROR(ValidateWarmUps(plan, p));
   }
+  HEDDLE_RETURN_IF_ERROR(ValidateLayoutsUsed(plan));
   return ValidateMicrobatches(plan);
+}
+
+Status ValidatePlan(const Plan& plan, const graph::Graph& graph) {
+  HEDDLE_RETURN_IF_ERROR(ValidatePlan(plan, static_cast<int>(graph.segments.size())));
+  for (size_t i = 0; i < plan.layouts.size(); ++i) {
+    HEDDLE_RETURN_IF_ERROR(ValidateLayout(graph, plan.layouts[i], /*exact=*/false)
+                               .WithContext("plan: layout {}", i));
+  }
+  return Status::Ok();
+}
+
+Status ValidateUngrouped(const Plan& plan, const graph::Graph& graph) {
+  HEDDLE_RETURN_IF_ERROR(ValidatePlan(plan, graph));
+  for (size_t p = 0; p < plan.pipelines.size(); ++p) {
+    for (size_t s = 0; s < plan.pipelines[p].stages.size(); ++s) {
+      const size_t workers = plan.pipelines[p].stages[s].group.size();
+      if (workers > 1) {
+        return InvalidArgumentError(
+            "plan: pipeline {} stage {}: a group of {} workers is not supported yet", p, s,
+            workers);
+      }
+    }
+  }
+  return Status::Ok();
+}
+
+int Stage::worker() const {
+  HEDDLE_CHECK(group.size() == 1, "{} workers run the stage", group.size());
+  return group.front();
 }
 
 int Pipeline::WarmUp(size_t stage) const {
@@ -188,7 +281,7 @@ int Pipeline::WarmUp(size_t stage) const {
 Plan SingleWorkerPlan(const std::string& worker, int segments, int microbatches) {
   Plan plan;
   plan.workers = {worker};
-  plan.pipelines = {{.stages = {{.worker = 0, .first_segment = 0, .last_segment = segments}},
+  plan.pipelines = {{.stages = {{.group = {0}, .first_segment = 0, .last_segment = segments}},
                      .first_microbatch = 0,
                      .microbatches = microbatches}};
   return plan;
@@ -210,11 +303,10 @@ std::string Describe(const Plan& plan, const graph::Graph& graph) {
                         pipeline.microbatches == 1 ? "" : "es", pipeline.first_microbatch);
     for (size_t s = 0; s < pipeline.stages.size(); ++s) {
       const Stage& stage = pipeline.stages[s];
-      const auto worker = static_cast<size_t>(stage.worker);
-      text += fmt::format("{}{} [{}{}{}]", s == 0 ? "" : " -> ",
-                          worker < plan.workers.size() ? plan.workers[worker] : "?",
+      text += fmt::format("{}{} [{}{}{}{}]", s == 0 ? "" : " -> ", GroupNames(plan, stage.group),
                           SegmentRange(graph, stage), stage.recompute ? ", recomputed" : "",
-                          stage.ahead > 0 ? fmt::format(", {} ahead", stage.ahead) : "");
+                          stage.ahead > 0 ? fmt::format(", {} ahead", stage.ahead) : "",
+                          stage.layout >= 0 ? fmt::format(", layout {}", stage.layout) : "");
     }
     text += '\n';
   }
@@ -234,7 +326,7 @@ std::vector<std::vector<int>> ParameterHolders(const graph::Graph& graph, const 
       for (const int segment : segments[parameter]) {
         const int stage = StageOf(pipeline, segment);
         if (stage >= 0) {
-          holders[parameter].push_back(pipeline.stages[static_cast<size_t>(stage)].worker);
+          holders[parameter].push_back(pipeline.stages[static_cast<size_t>(stage)].worker());
         }
       }
     }

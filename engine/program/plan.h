@@ -11,12 +11,16 @@
 
 #include "base/status.h"
 #include "engine/graph/graph.h"
+#include "engine/graph/sharding/layout.h"
 
 namespace heddle::program {
 
-/// A stage: contiguous segments on one worker.
+/// The workers that run a stage together, by position: indices into Plan::workers.
+using Group = std::vector<int>;
+
+/// A stage: contiguous segments on one worker, or on a group that divides the work of each segment.
 struct Stage {
-  int worker = 0;  ///< Index into Plan::workers.
+  Group group = {};
   int first_segment = 0;
   int last_segment = 0;  ///< One past the last segment.
   bool recompute =
@@ -25,6 +29,10 @@ struct Stage {
   /// Communication of Model Parallelism", 2023): they cost memory, and keep the stage busy while
   /// messages travel and when a neighbour is late. 0 at the last stage.
   int ahead = 0;
+  int layout = -1;  ///< Index into Plan::layouts; -1: the group is one worker, which has all.
+
+  /// The rank of the only worker. Precondition: the group has one.
+  int worker() const;
   friend bool operator==(const Stage&, const Stage&) = default;
 };
 
@@ -49,6 +57,8 @@ struct Plan {
   /// Names of the generation's members by rank; some may hold no stage.
   std::vector<std::string> workers = {};
   std::vector<Pipeline> pipelines = {};
+  /// How groups lay tensors out. Members of a layout are positions in a group.
+  std::vector<graph::Layout> layouts = {};
   Determinism determinism = Determinism::kExact;
   double predicted_step_seconds = 0;
   std::vector<int64_t> predicted_peak_bytes = {};  ///< By worker.
@@ -62,10 +72,17 @@ struct Plan {
 
 /// Checks that pipelines cover all segments in order, microbatch ranges (of at least one, in any
 /// order of pipelines) are contiguous and disjoint from 0 and at most 2^24 in sum, no worker holds
-/// two stages, no stage waits for a forward that the one before computes only after its own first
-/// backward, worker names are unique, and lists by worker have one entry each. Errors:
-/// kInvalidArgument naming the violation.
+/// two stages or two positions of a group, a group of several has a layout of as many members and
+/// is in a relaxed plan, every layout is used, no stage waits for a forward that the one before
+/// computes only after its own first backward, worker names are unique, and lists by worker have
+/// one entry each. Errors: kInvalidArgument naming the violation.
 Status ValidatePlan(const Plan& plan, int segments);
+
+/// Checks also that layouts are valid for the graph (graph::ValidateLayout).
+Status ValidatePlan(const Plan& plan, const graph::Graph& graph);
+
+/// Checks also that every stage is one worker: nothing runs groups of several yet.
+Status ValidateUngrouped(const Plan& plan, const graph::Graph& graph);
 
 /// A plan with one worker that holds all segments; for tests, profiling and a single device.
 Plan SingleWorkerPlan(const std::string& worker, int segments, int microbatches);

@@ -42,7 +42,7 @@ Position PositionOf(const Plan& plan, int rank) {
   for (size_t p = 0; p < plan.pipelines.size(); ++p) {
     const std::vector<Stage>& stages = plan.pipelines[p].stages;
     for (size_t s = 0; s < stages.size(); ++s) {
-      if (stages[s].worker == rank) {
+      if (std::ranges::find(stages[s].group, rank) != stages[s].group.end()) {
         return {.pipeline = static_cast<int>(p), .stage = static_cast<int>(s)};
       }
     }

@@ -37,7 +37,7 @@ std::vector<int64_t> RelativeRates(const graph::Graph& graph, const Plan& plan) 
       for (int segment = stage.first_segment; segment < stage.last_segment; ++segment) {
         once += by_segment[static_cast<size_t>(segment)];
       }
-      work[static_cast<size_t>(stage.worker)] = once * pipeline.microbatches;
+      work[static_cast<size_t>(stage.worker())] = once * pipeline.microbatches;
     }
   }
   constexpr double kMax = 1024;

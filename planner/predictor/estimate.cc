@@ -60,7 +60,7 @@ class Estimator {
                          [&](const Stage& stage) { return segment < stage.last_segment; });
         const auto cover = CoverRange(pipeline.first_microbatch,
                                       int64_t{pipeline.first_microbatch} + pipeline.microbatches);
-        members.emplace_back(holder->worker, static_cast<int>(cover.size()));
+        members.emplace_back(holder->worker(), static_cast<int>(cover.size()));
       }
       std::sort(members.begin(), members.end());
       reduction_of_[static_cast<size_t>(segment)] = static_cast<int>(schedule_.reductions.size());
@@ -125,26 +125,26 @@ class Estimator {
         }
         Backward(pipeline, j, message(j + 1, i, true), message(j, i, true), i + 1 == count);
       }
-      const WorkerCosts& costs = Costs(stage.worker);
-      Add(stage.worker, {.kind = Action::Kind::kVote});
-      Add(stage.worker, {.kind = Action::Kind::kCompute,
+      const WorkerCosts& costs = Costs(stage.worker());
+      Add(stage.worker(), {.kind = Action::Kind::kVote});
+      Add(stage.worker(), {.kind = Action::Kind::kCompute,
                          .seconds = costs.Update(stage.first_segment, stage.last_segment)});
     }
   }
 
   void Forward(const Pipeline& pipeline, int j, int from, int to) {
     const Stage& stage = pipeline.stages[static_cast<size_t>(j)];
-    const WorkerCosts& costs = Costs(stage.worker);
+    const WorkerCosts& costs = Costs(stage.worker());
     if (j > 0) {
-      Add(stage.worker,
+      Add(stage.worker(),
           {.kind = Action::Kind::kRecv, .seconds = costs.message_seconds, .message = from});
     }
-    Add(stage.worker, {.kind = Action::Kind::kCompute,
+    Add(stage.worker(), {.kind = Action::Kind::kCompute,
                        .seconds = costs.Forward(stage.first_segment, stage.last_segment)});
     if (j + 1 < static_cast<int>(pipeline.stages.size())) {
-      Add(stage.worker, {.kind = Action::Kind::kSend,
+      Add(stage.worker(), {.kind = Action::Kind::kSend,
                          .seconds = costs.message_seconds,
-                         .peer = pipeline.stages[static_cast<size_t>(j) + 1].worker,
+                         .peer = pipeline.stages[static_cast<size_t>(j) + 1].worker(),
                          .message = to,
                          .bytes = table_.forward_bytes[static_cast<size_t>(stage.last_segment)]});
     }
@@ -152,9 +152,9 @@ class Estimator {
 
   void Backward(const Pipeline& pipeline, int j, int from, int to, bool last) {
     const Stage& stage = pipeline.stages[static_cast<size_t>(j)];
-    const WorkerCosts& costs = Costs(stage.worker);
+    const WorkerCosts& costs = Costs(stage.worker());
     if (j + 1 < static_cast<int>(pipeline.stages.size())) {
-      Add(stage.worker,
+      Add(stage.worker(),
           {.kind = Action::Kind::kRecv, .seconds = costs.message_seconds, .message = from});
     }
     const auto seconds = [&](int first, int end) {
@@ -164,21 +164,21 @@ class Estimator {
       // Gradients of a segment are complete, and their reduction is issued, when its last backward
       // ends.
       for (int segment = stage.last_segment - 1; segment >= stage.first_segment; --segment) {
-        Add(stage.worker,
+        Add(stage.worker(),
             {.kind = Action::Kind::kCompute, .seconds = seconds(segment, segment + 1)});
         const int reduction = reduction_of_[static_cast<size_t>(segment)];
         if (reduction >= 0) {
-          Add(stage.worker, {.kind = Action::Kind::kReduce, .reduction = reduction});
+          Add(stage.worker(), {.kind = Action::Kind::kReduce, .reduction = reduction});
         }
       }
     } else {
-      Add(stage.worker, {.kind = Action::Kind::kCompute,
+      Add(stage.worker(), {.kind = Action::Kind::kCompute,
                          .seconds = seconds(stage.first_segment, stage.last_segment)});
     }
     if (j > 0) {
-      Add(stage.worker, {.kind = Action::Kind::kSend,
+      Add(stage.worker(), {.kind = Action::Kind::kSend,
                          .seconds = costs.message_seconds,
-                         .peer = pipeline.stages[static_cast<size_t>(j) - 1].worker,
+                         .peer = pipeline.stages[static_cast<size_t>(j) - 1].worker(),
                          .message = to,
                          .bytes = table_.backward_bytes[static_cast<size_t>(stage.first_segment)]});
     }

@@ -166,7 +166,7 @@ Draft DraftOf(const WorkerClasses& classes, const PipelineTable& table, const Di
       Draft::Alternative alternative{.pace = table.Paces(index)[pace], .stages = {}};
       for (const ClassStage& stage : table.Stages(index, pace)) {
         const size_t c = static_cast<size_t>(stage.worker_class);
-        alternative.stages.push_back({.worker = classes.members[c][next[c]++],
+        alternative.stages.push_back({.group = {classes.members[c][next[c]++]},
                                       .first_segment = stage.first_segment,
                                       .last_segment = stage.last_segment,
                                       .recompute = stage.recompute});

@@ -51,7 +51,7 @@ class Enumeration {
       used_[worker] = true;
       for (int last = segment + 1; last <= problem_.table.segments; ++last) {
         plan_.pipelines.back().stages.push_back(
-            {.worker = static_cast<int>(worker), .first_segment = segment, .last_segment = last});
+            {.group = {static_cast<int>(worker)}, .first_segment = segment, .last_segment = last});
         NextStage(first, last);
         plan_.pipelines.back().stages.pop_back();
       }

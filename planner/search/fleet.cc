@@ -130,18 +130,18 @@ bool RecutAll(const Problem& problem, Draft& draft) {
     std::vector<int> order;
     for (const program::Stage& stage : stages) {
       order.push_back(static_cast<int>(order.size()));
-      costs.push_back(*problem.costs[static_cast<size_t>(stage.worker)]);
+      costs.push_back(*problem.costs[static_cast<size_t>(stage.worker())]);
     }
     input.table = &problem.table;
     input.costs = &costs;
     input.microbatches =
         std::max(1, problem.microbatches / static_cast<int>(draft.pipelines.size()));
     input.link = [&](int from, int to) {
-      return problem.cluster.links.At(stages[static_cast<size_t>(from)].worker,
-                                      stages[static_cast<size_t>(to)].worker);
+      return problem.cluster.links.At(stages[static_cast<size_t>(from)].worker(),
+                                      stages[static_cast<size_t>(to)].worker());
     };
     input.fits = [&](int position, int first, int last, int depth, bool recompute) {
-      return problem.Fits(stages[static_cast<size_t>(position)].worker,
+      return problem.Fits(stages[static_cast<size_t>(position)].worker(),
                           {first, last, depth - 1, input.microbatches, recompute, true});
     };
     const std::vector<ClassStage> cuts = BestCuts(input, order);
@@ -155,7 +155,7 @@ bool RecutAll(const Problem& problem, Draft& draft) {
           costs[j].Stage(cuts[j].first_segment, cuts[j].last_segment, cuts[j].recompute);
       alternative.pace.period = std::max(alternative.pace.period, seconds);
       alternative.pace.fill += seconds;
-      alternative.stages.push_back({.worker = stages[j].worker,
+      alternative.stages.push_back({.group = {stages[j].worker()},
                                     .first_segment = cuts[j].first_segment,
                                     .last_segment = cuts[j].last_segment,
                                     .recompute = cuts[j].recompute});
@@ -177,7 +177,7 @@ std::optional<program::Plan> DealtPlan(const Problem& problem,
     const size_t turn = i % period;
     auto& stages = draft.pipelines[std::min(turn, period - 1 - turn)].front().stages;
     if (static_cast<int>(stages.size()) < problem.table.segments) {
-      stages.push_back({.worker = fastest_first[i]});
+      stages.push_back({.group = {fastest_first[i]}});
     }
   }
   if (!RecutAll(problem, draft)) {

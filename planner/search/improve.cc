@@ -21,7 +21,7 @@ void Renumber(Plan& plan) {
 }
 
 bool StageFits(const Problem& problem, const Plan& plan, const Pipeline& pipeline, size_t j) {
-  return problem.Fits(pipeline.stages[j].worker, ShapeOf(plan, pipeline, j));
+  return problem.Fits(pipeline.stages[j].worker(), ShapeOf(plan, pipeline, j));
 }
 
 /// Switches recomputation on if the stage does not fit without. False: it does not fit at all.
@@ -48,7 +48,7 @@ bool PipelineFits(const Problem& problem, const Plan& plan, const Pipeline& pipe
 double NextSeconds(const Problem& problem, const Pipeline& pipeline) {
   Pace pace;
   for (const Stage& stage : pipeline.stages) {
-    const double seconds = problem.costs[static_cast<size_t>(stage.worker)]->Stage(
+    const double seconds = problem.costs[static_cast<size_t>(stage.worker())]->Stage(
         stage.first_segment, stage.last_segment, stage.recompute);
     pace.period = std::max(pace.period, seconds);
     pace.fill += seconds;
@@ -177,14 +177,14 @@ class Moves {
       for (size_t b = a + 1; b < places.size() + idle.size(); ++b) {
         Plan moved = plan_;
         Pipeline& first = moved.pipelines[places[a].first];
-        int& worker = first.stages[places[a].second].worker;
+        program::Group& group = first.stages[places[a].second].group;
         bool fits = true;
         if (b < places.size()) {
           Pipeline& second = moved.pipelines[places[b].first];
-          std::swap(worker, second.stages[places[b].second].worker);
+          std::swap(group, second.stages[places[b].second].group);
           fits = SettleRecompute(problem_, moved, second, places[b].second);
         } else {
-          worker = idle[b - places.size()];
+          group = {idle[b - places.size()]};
         }
         fits = SettleRecompute(problem_, moved, first, places[a].second) && fits;
         if (fits && accept_(moved)) {
@@ -207,7 +207,7 @@ class Moves {
     Pipeline& pipeline = plan.pipelines[p];
     std::vector<int> order;
     for (const Stage& stage : pipeline.stages) {
-      order.push_back(stage.worker);
+      order.push_back(stage.worker());
     }
     std::vector<Stage> stages = Recut(by_rank_, order);
     if (stages.empty()) {
@@ -307,7 +307,7 @@ void GiveSlack(const Problem& problem, int most, Plan& plan) {
     for (size_t j = 0; j < pipeline.stages.size(); ++j) {
       Stage& stage = pipeline.stages[j];
       stage.ahead = Limit(pipeline, j, most);
-      while (stage.ahead > 0 && !problem.Fits(stage.worker, ShapeOf(plan, pipeline, j))) {
+      while (stage.ahead > 0 && !problem.Fits(stage.worker(), ShapeOf(plan, pipeline, j))) {
         --stage.ahead;
       }
     }

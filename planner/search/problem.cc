@@ -245,7 +245,7 @@ PipelineInput InputByRank(const Problem& problem,
 std::vector<program::Stage> Recut(const PipelineInput& by_rank, const std::vector<int>& order) {
   std::vector<program::Stage> stages;
   for (const ClassStage& stage : BestCuts(by_rank, order)) {
-    stages.push_back({.worker = stage.worker_class,
+    stages.push_back({.group = {stage.worker_class},
                       .first_segment = stage.first_segment,
                       .last_segment = stage.last_segment,
                       .recompute = stage.recompute});

@@ -333,7 +333,7 @@ class Searcher {
       outcome.simulation.peak_bytes.assign(static_cast<size_t>(problem_.workers()), 0);
       for (const Pipeline& pipeline : outcome.plan.pipelines) {
         for (size_t j = 0; j < pipeline.stages.size(); ++j) {
-          outcome.simulation.peak_bytes[static_cast<size_t>(pipeline.stages[j].worker)] =
+          outcome.simulation.peak_bytes[static_cast<size_t>(pipeline.stages[j].worker())] =
               problem_.memory->PeakBytes(ShapeOf(outcome.plan, pipeline, j));
         }
       }

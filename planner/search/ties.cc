@@ -18,7 +18,7 @@ std::vector<int> OrderOf(const Plan& plan) {
     order.push_back(pipeline.first_microbatch);
     order.push_back(pipeline.microbatches);
     for (const Stage& stage : pipeline.stages) {
-      order.insert(order.end(), {stage.worker, stage.first_segment, stage.last_segment,
+      order.insert(order.end(), {stage.worker(), stage.first_segment, stage.last_segment,
                                  stage.recompute ? 1 : 0, stage.ahead});
     }
   }

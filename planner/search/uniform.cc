@@ -33,7 +33,7 @@ std::optional<Plan> Grid(const Problem& problem, int pipelines, int stages, bool
         .stages = {}, .first_microbatch = share.first, .microbatches = share.second - share.first};
     for (int s = 0; s < stages; ++s) {
       const auto cut = EvenPart(problem.table.segments, stages, s);
-      pipeline.stages.push_back({.worker = p * stages + s,
+      pipeline.stages.push_back({.group = {p * stages + s},
                                  .first_segment = cut.first,
                                  .last_segment = cut.second,
                                  .recompute = recompute});

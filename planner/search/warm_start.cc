@@ -32,7 +32,7 @@ std::vector<int> NewRanks(const Problem& problem, const Plan& previous) {
 Pace PaceOf(const Problem& problem, const std::vector<Stage>& stages) {
   Pace pace;
   for (const Stage& stage : stages) {
-    const double seconds = problem.costs[static_cast<size_t>(stage.worker)]->Stage(
+    const double seconds = problem.costs[static_cast<size_t>(stage.worker())]->Stage(
         stage.first_segment, stage.last_segment, stage.recompute);
     pace.period = std::max(pace.period, seconds);
     pace.fill += seconds;
@@ -51,9 +51,9 @@ std::optional<Plan> InForce(const Problem& problem, const Plan& previous) {
   plan.pipelines = previous.pipelines;
   for (Pipeline& pipeline : plan.pipelines) {
     for (Stage& stage : pipeline.stages) {
-      stage.worker = ranks[static_cast<size_t>(stage.worker)];
+      stage.group = {ranks[static_cast<size_t>(stage.worker())]};
       stage.ahead = 0;
-      if (stage.worker < 0) {
+      if (stage.worker() < 0) {
         return std::nullopt;
       }
     }
@@ -72,10 +72,10 @@ std::vector<Plan> PlansFrom(const Problem& problem, const Plan& previous) {
     std::vector<Stage> stages = pipeline.stages;
     std::vector<int> order;
     for (Stage& stage : stages) {
-      stage.worker = ranks[static_cast<size_t>(stage.worker)];
+      stage.group = {ranks[static_cast<size_t>(stage.worker())]};
       stage.ahead = 0;
-      if (stage.worker >= 0) {
-        order.push_back(stage.worker);
+      if (stage.worker() >= 0) {
+        order.push_back(stage.worker());
       }
     }
     if (order.size() == stages.size()) {
@@ -107,7 +107,7 @@ Plan KeepPlaces(const Problem& problem,
   const std::vector<int> ranks = NewRanks(problem, previous);
   for (const Pipeline& pipeline : previous.pipelines) {
     for (const Stage& stage : pipeline.stages) {
-      const int rank = ranks[static_cast<size_t>(stage.worker)];
+      const int rank = ranks[static_cast<size_t>(stage.worker())];
       if (rank >= 0) {
         held[static_cast<size_t>(rank)] = {stage.first_segment, stage.last_segment};
       }
@@ -122,7 +122,7 @@ Plan KeepPlaces(const Problem& problem,
   std::vector<Stage*> place(static_cast<size_t>(problem.workers()), nullptr);
   for (Pipeline& pipeline : plan.pipelines) {
     for (Stage& stage : pipeline.stages) {
-      place[static_cast<size_t>(stage.worker)] = &stage;
+      place[static_cast<size_t>(stage.worker())] = &stage;
     }
   }
   // Every exchange raises the number of kept segments, so this ends.
@@ -143,7 +143,7 @@ Plan KeepPlaces(const Problem& problem,
   }
   for (size_t rank = 0; rank < place.size(); ++rank) {
     if (place[rank] != nullptr) {
-      place[rank]->worker = static_cast<int>(rank);
+      place[rank]->group = {static_cast<int>(rank)};
     }
   }
   return plan;

@@ -45,7 +45,7 @@ LAYERS = {
     "engine/graph/models": ["engine/graph"],
     "engine/graph/ops": ["engine/graph"],
     "engine/graph/sharding": ["engine/graph"],
-    "engine/program": ["engine/graph/models", "engine/graph/ops"],
+    "engine/program": ["engine/graph/models", "engine/graph/ops", "engine/graph/sharding"],
     "engine/program/lowering": ["engine/program"],
     "engine/program/verify": ["engine/program"],
     "engine/data": ["base"],

@@ -150,8 +150,8 @@ def status_fields(root):
 def plan_keys(root):
     keys = set()
     for text in sources(root, ("engine/program",), (".cc",)):
-        for function in re.finditer(r"Json ToJson\(const Pipeline& \w+\) \{|std::string PlanToJson\([^)]*\) \{", text):
-            keys.update(re.findall(r"\{\s*\"(\w+)\"\s*,", balanced(text, function.end() - 1)))
+        for function in re.finditer(r"Json ToJson\(const [\w:]+& \w+\) \{|std::string PlanToJson\([^)]*\) \{", text):
+            keys.update(re.findall(r"(?:\{\s*|\bjson\[)\"(\w+)\"\s*[,\]]", balanced(text, function.end() - 1)))
     return keys
 
 

@@ -40,16 +40,24 @@ struct Refusal {
   std::string message;
 };
 
+void ExpectRefused(const std::vector<Refusal>& refusals) {
+  const Graph graph = SmallLlama();
+  for (const Refusal& refusal : refusals) {
+    Layout layout = ValidLayout();
+    refusal.change(layout);
+    const Status status = ValidateLayout(graph, layout, /*exact=*/true);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << refusal.message;
+    EXPECT_EQ(status.message(), refusal.message);
+  }
+}
+
 TEST(LayoutTest, AValidLayoutIsAccepted) {
   EXPECT_TRUE(ValidateLayout(SmallLlama(), ValidLayout(), /*exact=*/true).ok());
   EXPECT_TRUE(ValidateLayout(SmallLlama(), {}, /*exact=*/true).ok());
 }
 
-TEST(LayoutTest, EveryFaultIsNamedInOneLine) {
-  const std::string query = "layers.0.attention.query.weight";
-  const std::string key = "layers.0.attention.key.weight";
-  const std::string residual = "layers.0.mlp.residual";
-  const std::vector<Refusal> refusals = {
+TEST(LayoutTest, EveryFaultOfACutIsNamedInOneLine) {
+  ExpectRefused({
       {[](Layout& l) {
          l.cuts[1].units = {0, 7, 0};
        },
@@ -70,6 +78,14 @@ TEST(LayoutTest, EveryFaultIsNamedInOneLine) {
          l.cuts = {{.units = {2, 3, 1}}, {.units = {0, 6, 0}}};
        },
        "cut 0 sums to 6 units: exact shards need a power of two"},
+  });
+}
+
+TEST(LayoutTest, EveryFaultOfATensorIsNamedInOneLine) {
+  const std::string query = "layers.0.attention.query.weight";
+  const std::string key = "layers.0.attention.key.weight";
+  const std::string residual = "layers.0.mlp.residual";
+  ExpectRefused({
       {[&](Layout& l) { l.tensors["nobody"] = {}; }, "the graph has no tensor 'nobody'"},
       {[&](Layout& l) { l.tensors[query].cut = 2; },
        "'layers.0.attention.query.weight': there is no cut 2 among 2"},
@@ -85,6 +101,10 @@ TEST(LayoutTest, EveryFaultIsNamedInOneLine) {
        "'layers.0.attention.key.weight': its 4 units do not cover 0"},
       {[&](Layout& l) { l.tensors[key].covered = 6; },
        "'layers.0.attention.key.weight': its 4 units do not cover 6"},
+      {[&](Layout& l) { l.tensors[key].covered = 1 << 21; },
+       "'layers.0.attention.key.weight': it covers 2097152 units, more than 1048576"},
+      {[&](Layout& l) { l.tensors[query].covered = 8; },
+       "'layers.0.attention.query.weight': it covers 8 units, but its placement is no cover"},
       {[&](Layout& l) { l.tensors[key].placement = Placement::Partial(); },
        "'layers.0.attention.key.weight': a layout has no partial tensors"},
       {[&](Layout& l) { l.tensors[residual].placement.dim = 0; },
@@ -96,15 +116,8 @@ TEST(LayoutTest, EveryFaultIsNamedInOneLine) {
       {[&](Layout& l) { l.tensors["tokens"] = {}; },
        "'tokens': only parameters, activations and their gradients are placed"},
       {[&](Layout& l) { l.tensors["head.weight.grad.0"] = {}; },
-       "'head.weight.grad.0': only parameters, activations and their gradients are placed"}};
-  const Graph graph = SmallLlama();
-  for (const Refusal& refusal : refusals) {
-    Layout layout = ValidLayout();
-    refusal.change(layout);
-    const Status status = ValidateLayout(graph, layout, /*exact=*/true);
-    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << refusal.message;
-    EXPECT_EQ(status.message(), refusal.message);
-  }
+       "'head.weight.grad.0': only parameters, activations and their gradients are placed"},
+  });
 }
 
 TEST(LayoutTest, OnlyExactJobsNeedAPowerOfTwo) {

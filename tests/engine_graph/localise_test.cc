@@ -3,6 +3,7 @@
 #include "engine/graph/sharding/localise.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -170,6 +171,9 @@ TEST(LocaliseTest, PartsReplaceOperatorsThatNeedAnExchangeInside) {
   EXPECT_EQ(CountNodes(cut.sharded, "cross_entropy"), 0);
   EXPECT_EQ(CountNodes(cut.sharded, "cross_entropy_of_sums"), 1);
   EXPECT_EQ(Count(cut.sharded, ExchangeForm::kMax), 1);
+  // One each for embedding, exponentials and the gradient of what the head reads.
+  EXPECT_EQ(Count(cut.sharded, ExchangeForm::kSum), 4 * config.num_hidden_layers + 3);
+  EXPECT_EQ(cut.sharded.exchanges.size(), static_cast<size_t>(4 * config.num_hidden_layers + 4));
   for (size_t i = 0; i < graph.tensors.size(); ++i) {
     EXPECT_EQ(cut.sharded.graph.tensors[i].name, graph.tensors[i].name);
   }
@@ -191,15 +195,57 @@ TEST(LocaliseTest, AnOperatorWithoutARuleIsReplicatedAndNamed) {
                                       "layers.1.mlp.residual.grad"}));
 }
 
+// What the layout places whole is whole for its readers, too.
+TEST(LocaliseTest, ReadersReadAnActivationAsItIsPlaced) {
+  const ModelConfig config = SmallModel(ModelFamily::kLlama, 8, /*tied=*/false);
+  const Graph graph = SmallTrainingGraph(config);
+  Layout layout = LayoutOf(graph, config, {.units = {4, 4}});
+  layout.tensors["layers.0.attention.query"] = {};
+  const Group group = GroupOf(graph, layout);
+  EXPECT_EQ(Violation(graph, group, TestSeed()), "");
+  EXPECT_EQ(ShardingBy(group.sharded, "layers.0.attention.query").kind, Placement::Kind::kShard);
+  EXPECT_EQ(ShardingBy(group.sharded, "layers.0.attention.query.rotated").kind,
+            Placement::Kind::kReplicate);
+}
+
+/// The first nodes that read what exchanges make, also by way of another exchange.
+std::map<TensorId, NodeId> ReadersOf(const ShardedGraph& sharded) {
+  std::map<TensorId, TensorId> source;
+  for (const Exchange& exchange : sharded.exchanges) {
+    source[exchange.to] = exchange.from;
+  }
+  std::map<TensorId, NodeId> readers;
+  for (const Step& step : sharded.order) {
+    for (TensorId id :
+         step.node < 0 ? std::vector<TensorId>{} : sharded.graph.node(step.node).inputs) {
+      for (; source.contains(id); id = source.at(id)) {
+        readers.emplace(id, step.node);
+      }
+    }
+  }
+  return readers;
+}
+
 TEST(LocaliseTest, RandomLayoutsOfRandomGraphsComputeWhatOneDeviceDoes) {
+  std::map<ExchangeForm, int> seen;
+  int empty = 0;
+  int replicated = 0;
   for (const uint64_t seed : TestSeeds(Scaled(16, 48, 1000))) {
     HEDDLE_TRACE_SEED(seed);
     const Graph graph = RandomGraph(seed, DType::kF64);
     Random random(seed + 1);
     const Group group = GroupOf(graph, RandomLayout(graph, random));
     ASSERT_EQ(Violation(graph, group, seed), "") << ToString(group.sharded);
+    empty += static_cast<int>(std::ranges::count_if(group.members, [&](const LocalGraph& local) {
+      return local.order.size() < group.sharded.order.size();
+    }));
+    replicated += static_cast<int>(group.sharded.replicated.size());
+    const std::map<TensorId, NodeId> readers = ReadersOf(group.sharded);
     std::set<TensorId> sources;
     for (const Exchange& exchange : group.sharded.exchanges) {
+      ++seen[exchange.form];
+      const auto reader = readers.find(exchange.to);
+      EXPECT_EQ(exchange.reader, reader == readers.end() ? -1 : reader->second);
       const bool whole = std::ranges::all_of(
           exchange.received, [&](const Range& range) { return range == exchange.received[0]; });
       EXPECT_TRUE(!whole || exchange.form == ExchangeForm::kSlice ||
@@ -207,6 +253,10 @@ TEST(LocaliseTest, RandomLayoutsOfRandomGraphsComputeWhatOneDeviceDoes) {
           << "made whole twice: " << group.sharded.graph.tensor(exchange.from).name;
     }
   }
+  // The graphs and layouts are worth it: every form, members without a share, and gathers.
+  EXPECT_EQ(seen.size(), 6U);
+  EXPECT_GT(empty, 0);
+  EXPECT_GT(replicated, 0);
 }
 
 }  // namespace

@@ -84,13 +84,13 @@ TEST(EdgesTest, DescriptionsCountAndNameWhatThereIs) {
             "generation 0: 1 worker, 1 pipeline, 1 microbatches, relaxed, 0.25 s a step predicted\n"
             "pipeline 0: 1 microbatch from 0: alone [embedding]\n");
   plan.workers = {"a", "b", "c"};
-  plan.pipelines[0].stages[0] = {.worker = 3, .first_segment = 1, .last_segment = 4};
+  plan.pipelines[0].stages[0] = {.group = {3}, .first_segment = 1, .last_segment = 4};
   plan.predicted_step_seconds = 0;
   EXPECT_EQ(Describe(plan, ChainGraph(2)),
             "generation 0: 3 workers, 1 pipeline, 1 microbatches, relaxed\n"
             "pipeline 0: 1 microbatch from 0: ? [head .. segment 3]\n"
             "idle: a, b, c\n");
-  plan.pipelines[0].stages[0] = {.worker = -1, .first_segment = -1, .last_segment = 0};
+  plan.pipelines[0].stages[0] = {.group = {-1}, .first_segment = -1, .last_segment = 0};
   EXPECT_EQ(Describe(plan, ChainGraph(2)).substr(0, 130),
             "generation 0: 3 workers, 1 pipeline, 1 microbatches, relaxed\n"
             "pipeline 0: 1 microbatch from 0: ? [segment -1]\n"

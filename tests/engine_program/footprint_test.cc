@@ -36,7 +36,7 @@ int ExpectExact(const graph::Graph& graph, const Plan& plan) {
   int stages = 0;
   for (const Pipeline& pipeline : plan.pipelines) {
     for (size_t s = 0; s < pipeline.stages.size(); ++s) {
-      const Program& program = (*programs)[static_cast<size_t>(pipeline.stages[s].worker)];
+      const Program& program = (*programs)[static_cast<size_t>(pipeline.stages[s].worker())];
       EXPECT_EQ(footprint->PeakBytes(StageOfPlan(plan, pipeline, s)),
                 StateBytes(graph, program) + PeakSlotBytes(program))
           << "stage " << s << " from microbatch " << pipeline.first_microbatch << "\n"

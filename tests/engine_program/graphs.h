@@ -56,7 +56,7 @@ inline program::Pipeline PipelineOfCuts(const std::vector<int>& cuts,
                                         int microbatches) {
   program::Pipeline pipeline{.first_microbatch = first_microbatch, .microbatches = microbatches};
   for (size_t s = 0; s + 1 < cuts.size(); ++s) {
-    pipeline.stages.push_back({.worker = first_worker + static_cast<int>(s),
+    pipeline.stages.push_back({.group = {first_worker + static_cast<int>(s)},
                                .first_segment = cuts[s],
                                .last_segment = cuts[s + 1]});
   }

@@ -1,9 +1,12 @@
 // Plans and profiles as JSON: round trips, and one clear error for everything that does not fit.
+#include <set>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "engine/program/plan.h"
 #include "engine/program/profile.h"
+#include "tests/support/graph/random_graph.h"
 #include "tests/support/graph/random_plan.h"
 #include "tests/support/seed.h"
 
@@ -16,6 +19,7 @@ void ExpectEqual(const Plan& a, const Plan& b) {
   EXPECT_EQ(a.generation, b.generation);
   EXPECT_EQ(a.workers, b.workers);
   EXPECT_EQ(a.pipelines, b.pipelines);
+  EXPECT_EQ(a.layouts, b.layouts);
   EXPECT_EQ(a.determinism, b.determinism);
   EXPECT_EQ(a.predicted_step_seconds, b.predicted_step_seconds);
   EXPECT_EQ(a.predicted_peak_bytes, b.predicted_peak_bytes);
@@ -35,6 +39,25 @@ TEST(PlanJsonTest, RandomPlansSurviveARoundTrip) {
     ASSERT_TRUE(read.ok()) << read.status().ToString();
     ExpectEqual(plan, *read);
   }
+}
+
+TEST(PlanJsonTest, GroupsAndLayoutsSurviveARoundTrip) {
+  std::set<std::string_view> placements;
+  for (const uint64_t seed : testing::TestSeeds(50)) {
+    HEDDLE_TRACE_SEED(seed);
+    const Plan plan = testing::RandomGroupPlan(seed, testing::RandomGraph(seed, DType::kF32));
+    const std::string text = PlanToJson(plan);
+    const Result<Plan> read = PlanFromJson(text);
+    ASSERT_TRUE(read.ok()) << read.status().ToString();
+    ExpectEqual(plan, *read);
+    EXPECT_EQ(PlanToJson(*read), text);
+    for (const std::string_view placement : {"\"shard\"", "\"cover\"", "\"group\"", "\"worker\""}) {
+      if (text.find(placement) != std::string::npos) {
+        placements.insert(placement);
+      }
+    }
+  }
+  EXPECT_EQ(placements.size(), 4U) << "the plans are worth it";
 }
 
 constexpr const char* kPlan = R"({
@@ -112,10 +135,77 @@ INSTANTIATE_TEST_SUITE_P(
                 "nested deeper than"}),
     [](const ::testing::TestParamInfo<BadText>& parameter) { return parameter.param.name; });
 
+constexpr const char* kGroupPlan = R"({
+  "generation": 3,
+  "workers": ["a", "b", "c"],
+  "pipelines": [{"stages": [{"group": [2, 0], "layout": 0, "first_segment": 0, "last_segment": 4,
+                             "recompute": false, "ahead": 0}],
+                 "first_microbatch": 0, "microbatches": 2}],
+  "layouts": [{"cuts": [[3, 1]],
+               "tensors": {"q": {"placement": "shard", "dim": 1, "unit": 4, "cut": 0},
+                           "k": {"placement": "cover", "dim": 0, "unit": 4, "cut": 0, "covered": 8},
+                           "n": {"placement": "replicate"}}}],
+  "determinism": "relaxed",
+  "predicted_step_seconds": 0.5,
+  "predicted_peak_bytes": [],
+  "transports": []
+})";
+
+TEST(PlanJsonTest, ReadsGroupsAndLayouts) {
+  const Result<Plan> plan = PlanFromJson(kGroupPlan);
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  EXPECT_EQ(plan->pipelines[0].stages[0].group, (Group{2, 0}));
+  EXPECT_EQ(plan->pipelines[0].stages[0].layout, 0);
+  const graph::Layout expected = {
+      .cuts = {{.units = {3, 1}}},
+      .tensors = {{"q", {.placement = graph::Placement::Shard(1, 4)}},
+                  {"k", {.placement = graph::Placement::Cover(0, 4), .covered = 8}},
+                  {"n", {.placement = graph::Placement::Replicate()}}}};
+  EXPECT_EQ(plan->layouts, std::vector<graph::Layout>{expected});
+}
+
+TEST(PlanJsonTest, EveryFaultOfAGroupIsNamedByItsKey) {
+  const std::string stage = "plan.pipelines[0].stages[0].";
+  const std::string integer = ": expected an integer from 0 to 2147483647, got ";
+  const std::string tensors = "plan.layouts[0].tensors.";
+  struct Fault {
+    std::string from;
+    std::string to;
+    std::string message;
+  };
+  for (const Fault& fault : std::vector<Fault>{
+           {"\"group\": [2, 0]", "\"group\": [2, 0], \"worker\": 1", stage + "worker: unknown key"},
+           {"\"group\": [2, 0]", "\"worker\": 1", stage + "layout: unknown key"},
+           {"\"layout\": 0,", "", stage + "layout: missing"},
+           {"[2, 0]", "[2, -1]", stage + "group[1]" + integer + "-1"},
+           {"[2, 0]", "2", stage + "group: expected a list, got 2"},
+           {"\"layout\": 0", "\"layout\": -1", stage + "layout" + integer + "-1"},
+           {"\"layouts\": [", "\"layouts\": 7, \"more\": [", "plan.layouts: expected a list, got 7"},
+           {"[[3, 1]]", "[3, 1]", "plan.layouts[0].cuts[0]: expected a list, got 3"},
+           {"[[3, 1]]", "[[3, 1.5]]", "plan.layouts[0].cuts[0][1]" + integer + "1.5"},
+           {"\"cuts\"", "\"cut\"", "plan.layouts[0].cuts: missing"},
+           {"\"shard\"", "\"partial\"",
+            tensors + R"(q.placement: expected "replicate", "shard" or "cover", got "partial")"},
+           {"\"dim\": 1, ", "", tensors + "q.dim: missing"},
+           {"\"unit\": 4", "\"unit\": 0",
+            tensors + "q.unit: expected an integer from 1 to 9223372036854775807, got 0"},
+           {"\"cut\": 0}", "\"cut\": 0, \"covered\": 8}", tensors + "q.covered: unknown key"},
+           {", \"covered\": 8", "", tensors + "k.covered: missing"},
+           {"\"replicate\"", "\"replicate\", \"dim\": 0", tensors + "n.dim: unknown key"},
+           {"{\"placement\": \"replicate\"}", "1", tensors + "n: expected an object, got 1"}}) {
+    std::string text = kGroupPlan;
+    const size_t position = text.find(fault.from);
+    ASSERT_NE(position, std::string::npos) << fault.from;
+    text.replace(position, fault.from.size(), fault.to);
+    EXPECT_EQ(PlanFromJson(text).status().message(), fault.message);
+  }
+}
+
 TEST(PlanJsonTest, EveryTruncationIsRefused) {
-  const std::string text = kPlan;
-  for (size_t size = 0; size < text.size(); ++size) {
-    EXPECT_FALSE(PlanFromJson(std::string_view(text).substr(0, size)).ok()) << size;
+  for (const std::string_view text : {kPlan, kGroupPlan}) {
+    for (size_t size = 0; size < text.size(); ++size) {
+      EXPECT_FALSE(PlanFromJson(text.substr(0, size)).ok()) << size;
+    }
   }
 }
 

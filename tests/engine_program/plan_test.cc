@@ -64,11 +64,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadPlan{"NoStages", "pipeline 1 ends at segment 0 of 5",
                 [](Plan& p) { p.pipelines[1].stages.clear(); }},
         BadPlan{"UnknownWorker", "worker 4 is not in 0..3",
-                [](Plan& p) { p.pipelines[0].stages[1].worker = 4; }},
+                [](Plan& p) { p.pipelines[0].stages[1].group = {4}; }},
         BadPlan{"NegativeWorker", "worker -1",
-                [](Plan& p) { p.pipelines[0].stages[1].worker = -1; }},
+                [](Plan& p) { p.pipelines[0].stages[1].group = {-1}; }},
         BadPlan{"TwoStages", "worker w0 holds two stages",
-                [](Plan& p) { p.pipelines[1].stages[0].worker = 0; }},
+                [](Plan& p) { p.pipelines[1].stages[0].group = {0}; }},
         BadPlan{"Gap", "[3, 5) do not continue at 2",
                 [](Plan& p) { p.pipelines[0].stages[1].first_segment = 3; }},
         BadPlan{"EmptyStage", "[0, 0)", [](Plan& p) { p.pipelines[0].stages[0].last_segment = 0; }},
@@ -112,9 +112,9 @@ TEST(PlanTest, DescriptionNamesSegmentsSharesAndWorkers) {
 TEST(PlanTest, AStageCannotWaitForForwardsThatComeAfterABackward) {
   Plan plan;
   plan.workers = {"a", "b", "c"};
-  plan.pipelines = {{.stages = {{.worker = 0, .first_segment = 0, .last_segment = 1},
-                                {.worker = 1, .first_segment = 1, .last_segment = 2, .ahead = 1},
-                                {.worker = 2, .first_segment = 2, .last_segment = 3}},
+  plan.pipelines = {{.stages = {{.group = {0}, .first_segment = 0, .last_segment = 1},
+                                {.group = {1}, .first_segment = 1, .last_segment = 2, .ahead = 1},
+                                {.group = {2}, .first_segment = 2, .last_segment = 3}},
                      .microbatches = 8}};
   EXPECT_TRUE(ValidatePlan(plan, 3).ok());
   plan.pipelines[0].stages[1].ahead = 2;

@@ -149,7 +149,7 @@ TEST(StateTest, WorkersAreKnownByNameNotByRank) {
   const Plan before = PlanOf(2, {PipelineOfCuts({0, 2, 4}, 0, 0, 1)});
   Plan after = before;
   std::swap(after.workers[0], after.workers[1]);
-  std::swap(after.pipelines[0].stages[0].worker, after.pipelines[0].stages[1].worker);
+  std::swap(after.pipelines[0].stages[0].group, after.pipelines[0].stages[1].group);
   EXPECT_THAT(PlanTransfers(graph, HeldBy(graph, before), after), IsEmpty());
 }
 

@@ -62,7 +62,7 @@ Plan PlanOfCopies(uint64_t seed, int segments) {
   }
   for (Pipeline& pipeline : copies) {
     for (Stage& stage : pipeline.stages) {
-      stage.worker = ranks[--stages];
+      stage.group = {ranks[--stages]};
     }
   }
   plan.pipelines = std::move(copies);
@@ -98,7 +98,7 @@ std::vector<std::string> ShapesOf(const Program& program, int first_microbatch) 
 int FirstMicrobatch(const Plan& plan, int rank) {
   for (const Pipeline& pipeline : plan.pipelines) {
     for (const Stage& stage : pipeline.stages) {
-      if (stage.worker == rank) {
+      if (stage.worker() == rank) {
         return pipeline.first_microbatch;
       }
     }

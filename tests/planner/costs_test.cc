@@ -102,8 +102,8 @@ TEST(CostsTest, BytesAtACutAreWhatTheLoweredStagesSend) {
     program::Plan plan;
     plan.workers = {"w0", "w1"};
     plan.pipelines = {
-        {.stages = {{.worker = 0, .first_segment = 0, .last_segment = cut},
-                    {.worker = 1, .first_segment = cut, .last_segment = table->segments}},
+        {.stages = {{.group = {0}, .first_segment = 0, .last_segment = cut},
+                    {.group = {1}, .first_segment = cut, .last_segment = table->segments}},
          .microbatches = 2}};
     const auto programs = program::LowerAll(graph, plan);
     ASSERT_TRUE(programs.ok()) << programs.status().ToString();

@@ -196,7 +196,7 @@ TEST_P(DivisionsTest, WorkersFillPipelinesInRankOrder) {
         after = next;
         for (size_t j = 0; j < stages.size(); ++j) {
           const auto c = static_cast<size_t>(stages[j].worker_class);
-          EXPECT_EQ(alternative.stages[j].worker, classes_.members[c][after[c]++]);
+          EXPECT_EQ(alternative.stages[j].worker(), classes_.members[c][after[c]++]);
           EXPECT_EQ(alternative.stages[j].first_segment, stages[j].first_segment);
           EXPECT_EQ(alternative.stages[j].last_segment, stages[j].last_segment);
           EXPECT_EQ(alternative.stages[j].recompute, stages[j].recompute);
@@ -283,7 +283,7 @@ TEST(EveryPlanTest, LeavesOutWhatLacksTheMemoryAndRecomputesWhereItMust) {
     request.cluster.workers[0].memory_bytes = memory;
     const std::vector<program::Plan> plans = EveryPlan(*ProblemOf(request), 1000);
     const auto place = std::find_if(plans.begin(), plans.end(), [](const program::Plan& plan) {
-      return plan.pipelines[0].stages.size() == 1 && plan.pipelines[0].stages[0].worker == 0;
+      return plan.pipelines[0].stages.size() == 1 && plan.pipelines[0].stages[0].worker() == 0;
     });
     ASSERT_EQ(place != plans.end(), memory >= again) << memory;
     if (place != plans.end()) {

@@ -47,8 +47,8 @@ std::vector<Case> Cases() {
 std::vector<Plan> Plans(int segments) {
   const auto halves = [&](int worker, int cut, bool recompute) {
     return std::vector<program::Stage>{
-        {.worker = worker, .first_segment = 0, .last_segment = cut, .recompute = recompute},
-        {.worker = worker + 1,
+        {.group = {worker}, .first_segment = 0, .last_segment = cut, .recompute = recompute},
+        {.group = {worker + 1},
          .first_segment = cut,
          .last_segment = segments,
          .recompute = recompute}};
@@ -67,7 +67,7 @@ std::vector<Plan> Plans(int segments) {
       plans.push_back(plan);
       plan.pipelines.clear();
       for (const int worker : {0, 1}) {
-        plan.pipelines.push_back({.stages = {{.worker = worker,
+        plan.pipelines.push_back({.stages = {{.group = {worker},
                                               .first_segment = 0,
                                               .last_segment = segments,
                                               .recompute = recompute}},

@@ -96,15 +96,15 @@ double SecondsOf(const Problem& problem, const Pipeline& pipeline, int microbatc
   double period = 0;
   for (size_t j = pipeline.stages.size(); j-- > 0;) {
     const Stage& stage = pipeline.stages[j];
-    const double own = problem.costs[static_cast<size_t>(stage.worker)]->Stage(
+    const double own = problem.costs[static_cast<size_t>(stage.worker())]->Stage(
         stage.first_segment, stage.last_segment, stage.recompute);
     fill += own;
     period = std::max(period, own);
     if (j + 1 < pipeline.stages.size()) {
-      const int next = pipeline.stages[j + 1].worker;
+      const int next = pipeline.stages[j + 1].worker();
       const auto cut = static_cast<size_t>(stage.last_segment);
-      const comm::Link& down = problem.cluster.links.At(stage.worker, next);
-      const comm::Link& up = problem.cluster.links.At(next, stage.worker);
+      const comm::Link& down = problem.cluster.links.At(stage.worker(), next);
+      const comm::Link& up = problem.cluster.links.At(next, stage.worker());
       const double forward =
           static_cast<double>(problem.table.forward_bytes[cut]) / down.bytes_per_second;
       const double backward =
@@ -140,7 +140,7 @@ TEST(FleetTest, WorkersAreDealtBySpeedAndCutForThemselves) {
         for (const Pipeline& pipeline : plan.pipelines) {
           std::vector<int> order;
           for (const Stage& stage : pipeline.stages) {
-            order.push_back(stage.worker);
+            order.push_back(stage.worker());
           }
           EXPECT_EQ(std::count(expected.begin(), expected.end(), order), 1)
               << count << " pipelines\n"

@@ -22,15 +22,15 @@ program::Plan ThreePipelines(int segments, program::Determinism determinism) {
   program::Plan plan;
   plan.determinism = determinism;
   plan.workers = {"w0", "w1", "w2", "w3", "w4"};
-  plan.pipelines = {{.stages = {{.worker = 2, .first_segment = 0, .last_segment = 3},
-                                {.worker = 0, .first_segment = 3, .last_segment = segments}},
+  plan.pipelines = {{.stages = {{.group = {2}, .first_segment = 0, .last_segment = 3},
+                                {.group = {0}, .first_segment = 3, .last_segment = segments}},
                      .first_microbatch = 0,
                      .microbatches = 40},
-                    {.stages = {{.worker = 1, .first_segment = 0, .last_segment = 1},
-                                {.worker = 4, .first_segment = 1, .last_segment = segments}},
+                    {.stages = {{.group = {1}, .first_segment = 0, .last_segment = 1},
+                                {.group = {4}, .first_segment = 1, .last_segment = segments}},
                      .first_microbatch = 40,
                      .microbatches = 9},
-                    {.stages = {{.worker = 3, .first_segment = 0, .last_segment = segments}},
+                    {.stages = {{.group = {3}, .first_segment = 0, .last_segment = segments}},
                      .first_microbatch = 49,
                      .microbatches = 3}};
   return plan;
@@ -233,8 +233,8 @@ TEST(InstructionsTest, ProgramsThatDoNotBelongTogetherAreErrors) {
   const ClusterProfile three = ClusterOf({1, 1, 1});
   program::Plan plan;
   plan.workers = {"w0", "w1"};
-  plan.pipelines = {{.stages = {{.worker = 0, .first_segment = 0, .last_segment = 2},
-                                {.worker = 1, .first_segment = 2, .last_segment = 4}},
+  plan.pipelines = {{.stages = {{.group = {0}, .first_segment = 0, .last_segment = 2},
+                                {.group = {1}, .first_segment = 2, .last_segment = 4}},
                      .microbatches = 2}};
   const auto programs = program::LowerAll(graph, plan);
   ASSERT_TRUE(programs.ok());

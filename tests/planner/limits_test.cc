@@ -22,7 +22,7 @@ Plan Chain(int segments, int stages, int microbatches) {
   plan.pipelines = {{.stages = {}, .microbatches = microbatches}};
   for (int j = 0; j < stages; ++j) {
     plan.workers.push_back(fmt::format("w{}", j));
-    plan.pipelines[0].stages.push_back({.worker = j,
+    plan.pipelines[0].stages.push_back({.group = {j},
                                         .first_segment = segments * j / stages,
                                         .last_segment = segments * (j + 1) / stages});
   }
@@ -131,7 +131,7 @@ TEST(LimitsTest, SharesMoveFromWorkersThatLackTheMemoryToTheOthers) {
   plan.workers = {"w0", "w1"};
   for (const int p : {0, 1}) {
     plan.pipelines.push_back(
-        {.stages = {{.worker = p, .first_segment = 0, .last_segment = segments}},
+        {.stages = {{.group = {p}, .first_segment = 0, .last_segment = segments}},
          .first_microbatch = 8 * p,
          .microbatches = 8});
   }
@@ -209,7 +209,7 @@ TEST(UniformGridTest, DealsSegmentsMicrobatchesAndWorkersEvenly) {
     const std::vector<Stage>& stages = grid->pipelines[static_cast<size_t>(p)].stages;
     ASSERT_EQ(stages.size(), 2U);
     for (int j = 0; j < 2; ++j) {
-      EXPECT_EQ(stages[static_cast<size_t>(j)].worker, 2 * p + j);
+      EXPECT_EQ(stages[static_cast<size_t>(j)].worker(), 2 * p + j);
     }
     EXPECT_EQ(stages[0].last_segment, (segments + 1) / 2);
     EXPECT_EQ(stages[1].first_segment, (segments + 1) / 2);
@@ -239,7 +239,7 @@ TEST(UniformGridTest, TakesTheFastestDepth) {
             {.stages = {}, .first_microbatch = p * share, .microbatches = share});
         for (int j = 0; j < depth; ++j) {
           const auto at = static_cast<size_t>(j);
-          plan.pipelines.back().stages.push_back({.worker = p * depth + j,
+          plan.pipelines.back().stages.push_back({.group = {p * depth + j},
                                                   .first_segment = j == 0 ? 0 : cuts[at - 1],
                                                   .last_segment = cuts[at]});
         }

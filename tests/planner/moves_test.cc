@@ -37,7 +37,7 @@ Plan PlanOfPipelines(
         .stages = {}, .first_microbatch = plan.microbatches(), .microbatches = microbatches};
     int first = 0;
     for (const auto& [worker, last] : stages) {
-      pipeline.stages.push_back({.worker = worker, .first_segment = first, .last_segment = last});
+      pipeline.stages.push_back({.group = {worker}, .first_segment = first, .last_segment = last});
       first = last;
     }
     plan.pipelines.push_back(pipeline);
@@ -101,7 +101,7 @@ std::vector<Expected> EveryMove(const Plan& plan) {
   const std::vector<int> idle = plan.IdleWorkers();
   for (size_t a = 0; a < places.size(); ++a) {
     const auto at = [](Plan& moved, const std::pair<size_t, size_t>& place) -> int& {
-      return moved.pipelines[place.first].stages[place.second].worker;
+      return moved.pipelines[place.first].stages[place.second].worker();
     };
     const auto twice = [&](const std::function<void(Plan&)>& change) {
       add(change);
@@ -146,7 +146,7 @@ bool SameWorkers(const Plan& a, const Plan& b) {
       [](const Pipeline& x, const Pipeline& y) {
         return x.microbatches == y.microbatches &&
                std::equal(x.stages.begin(), x.stages.end(), y.stages.begin(), y.stages.end(),
-                          [](const Stage& s, const Stage& t) { return s.worker == t.worker; });
+                          [](const Stage& s, const Stage& t) { return s.worker() == t.worker(); });
       });
 }
 
@@ -191,14 +191,14 @@ TEST_F(MovesTest, NewCutsSuitTheNewWorkers) {
   const auto slowest = [&](const Plan& moved) {
     double most = 0;
     for (const Stage& stage : moved.pipelines[0].stages) {
-      most = std::max(most, problem->costs[static_cast<size_t>(stage.worker)]->Stage(
+      most = std::max(most, problem->costs[static_cast<size_t>(stage.worker())]->Stage(
                                 stage.first_segment, stage.last_segment, false));
     }
     return most;
   };
   int exchanged = 0;
   for (size_t i = 1; i < offered.size(); ++i) {
-    if (offered[i].pipelines[0].stages[0].worker == 1 && SameWorkers(offered[i], offered[i - 1])) {
+    if (offered[i].pipelines[0].stages[0].worker() == 1 && SameWorkers(offered[i], offered[i - 1])) {
       ++exchanged;
       EXPECT_LT(slowest(offered[i]), slowest(offered[i - 1]));
       for (int cut = 1; cut < segments_; ++cut) {

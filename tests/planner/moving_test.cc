@@ -34,7 +34,7 @@ Plan PipelineOf(const std::vector<std::string>& names,
   int first = 0;
   for (size_t j = 0; j < order.size(); ++j) {
     plan.pipelines[0].stages.push_back(
-        {.worker = order[j], .first_segment = first, .last_segment = ends[j]});
+        {.group = {order[j]}, .first_segment = first, .last_segment = ends[j]});
     first = ends[j];
   }
   return plan;
@@ -100,8 +100,8 @@ TEST(WarmStartTest, PlansOfWhatIsLeftCoverTheModelAndTheBatch) {
   previous.workers = {"w2", "gone", "w0", "w1"};
   for (const int p : {0, 1}) {
     previous.pipelines.push_back(
-        {.stages = {{.worker = 2 * p, .first_segment = 0, .last_segment = 3},
-                    {.worker = 2 * p + 1, .first_segment = 3, .last_segment = segments}},
+        {.stages = {{.group = {2 * p}, .first_segment = 0, .last_segment = 3},
+                    {.group = {2 * p + 1}, .first_segment = 3, .last_segment = segments}},
          .first_microbatch = 4 * p,
          .microbatches = p == 0 ? 4 : 5});
   }
@@ -115,7 +115,7 @@ TEST(WarmStartTest, PlansOfWhatIsLeftCoverTheModelAndTheBatch) {
   }
   // The whole pipeline stays as it was; of the other the survivor takes all, too.
   ASSERT_EQ(plans[0].pipelines.size(), 1U);
-  const program::Stage first = {.worker = 0, .first_segment = 0, .last_segment = 3};
+  const program::Stage first = {.group = {0}, .first_segment = 0, .last_segment = 3};
   EXPECT_EQ(plans[0].pipelines[0].stages.front(), first);
   ASSERT_EQ(plans[1].pipelines.size(), 2U);
   EXPECT_TRUE(plans[1].IdleWorkers().empty());
@@ -128,14 +128,14 @@ TEST(WarmStartTest, SharesOfWhatIsLeftCountTheTimeToFillAPipeline) {
     const auto problem = ProblemOf(graph, ClusterOf({1, 1, 1, 0.3}), microbatches);
     Plan previous = PipelineOf({"w0", "w1", "w2", "w3"}, {0, 1, 2}, {3, 6, segments}, 1);
     previous.pipelines.push_back(
-        {.stages = {{.worker = 3, .first_segment = 0, .last_segment = segments}},
+        {.stages = {{.group = {3}, .first_segment = 0, .last_segment = segments}},
          .first_microbatch = 1,
          .microbatches = 1});
     const auto seconds = [&](const program::Pipeline& pipeline, int count) {
       double fill = 0;
       double period = 0;
       for (const program::Stage& stage : pipeline.stages) {
-        const double own = problem->costs[static_cast<size_t>(stage.worker)]->Stage(
+        const double own = problem->costs[static_cast<size_t>(stage.worker())]->Stage(
             stage.first_segment, stage.last_segment, false);
         fill += own;
         period = std::max(period, own);

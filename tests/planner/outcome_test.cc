@@ -100,7 +100,7 @@ int64_t LargestSegment(const graph::Graph& graph) {
         continue;
       }
       place = first == s ? plan.workers.size() : place;
-      plan.pipelines[0].stages.push_back({.worker = static_cast<int>(plan.workers.size()),
+      plan.pipelines[0].stages.push_back({.group = {static_cast<int>(plan.workers.size())},
                                           .first_segment = first,
                                           .last_segment = last,
                                           .recompute = first == s});
@@ -253,7 +253,7 @@ TEST(OutcomeTest, TheTextForPeopleIsThis) {
   outcome.simulation.exposed_reduction_seconds = 0.0625;
   Alternative other{.plan = outcome.plan, .step_seconds = 0.6, .why = "is slower"};
   other.plan.pipelines.push_back(other.plan.pipelines[0]);
-  other.plan.pipelines[1].stages[0].worker = 2;
+  other.plan.pipelines[1].stages[0].group = {2};
   outcome.alternatives = {other};
   const std::string plan = program::Describe(outcome.plan, graph);
   EXPECT_EQ(Explain(request, outcome),

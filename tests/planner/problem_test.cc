@@ -132,8 +132,8 @@ TEST(ProblemTest, AClassIsItsMiddleWorkerAndItsSmallestMemory) {
 TEST(ProblemTest, TheShapeOfAStageIsThePlans) {
   Plan plan;
   plan.pipelines = {
-      {.stages = {{.worker = 0, .first_segment = 0, .last_segment = 2, .ahead = 3},
-                  {.worker = 1, .first_segment = 2, .last_segment = 7, .recompute = true}},
+      {.stages = {{.group = {0}, .first_segment = 0, .last_segment = 2, .ahead = 3},
+                  {.group = {1}, .first_segment = 2, .last_segment = 7, .recompute = true}},
        .first_microbatch = 0,
        .microbatches = 9}};
   for (const bool shared : {false, true}) {
@@ -239,7 +239,7 @@ TEST(ProblemTest, ADraftBecomesThePlanOfLeastTimeLargestSharesFirst) {
       draft.pipelines.emplace_back();
       for (const Pace& pace : each) {
         draft.pipelines.back().push_back(
-            {.pace = pace, .stages = {{.worker = mark, .first_segment = 0, .last_segment = 4}}});
+            {.pace = pace, .stages = {{.group = {mark}, .first_segment = 0, .last_segment = 4}}});
         ++mark;
       }
     }

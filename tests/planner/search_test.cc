@@ -170,7 +170,7 @@ TEST(SearchTest, MemoryThatIsLeftIsSpentOnMicrobatchesAhead) {
   const auto without = ScorePlan(graph, plain, request.cluster);
   ASSERT_TRUE(without.ok());
   EXPECT_LT(roomy->predicted_step_seconds, 0.95 * without->step_seconds);
-  const auto first = static_cast<size_t>(roomy->pipelines[0].stages[0].worker);
+  const auto first = static_cast<size_t>(roomy->pipelines[0].stages[0].worker());
   EXPECT_GT(roomy->predicted_peak_bytes[first], without->peak_bytes[first]);
   for (size_t rank = 0; rank < 2; ++rank) {
     EXPECT_LE(roomy->predicted_peak_bytes[rank], request.cluster.workers[rank].memory_bytes);

@@ -32,14 +32,14 @@ int64_t SimulatedPeak(const graph::Graph& graph,
       .stages = {}, .first_microbatch = shared ? 1 : 0, .microbatches = microbatches};
   for (size_t j = 0; j < ends.size(); ++j) {
     plan.workers.push_back(fmt::format("w{}", j));
-    pipeline.stages.push_back({.worker = static_cast<int>(j),
+    pipeline.stages.push_back({.group = {static_cast<int>(j)},
                                .first_segment = j == 0 ? 0 : ends[j - 1],
                                .last_segment = ends[j],
                                .recompute = recompute && j == stage});
   }
   if (shared) {
     plan.workers.push_back(fmt::format("w{}", ends.size()));
-    plan.pipelines.push_back({.stages = {{.worker = static_cast<int>(ends.size()),
+    plan.pipelines.push_back({.stages = {{.group = {static_cast<int>(ends.size())},
                                           .first_segment = 0,
                                           .last_segment = segments}},
                               .first_microbatch = 0,

@@ -34,15 +34,15 @@ class TiesTest : public testing::Test {
   }
   // The whole model on one worker.
   Pipeline Whole(int worker, int first, int microbatches) const {
-    return {.stages = {{.worker = worker, .first_segment = 0, .last_segment = Segments()}},
+    return {.stages = {{.group = {worker}, .first_segment = 0, .last_segment = Segments()}},
             .first_microbatch = first,
             .microbatches = microbatches};
   }
   Plan Alone(int worker) const { return PlanOf({Whole(worker, 0, 8)}); }
   Plan Chain(int cut, int first = 0) const {
     return PlanOf(
-        {{.stages = {{.worker = first, .first_segment = 0, .last_segment = cut},
-                     {.worker = 1 - first, .first_segment = cut, .last_segment = Segments()}},
+        {{.stages = {{.group = {first}, .first_segment = 0, .last_segment = cut},
+                     {.group = {1 - first}, .first_segment = cut, .last_segment = Segments()}},
           .first_microbatch = 0,
           .microbatches = 8}});
   }

@@ -116,7 +116,7 @@ std::vector<TensorType> Infer(const OperatorPart& part, const std::vector<Tensor
   return *std::move(types);
 }
 
-/// Exchanges of one part that another could use count for both.
+/// An exchange that two parts could share counts twice.
 Price Completer::PriceOf(const Node& node, const std::vector<OperatorPart>& parts) const {
   std::vector<Operand> values;
   for (const TensorId id : node.inputs) {

@@ -83,6 +83,14 @@ Status ValidatePlaced(const Tensor& tensor, const Placed& placed, const Layout& 
                                 placement.dim, ToString(shape), placement.unit);
   }
   const int64_t units = extent / placement.unit;
+  if (!placement.cover && placed.covered != 0) {
+    return InvalidArgumentError("'{}': it covers {} units, but its placement is no cover",
+                                tensor.name, placed.covered);
+  }
+  if (placed.covered > kMaxUnits) {
+    return InvalidArgumentError("'{}': it covers {} units, more than {}", tensor.name,
+                                placed.covered, kMaxUnits);
+  }
   if (placement.cover && (placed.covered < 1 || placed.covered % units != 0)) {
     return InvalidArgumentError("'{}': its {} units do not cover {}", tensor.name, units,
                                 placed.covered);

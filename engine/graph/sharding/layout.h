@@ -17,6 +17,8 @@ namespace heddle::graph {
 /// extent is cut at UnitEdge(items, sum of all units, ·).
 struct Cut {
   std::vector<int> units;  ///< >= 0 each: a share may be empty.
+
+  friend bool operator==(const Cut&, const Cut&) = default;
 };
 
 /// The placement of one tensor.
@@ -26,11 +28,15 @@ struct Placed {
   /// For Cover: the units that are cut, to which those of this tensor belong (query heads, of
   /// which several read one key/value head).
   int64_t covered = 0;
+
+  friend bool operator==(const Placed&, const Placed&) = default;
 };
 
 struct Layout {
   std::vector<Cut> cuts;                  ///< Several: shares of their own for some segments.
   std::map<std::string, Placed> tensors;  ///< By name; parameters that are not there are whole.
+
+  friend bool operator==(const Layout&, const Layout&) = default;
 };
 
 /// The number of members; 1 when nothing is cut.

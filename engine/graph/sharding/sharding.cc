@@ -42,8 +42,7 @@ std::vector<Range> SharesOf(const Cut& cut, int64_t items) {
 }
 
 Range Outwards(Range share, int64_t from, int64_t to) {
-  return share.empty() ? Range{}
-                       : RangeOf(share.begin * to / from, (share.end * to + from - 1) / from);
+  return RangeOf(share.begin * to / from, (share.end * to + from - 1) / from);
 }
 
 std::vector<Range> OwnersOf(const std::vector<Range>& held) {

@@ -166,7 +166,7 @@ Footprint::Trace Footprint::MakeTrace(const FootprintStage& stage) const {
   Pipeline pipeline;
   const auto add = [&](int begin, int end, bool recompute) {
     if (begin < end) {
-      pipeline.stages.push_back({.worker = static_cast<int>(pipeline.stages.size()),
+      pipeline.stages.push_back({.group = {static_cast<int>(pipeline.stages.size())},
                                  .first_segment = begin,
                                  .last_segment = end,
                                  .recompute = recompute});

@@ -71,7 +71,7 @@ GradientSums::Sum GradientSums::MakeSum(const GraphAnalysis& analysis,
   for (const Pipeline& pipeline : plan.pipelines) {
     const auto holder = [&](int segment) -> Member& {
       const int stage = StageOf(pipeline, segment);
-      Member& member = members[pipeline.stages[static_cast<size_t>(stage)].worker];
+      Member& member = members[pipeline.stages[static_cast<size_t>(stage)].worker()];
       member.pipeline = &pipeline;
       return member;
     };

@@ -179,7 +179,7 @@ Result<Program> LowerAnalyzed(const Graph& graph,
 }  // namespace
 
 Result<Program> Lower(const Graph& graph, const Plan& plan, int rank) {
-  HEDDLE_RETURN_IF_ERROR(ValidatePlan(plan, static_cast<int>(graph.segments.size())));
+  HEDDLE_RETURN_IF_ERROR(ValidateUngrouped(plan, graph));
   if (rank < 0 || static_cast<size_t>(rank) >= plan.workers.size()) {
     return InvalidArgumentError("rank {} is not in 0..{}", rank, plan.workers.size() - 1);
   }
@@ -188,7 +188,7 @@ Result<Program> Lower(const Graph& graph, const Plan& plan, int rank) {
 }
 
 Result<std::vector<Program>> LowerAll(const Graph& graph, const Plan& plan) {
-  HEDDLE_RETURN_IF_ERROR(ValidatePlan(plan, static_cast<int>(graph.segments.size())));
+  HEDDLE_RETURN_IF_ERROR(ValidateUngrouped(plan, graph));
   HEDDLE_ASSIGN_OR_RETURN(const GraphAnalysis analysis, Analyze(graph));
   std::vector<Program> programs;
   programs.reserve(plan.workers.size());

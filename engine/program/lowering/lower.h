@@ -14,7 +14,7 @@ namespace heddle::program {
 /// The program of one worker. A graph without gradients (evaluation) gives forward passes and a
 /// vote with losses only. Cost: one pass over the graph, the worker's own instructions, and its
 /// parameters times pipelines. Errors: kInvalidArgument (the plan does not fit the graph, see
-/// ValidatePlan; or weight gradients and loss are not Partial by the operators' rules).
+/// ValidateUngrouped; or weight gradients and loss are not Partial by the operators' rules).
 Result<Program> Lower(const graph::Graph& graph, const Plan& plan, int rank);
 
 /// The programs of all workers, by rank. On large models each has some megabytes; for tests and

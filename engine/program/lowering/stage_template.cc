@@ -105,7 +105,7 @@ class TemplateBuilder {
       const int source = StageOf(pipeline_, ProducerSegment(id));
       HEDDLE_CHECK(source >= 0 && source != stage_index_, "{} is not computed yet", tensor.name);
       step.code = Code::kRecv;
-      step.peer = pipeline_.stages[static_cast<size_t>(source)].worker;
+      step.peer = pipeline_.stages[static_cast<size_t>(source)].worker();
     }
     steps.push_back(std::move(step));
     return value;
@@ -149,7 +149,7 @@ class TemplateBuilder {
     stages.erase(stage_index_);
     for (const int target : stages) {
       steps.push_back({.code = Code::kSend,
-                       .peer = pipeline_.stages[static_cast<size_t>(target)].worker,
+                       .peer = pipeline_.stages[static_cast<size_t>(target)].worker(),
                        .inputs = {original_.at(tensor)}});
     }
   }

@@ -208,7 +208,7 @@ Status VerifyMachine::VoteOf(int rank, std::set<ParameterId>& norms, std::vector
 
 Status VerifyMachine::CheckCoverage() const {
   for (const Pipeline& pipeline : plan_.pipelines) {
-    if (!workers_[static_cast<size_t>(pipeline.stages.front().worker)].followed) {
+    if (!workers_[static_cast<size_t>(pipeline.stages.front().worker())].followed) {
       continue;
     }
     for (size_t node = 0; node < graph_.nodes.size(); ++node) {
@@ -255,7 +255,7 @@ Status Verify(const graph::Graph& graph,
               const Plan& plan,
               const std::vector<Program>& programs,
               VerifyScope scope) {
-  HEDDLE_RETURN_IF_ERROR(ValidatePlan(plan, static_cast<int>(graph.segments.size())));
+  HEDDLE_RETURN_IF_ERROR(ValidateUngrouped(plan, graph));
   if (programs.size() != plan.workers.size()) {
     return InternalError("{} programs for {} workers", programs.size(), plan.workers.size());
   }

@@ -47,12 +47,12 @@ Followed FollowedOf(const Plan& plan, VerifyScope scope) {
     const auto [found, is_new] = first.emplace(ShapeOf(pipeline, plan.determinism), &pipeline);
     for (size_t s = 0; s < pipeline.stages.size(); ++s) {
       if (is_new) {
-        followed.ranks.push_back(pipeline.stages[s].worker);
+        followed.ranks.push_back(pipeline.stages[s].worker());
         continue;
       }
       const Pipeline& other = *found->second;
-      followed.twins[static_cast<size_t>(other.stages[s].worker)].push_back(
-          {.rank = pipeline.stages[s].worker,
+      followed.twins[static_cast<size_t>(other.stages[s].worker())].push_back(
+          {.rank = pipeline.stages[s].worker(),
            .shift = pipeline.first_microbatch - other.first_microbatch});
     }
   }

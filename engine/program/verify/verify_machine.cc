@@ -25,7 +25,7 @@ VerifyMachine::VerifyMachine(const graph::Graph& graph,
       runs_(graph.nodes.size() * static_cast<size_t>(plan.microbatches()), 0) {
   for (size_t p = 0; p < plan.pipelines.size(); ++p) {
     for (size_t s = 0; s < plan.pipelines[p].stages.size(); ++s) {
-      positions_[static_cast<size_t>(plan.pipelines[p].stages[s].worker)] = {
+      positions_[static_cast<size_t>(plan.pipelines[p].stages[s].worker())] = {
           .pipeline = static_cast<int>(p), .stage = static_cast<int>(s)};
     }
   }

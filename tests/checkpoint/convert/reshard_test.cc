@@ -189,8 +189,8 @@ TEST_F(ReshardTest, APlansWorkersGetWhatTheyWrite) {
   program::Plan plan = program::SingleWorkerPlan("front/1", segments, 4);
   plan.workers.push_back("back");
   plan.workers.push_back("idle");
-  plan.pipelines[0].stages = {{.worker = 0, .first_segment = 0, .last_segment = 2},
-                              {.worker = 1, .first_segment = 2, .last_segment = segments}};
+  plan.pipelines[0].stages = {{.group = {0}, .first_segment = 0, .last_segment = 2},
+                              {.group = {1}, .first_segment = 2, .last_segment = segments}};
   plan.predicted_peak_bytes = {};
   const auto files = FilesOfPlan(manifest, plan);
   ASSERT_TRUE(files.ok()) << files.status().ToString();
@@ -215,6 +215,12 @@ TEST_F(ReshardTest, APlansWorkersGetWhatTheyWrite) {
       {.info = {"stranger", "master", DType::kF32, {2}}, .digest = {}, .boxes = {}});
   EXPECT_THAT(FilesOfPlan(manifest, plan).status().message(), HasSubstr("'stranger'"));
   manifest.tensors.pop_back();
+  program::Plan grouped = plan;
+  grouped.determinism = program::Determinism::kRelaxed;
+  grouped.pipelines[0].stages[1].group = {1, 2};
+  grouped.pipelines[0].stages[1].layout = 0;
+  grouped.layouts = {{.cuts = {{.units = {1, 1}}}, .tensors = {}}};
+  EXPECT_THAT(FilesOfPlan(manifest, grouped).status().message(), HasSubstr("not supported yet"));
   plan.pipelines[0].stages.pop_back();
   EXPECT_EQ(FilesOfPlan(manifest, plan).status().code(), StatusCode::kInvalidArgument);
   manifest.job.model.clear();

@@ -97,5 +97,29 @@ TEST_F(JobPlannerTest, APlanInForceThatIsNotOfThisModelIsRefused) {
   EXPECT_TRUE(refused.message().starts_with("the plan in force: ")) << refused.ToString();
 }
 
+TEST_F(JobPlannerTest, PlansWithGroupsAreRefused) {
+  const PlanOutcome former = planner_.Plan(job_, RequestOf(1, 1));
+  ASSERT_TRUE(former.status.ok()) << former.status.ToString();
+  program::Plan plan = *program::PlanFromJson(former.plan_json);
+  const int segments = plan.pipelines[0].stages.back().last_segment;
+  plan.pipelines = {
+      {.stages = {{.group = {1, 0}, .first_segment = 0, .last_segment = segments, .layout = 0}},
+       .microbatches = 8}};
+  plan.layouts = {{.cuts = {{.units = {1, 1}}}, .tensors = {}}};
+  plan.determinism = program::Determinism::kRelaxed;
+  const std::string refusal = "plan: pipeline 0 stage 0: a group of 2 workers is not supported yet";
+  PlanRequest request = RequestOf(3, 1);
+  request.current_plan_json = program::PlanToJson(plan);
+  EXPECT_EQ(planner_.Plan(job_, request).status.message(), "the plan in force: " + refusal);
+  request.former_plan_json.swap(request.current_plan_json);
+  EXPECT_EQ(planner_.Plan(job_, request).status.message(),
+            "plan: pipeline 0 stage 0: sums over a group of 2 workers are relaxed, the plan is exact");
+  job_.id = "relaxed";
+  job_.yaml += "determinism: relaxed\n";
+  const Status refused = planner_.Plan(job_, request).status;
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused.message(), refusal);
+}
+
 }  // namespace
 }  // namespace heddle::elastic

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/random.h"
+#include "tests/support/graph/layouts.h"
 
 namespace heddle::testing {
 
@@ -48,6 +49,19 @@ program::Pipeline RandomPipeline(Random& random, int segments) {
   return pipeline;
 }
 
+/// A layout of the plan, or a new one, of several members.
+int AnyLayout(const graph::Graph& graph, Random& random, program::Plan& plan) {
+  const auto index = random.Below(plan.layouts.size() + 1);
+  if (index == plan.layouts.size()) {
+    graph::Layout layout;
+    while (graph::MembersOf(layout) == 1) {
+      layout = RandomLayout(graph, random);
+    }
+    plan.layouts.push_back(std::move(layout));
+  }
+  return static_cast<int>(index);
+}
+
 }  // namespace
 
 program::Plan RandomPlan(uint64_t seed, int segments) {
@@ -68,7 +82,7 @@ program::Plan RandomPlan(uint64_t seed, int segments) {
   size_t next_rank = 0;
   for (program::Pipeline& pipeline : plan.pipelines) {
     for (program::Stage& stage : pipeline.stages) {
-      stage.worker = ranks[next_rank++];
+      stage.group = {ranks[next_rank++]};
     }
   }
   std::vector<int> order = Range(pipelines);
@@ -78,6 +92,27 @@ program::Plan RandomPlan(uint64_t seed, int segments) {
     program::Pipeline& pipeline = plan.pipelines[static_cast<size_t>(p)];
     pipeline.first_microbatch = first;
     first += pipeline.microbatches;
+  }
+  return plan;
+}
+
+program::Plan RandomGroupPlan(uint64_t seed, const graph::Graph& graph) {
+  program::Plan plan = RandomPlan(seed, static_cast<int>(graph.segments.size()));
+  plan.determinism = program::Determinism::kRelaxed;
+  Random random(seed + 1);
+  for (program::Pipeline& pipeline : plan.pipelines) {
+    for (program::Stage& stage : pipeline.stages) {
+      if (random.Below(3) == 0) {
+        continue;
+      }
+      stage.layout = AnyLayout(graph, random, plan);
+      const int members = graph::MembersOf(plan.layouts[static_cast<size_t>(stage.layout)]);
+      while (static_cast<int>(stage.group.size()) < members) {
+        stage.group.push_back(static_cast<int>(plan.workers.size()));
+        plan.workers.push_back(fmt::format("worker{}", plan.workers.size()));
+      }
+      Shuffle(random, stage.group);
+    }
   }
   return plan;
 }

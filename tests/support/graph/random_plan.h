@@ -14,4 +14,8 @@ namespace heddle::testing {
 /// relaxed plans sets `determinism`.
 program::Plan RandomPlan(uint64_t seed, int segments);
 
+/// RandomPlan for the graph's segments, relaxed, in which about two stages of three are groups of
+/// two to eight workers with RandomLayouts of the graph; some share one.
+program::Plan RandomGroupPlan(uint64_t seed, const graph::Graph& graph);
+
 }  // namespace heddle::testing
