@@ -1,5 +1,5 @@
-"""`heddle devices` beside a library in the place of NVML, and a device that cannot be used: every command refuses it with
-one line and exit code 2. Usage: devices_test.py HEDDLE FOLDER_OF_THE_LIBRARY
+"""`heddle devices` beside a library in the place of NVML, and a device that cannot be used: every command refuses it
+with one line and exit code 2. Usage: devices_test.py HEDDLE FOLDER_OF_THE_LIBRARY
 """
 import json
 import os
@@ -77,7 +77,7 @@ def a_worker_keeps_to_the_job(folder):
     """Which names the device of workers that name none; `--device` of a worker comes first."""
     with Cluster(folder, "served") as cluster:
         cluster.serve()
-        cluster.submit(write_job(folder, prose(folder), 3), "device=cuda")
+        cluster.submit(write_job(folder, prose(folder), 6), "device=cuda")
         cluster.worker("a")
         assert cluster.workers.pop("a").wait(PATIENCE) == 2, cluster.errors()
         assert "device 'cuda:0': this build of heddle-engine has no CUDA" in cluster.errors(), cluster.errors()
