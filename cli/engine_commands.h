@@ -26,6 +26,8 @@ inline constexpr EngineCommand kPlanCommand = {
     "plan", "Measure the job's workers on this machine and show the best plan"};
 inline constexpr EngineCommand kEvaluateCommand = {
     "evaluate", "Measure a model's loss on a file of text or tokens"};
+inline constexpr EngineCommand kDevicesCommand = {
+    "devices", "Show what this machine has to compute on, and what of it is used"};
 inline constexpr EngineCommand kOpsCommand = {
     "ops", "Compare the arithmetic of two kinds of worker, operator by operator"};
 

@@ -11,6 +11,7 @@ namespace heddle::cli {
 std::unique_ptr<Command> MakeWorker();
 std::unique_ptr<Command> MakePlan();
 std::unique_ptr<Command> MakeEvaluate();
+std::unique_ptr<Command> MakeDevices();
 std::unique_ptr<Command> MakeOps();
 
 }  // namespace heddle::cli

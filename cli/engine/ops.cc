@@ -29,6 +29,8 @@ class OpsRun : public Command {
   void Declare(Arguments& arguments) override {
     arguments.Positional("JOB", &path_, "Job file (YAML)");
     arguments.OptionList("set", &overrides_, "Override a key: key.path=value; may be repeated");
+    arguments.Option("device", &device_,
+                     "What to run them on: cpu, cuda, cuda:N or auto [what the job says]");
     arguments.Option("out", &out_, "The report, for heddle ops compare", true);
   }
   int Run() override {
@@ -39,13 +41,15 @@ class OpsRun : public Command {
  private:
   Status Write() const {
     HEDDLE_ASSIGN_OR_RETURN(const job::JobConfig job, job::LoadJob(path_, overrides_));
-    HEDDLE_ASSIGN_OR_RETURN(const evaluate::OperatorReport report,
-                            evaluate::ReportOperators(job, "cpu", Cores()));
+    HEDDLE_ASSIGN_OR_RETURN(
+        const evaluate::OperatorReport report,
+        evaluate::ReportOperators(job, device_.empty() ? job.device : device_, Cores()));
     return WriteFileAtomically(out_, evaluate::OperatorReportToJson(report));
   }
 
   std::string path_;
   std::vector<std::string> overrides_;
+  std::string device_;
   std::string out_;
 };
 

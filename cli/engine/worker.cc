@@ -8,6 +8,7 @@
 #include "cli/engine_commands.h"
 #include "cli/output.h"
 #include "comm/cost/transport_traits.h"
+#include "engine/machine/device_choice.h"
 
 namespace heddle::cli {
 namespace {
@@ -55,6 +56,8 @@ class Worker : public Command {
         "failure-domain", &options_.failure_domain,
         "Name of what is lost as one: a rack, a power feed, a spot pool. Copies of its "
         "state are kept in others [unknown]");
+    arguments.Option("device", &options_.device,
+                     "What it computes on: cpu, cuda, cuda:N or auto [what the job says]");
     arguments.OptionList("emulate", &emulate_,
                          "speed=0.5,memory=1GiB,link=1Gbit: act as a lesser device");
   }
@@ -64,6 +67,13 @@ class Worker : public Command {
       if (const heddle::Status named = CheckUtf8(option, text); !named.ok()) {
         return Report(named);
       }
+    }
+    if (!options_.device.empty()) {
+      const auto device = machine::ChooseDevice(options_.device);
+      if (!device.ok()) {
+        return Report(device.status().WithContext("--device"));
+      }
+      options_.device = machine::DeviceNameText(*device);
     }
     if (!emulate_.empty()) {
       const auto words = ParseEmulation(emulate_);

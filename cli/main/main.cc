@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
   commands.push_back(heddle::cli::MakeEmulate());
   commands.push_back(heddle::cli::MakeCerts());
   commands.push_back(heddle::cli::MakeForwarded(heddle::cli::kPlanCommand, argv));
+  commands.push_back(heddle::cli::MakeForwarded(heddle::cli::kDevicesCommand, argv));
   commands.push_back(heddle::cli::MakeLinks());
   commands.push_back(heddle::cli::MakeCheckpoint());
   commands.push_back(heddle::cli::MakeData());

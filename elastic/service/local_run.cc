@@ -28,6 +28,7 @@
 #include "elastic/store/store.h"
 #include "engine/data/dataset.h"
 #include "engine/job/job.h"
+#include "engine/machine/device_choice.h"
 #include "planner/search/search.h"
 
 namespace heddle::elastic {
@@ -82,6 +83,15 @@ Status CheckFits(const job::JobConfig& job) {
     request.cluster.workers.push_back(std::move(profile));
   }
   return planner::FindPlan(request).status();
+}
+
+// Checks that this machine has the workers' devices, so that what is wrong with one is one line.
+Status CheckDevices(const job::JobConfig& job) {
+  for (const job::WorkerSection& worker : job.workers) {
+    HEDDLE_RETURN_IF_ERROR(
+        machine::ChooseDevice(worker.device).status().WithContext("worker {}", worker.name));
+  }
+  return Status::Ok();
 }
 
 // Checks that the folder can hold the run and its coordinator's store.
@@ -291,6 +301,7 @@ Result<RunEnd> RunLocally(const LocalRunOptions& options) {
   HEDDLE_ASSIGN_OR_RETURN(const std::string folder, AbsolutePath(OutputOf(options, job)));
   HEDDLE_RETURN_IF_ERROR(CheckFolder(job, folder));
   HEDDLE_RETURN_IF_ERROR(CheckFits(job).WithContext("{}", options.job_path));
+  HEDDLE_RETURN_IF_ERROR(CheckDevices(job).WithContext("{}", options.job_path));
   HEDDLE_RETURN_IF_ERROR(CheckAddresses(options, job));
   HEDDLE_RETURN_IF_ERROR(CheckState(job, folder, (*dataset)->fingerprint()));
   HEDDLE_ASSIGN_OR_RETURN(

@@ -10,6 +10,7 @@
 #include "elastic/worker/measure/local_links.h"
 #include "elastic/worker/measure/measure_worker.h"
 #include "engine/job/job.h"
+#include "engine/machine/device_choice.h"
 #include "engine/runtime/device/blas.h"
 
 namespace heddle::elastic {
@@ -29,6 +30,8 @@ Result<MeasuredWorker> MeasureSection(const job::WorkerSection& worker,
                                       const job::JobConfig& job,
                                       const graph::Graph& graph,
                                       KeptFiles& kept) {
+  HEDDLE_RETURN_IF_ERROR(
+      machine::ChooseDevice(worker.device).status().WithContext("worker {}", worker.name));
   metrics::Registry unused;
   const comm::EndpointOptions options{.config = EndpointConfigOf(job, worker.name),
                                       .metrics = &unused};

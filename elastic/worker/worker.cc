@@ -251,7 +251,8 @@ int RunWorker(const WorkerOptions& asked) {
     WorkerHost host({.endpoint_options = endpoint_options,
                      .endpoint = endpoint->get(),
                      .probe = probe.ok() ? probe->get() : nullptr,
-                     .registry = &registry});
+                     .registry = &registry,
+                     .device = options.device});
     MemberLoop loop(Member(identity, MemberOptions{}, Now()), host);
     CoordinatorSession session(
         {.coordinator = options.coordinator,

@@ -26,6 +26,8 @@ struct WorkerOptions {
   comm::TransportOptions transport_options;  ///< As in comm::EndpointOptions.
   /// The group of workers that are lost together (a rack, a spot pool); empty: unknown.
   std::string failure_domain;
+  /// Name of the device to compute on (engine/machine/device_name.h); empty: the job names it.
+  std::string device;
   bool emulated = false;  ///< `emulation` replaces the job file's.
   job::Emulation emulation;
 };

@@ -23,6 +23,7 @@ struct WorkerHostOptions {
   comm::Endpoint* endpoint = nullptr;
   PairProbe* probe = nullptr;  ///< Null: links are not measured.
   metrics::Registry* registry = nullptr;
+  std::string device;  ///< Name of the device to compute on; empty: the job names it.
 };
 
 /// A worker's MemberHost. Thread: as MemberHost; WaitForExit and TakeStay from any.

@@ -8,6 +8,7 @@
 #include "checkpoint/files/file_access.h"
 #include "comm/cost/transport_traits.h"
 #include "engine/job/effects.h"
+#include "engine/machine/device_name.h"
 
 namespace heddle::job {
 namespace {
@@ -134,7 +135,16 @@ bool IsWorkerWord(const std::string& word) {
          std::string::npos;
 }
 
-std::vector<WorkerSection> ReadWorkers(YamlReader& job) {
+// `otherwise`: the device of a mapping that names none.
+std::string ReadDevice(YamlReader& reader, const std::string& otherwise) {
+  std::string name = reader.Optional<std::string>("device", otherwise);
+  if (const Status status = machine::ParseDeviceName(name).status(); !status.ok()) {
+    reader.Fail("device", status.message());
+  }
+  return name;
+}
+
+std::vector<WorkerSection> ReadWorkers(YamlReader& job, const std::string& device) {
   std::vector<WorkerSection> workers;
   std::set<std::string> names;
   for (YamlReader& worker : job.Children("workers")) {
@@ -142,6 +152,7 @@ std::vector<WorkerSection> ReadWorkers(YamlReader& job) {
     section.name = worker.Optional<std::string>("name", "worker-" + std::to_string(workers.size()));
     section.failure_domain = worker.Optional<std::string>("failure_domain", "");
     section.emulation = ReadEmulation(worker.OptionalChild("emulate"));
+    section.device = ReadDevice(worker, device);
     if (!IsWorkerWord(section.failure_domain) || section.failure_domain.size() > 64) {
       worker.Fail("failure_domain",
                   "a failure domain has at most 64 letters, digits, '-', '_' and '.', got '" +
@@ -156,7 +167,8 @@ std::vector<WorkerSection> ReadWorkers(YamlReader& job) {
     workers.push_back(std::move(section));
   }
   if (workers.empty()) {
-    workers.push_back({.name = "worker-0", .failure_domain = {}, .emulation = {}});
+    workers.push_back(
+        {.name = "worker-0", .failure_domain = {}, .emulation = {}, .device = device});
   }
   return workers;
 }
@@ -272,7 +284,8 @@ void ReadSections(YamlReader& root, JobConfig& job) {
   job.precision = root.OptionalChoice<DType>("precision", DType::kF32,
                                              {{"fp32", DType::kF32}, {"bf16", DType::kBF16}});
   job.threads = root.Optional<int64_t>("threads", 1, {.least = 1, .most = 1024});
-  job.workers = ReadWorkers(root);
+  job.device = ReadDevice(root, job.device);
+  job.workers = ReadWorkers(root, job.device);
   job.elastic = ReadElastic(root.OptionalChild("elastic"));
   job.comm = ReadComm(root.OptionalChild("comm"));
   job.on_non_finite = root.OptionalChoice<NonFinitePolicy>(

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -56,6 +57,7 @@ struct WorkerSection {
   std::string name;
   std::string failure_domain;  ///< Workers of one domain may fail together; empty: unknown.
   Emulation emulation;
+  std::string device = "cpu";  ///< A name of engine/machine/device_name.h.
 };
 
 /// Default timeout of a transfer between workers, in leases.
@@ -149,7 +151,8 @@ struct JobConfig {
   BatchSection batch;
   OptimizerSection optimizer;
   DType precision = DType::kF32;
-  int64_t threads = 1;  ///< Compute threads of each worker.
+  int64_t threads = 1;         ///< Compute threads of each worker.
+  std::string device = "cpu";  ///< Device of each worker that names none of its own.
   std::vector<WorkerSection> workers;
   ElasticSection elastic;
   CommSection comm;
@@ -175,6 +178,9 @@ Result<JobConfig> ParseJob(const std::string& text, const std::string& filename)
 
 /// The learning rate of step `step`, from 1 to `steps`: linear warm-up, then constant or cosine.
 double LearningRate(const OptimizerSection& optimizer, int64_t step, int64_t steps);
+
+/// The name of the device that the job gives to a worker: that of its entry, else the job's.
+const std::string& DeviceOf(const JobConfig& job, std::string_view worker);
 
 /// The options for building the job's graphs.
 graph::TrainingGraphOptions GraphOptions(const JobConfig& job);

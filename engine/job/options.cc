@@ -26,6 +26,11 @@ comm::TransportPreference CommSection::preference() const {
   return {.list = transports.empty() ? comm::TransportNames() : transports, .rule = choose};
 }
 
+const std::string& DeviceOf(const JobConfig& job, std::string_view worker) {
+  const auto found = std::ranges::find(job.workers, worker, &WorkerSection::name);
+  return found == job.workers.end() ? job.device : found->device;
+}
+
 graph::TrainingGraphOptions GraphOptions(const JobConfig& job) {
   return {.microbatch_size = job.batch.microbatch,
           .sequence_length = job.batch.sequence,

@@ -36,8 +36,7 @@ struct TrainerOptions {
   std::function<void(MemberEvent)> post;   ///< Takes events. Thread: any; never blocks.
   /// Opens the device that the worker computes on.
   std::function<Result<std::unique_ptr<runtime::Device>>(const runtime::DeviceOptions&)>
-      open_device =
-          [](const runtime::DeviceOptions& device) { return runtime::OpenDevice("cpu", device); };
+      open_device;
 };
 
 /// How long a worker waits for others that move state; long enough for slow links. A move that
@@ -47,8 +46,8 @@ inline constexpr Duration kLongestMove = std::chrono::hours(24);
 
 /// The parts of a worker that do not change with the plan.
 struct JobContext {
-  /// Builds the graphs and opens the data. Errors: kInvalidArgument (the job does not fit this
-  /// machine, for example its data is missing), those of the writers.
+  /// Opens the device and the data and builds the graphs. Errors: kInvalidArgument (the job does
+  /// not fit this machine, for example its data is missing), those of the writers.
   static Result<std::unique_ptr<JobContext>> Create(TrainerOptions options);
   explicit JobContext(TrainerOptions options);
   /// Changes the emulated speed, memory and link rate. Thread: any.

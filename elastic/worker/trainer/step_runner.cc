@@ -114,9 +114,10 @@ void StepRunner::Report(const wire::StepRecord& record, const Generation& genera
        .predicted_busy_seconds = lowered.predicted_busy_seconds,
        .waiting_seconds = figures.waiting_seconds,
        .memory_bytes = lowered.state_bytes + figures.peak_bytes,
-       .predicted_memory_bytes =
-           predicted.empty() ? std::nullopt
-                             : std::optional(predicted[static_cast<size_t>(lowered.rank)])});
+       .predicted_memory_bytes = predicted.empty()
+                                     ? std::nullopt
+                                     : std::optional(predicted[static_cast<size_t>(lowered.rank)]),
+       .device_memory_bytes = context_.device->memory_in_use()});
   options_.post(StepApplied{.record = record,
                             .busy_seconds = figures.busy_seconds,
                             .predicted_busy_seconds = lowered.predicted_busy_seconds});

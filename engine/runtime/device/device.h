@@ -131,8 +131,8 @@ class Device {
   std::atomic<int64_t> memory_cap_;
 };
 
-/// "cpu", "cuda" or "cuda:N" as a device that this build and this machine have.
-/// Errors: kInvalidArgument for other words; kUnimplemented when the device is not there.
+/// Opens the device with this name (engine/machine/device_name.h). Errors: kInvalidArgument (no
+/// device has the name, or this machine or this build cannot use it).
 Result<std::unique_ptr<Device>> OpenDevice(std::string_view name, const DeviceOptions& options);
 
 }  // namespace heddle::runtime

@@ -52,7 +52,8 @@ TEST_F(FiguresTest, AStepIsShownUntilTheWorkerMakesNone) {
                   .predicted_busy_seconds = 1.75,
                   .waiting_seconds = 0.5,
                   .memory_bytes = 1000,
-                  .predicted_memory_bytes = 1100};
+                  .predicted_memory_bytes = 1100,
+                  .device_memory_bytes = 5000};
   Values expected = {{"heddle_step", 3},
                      {"heddle_generation", 2},
                      {"heddle_loss", 1.5},
@@ -63,7 +64,8 @@ TEST_F(FiguresTest, AStepIsShownUntilTheWorkerMakesNone) {
                      {"heddle_predicted_busy_seconds", 1.75},
                      {"heddle_waiting_seconds", 0.5},
                      {"heddle_memory_bytes", 1000},
-                     {"heddle_predicted_memory_bytes", 1100}};
+                     {"heddle_predicted_memory_bytes", 1100},
+                     {"heddle_device_memory_bytes", 5000}};
   figures_.steps.Show(shown);
   EXPECT_EQ(Gauges(), expected);
   EXPECT_TRUE(ShowsSteps(registry_));

@@ -30,7 +30,8 @@ TEST(DeviceTest, OnlyKnownWordsAreDevices) {
   for (const char* name : {"", "gpu", "cuda:", "cuda:x", "cuda1", "cuda:-1", "cuda:1x"}) {
     EXPECT_EQ(OpenDevice(name, {}).status().code(), StatusCode::kInvalidArgument) << name;
   }
-  EXPECT_EQ(OpenDevice("cuda:127", {}).status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(OpenDevice("cuda:127", {}).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE((*OpenDevice("auto", {}))->is_host());
 }
 
 TEST(DeviceTest, ElementTypesGoBothWays) {

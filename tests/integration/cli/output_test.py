@@ -28,6 +28,8 @@ def commands(run, folder):
     yield "config", SMOKE
     yield "config", SMOKE, "--json"
     yield "data", SMOKE
+    yield "devices",
+    yield "devices", "--json"
     yield "plan", SMOKE, "--profile", profile
     yield "plan", SMOKE, "--profile", profile, "--json"
     yield "links", "--json"

@@ -5,7 +5,7 @@
 ///
 /// Shapes: arrays are row-major and contiguous; `rows` is the product of the leading dimensions.
 /// Bits:   a function of the values and of the instruction set; never of how the rows were cut over
-/// threads.
+/// threads. Those of the optimizer are the same for every set.
 #pragma once
 
 #include <cstdint>

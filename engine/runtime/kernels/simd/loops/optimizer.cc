@@ -1,4 +1,6 @@
-// AdamW, the sum of squares and the addition of gradients.
+// AdamW, the sum of squares and the addition of gradients. Every instruction set gives the same bits,
+// because workers that hold the same parameters compare their state. So the compiler may join no
+// product and sum by itself (../CMakeLists.txt): what is rounded once is an Fma.
 #include "engine/runtime/kernels/simd/loops/table.h"
 #include "engine/runtime/kernels/simd/loops/vector.h"
 
@@ -15,20 +17,21 @@ void AdamW(M* master,
            int64_t count,
            const AdamWFactors& factors) {
   const M clip = static_cast<M>(factors.clip);
-  const M decay = static_cast<M>(factors.decay);
-  const M beta1 = static_cast<M>(factors.beta1);
-  const M beta2 = static_cast<M>(factors.beta2);
+  const Vector<M> decay = Splat(static_cast<M>(factors.decay));
+  const Vector<M> beta1 = Splat(static_cast<M>(factors.beta1));
+  const Vector<M> beta2 = Splat(static_cast<M>(factors.beta2));
   const M rest1 = static_cast<M>(1 - factors.beta1);
   const M rest2 = static_cast<M>(1 - factors.beta2);
   const M rate = static_cast<M>(factors.rate);
-  const M root = static_cast<M>(factors.root);
-  const M epsilon = static_cast<M>(factors.epsilon);
+  const Vector<M> root = Splat(static_cast<M>(factors.root));
+  const Vector<M> epsilon = Splat(static_cast<M>(factors.epsilon));
   Each<M>(count, [&](int64_t i, auto access) {
     const Vector<M> g = access.Get(gradient + i) * clip;
-    const Vector<M> m = access.Get(exp_avg + i) * beta1 + g * rest1;
-    const Vector<M> v = access.Get(exp_avg_sq + i) * beta2 + g * g * rest2;
+    const Vector<M> m = FmaOfEach<M>(access.Get(exp_avg + i), beta1, g * rest1);
+    const Vector<M> v = FmaOfEach<M>(access.Get(exp_avg_sq + i), beta2, g * g * rest2);
+    const Vector<M> denominator = FmaOfEach<M>(RootOfEach<M>(v), root, epsilon);
     const Vector<M> value =
-        access.Get(master + i) * decay - rate * (m / (RootOfEach<M>(v) * root + epsilon));
+        FmaOfEach<M>(access.Get(master + i), decay, -(rate * (m / denominator)));
     access.Put(exp_avg + i, m);
     access.Put(exp_avg_sq + i, v);
     access.Put(master + i, value);

@@ -208,6 +208,21 @@ HEDDLE_INLINE float Log(float x) {
 HEDDLE_INLINE double Log(double x) {
   return __builtin_log(x);
 }
+HEDDLE_INLINE float Fma(float a, float b, float c) {
+  return __builtin_fmaf(a, b, c);
+}
+HEDDLE_INLINE double Fma(double a, double b, double c) {
+  return __builtin_fma(a, b, c);
+}
+/// a * b + c of each lane, rounded once: by an instruction where the set has one, by the C library
+/// elsewhere.
+template <typename W>
+HEDDLE_INLINE Vector<W> FmaOfEach(Vector<W> a, Vector<W> b, Vector<W> c) {
+  for (int64_t i = 0; i < kLanes<W>; ++i) {
+    c[i] = Fma(a[i], b[i], c[i]);
+  }
+  return c;
+}
 template <typename W>
 HEDDLE_INLINE Vector<W> RootOfEach(Vector<W> x) {
   for (int64_t i = 0; i < kLanes<W>; ++i) {

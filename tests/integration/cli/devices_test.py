@@ -1,0 +1,96 @@
+"""`heddle devices` beside a library in the place of NVML, and a device that cannot be used: every command refuses it with
+one line and exit code 2. Usage: devices_test.py HEDDLE FOLDER_OF_THE_LIBRARY
+"""
+import json
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import HEDDLE, PATIENCE, SMOKE, Run, Scratch  # noqa: E402
+from harness.served import Cluster, write_job  # noqa: E402
+from harness.text_data import prose  # noqa: E402
+
+L4 = "NVIDIA L4,23034,22500"
+# Device, what there is, and what is said of it.
+REFUSALS = [
+    ("cuda", {}, "device 'cuda:0': this machine has no NVIDIA card"),
+    ("cuda:7", {"CARDS": L4}, "device 'cuda:7': this machine has 1 NVIDIA card, cuda:0;"),
+    ("cuda", {"CARDS": "NVIDIA L4,23034,100"}, "0.1 GiB of its 22.5 GiB of memory are free"),
+    ("cuda", {"CARDS": L4, "DRIVER": "470.256.02"}, "driver 470.256.02 is older than 525"),
+    ("cuda", {"CARDS": L4, "INIT": "18"}, "does not answer: Driver/library version mismatch"),
+    ("cuda:1", {"CARDS": L4 + ";lost"}, "cannot use it: GPU is lost"),
+    ("cuda", {"CARDS": L4}, "this build of heddle-engine has no CUDA"),
+    ("gpu", {}, "expected cpu, cuda, cuda:N or auto, got 'gpu'"),
+]
+
+
+def with_cards(there):
+    """The environment with the library, which tells of what is `there`."""
+    folders = [os.path.abspath(sys.argv[2]), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    return {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(folders),
+            **{f"FAKE_NVML_{name}": text for name, text in there.items()}}
+
+
+def run(*arguments, there=None, code=0):
+    done = subprocess.run([HEDDLE, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False,
+                          stdin=subprocess.DEVNULL, env=with_cards(there or {}))
+    assert done.returncode == code, (arguments, done)
+    return done
+
+
+def what_is_shown():
+    shown = json.loads(run("devices", "--json").stdout)
+    processor = shown["processor"]
+    assert processor["cores"] >= 1 and processor["threads"] == 1 and processor["memory_bytes"] > 1 << 28, shown
+    assert processor["name"] and processor["instructions"], shown
+    assert shown["cards"] == [] and "no NVIDIA card" in shown["cards_reason"] and shown["auto"] == "cpu", shown
+    text = run("devices").stdout
+    assert "\n* cpu " in text and "\nno card: this machine has no NVIDIA card" in text, text
+
+    there = {"CARDS": f"{L4};lost"}
+    shown = json.loads(run("devices", "--json", there=there).stdout)
+    first, second = shown["cards"]
+    assert first == {"device": "cuda:0", "name": "NVIDIA L4", "memory_bytes": 23034 << 20, "free_bytes": 22500 << 20,
+                     "usable": False, "reason": "this build of heddle-engine has no CUDA"}, first
+    assert not second["usable"] and "GPU is lost" in second["reason"], second
+    assert shown["driver"] == "580.65.06" and shown["auto"] == "cpu" and shown["cards_reason"] == "", shown
+    text = run("devices", there=there).stdout
+    assert "\n  cuda:0 " in text and " 22.5 GiB " in text and "\nNVIDIA driver 580.65.06\n" in text, text
+
+
+def what_is_refused(folder):
+    out = os.path.join(folder, "out")
+    for device, there, says in REFUSALS:
+        for command in (["train", SMOKE, "--out", out, "--set", f"device={device}"],
+                        ["plan", SMOKE, "--set", f"workers=[{{name: a, device: '{device}'}}]"],
+                        ["worker", "--coordinator", "127.0.0.1:9", "--device", device],
+                        ["ops", "run", SMOKE, "--out", out, "--device", device]):
+            done = run(*command, there=there, code=2)
+            assert done.stdout == "" and not os.path.exists(out), (command, done)
+            assert says in done.stderr and "error: " in done.stderr and done.stderr.count("\n") == 1, (command, done)
+    print(f"{len(REFUSALS)} reasons, each from four commands")
+
+
+def a_worker_keeps_to_the_job(folder):
+    """Which names the device of workers that name none; `--device` of a worker comes first."""
+    with Cluster(folder, "served") as cluster:
+        cluster.serve()
+        cluster.submit(write_job(folder, prose(folder), 3), "device=cuda")
+        cluster.worker("a")
+        assert cluster.workers.pop("a").wait(PATIENCE) == 2, cluster.errors()
+        assert "device 'cuda:0': this build of heddle-engine has no CUDA" in cluster.errors(), cluster.errors()
+        cluster.worker("b", "--device", "cpu", "--emulate", "speed=1")
+        cluster.finish()
+
+
+def main():
+    with Scratch() as folder:
+        what_is_shown()
+        what_is_refused(folder)
+        os.environ.update(with_cards({"CARDS": L4}))
+        a_worker_keeps_to_the_job(folder)
+        Run(os.path.join(folder, "auto"), SMOKE, ["device=auto", "steps=6"]).start().finish()
+
+
+main()

@@ -1,0 +1,102 @@
+// NVML as far as engine/machine/cards.cc uses it. The environment says what there is:
+//   FAKE_NVML_INIT    the code that nvmlInit_v2 returns; default 0
+//   FAKE_NVML_DRIVER  the driver's version; default 580.65.06
+//   FAKE_NVML_CARDS   NAME,MEMORY,FREE in MiB, a card after each ';'; default none. A card without
+//                     MEMORY shares the processor's, and one that is named "lost" is off the bus.
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <string>
+#include <vector>
+
+struct Memory {  // In no unnamed namespace, which would hide the function that takes it.
+  unsigned long long total, free, used;
+};
+
+namespace {
+
+constexpr int kSuccess = 0;
+constexpr int kInvalidArgument = 2;
+constexpr int kNotSupported = 3;
+constexpr int kGpuIsLost = 15;
+
+std::string Variable(const char* name, const char* otherwise) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? otherwise : value;
+}
+
+std::vector<std::string> Split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, separator);) {
+    parts.push_back(part);
+  }
+  return parts;
+}
+
+// The words of the card that a handle stands for.
+std::vector<std::string> CardOf(const void* handle) {
+  const auto number = reinterpret_cast<size_t>(handle);
+  return Split(Split(Variable("FAKE_NVML_CARDS", ""), ';').at(number - 1), ',');
+}
+
+int Copy(const std::string& text, char* out, unsigned int length) {
+  if (text.size() >= length) {
+    return kInvalidArgument;
+  }
+  std::memcpy(out, text.c_str(), text.size() + 1);
+  return kSuccess;
+}
+
+}  // namespace
+
+extern "C" {
+
+int nvmlInit_v2() {
+  return std::stoi(Variable("FAKE_NVML_INIT", "0"));
+}
+
+int nvmlShutdown() {
+  return kSuccess;
+}
+
+const char* nvmlErrorString(int code) {
+  switch (code) {
+    case kGpuIsLost:
+      return "GPU is lost";
+    case 18:
+      return "Driver/library version mismatch";
+    default:
+      return "Unknown Error";
+  }
+}
+
+int nvmlSystemGetDriverVersion(char* version, unsigned int length) {
+  return Copy(Variable("FAKE_NVML_DRIVER", "580.65.06"), version, length);
+}
+
+int nvmlDeviceGetCount_v2(unsigned int* count) {
+  *count = static_cast<unsigned int>(Split(Variable("FAKE_NVML_CARDS", ""), ';').size());
+  return kSuccess;
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned int index, void** handle) {
+  *handle = reinterpret_cast<void*>(size_t{index} + 1);
+  return CardOf(*handle).front() == "lost" ? kGpuIsLost : kSuccess;
+}
+
+int nvmlDeviceGetName(void* handle, char* name, unsigned int length) {
+  return Copy(CardOf(handle).front(), name, length);
+}
+
+int nvmlDeviceGetMemoryInfo(void* handle, Memory* memory) {
+  const std::vector<std::string> words = CardOf(handle);
+  if (words.size() < 3) {
+    return kNotSupported;
+  }
+  memory->total = std::stoull(words[1]) << 20;
+  memory->free = std::stoull(words[2]) << 20;
+  memory->used = memory->total - memory->free;
+  return kSuccess;
+}
+}
