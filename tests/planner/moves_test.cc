@@ -101,7 +101,7 @@ std::vector<Expected> EveryMove(const Plan& plan) {
   const std::vector<int> idle = plan.IdleWorkers();
   for (size_t a = 0; a < places.size(); ++a) {
     const auto at = [](Plan& moved, const std::pair<size_t, size_t>& place) -> int& {
-      return moved.pipelines[place.first].stages[place.second].worker();
+      return moved.pipelines[place.first].stages[place.second].group.front();
     };
     const auto twice = [&](const std::function<void(Plan&)>& change) {
       add(change);
