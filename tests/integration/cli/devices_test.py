@@ -1,5 +1,5 @@
-"""`heddle devices` beside a library in the place of NVML, and a device that cannot be used: every command refuses it with
-one line and exit code 2. Usage: devices_test.py HEDDLE FOLDER_OF_THE_LIBRARY
+"""`heddle devices` beside a library in the place of NVML, and a device that cannot be used: every command refuses it
+with one line and exit code 2. Usage: devices_test.py HEDDLE FOLDER_OF_THE_LIBRARY
 """
 import json
 import os
