@@ -140,6 +140,7 @@ std::string ReadDevice(YamlReader& reader, const std::string& otherwise) {
   std::string name = reader.Optional<std::string>("device", otherwise);
   if (const Status status = machine::ParseDeviceName(name).status(); !status.ok()) {
     reader.Fail("device", status.message());
+    return otherwise;  // The job's own would be found wrong for each of its workers again.
   }
   return name;
 }
