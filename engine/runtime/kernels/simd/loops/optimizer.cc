@@ -1,6 +1,6 @@
 // AdamW, the sum of squares and the addition of gradients. Every instruction set gives the same bits,
 // because workers that hold the same parameters compare their state. So the compiler may join no
-// product and sum by itself (../CMakeLists.txt): what is rounded once is an Fma.
+// product and sum by itself (../CMakeLists.txt): what is rounded once is FmaOfEach.
 #include "engine/runtime/kernels/simd/loops/table.h"
 #include "engine/runtime/kernels/simd/loops/vector.h"
 
@@ -27,11 +27,10 @@ void AdamW(M* master,
   const Vector<M> epsilon = Splat(static_cast<M>(factors.epsilon));
   Each<M>(count, [&](int64_t i, auto access) {
     const Vector<M> g = access.Get(gradient + i) * clip;
-    const Vector<M> m = FmaOfEach<M>(access.Get(exp_avg + i), beta1, g * rest1);
-    const Vector<M> v = FmaOfEach<M>(access.Get(exp_avg_sq + i), beta2, g * g * rest2);
-    const Vector<M> denominator = FmaOfEach<M>(RootOfEach<M>(v), root, epsilon);
-    const Vector<M> value =
-        FmaOfEach<M>(access.Get(master + i), decay, -(rate * (m / denominator)));
+    const Vector<M> m = FmaOfEach(access.Get(exp_avg + i), beta1, g * rest1);
+    const Vector<M> v = FmaOfEach(access.Get(exp_avg_sq + i), beta2, g * g * rest2);
+    const Vector<M> denominator = FmaOfEach(RootOfEach<M>(v), root, epsilon);
+    const Vector<M> value = FmaOfEach(access.Get(master + i), decay, -(rate * (m / denominator)));
     access.Put(exp_avg + i, m);
     access.Put(exp_avg_sq + i, v);
     access.Put(master + i, value);

@@ -1,8 +1,12 @@
 /// \file
 /// Vectors of 64 bytes in the compilers' own vector extension: GCC and Clang lower them to whatever
-/// the instruction set has, so one source serves all. Only builtins are used (see
+/// the instruction set has, so one source serves all. Only builtins and intrinsics are used (see
 /// ../CMakeLists.txt).
 #pragma once
+
+#ifdef __FMA__
+#include <immintrin.h>
+#endif
 
 #include "engine/runtime/kernels/simd/simd.h"
 
@@ -208,21 +212,54 @@ HEDDLE_INLINE float Log(float x) {
 HEDDLE_INLINE double Log(double x) {
   return __builtin_log(x);
 }
-HEDDLE_INLINE float Fma(float a, float b, float c) {
-  return __builtin_fmaf(a, b, c);
+/// FmaOfEach is a * b + c of each lane, rounded once: by an instruction where the set has one, by the
+/// C library elsewhere. GCC joins no lanes of two registers, so that the instruction is named.
+#if defined(__AVX512F__)
+HEDDLE_INLINE Vector<float> FmaOfEach(Vector<float> a, Vector<float> b, Vector<float> c) {
+  return _mm512_fmadd_ps(a, b, c);
 }
-HEDDLE_INLINE double Fma(double a, double b, double c) {
-  return __builtin_fma(a, b, c);
+HEDDLE_INLINE Vector<double> FmaOfEach(Vector<double> a, Vector<double> b, Vector<double> c) {
+  return _mm512_fmadd_pd(a, b, c);
 }
-/// a * b + c of each lane, rounded once: by an instruction where the set has one, by the C library
-/// elsewhere.
-template <typename W>
-HEDDLE_INLINE Vector<W> FmaOfEach(Vector<W> a, Vector<W> b, Vector<W> c) {
-  for (int64_t i = 0; i < kLanes<W>; ++i) {
-    c[i] = Fma(a[i], b[i], c[i]);
+#elif defined(__FMA__)
+HEDDLE_INLINE Vector<float> FmaOfEach(Vector<float> a, Vector<float> b, Vector<float> c) {
+  __m256 x[2];
+  __m256 y[2];
+  __m256 z[2];
+  __builtin_memcpy(x, &a, sizeof a);
+  __builtin_memcpy(y, &b, sizeof b);
+  __builtin_memcpy(z, &c, sizeof c);
+  z[0] = _mm256_fmadd_ps(x[0], y[0], z[0]);
+  z[1] = _mm256_fmadd_ps(x[1], y[1], z[1]);
+  __builtin_memcpy(&c, z, sizeof c);
+  return c;
+}
+HEDDLE_INLINE Vector<double> FmaOfEach(Vector<double> a, Vector<double> b, Vector<double> c) {
+  __m256d x[2];
+  __m256d y[2];
+  __m256d z[2];
+  __builtin_memcpy(x, &a, sizeof a);
+  __builtin_memcpy(y, &b, sizeof b);
+  __builtin_memcpy(z, &c, sizeof c);
+  z[0] = _mm256_fmadd_pd(x[0], y[0], z[0]);
+  z[1] = _mm256_fmadd_pd(x[1], y[1], z[1]);
+  __builtin_memcpy(&c, z, sizeof c);
+  return c;
+}
+#else
+HEDDLE_INLINE Vector<float> FmaOfEach(Vector<float> a, Vector<float> b, Vector<float> c) {
+  for (int64_t i = 0; i < kLanes<float>; ++i) {
+    c[i] = __builtin_fmaf(a[i], b[i], c[i]);
   }
   return c;
 }
+HEDDLE_INLINE Vector<double> FmaOfEach(Vector<double> a, Vector<double> b, Vector<double> c) {
+  for (int64_t i = 0; i < kLanes<double>; ++i) {
+    c[i] = __builtin_fma(a[i], b[i], c[i]);
+  }
+  return c;
+}
+#endif
 template <typename W>
 HEDDLE_INLINE Vector<W> RootOfEach(Vector<W> x) {
   for (int64_t i = 0; i < kLanes<W>; ++i) {
