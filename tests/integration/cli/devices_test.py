@@ -77,7 +77,7 @@ def a_worker_keeps_to_the_job(folder):
     """Which names the device of workers that name none; `--device` of a worker comes first."""
     with Cluster(folder, "served") as cluster:
         cluster.serve()
-        cluster.submit(write_job(folder, prose(folder), 3), "device=cuda")
+        cluster.submit(write_job(folder, prose(folder), 6), "device=cuda")
         cluster.worker("a")
         assert cluster.workers.pop("a").wait(PATIENCE) == 2, cluster.errors()
         assert "device 'cuda:0': this build of heddle-engine has no CUDA" in cluster.errors(), cluster.errors()
