@@ -141,8 +141,7 @@ int64_t ObjectReader::ToInteger(const Json& value,
 std::vector<int> ObjectReader::ToInts(const Json& array, const std::string& path) {
   std::vector<int> list;
   Elements(array, path, [&](const Json& element, const std::string& where) {
-    list.push_back(
-        static_cast<int>(ToInteger(element, where, 0, std::numeric_limits<int>::max())));
+    list.push_back(static_cast<int>(ToInteger(element, where, 0, std::numeric_limits<int>::max())));
   });
   return list;
 }

@@ -95,8 +95,8 @@ Status ValidateStages(const Plan& plan, size_t number, int segments, std::vector
   int next = 0;
   for (size_t s = 0; s < pipeline.stages.size(); ++s) {
     const Stage& stage = pipeline.stages[s];
-    HEDDLE_RETURN_IF_ERROR(ValidateGroup(plan, stage, used)
-                               .WithContext("plan: pipeline {} stage {}", number, s));
+    HEDDLE_RETURN_IF_ERROR(
+        ValidateGroup(plan, stage, used).WithContext("plan: pipeline {} stage {}", number, s));
     if (stage.first_segment != next || stage.last_segment <= stage.first_segment ||
         stage.last_segment > segments) {
       return InvalidArgumentError(
@@ -143,9 +143,9 @@ Status ValidateLayoutsUsed(const Plan& plan) {
     }
   }
   const auto unused = std::find(used.begin(), used.end(), false);
-  return unused == used.end() ? Status::Ok()
-                              : InvalidArgumentError("plan: no stage has layout {}",
-                                                     unused - used.begin());
+  return unused == used.end()
+             ? Status::Ok()
+             : InvalidArgumentError("plan: no stage has layout {}", unused - used.begin());
 }
 
 Status ValidateMicrobatches(const Plan& plan) {
@@ -247,8 +247,8 @@ Status ValidatePlan(const Plan& plan, int segments) {
 Status ValidatePlan(const Plan& plan, const graph::Graph& graph) {
   HEDDLE_RETURN_IF_ERROR(ValidatePlan(plan, static_cast<int>(graph.segments.size())));
   for (size_t i = 0; i < plan.layouts.size(); ++i) {
-    HEDDLE_RETURN_IF_ERROR(ValidateLayout(graph, plan.layouts[i], /*exact=*/false)
-                               .WithContext("plan: layout {}", i));
+    HEDDLE_RETURN_IF_ERROR(
+        ValidateLayout(graph, plan.layouts[i], /*exact=*/false).WithContext("plan: layout {}", i));
   }
   return Status::Ok();
 }

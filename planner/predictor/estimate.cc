@@ -128,7 +128,7 @@ class Estimator {
       const WorkerCosts& costs = Costs(stage.worker());
       Add(stage.worker(), {.kind = Action::Kind::kVote});
       Add(stage.worker(), {.kind = Action::Kind::kCompute,
-                         .seconds = costs.Update(stage.first_segment, stage.last_segment)});
+                           .seconds = costs.Update(stage.first_segment, stage.last_segment)});
     }
   }
 
@@ -140,13 +140,13 @@ class Estimator {
           {.kind = Action::Kind::kRecv, .seconds = costs.message_seconds, .message = from});
     }
     Add(stage.worker(), {.kind = Action::Kind::kCompute,
-                       .seconds = costs.Forward(stage.first_segment, stage.last_segment)});
+                         .seconds = costs.Forward(stage.first_segment, stage.last_segment)});
     if (j + 1 < static_cast<int>(pipeline.stages.size())) {
       Add(stage.worker(), {.kind = Action::Kind::kSend,
-                         .seconds = costs.message_seconds,
-                         .peer = pipeline.stages[static_cast<size_t>(j) + 1].worker(),
-                         .message = to,
-                         .bytes = table_.forward_bytes[static_cast<size_t>(stage.last_segment)]});
+                           .seconds = costs.message_seconds,
+                           .peer = pipeline.stages[static_cast<size_t>(j) + 1].worker(),
+                           .message = to,
+                           .bytes = table_.forward_bytes[static_cast<size_t>(stage.last_segment)]});
     }
   }
 
@@ -173,14 +173,15 @@ class Estimator {
       }
     } else {
       Add(stage.worker(), {.kind = Action::Kind::kCompute,
-                         .seconds = seconds(stage.first_segment, stage.last_segment)});
+                           .seconds = seconds(stage.first_segment, stage.last_segment)});
     }
     if (j > 0) {
-      Add(stage.worker(), {.kind = Action::Kind::kSend,
-                         .seconds = costs.message_seconds,
-                         .peer = pipeline.stages[static_cast<size_t>(j) - 1].worker(),
-                         .message = to,
-                         .bytes = table_.backward_bytes[static_cast<size_t>(stage.first_segment)]});
+      Add(stage.worker(),
+          {.kind = Action::Kind::kSend,
+           .seconds = costs.message_seconds,
+           .peer = pipeline.stages[static_cast<size_t>(j) - 1].worker(),
+           .message = to,
+           .bytes = table_.backward_bytes[static_cast<size_t>(stage.first_segment)]});
     }
   }
 

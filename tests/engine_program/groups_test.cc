@@ -58,7 +58,9 @@ TEST(GroupsTest, GroupsThatDoNotFitThePlanAreRefused) {
       {group_of({3}), stage + "one worker needs no layout"},
       {layout(-1), stage + "a group of 2 workers has layout -1 among 1"},
       {layout(1), stage + "a group of 2 workers has layout 1 among 1"},
-      {[](Plan& p) { p.layouts[0].cuts[0].units = {2, 1, 1}; },
+      {[](Plan& p) {
+         p.layouts[0].cuts[0].units = {2, 1, 1};
+       },
        stage + "a group of 2 workers has layout 0, which is for 3"},
       {[](Plan& p) { p.layouts[0].cuts.clear(); },
        stage + "a group of 2 workers has layout 0, which is for 1"},
@@ -81,7 +83,9 @@ TEST(GroupsTest, GroupsThatDoNotFitThePlanAreRefused) {
 
 TEST(GroupsTest, LayoutsThatDoNotFitTheGraphAreRefused) {
   const std::vector<Refusal> refusals = {
-      {[](Plan& p) { p.layouts[0].cuts[1].units = {2, 1}; },
+      {[](Plan& p) {
+         p.layouts[0].cuts[1].units = {2, 1};
+       },
        "plan: layout 0: cut 1 sums to 3 units, cut 0 to 4"},
       {[](Plan& p) { p.layouts[0].cuts[1].units = {4}; },
        "plan: layout 0: cut 1 has 1 shares, cut 0 has 2"},

@@ -198,7 +198,8 @@ TEST_F(MovesTest, NewCutsSuitTheNewWorkers) {
   };
   int exchanged = 0;
   for (size_t i = 1; i < offered.size(); ++i) {
-    if (offered[i].pipelines[0].stages[0].worker() == 1 && SameWorkers(offered[i], offered[i - 1])) {
+    if (offered[i].pipelines[0].stages[0].worker() == 1 &&
+        SameWorkers(offered[i], offered[i - 1])) {
       ++exchanged;
       EXPECT_LT(slowest(offered[i]), slowest(offered[i - 1]));
       for (int cut = 1; cut < segments_; ++cut) {

@@ -112,8 +112,9 @@ TEST_F(JobPlannerTest, PlansWithGroupsAreRefused) {
   request.current_plan_json = program::PlanToJson(plan);
   EXPECT_EQ(planner_.Plan(job_, request).status.message(), "the plan in force: " + refusal);
   request.former_plan_json.swap(request.current_plan_json);
-  EXPECT_EQ(planner_.Plan(job_, request).status.message(),
-            "plan: pipeline 0 stage 0: sums over a group of 2 workers are relaxed, the plan is exact");
+  EXPECT_EQ(
+      planner_.Plan(job_, request).status.message(),
+      "plan: pipeline 0 stage 0: sums over a group of 2 workers are relaxed, the plan is exact");
   job_.id = "relaxed";
   job_.yaml += "determinism: relaxed\n";
   const Status refused = planner_.Plan(job_, request).status;
