@@ -119,8 +119,8 @@ bool LinkDrift::IsSuspicious(int count, int least, double threshold) const {
     return std::count_if(series.newest.end() - looked_at, series.newest.end(), beyond) >= least;
   };
   const auto all = [&](bool slower) {
-    return std::ranges::all_of(
-        series_, [&](const auto& entry) { return speaks_for(entry.second, slower); });
+    return std::ranges::all_of(series_,
+                               [&](const auto& entry) { return speaks_for(entry.second, slower); });
   };
   return !series_.empty() && (all(true) || all(false));
 }
@@ -128,9 +128,8 @@ bool LinkDrift::IsSuspicious(int count, int least, double threshold) const {
 // All members must be there, for their links are asked for.
 bool LinkDrift::CanLook(const View& view, const LinkSurvey& links) {
   const std::vector<std::string>& members = view.generations.held()->plan.members;
-  if (!std::ranges::all_of(members, [&](const std::string& name) {
-        return view.roster.Find(name) != nullptr;
-      })) {
+  if (!std::ranges::all_of(
+          members, [&](const std::string& name) { return view.roster.Find(name) != nullptr; })) {
     return false;
   }
   if (planned_.workers.empty() && view.measured) {
@@ -176,8 +175,8 @@ void LinkDrift::Suspect(const View& view, LinkSurvey& links, Outbox& out) {
     newest.push_back(window.step);
   }
   suspected_ = true;
-  out.Log("links_suspected", {{"usual_seconds", UsualOf(series).step},
-                              {"seconds", MedianOf(std::move(newest))}});
+  out.Log("links_suspected",
+          {{"usual_seconds", UsualOf(series).step}, {"seconds", MedianOf(std::move(newest))}});
   links.MeasureAgain(view.generations.held()->plan.members, view.roster);
 }
 

@@ -47,7 +47,7 @@ class LinkDrift {
  public:
   /// What the functions below look at.
   struct View {
-    bool measured = false;  ///< No link is left to be measured.
+    bool measured = false;           ///< No link is left to be measured.
     const Generations& generations;  ///< A generation must be in force.
     const Roster& roster;
     const DriftPolicy& policy;

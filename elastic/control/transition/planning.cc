@@ -106,8 +106,7 @@ bool NoticeDrift(bool measured, bool comes, TransitionContext& context) {
   if (policy.action == DriftAction::kAdvise && comes) {
     return false;  // A plan that is not put in force would leave out joining workers.
   }
-  const bool workers =
-      context.drift.Notice(context.generations, policy, context.now, context.out);
+  const bool workers = context.drift.Notice(context.generations, policy, context.now, context.out);
   const bool links =
       context.link_drift.Notice(ViewOf(measured, context), context.links, context.out);
   if (!workers && !links) {

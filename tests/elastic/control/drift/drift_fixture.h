@@ -41,6 +41,7 @@ class DriftFixture : public CoordinatorTest {
   // which are in ascending order; 0: the measurement fails.
   template <typename Rate>
   void MeasureAll(Rate rate) {
+    Heartbeats();  // What the last message made due is asked for with the next one.
     for (bool any = true; any;) {
       any = false;
       const auto asked = std::exchange(sent_, {});

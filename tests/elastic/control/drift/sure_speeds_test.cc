@@ -31,7 +31,8 @@ TEST_F(SureSpeedsTest, NineWindowsThatAgreeAreSure) {
   EXPECT_EQ(Count("drift"), 0);
   Change();
   RatiosOfA({9, 1.3, 1.3, 1.3, 1.3, 1.3, 1.3, 1.3, 1.3, 1.3});
-  EXPECT_EQ(Count("drift"), 0) << "1.3 over the 1.1 that the plan counts on is within the threshold";
+  EXPECT_EQ(Count("drift"), 0)
+      << "1.3 over the 1.1 that the plan counts on is within the threshold";
   RatiosOfA({1.35, 1.35, 1.35, 1.35});
   EXPECT_EQ(Count("drift"), 1);
 }

@@ -108,8 +108,7 @@ std::string Slow(Cluster& cluster, const Fault& /*fault*/, Random& random) {
     return worker->key;
   }
   const double usual = worker->usual_slowdown;
-  worker->slowdown =
-      worker->slowdown > usual ? usual : usual * std::array{2.0, 5.0}[random.Below(2)];
+  worker->slowdown = worker->slowdown != usual ? usual : std::array{2.0, 5.0}[random.Below(2)];
   return fmt::format("{} takes {} times as long", worker->key, worker->slowdown);
 }
 

@@ -16,7 +16,7 @@ enum class FaultKind : uint8_t {
   kKillHalf,  ///< Kills half of the workers, chosen by chance.
   kStop,      ///< A worker is stopped for a time, as by SIGSTOP.
   kSlow,      ///< A worker has a third of its speed until healed. In priced histories, a worker
-              ///< takes 2 or 5 times as long, and a slow one gets its usual speed back.
+              ///< takes 2 or 5 times as long as profiled, and then its usual time again.
   kJoin,
   kJoinAndDie,  ///< Workers join and die again and again, until the job ends.
   kJoinAbsurd,  ///< A worker joins with a profile that no plan can be found with.
