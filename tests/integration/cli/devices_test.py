@@ -70,7 +70,6 @@ def what_is_refused(folder):
             assert done.stdout == "" and not os.path.exists(out), (command, done)
             errors = [line for line in done.stderr.splitlines() if " info " not in line]
             assert len(errors) == 1 and "error: " in errors[0] and says in errors[0], (command, done)
-    print(f"{len(REFUSALS)} reasons, each from four commands")
 
 
 def a_worker_keeps_to_the_job(folder):
