@@ -70,6 +70,7 @@ TEST_F(LinkDriftTest, AMeasurementThatFailsChangesNothing) {
   now_ += job_.policy.drift.cooldown;
   Windows({4, 4, 4, 4, 4, 9, 9, 9, 9});
   EXPECT_EQ(Count("links_suspected"), 2);
+  Heartbeats();  // The links are asked for.
   now_ += job_.policy.links.timeout;
   Heartbeats();
   EXPECT_EQ(std::get<std::string>(*Logged("links_measured").Find("result")), "timeout");
