@@ -23,6 +23,7 @@ FULL = {"kills": 30, "trials": 30}
 QUICK = {"kills": 6, "trials": 3}
 WARM = 12  # Steps after a change of plan, so that a step's time is known.
 PATIENCE = 120
+QUARANTINE = 400  # A worker that is killed again and again is kept out for up to five minutes.
 
 
 def steps(run):
@@ -68,7 +69,7 @@ def repeated(options, settings, rows):
             joins = len(run.events("worker_lost"))
             heddle.wait_until("the worker's return",
                               lambda joins=joins: run.check_running() or len(run.events("worker_joined")) >= 4 + joins,
-                              PATIENCE)
+                              QUARANTINE)
             wait_steps(run, WARM + chance.randrange(9))
     finally:
         run.stop()
