@@ -8,21 +8,12 @@
 #include "base/log.h"
 #include "elastic/service/job_policy.h"
 #include "elastic/worker/measure/local_links.h"
-#include "engine/machine/device_choice.h"
 
 namespace heddle::elastic {
 namespace {
 
 // Bound of one wait of a loop.
 constexpr Duration kSlice = std::chrono::milliseconds(200);
-
-Result<std::unique_ptr<runtime::Device>> Open(const std::string& asked,
-                                              const runtime::DeviceOptions& options) {
-  HEDDLE_ASSIGN_OR_RETURN(const machine::DeviceName chosen, machine::ChooseDevice(asked));
-  const std::string name = machine::DeviceNameText(chosen);
-  LogInfo("device={} asked={}", name, asked);
-  return runtime::OpenDevice(name, options);
-}
 
 }  // namespace
 
@@ -173,18 +164,20 @@ void WorkerHost::Apply(const ApplyJob& action) {
     const JobPolicy policy = PolicyOf(*job);
     const std::string device =
         options_.device.empty() ? job::DeviceOf(*job, welcome.name()) : options_.device;
-    Result<std::unique_ptr<Trainer>> trainer = Trainer::Create(
-        {.worker = welcome.name(),
-         .job = *std::move(job),
-         .policy = policy,
-         .output_folder = welcome.output_folder(),
-         .emulation = EmulationOf(welcome.emulation()),
-         .endpoint_options = options_.endpoint_options,
-         .endpoint = options_.endpoint,
-         .registry = options_.registry,
-         .post = [this](MemberEvent event) { Post(std::move(event)); },
-         .open_device =
-             [device](const runtime::DeviceOptions& options) { return Open(device, options); }});
+    Result<std::unique_ptr<Trainer>> trainer =
+        Trainer::Create({.worker = welcome.name(),
+                         .job = *std::move(job),
+                         .policy = policy,
+                         .output_folder = welcome.output_folder(),
+                         .emulation = EmulationOf(welcome.emulation()),
+                         .endpoint_options = options_.endpoint_options,
+                         .endpoint = options_.endpoint,
+                         .registry = options_.registry,
+                         .post = [this](MemberEvent event) { Post(std::move(event)); },
+                         .open_device =
+                             [device](const runtime::DeviceOptions& options) {
+                               return runtime::OpenDevice(device, options);
+                             }});
     status = trainer.status();
     if (trainer.ok()) {
       owned_trainer_ = *std::move(trainer);
