@@ -9,17 +9,21 @@
 
 #include "base/tensor/reduction_tree.h"
 #include "engine/graph/graph.h"
+#include "engine/graph/sharding/sharded_graph.h"
 #include "engine/program/plan.h"
 
 namespace heddle::program {
 
 using SlotId = int32_t;
 
-/// Tags of messages and reductions. All are below 2^63; what others send in the same generation
-/// sets bit 63. A tensor of one microbatch goes to one stage at most once, so (peer, tag) is unique
-/// within a step.
+/// Tags of messages, exchanges and reductions. All are below 2^63; what others send in the same
+/// generation sets bit 63. A tensor of one microbatch goes to one worker at most once, and an
+/// exchange makes one tensor, so (peer, tag) is unique within a step.
 constexpr uint64_t MessageTag(graph::TensorId tensor, int microbatch) {
   return static_cast<uint64_t>(tensor) << 24 | static_cast<uint64_t>(microbatch);
+}
+constexpr uint64_t ExchangeTag(graph::TensorId to, int microbatch) {
+  return uint64_t{1} << 61 | MessageTag(to, microbatch);
 }
 constexpr uint64_t ReduceTag(graph::ParameterId parameter) {
   return uint64_t{1} << 62 | static_cast<uint64_t>(parameter);
@@ -33,16 +37,22 @@ struct Slot {
 };
 
 enum class Code : uint8_t {
-  kLoad,    ///< outputs[0] := the tokens or targets of `microbatch`.
-  kRun,     ///< outputs := node(inputs); parameters are read from the worker's state.
-  kSend,    ///< Sends inputs[0] to `peer` under `tag`; asynchronous: the value is kept until it has
-            ///< left.
-  kRecv,    ///< outputs[0] := the message from `peer` under `tag`; posted early, waited for here.
-  kFold,    ///< inputs[0] += inputs[1].
-  kReduce,  ///< outputs[0] := the sum over `group` of all contributions of `parameter`, in tree
-            ///< order (exact: inputs[i] is contributions[own position][i]) or the all-reduce of one
-            ///< partial sum each (relaxed). Asynchronous, issued in program order; complete
-            ///< before kVote.
+  kLoad,  ///< outputs[0] := the tokens or targets of `microbatch`.
+  kRun,   ///< outputs := node(inputs); parameters are read from the worker's state.
+  kSend,  ///< Sends inputs[0] to `peer` under `tag`; asynchronous: the value is kept until it has
+          ///< left.
+  kRecv,  ///< outputs[0] := the message from `peer` under `tag`; posted early, waited for here.
+  kExchange,  ///< Makes `exchange` of Program::exchanges with the other members of `group`:
+              ///< inputs[0] is what this worker has of its `from` (no input: nothing), outputs[0]
+              ///< what it gets of its `to` (no output: nothing). Asynchronous, issued in program
+              ///< order in a lane of its own, so that it never stands behind a reduction; kSlice
+              ///< and kFill send nothing and are complete at once.
+  kAwait,     ///< Waits until inputs[0], the output of a kExchange, may be read.
+  kFold,      ///< inputs[0] += inputs[1].
+  kReduce,    ///< outputs[0] := the sum over `group` of all contributions of `parameter`, in tree
+  ///< order (exact: inputs[i] is contributions[own position][i]) or the all-reduce of one
+  ///< partial sum each (relaxed). Asynchronous, issued in program order; complete
+  ///< before kVote.
   kVote,    ///< Waits for all reductions; exchanges sums of squares and losses; decides the step.
   kUpdate,  ///< AdamW on `parameter` with gradient inputs[0]; refreshes its compute copy.
   kFree,    ///< No instruction uses inputs[0] again. What is still being sent or reduced is kept
@@ -52,13 +62,15 @@ enum class Code : uint8_t {
 struct Instruction {
   Code code = Code::kRun;
   graph::NodeId node = -1;          ///< kRun.
-  int microbatch = -1;              ///< kLoad, kRun, kSend, kRecv.
+  int microbatch = -1;              ///< kLoad, kRun, kSend, kRecv, kExchange.
   std::vector<SlotId> inputs = {};  ///< For kRun: by node input; -1 where the input is a parameter.
   std::vector<SlotId> outputs = {};
   int peer = -1;                      ///< kSend, kRecv: rank.
-  uint64_t tag = 0;                   ///< kSend, kRecv, kReduce.
+  uint64_t tag = 0;                   ///< kSend, kRecv, kExchange, kReduce.
+  int exchange = -1;                  ///< kExchange: index in Program::exchanges.
   graph::ParameterId parameter = -1;  ///< kReduce, kUpdate.
-  std::vector<int> group = {};        ///< kReduce: ranks, ascending, own among them.
+  /// kReduce: ranks, ascending, own among them. kExchange: those of the stage's group, by position.
+  std::vector<int> group = {};
   /// kReduce, exact: by position in the group.
   std::vector<std::vector<TreeNode>> contributions = {};
 };
@@ -84,6 +96,8 @@ struct Program {
   Determinism determinism = Determinism::kExact;
   std::vector<Slot> slots = {};
   std::vector<Instruction> instructions = {};
+  /// The exchanges of the stage's group, alike for all of its members.
+  std::vector<graph::Exchange> exchanges = {};
   VoteShare vote = {};
   std::vector<graph::ParameterId> parameters = {};  ///< Held by this worker, ascending.
   std::vector<int> peers = {};  ///< Ranks it exchanges messages with, ascending.
