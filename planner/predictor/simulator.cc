@@ -1,7 +1,6 @@
 #include "planner/predictor/simulator.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -10,6 +9,7 @@
 #include "comm/cost/cost.h"
 #include "engine/program/lowering/lower.h"
 #include "engine/program/memory.h"
+#include "planner/predictor/exchange_cost.h"
 
 namespace heddle::planner {
 namespace {
@@ -232,50 +232,20 @@ class Translator {
     const graph::Exchange& exchange = exchanges[static_cast<size_t>(instruction.exchange)];
     const int64_t sent = instruction.inputs.empty() ? 0 : SlotBytes(rank, instruction.inputs[0]);
     const int64_t got = instruction.outputs.empty() ? 0 : SlotBytes(rank, instruction.outputs[0]);
-    if (exchange.form == graph::ExchangeForm::kSlice ||
-        exchange.form == graph::ExchangeForm::kFill) {
+    if (!Communicates(exchange.form)) {
       Compute(rank, Profile(rank).instruction_seconds + Profile(rank).ByteSeconds("copy", got),
               index);
       return Status::Ok();
     }
     const int collective = CollectiveOf(Lane::kExchanges, instruction);
     if (Collective& work = At(collective); work.seconds == 0) {
-      work.seconds = ExchangeSeconds(instruction.group, exchange, sent, got);
+      work.seconds = ExchangeSeconds(cluster_.links, instruction.group, exchange, sent, got);
     }
     Collect(rank, index, collective);
     if (!instruction.outputs.empty()) {
       awaited_[{rank, instruction.outputs[0]}] = collective;
     }
     return Status::Ok();
-  }
-
-  double ExchangeSeconds(std::vector<int> group,
-                         const graph::Exchange& exchange,
-                         int64_t sent,
-                         int64_t got) const {
-    const auto parts = [](int64_t total, const std::vector<graph::Range>& ranges) {
-      int64_t all = 0;
-      int64_t largest = 0;
-      int64_t smallest = std::numeric_limits<int64_t>::max();
-      for (const graph::Range& range : ranges) {
-        all += range.end - range.begin;
-        largest = std::max(largest, range.end - range.begin);
-        smallest = std::min(smallest, range.end - range.begin);
-      }
-      all = std::max<int64_t>(all, 1);
-      return comm::ShareSizes{
-          .total = total, .largest = total * largest / all, .smallest = total * smallest / all};
-    };
-    std::sort(group.begin(), group.end());
-    const auto flat = comm::FlatLinks::Of(cluster_.links, group);
-    switch (exchange.form) {
-      case graph::ExchangeForm::kGather:
-        return flat.AllGather(parts(got, exchange.sent)).seconds;
-      case graph::ExchangeForm::kScatter:
-        return flat.ReduceScatter(parts(sent, exchange.received), 1).seconds;
-      default:
-        return comm::AllReduceSeconds(cluster_.links, group, std::max(sent, got));
-    }
   }
 
   Status Await(size_t rank, const Instruction& instruction, int index) {

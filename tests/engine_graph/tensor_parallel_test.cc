@@ -60,7 +60,9 @@ TEST(TensorParallelTest, MembersComputeWhatOneDeviceDoes) {
 
 TEST(TensorParallelTest, AShareOfLessThanAHeadIsRefused) {
   const Graph graph = SmallTrainingGraph(SmallModel(ModelFamily::kLlama, 2, /*tied=*/false));
-  EXPECT_EQ(TensorParallelHeads(graph), 8);
+  ASSERT_TRUE(FewestHeads(graph).has_value());
+  EXPECT_EQ(FewestHeads(graph)->query, 8);
+  EXPECT_EQ(FewestHeads(graph)->key_value, 2);
   EXPECT_TRUE(TensorParallel(graph, std::vector<int>(8, 1)).ok());
   const Status nine = TensorParallel(graph, std::vector<int>(9, 1)).status();
   EXPECT_EQ(nine.code(), StatusCode::kInvalidArgument);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -149,15 +148,18 @@ Result<Layout> TensorParallel(const Graph& graph, const std::vector<int>& units)
   return Builder(graph, units).Run();
 }
 
-int64_t TensorParallelHeads(const Graph& graph) {
-  std::optional<int64_t> fewest;
+std::optional<Heads> FewestHeads(const Graph& graph) {
+  std::optional<Heads> fewest;
   for (const Node& node : graph.nodes) {
     if (node.op->name() == "attention") {
-      const int64_t heads = node.attributes.Int("heads");
-      fewest = std::min(fewest.value_or(heads), heads);
+      const Heads heads{.query = node.attributes.Int("heads"),
+                        .key_value = node.attributes.Int("kv_heads")};
+      fewest = fewest ? Heads{.query = std::min(fewest->query, heads.query),
+                              .key_value = std::min(fewest->key_value, heads.key_value)}
+                      : heads;
     }
   }
-  return fewest.value_or(1);
+  return fewest;
 }
 
 }  // namespace heddle::graph

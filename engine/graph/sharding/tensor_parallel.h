@@ -3,6 +3,8 @@
 /// product's operators: each half of a layer needs one sum, forwards and backwards.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "engine/graph/sharding/layout.h"
@@ -17,8 +19,14 @@ namespace heddle::graph {
 /// Errors: kInvalidArgument: no units, a negative share, or a share of some, but too few for a head.
 Result<Layout> TensorParallel(const Graph& graph, const std::vector<int>& units);
 
-/// The finest shares that TensorParallel can give: the fewest query heads of an attention in the
-/// graph; 1 if there is none.
-int64_t TensorParallelHeads(const Graph& graph);
+/// The heads of an attention.
+struct Heads {
+  int64_t query = 0;
+  int64_t key_value = 0;
+};
+
+/// The fewest heads of an attention in the graph, which bound the members of a group and how finely
+/// their shares differ; nothing: there is none.
+std::optional<Heads> FewestHeads(const Graph& graph);
 
 }  // namespace heddle::graph
