@@ -42,8 +42,10 @@ struct PlanOutcome {
   std::string plan_json;
   std::vector<std::string> members;      ///< Plan::workers, by rank.
   std::vector<uint64_t> program_hashes;  ///< Hashes of the coordinator's own lowering, by rank.
-  std::vector<std::vector<int32_t>> parameters;  ///< Parameters that each rank holds, ascending.
-  int32_t parameter_count = 0;                   ///< Number of parameters of the model.
+  /// The parameters that each rank holds, ascending. Where groups cut parameters, the pieces
+  /// (engine/program/pieces.h), by their numbers among those of all parameters.
+  std::vector<std::vector<int32_t>> parameters;
+  int32_t parameter_count = 0;  ///< Number of parameters of the model, or of their pieces.
   double predicted_step_seconds = 0;
   /// Seconds of a step of the current plan with the candidates of the request; 0: unknown.
   double current_step_seconds = 0;

@@ -10,6 +10,7 @@
 #include "engine/program/state.h"
 #include "planner/predictor/simulator.h"
 #include "planner/search/search.h"
+#include "planner/teams/teams.h"
 
 namespace heddle::elastic {
 namespace {
@@ -64,9 +65,13 @@ Result<program::Plan> ChoosePlan(const job::JobConfig& config,
                                  const planner::SearchRequest& search) {
   HEDDLE_ASSIGN_OR_RETURN(const auto given, GivenPlan(config, request));
   if (!given) {
-    Result<program::Plan> found = planner::FindPlan(search);
-    return found.ok() || found.status().code() == StatusCode::kCancelled
-               ? std::move(found)
+    Result<planner::SearchOutcome> found =
+        planner::SearchTeams(search, static_cast<int>(config.parallel.tensor));
+    if (found.ok()) {
+      return std::move(found->plan);
+    }
+    return found.status().code() == StatusCode::kCancelled
+               ? found.status()
                : ResourceExhaustedError("{}", found.status().message());
   }
   program::Plan plan = *given;
@@ -121,7 +126,7 @@ Result<planner::SearchRequest> SearchFor(const job::JobConfig& job,
   if (!request.current_plan_json.empty()) {
     HEDDLE_ASSIGN_OR_RETURN(search.previous, program::PlanFromJson(request.current_plan_json));
     HEDDLE_RETURN_IF_ERROR(
-        program::ValidateUngrouped(*search.previous, graph).WithContext("the plan in force"));
+        program::ValidatePlan(*search.previous, graph).WithContext("the plan in force"));
     if (!request.current_runs) {
       search.limits = planner::SearchLimits::Hurried();
     }
@@ -157,7 +162,6 @@ PlanOutcome JobPlanner::Plan(const Job& job,
     HEDDLE_ASSIGN_OR_RETURN(const auto programs, program::LowerAll(graph, plan));
     outcome.members = plan.workers;
     HEDDLE_RETURN_IF_ERROR(TakePrograms(graph, plan, programs, outcome));
-    outcome.parameter_count = static_cast<int32_t>(graph.parameters.size());
     outcome.predicted_step_seconds = plan.predicted_step_seconds;
     outcome.plan_json = program::PlanToJson(plan);
     outcome.move_seconds = kPauseSeconds;

@@ -10,7 +10,7 @@
 
 namespace heddle::elastic {
 
-/// Fills in program_hashes and parameters of `outcome`, by rank, and verifies the programs.
+/// Fills in program_hashes, parameters and parameter_count of `outcome`, and verifies the programs.
 /// Programs of more than 64 workers are verified by class (program::VerifyScope). Errors:
 /// kInternal: the programs do not fit each other and must not be run.
 Status TakePrograms(const graph::Graph& graph,

@@ -82,7 +82,7 @@ Status CheckFits(const job::JobConfig& job) {
     profile.memory_bytes = worker.emulation.memory_bytes;
     request.cluster.workers.push_back(std::move(profile));
   }
-  return planner::FindPlan(request).status();
+  return planner::SearchTeams(request, static_cast<int>(job.parallel.tensor)).status();
 }
 
 // Checks that this machine has the workers' devices, so that what is wrong with one is one line.

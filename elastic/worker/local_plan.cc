@@ -85,15 +85,20 @@ Result<PlanRequest> MeasureRequest(const std::string& save_path,
   return PlanRequestOf(file, job, graph);
 }
 
-Result<LocalPlan> PlanFor(const planner::SearchRequest& request, PlanChoice choice) {
+Result<LocalPlan> PlanFor(const planner::SearchRequest& request, PlanChoice choice, int tensor) {
   const graph::Graph& graph = *request.graph;
   if (choice == PlanChoice::kUniform) {
+    if (tensor > 1) {
+      return InvalidArgumentError(
+          "--uniform plans stages of one worker, and the job's have {} (parallel.tensor)", tensor);
+    }
     HEDDLE_ASSIGN_OR_RETURN(const program::Plan plan, planner::UniformGrid(request));
     const std::string text = program::Describe(plan, graph);
     return LocalPlan{
         .plan = plan, .json = program::PlanToJson(plan), .text = text, .explanation = text};
   }
-  HEDDLE_ASSIGN_OR_RETURN(const planner::SearchOutcome outcome, planner::Search(request));
+  HEDDLE_ASSIGN_OR_RETURN(const planner::SearchOutcome outcome,
+                          planner::SearchTeams(request, tensor));
   return LocalPlan{.plan = outcome.plan,
                    .json = program::PlanToJson(outcome.plan),
                    .text = program::Describe(outcome.plan, graph),
@@ -137,7 +142,8 @@ Result<LocalPlan> PlanLocally(const LocalPlanOptions& options) {
                               ? MeasureRequest(options.save_profile_path, job, graph)
                               : ReadRequest(options.profile_path, job, graph));
   HEDDLE_ASSIGN_OR_RETURN(const planner::SearchRequest search, SearchFor(job, graph, request));
-  HEDDLE_ASSIGN_OR_RETURN(LocalPlan plan, PlanFor(search, options.choice));
+  HEDDLE_ASSIGN_OR_RETURN(LocalPlan plan,
+                          PlanFor(search, options.choice, static_cast<int>(job.parallel.tensor)));
   HEDDLE_ASSIGN_OR_RETURN(plan.inputs, InputsOf(request));
   return plan;
 }

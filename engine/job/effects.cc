@@ -91,6 +91,25 @@ void RefuseVoidGuarantee(YamlReader& root, const JobConfig& job) {
   }
 }
 
+void RefuseParallel(YamlReader& root, const JobConfig& job) {
+  const int64_t members = job.parallel.tensor;
+  if (members == 1) {
+    return;
+  }
+  if (job.determinism == program::Determinism::kExact) {
+    root.FailAmong({"parallel.tensor", "determinism"},
+                   "workers that share a layer add its parts in an order of their own, and "
+                   "determinism is exact",
+                   "set determinism: relaxed, or remove parallel.tensor");
+  }
+  if (members > job.model.num_attention_heads) {
+    root.FailAmong({"parallel.tensor", "model.num_attention_heads"},
+                   fmt::format("{} workers cannot share a layer of {} heads", members,
+                               job.model.num_attention_heads),
+                   "set parallel.tensor to the number of heads at most");
+  }
+}
+
 std::vector<std::string> StartWarnings(const JobConfig& job) {
   std::vector<std::string> warnings;
   if (job.checkpoint.moments != MomentStorage::kExact) {

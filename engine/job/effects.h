@@ -17,6 +17,9 @@ void RefuseWithoutEffect(YamlReader& root, const JobConfig& job);
 /// Records as a problem a guarantee that other keys of the file rule out.
 void RefuseVoidGuarantee(YamlReader& root, const JobConfig& job);
 
+/// Records as problems what stages of several workers cannot do.
+void RefuseParallel(YamlReader& root, const JobConfig& job);
+
 /// Warnings that a run prints when it starts, one line each: values whose effect may surprise.
 std::vector<std::string> StartWarnings(const JobConfig& job);
 

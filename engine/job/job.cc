@@ -288,6 +288,8 @@ void ReadSections(YamlReader& root, JobConfig& job) {
   job.device = ReadDevice(root, job.device);
   job.workers = ReadWorkers(root, job.device);
   job.elastic = ReadElastic(root.OptionalChild("elastic"));
+  job.parallel.tensor =
+      root.OptionalChild("parallel").Optional<int64_t>("tensor", 1, {.least = 1, .most = 64});
   job.comm = ReadComm(root.OptionalChild("comm"));
   job.on_non_finite = root.OptionalChoice<NonFinitePolicy>(
       "on_non_finite", NonFinitePolicy::kStop,
@@ -368,6 +370,7 @@ Result<JobConfig> Read(YamlDocument document) {
   CrossCheck(root, job);
   RefuseWithoutEffect(root, job);
   RefuseVoidGuarantee(root, job);
+  RefuseParallel(root, job);
   HEDDLE_RETURN_IF_ERROR(document.Finish());
   job.text = document.Emit({.absolute_paths = true});
   job.hash = document.Hash();

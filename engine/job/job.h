@@ -82,6 +82,11 @@ struct ElasticSection {
   Duration notice = std::chrono::minutes(2);  ///< Time from SIGTERM to the end of all processes.
 };
 
+/// How a stage divides its layers over several workers.
+struct ParallelSection {
+  int64_t tensor = 1;  ///< Workers of each stage, which share every layer.
+};
+
 struct CommSection {
   std::vector<std::string> transports;  ///< Transports to use, best first; empty: all.
   comm::TransportRule choose = comm::TransportRule::kCheapest;
@@ -155,6 +160,7 @@ struct JobConfig {
   std::string device = "cpu";  ///< Device of each worker that names none of its own.
   std::vector<WorkerSection> workers;
   ElasticSection elastic;
+  ParallelSection parallel;
   CommSection comm;
   NonFinitePolicy on_non_finite = NonFinitePolicy::kStop;
   CheckpointSection checkpoint;

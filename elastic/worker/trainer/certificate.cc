@@ -1,9 +1,12 @@
 #include "elastic/worker/trainer/certificate.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "engine/program/pieces.h"
+#include "engine/program/stages.h"
 
 namespace heddle::elastic {
 namespace {
@@ -28,14 +31,24 @@ Result<wire::Certificate> CertificateOf(const JobContext& context, const Generat
   wire::Certificate certificate;
   certificate.set_step(generation.applied_step);
   certificate.set_identity(IdentityOf(context, generation.applied_step));
-  const auto holders = program::ParameterHolders(context.graph, generation.lowered->plan);
+  const std::vector<std::vector<int>> segments = program::ParameterSegments(context.graph);
+  const program::Plan& plan = generation.lowered->plan;
+  const std::vector<int32_t> first = program::FirstPieces(context.graph, plan);
   for (const graph::ParameterId parameter : generation.state->parameters()) {
-    uint64_t digest = 0;
-    if (holders[static_cast<size_t>(parameter)].size() > 1) {
-      HEDDLE_ASSIGN_OR_RETURN(digest, generation.state->Digest(parameter));
+    const auto index = static_cast<size_t>(parameter);
+    int32_t number = first[index];
+    for (const program::HeldPiece& piece :
+         program::PiecesOf(context.graph, plan, parameter, segments[index])) {
+      if (std::ranges::count(piece.holders, generation.lowered->rank) > 0) {
+        uint64_t digest = 0;
+        if (piece.holders.size() > 1) {
+          HEDDLE_ASSIGN_OR_RETURN(digest, generation.state->Digest(parameter, piece.box));
+        }
+        certificate.add_parameters(number);
+        certificate.add_digests(digest);
+      }
+      ++number;
     }
-    certificate.add_parameters(parameter);
-    certificate.add_digests(digest);
     context.progress.Note();
   }
   return certificate;

@@ -23,6 +23,9 @@ struct Lowered {
   int rank = -1;  ///< -1: not in the plan.
   program::Program training;
   program::Program evaluation;
+  /// The graphs whose nodes they run: the job's, or this worker's as a member of a group.
+  std::shared_ptr<const graph::Graph> training_graph;
+  std::shared_ptr<const graph::Graph> evaluation_graph;
   int64_t state_bytes = 0;            ///< Bytes of state, as by program::StateBytes.
   double predicted_busy_seconds = 0;  ///< Compute time of a step by the profile; 0: unknown.
 };

@@ -153,8 +153,9 @@ runtime::ExecutorOptions GenerationBuilder::ExecutorFor(Generation& generation, 
   const int64_t cap = context_.device->memory_cap();
   const int64_t state = generation.lowered->state_bytes;
   const bool validates = !training && context_.dataset->validation_windows() > 0;
-  return {.graph = training ? &context_.graph : &context_.evaluation_graph,
-          .program = training ? &generation.lowered->training : &generation.lowered->evaluation,
+  const Lowered& lowered = *generation.lowered;
+  return {.graph = training ? lowered.training_graph.get() : lowered.evaluation_graph.get(),
+          .program = training ? &lowered.training : &lowered.evaluation,
           .state = generation.state.get(),
           .group = generation.group.get(),
           .shared = generation.shared.get(),
@@ -168,10 +169,11 @@ runtime::ExecutorOptions GenerationBuilder::ExecutorFor(Generation& generation, 
                            : context.dataset->ReadSample(sample, tokens, targets);
               },
           .before_update =
-              [&context = context_, state = generation.state.get()](graph::ParameterId parameter) {
-                const Box whole = WholeBox(context.graph.parameter(parameter).shape);
+              [&context = context_, &lowered,
+               state = generation.state.get()](graph::ParameterId parameter) {
+                const Box held = program::HeldBox(lowered.training, context.graph, parameter);
                 for (const program::StateRole role : program::kStateRoles) {
-                  const auto bytes = state->InPlace(parameter, role, whole);
+                  const auto bytes = state->InPlace(parameter, role, held);
                   context.writer->BeforeChange(bytes);
                   if (context.replica_writer != nullptr) {
                     context.replica_writer->BeforeChange(bytes);

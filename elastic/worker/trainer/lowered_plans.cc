@@ -4,6 +4,7 @@
 
 #include "engine/program/lowering/lower.h"
 #include "engine/program/memory.h"
+#include "engine/program/stage_graph.h"
 
 namespace heddle::elastic {
 namespace {
@@ -27,6 +28,17 @@ double PredictedBusy(const graph::Graph& graph,
   return seconds;
 }
 
+// The graph that a worker's programs run, which is `graph`, kept by others, where nothing is cut.
+Result<std::shared_ptr<const graph::Graph>> GraphOf(const graph::Graph& graph,
+                                                    const Lowered& lowered) {
+  if (lowered.plan.layouts.empty()) {
+    return std::shared_ptr<const graph::Graph>(std::shared_ptr<void>(), &graph);
+  }
+  HEDDLE_ASSIGN_OR_RETURN(graph::Graph member,
+                          program::MemberGraph(graph, lowered.plan, lowered.rank));
+  return std::make_shared<const graph::Graph>(std::move(member));
+}
+
 }  // namespace
 
 void LoweredPlans::SetProfile(const program::WorkerProfile& profile) {
@@ -48,12 +60,16 @@ Result<uint64_t> LoweredPlans::Lower(int64_t generation, const std::string& plan
     HEDDLE_ASSIGN_OR_RETURN(lowered->evaluation, program::Lower(context_.evaluation_graph,
                                                                 lowered->plan, lowered->rank));
     context_.progress.Note();
+    HEDDLE_ASSIGN_OR_RETURN(lowered->training_graph, GraphOf(context_.graph, *lowered));
+    HEDDLE_ASSIGN_OR_RETURN(lowered->evaluation_graph,
+                            GraphOf(context_.evaluation_graph, *lowered));
     lowered->state_bytes = program::StateBytes(context_.graph, lowered->training);
-    hash = program::ProgramHash(lowered->training, context_.graph);
+    hash = program::ProgramHash(lowered->training, *lowered->training_graph);
   }
   const MutexLock lock(mutex_);
-  if (!profile_.seconds.empty()) {
-    lowered->predicted_busy_seconds = PredictedBusy(context_.graph, lowered->training, profile_);
+  if (!profile_.seconds.empty() && lowered->rank >= 0) {
+    lowered->predicted_busy_seconds =
+        PredictedBusy(*lowered->training_graph, lowered->training, profile_);
   }
   plans_[generation] = std::move(lowered);
   return hash;
