@@ -4,8 +4,6 @@
 #include <cmath>
 #include <functional>
 
-#include <fmt/format.h>
-
 namespace heddle::testing {
 namespace {
 
@@ -30,27 +28,6 @@ void ForEach(const Box& box,
   }
 }
 
-/// The values that members have of one row of `dim`, at (outer, inner) of the other dimensions.
-std::vector<double> ValuesOf(const Exchange& exchange,
-                             const std::vector<std::optional<DenseTensor>>& sent,
-                             size_t receiver,
-                             int64_t row,
-                             int64_t outer,
-                             int64_t inner_extent,
-                             int64_t inner) {
-  const bool own = exchange.form == ExchangeForm::kSlice || exchange.form == ExchangeForm::kFill;
-  std::vector<double> values;
-  for (size_t s = 0; s < sent.size(); ++s) {
-    const Range range = exchange.sent[s];
-    if (row < range.begin || row >= range.end || (own && s != receiver) || !sent[s]) {
-      continue;
-    }
-    const int64_t rows = range.end - range.begin;
-    values.push_back((*sent[s])[(outer * rows + row - range.begin) * inner_extent + inner]);
-  }
-  return values;
-}
-
 }  // namespace
 
 DenseTensor MakeExchange(const Exchange& exchange,
@@ -66,26 +43,39 @@ DenseTensor MakeExchange(const Exchange& exchange,
   for (size_t d = dim + 1; d < shape.size(); ++d) {
     inner *= shape[d];
   }
-  for (int64_t e = 0; e < ElementCount(shape); ++e) {
-    const int64_t row = exchange.received[receiver].begin + e / inner % rows;
-    const std::vector<double> values =
-        ValuesOf(exchange, sent, receiver, row, e / inner / rows, inner, e % inner);
-    if (values.empty()) {
-      if (exchange.form != ExchangeForm::kFill) {
-        why = fmt::format("nobody has row {} of what is exchanged", row);
-      }
+  const bool own = exchange.form == ExchangeForm::kSlice || exchange.form == ExchangeForm::kFill;
+  std::vector<bool> has(made.values.size(), false);
+  const auto take = [&](size_t element, double value) {
+    double& there = made.values[element];
+    const bool known = has[element];
+    has[element] = true;
+    if (!known) {
+      there = value;
+    } else if (adds) {
+      there += value;
+    } else if (exchange.form == ExchangeForm::kMax) {
+      there = std::max(there, value);
+    } else if (!(std::abs(value - there) <= 1e-9 * (1 + std::abs(there)))) {
+      why = "copies of what is exchanged differ";
+    }
+  };
+  const Range wanted = exchange.received[receiver];
+  for (size_t s = 0; s < sent.size(); ++s) {
+    if (!sent[s] || (own && s != receiver)) {
       continue;
     }
-    made[e] = values[0];
-    for (size_t i = 1; i < values.size(); ++i) {
-      if (adds) {
-        made[e] += values[i];
-      } else if (exchange.form == ExchangeForm::kMax) {
-        made[e] = std::max(made[e], values[i]);
-      } else if (!(std::abs(values[i] - made[e]) <= 1e-9 * (1 + std::abs(made[e])))) {
-        why = fmt::format("copies of row {} of what is exchanged differ", row);
+    const Range range = exchange.sent[s];
+    const int64_t stride = (range.end - range.begin) * inner;
+    for (int64_t e = 0; e < ElementCount(shape); ++e) {
+      const int64_t row = wanted.begin + e / inner % rows;
+      if (row >= range.begin && row < range.end) {
+        take(static_cast<size_t>(e),
+             (*sent[s])[e / inner / rows * stride + (row - range.begin) * inner + e % inner]);
       }
     }
+  }
+  if (exchange.form != ExchangeForm::kFill && std::ranges::count(has, false) > 0) {
+    why = "nobody has some of what is exchanged";
   }
   return made;
 }

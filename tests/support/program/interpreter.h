@@ -41,8 +41,8 @@ struct InterpretedWorker {
   const graph::Graph* graph = nullptr;
   size_t next = 0;
   std::map<program::SlotId, InterpretedValue> slots;
-  std::map<program::SlotId, std::pair<uint64_t, size_t>>
-      calls;  ///< By output in flight: tag, position.
+  /// By output in flight: the exchange, and the worker's position.
+  std::map<program::SlotId, std::pair<InterpretedExchange*, size_t>> calls;
   std::map<graph::ParameterId, DenseParameter> parameters;
   std::vector<std::pair<uint64_t, int>> exchanges;  ///< Tags, in the order of issue.
 };
@@ -74,9 +74,7 @@ class Interpreter {
   void Fold(InterpretedWorker& worker, const program::Instruction& instruction);
   void Reduce(InterpretedWorker& worker, const program::Instruction& instruction);
   void Free(InterpretedWorker& worker, program::SlotId slot);
-  std::optional<DenseTensor> Read(InterpretedWorker& worker,
-                                  program::SlotId slot,
-                                  graph::TensorId tensor);
+  const DenseTensor* Read(InterpretedWorker& worker, program::SlotId slot, graph::TensorId tensor);
   void Put(InterpretedWorker& worker,
            program::SlotId slot,
            DenseTensor tensor,

@@ -16,22 +16,22 @@ using Call = InterpretedExchange;
 using Reduction = InterpretedReduction;
 
 /// The value of a slot, or for -1 of the parameter whose tensor is named.
-std::optional<DenseTensor> Interpreter::Read(Worker& worker, SlotId slot, graph::TensorId tensor) {
+const DenseTensor* Interpreter::Read(Worker& worker, SlotId slot, graph::TensorId tensor) {
   if (slot < 0) {
     const auto held = worker.parameters.find(worker.graph->tensor(tensor).parameter);
     if (held == worker.parameters.end()) {
       Refuse(worker, "reads a parameter that it does not hold");
-      return std::nullopt;
+      return nullptr;
     }
-    return held->second.master;
+    return &held->second.master;
   }
   const auto found = worker.slots.find(slot);
   if (found == worker.slots.end() || found->second.in_flight) {
     Refuse(worker, fmt::format("slot {} is {}", slot,
                                found == worker.slots.end() ? "not live" : "in flight"));
-    return std::nullopt;
+    return nullptr;
   }
-  return found->second.tensor;
+  return &found->second.tensor;
 }
 
 void Interpreter::Put(Worker& worker, SlotId slot, DenseTensor tensor, bool in_flight) {
@@ -58,14 +58,14 @@ void Interpreter::RunNode(Worker& worker, const Instruction& instruction) {
   const graph::Node& node = worker.graph->node(instruction.node);
   std::vector<DenseTensor> inputs;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
-    auto input = Read(worker, instruction.inputs[i], node.inputs[i]);
-    if (!input) {
+    const DenseTensor* const input = Read(worker, instruction.inputs[i], node.inputs[i]);
+    if (input == nullptr) {
       return;
     }
     if (input->shape != worker.graph->tensor(node.inputs[i]).type.shape) {
       return Refuse(worker, fmt::format("input {} has another shape than its tensor", i));
     }
-    inputs.push_back(*std::move(input));
+    inputs.push_back(*input);
   }
   DenseContext context = step_.context;
   context.first_sample += instruction.microbatch * graph_.tensor(graph_.tokens).type.shape[0];
@@ -81,7 +81,9 @@ void Interpreter::Issue(Worker& worker, const Instruction& instruction) {
       std::ranges::find(instruction.group, worker.program->rank) - instruction.group.begin());
   std::optional<DenseTensor> input;
   if (!instruction.inputs.empty()) {
-    input = Read(worker, instruction.inputs[0], exchange.from);
+    if (const DenseTensor* const value = Read(worker, instruction.inputs[0], exchange.from)) {
+      input = *value;
+    }
   }
   if (position >= exchange.sent.size() || input.has_value() == exchange.sent[position].empty() ||
       instruction.outputs.empty() != exchange.received[position].empty()) {
@@ -111,7 +113,7 @@ void Interpreter::Issue(Worker& worker, const Instruction& instruction) {
     }
     return Put(worker, slot, std::move(made));
   }
-  worker.calls[slot] = {instruction.tag, position};
+  worker.calls[slot] = {&call, position};
   Put(worker, slot, DenseTensor(shape), /*in_flight=*/true);
 }
 
@@ -123,21 +125,17 @@ bool Interpreter::Await(Worker& worker, SlotId slot) {
     Refuse(worker, fmt::format("awaits slot {}, which is not in flight", slot));
     return true;
   }
-  const auto [tag, position] = found->second;
-  const auto call = std::ranges::find_if(calls_, [&](const auto& entry) {
-    return entry.first.second == tag && std::ranges::count(entry.first.first, worker.program->rank);
-  });
-  const std::vector<int>& group = call->first.first;
-  if (call->second.arrived.size() < group.size()) {
+  const auto [call, position] = found->second;
+  if (call->arrived.size() < call->first->group.size()) {
     return false;
   }
   std::vector<std::optional<DenseTensor>> sent;
-  for (const auto& [member, input] : call->second.arrived) {
+  for (const auto& [member, input] : call->arrived) {
     sent.push_back(input);
   }
   std::string why;
   Value& value = worker.slots[slot];
-  value.tensor = MakeExchange(*call->second.exchange, sent, position, value.tensor.shape, why);
+  value.tensor = MakeExchange(*call->exchange, sent, position, value.tensor.shape, why);
   value.in_flight = false;
   if (!why.empty()) {
     Refuse(worker, why);
@@ -146,9 +144,9 @@ bool Interpreter::Await(Worker& worker, SlotId slot) {
 }
 
 void Interpreter::Fold(Worker& worker, const Instruction& instruction) {
-  const auto left = Read(worker, instruction.inputs[0], -1);
-  const auto right = Read(worker, instruction.inputs[1], -1);
-  if (!left || !right || left->shape != right->shape) {
+  const DenseTensor* const left = Read(worker, instruction.inputs[0], -1);
+  const DenseTensor* const right = Read(worker, instruction.inputs[1], -1);
+  if (left == nullptr || right == nullptr || left->shape != right->shape) {
     return Refuse(worker, "adds what does not fit");
   }
   DenseTensor& sum = worker.slots[instruction.inputs[0]].tensor;
@@ -164,8 +162,8 @@ void Interpreter::Reduce(Worker& worker, const Instruction& instruction) {
   }
   std::vector<DenseTensor> inputs;
   for (const SlotId slot : instruction.inputs) {
-    if (auto input = Read(worker, slot, -1)) {
-      inputs.push_back(*std::move(input));
+    if (const DenseTensor* const input = Read(worker, slot, -1)) {
+      inputs.push_back(*input);
     }
   }
   if (reduction.group != instruction.group ||
@@ -197,7 +195,7 @@ bool Interpreter::Execute(Worker& worker, const Instruction& instruction) {
       RunNode(worker, instruction);
       return true;
     case Code::kSend:
-      if (auto value = Read(worker, instruction.inputs[0], -1)) {
+      if (const DenseTensor* const value = Read(worker, instruction.inputs[0], -1)) {
         if (!messages_.emplace(std::tuple(rank, instruction.peer, instruction.tag), *value)
                  .second) {
           Refuse(worker, "sends a message twice");

@@ -98,15 +98,15 @@ void Interpreter::Vote() {
   std::vector<int64_t> elements(graph_.parameters.size(), 0);
   for (Worker& worker : workers_) {
     for (const auto& loss : worker.program->vote.losses) {
-      const auto value = Read(worker, loss.slot, -1);
-      if (!losses.insert(loss.microbatch).second || !value) {
+      const DenseTensor* const value = Read(worker, loss.slot, -1);
+      if (!losses.insert(loss.microbatch).second || value == nullptr) {
         return Refuse(worker, "reports a loss twice, or one that is not there");
       }
       outcome_.loss += (*value)[0];
     }
     for (const auto& norm : worker.program->vote.norms) {
-      const auto value = Read(worker, norm.gradient, -1);
-      if (!norms.emplace(norm.parameter, norm.piece).second || !value) {
+      const DenseTensor* const value = Read(worker, norm.gradient, -1);
+      if (!norms.emplace(norm.parameter, norm.piece).second || value == nullptr) {
         return Refuse(worker, "reports a norm twice, or one that is not there");
       }
       elements[static_cast<size_t>(norm.parameter)] += ElementCount(value->shape);
@@ -144,8 +144,8 @@ void Interpreter::Update(Worker& worker) {
       Free(worker, instruction.inputs[0]);
       continue;
     }
-    const auto gradient = Read(worker, instruction.inputs[0], -1);
-    if (!gradient || left.erase({instruction.parameter, instruction.piece}) == 0) {
+    const DenseTensor* const gradient = Read(worker, instruction.inputs[0], -1);
+    if (gradient == nullptr || left.erase({instruction.parameter, instruction.piece}) == 0) {
       return Refuse(worker, "updates what it does not hold, or twice");
     }
     Box box = HeldBox(program, graph_, instruction.parameter);
