@@ -63,13 +63,13 @@ class Estimator {
         members.emplace_back(holder->worker(), static_cast<int>(cover.size()));
       }
       std::sort(members.begin(), members.end());
-      reduction_of_[static_cast<size_t>(segment)] = static_cast<int>(schedule_.reductions.size());
-      schedule_.reductions.push_back(Price(segment, members));
+      reduction_of_[static_cast<size_t>(segment)] = static_cast<int>(schedule_.collectives.size());
+      schedule_.collectives.push_back(Price(segment, members));
     }
   }
 
-  Reduction Price(int segment, const std::vector<std::pair<int, int>>& members) {
-    Reduction reduction;
+  Collective Price(int segment, const std::vector<std::pair<int, int>>& members) {
+    Collective reduction;
     std::vector<int> contributions;
     for (const auto& member : members) {
       reduction.members.push_back(member.first);
@@ -168,7 +168,7 @@ class Estimator {
             {.kind = Action::Kind::kCompute, .seconds = seconds(segment, segment + 1)});
         const int reduction = reduction_of_[static_cast<size_t>(segment)];
         if (reduction >= 0) {
-          Add(stage.worker(), {.kind = Action::Kind::kReduce, .reduction = reduction});
+          Add(stage.worker(), {.kind = Action::Kind::kCollect, .collective = reduction});
         }
       }
     } else {

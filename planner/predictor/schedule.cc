@@ -1,6 +1,7 @@
 #include "planner/predictor/schedule.h"
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <functional>
 #include <queue>
@@ -11,16 +12,30 @@ namespace {
 struct WorkerClock {
   size_t next = 0;
   double now = 0;
-  double communication_free = 0;  ///< When the communication thread is free.
   double outgoing_free = 0;
   double incoming_free = 0;
   bool voted = false;
-  std::deque<int> issued;  ///< Issued reductions that have not run, in program order.
+  struct LaneClock {
+    double free = 0;         ///< When the lane's last collective that has run ends.
+    std::deque<int> issued;  ///< Issued collectives that have not run, in program order.
+  };
+  std::array<LaneClock, kLanes> lanes;
+
+  LaneClock& At(Lane lane) { return lanes[static_cast<size_t>(lane)]; }
+  /// When all that it computes and communicates has ended.
+  double End() const { return std::max({now, lanes[0].free, lanes[1].free}); }
 };
 
 struct MessageState {
   double arrival = -1;
   int waiter = -1;
+};
+
+struct CollectiveState {
+  double issued = 0;  ///< When its last member so far issued it.
+  int missing = 0;    ///< Members that have not issued it.
+  double end = -1;    ///< When it ends; -1: it has not run.
+  std::vector<int> waiters = {};
 };
 
 class Runner {
@@ -31,14 +46,13 @@ class Runner {
         timeline_(timeline),
         workers_(schedule.workers.size()),
         messages_(static_cast<size_t>(schedule.messages)),
-        issue_time_(schedule.reductions.size(), 0),
-        missing_(schedule.reductions.size()) {
+        collectives_(schedule.collectives.size()) {
     times_.busy.resize(workers_.size());
     times_.waiting.resize(workers_.size());
     times_.finish.resize(workers_.size());
     times_.sent_bytes.resize(workers_.size());
-    for (size_t i = 0; i < schedule.reductions.size(); ++i) {
-      missing_[i] = static_cast<int>(schedule.reductions[i].members.size());
+    for (size_t i = 0; i < schedule.collectives.size(); ++i) {
+      collectives_[i].missing = static_cast<int>(schedule.collectives[i].members.size());
     }
     for (const auto& actions : schedule.workers) {
       for (const Action& action : actions) {
@@ -63,7 +77,7 @@ class Runner {
         return InternalError("worker {} waits for ever at action {} of {}", rank,
                              workers_[rank].next, schedule_.workers[rank].size());
       }
-      times_.finish[rank] = std::max(workers_[rank].now, workers_[rank].communication_free);
+      times_.finish[rank] = workers_[rank].End();
       times_.step_seconds = std::max(times_.step_seconds, times_.finish[rank]);
     }
     return std::move(times_);
@@ -94,11 +108,11 @@ class Runner {
     }
   }
 
-  /// Executes the worker's next action. False: the worker is blocked. After a blocked receive the
-  /// action is executed again; a blocked vote is completed by the last voter.
+  /// Executes the worker's next action. False: the worker is blocked. After a blocked receive or
+  /// await the action is executed again; a blocked vote is completed by the last voter.
   bool Execute(int rank, const Action& action) {
     WorkerClock& worker = At(rank);
-    const bool is_wait = action.kind == Action::Kind::kRecv;
+    const bool is_wait = action.kind == Action::Kind::kRecv || action.kind == Action::Kind::kAwait;
     if (!is_wait) {
       worker.now += action.seconds;
       times_.busy[static_cast<size_t>(rank)] += action.seconds;
@@ -111,9 +125,11 @@ class Runner {
         return true;
       case Action::Kind::kRecv:
         return Receive(rank, action);
-      case Action::Kind::kReduce:
-        Issue(rank, action.reduction);
+      case Action::Kind::kCollect:
+        Issue(rank, action.collective);
         return true;
+      case Action::Kind::kAwait:
+        return Await(rank, action);
       case Action::Kind::kVote:
         return Vote(rank);
     }
@@ -137,59 +153,80 @@ class Runner {
   }
 
   bool Receive(int rank, const Action& action) {
-    WorkerClock& worker = At(rank);
     MessageState& message = messages_[static_cast<size_t>(action.message)];
     if (message.arrival < 0) {
       message.waiter = rank;
       return false;
     }
-    if (message.arrival > worker.now) {
-      times_.waiting[static_cast<size_t>(rank)] += message.arrival - worker.now;
-      worker.now = message.arrival;
-    }
-    worker.now += action.seconds;
-    times_.busy[static_cast<size_t>(rank)] += action.seconds;
+    GoOn(rank, action, message.arrival);
     return true;
   }
 
-  void Issue(int rank, int reduction) {
-    const size_t index = static_cast<size_t>(reduction);
-    At(rank).issued.push_back(reduction);
-    issue_time_[index] = std::max(issue_time_[index], At(rank).now);
-    --missing_[index];
-    Resolve(rank);
+  bool Await(int rank, const Action& action) {
+    CollectiveState& state = collectives_[static_cast<size_t>(action.collective)];
+    if (state.end < 0) {
+      state.waiters.push_back(rank);
+      return false;
+    }
+    GoOn(rank, action, state.end);
+    return true;
   }
 
-  /// Runs the reductions that are the oldest ones on all their members.
-  void Resolve(int rank) {
+  /// Waits until `time`, then does the action's own work.
+  void GoOn(int rank, const Action& action, double time) {
+    WorkerClock& worker = At(rank);
+    if (time > worker.now) {
+      times_.waiting[static_cast<size_t>(rank)] += time - worker.now;
+      worker.now = time;
+    }
+    worker.now += action.seconds;
+    times_.busy[static_cast<size_t>(rank)] += action.seconds;
+  }
+
+  void Issue(int rank, int collective) {
+    CollectiveState& state = collectives_[static_cast<size_t>(collective)];
+    const Lane lane = schedule_.collectives[static_cast<size_t>(collective)].lane;
+    At(rank).At(lane).issued.push_back(collective);
+    state.issued = std::max(state.issued, At(rank).now);
+    --state.missing;
+    Resolve(rank, lane);
+  }
+
+  /// Runs the lane's collectives that are the oldest ones on all their members.
+  void Resolve(int rank, Lane lane) {
     std::vector<int> look = {rank};
     while (!look.empty()) {
       const int candidate = look.back();
-      if (At(candidate).issued.empty()) {
+      if (At(candidate).At(lane).issued.empty()) {
         look.pop_back();
         continue;
       }
-      const int reduction = At(candidate).issued.front();
-      const Reduction& work = schedule_.reductions[static_cast<size_t>(reduction)];
-      const bool due =
-          missing_[static_cast<size_t>(reduction)] == 0 &&
-          std::all_of(work.members.begin(), work.members.end(), [&](int member) {
-            return !At(member).issued.empty() && At(member).issued.front() == reduction;
-          });
+      const int collective = At(candidate).At(lane).issued.front();
+      const Collective& work = schedule_.collectives[static_cast<size_t>(collective)];
+      CollectiveState& state = collectives_[static_cast<size_t>(collective)];
+      const bool due = state.missing == 0 &&
+                       std::all_of(work.members.begin(), work.members.end(), [&](int member) {
+                         const std::deque<int>& issued = At(member).At(lane).issued;
+                         return !issued.empty() && issued.front() == collective;
+                       });
       if (!due) {
         look.pop_back();
         continue;
       }
-      double start = issue_time_[static_cast<size_t>(reduction)];
+      double start = state.issued;
       for (const int member : work.members) {
-        start = std::max(start, At(member).communication_free);
+        start = std::max(start, At(member).At(lane).free);
       }
+      state.end = start + work.seconds;
       for (const int member : work.members) {
-        At(member).communication_free = start + work.seconds;
-        At(member).issued.pop_front();
+        At(member).At(lane).free = state.end;
+        At(member).At(lane).issued.pop_front();
         if (member != candidate) {
           look.push_back(member);
         }
+      }
+      for (const int waiter : state.waiters) {
+        Wake(waiter);
       }
     }
   }
@@ -202,11 +239,11 @@ class Runner {
     double reached = 0;
     double complete = 0;
     for (const WorkerClock& worker : workers_) {
-      if (!worker.issued.empty()) {
-        return false;  // A reduction that some member never issues: reported as a wait for ever.
+      if (!worker.lanes[0].issued.empty() || !worker.lanes[1].issued.empty()) {
+        return false;  // A collective that some member never issues: reported as a wait for ever.
       }
       reached = std::max(reached, worker.now);
-      complete = std::max({complete, worker.now, worker.communication_free});
+      complete = std::max(complete, worker.End());
     }
     times_.exposed_reduction_seconds = complete - reached;
     times_.vote_seconds_at = complete + schedule_.vote_seconds;
@@ -238,8 +275,7 @@ class Runner {
   const bool timeline_;
   std::vector<WorkerClock> workers_;
   std::vector<MessageState> messages_;
-  std::vector<double> issue_time_;
-  std::vector<int> missing_;
+  std::vector<CollectiveState> collectives_;
   int voters_ = 0;
   int votes_ = 0;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready_;

@@ -9,6 +9,7 @@
 #include "comm/cost/cost.h"
 #include "engine/program/lowering/lower.h"
 #include "engine/program/memory.h"
+#include "planner/predictor/exchange_cost.h"
 
 namespace heddle::planner {
 namespace {
@@ -20,16 +21,19 @@ using program::Program;
 /// Seconds of nodes; each distinct signature is priced once for each worker.
 class NodePrices {
  public:
-  NodePrices(const graph::Graph& graph, const std::vector<program::WorkerProfile>& workers)
-      : graph_(graph),
+  /// `graphs`: by rank, the graph whose nodes the worker runs.
+  NodePrices(std::vector<const graph::Graph*> graphs,
+             const std::vector<program::WorkerProfile>& workers)
+      : graphs_(std::move(graphs)),
         workers_(workers),
-        kind_(graph.nodes.size()),
         prices_(workers.size()) {
-    std::unordered_map<std::string, int> kinds;
-    for (size_t node = 0; node < graph.nodes.size(); ++node) {
-      const auto found = kinds.emplace(graph::NodeSignature(graph, graph.nodes[node]),
-                                       static_cast<int>(kinds.size()));
-      kind_[node] = static_cast<size_t>(found.first->second);
+    std::unordered_map<std::string, size_t> kinds;
+    for (const graph::Graph* const graph : graphs_) {
+      std::vector<size_t>& kind = kinds_[graph];
+      for (size_t node = kind.size(); node < graph->nodes.size(); ++node) {
+        kind.push_back(kinds.emplace(graph::NodeSignature(*graph, graph->nodes[node]), kinds.size())
+                           .first->second);
+      }
     }
     for (auto& prices : prices_) {
       prices.assign(kinds.size(), -1);
@@ -37,18 +41,19 @@ class NodePrices {
   }
 
   double Seconds(size_t rank, graph::NodeId node) {
-    double& price = prices_[rank][kind_[static_cast<size_t>(node)]];
+    const graph::Graph& graph = *graphs_[rank];
+    double& price = prices_[rank][kinds_.at(&graph)[static_cast<size_t>(node)]];
     if (price < 0) {
-      price = workers_[rank].Seconds(graph_, graph_.node(node));
+      price = workers_[rank].Seconds(graph, graph.node(node));
     }
     return price;
   }
 
  private:
-  const graph::Graph& graph_;
+  std::vector<const graph::Graph*> graphs_;
   const std::vector<program::WorkerProfile>& workers_;
-  std::vector<size_t> kind_;
-  std::vector<std::vector<double>> prices_;
+  std::unordered_map<const graph::Graph*, std::vector<size_t>> kinds_;  ///< By graph, by node.
+  std::vector<std::vector<double>> prices_;                             ///< By rank, by kind.
 };
 
 /// Turns Programs into a Schedule.
@@ -57,12 +62,14 @@ class Translator {
   Translator(const graph::Graph& graph,
              const std::vector<Program>& programs,
              const ClusterProfile& cluster,
-             bool timeline)
+             const SimulationOptions& options)
       : graph_(graph),
         programs_(programs),
         cluster_(cluster),
-        timeline_(timeline),
-        prices_(graph, cluster.workers) {}
+        timeline_(options.timeline),
+        prices_(options.graphs.empty() ? std::vector<const graph::Graph*>(programs.size(), &graph)
+                                       : options.graphs,
+                cluster.workers) {}
 
   Result<Schedule> Run() {
     schedule_.workers.resize(programs_.size());
@@ -140,12 +147,17 @@ class Translator {
             index);
         return Status::Ok();
       case Code::kUpdate:
-        Compute(rank,
-                fixed + Profile(rank).ByteSeconds("update", ParameterBytes(instruction.parameter)),
-                index);
+        Compute(
+            rank,
+            fixed + Profile(rank).ByteSeconds("update", SlotBytes(rank, instruction.inputs.at(0))),
+            index);
         return Status::Ok();
       case Code::kFree:
         return Status::Ok();
+      case Code::kExchange:
+        return Exchange(rank, instruction, index);
+      case Code::kAwait:
+        return Await(rank, instruction, index);
       case Code::kSend:
       case Code::kRecv:
         return Transfer(rank, instruction, index);
@@ -185,23 +197,78 @@ class Translator {
       Compute(rank, Profile(rank).instruction_seconds, index);
       return Status::Ok();
     }
-    const auto key = std::tuple(instruction.tag, instruction.parameter, instruction.group);
-    const auto found = reductions_.emplace(key, static_cast<int>(schedule_.reductions.size()));
+    const int collective = CollectiveOf(Lane::kReductions, instruction);
+    if (Collective& work = At(collective); work.seconds == 0) {
+      work.seconds = ReductionSeconds(rank, instruction);
+    }
+    Collect(rank, index, collective);
+    return Status::Ok();
+  }
+
+  Collective& At(int collective) { return schedule_.collectives[static_cast<size_t>(collective)]; }
+
+  /// The number of the instruction's collective, which its members share.
+  int CollectiveOf(Lane lane, const Instruction& instruction) {
+    const auto found =
+        collectives_.emplace(std::tuple(instruction.tag, instruction.parameter, instruction.group),
+                             static_cast<int>(schedule_.collectives.size()));
     if (found.second) {
-      schedule_.reductions.push_back(
-          {.members = instruction.group, .seconds = ReductionSeconds(instruction)});
+      schedule_.collectives.push_back({.lane = lane, .members = instruction.group, .seconds = 0});
+    }
+    return found.first->second;
+  }
+
+  void Collect(size_t rank, int index, int collective) {
+    Flush(rank);
+    Add(rank,
+        {.kind = Action::Kind::kCollect,
+         .seconds = Profile(rank).instruction_seconds,
+         .collective = collective},
+        index);
+  }
+
+  Status Exchange(size_t rank, const Instruction& instruction, int index) {
+    const std::vector<graph::Exchange>& exchanges = programs_[rank].exchanges;
+    if (instruction.exchange < 0 || instruction.exchange >= static_cast<int>(exchanges.size())) {
+      return InternalError("worker {} instruction {}: no exchange {}", rank, index,
+                           instruction.exchange);
+    }
+    const graph::Exchange& exchange = exchanges[static_cast<size_t>(instruction.exchange)];
+    const int64_t sent = instruction.inputs.empty() ? 0 : SlotBytes(rank, instruction.inputs[0]);
+    const int64_t got = instruction.outputs.empty() ? 0 : SlotBytes(rank, instruction.outputs[0]);
+    if (!Communicates(exchange.form)) {
+      Compute(rank, Profile(rank).instruction_seconds + Profile(rank).ByteSeconds("copy", got),
+              index);
+      return Status::Ok();
+    }
+    const int collective = CollectiveOf(Lane::kExchanges, instruction);
+    if (Collective& work = At(collective); work.seconds == 0) {
+      work.seconds = ExchangeSeconds(cluster_.links, instruction.group, exchange, sent, got);
+    }
+    Collect(rank, index, collective);
+    if (!instruction.outputs.empty()) {
+      awaited_[{rank, instruction.outputs[0]}] = collective;
+    }
+    return Status::Ok();
+  }
+
+  Status Await(size_t rank, const Instruction& instruction, int index) {
+    const auto found = awaited_.find({rank, instruction.inputs.at(0)});
+    if (found == awaited_.end()) {
+      return Status::Ok();  // A slice or a fill, which was complete at once.
     }
     Flush(rank);
     Add(rank,
-        {.kind = Action::Kind::kReduce,
+        {.kind = Action::Kind::kAwait,
          .seconds = Profile(rank).instruction_seconds,
-         .reduction = found.first->second},
+         .collective = found->second},
         index);
     return Status::Ok();
   }
 
-  double ReductionSeconds(const Instruction& instruction) const {
-    const int64_t bytes = ParameterBytes(instruction.parameter);
+  double ReductionSeconds(size_t rank, const Instruction& instruction) const {
+    const int64_t bytes = instruction.outputs.empty() ? ParameterBytes(instruction.parameter)
+                                                      : SlotBytes(rank, instruction.outputs[0]);
     if (instruction.contributions.empty()) {
       return comm::AllReduceSeconds(cluster_.links, instruction.group, bytes);
     }
@@ -215,7 +282,7 @@ class Translator {
   void Vote(size_t rank, int index) {
     int64_t bytes = 0;  // Bytes that are read once for the sums of squares.
     for (const program::VoteShare::Norm& norm : programs_[rank].vote.norms) {
-      bytes += ParameterBytes(norm.parameter);
+      bytes += SlotBytes(rank, norm.gradient);
     }
     Flush(rank);
     Add(rank,
@@ -233,7 +300,8 @@ class Translator {
   double pending_ = 0;
   int64_t vote_bytes_ = 0;
   std::map<std::tuple<int, int, uint64_t>, int> messages_;
-  std::map<std::tuple<uint64_t, graph::ParameterId, std::vector<int>>, int> reductions_;
+  std::map<std::tuple<uint64_t, graph::ParameterId, std::vector<int>>, int> collectives_;
+  std::map<std::pair<size_t, program::SlotId>, int> awaited_;  ///< By rank and exchange's output.
 };
 
 }  // namespace
@@ -248,7 +316,7 @@ Result<Simulation> Simulate(const graph::Graph& graph,
   }
   HEDDLE_RETURN_IF_ERROR(ValidateCluster(cluster));
   HEDDLE_ASSIGN_OR_RETURN(const Schedule schedule,
-                          Translator(graph, programs, cluster, options.timeline).Run());
+                          Translator(graph, programs, cluster, options).Run());
   HEDDLE_ASSIGN_OR_RETURN(ScheduleTimes times,
                           RunSchedule(schedule, cluster.links, options.timeline));
   Simulation simulation{.step_seconds = times.step_seconds,

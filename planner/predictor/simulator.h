@@ -31,6 +31,8 @@ struct Simulation {
 
 struct SimulationOptions {
   bool timeline = false;
+  /// By rank: the graph whose nodes the Program runs, where stages are groups; empty: `graph`.
+  std::vector<const graph::Graph*> graphs = {};
 };
 
 /// Simulates one step of `programs`, by rank, on the workers of `cluster`, by the same ranks.

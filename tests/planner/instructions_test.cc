@@ -87,6 +87,8 @@ double PriceOf(const graph::Graph& graph,
     case Code::kExchange:
     case Code::kAwait:
     case Code::kReduce:
+    case Code::kExchange:
+    case Code::kAwait:
       return fixed;
     case Code::kVote:
       return fixed + profile.seconds.at("copy") * read;
@@ -118,15 +120,15 @@ Schedule ScheduleOf(const graph::Graph& graph,
             send ? program.slots[static_cast<size_t>(instruction.inputs[0])].type.bytes() : 0;
       } else if (instruction.code == Code::kReduce && instruction.group.size() > 1) {
         const auto found = reductions.emplace(instruction.parameter, reductions.size());
-        action.kind = Action::Kind::kReduce;
-        action.reduction = found.first->second;
+        action.kind = Action::Kind::kCollect;
+        action.collective = found.first->second;
         if (found.second) {
           std::vector<int> sums;
           for (const auto& nodes : instruction.contributions) {
             sums.push_back(static_cast<int>(nodes.size()));
           }
           const int64_t bytes = BytesOf(graph, instruction.parameter);
-          schedule.reductions.push_back(
+          schedule.collectives.push_back(
               {.members = instruction.group,
                .seconds =
                    sums.empty()

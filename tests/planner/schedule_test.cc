@@ -34,13 +34,14 @@ class Reference {
   Reference(const Schedule& schedule, const comm::LinkTable& links)
       : schedule_(schedule),
         links_(links),
-        arrival(static_cast<size_t>(schedule.messages), -1) {
+        arrival(static_cast<size_t>(schedule.messages), -1),
+        ended(schedule.collectives.size(), -1) {
     const size_t count = schedule.workers.size();
     times.busy.assign(count, 0);
     times.waiting.assign(count, 0);
     times.finish.assign(count, 0);
     times.sent_bytes.assign(count, 0);
-    for (auto* each : {&now, &out, &in, &communication}) {
+    for (auto* each : {&now, &out, &in, &communication, &exchanging}) {
       each->assign(count, 0);
     }
     next.assign(count, 0);
@@ -51,7 +52,7 @@ class Reference {
       Do(static_cast<size_t>(rank));
     }
     for (size_t rank = 0; rank < now.size(); ++rank) {
-      times.finish[rank] = std::max(now[rank], communication[rank]);
+      times.finish[rank] = std::max({now[rank], communication[rank], exchanging[rank]});
       times.step_seconds = std::max(times.step_seconds, times.finish[rank]);
     }
     return times;
@@ -70,7 +71,8 @@ class Reference {
       const Action* action = Next(rank);
       all_vote = all_vote && action != nullptr && action->kind == Kind::kVote;
       if (action == nullptr || action->kind == Kind::kVote ||
-          (action->kind == Kind::kRecv && arrival[static_cast<size_t>(action->message)] < 0)) {
+          (action->kind == Kind::kRecv && arrival[static_cast<size_t>(action->message)] < 0) ||
+          (action->kind == Kind::kAwait && ended[static_cast<size_t>(action->collective)] < 0)) {
         continue;
       }
       if (best < 0 || now[rank] < now[static_cast<size_t>(best)]) {
@@ -87,8 +89,10 @@ class Reference {
   void Do(size_t rank) {
     const Action& action = *Next(rank);
     ++next[rank];
-    if (action.kind == Kind::kRecv) {
-      const double came = arrival[static_cast<size_t>(action.message)];
+    if (action.kind == Kind::kRecv || action.kind == Kind::kAwait) {
+      const double came = action.kind == Kind::kRecv
+                              ? arrival[static_cast<size_t>(action.message)]
+                              : ended[static_cast<size_t>(action.collective)];
       times.waiting[rank] += std::max(0.0, came - now[rank]);
       now[rank] = std::max(now[rank], came);
     }
@@ -102,23 +106,61 @@ class Reference {
       arrival[static_cast<size_t>(action.message)] = out[rank] + link.latency_seconds;
       times.sent_bytes[rank] += static_cast<double>(action.bytes);
     }
-    if (action.kind == Kind::kReduce) {
-      issued.push_back({static_cast<int>(rank), action.reduction, now[rank]});
+    if (action.kind == Kind::kCollect) {
+      issued.push_back({static_cast<int>(rank), action.collective, now[rank]});
+      RunExchanges();
+    }
+  }
+
+  /// Runs the exchanges that all members have issued, unless a member has an earlier one to run.
+  void RunExchanges() {
+    std::vector<bool> busy(now.size(), false);
+    for (size_t c = 0; c < ended.size(); ++c) {
+      const Collective& work = schedule_.collectives[c];
+      if (work.lane != Lane::kExchanges || ended[c] >= 0) {
+        continue;
+      }
+      double start = 0;
+      size_t missing = work.members.size();
+      for (const Issue& issue : issued) {
+        if (issue.collective == static_cast<int>(c)) {
+          start = std::max(start, issue.at);
+          --missing;
+        }
+      }
+      bool due = missing == 0;
+      for (const int member : work.members) {
+        due = due && !busy[static_cast<size_t>(member)];
+        start = std::max(start, exchanging[static_cast<size_t>(member)]);
+      }
+      for (const int member : work.members) {
+        busy[static_cast<size_t>(member)] = true;
+        if (due) {
+          exchanging[static_cast<size_t>(member)] = ended[c] = start + work.seconds;
+        }
+      }
+      if (due) {
+        return RunExchanges();
+      }
     }
   }
 
   /// All reductions have been issued by all members, in one order: they run in it.
   void Vote() {
-    for (size_t r = 0; r < schedule_.reductions.size(); ++r) {
+    for (size_t r = 0; r < schedule_.collectives.size(); ++r) {
+      const Collective& work = schedule_.collectives[r];
+      if (work.lane != Lane::kReductions) {
+        continue;
+      }
       double start = 0;
-      for (const int member : schedule_.reductions[r].members) {
+      for (const int member : work.members) {
         start = std::max(start, communication[static_cast<size_t>(member)]);
       }
       for (const Issue& issue : issued) {
-        start = issue.reduction == static_cast<int>(r) ? std::max(start, issue.at) : start;
+        start = issue.collective == static_cast<int>(r) ? std::max(start, issue.at) : start;
       }
-      for (const int member : schedule_.reductions[r].members) {
-        communication[static_cast<size_t>(member)] = start + schedule_.reductions[r].seconds;
+      for (const int member : work.members) {
+        communication[static_cast<size_t>(member)] = start + work.seconds;
       }
     }
     double reached = 0;
@@ -127,8 +169,8 @@ class Reference {
       times.busy[rank] += Next(rank)->seconds;
       reached = std::max(reached, now[rank]);
     }
-    const double complete =
-        std::max(reached, *std::max_element(communication.begin(), communication.end()));
+    const double complete = std::max(
+        {reached, *std::ranges::max_element(communication), *std::ranges::max_element(exchanging)});
     times.exposed_reduction_seconds = complete - reached;
     times.vote_seconds_at = complete + schedule_.vote_seconds;
     for (size_t rank = 0; rank < now.size(); ++rank) {
@@ -140,14 +182,15 @@ class Reference {
 
   struct Issue {
     int rank;
-    int reduction;
+    int collective;
     double at;
   };
 
   const Schedule& schedule_;
   const comm::LinkTable& links_;
   std::vector<double> arrival;
-  std::vector<double> now, out, in, communication;
+  std::vector<double> ended;  ///< By collective: when an exchange has ended; -1: it has not run.
+  std::vector<double> now, out, in, communication, exchanging;
   std::vector<size_t> next;
   std::vector<Issue> issued;
   ScheduleTimes times;
@@ -166,7 +209,7 @@ Schedule RandomSchedule(Random& random, int workers) {
   for (int i = 0; i < 40; ++i) {
     const int from = static_cast<int>(random.Between(0, workers - 1));
     const int to = (from + static_cast<int>(random.Between(1, workers - 1))) % workers;
-    const auto kind = random.Below(6);
+    const auto kind = random.Below(7);
     if (kind < 3) {
       const int message = schedule.messages++;
       of(from).push_back({.kind = Kind::kSend,
@@ -178,11 +221,21 @@ Schedule RandomSchedule(Random& random, int workers) {
     } else if (kind < 5) {
       of(from).push_back({.kind = Kind::kCompute, .seconds = any()});
     } else {
-      const int reduction = static_cast<int>(schedule.reductions.size());
-      schedule.reductions.push_back(
-          {.members = {std::min(from, to), std::max(from, to)}, .seconds = any()});
+      const int collective = static_cast<int>(schedule.collectives.size());
+      schedule.collectives.push_back({.lane = kind == 5 ? Lane::kReductions : Lane::kExchanges,
+                                      .members = {std::min(from, to), std::max(from, to)},
+                                      .seconds = any()});
       for (const int member : {from, to}) {
-        of(member).push_back({.kind = Kind::kReduce, .seconds = any(), .reduction = reduction});
+        of(member).push_back({.kind = Kind::kCollect, .seconds = any(), .collective = collective});
+      }
+      // Members wait for an exchange later, at different times.
+      for (const int member : {from, to}) {
+        if (kind == 6 && random.Below(2) == 0) {
+          of(member).push_back({.kind = Kind::kCompute, .seconds = any()});
+        }
+        if (kind == 6) {
+          of(member).push_back({.kind = Kind::kAwait, .seconds = any(), .collective = collective});
+        }
       }
     }
   }
@@ -277,10 +330,10 @@ TEST(ScheduleTest, TheTimelineHasEveryActionWithItsWait) {
 TEST(ScheduleTest, TheVoteOfAShortStepComesWhenItsLastPartIsDone) {
   Schedule schedule;
   schedule.workers.resize(2);
-  schedule.reductions = {{.members = {0, 1}, .seconds = 0.25}};
+  schedule.collectives = {{.members = {0, 1}, .seconds = 0.25}};
   schedule.vote_seconds = 0.0625;
   for (auto& actions : schedule.workers) {
-    actions = {{.kind = Kind::kReduce, .reduction = 0}, {.kind = Kind::kVote, .seconds = 0.125}};
+    actions = {{.kind = Kind::kCollect, .collective = 0}, {.kind = Kind::kVote, .seconds = 0.125}};
   }
   const auto times = RunSchedule(schedule, Links(2, 0, 1));
   ASSERT_TRUE(times.ok());
@@ -289,15 +342,34 @@ TEST(ScheduleTest, TheVoteOfAShortStepComesWhenItsLastPartIsDone) {
   EXPECT_EQ(times->exposed_reduction_seconds, 0.125);
 }
 
+// While a long reduction runs, an exchange that is issued after it ends first, and the worker that
+// awaits it goes on then.
+TEST(ScheduleTest, AnExchangeDoesNotWaitForAReduction) {
+  Schedule schedule;
+  schedule.workers.resize(2);
+  schedule.collectives = {{.members = {0, 1}, .seconds = 8},
+                          {.lane = Lane::kExchanges, .members = {0, 1}, .seconds = 2}};
+  for (auto& actions : schedule.workers) {
+    actions = {{.kind = Kind::kCollect, .collective = 0},
+               {.kind = Kind::kCollect, .collective = 1},
+               {.kind = Kind::kAwait, .seconds = 1, .collective = 1}};
+  }
+  const auto times = RunSchedule(schedule, Links(2, 0, 1));
+  ASSERT_TRUE(times.ok());
+  EXPECT_EQ(times->waiting, (std::vector<double>{2, 2}));
+  EXPECT_EQ(times->busy, (std::vector<double>{1, 1}));
+  EXPECT_EQ(times->finish, (std::vector<double>{8, 8}));
+}
+
 TEST(ScheduleTest, ListsThatWaitForEverAreReported) {
   Schedule schedule;
   schedule.workers.resize(2);
-  schedule.reductions = {{.members = {0, 1}, .seconds = 1}};
-  schedule.workers[0] = {{.kind = Kind::kReduce, .reduction = 0}, {.kind = Kind::kVote}};
+  schedule.collectives = {{.members = {0, 1}, .seconds = 1}};
+  schedule.workers[0] = {{.kind = Kind::kCollect, .collective = 0}, {.kind = Kind::kVote}};
   schedule.workers[1] = {{.kind = Kind::kVote}};
   EXPECT_EQ(RunSchedule(schedule, Links(2, 0, 1)).status().code(), StatusCode::kInternal);
   // A vote that one worker never reaches.
-  schedule.reductions.clear();
+  schedule.collectives.clear();
   schedule.messages = 1;
   schedule.workers[0] = {{.kind = Kind::kVote}};
   schedule.workers[1] = {{.kind = Kind::kRecv, .message = 0}, {.kind = Kind::kVote}};

@@ -175,11 +175,11 @@ TEST(SimulatorTest, TheOutgoingSideOfAWorkerCarriesOneMessageAtATime) {
 TEST(SimulatorTest, ReductionsOverlapWithComputingAndTheVoteWaitsForThem) {
   Schedule schedule;
   schedule.workers.resize(2);
-  schedule.reductions = {{.members = {0, 1}, .seconds = 4}};
+  schedule.collectives = {{.members = {0, 1}, .seconds = 4}};
   schedule.vote_seconds = 0.5;
   for (const int rank : {0, 1}) {
     auto& actions = schedule.workers[static_cast<size_t>(rank)];
-    actions.push_back({.kind = Action::Kind::kReduce, .seconds = 1.0 + rank, .reduction = 0});
+    actions.push_back({.kind = Action::Kind::kCollect, .seconds = 1.0 + rank, .collective = 0});
     actions.push_back({.kind = Action::Kind::kVote, .seconds = 3});
     actions.push_back({.kind = Action::Kind::kCompute, .seconds = 0.25});
   }
@@ -194,11 +194,11 @@ TEST(SimulatorTest, ReductionsOverlapWithComputingAndTheVoteWaitsForThem) {
 TEST(SimulatorTest, ReductionsInUnlikeOrdersAreReported) {
   Schedule schedule;
   schedule.workers.resize(2);
-  schedule.reductions = {{.members = {0, 1}, .seconds = 1}, {.members = {0, 1}, .seconds = 1}};
+  schedule.collectives = {{.members = {0, 1}, .seconds = 1}, {.members = {0, 1}, .seconds = 1}};
   for (const int rank : {0, 1}) {
     auto& actions = schedule.workers[static_cast<size_t>(rank)];
-    actions.push_back({.kind = Action::Kind::kReduce, .reduction = rank});
-    actions.push_back({.kind = Action::Kind::kReduce, .reduction = 1 - rank});
+    actions.push_back({.kind = Action::Kind::kCollect, .collective = rank});
+    actions.push_back({.kind = Action::Kind::kCollect, .collective = 1 - rank});
     actions.push_back({.kind = Action::Kind::kVote});
   }
   EXPECT_EQ(RunSchedule(schedule, UnitCluster(2, kFree).links).status().code(),
