@@ -161,10 +161,6 @@ class Translator {
       case Code::kSend:
       case Code::kRecv:
         return Transfer(rank, instruction, index);
-      case Code::kExchange:
-      case Code::kAwait:
-        return InvalidArgumentError("worker {} instruction {}: exchanges of a group have no price",
-                                    rank, index);
       case Code::kReduce:
         return Reduce(rank, instruction, index);
       case Code::kVote:

@@ -84,8 +84,6 @@ double PriceOf(const graph::Graph& graph,
       return 0;
     case Code::kSend:
     case Code::kRecv:
-    case Code::kExchange:
-    case Code::kAwait:
     case Code::kReduce:
     case Code::kExchange:
     case Code::kAwait:
