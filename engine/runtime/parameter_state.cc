@@ -13,18 +13,6 @@
 #include "engine/runtime/parameter_tensors.h"
 
 namespace heddle::runtime {
-namespace {
-
-/// The part as a view.
-at::Tensor PartOf(const at::Tensor& tensor, const Box& box) {
-  at::Tensor part = tensor;
-  for (size_t d = 0; d < box.extent.size(); ++d) {
-    part = part.narrow(static_cast<int64_t>(d), box.offset[d], box.extent[d]);
-  }
-  return part;
-}
-
-}  // namespace
 
 ParameterState::ParameterState(const graph::Graph& graph, Device& device)
     : graph_(&graph),
@@ -34,17 +22,24 @@ ParameterState::~ParameterState() = default;
 ParameterState::ParameterState(ParameterState&&) noexcept = default;
 ParameterState& ParameterState::operator=(ParameterState&&) noexcept = default;
 
-void ParameterState::Hold(const std::vector<graph::ParameterId>& parameters) {
-  for (size_t id = 0; id < held_.size(); ++id) {
-    const bool wanted = std::binary_search(parameters.begin(), parameters.end(),
-                                           static_cast<graph::ParameterId>(id));
-    if (!wanted) {
-      held_[id].reset();
-    } else if (held_[id] == nullptr) {
-      const graph::Parameter& parameter = graph_->parameters[id];
-      const graph::TensorType master{.dtype = graph_->master_dtype(), .shape = parameter.shape};
-      const graph::TensorType& compute = graph_->tensor(parameter.compute).type;
+void ParameterState::Hold(const std::vector<graph::ParameterId>& parameters,
+                          const std::map<graph::ParameterId, Box>& cut) {
+  for (size_t i = 0; i < held_.size(); ++i) {
+    const auto id = static_cast<graph::ParameterId>(i);
+    const graph::Parameter& parameter = graph_->parameters[i];
+    const Box whole = WholeBox(parameter.shape);
+    const auto found = cut.find(id);
+    const Box& box = found == cut.end() ? whole : found->second;
+    if (!std::ranges::binary_search(parameters, id)) {
+      held_[i].reset();
+    } else if (held_[i] == nullptr || held_[i]->box != box) {
+      HEDDLE_CHECK(Contains(whole, box), "{} of '{}', which is {}", ToString(box), parameter.name,
+                   ToString(parameter.shape));
+      const graph::TensorType master{.dtype = graph_->master_dtype(), .shape = box.extent};
+      const graph::TensorType compute{.dtype = graph_->tensor(parameter.compute).type.dtype,
+                                      .shape = box.extent};
       auto held = std::make_shared<Held>();
+      held->box = box;
       held->master = device_->Empty(master);
       held->exp_avg = device_->Empty(master);
       held->exp_avg_sq = device_->Empty(master);
@@ -59,7 +54,7 @@ void ParameterState::Hold(const std::vector<graph::ParameterId>& parameters) {
           tensor.zero_();
         }
       });
-      held_[id] = std::move(held);
+      held_[i] = std::move(held);
     }
   }
 }
@@ -73,6 +68,10 @@ void ParameterState::Share(const ParameterState& other,
 
 bool ParameterState::Holds(graph::ParameterId parameter) const {
   return held_.at(static_cast<size_t>(parameter)) != nullptr;
+}
+
+const Box& ParameterState::BoxOf(graph::ParameterId parameter) const {
+  return held(parameter).box;
 }
 
 std::vector<graph::ParameterId> ParameterState::parameters() const {
@@ -96,10 +95,10 @@ void ParameterState::Initialize(uint64_t seed) {
     if (held_[id] == nullptr) {
       continue;
     }
-    const graph::Parameter& parameter = graph_->parameters[id];
-    const at::Tensor values = device_->HostBuffer({.dtype = DType::kF32, .shape = parameter.shape});
+    const Box& box = held_[id]->box;
+    const at::Tensor values = device_->HostBuffer({.dtype = DType::kF32, .shape = box.extent});
     graph::InitializeParameter(
-        parameter, seed, WholeBox(parameter.shape),
+        graph_->parameters[id], seed, box,
         {static_cast<float*>(values.data_ptr()), static_cast<size_t>(values.numel())});
     const Copied copied = device_->Upload(values);
     device_->Await(copied.mark);
@@ -126,13 +125,26 @@ const at::Tensor& ParameterState::TensorOf(graph::ParameterId parameter,
   HEDDLE_CHECK(false, "role {}", static_cast<int>(role));
 }
 
+/// The part as a view.
+at::Tensor ParameterState::PartOf(graph::ParameterId parameter,
+                                  program::StateRole role,
+                                  const Box& box) const {
+  const Box& has = BoxOf(parameter);
+  HEDDLE_CHECK(Contains(has, box), "{} of parameter {}, of which {} is held", ToString(box),
+               parameter, ToString(has));
+  at::Tensor part = TensorOf(parameter, role);
+  for (size_t d = 0; d < box.extent.size(); ++d) {
+    part = part.narrow(static_cast<int64_t>(d), box.offset[d] - has.offset[d], box.extent[d]);
+  }
+  return part;
+}
+
 Status ParameterState::Read(graph::ParameterId parameter,
                             program::StateRole role,
                             const Box& box,
                             std::span<std::byte> out) const {
   const at::Tensor target = HostView(out, {.dtype = graph_->master_dtype(), .shape = box.extent});
-  return device_->DownloadInto(PartOf(TensorOf(parameter, role), box), target)
-      .Wait(After(kLongestWait));
+  return device_->DownloadInto(PartOf(parameter, role, box), target).Wait(After(kLongestWait));
 }
 
 Status ParameterState::Write(graph::ParameterId parameter,
@@ -147,15 +159,16 @@ Status ParameterState::Write(graph::ParameterId parameter,
   const Copied copied =
       device_->Upload(HostView(bytes, {.dtype = graph_->master_dtype(), .shape = box.extent}));
   device_->Await(copied.mark);
-  device_->Prepare([target = PartOf(TensorOf(parameter, role), box),
-                    value = copied.tensor]() mutable { target.copy_(value); });
+  device_->Prepare([target = PartOf(parameter, role, box), value = copied.tensor]() mutable {
+    target.copy_(value);
+  });
   return copied.mark.Wait(After(kLongestWait));
 }
 
 std::span<std::byte> ParameterState::InPlace(graph::ParameterId parameter,
                                              program::StateRole role,
                                              const Box& box) const {
-  if (!device_->is_host() || box != WholeBox(graph_->parameter(parameter).shape)) {
+  if (!device_->is_host() || box != BoxOf(parameter)) {
     return {};
   }
   return BytesOf(TensorOf(parameter, role));
@@ -171,14 +184,14 @@ void ParameterState::Refresh() {
 }
 
 Result<uint64_t> ParameterState::Digest(graph::ParameterId parameter) const {
-  const Box whole = WholeBox(graph_->parameter(parameter).shape);
+  const Box& box = BoxOf(parameter);
   Bytes copy;
   uint64_t digest = 0;
   for (const program::StateRole role : program::kStateRoles) {
-    std::span<const std::byte> bytes = InPlace(parameter, role, whole);
+    std::span<const std::byte> bytes = InPlace(parameter, role, box);
     if (bytes.empty()) {
-      copy.resize(static_cast<size_t>(ElementCount(whole.extent) * SizeOf(graph_->master_dtype())));
-      HEDDLE_RETURN_IF_ERROR(Read(parameter, role, whole, copy));
+      copy.resize(static_cast<size_t>(ElementCount(box.extent) * SizeOf(graph_->master_dtype())));
+      HEDDLE_RETURN_IF_ERROR(Read(parameter, role, box, copy));
       bytes = copy;
     }
     digest = Hash64(bytes, digest);

@@ -1,11 +1,12 @@
 /// \file
-/// A worker's share of the state: the master, the two Adam moments and the compute copy of each
-/// parameter that it holds, on its device. Saves, recoveries and exchanges read and write it as
-/// bytes, by boxes.
+/// A worker's share of the state: the master, the two Adam moments and the compute copy of its box
+/// of each parameter that it holds, on its device. Saves, recoveries and exchanges read and write
+/// it as bytes, by boxes of the whole parameter.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -33,11 +34,15 @@ class ParameterState {
   /// not hold are not held. For a state that is built beside `other`, on the same device, and will
   /// replace it. Neither may be trained while both exist.
   void Share(const ParameterState& other, const std::vector<graph::ParameterId>& wanted);
-  /// Holds exactly `parameters`, which are ascending: parameters that are held already keep their
-  /// values, new ones are zero, and others are freed.
-  void Hold(const std::vector<graph::ParameterId>& parameters);
+  /// Holds exactly `parameters`, which are ascending: of those in `cut` the box, which lies in the
+  /// parameter, and all of the others. What is held already, by the same box, keeps its values,
+  /// what is new is zero, and the rest is freed.
+  void Hold(const std::vector<graph::ParameterId>& parameters,
+            const std::map<graph::ParameterId, Box>& cut = {});
   /// Returns true if the parameter is held.
   bool Holds(graph::ParameterId parameter) const;
+  /// Returns the part of the parameter that is held. Precondition: Holds(parameter).
+  const Box& BoxOf(graph::ParameterId parameter) const;
   /// Returns the held parameters, ascending.
   std::vector<graph::ParameterId> parameters() const;
 
@@ -46,7 +51,7 @@ class ParameterState {
   void Initialize(uint64_t seed);
   /// Copies the elements of `box`, in the master's element type and row-major, into `out`, after
   /// all compute that is queued on the device, and waits for the copy. Precondition:
-  /// Holds(parameter), the box lies in the parameter, and `out` has as many bytes as the box's
+  /// Holds(parameter), the box lies in BoxOf(parameter), and `out` has as many bytes as the box's
   /// elements. Errors: the device's.
   Status Read(graph::ParameterId parameter,
               program::StateRole role,
@@ -60,14 +65,15 @@ class ParameterState {
                const Box& box,
                std::span<const std::byte> in);
   /// Returns the memory of the elements of `box`, so that callers read and write them without a
-  /// copy. Empty if the device is not the host or the box is not the whole parameter: then Read and
+  /// copy. Empty if the device is not the host or the box is not BoxOf(parameter): then Read and
   /// Write are needed. Precondition: as for Read.
   std::span<std::byte> InPlace(graph::ParameterId parameter,
                                program::StateRole role,
                                const Box& box) const;
   /// Recomputes the compute copies from the masters, after Write or writes through InPlace.
   void Refresh();
-  /// Returns the XXH3 hash of a parameter's master and moments, which is equal on all holders.
+  /// Returns the XXH3 hash of the held part of a parameter's master and moments, which is equal on
+  /// all holders of the same box.
   /// Precondition: Holds(parameter). Errors: the device's.
   Result<uint64_t> Digest(graph::ParameterId parameter) const;
 
@@ -77,6 +83,7 @@ class ParameterState {
 
  private:
   const at::Tensor& TensorOf(graph::ParameterId parameter, program::StateRole role) const;
+  at::Tensor PartOf(graph::ParameterId parameter, program::StateRole role, const Box& box) const;
 
   const graph::Graph* graph_;
   Device* device_;
