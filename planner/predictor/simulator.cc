@@ -149,6 +149,10 @@ class Translator {
       case Code::kSend:
       case Code::kRecv:
         return Transfer(rank, instruction, index);
+      case Code::kExchange:
+      case Code::kAwait:
+        return InvalidArgumentError("worker {} instruction {}: exchanges of a group have no price",
+                                    rank, index);
       case Code::kReduce:
         return Reduce(rank, instruction, index);
       case Code::kVote:
@@ -267,6 +271,7 @@ Result<Simulation> ScorePlan(const graph::Graph& graph,
                              const program::Plan& plan,
                              const ClusterProfile& cluster) {
   HEDDLE_ASSIGN_OR_RETURN(const ClusterProfile selected, SelectWorkers(cluster, plan.workers));
+  HEDDLE_RETURN_IF_ERROR(program::ValidateUngrouped(plan, graph));
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<Program> programs, program::LowerAll(graph, plan));
   return Simulate(graph, programs, selected);
 }

@@ -84,6 +84,8 @@ double PriceOf(const graph::Graph& graph,
       return 0;
     case Code::kSend:
     case Code::kRecv:
+    case Code::kExchange:
+    case Code::kAwait:
     case Code::kReduce:
       return fixed;
     case Code::kVote:

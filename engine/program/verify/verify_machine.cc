@@ -116,6 +116,10 @@ Result<bool> VerifyMachine::Step(int rank, const Instruction& instruction) {
       break;
     case Code::kRecv:
       return StepRecv(rank, instruction);
+    case Code::kExchange:
+    case Code::kAwait:
+      status = InternalError("only members of a group make exchanges");
+      break;
     case Code::kFold:
       status = StepFold(rank, instruction);
       break;
