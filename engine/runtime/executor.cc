@@ -45,6 +45,27 @@ auto WaitingIn(Progress* progress, F f) {
   return f();
 }
 
+/// AdamW on views of a parameter's tensors. Each holder of a piece computes the same bits, whatever
+/// else it holds.
+void UpdatePiece(ParameterState::Held& piece, const at::Tensor& gradient, const AdamWStep& step) {
+  const bool has_copy = piece.compute.data_ptr() != piece.master.data_ptr();
+  ParameterState::Held packed{.box = piece.box,
+                              .master = piece.master.contiguous(),
+                              .exp_avg = piece.exp_avg.contiguous(),
+                              .exp_avg_sq = piece.exp_avg_sq.contiguous(),
+                              .compute = {}};
+  packed.compute = has_copy ? piece.compute.contiguous() : packed.master;
+  AdamWUpdate(packed.master, packed.exp_avg, packed.exp_avg_sq, gradient, packed.compute, step);
+  if (!piece.master.is_contiguous()) {
+    piece.master.copy_(packed.master);
+    piece.exp_avg.copy_(packed.exp_avg);
+    piece.exp_avg_sq.copy_(packed.exp_avg_sq);
+    if (has_copy) {
+      piece.compute.copy_(packed.compute);
+    }
+  }
+}
+
 bool IsFloating(DType dtype) {
   return dtype != DType::kI32 && dtype != DType::kI64 && dtype != DType::kU8;
 }
@@ -172,10 +193,8 @@ class Executor::Impl {
                              .beta2 = adamw.beta2,
                              .epsilon = adamw.epsilon,
                              .weight_decay = decay ? adamw.weight_decay : 0};
-      device_.Update([held = options_.state->held(instruction.parameter),
-                      gradient = Value(instruction.inputs[0]), update]() mutable {
-        AdamWUpdate(held.master, held.exp_avg, held.exp_avg_sq, gradient, held.compute, update);
-      });
+      device_.Update([held = PieceOf(instruction), gradient = Value(instruction.inputs[0]),
+                      update]() mutable { UpdatePiece(held, gradient, update); });
     }
     figures_.busy_seconds += Seconds(device_.clock().TakeBusy());
     pending_step_ = 0;
@@ -295,6 +314,16 @@ class Executor::Impl {
     Copied copied = device_.Upload(std::move(host));
     device_.Await(copied.mark);
     return std::move(copied.tensor);
+  }
+
+  /// The part of the state that an update changes.
+  ParameterState::Held PieceOf(const Instruction& instruction) const {
+    for (const program::Piece& piece : program_.pieces) {
+      if (piece.parameter == instruction.parameter && piece.index == instruction.piece) {
+        return options_.state->Part(piece.parameter, piece.box);
+      }
+    }
+    return options_.state->held(instruction.parameter);
   }
 
   int64_t SampleOf(int microbatch) const {

@@ -13,6 +13,21 @@
 #include "engine/runtime/parameter_tensors.h"
 
 namespace heddle::runtime {
+namespace {
+
+const at::Tensor& TensorOf(const ParameterState::Held& tensors, program::StateRole role) {
+  switch (role) {
+    case program::StateRole::kMaster:
+      return tensors.master;
+    case program::StateRole::kExpAvg:
+      return tensors.exp_avg;
+    case program::StateRole::kExpAvgSq:
+      return tensors.exp_avg_sq;
+  }
+  HEDDLE_CHECK(false, "role {}", static_cast<int>(role));
+}
+
+}  // namespace
 
 ParameterState::ParameterState(const graph::Graph& graph, Device& device)
     : graph_(&graph),
@@ -57,6 +72,16 @@ void ParameterState::Hold(const std::vector<graph::ParameterId>& parameters,
       held_[i] = std::move(held);
     }
   }
+}
+
+void ParameterState::Hold(const program::Program& program) {
+  std::map<graph::ParameterId, Box> cut;
+  for (const program::Piece& piece : program.pieces) {
+    if (!cut.contains(piece.parameter)) {
+      cut[piece.parameter] = HeldBox(program, *graph_, piece.parameter);
+    }
+  }
+  Hold(program.parameters, cut);
 }
 
 void ParameterState::Share(const ParameterState& other,
@@ -111,32 +136,22 @@ void ParameterState::Initialize(uint64_t seed) {
   Refresh();
 }
 
-const at::Tensor& ParameterState::TensorOf(graph::ParameterId parameter,
-                                           program::StateRole role) const {
-  const Held& tensors = held(parameter);
-  switch (role) {
-    case program::StateRole::kMaster:
-      return tensors.master;
-    case program::StateRole::kExpAvg:
-      return tensors.exp_avg;
-    case program::StateRole::kExpAvgSq:
-      return tensors.exp_avg_sq;
-  }
-  HEDDLE_CHECK(false, "role {}", static_cast<int>(role));
-}
-
-/// The part as a view.
-at::Tensor ParameterState::PartOf(graph::ParameterId parameter,
-                                  program::StateRole role,
-                                  const Box& box) const {
-  const Box& has = BoxOf(parameter);
-  HEDDLE_CHECK(Contains(has, box), "{} of parameter {}, of which {} is held", ToString(box),
-               parameter, ToString(has));
-  at::Tensor part = TensorOf(parameter, role);
-  for (size_t d = 0; d < box.extent.size(); ++d) {
-    part = part.narrow(static_cast<int64_t>(d), box.offset[d] - has.offset[d], box.extent[d]);
-  }
-  return part;
+ParameterState::Held ParameterState::Part(graph::ParameterId parameter, const Box& box) const {
+  const Held& whole = held(parameter);
+  HEDDLE_CHECK(Contains(whole.box, box), "{} of parameter {}, of which {} is held", ToString(box),
+               parameter, ToString(whole.box));
+  const auto part = [&](at::Tensor tensor) {
+    for (size_t d = 0; d < box.extent.size(); ++d) {
+      tensor = tensor.narrow(static_cast<int64_t>(d), box.offset[d] - whole.box.offset[d],
+                             box.extent[d]);
+    }
+    return tensor;
+  };
+  return {.box = box,
+          .master = part(whole.master),
+          .exp_avg = part(whole.exp_avg),
+          .exp_avg_sq = part(whole.exp_avg_sq),
+          .compute = part(whole.compute)};
 }
 
 Status ParameterState::Read(graph::ParameterId parameter,
@@ -144,7 +159,8 @@ Status ParameterState::Read(graph::ParameterId parameter,
                             const Box& box,
                             std::span<std::byte> out) const {
   const at::Tensor target = HostView(out, {.dtype = graph_->master_dtype(), .shape = box.extent});
-  return device_->DownloadInto(PartOf(parameter, role, box), target).Wait(After(kLongestWait));
+  return device_->DownloadInto(TensorOf(Part(parameter, box), role), target)
+      .Wait(After(kLongestWait));
 }
 
 Status ParameterState::Write(graph::ParameterId parameter,
@@ -159,9 +175,8 @@ Status ParameterState::Write(graph::ParameterId parameter,
   const Copied copied =
       device_->Upload(HostView(bytes, {.dtype = graph_->master_dtype(), .shape = box.extent}));
   device_->Await(copied.mark);
-  device_->Prepare([target = PartOf(parameter, role, box), value = copied.tensor]() mutable {
-    target.copy_(value);
-  });
+  device_->Prepare([target = TensorOf(Part(parameter, box), role),
+                    value = copied.tensor]() mutable { target.copy_(value); });
   return copied.mark.Wait(After(kLongestWait));
 }
 
@@ -171,7 +186,7 @@ std::span<std::byte> ParameterState::InPlace(graph::ParameterId parameter,
   if (!device_->is_host() || box != BoxOf(parameter)) {
     return {};
   }
-  return BytesOf(TensorOf(parameter, role));
+  return BytesOf(TensorOf(held(parameter), role));
 }
 
 void ParameterState::Refresh() {
@@ -183,8 +198,7 @@ void ParameterState::Refresh() {
   }
 }
 
-Result<uint64_t> ParameterState::Digest(graph::ParameterId parameter) const {
-  const Box& box = BoxOf(parameter);
+Result<uint64_t> ParameterState::Digest(graph::ParameterId parameter, const Box& box) const {
   Bytes copy;
   uint64_t digest = 0;
   for (const program::StateRole role : program::kStateRoles) {

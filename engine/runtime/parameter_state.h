@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "engine/graph/graph.h"
+#include "engine/program/program.h"
 #include "engine/program/state.h"
 #include "engine/runtime/device/device.h"
 
@@ -39,6 +40,8 @@ class ParameterState {
   /// what is new is zero, and the rest is freed.
   void Hold(const std::vector<graph::ParameterId>& parameters,
             const std::map<graph::ParameterId, Box>& cut = {});
+  /// Holds exactly what the worker of `program` has (program::HeldBox), like Hold of boxes.
+  void Hold(const program::Program& program);
   /// Returns true if the parameter is held.
   bool Holds(graph::ParameterId parameter) const;
   /// Returns the part of the parameter that is held. Precondition: Holds(parameter).
@@ -72,19 +75,18 @@ class ParameterState {
                                const Box& box) const;
   /// Recomputes the compute copies from the masters, after Write or writes through InPlace.
   void Refresh();
-  /// Returns the XXH3 hash of the held part of a parameter's master and moments, which is equal on
-  /// all holders of the same box.
+  /// Returns the XXH3 hash of the elements of `box` in a parameter's master and moments, which is
+  /// equal on all holders. Precondition: as for Read.
   /// Precondition: Holds(parameter). Errors: the device's.
-  Result<uint64_t> Digest(graph::ParameterId parameter) const;
+  Result<uint64_t> Digest(graph::ParameterId parameter, const Box& box) const;
 
   /// Returns the tensors of a parameter, for the files of engine/runtime. Precondition:
   /// Holds(parameter).
   Held& held(graph::ParameterId parameter) const;
+  /// Returns views of the elements of `box` of those tensors. Precondition: as for Read.
+  Held Part(graph::ParameterId parameter, const Box& box) const;
 
  private:
-  const at::Tensor& TensorOf(graph::ParameterId parameter, program::StateRole role) const;
-  at::Tensor PartOf(graph::ParameterId parameter, program::StateRole role, const Box& box) const;
-
   const graph::Graph* graph_;
   Device* device_;
   // By parameter; nullptr: not held. Shared only between the states that Share joined.

@@ -51,7 +51,6 @@ class Worker {
   Worker(const WorkerPart& part, const TrainingOptions& options, const std::string& name)
       : graph_(*part.graph),
         program_(*part.program),
-        cut_(part.cut),
         options_(options) {
     auto endpoint =
         comm::Endpoint::Create({.config = {.worker = name, .job = "test", .secret = "secret"},
@@ -75,7 +74,7 @@ class Worker {
             {.generation = 1, .rank = program_.rank, .members = members, .peers = program_.peers},
             After(std::chrono::seconds(20))));
     ParameterState state(graph_, *device_);
-    state.Hold(program_.parameters, cut_);
+    state.Hold(program_);
     state.Initialize(kSeed);
     Status status = RunSteps(*group, state);
     if (status.ok()) {
@@ -129,7 +128,6 @@ class Worker {
 
   const graph::Graph& graph_;
   const program::Program& program_;
-  const std::map<graph::ParameterId, Box> cut_;
   const TrainingOptions& options_;
   metrics::Registry registry_;
   std::unique_ptr<comm::Endpoint> endpoint_;

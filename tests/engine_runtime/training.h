@@ -52,7 +52,6 @@ Trained Train(const graph::Graph& graph, const program::Plan& plan, const Traini
 struct WorkerPart {
   const graph::Graph* graph = nullptr;  ///< That whose nodes the Program names.
   const program::Program* program = nullptr;
-  std::map<graph::ParameterId, Box> cut = {};  ///< Its box of parameters that it has in part.
 };
 /// The same for given Programs, by rank. Fails the test also where an element of a parameter has no
 /// holder.

@@ -118,7 +118,7 @@ class StateTrial {
 std::vector<uint64_t> Digests(StateTrial& trial) {
   std::vector<uint64_t> digests;
   for (const graph::ParameterId id : trial.all()) {
-    const auto digest = trial.state().Digest(id);
+    const auto digest = trial.state().Digest(id, trial.state().BoxOf(id));
     EXPECT_TRUE(digest.ok()) << digest.status().ToString();
     digests.push_back(*digest);
   }

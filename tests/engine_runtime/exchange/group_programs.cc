@@ -99,7 +99,10 @@ class MemberProgram {
     program_.vote_index = program_.instructions.size();
     Add({.code = Code::kVote});
     for (const auto& [parameter, slot] : sums_) {
-      Add({.code = Code::kUpdate, .inputs = {slot}, .parameter = parameter});
+      Add({.code = Code::kUpdate,
+           .inputs = {slot},
+           .parameter = parameter,
+           .piece = PieceOf(parameter)});
     }
     return std::move(program_);
   }
@@ -204,6 +207,14 @@ class MemberProgram {
     }
   }
 
+  /// The number of this member's box of a parameter.
+  int PieceOf(ParameterId id) const {
+    const std::vector<graph::Range>& held = ShardingOf(graph_.parameter(id).compute).held;
+    const auto own = held.begin() + (held.empty() ? 0 : position_);
+    return static_cast<int>(
+        std::count_if(held.begin(), own, [](const graph::Range& range) { return !range.empty(); }));
+  }
+
   void Reduce(ParameterId id) {
     const graph::Parameter& parameter = graph_.parameter(id);
     const std::optional<Box>& box = local_.boxes[static_cast<size_t>(parameter.compute)];
@@ -212,6 +223,7 @@ class MemberProgram {
       return;
     }
     program_.parameters.push_back(id);
+    program_.pieces.push_back({.parameter = id, .index = PieceOf(id), .box = *box});
     bool partial = false;
     for (const TensorId gradient : parameter.gradients) {
       const graph::Sharding& sharding = ShardingOf(WholeOf(gradient));
@@ -240,7 +252,8 @@ class MemberProgram {
     }
     kept_.insert(sums_.at(id));
     if (held.kind != graph::Placement::Kind::kReplicate || position_ == 0) {
-      program_.vote.norms.push_back({.parameter = id, .gradient = sums_.at(id)});
+      program_.vote.norms.push_back(
+          {.parameter = id, .gradient = sums_.at(id), .piece = PieceOf(id)});
     }
   }
 
@@ -293,13 +306,6 @@ GroupPrograms ProgramsOf(const graph::Graph& graph,
     const graph::LocalGraph& local = made.members.back();
     made.programs.push_back(
         MemberProgram(*sharded, whole, local, group, position).Make(microbatches));
-    std::map<ParameterId, Box>& cut = made.cut.emplace_back();
-    for (size_t p = 0; p < graph.parameters.size(); ++p) {
-      const auto& box = local.boxes[static_cast<size_t>(graph.parameters[p].compute)];
-      if (box && *box != WholeBox(graph.parameters[p].shape)) {
-        cut[static_cast<ParameterId>(p)] = *box;
-      }
-    }
   }
   return made;
 }

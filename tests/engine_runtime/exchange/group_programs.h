@@ -3,7 +3,6 @@
 /// one after the other, each in the order of the local graphs. Knows nothing of lowering.
 #pragma once
 
-#include <map>
 #include <vector>
 
 #include "engine/graph/sharding/localise.h"
@@ -15,7 +14,6 @@ namespace heddle::runtime::testing {
 struct GroupPrograms {
   std::vector<graph::LocalGraph> members;
   std::vector<program::Program> programs;
-  std::vector<std::map<graph::ParameterId, Box>> cut;  ///< Of the parameters that are cut.
 };
 
 /// The Programs of a group of these ranks, by position, which are 0, 1, … in any order. An

@@ -108,8 +108,8 @@ void ExpectNear(const Trained& group, const Trained& one) {
 Trained TrainGroup(const GroupPrograms& group, const TrainingOptions& options) {
   std::vector<WorkerPart> parts(group.programs.size());
   for (size_t i = 0; i < parts.size(); ++i) {
-    parts[static_cast<size_t>(group.programs[i].rank)] = {
-        .graph = &group.members[i].graph, .program = &group.programs[i], .cut = group.cut[i]};
+    parts[static_cast<size_t>(group.programs[i].rank)] = {.graph = &group.members[i].graph,
+                                                          .program = &group.programs[i]};
   }
   return Train(parts, options);
 }
