@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "comm/communicator.h"
 #include "engine/program/lowering/lower.h"
+#include "engine/program/stage_graph.h"
 #include "engine/program/verify/verify.h"
 #include "engine/runtime/device/blas.h"
 #include "engine/runtime/executor.h"
@@ -239,9 +240,15 @@ Trained Train(const graph::Graph& graph,
   EXPECT_TRUE(programs.ok()) << programs.status().ToString();
   const Status verified = program::Verify(graph, plan, *programs);
   EXPECT_TRUE(verified.ok()) << verified.ToString();
-  std::vector<WorkerPart> parts;
+  std::vector<graph::Graph> graphs;
   for (const program::Program& program : *programs) {
-    parts.push_back({.graph = &graph, .program = &program});
+    auto own = program::MemberGraph(graph, plan, program.rank);
+    EXPECT_TRUE(own.ok()) << own.status().ToString();
+    graphs.push_back(*std::move(own));
+  }
+  std::vector<WorkerPart> parts;
+  for (size_t rank = 0; rank < graphs.size(); ++rank) {
+    parts.push_back({.graph = &graphs[rank], .program = &(*programs)[rank]});
   }
   return Train(parts, options);
 }
