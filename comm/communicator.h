@@ -165,12 +165,12 @@ class SharedBuffer {
 /// urgency, root or counts) detect it within half a second of waiting for each other. Every
 /// member's call then fails with kInvalidArgument and a message that names two members and the
 /// field that differs, and all other operations of the group are aborted. A member whose call needs
-/// no reply (the root of a small broadcast) may have succeeded by then. After an error the outputs are
-/// unspecified, inputs of out-of-place calls are unchanged, and the communicator must be replaced.
-/// When a peer calls Abort, operations with that peer fail with kAborted and the peer's reason.
-/// When a peer destroys its communicator, they fail with kUnavailable, except for messages that it
-/// sent before. Neither counts as a loss. Thread: any; operations may run from several threads at
-/// once, each with its own tag.
+/// no reply (the root of a small broadcast) may have succeeded by then. After an error the outputs
+/// are unspecified, inputs of out-of-place calls are unchanged, and the communicator must be
+/// replaced. When a peer calls Abort, operations with that peer fail with kAborted and the peer's
+/// reason. When a peer destroys its communicator, they fail with kUnavailable, except for messages
+/// that it sent before. Neither counts as a loss. Thread: any; operations may run from several
+/// threads at once, each with its own tag.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -261,9 +261,9 @@ class Communicator {
 
   /// Runs `call`, which makes one collective of this communicator, on a progress thread of the
   /// communicator, and returns at once. Urgent calls and the others have threads of their own, so
-  /// that no urgent call waits for one that is not, whatever that waits for. Among each, calls begin
-  /// in the order in which they were started, up to four at a time; members start them in the same
-  /// order. Everything that `call` refers to must live until the Work ends. A Work whose wait
+  /// that no urgent call waits for one that is not, whatever that waits for. Among each, calls
+  /// begin in the order in which they were started, up to four at a time; members start them in the
+  /// same order. Everything that `call` refers to must live until the Work ends. A Work whose wait
   /// reaches its deadline aborts the group, because a collective that one member gave up cannot
   /// succeed at the others. Urgent messages pass the bulk of collectives
   /// (CollectiveOptions::urgent).

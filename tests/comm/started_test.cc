@@ -187,13 +187,12 @@ TEST_P(UrgentTest, ExchangesEndWhileFourReductionsOfTheGroupWait) {
   });
 }
 
+class UrgentAcrossTest : public ::testing::TestWithParam<Media> {};
+
 // Ranks 0 and 1 run a stage together, rank 2 one of another pipeline. Rank 0 has nothing to compute
 // before its reductions with rank 2, and rank 2 waits for what rank 1 has after the exchange.
-TEST_P(UrgentTest, ExchangesEndWhileFourReductionsWaitForAnotherPipeline) {
-  if (GetParam().size != 3) {
-    GTEST_SKIP() << "the cycle has three members";
-  }
-  Cluster cluster(3, GetParam().media);
+TEST_P(UrgentAcrossTest, ExchangesEndWhileFourReductionsWaitForAnotherPipeline) {
+  Cluster cluster(3, GetParam());
   cluster.Run(1, [&](int rank, Communicator& communicator) {
     const std::vector<int> across = {0, 2};
     const std::vector<int> stage = {1, 0};
@@ -335,6 +334,11 @@ INSTANTIATE_TEST_SUITE_P(
     Media, UrgentTest, ::testing::ValuesIn(AllCases()), [](const auto& parameter) {
       return MediaName(parameter.param.media) + std::to_string(parameter.param.size);
     });
+
+INSTANTIATE_TEST_SUITE_P(Media,
+                         UrgentAcrossTest,
+                         ::testing::ValuesIn(MediaHere({.mixed = true, .tls = true})),
+                         [](const auto& parameter) { return MediaName(parameter.param); });
 
 }  // namespace
 }  // namespace heddle::comm

@@ -32,7 +32,8 @@ Result<wire::Certificate> CertificateOf(const JobContext& context, const Generat
   for (const graph::ParameterId parameter : generation.state->parameters()) {
     uint64_t digest = 0;
     if (holders[static_cast<size_t>(parameter)].size() > 1) {
-      HEDDLE_ASSIGN_OR_RETURN(digest, generation.state->Digest(parameter));
+      HEDDLE_ASSIGN_OR_RETURN(
+          digest, generation.state->Digest(parameter, generation.state->BoxOf(parameter)));
     }
     certificate.add_parameters(parameter);
     certificate.add_digests(digest);
