@@ -65,6 +65,7 @@ LAYERS = {
     "planner/linear": ["base"],
     "planner/predictor": ["engine/program/lowering", "comm/cost"],
     "planner/search": ["planner/linear", "planner/predictor"],
+    "planner/teams": ["planner/search"],
     "engine/job": ["engine/data", "engine/machine", "planner/search", "checkpoint/store"],
     "engine/runtime/device": ["engine/graph", "engine/machine", "engine/runtime/kernels/simd"],
     "engine/runtime/exchange": ["engine/graph/sharding", "comm", "engine/runtime/device"],
