@@ -203,26 +203,22 @@ size_t EmptyReduction(const Program& program) {
   return 0;
 }
 
-/// Makes a member contribute a gradient that it has computed and freed.
+/// Makes a member contribute a gradient that it has computed and freed before.
 void ContributeCopy(Program& program) {
   const size_t reduce = EmptyReduction(program);
   const SlotId output = program.instructions[reduce].outputs[0];
   const graph::TensorId gradient = program.slots[static_cast<size_t>(output)].tensor;
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
+  for (size_t i = 0; i < reduce; ++i) {
     const Instruction free = program.instructions[i];
-    if (free.code == Code::kFree && free.inputs[0] != output &&
+    if (free.code == Code::kFree &&
         program.slots[static_cast<size_t>(free.inputs[0])].tensor == gradient) {
-      // The reduction now comes when the gradient is there.
-      const Instruction late = program.instructions[reduce];
-      Remove(program, std::max(i, reduce));
-      Remove(program, std::min(i, reduce));
-      Insert(program, program.vote_index, late);
-      program.instructions[program.vote_index - 1].inputs = {free.inputs[0]};
-      Insert(program, program.vote_index, free);
+      program.instructions[reduce].inputs = free.inputs;
+      Insert(program, reduce + 1, free);
+      Remove(program, i);
       return;
     }
   }
-  HEDDLE_CHECK(false, "it computes no copy");
+  HEDDLE_CHECK(false, "it computes no copy before the reduction");
 }
 
 INSTANTIATE_TEST_SUITE_P(
