@@ -26,20 +26,18 @@ using testing::TestSeeds;
 
 using Programs = std::vector<Program>;
 
-/// Why the plan's Programs are refused, or do not compute what one device does; empty: they do.
+/// Why the plan's Programs do not compute what one device does, or are refused; empty: they do.
 std::string Violation(const graph::Graph& graph,
                       const Plan& plan,
                       const Programs& programs,
                       uint64_t seed) {
-  const Status verified = Verify(graph, plan, programs);
-  if (!verified.ok()) {
-    return verified.ToString();
-  }
   Random random(seed);
   const testing::DenseStep step = testing::RandomStep(graph, plan.microbatches(), random);
-  return Difference(graph,
-                    testing::RunPrograms(graph, testing::MemberGraphs(graph, plan), programs, step),
-                    testing::RunOneDevice(graph, step));
+  const std::string difference = Difference(
+      graph, testing::RunPrograms(graph, testing::MemberGraphs(graph, plan), programs, step),
+      testing::RunOneDevice(graph, step));
+  const Status verified = Verify(graph, plan, programs);
+  return verified.ok() ? difference : difference + "; " + verified.ToString();
 }
 
 TEST(GroupProgramsTest, RandomPlansComputeWhatOneDeviceDoes) {
