@@ -29,6 +29,7 @@ Result<GradientSums> GradientSums::Create(const graph::Graph& graph,
   }
   const Pipeline& pipeline = plan.pipelines[static_cast<size_t>(position.pipeline)];
   const Stage& stage = pipeline.stages[static_cast<size_t>(position.stage)];
+  sums.last_microbatch_ = pipeline.first_microbatch + pipeline.microbatches - 1;
   std::map<PieceKey, int64_t> contributed;
   for (const StageStep& step : steps.backward) {
     for (const StageContribution& one : step.contributes) {
@@ -135,7 +136,9 @@ void GradientSums::Add(PieceKey piece, int use, int microbatch, SlotId slot, Pro
   if (sum.missing == 0 && sum.piece.holders.size() == 1) {
     FoldAll(sum, out);
   }
-  IssueReady(out);
+  if (microbatch == last_microbatch_) {
+    IssueReady(out);
+  }
 }
 
 void GradientSums::FoldAll(Sum& sum, ProgramBuilder& out) const {

@@ -77,6 +77,8 @@ class GradientSums {
   int rank_;
   bool exact_;
   int64_t leaves_;  ///< Leaves per use, P.
+  int last_microbatch_ =
+      0;  ///< Before it no reduction is issued, also none without a contribution.
   std::map<PieceKey, Sum> sums_ = {};
   std::deque<PieceKey> queue_;  ///< Reductions to issue, in the same order everywhere.
 };
